@@ -1,0 +1,1 @@
+"""Typed core of gpusmith: nodes, clusters, deadlines, results and reports."""

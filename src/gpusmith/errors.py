@@ -1,0 +1,34 @@
+"""The exceptions that reach a user.
+
+    GpusmithError          one sentence, then a hint
+    ├── InputError         what the user gave is wrong
+    └── ToolError          the tool, the lab or the way to the cluster is broken,
+                           which says nothing about the system under test
+"""
+
+from __future__ import annotations
+
+
+class GpusmithError(Exception):
+    """A failure worth showing without a traceback.
+
+    Args:
+        message: one sentence, names in single quotes.
+        hint: what to do next; empty if nothing sensible can be said.
+    """
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message} {self.hint}".strip()
+
+
+class InputError(GpusmithError):
+    """The user's input cannot be used."""
+
+
+class ToolError(GpusmithError):
+    """Something other than the system under test is broken."""
