@@ -1,0 +1,876 @@
+"""All facts of one GPU node as one JSON record (schema ``gpusmith.probe/1``).
+
+One file, standard library only, Python 3.8 or newer: Ansible's state module imports it, the validation suite
+sends it to a node as ``python3 - < probe.py``. It never raises, changes nothing, and reports what it could not
+find out as null, with the reason in ``errors``.
+"""
+
+# Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
+
+from __future__ import annotations
+
+import calendar
+import ctypes
+import glob
+import hashlib
+import json
+import os
+import platform
+import re
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from typing import Any, Callable, Dict, Iterable, Mapping, Sequence
+
+SCHEMA = "gpusmith.probe/1"
+COMMAND_TIMEOUT_S = 10.0
+# Without persistence mode a real driver initialises every GPU at nvmlInit, about a second each.
+NVML_TIMEOUT_S = 30.0
+
+PACKAGE_PATTERNS = (
+    "nvidia*", "libnvidia*", "libcuda*", "libxnvctrl*", "cuda-*", "firmware-nvidia*", "containerd*", "kube*",
+)  # fmt: skip
+SERVICES = ("containerd", "kubelet", "nvidia-persistenced", "nvidia-fabricmanager")
+MODULES = ("overlay", "br_netfilter")
+SYSCTLS = (
+    "net.ipv4.ip_forward", "net.bridge.bridge-nf-call-iptables", "net.bridge.bridge-nf-call-ip6tables",
+)  # fmt: skip
+
+Record = Dict[str, Any]
+
+
+# --- small readers -----------------------------------------------------------------------------------------------
+
+
+def _read(path: str) -> str | None:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read().strip()
+    except OSError:
+        return None
+
+
+def _int(text: str | None) -> int | None:
+    try:
+        return int(text) if text is not None else None
+    except ValueError:
+        return None
+
+
+def _find_program(name: str) -> str | None:
+    path = os.environ.get("PATH", "") + ":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    return shutil.which(name, path=path)
+
+
+class _Command:
+    """A program that runs beside the others; asked for its output later."""
+
+    def __init__(self, *words: str) -> None:
+        self.name = " ".join(words[:2])
+        self.process: subprocess.Popen[str] | None = None
+        self.missing = True
+        program = _find_program(words[0])
+        if program is None:
+            return
+        environment = dict(os.environ, LC_ALL="C", TZ="UTC")
+        try:
+            self.process = subprocess.Popen(
+                [program, *words[1:]],
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                env=environment, universal_newlines=True, errors="replace",
+            )  # fmt: skip
+            self.missing = False
+        except OSError:
+            return
+
+    def output(self, errors: list[str], accept: Sequence[int] | None = (0,)) -> str | None:
+        """Standard output; None if the program is missing, failed or did not end in time."""
+        if self.process is None:
+            return None
+        try:
+            text, _unused = self.process.communicate(timeout=COMMAND_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            errors.append(f"'{self.name}' did not end within {COMMAND_TIMEOUT_S:.0f} s")
+            return None
+        except (OSError, ValueError) as error:
+            errors.append(f"'{self.name}' could not be read: {error}")
+            return None
+        if accept is not None and self.process.returncode not in accept:
+            errors.append(f"'{self.name}' ended with status {self.process.returncode}")
+            return None
+        return text
+
+
+# --- host, PCI, module, devices ----------------------------------------------------------------------------------
+
+
+def read_os_release(text: str) -> dict[str, str]:
+    """The assignments of an os-release file."""
+    found = {}
+    for line in text.splitlines():
+        key, separator, value = line.partition("=")
+        if separator:
+            found[key.strip()] = value.strip().strip("\"'")
+    return found
+
+
+def _host() -> Record:
+    release = read_os_release(_read("/etc/os-release") or "")
+    uptime = _read("/proc/uptime")
+    return {
+        "hostname": socket.gethostname(),
+        "boot_id": _read("/proc/sys/kernel/random/boot_id"),
+        "kernel": platform.release(),
+        "architecture": platform.machine(),
+        "os_id": release.get("ID"),
+        "os_version": release.get("VERSION_ID"),
+        "uptime_s": float(uptime.split()[0]) if uptime else None,
+        "time_unix": time.time(),
+    }
+
+
+def _pci() -> Record:
+    gpus, switches = [], []
+    for folder in sorted(glob.glob("/sys/bus/pci/devices/*")):
+        vendor = _read(folder + "/vendor")
+        if vendor != "0x10de":
+            continue
+        device = _read(folder + "/device") or ""
+        pci_class = _read(folder + "/class") or ""
+        driver = folder + "/driver"
+        row = {
+            "address": os.path.basename(folder),
+            "device_id": "10de:" + device.replace("0x", ""),
+            "class": pci_class,
+            "driver": os.path.basename(os.path.realpath(driver)) if os.path.exists(driver) else None,
+        }
+        # Display controllers, VGA (0300) and 3D (0302); an NVSwitch is a bridge of class 0680.
+        if pci_class.startswith(("0x0300", "0x0302")):
+            gpus.append(row)
+        elif pci_class.startswith("0x0680"):
+            switches.append(row)
+    return {"gpus": gpus, "nvswitches": switches}
+
+
+def flavour_of_license(text: str | None) -> str | None:
+    """Open or proprietary, by the licence that the module file carries."""
+    if not text:
+        return None
+    return "open" if "GPL" in text or "MIT" in text else "proprietary"
+
+
+def parse_modinfo(text: str) -> tuple[str | None, str | None]:
+    """Version and licence of the first module in the output of ``modinfo``."""
+    version = licence = None
+    for line in text.splitlines():
+        key, separator, value = line.partition(":")
+        if not separator:
+            continue
+        if key == "version" and version is None:
+            version = value.strip()
+        elif key == "license" and licence is None:
+            licence = value.strip()
+    return version, licence
+
+
+def _module(modinfo: _Command, errors: list[str]) -> Record:
+    # Debian's own packages call the module nvidia-current; modinfo ends with 1 if one of the names is unknown.
+    version, licence = parse_modinfo(modinfo.output(errors, accept=None) or "")
+    loaded = _read("/sys/module/nvidia/version")
+    flavour = flavour_of_license(licence)
+    running = _read("/proc/driver/nvidia/version")
+    if loaded and running:
+        flavour = "open" if "Open Kernel Module" in running else "proprietary"
+    return {
+        "installed_version": version,
+        "loaded_version": loaded,
+        "flavour": flavour,
+        "refcount": _int(_read("/sys/module/nvidia/refcnt")),
+        "nouveau_loaded": os.path.isdir("/sys/module/nouveau"),
+    }
+
+
+def _dev() -> Record:
+    minors = []
+    for path in glob.glob("/dev/nvidia[0-9]*"):
+        matched = re.match(r"^/dev/nvidia(\d+)$", path)
+        if matched:
+            minors.append(int(matched.group(1)))
+    links = []
+    for link in glob.glob("/dev/char/*"):
+        try:
+            if os.path.islink(link) and os.path.realpath(link).startswith("/dev/nvidia"):
+                links.append(os.path.basename(link))
+        except OSError:
+            continue
+    return {
+        "gpu_minors": sorted(minors),
+        "control": os.path.exists("/dev/nvidiactl"),
+        "uvm": os.path.exists("/dev/nvidia-uvm"),
+        "uvm_tools": os.path.exists("/dev/nvidia-uvm-tools"),
+        "char_links": sorted(links),
+    }
+
+
+# --- packages and services ---------------------------------------------------------------------------------------
+
+
+def parse_dpkg(text: str) -> dict[str, Record]:
+    """Installed packages of ``dpkg-query -W -f '${Package}\\t${Version}\\t${db:Status-Abbrev}\\n'``."""
+    found = {}
+    for line in text.splitlines():
+        fields = line.split("\t")
+        # Second letter 'i': all its files are there. First letter 'h': held.
+        if len(fields) == 3 and fields[2][1:2] == "i":
+            found[fields[0]] = {"version": fields[1], "held": fields[2].startswith("h")}
+    return found
+
+
+def parse_rpm(text: str, locked: str) -> dict[str, Record]:
+    """Installed packages of ``rpm -qa`` with the names that dnf's versionlock list mentions."""
+    found = {}
+    for line in text.splitlines():
+        name, separator, version = line.partition("\t")
+        if separator:
+            found[name] = {
+                "version": version,
+                "held": re.search(rf"^(\d+:)?{re.escape(name)}-\d", locked, re.MULTILINE) is not None,
+            }
+    return found
+
+
+def _packages(dpkg: _Command, rpm: _Command, errors: list[str]) -> dict[str, Record]:
+    if not dpkg.missing:
+        # Status 1 only says that one of the patterns matched nothing.
+        return parse_dpkg(dpkg.output(errors, accept=(0, 1)) or "")
+    return parse_rpm(rpm.output(errors) or "", _read("/etc/dnf/plugins/versionlock.list") or "")
+
+
+def parse_systemd_time(text: str) -> float | None:
+    """Unix time of systemd's own format in UTC, for example 'Sat 2026-11-21 10:11:57 UTC'."""
+    try:
+        return float(calendar.timegm(time.strptime(text.strip(), "%a %Y-%m-%d %H:%M:%S UTC")))
+    except ValueError:
+        return None
+
+
+def parse_services(text: str) -> dict[str, Record]:
+    """Units of ``systemctl show``: blocks of KEY=VALUE, divided by empty lines."""
+    found = {}
+    for block in text.split("\n\n"):
+        keys = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
+        name = keys.get("Id", "")
+        if name.endswith(".service"):
+            name = name[: -len(".service")]
+        if name:
+            active = keys.get("ActiveState", "") == "active"
+            found[name] = {
+                "active": keys.get("ActiveState", ""),
+                "enabled": keys.get("UnitFileState", "") or "not-found",
+                "started_unix": parse_systemd_time(keys.get("ActiveEnterTimestamp", "")) if active else None,
+            }
+    return found
+
+
+def normal_pci(address: str) -> str:
+    """A PCI address as sysfs writes it, from NVML's (8-digit domain) or the kernel log's (no function)."""
+    parts = address.strip().lower().split(":")
+    if len(parts) != 3:
+        return address
+    return "{}:{}:{}".format(
+        parts[0][-4:].rjust(4, "0"),
+        parts[1],
+        parts[2] if "." in parts[2] else parts[2] + ".0",
+    )
+
+
+def parse_xids(text: str) -> list[Record]:
+    """Xid messages from ``journalctl -o json``."""
+    found = []
+    for line in text.splitlines():
+        try:
+            entry = json.loads(line)
+            message = entry["MESSAGE"]
+            stamp = int(entry.get("__REALTIME_TIMESTAMP", 0)) / 1e6
+        except (ValueError, KeyError, TypeError):
+            continue
+        matched = re.search(
+            r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)\): (\d+)", message if isinstance(message, str) else ""
+        )
+        if matched:
+            found.append(
+                {
+                    "time_unix": stamp,
+                    "pci": normal_pci(matched.group(1)),
+                    "code": int(matched.group(2)),
+                    "message": message,
+                }
+            )
+    return found
+
+
+# --- containerd, CDI, Kubernetes ---------------------------------------------------------------------------------
+
+
+def _toml_value(text: str) -> Any:
+    text = text.strip()
+    if text in ("true", "false"):
+        return text == "true"
+    if text.startswith("[") and text.endswith("]"):
+        return [a or b for a, b in re.findall(r"\"((?:[^\"\\]|\\.)*)\"|'([^']*)'", text)]
+    if len(text) >= 2 and text[0] in "\"'" and text[-1] == text[0]:
+        return text[1:-1]
+    number = _int(text)
+    return text if number is None else number
+
+
+def parse_toml(text: str) -> Record:
+    """What ``containerd config dump`` writes: tables and one-line values, which is all that is needed of TOML."""
+    try:
+        import tomllib  # Python 3.11
+
+        return tomllib.loads(text)
+    except ImportError:
+        pass
+    except ValueError:
+        return {}
+    root: Record = {}
+    table = root
+    for line in text.splitlines():
+        line = line.strip()
+        if line.startswith("[") and line.endswith("]") and "=" not in line:
+            table = root
+            for part in re.findall(r"\"([^\"]*)\"|'([^']*)'|([^.\s\[\]]+)", line.strip("[]")):
+                name = part[0] or part[1] or part[2]
+                inner = table.setdefault(name, {})
+                table = inner if isinstance(inner, dict) else {}
+        elif "=" in line and not line.startswith("#"):
+            key, _separator, value = line.partition("=")
+            table[key.strip().strip("\"'")] = _toml_value(value)
+    return root
+
+
+def _dig(tree: Any, *keys: str) -> Any:
+    for key in keys:
+        tree = tree.get(key) if isinstance(tree, dict) else None
+    return tree
+
+
+EFFECTIVE_KEYS = ("runtime_nvidia", "runtime_binary", "systemd_cgroup", "cdi", "cri_disabled")
+
+
+def read_containerd_dump(text: str) -> Record:
+    """The settings that matter, from an effective configuration of schema version 2, 3 or 4."""
+    tree = parse_toml(text)
+    plugins = tree.get("plugins") or {}
+    cri = plugins.get("io.containerd.cri.v1.runtime") or plugins.get("io.containerd.grpc.v1.cri") or {}
+    runtimes = _dig(cri, "containerd", "runtimes") or {}
+    nvidia = runtimes.get("nvidia") if isinstance(runtimes, dict) else None
+    default = _dig(cri, "containerd", "default_runtime_name") or "runc"
+    groups = [
+        bool(_dig(runtimes, name, "options", "SystemdCgroup"))
+        for name in ("nvidia", default)
+        if isinstance(runtimes, dict) and name in runtimes
+    ]
+    disabled = tree.get("disabled_plugins") or []
+    return {
+        "runtime_nvidia": nvidia is not None,
+        "runtime_binary": _dig(nvidia, "options", "BinaryName"),
+        "systemd_cgroup": bool(groups) and all(groups),
+        "cdi": bool(cri.get("enable_cdi")),
+        "cri_disabled": any(str(name) == "cri" or "cri" in str(name).split(".") for name in disabled),
+    }
+
+
+def _containerd(dump: _Command, version: _Command, errors: list[str]) -> Record:
+    text = dump.output(errors)
+    words = (version.output(errors) or "").split()
+    numbers = [word.lstrip("v") for word in words if re.match(r"^v?\d+\.\d+", word)]
+    newest = None
+    for path in ["/etc/containerd/config.toml", *glob.glob("/etc/containerd/conf.d/*.toml")]:
+        try:
+            newest = max(newest or 0.0, os.stat(path).st_mtime)
+        except OSError:
+            continue
+    return {
+        "version": numbers[0] if numbers else None,
+        "effective": read_containerd_dump(text) if text else dict.fromkeys(EFFECTIVE_KEYS),
+        "digest": hashlib.sha256(text.encode()).hexdigest() if text else None,
+        "config_changed_unix": newest,
+    }
+
+
+def read_cdi_spec(text: str) -> tuple[str | None, list[str], str | None]:
+    """Kind, qualified device names and driver version of one CDI specification, JSON or the YAML of nvidia-ctk."""
+    kind: str | None = None
+    names: list[str] = []
+    try:
+        tree = json.loads(text)
+        kind = tree.get("kind")
+        names = [str(device.get("name")) for device in tree.get("devices") or []]
+    except (ValueError, AttributeError):
+        inside = False
+        for line in text.splitlines():
+            if re.match(r"^\w", line):
+                inside = line.startswith("devices:")
+                matched = re.match(r"^kind:\s*[\"']?([^\"'\s]+)", line)
+                kind = matched.group(1) if matched else kind
+            elif inside:
+                # Devices are list entries without indentation or with two spaces; deeper names are not devices.
+                matched = re.match(r"^(?:- |  )(?:- )?name:\s*[\"']?([^\"'\s]+)", line)
+                if matched:
+                    names.append(matched.group(1))
+    version = re.search(r"lib(?:cuda|nvidia-ml)\.so\.(\d+\.\d+(?:\.\d+)?)", text)
+    return kind, [f"{kind}={name}" for name in names], version.group(1) if version else None
+
+
+def _cdi() -> Record:
+    paths, devices, driver = [], [], None
+    for folder in ("/etc/cdi", "/var/run/cdi"):
+        for path in sorted(
+            glob.glob(folder + "/*.yaml") + glob.glob(folder + "/*.yml") + glob.glob(folder + "/*.json")
+        ):
+            kind, names, version = read_cdi_spec(_read(path) or "")
+            if kind == "nvidia.com/gpu":
+                paths.append(path)
+                devices.extend(names)
+                driver = version or driver
+    return {"spec_paths": paths, "devices": devices, "driver_version": driver}
+
+
+def _kubernetes(kubelet: _Command, errors: list[str]) -> Record:
+    words = (kubelet.output(errors) or "").split()
+    override = re.search(
+        r"--hostname-override[= ]([^\s\"']+)", _read("/var/lib/kubelet/kubeadm-flags.env") or ""
+    )
+    joined = os.path.exists("/etc/kubernetes/kubelet.conf")
+    name = override.group(1) if override else socket.gethostname().lower()
+    return {
+        "kubelet_version": words[-1].lstrip("v") if words else None,
+        "joined": joined,
+        "node_name": name if joined else None,
+    }
+
+
+def _system() -> Record:
+    swaps = _read("/proc/swaps")
+    builtin = _read(f"/lib/modules/{platform.release()}/modules.builtin") or ""
+    # A built-in module need not show in /sys/module: what it brings into /proc tells as well.
+    brings = {
+        "overlay": "overlay" in (_read("/proc/filesystems") or "").split(),
+        "br_netfilter": os.path.exists("/proc/sys/net/bridge/bridge-nf-call-iptables"),
+    }
+    modules = {}
+    for name in MODULES:
+        pattern = r"/{}\.ko".format(name.replace("_", "[_-]"))
+        present = os.path.isdir("/sys/module/" + name) or brings.get(name, False)
+        modules[name] = present or re.search(pattern, builtin) is not None
+    secure: bool | None = False
+    if os.path.isdir("/sys/firmware/efi"):
+        secure = None
+        for path in glob.glob("/sys/firmware/efi/efivars/SecureBoot-*"):
+            try:
+                with open(path, "rb") as file:
+                    secure = file.read()[-1:] == b"\x01"
+            except OSError:
+                continue
+    return {
+        "swap_active": len(swaps.splitlines()) > 1 if swaps is not None else None,
+        "modules": modules,
+        "sysctl": {name: _read("/proc/sys/" + name.replace(".", "/")) for name in SYSCTLS},
+        "secure_boot": secure,
+    }
+
+
+# --- NVML ----------------------------------------------------------------------------------------------------------
+
+NVML_OK = 0
+THROTTLE_REASONS = {
+    0x2: "applications_clocks_setting",
+    0x4: "sw_power_cap",
+    0x8: "hw_slowdown",
+    0x10: "sync_boost",
+    0x20: "sw_thermal_slowdown",
+    0x40: "hw_thermal_slowdown",
+    0x80: "hw_power_brake_slowdown",
+    0x100: "display_clock_setting",
+}
+FABRIC_STATES = {0: "not_supported", 1: "not_started", 2: "in_progress", 3: "completed"}
+# From NVML's header, for the case that nvmlErrorString is missing.
+NVML_ERRORS = {
+    1: "uninitialized", 2: "invalid argument", 3: "not supported", 4: "no permission", 6: "not found", 9: "driver not loaded",
+    10: "timeout", 12: "library not found", 13: "function not found", 15: "GPU is lost", 17: "operating system",
+    18: "driver/library version mismatch", 999: "unknown",
+}  # fmt: skip
+
+
+class _PciInfo(ctypes.Structure):
+    _fields_ = [
+        ("busIdLegacy", ctypes.c_char * 16),
+        ("domain", ctypes.c_uint),
+        ("bus", ctypes.c_uint),
+        ("device", ctypes.c_uint),
+        ("pciDeviceId", ctypes.c_uint),
+        ("pciSubSystemId", ctypes.c_uint),
+        ("busId", ctypes.c_char * 32),
+    ]
+
+
+class _Memory(ctypes.Structure):
+    _fields_ = [("total", ctypes.c_ulonglong), ("free", ctypes.c_ulonglong), ("used", ctypes.c_ulonglong)]
+
+
+class _FabricInfo(ctypes.Structure):
+    _fields_ = [
+        ("clusterUuid", ctypes.c_ubyte * 16),
+        ("status", ctypes.c_uint),
+        ("cliqueId", ctypes.c_uint),
+        ("state", ctypes.c_ubyte),
+    ]
+
+
+class _Nvml:
+    """The few calls that the record needs; every one may be missing in the library or fail."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self._library = library
+
+    def call(self, name: str, *arguments: Any) -> int | None:
+        """NVML's return code, or None if the library has no such function."""
+        try:
+            function = getattr(self._library, name)
+        except AttributeError:
+            return None
+        function.restype = ctypes.c_int
+        return int(function(*arguments))
+
+    def error(self, code: int) -> str:
+        """NVML's own words for a code."""
+        try:
+            function = self._library.nvmlErrorString
+            function.restype = ctypes.c_char_p
+            text = function(ctypes.c_int(code))
+            if text:
+                return str(text.decode(errors="replace"))
+        except AttributeError:
+            pass
+        return NVML_ERRORS.get(code, f"code {code}")
+
+    def text(self, name: str, *arguments: Any) -> str | None:
+        """A string result."""
+        buffer = ctypes.create_string_buffer(96)
+        code = self.call(name, *arguments, buffer, ctypes.c_uint(96))
+        return buffer.value.decode(errors="replace") if code == NVML_OK else None
+
+    def number(self, name: str, *arguments: Any) -> int | None:
+        """A result that is one unsigned int."""
+        value = ctypes.c_uint()
+        return value.value if self.call(name, *arguments, ctypes.byref(value)) == NVML_OK else None
+
+
+def _nvml_gpu(nvml: _Nvml, index: int) -> Record:
+    row: Record = {
+        "index": index, "uuid": None, "name": None, "minor": None, "pci": None, "memory_mib": None,
+        "ecc_uncorrected": None, "remap_pending": None, "remap_failed": None, "throttle_reasons": [], "mig_mode": None,
+        "pcie_gen": None, "pcie_width": None, "pcie_gen_max": None, "pcie_width_max": None,
+        "fabric_state": None, "fabric_status": None, "error": None,
+    }  # fmt: skip
+    handle = ctypes.c_void_p()
+    code = nvml.call("nvmlDeviceGetHandleByIndex_v2", ctypes.c_uint(index), ctypes.byref(handle))
+    if code != NVML_OK:
+        row["error"] = nvml.error(code) if code is not None else "nvmlDeviceGetHandleByIndex_v2 is missing"
+        return row
+    row["uuid"] = nvml.text("nvmlDeviceGetUUID", handle)
+    row["name"] = nvml.text("nvmlDeviceGetName", handle)
+    row["minor"] = nvml.number("nvmlDeviceGetMinorNumber", handle)
+    pci = _PciInfo()
+    if nvml.call("nvmlDeviceGetPciInfo_v3", handle, ctypes.byref(pci)) == NVML_OK:
+        row["pci"] = normal_pci(pci.busId.decode(errors="replace"))
+    memory = _Memory()
+    code = nvml.call("nvmlDeviceGetMemoryInfo", handle, ctypes.byref(memory))
+    if code == NVML_OK:
+        row["memory_mib"] = int(memory.total) // (1024 * 1024)
+    elif code is not None:
+        # A lost GPU still tells its name; its memory it cannot tell.
+        row["error"] = nvml.error(code)
+    errors = ctypes.c_ulonglong()
+    # Uncorrected errors (1) since the driver was loaded (0).
+    if nvml.call("nvmlDeviceGetTotalEccErrors", handle, 1, 0, ctypes.byref(errors)) == NVML_OK:
+        row["ecc_uncorrected"] = int(errors.value)
+    fixed, unfixed, pending, failed = (ctypes.c_uint() for _ in range(4))
+    rows = [ctypes.byref(value) for value in (fixed, unfixed, pending, failed)]
+    if nvml.call("nvmlDeviceGetRemappedRows", handle, *rows) == NVML_OK:
+        row["remap_pending"], row["remap_failed"] = bool(pending.value), bool(failed.value)
+    reasons = ctypes.c_ulonglong()
+    for name in ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"):
+        if nvml.call(name, handle, ctypes.byref(reasons)) == NVML_OK:
+            row["throttle_reasons"] = [text for bit, text in THROTTLE_REASONS.items() if reasons.value & bit]
+            break
+    now, later = ctypes.c_uint(), ctypes.c_uint()
+    if nvml.call("nvmlDeviceGetMigMode", handle, ctypes.byref(now), ctypes.byref(later)) == NVML_OK:
+        row["mig_mode"] = "enabled" if now.value else "disabled"
+    row["pcie_gen"] = nvml.number("nvmlDeviceGetCurrPcieLinkGeneration", handle)
+    row["pcie_width"] = nvml.number("nvmlDeviceGetCurrPcieLinkWidth", handle)
+    row["pcie_gen_max"] = nvml.number("nvmlDeviceGetMaxPcieLinkGeneration", handle)
+    row["pcie_width_max"] = nvml.number("nvmlDeviceGetMaxPcieLinkWidth", handle)
+    fabric = _FabricInfo()
+    if nvml.call("nvmlDeviceGetGpuFabricInfo", handle, ctypes.byref(fabric)) == NVML_OK:
+        row["fabric_state"] = FABRIC_STATES.get(fabric.state, f"state {fabric.state}")
+        if fabric.state == 3:
+            row["fabric_status"] = "success" if fabric.status == NVML_OK else nvml.error(fabric.status)
+    return row
+
+
+def _nvml_record(path: str) -> Record:
+    """Everything that NVML says; runs in a child process."""
+    answer: Record = {"init_code": None, "error": None, "driver_version": None, "gpus": []}
+    answer["marker"] = answer["loaded"] = None
+    try:
+        library = ctypes.CDLL(path)
+    except OSError as error:
+        answer["error"] = str(error)
+        return answer
+    answer["loaded"] = True
+    try:
+        first = ctypes.c_char.in_dll(library, "gpusmith_simulated")
+        answer["marker"] = ctypes.string_at(ctypes.addressof(first)).decode(errors="replace")
+    except ValueError:
+        pass
+    nvml = _Nvml(library)
+    code = nvml.call("nvmlInit_v2")
+    answer["init_code"] = code
+    if code != NVML_OK:
+        answer["error"] = nvml.error(code) if code is not None else "nvmlInit_v2 is missing"
+        return answer
+    answer["driver_version"] = nvml.text("nvmlSystemGetDriverVersion")
+    count = nvml.number("nvmlDeviceGetCount_v2") or 0
+    answer["gpus"] = [_nvml_gpu(nvml, index) for index in range(count)]
+    nvml.call("nvmlShutdown")
+    return answer
+
+
+class _Child:
+    """A function in a forked child, so that a library that hangs or crashes harms only the child."""
+
+    def __init__(self, work: Callable[[], Record]) -> None:
+        self._reader, writer = os.pipe()
+        self._process = os.fork()
+        if self._process == 0:
+            status = 1
+            try:
+                os.close(self._reader)
+                silent = os.open(os.devnull, os.O_RDWR)
+                for stream in (0, 1, 2):
+                    os.dup2(silent, stream)
+                data = json.dumps(work()).encode()
+                while data:
+                    data = data[os.write(writer, data) :]
+                status = 0
+            finally:
+                os._exit(status)
+        os.close(writer)
+
+    def result(self, timeout_s: float) -> tuple[Record | None, str | None]:
+        """The function's answer, or why there is none."""
+        end = time.monotonic() + timeout_s
+        data = b""
+        problem = None
+        while True:
+            ready, _unused, _none = select.select([self._reader], [], [], max(0.0, end - time.monotonic()))
+            if not ready:
+                problem = f"no answer within {timeout_s:.0f} s"
+                break
+            chunk = os.read(self._reader, 65536)
+            if not chunk:
+                break
+            data += chunk
+        os.close(self._reader)
+        if problem is not None:
+            # Not waited for: a process inside a hanging driver call cannot be killed.
+            os.kill(self._process, signal.SIGKILL)
+            os.waitpid(self._process, os.WNOHANG)
+            return None, problem
+        _pid, status = os.waitpid(self._process, 0)
+        if status != 0:
+            how = (
+                f"was killed by signal {status & 0x7F}"
+                if status & 0x7F
+                else f"ended with status {status >> 8}"
+            )
+            return None, f"the process that called the library {how}"
+        try:
+            answer: Record = json.loads(data.decode())
+            return answer, None
+        except ValueError as error:
+            return None, str(error)
+
+
+LIBRARY_FOLDERS = ("/usr/lib/%s-linux-gnu", "/usr/lib64", "/usr/lib", "/lib64", "/usr/local/nvidia/lib64")
+
+
+def resolve_library(soname: str, cache: str, machine: str) -> str | None:
+    """The file that the dynamic loader takes for a SONAME, by the output of ``ldconfig -p`` or the usual folders."""
+    for line in cache.splitlines():
+        left, separator, path = line.partition(" => ")
+        if (
+            separator
+            and left.split()[:1] == [soname]
+            and ("64" in left or "64" not in machine)
+            and os.path.exists(path.strip())
+        ):
+            return os.path.realpath(path.strip())
+    for folder in LIBRARY_FOLDERS:
+        path = os.path.join(folder % machine if "%" in folder else folder, soname)
+        if os.path.exists(path):
+            return os.path.realpath(path)
+    return None
+
+
+def _version_of_file(path: str | None) -> str | None:
+    matched = re.search(r"\.so\.(\d+\.\d+(?:\.\d+)*)$", path or "")
+    return matched.group(1) if matched else None
+
+
+# --- the record ----------------------------------------------------------------------------------------------------
+
+
+def _guarded(name: str, errors: list[str], work: Callable[[], Any]) -> Any:
+    try:
+        return work()
+    except Exception as error:  # noqa: BLE001 - a probe that dies tells less than one that has a hole
+        errors.append(f"{name}: {type(error).__name__}: {error}")
+        return None
+
+
+def _start_commands() -> dict[str, _Command]:
+    properties = "--property=Id,ActiveState,UnitFileState,ActiveEnterTimestamp"
+    return {
+        "dpkg": _Command("dpkg-query", "-W", "-f", "${Package}\t${Version}\t${db:Status-Abbrev}\n", *PACKAGE_PATTERNS),
+        "modinfo": _Command("modinfo", "nvidia", "nvidia-current", "nvidia-current-open"),
+        "dump": _Command("containerd", "config", "dump"),
+        "containerd": _Command("containerd", "--version"),
+        "kubelet": _Command("kubelet", "--version"),
+        "systemctl": _Command("systemctl", "show", properties, *(name + ".service" for name in SERVICES)),
+        "xids": _Command(
+            "journalctl", "-b", "-q", "-n", "200", "-o", "json", "--output-fields=MESSAGE", "--no-pager",
+            "-g", "NVRM: Xid", "SYSLOG_IDENTIFIER=kernel",
+        ),
+    }  # fmt: skip
+
+
+EMPTY_NVML: Mapping[str, Any] = {"init_code": None, "error": None, "driver_version": None, "gpus": []}
+
+
+def collect(nvml_timeout_s: float = NVML_TIMEOUT_S) -> Record:
+    """Gather the record of this machine.
+
+    Args:
+        nvml_timeout_s: seconds that the NVIDIA management library may take in all.
+    """
+    errors: list[str] = []
+    machine = platform.machine()
+    ldconfig = _Command("ldconfig", "-p")
+    cache = ldconfig.output(errors, accept=None) or ""
+    nvml_path = resolve_library("libnvidia-ml.so.1", cache, machine)
+    cuda_path = resolve_library("libcuda.so.1", cache, machine)
+    # The library is asked while the programs below run.
+    child = _guarded("nvml", errors, lambda: _Child(lambda: _nvml_record(nvml_path))) if nvml_path else None
+    commands = _start_commands()
+    rpm = (
+        _Command("rpm", "-qa", "--qf", "%{NAME}\t%{VERSION}-%{RELEASE}\n", *PACKAGE_PATTERNS)
+        if commands["dpkg"].missing
+        else commands["dpkg"]
+    )
+
+    record: Record = {
+        "schema": SCHEMA,
+        "host": _guarded("host", errors, _host),
+        "packages": _guarded("packages", errors, lambda: _packages(commands["dpkg"], rpm, errors)),
+        "pci": _guarded("pci", errors, _pci),
+        "module": _guarded("module", errors, lambda: _module(commands["modinfo"], errors)),
+        "dev": _guarded("dev", errors, _dev),
+        "services": _guarded(
+            "services", errors, lambda: parse_services(commands["systemctl"].output(errors) or "")
+        ),
+        # Status 1: no such message.
+        "xids": _guarded(
+            "xids", errors, lambda: parse_xids(commands["xids"].output(errors, accept=(0, 1)) or "")
+        ),
+        "containerd": _guarded(
+            "containerd", errors, lambda: _containerd(commands["dump"], commands["containerd"], errors)
+        ),
+        "cdi": _guarded("cdi", errors, _cdi),
+        "kubernetes": _guarded("kubernetes", errors, lambda: _kubernetes(commands["kubelet"], errors)),
+        "system": _guarded("system", errors, _system),
+    }
+    answer, problem = (
+        child.result(nvml_timeout_s)
+        if child is not None
+        else (None, None if nvml_path else "library not found")
+    )
+    nvml = dict(EMPTY_NVML)
+    if answer is not None:
+        nvml.update({key: answer[key] for key in EMPTY_NVML})
+    elif problem:
+        nvml["error"] = problem
+    record["nvml"] = nvml
+    loaded = bool(answer and answer.get("loaded"))
+    record["library"] = {
+        "nvml_version": _version_of_file(nvml_path),
+        "cuda_version": _version_of_file(cuda_path),
+        "simulated": bool(answer and answer.get("marker") is not None) if loaded else None,
+        "simulated_marker": answer.get("marker") if answer else None,
+    }
+    record["errors"] = errors
+    return record
+
+
+# --- what a validation stamp depends on ----------------------------------------------------------------------------
+
+
+def stamp_facts(record: Mapping[str, Any]) -> Record:
+    """The facts after whose change a node must be validated again, with a digest over them.
+
+    Returns:
+        driver (loaded version), kernel, runtime (containerd and toolkit with the digest of the effective
+        configuration), simulated, digest.
+    """
+
+    def part(section: str, key: str) -> Any:
+        return (record.get(section) or {}).get(key)
+
+    toolkit = ((record.get("packages") or {}).get("nvidia-container-toolkit") or {}).get("version")
+    configuration = part("containerd", "digest")
+    facts: Record = {
+        "driver": part("module", "loaded_version"),
+        "kernel": part("host", "kernel"),
+        "runtime": "containerd {}, toolkit {}, configuration {}".format(
+            part("containerd", "version"), toolkit, configuration[:16] if configuration else None
+        ),
+        "simulated": part("library", "simulated"),
+    }
+    facts["digest"] = "sha256:" + hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+    return facts
+
+
+def stamp_matches(stamp: Any, facts: Mapping[str, Any]) -> bool:
+    """Whether a stamp (as read from the annotation) was made for these facts."""
+    return isinstance(stamp, dict) and stamp.get("digest") == facts.get("digest")
+
+
+def missing_facts(facts: Mapping[str, Any]) -> Iterable[str]:
+    """The facts that are unknown: a node that lacks one cannot be stamped."""
+    return [name for name in ("driver", "kernel") if facts.get(name) is None]
+
+
+def main() -> None:
+    """Print the record as one line of JSON."""
+    print(json.dumps(collect(), sort_keys=True))
+
+
+if __name__ == "__main__":
+    main()

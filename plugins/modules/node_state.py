@@ -1,0 +1,59 @@
+"""Ansible module: the record of the shared probe."""
+
+# Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: node_state
+short_description: Tell the state of a GPU node
+description:
+  - Gathers packages, PCI devices, kernel module, NVIDIA libraries, NVML's answers, device nodes, services, Xid messages, the
+    effective configuration of containerd, CDI specifications and the kubelet's state in one round trip.
+  - Changes nothing, and needs nothing but Python 3.8 on the node. What could not be found out is null.
+version_added: "0.1.0"
+author: gpusmith contributors
+options:
+  nvml_timeout:
+    description: Seconds that the NVIDIA management library may take to answer.
+    type: float
+    default: 30.0
+attributes:
+  check_mode:
+    support: full
+    description: Changes nothing in either mode.
+"""
+
+EXAMPLES = r"""
+- name: Read the state of the node
+  gpusmith.gpu.node_state:
+  register: __role_state
+"""
+
+RETURN = r"""
+record:
+  description: The record, schema C(gpusmith.probe/1).
+  returned: always
+  type: dict
+stamp:
+  description: The facts after whose change the node must be validated again, with a digest over them.
+  returned: always
+  type: dict
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpusmith.gpu.plugins.module_utils import probe
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={"nvml_timeout": {"type": "float", "default": 30.0}},
+        supports_check_mode=True,
+    )
+    record = probe.collect(nvml_timeout_s=module.params["nvml_timeout"])
+    module.exit_json(changed=False, record=record, stamp=probe.stamp_facts(record))
+
+
+if __name__ == "__main__":
+    main()
