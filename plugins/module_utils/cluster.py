@@ -1,0 +1,123 @@
+"""The Kubernetes API as gpusmith's modules see it: a kubeconfig in, few list calls, errors with a hint out.
+
+These modules run on the controller, in the environment that holds the kubernetes client.
+"""
+
+# Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PAGE_SIZE = 500
+REQUEST_TIMEOUT_S = 30
+
+
+class ClusterError(Exception):
+    """The cluster cannot be asked; the text says what to look at."""
+
+
+class NodeApi:
+    """The Node objects of one cluster.
+
+    Args:
+        kubeconfig: path on the controller.
+
+    Raises:
+        ClusterError: the file is missing or unusable, or the client is not installed.
+    """
+
+    def __init__(self, kubeconfig: str) -> None:
+        path = Path(kubeconfig).expanduser()
+        if not path.is_file():
+            raise ClusterError(f"Kubeconfig '{path}' does not exist. Set 'gpusmith_kubeconfig' to one for this cluster.")
+        try:
+            from kubernetes import client, config
+        except ImportError as error:
+            raise ClusterError(f"The Python package 'kubernetes' cannot be used here: {error}. Run 'make setup'.") from error
+        try:
+            self._client = config.new_client_from_config(config_file=str(path))
+        except Exception as error:  # the client raises its own and yaml's errors alike
+            raise ClusterError(f"Kubeconfig '{path}' cannot be read: {error}") from error
+        self._core = client.CoreV1Api(self._client)
+
+    def nodes(self, label_selector: str = "") -> Iterator[dict[str, Any]]:
+        """Every Node as plain JSON data, in pages, so that the cost is the list's and not the number of hosts'."""
+        token = ""
+        while True:
+            page = self._call(
+                "list the nodes", "GET", "/api/v1/nodes", query={"limit": PAGE_SIZE, "continue": token, "labelSelector": label_selector}
+            )
+            yield from page.get("items", [])
+            token = page.get("metadata", {}).get("continue") or ""
+            if not token:
+                return
+
+    def node(self, name: str) -> dict[str, Any] | None:
+        """One Node, or None if the cluster has none of that name."""
+        return self._call(f"read node '{name}'", "GET", f"/api/v1/nodes/{name}", missing_is_none=True)
+
+    def patch(
+        self,
+        name: str,
+        body: dict[str, Any],
+        content_type: str = "application/merge-patch+json",
+        dry_run: bool = False,
+        query: dict[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """Patch one Node and return it as it is then."""
+        asked = dict(query or {})
+        if dry_run:
+            asked["dryRun"] = "All"
+        result = self._call(f"change node '{name}'", "PATCH", f"/api/v1/nodes/{name}", body=body, content_type=content_type, query=asked)
+        assert result is not None
+        return result
+
+    def _call(
+        self,
+        what: str,
+        method: str,
+        path: str,
+        *,
+        body: dict[str, Any] | None = None,
+        content_type: str = "application/json",
+        query: dict[str, Any] | None = None,
+        missing_is_none: bool = False,
+    ) -> Any:
+        from kubernetes.client.exceptions import ApiException
+
+        host = self._client.configuration.host
+        request = self._client.param_serialize(
+            method,
+            path,
+            query_params=[(key, value) for key, value in (query or {}).items() if value != ""],
+            header_params={"Accept": "application/json", "Content-Type": content_type},
+            body=body,
+            auth_settings=["BearerToken"],
+        )
+        try:
+            answer = self._client.call_api(*request, _request_timeout=REQUEST_TIMEOUT_S)
+            raw = answer.read()
+            if answer.status >= 400:
+                raise ApiException(status=answer.status, reason=answer.reason, body=raw)
+        except ApiException as error:
+            if error.status == 404 and missing_is_none:
+                return None
+            raise ClusterError(f"The API server refused to {what}: {error.status} {error.reason}. {_message(error)}".strip()) from error
+        except Exception as error:
+            raise ClusterError(
+                f"The API server '{host}' did not answer to {what}: {error}. Check 'gpusmith_kubeconfig' and the way to the cluster."
+            ) from error
+        return json.loads(raw)
+
+
+def _message(error: Any) -> str:
+    try:
+        return str(json.loads(error.body)["message"])
+    except (TypeError, ValueError, KeyError):
+        return ""
