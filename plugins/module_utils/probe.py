@@ -35,6 +35,18 @@ PACKAGE_PATTERNS = (
 )  # fmt: skip
 SERVICES = ("containerd", "kubelet", "nvidia-persistenced", "nvidia-fabricmanager")
 MODULES = ("overlay", "br_netfilter")
+# Files that roles write carry our name, so that a role can compare what is there with what it would write.
+MANAGED_FILES = (
+    "/etc/apt/sources.list.d/gpusmith-*",
+    "/etc/apt/preferences.d/gpusmith-*",
+    "/etc/apt/apt.conf.d/*gpusmith-*",
+    "/etc/containerd/conf.d/*gpusmith*",
+    "/etc/modprobe.d/gpusmith-*",
+    "/etc/modules-load.d/gpusmith-*",
+    "/etc/sysctl.d/*gpusmith-*",
+    "/etc/systemd/system/gpusmith-*.service",
+    "/etc/systemd/system/*.service.d/*gpusmith-*",
+)
 SYSCTLS = (
     "net.ipv4.ip_forward", "net.bridge.bridge-nf-call-iptables", "net.bridge.bridge-nf-call-ip6tables",
 )  # fmt: skip
@@ -486,6 +498,18 @@ def _system() -> Record:
     }
 
 
+def _managed_files() -> dict[str, str]:
+    found = {}
+    for pattern in MANAGED_FILES:
+        for path in glob.glob(pattern):
+            try:
+                with open(path, "rb") as file:
+                    found[path] = hashlib.sha256(file.read()).hexdigest()
+            except OSError:
+                continue
+    return found
+
+
 # --- NVML ----------------------------------------------------------------------------------------------------------
 
 NVML_OK = 0
@@ -806,6 +830,7 @@ def collect(nvml_timeout_s: float = NVML_TIMEOUT_S) -> Record:
         "cdi": _guarded("cdi", errors, _cdi),
         "kubernetes": _guarded("kubernetes", errors, lambda: _kubernetes(commands["kubelet"], errors)),
         "system": _guarded("system", errors, _system),
+        "managed_files": _guarded("managed files", errors, _managed_files),
     }
     answer, problem = (
         child.result(nvml_timeout_s)

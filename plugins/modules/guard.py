@@ -1,0 +1,48 @@
+"""Documentation of the action plugin of the same name, which runs on the controller."""
+
+# Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: guard
+short_description: Refuse a run that cannot do what was meant
+description:
+  - Looks at the target, the names, types and choices of variables, and the way to the cluster, before any host is touched.
+  - Meant for the first play of a playbook, on C(all:localhost), so that an empty inventory and a limit without GPU nodes do not end
+    with success because nothing was to be done.
+  - Runs on the controller and connects to no host of the inventory.
+version_added: "0.1.0"
+author: gpusmith contributors
+options:
+  group:
+    description: Inventory group that holds the nodes to work on.
+    type: str
+    default: gpu_nodes
+  cluster:
+    description: Whether the playbook needs the cluster that O(cluster)'s kubeconfig, C(gpusmith_kubeconfig), leads to.
+    type: bool
+    default: true
+attributes:
+  check_mode:
+    support: full
+    description: Changes nothing in either mode.
+"""
+
+EXAMPLES = r"""
+- name: Refuse what cannot work
+  hosts: all:localhost
+  gather_facts: false
+  tasks:
+    - name: Check target, variables and cluster
+      gpusmith.gpu.guard:
+      run_once: true
+"""
+
+RETURN = r"""
+nodes:
+  description: Hosts of the group that the run works on.
+  returned: success
+  type: list
+  elements: str
+"""
