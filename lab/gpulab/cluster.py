@@ -1,0 +1,173 @@
+"""The lab's existing cluster: a control plane made with kubeadm, to which site.yml later joins GPU nodes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import signal
+import ssl
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from gpulab.inventory import socket_folder
+from gpulab.machines import Machine, Machinery
+from gpulab.state import Places, forget_child, process_start, remember_child
+from gpusmith.errors import ToolError
+from gpusmith.progress import TAIL_LINES, say
+from gpusmith.wait import Deadline, Done, NotYet, wait_until
+
+KUBECONFIG = "/etc/kubernetes/admin.conf"
+READY_S = 180.0
+TASK = re.compile(r"^TASK \[(.+?)\] \**$")
+
+
+def run_playbook(places: Places, extra_vars: Mapping[str, Any]) -> None:
+    """Run lab/playbooks/cluster.yml on the lab, with its output in a log and its task names on the terminal.
+
+    Raises:
+        ToolError: it failed; names the log and shows its end.
+    """
+    log = places.logs / "cluster.log"
+    # Not `sys.executable`'s real path: the environment is where the link lies.
+    program = str(Path(sys.executable).parent / "ansible-playbook")
+    words = [
+        program,
+        *("-i", str(places.inventory)),
+        *("--extra-vars", json.dumps(dict(extra_vars))),
+        str(places.repo / "lab" / "playbooks" / "cluster.yml"),
+    ]
+    env = {
+        **os.environ,
+        "ANSIBLE_NOCOLOR": "1",
+        "PYTHONUNBUFFERED": "1",
+        "ANSIBLE_CONFIG": str(places.repo / "ansible.cfg"),
+    }
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("a") as out:
+        out.write(f"$ {shlex.join(words)}\n")
+        out.flush()
+        try:
+            child = subprocess.Popen(
+                words,
+                cwd=places.repo,
+                env=env,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                start_new_session=True,
+            )
+        except FileNotFoundError as error:
+            raise ToolError(f"Program '{program}' is not installed.", "Run 'make setup'.") from error
+        # A killed `up` cannot end its playbook; the next one can, by this note.
+        remember_child(places, child.pid)
+        tail: list[str] = []
+        try:
+            assert child.stdout is not None
+            for line in child.stdout:
+                out.write(line)
+                out.flush()
+                tail = [*tail, line.rstrip()][-TAIL_LINES:]
+                found = TASK.match(line)
+                if found:
+                    say(f"    - {found.group(1)}")
+            status = child.wait()
+        except BaseException:
+            if process_start(child.pid):
+                os.killpg(child.pid, signal.SIGTERM)
+                child.wait()
+            raise
+        finally:
+            forget_child(places)
+    if status != 0:
+        raise ToolError(
+            f"The lab's cluster could not be made; the log is '{log}', which ends with:\n"
+            + "\n".join(tail)
+            + "\n",
+            "Run 'gpulab up' again, or 'gpulab down' first.",
+        )
+
+
+def kubectl(machinery: Machinery, control_plane: Machine, *arguments: str, timeout: float = 30) -> Any:
+    """Ask the API server on cp-1 itself; returns the parsed JSON answer.
+
+    Raises:
+        ToolError: no answer.
+    """
+    words = ["kubectl", f"--kubeconfig={KUBECONFIG}", "--request-timeout=10s", *arguments, "--output=json"]
+    return json.loads(machinery.podman.exec(control_plane.container, words, timeout=timeout).stdout)
+
+
+def node_conditions(machinery: Machinery, control_plane: Machine) -> dict[str, str]:
+    """Ready, NotReady or Unknown for each node of the cluster; empty if the API does not answer."""
+    try:
+        listed = kubectl(machinery, control_plane, "get", "nodes")
+    except (ToolError, ValueError):
+        return {}
+    return {item["metadata"]["name"]: _condition(item) for item in listed["items"]}
+
+
+def _condition(node: Mapping[str, Any]) -> str:
+    for condition in node["status"].get("conditions", []):
+        if condition["type"] == "Ready":
+            return {"True": "Ready", "False": "NotReady"}.get(condition["status"], "Unknown")
+    return "Unknown"
+
+
+def api_ready(address: str, timeout_s: float = 3.0) -> bool:
+    """Whether the API server answers its readiness question; it is asked without credentials."""
+    # Only whether it answers is asked; nothing is sent, and nothing it says is believed.
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    try:
+        with urllib.request.urlopen(
+            f"https://{address}:6443/readyz", timeout=timeout_s, context=context
+        ) as answer:
+            return bool(answer.status == 200)
+    except (urllib.error.URLError, OSError, ValueError):
+        return False
+
+
+def wait_ready(
+    machinery: Machinery, control_plane: Machine, names: list[str], seconds: float = READY_S
+) -> None:
+    """Wait until these nodes are Ready in the API.
+
+    Raises:
+        WaitTimeout: names what was seen last.
+    """
+
+    def check() -> Done[None] | NotYet:
+        if not api_ready(control_plane.address):
+            return NotYet(f"no answer from the API server at '{control_plane.address}:6443'")
+        seen = node_conditions(machinery, control_plane)
+        waiting = [
+            f"'{name}' {seen.get(name, 'not registered')}" for name in names if seen.get(name) != "Ready"
+        ]
+        return NotYet(", ".join(waiting)) if waiting else Done(None)
+
+    wait_until("the cluster's nodes to be Ready", check, Deadline(seconds), tick=1.0)
+
+
+def close_connections(places: Places) -> None:
+    """End the shared ssh connections that Ansible keeps open to the lab's machines."""
+    folder = socket_folder(places)
+    if folder is None or not folder.is_dir():
+        return
+    for path in folder.iterdir():
+        if path.is_socket():
+            subprocess.run(
+                ["ssh", "-O", "exit", "-o", f"ControlPath={path}", "lab"],
+                capture_output=True,
+                check=False,
+                timeout=10,
+            )
+            path.unlink(missing_ok=True)

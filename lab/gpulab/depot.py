@@ -1,0 +1,49 @@
+"""The depot: the one machine from which nodes get packages and images, as a site's mirror would give them."""
+
+from __future__ import annotations
+
+from gpulab.artifacts import Artifacts
+from gpulab.machines import DEPOT, Machine, Machinery
+from gpulab.network import Plan
+from gpusmith.wait import Deadline, Done, NotYet, wait_until
+
+SERVE_S = 60.0
+PROBE = "import sys,urllib.request as u\nfor url in sys.argv[1:]:\n    u.urlopen(url, timeout=5).read(1)\n"
+
+
+def machine(plan: Plan, artifacts: Artifacts) -> Machine:
+    """The depot of a lab with these artifacts."""
+    return Machine(
+        DEPOT,
+        DEPOT,
+        plan.depot,
+        init="/sbin/init",
+        mounts=((artifacts.apt_root, "/srv/apt", "ro"), (artifacts.registry_root, "/var/lib/registry", "rw")),
+    )
+
+
+def urls(plan: Plan, repositories: list[str]) -> list[str]:
+    """What must answer before the depot counts as up."""
+    return [
+        f"http://{plan.registry}/v2/",
+        *(f"http://{plan.depot}/apt/{name}/InRelease" for name in repositories),
+    ]
+
+
+def wait_serving(machinery: Machinery, depot: Machine, plan: Plan, repositories: list[str]) -> None:
+    """Wait until packages and images are served.
+
+    Raises:
+        WaitTimeout: the depot does not answer; names the address and what was seen last.
+    """
+    wanted = urls(plan, repositories)
+
+    def check() -> Done[None] | NotYet:
+        done = machinery.podman.exec(depot.container, ["python3", "-c", PROBE, *wanted], check=False)
+        if done.returncode == 0:
+            return Done(None)
+        return NotYet((done.stderr.strip().splitlines() or ["no answer"])[-1])
+
+    wait_until(
+        f"the depot at '{plan.depot}' to serve packages and images", check, Deadline(SERVE_S), tick=0.5
+    )

@@ -1,0 +1,87 @@
+"""What differs between hosts that run the lab: everything about cgroup versions and limits is here."""
+
+from __future__ import annotations
+
+import resource
+from dataclasses import dataclass
+from pathlib import Path
+
+WANTED_FILES = 20000
+WANTED_PROCESSES = 8000
+
+
+@dataclass(frozen=True)
+class Host:
+    """The Linux host below the lab.
+
+    Attributes:
+        cgroup_version: 1 for the legacy and the hybrid tree, 2 for the unified one.
+        files_limit: most open files a machine may ask for; a host without CAP_SYS_RESOURCE can only lower it.
+        processes_limit: the same for processes.
+    """
+
+    cgroup_version: int
+    files_limit: int = WANTED_FILES
+    processes_limit: int = WANTED_PROCESSES
+
+    @classmethod
+    def this(cls, cgroup_root: Path = Path("/sys/fs/cgroup")) -> Host:
+        """Look at the running host."""
+        return cls(
+            cgroup_version=2 if (cgroup_root / "cgroup.controllers").exists() else 1,
+            files_limit=_at_most(resource.RLIMIT_NOFILE, WANTED_FILES),
+            processes_limit=_at_most(resource.RLIMIT_NPROC, WANTED_PROCESSES),
+        )
+
+    def machine_flags(self) -> list[str]:
+        """Flags of `podman run` that give a machine a cgroup tree and limits of its own.
+
+        With podman's own systemd mode on a hybrid host, the name=systemd hierarchy is the host's: kubelet then misses
+        paths and two machines share one tree. A private namespace without that mode works on both versions.
+        """
+        return [
+            "--cgroupns=private",
+            "--systemd=false",
+            "--ulimit",
+            f"nofile={self.files_limit}:{self.files_limit}",
+            "--ulimit",
+            f"nproc={self.processes_limit}:{self.processes_limit}",
+        ]
+
+    def ignored_preflight_errors(self) -> list[dict[str, str]]:
+        """What kubeadm's preflight may find on this host without stopping, with the reason."""
+        if self.cgroup_version == 2:
+            return []
+        return [
+            {
+                "name": "SystemVerification",
+                "reason": "The host of the lab has cgroup v1, which machines in containers share; "
+                "kubeadm treats that as an error since Kubernetes 1.35.",
+            }
+        ]
+
+    def kubelet_config(self) -> dict[str, object]:
+        """KubeletConfiguration fields that a machine in a container needs, see `KUBELET_REASONS`."""
+        config: dict[str, object] = {
+            "failSwapOn": False,
+            "featureGates": {"KubeletInUserNamespace": True},
+            "evictionHard": {"imagefs.available": "0%", "nodefs.available": "0%", "nodefs.inodesFree": "0%"},
+            "imageGCHighThresholdPercent": 100,
+        }
+        if self.cgroup_version == 1:
+            config["failCgroupV1"] = False
+        return config
+
+
+KUBELET_REASONS = {
+    "failSwapOn": "/proc/swaps shows the swap of the lab's host, which is not ours to turn off.",
+    "featureGates": "KubeletInUserNamespace: without CAP_SYS_RESOURCE kubelet cannot write some sysctls and limits.",
+    "evictionHard": "The disk is the host's, and how full that is says nothing about a machine.",
+    "imageGCHighThresholdPercent": "The same.",
+    "failCgroupV1": "The host of the lab has cgroup v1.",
+}
+
+
+def _at_most(kind: int, wanted: int) -> int:
+    hard = resource.getrlimit(kind)[1]
+    return wanted if hard == resource.RLIM_INFINITY else min(hard, wanted)

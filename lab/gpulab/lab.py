@@ -1,0 +1,268 @@
+"""Bring the whole lab up and down; every function can be called again after a kill at any point."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gpulab import cluster, depot, inventory, network
+from gpulab.hosts import Host
+from gpulab.machines import DEPOT, Machine, Machinery, find, known_hosts, planned, remove_all
+from gpulab.network import Plan
+from gpulab.podman import Podman
+from gpulab.state import Places, Shape, State, end_orphan, load, reshape, save, write_atomically
+from gpusmith.errors import InputError, ToolError
+from gpusmith.progress import say, step
+
+
+@dataclass(frozen=True)
+class Lab:
+    """One lab on this host."""
+
+    places: Places
+    machinery: Machinery
+
+    @classmethod
+    def default(cls) -> Lab:
+        """The lab of this user and this checkout."""
+        places = Places.default()
+        podman = Podman(places.logs / "podman.log")
+        return cls(places, Machinery(podman, places, Host.this()))
+
+    def state(self) -> State:
+        """What is up.
+
+        Raises:
+            ToolError: no lab is up.
+        """
+        state = load(self.places)
+        if state is None:
+            raise ToolError("No lab is up.", "Run 'gpulab up'.")
+        return state
+
+    def machines(self) -> list[Machine]:
+        """The nodes of the lab that is up."""
+        return planned(self.state().shape, self.places)
+
+    def machine(self, name: str) -> Machine:
+        """A node by name."""
+        return find(self.machines(), name)
+
+    def running(self) -> set[str]:
+        """Names of the lab's running containers, in one question."""
+        rows = self.machinery.podman.json(
+            "ps", "--format", "json", "--filter", "label=io.gpusmith.lab=default"
+        )
+        return {str(row["Names"][0]) for row in rows}
+
+    def up(self, wanted: Shape) -> None:
+        """Have a lab of this shape, and change nothing if it is there."""
+        begin = time.monotonic()
+        if end_orphan(self.places):
+            say("Ended a playbook that a killed 'gpulab up' had left behind.")
+        before = load(self.places)
+        machines = planned(wanted, self.places)
+        state = reshape(before, wanted)
+        if before == state and self._healthy(state, machines):
+            say(f"The lab is up already: {wanted}. Nothing to do.")
+            return
+        self._build(state, machines)
+        say(f"The lab is up after {time.monotonic() - begin:.0f} s: {wanted}.")
+        say(f"Inventory '{self.places.inventory}'; next: 'ansible-playbook -i {self._short()} site.yml'.")
+
+    def _short(self) -> str:
+        try:
+            return str(self.places.inventory.relative_to(self.places.repo))
+        except ValueError:
+            return str(self.places.inventory)
+
+    def _healthy(self, state: State, machines: Sequence[Machine]) -> bool:
+        running = self.running()
+        if not state.complete or not all(machine.container in running for machine in machines):
+            return False
+        if f"gpulab-{DEPOT}" not in running or not (self.places.inventory / "hosts.yml").exists():
+            return False
+        return not state.shape.cluster or cluster.api_ready(Plan.parse(state.shape.subnet).control_plane)
+
+    def _build(self, state: State, machines: list[Machine]) -> None:
+        # Late: the recipes of packages and images are not needed to look at a lab or to remove it.
+        from gpulab import artifacts as store
+        from gpulab.simgpu import hardware
+
+        plan = Plan.parse(state.shape.subnet)
+        # Before anything is built: an unknown model or an impossible number is refused here.
+        descriptions = {
+            machine.name: hardware.describe(state.shape.model, state.shape.gpus, machine.name)
+            for machine in machines
+            if machine.role == "gpu"
+        }
+        artifacts = store.ensure()
+        network.ensure(self.machinery.podman, plan)
+        state = replace(state, complete=False, image=state.image or artifacts.node_image)
+        save(self.places, state)
+        control_plane = machines[0]
+        supply = depot.machine(plan, artifacts)
+        with step(f"{len(machines)} machines and the depot"):
+            if not state.cluster_ready and self._touched(control_plane):
+                say("    'cp-1' was left with half a cluster; it is made anew")
+                self.machinery.remove(control_plane)
+            self.machinery.ensure(supply, artifacts.depot_image)
+            for machine in machines:
+                if machine.name in descriptions:
+                    target = self.places.machine(machine.name) / "simgpu" / "hardware.json"
+                    write_atomically(target, json.dumps(descriptions[machine.name], indent=2) + "\n")
+                if self.machinery.ensure(machine, artifacts.node_image):
+                    say(f"    started '{machine.name}' at {machine.address}")
+            write_atomically(self.places.root / "known_hosts", known_hosts(machines, self.places))
+            self._wait_booted([supply, *machines])
+            names = sorted(
+                path.name for path in artifacts.apt_root.iterdir() if (path / "InRelease").exists()
+            )
+            depot.wait_serving(self.machinery, supply, plan, names)
+        contents = inventory.Contents(
+            state.shape, plan, self.machinery.host, artifacts.apt_key.read_text(), artifacts.versions
+        )
+        inventory.write(contents, machines, self.places)
+        if state.shape.cluster:
+            with step("the existing cluster: control plane and CPU workers"):
+                self._cluster(control_plane, machines, state)
+            state = replace(state, cluster_ready=True)
+        save(self.places, replace(state, complete=True))
+
+    def _wait_booted(self, machines: Sequence[Machine]) -> None:
+        for name, word in self.machinery.wait_booted(machines).items():
+            if word != "running":
+                machine = next(each for each in machines if each.name == name)
+                say(f"    '{name}' is {word}: {', '.join(self.machinery.failed_units(machine))} failed")
+
+    def _touched(self, control_plane: Machine) -> bool:
+        """Whether a kubeadm of an earlier, killed `up` wrote anything on cp-1."""
+        if self.machinery.state(control_plane) == "missing":
+            return False
+        done = self.machinery.podman.exec(
+            control_plane.container, ["test", "-e", "/etc/kubernetes"], check=False
+        )
+        # A machine that does not run cannot be asked; it costs little to make it anew.
+        return done.returncode != 1
+
+    def _cluster(self, control_plane: Machine, machines: Sequence[Machine], state: State) -> None:
+        members = [machine.name for machine in machines if machine.role in ("control-plane", "cpu")]
+        conditions = cluster.node_conditions(self.machinery, control_plane) if state.cluster_ready else {}
+        kubeconfig = self.places.inventory / "kubeconfig"
+        if not (kubeconfig.exists() and set(members) <= set(conditions)):
+            cluster.run_playbook(
+                self.places,
+                {
+                    "gpulab_pod_cidr": network.POD_CIDR,
+                    "gpulab_service_cidr": network.SERVICE_CIDR,
+                    "gpulab_kubeconfig": str(kubeconfig),
+                },
+            )
+        cluster.wait_ready(self.machinery, control_plane, members)
+
+    def down(self) -> None:
+        """Remove everything that carries the lab's label, and the files that describe it."""
+        end_orphan(self.places)
+        cluster.close_connections(self.places)
+        podman = self.machinery.podman
+        removed = remove_all(podman, self.places)
+        network.remove(podman)
+        known = load_leniently(self.places)
+        inventory.remove(self.places)
+        self.places.state_file.unlink(missing_ok=True)
+        (self.places.root / "known_hosts").unlink(missing_ok=True)
+        for folder in ("keys", "ssh"):
+            shutil.rmtree(self.places.root / folder, ignore_errors=True)
+        say("The lab is down." if removed or known else "No lab was up; nothing to remove.")
+
+    def status(self) -> dict[str, Any] | None:
+        """The lab as data; None when no lab is up."""
+        state = load(self.places)
+        if state is None:
+            return None
+        running = self.running()
+        machines = planned(state.shape, self.places)
+        conditions: dict[str, str] = {}
+        if state.shape.cluster and machines[0].container in running:
+            conditions = cluster.node_conditions(self.machinery, machines[0])
+        nodes = []
+        for machine in machines:
+            word = "running" if machine.container in running else self.machinery.state(machine)
+            node: dict[str, Any] = {
+                "name": machine.name,
+                "role": machine.role,
+                "state": word,
+                "address": machine.address,
+            }
+            node["kubernetes"] = conditions.get(machine.name)
+            if machine.role == "gpu":
+                node |= {"gpus": state.shape.gpus, "model": state.shape.model}
+            nodes.append(node)
+        if not running and all(node["state"] == "missing" for node in nodes):
+            return None
+        plan = Plan.parse(state.shape.subnet)
+        return {
+            "complete": state.complete,
+            "nodes": nodes,
+            "depot": {
+                "address": plan.depot,
+                "state": "running" if f"gpulab-{DEPOT}" in running else "stopped",
+            },
+            "inventory": str(self.places.inventory),
+            "logs": str(self.places.logs),
+        }
+
+    def reboot(self, name: str | None) -> None:
+        """Reboot one machine, or all nodes at once, and wait until they have booted."""
+        targets = self.machines() if name is None else [self.machine(name)]
+        for machine in targets:
+            if self.machinery.state(machine) != "running":
+                raise InputError(
+                    f"Machine '{machine.name}' is not running.", "Run 'gpulab up' to repair the lab."
+                )
+        cluster.close_connections(self.places)
+        with step(f"reboot of {', '.join(machine.name for machine in targets)}"):
+            self.machinery.reboot(targets)
+
+    def stop(self, name: str) -> None:
+        """Power a machine off; `up` or `start` bring it back."""
+        machine = self.machine(name)
+        cluster.close_connections(self.places)
+        with step(f"power off '{name}'"):
+            self.machinery.podman.run("stop", "--time", "20", machine.container)
+
+    def start(self, name: str) -> None:
+        """Power a machine on."""
+        machine = self.machine(name)
+        with step(f"power on '{name}'"):
+            self.machinery.podman.run("start", machine.container)
+            self._wait_booted([machine])
+
+    def fault(self, name: str, kind: str, gpu: int | None, xid: int | None) -> None:
+        """Break a machine in one way."""
+        from gpulab import faults
+
+        machine = self.machine(name)
+        with step(f"fault '{kind}' on '{name}'"):
+            faults.inject(self._exec_in, machine.name, kind, gpu, xid)
+
+    def heal(self, name: str) -> None:
+        """Take all faults of a machine back."""
+        from gpulab import faults
+
+        machine = self.machine(name)
+        with step(f"heal '{name}'"):
+            faults.heal(self._exec_in, machine.name)
+
+    def _exec_in(self, name: str, argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        return self.machinery.exec_in(self.machine(name), argv)
+
+
+def load_leniently(places: Places) -> bool:
+    """Whether a lab was begun, even one whose state cannot be read."""
+    return places.state_file.exists()

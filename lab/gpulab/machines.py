@@ -1,0 +1,368 @@
+"""Machines of the lab: podman containers that boot systemd and are otherwise bare operating systems."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import subprocess
+import tarfile
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpulab.hosts import Host
+from gpulab.network import MOST_MACHINES, NETWORK, Plan
+from gpulab.podman import LABEL, Podman
+from gpulab.state import Places, Shape, write_atomically
+from gpusmith.errors import InputError, ToolError
+from gpusmith.wait import Deadline, Done, GiveUp, NotYet, wait_until
+
+NODE_INIT = "/usr/lib/simgpu/init"
+"""Sets up simulated hardware and a boot id of the machine's own, then becomes /sbin/init."""
+
+DEPOT = "depot"
+MOST_GPUS = 8
+BOOT_S = 120.0
+BOOTED = ("running", "degraded")
+
+
+@dataclass(frozen=True)
+class Machine:
+    """One machine.
+
+    Attributes:
+        name: hostname, and name in the inventory.
+        role: `control-plane`, `gpu`, `cpu` or `depot`.
+        address: fixed address on the lab network.
+        init: first process.
+        mounts: (folder of the host, path in the machine, mount options).
+    """
+
+    name: str
+    role: str
+    address: str
+    init: str = NODE_INIT
+    mounts: tuple[tuple[Path, str, str], ...] = ()
+
+    @property
+    def container(self) -> str:
+        """Name of its container."""
+        return f"gpulab-{self.name}"
+
+    @property
+    def volume(self) -> str:
+        """Name of the volume that is its /var."""
+        return f"{self.container}-var"
+
+
+def planned(shape: Shape, places: Places) -> list[Machine]:
+    """The nodes of a lab of this shape, in the order in which they are made.
+
+    Raises:
+        InputError: more machines than the network has addresses for, or a negative number.
+    """
+    for option, count, least in (
+        ("--gpu-nodes", shape.gpu_nodes, 0),
+        ("--cpu-nodes", shape.cpu_nodes, 0),
+        ("--gpus", shape.gpus, 1),
+    ):
+        most = MOST_GPUS if option == "--gpus" else MOST_MACHINES
+        if not least <= count <= most:
+            raise InputError(
+                f"Option '{option} {count}' is outside {least} to {most}.", "Choose a number in that range."
+            )
+    plan = Plan.parse(shape.subnet)
+    machines = [Machine("cp-1", "control-plane", plan.control_plane)]
+    for number in range(1, shape.gpu_nodes + 1):
+        name = f"gpu-{number}"
+        hardware = places.machine(name) / "simgpu"
+        machines.append(Machine(name, "gpu", plan.gpu(number), mounts=((hardware, "/var/lib/simgpu", "rw"),)))
+    machines += [
+        Machine(f"cpu-{number}", "cpu", plan.cpu(number)) for number in range(1, shape.cpu_nodes + 1)
+    ]
+    return machines
+
+
+def find(machines: Iterable[Machine], name: str) -> Machine:
+    """The machine of that name.
+
+    Raises:
+        InputError: there is none; lists those that are.
+    """
+    known = list(machines)
+    for machine in known:
+        if machine.name == name:
+            return machine
+    names = ", ".join(f"'{machine.name}'" for machine in known)
+    raise InputError(f"The lab has no machine '{name}'.", f"It has {names}.")
+
+
+def create_arguments(machine: Machine, image: str, host: Host) -> list[str]:
+    """Arguments of podman that make a machine, not yet started."""
+    words = [
+        "create",
+        # `systemctl reboot` ends the container; podman's monitor starts it again.
+        "--restart=always",
+        *("--name", machine.container, "--hostname", machine.name, "--label", LABEL),
+        *("--network", NETWORK, "--ip", machine.address),
+        # podman would copy the host's /etc/hosts, with names that are not the machine's.
+        "--no-hosts",
+        "--privileged",
+        *host.machine_flags(),
+        *("--tmpfs", "/run:rw,exec", "--tmpfs", "/run/lock", "--tmpfs", "/tmp"),  # noqa: S108
+        *("--env", "container=podman", "--stop-signal", "SIGRTMIN+3"),
+        # containerd's overlayfs snapshotter needs a real file system below it.
+        *("--volume", f"{machine.volume}:/var"),
+    ]
+    for source, target, options in machine.mounts:
+        words += ["--volume", f"{source}:{target}:{options}"]
+    return [*words, image, machine.init]
+
+
+def client_key(places: Places) -> Path:
+    """The lab's client key (private half), made on first use."""
+    return _key_pair(places.keys / "id_ed25519", "gpulab")
+
+
+def host_key(places: Places, name: str) -> Path:
+    """A machine's ssh host key (private half), made on first use."""
+    return _key_pair(places.machine(name) / "ssh" / "ssh_host_ed25519_key", name)
+
+
+def _key_pair(path: Path, comment: str) -> Path:
+    if path.exists():
+        return path
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.chmod(0o700)
+    scratch = path.with_name(f".new-{path.name}")
+    for leftover in (scratch, scratch.with_name(f"{scratch.name}.pub")):
+        leftover.unlink(missing_ok=True)
+    words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", str(scratch)]
+    try:
+        subprocess.run(words, check=True, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    except FileNotFoundError as error:
+        raise ToolError("Program 'ssh-keygen' is not installed.", "Run 'make setup'.") from error
+    except subprocess.CalledProcessError as error:
+        raise ToolError(
+            f"'ssh-keygen' could not write '{path}': {error.stderr.strip()}.", "Check the disk."
+        ) from error
+    # The private half last: that it exists says that the pair is complete.
+    scratch.with_name(f"{scratch.name}.pub").replace(path.with_name(f"{path.name}.pub"))
+    scratch.replace(path)
+    return path
+
+
+def identity_archive(machine: Machine, client_public: str, host_private: str, host_public: str) -> bytes:
+    """What an installer gives a bare machine so that it can be reached: names and ssh keys, as a tar archive."""
+    files = [
+        ("etc/hosts", f"127.0.0.1\tlocalhost\n{machine.address}\t{machine.name}\n", 0o644),
+        ("etc/ssh/ssh_host_ed25519_key", host_private, 0o600),
+        ("etc/ssh/ssh_host_ed25519_key.pub", host_public, 0o644),
+        ("root/.ssh/authorized_keys", client_public, 0o600),
+    ]
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        folder = tarfile.TarInfo("root/.ssh")
+        folder.type, folder.mode = tarfile.DIRTYPE, 0o700
+        archive.addfile(folder)
+        for name, text, mode in files:
+            data = text.encode()
+            entry = tarfile.TarInfo(name)
+            entry.size, entry.mode = len(data), mode
+            archive.addfile(entry, io.BytesIO(data))
+        # A container has no tty1; its getty would fail on each boot.
+        mask = tarfile.TarInfo("etc/systemd/system/getty@tty1.service")
+        mask.type, mask.linkname = tarfile.SYMTYPE, "/dev/null"
+        archive.addfile(mask)
+    return buffer.getvalue()
+
+
+@dataclass(frozen=True)
+class Machinery:
+    """Makes, boots, reaches and removes machines."""
+
+    podman: Podman
+    places: Places
+    host: Host
+
+    def state(self, machine: Machine) -> str:
+        """`missing`, or podman's word for the container: running, exited, created, ..."""
+        found = self.podman.inspect(machine.container)
+        return "missing" if found is None else str(found["State"]["Status"])
+
+    def ensure(self, machine: Machine, image: str) -> bool:
+        """Have the machine running; make it anew if an earlier command was killed while making it.
+
+        Returns:
+            Whether anything was done.
+        """
+        found = self.podman.inspect(machine.container)
+        if found is not None and self._whole(machine) == found["Id"]:
+            if found["State"]["Status"] == "running":
+                return False
+            self.podman.run("start", machine.container)
+            return True
+        self.remove(machine)
+        for source, _, _ in machine.mounts:
+            source.mkdir(parents=True, exist_ok=True)
+        self.podman.run("volume", "create", "--label", LABEL, machine.volume)
+        identity = self.podman.run(*create_arguments(machine, image, self.host)).stdout.strip()
+        self.podman.run("cp", "-", f"{machine.container}:/", stdin=self._identity(machine))
+        self.podman.run("start", machine.container)
+        write_atomically(self._mark(machine), json.dumps({"container": identity}))
+        return True
+
+    def _identity(self, machine: Machine) -> bytes:
+        private = host_key(self.places, machine.name)
+        client = client_key(self.places)
+        return identity_archive(
+            machine,
+            client.with_name(f"{client.name}.pub").read_text(),
+            private.read_text(),
+            private.with_name(f"{private.name}.pub").read_text(),
+        )
+
+    def _mark(self, machine: Machine) -> Path:
+        return self.places.machine(machine.name) / "made.json"
+
+    def _whole(self, machine: Machine) -> str:
+        try:
+            return str(json.loads(self._mark(machine).read_text())["container"])
+        except (FileNotFoundError, ValueError, KeyError):
+            return ""
+
+    def remove(self, machine: Machine) -> None:
+        """Remove one machine with its disk; its keys stay."""
+        self._mark(machine).unlink(missing_ok=True)
+        self.podman.run("rm", "--force", "--volumes", "--time", "0", "--ignore", machine.container)
+        self.podman.run("volume", "rm", "--force", machine.volume, check=False)
+
+    def wait_booted(self, machines: Sequence[Machine], seconds: float = BOOT_S) -> dict[str, str]:
+        """Wait until systemd finished booting and ssh answers with the expected host key.
+
+        Returns:
+            systemd's word for each machine: running, or degraded (a unit failed).
+
+        Raises:
+            WaitTimeout: a machine did not come up; names it and what was seen last.
+        """
+        deadline = Deadline(seconds)
+
+        def one(machine: Machine) -> str:
+            word = wait_until(f"'{machine.name}' to boot", lambda: self._booted(machine), deadline, tick=0.3)
+            if machine.role != DEPOT:
+                wait_until(f"ssh on '{machine.name}'", lambda: self._ssh_answers(machine), deadline, tick=0.3)
+            return word
+
+        with ThreadPoolExecutor(max_workers=8) as pool:
+            words = list(pool.map(one, machines))
+        return {machine.name: word for machine, word in zip(machines, words, strict=True)}
+
+    def _booted(self, machine: Machine) -> Done[str] | NotYet:
+        done = self.podman.exec(
+            machine.container, ["systemctl", "is-system-running"], check=False, timeout=30
+        )
+        lines = [*done.stdout.split(), *done.stderr.strip().splitlines()[-1:], "nothing"]
+        seen = lines[0]
+        return Done(seen) if seen in BOOTED else NotYet(seen)
+
+    def _ssh_answers(self, machine: Machine) -> Done[None] | NotYet:
+        words = [*self.ssh_command(machine), "true"]
+        done = subprocess.run(words, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+        if "Host key verification failed" in done.stderr:
+            raise GiveUp(
+                f"'{machine.name}' answers ssh with another host key than the lab gave it.",
+                "Run 'gpulab down', then 'gpulab up'.",
+            )
+        return (
+            Done(None) if done.returncode == 0 else NotYet(done.stderr.strip() or f"status {done.returncode}")
+        )
+
+    def failed_units(self, machine: Machine) -> list[str]:
+        """Units that failed on a machine."""
+        words = ["systemctl", "--failed", "--plain", "--no-legend", "--no-pager"]
+        lines = self.podman.exec(machine.container, words, check=False).stdout.splitlines()
+        return [line.split()[0] for line in lines if line.split()]
+
+    def boot_mark(self, machine: Machine) -> str:
+        """Changes with every boot: start time of the container's first process."""
+        found = self.podman.inspect(machine.container)
+        return "" if found is None else f"{found['State']['Pid']} {found['State']['StartedAt']}"
+
+    def reboot(self, machines: Sequence[Machine], seconds: float = BOOT_S) -> None:
+        """Reboot machines at once, as their own `systemctl reboot` does, and wait until they are back."""
+        before = {machine.name: self.boot_mark(machine) for machine in machines}
+        for machine in machines:
+            self.podman.exec(machine.container, ["systemctl", "reboot"], check=False, quiet=False)
+        deadline = Deadline(seconds)
+        for machine in machines:
+            wait_until(
+                f"'{machine.name}' to go down and start again",
+                lambda machine=machine: self._rebooted(machine, before[machine.name]),  # type: ignore[misc]
+                deadline,
+                tick=0.3,
+            )
+        self.wait_booted(machines, deadline.remaining())
+
+    def _rebooted(self, machine: Machine, before: str) -> Done[None] | NotYet:
+        now = self.boot_mark(machine)
+        if now not in (before, "") and self.state(machine) == "running":
+            return Done(None)
+        return NotYet(f"{self.state(machine)}, {'the same boot' if now == before else 'starting'}")
+
+    def ssh_command(self, machine: Machine, *, terminal: bool = False) -> list[str]:
+        """The words that open ssh to a machine; the host key must be the one the lab gave it."""
+        words = ["ssh", "-i", str(client_key(self.places))]
+        for option in (*ssh_options(self.places.root / "known_hosts"), "ConnectTimeout=5", "LogLevel=ERROR"):
+            words += ["-o", option]
+        words += ["-o", "BatchMode=yes"] if not terminal else ["-t"]
+        return [*words, f"root@{machine.address}"]
+
+    def exec_in(self, machine: Machine, argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        """Run a program in a machine, whatever its status."""
+        return self.podman.exec(machine.container, argv, check=False, quiet=False)
+
+
+def ssh_options(known_hosts: Path) -> list[str]:
+    """Options of ssh that make it trust the lab's own key list and nothing else."""
+    return [
+        f"UserKnownHostsFile={known_hosts}",
+        "GlobalKnownHostsFile=/dev/null",
+        "StrictHostKeyChecking=yes",
+        "HostKeyAlgorithms=ssh-ed25519",
+        "IdentitiesOnly=yes",
+    ]
+
+
+def known_hosts(machines: Iterable[Machine], places: Places) -> str:
+    """Content of a known_hosts file for these machines."""
+    lines = []
+    for machine in machines:
+        private = host_key(places, machine.name)
+        kind, key = private.with_name(f"{private.name}.pub").read_text().split()[:2]
+        lines.append(f"{machine.address},{machine.name} {kind} {key}\n")
+    return "".join(lines)
+
+
+def remove_all(podman: Podman, places: Places) -> list[str]:
+    """Remove every container and volume of the lab, found by label, and the machines' files.
+
+    Returns:
+        Names of what was removed.
+    """
+    containers = podman.owned("container")
+    if containers:
+        podman.run("rm", "--force", "--volumes", "--time", "0", "--ignore", *containers)
+    volumes = podman.owned("volume")
+    if volumes:
+        podman.run("volume", "rm", "--force", *volumes)
+    shutil.rmtree(places.root / "machines", ignore_errors=True)
+    return [*containers, *volumes]
+
+
+def attach(words: Sequence[str]) -> int:
+    """Give this terminal to a program, and return its status."""
+    return subprocess.run(list(words), check=False, env=dict(os.environ)).returncode

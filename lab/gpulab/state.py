@@ -1,0 +1,251 @@
+"""What the lab remembers between two commands, and the lock that keeps two of them apart."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from gpusmith.errors import InputError, ToolError
+from gpusmith.paths import repo_root, state_dir
+
+DEFAULT_SUBNET = "10.77.0.0/24"
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What was asked for; two labs of the same shape are interchangeable.
+
+    Attributes:
+        gpu_nodes: machines with simulated GPUs.
+        gpus: GPUs of each of them.
+        model: key of data/gpus.yml.
+        cpu_nodes: workers without GPUs, members of the existing cluster.
+        subnet: the lab network, a /24.
+        cluster: whether cp-1 carries a Kubernetes control plane.
+    """
+
+    gpu_nodes: int = 2
+    gpus: int = 4
+    model: str = "h100-sxm"
+    cpu_nodes: int = 0
+    subnet: str = DEFAULT_SUBNET
+    cluster: bool = True
+
+    def __str__(self) -> str:
+        parts = [
+            f"{self.gpu_nodes} GPU machines with {self.gpus} x {self.model}",
+            f"{self.cpu_nodes} CPU machines",
+        ]
+        return ", ".join([*parts, self.subnet, "with a cluster" if self.cluster else "without a cluster"])
+
+
+@dataclass(frozen=True)
+class State:
+    """Content of state.json.
+
+    Attributes:
+        shape: the lab that is up, or that an `up` was building when it was killed.
+        complete: the last `up` reached its end.
+        cluster_ready: the control plane was once complete; if not, cp-1 is rebuilt rather than repaired.
+        image: identity of the node image that the machines were made from.
+    """
+
+    shape: Shape
+    complete: bool = False
+    cluster_ready: bool = False
+    image: str = ""
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where the lab keeps its files.
+
+    Attributes:
+        root: run state; removed by `down`, except for the logs.
+        inventory: the Ansible inventory written for users, in the checkout.
+        repo: the checkout.
+    """
+
+    root: Path
+    inventory: Path
+    repo: Path
+
+    @classmethod
+    def default(cls) -> Places:
+        """The places of this user and this checkout."""
+        repo = repo_root()
+        return cls(root=state_dir() / "lab", inventory=repo / "inventory" / "lab", repo=repo)
+
+    @property
+    def state_file(self) -> Path:
+        """Shape and progress of the lab."""
+        return self.root / "state.json"
+
+    @property
+    def logs(self) -> Path:
+        """Log files; they outlive the lab, so that a failure can be read after `down`."""
+        return self.root / "logs"
+
+    @property
+    def keys(self) -> Path:
+        """The client's key pair."""
+        return self.root / "keys"
+
+    def machine(self, name: str) -> Path:
+        """Everything that belongs to one machine."""
+        return self.root / "machines" / name
+
+
+def load(places: Places) -> State | None:
+    """Read the state; None when no lab was begun.
+
+    Raises:
+        ToolError: the file cannot be read as state of this version.
+    """
+    try:
+        raw = json.loads(places.state_file.read_text())
+        if raw["schema"] != SCHEMA:
+            raise ValueError(f"schema {raw['schema']}")
+        return State(
+            shape=Shape(**raw["shape"]),
+            complete=bool(raw["complete"]),
+            cluster_ready=bool(raw["cluster_ready"]),
+            image=str(raw["image"]),
+        )
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError) as error:
+        raise ToolError(
+            f"The lab's state file '{places.state_file}' cannot be used ({error}).",
+            "Run 'gpulab down', then 'gpulab up'.",
+        ) from error
+
+
+def save(places: Places, state: State) -> None:
+    """Write the state so that a kill at any point leaves the old or the new one."""
+    write_atomically(places.state_file, json.dumps({"schema": SCHEMA, **asdict(state)}, indent=2) + "\n")
+
+
+def write_atomically(path: Path, text: str, mode: int = 0o644) -> None:
+    """Replace a file in one step, with the mode set before its content is there."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    scratch = path.with_name(f".{path.name}.{os.getpid()}")
+    scratch.touch(mode=mode)
+    scratch.chmod(mode)
+    scratch.write_text(text)
+    scratch.replace(path)
+
+
+def reshape(running: State | None, wanted: Shape) -> State:
+    """The state to build towards, given what is there.
+
+    A running lab can grow; everything else would take machines away from whoever uses them, so it is refused.
+
+    Raises:
+        InputError: the wanted shape shrinks or changes the running lab.
+    """
+    if running is None:
+        return State(shape=wanted)
+    have = running.shape
+    fixed = [
+        ("--model", have.model, wanted.model),
+        ("--gpus", str(have.gpus), str(wanted.gpus)),
+        ("--subnet", have.subnet, wanted.subnet),
+    ]
+    for option, old, new in fixed:
+        if old != new:
+            raise InputError(
+                f"The lab is up with {option} '{old}', which cannot become '{new}' while it runs.",
+                f"Run 'gpulab down' first, or leave out '{option}'.",
+            )
+    counts = [
+        ("--gpu-nodes", have.gpu_nodes, wanted.gpu_nodes),
+        ("--cpu-nodes", have.cpu_nodes, wanted.cpu_nodes),
+    ]
+    for option, old_count, new_count in counts:
+        if new_count < old_count:
+            raise InputError(
+                f"The lab is up with {option} '{old_count}'; 'up' never takes machines away, so '{new_count}' is refused.",
+                "Run 'gpulab down' first.",
+            )
+    if have.cluster and not wanted.cluster:
+        raise InputError(
+            "The lab is up with a cluster; '--no-cluster' cannot take it away.", "Run 'gpulab down' first."
+        )
+    if have == wanted:
+        return running
+    return replace(running, shape=wanted, complete=False)
+
+
+@contextmanager
+def locked(places: Places, verb: str) -> Iterator[None]:
+    """Hold the lab's lock; the kernel drops it when this process dies, however it dies.
+
+    Raises:
+        ToolError: another command holds it; says which.
+    """
+    places.root.mkdir(parents=True, exist_ok=True)
+    path = places.root / "lock"
+    with path.open("a+") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            lock.seek(0)
+            holder = lock.read().strip() or "unknown"
+            raise ToolError(
+                f"Another command works on this lab: '{holder}'.", "Wait until it ended, then try again."
+            ) from error
+        lock.truncate(0)
+        lock.write(f"gpulab {verb}, process {os.getpid()}")
+        lock.flush()
+        yield
+
+
+def process_start(pid: int) -> str:
+    """Start time of a process in clock ticks since boot, empty if it is gone; tells a reused pid from the old one."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+    return "" if fields[0] == "Z" else fields[19]
+
+
+def remember_child(places: Places, pid: int) -> None:
+    """Note a process group that must not outlive a killed command."""
+    write_atomically(places.root / "child.json", json.dumps({"pid": pid, "start": process_start(pid)}))
+
+
+def forget_child(places: Places) -> None:
+    """The process group ended."""
+    (places.root / "child.json").unlink(missing_ok=True)
+
+
+def end_orphan(places: Places, patience_s: float = 5.0) -> bool:
+    """End the process group that a killed command left behind.
+
+    Returns:
+        Whether there was one.
+    """
+    try:
+        noted = json.loads((places.root / "child.json").read_text())
+    except (FileNotFoundError, ValueError):
+        return False
+    pid, start = int(noted["pid"]), str(noted["start"])
+    found = bool(start) and process_start(pid) == start
+    if found:
+        end = time.monotonic() + patience_s
+        os.killpg(pid, signal.SIGTERM)
+        while process_start(pid) == start and time.monotonic() < end:
+            time.sleep(0.1)
+        if process_start(pid) == start:
+            os.killpg(pid, signal.SIGKILL)
+    forget_child(places)
+    return found

@@ -1,0 +1,46 @@
+# Runs on every node, in its network: writes this node's CNI configuration and routes to the pods of the others.
+# One watch instead of questions in a loop; kubectl ends it now and then, and it starts again with the whole list.
+set -u
+
+cni() {
+    target=/etc/cni/net.d/10-gpulab.conflist
+    cat > "$target.new" <<EOF
+{
+  "cniVersion": "1.0.0",
+  "name": "gpulab",
+  "plugins": [
+    {
+      "type": "bridge",
+      "bridge": "cni0",
+      "isGateway": true,
+      "hairpinMode": true,
+      "ipMasq": false,
+      "ipam": {
+        "type": "host-local",
+        "dataDir": "/run/cni-ipam-state",
+        "ranges": [[{"subnet": "$1"}]],
+        "routes": [{"dst": "0.0.0.0/0"}]
+      }
+    },
+    {"type": "portmap", "capabilities": {"portMappings": true}}
+  ]
+}
+EOF
+    if cmp -s "$target.new" "$target"; then rm "$target.new"; else mv "$target.new" "$target"; fi
+}
+
+fields='{.type}{" "}{.object.metadata.name}{" "}{.object.spec.podCIDR}{" "}{.object.status.addresses[?(@.type=="InternalIP")].address}{"\n"}'
+while true; do
+    kubectl get nodes --watch --output-watch-events --output "jsonpath=$fields" |
+        while read -r event name cidr address _; do
+            if [ -z "$cidr" ] || [ -z "$address" ]; then continue; fi
+            if [ "$name" = "$NODE_NAME" ]; then
+                cni "$cidr"
+            elif [ "$event" = DELETED ]; then
+                ip route del "$cidr" via "$address" 2>/dev/null
+            else
+                ip route replace "$cidr" via "$address"
+            fi
+        done
+    sleep 2
+done
