@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from gpulab.artifacts import Artifacts
+from typing import TYPE_CHECKING
+
 from gpulab.machines import DEPOT, Machine, Machinery
 from gpulab.network import Plan
 from gpusmith.wait import Deadline, Done, NotYet, wait_until
+
+if TYPE_CHECKING:
+    from gpulab.artifacts import Artifacts
 
 SERVE_S = 60.0
 PROBE = "import sys,urllib.request as u\nfor url in sys.argv[1:]:\n    u.urlopen(url, timeout=5).read(1)\n"

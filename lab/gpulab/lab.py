@@ -245,17 +245,17 @@ class Lab:
 
     def fault(self, name: str, kind: str, gpu: int | None, xid: int | None) -> None:
         """Break a machine in one way."""
+        machine = self.machine(name)
         from gpulab import faults
 
-        machine = self.machine(name)
         with step(f"fault '{kind}' on '{name}'"):
             faults.inject(self._exec_in, machine.name, kind, gpu, xid)
 
     def heal(self, name: str) -> None:
         """Take all faults of a machine back."""
+        machine = self.machine(name)
         from gpulab import faults
 
-        machine = self.machine(name)
         with step(f"heal '{name}'"):
             faults.heal(self._exec_in, machine.name)
 

@@ -208,12 +208,21 @@ class Machinery:
         self.remove(machine)
         for source, _, _ in machine.mounts:
             source.mkdir(parents=True, exist_ok=True)
+        self._forget_faults(machine)
         self.podman.run("volume", "create", "--label", LABEL, machine.volume)
         identity = self.podman.run(*create_arguments(machine, image, self.host)).stdout.strip()
         self.podman.run("cp", "-", f"{machine.container}:/", stdin=self._identity(machine))
         self.podman.run("start", machine.container)
         write_atomically(self._mark(machine), json.dumps({"container": identity}))
         return True
+
+    def _forget_faults(self, machine: Machine) -> None:
+        """A new machine has the hardware that was described for it and no past."""
+        folder = self.places.machine(machine.name) / "simgpu"
+        if folder.is_dir():
+            for path in folder.iterdir():
+                if path.name != "hardware.json" and path.is_file():
+                    path.unlink()
 
     def _identity(self, machine: Machine) -> bytes:
         private = host_key(self.places, machine.name)

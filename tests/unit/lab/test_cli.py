@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+import pytest
+from gpulab import cli
+from gpulab.state import Shape
+
+
+@pytest.fixture(autouse=True)
+def _own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+
+
+def test_status_without_a_lab_fails_and_prints_an_empty_list(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["status", "--json"]) == cli.NO_LAB
+    assert json.loads(capsys.readouterr().out) == {"nodes": []}
+
+
+@pytest.mark.parametrize(
+    "words", [["ssh", "gpu-1"], ["kubectl", "get", "nodes"], ["reboot", "--all"], ["heal", "gpu-1"]]
+)
+def test_commands_that_need_a_lab_say_so(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(words) == cli.BROKEN
+    said = capsys.readouterr().err
+    assert "No lab is up." in said
+    assert "gpulab up" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["up", "--subnet", "nonsense"], "'nonsense'"),
+        (["up", "--gpus", "0"], "--gpus 0"),
+        (["up", "--gpu-nodes", "1000"], "--gpu-nodes 1000"),
+    ],
+)
+def test_wrong_input_is_refused_by_name(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(words) == cli.BAD_INPUT
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words", [[], ["reboot"], ["reboot", "gpu-1", "--all"], ["fly"], ["up", "--gpus", "many"]]
+)
+def test_wrong_words_end_with_usage(words: list[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(words)
+    assert ended.value.code == cli.BAD_INPUT
+
+
+@pytest.mark.parametrize("command", [[], *[[name] for name in cli.COMMANDS]])
+def test_every_command_has_help(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main([*command, "--help"])
+    assert ended.value.code == 0
+    assert "usage: gpulab" in capsys.readouterr().out
+
+
+def test_kubectl_gets_its_options_untouched(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[list[str]] = []
+
+    def record(_: object, options: argparse.Namespace) -> int:
+        seen.append(options.words)
+        return 0
+
+    monkeypatch.setitem(cli.COMMANDS, "kubectl", record)
+    assert cli.main(["kubectl", "-n", "kube-system", "get", "pods", "--all"]) == 0
+    assert seen == [["-n", "kube-system", "get", "pods", "--all"]]
+
+
+def test_up_without_options_keeps_the_running_shape() -> None:
+    running = Shape(gpu_nodes=3, gpus=8, model="b200", subnet="10.78.0.0/24")
+    assert cli.shape_of(cli.parser().parse_args(["up"]), running) == running
+    assert cli.shape_of(cli.parser().parse_args(["up", "--gpu-nodes", "5"]), running).gpu_nodes == 5
+
+
+def test_up_has_the_documented_defaults() -> None:
+    assert cli.shape_of(cli.parser().parse_args(["up"]), None) == Shape(
+        2, 4, "h100-sxm", 0, "10.77.0.0/24", True
+    )

@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import io
+import tarfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from gpulab.hosts import Host
+from gpulab.machines import Machine, Machinery, create_arguments, find, identity_archive, known_hosts, planned
+from gpulab.state import Places, Shape
+
+from gpusmith.errors import InputError
+
+if TYPE_CHECKING:
+    from tests.unit.lab.conftest import FakePodman
+
+NODE = Machine("gpu-1", "gpu", "10.77.0.21", mounts=((Path("/state/simgpu"), "/var/lib/simgpu", "rw"),))
+
+
+def test_names_roles_and_addresses(places: Places) -> None:
+    machines = planned(Shape(gpu_nodes=2, cpu_nodes=1), places)
+    assert [(machine.name, machine.role, machine.address) for machine in machines] == [
+        ("cp-1", "control-plane", "10.77.0.10"),
+        ("gpu-1", "gpu", "10.77.0.21"),
+        ("gpu-2", "gpu", "10.77.0.22"),
+        ("cpu-1", "cpu", "10.77.0.121"),
+    ]
+
+
+def test_only_gpu_machines_get_hardware(places: Places) -> None:
+    machines = planned(Shape(gpu_nodes=1, cpu_nodes=1), places)
+    assert [machine.name for machine in machines if machine.mounts] == ["gpu-1"]
+
+
+def test_addresses_follow_the_subnet(places: Places) -> None:
+    assert planned(Shape(subnet="192.168.99.0/24"), places)[1].address == "192.168.99.21"
+
+
+@pytest.mark.parametrize(
+    ("shape", "option"),
+    [
+        (Shape(gpu_nodes=-1), "--gpu-nodes"),
+        (Shape(gpus=0), "--gpus"),
+        (Shape(gpus=9), "--gpus"),
+        (Shape(cpu_nodes=91), "--cpu-nodes"),
+    ],
+)
+def test_impossible_counts_are_refused_by_name(places: Places, shape: Shape, option: str) -> None:
+    with pytest.raises(InputError, match=option):
+        planned(shape, places)
+
+
+def test_unknown_machine_lists_the_known_ones(places: Places) -> None:
+    with pytest.raises(InputError, match=r"no machine 'gpu-7'.*'cp-1', 'gpu-1'"):
+        find(planned(Shape(gpu_nodes=1), places), "gpu-7")
+
+
+def test_command_line_of_a_machine() -> None:
+    words = create_arguments(NODE, "image:1", Host(cgroup_version=1))
+    text = " ".join(words)
+    assert words[0] == "create"
+    assert words[-2:] == ["image:1", "/usr/lib/simgpu/init"]
+    for part in (
+        "--restart=always",
+        "--name gpulab-gpu-1 --hostname gpu-1 --label io.gpusmith.lab=default",
+        "--network gpulab --ip 10.77.0.21",
+        "--privileged",
+        "--cgroupns=private --systemd=false --ulimit nofile=20000:20000 --ulimit nproc=8000:8000",
+        "--tmpfs /run:rw,exec --tmpfs /run/lock --tmpfs /tmp",
+        "--stop-signal SIGRTMIN+3",
+        "--volume gpulab-gpu-1-var:/var",
+        "--volume /state/simgpu:/var/lib/simgpu:rw",
+    ):
+        assert part in text
+
+
+def test_identity_has_keys_with_their_modes() -> None:
+    archive = tarfile.open(fileobj=io.BytesIO(identity_archive(NODE, "client", "private", "public")))  # noqa: SIM115
+    modes = {entry.name: entry.mode for entry in archive.getmembers()}
+    assert modes["etc/ssh/ssh_host_ed25519_key"] == 0o600
+    assert modes["root/.ssh"] == 0o700
+    assert modes["root/.ssh/authorized_keys"] == 0o600
+    assert archive.getmember("etc/systemd/system/getty@tty1.service").linkname == "/dev/null"
+    hosts = archive.extractfile("etc/hosts")
+    assert hosts is not None
+    assert b"10.77.0.21\tgpu-1\n" in hosts.read()
+
+
+def test_known_hosts_names_address_and_machine_with_stable_keys(places: Places) -> None:
+    first = known_hosts([NODE], places)
+    assert first.startswith("10.77.0.21,gpu-1 ssh-ed25519 ")
+    assert known_hosts([NODE], places) == first
+
+
+def test_a_machine_is_made_once(machinery: Machinery, podman: FakePodman, places: Places) -> None:
+    machine = planned(Shape(), places)[1]
+    assert machinery.ensure(machine, "image")
+    podman.calls.clear()
+    assert not machinery.ensure(machine, "image")
+    assert podman.verbs() == []
+
+
+def test_a_stopped_machine_is_started_not_remade(
+    machinery: Machinery, podman: FakePodman, places: Places
+) -> None:
+    machine = planned(Shape(), places)[1]
+    machinery.ensure(machine, "image")
+    podman.containers[machine.container]["State"]["Status"] = "exited"
+    podman.calls.clear()
+    assert machinery.ensure(machine, "image")
+    assert podman.verbs() == ["start"]
+
+
+def test_what_a_kill_left_half_made_is_made_anew(
+    machinery: Machinery, podman: FakePodman, places: Places
+) -> None:
+    machine = planned(Shape(), places)[1]
+    podman.containers[machine.container] = {"Id": "half", "State": {"Status": "running"}}
+    assert machinery.ensure(machine, "image")
+    assert podman.verbs() == ["rm", "volume", "volume", "create", "cp", "start"]
+
+
+def test_a_new_machine_has_no_faults(machinery: Machinery, places: Places) -> None:
+    machine = planned(Shape(), places)[1]
+    folder = machine.mounts[0][0]
+    folder.mkdir(parents=True)
+    (folder / "hardware.json").write_text("{}")
+    (folder / "faults.json").write_text("{}")
+    machinery.ensure(machine, "image")
+    assert [path.name for path in folder.iterdir()] == ["hardware.json"]

@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import pytest
+from gpulab.state import (
+    Places,
+    Shape,
+    State,
+    end_orphan,
+    load,
+    locked,
+    process_start,
+    remember_child,
+    reshape,
+    save,
+    write_atomically,
+)
+
+from gpusmith.errors import InputError, ToolError
+
+UP = State(Shape(), complete=True, cluster_ready=True, image="image")
+
+
+def test_no_state_means_no_lab(places: Places) -> None:
+    assert load(places) is None
+
+
+def test_state_survives(places: Places) -> None:
+    save(places, UP)
+    assert load(places) == UP
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"schema": 99}', '{"schema": 1, "shape": {"colour": 1}}'])
+def test_unreadable_state_names_the_file_and_the_way_out(places: Places, text: str) -> None:
+    write_atomically(places.state_file, text)
+    with pytest.raises(ToolError, match=r"state\.json.*gpulab down"):
+        load(places)
+
+
+def test_secrets_are_never_readable_by_others(places: Places) -> None:
+    path = places.root / "key"
+    write_atomically(path, "secret", mode=0o600)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert [entry.name for entry in places.root.iterdir()] == ["key"]
+
+
+def test_same_shape_changes_nothing() -> None:
+    assert reshape(UP, Shape()) is UP
+
+
+def test_a_lab_grows_and_keeps_its_cluster() -> None:
+    grown = reshape(UP, Shape(gpu_nodes=3))
+    assert (grown.shape.gpu_nodes, grown.cluster_ready, grown.complete) == (3, True, False)
+
+
+def test_a_cluster_can_be_added() -> None:
+    bare = State(Shape(cluster=False), complete=True)
+    assert reshape(bare, Shape()).shape.cluster
+
+
+@pytest.mark.parametrize(
+    ("wanted", "option"),
+    [
+        (Shape(gpu_nodes=1), "--gpu-nodes"),
+        (Shape(gpus=8), "--gpus"),
+        (Shape(model="t4"), "--model"),
+        (Shape(subnet="10.78.0.0/24"), "--subnet"),
+        (Shape(cluster=False), "--no-cluster"),
+    ],
+)
+def test_shrinking_and_changing_are_refused_with_a_way_out(wanted: Shape, option: str) -> None:
+    with pytest.raises(InputError, match=rf"{option}.*gpulab down"):
+        reshape(replace(UP), wanted)
+
+
+def test_two_commands_at_once_are_kept_apart(places: Places) -> None:
+    with (
+        locked(places, "up"),
+        pytest.raises(ToolError, match=rf"gpulab up, process {os.getpid()}"),
+        locked(places, "down"),
+    ):
+        pytest.fail("the lock was given twice")
+    with locked(places, "down"):
+        pass
+
+
+def test_an_orphan_is_ended_with_its_children(places: Places) -> None:
+    script = (
+        "import subprocess, time; subprocess.Popen(['sleep', '60']); print('x', flush=True); time.sleep(60)"
+    )
+    child = subprocess.Popen([sys.executable, "-c", script], start_new_session=True, stdout=subprocess.PIPE)
+    assert child.stdout is not None
+    child.stdout.readline()
+    remember_child(places, child.pid)
+    assert end_orphan(places)
+    child.wait(timeout=10)
+    end = time.monotonic() + 5
+    while time.monotonic() < end:
+        try:
+            os.killpg(child.pid, 0)
+        except ProcessLookupError:
+            break
+        time.sleep(0.05)
+    else:
+        pytest.fail("the orphan's child lives")
+    assert not end_orphan(places)
+
+
+def test_a_reused_process_number_is_left_alone(places: Places) -> None:
+    write_atomically(places.root / "child.json", f'{{"pid": {os.getpid()}, "start": "1"}}')
+    assert not end_orphan(places)
+    assert process_start(os.getpid())
