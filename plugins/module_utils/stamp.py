@@ -1,0 +1,164 @@
+"""Which nodes must be validated, whether a suite's results prove a node, and what its Node object then carries."""
+
+# Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
+
+from __future__ import annotations
+
+import json
+from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional
+
+ANNOTATION = "gpusmith.io/validated"
+TAINT = "gpusmith.io/unvalidated"
+RESULTS_SCHEMA = "gpusmith.results/1"
+POLICIES = ("if_needed", "always", "never")
+
+Node = Mapping[str, Any]
+
+
+# --- which nodes ---------------------------------------------------------------------------------------------------
+
+
+def read_stamp(node: Node) -> Optional[Dict[str, Any]]:
+    """The stamp of a Node object; None if it has none that can be read."""
+    annotations = (node.get("metadata") or {}).get("annotations") or {}
+    try:
+        stamp = json.loads(annotations.get(ANNOTATION, ""))
+    except ValueError:
+        return None
+    return stamp if isinstance(stamp, dict) else None
+
+
+def has_taint(node: Node) -> bool:
+    """Whether the startup taint is there."""
+    taints = (node.get("spec") or {}).get("taints") or []
+    return any(taint.get("key") == TAINT for taint in taints)
+
+
+def differing(stamp: Mapping[str, Any], facts: Mapping[str, Any]) -> List[str]:
+    """Names of the facts that changed since the stamp."""
+    return [
+        name for name in ("driver", "kernel", "runtime", "simulated") if stamp.get(name) != facts.get(name)
+    ]
+
+
+def reason(node: Optional[Node], facts: Mapping[str, Any], policy: str) -> str:
+    """Why a node must be validated now; empty if it need not.
+
+    Args:
+        node: its Node object, None if the cluster has none.
+        facts: from probe.stamp_facts().
+        policy: gpusmith_validate.
+    """
+    if policy == "never":
+        return ""
+    if policy == "always":
+        return "validation is always asked for"
+    if node is None:
+        return "the cluster has no such node"
+    stamp = read_stamp(node)
+    if stamp is None:
+        return "it was never validated"
+    changed = differing(stamp, facts)
+    if changed or stamp.get("digest") != facts.get("digest"):
+        return f"since it was validated, its {' and '.join(changed) or 'stamp'} changed"
+    if has_taint(node):
+        return "it carries the startup taint"
+    return ""
+
+
+# --- what the suite proved -----------------------------------------------------------------------------------------
+
+
+class Verdict(NamedTuple):
+    """Whether results prove a node.
+
+    Attributes:
+        passed: every check of the node passed, in a complete run.
+        cause: why not; one sentence or more.
+        next_step: what to do; empty if nothing is known.
+    """
+
+    passed: bool
+    cause: str
+    next_step: str
+
+
+def _coverage(results: Mapping[str, Any], node: str) -> Optional[str]:
+    nodes = (results.get("coverage") or {}).get("nodes") or {}
+    excluded = nodes.get("excluded") or {}
+    if isinstance(excluded, Mapping) and node in excluded:
+        return f"the suite left the node out: {excluded[node]}"
+    if not isinstance(excluded, Mapping):
+        for row in excluded:
+            if isinstance(row, Mapping) and row.get("name", row.get("node")) == node:
+                return f"the suite left the node out: {row.get('reason', 'no reason given')}"
+    tested = nodes.get("tested")
+    if isinstance(tested, list) and node not in tested:
+        return "the suite did not test the node"
+    return None
+
+
+def _incomplete(run: Mapping[str, Any]) -> bool:
+    return run.get("complete") is False or bool(run.get("filtered"))
+
+
+def judge(results: Mapping[str, Any], node: str, all_nodes: Iterable[str]) -> Verdict:
+    """Whether the results of one run of the suite prove a node.
+
+    Args:
+        results: results.json.
+        node: its name.
+        all_nodes: names of all nodes of the run; a check whose target is none of them, such as 'cluster', concerns every node.
+    """
+    if results.get("schema") != RESULTS_SCHEMA:
+        return Verdict(
+            False, f"the results are of schema '{results.get('schema')}', not '{RESULTS_SCHEMA}'", ""
+        )
+    if _incomplete(results.get("run") or {}):
+        return Verdict(
+            False,
+            "only a selection of the checks ran, which proves nothing",
+            "Run the suite without a filter.",
+        )
+    others = set(all_nodes) - {node}
+    checks = [check for check in results.get("checks") or [] if check.get("target") not in others]
+    bad = [check for check in checks if check.get("outcome") in ("failed", "error")]
+    if bad:
+        causes = "; ".join(f"{check.get('id')}: {check.get('cause') or 'no cause given'}" for check in bad)
+        steps = list(dict.fromkeys(str(check["next_step"]) for check in bad if check.get("next_step")))
+        return Verdict(False, causes, " ".join(steps))
+    uncovered = _coverage(results, node)
+    if uncovered:
+        return Verdict(False, uncovered, "")
+    own = [check for check in checks if check.get("target") == node and check.get("outcome") == "passed"]
+    if not own:
+        return Verdict(False, "no check of this node passed", "")
+    return Verdict(True, "", "")
+
+
+# --- what the Node object gets -------------------------------------------------------------------------------------
+
+
+def make_stamp(facts: Mapping[str, Any], time_text: str) -> str:
+    """The annotation's value."""
+    keys = ("driver", "kernel", "runtime", "digest", "simulated")
+    return json.dumps({**{key: facts.get(key) for key in keys}, "time": time_text}, sort_keys=True)
+
+
+def stamp_patch(node: Node, stamp: str) -> Dict[str, Any]:
+    """Merge patch that stamps a node and takes the startup taint off, other taints kept.
+
+    The resource version makes the API server refuse the patch if somebody changed the node in between: a merge patch replaces
+    the whole list of taints.
+    """
+    patch: Dict[str, Any] = {"metadata": {"annotations": {ANNOTATION: stamp}}}
+    if has_taint(node):
+        taints = [taint for taint in node["spec"]["taints"] if taint.get("key") != TAINT]
+        patch["spec"] = {"taints": taints or None}
+        patch["metadata"]["resourceVersion"] = node["metadata"]["resourceVersion"]
+    return patch
+
+
+def unstamp_patch() -> Dict[str, Any]:
+    """Merge patch that takes a stamp off."""
+    return {"metadata": {"annotations": {ANNOTATION: None}}}
