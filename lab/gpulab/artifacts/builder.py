@@ -1,0 +1,254 @@
+"""Put the parts together: which artifact needs which, and what `ensure` returns."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from gpulab.artifacts import debian, debs, golang, images, machine_images, repos
+from gpulab.artifacts.components import COMPONENTS, component
+from gpulab.artifacts.sources import IMAGES, LAB
+from gpulab.artifacts.store import Inputs, Store, digest_file, digest_tree, key_of, need_programs
+from gpusmith.errors import ToolError
+from gpusmith.paths import cache_dir
+from gpusmith.progress import say
+
+PROGRAMS = {
+    "apt-ftparchive": "apt-utils",
+    "dpkg-deb": "dpkg",
+    "gcc": "gcc",
+    "gpg": "gnupg",
+    "mmdebstrap": "mmdebstrap",
+    "pkg-config": "pkg-config",
+    "podman": "podman",
+    "zstd": "zstd",
+}
+REPOSITORIES = ("kubernetes", "containerd", "nvidia-container-toolkit", "cuda", "debian")
+SIMULATED = ("cuda", "debian")  # filled with the simulated driver's packages
+DATA_OF_SIMULATION = ("data/gpus.yml",)
+
+
+@dataclass(frozen=True)
+class Artifacts:
+    """What a lab is started from.
+
+    Attributes:
+        apt_root: one signed repository per folder.
+        apt_key: armored public key of all of them.
+        registry_root: storage folder of a distribution registry.
+        node_image: podman's name of the bare machine.
+        depot_image: podman's name of the machine that serves the two folders.
+        versions: version by component; 'workload' and 'pod-network' are image tags, as are 'pause', 'etcd' and 'coredns'.
+    """
+
+    apt_root: Path
+    apt_key: Path
+    registry_root: Path
+    node_image: str
+    depot_image: str
+    versions: Mapping[str, str]
+
+
+class Builder:
+    """All artifacts of this machine, each with its inputs and how it is made."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self._folders: dict[str, Path] = {}
+        self._images = images.load()
+        self._packages = debs.load()
+        self.parts = images.Parts(self.component_key, self.component_folder, self.rootfs, self.sysroot)
+
+    def sysroot(self) -> Path:
+        """C library and headers of the nodes' distribution, for a compiler's --sysroot."""
+        return debian.build(self.store, debian.load("sysroot"))
+
+    @cached_property
+    def sysroot_key(self) -> str:
+        """The key of that sysroot."""
+        return key_of(debian.load("sysroot").inputs())
+
+    def rootfs(self, name: str) -> Path:
+        """A root file system's tar."""
+        return debian.build(self.store, debian.load(name))
+
+    def component_key(self, name: str) -> str:
+        """The key of a compiled component, built or not."""
+        return key_of(golang.inputs(component(name), self.sysroot_key))
+
+    def component_folder(self, name: str) -> Path:
+        """A component's programs."""
+        if name not in self._folders:
+            self._folders[name] = golang.build(self.store, component(name), self.sysroot, self.sysroot_key)
+        return self._folders[name]
+
+    @cached_property
+    def tags(self) -> dict[str, str]:
+        """Image -> tag."""
+        return images.content_tags(self._images, self.parts)
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """Component -> version, and some image tags."""
+        found = {part.name: part.version.removeprefix("v") for part in COMPONENTS}
+        found["pause"] = self.tags["registry.k8s.io/pause"]
+        found["etcd-image"] = self.tags["registry.k8s.io/etcd"]
+        found["coredns-image"] = self.tags["registry.k8s.io/coredns/coredns"]
+        found["pod-network"] = self.tags["gpulab/pod-network"]
+        found["workload"] = found["pytorch"] = found["tensorflow"] = self.tags["gpusmith/pytorch"]
+        return found
+
+    @property
+    def signing_key(self) -> repos.SigningKey:
+        """The key of the package repositories."""
+        return repos.signing_key(self.store.root.parent / "keys" / "apt")
+
+    @cached_property
+    def _simulation(self) -> Inputs:
+        files = [LAB.parent / name for name in DATA_OF_SIMULATION]
+        folders = [LAB / "simgpu", LAB / "gpulab" / "simgpu"]
+        return {
+            "folders": [digest_tree(path) for path in folders if path.is_dir()],
+            "files": [digest_file(path) for path in files if path.is_file()],
+            "sysroot": self.sysroot_key,
+        }
+
+    def simulated(self) -> Path:
+        """The folder with 'cuda' and 'debian': packages of the simulated driver."""
+
+        def build(folder: Path) -> None:
+            targets = [folder / name for name in SIMULATED]
+            for target in targets:
+                target.mkdir()
+            _simgpu("gpulab.simgpu.packages").build(*targets)
+
+        return self.store.get(
+            "simgpu-packages", self._simulation, build, "packages of the simulated GPU driver"
+        )
+
+    def packages(self) -> Path:
+        """The folder with our own packages, by repository."""
+
+        def build(folder: Path) -> None:
+            for package in self._packages:
+                target = folder / package.repository
+                target.mkdir(exist_ok=True)
+                debs.build(package, target, self.component_folder)
+
+        return self.store.get(
+            "packages", self._package_inputs, build, f"{len(self._packages)} Debian packages"
+        )
+
+    @cached_property
+    def _package_inputs(self) -> Inputs:
+        return {package.name: debs.inputs(package, self.component_key) for package in self._packages}
+
+    def _apt_inputs(self) -> Inputs:
+        return {
+            "packages": self._package_inputs,
+            "simulation": self._simulation,
+            "key": digest_file(self.signing_key.public),
+            "repositories": list(REPOSITORIES),
+        }
+
+    def apt(self) -> Path:
+        """The folder with all signed repositories."""
+
+        def build(folder: Path) -> None:
+            sources = [self.packages(), self.simulated()]
+            for name in REPOSITORIES:
+                archives = [path for source in sources for path in sorted((source / name).glob("*.deb"))]
+                repos.place(archives, folder / name)
+                repos.index(folder / name, name, self.signing_key)
+
+        return self.store.get(
+            "apt", self._apt_inputs(), build, f"{len(REPOSITORIES)} signed package repositories"
+        )
+
+    def registry(self) -> Path:
+        """The registry's storage folder."""
+        images.check_tags(self.component_folder("kubernetes"), self.tags, self.store)
+        return images.registry(self.store, self._images, self.tags, self.parts)
+
+    @cached_property
+    def _node(self) -> machine_images.MachineImage:
+        simgpu = _simgpu("gpulab.simgpu")
+        overlays: tuple[Path, ...] = (IMAGES / "node", simgpu.rootfs())
+        return machine_images.MachineImage("node", overlays, hooks=(simgpu.image_hook(),))
+
+    @cached_property
+    def _depot(self) -> machine_images.MachineImage:
+        units = ("docker-registry.service", "nginx.service")
+        return machine_images.MachineImage("depot", (IMAGES / "depot",), units=units)
+
+    def node_image(self) -> str:
+        """Podman's name of the bare machine."""
+        return machine_images.ensure(self._node, lambda: self.rootfs("node"), self.store.root)
+
+    def depot_image(self) -> str:
+        """Podman's name of the depot."""
+        return machine_images.ensure(self._depot, lambda: self.rootfs("depot"), self.store.root)
+
+    def result(self) -> Artifacts:
+        """Where everything is, built or not."""
+        registry = images.registry_inputs(self._images, self.tags, self.parts)
+        return Artifacts(
+            apt_root=self.store.path("apt", key_of(self._apt_inputs())),
+            apt_key=self.signing_key.public,
+            registry_root=self.store.path("registry", key_of(registry)),
+            node_image=self._node.reference,
+            depot_image=self._depot.reference,
+            versions=self.versions,
+        )
+
+    def names(self) -> dict[str, Callable[[], object]]:
+        """What can be asked for by name, in building order."""
+        found: dict[str, Callable[[], object]] = {}
+        for part in COMPONENTS:
+            found[part.name] = lambda name=part.name: self.component_folder(name)  # type: ignore[misc]
+        found["node-image"] = self.node_image
+        found["depot-image"] = self.depot_image
+        found["packages"] = self.packages
+        found["simgpu-packages"] = self.simulated
+        found["apt"] = self.apt
+        found["registry"] = self.registry
+        return found
+
+
+def _simgpu(module: str) -> Any:
+    # Imported here: it compiles C when asked, and nothing else of this package needs it.
+    return importlib.import_module(module)
+
+
+def store() -> Store:
+    """The store of this user."""
+    return Store(cache_dir() / "artifacts")
+
+
+def ensure(only: Iterable[str] | None = None) -> Artifacts:
+    """Build what is missing and return where everything is; with a warm cache this takes about a second.
+
+    Args:
+        only: build only these (see `Builder.names`); the paths of the others are returned all the same.
+
+    Raises:
+        ToolError: a program is missing, a name is unknown, or a build failed (names its log).
+    """
+    need_programs(PROGRAMS)
+    kept = store()
+    with kept.lock():
+        builder = Builder(kept)
+        known = builder.names()
+        wanted = list(known) if only is None else list(only)
+        unknown = [name for name in wanted if name not in known]
+        if unknown:
+            raise ToolError(f"No artifact is named '{unknown[0]}'.", f"There are: {', '.join(known)}.")
+        for name in wanted:
+            known[name]()
+        if kept.built:
+            say(f"    artifacts are in '{kept.root}', logs in '{cache_dir() / 'logs'}'")
+        return builder.result()

@@ -1,0 +1,148 @@
+"""The upstream components that are compiled from their Go modules.
+
+Each has a folder lab/go/<name> with go.mod, go.sum (exact versions) and tools.go (the programs). What is here is only
+how to build them: link-time variables and cgo.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+
+from gpulab.artifacts.sources import GO
+from gpusmith.errors import ToolError
+
+# NVIDIA's programs look driver functions up at run time (dlopen), so the linker must leave those symbols open.
+DLOPEN_LDFLAGS = "-Wl,--export-dynamic -Wl,--unresolved-symbols=ignore-in-object-files -Wl,-z,lazy"
+
+
+@dataclass(frozen=True)
+class Component:
+    """One upstream project.
+
+    Attributes:
+        name: its folder below lab/go, and its artifact's name.
+        upstream: the module that tools.go imports from.
+        variables: link-time variables (-X); ``{version}`` is the version with its 'v', ``{number}`` without.
+        cgo: link against the C library of the node image's distribution.
+        cgo_ldflags: flags for the C linker.
+        tags: build tags.
+        names: package -> program, where the last part of the package's path is not it.
+    """
+
+    name: str
+    upstream: str
+    variables: Mapping[str, str] = field(default_factory=dict)
+    cgo: bool = False
+    cgo_ldflags: str = ""
+    tags: tuple[str, ...] = ()
+    names: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def folder(self) -> Path:
+        """The Go module of ours that names this component."""
+        return GO / self.name
+
+    @property
+    def version(self) -> str:
+        """The upstream version that go.mod requires, with its 'v'."""
+        found = re.search(
+            rf"^(?:require )?\s*{re.escape(self.upstream)} (v\S+)$",
+            (self.folder / "go.mod").read_text(),
+            re.MULTILINE,
+        )
+        if found is None:
+            raise ToolError(f"'{self.folder / 'go.mod'}' does not require '{self.upstream}'.")
+        return found[1]
+
+    @property
+    def programs(self) -> dict[str, str]:
+        """Program -> Go package, as tools.go lists them."""
+        packages = re.findall(r'^\s*_ "([^"]+)"$', (self.folder / "tools.go").read_text(), re.MULTILINE)
+        return {self.names.get(package, PurePosixPath(package).name): package for package in packages}
+
+    def link_variables(self) -> dict[str, str]:
+        """The -X variables with the version filled in."""
+        major, minor = re.findall(r"\d+", self.version)[:2]
+        words = {
+            "version": self.version,
+            "number": self.version.removeprefix("v"),
+            "major": major,
+            "minor": minor,
+        }
+        return {name: value.format(**words) for name, value in self.variables.items()}
+
+
+def _kubernetes_variables() -> dict[str, str]:
+    # kubeadm refuses to work with an unset version; client-go has a copy of the same variables.
+    values = {
+        "gitVersion": "{version}",
+        "gitMajor": "{major}",
+        "gitMinor": "{minor}",
+        "gitTreeState": "clean",
+    }
+    packages = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
+    return {f"{package}.{name}": value for package in packages for name, value in values.items()}
+
+
+# In the order in which the lab needs them.
+COMPONENTS: tuple[Component, ...] = (
+    Component(
+        "containerd",
+        "github.com/containerd/containerd/v2",
+        variables={
+            "github.com/containerd/containerd/v2/version.Version": "{version}",
+            "github.com/containerd/containerd/v2/version.Package": "containerd.io",
+        },
+    ),
+    Component(
+        "runc",
+        "github.com/opencontainers/runc",
+        cgo=True,
+        tags=("seccomp",),
+        variables={"main.version": "{number}"},
+    ),
+    Component("kubernetes", "k8s.io/kubernetes", variables=_kubernetes_variables()),
+    Component("etcd", "go.etcd.io/etcd/server/v3", names={"go.etcd.io/etcd/server/v3": "etcd"}),
+    Component("cni-plugins", "github.com/containernetworking/plugins"),
+    Component(
+        "coredns",
+        "github.com/coredns/coredns",
+        variables={"github.com/coredns/coredns/coremain.gitTag": "{version}"},
+    ),
+    Component(
+        "nvidia-container-toolkit",
+        "github.com/NVIDIA/nvidia-container-toolkit",
+        cgo=True,
+        cgo_ldflags=DLOPEN_LDFLAGS,
+        variables={"github.com/NVIDIA/nvidia-container-toolkit/internal/info.version": "{number}"},
+    ),
+    Component(
+        "k8s-device-plugin",
+        "github.com/NVIDIA/k8s-device-plugin",
+        cgo=True,
+        cgo_ldflags=DLOPEN_LDFLAGS,
+        variables={"github.com/NVIDIA/k8s-device-plugin/internal/info.version": "{version}"},
+    ),
+    Component(
+        "node-feature-discovery",
+        "sigs.k8s.io/node-feature-discovery",
+        variables={
+            "sigs.k8s.io/node-feature-discovery/pkg/version.version": "{version}",
+            # Its manifests mount the host's folders at /host-sys, /host-etc and so on.
+            "sigs.k8s.io/node-feature-discovery/pkg/utils/hostpath.pathPrefix": "/host-",
+        },
+    ),
+)
+
+
+def component(name: str) -> Component:
+    """The component of that name."""
+    for candidate in COMPONENTS:
+        if candidate.name == name:
+            return candidate
+    raise ToolError(
+        f"No component is named '{name}'.", f"There are: {', '.join(each.name for each in COMPONENTS)}."
+    )
