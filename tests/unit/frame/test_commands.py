@@ -1,0 +1,103 @@
+"""The commands of the README: targets, help, CI's entry, the verdict's words."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import subprocess
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+PROMISED = {"demo", "test", "check", "setup", "lab-up", "lab-down", "clean", "help"}
+
+
+def test_help_lists_every_target(root: Path) -> None:
+    shown = subprocess.run(["make", "help"], cwd=root, capture_output=True, text=True, check=True).stdout
+    listed = set(re.findall(r"^  make (\S+)", shown, re.MULTILINE))
+    declared = set(re.findall(r"^([a-z0-9-]+):", (root / "Makefile").read_text(), re.MULTILINE))
+    assert listed == declared
+    assert listed >= PROMISED
+
+
+def test_ci_runs_make_test(root: Path) -> None:
+    text = (root / ".ci/run").read_text()
+    assert "exec make test" in text
+    assert "export CI=true" in text
+
+
+@pytest.mark.parametrize("name", ["bootstrap", "check", "demo", "e2e", "lock"])
+def test_scripts_can_be_started(root: Path, name: str) -> None:
+    script = root / "scripts" / name
+    assert script.stat().st_mode & 0o111
+    assert script.read_text().startswith("#!/usr/bin/env bash\n")
+
+
+def test_setup_refuses_an_unknown_option(root: Path) -> None:
+    done = subprocess.run([root / "scripts/bootstrap", "--yess"], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "Unknown option '--yess'" in done.stderr
+
+
+def test_setup_refuses_an_unsupported_python(root: Path, tmp_path: Path) -> None:
+    old = tmp_path / "python3.8"
+    old.write_text("#!/bin/sh\necho 3.8\n")
+    old.chmod(0o755)
+    command = [str(root / "scripts/bootstrap"), "--no-packages", "--python", str(old)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "'3.8'" in done.stderr
+    assert "3.11" in done.stderr
+
+
+# --- the verdict -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def verdict(root: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location("verdict", root / "scripts/verdict.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def results(**summary: int) -> dict[str, Any]:
+    return {
+        "summary": {"passed": 3, "failed": 0, "error": 0, "skipped": 0, **summary},
+        "coverage": {"nodes": {"expected": 2, "tested": 2}, "gpus": {"expected": 8, "tested": 8}},
+        "checks": [{"simulated": True}],
+    }
+
+
+def test_verdict_says_simulated(verdict: ModuleType) -> None:
+    assert verdict.verdict(results()).startswith(
+        "PASSED on simulated GPUs: 2 of 2 nodes and 8 of 8 GPUs tested"
+    )
+
+
+@pytest.mark.parametrize("summary", [{"failed": 1}, {"error": 1}])
+def test_verdict_fails(verdict: ModuleType, summary: dict[str, int]) -> None:
+    assert verdict.verdict(results(**summary)).startswith("FAILED")
+
+
+def test_verdict_of_nothing_tested_fails(verdict: ModuleType) -> None:
+    empty = results()
+    empty["coverage"]["nodes"]["tested"] = 0
+    assert verdict.verdict(empty).startswith("FAILED")
+
+
+def test_verdict_reads_a_report_folder(
+    verdict: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "results.json").write_text(json.dumps(results()))
+    assert verdict.main(["verdict.py", str(tmp_path)]) == 0
+    assert str(tmp_path / "results.json") in capsys.readouterr().out
+
+
+def test_verdict_without_results_is_an_error(verdict: ModuleType, tmp_path: Path) -> None:
+    assert verdict.main(["verdict.py", str(tmp_path)]) == 2

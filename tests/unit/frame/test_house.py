@@ -1,0 +1,96 @@
+"""Every role has the shape of the house, and its documentation names exactly what it takes."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from gpusmith.paths import repo_root
+
+ROLES = sorted(path for path in (repo_root() / "roles").iterdir() if path.is_dir())
+FILES = ("README.md", "defaults/main.yml", "meta/argument_specs.yml", "tasks/main.yml")
+GROUPS = ("gpu_nodes", "kube_control_plane", "cpu_nodes")
+
+
+def load(path: Path) -> Any:
+    return yaml.safe_load(path.read_text()) or {}
+
+
+def options_of(role: Path) -> dict[str, Any]:
+    """Options of all entry points, by name."""
+    found: dict[str, Any] = {}
+    for entry in load(role / "meta/argument_specs.yml")["argument_specs"].values():
+        found |= entry.get("options") or {}
+    return found
+
+
+by_role = pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
+
+
+@by_role
+def test_house_files(role: Path) -> None:
+    missing = [name for name in FILES if not (role / name).is_file()]
+    assert not missing, f"role '{role.name}' lacks {missing}"
+
+
+@by_role
+def test_specs_name_what_defaults_name(role: Path) -> None:
+    options, defaults = options_of(role), load(role / "defaults/main.yml")
+    # What must be given has no default.
+    required = {name for name, option in options.items() if option.get("required")}
+    assert set(options) - required <= set(defaults), "options of meta/argument_specs.yml without a default"
+    assert set(defaults) <= set(options), (
+        "names of defaults/main.yml that meta/argument_specs.yml does not declare"
+    )
+
+
+@by_role
+def test_specs_describe_every_option(role: Path) -> None:
+    bare = [name for name, option in options_of(role).items() if not (option or {}).get("description")]
+    assert not bare, f"options of role '{role.name}' without a description: {bare}"
+
+
+@by_role
+def test_public_names_begin_with_the_role(role: Path) -> None:
+    foreign = [name for name in load(role / "defaults/main.yml") if not name.startswith(f"{role.name}_")]
+    assert not foreign
+
+
+@by_role
+def test_defaults_are_commented(role: Path) -> None:
+    above = ""
+    for line in (role / "defaults/main.yml").read_text().splitlines():
+        # A comment stands for the names that follow it without an empty line.
+        if re.match(r"[a-z_]+:", line):
+            assert above == "commented", f"'{line}' of role '{role.name}' has no comment above it"
+        elif not line.strip():
+            above = ""
+        elif line.startswith("#"):
+            above = "commented"
+
+
+@by_role
+def test_no_group_names_in_roles(role: Path) -> None:
+    for path in sorted(role.rglob("*.yml")):
+        code = "\n".join(
+            line.split(" #")[0] for line in path.read_text().splitlines() if not line.lstrip().startswith("#")
+        )
+        used = [group for group in GROUPS if re.search(rf"groups(\.|\[['\"]){group}|hosts: {group}", code)]
+        assert not used, f"'{path}' knows groups of the inventory: {used}"
+
+
+@by_role
+def test_no_bare_sleeps(role: Path) -> None:
+    for path in sorted(role.rglob("*.yml")):
+        assert "ansible.builtin.pause" not in path.read_text(), f"'{path}' waits without a condition"
+
+
+def test_versions_agree() -> None:
+    galaxy = load(repo_root() / "galaxy.yml")
+    project = (repo_root() / "pyproject.toml").read_text()
+    assert f'version = "{galaxy["version"]}"' in project
+    assert f"## {galaxy['version']}" in (repo_root() / "CHANGELOG.md").read_text()
