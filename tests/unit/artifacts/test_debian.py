@@ -1,0 +1,91 @@
+"""The mirrors come from this machine's apt configuration, in both of its formats."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from gpulab.artifacts import debian
+
+from gpusmith.errors import ToolError
+
+DEB822 = """\
+Types: deb
+# a comment
+URIs: http://mirror.invalid/debian
+Suites: bookworm bookworm-updates
+Components: main contrib
+Signed-By: /some/key.gpg
+
+Types: deb deb-src
+URIs: http://mirror.invalid/security
+Suites: bookworm-security
+Components: main
+
+Enabled: no
+Types: deb
+URIs: http://off.invalid/debian
+Suites: bookworm
+Components: main
+
+Types: deb
+URIs: http://vendor.invalid/docker
+Suites: bookworm
+Components: stable
+"""
+ONE_LINE = """\
+# deb http://commented.invalid/debian trixie main
+deb [arch=amd64 signed-by=/a.gpg] http://mirror.invalid/debian trixie main non-free # here
+deb-src http://mirror.invalid/debian trixie main
+deb http://other.invalid/pg trixie-pgdg main
+"""
+
+
+def machine(folder: Path, codename: str, name: str, text: str) -> tuple[Path, Path]:
+    target = folder / "apt" / name
+    target.parent.mkdir(parents=True)
+    (folder / "apt" / "sources.list.d").mkdir(exist_ok=True)
+    target.write_text(text)
+    release = folder / "os-release"
+    release.write_text(f'ID=debian\nVERSION_CODENAME="{codename}"\n')
+    return folder / "apt", release
+
+
+def test_the_suite_is_replaced_in_own_sources_only(tmp_path: Path) -> None:
+    places = machine(tmp_path, "bookworm", "sources.list.d/debian.sources", DEB822)
+    found = debian.sources_for("trixie", *places)
+    assert [(source.uri, source.suite) for source in found] == [
+        ("http://mirror.invalid/debian", "trixie"),
+        ("http://mirror.invalid/debian", "trixie-updates"),
+        ("http://mirror.invalid/security", "trixie-security"),
+    ]
+
+
+def test_one_line_sources(tmp_path: Path) -> None:
+    places = machine(tmp_path, "trixie", "sources.list", ONE_LINE)
+    assert debian.sources_for("bookworm", *places) == [
+        debian.Source("http://mirror.invalid/debian", "bookworm", ("main",))
+    ]
+
+
+def test_a_machine_without_debian_sources_is_refused(tmp_path: Path) -> None:
+    places = machine(tmp_path, "noble", "sources.list", ONE_LINE)
+    with pytest.raises(ToolError, match="noble"):
+        debian.sources_for("bookworm", *places)
+
+
+@pytest.mark.parametrize("name", ["node", "depot", "slim", "workload", "sysroot"])
+def test_the_described_file_systems_can_be_read(name: str) -> None:
+    assert debian.load(name).packages
+
+
+def test_nodes_are_bare() -> None:
+    packages = set(debian.load("node").packages)
+    roles_install = {"containerd", "containerd.io", "runc", "kubelet", "kubeadm", "nvidia-smi", "dkms"}
+    assert not packages & roles_install
+    assert {"python3", "python3-apt", "openssh-server", "systemd-sysv"} <= packages
+
+
+def test_an_unknown_file_system_is_refused() -> None:
+    with pytest.raises(ToolError, match="nonsense"):
+        debian.load("nonsense")
