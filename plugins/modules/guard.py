@@ -20,7 +20,7 @@ options:
     type: str
     default: gpu_nodes
   cluster:
-    description: Whether the playbook needs the cluster that O(cluster)'s kubeconfig, C(gpusmith_kubeconfig), leads to.
+    description: Whether the playbook needs the cluster that C(gpusmith_kubeconfig) leads to.
     type: bool
     default: true
 attributes:

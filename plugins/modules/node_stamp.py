@@ -37,7 +37,7 @@ options:
     type: float
     default: 0.0
   facts:
-    description: The facts that the stamp is for, as P(gpusmith.gpu.node_state) says.
+    description: The facts that the stamp is for, as M(gpusmith.gpu.node_state) says.
     type: dict
     required: true
 attributes:

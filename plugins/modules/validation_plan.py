@@ -18,7 +18,7 @@ options:
     type: path
     required: true
   nodes:
-    description: Per host of the inventory its name in the cluster (C(node)) and its facts (C(facts)), as P(gpusmith.gpu.node_state) says.
+    description: Per host of the inventory its name in the cluster (C(node)) and its facts (C(facts)), as M(gpusmith.gpu.node_state) says.
     type: dict
     required: true
   policy:

@@ -1,0 +1,247 @@
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from ansible_collections.gpusmith.gpu.plugins.filter.driver_plan import driver_plan
+from ansible_collections.gpusmith.gpu.plugins.module_utils import driver
+
+VERSION = "580.178.04"
+LAYOUT = {
+    "packages": ["nvidia-driver-cuda", "libcuda1", "libnvidia-ml1", "nvidia-modprobe", "nvidia-persistenced"],
+    "kernel": {"open": "nvidia-kernel-open-dkms", "proprietary": "nvidia-kernel-dkms"},
+    "fabric_manager": "nvidia-fabricmanager",
+    "other_packages": [],
+    "patterns": ["nvidia-*", "libnvidia-*", "libcuda1"],
+}
+MODELS = {
+    "h100-sxm": {
+        "name": "NVIDIA H100 80GB HBM3",
+        "pci_device_id": "0x2330",
+        "open_module": "supported",
+        "fabric_manager": True,
+        "nvswitches": 4,
+    },
+    "b200": {
+        "name": "NVIDIA B200",
+        "pci_device_id": "0x2901",
+        "open_module": "required",
+        "fabric_manager": True,
+        "nvswitches": 0,
+    },
+    "v100": {
+        "name": "Tesla V100",
+        "pci_device_id": "0x1db4",
+        "open_module": "unsupported",
+        "fabric_manager": False,
+        "nvswitches": 0,
+    },
+}
+SETTINGS = {"version": VERSION, "module_flavour": "auto", "fabric_manager": "auto"}
+
+
+def bare(gpus: int = 2) -> dict[str, Any]:
+    """A machine with H100 GPUs behind NVSwitches, before anything is installed."""
+    return {
+        "schema": "gpusmith.probe/1",
+        "host": {"kernel": "6.1.0-40-amd64"},
+        "packages": {"nvidia-container-toolkit": {"version": "1.20.1-1", "held": True}},
+        "pci": {
+            "gpus": [{"address": f"0000:{n + 1:02x}:00.0", "device_id": "10de:2330"} for n in range(gpus)],
+            "nvswitches": [{"address": "0000:05:00.0", "device_id": "10de:22a3"}],
+        },
+        "module": {
+            "installed_version": None,
+            "loaded_version": None,
+            "flavour": None,
+            "refcount": None,
+            "nouveau_loaded": False,
+        },
+        "library": {"nvml_version": None, "cuda_version": None, "simulated": None, "simulated_marker": None},
+        "nvml": {"init_code": None, "error": "library not found", "driver_version": None, "gpus": []},
+        "dev": {"gpu_minors": [], "control": False, "uvm": False, "uvm_tools": False, "char_links": []},
+        "services": {},
+        "containerd": {"version": None, "digest": None},
+        "kubernetes": {"joined": False, "node_name": None},
+        "managed_files": {},
+    }
+
+
+def ready(gpus: int = 2) -> dict[str, Any]:
+    """The same machine with the driver as wanted."""
+    record = copy.deepcopy(bare(gpus))
+    names = [
+        *LAYOUT["packages"],
+        "nvidia-kernel-open-dkms",
+        "nvidia-fabricmanager",
+        "libnvidia-ptxjitcompiler1",
+    ]
+    record["packages"].update({name: {"version": f"{VERSION}-1", "held": True} for name in names})
+    record["module"].update(installed_version=VERSION, loaded_version=VERSION, flavour="open", refcount=0)
+    record["library"].update(nvml_version=VERSION, cuda_version=VERSION, simulated=False)
+    record["nvml"] = {
+        "init_code": 0,
+        "error": None,
+        "driver_version": VERSION,
+        "gpus": [
+            {
+                "index": n,
+                "pci": f"0000:{n + 1:02x}:00.0",
+                "error": None,
+                "fabric_state": "completed",
+                "fabric_status": "success",
+            }
+            for n in range(gpus)
+        ],
+    }
+    record["dev"].update(gpu_minors=list(range(gpus)), control=True, uvm=True)
+    running = {"active": "active", "enabled": "enabled", "started_unix": 1.0}
+    record["services"] = {"nvidia-persistenced": dict(running), "nvidia-fabricmanager": dict(running)}
+    return record
+
+
+def plan(record: dict[str, Any], **settings: str) -> dict[str, Any]:
+    return driver_plan(record, {**SETTINGS, **settings}, LAYOUT, MODELS)
+
+
+def test_a_node_as_wanted_has_no_differences() -> None:
+    found = plan(ready())
+    assert found["differences"] == []
+    assert found["cures"] == []
+    assert found["unheld"] == []
+
+
+def test_a_bare_node_needs_packages_and_is_told_what() -> None:
+    found = plan(bare())
+    assert "packages" in found["cures"]
+    assert found["flavour"] == "open"
+    assert found["fabric_manager"]
+    assert "package 'nvidia-fabricmanager' is not installed" in found["differences"]
+    assert found["installed"] == []
+
+
+def test_a_library_of_another_version_is_drift_although_it_came_as_a_dependency() -> None:
+    record = ready()
+    record["packages"]["libnvidia-ptxjitcompiler1"]["version"] = "580.95.05-1"
+    found = plan(record)
+    assert found["drift"] == ["'libnvidia-ptxjitcompiler1' is 580.95.05-1"]
+    assert found["installed"] == ["580.178.04", "580.95.05"]
+
+
+def test_the_container_toolkit_is_no_part_of_the_driver() -> None:
+    assert plan(ready())["drift"] == []
+
+
+def test_another_loaded_module_asks_for_a_reboot_and_waiting_does_not_help() -> None:
+    record = ready()
+    record["module"]["loaded_version"] = "580.95.05"
+    found = plan(record)
+    assert found["cures"] == ["reboot"]
+    assert found["lasting"]
+
+
+def test_a_module_that_is_not_loaded_is_loaded() -> None:
+    record = ready()
+    record["module"]["loaded_version"] = None
+    record["nvml"] = {"init_code": 9, "error": "Driver Not Loaded", "gpus": []}
+    found = plan(record)
+    assert found["cures"] == ["load", "wait"]
+    assert found["lasting"] == []
+
+
+@pytest.mark.parametrize("state", ["not_started", "in_progress"])
+def test_an_incomplete_fabric_is_waited_for(state: str) -> None:
+    record = ready()
+    record["nvml"]["gpus"][1]["fabric_state"] = state
+    found = plan(record)
+    assert found["cures"] == ["wait"]
+    assert state in found["differences"][0]
+
+
+def test_a_lost_gpu_needs_a_person_who_is_told_which() -> None:
+    record = ready()
+    record["nvml"]["gpus"][1]["error"] = "GPU is lost"
+    found = plan(record)
+    assert found["lasting"] == ["GPU 1 (0000:02:00.0): GPU is lost"]
+
+
+def test_counts_must_agree() -> None:
+    record = ready()
+    record["dev"]["gpu_minors"] = [0]
+    assert plan(record)["differences"] == ["PCI has 2 GPUs, NVML 2, /dev 1"]
+
+
+def test_loose_packages_are_held() -> None:
+    record = ready()
+    record["packages"]["libnvidia-ptxjitcompiler1"]["held"] = False
+    found = plan(record)
+    assert found["cures"] == ["hold"]
+    assert found["unheld"] == ["libnvidia-ptxjitcompiler1"]
+
+
+@pytest.mark.parametrize(
+    ("device", "setting", "flavour"),
+    [
+        ("10de:2330", "auto", "open"),
+        ("10de:1db4", "auto", "proprietary"),
+        ("10de:2330", "proprietary", "proprietary"),
+    ],
+)
+def test_the_module_fits_the_gpu(device: str, setting: str, flavour: str) -> None:
+    record = bare()
+    for gpu in record["pci"]["gpus"]:
+        gpu["device_id"] = device
+    assert plan(record, module_flavour=setting)["flavour"] == flavour
+
+
+@pytest.mark.parametrize(
+    ("devices", "setting"),
+    [
+        (["10de:1db4", "10de:1db4"], "open"),
+        (["10de:2901", "10de:2901"], "proprietary"),
+        (["10de:1db4", "10de:2901"], "auto"),
+    ],
+)
+def test_a_module_that_cannot_drive_the_gpus_is_refused(devices: list[str], setting: str) -> None:
+    record = bare()
+    for gpu, device in zip(record["pci"]["gpus"], devices, strict=True):
+        gpu["device_id"] = device
+    assert "odule" in plan(record, module_flavour=setting)["refused"]
+
+
+def test_a_board_that_hides_its_switches_needs_the_fabric_manager_too() -> None:
+    record = bare()
+    record["pci"]["nvswitches"] = []
+    assert not plan(record)["fabric_manager"]
+    for gpu in record["pci"]["gpus"]:
+        gpu["device_id"] = "10de:2901"
+    assert plan(record)["fabric_manager"]
+
+
+def test_an_image_without_gpu_is_not_told_to_load_anything() -> None:
+    record = ready()
+    record["pci"] = {"gpus": [], "nvswitches": []}
+    record["module"]["loaded_version"] = None
+    found = plan(record)
+    assert "load" not in found["cures"]
+    assert found["cures"] == ["person"]
+
+
+@pytest.mark.parametrize(
+    ("version", "upstream"),
+    [
+        ("580.178.04-1", "580.178.04"),
+        ("535.261.03-1~deb12u1", "535.261.03"),
+        ("1:580.95.05-1", "580.95.05"),
+        ("1.20.1-1", None),
+        ("12.8.1-1", None),
+    ],
+)
+def test_driver_versions_are_told_from_others(version: str, upstream: str | None) -> None:
+    assert driver.upstream_version(version) == upstream
+
+
+def test_a_version_is_not_the_beginning_of_another() -> None:
+    assert driver.is_version("580.95.05-1", "580.95.05")
+    assert not driver.is_version("580.95.051-1", "580.95.05")

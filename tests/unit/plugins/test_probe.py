@@ -1,0 +1,183 @@
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from ansible_collections.gpusmith.gpu.plugins.module_utils import probe
+
+DUMP = """\
+version = 4
+disabled_plugins = []
+[plugins]
+  [plugins.'io.containerd.cri.v1.runtime']
+    enable_cdi = true
+    [plugins.'io.containerd.cri.v1.runtime'.containerd]
+      default_runtime_name = 'runc'
+      [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes]
+        [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.nvidia]
+          runtime_type = 'io.containerd.runc.v2'
+          [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.nvidia.options]
+            BinaryName = '/usr/bin/nvidia-container-runtime'
+            SystemdCgroup = true
+        [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]
+          [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
+            SystemdCgroup = true
+"""
+CDI = """\
+---
+cdiVersion: 0.5.0
+containerEdits:
+  mounts:
+  - hostPath: /usr/lib/x86_64-linux-gnu/libcuda.so.580.178.04
+    containerPath: /usr/lib/x86_64-linux-gnu/libcuda.so.580.178.04
+devices:
+- containerEdits:
+    deviceNodes:
+    - path: /dev/nvidia0
+  name: "0"
+- name: GPU-1
+  containerEdits:
+    hooks:
+      - name: inner
+kind: nvidia.com/gpu
+"""
+
+
+def test_the_program_prints_one_record_as_json_and_is_quick() -> None:
+    source = Path(probe.__file__).read_text()
+    begin = time.monotonic()
+    done = subprocess.run([sys.executable, "-"], input=source, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    record = json.loads(done.stdout)
+    assert record["schema"] == probe.SCHEMA
+    assert set(record) >= {
+        "host", "packages", "pci", "module", "library", "nvml", "dev", "services", "xids", "containerd", "cdi",
+        "kubernetes", "system",
+    }  # fmt: skip
+    assert time.monotonic() - begin < 15
+
+
+def test_the_program_needs_no_newer_python_than_promised() -> None:
+    import ast
+
+    ast.parse(Path(probe.__file__).read_text(), feature_version=(3, 8))
+
+
+@pytest.mark.parametrize("toml", ["own", "standard"])
+def test_containerd_settings_are_read(toml: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if toml == "own":
+        monkeypatch.setitem(sys.modules, "tomllib", None)
+    assert probe.read_containerd_dump(DUMP) == {
+        "runtime_nvidia": True,
+        "runtime_binary": "/usr/bin/nvidia-container-runtime",
+        "systemd_cgroup": True,
+        "cdi": True,
+        "cri_disabled": False,
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "disabled"),
+    [
+        ('disabled_plugins = ["cri"]', True),
+        ('disabled_plugins = ["io.containerd.grpc.v1.cri"]', True),
+        ('disabled_plugins = ["io.containerd.internal.v1.opt"]', False),
+        ("", False),
+    ],
+)
+def test_a_disabled_cri_is_seen(text: str, disabled: bool) -> None:
+    assert probe.read_containerd_dump(text)["cri_disabled"] is disabled
+
+
+def test_a_runtime_without_systemd_cgroup_is_seen() -> None:
+    text = DUMP.replace("SystemdCgroup = true", "SystemdCgroup = false", 1)
+    assert probe.read_containerd_dump(text)["systemd_cgroup"] is False
+
+
+def test_cdi_devices_are_read_from_yaml_and_json() -> None:
+    expected = ("nvidia.com/gpu", ["nvidia.com/gpu=0", "nvidia.com/gpu=GPU-1"], "580.178.04")
+    assert probe.read_cdi_spec(CDI) == expected
+    data = {
+        "kind": "nvidia.com/gpu",
+        "devices": [{"name": "0"}, {"name": "GPU-1"}],
+        "containerEdits": {"mounts": [{"hostPath": "/usr/lib/libcuda.so.580.178.04"}]},
+    }
+    assert probe.read_cdi_spec(json.dumps(data)) == expected
+    assert probe.read_cdi_spec("") == (None, [], None)
+
+
+def test_packages_and_holds_are_read() -> None:
+    found = probe.parse_dpkg("libcuda1\t580.178.04-1\thi \nold\t1\trc \nnvidia-smi\t535.1-1\tii \n")
+    assert found == {
+        "libcuda1": {"version": "580.178.04-1", "held": True},
+        "nvidia-smi": {"version": "535.1-1", "held": False},
+    }
+
+
+def test_services_are_read_with_their_start_in_unix_time() -> None:
+    text = (
+        "Id=containerd.service\nActiveState=active\nUnitFileState=enabled\n"
+        "ActiveEnterTimestamp=Sat 2026-11-21 10:11:57 UTC\n\n"
+        "Id=kubelet.service\nActiveState=inactive\nUnitFileState=\nActiveEnterTimestamp=\n"
+    )
+    found = probe.parse_services(text)
+    assert found["containerd"] == {"active": "active", "enabled": "enabled", "started_unix": 1795255917.0}
+    assert found["kubelet"] == {"active": "inactive", "enabled": "not-found", "started_unix": None}
+
+
+def test_xids_are_read_with_their_gpu() -> None:
+    line = {
+        "MESSAGE": "NVRM: Xid (PCI:0000:18:00): 79, pid=1, GPU has fallen off the bus.",
+        "__REALTIME_TIMESTAMP": "5000000",
+    }
+    (xid,) = probe.parse_xids(json.dumps(line) + "\nno json\n" + json.dumps({"MESSAGE": [1, 2]}))
+    assert (xid["code"], xid["pci"], xid["time_unix"]) == (79, "0000:18:00.0", 5.0)
+
+
+@pytest.mark.parametrize("text", ["00000000:18:00.0", "0000:18:00", "0000:18:00.0"])
+def test_pci_addresses_have_one_form(text: str) -> None:
+    assert probe.normal_pci(text) == "0000:18:00.0"
+
+
+def test_a_library_that_hangs_crashes_or_answers() -> None:
+    child = probe._Child(lambda: time.sleep(60) or {})
+    assert child.result(0.2) == (None, "no answer within 0 s")
+    child = probe._Child(lambda: {"died": os.kill(os.getpid(), 9)})
+    answer, problem = child.result(10)
+    assert answer is None
+    assert problem is not None
+    assert "signal 9" in problem
+    assert probe._Child(lambda: {"x": "y" * 200000}).result(10)[0] == {"x": "y" * 200000}
+
+
+def test_structures_have_the_sizes_of_nvml_h() -> None:
+    assert ctypes.sizeof(probe._PciInfo) == 68
+    assert ctypes.sizeof(probe._Memory) == 24
+    assert ctypes.sizeof(probe._FabricInfo) == 28
+
+
+def test_the_module_file_tells_version_and_flavour() -> None:
+    text = (
+        "filename:       /lib/modules/x/nvidia.ko\nversion:        580.178.04\nlicense:        Dual MIT/GPL\n"
+    )
+    assert probe.parse_modinfo(text) == ("580.178.04", "Dual MIT/GPL")
+    assert probe.flavour_of_license("Dual MIT/GPL") == "open"
+    assert probe.flavour_of_license("NVIDIA") == "proprietary"
+    assert probe.flavour_of_license(None) is None
+
+
+def test_a_soname_is_resolved_by_the_loaders_cache(tmp_path: Path) -> None:
+    real = tmp_path / "libnvidia-ml.so.580.178.04"
+    real.touch()
+    link = tmp_path / "libnvidia-ml.so.1"
+    link.symlink_to(real)
+    cache = f"\tlibnvidia-ml.so.1 (libc6,x86-64) => {link}\n"
+    found = probe.resolve_library("libnvidia-ml.so.1", cache, "x86_64")
+    assert found == str(real)
+    assert probe._version_of_file(found) == "580.178.04"

@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from ansible_collections.gpusmith.gpu.plugins.module_utils import probe, stamp
+
+FACTS = {
+    "driver": "580.178.04",
+    "kernel": "6.1",
+    "runtime": "containerd 2.3.7",
+    "simulated": True,
+    "digest": "sha256:a",
+}
+
+
+def node(annotation: str | None = None, *taints: str) -> dict[str, Any]:
+    annotations = {} if annotation is None else {stamp.ANNOTATION: annotation}
+    return {
+        "metadata": {"name": "gpu-1", "annotations": annotations, "resourceVersion": "7"},
+        "spec": {"taints": [{"key": key, "effect": "NoSchedule"} for key in taints]},
+    }
+
+
+def check(target: str, outcome: str = "passed", **more: str) -> dict[str, Any]:
+    return {"id": f"nodes.{outcome}", "target": target, "outcome": outcome, **more}
+
+
+def results(*checks: dict[str, Any], **run: Any) -> dict[str, Any]:
+    return {
+        "schema": stamp.RESULTS_SCHEMA,
+        "run": run,
+        "coverage": {"nodes": {"expected": ["gpu-1", "gpu-2"], "tested": ["gpu-1", "gpu-2"]}},
+        "checks": list(checks),
+    }
+
+
+STAMP = stamp.make_stamp(FACTS, "2026-11-21T10:00:00Z")
+
+
+def test_a_current_stamp_needs_no_validation_unless_asked_for() -> None:
+    assert stamp.reason(node(STAMP), FACTS, "if_needed") == ""
+    assert stamp.reason(node(STAMP), FACTS, "always")
+    assert stamp.reason(node(), FACTS, "never") == ""
+
+
+@pytest.mark.parametrize(
+    ("given", "word"),
+    [
+        (None, "no such node"),
+        (node(), "never"),
+        (node("not json"), "never"),
+        (node(STAMP, stamp.TAINT), "taint"),
+    ],
+)
+def test_what_asks_for_validation(given: dict[str, Any] | None, word: str) -> None:
+    assert word in stamp.reason(given, FACTS, "if_needed")
+
+
+def test_a_changed_fact_makes_the_stamp_stale_and_is_named() -> None:
+    text = stamp.reason(node(STAMP), {**FACTS, "driver": "595.91.07", "digest": "sha256:b"}, "if_needed")
+    assert "driver" in text
+
+
+def test_a_node_is_proved_by_its_own_and_the_clusters_checks() -> None:
+    assert stamp.judge(results(check("gpu-1"), check("cluster")), "gpu-1", ["gpu-1", "gpu-2"]).passed
+    other = results(check("gpu-1"), check("gpu-2", "failed", cause="x"))
+    assert stamp.judge(other, "gpu-1", ["gpu-1", "gpu-2"]).passed
+    assert not stamp.judge(other, "gpu-2", ["gpu-1", "gpu-2"]).passed
+    cluster = results(check("gpu-1"), check("cluster", "failed", cause="no RuntimeClass"))
+    assert "no RuntimeClass" in stamp.judge(cluster, "gpu-1", ["gpu-1", "gpu-2"]).cause
+
+
+@pytest.mark.parametrize("outcome", ["failed", "error"])
+def test_a_bad_check_gives_cause_and_next_step(outcome: str) -> None:
+    verdict = stamp.judge(
+        results(check("gpu-1", outcome, cause="GPU 3 is lost", next_step="Reset it.")), "gpu-1", ["gpu-1"]
+    )
+    assert not verdict.passed
+    assert "GPU 3 is lost" in verdict.cause
+    assert verdict.next_step == "Reset it."
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"schema": "other"},
+        results(check("gpu-1"), complete=False),
+        results(check("gpu-1"), filtered=True),
+        results(check("gpu-1", "skipped")),
+        results(),
+        {**results(check("gpu-1")), "coverage": {"nodes": {"tested": [], "excluded": {"gpu-1": "cordoned"}}}},
+        {**results(check("gpu-1")), "coverage": {"nodes": {"tested": ["gpu-2"]}}},
+    ],
+)
+def test_nothing_less_than_a_complete_pass_proves_a_node(given: dict[str, Any]) -> None:
+    assert not stamp.judge(given, "gpu-1", ["gpu-1", "gpu-2"]).passed
+
+
+def test_the_patch_keeps_the_taints_of_others_and_guards_against_races() -> None:
+    patch = stamp.stamp_patch(node(None, stamp.TAINT, "nvidia.com/gpu"), STAMP)
+    assert [taint["key"] for taint in patch["spec"]["taints"]] == ["nvidia.com/gpu"]
+    assert patch["metadata"]["resourceVersion"] == "7"
+    assert "spec" not in stamp.stamp_patch(node(None, "nvidia.com/gpu"), STAMP)
+    assert stamp.stamp_patch(node(None, stamp.TAINT), STAMP)["spec"] == {"taints": None}
+
+
+def test_a_stamp_can_be_read_back() -> None:
+    assert stamp.read_stamp(node(STAMP)) == {**FACTS, "time": "2026-11-21T10:00:00Z"}
+    assert json.loads(STAMP)["simulated"] is True
+
+
+def test_the_facts_of_a_stamp_depend_on_what_matters_only() -> None:
+    record = {
+        "module": {"loaded_version": "580.178.04"},
+        "host": {"kernel": "6.1", "uptime_s": 1.0},
+        "containerd": {"version": "2.3.7", "digest": "0" * 64},
+        "packages": {"nvidia-container-toolkit": {"version": "1.20.1-1"}},
+        "library": {"simulated": True},
+    }
+    facts = probe.stamp_facts(record)
+    assert probe.stamp_facts({**record, "host": {"kernel": "6.1", "uptime_s": 2.0}}) == facts
+    assert (
+        probe.stamp_facts({**record, "module": {"loaded_version": "595.91.07"}})["digest"] != facts["digest"]
+    )
+    assert list(probe.missing_facts(probe.stamp_facts({}))) == ["driver", "kernel"]
