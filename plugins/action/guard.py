@@ -115,7 +115,7 @@ def check_cluster(host: Mapping[str, Any]) -> list[guard.Finding]:
                 "Set it to the path of a kubeconfig of the existing cluster on this machine.",
             )
         ]
-    path = os.path.expanduser(str(given))  # noqa: PTH111 - the path may be relative to the working directory
+    path = os.path.expanduser(str(given))
     if not Path(path).is_file():
         return [
             guard.Finding(

@@ -5,6 +5,8 @@ sends it to a node as ``python3 - < probe.py``. It never raises, changes nothing
 find out as null, with the reason in ``errors``.
 """
 
+# ruff: noqa: PERF203 - one unreadable file must not hide the others
+
 # Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
 
 from __future__ import annotations
@@ -232,7 +234,7 @@ def _dev() -> Record:
 
 
 def parse_dpkg(text: str) -> dict[str, Record]:
-    """Installed packages of ``dpkg-query -W -f '${Package}\\t${Version}\\t${db:Status-Abbrev}\\n'``."""
+    """Installed packages of ``dpkg-query`` with package, version and abbreviated status, divided by tabs."""
     found = {}
     for line in text.splitlines():
         fields = line.split("\t")
@@ -352,8 +354,7 @@ def parse_toml(text: str) -> Record:
         return {}
     root: Record = {}
     table = root
-    for line in text.splitlines():
-        line = line.strip()
+    for line in map(str.strip, text.splitlines()):
         if line.startswith("[") and line.endswith("]") and "=" not in line:
             table = root
             for part in re.findall(r"\"([^\"]*)\"|'([^']*)'|([^.\s\[\]]+)", line.strip("[]")):
