@@ -221,7 +221,10 @@ class Builder:
 
 def _simgpu(module: str) -> Any:
     # Imported here: it compiles C when asked, and nothing else of this package needs it.
-    return importlib.import_module(module)
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise ToolError(f"The simulated GPU's part '{error.name}' is missing from this checkout.") from error
 
 
 def store() -> Store:
