@@ -1,0 +1,252 @@
+"""What the end-to-end tests do to the lab: run commands as a person would, and keep everything they printed."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gpusmith.wait import Deadline, Done, NotYet, wait_until
+
+TAIL_LINES = 60
+SITE_TIMEOUT_S = 900.0
+SUITE_TIMEOUT_S = 900.0
+UP_TIMEOUT_S = 2400.0  # a cold cache compiles Kubernetes
+RECAP = re.compile(r"^(\S+)\s+: ((?:\w+=\d+\s*)+)$", re.MULTILINE)
+COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A command that ran to its end.
+
+    Attributes:
+        words: the command.
+        status: exit status.
+        output: standard output and error together, without colours.
+        seconds: wall time.
+        log: the file that keeps the output.
+    """
+
+    words: Sequence[str]
+    status: int
+    output: str
+    seconds: float
+    log: Path
+
+    def __str__(self) -> str:
+        tail = "\n".join(self.output.splitlines()[-TAIL_LINES:])
+        return f"'{shlex.join(self.words)}' ended with {self.status} after {self.seconds:.0f} s, log '{self.log}':\n{tail}"
+
+    def recap(self) -> dict[str, dict[str, int]]:
+        """Ansible's counters per host."""
+        return {
+            host: {key: int(value) for key, value in re.findall(r"(\w+)=(\d+)", numbers)}
+            for host, numbers in RECAP.findall(self.output)
+        }
+
+
+@dataclass
+class Lab:
+    """One lab, and the commands of the README."""
+
+    root: Path
+    logs: Path
+    counter: int = 0
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def inventory(self) -> Path:
+        """What `gpulab up` writes."""
+        return self.root / "inventory" / "lab"
+
+    def program(self, name: str) -> str:
+        """A program of the virtual environment."""
+        return str(Path(sys.prefix) / "bin" / name)
+
+    def start(self, *words: str, cwd: Path | None = None) -> tuple[subprocess.Popen[bytes], Path]:
+        """Start a command in a process group of its own, its output in a log."""
+        self.counter += 1
+        self.logs.mkdir(parents=True, exist_ok=True)
+        log = self.logs / f"{self.counter:03d}-{re.sub('[^a-z0-9-]+', '-', Path(words[0]).name)}.log"
+        print(f"$ {shlex.join(words)}   > {log}", flush=True)
+        path = f"{Path(sys.prefix) / 'bin'}{os.pathsep}{os.environ['PATH']}"
+        with log.open("wb") as out:
+            process = subprocess.Popen(
+                words,
+                cwd=cwd or self.root,
+                env={**os.environ, "PATH": path, "NO_COLOR": "1", "ANSIBLE_NOCOLOR": "1", **self.environment},
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        return process, log
+
+    def run(self, *words: str, timeout: float = 120.0, cwd: Path | None = None) -> Ended:
+        """Run a command to its end, whatever its exit status.
+
+        Raises:
+            AssertionError: it took longer than `timeout` seconds; its process group is ended.
+        """
+        begin = time.monotonic()
+        process, log = self.start(*words, cwd=cwd)
+        try:
+            status = process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            tail = "\n".join(log.read_text(errors="replace").splitlines()[-TAIL_LINES:])
+            raise AssertionError(f"'{shlex.join(words)}' took longer than {timeout:.0f} s:\n{tail}") from None
+        output = COLOURS.sub("", log.read_text(errors="replace"))
+        return Ended(words, status, output, time.monotonic() - begin, log)
+
+    def ok(self, *words: str, timeout: float = 120.0, cwd: Path | None = None) -> Ended:
+        """Run a command that must succeed."""
+        ended = self.run(*words, timeout=timeout, cwd=cwd)
+        assert ended.status == 0, str(ended)
+        return ended
+
+    # --- the commands ------------------------------------------------------------------------------------
+
+    def gpulab(self, *words: str, timeout: float = 300.0) -> Ended:
+        """A gpulab command that must succeed."""
+        return self.ok(self.program("gpulab"), *words, timeout=timeout)
+
+    def up(self, *words: str) -> Ended:
+        """Start the lab, or find it started."""
+        return self.gpulab("up", *words, timeout=UP_TIMEOUT_S)
+
+    def site(self, *words: str, inventory: Path | None = None) -> Ended:
+        """Run site.yml, whatever its exit status."""
+        where = str(inventory or self.inventory)
+        command = [self.program("ansible-playbook"), "-i", where, "site.yml", *words]
+        return self.run(*command, timeout=SITE_TIMEOUT_S)
+
+    def site_ok(self, *words: str) -> Ended:
+        """Run site.yml, which must succeed."""
+        ended = self.site(*words)
+        assert ended.status == 0, str(ended)
+        return ended
+
+    def validate(self, *words: str, inventory: Path | None = None, tests: str = "validation") -> Validation:
+        """Run the product's suite; `tests` is the suite or one of its tiers."""
+        reports = self.logs / f"reports-{self.counter + 1:03d}"
+        options = ["--inventory", str(inventory or self.inventory), "--report-dir", str(reports)]
+        ended = self.run(self.program("pytest"), tests, *options, *words, timeout=SUITE_TIMEOUT_S)
+        results = reports / "results.json"
+        return Validation(ended, json.loads(results.read_text()) if results.exists() else {}, reports)
+
+    def validate_nodes(self, *words: str, inventory: Path | None = None) -> Validation:
+        """Run the nodes tier, which takes seconds."""
+        return self.validate(*words, inventory=inventory, tests="validation/nodes")
+
+    # --- looking and poking ------------------------------------------------------------------------------
+
+    def on(self, node: str, script: str, timeout: float = 60.0) -> str:
+        """Output of a shell script on a machine, which must succeed."""
+        ended = self.ok(
+            self.program("gpulab"), "ssh", node, "--", f"sh -ec {shlex.quote(script)}", timeout=timeout
+        )
+        return ended.output.strip()
+
+    def kubectl(self, *words: str, timeout: float = 60.0) -> str:
+        """Output of kubectl, which must succeed."""
+        return self.ok(self.program("gpulab"), "kubectl", *words, timeout=timeout).output.strip()
+
+    def get(self, *words: str) -> Any:
+        """Objects from the API."""
+        return json.loads(self.kubectl("get", *words, "--output=json"))
+
+    def apply(self, manifest: Mapping[str, Any]) -> None:
+        """Create an object through standard input, as the command's help says."""
+        words = [self.program("gpulab"), "kubectl", "apply", "-f", "-"]
+        subprocess.run(words, input=json.dumps(manifest), cwd=self.root, check=True, text=True, timeout=60)
+
+    def status(self) -> Any:
+        """`gpulab status --json`."""
+        return json.loads(self.gpulab("status", "--json").output)
+
+    def gpu_nodes(self) -> list[str]:
+        """Names of the machines with GPUs."""
+        return [node["name"] for node in self.status()["nodes"] if node["role"] == "gpu"]
+
+    def allocatable(self) -> dict[str, int]:
+        """GPUs that the scheduler may give away, per node."""
+        return {
+            node["metadata"]["name"]: int(node["status"].get("allocatable", {}).get("nvidia.com/gpu", 0))
+            for node in self.get("nodes")["items"]
+        }
+
+    def wait_allocatable(self, expected: Mapping[str, int], seconds: float) -> None:
+        """Wait until all nodes are Ready and offer that many GPUs."""
+
+        def look() -> Done[None] | NotYet:
+            ended = self.run(self.program("gpulab"), "kubectl", "get", "nodes", "--output=json", timeout=60)
+            if ended.status != 0:
+                return NotYet("the API does not answer")
+            seen = {}
+            for node in json.loads(ended.output)["items"]:
+                conditions = {
+                    entry["type"]: entry["status"] for entry in node["status"].get("conditions", [])
+                }
+                gpus = int(node["status"].get("allocatable", {}).get("nvidia.com/gpu", 0))
+                seen[node["metadata"]["name"]] = gpus if conditions.get("Ready") == "True" else -1
+            good = all(seen.get(name) == gpus for name, gpus in expected.items())
+            return Done(None) if good else NotYet(f"GPUs per Ready node (-1: not Ready): {seen}")
+
+        wait_until(f"{dict(expected)} allocatable GPUs", look, Deadline(seconds), tick=2.0)
+
+    def service_starts(self, node: str) -> str:
+        """When each service that matters was started, and as which process; equal text means no restart."""
+        units = "containerd kubelet nvidia-persistenced nvidia-fabricmanager ssh"
+        return self.on(node, f"systemctl show --property=Id,MainPID,ExecMainStartTimestampMonotonic {units}")
+
+    def copy_inventory(self, target: Path) -> Path:
+        """A copy of the lab's inventory to spoil; its paths to keys and kubeconfig are absolute."""
+        for source in sorted(self.inventory.rglob("*.yml")):
+            copy = target / source.relative_to(self.inventory)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_text(source.read_text())
+        return target
+
+
+@dataclass(frozen=True)
+class Validation:
+    """A run of the suite.
+
+    Attributes:
+        ended: the command.
+        results: content of results.json; empty if none was written.
+        reports: folder of the reports.
+    """
+
+    ended: Ended
+    results: Mapping[str, Any]
+    reports: Path
+
+    def failed(self) -> list[Mapping[str, Any]]:
+        """Checks that failed."""
+        return [check for check in self.results.get("checks", []) if check["outcome"] == "failed"]
+
+    def causes(self, node: str) -> str:
+        """What failed checks say about a node, in one text."""
+        return "\n".join(
+            check["cause"] for check in self.failed() if node in (check["target"], *check["cause"].split("'"))
+        )
+
+    def assert_passed(self) -> None:
+        """Everything passed, and something was tested."""
+        assert self.ended.status == 0, str(self.ended)
+        assert self.results["summary"]["failed"] == 0
+        assert self.results["summary"]["error"] == 0
+        assert self.results["summary"]["passed"] > 0

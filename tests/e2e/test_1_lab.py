@@ -1,0 +1,74 @@
+"""gpulab: what it writes, what a second `up` does, what a kill leaves."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.harness import Lab
+
+
+@pytest.mark.parametrize("seconds", [4, 20])
+def test_up_after_a_killed_up(lab: Lab, keep_lab: bool, seconds: float) -> None:
+    if keep_lab:
+        pytest.skip("E2E_KEEP_LAB: the lab is not to be killed")
+    process, _ = lab.start(lab.program("gpulab"), "up")
+    # Wherever it is by then: any point must do.
+    time.sleep(seconds)
+    process.kill()
+    process.wait()
+    lab.up()
+    nodes = lab.status()["nodes"]
+    assert {node["name"]: node["state"] for node in nodes} == {
+        "cp-1": "running",
+        "gpu-1": "running",
+        "gpu-2": "running",
+    }
+    assert lab.status()["complete"]
+
+
+def test_second_up_changes_nothing(bare_lab: Lab) -> None:
+    boots = "cat /proc/sys/kernel/random/boot_id"
+    before = {name: bare_lab.on(name, boots) for name in ("cp-1", "gpu-1", "gpu-2")}
+    written = {path: path.stat().st_mtime_ns for path in bare_lab.inventory.rglob("*")}
+    ended = bare_lab.up()
+    assert ended.seconds < 30
+    assert {name: bare_lab.on(name, boots) for name in before} == before
+    assert {path: path.stat().st_mtime_ns for path in bare_lab.inventory.rglob("*")} == written
+
+
+def test_secrets_are_private(bare_lab: Lab) -> None:
+    for name in ("id_ed25519", "kubeconfig"):
+        assert (bare_lab.inventory / name).stat().st_mode & 0o777 == 0o600
+
+
+def test_wrong_shape_is_refused(bare_lab: Lab) -> None:
+    ended = bare_lab.run(bare_lab.program("gpulab"), "up", "--gpus", "8")
+    assert ended.status == 2
+    assert "'4'" in ended.output
+    assert "gpulab down" in ended.output
+
+
+def test_gpus_are_on_pci_and_nothing_else_is_there(bare_lab: Lab) -> None:
+    if bare_lab.get("nodes", "--selector=!node-role.kubernetes.io/control-plane")["items"]:
+        pytest.skip("the nodes are not bare any more")
+    found = bare_lab.on(
+        "gpu-1",
+        "lspci -n | grep -c '10de:2330'; command -v nvidia-smi containerd kubelet || true; ls /dev/nvidia* 2>&1 || true",
+    )
+    assert found.splitlines()[0] == "4"
+    assert "/usr/" not in found
+
+
+def test_inventory_is_found_from_anywhere(bare_lab: Lab, tmp_path: Path) -> None:
+    command = [
+        bare_lab.program("ansible"),
+        "all",
+        "-i",
+        str(bare_lab.inventory),
+        "-m",
+        "ansible.builtin.ping",
+    ]
+    assert bare_lab.ok(*command, cwd=tmp_path).output.count("SUCCESS") == 3

@@ -1,0 +1,115 @@
+"""site.yml: from bare machines to validated nodes, in parts, after a kill, and again."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import time
+
+import pytest
+
+from gpusmith.wait import Deadline, Done, NotYet, wait_until
+from tests.e2e.harness import Lab
+
+STARTUP_TAINT = "gpusmith.io/unvalidated"
+MOST_SETUPS = 12  # budget of a run with nothing to do, in times of `ansible -m setup`
+
+
+@pytest.fixture(scope="module", autouse=True)
+def bare_nodes(bare_lab: Lab) -> None:
+    """These tests are one story that begins with bare machines."""
+    joined = [node["metadata"]["name"] for node in bare_lab.get("nodes")["items"]]
+    if set(joined) & set(bare_lab.gpu_nodes()):
+        pytest.skip("the nodes are not bare any more (E2E_KEEP_LAB)")
+
+
+def test_check_mode_on_bare_machines(bare_lab: Lab) -> None:
+    ended = bare_lab.site("--check")
+    assert ended.status == 0, str(ended)
+    assert bare_lab.on("gpu-1", "command -v containerd kubelet || echo nothing") == "nothing"
+
+
+def test_killed_in_the_driver_role(bare_lab: Lab) -> None:
+    process, log = bare_lab.start(
+        bare_lab.program("ansible-playbook"), "-i", str(bare_lab.inventory), "site.yml", "-l", "gpu-1"
+    )
+
+    def look() -> Done[None] | NotYet:
+        text = log.read_text(errors="replace")
+        return Done(None) if re.search(r"TASK \[.*nvidia_driver", text) else NotYet(text[-200:])
+
+    wait_until("the driver role", look, Deadline(300), tick=0.2)
+    time.sleep(2)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def test_first_node_alone(bare_lab: Lab) -> None:
+    bare_lab.site_ok("-l", "gpu-1")
+    assert set(bare_lab.allocatable()) == {"cp-1", "gpu-1"}
+    bare_lab.wait_allocatable({"gpu-1": 4}, 60)
+
+
+def test_second_node_leaves_the_first_alone(bare_lab: Lab) -> None:
+    services, versions = bare_lab.service_starts("gpu-1"), "dpkg-query --show | sha256sum"
+    packages = bare_lab.on("gpu-1", versions)
+    ended = bare_lab.site_ok("-l", "gpu-2")
+    assert "gpu-1" not in ended.recap()
+    assert bare_lab.service_starts("gpu-1") == services
+    assert bare_lab.on("gpu-1", versions) == packages
+    bare_lab.wait_allocatable({"gpu-1": 4, "gpu-2": 4}, 60)
+
+
+def test_nodes_are_labelled_stamped_and_open(bare_lab: Lab) -> None:
+    for node in bare_lab.get("nodes")["items"]:
+        name, labels = node["metadata"]["name"], node["metadata"]["labels"]
+        if name == "cp-1":
+            continue
+        taints = {taint["key"] for taint in node["spec"].get("taints", [])}
+        assert taints == {"nvidia.com/gpu"}, f"'{name}' should have lost {STARTUP_TAINT} and kept its own"
+        assert labels["gpu-type"] == "h100-sxm"
+        assert labels["gpusmith.io/operands"] == "enabled"
+        assert labels["gpusmith.io/simulated"] == "true"
+        assert labels["nvidia.com/gpu.count"] == "4"
+        stamp = json.loads(node["metadata"]["annotations"]["gpusmith.io/validated"])
+        assert stamp["driver"] == "580.178.04"
+        assert stamp["simulated"] is True
+
+
+def test_second_run_changes_nothing(bare_lab: Lab) -> None:
+    nodes = bare_lab.gpu_nodes()
+    before = {name: bare_lab.service_starts(name) for name in nodes}
+    setup = [
+        bare_lab.program("ansible"),
+        "gpu_nodes",
+        "-i",
+        str(bare_lab.inventory),
+        "-m",
+        "ansible.builtin.setup",
+    ]
+    unit = min(bare_lab.ok(*setup).seconds for _ in range(2))
+    ended = bare_lab.site_ok()
+    recap = ended.recap()
+    assert set(nodes) <= set(recap), str(ended)
+    assert {host: numbers["changed"] for host, numbers in recap.items() if numbers["changed"]} == {}, str(
+        ended
+    )
+    assert {name: bare_lab.service_starts(name) for name in nodes} == before
+    print(f"second run: {ended.seconds:.1f} s = {ended.seconds / unit:.1f} x setup ({unit:.1f} s)")
+    assert ended.seconds <= MOST_SETUPS * unit
+
+
+def test_driver_of_a_joined_node_is_never_changed(bare_lab: Lab) -> None:
+    inventory = bare_lab.copy_inventory(bare_lab.logs / "other-driver")
+    values = inventory / "group_vars" / "gpu_nodes.yml"
+    text = values.read_text()
+    values.write_text(
+        re.sub(r"^nvidia_driver_version:.*$", 'nvidia_driver_version: "580.95.05"', text, flags=re.MULTILINE)
+    )
+    before = bare_lab.on("gpu-1", "cat /sys/module/nvidia/version")
+    ended = bare_lab.site(inventory=inventory)
+    assert ended.status != 0
+    assert "upgrade_driver" in ended.output
+    assert bare_lab.on("gpu-1", "cat /sys/module/nvidia/version") == before

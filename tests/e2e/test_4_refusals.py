@@ -1,0 +1,180 @@
+"""Wrong input: a clear error that names the thing, and never a pass."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.e2e.harness import Lab
+
+NO_INVENTORY = 4
+
+
+def edit(path: Path, change: Callable[[str], str]) -> None:
+    path.write_text(change(path.read_text()))
+
+
+def set_line(name: str, line: str) -> Callable[[str], str]:
+    """Replaces the line of a variable, or adds one."""
+
+    def change(text: str) -> str:
+        replaced, count = re.subn(rf"^{name}:.*$", line, text, flags=re.MULTILINE)
+        return replaced if count else f"{text}\n{line}\n"
+
+    return change
+
+
+# --- site.yml --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A spoilt inventory or command line, and what the error must name."""
+
+    words: tuple[str, ...] = ()
+    file: str = ""
+    name: str = ""
+    line: str = ""
+    says: str = ""
+
+
+REFUSALS = {
+    "limit-control-plane": Refusal(words=("-l", "cp-1"), says="cp-1|GPU nodes|gpu_nodes"),
+    "unknown-extra-var": Refusal(words=("-e", "wrong_variable=1"), says="'wrong_variable'"),
+    "misspelt": Refusal(
+        file="group_vars/gpu_nodes.yml",
+        name="nvidia_driver_verison",
+        line='nvidia_driver_verison: "580.178.04"',
+        says="'nvidia_driver_verison'.*\n?.*'nvidia_driver_version'",
+    ),
+    "unquoted-version": Refusal(
+        file="group_vars/gpu_nodes.yml",
+        name="nvidia_driver_version",
+        line="nvidia_driver_version: 550.120",
+        says="nvidia_driver_version.*(quotes|string)",
+    ),
+    "no-such-version": Refusal(
+        file="group_vars/gpu_nodes.yml",
+        name="nvidia_driver_version",
+        line='nvidia_driver_version: "999.11.22"',
+        says="999.11.22",
+    ),
+    "wrong-kubeconfig": Refusal(
+        file="group_vars/all.yml",
+        name="gpusmith_kubeconfig",
+        line="gpusmith_kubeconfig: /nonexistent/kubeconfig",
+        says="/nonexistent/kubeconfig",
+    ),
+    "unknown-model": Refusal(
+        file="group_vars/gpu_nodes.yml",
+        name="gpusmith_gpu_model",
+        line="gpusmith_gpu_model: h100-sxn",
+        says="h100-sxn",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSALS.values(), ids=REFUSALS.keys())
+def test_site_refuses(ready_lab: Lab, spoilt: Path, case: Refusal) -> None:
+    if case.file:
+        edit(spoilt / case.file, set_line(case.name, case.line))
+    before = {name: ready_lab.service_starts(name) for name in ready_lab.gpu_nodes()}
+    ended = ready_lab.site(*case.words, inventory=spoilt)
+    assert ended.status != 0, str(ended)
+    assert re.search(case.says, ended.output), str(ended)
+    assert "Traceback" not in ended.output
+    assert not any(numbers["changed"] for numbers in ended.recap().values()), str(ended)
+    assert {name: ready_lab.service_starts(name) for name in before} == before
+
+
+# --- both commands ---------------------------------------------------------------------------------------
+
+
+def no_gpu_nodes(inventory: Path) -> None:
+    hosts = yaml.safe_load((inventory / "hosts.yml").read_text())
+    hosts["all"]["children"]["gpu_nodes"]["hosts"] = {}
+    (inventory / "hosts.yml").write_text(yaml.safe_dump(hosts))
+
+
+def empty(inventory: Path) -> None:
+    (inventory / "hosts.yml").write_text("all: {}\n")
+
+
+def missing(inventory: Path) -> None:
+    for path in sorted(inventory.rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()
+    inventory.rmdir()
+
+
+@pytest.mark.parametrize("spoil", [no_gpu_nodes, empty, missing], ids=lambda spoil: spoil.__name__)
+def test_no_nodes_is_refused_by_both(ready_lab: Lab, spoilt: Path, spoil: Callable[[Path], None]) -> None:
+    spoil(spoilt)
+    ended = ready_lab.site(inventory=spoilt)
+    assert ended.status != 0, str(ended)
+    assert "Traceback" not in ended.output
+    validation = ready_lab.validate(inventory=spoilt)
+    assert validation.ended.status not in (0, 1), str(validation.ended)
+    assert "Traceback" not in validation.ended.output
+    if spoil is missing:
+        assert validation.ended.status == NO_INVENTORY
+        assert str(spoilt) in validation.ended.output
+
+
+# --- the suite -------------------------------------------------------------------------------------------
+
+
+def test_suite_with_an_unreachable_cluster_is_an_error(ready_lab: Lab, spoilt: Path) -> None:
+    config = yaml.safe_load((ready_lab.inventory / "kubeconfig").read_text())
+    # Nothing listens on the discard port of this host.
+    config["clusters"][0]["cluster"]["server"] = "https://127.0.0.1:9"
+    wrong = spoilt / "kubeconfig.wrong"
+    wrong.write_text(yaml.safe_dump(config))
+    edit(spoilt / "group_vars/all.yml", set_line("gpusmith_kubeconfig", f"gpusmith_kubeconfig: {wrong}"))
+    validation = ready_lab.validate(inventory=spoilt)
+    assert validation.ended.status not in (0, 1), str(validation.ended)
+    assert "127.0.0.1" in validation.ended.output
+
+
+def test_inventory_says_real_and_library_says_simulated(ready_lab: Lab, spoilt: Path) -> None:
+    edit(spoilt / "group_vars/gpu_nodes.yml", set_line("gpusmith_simulated", "gpusmith_simulated: false"))
+    validation = ready_lab.validate_nodes(inventory=spoilt)
+    assert validation.ended.status == 1, str(validation.ended)
+    for node in ("gpu-1", "gpu-2"):
+        assert "simulated" in validation.causes(node)
+    workloads = ready_lab.validate(inventory=spoilt, tests="validation/workloads")
+    assert workloads.ended.status != 0, str(workloads.ended)
+
+
+def test_inventory_says_simulated_and_library_does_not(ready_lab: Lab) -> None:
+    # A library without the marker is what a real one looks like to the suite.
+    find = "readlink -f /usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1"
+    spoil = f"lib=$({find}); cp -a $lib $lib.kept; sed -i 's/gpusmith_simulated/gpusmith_elsewhere/g' $lib"
+    ready_lab.on("gpu-1", spoil)
+    try:
+        validation = ready_lab.validate_nodes()
+    finally:
+        ready_lab.on("gpu-1", f"lib=$({find}); mv $lib.kept $lib")
+    assert validation.ended.status == 1, str(validation.ended)
+    assert "simulated" in validation.causes("gpu-1")
+
+
+@pytest.fixture
+def stopped_node(ready_lab: Lab) -> Iterator[str]:
+    ready_lab.gpulab("stop", "gpu-2")
+    yield "gpu-2"
+    ready_lab.gpulab("start", "gpu-2")
+    ready_lab.wait_allocatable({"gpu-2": 4}, 120)
+
+
+def test_a_stopped_node_is_named_and_is_no_pass(ready_lab: Lab, stopped_node: str) -> None:
+    validation = ready_lab.validate_nodes()
+    assert validation.ended.status != 0, str(validation.ended)
+    assert stopped_node in validation.ended.output
+    ended = ready_lab.site()
+    assert ended.status != 0, str(ended)
+    assert re.search(rf"{stopped_node}.*unreachable", ended.output, re.IGNORECASE), str(ended)

@@ -1,0 +1,122 @@
+"""Each fault of the lab fails the suite, by node, GPU and cause; healing makes it pass again."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from tests.e2e.harness import Lab
+
+NODE = "gpu-1"
+GPU = 2
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A fault as the command line says it, and what the failed check must say."""
+
+    words: tuple[str, ...]
+    says: str
+    on_gpu: bool = False
+    reboot: bool = False
+    site: bool = False
+
+
+FAULTS = {
+    "driver-library-mismatch": Fault(
+        ("driver-library-mismatch",), "librar.*(module|driver)|(module|driver).*librar"
+    ),
+    "driver-not-loaded": Fault(("driver-not-loaded",), "not loaded"),
+    "gpu-lost": Fault(("gpu-lost",), "lost|fell off|unreachable|does not answer", on_gpu=True),
+    "gpu-missing": Fault(("gpu-missing",), r"3 (of|GPU)|PCI", on_gpu=True, reboot=True),
+    "xid": Fault(("xid", "79"), r"Xid.*79|79.*Xid", on_gpu=True),
+    "ecc-uncorrectable": Fault(("ecc-uncorrectable",), "ECC|uncorrect", on_gpu=True),
+    "throttle": Fault(("throttle",), "throttl|slowdown|clock", on_gpu=True),
+    "fabric-manager-down": Fault(("fabric-manager-down",), "fabric"),
+    "containerd-config-clobbered": Fault(("containerd-config-clobbered",), "containerd|runtime", site=True),
+}
+
+
+@pytest.fixture
+def healed(ready_lab: Lab) -> Iterator[Lab]:
+    yield ready_lab
+    ready_lab.gpulab("heal", NODE)
+
+
+@pytest.fixture(scope="module")
+def uuids(ready_lab: Lab) -> list[str]:
+    return re.findall(r"GPU-[0-9a-f-]{36}", ready_lab.on(NODE, "nvidia-smi -L"))
+
+
+@pytest.mark.parametrize("kind", FAULTS)
+def test_fault_is_found_and_healed(healed: Lab, uuids: list[str], kind: str) -> None:
+    fault = FAULTS[kind]
+    healed.gpulab("fault", NODE, *fault.words, *(("--gpu", str(GPU)) if fault.on_gpu else ()))
+    if fault.reboot:
+        healed.gpulab("reboot", NODE)
+    broken = healed.validate_nodes()
+    assert broken.ended.status == 1, str(broken.ended)
+    causes = broken.causes(NODE)
+    assert re.search(fault.says, causes, re.IGNORECASE), causes or str(broken.ended)
+    if fault.on_gpu and kind != "gpu-missing":  # whose GPU nobody can ask for its name
+        assert uuids[GPU] in causes or f"GPU {GPU}" in causes, causes
+    assert not broken.causes("gpu-2"), "a healthy node was blamed"
+
+    healed.gpulab("heal", NODE)
+    if fault.reboot:
+        healed.gpulab("reboot", NODE)
+        healed.wait_allocatable({NODE: 4}, 120)
+    if fault.site:
+        healed.site_ok("-l", NODE)
+    healed.validate_nodes().assert_passed()
+
+
+def test_clobbered_configuration_is_repaired_by_site(healed: Lab) -> None:
+    healed.gpulab("fault", NODE, "containerd-config-clobbered")
+    healed.site_ok("-l", NODE)
+    healed.validate_nodes().assert_passed()
+
+
+# --- faults that are not on the list, put in by hand -----------------------------------------------------
+
+BY_HAND = {
+    "device-node-removed": (
+        "rm /dev/nvidia1",
+        "[ -e /dev/nvidia1 ] || mknod -m 666 /dev/nvidia1 c 195 1",
+        "/dev",
+    ),
+    "persistence-stopped": (
+        "systemctl stop nvidia-persistenced",
+        "systemctl start nvidia-persistenced",
+        "persistence",
+    ),
+    "hold-removed": ("apt-mark unhold nvidia-driver-cuda", "apt-mark hold nvidia-driver-cuda", "hold|held"),
+}
+
+
+@pytest.mark.parametrize("kind", BY_HAND)
+def test_fault_by_hand(ready_lab: Lab, kind: str) -> None:
+    spoil, repair, says = BY_HAND[kind]
+    ready_lab.on(NODE, spoil)
+    try:
+        broken = ready_lab.validate_nodes()
+    finally:
+        ready_lab.on(NODE, repair)
+    assert broken.ended.status == 1, str(broken.ended)
+    assert re.search(says, broken.causes(NODE), re.IGNORECASE), str(broken.ended)
+    ready_lab.validate_nodes().assert_passed()
+
+
+def test_label_and_taint_removed_in_the_cluster(ready_lab: Lab) -> None:
+    ready_lab.kubectl("label", "node", NODE, "gpu-type-")
+    ready_lab.kubectl("taint", "node", NODE, "nvidia.com/gpu-")
+    broken = ready_lab.validate(tests="validation/cluster")
+    assert broken.ended.status == 1, str(broken.ended)
+    causes = broken.causes(NODE)
+    assert "gpu-type" in causes
+    assert "nvidia.com/gpu" in causes
+    ready_lab.site_ok("-l", NODE)
+    ready_lab.validate(tests="validation/cluster").assert_passed()

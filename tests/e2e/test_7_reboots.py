@@ -1,0 +1,21 @@
+"""After a reboot, GPUs come back by themselves."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.e2e.harness import Lab
+
+
+@pytest.mark.parametrize("which", ["gpu-1", "--all"])
+def test_gpus_come_back(ready_lab: Lab, which: str) -> None:
+    ready_lab.gpulab("reboot", which)
+    ready_lab.wait_allocatable({"gpu-1": 4, "gpu-2": 4}, 180)
+    ready_lab.validate_nodes().assert_passed()
+
+
+def test_a_reboot_makes_no_stamp_stale(ready_lab: Lab) -> None:
+    ended = ready_lab.site_ok()
+    assert {
+        host: numbers["changed"] for host, numbers in ended.recap().items() if numbers["changed"]
+    } == {}, str(ended)
