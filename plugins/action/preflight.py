@@ -1,0 +1,39 @@
+"""Action plugin of module preflight: asks the machine, then judges on the controller, where the data files are."""
+
+# Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import yaml
+from ansible.plugins.action import ActionBase
+from ansible_collections.gpusmith.gpu.plugins.module_utils.preflight import judge
+
+DATA = Path(__file__).resolve().parents[2] / "data"
+
+
+class ActionModule(ActionBase):
+    """Runs the module of the same name and adds `findings` to its answer."""
+
+    TRANSFERS_FILES = False
+
+    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Gather and judge; a host that cannot be reached is reported by Ansible itself."""
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        arguments = dict(self._task.args, controller_time=time.time())
+        result.update(
+            self._execute_module(
+                module_name="gpusmith.gpu.preflight", module_args=arguments, task_vars=task_vars
+            )
+        )
+        if result.get("failed") or result.get("unreachable"):
+            return result
+        data = {
+            name: yaml.safe_load((DATA / f"{name}.yml").read_text(encoding="utf-8"))
+            for name in ("gpus", "compatibility")
+        }
+        result["findings"] = judge(result, self._task.args["wanted"], data)
+        return result

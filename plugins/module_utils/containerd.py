@@ -1,0 +1,173 @@
+"""containerd's configuration: which root file to keep, what our drop-in says, when a restart is due.
+
+Pure functions; the module `containerd_config` does the reading and writing.
+Schema versions by release: 2 in 1.x, 3 in 2.0 to 2.2, 4 from 2.3 (https://github.com/containerd/containerd/blob/main/docs/cri/config.md, 2026-11).
+"""
+
+# Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
+
+from __future__ import annotations
+
+import re
+from typing import Any, Dict, Mapping, Tuple
+
+IMPORTS = "/etc/containerd/conf.d/*.toml"
+Tree = Dict[str, Any]
+
+
+class ConfigError(Exception):
+    """The configuration on the node cannot be used; the text says why and what to do."""
+
+
+def schema_of_release(version: str) -> int:
+    """The newest schema that a release of containerd reads."""
+    numbers = tuple(int(part) for part in re.findall(r"\d+", version)[:2])
+    if numbers >= (2, 3):
+        return 4
+    return 3 if numbers >= (2, 0) else 2
+
+
+def schema_of_file(text: str) -> int | None:
+    """The `version` that a root file states."""
+    matched = re.search(r"^\s*version\s*=\s*(\d+)", text, re.MULTILINE)
+    return int(matched.group(1)) if matched else None
+
+
+def _statements(text: str) -> list[str]:
+    return [line.strip() for line in text.splitlines() if line.strip() and not line.strip().startswith("#")]
+
+
+def is_package_default(text: str) -> bool:
+    """Whether the root file only turns CRI off, as Docker's package of containerd delivers it."""
+    return all(
+        re.match(r"^(disabled_plugins\s*=\s*\[\s*[\"']cri[\"']\s*\]$|version\s*=)", line)
+        for line in _statements(text)
+    )
+
+
+def root_file(text: str | None, release: str) -> Tuple[str, int]:
+    """The root file as it has to be, and its schema version.
+
+    Args:
+        text: what is there; None if there is no file.
+        release: containerd's version.
+
+    Returns:
+        A minimal file of ours where there is none or only the package's; otherwise the existing one, completed by the
+        import of the drop-ins.
+
+    Raises:
+        ConfigError: the file is somebody's own and states no version, or turns CRI off.
+    """
+    if text is None or is_package_default(text):
+        schema = schema_of_release(release)
+        return (
+            f'# Written by gpusmith. Settings are in the drop-ins.\nversion = {schema}\nimports = ["{IMPORTS}"]\n',
+            schema,
+        )
+    stated = schema_of_file(text)
+    if stated is None or stated < 2:
+        raise ConfigError(
+            "'/etc/containerd/config.toml' states no 'version' of 2 or newer. Migrate it with 'containerd config migrate'."
+        )
+    if re.search(
+        r"^\s*disabled_plugins\s*=\s*\[[^]]*[\"'](?:io\.containerd\.grpc\.v1\.)?cri[\"']", text, re.MULTILINE
+    ):
+        raise ConfigError(
+            "'/etc/containerd/config.toml' turns the CRI plugin off. Take 'cri' out of its 'disabled_plugins'."
+        )
+    return with_import(text), stated
+
+
+def with_import(text: str) -> str:
+    """The root file with our folder among its imports."""
+    if IMPORTS in text:
+        return text
+    listed = re.search(r"^(\s*imports\s*=\s*\[)([^]]*)\]", text, re.MULTILINE)
+    if listed:
+        inner = listed.group(2).strip().rstrip(",")
+        joined = f'{inner}, "{IMPORTS}"' if inner else f'"{IMPORTS}"'
+        return text[: listed.start()] + listed.group(1) + joined + "]" + text[listed.end() :]
+    stated = re.search(r"^\s*version\s*=\s*\d+[^\n]*\n?", text, re.MULTILINE)
+    assert stated is not None
+    head = text[: stated.end()]
+    return head + ("" if head.endswith("\n") else "\n") + f'imports = ["{IMPORTS}"]\n' + text[stated.end() :]
+
+
+def drop_in(schema: int, owner: str, runtime: Mapping[str, Any], images: Mapping[str, Any]) -> str:
+    """Our file, in the schema of the root file: containerd refuses a drop-in that is newer.
+
+    Args:
+        schema: version of the root file.
+        owner: role that writes it.
+        runtime: settings of the CRI runtime plugin, in the form of schema 3 and 4.
+        images: settings of the CRI images plugin, in the form of schema 3 and 4.
+    """
+    plugins: Tree = {}
+    if schema >= 3:
+        if runtime:
+            plugins["io.containerd.cri.v1.runtime"] = dict(runtime)
+        if images:
+            plugins["io.containerd.cri.v1.images"] = dict(images)
+    else:
+        # One plugin held both, and the sandbox image had a name of its own.
+        merged = {**runtime, **{key: value for key, value in images.items() if key != "pinned_images"}}
+        sandbox = (images.get("pinned_images") or {}).get("sandbox")
+        if sandbox:
+            merged["sandbox_image"] = sandbox
+        plugins["io.containerd.grpc.v1.cri"] = merged
+    return f"# Written by gpusmith (role {owner}); changes are overwritten.\nversion = {schema}\n" + to_toml(
+        {"plugins": plugins}
+    )
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (int, float)):
+        return str(value)
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(_value(item) for item in value) + "]"
+    return _quoted(str(value))
+
+
+def to_toml(tree: Mapping[str, Any], path: Tuple[str, ...] = ()) -> str:
+    """TOML of nested tables, with every table under its full name."""
+    plain = [(key, value) for key, value in tree.items() if not isinstance(value, Mapping)]
+    tables = [(key, value) for key, value in tree.items() if isinstance(value, Mapping)]
+    text = ""
+    if path and (plain or not tables):
+        text += (
+            "\n["
+            + ".".join(key if re.match(r"^[A-Za-z0-9_-]+$", key) else _quoted(key) for key in path)
+            + "]\n"
+        )
+    text += "".join(f"{key} = {_value(value)}\n" for key, value in plain)
+    return text + "".join(to_toml(value, (*path, key)) for key, value in tables)
+
+
+def hosts_toml(endpoint: str, capabilities: Tuple[str, ...] = ("pull", "resolve")) -> str:
+    """certs.d/<host>/hosts.toml: where images of a registry are fetched."""
+    return f"# Written by gpusmith.\nserver = {_quoted(endpoint)}\n\n[host.{_quoted(endpoint)}]\ncapabilities = {_value(list(capabilities))}\n"
+
+
+def restart_due(
+    effective: str, running: str | None, config_changed: float | None, started: float | None
+) -> bool:
+    """Whether the running containerd has another configuration than the files now give.
+
+    Args:
+        effective: digest of what the files give.
+        running: digest that was noted when this containerd was started; None if nobody noted it.
+        config_changed: Unix time of the youngest file.
+        started: Unix time of containerd's start; None if it does not run.
+    """
+    if started is None:
+        return True
+    if running is not None:
+        return effective != running
+    return config_changed is not None and config_changed > started

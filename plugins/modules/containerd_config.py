@@ -1,0 +1,258 @@
+#!/usr/bin/python
+"""Ansible module: one drop-in of containerd's configuration, with a restart only if the effective configuration changed."""
+
+# Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: containerd_config
+short_description: Own one drop-in of containerd, restart only on an effective change
+description:
+  - Keeps the root file as it is, apart from the import of the drop-in folder; where there is none, or only the package's
+    that turns CRI off, it writes a minimal one.
+  - Writes one drop-in in the schema version of the root file, and the registries' C(hosts.toml) (read by containerd at each pull).
+  - Compares what C(containerd config dump) says with what the running containerd was started with, and restarts it only if
+    they differ. If it does not come up, the files go back to what they were.
+  - Never asks systemd for a daemon-reload, which takes GPUs away from running containers.
+version_added: "0.1.0"
+author: gpusmith contributors
+options:
+  name:
+    description: Names the drop-in, C(/etc/containerd/conf.d/NAME.toml).
+    type: str
+    required: true
+  runtime:
+    description: Settings of the CRI runtime plugin, as schema 3 and newer name them.
+    type: dict
+    default: {}
+  images:
+    description: Settings of the CRI images plugin, as schema 3 and newer name them.
+    type: dict
+    default: {}
+  registries:
+    description: Registries with a special address; keys host and endpoint.
+    type: list
+    elements: dict
+    default: []
+  restart:
+    description: Whether containerd may be restarted.
+    type: bool
+    default: true
+  state:
+    description: C(absent) removes the drop-in.
+    type: str
+    choices: [present, absent]
+    default: present
+attributes:
+  check_mode:
+    support: partial
+    description: Tells which files would change. What the effective configuration would be is only known with containerd installed.
+"""
+
+EXAMPLES = r"""
+- name: Let the kubelet and containerd agree about cgroups
+  gpusmith.gpu.containerd_config:
+    name: 50-gpusmith
+    runtime:
+      containerd: {runtimes: {runc: {runtime_type: io.containerd.runc.v2, options: {SystemdCgroup: true}}}}
+"""
+
+RETURN = r"""
+effective:
+  description: The settings that matter, from the effective configuration.
+  returned: when containerd is installed
+  type: dict
+restarted:
+  description: Whether containerd was or would be restarted.
+  returned: always
+  type: bool
+"""
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpusmith.gpu.plugins.module_utils import containerd, probe
+
+FOLDER = Path("/etc/containerd")
+ROOT = FOLDER / "config.toml"
+# Gone at the next boot, as the containerd that it speaks of.
+NOTE = Path("/run/gpusmith/containerd-started-with")
+
+
+class Configuration:
+    """The work of one call."""
+
+    def __init__(self, module: Any) -> None:
+        self._module = module
+        self._before: dict[Path, str | None] = {}
+        self.diff: list[dict[str, str]] = []
+
+    def write(self, path: Path, text: str | None) -> None:
+        """Put a text into a file, or remove the file, remembering what was there."""
+        before = path.read_text(encoding="utf-8") if path.exists() else None
+        if before == text:
+            return
+        self._before[path] = before
+        self.diff.append(
+            {
+                "before": before or "",
+                "after": text or "",
+                "before_header": str(path),
+                "after_header": str(path),
+            }
+        )
+        if not self._module.check_mode:
+            self._put(path, text)
+
+    @staticmethod
+    def _put(path: Path, text: str | None) -> None:
+        if text is None:
+            path.unlink()
+            return
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(f".{path.name}.new")
+        temporary.write_text(text, encoding="utf-8")
+        temporary.chmod(0o644)
+        temporary.replace(path)
+
+    def back_out(self) -> None:
+        """Put back what was there before this call."""
+        for path, text in self._before.items():
+            self._put(path, text)
+
+    def dump(self) -> tuple[str | None, str]:
+        """The effective configuration, or None and containerd's own words."""
+        status, output, error = self._module.run_command(["containerd", "config", "dump"])
+        return (output, "") if status == 0 else (None, error.strip())
+
+    def started(self) -> float | None:
+        """Unix time of containerd's start, None if it is not active."""
+        _status, output, _error = self._module.run_command(
+            [
+                "systemctl",
+                "show",
+                "--property=Id,ActiveState,UnitFileState,ActiveEnterTimestamp",
+                "containerd.service",
+            ],
+            environ_update={"LC_ALL": "C", "TZ": "UTC"},
+        )
+        value = probe.parse_services(output).get("containerd", {}).get("started_unix")
+        return float(value) if value is not None else None
+
+    def restart(self) -> str:
+        """Restart; empty if containerd is up, otherwise what its journal says."""
+        # Type=notify: the command ends when containerd serves, or failed.
+        status, _output, error = self._module.run_command(["systemctl", "restart", "containerd.service"])
+        if status == 0:
+            status, _output, error = self._module.run_command(["ctr", "version"])
+        if status == 0:
+            return ""
+        _status, journal, _error = self._module.run_command(
+            ["journalctl", "-u", "containerd", "-n", "5", "--no-pager", "-o", "cat"]
+        )
+        return f"{error.strip()} {journal.strip()}".strip()
+
+
+def newest(paths: list[Path]) -> float | None:
+    """Unix time of the youngest of these files."""
+    times = [path.stat().st_mtime for path in paths if path.exists()]
+    return max(times) if times else None
+
+
+def noted(started: float | None) -> str | None:
+    """The digest that was noted after containerd's last start; None if it was started again since."""
+    try:
+        # systemd tells whole seconds.
+        if started is None or NOTE.stat().st_mtime + 1 < started:
+            return None
+        return NOTE.read_text(encoding="utf-8").strip()
+    except OSError:
+        return None
+
+
+def note(digest: str) -> None:
+    """Remember what the running containerd was started with."""
+    NOTE.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    NOTE.write_text(digest + "\n", encoding="utf-8")
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={
+            "name": {"type": "str", "required": True},
+            "runtime": {"type": "dict", "default": {}},
+            "images": {"type": "dict", "default": {}},
+            "registries": {"type": "list", "elements": "dict", "default": []},
+            "restart": {"type": "bool", "default": True},
+            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+        },
+        supports_check_mode=True,
+    )
+    _status, told, _error = module.run_command(["containerd", "--version"])
+    words = [word.lstrip("v") for word in told.split() if word.lstrip("v")[:1].isdigit()]
+    if not words:
+        module.fail_json(msg="containerd is not installed on this machine. Run role 'containerd' first.")
+
+    work = Configuration(module)
+    path = FOLDER / "conf.d" / f"{module.params['name']}.toml"
+    try:
+        text = ROOT.read_text(encoding="utf-8") if ROOT.exists() else None
+        if module.params["state"] == "present":
+            root, schema = containerd.root_file(text, words[0])
+            work.write(ROOT, root)
+            work.write(
+                path,
+                containerd.drop_in(
+                    schema, module.params["name"], module.params["runtime"], module.params["images"]
+                ),
+            )
+            for registry in module.params["registries"]:
+                work.write(
+                    FOLDER / "certs.d" / registry["host"] / "hosts.toml",
+                    containerd.hosts_toml(registry["endpoint"]),
+                )
+        elif path.exists():
+            work.write(path, None)
+    except containerd.ConfigError as error:
+        module.fail_json(msg=str(error))
+
+    effective, problem = work.dump()
+    if effective is None:
+        if not module.check_mode:
+            work.back_out()
+        module.fail_json(
+            msg=f"containerd does not accept its configuration; the files are back to what they were. It says: {problem}"
+        )
+        return
+    digest = hashlib.sha256(effective.encode()).hexdigest()
+    started = work.started()
+    running = noted(started)
+    due = containerd.restart_due(
+        digest, running, newest([ROOT, *(FOLDER / "conf.d").glob("*.toml")]), started
+    )
+    due = module.params["restart"] and (due or (module.check_mode and bool(work.diff)))
+    if due and not module.check_mode:
+        problem = work.restart()
+        if problem:
+            work.back_out()
+            again = work.restart()
+            state = "runs with it" if not again else "does not come up with that either"
+            module.fail_json(
+                msg=f"containerd did not come up, so its old configuration was put back; it {state}. It said: {problem}"
+            )
+    if (due or running is None) and not module.check_mode and module.params["restart"]:
+        note(digest)
+    module.exit_json(
+        changed=bool(work.diff) or due,
+        effective=probe.read_containerd_dump(effective),
+        restarted=due,
+        diff=work.diff,
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,212 @@
+#!/usr/bin/python
+"""Ansible module: labels and taints of Node objects, as the inventory says and no more."""
+
+# Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: node_metadata
+short_description: Make labels and taints of nodes what the inventory says
+description:
+  - Waits until the nodes are Ready, by one list call for all of them, then changes only what differs.
+  - Labels go by server-side apply with the field manager C(gpusmith), so that a label that left the inventory leaves the node and
+    labels of others stay.
+  - The keys of taints that are ours stand in the annotation C(gpusmith.io/owned-taints); taints of others stay.
+  - Runs on the controller.
+version_added: "0.1.0"
+author: gpusmith contributors
+options:
+  kubeconfig:
+    description: Path of a kubeconfig on the controller.
+    type: path
+    required: true
+  nodes:
+    description: By name of the node, its labels (dict) and taints (list of key, value and effect).
+    type: dict
+    required: true
+  ready_timeout:
+    description: Seconds until all of the nodes must be Ready.
+    type: float
+    default: 300.0
+attributes:
+  check_mode:
+    support: full
+    description: Tells what would be patched, and does not wait.
+"""
+
+EXAMPLES = r"""
+- name: Label and taint
+  gpusmith.gpu.node_metadata:
+    kubeconfig: "{{ gpusmith_kubeconfig }}"
+    nodes:
+      gpu-1:
+        labels: {gpu-type: h100-sxm}
+        taints: [{key: nvidia.com/gpu, value: present, effect: NoSchedule}]
+  delegate_to: localhost
+"""
+
+RETURN = r"""
+nodes:
+  description: By name, whether the node is there and Ready, and what was patched.
+  returned: always
+  type: dict
+  sample: {"gpu-1": {"present": true, "ready": true, "patched": ["labels"], "seen": "Ready"}}
+"""
+
+import json
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpusmith.gpu.plugins.module_utils.cluster import ClusterError, NodeApi
+
+MANAGER = "gpusmith"
+OWNED_TAINTS = "gpusmith.io/owned-taints"
+TICK_S = 1.0
+Node = dict[str, Any]
+
+
+def readiness(node: Node | None) -> tuple[bool, str]:
+    """Whether a node is Ready, and what it says of itself."""
+    if node is None:
+        return False, "the cluster has no such node"
+    for condition in node.get("status", {}).get("conditions", []):
+        if condition.get("type") == "Ready":
+            ready = condition.get("status") == "True"
+            return ready, "Ready" if ready else str(condition.get("message") or "not Ready")
+    return False, "not Ready yet"
+
+
+def owned_labels(node: Node) -> set[str]:
+    """The labels that were applied by us."""
+    for entry in node["metadata"].get("managedFields", []):
+        if entry.get("manager") == MANAGER and entry.get("operation") == "Apply":
+            fields = entry.get("fieldsV1", {}).get("f:metadata", {}).get("f:labels", {})
+            return {key[2:] for key in fields if key.startswith("f:")}
+    return set()
+
+
+def label_patch(node: Node, wanted: dict[str, str]) -> Node | None:
+    """The server-side apply that makes our labels the wanted ones; None if they are."""
+    now = node["metadata"].get("labels", {})
+    if owned_labels(node) == set(wanted) and all(now.get(key) == value for key, value in wanted.items()):
+        return None
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": node["metadata"]["name"], "labels": wanted},
+    }
+
+
+def identity(taint: dict[str, Any]) -> str:
+    """Key and effect: what makes two taints the same for Kubernetes."""
+    return f"{taint['key']}:{taint['effect']}"
+
+
+def taint_patch(node: Node, wanted: list[dict[str, Any]]) -> Node | None:
+    """The merge patch that makes our taints the wanted ones; None if they are.
+
+    It carries the version that it was computed from: a taint that somebody sets meanwhile is not lost, the patch is refused.
+    """
+    annotation = node["metadata"].get("annotations", {}).get(OWNED_TAINTS, "")
+    owned = {name for name in annotation.split(",") if name}
+    ours = {identity(taint): {k: str(v) for k, v in taint.items() if v not in (None, "")} for taint in wanted}
+    now = node.get("spec", {}).get("taints") or []
+    kept = [taint for taint in now if identity(taint) not in ours and identity(taint) not in owned]
+    there = {identity(taint): {k: v for k, v in taint.items() if k != "timeAdded"} for taint in now}
+    same = all(there.get(name) == taint for name, taint in ours.items()) and not (
+        (owned - set(ours)) & set(there)
+    )
+    if same and owned == set(ours):
+        return None
+    return {
+        "metadata": {
+            "resourceVersion": node["metadata"]["resourceVersion"],
+            "annotations": {OWNED_TAINTS: ",".join(sorted(ours)) or None},
+        },
+        "spec": {"taints": kept + [ours[name] for name in sorted(ours)]},
+    }
+
+
+class Work:
+    """The work of one call."""
+
+    def __init__(self, api: NodeApi, wanted: dict[str, Any], check: bool) -> None:
+        self._api = api
+        self._wanted = wanted
+        self._check = check
+        self.nodes: dict[str, dict[str, Any]] = {}
+
+    def look(self) -> tuple[dict[str, Node], list[str]]:
+        """One list call: our nodes, and what is not Ready."""
+        found = {
+            node["metadata"]["name"]: node
+            for node in self._api.nodes()
+            if node["metadata"]["name"] in self._wanted
+        }
+        late = []
+        for name in self._wanted:
+            ready, seen = readiness(found.get(name))
+            self.nodes[name] = {"present": name in found, "ready": ready, "patched": [], "seen": seen}
+            if not ready:
+                late.append(f"'{name}': {seen}")
+        return found, late
+
+    def patch(self, node: Node) -> None:
+        """Labels and taints of one node."""
+        name = node["metadata"]["name"]
+        wanted = self._wanted[name]
+        labels = {key: str(value) for key, value in (wanted.get("labels") or {}).items()}
+        body = label_patch(node, labels)
+        if body is not None:
+            query = {"fieldManager": MANAGER, "force": "true"}
+            self._api.patch(name, body, "application/apply-patch+yaml", dry_run=self._check, query=query)
+            self.nodes[name]["patched"].append("labels")
+            fresh = self._api.node(name)
+            node = fresh if fresh is not None else node
+        body = taint_patch(node, wanted.get("taints") or [])
+        if body is not None:
+            self._api.patch(name, body, dry_run=self._check, query={"fieldManager": MANAGER})
+            self.nodes[name]["patched"].append("taints")
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={
+            "kubeconfig": {"type": "path", "required": True},
+            "nodes": {"type": "dict", "required": True},
+            "ready_timeout": {"type": "float", "default": 300.0},
+        },
+        supports_check_mode=True,
+    )
+    # The core of gpusmith lives in the controller's environment, where this module runs.
+    from gpusmith.wait import Deadline, Done, NotYet, WaitTimeout, wait_until
+
+    try:
+        work = Work(NodeApi(module.params["kubeconfig"]), module.params["nodes"], module.check_mode)
+
+        def look() -> Done[dict[str, Node]] | NotYet:
+            found, late = work.look()
+            return NotYet("; ".join(late)) if late and not module.check_mode else Done(found)
+
+        nodes = wait_until("the nodes to be Ready", look, Deadline(module.params["ready_timeout"]), TICK_S)
+        for node in nodes.values():
+            work.patch(node)
+    except WaitTimeout as error:
+        module.fail_json(
+            msg=f"{error} Look at 'journalctl -u kubelet' on the node and at the cluster's pod network.",
+            nodes=work.nodes,
+        )
+    except ClusterError as error:
+        module.fail_json(msg=str(error))
+    patched = {name: entry["patched"] for name, entry in work.nodes.items() if entry["patched"]}
+    module.exit_json(
+        changed=bool(patched),
+        nodes=work.nodes,
+        diff={"prepared": json.dumps(patched, indent=2) if patched else ""},
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,166 @@
+#!/usr/bin/python
+"""Ansible module: what preflight has to know about a machine. Its action plugin judges the answer on the controller."""
+
+# Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: preflight
+short_description: Find reasons not to touch a machine
+description:
+  - Gathers the probe's record, free space, clock, kernel headers, drivers that no package owns, and what the configured apt
+    repositories offer of packages that are not installed yet, in one round trip. Repositories are asked in a folder that
+    vanishes afterwards, signature included.
+  - Judges all that on the controller, against the inventory, C(data/gpus.yml) and C(data/compatibility.yml).
+  - Never fails because of what it finds; it returns findings.
+version_added: "0.1.0"
+author: gpusmith contributors
+options:
+  wanted:
+    description: What the inventory says, see role C(preflight).
+    type: dict
+    required: true
+  repositories:
+    description: By owner, the repository and the version that is needed of each package; keys repository and packages.
+    type: dict
+    default: {}
+  free_space_mib:
+    description: Free space that is needed, by path.
+    type: dict
+    default: {}
+  controller_time:
+    description: Unix time of the controller; set by the action plugin.
+    type: float
+attributes:
+  check_mode:
+    support: full
+    description: Changes nothing in either mode.
+"""
+
+EXAMPLES = r"""
+- name: Look at the machine
+  gpusmith.gpu.preflight:
+    wanted: {gpu_model: h100-sxm, gpu_count: 8}
+  register: __preflight
+"""
+
+RETURN = r"""
+findings:
+  description: Reasons not to go on; keys check, found, allowed and next_step.
+  returned: always
+  type: list
+  elements: dict
+record:
+  description: The probe's record.
+  returned: always
+  type: dict
+"""
+
+import os
+import platform
+import subprocess
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpusmith.gpu.plugins.module_utils import apt, probe
+
+
+def free_mib(path: str) -> int:
+    """MiB that are free where a path is or will be."""
+    place = Path(path)
+    while not place.exists():
+        place = place.parent
+    status = os.statvfs(place)
+    return status.f_bavail * status.f_frsize // (1024 * 1024)
+
+
+def headers_there(kernel: str) -> bool:
+    """Whether modules can be compiled for the running kernel, now or with a package that apt knows."""
+    if Path(f"/lib/modules/{kernel}/build").exists():
+        return True
+    try:
+        return bool(apt.available([f"linux-headers-{kernel}"]))
+    except apt.AptError:
+        return False
+
+
+def unowned_driver(library: str | None) -> list[str]:
+    """Files of a driver that came by NVIDIA's installer: its own uninstaller, and a library that no package owns."""
+    found = [path for path in ("/usr/bin/nvidia-uninstall",) if Path(path).exists()]
+    if library is not None:
+        # Packages may name the path from before /lib and /usr/lib became one.
+        names = {library, library[4:] if library.startswith("/usr/lib") else "/usr" + library}
+        asked = subprocess.run(
+            ["dpkg-query", "-S", *sorted(names)], stdin=subprocess.DEVNULL, capture_output=True, text=True
+        )
+        if not asked.stdout.strip():
+            found.append(library)
+    return found
+
+
+def ask(owner: str, asked: dict[str, Any]) -> dict[str, Any] | None:
+    """What a repository offers; None if everything that is needed of it is installed."""
+    names = {name: str(version) for name, version in asked["packages"].items()}
+    there = apt.installed(names)
+    missing = {
+        name: version
+        for name, version in names.items()
+        if not apt.satisfies(there.get(name, {}).get("version"), version)
+    }
+    if not missing:
+        return None
+    answer: dict[str, Any] = {"asked": missing, "versions": {}, "error": None}
+    try:
+        answer["versions"] = apt.repository_versions(asked["repository"], owner, missing)
+    except apt.AptError as error:
+        answer["error"] = str(error)
+    return answer
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={
+            "wanted": {"type": "dict", "required": True},
+            "repositories": {"type": "dict", "default": {}},
+            "free_space_mib": {"type": "dict", "default": {}},
+            "controller_time": {"type": "float"},
+        },
+        supports_check_mode=True,
+    )
+    now = time.time()
+    record = probe.collect()
+    repositories: dict[str, Any] = {}
+    if probe.shutil.which("apt-get"):
+        with ThreadPoolExecutor(max_workers=8) as pool:
+            waiting = {
+                owner: pool.submit(ask, owner, asked)
+                for owner, asked in module.params["repositories"].items()
+            }
+        answers = {owner: future.result() for owner, future in waiting.items()}
+        repositories = {owner: answer for owner, answer in answers.items() if answer is not None}
+    library = None
+    if (record.get("library") or {}).get("nvml_version"):
+        cache = subprocess.run(["ldconfig", "-p"], capture_output=True, text=True).stdout
+        library = probe.resolve_library("libnvidia-ml.so.1", cache, platform.machine())
+    controller = module.params["controller_time"]
+    module.exit_json(
+        changed=False,
+        record=record,
+        repositories=repositories,
+        kernel_headers=headers_there(platform.release()),
+        disk={
+            path: {"free_mib": free_mib(path), "needed_mib": int(need)}
+            for path, need in module.params["free_space_mib"].items()
+        },
+        clock_offset_s=now - controller if controller else 0.0,
+        foreign_driver=unowned_driver(library),
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,105 @@
+#!/usr/bin/python
+"""Ansible module: no swap, now and after a reboot."""
+
+# Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: swap_off
+short_description: Turn swap off, now and after a reboot
+description:
+  - Turns off every active swap area, puts a comment sign before the swap lines of C(/etc/fstab), and masks systemd's
+    C(swap.target), which also keeps swap partitions that systemd finds by itself from coming back.
+version_added: "0.1.0"
+author: gpusmith contributors
+options:
+  fstab:
+    description: The table of file systems.
+    type: path
+    default: /etc/fstab
+attributes:
+  check_mode:
+    support: full
+    description: Tells what would be turned off.
+"""
+
+EXAMPLES = r"""
+- name: Turn swap off
+  gpusmith.gpu.swap_off:
+"""
+
+RETURN = r"""
+was_active:
+  description: The swap areas that were active.
+  returned: always
+  type: list
+  elements: str
+"""
+
+import os
+import shutil
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
+
+MARK = "# swap is off (gpusmith): "
+MASK = Path("/etc/systemd/system/swap.target")
+
+
+def without_swap(fstab: str) -> str:
+    """The table with its swap lines commented out."""
+    lines = []
+    for line in fstab.splitlines(keepends=True):
+        fields = line.split()
+        swap = len(fields) >= 3 and not fields[0].startswith("#") and fields[2] == "swap"
+        lines.append(MARK + line if swap else line)
+    return "".join(lines)
+
+
+def active_swap(proc_swaps: str) -> list[str]:
+    """Names of the active swap areas in the text of /proc/swaps."""
+    return [line.split()[0] for line in proc_swaps.splitlines()[1:] if line.strip()]
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={"fstab": {"type": "path", "default": "/etc/fstab"}}, supports_check_mode=True
+    )
+    fstab = Path(module.params["fstab"])
+    table = fstab.read_text(encoding="utf-8") if fstab.exists() else ""
+    active = active_swap(Path("/proc/swaps").read_text(encoding="utf-8"))
+    masked = os.path.realpath(MASK) == "/dev/null"
+    systemd = Path("/run/systemd/system").is_dir()
+
+    changed = False
+    if without_swap(table) != table:
+        changed = True
+        if not module.check_mode:
+            temporary = fstab.with_name(fstab.name + ".gpusmith")
+            temporary.write_text(without_swap(table), encoding="utf-8")
+            shutil.copystat(fstab, temporary)
+            temporary.replace(fstab)
+    if systemd and not masked:
+        changed = True
+        if not module.check_mode:
+            # A link is all that masking is. Without a daemon-reload it counts from the next boot on, which is what it is for.
+            MASK.parent.mkdir(parents=True, exist_ok=True)
+            if MASK.is_symlink():
+                MASK.unlink()
+            MASK.symlink_to("/dev/null")
+    if active:
+        changed = True
+        if not module.check_mode:
+            status, _output, error = module.run_command(["swapoff", "-a"])
+            if status != 0:
+                module.fail_json(
+                    msg=f"Swap on {', '.join(repr(name) for name in active)} cannot be turned off: {error.strip()} "
+                    "If it has to stay, set 'host_baseline_swap: keep' and tell the kubelet with 'failSwapOn: false'."
+                )
+    module.exit_json(changed=changed, was_active=active)
+
+
+if __name__ == "__main__":
+    main()
