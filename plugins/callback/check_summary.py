@@ -23,6 +23,9 @@ requirements:
   - enable in configuration, C(callbacks_enabled = gpusmith.gpu.check_summary)
 """
 
+# What the conditions of steps that are left out in check mode contain.
+CHECK_WORDS = ("ansible_check_mode", "_unpredictable")
+
 
 class CallbackModule(CallbackBase):
     """See DOCUMENTATION."""
@@ -55,7 +58,7 @@ class CallbackModule(CallbackBase):
     def v2_runner_on_skipped(self, result: Any) -> None:
         """A task that is left out only because this is a check."""
         host, role, name, data = self._parts(result)
-        if "ansible_check_mode" in str(data.get("false_condition", "")):
+        if any(word in str(data.get("false_condition", "")) for word in CHECK_WORDS):
             self._unpredictable.setdefault(host, {})[role, name.rpartition(" : ")[2]] = None
 
     def v2_playbook_on_stats(self, stats: Any) -> None:
@@ -66,7 +69,12 @@ class CallbackModule(CallbackBase):
         for host in sorted(stats.processed):
             roles = list(self._changing.get(host, {}))
             self._display.display(f"{host}: {', '.join(roles) or 'nothing'}")
+            steps: dict[str, None] = {}
             for role, name in self._unpredictable.get(host, {}):
                 # Where nothing would change, a verification that is left out leaves nothing open.
-                if roles or not name.startswith("Verify"):
-                    self._display.display(f"    cannot be predicted: {role + ': ' if role else ''}{name}")
+                if not name.startswith("Verify"):
+                    steps[f"{role}: {name}" if role else name] = None
+                elif role in roles:
+                    steps[f"{role}: its verification"] = None
+            for step in steps:
+                self._display.display(f"    cannot be predicted: {step}")
