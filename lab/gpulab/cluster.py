@@ -20,11 +20,12 @@ from gpulab.inventory import socket_folder
 from gpulab.machines import Machine, Machinery
 from gpulab.state import Places, forget_child, process_start, remember_child
 from gpusmith.errors import ToolError
-from gpusmith.progress import TAIL_LINES, say
+from gpusmith.progress import say
 from gpusmith.wait import Deadline, Done, NotYet, wait_until
 
 KUBECONFIG = "/etc/kubernetes/admin.conf"
 READY_S = 180.0
+LAST_LINES = 40
 TASK = re.compile(r"^TASK \[(.+?)\] \**$")
 
 
@@ -68,16 +69,22 @@ def run_playbook(places: Places, extra_vars: Mapping[str, Any]) -> None:
             raise ToolError(f"Program '{program}' is not installed.", "Run 'make setup'.") from error
         # A killed `up` cannot end its playbook; the next one can, by this note.
         remember_child(places, child.pid)
-        tail: list[str] = []
+        # What the last task said, without the statistics that follow it.
+        said: list[str] = []
+        ended = False
         try:
             assert child.stdout is not None
             for line in child.stdout:
                 out.write(line)
                 out.flush()
-                tail = [*tail, line.rstrip()][-TAIL_LINES:]
                 found = TASK.match(line)
                 if found:
                     say(f"    - {found.group(1)}")
+                    said = []
+                elif line.startswith("PLAY RECAP"):
+                    ended = True
+                elif not ended:
+                    said.append(line.rstrip())
             status = child.wait()
         except BaseException:
             if process_start(child.pid):
@@ -87,10 +94,9 @@ def run_playbook(places: Places, extra_vars: Mapping[str, Any]) -> None:
         finally:
             forget_child(places)
     if status != 0:
+        tail = "\n".join(said[-LAST_LINES:]).strip()
         raise ToolError(
-            f"The lab's cluster could not be made; the log is '{log}', which ends with:\n"
-            + "\n".join(tail)
-            + "\n",
+            f"The lab's cluster could not be made; the log is '{log}', whose last task said:\n{tail}\n",
             "Run 'gpulab up' again, or 'gpulab down' first.",
         )
 

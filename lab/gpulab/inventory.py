@@ -26,6 +26,12 @@ REPOSITORIES = {
 """Role -> name of its apt repository on the depot."""
 
 GROUP_OF_ROLE = {"control-plane": "kube_control_plane", "gpu": "gpu_nodes", "cpu": "cpu_nodes"}
+REASONS = {
+    "host_baseline_swap": "The swap that a machine sees is its host's; turning it off would reach beyond the lab.",
+    "host_baseline_time_synchronised": "The clock is the host's as well.",
+    "preflight_free_space_mib": "The disk is the host's; simulated drivers and lab images are small.",
+    "containerd_restrict_oom_score_adj": "Without CAP_SYS_RESOURCE nothing may lower an OOM score.",
+}
 LONGEST_SOCKET_FOLDER = 80
 """A Unix socket's path has 108 bytes; ssh adds a name of its own."""
 
@@ -100,6 +106,9 @@ def all_vars(contents: Contents, places: Places) -> dict[str, Any]:
         "gpusmith_kubeconfig": str(places.inventory / "kubeconfig"),
         "gpusmith_image_registry": contents.plan.registry,
         "gpusmith_offline": True,
+        "host_baseline_swap": "keep",
+        "host_baseline_time_synchronised": "ignore",
+        "preflight_free_space_mib": {"/usr": 1024, "/var": 4096},
         "containerd_version": contents.version("containerd"),
         "containerd_registries": [
             {"host": contents.plan.registry, "endpoint": f"http://{contents.plan.registry}"}
@@ -153,14 +162,9 @@ def socket_folder(places: Places) -> Path | None:
 def write(contents: Contents, machines: list[Machine], places: Places) -> None:
     """Write the inventory; files that others may already read are replaced in one step each."""
     folder = places.inventory
-    reasons = "".join(f"#   {name}: {reason}\n" for name, reason in KUBELET_REASONS.items())
     files: list[tuple[str, dict[str, Any], str]] = [
         ("hosts.yml", hosts(machines), ""),
-        (
-            "group_vars/all.yml",
-            all_vars(contents, places),
-            f"# Why kubernetes_node_kubelet_config differs here:\n{reasons}",
-        ),
+        ("group_vars/all.yml", all_vars(contents, places), _reasons()),
         ("group_vars/gpu_nodes.yml", gpu_vars(contents), ""),
         ("group_vars/kube_control_plane.yml", control_plane_vars(contents), ""),
     ]
@@ -177,6 +181,15 @@ def write(contents: Contents, machines: list[Machine], places: Places) -> None:
 def remove(places: Places) -> None:
     """Remove the lab's inventory."""
     shutil.rmtree(places.inventory, ignore_errors=True)
+
+
+def _reasons() -> str:
+    lines = ["# What differs from a site with machines of its own, and why:"]
+    lines += [f"#   {name}: {reason}" for name, reason in REASONS.items()]
+    lines += [
+        f"#   kubernetes_node_kubelet_config, {name}: {reason}" for name, reason in KUBELET_REASONS.items()
+    ]
+    return "\n".join(lines) + "\n"
 
 
 class _Dumper(yaml.SafeDumper):

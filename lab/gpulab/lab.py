@@ -108,9 +108,7 @@ class Lab:
         control_plane = machines[0]
         supply = depot.machine(plan, artifacts)
         with step(f"{len(machines)} machines and the depot"):
-            if not state.cluster_ready and self._touched(control_plane):
-                say("    'cp-1' was left with half a cluster; it is made anew")
-                self.machinery.remove(control_plane)
+            state = self._drop_half_done(state, machines)
             self.machinery.ensure(supply, artifacts.depot_image)
             for machine in machines:
                 if machine.name in descriptions:
@@ -130,8 +128,7 @@ class Lab:
         inventory.write(contents, machines, self.places)
         if state.shape.cluster:
             with step("the existing cluster: control plane and CPU workers"):
-                self._cluster(control_plane, machines, state)
-            state = replace(state, cluster_ready=True)
+                state = self._cluster(control_plane, machines, state)
         save(self.places, replace(state, complete=True))
 
     def _wait_booted(self, machines: Sequence[Machine]) -> None:
@@ -140,21 +137,25 @@ class Lab:
                 machine = next(each for each in machines if each.name == name)
                 say(f"    '{name}' is {word}: {', '.join(self.machinery.failed_units(machine))} failed")
 
-    def _touched(self, control_plane: Machine) -> bool:
-        """Whether a kubeadm of an earlier, killed `up` wrote anything on cp-1."""
-        if self.machinery.state(control_plane) == "missing":
-            return False
-        done = self.machinery.podman.exec(
-            control_plane.container, ["test", "-e", "/etc/kubernetes"], check=False
-        )
-        # A machine that does not run cannot be asked; it costs little to make it anew.
-        return done.returncode != 1
+    def _drop_half_done(self, state: State, machines: Sequence[Machine]) -> State:
+        for machine in machines:
+            if machine.name in state.busy:
+                say(f"    '{machine.name}' was left half done; it is made anew")
+                self.machinery.remove(machine)
+        state = replace(state, busy=())
+        save(self.places, state)
+        return state
 
-    def _cluster(self, control_plane: Machine, machines: Sequence[Machine], state: State) -> None:
+    def _cluster(self, control_plane: Machine, machines: Sequence[Machine], state: State) -> State:
         members = [machine.name for machine in machines if machine.role in ("control-plane", "cpu")]
-        conditions = cluster.node_conditions(self.machinery, control_plane) if state.cluster_ready else {}
+        present: set[str] = set()
+        if state.cluster_ready:
+            cluster.wait_ready(self.machinery, control_plane, [])
+            present = set(cluster.node_conditions(self.machinery, control_plane))
         kubeconfig = self.places.inventory / "kubeconfig"
-        if not (kubeconfig.exists() and set(members) <= set(conditions)):
+        missing = tuple(name for name in members if name not in present)
+        if missing or not kubeconfig.exists():
+            save(self.places, replace(state, busy=missing))
             cluster.run_playbook(
                 self.places,
                 {
@@ -164,6 +165,7 @@ class Lab:
                 },
             )
         cluster.wait_ready(self.machinery, control_plane, members)
+        return replace(state, cluster_ready=True, busy=())
 
     def down(self) -> None:
         """Remove everything that carries the lab's label, and the files that describe it."""

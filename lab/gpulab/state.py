@@ -54,13 +54,16 @@ class State:
     Attributes:
         shape: the lab that is up, or that an `up` was building when it was killed.
         complete: the last `up` reached its end.
-        cluster_ready: the control plane was once complete; if not, cp-1 is rebuilt rather than repaired.
+        cluster_ready: the control plane was once complete.
+        busy: machines that the cluster playbook works on; a kill then leaves them half done, with programs of the
+            playbook perhaps still running there, so that they are made anew rather than repaired.
         image: identity of the node image that the machines were made from.
     """
 
     shape: Shape
     complete: bool = False
     cluster_ready: bool = False
+    busy: tuple[str, ...] = ()
     image: str = ""
 
 
@@ -118,6 +121,7 @@ def load(places: Places) -> State | None:
             shape=Shape(**raw["shape"]),
             complete=bool(raw["complete"]),
             cluster_ready=bool(raw["cluster_ready"]),
+            busy=tuple(raw["busy"]),
             image=str(raw["image"]),
         )
     except FileNotFoundError:
