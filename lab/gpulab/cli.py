@@ -79,7 +79,11 @@ def parser() -> argparse.ArgumentParser:
     which = reboot.add_mutually_exclusive_group(required=True)
     which.add_argument("node", nargs="?", metavar="NODE")
     which.add_argument("--all", action="store_true", help="every machine but the depot, at the same time")
-    for name, text in (("stop", "Power a machine off."), ("start", "Power a machine on again.")):
+    for name, text in (
+        ("reinstall", "Make a machine anew, as bare as on the first day; its Node leaves the cluster."),
+        ("stop", "Power a machine off."),
+        ("start", "Power a machine on again."),
+    ):
         add(name, text).add_argument("node", metavar="NODE")
     fault = add("fault", "Break a machine in one way.", FAULTS)
     fault.add_argument("node", metavar="NODE")
@@ -189,6 +193,12 @@ def _reboot(lab: Lab, options: argparse.Namespace) -> int:
     return OK
 
 
+def _reinstall(lab: Lab, options: argparse.Namespace) -> int:
+    with locked(lab.places, "reinstall"):
+        lab.reinstall(options.node)
+    return OK
+
+
 def _stop(lab: Lab, options: argparse.Namespace) -> int:
     with locked(lab.places, "stop"):
         lab.stop(options.node)
@@ -234,6 +244,7 @@ COMMANDS: dict[str, Callable[[Lab, argparse.Namespace], int]] = {
     "ssh": _ssh,
     "kubectl": _kubectl,
     "reboot": _reboot,
+    "reinstall": _reinstall,
     "stop": _stop,
     "start": _start,
     "fault": _fault,

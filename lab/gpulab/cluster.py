@@ -111,6 +111,20 @@ def kubectl(machinery: Machinery, control_plane: Machine, *arguments: str, timeo
     return json.loads(machinery.podman.exec(control_plane.container, words, timeout=timeout).stdout)
 
 
+def forget_node(machinery: Machinery, control_plane: Machine, name: str) -> None:
+    """Delete a Node object, if there is one."""
+    words = [
+        "kubectl",
+        f"--kubeconfig={KUBECONFIG}",
+        "delete",
+        "node",
+        name,
+        "--ignore-not-found",
+        "--timeout=30s",
+    ]
+    machinery.podman.exec(control_plane.container, words, quiet=False)
+
+
 def node_conditions(machinery: Machinery, control_plane: Machine) -> dict[str, str]:
     """Ready, NotReady or Unknown for each node of the cluster; empty if the API does not answer."""
     try:

@@ -6,18 +6,21 @@ import json
 import shutil
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gpulab import cluster, depot, inventory, network
 from gpulab.hosts import Host
-from gpulab.machines import DEPOT, Machine, Machinery, find, known_hosts, planned, remove_all
+from gpulab.machines import DEPOT, Machine, Machinery, find, known_hosts, planned, recipe, remove_all
 from gpulab.network import Plan
 from gpulab.podman import Podman
 from gpulab.state import Places, Shape, State, end_orphan, load, reshape, save, write_atomically
 from gpusmith.errors import InputError, ToolError
 from gpusmith.progress import say, step
+
+if TYPE_CHECKING:
+    from gpulab.artifacts import Artifacts
 
 
 @dataclass(frozen=True)
@@ -68,10 +71,25 @@ class Lab:
         before = load(self.places)
         machines = planned(wanted, self.places)
         state = reshape(before, wanted)
-        if before == state and self._healthy(state, machines):
+        plan = Plan.parse(wanted.subnet)
+        # Late: the recipes of packages and images are not needed to look at a lab or to remove it.
+        from gpulab import artifacts as store
+        from gpulab.simgpu import hardware
+
+        # Before anything is built: an unknown model or an impossible number is refused here.
+        descriptions = {
+            machine.name: hardware.describe(wanted.model, wanted.gpus, machine.name)
+            for machine in machines
+            if machine.role == "gpu"
+        }
+        artifacts = store.ensure()
+        supply = depot.machine(plan, artifacts)
+        self._report_older(machines, artifacts.node_image)
+        served = self.machinery.made(supply).get("recipe") == recipe(supply, artifacts.depot_image)
+        if before == state and served and self._healthy(state, machines):
             say(f"The lab is up already: {wanted}. Nothing to do.")
             return
-        self._build(state, machines)
+        self._build(state, machines, supply, artifacts, descriptions)
         say(f"The lab is up after {time.monotonic() - begin:.0f} s: {wanted}.")
         say(f"Inventory '{self.places.inventory}'; next: 'ansible-playbook -i {self._short()} site.yml'.")
 
@@ -89,24 +107,30 @@ class Lab:
             return False
         return not state.shape.cluster or cluster.api_ready(Plan.parse(state.shape.subnet).control_plane)
 
-    def _build(self, state: State, machines: list[Machine]) -> None:
-        # Late: the recipes of packages and images are not needed to look at a lab or to remove it.
-        from gpulab import artifacts as store
-        from gpulab.simgpu import hardware
-
-        plan = Plan.parse(state.shape.subnet)
-        # Before anything is built: an unknown model or an impossible number is refused here.
-        descriptions = {
-            machine.name: hardware.describe(state.shape.model, state.shape.gpus, machine.name)
+    def _report_older(self, machines: Sequence[Machine], image: str) -> None:
+        older = [
+            machine.name
             for machine in machines
-            if machine.role == "gpu"
-        }
-        artifacts = store.ensure()
+            if self.machinery.made(machine).get("recipe", recipe(machine, image)) != recipe(machine, image)
+        ]
+        if older:
+            say(
+                f"Made from an older node image: {', '.join(older)}; 'gpulab reinstall NODE' renews a machine."
+            )
+
+    def _build(
+        self,
+        state: State,
+        machines: list[Machine],
+        supply: Machine,
+        artifacts: Artifacts,
+        descriptions: Mapping[str, Mapping[str, Any]],
+    ) -> None:
+        plan = Plan.parse(state.shape.subnet)
         network.ensure(self.machinery.podman, plan)
-        state = replace(state, complete=False, image=state.image or artifacts.node_image)
+        state = replace(state, complete=False)
         save(self.places, state)
         control_plane = machines[0]
-        supply = depot.machine(plan, artifacts)
         with step(f"{len(machines)} machines and the depot"):
             state = self._drop_half_done(state, machines)
             self.machinery.ensure(supply, artifacts.depot_image)
@@ -230,6 +254,20 @@ class Lab:
         cluster.close_connections(self.places)
         with step(f"reboot of {', '.join(machine.name for machine in targets)}"):
             self.machinery.reboot(targets)
+
+    def reinstall(self, name: str) -> None:
+        """Make one machine anew, bare as after its installation, and take its Node out of the cluster."""
+        machine = self.machine(name)
+        if machine.role not in ("gpu", "cpu"):
+            raise InputError(
+                f"Machine '{name}' carries the cluster.", "Run 'gpulab down' and 'gpulab up' instead."
+            )
+        cluster.close_connections(self.places)
+        with step(f"remove '{name}'"):
+            self.machinery.remove(machine)
+            if self.state().cluster_ready:
+                cluster.forget_node(self.machinery, self.machine("cp-1"), name)
+        self.up(self.state().shape)
 
     def stop(self, name: str) -> None:
         """Power a machine off; `up` or `start` bring it back."""

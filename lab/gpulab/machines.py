@@ -122,6 +122,11 @@ def create_arguments(machine: Machine, image: str, host: Host) -> list[str]:
     return [*words, image, machine.init]
 
 
+def recipe(machine: Machine, image: str) -> str:
+    """What a machine is made from; another recipe makes another machine."""
+    return " ".join([image, machine.init, *(f"{source}:{target}" for source, target, _ in machine.mounts)])
+
+
 def client_key(places: Places) -> Path:
     """The lab's client key (private half), made on first use."""
     return _key_pair(places.keys / "id_ed25519", "gpulab")
@@ -200,7 +205,10 @@ class Machinery:
             Whether anything was done.
         """
         found = self.podman.inspect(machine.container)
-        if found is not None and self._whole(machine) == found["Id"]:
+        made = self.made(machine)
+        # A depot keeps nothing of its own, and has to serve what was built last; other machines are someone's.
+        current = machine.role != DEPOT or made.get("recipe") == recipe(machine, image)
+        if found is not None and made.get("container") == found["Id"] and current:
             if found["State"]["Status"] == "running":
                 return False
             self.podman.run("start", machine.container)
@@ -213,7 +221,8 @@ class Machinery:
         identity = self.podman.run(*create_arguments(machine, image, self.host)).stdout.strip()
         self.podman.run("cp", "-", f"{machine.container}:/", stdin=self._identity(machine))
         self.podman.run("start", machine.container)
-        write_atomically(self._mark(machine), json.dumps({"container": identity}))
+        made = {"container": identity, "recipe": recipe(machine, image)}
+        write_atomically(self._mark(machine), json.dumps(made))
         return True
 
     def _forget_faults(self, machine: Machine) -> None:
@@ -237,11 +246,14 @@ class Machinery:
     def _mark(self, machine: Machine) -> Path:
         return self.places.machine(machine.name) / "made.json"
 
-    def _whole(self, machine: Machine) -> str:
+    def made(self, machine: Machine) -> dict[str, str]:
+        """The container that a machine is, and its recipe; empty until it was completely made."""
         try:
-            return str(json.loads(self._mark(machine).read_text())["container"])
-        except (FileNotFoundError, ValueError, KeyError):
-            return ""
+            return {
+                str(key): str(value) for key, value in json.loads(self._mark(machine).read_text()).items()
+            }
+        except (FileNotFoundError, ValueError, AttributeError):
+            return {}
 
     def remove(self, machine: Machine) -> None:
         """Remove one machine with its disk; its keys stay."""

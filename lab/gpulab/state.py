@@ -57,14 +57,12 @@ class State:
         cluster_ready: the control plane was once complete.
         busy: machines that the cluster playbook works on; a kill then leaves them half done, with programs of the
             playbook perhaps still running there, so that they are made anew rather than repaired.
-        image: identity of the node image that the machines were made from.
     """
 
     shape: Shape
     complete: bool = False
     cluster_ready: bool = False
     busy: tuple[str, ...] = ()
-    image: str = ""
 
 
 @dataclass(frozen=True)
@@ -122,7 +120,6 @@ def load(places: Places) -> State | None:
             complete=bool(raw["complete"]),
             cluster_ready=bool(raw["cluster_ready"]),
             busy=tuple(raw["busy"]),
-            image=str(raw["image"]),
         )
     except FileNotFoundError:
         return None

@@ -24,7 +24,7 @@ from gpulab.state import (
 
 from gpusmith.errors import InputError, ToolError
 
-UP = State(Shape(), complete=True, cluster_ready=True, image="image")
+UP = State(Shape(), complete=True, cluster_ready=True)
 
 
 def test_no_state_means_no_lab(places: Places) -> None:
