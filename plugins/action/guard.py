@@ -123,11 +123,18 @@ def check_cluster(host: Mapping[str, Any]) -> list[guard.Finding]:
             )
         ]
     try:
-        servers = ask_cluster(path)
+        from kubernetes import config
+
+        api = config.new_client_from_config(config_file=path)
     except ImportError as error:
         return [
             guard.Finding(f"The Python package 'kubernetes' cannot be used: {error}.", "Run 'make setup'.")
         ]
+    except Exception as error:  # noqa: BLE001 - the client raises its own, yaml's and the file system's errors
+        hint = "Set 'gpusmith_kubeconfig' to a kubeconfig that kubectl can use."
+        return [guard.Finding(f"Kubeconfig '{path}' cannot be read: {last_words(error)}.", hint)]
+    try:
+        servers = ask_cluster(api)
     except Exception as error:  # noqa: BLE001 - the client raises its own, urllib3's, ssl's and yaml's errors
         status = getattr(error, "status", None)
         if status in (401, 403):
@@ -148,11 +155,10 @@ def check_cluster(host: Mapping[str, Any]) -> list[guard.Finding]:
     )
 
 
-def ask_cluster(path: str) -> list[str]:
+def ask_cluster(api: Any) -> list[str]:
     """Addresses of the cluster: the kubeconfig's, and the one its own cluster-info gives to nodes that join."""
-    from kubernetes import client, config
+    from kubernetes import client
 
-    api = config.new_client_from_config(config_file=path)
     # One refusal is an answer; the client's own three retries only make the user wait.
     api.rest_client.pool_manager.connection_pool_kw["retries"] = False
     core = client.CoreV1Api(api)
