@@ -43,6 +43,7 @@ MANAGED_FILES = (
     "/etc/apt/preferences.d/gpusmith-*",
     "/etc/apt/apt.conf.d/*gpusmith-*",
     "/etc/containerd/conf.d/*gpusmith*",
+    "/etc/kubernetes/kubelet.conf.d/gpusmith-*",
     "/etc/modprobe.d/gpusmith-*",
     "/etc/modules-load.d/gpusmith-*",
     "/etc/sysctl.d/*gpusmith-*",
