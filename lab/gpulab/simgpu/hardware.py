@@ -35,14 +35,14 @@ def models() -> dict[str, dict[str, Any]]:
     except OSError as error:
         raise ToolError(f"The GPU table '{path}' cannot be read: {error}.") from error
     if content.get("schema") != "gpusmith.gpus/1":
-        raise ToolError(f"The GPU table '{path}' has schema '{content.get('schema')}', not 'gpusmith.gpus/1'.")
+        raise ToolError(
+            f"The GPU table '{path}' has schema '{content.get('schema')}', not 'gpusmith.gpus/1'."
+        )
     rows: dict[str, dict[str, Any]] = content["models"]
     return rows
 
 
-def describe(
-    model: str, gpus: int, machine: str, knobs: dict[str, float] | None = None
-) -> dict[str, Any]:
+def describe(model: str, gpus: int, machine: str, knobs: dict[str, float] | None = None) -> dict[str, Any]:
     """Hardware of one machine; the same arguments always give the same UUIDs and serial numbers.
 
     Args:
@@ -62,7 +62,7 @@ def describe(
     delays: dict[str, float] = {"boot_delay_s": 0.0, "module_load_delay_s": 0.0, "fabric_delay_s": 1.0}
     unknown = set(knobs or {}) - set(delays)
     if unknown:
-        raise InputError(f"Unknown knob '{sorted(unknown)[0]}'.", f"Known: {', '.join(delays)}.")
+        raise InputError(f"Unknown knob '{min(unknown)}'.", f"Known: {', '.join(delays)}.")
     delays.update(knobs or {})
 
     row = rows[model]

@@ -1,0 +1,467 @@
+"""Builds the simulated driver and CUDA packages from their tables in lab/simgpu/packages/ (gcc and dpkg-deb).
+
+Everything is made for the kernel release and architecture of the machine that builds: callers who cache the result
+have to make ``fingerprint()`` part of their key.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import yaml
+
+from gpulab.simgpu import source_dir
+from gpusmith.errors import ToolError
+
+SCHEMA = "gpusmith.simgpu.packages/1"
+MAINTAINER = "gpusmith lab <lab@gpusmith.invalid>"
+# Reproducible archives: the same sources give the same bytes.
+EPOCH = 1_700_000_000
+HINT = "Install the packages of 'lab/simgpu/host.txt'."
+
+CFLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Wno-format-truncation", "-g0")
+LIBRARIES: Mapping[str, str] = {
+    "libnvidia-ml.so": "nvml.c",
+    "libcuda.so": "cuda.c",
+    "libnvidia-ptxjitcompiler.so": "empty.c",
+    "libnvidia-cfg.so": "empty.c",
+}
+PROGRAMS: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "nvidia-smi": ("nvidia-smi.c", ()),
+    "nvidia-modprobe": ("nvidia-modprobe.c", ()),
+    "nvidia-persistenced": ("nvidia-persistenced.c", ()),
+    "nvidia-persistenced-any": ("nvidia-persistenced.c", ("-DANY_DRIVER",)),
+    "nv-fabricmanager": ("nv-fabricmanager.c", ()),
+}
+MODULES: Mapping[str, str] = {
+    "nvidia": "",
+    "nvidia-uvm": "nvidia",
+    "nvidia-modeset": "nvidia",
+    "nvidia-drm": "nvidia-modeset",
+    "nvidia-peermem": "nvidia",
+}
+LICENSES = {"open": "Dual MIT/GPL", "proprietary": "NVIDIA"}
+
+
+@dataclass(frozen=True)
+class Deb:
+    """One package to be written; paths are absolute, as on the target."""
+
+    name: str
+    version: str
+    architecture: str
+    fields: Mapping[str, str]
+    description: str
+    files: Mapping[str, Path] = field(default_factory=dict)
+    texts: Mapping[str, str] = field(default_factory=dict)
+    links: Mapping[str, str] = field(default_factory=dict)
+    modes: Mapping[str, int] = field(default_factory=dict)
+    scripts: Mapping[str, str] = field(default_factory=dict)
+    conffiles: tuple[str, ...] = ()
+
+
+def architecture() -> tuple[str, str]:
+    """Debian's name of this machine's architecture, and its library folder.
+
+    Raises:
+        ToolError: an architecture without simulated drivers.
+    """
+    machine = os.uname().machine
+    known = {"x86_64": ("amd64", "x86_64-linux-gnu"), "aarch64": ("arm64", "aarch64-linux-gnu")}
+    if machine not in known:
+        raise ToolError(
+            f"There is no simulated driver for the architecture '{machine}'.", "Use x86_64 or aarch64."
+        )
+    return known[machine]
+
+
+def fingerprint() -> str:
+    """Digest of all that the packages are made of: sources, tables, this file, kernel release, architecture."""
+    digest = hashlib.sha256(f"{os.uname().release}\0{os.uname().machine}".encode())
+    for path in [
+        Path(__file__),
+        *sorted((source_dir() / "src").iterdir()),
+        *sorted((source_dir() / "packages").iterdir()),
+    ]:
+        if path.is_file():
+            digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()
+
+
+def build(out_cuda: Path, out_debian: Path) -> None:
+    """Write all simulated packages.
+
+    Args:
+        out_cuda: folder for the packages of NVIDIA's repository (driver and CUDA toolkit).
+        out_debian: folder for those of Debian's archive (driver, dkms, kernel headers).
+
+    Raises:
+        ToolError: a compiler or packaging step failed; names the step.
+    """
+    with TemporaryDirectory(prefix="simgpu-") as folder:
+        work = Path(folder)
+        nvidia, debian, cuda = table("nvidia"), table("debian"), table("cuda")
+        jobs: list[tuple[Path, Deb]] = []
+        for rows, out in ((nvidia, out_cuda), (debian, out_debian)):
+            for row in rows["drivers"]:
+                built = Driver(work, row["version"], row["cuda"])
+                jobs += [(out, deb) for deb in driver_packages(rows, row, built)]
+        for single in debian["singles"]:
+            for version in single["versions"]:
+                built = Driver(work, upstream(version), debian["drivers"][0]["cuda"])
+                deb = package(single, placeholders(upstream(version), version), built)
+                outs = {"debian": out_debian, "cuda": out_cuda}
+                jobs += [(outs[name], deb) for name in single.get("repositories", ["debian"])]
+        jobs += [(out_cuda, deb) for deb in toolkit_packages(cuda)]
+        jobs.append((out_debian, headers()))
+        out_cuda.mkdir(parents=True, exist_ok=True)
+        out_debian.mkdir(parents=True, exist_ok=True)
+        with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+            list(pool.map(lambda job: write(job[1], job[0], work), jobs))
+
+
+def table(name: str) -> dict[str, Any]:
+    """One of the tables nvidia, debian, cuda."""
+    path = source_dir() / "packages" / f"{name}.yml"
+    content: dict[str, Any] = yaml.safe_load(path.read_text())
+    if content.get("schema") != SCHEMA:
+        raise ToolError(f"The package table '{path}' has schema '{content.get('schema')}', not '{SCHEMA}'.")
+    return content
+
+
+def upstream(version: str) -> str:
+    """Version without epoch and Debian revision."""
+    return version.rsplit(":", maxsplit=1)[-1].split("-", maxsplit=1)[0]
+
+
+# --- compiling -------------------------------------------------------------------------------------------
+
+
+def run(*words: str | Path) -> None:
+    """Run a build step.
+
+    Raises:
+        ToolError: it failed or is not installed.
+    """
+    command = [str(word) for word in words]
+    try:
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "SOURCE_DATE_EPOCH": str(EPOCH)},
+        )
+    except FileNotFoundError as error:
+        raise ToolError(f"Program '{command[0]}' is not installed.", HINT) from error
+    if done.returncode:
+        raise ToolError(f"'{' '.join(command)}' failed: {done.stderr.strip()[-2000:]}", HINT)
+
+
+def compile_library(
+    source: str, output: Path, soname: str, version: str, cuda: int, defines: tuple[str, ...] = ()
+) -> None:
+    """Compile one shared library of the driver; with ``-DSIMGPU_TEST`` in ``defines`` it takes paths from tests."""
+    src = source_dir() / "src"
+    script = src / source.replace(".c", ".map")
+    run(
+        "gcc", *CFLAGS, "-fPIC", "-shared", "-fvisibility=hidden", f'-DDRIVER_VERSION="{version}"', f"-DCUDA_VERSION={cuda}",
+        *defines, f"-Wl,-soname,{soname}", *([f"-Wl,--version-script={script}"] if script.exists() else []),
+        "-o", output, src / source, "-lpthread",
+    )  # fmt: skip
+
+
+class Driver:
+    """The compiled parts of one driver version, each made when it is first asked for."""
+
+    def __init__(self, work: Path, version: str, cuda: int) -> None:
+        self.folder = work / f"driver-{version}"
+        self.folder.mkdir(exist_ok=True)
+        self.version = version
+        self.cuda = cuda
+
+    def part(self, name: str) -> Path:
+        """Path of one part, by the name that the tables use.
+
+        Raises:
+            ToolError: no such part, or its compilation failed.
+        """
+        path = self.folder / name
+        if not path.exists():
+            self._make(name, path)
+        return path
+
+    def _make(self, name: str, path: Path) -> None:
+        src = source_dir() / "src"
+        define = f'-DDRIVER_VERSION="{self.version}"'
+        if name in LIBRARIES:
+            compile_library(LIBRARIES[name], path, f"{name}.1", self.version, self.cuda)
+        elif name in PROGRAMS:
+            source, flags = PROGRAMS[name]
+            run("gcc", *CFLAGS, define, *flags, "-o", path, src / source, "-lpthread", "-ldl")
+        elif name == "dkms":
+            shutil.copy(source_dir() / "packages" / "dkms", path)
+        else:
+            flavour, _, module = name.removesuffix(".o").partition("/")
+            if flavour not in LICENSES or module not in MODULES:
+                raise ToolError(
+                    f"A package table names the unknown part '{name}'.",
+                    "Correct the table in 'lab/simgpu/packages'.",
+                )
+            path.parent.mkdir(exist_ok=True)
+            run(
+                "gcc", "-c", define, f'-DMODULE_NAME="{module}"', f'-DMODULE_LICENSE="{LICENSES[flavour]}"',
+                f'-DMODULE_DEPENDS="{MODULES[module]}"', *(["-DMODULE_ALIASES"] if module == "nvidia" else []),
+                "-o", path, src / "module.c",
+            )  # fmt: skip
+
+
+# --- from tables to packages -----------------------------------------------------------------------------
+
+
+def placeholders(version: str, deb: str, **more: str) -> dict[str, str]:
+    """What the tables may name in braces."""
+    branch = version.split(".", maxsplit=1)[0]
+    dkms = "3.0.3-4~" if branch < "550" else "3.0.11"
+    return {
+        "version": version,
+        "deb": deb,
+        "branch": branch,
+        "triplet": architecture()[1],
+        "dkms": dkms,
+        **more,
+    }
+
+
+def driver_packages(rows: Mapping[str, Any], row: Mapping[str, Any], built: Driver | None) -> list[Deb]:
+    """All packages of one driver version."""
+    values = placeholders(row["version"], row["deb"])
+    branch = [
+        other["version"] for other in rows["drivers"] if other["version"].startswith(values["branch"] + ".")
+    ]
+    newest = max(branch, key=numbers)
+    return [
+        package(template, values, built)
+        for template in rows["packages"]
+        if template.get("once") != "branch" or newest == row["version"]
+    ]
+
+
+def toolkit_packages(rows: Mapping[str, Any]) -> list[Deb]:
+    """The CUDA toolkits."""
+    debs = []
+    for number, row in enumerate(rows["toolkits"]):
+        major, minor = row["x"].split(".")
+        values = {**row, "major": major, "dash": f"{major}-{minor}", "triplet": architecture()[1]}
+        debs += [
+            package(template, values, None)
+            for template in rows["packages"]
+            if template.get("once") != "all" or number == len(rows["toolkits"]) - 1
+        ]
+    return debs
+
+
+def numbers(version: str) -> list[int]:
+    """Sort key of a version made of numbers."""
+    return [int(part) for part in re.findall(r"\d+", version)]
+
+
+RELATIONS = {
+    "pre_depends": "Pre-Depends",
+    "depends": "Depends",
+    "recommends": "Recommends",
+    "provides": "Provides",
+    "conflicts": "Conflicts",
+}
+
+
+def package(template: Mapping[str, Any], values: Mapping[str, str], built: Driver | None) -> Deb:
+    """One row of a table, filled in."""
+
+    def fill(text: str) -> str:
+        return text.format_map(values)
+
+    fields = {
+        title: ", ".join(map(fill, template[key])) for key, title in RELATIONS.items() if template.get(key)
+    }
+    fields["Section"] = template.get("section", "utils")
+    files = (
+        {fill(path): built.part(name) for path, name in template.get("files", {}).items()} if built else {}
+    )
+    # Only tables with placeholders of their own in a text escape braces; the maintainer scripts have shell functions.
+    texts = {fill(path): fill_text(text, values) for path, text in template.get("texts", {}).items()}
+    links = {fill(path): fill(target) for path, target in template.get("links", {}).items()}
+    modes = {fill(path): int(mode, 8) for path, mode in template.get("modes", {}).items()}
+    scripts = {
+        name: fill_text(template[name], values)
+        for name in ("postinst", "prerm", "postrm")
+        if name in template
+    }
+    triggers = fill_text(template.get("triggers", ""), values)
+    if template.get("firmware"):
+        folder = f"/lib/firmware/nvidia/{values['version']}"
+        texts |= {
+            f"{folder}/{name}.bin": "SIMULATED (gpusmith lab): no firmware\n"
+            for name in ("gsp_ga10x", "gsp_tu10x")
+        }
+        # NVIDIA's CDI generation mounts nvidia/VERSION/gsp*.bin into containers: this link carries the live state.
+        links[f"{folder}/gsp_simgpu_live.bin"] = "/run/simgpu/live"
+    if "modprobe_conf" in template:
+        texts |= modprobe_conf(**template["modprobe_conf"])
+    if "dkms" in template and built:
+        name, flavour = template["dkms"]["name"], template["dkms"]["flavour"]
+        folder = f"/usr/src/{name}-{values['version']}"
+        for module in MODULES:
+            files[f"{folder}/{module.replace('nvidia', name, 1)}.simulated.o"] = built.part(
+                f"{flavour}/{module}.o"
+            )
+        texts[f"{folder}/dkms.conf"] = (
+            f'PACKAGE_NAME="{name}"\nPACKAGE_VERSION="{values["version"]}"\nAUTOINSTALL=yes\n'
+        )
+        scripts["postinst"] = (
+            f'if [ "$1" = configure ]; then dkms postinst -m {name} -v {values["version"]}; fi\n'
+        )
+        scripts["prerm"] = f"dkms remove -m {name} -v {values['version']} --all\n"
+    if "user" in template:
+        user = template["user"]
+        scripts["postinst"] = (
+            f"getent passwd {user} >/dev/null || "
+            f"useradd --system --user-group --no-create-home --home-dir /var/run/nvpd/ --shell /usr/sbin/nologin {user}\n"
+        ) + scripts.get("postinst", "")
+    if "enable" in template:
+        unit = template["enable"]
+        scripts["postinst"] = scripts.get("postinst", "") + (
+            'if [ "$1" = configure ] && [ -z "$2" ] && command -v systemctl >/dev/null; then\n'
+            f"    systemctl enable --no-reload -q {unit} || true\n"
+            "    if [ -d /run/systemd/system ]; then systemctl daemon-reload || true; fi\nfi\n"
+        )
+        scripts["prerm"] = (
+            'if [ "$1" = remove ] && [ -d /run/systemd/system ]; then\n'
+            f"    systemctl disable --now -q {unit} || true\nfi\n"
+        )
+    if template.get("ldconfig"):
+        triggers += "activate-noawait ldconfig\n"
+    if triggers:
+        scripts["triggers"] = triggers
+    return Deb(
+        name=fill(template["name"]),
+        version=values["deb"],
+        architecture=template.get("architecture", architecture()[0]),
+        fields=fields,
+        description=fill(template["summary"]),
+        files=files,
+        texts=texts,
+        links=links,
+        modes=modes,
+        scripts=scripts,
+        conffiles=tuple(path for path in texts if path.startswith("/etc/")),
+    )
+
+
+def fill_text(text: str, values: Mapping[str, str]) -> str:
+    """Replace the known placeholders only, so that shell and JSON keep their braces."""
+    for key, value in values.items():
+        text = text.replace("{" + key + "}", str(value))
+    return text.replace("{{", "{").replace("}}", "}")
+
+
+def modprobe_conf(folder: str, module: str) -> dict[str, str]:
+    """Files with which Debian lets the names of its renamed modules resolve (own words, the real lines' effect)."""
+    aliases = "".join(f"alias pci:v000010DEd*sv*sd*bc03sc{code}i00* nvidia\n" for code in ("02", "00"))
+    installs = f"install nvidia modprobe -i {module} $CMDLINE_OPTS\n"
+    for part, needed in (
+        ("modeset", "nvidia"),
+        ("drm", "nvidia-modeset"),
+        ("uvm", "nvidia"),
+        ("peermem", "nvidia"),
+    ):
+        installs += f"install nvidia-{part} modprobe {needed} ; modprobe -i {module}-{part} $CMDLINE_OPTS\n"
+    removes = (
+        "remove nvidia modprobe -r -i nvidia-drm nvidia-modeset nvidia-peermem nvidia-uvm nvidia\n"
+        "remove nvidia-modeset modprobe -r -i nvidia-drm nvidia-modeset\n"
+    )
+    return {
+        f"{folder}/nvidia-modprobe.conf": installs + removes + "alias char-major-195* nvidia\n" + aliases,
+        f"{folder}/nvidia-blacklists-nouveau.conf": "blacklist nouveau\n",
+        f"{folder}/nvidia-options.conf": f"#options {module} NVreg_DeviceFileMode=0660\n",
+        f"{folder}/nvidia-load.conf": "nvidia-drm\n",
+    }
+
+
+def headers() -> Deb:
+    """Kernel headers of the running kernel, as far as the simulated dkms looks at them."""
+    release = os.uname().release
+    name = "linux-headers-" + re.sub(r"[^a-z0-9+.-]", "-", release.lower())
+    folder = f"/usr/src/linux-headers-{release}"
+    return Deb(
+        name=name,
+        version=f"{'.'.join(re.findall('[0-9]+', release)[:3])}-1+simgpu",
+        architecture=architecture()[0],
+        fields={"Section": "kernel"},
+        description=f"header files for Linux {release} (empty here)",
+        texts={f"{folder}/include/generated/utsrelease.h": f'#define UTS_RELEASE "{release}"\n'},
+        links={f"/lib/modules/{release}/build": folder},
+        scripts={
+            "postinst": f"if command -v dkms >/dev/null; then dkms autoinstall -k {release} || true; fi\n"
+        },
+    )
+
+
+def write(deb: Deb, out: Path, work: Path) -> Path:
+    """Write one .deb into a folder and return its path."""
+    safe = f"{deb.name}_{deb.version.replace(':', '%3a')}_{deb.architecture}.deb"
+    with TemporaryDirectory(prefix="deb-", dir=work) as folder:
+        root = Path(folder)
+        root.chmod(0o755)
+        for path, source in deb.files.items():
+            place = under(root, path)
+            shutil.copyfile(source, place)
+            program = "/bin/" in path or "/sbin/" in path or path.endswith("/nvidia-smi")
+            place.chmod(deb.modes.get(path, 0o755 if program else 0o644))
+        for path, text in deb.texts.items():
+            place = under(root, path)
+            place.write_text(text)
+            place.chmod(deb.modes.get(path, 0o644))
+        for path, target in deb.links.items():
+            under(root, path).symlink_to(target)
+        control = root / "DEBIAN"
+        control.mkdir()
+        lines = [
+            f"Package: {deb.name}",
+            f"Version: {deb.version}",
+            f"Architecture: {deb.architecture}",
+            f"Maintainer: {MAINTAINER}",
+            *(f"{title}: {value}" for title, value in deb.fields.items()),
+            "Priority: optional",
+            f"Description: SIMULATED GPU hardware, gpusmith lab: {deb.description}",
+            " This package drives no real GPU and contains nothing of NVIDIA's.",
+        ]
+        (control / "control").write_text("\n".join(lines) + "\n")
+        for name, text in deb.scripts.items():
+            script = control / name
+            script.write_text(text if name == "triggers" else f"#!/bin/sh\nset -e\n{text}")
+            script.chmod(0o644 if name == "triggers" else 0o755)
+        if deb.conffiles:
+            (control / "conffiles").write_text("".join(f"{path}\n" for path in deb.conffiles))
+        for item in [root, *root.rglob("*")]:
+            if not item.is_symlink():
+                os.utime(item, (EPOCH, EPOCH))
+        run("dpkg-deb", "--root-owner-group", "-Zgzip", "--build", root, out / safe)
+    return out / safe
+
+
+def under(root: Path, path: str) -> Path:
+    """Place of an absolute path below a folder, whose parents are made."""
+    place = root / path.lstrip("/")
+    place.parent.mkdir(parents=True, exist_ok=True)
+    return place

@@ -1,0 +1,264 @@
+/*
+ * Live state of the simulated GPU hardware, as all simulated driver programs read it (gpusmith lab).
+ *
+ * The format is described in ../rootfs/usr/lib/simgpu/simgpu, which writes it. On a node it is /run/simgpu/live. In
+ * a container it is the firmware file that NVIDIA's CDI generation mounts (glob nvidia/VERSION/gsp*.bin), which the
+ * driver package ships as a link to the former: the same inode, so one fault is seen everywhere at once.
+ *
+ * Only old glibc symbols are used (no strtol, no sscanf: their names changed in glibc 2.38), so that a library that
+ * was built on a newer system runs in older images.
+ */
+#ifndef SIMGPU_STATE_H
+#define SIMGPU_STATE_H
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/types.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#ifndef DRIVER_VERSION
+#error "compile with -DDRIVER_VERSION='\"580.178.04\"'"
+#endif
+
+#define SG_SIZE 65536
+#define SG_MAX_GPUS 16
+#define SG_MAX_XIDS 64
+#define SG_MAX_SWITCHES 8
+
+/* Bytes of the live file whose shared locks are reference counts. */
+enum { SG_NVIDIA = 0, SG_UVM = 1, SG_MODESET = 2, SG_DRM = 3, SG_PERSISTENCED = 8, SG_FABRICMANAGER = 9 };
+
+typedef struct {
+    char pci[20], uuid[48], serial[32];
+    int minor, numa, lost, ecc, ecc_total, remapped, pending, throttle, temp, power_mw;
+} sg_gpu;
+
+typedef struct {
+    long seq, time;
+    int minor, code;
+} sg_xid;
+
+typedef struct {
+    char version[32], flavour[16], model[32], name[96];
+    char switch_pci[SG_MAX_SWITCHES][20];
+    int loaded, uvm, modeset;
+    int arch, cc_major, cc_minor, memory_mib, power_w, sms, pcie_gen, pcie_width, pci_device, pci_subsystem;
+    int mig, mig_instances, nvlinks, switches, fabric_needed, fabric_nvml, fabric, fabric_delay_ms, fabric_broken;
+    long event_seq;
+    int gpus, xids;
+    sg_gpu gpu[SG_MAX_GPUS];
+    sg_xid xid[SG_MAX_XIDS];
+} sg_state;
+
+#ifdef SIMGPU_TEST
+/* Only in the build for unit tests: all paths below a folder of the test. */
+static const char *sg_path(const char *path) {
+    static __thread char buffer[4][512];
+    static __thread int turn;
+    const char *root = getenv("SIMGPU_TEST_ROOT");
+    char *out = buffer[turn++ & 3];
+    snprintf(out, 512, "%s%s", root ? root : "", path);
+    return out;
+}
+#else
+#define sg_path(path) (path)
+#endif
+
+static __attribute__((unused)) long sg_number(const char *text) {
+    long value = 0, sign = 1;
+    if (*text == '-') { sign = -1; text++; }
+    while (*text >= '0' && *text <= '9') value = value * 10 + (*text++ - '0');
+    return sign * value;
+}
+
+static __attribute__((unused)) long sg_hex(const char *text, int digits) {
+    long value = 0;
+    for (; digits-- > 0 && *text; text++) {
+        int digit = *text >= '0' && *text <= '9' ? *text - '0' : *text >= 'a' && *text <= 'f' ? *text - 'a' + 10
+                  : *text >= 'A' && *text <= 'F' ? *text - 'A' + 10 : -1;
+        if (digit < 0) break;
+        value = value * 16 + digit;
+    }
+    return value;
+}
+
+static __attribute__((unused)) void sg_copy(char *to, size_t size, const char *from) {
+    size_t length = strlen(from);
+    if (length >= size) length = size - 1;
+    memcpy(to, from, length);
+    to[length] = 0;
+}
+
+static void sg_parse_gpu(sg_gpu *gpu, char *text) {
+    char *save = NULL;
+    memset(gpu, 0, sizeof *gpu);
+    for (char *item = strtok_r(text, " ", &save); item; item = strtok_r(NULL, " ", &save)) {
+        char *value = strchr(item, '=');
+        if (!value) continue;
+        *value++ = 0;
+        if (!strcmp(item, "pci")) sg_copy(gpu->pci, sizeof gpu->pci, value);
+        else if (!strcmp(item, "uuid")) sg_copy(gpu->uuid, sizeof gpu->uuid, value);
+        else if (!strcmp(item, "serial")) sg_copy(gpu->serial, sizeof gpu->serial, value);
+#define FIELD(f) else if (!strcmp(item, #f)) gpu->f = (int)sg_number(value);
+        FIELD(minor) FIELD(numa) FIELD(lost) FIELD(ecc) FIELD(ecc_total) FIELD(remapped) FIELD(pending)
+        FIELD(throttle) FIELD(temp) FIELD(power_mw)
+#undef FIELD
+    }
+}
+
+static void sg_parse_xid(sg_xid *xid, char *text) {
+    char *save = NULL;
+    memset(xid, 0, sizeof *xid);
+    for (char *item = strtok_r(text, " ", &save); item; item = strtok_r(NULL, " ", &save)) {
+        char *value = strchr(item, '=');
+        if (!value) continue;
+        *value++ = 0;
+        if (!strcmp(item, "seq")) xid->seq = sg_number(value);
+        else if (!strcmp(item, "time")) xid->time = sg_number(value);
+        else if (!strcmp(item, "minor")) xid->minor = (int)sg_number(value);
+        else if (!strcmp(item, "code")) xid->code = (int)sg_number(value);
+    }
+}
+
+static void sg_parse(sg_state *state, char *text) {
+    char *save = NULL;
+    memset(state, 0, sizeof *state);
+    for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
+        if (!strncmp(line, "gpu ", 4)) {
+            if (state->gpus < SG_MAX_GPUS) sg_parse_gpu(&state->gpu[state->gpus++], line + 4);
+            continue;
+        }
+        if (!strncmp(line, "xid ", 4)) {
+            if (state->xids < SG_MAX_XIDS) sg_parse_xid(&state->xid[state->xids++], line + 4);
+            continue;
+        }
+        char *value = strchr(line, '=');
+        if (!value) continue;
+        *value++ = 0;
+        if (!strcmp(line, "modules")) {
+            char *inner = NULL;
+            for (char *m = strtok_r(value, ",", &inner); m; m = strtok_r(NULL, ",", &inner)) {
+                if (!strcmp(m, "nvidia")) state->loaded = 1;
+                if (!strcmp(m, "nvidia_uvm")) state->uvm = 1;
+                if (!strcmp(m, "nvidia_modeset")) state->modeset = 1;
+            }
+        } else if (!strcmp(line, "switch_pci")) {
+            char *inner = NULL;
+            int i = 0;
+            for (char *m = strtok_r(value, ",", &inner); m && i < SG_MAX_SWITCHES; m = strtok_r(NULL, ",", &inner))
+                sg_copy(state->switch_pci[i++], 20, m);
+        } else if (!strcmp(line, "version")) sg_copy(state->version, sizeof state->version, value);
+        else if (!strcmp(line, "flavour")) sg_copy(state->flavour, sizeof state->flavour, value);
+        else if (!strcmp(line, "model")) sg_copy(state->model, sizeof state->model, value);
+        else if (!strcmp(line, "name")) sg_copy(state->name, sizeof state->name, value);
+        else if (!strcmp(line, "event_seq")) state->event_seq = sg_number(value);
+#define FIELD(f) else if (!strcmp(line, #f)) state->f = (int)sg_number(value);
+        FIELD(arch) FIELD(cc_major) FIELD(cc_minor) FIELD(memory_mib) FIELD(power_w) FIELD(sms) FIELD(pcie_gen)
+        FIELD(pcie_width) FIELD(pci_device) FIELD(pci_subsystem) FIELD(mig) FIELD(mig_instances) FIELD(nvlinks)
+        FIELD(switches) FIELD(fabric_needed) FIELD(fabric_nvml) FIELD(fabric) FIELD(fabric_delay_ms)
+        FIELD(fabric_broken)
+#undef FIELD
+    }
+}
+
+static __attribute__((unused)) int sg_open(int flags) {
+    int fd = open(sg_path("/run/simgpu/live"), flags | O_CLOEXEC);
+    if (fd < 0) fd = open(sg_path("/lib/firmware/nvidia/" DRIVER_VERSION "/gsp_simgpu_live.bin"), flags | O_CLOEXEC);
+    return fd;
+}
+
+/* Read the state; 0 if a consistent one was seen. */
+static __attribute__((unused)) int sg_read(int fd, sg_state *state) {
+    char *buffer = malloc(SG_SIZE + 1);
+    int result = -1;
+    if (!buffer) return -1;
+    for (int attempt = 0; attempt < 200 && result; attempt++) {
+        ssize_t got = pread(fd, buffer, SG_SIZE, 0);
+        if (got < 16 || strncmp(buffer, "simgpu-live/1 ", 14)) break;
+        buffer[got] = 0;
+        char *body = memchr(buffer, '\n', got);
+        if (!body || body - buffer < 32) break;
+        body++;
+        uint64_t wanted = 0, sum = 0xCBF29CE484222325ull;
+        for (int i = 14; i < 30; i++) wanted = wanted << 4 | (uint64_t)sg_hex(buffer + i, 1);
+        long length = sg_number(buffer + 31);
+        if (length > got - (body - buffer)) break;
+        for (long i = 0; i < length; i++) sum = (sum ^ (uint8_t)body[i]) * 0x100000001B3ull;
+        if (sum == wanted) {
+            body[length] = 0;
+            sg_parse(state, body);
+            result = 0;
+        } else {
+            usleep(500);
+        }
+    }
+    free(buffer);
+    return result;
+}
+
+/* Take a reference on a module: a shared lock that ends with the file descriptor. */
+static __attribute__((unused)) int sg_hold(int fd, int byte) {
+    struct flock lock = {.l_type = F_RDLCK, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1};
+    for (int attempt = 0; attempt < 100; attempt++) {
+        if (!fcntl(fd, F_OFD_SETLK, &lock)) return 0;
+        usleep(1000); /* the kernel is trying to unload the module */
+    }
+    return -1;
+}
+
+/* Whether anybody else holds a byte: how daemons show that they live. */
+static __attribute__((unused)) int sg_held(int fd, int byte) {
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1};
+    return !fcntl(fd, F_OFD_GETLK, &lock) && lock.l_type != F_UNLCK;
+}
+
+/* Fabric state as it is now: without its manager a fabric is not started. */
+static __attribute__((unused)) int sg_fabric(int fd, const sg_state *state) {
+    if (!state->fabric_needed) return 0;
+    return sg_held(fd, SG_FABRICMANAGER) ? state->fabric : 1;
+}
+
+/* Device node: 0 granted, otherwise errno. A node without a real driver answers ENXIO where the device cgroup lets it. */
+static __attribute__((unused)) int sg_device(const char *path) {
+    int fd = open(sg_path(path), O_RDWR | O_CLOEXEC);
+    if (fd >= 0) { close(fd); return 0; }
+    return errno == ENXIO || errno == EIO || errno == ENODEV ? 0 : errno;
+}
+
+/* Shows in /proc/PID/fd that this process uses the device; opening it for real fails for want of a driver. */
+static __attribute__((unused)) int sg_show(const char *path) { return open(sg_path(path), O_PATH | O_CLOEXEC); }
+
+static __attribute__((unused)) int sg_run(const char *const words[]) {
+    pid_t child = fork();
+    int status = -1;
+    if (child == 0) {
+        int null = open("/dev/null", O_RDWR);
+        if (null >= 0) { dup2(null, 0); dup2(null, 1); dup2(null, 2); }
+        execv(words[0], (char *const *)words);
+        _exit(127);
+    }
+    while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR) {}
+    return status;
+}
+
+/* As the real libraries do: nvidia-modprobe loads the module and makes the device nodes. */
+static __attribute__((unused)) void sg_modprobe(int minor) {
+    char option[32];
+    const char *tool = sg_path("/usr/bin/nvidia-modprobe");
+    if (geteuid() != 0 || access(tool, X_OK)) return;
+    snprintf(option, sizeof option, "-c=%d", minor);
+    const char *const words[] = {tool, option, "-c=255", NULL};
+    sg_run(words);
+}
+#endif
