@@ -177,7 +177,8 @@ def ask_cluster(api: Any) -> list[str]:
 
 def last_words(error: BaseException) -> str:
     """The innermost reason in one line, without the layers of the client."""
-    while getattr(error, "reason", None) is not None and isinstance(error.reason, BaseException):
-        error = error.reason
+    inner = getattr(error, "reason", None)
+    while isinstance(inner, BaseException):
+        error, inner = inner, getattr(inner, "reason", None)
     lines = str(error).strip().splitlines() or [type(error).__name__]
     return lines[0].rstrip(".")
