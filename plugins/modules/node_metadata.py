@@ -22,7 +22,9 @@ options:
     type: path
     required: true
   nodes:
-    description: By name of the node, its labels (dict) and taints (list of key, value and effect).
+    description: >-
+      By name of the node, its labels (dict), taints (list of key, value and effect), and startup_taint, the key of a taint that a
+      node that has just joined has to carry even if its Node object is an old one. That also drops the old one's validation stamp.
     type: dict
     required: true
   ready_timeout:
@@ -62,6 +64,7 @@ from ansible_collections.gpusmith.gpu.plugins.module_utils.cluster import Cluste
 
 MANAGER = "gpusmith"
 OWNED_TAINTS = "gpusmith.io/owned-taints"
+STAMP = "gpusmith.io/validated"
 TICK_S = 1.0
 Node = dict[str, Any]
 
@@ -103,7 +106,7 @@ def identity(taint: dict[str, Any]) -> str:
     return f"{taint['key']}:{taint['effect']}"
 
 
-def taint_patch(node: Node, wanted: list[dict[str, Any]]) -> Node | None:
+def taint_patch(node: Node, wanted: list[dict[str, Any]], startup: str = "") -> Node | None:
     """The merge patch that makes our taints the wanted ones; None if they are.
 
     It carries the version that it was computed from: a taint that somebody sets meanwhile is not lost, the patch is refused.
@@ -113,18 +116,23 @@ def taint_patch(node: Node, wanted: list[dict[str, Any]]) -> Node | None:
     ours = {identity(taint): {k: str(v) for k, v in taint.items() if v not in (None, "")} for taint in wanted}
     now = node.get("spec", {}).get("taints") or []
     kept = [taint for taint in now if identity(taint) not in ours and identity(taint) not in owned]
+    fresh = [{"key": startup, "effect": "NoSchedule"}] if startup else []
+    fresh = [taint for taint in fresh if identity(taint) not in {identity(other) for other in kept}]
     there = {identity(taint): {k: v for k, v in taint.items() if k != "timeAdded"} for taint in now}
     same = all(there.get(name) == taint for name, taint in ours.items()) and not (
         (owned - set(ours)) & set(there)
     )
-    if same and owned == set(ours):
+    if same and owned == set(ours) and not fresh:
         return None
+    annotations = {OWNED_TAINTS: ",".join(sorted(ours)) or None}
+    if fresh:
+        annotations[STAMP] = None
     return {
         "metadata": {
             "resourceVersion": node["metadata"]["resourceVersion"],
-            "annotations": {OWNED_TAINTS: ",".join(sorted(ours)) or None},
+            "annotations": annotations,
         },
-        "spec": {"taints": kept + [ours[name] for name in sorted(ours)]},
+        "spec": {"taints": kept + fresh + [ours[name] for name in sorted(ours)]},
     }
 
 
@@ -164,7 +172,7 @@ class Work:
             self.nodes[name]["patched"].append("labels")
             fresh = self._api.node(name)
             node = fresh if fresh is not None else node
-        body = taint_patch(node, wanted.get("taints") or [])
+        body = taint_patch(node, wanted.get("taints") or [], wanted.get("startup_taint") or "")
         if body is not None:
             self._api.patch(name, body, dry_run=self._check, query={"fieldManager": MANAGER})
             self.nodes[name]["patched"].append("taints")

@@ -69,6 +69,16 @@ def test_owned_taint_that_left_the_inventory_leaves_the_node_and_foreign_ones_st
     assert patch["metadata"]["annotations"] == {node_metadata.OWNED_TAINTS: None}
 
 
+def test_machine_made_anew_gets_the_startup_taint_and_loses_the_old_stamp() -> None:
+    there = node({}, [], [GPU], "nvidia.com/gpu:NoSchedule")
+    patch = node_metadata.taint_patch(there, [GPU], "gpusmith.io/unvalidated")
+    assert patch is not None
+    assert patch["spec"]["taints"] == [STARTUP, GPU]
+    assert patch["metadata"]["annotations"][node_metadata.STAMP] is None
+    registered = node({}, [], [STARTUP, GPU], "nvidia.com/gpu:NoSchedule")
+    assert node_metadata.taint_patch(registered, [GPU], "gpusmith.io/unvalidated") is None
+
+
 def test_changed_value_is_corrected() -> None:
     patch = node_metadata.taint_patch(
         node({}, [], [{**GPU, "value": "x"}], "nvidia.com/gpu:NoSchedule"), [GPU]
