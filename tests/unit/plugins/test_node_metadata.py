@@ -13,7 +13,7 @@ STARTUP = {"key": "gpusmith.io/unvalidated", "effect": "NoSchedule"}
 def node(
     labels: dict[str, str], ours: list[str], taints: list[dict[str, Any]], owned: str = ""
 ) -> dict[str, Any]:
-    applied = {"f:metadata": {"f:labels": {f"f:{key}": {} for key in ours}}}
+    applied: dict[str, Any] = {"f:metadata": {"f:labels": {f"f:{key}": {} for key in ours}}}
     return {
         "metadata": {
             "name": "gpu-1", "resourceVersion": "7", "labels": labels,
