@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 
+from gpulab.faults import KINDS
 from gpulab.lab import Lab
 from gpulab.machines import attach
 from gpulab.state import DEFAULT_SUBNET, Shape, load, locked
@@ -14,18 +15,6 @@ from gpusmith.errors import GpusmithError, InputError
 from gpusmith.progress import say
 
 OK, NO_LAB, BAD_INPUT, BROKEN, INTERRUPTED = 0, 1, 2, 3, 130
-FAULTS = """\
-fault kinds:
-  driver-library-mismatch     library and loaded module differ in version
-  driver-not-loaded           the module is not loaded
-  gpu-lost                    a GPU fell off the bus (--gpu)
-  gpu-missing                 a GPU is not on PCI after the next boot (--gpu)
-  xid CODE                    the driver reports an Xid (--gpu)
-  ecc-uncorrectable           uncorrectable memory errors (--gpu)
-  throttle                    clocks are held down (--gpu)
-  fabric-manager-down         the fabric manager does not run
-  containerd-config-clobbered someone replaced containerd's configuration
-"""
 STATUS = """\
 exit status: 0 if a lab is up, 1 if not. A machine that is down shows in its 'state'.
 """
@@ -85,7 +74,8 @@ def parser() -> argparse.ArgumentParser:
         ("start", "Power a machine on again."),
     ):
         add(name, text).add_argument("node", metavar="NODE")
-    fault = add("fault", "Break a machine in one way.", FAULTS)
+    kinds = [f"  {kind:<29}{text}{' (--gpu)' if of_gpu else ''}" for kind, (of_gpu, text) in KINDS.items()]
+    fault = add("fault", "Break a machine in one way.", "\n".join(["fault kinds:", *kinds]))
     fault.add_argument("node", metavar="NODE")
     fault.add_argument("kind", metavar="KIND")
     fault.add_argument("code", nargs="?", type=int, metavar="CODE", help="for 'xid': its number")

@@ -26,6 +26,13 @@ def machine(plan: Plan, artifacts: Artifacts) -> Machine:
     )
 
 
+def operating_system_sources(plan: Plan, artifacts: Artifacts) -> tuple[tuple[str, str], ...]:
+    """What an installer leaves on a node of this site: where its operating system's own packages are."""
+    key = "".join(f" {line or '.'}\n" for line in artifacts.apt_key.read_text().splitlines())
+    text = f"Types: deb\nURIs: http://{plan.depot}/apt/debian/\nSuites: ./\nSigned-By:\n{key}"
+    return (("/etc/apt/sources.list.d/debian.sources", text),)
+
+
 def urls(plan: Plan, repositories: list[str]) -> list[str]:
     """What must answer before the depot counts as up."""
     return [

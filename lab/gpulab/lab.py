@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from gpulab import cluster, depot, inventory, network
+from gpulab import cluster, depot, faults, inventory, network
 from gpulab.hosts import Host
 from gpulab.machines import DEPOT, Machine, Machinery, find, known_hosts, planned, recipe, remove_all
 from gpulab.network import Plan
@@ -83,6 +83,8 @@ class Lab:
             if machine.role == "gpu"
         }
         artifacts = store.ensure()
+        sources = depot.operating_system_sources(plan, artifacts)
+        machines = [replace(machine, files=sources) for machine in machines]
         supply = depot.machine(plan, artifacts)
         self._report_older(machines, artifacts.node_image)
         served = self.machinery.made(supply).get("recipe") == recipe(supply, artifacts.depot_image)
@@ -286,16 +288,12 @@ class Lab:
     def fault(self, name: str, kind: str, gpu: int | None, xid: int | None) -> None:
         """Break a machine in one way."""
         machine = self.machine(name)
-        from gpulab import faults
-
         with step(f"fault '{kind}' on '{name}'"):
             faults.inject(self._exec_in, machine.name, kind, gpu, xid)
 
     def heal(self, name: str) -> None:
         """Take all faults of a machine back."""
         machine = self.machine(name)
-        from gpulab import faults
-
         with step(f"heal '{name}'"):
             faults.heal(self._exec_in, machine.name)
 

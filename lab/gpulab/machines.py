@@ -39,6 +39,7 @@ class Machine:
         address: fixed address on the lab network.
         init: first process.
         mounts: (folder of the host, path in the machine, mount options).
+        files: path in the machine -> text, what its installer left there beside the identity.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Machine:
     address: str
     init: str = NODE_INIT
     mounts: tuple[tuple[Path, str, str], ...] = ()
+    files: tuple[tuple[str, str], ...] = ()
 
     @property
     def container(self) -> str:
@@ -167,6 +169,7 @@ def identity_archive(machine: Machine, client_public: str, host_private: str, ho
         ("etc/ssh/ssh_host_ed25519_key", host_private, 0o600),
         ("etc/ssh/ssh_host_ed25519_key.pub", host_public, 0o644),
         ("root/.ssh/authorized_keys", client_public, 0o600),
+        *((path.lstrip("/"), text, 0o644) for path, text in machine.files),
     ]
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:

@@ -364,7 +364,9 @@ def package(template: Mapping[str, Any], values: Mapping[str, str], built: Drive
         links=links,
         modes=modes,
         scripts=scripts,
-        conffiles=tuple(path for path in texts if path.startswith("/etc/")),
+        conffiles=tuple(path for path in texts if path.startswith("/etc/"))
+        if template.get("conffiles", True)
+        else (),
     )
 
 
