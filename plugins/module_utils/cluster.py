@@ -35,11 +35,15 @@ class NodeApi:
     def __init__(self, kubeconfig: str) -> None:
         path = Path(kubeconfig).expanduser()
         if not path.is_file():
-            raise ClusterError(f"Kubeconfig '{path}' does not exist. Set 'gpusmith_kubeconfig' to one for this cluster.")
+            raise ClusterError(
+                f"Kubeconfig '{path}' does not exist. Set 'gpusmith_kubeconfig' to one for this cluster."
+            )
         try:
             from kubernetes import client, config
         except ImportError as error:
-            raise ClusterError(f"The Python package 'kubernetes' cannot be used here: {error}. Run 'make setup'.") from error
+            raise ClusterError(
+                f"The Python package 'kubernetes' cannot be used here: {error}. Run 'make setup'."
+            ) from error
         try:
             self._client = config.new_client_from_config(config_file=str(path))
         except Exception as error:  # the client raises its own and yaml's errors alike
@@ -51,7 +55,10 @@ class NodeApi:
         token = ""
         while True:
             page = self._call(
-                "list the nodes", "GET", "/api/v1/nodes", query={"limit": PAGE_SIZE, "continue": token, "labelSelector": label_selector}
+                "list the nodes",
+                "GET",
+                "/api/v1/nodes",
+                query={"limit": PAGE_SIZE, "continue": token, "labelSelector": label_selector},
             )
             yield from page.get("items", [])
             token = page.get("metadata", {}).get("continue") or ""
@@ -60,7 +67,10 @@ class NodeApi:
 
     def node(self, name: str) -> dict[str, Any] | None:
         """One Node, or None if the cluster has none of that name."""
-        return self._call(f"read node '{name}'", "GET", f"/api/v1/nodes/{name}", missing_is_none=True)
+        node: dict[str, Any] | None = self._call(
+            f"read node '{name}'", "GET", f"/api/v1/nodes/{name}", missing_is_none=True
+        )
+        return node
 
     def patch(
         self,
@@ -74,8 +84,14 @@ class NodeApi:
         asked = dict(query or {})
         if dry_run:
             asked["dryRun"] = "All"
-        result = self._call(f"change node '{name}'", "PATCH", f"/api/v1/nodes/{name}", body=body, content_type=content_type, query=asked)
-        assert result is not None
+        result: dict[str, Any] = self._call(
+            f"change node '{name}'",
+            "PATCH",
+            f"/api/v1/nodes/{name}",
+            body=body,
+            content_type=content_type,
+            query=asked,
+        )
         return result
 
     def _call(
@@ -108,7 +124,9 @@ class NodeApi:
         except ApiException as error:
             if error.status == 404 and missing_is_none:
                 return None
-            raise ClusterError(f"The API server refused to {what}: {error.status} {error.reason}. {_message(error)}".strip()) from error
+            raise ClusterError(
+                f"The API server refused to {what}: {error.status} {error.reason}. {_message(error)}".strip()
+            ) from error
         except Exception as error:
             raise ClusterError(
                 f"The API server '{host}' did not answer to {what}: {error}. Check 'gpusmith_kubeconfig' and the way to the cluster."

@@ -61,7 +61,9 @@ from ansible_collections.gpusmith.gpu.plugins.module_utils.cluster import Cluste
 TICK_S = 1.0
 
 
-def judge(nodes: dict[str, dict[str, Any]], expected: dict[str, int], resource: str) -> dict[str, dict[str, Any]]:
+def judge(
+    nodes: dict[str, dict[str, Any]], expected: dict[str, int], resource: str
+) -> dict[str, dict[str, Any]]:
     """Compare Node objects with the expected numbers.
 
     Args:
@@ -76,10 +78,17 @@ def judge(nodes: dict[str, dict[str, Any]], expected: dict[str, int], resource: 
     for name, wanted in expected.items():
         node = nodes.get(name)
         if node is None:
-            verdict[name] = {"ready": False, "allocatable": 0, "reached": False, "seen": "the cluster has no such node"}
+            verdict[name] = {
+                "ready": False,
+                "allocatable": 0,
+                "reached": False,
+                "seen": "the cluster has no such node",
+            }
             continue
         status = node.get("status", {})
-        ready = any(c.get("type") == "Ready" and c.get("status") == "True" for c in status.get("conditions", []))
+        ready = any(
+            c.get("type") == "Ready" and c.get("status") == "True" for c in status.get("conditions", [])
+        )
         allocatable = int(status.get("allocatable", {}).get(resource, 0))
         verdict[name] = {
             "ready": ready,
@@ -108,13 +117,20 @@ def main() -> None:
     verdict: dict[str, dict[str, Any]] = {}
 
     def look() -> Done[None] | NotYet:
-        verdict.update(judge({n["metadata"]["name"]: n for n in api.nodes()}, expected, module.params["resource"]))
+        verdict.update(
+            judge({n["metadata"]["name"]: n for n in api.nodes()}, expected, module.params["resource"])
+        )
         missing = [f"{name}: {entry['seen']}" for name, entry in verdict.items() if not entry["reached"]]
         return NotYet("; ".join(missing)) if missing else Done(None)
 
     try:
         api = NodeApi(module.params["kubeconfig"])
-        wait_until("the GPUs of all nodes", look, Deadline(0 if module.check_mode else module.params["timeout"]), TICK_S)
+        wait_until(
+            "the GPUs of all nodes",
+            look,
+            Deadline(0 if module.check_mode else module.params["timeout"]),
+            TICK_S,
+        )
     except WaitTimeout:
         pass  # what was seen is returned: the caller names the node that is late
     except ClusterError as error:
