@@ -47,7 +47,8 @@ def facts() -> dict[str, Any]:
 
 
 def findings(changed_facts: dict[str, Any] | None = None, **changed: Any) -> list[preflight.Finding]:
-    return preflight.judge(changed_facts or facts(), {**WANTED, **changed}, DATA)
+    found: list[preflight.Finding] = preflight.judge(changed_facts or facts(), {**WANTED, **changed}, DATA)
+    return found
 
 
 def only(found: list[preflight.Finding]) -> preflight.Finding:
