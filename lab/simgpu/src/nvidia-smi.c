@@ -248,7 +248,9 @@ static int table(void) {
     const char *line = "+-----------------------------------------------------------------------------------------+";
     puts(stamp);
     puts(line);
-    printf("| NVIDIA-SMI %-22s Driver Version: %-14s CUDA Version: %d.%-8d    |\n", driver, driver, cuda / 1000, cuda % 1000 / 10);
+    char title[128];
+    snprintf(title, sizeof title, "NVIDIA-SMI %-22s Driver Version: %-14s CUDA Version: %d.%d", driver, driver, cuda / 1000, cuda % 1000 / 10);
+    printf("| %-87s |\n", title);
     printf("| %-87s |\n", "SIMULATED GPU hardware, gpusmith lab: nothing is computed on these devices.");
     puts(line);
     for (unsigned i = 0; i < count; i++) {
