@@ -1,9 +1,9 @@
 """The exceptions that reach a user.
 
-    GpusmithError          one sentence, then a hint
-    ├── InputError         what the user gave is wrong
-    └── ToolError          the tool, the lab or the way to the cluster is broken,
-                           which says nothing about the system under test
+GpusmithError          one sentence, then a hint
+├── InputError         what the user gave is wrong
+└── ToolError          the tool, the lab or the way to the cluster is broken,
+                       which says nothing about the system under test
 """
 
 from __future__ import annotations

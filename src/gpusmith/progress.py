@@ -61,12 +61,19 @@ def run_logged(
         out.flush()
         try:
             done = subprocess.run(
-                words, cwd=cwd, env={**os.environ, **(env or {})}, stdin=subprocess.DEVNULL, stdout=out, stderr=out, check=False
+                words,
+                cwd=cwd,
+                env={**os.environ, **(env or {})},
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                check=False,
             )
         except FileNotFoundError as error:
             raise ToolError(f"Program '{words[0]}' is not installed.", hint or "Run 'make setup'.") from error
     if done.returncode != 0:
         tail = "\n".join(log.read_text(errors="replace").splitlines()[-TAIL_LINES:])
         raise ToolError(
-            f"'{shlex.join(words)}' ended with status {done.returncode}; its log is '{log}', which ends with:\n{tail}\n", hint
+            f"'{shlex.join(words)}' ended with status {done.returncode}; its log is '{log}', which ends with:\n{tail}\n",
+            hint,
         )

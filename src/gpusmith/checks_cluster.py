@@ -1,0 +1,229 @@
+"""Checks of the cluster tier: pure functions over one snapshot of the API's lists."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gpusmith.findings import NotApplicable, Problem
+from gpusmith.inventory import Host
+from gpusmith.snapshot import GPU_RESOURCE, NodeView, Snapshot
+
+SITE = "Run site.yml for the node."
+
+
+@dataclass(frozen=True)
+class ClusterFacts:
+    """What a check gets.
+
+    Attributes:
+        host: what the inventory says.
+        node_name: of the Node object.
+        view: the Node object; None if the cluster has none.
+    """
+
+    host: Host
+    node_name: str
+    view: NodeView | None
+
+
+ClusterCheck = Callable[[ClusterFacts], Sequence[Problem]]
+
+
+def _need_view(facts: ClusterFacts) -> NodeView:
+    if facts.view is None:
+        raise NotApplicable(f"The cluster has no node '{facts.node_name}'; see cluster.node-ready.")
+    return facts.view
+
+
+def node_ready(facts: ClusterFacts) -> list[Problem]:
+    """It exists, and is Ready."""
+    if facts.view is None:
+        return [
+            Problem(
+                f"The cluster has no node '{facts.node_name}' (host '{facts.host.name}').", "Join it: " + SITE
+            )
+        ]
+    if facts.view.ready and not facts.view.conditions:
+        return []
+    return [
+        Problem(
+            f"Node '{facts.node_name}' is {'under pressure' if facts.view.ready else 'not Ready'}:"
+            f" {'; '.join(facts.view.conditions)}.",
+            f"Read 'journalctl -u kubelet' on '{facts.host.name}'.",
+            {"conditions": list(facts.view.conditions)},
+        )
+    ]
+
+
+def gpu_capacity(facts: ClusterFacts) -> list[Problem]:
+    """Capacity = allocatable = inventory."""
+    view, wanted = _need_view(facts), facts.host.gpu_count
+    if view.capacity == view.allocatable == wanted:
+        return []
+    evidence = {"capacity": view.capacity, "allocatable": view.allocatable, "inventory": wanted}
+    if view.capacity is None:
+        cause = f"Node '{view.name}' offers no resource '{GPU_RESOURCE}', the inventory says {wanted} GPUs"
+    elif view.allocatable != view.capacity:
+        cause = (
+            f"Node '{view.name}': {view.allocatable} of {view.capacity} GPUs are allocatable, the inventory says {wanted};"
+            " the device plugin holds the others to be unhealthy"
+        )
+    else:
+        cause = f"Node '{view.name}' offers {view.capacity} GPUs, the inventory says {wanted}"
+    return [
+        Problem(
+            cause + ".",
+            "Read the device plugin's log for the node; see nodes.gpu-count and nodes.xid.",
+            evidence,
+        )
+    ]
+
+
+def labels(facts: ClusterFacts) -> list[Problem]:
+    """Our labels, the inventory's, and the one that feature discovery writes."""
+    view, host = _need_view(facts), facts.host
+    wanted = {
+        "gpu-type": host.gpu_model,
+        **({"gpusmith.io/operands": "enabled"} if host.operands_managed else {}),
+        **({"gpusmith.io/simulated": "true"} if host.simulated else {}),
+        **host.labels,
+    }
+    wrong = {key: view.labels.get(key) for key, value in wanted.items() if view.labels.get(key) != value}
+    problems = [
+        Problem(
+            f"Node '{view.name}': label '{key}' is {seen!r}, it must be '{wanted[key]}'.",
+            SITE,
+            {"labels": {key: seen}},
+        )
+        for key, seen in wrong.items()
+    ]
+    if not host.simulated and view.labels.get("gpusmith.io/simulated") == "true":
+        problems.append(
+            Problem(
+                f"Node '{view.name}' is labelled as simulated, the inventory says that its GPUs are real.",
+                "Correct 'gpusmith_simulated' in the inventory, or run site.yml.",
+                {"labels": {"gpusmith.io/simulated": "true"}},
+            )
+        )
+    found = view.labels.get("nvidia.com/gpu.count")
+    if found is None:
+        problems.append(
+            Problem(
+                f"Node '{view.name}' has no label 'nvidia.com/gpu.count': GPU feature discovery did not describe it.",
+                "Read the logs of GPU feature discovery and of node feature discovery.",
+            )
+        )
+    elif found != str(host.gpu_count):
+        problems.append(
+            Problem(
+                f"Node '{view.name}': GPU feature discovery counts {found} GPUs, the inventory says {host.gpu_count}.",
+                "See nodes.gpu-count.",
+                {"labels": {"nvidia.com/gpu.count": found}},
+            )
+        )
+    return problems
+
+
+def taints(facts: ClusterFacts) -> list[Problem]:
+    """The inventory's taints are there."""
+    view = _need_view(facts)
+
+    def flat(row: Mapping[str, Any]) -> tuple[str, str, str]:
+        return str(row.get("key")), str(row.get("value") or ""), str(row.get("effect", "NoSchedule"))
+
+    present = {flat(row) for row in view.taints}
+    return [
+        Problem(
+            f"Node '{view.name}' lacks taint '{key}={value}:{effect}', so pods without GPUs can take its place.",
+            SITE,
+            {"taints": [list(row) for row in sorted(present)]},
+        )
+        for key, value, effect in map(flat, facts.host.taints)
+        if (key, value, effect) not in present
+    ]
+
+
+def _pod_problem(pod: Mapping[str, Any]) -> str:
+    status = pod.get("status") or {}
+    for row in status.get("containerStatuses") or []:
+        state = row.get("state") or {}
+        waiting = state.get("waiting") or state.get("terminated") or {}
+        if not row.get("ready"):
+            return (
+                f"container '{row.get('name')}' is not ready ({waiting.get('reason') or 'no reason given'})"
+            )
+    conditions = {row["type"]: row for row in status.get("conditions") or []}
+    if conditions.get("Ready", {}).get("status") != "True":
+        return f"it is {status.get('phase')}"
+    return ""
+
+
+def operands(facts: ClusterFacts) -> list[Problem]:
+    """Every pod of the operands' namespace on the node is ready, and one of them is the device plugin."""
+    view, host = _need_view(facts), facts.host
+    if not host.operands_managed:
+        raise NotApplicable(
+            f"The cluster's own operands serve node '{view.name}'; see cluster.gpu-capacity for what they do."
+        )
+    problems = []
+    for pod in view.system_pods:
+        wrong = _pod_problem(pod)
+        name = pod["metadata"]["name"]
+        if wrong:
+            problems.append(
+                Problem(
+                    f"Node '{view.name}': operand '{host.operands_namespace}/{name}': {wrong}.",
+                    f"Read: kubectl -n {host.operands_namespace} logs {name}",
+                    {"pod": name},
+                )
+            )
+    images = [
+        str(row.get("image")) for pod in view.system_pods for row in pod["spec"].get("containers") or []
+    ]
+    if not any("device-plugin" in image for image in images):
+        problems.append(
+            Problem(
+                f"Node '{view.name}' runs no device plugin in namespace '{host.operands_namespace}'.",
+                f"Look at: kubectl -n {host.operands_namespace} get daemonsets,pods -o wide",
+                {"images": images},
+            )
+        )
+    return problems
+
+
+def runtime_class(snapshot: Snapshot, hosts: Sequence[Host]) -> list[Problem]:
+    """Every RuntimeClass that the inventory names is there."""
+    problems = []
+    for name in sorted(
+        {host.runtime_class for host in hosts}
+        | {host.pod_runtime_class for host in hosts if host.pod_runtime_class}
+    ):
+        handler = snapshot.runtime_classes.get(name)
+        if handler is None:
+            problems.append(
+                Problem(
+                    f"The cluster has no RuntimeClass '{name}'.",
+                    "Run site.yml.",
+                    {"runtime_classes": dict(snapshot.runtime_classes)},
+                )
+            )
+        elif name == "nvidia" and handler != "nvidia":
+            problems.append(
+                Problem(
+                    f"RuntimeClass '{name}' has handler '{handler}', not 'nvidia'.",
+                    "Run site.yml.",
+                    {"handler": handler},
+                )
+            )
+    return problems
+
+
+CHECKS: Mapping[str, ClusterCheck] = {
+    "cluster.node-ready": node_ready,
+    "cluster.gpu-capacity": gpu_capacity,
+    "cluster.labels": labels,
+    "cluster.taints": taints,
+    "cluster.operands": operands,
+}

@@ -1,0 +1,701 @@
+"""Checks of the nodes tier: pure functions over one probe record.
+
+Each returns its problems (an empty list is a pass) or raises NotApplicable. Causes name node, GPU and reason.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from gpusmith.findings import NotApplicable, Problem
+from gpusmith.inventory import Host
+from gpusmith.models import Model
+from gpusmith.record import Gpu, Record
+
+RESET_STEP = (
+    "Drain the node, then reset the GPU ('nvidia-smi --gpu-reset -i INDEX') or reboot;"
+    " if it comes back, replace the board."
+)
+SLOWDOWNS = {
+    "hw_slowdown": "the hardware slows it down (heat or power)",
+    "hw_thermal_slowdown": "it is too hot",
+    "sw_thermal_slowdown": "the driver slows it down because it is too hot",
+    "hw_power_brake_slowdown": "the machine's power supply asks for less load",
+}
+DRIVER_PACKAGES = ("nvidia-driver-cuda", "nvidia-smi", "libcuda1", "libnvidia-ml1", "nvidia-driver")
+"""Packages that carry the driver's libraries and tools; which are there depends on layout and distribution."""
+HELD_ALWAYS = (
+    "containerd.io",
+    "kubelet",
+    "kubeadm",
+    "kubectl",
+    "nvidia-container-toolkit",
+    "nvidia-container-toolkit-base",
+)
+
+XID_CLASSES: Mapping[int, str] = {
+    13: "an application's kernel failed",
+    31: "an application accessed memory that is not its own",
+    43: "an application stopped the GPU",
+    45: "an application was ended",
+    48: "double bit memory error",
+    62: "internal micro-controller halt",
+    63: "a memory row was remapped",
+    64: "a memory row could not be remapped",
+    74: "NVLink error",
+    79: "the GPU has fallen off the bus",
+    92: "many corrected memory errors",
+    94: "contained memory error",
+    95: "uncontained memory error",
+    109: "context switch timeout",
+    119: "GSP did not answer",
+    120: "GSP error",
+    140: "ECC unrecovered error",
+    143: "GPU initialisation failed",
+    154: "the GPU asks for a recovery action",
+}
+"""NVIDIA, "Xid Errors" (docs.nvidia.com/deploy/xid-errors), read 2026-11-20. Application class: 13, 31, 43, 45."""
+APPLICATION_XIDS = frozenset({13, 31, 43, 45})
+
+
+@dataclass(frozen=True)
+class NodeFacts:
+    """What a check of a node gets.
+
+    Attributes:
+        host: what the inventory says.
+        record: what the probe saw.
+        model: the row of the inventory's GPU model; None if data/gpus.yml has none.
+        fleet: records of all nodes of the run that have the same model, this one included.
+    """
+
+    host: Host
+    record: Record
+    model: Model | None
+    fleet: Mapping[str, Record]
+
+
+NodeCheck = Callable[[NodeFacts], Sequence[Problem]]
+
+
+def _need_nvml(facts: NodeFacts) -> tuple[Gpu, ...]:
+    if not facts.record.nvml_usable:
+        raise NotApplicable(
+            f"NVML cannot be asked on '{facts.host.name}': {facts.record.nvml_error}; see nodes.nvml."
+        )
+    return facts.record.gpus
+
+
+def upstream(version: str) -> str:
+    """A package version without epoch and revision: '580.178.04' of '1:580.178.04-1'."""
+    return version.rpartition(":")[2].partition("-")[0]
+
+
+def _mentions(version: str, wanted: str) -> bool:
+    plain = upstream(version)
+    return plain == wanted or plain.startswith((wanted + "+", wanted + "~", wanted + "."))
+
+
+def simulation_witnesses(facts: NodeFacts) -> list[Problem]:
+    """The inventory and the loaded library, two independent witnesses, must agree."""
+    node, says, marked = facts.host.name, facts.host.simulated, facts.record.simulated
+    evidence = {"inventory_simulated": says, "library_simulated": marked}
+    if marked is None:
+        return [
+            Problem(
+                f"Node '{node}': the NVIDIA library cannot be loaded, so nobody confirms that its GPUs are"
+                f" {'simulated' if says else 'real'}.",
+                "Install the driver: ansible-playbook site.yml.",
+                evidence,
+            )
+        ]
+    if marked != says:
+        said, found = ("simulated", "real") if says else ("real", "simulated")
+        return [
+            Problem(
+                f"Node '{node}': the inventory says its GPUs are {said}, but the loaded library is that of {found} ones.",
+                f"Correct 'gpusmith_simulated' of '{node}' in the inventory, or find out who installed that library.",
+                evidence,
+            )
+        ]
+    return []
+
+
+def driver_versions(facts: NodeFacts) -> list[Problem]:
+    """Package = libraries = module file = loaded module = the inventory's version."""
+    record, wanted, node = facts.record, facts.host.driver_version, facts.host.name
+    packages = {
+        name: upstream(record.packages[name].version) for name in DRIVER_PACKAGES if name in record.packages
+    }
+    seen = {
+        "NVML library": record.nvml_library,
+        "CUDA library": record.cuda_library,
+        "module file": record.module_installed,
+        "loaded module": record.module_loaded,
+    }
+    evidence = {
+        "wanted": wanted,
+        "packages": packages,
+        **{name.replace(" ", "_"): version for name, version in seen.items()},
+    }
+    problems: list[Problem] = []
+    if not packages:
+        problems.append(
+            Problem(
+                f"Node '{node}': no driver package is installed.",
+                "Install it: ansible-playbook site.yml.",
+                evidence,
+            )
+        )
+    wrong = {name: version for name, version in packages.items() if not _mentions(version, wanted)}
+    if wrong:
+        named = ", ".join(f"'{name}' is {version}" for name, version in sorted(wrong.items()))
+        problems.append(
+            Problem(
+                f"Node '{node}': driver package {named}, the inventory wants {wanted}.",
+                "Change the driver with playbooks/upgrade_driver.yml, or correct 'nvidia_driver_version'.",
+                evidence,
+            )
+        )
+    if record.module_loaded is None:
+        problems.append(
+            Problem(
+                f"Node '{node}': the driver is not loaded, there is no kernel module 'nvidia' in kernel {record.kernel}"
+                f" (module file: {record.module_installed or 'none'}).",
+                f"Load it with 'modprobe nvidia' on '{node}' and read 'journalctl -k' for the reason, or run site.yml.",
+                evidence,
+            )
+        )
+    libraries = {name: seen[name] for name in ("NVML library", "CUDA library")}
+    loaded = record.module_loaded
+    for name, version in libraries.items():
+        if version is None:
+            problems.append(
+                Problem(
+                    f"Node '{node}': the {name} is missing.",
+                    "Install the driver's packages: site.yml.",
+                    evidence,
+                )
+            )
+        elif loaded is not None and version != loaded:
+            problems.append(
+                Problem(
+                    f"Node '{node}': driver/library mismatch, the {name} is {version} and the loaded module {loaded}.",
+                    "Drain the node and reload the module or reboot, so that both are of one version.",
+                    evidence,
+                )
+            )
+        elif version != wanted:
+            problems.append(
+                Problem(
+                    f"Node '{node}': the {name} is {version}, the inventory wants {wanted}.",
+                    "Use playbooks/upgrade_driver.yml.",
+                    evidence,
+                )
+            )
+    if loaded is not None and loaded != wanted:
+        problems.append(
+            Problem(
+                f"Node '{node}': the loaded module is {loaded}, the inventory wants {wanted}.",
+                "Reload the module or reboot.",
+                evidence,
+            )
+        )
+    if record.module_installed not in (None, wanted):
+        problems.append(
+            Problem(
+                f"Node '{node}': the module file is {record.module_installed}, the inventory wants {wanted};"
+                " the next boot loads that one.",
+                "Look at 'dkms status' on the node, or run site.yml.",
+                evidence,
+            )
+        )
+    if record.nouveau_loaded:
+        problems.append(
+            Problem(
+                f"Node '{node}': module 'nouveau' is loaded.",
+                "Run site.yml, which keeps it off, then reboot.",
+                evidence,
+            )
+        )
+    return problems
+
+
+def nvml(facts: NodeFacts) -> list[Problem]:
+    """NVML starts, and every GPU answers."""
+    record, node = facts.record, facts.host.name
+    if not record.nvml_usable:
+        return [
+            Problem(
+                f"Node '{node}': NVML does not start: {record.nvml_error or 'no reason given'} (code {record.nvml_code}).",
+                f"Run 'nvidia-smi' on '{node}'; see nodes.driver-versions for the versions.",
+                {"nvml_code": record.nvml_code, "nvml_error": record.nvml_error},
+            )
+        ]
+    return [
+        Problem(
+            f"Node '{node}': {gpu.label} does not answer: {gpu.error}.",
+            RESET_STEP,
+            {"gpu": gpu.index, "uuid": gpu.uuid, "pci": gpu.pci, "error": gpu.error},
+        )
+        for gpu in record.gpus
+        if gpu.error
+    ]
+
+
+def gpu_count(facts: NodeFacts) -> list[Problem]:
+    """PCI = NVML = /dev = inventory."""
+    record, node, wanted = facts.record, facts.host.name, facts.host.gpu_count
+    counts = {
+        "inventory": wanted,
+        "pci": len(record.pci_gpus),
+        "nvml": len(record.gpus),
+        "dev": len(record.minors),
+    }
+    if len(set(counts.values())) == 1:
+        return []
+    known = {gpu.pci for gpu in record.gpus if gpu.pci}
+    on_bus = {gpu.address for gpu in record.pci_gpus}
+    named: list[str] = []
+    if record.nvml_usable:
+        named.extend(f"the GPU at PCI {address} is unknown to NVML" for address in sorted(on_bus - known))
+    for gpu in record.gpus:
+        if gpu.pci is not None and gpu.pci not in on_bus:
+            named.append(f"{gpu.label} is not on the PCI bus")
+        if gpu.minor is not None and gpu.minor not in record.minors:
+            named.append(f"{gpu.label} has no device node /dev/nvidia{gpu.minor}")
+    unknown = sorted(set(record.minors) - {gpu.minor for gpu in record.gpus})
+    if record.nvml_usable and unknown:
+        named.extend(f"/dev/nvidia{minor} belongs to no GPU that NVML knows" for minor in unknown)
+    if counts["pci"] < wanted:
+        named.append(
+            f"{wanted - counts['pci']} of {wanted} GPUs are missing on the PCI bus"
+            f" (present: {', '.join(sorted(on_bus)) or 'none'})"
+        )
+    if not record.nvml_usable:
+        named.append(f"NVML does not start: {record.nvml_error}")
+    seen = f"{counts['pci']} on PCI, {counts['nvml']} in NVML, {counts['dev']} in /dev, {wanted} in the inventory"
+    evidence = {
+        **counts,
+        "pci_addresses": sorted(on_bus),
+        "minors": list(record.minors),
+        "uuids": [gpu.uuid for gpu in record.gpus],
+    }
+    return [
+        Problem(
+            f"Node '{node}': GPUs differ: {seen}; {'; '.join(named) or 'none of them can be named'}.",
+            f"Look at 'lspci -d 10de:' and 'journalctl -k -g NVRM' on '{node}';"
+            " a board that PCI does not show is a matter for the machine's vendor.",
+            evidence,
+        )
+    ]
+
+
+def gpu_model(facts: NodeFacts) -> list[Problem]:
+    """PCI id, name and memory are the model's."""
+    record, node, model = facts.record, facts.host.name, facts.model
+    if model is None:
+        return [
+            Problem(
+                f"Node '{node}': GPU model '{facts.host.gpu_model}' is not in data/gpus.yml: there is nothing to compare with.",
+                "Correct 'gpusmith_gpu_model' in the inventory, or add the model with its source.",
+            )
+        ]
+    problems = [
+        Problem(
+            f"Node '{node}': {record.gpu_at(gpu.address)} has PCI id {gpu.device_id}, '{model.key}' has {model.pci_device_id}.",
+            "Correct 'gpusmith_gpu_model' in the inventory, or ask who changed the board.",
+            {"pci": gpu.address, "device_id": gpu.device_id},
+        )
+        for gpu in record.pci_gpus
+        if gpu.device_id.lower() != model.pci_device_id
+    ]
+    for gpu in record.gpus:
+        if gpu.name is not None and gpu.name != model.name:
+            problems.append(
+                Problem(
+                    f"Node '{node}': {gpu.label} is a '{gpu.name}', the inventory says '{model.name}'.",
+                    "Correct 'gpusmith_gpu_model' in the inventory, or ask who changed the board.",
+                    {"gpu": gpu.index, "name": gpu.name},
+                )
+            )
+        # Drivers differ by some MiB in what they reserve.
+        if gpu.memory_mib is not None and abs(gpu.memory_mib - model.memory_mib) > model.memory_mib * 0.02:
+            problems.append(
+                Problem(
+                    f"Node '{node}': {gpu.label} has {gpu.memory_mib} MiB of memory, model '{model.key}' has {model.memory_mib}.",
+                    RESET_STEP,
+                    {"gpu": gpu.index, "memory_mib": gpu.memory_mib},
+                )
+            )
+    if not record.pci_gpus and not record.gpus:
+        raise NotApplicable(f"Node '{node}' shows no GPU; see nodes.gpu-count.")
+    return problems
+
+
+def _service(facts: NodeFacts, name: str, why: str) -> list[Problem]:
+    unit = facts.record.services.get(name)
+    active = unit.active if unit else "unknown"
+    enabled = unit.enabled if unit else "unknown"
+    evidence = {name: {"active": active, "enabled": enabled}}
+    node = facts.host.name
+    if active != "active":
+        return [
+            Problem(
+                f"Node '{node}': service '{name}' is {active or 'unknown'}; {why}.",
+                f"Read 'journalctl -u {name}' on '{node}', then 'systemctl start {name}' or site.yml.",
+                evidence,
+            )
+        ]
+    if enabled not in ("enabled", "enabled-runtime", "static", "alias", "indirect", "generated"):
+        return [
+            Problem(
+                f"Node '{node}': service '{name}' runs but is {enabled}, so it will not run after a reboot.",
+                f"Run 'systemctl enable {name}' on '{node}' or site.yml.",
+                evidence,
+            )
+        ]
+    return []
+
+
+def services(facts: NodeFacts) -> list[Problem]:
+    """Runtime, kubelet and persistence daemon run and are enabled."""
+    problems = _service(facts, "containerd", "no container can start") + _service(
+        facts, "kubelet", "the node leaves the cluster"
+    )
+    if "nvidia-persistenced" in facts.record.packages:
+        problems += _service(facts, "nvidia-persistenced", "GPUs lose their state when idle")
+    return problems
+
+
+def fabric(facts: NodeFacts) -> list[Problem]:
+    """Where there are NVSwitches, CUDA works only after fabric manager has joined every GPU."""
+    record, node, model = facts.record, facts.host.name, facts.model
+    needed = bool(record.pci_nvswitches) or (model is not None and model.fabric_manager)
+    if not needed:
+        raise NotApplicable(f"Node '{node}' has no NVSwitches.")
+    problems = _service(
+        facts, "nvidia-fabricmanager", "without it CUDA cannot start on a machine with NVSwitches"
+    )
+    if model is not None and record.pci_nvswitches and model.nvswitches > len(record.pci_nvswitches):
+        problems.append(
+            Problem(
+                f"Node '{node}': {len(record.pci_nvswitches)} NVSwitches are on the PCI bus,"
+                f" an HGX board of model '{model.key}' has {model.nvswitches}.",
+                f"Look at 'lspci -d 10de:' on '{node}'; a missing switch is a matter for the machine's vendor.",
+                {"nvswitches": list(record.pci_nvswitches)},
+            )
+        )
+    manager = record.packages.get("nvidia-fabricmanager")
+    if (
+        manager is not None
+        and record.module_loaded is not None
+        and not _mentions(manager.version, record.module_loaded)
+    ):
+        problems.append(
+            Problem(
+                f"Node '{node}': fabric manager is {upstream(manager.version)}, the loaded driver {record.module_loaded};"
+                " they must be equal.",
+                "Run site.yml, or playbooks/upgrade_driver.yml if the driver is to change.",
+                {"fabric_manager": manager.version},
+            )
+        )
+    if model is not None and model.fabric_state_in_nvml:
+        for gpu in record.gpus:
+            if gpu.error is None and (
+                gpu.fabric_state != "completed" or gpu.fabric_status not in (None, "success")
+            ):
+                state = (
+                    f"{gpu.fabric_state}, {gpu.fabric_status}" if gpu.fabric_status else str(gpu.fabric_state)
+                )
+                problems.append(
+                    Problem(
+                        f"Node '{node}': {gpu.label} has not joined the NVLink fabric: {state}.",
+                        f"Read 'journalctl -u nvidia-fabricmanager' on '{node}'.",
+                        {
+                            "gpu": gpu.index,
+                            "fabric_state": gpu.fabric_state,
+                            "fabric_status": gpu.fabric_status,
+                        },
+                    )
+                )
+    return problems
+
+
+def ecc(facts: NodeFacts) -> list[Problem]:
+    """No uncorrectable memory error since the driver was loaded."""
+    return [
+        Problem(
+            f"Node '{facts.host.name}': {gpu.label} has {gpu.ecc_uncorrected} uncorrectable ECC memory errors"
+            " since the driver was loaded.",
+            RESET_STEP,
+            {"gpu": gpu.index, "uuid": gpu.uuid, "ecc_uncorrected": gpu.ecc_uncorrected},
+        )
+        for gpu in _need_nvml(facts)
+        if gpu.ecc_uncorrected
+    ]
+
+
+def row_remap(facts: NodeFacts) -> list[Problem]:
+    """No memory row waits for remapping, none failed."""
+    problems = []
+    for gpu in _need_nvml(facts):
+        evidence = {
+            "gpu": gpu.index,
+            "uuid": gpu.uuid,
+            "remap_pending": gpu.remap_pending,
+            "remap_failed": gpu.remap_failed,
+        }
+        if gpu.remap_failed:
+            problems.append(
+                Problem(
+                    f"Node '{facts.host.name}': {gpu.label} could not remap a bad memory row.",
+                    "Replace the board.",
+                    evidence,
+                )
+            )
+        elif gpu.remap_pending:
+            problems.append(
+                Problem(
+                    f"Node '{facts.host.name}': {gpu.label} has a memory row that waits to be remapped.",
+                    RESET_STEP,
+                    evidence,
+                )
+            )
+    return problems
+
+
+def xid(facts: NodeFacts) -> list[Problem]:
+    """No Xid in the kernel's log since boot, but for codes that the inventory accepts."""
+    record, node = facts.record, facts.host.name
+    if record.xids is None:
+        return [
+            Problem(
+                f"Node '{node}': the kernel's log could not be read: {'; '.join(record.errors)}.",
+                "Look at 'journalctl -b'.",
+            )
+        ]
+    problems = []
+    for (address, code), count in Counter((row.pci, row.code) for row in record.xids).items():
+        if code in facts.host.accepted_xids:
+            continue
+        last = [row for row in record.xids if (row.pci, row.code) == (address, code)][-1]
+        meaning = XID_CLASSES.get(code, "see NVIDIA's list of Xids")
+        times = "" if count == 1 else f" {count} times"
+        step = (
+            f"Find the application in 'journalctl -k' of '{node}'; if it is known, add {code} to 'validation_accepted_xids'."
+            if code in APPLICATION_XIDS
+            else RESET_STEP
+        )
+        problems.append(
+            Problem(
+                f"Node '{node}': {record.gpu_at(address)} reported Xid {code}{times} since boot: {meaning}.",
+                step,
+                {
+                    f"xid_{code}_{address}": {
+                        "count": count,
+                        "message": last.message,
+                        "time_unix": last.time_unix,
+                    }
+                },
+            )
+        )
+    return problems
+
+
+def throttle(facts: NodeFacts) -> list[Problem]:
+    """No slowdown by heat, hardware or power."""
+    problems = []
+    for gpu in _need_nvml(facts):
+        reasons = [reason for reason in gpu.throttle_reasons if reason in SLOWDOWNS]
+        if reasons:
+            why = " and ".join(SLOWDOWNS[reason] for reason in reasons)
+            problems.append(
+                Problem(
+                    f"Node '{facts.host.name}': {gpu.label} is throttled ({', '.join(reasons)}): {why}.",
+                    "Look at 'nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER' and at the machine's cooling and power supply.",
+                    {"gpu": gpu.index, "uuid": gpu.uuid, "throttle_reasons": list(gpu.throttle_reasons)},
+                )
+            )
+    return problems
+
+
+def pcie_width(facts: NodeFacts) -> list[Problem]:
+    """All lanes; the generation is left alone, it falls when a GPU is idle."""
+    return [
+        Problem(
+            f"Node '{facts.host.name}': {gpu.label} runs on {gpu.pcie_width} PCIe lanes, it can use {gpu.pcie_width_max}.",
+            "Reseat the board or riser; look for AER messages in 'journalctl -k'.",
+            {
+                "gpu": gpu.index,
+                "uuid": gpu.uuid,
+                "pcie_width": gpu.pcie_width,
+                "pcie_width_max": gpu.pcie_width_max,
+            },
+        )
+        for gpu in _need_nvml(facts)
+        if gpu.pcie_width is not None
+        and gpu.pcie_width_max is not None
+        and gpu.pcie_width < gpu.pcie_width_max
+    ]
+
+
+def containerd(facts: NodeFacts) -> list[Problem]:
+    """What containerd would really use, all its files merged."""
+    node, effective = facts.host.name, facts.record.effective
+    evidence = {"effective": dict(effective), "containerd": facts.record.containerd_version}
+    step = f"Compare 'containerd config dump' on '{node}' with /etc/containerd, then run site.yml."
+    if effective.get("runtime_nvidia") is None:
+        return [Problem(f"Node '{node}': containerd's configuration cannot be read.", step, evidence)]
+    wanted = {
+        "runtime_nvidia": "has no runtime 'nvidia', so pods get no GPU",
+        "systemd_cgroup": "does not use systemd's cgroups, as kubelet does",
+        "cdi": "has CDI switched off, so the device plugin's devices do not reach containers",
+    }
+    problems = [
+        Problem(f"Node '{node}': containerd's effective configuration {what}.", step, evidence)
+        for key, what in wanted.items()
+        if not effective.get(key)
+    ]
+    if effective.get("cri_disabled"):
+        problems.append(
+            Problem(
+                f"Node '{node}': containerd's CRI plugin is disabled, kubelet cannot use it.", step, evidence
+            )
+        )
+    return problems
+
+
+def cdi(facts: NodeFacts) -> list[Problem]:
+    """Made for the loaded driver, with every GPU."""
+    record, node = facts.record, facts.host.name
+    evidence = {
+        "paths": list(record.cdi_paths),
+        "devices": list(record.cdi_devices),
+        "driver": record.cdi_driver,
+    }
+    step = f"Run 'systemctl restart nvidia-cdi-refresh' on '{node}', or site.yml."
+    if not record.cdi_paths:
+        return [Problem(f"Node '{node}': there is no CDI specification for nvidia.com/gpu.", step, evidence)]
+    problems = []
+    if record.module_loaded is not None and record.cdi_driver != record.module_loaded:
+        problems.append(
+            Problem(
+                f"Node '{node}': the CDI specification is for driver {record.cdi_driver}, loaded is {record.module_loaded}.",
+                step,
+                evidence,
+            )
+        )
+    names = {device.rpartition("=")[2] for device in record.cdi_devices}
+    problems.extend(
+        Problem(f"Node '{node}': {gpu.label} is not in the CDI specification.", step, evidence)
+        for gpu in record.gpus
+        if str(gpu.index) not in names and gpu.uuid not in names
+    )
+    return problems
+
+
+def char_links(facts: NodeFacts) -> list[Problem]:
+    """Without them a daemon-reload takes GPUs out of running containers (nvidia-container-toolkit, issue 48)."""
+    record, node = facts.record, facts.host.name
+    wanted = {195: [*record.minors, 255] if record.control_device else list(record.minors)}
+    missing = [
+        f"{major}:{minor}"
+        for major, minors in wanted.items()
+        for minor in minors
+        if f"{major}:{minor}" not in record.char_links
+    ]
+    if not record.minors:
+        raise NotApplicable(f"Node '{node}' has no GPU device nodes; see nodes.gpu-count.")
+    if not missing:
+        return []
+    return [
+        Problem(
+            f"Node '{node}': links {', '.join('/dev/char/' + name for name in missing)} are missing,"
+            " so a 'systemctl daemon-reload' takes these devices from running containers.",
+            f"Run 'nvidia-ctk system create-dev-char-symlinks --create-all' on '{node}', or site.yml.",
+            {"missing": missing, "present": sorted(record.char_links)},
+        )
+    ]
+
+
+def holds(facts: NodeFacts) -> list[Problem]:
+    """Nobody's routine upgrade may change these."""
+    record, node, wanted = facts.record, facts.host.name, facts.host.driver_version
+    driver = [
+        name
+        for name, package in record.packages.items()
+        if name.startswith(("nvidia-", "libnvidia-", "libcuda")) and _mentions(package.version, wanted)
+    ]
+    expected = sorted({*driver, *(name for name in HELD_ALWAYS if name in record.packages)})
+    free = [name for name in expected if not record.packages[name].held]
+    if not expected:
+        raise NotApplicable(f"Node '{node}' has none of the packages; see nodes.driver-versions.")
+    if not free:
+        return []
+    return [
+        Problem(
+            f"Node '{node}': {len(free)} packages are not held and can be changed by any upgrade: {', '.join(free)}.",
+            "Run site.yml, or 'apt-mark hold' / 'dnf versionlock add' them.",
+            {"not_held": free},
+        )
+    ]
+
+
+def uniformity(facts: NodeFacts) -> list[Problem]:
+    """Most nodes of a model set the norm; one that differs is named."""
+    if len(facts.fleet) < 2:
+        raise NotApplicable(
+            f"Node '{facts.host.name}' is the only one of model '{facts.host.gpu_model}' in this run."
+        )
+    aspects: dict[str, Callable[[Record], object]] = {
+        "loaded driver": lambda row: row.module_loaded,
+        "module flavour": lambda row: row.module_flavour,
+        "kernel": lambda row: row.kernel,
+        "containerd": lambda row: row.containerd_version,
+        "GPUs": lambda row: len(row.gpus),
+        "GPU names": lambda row: tuple(sorted({gpu.name or "" for gpu in row.gpus})),
+        "MIG modes": lambda row: tuple(sorted({gpu.mig_mode or "" for gpu in row.gpus})),
+    }
+    problems = []
+    for aspect, read in aspects.items():
+        # What is not there at all is another check's matter.
+        values = Counter(value for row in facts.fleet.values() if (value := read(row)) not in (None, 0, ()))
+        own = read(facts.record)
+        if own not in values:
+            continue
+        usual, count = values.most_common(1)[0]
+        # Two nodes that differ have no majority; then both are named, since nobody can tell which is right.
+        if own != usual or (len(values) > 1 and count * 2 <= values.total()):
+            other = usual if own != usual else next(value for value in values if value != own)
+            problems.append(
+                Problem(
+                    f"Node '{facts.host.name}': {aspect} is {own!r}, on others of model '{facts.host.gpu_model}' {other!r}.",
+                    "Bring the nodes to one state with site.yml, or put them into groups of their own.",
+                    {aspect: {"own": repr(own), "other": repr(other)}},
+                )
+            )
+    return problems
+
+
+CHECKS: Mapping[str, NodeCheck] = {
+    "nodes.simulation-witnesses": simulation_witnesses,
+    "nodes.driver-versions": driver_versions,
+    "nodes.nvml": nvml,
+    "nodes.gpu-count": gpu_count,
+    "nodes.gpu-model": gpu_model,
+    "nodes.services": services,
+    "nodes.fabric": fabric,
+    "nodes.ecc": ecc,
+    "nodes.row-remap": row_remap,
+    "nodes.xid": xid,
+    "nodes.throttle": throttle,
+    "nodes.pcie-width": pcie_width,
+    "nodes.containerd": containerd,
+    "nodes.cdi": cdi,
+    "nodes.char-links": char_links,
+    "nodes.holds": holds,
+    "nodes.uniformity": uniformity,
+}

@@ -1,0 +1,386 @@
+"""The inventory as Ansible reads it: which GPU nodes there are, and what they should be."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gpusmith.errors import InputError, ToolError
+from gpusmith.paths import repo_root
+
+GPU_GROUP = "gpu_nodes"
+READ_TIMEOUT_S = 120
+DEFAULT_TAINTS = ({"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"},)
+"""Same as kubernetes_node_taints in the role's defaults."""
+
+
+@dataclass(frozen=True)
+class Images:
+    """Container images of the workloads; empty where the inventory names none."""
+
+    cuda: str
+    pytorch: str
+    tensorflow: str
+
+
+@dataclass(frozen=True)
+class Host:
+    """A GPU node and what its inventory says of it.
+
+    Attributes:
+        name: inventory name; the Node object's name unless the node's record says otherwise.
+        variables: everything that Ansible knows of it, for the connection.
+        simulated: 'gpusmith_simulated', the first of the two witnesses of a simulation.
+        gpu_model: key of data/gpus.yml.
+        gpu_count: GPUs that the machine should have.
+        driver_version: exact version that should be installed and loaded.
+        kubeconfig: path on this machine; empty if none is named.
+        taints: taints that the Node object should carry.
+        labels: labels that the Node object should carry on top of ours.
+        images: what workloads run in.
+        runtime_class: RuntimeClass of the GPU runtime; workloads use it only if 'validation_runtime_class' says so.
+        pod_runtime_class: 'validation_runtime_class', empty by default.
+        operands_namespace: where the device plugin runs.
+        operands_managed: whether the device plugin is ours.
+        pod_timeout_s: seconds that one workload may take, image pull included.
+        accepted_xids: Xid codes that do not fail a node ('validation_accepted_xids').
+    """
+
+    name: str
+    variables: Mapping[str, Any] = field(repr=False)
+    simulated: bool
+    gpu_model: str
+    gpu_count: int
+    driver_version: str
+    kubeconfig: str
+    taints: tuple[Mapping[str, str], ...]
+    labels: Mapping[str, str]
+    images: Images
+    runtime_class: str
+    pod_runtime_class: str
+    operands_namespace: str
+    operands_managed: bool
+    pod_timeout_s: float
+    accepted_xids: frozenset[int]
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """The GPU nodes that a run is about.
+
+    Attributes:
+        source: the inventory as the user named it, or what ansible.cfg names.
+        limit: the pattern, empty if none.
+        hosts: GPU nodes by name, never empty.
+        connection: the whole output of ansible-inventory, which the ssh adapter reads.
+    """
+
+    source: str
+    limit: str
+    hosts: Mapping[str, Host]
+    connection: Mapping[str, Any] = field(repr=False)
+
+    @property
+    def simulated(self) -> bool:
+        """Whether any node is said to be simulated."""
+        return any(host.simulated for host in self.hosts.values())
+
+    @property
+    def kubeconfig(self) -> str:
+        """The one kubeconfig of all nodes.
+
+        Raises:
+            InputError: none, or several.
+        """
+        named = sorted({host.kubeconfig for host in self.hosts.values()})
+        if len(named) != 1:
+            raise InputError(
+                f"The GPU nodes name several kubeconfigs: {', '.join(repr(path) for path in named)}.",
+                "Validate the nodes of one cluster at a time with --limit.",
+            )
+        if not named[0]:
+            raise InputError(
+                "The inventory has no 'gpusmith_kubeconfig'.",
+                "Set it in group_vars/all.yml to a file on this machine.",
+            )
+        return named[0]
+
+
+def ansible_environment(working_folder: Path) -> dict[str, str]:
+    """Environment for Ansible's programs: its own rules for ansible.cfg, then the checkout's file."""
+    environment = dict(os.environ)
+    # Verbosity would mix words into the JSON.
+    environment["ANSIBLE_VERBOSITY"] = "0"
+    if not environment.get("ANSIBLE_CONFIG") and not (working_folder / "ansible.cfg").is_file():
+        environment["ANSIBLE_CONFIG"] = str(repo_root() / "ansible.cfg")
+    return environment
+
+
+def _program(name: str) -> str:
+    beside = Path(sys.executable).parent / name
+    if not beside.is_file():
+        raise ToolError(f"Program '{beside}' is missing.", "Run 'make setup'.")
+    return str(beside)
+
+
+def _run(
+    words: Sequence[str], folder: Path, environment: Mapping[str, str]
+) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(
+            words, cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+            timeout=READ_TIMEOUT_S, check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired as error:
+        raise ToolError(
+            f"'{Path(words[0]).name}' did not end within {READ_TIMEOUT_S} s.",
+            "Look at the inventory's own scripts.",
+        ) from error
+
+
+def read(source: str | None, limit: str | None, working_folder: Path | None = None) -> Inventory:
+    """Read an inventory.
+
+    Args:
+        source: file, folder or host list with a comma; None for the one of ansible.cfg.
+        limit: Ansible pattern; None for all GPU nodes.
+        working_folder: relative paths start here.
+
+    Raises:
+        InputError: it cannot be used, with the reason.
+        ToolError: Ansible's programs are not there.
+    """
+    folder = working_folder or Path.cwd()
+    environment = ansible_environment(folder)
+    if source is not None:
+        if not source:
+            raise InputError("The inventory's path is empty.", "Give --inventory a file or a folder.")
+        if "," not in source:
+            path = (folder / Path(source).expanduser()).resolve()
+            if not path.exists():
+                raise InputError(
+                    f"Inventory '{source}' does not exist.", "Give --inventory an existing file or folder."
+                )
+            source = str(path)
+    words = [_program("ansible-inventory"), "--list"]
+    words += ["--inventory", source] if source is not None else []
+    words += ["--limit", limit] if limit else []
+    done = _run(words, folder, environment)
+    named = source or _default_source(environment)
+    if done.returncode != 0:
+        said = _last_lines(done.stderr)
+        if (limit and "does not match any hosts" in done.stderr) or (
+            "Specified inventory" in done.stderr and limit
+        ):
+            raise InputError(
+                f"Pattern '{limit}' matches no host of inventory '{named}'.",
+                "Give --limit a host or group of it.",
+            )
+        if source is None:
+            raise InputError(
+                f"No usable inventory: {said}",
+                "Start the lab with 'gpulab up', or name yours with --inventory.",
+            )
+        raise InputError(
+            f"Inventory '{named}' cannot be read: {said}",
+            f"Try: ansible-inventory --inventory {named} --list",
+        )
+    try:
+        tree: dict[str, Any] = json.loads(done.stdout)
+    except ValueError as error:
+        raise ToolError(
+            "'ansible-inventory --list' printed no JSON.",
+            f"Try: ansible-inventory --inventory {named} --list",
+        ) from error
+    variables = _variables(tree, words, folder, environment)
+    return build(tree, variables, named, limit or "")
+
+
+def _default_source(environment: Mapping[str, str]) -> str:
+    return environment.get("ANSIBLE_INVENTORY") or f"of {environment.get('ANSIBLE_CONFIG', 'ansible.cfg')}"
+
+
+def _last_lines(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip() and "DEPRECATION" not in line]
+    return " ".join(lines[-3:])[:600] or "no reason given"
+
+
+def members(tree: Mapping[str, Any], group: str) -> list[str]:
+    """Hosts of a group and of its children, in order, each once."""
+    row = tree.get(group) or {}
+    found = dict.fromkeys(str(host) for host in row.get("hosts") or [])
+    for child in row.get("children") or []:
+        found.update(dict.fromkeys(members(tree, str(child))))
+    return list(found)
+
+
+NEEDED = (
+    "gpusmith_simulated", "gpusmith_gpu_model", "gpusmith_gpu_count", "gpusmith_kubeconfig", "nvidia_driver_version",
+    "kubernetes_node_taints", "kubernetes_node_labels", "validation_image_cuda", "validation_image_pytorch",
+    "validation_image_tensorflow", "validation_runtime_class", "validation_timeout_pod_s", "validation_accepted_xids",
+    "gpu_operands_namespace", "gpu_operands_runtime_class", "gpu_operands_device_plugin",
+    "ansible_host", "ansible_port", "ansible_user", "ansible_ssh_common_args", "ansible_ssh_extra_args",
+    "ansible_ssh_private_key_file", "ansible_private_key_file", "ansible_become", "ansible_become_user",
+)  # fmt: skip
+
+
+def _variables(
+    tree: dict[str, Any], words: Sequence[str], folder: Path, environment: Mapping[str, str]
+) -> dict[str, dict[str, Any]]:
+    """Variables per host; templates among the needed ones are filled in by Ansible, which only then costs a second call."""
+    listed: dict[str, dict[str, Any]] = (tree.get("_meta") or {}).get("hostvars") or {}
+    nodes = members(tree, GPU_GROUP)
+    if not any("{{" in json.dumps(listed.get(node, {}).get(name)) for node in nodes for name in NEEDED):
+        return listed
+    wanted = ", ".join(f"'{name}': {name} | default(none)" for name in NEEDED)
+    command = [
+        _program("ansible"),
+        GPU_GROUP,
+        *words[2:],
+        "-m",
+        "ansible.builtin.debug",
+        "-a",
+        f"msg={{{{ {{{wanted}}} }}}}",
+    ]
+    output = {
+        "ANSIBLE_LOAD_CALLBACK_PLUGINS": "1",
+        "ANSIBLE_STDOUT_CALLBACK": "ansible.posix.json",
+        "ANSIBLE_CALLBACKS_ENABLED": "",
+    }
+    done = _run(command, folder, {**environment, **output})
+    try:
+        hosts = json.loads(done.stdout[done.stdout.index("{") :])["plays"][0]["tasks"][0]["hosts"]
+        for node in nodes:
+            filled = {name: value for name, value in hosts[node]["msg"].items() if value is not None}
+            listed[node] = {**listed.get(node, {}), **filled}
+    except (ValueError, KeyError, IndexError, AttributeError) as error:
+        raise InputError(
+            f"Templates among the inventory's variables cannot be filled in: {_last_lines(done.stdout + done.stderr)}",
+            "Look at the named variable in the inventory.",
+        ) from error
+    return listed
+
+
+def build(
+    tree: Mapping[str, Any], variables: Mapping[str, Mapping[str, Any]], source: str, limit: str
+) -> Inventory:
+    """The inventory from what ansible-inventory printed.
+
+    Raises:
+        InputError: no GPU nodes, or one whose variables cannot be used.
+    """
+    names = members(tree, GPU_GROUP)
+    if not names:
+        if limit:
+            raise InputError(
+                f"Pattern '{limit}' matches no host of group '{GPU_GROUP}' in inventory '{source}'.",
+                "Give --limit a GPU node or a group that has some.",
+            )
+        raise InputError(
+            f"Inventory '{source}' has no host in group '{GPU_GROUP}'.",
+            f"Put the GPU nodes into group '{GPU_GROUP}'.",
+        )
+    return Inventory(source, limit, {name: _host(name, variables.get(name, {})) for name in names}, tree)
+
+
+def _wrong(host: str, name: str, wants: str, value: Any) -> InputError:
+    return InputError(
+        f"Host '{host}': '{name}' must be {wants}, not {value!r}.", "Correct it in the inventory."
+    )
+
+
+class _Reader:
+    """Typed access to one host's variables."""
+
+    def __init__(self, host: str, values: Mapping[str, Any]) -> None:
+        self.host = host
+        self.values = values
+
+    def missing(self, name: str) -> InputError:
+        near = difflib.get_close_matches(name, [key for key in self.values if key != name], n=1, cutoff=0.85)
+        hint = (
+            f"There is '{near[0]}': is that a misspelling?" if near else "Set it in group_vars/gpu_nodes.yml."
+        )
+        return InputError(f"Host '{self.host}' has no '{name}'.", hint)
+
+    def text(self, name: str, default: str | None = None, wants: str = "a string") -> str:
+        value = self.values.get(name, default)
+        if value is None:
+            raise self.missing(name)
+        if not isinstance(value, str):
+            raise _wrong(self.host, name, wants, value)
+        return value
+
+    def flag(self, name: str, default: bool) -> bool:
+        value = self.values.get(name, default)
+        if not isinstance(value, bool):
+            raise _wrong(self.host, name, "true or false", value)
+        return value
+
+    def whole(self, name: str) -> int:
+        value = self.values.get(name)
+        if value is None:
+            raise self.missing(name)
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise _wrong(self.host, name, "a whole number from 1", value)
+        return value
+
+    def seconds(self, name: str, default: float) -> float:
+        value = self.values.get(name, default)
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or value <= 0:
+            raise _wrong(self.host, name, "a number of seconds", value)
+        return float(value)
+
+    def rows(self, name: str, default: Sequence[Mapping[str, str]]) -> tuple[Mapping[str, str], ...]:
+        value = self.values.get(name, default)
+        if not isinstance(value, (list, tuple)) or not all(
+            isinstance(row, dict) and "key" in row for row in value
+        ):
+            raise _wrong(self.host, name, "a list of {key, value, effect}", value)
+        return tuple(dict(row) for row in value)
+
+    def mapping(self, name: str) -> Mapping[str, str]:
+        value = self.values.get(name, {})
+        if not isinstance(value, dict):
+            raise _wrong(self.host, name, "a mapping", value)
+        return {str(key): str(text) for key, text in value.items()}
+
+    def codes(self, name: str) -> frozenset[int]:
+        value = self.values.get(name, [])
+        if not isinstance(value, list) or not all(isinstance(code, int) for code in value):
+            raise _wrong(self.host, name, "a list of numbers", value)
+        return frozenset(value)
+
+
+def _host(name: str, values: Mapping[str, Any]) -> Host:
+    reader = _Reader(name, values)
+    cuda = reader.text("validation_image_cuda", "")
+    return Host(
+        name=name,
+        variables=dict(values),
+        simulated=reader.flag("gpusmith_simulated", False),
+        gpu_model=reader.text("gpusmith_gpu_model"),
+        gpu_count=reader.whole("gpusmith_gpu_count"),
+        driver_version=reader.text(
+            "nvidia_driver_version", wants="a quoted string (unquoted 550.120 reads as 550.12)"
+        ),
+        kubeconfig=reader.text("gpusmith_kubeconfig", ""),
+        taints=reader.rows("kubernetes_node_taints", DEFAULT_TAINTS),
+        labels=reader.mapping("kubernetes_node_labels"),
+        images=Images(
+            cuda, reader.text("validation_image_pytorch", ""), reader.text("validation_image_tensorflow", "")
+        ),
+        runtime_class=reader.text("gpu_operands_runtime_class", "nvidia"),
+        pod_runtime_class=reader.text("validation_runtime_class", ""),
+        operands_namespace=reader.text("gpu_operands_namespace", "gpusmith-system"),
+        operands_managed=reader.text("gpu_operands_device_plugin", "managed") == "managed",
+        pod_timeout_s=reader.seconds("validation_timeout_pod_s", 300.0),
+        accepted_xids=reader.codes("validation_accepted_xids"),
+    )

@@ -1,0 +1,64 @@
+"""The GPU models of data/gpus.yml, as far as checks need them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from gpusmith.errors import ToolError
+from gpusmith.paths import repo_root
+
+
+@dataclass(frozen=True)
+class Model:
+    """One row of data/gpus.yml.
+
+    Attributes:
+        key: what an inventory writes in 'gpusmith_gpu_model'.
+        name: product name as NVML reports it.
+        pci_device_id: as sysfs writes vendor and device, for example '10de:2330'.
+        memory_mib: total memory that NVML reports.
+        nvswitches: NVSwitches that the host sees on PCI.
+        fabric_manager: CUDA needs the fabric manager's service.
+        fabric_state_in_nvml: NVML reports the fabric's state per GPU.
+    """
+
+    key: str
+    name: str
+    pci_device_id: str
+    memory_mib: int
+    nvswitches: int
+    fabric_manager: bool
+    fabric_state_in_nvml: bool
+
+
+def load(path: Path | None = None) -> Mapping[str, Model]:
+    """All models by key.
+
+    Raises:
+        ToolError: the file is missing or has another shape.
+    """
+    source = path or repo_root() / "data" / "gpus.yml"
+    try:
+        rows: dict[str, dict[str, Any]] = yaml.safe_load(source.read_text())["models"]
+        return {
+            key: Model(
+                key=key,
+                name=str(row["name"]),
+                pci_device_id="10de:" + str(row["pci_device_id"]).removeprefix("0x").lower(),
+                memory_mib=int(row["memory_mib"]),
+                nvswitches=int(row["nvswitches"]),
+                fabric_manager=bool(row["fabric_manager"]),
+                fabric_state_in_nvml=bool(row["fabric_state_in_nvml"]),
+            )
+            for key, row in rows.items()
+        }
+    except (OSError, yaml.YAMLError, KeyError, TypeError, ValueError) as error:
+        raise ToolError(
+            f"The table of GPU models '{source}' cannot be read: {error!r}.",
+            "Restore it from the repository.",
+        ) from error

@@ -1,0 +1,223 @@
+"""Reaching nodes: a small protocol, testinfra as its adapter, and one probe of many nodes at once."""
+
+from __future__ import annotations
+
+import base64
+import configparser
+import gzip
+import importlib.util
+import json
+import shlex
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from gpusmith.errors import GpusmithError, ToolError
+from gpusmith.inventory import Inventory, ansible_environment
+from gpusmith.paths import repo_root
+from gpusmith.record import Record, parse
+
+PROBES_AT_ONCE = 32
+PROBE_TIMEOUT_S = 90
+CONNECT_TIMEOUT_S = 10
+SSH_FAILED = 255
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a command on a node did."""
+
+    status: int
+    stdout: str
+    stderr: str
+
+
+class Unreachable(GpusmithError):  # noqa: N818 - it is a state of a node
+    """A node did not answer, which says something about the node and not about the tool."""
+
+
+class Node(Protocol):
+    """A machine that commands can be run on."""
+
+    @property
+    def name(self) -> str:
+        """Its inventory name."""
+
+    def run(self, argv: Sequence[str], stdin: str = "", timeout_s: float = 60.0) -> Result:
+        """Run a program, as root, in one round trip.
+
+        Raises:
+            Unreachable: the machine could not be asked.
+        """
+
+
+def with_input(argv: Sequence[str], stdin: str, timeout_s: float) -> str:
+    """A shell command that feeds text to a program: testinfra's own connections have no standard input."""
+    program = f"timeout {timeout_s:.0f} {shlex.join(argv)}"
+    if not stdin:
+        return f"{program} </dev/null"
+    packed = base64.b64encode(gzip.compress(stdin.encode(), mtime=0)).decode()
+    return f"printf %s {packed} | base64 -d | gzip -dc | {program}"
+
+
+@dataclass(frozen=True)
+class TestinfraNode:
+    """The adapter; ``host`` is testinfra's.
+
+    Attributes:
+        name: inventory name.
+        host: its connection.
+        become: commands go through sudo.
+    """
+
+    __test__ = False  # pytest would take the class for tests
+
+    name: str
+    host: Any
+    become: bool = False
+
+    def run(self, argv: Sequence[str], stdin: str = "", timeout_s: float = 60.0) -> Result:
+        """See Node.run."""
+        command = with_input([*(["sudo", "-n"] if self.become else []), *argv], stdin, timeout_s)
+        try:
+            done = self.host.backend.run(command)
+        except RuntimeError as error:
+            # The ssh backend raises its own result when ssh itself failed.
+            said = getattr(error.args[0], "stderr", str(error)) if error.args else str(error)
+            raise Unreachable(
+                f"Node '{self.name}' does not answer over ssh: {' '.join(str(said).split())[-400:] or 'no reason given'}",
+                f"Try: ansible {self.name} -m ansible.builtin.ping. Is the machine up, its address right and its host key known?",
+            ) from error
+        return Result(done.rc, done.stdout, done.stderr)
+
+
+def connect(inventory: Inventory, working_folder: Path) -> dict[str, Node]:
+    """A node per host of the inventory; nothing is contacted yet.
+
+    Raises:
+        ToolError: a connection that this suite cannot make.
+    """
+    from testinfra.utils.ansible_runner import get_ansible_host
+
+    config = configparser.ConfigParser(interpolation=None)
+    settings = ansible_environment(working_folder).get("ANSIBLE_CONFIG") or str(
+        working_folder / "ansible.cfg"
+    )
+    config.read(settings)
+    found: dict[str, Node] = {}
+    for name, host in inventory.hosts.items():
+        variables = dict(host.variables)
+        become = _is_true(
+            variables.pop("ansible_become", config.get("privilege_escalation", "become", fallback=False))
+        )
+        # Never a question on a terminal, a bounded wait, and no shared connection: each node is asked once.
+        extra = f"-o BatchMode=yes -o ConnectTimeout={CONNECT_TIMEOUT_S} -o ServerAliveInterval=10 -o ControlMaster=no"
+        variables["ansible_ssh_extra_args"] = f"{variables.get('ansible_ssh_extra_args', '')} {extra}".strip()
+        for key in ("ansible_ssh_common_args", "ansible_ssh_extra_args"):
+            variables.setdefault(key, "")
+        tree = {**inventory.connection, "_meta": {"hostvars": {name: variables}}}
+        # Ansible's keys for privileges stay out: sudo is added here, to the program only.
+        adapter = get_ansible_host(_ssh_only(config), tree, name)
+        if adapter is None:
+            kind = variables.get("ansible_connection", "ssh")
+            raise ToolError(
+                f"Host '{name}' has connection '{kind}', which this suite cannot use.", "Use ssh."
+            )
+        found[name] = TestinfraNode(name, adapter, become)
+    return found
+
+
+def _ssh_only(config: configparser.ConfigParser) -> configparser.ConfigParser:
+    plain = configparser.ConfigParser(interpolation=None)
+    for section in ("defaults", "ssh_connection"):
+        if config.has_section(section):
+            plain[section] = dict(config[section])
+    if plain.has_section("ssh_connection"):
+        # Sharing connections is for many tasks on one host; ssh takes the first value it is given.
+        plain["ssh_connection"]["ssh_args"] = ""
+        plain.remove_option("ssh_connection", "control_path")
+    return plain
+
+
+def _is_true(value: object) -> bool:
+    return str(value).lower() in ("true", "yes", "on", "1")
+
+
+def probe_source() -> str:
+    """Text of the probe, from the collection if it is linked here, else from the checkout.
+
+    Raises:
+        ToolError: it is in neither.
+    """
+    try:
+        found = importlib.util.find_spec("ansible_collections.gpusmith.gpu.plugins.module_utils.probe")
+    except ImportError:
+        found = None
+    path = (
+        Path(found.origin)
+        if found and found.origin
+        else repo_root() / "plugins" / "module_utils" / "probe.py"
+    )
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ToolError(f"The probe '{path}' cannot be read: {error}.", "Run 'make setup'.") from error
+
+
+@dataclass(frozen=True)
+class Probed:
+    """A node's record, or why there is none.
+
+    Attributes:
+        record: None if the node could not be asked.
+        problem: one sentence; empty if there is a record.
+        hint: what to do next.
+        duration_s: seconds of the round trip.
+    """
+
+    record: Record | None
+    problem: str
+    hint: str
+    duration_s: float
+
+
+def probe(node: Node, source: str) -> Probed:
+    """Ask one node, in one round trip; never raises for what is wrong with the node."""
+    begin = time.monotonic()
+
+    def answer(record: Record | None, problem: str = "", hint: str = "") -> Probed:
+        return Probed(record, problem, hint, time.monotonic() - begin)
+
+    try:
+        done = node.run(["python3", "-"], source, PROBE_TIMEOUT_S)
+    except Unreachable as error:
+        return answer(None, error.message, error.hint)
+    if done.status == 124:
+        return answer(
+            None,
+            f"The probe on '{node.name}' did not end within {PROBE_TIMEOUT_S} s.",
+            "Look for hanging processes on the node.",
+        )
+    try:
+        raw: Mapping[str, Any] = json.loads(done.stdout)
+        return answer(parse(raw))
+    except ValueError:
+        said = " ".join((done.stderr or done.stdout).split())[-300:] or "nothing"
+        return answer(
+            None,
+            f"The probe on '{node.name}' ended with status {done.status} and said: {said}.",
+            "The node needs python3 and, for a user other than root, sudo without a password.",
+        )
+    except ToolError as error:
+        return answer(None, error.message, error.hint)
+
+
+def probe_all(nodes: Mapping[str, Node]) -> dict[str, Probed]:
+    """Ask all nodes at once."""
+    source = probe_source()
+    with ThreadPoolExecutor(max_workers=min(PROBES_AT_ONCE, len(nodes))) as pool:
+        asked = {name: pool.submit(probe, node, source) for name, node in nodes.items()}
+        return {name: future.result() for name, future in asked.items()}

@@ -1,0 +1,210 @@
+"""A typed view of the probe's record (schema ``gpusmith.probe/1``); what is unknown stays None."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpusmith.errors import ToolError
+
+SCHEMA = "gpusmith.probe/1"
+
+
+@dataclass(frozen=True)
+class Package:
+    """An installed package."""
+
+    version: str
+    held: bool
+
+
+@dataclass(frozen=True)
+class PciGpu:
+    """A GPU on the PCI bus."""
+
+    address: str
+    device_id: str
+    driver: str | None
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A GPU as NVML sees it; ``error`` is NVML's own words when it cannot be asked."""
+
+    index: int
+    uuid: str | None
+    name: str | None
+    minor: int | None
+    pci: str | None
+    memory_mib: int | None
+    ecc_uncorrected: int | None
+    remap_pending: bool | None
+    remap_failed: bool | None
+    throttle_reasons: tuple[str, ...]
+    mig_mode: str | None
+    pcie_width: int | None
+    pcie_width_max: int | None
+    fabric_state: str | None
+    fabric_status: str | None
+    error: str | None
+
+    @property
+    def label(self) -> str:
+        """How messages name it: index, UUID, address."""
+        known = ", ".join(part for part in (self.uuid, self.pci) if part)
+        return f"GPU {self.index} ({known})" if known else f"GPU {self.index}"
+
+
+@dataclass(frozen=True)
+class Service:
+    """A systemd unit."""
+
+    active: str
+    enabled: str
+
+
+@dataclass(frozen=True)
+class Xid:
+    """An error report of the kernel module."""
+
+    code: int
+    pci: str
+    message: str
+    time_unix: float | None
+
+
+@dataclass(frozen=True)
+class Record:
+    """One node's facts, with the names of the record's sections.
+
+    Attributes:
+        raw: the record itself.
+    """
+
+    hostname: str
+    boot_id: str | None
+    kernel: str | None
+    packages: Mapping[str, Package]
+    pci_gpus: tuple[PciGpu, ...]
+    pci_nvswitches: tuple[str, ...]
+    module_installed: str | None
+    module_loaded: str | None
+    module_flavour: str | None
+    nouveau_loaded: bool
+    nvml_library: str | None
+    cuda_library: str | None
+    simulated: bool | None
+    nvml_code: int | None
+    nvml_error: str | None
+    gpus: tuple[Gpu, ...]
+    minors: tuple[int, ...]
+    control_device: bool
+    uvm_device: bool
+    char_links: frozenset[str]
+    services: Mapping[str, Service]
+    xids: tuple[Xid, ...] | None
+    containerd_version: str | None
+    effective: Mapping[str, Any]
+    cdi_paths: tuple[str, ...]
+    cdi_devices: tuple[str, ...]
+    cdi_driver: str | None
+    node_name: str | None
+    swap_active: bool | None
+    errors: tuple[str, ...]
+    raw: Mapping[str, Any] = field(repr=False)
+
+    @property
+    def nvml_usable(self) -> bool:
+        """Whether NVML could be initialised."""
+        return self.nvml_code == 0
+
+    def gpu_at(self, address: str) -> str:
+        """How messages name the GPU at a PCI address, also one that NVML does not know."""
+        for gpu in self.gpus:
+            if gpu.pci == address:
+                return gpu.label
+        return f"GPU at PCI {address}"
+
+
+def _part(raw: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    value = raw.get(name)
+    return value if isinstance(value, Mapping) else {}
+
+
+def _gpu(row: Mapping[str, Any]) -> Gpu:
+    return Gpu(
+        index=int(row["index"]),
+        throttle_reasons=tuple(row.get("throttle_reasons") or ()),
+        **{
+            name: row.get(name)
+            for name in (
+                "uuid", "name", "minor", "pci", "memory_mib", "ecc_uncorrected", "remap_pending", "remap_failed", "mig_mode",
+                "pcie_width", "pcie_width_max", "fabric_state", "fabric_status", "error",
+            )
+        },
+    )  # fmt: skip
+
+
+def parse(raw: Mapping[str, Any]) -> Record:
+    """The typed view.
+
+    Raises:
+        ToolError: not a record of this schema.
+    """
+    if raw.get("schema") != SCHEMA:
+        raise ToolError(
+            f"The probe answered with schema '{raw.get('schema')}', not '{SCHEMA}'.",
+            "Use suite and probe of one checkout.",
+        )
+    host, pci, module = _part(raw, "host"), _part(raw, "pci"), _part(raw, "module")
+    library, nvml, dev = _part(raw, "library"), _part(raw, "nvml"), _part(raw, "dev")
+    containerd, cdi = _part(raw, "containerd"), _part(raw, "cdi")
+    xids = raw.get("xids")
+    try:
+        return Record(
+            hostname=str(host.get("hostname") or ""),
+            boot_id=host.get("boot_id"),
+            kernel=host.get("kernel"),
+            packages={
+                name: Package(row["version"], row["held"]) for name, row in _part(raw, "packages").items()
+            },
+            pci_gpus=tuple(
+                PciGpu(row["address"], row["device_id"], row.get("driver")) for row in pci.get("gpus") or ()
+            ),
+            pci_nvswitches=tuple(row["address"] for row in pci.get("nvswitches") or ()),
+            module_installed=module.get("installed_version"),
+            module_loaded=module.get("loaded_version"),
+            module_flavour=module.get("flavour"),
+            nouveau_loaded=bool(module.get("nouveau_loaded")),
+            nvml_library=library.get("nvml_version"),
+            cuda_library=library.get("cuda_version"),
+            simulated=library.get("simulated"),
+            nvml_code=nvml.get("init_code"),
+            nvml_error=nvml.get("error"),
+            gpus=tuple(_gpu(row) for row in nvml.get("gpus") or ()),
+            minors=tuple(dev.get("gpu_minors") or ()),
+            control_device=bool(dev.get("control")),
+            uvm_device=bool(dev.get("uvm")),
+            char_links=frozenset(dev.get("char_links") or ()),
+            services={
+                name: Service(row["active"], row["enabled"]) for name, row in _part(raw, "services").items()
+            },
+            xids=None
+            if xids is None
+            else tuple(Xid(row["code"], row["pci"], row["message"], row.get("time_unix")) for row in xids),
+            containerd_version=containerd.get("version"),
+            effective=_part(containerd, "effective"),
+            cdi_paths=tuple(cdi.get("spec_paths") or ()),
+            cdi_devices=tuple(cdi.get("devices") or ()),
+            cdi_driver=cdi.get("driver_version"),
+            node_name=_part(raw, "kubernetes").get("node_name"),
+            swap_active=_part(raw, "system").get("swap_active"),
+            errors=tuple(raw.get("errors") or ()),
+            raw=raw,
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise ToolError(
+            f"The probe's record has a hole that the schema does not allow: {error!r}.",
+            "Report this with the record.",
+        ) from error

@@ -1,0 +1,213 @@
+"""The result of a run (schema ``gpusmith.results/1``), its coverage and its exit code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
+
+from gpusmith.catalog import CATALOG, CLUSTER
+from gpusmith.findings import Finding, Outcome
+
+SCHEMA = "gpusmith.results/1"
+
+
+class ExitCode(IntEnum):
+    """How ``pytest validation`` ends; documented in docs/validation.md."""
+
+    PASSED = 0
+    FAILED = 1
+    INTERRUPTED = 2
+    BROKEN = 3
+    BAD_INPUT = 4
+
+
+@dataclass(frozen=True)
+class GpuCoverage:
+    """GPUs of one node.
+
+    Attributes:
+        expected: by the inventory.
+        tested: UUIDs that the CUDA workload ran on, whatever came of it.
+        busy: holders 'namespace/pod' with their number of GPUs.
+        excluded: reasons with their number of GPUs.
+    """
+
+    expected: int
+    tested: tuple[str, ...] = ()
+    busy: Mapping[str, int] = field(default_factory=dict)
+    excluded: Mapping[str, int] = field(default_factory=dict)
+
+
+def gpu_coverage(expected: int, tested: Sequence[str], busy: Mapping[str, int], reason: str) -> GpuCoverage:
+    """The honest denominator: who is neither tested nor busy is excluded, for a reason.
+
+    Args:
+        expected: by the inventory.
+        tested: UUIDs.
+        busy: GPUs per holder.
+        reason: why the rest was not tested.
+    """
+    rest = expected - len(tested) - sum(busy.values())
+    return GpuCoverage(expected, tuple(tested), dict(busy), {reason: rest} if rest > 0 else {})
+
+
+@dataclass(frozen=True)
+class RunInfo:
+    """What a run was about.
+
+    Attributes:
+        id: of the run.
+        started: ISO 8601, UTC.
+        duration_s: seconds.
+        version: of gpusmith.
+        inventory: as it was named.
+        limit: pattern, may be empty.
+        tiers: that were asked for.
+        simulated: any node is simulated.
+        nodes: names of all GPU nodes of the run.
+    """
+
+    id: str
+    started: str
+    duration_s: float
+    version: str
+    inventory: str
+    limit: str
+    tiers: tuple[str, ...]
+    simulated: bool
+    nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Results:
+    """Everything that a run found.
+
+    Attributes:
+        info: the run.
+        findings: in the order of the checks.
+        coverage: GPUs per node.
+        node_reasons: why a node was not tested at all, per node.
+        facts: per node what a stamp depends on.
+        not_executed: what simulated workloads left out.
+    """
+
+    info: RunInfo
+    findings: tuple[Finding, ...]
+    coverage: Mapping[str, GpuCoverage]
+    node_reasons: Mapping[str, str] = field(default_factory=dict)
+    facts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def count(self, outcome: Outcome) -> int:
+        """Findings of an outcome."""
+        return sum(finding.outcome is outcome for finding in self.findings)
+
+    @property
+    def tested_nodes(self) -> tuple[str, ...]:
+        """Nodes on which at least one check beyond reaching them came to a verdict, and none is left out by name."""
+        seen = {
+            finding.target
+            for finding in self.findings
+            if finding.outcome in (Outcome.PASSED, Outcome.FAILED) and finding.check != "nodes.reachable"
+        }
+        return tuple(name for name in self.info.nodes if name in seen and name not in self.node_reasons)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every check of the catalog has a finding for each of its targets."""
+        there = {(finding.check, finding.target) for finding in self.findings}
+        wanted = {
+            (check.id, target)
+            for check in CATALOG.values()
+            for target in (self.info.nodes if check.per_node else (CLUSTER,))
+        }
+        return wanted <= there
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """A failed check outweighs a broken tool; nothing tested is never a pass."""
+        if self.count(Outcome.FAILED):
+            return ExitCode.FAILED
+        if self.count(Outcome.ERROR):
+            return ExitCode.BROKEN
+        return ExitCode.PASSED if self.tested_nodes else ExitCode.FAILED
+
+    @property
+    def verdict(self) -> str:
+        """One word and why."""
+        code = self.exit_code
+        if code is ExitCode.PASSED:
+            return "PASSED" + (" (simulated GPUs)" if self.info.simulated else "")
+        if code is ExitCode.BROKEN:
+            return "ERROR: the suite could not do its work"
+        return "FAILED" if self.count(Outcome.FAILED) else "FAILED: no GPU node was tested"
+
+    def to_json(self) -> dict[str, Any]:
+        """The content of results.json."""
+        info = self.info
+        gpus = self.coverage
+        tested = [{"node": name, "uuid": uuid} for name, row in gpus.items() for uuid in row.tested]
+        return {
+            "schema": SCHEMA,
+            "run": {
+                "id": info.id,
+                "started": info.started,
+                "duration_s": round(info.duration_s, 3),
+                "version": info.version,
+                "inventory": info.inventory,
+                "limit": info.limit,
+                "tiers": list(info.tiers),
+                "simulated": info.simulated,
+                "complete": self.complete,
+                "nodes": list(info.nodes),
+                "facts": {name: dict(facts) for name, facts in self.facts.items()},
+                "verdict": self.verdict,
+                "exit_code": int(self.exit_code),
+            },
+            "summary": {outcome.value: self.count(outcome) for outcome in Outcome},
+            "coverage": {
+                "nodes": {
+                    "expected": len(info.nodes),
+                    "tested": len(self.tested_nodes),
+                    "busy": [name for name, row in gpus.items() if row.busy and not row.tested],
+                    "excluded": [
+                        {"node": name, "reason": reason} for name, reason in self.node_reasons.items()
+                    ],
+                },
+                "gpus": {
+                    "expected": sum(row.expected for row in gpus.values()),
+                    "tested": len(tested),
+                    "busy": [
+                        {"node": name, "gpus": count, "holder": holder}
+                        for name, row in gpus.items()
+                        for holder, count in row.busy.items()
+                    ],
+                    "excluded": [
+                        {"node": name, "gpus": count, "reason": reason}
+                        for name, row in gpus.items()
+                        for reason, count in row.excluded.items()
+                    ],
+                    "uuids": tested,
+                },
+            },
+            "checks": [
+                {
+                    "id": finding.check,
+                    "target": finding.target,
+                    "outcome": finding.outcome.value,
+                    "simulated": finding.simulated,
+                    "cause": finding.cause,
+                    "evidence": dict(finding.evidence),
+                    "next_step": finding.next_step,
+                    "duration_s": round(finding.duration_s, 3),
+                }
+                for finding in self.findings
+            ],
+        }
+
+
+def in_catalog_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Sorted as the catalog is, then by target."""
+    order = {name: place for place, name in enumerate(CATALOG)}
+    return tuple(sorted(findings, key=lambda row: (order.get(row.check, len(order)), row.check, row.target)))

@@ -1,0 +1,161 @@
+"""What the cluster's lists say of every node, gathered once per run and read by all checks of the cluster tier."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpusmith.kube import Cluster, Object
+
+GPU_RESOURCE = "nvidia.com/gpu"
+FINISHED = ("Succeeded", "Failed")
+
+
+@dataclass(frozen=True)
+class Holder:
+    """A pod that GPUs are allocated to."""
+
+    namespace: str
+    name: str
+    gpus: int
+
+
+@dataclass(frozen=True)
+class NodeView:
+    """A Node object, and the pods on it that matter.
+
+    Attributes:
+        name: of the Node.
+        ready: condition Ready is True.
+        conditions: why not, or what presses it.
+        unschedulable: cordoned.
+        capacity: GPUs; None if the resource is not there at all.
+        allocatable: the same.
+        labels: all.
+        annotations: all.
+        taints: all.
+        holders: pods that hold GPUs.
+        system_pods: pods of the operands' namespace on the node.
+    """
+
+    name: str
+    ready: bool
+    conditions: tuple[str, ...]
+    unschedulable: bool
+    capacity: int | None
+    allocatable: int | None
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    taints: tuple[Mapping[str, str], ...]
+    holders: tuple[Holder, ...] = ()
+    system_pods: tuple[Object, ...] = field(default=(), repr=False)
+
+    @property
+    def held(self) -> int:
+        """GPUs that pods hold."""
+        return sum(holder.gpus for holder in self.holders)
+
+    @property
+    def free(self) -> int:
+        """GPUs that a pod could still get."""
+        return max(0, (self.allocatable or 0) - self.held)
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """All of it, at one moment."""
+
+    nodes: Mapping[str, NodeView]
+    runtime_classes: Mapping[str, str]
+
+
+def quantity(value: object) -> int | None:
+    """A whole number of GPUs."""
+    matched = re.fullmatch(r"\d+", str(value)) if value is not None else None
+    return int(matched.group()) if matched else None
+
+
+def gpus_of(pod: Object) -> int:
+    """GPUs that the scheduler counts for a pod: its containers together, or its largest init container."""
+
+    def asked(container: Mapping[str, Any]) -> int:
+        limits = (container.get("resources") or {}).get("limits") or {}
+        return quantity(limits.get(GPU_RESOURCE)) or 0
+
+    spec = pod.get("spec") or {}
+    side = [row for row in spec.get("initContainers") or [] if row.get("restartPolicy") == "Always"]
+    first = [row for row in spec.get("initContainers") or [] if row.get("restartPolicy") != "Always"]
+    running = sum(asked(row) for row in [*(spec.get("containers") or []), *side])
+    return max([running, *(asked(row) for row in first)])
+
+
+def view_of(node: Object, pods: Iterable[Object], operands_namespace: str) -> NodeView:
+    """A node and its pods, from the API's own data."""
+    metadata, spec, status = node["metadata"], node.get("spec") or {}, node.get("status") or {}
+    conditions = {row["type"]: row for row in status.get("conditions") or []}
+    ready = conditions.get("Ready", {}).get("status") == "True"
+    wrong = [
+        f"{kind}={row.get('status')}: {row.get('message') or row.get('reason') or 'no reason given'}"
+        for kind, row in conditions.items()
+        if (kind == "Ready") != (row.get("status") == "True")
+    ]
+    present = [pod for pod in pods if (pod.get("status") or {}).get("phase") not in FINISHED]
+    holders = [Holder(pod["metadata"]["namespace"], pod["metadata"]["name"], gpus_of(pod)) for pod in present]
+    return NodeView(
+        name=metadata["name"],
+        ready=ready,
+        conditions=tuple(wrong),
+        unschedulable=bool(spec.get("unschedulable")),
+        capacity=quantity((status.get("capacity") or {}).get(GPU_RESOURCE)),
+        allocatable=quantity((status.get("allocatable") or {}).get(GPU_RESOURCE)),
+        labels=metadata.get("labels") or {},
+        annotations=metadata.get("annotations") or {},
+        taints=tuple(spec.get("taints") or ()),
+        holders=tuple(holder for holder in holders if holder.gpus),
+        system_pods=tuple(pod for pod in present if pod["metadata"]["namespace"] == operands_namespace),
+    )
+
+
+def take(cluster: Cluster, operands_namespaces: Mapping[str, str]) -> Snapshot:
+    """Three lists, however many nodes there are.
+
+    Args:
+        cluster: the API.
+        operands_namespaces: namespace of the operands per node; its keys are the nodes to look at.
+
+    Raises:
+        ToolError: the API server does not answer or refuses.
+    """
+    nodes = {
+        row["metadata"]["name"]: row
+        for row in cluster.items("/api/v1/nodes")
+        if row["metadata"]["name"] in operands_namespaces
+    }
+    pods: dict[str, list[Object]] = {name: [] for name in nodes}
+    for pod in cluster.items("/api/v1/pods"):
+        where = (pod.get("spec") or {}).get("nodeName")
+        if where in pods:
+            pods[where].append(pod)
+    classes = {
+        row["metadata"]["name"]: str(row.get("handler"))
+        for row in cluster.items("/apis/node.k8s.io/v1/runtimeclasses")
+    }
+    views = {name: view_of(node, pods[name], operands_namespaces[name]) for name, node in nodes.items()}
+    return Snapshot(views, classes)
+
+
+def simulated_label(view: NodeView) -> bool:
+    """What the Node object says about simulation."""
+    return view.labels.get("gpusmith.io/simulated") == "true"
+
+
+def stamp(view: NodeView) -> Object:
+    """The stamp of an earlier validation; empty if there is none."""
+    try:
+        value = json.loads(view.annotations.get("gpusmith.io/validated", ""))
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}

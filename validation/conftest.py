@@ -1,0 +1,212 @@
+"""Options, fixtures and hooks of the validation suite; what is checked is in src/gpusmith, see docs/validation.md."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from gpusmith import reports
+from gpusmith.catalog import CATALOG, CLUSTER, TIERS
+from gpusmith.errors import GpusmithError
+from gpusmith.findings import Outcome
+from gpusmith.inventory import read
+from gpusmith.paths import repo_root
+from gpusmith.results import ExitCode
+from gpusmith.suite import Suite, tiers_of
+
+PROGRAMS = Path(__file__).parent / "workloads" / "programs"
+SUITE = pytest.StashKey[Suite]()
+FOLDER = pytest.StashKey[Path]()
+DONE = pytest.StashKey[bool]()
+
+Verify = Callable[[str], None]
+
+
+# --- options and the run -------------------------------------------------------------------------------------
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The suite's own options."""
+    group = parser.getgroup("gpusmith", "validation of GPU nodes")
+    group.addoption("--inventory", metavar="X", help="Ansible inventory (default: the one of ansible.cfg)")
+    group.addoption("--limit", metavar="PATTERN", help="only these hosts or groups")
+    group.addoption(
+        "--report-dir", metavar="DIR", help="folder for the reports (default: reports/latest of the checkout)"
+    )
+    group.addoption("--tier", metavar="LIST", help=f"only these tiers, divided by commas: {','.join(TIERS)}")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Read the inventory before anything is collected: without GPU nodes there is nothing to collect."""
+    config.addinivalue_line("markers", "check(id): which check of the catalog a test is")
+    for tier in TIERS:
+        config.addinivalue_line("markers", f"{tier}: checks of tier '{tier}'")
+    if config.getoption("help") or config.getoption("version") or config.getoption("markers", default=False):
+        return
+    folder = config.getoption("--report-dir", default=None)
+    here = Path(config.invocation_params.dir)
+    reports_folder = (
+        (here / Path(folder).expanduser()).resolve() if folder else repo_root() / "reports" / "latest"
+    )
+    try:
+        if not config.getoption("collectonly"):
+            reports.clear(reports_folder)
+        tiers = tiers_of(config.getoption("--tier", default=None))
+        source = config.getoption("--inventory", default=None)
+        inventory = read(source, config.getoption("--limit", default=None), here)
+    except GpusmithError as error:
+        raise pytest.UsageError(
+            f"{error.message}\n  Next: {error.hint}" if error.hint else error.message
+        ) from error
+    # The summary of this suite says each cause once; pytest's own sections would say it twice more.
+    if config.option.tbstyle == "auto":
+        config.option.tbstyle = "no"
+    config.option.reportchars = ""
+    config.stash[FOLDER] = reports_folder
+    config.stash[SUITE] = Suite(inventory, PROGRAMS, tiers, _sayer(config), working_folder=here)
+
+
+def _sayer(config: pytest.Config) -> Callable[[str], None]:
+    """Progress that reaches the terminal although pytest captures output."""
+
+    def say(text: str) -> None:
+        reporter = config.pluginmanager.getplugin("terminalreporter")
+        capture = config.pluginmanager.getplugin("capturemanager")
+        if reporter is None:
+            return
+        if capture is None:
+            reporter.write_line(f"    {text}")
+            return
+        with capture.global_and_fixture_disabled():
+            reporter.ensure_newline()
+            reporter.write_line(f"    {text}")
+
+    return say
+
+
+# --- collection ------------------------------------------------------------------------------------------------
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """One test per check and node."""
+    if "node" in metafunc.fixturenames:
+        suite = metafunc.config.stash[SUITE]
+        metafunc.parametrize("node", list(suite.inventory.hosts))
+
+
+def _check_of(item: pytest.Item) -> str | None:
+    mark = item.get_closest_marker("check")
+    return str(mark.args[0]) if mark else None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Order of the catalog, tiers as markers, and --tier."""
+    suite = config.stash.get(SUITE, None)
+    if suite is None:
+        return
+    order = {name: place for place, name in enumerate(CATALOG)}
+    ours = {id(item): check for item in items if (check := _check_of(item)) is not None}
+    unknown = sorted(set(ours.values()) - set(CATALOG))
+    if unknown:
+        raise pytest.UsageError(f"Test for check '{unknown[0]}', which the catalog does not have.")
+    for item in items:
+        if id(item) in ours:
+            item.add_marker(CATALOG[ours[id(item)]].tier)
+    items.sort(key=lambda item: order.get(ours.get(id(item), ""), -1))
+    left_out = [
+        item for item in items if id(item) in ours and CATALOG[ours[id(item)]].tier not in suite.tiers
+    ]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
+
+
+# --- tests -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def verify(request: pytest.FixtureRequest) -> Verify:
+    """Asks for the finding of the test's check on a target, and fails or skips the test by it."""
+    suite = request.config.stash[SUITE]
+    check = _check_of(request.node)
+    assert check is not None
+
+    def ask(target: str = CLUSTER) -> None:
+        finding = suite.evaluate(check, target)
+        request.node.stash[DONE] = True
+        if finding.outcome is Outcome.SKIPPED:
+            pytest.skip(finding.cause)
+        if finding.outcome is not Outcome.PASSED:
+            said = "" if finding.outcome is Outcome.FAILED else "The check could not be made. "
+            pytest.fail(f"{said}{finding.cause}\n  Next: {finding.next_step}", pytrace=False)
+
+    return ask
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A test that broke before it had a finding is an error in the results, too."""
+    report = yield
+    suite, check = item.config.stash.get(SUITE, None), _check_of(item)
+    if suite is not None and check is not None and report.failed and not item.stash.get(DONE, False):
+        parameters = getattr(item, "callspec", None)
+        target = parameters.params.get("node", CLUSTER) if parameters else CLUSTER
+        item.stash[DONE] = True
+        suite.broke(
+            check,
+            target,
+            f"The test of check '{check}' broke: {call.excinfo.value if call.excinfo else 'no reason given'}",
+        )
+    return report
+
+
+# --- the end -----------------------------------------------------------------------------------------------------
+
+
+def exit_code_of(suite: Suite, status: int) -> int:
+    """Exit code of the run; see docs/validation.md.
+
+    Args:
+        suite: the run.
+        status: pytest's own: 0 passed, 1 failed, 2 interrupted or not collected, 3 internal error, 4 usage, 5 nothing collected.
+    """
+    if status in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+        return int(suite.results().exit_code)
+    if status == pytest.ExitCode.NO_TESTS_COLLECTED:
+        return int(ExitCode.BAD_INPUT)
+    return int(status)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Write the reports, then set the exit code by what was found."""
+    suite = session.config.stash.get(SUITE, None)
+    if suite is None or session.config.getoption("collectonly"):
+        return
+    code = exit_code_of(suite, int(exitstatus))
+    if code == pytest.ExitCode.INTERRUPTED and session.testsfailed and not suite.findings:
+        # Test files that cannot be imported: pytest calls that an interruption.
+        code = int(ExitCode.BROKEN)
+    try:
+        reports.write(suite.results(), session.config.stash[FOLDER])
+    except GpusmithError as error:
+        suite.say(f"{error}")
+        code = int(ExitCode.BROKEN)
+    session.exitstatus = code
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """The summary, verdict last."""
+    suite = config.stash.get(SUITE, None)
+    if suite is None or config.getoption("collectonly") or not suite.findings:
+        return
+    writer = terminalreporter._tw  # noqa: SLF001 - the only way to the terminal that pytest writes to
+    console = Console(file=writer._file, force_terminal=writer.hasmarkup, width=max(writer.fullwidth, 100))  # noqa: SLF001
+    terminalreporter.ensure_newline()
+    reports.terminal(suite.results(), config.stash[FOLDER], console)

@@ -1,0 +1,38 @@
+"""Holds one GPU: reports its UUID by NVML and by CUDA, then waits until it is ended."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from typing import Any
+
+import gpu_driver
+from gpu_driver import ProgramError
+
+
+def work(library: Any = None, nvml: Any = None) -> dict[str, Any]:
+    """Exactly one GPU, and both libraries name the same."""
+    shown = gpu_driver.nvml_gpus(nvml if nvml is not None else gpu_driver.load("libnvidia-ml.so.1"))
+    library = library if library is not None else gpu_driver.load("libcuda.so.1")
+    is_simulated = gpu_driver.simulated(library)
+    cuda = gpu_driver.Cuda(library)
+    seen = [cuda.device(ordinal)[1] for ordinal in range(cuda.start())]
+    if len(shown) != 1 or seen != [shown[0]["uuid"]]:
+        raise ProgramError(
+            f"a pod with one GPU sees {[gpu['uuid'] for gpu in shown]} by NVML and {seen} by CUDA"
+        )
+    return {"simulated": is_simulated, "not_executed": [], **shown[0]}
+
+
+def main() -> None:
+    """Report, then hold."""
+    # As process 1 of a container, a signal without a handler would be ignored.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    gpu_driver.run("hold", work)
+    time.sleep(float(os.environ.get("GPUSMITH_HOLD_S", "600")))
+
+
+if __name__ == "__main__":
+    main()
