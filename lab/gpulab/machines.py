@@ -106,6 +106,8 @@ def create_arguments(machine: Machine, image: str, host: Host) -> list[str]:
     """Arguments of podman that make a machine, not yet started."""
     words = [
         "create",
+        # Images are built here; a missing one is an error, not a question to a registry.
+        "--pull=never",
         # `systemctl reboot` ends the container; podman's monitor starts it again.
         "--restart=always",
         *("--name", machine.container, "--hostname", machine.name, "--label", LABEL),
