@@ -85,10 +85,6 @@ def driver_plan(
         "unheld": sorted(name for name in belonging if not record["packages"][name]["held"]),
         "differences": [difference.text for difference in found],
         "cures": sorted({difference.cure for difference in found}),
-        # What no waiting changes: the module that is loaded, and what a person must look at.
-        "lasting": [
-            difference.text for difference in found if difference.cure not in ("wait", "load", "services")
-        ],
     }
 
 

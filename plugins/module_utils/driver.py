@@ -189,7 +189,12 @@ def _module_differences(record: Record, wanted: Wanted) -> List[Difference]:
     if module.get("nouveau_loaded"):
         found.append(Difference("reboot", "the module 'nouveau' is loaded and holds the GPUs"))
     if installed is None:
-        found.append(Difference("packages", f"there is no module 'nvidia' for kernel '{kernel}'"))
+        found.append(
+            Difference(
+                "packages",
+                f"there is no module 'nvidia' for kernel '{kernel}', which DKMS builds if package 'linux-headers-{kernel}' is there",
+            )
+        )
     elif installed != wanted.version:
         found.append(Difference("packages", f"the module file is {installed} instead of {wanted.version}"))
     if loaded is None:
@@ -248,6 +253,11 @@ def _gpu_differences(record: Record, wanted: Wanted) -> List[Difference]:
     if not pci == len(gpus) == minors:
         found.append(Difference("wait", f"PCI has {pci} GPUs, NVML {len(gpus)}, /dev {minors}"))
     return found
+
+
+def may_pass(found: List[Difference]) -> bool:
+    """Whether all differences are of a kind that can vanish by itself while services start."""
+    return all(difference.cure in ("wait", "load", "services") for difference in found)
 
 
 def differences(record: Record, wanted: Wanted, unit: str) -> List[Difference]:
