@@ -45,7 +45,7 @@ RETURN = r"""
 _value:
   description: >-
     refused (why the settings cannot be met), version, flavour, fabric_manager, packages, other_packages, installed (versions on the
-    node), drift (packages of another version), unheld, differences, cures (which kinds of cure are needed).
+    node), drift (packages of another version, in words), outdated (their names), unheld, differences, cures (which kinds of cure are needed).
   type: dict
 """
 
@@ -82,6 +82,9 @@ def driver_plan(
         "patterns": wanted.patterns,
         "installed": driver.installed_versions(record, wanted),
         "drift": driver.drift(record, wanted),
+        "outdated": sorted(
+            name for name, version in belonging.items() if not driver.is_version(version, wanted.version)
+        ),
         "unheld": sorted(name for name in belonging if not record["packages"][name]["held"]),
         "differences": [difference.text for difference in found],
         "cures": sorted({difference.cure for difference in found}),
