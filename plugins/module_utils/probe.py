@@ -218,7 +218,8 @@ def _dev() -> Record:
     links = []
     for link in glob.glob("/dev/char/*"):
         try:
-            if os.path.islink(link) and os.path.realpath(link).startswith("/dev/nvidia"):
+            # Not the hundreds of links to /dev/nvidia-caps, which only MIG needs.
+            if os.path.islink(link) and re.match(r"^/dev/nvidia[^/]*$", os.path.realpath(link)):
                 links.append(os.path.basename(link))
         except OSError:
             continue
@@ -427,6 +428,7 @@ def read_cdi_spec(text: str) -> tuple[str | None, list[str], str | None]:
         kind = tree.get("kind")
         names = [str(device.get("name")) for device in tree.get("devices") or []]
     except (ValueError, AttributeError):
+        entry: str | None = None  # indentation of the devices' list entries, once one was seen
         inside = False
         for line in text.splitlines():
             if re.match(r"^\w", line):
@@ -434,8 +436,10 @@ def read_cdi_spec(text: str) -> tuple[str | None, list[str], str | None]:
                 matched = re.match(r"^kind:\s*[\"']?([^\"'\s]+)", line)
                 kind = matched.group(1) if matched else kind
             elif inside:
-                # Devices are list entries without indentation or with two spaces; deeper names are not devices.
-                matched = re.match(r"^(?:- |  )(?:- )?name:\s*[\"']?([^\"'\s]+)", line)
+                if entry is None and line.lstrip().startswith("- "):
+                    entry = line[: len(line) - len(line.lstrip())]
+                # A device's own keys: anything deeper, such as the name of a hook, is none.
+                matched = re.match(rf"^{entry}(?:- |  )name:\s*[\"']?([^\"'\s]+)", line)
                 if matched:
                     names.append(matched.group(1))
     version = re.search(r"lib(?:cuda|nvidia-ml)\.so\.(\d+\.\d+(?:\.\d+)?)", text)
