@@ -1,0 +1,135 @@
+"""Compares the simulated packages in Debian's layout with Debian's real ones (needs Debian's archive)."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gpulab.simgpu import packages
+
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.skipif(not shutil.which("apt-cache"), reason="apt is not installed"),
+]
+
+ARCHIVE = "http://deb.debian.org/debian"
+KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+SUITES = ("bookworm", "bookworm-backports", "trixie")
+FIELDS = ("Depends", "Pre-Depends", "Provides", "Conflicts")
+# Provides of the real libcuda1 are one name per CUDA version; the simulated one has the newer of them.
+SOME_PROVIDES = {"libcuda1"}
+# Real dependencies on other generations of the driver, which the lab has not.
+FOREIGN = re.compile(r"libnvidia-tesla-|nvidia-tesla-|nvidia-legacy-\d|glvnd|libegl1|libgl|libopengl")
+
+
+@pytest.fixture(scope="session")
+def apt(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, list[str]]:
+    """Options of a private apt state for each suite, with lists fetched."""
+    options = {}
+    for suite in SUITES:
+        root = tmp_path_factory.mktemp(suite)
+        for folder in ("lists/partial", "cache/archives/partial"):
+            (root / folder).mkdir(parents=True)
+        (root / "status").touch()
+        (root / "sources.list").write_text(
+            f"deb [signed-by={KEYRING}] {ARCHIVE} {suite} main contrib non-free non-free-firmware\n"
+        )
+        options[suite] = [
+            f"-oDir::Etc::sourcelist={root}/sources.list",
+            "-oDir::Etc::sourceparts=/nonexistent",
+            f"-oDir::State::lists={root}/lists",
+            f"-oDir::State::status={root}/status",
+            f"-oDir::Cache={root}/cache",
+            "-oAPT::Sandbox::User=root",
+        ]
+        subprocess.run(
+            ["apt-get", *options[suite], "update", "-q"], check=True, capture_output=True, text=True
+        )
+    return options
+
+
+def show(options: list[str], name: str, version: str) -> dict[str, str]:
+    """Control fields of a real package; empty if the archive has not this version."""
+    done = subprocess.run(
+        ["apt-cache", *options, "show", f"{name}={version}"], capture_output=True, text=True, check=False
+    )
+    return dict(re.findall(r"^([A-Z][A-Za-z-]+): (.*)$", done.stdout, re.MULTILINE))
+
+
+def relations(text: str) -> set[str]:
+    return {item.strip() for item in text.split(",") if item.strip()}
+
+
+def simulated(tmp_path: Path) -> list[tuple[str, str, dict[str, Any], packages.Deb]]:
+    """Suite, version, row and package of everything that Debian has as well."""
+    table = packages.table("debian")
+    found = []
+    for driver in table["drivers"]:
+        values = packages.placeholders(driver["version"], driver["deb"])
+        built = packages.Driver(tmp_path, driver["version"], driver["cuda"])
+        found += [
+            (driver["suite"], driver["deb"], row, packages.package(row, values, built))
+            for row in table["packages"]
+        ]
+    return found
+
+
+def test_names_relations_and_sections_are_debians(apt: Mapping[str, list[str]], tmp_path: Path) -> None:
+    differences, compared = [], 0
+    for suite, version, row, deb in simulated(tmp_path):
+        real = show(apt[suite], deb.name, version)
+        if not real:
+            differences.append(f"{suite}: {deb.name} {version} does not exist there")
+            continue
+        compared += 1
+        if real["Section"] != deb.fields["Section"]:
+            differences.append(f"{suite}: {deb.name}: Section {deb.fields['Section']} != {real['Section']}")
+        omitted = set(row.get("omitted", {}))
+        for name in FIELDS:
+            mine = relations(deb.fields.get(name, ""))
+            theirs = {item for item in relations(real.get(name, "")) if not FOREIGN.search(item)} - omitted
+            if deb.name in SOME_PROVIDES and name == "Provides":
+                theirs &= mine | {item for item in theirs if not item.startswith("libcuda-")}
+            if mine != theirs:
+                differences.append(
+                    f"{suite}: {deb.name}: {name}: only here {mine - theirs}, only there {theirs - mine}"
+                )
+    assert not differences, "\n".join(differences)
+    assert compared >= 3 * len(packages.table("debian")["packages"])
+
+
+@pytest.mark.parametrize(
+    "name", ["nvidia-smi", "libcuda1", "libnvidia-ml1", "firmware-nvidia-gsp", "nvidia-open-kernel-support"]
+)
+def test_paths_are_debians(apt: Mapping[str, list[str]], tmp_path: Path, name: str) -> None:
+    suite, version, _, deb = next(
+        item for item in simulated(tmp_path) if item[3].name == name and item[0] == "bookworm"
+    )
+    subprocess.run(
+        ["apt-get", *apt[suite], "download", f"{name}={version}"],
+        cwd=tmp_path,
+        check=True,
+        capture_output=True,
+    )
+    (path,) = tmp_path.glob(f"{name}_*.deb")
+    listing = subprocess.run(["dpkg-deb", "-c", path], capture_output=True, text=True, check=True).stdout
+    real = {line.split(maxsplit=5)[5].split(" -> ")[0].removeprefix(".") for line in listing.splitlines()}
+    mine = {*deb.files, *deb.texts, *deb.links} - {
+        f"/lib/firmware/nvidia/{version.split('-')[0]}/gsp_simgpu_live.bin"
+    }
+    assert mine <= real
+
+
+def test_single_packages_are_debians(apt: Mapping[str, list[str]]) -> None:
+    missing = [
+        f"{row['name']} {version}"
+        for row in packages.table("debian")["singles"]
+        for version in row["versions"]
+        if not any(show(apt[suite], row["name"], version) for suite in SUITES)
+    ]
+    assert not missing

@@ -1,0 +1,66 @@
+"""The lab's side of faults: what is refused before a machine is asked, and what comes back from it."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from gpulab import faults
+from gpulab.simgpu import source_dir
+
+from gpusmith.errors import InputError, ToolError
+
+
+class Machine:
+    def __init__(self, code: int = 0, stderr: str = "") -> None:
+        self.asked: list[Sequence[str]] = []
+        self.answer = subprocess.CompletedProcess[str]([], code, "", stderr)
+
+    def __call__(self, machine: str, words: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        self.asked.append([machine, *words])
+        return self.answer
+
+
+def test_words_for_the_simulated_kernel() -> None:
+    machine = Machine()
+    faults.inject(machine, "gpu-1", "xid", gpu=2, xid=79)
+    faults.heal(machine, "gpu-1")
+    assert machine.asked == [
+        ["gpu-1", faults.SIMGPU, "fault", "xid", "79", "--gpu", "2"],
+        ["gpu-1", faults.SIMGPU, "heal"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"kind": "gpu-on-fire"}, "gpu-on-fire"),
+        ({"kind": "xid"}, "Xid"),
+        ({"kind": "throttle", "xid": 3}, "Xid"),
+        ({"kind": "driver-not-loaded", "gpu": 1}, "whole machine"),
+    ],
+)
+def test_nonsense_is_refused_before_the_machine_is_asked(arguments: dict[str, Any], message: str) -> None:
+    machine = Machine()
+    with pytest.raises(InputError, match=message):
+        faults.inject(machine, "gpu-1", **arguments)
+    assert machine.asked == []
+
+
+def test_a_refusal_of_the_simulated_kernel_is_the_users_error() -> None:
+    with pytest.raises(InputError, match="no GPU 9"):
+        faults.inject(
+            Machine(22, "simgpu: there is no GPU 9: this machine has 4\n"), "gpu-1", "throttle", gpu=9
+        )
+
+
+def test_an_unreachable_machine_is_the_labs_error() -> None:
+    with pytest.raises(ToolError, match="no such container"):
+        faults.heal(Machine(125, "Error: no such container"), "gpu-1")
+
+
+def test_both_sides_know_the_same_faults(kernel: Any) -> None:
+    assert set(faults.KINDS) == set(kernel.FAULTS)
+    assert (source_dir() / "rootfs" / faults.SIMGPU.lstrip("/")).exists()

@@ -1,0 +1,61 @@
+"""The simulated machines' hardware and the table of GPU models behind it."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+from gpulab.simgpu.hardware import describe, models
+
+from gpusmith.errors import InputError
+from gpusmith.paths import repo_root
+
+
+def test_same_machine_same_hardware() -> None:
+    assert describe("h100-sxm", 4, "gpu-1") == describe("h100-sxm", 4, "gpu-1")
+
+
+def test_uuids_are_unique_over_machines() -> None:
+    uuids = [gpu["uuid"] for name in ("gpu-1", "gpu-2") for gpu in describe("h100-sxm", 8, name)["gpus"]]
+    assert len(set(uuids)) == 16
+
+
+def test_minor_order_differs_from_bus_order_on_hgx_boards() -> None:
+    buses = [gpu["pci"] for gpu in describe("h100-sxm", 4, "gpu-1")["gpus"]]
+    assert buses != sorted(buses)
+
+
+@pytest.mark.parametrize(("model", "switches"), [("a100-sxm-80", 6), ("h100-sxm", 4), ("b200", 0), ("t4", 0)])
+def test_nvswitches_are_those_of_the_board(model: str, switches: int) -> None:
+    assert len(describe(model, 8, "gpu-1")["nvswitches"]) == switches
+
+
+def test_a_machine_without_gpus_has_no_switches() -> None:
+    machine = describe("h100-sxm", 0, "gpu-1")
+    assert machine["gpus"] == machine["nvswitches"] == []
+
+
+def test_unknown_model_lists_the_known_ones() -> None:
+    with pytest.raises(InputError, match=r"'h1000'.*h100-sxm"):
+        describe("h1000", 4, "gpu-1")
+
+
+@pytest.mark.parametrize("gpus", [-1, 9])
+def test_impossible_number_of_gpus(gpus: int) -> None:
+    with pytest.raises(InputError, match=str(gpus)):
+        describe("t4", gpus, "gpu-1")
+
+
+def test_knobs_are_checked_and_kept() -> None:
+    assert describe("t4", 1, "gpu-1", {"module_load_delay_s": 3})["knobs"]["module_load_delay_s"] == 3
+    with pytest.raises(InputError, match="'speed'"):
+        describe("t4", 1, "gpu-1", {"speed": 1})
+
+
+def test_every_model_names_dated_sources() -> None:
+    content = yaml.safe_load((repo_root() / "data" / "gpus.yml").read_text())
+    columns = {frozenset(row) for row in models().values()}
+    assert len(columns) == 1, "rows have different fields"
+    for key, row in models().items():
+        assert row["sources"], key
+        for source in row["sources"]:
+            assert content["sources"][source]["date"], (key, source)

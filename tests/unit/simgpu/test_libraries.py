@@ -1,0 +1,296 @@
+"""The simulated libraries as their users see them: pynvml, and CUDA's driver API by ctypes."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gpulab.simgpu import packages
+
+LIST = """
+import json, pynvml as n
+n.nvmlInit()
+rows = []
+for i in range(n.nvmlDeviceGetCount()):
+    try:
+        h = n.nvmlDeviceGetHandleByIndex(i)
+        rows.append([n.nvmlDeviceGetUUID(h), n.nvmlDeviceGetMinorNumber(h), n.nvmlDeviceGetPciInfo(h).busId])
+    except n.NVMLError as error:
+        rows.append(error.value)
+print(json.dumps(rows))
+"""
+INIT = """
+import json, pynvml as n
+try:
+    n.nvmlInit()
+    print(0)
+except n.NVMLError as error:
+    print(error.value)
+"""
+CUDA = """
+import ctypes, json
+c = ctypes.CDLL('libcuda.so.1')
+init = c.cuInit(0)
+n = ctypes.c_int()
+c.cuDeviceGetCount(ctypes.byref(n))
+uuids = []
+for i in range(n.value):
+    b = (ctypes.c_ubyte * 16)()
+    assert c.cuDeviceGetUuid_v2(b, i) == 0
+    uuids.append(bytes(b).hex())
+print(json.dumps([init, uuids]))
+"""
+
+
+def completed(node: Any) -> int:
+    """Bring the fabric up as its manager does; the lock ends with the descriptor that is returned."""
+    node.change(fabric="3")
+    handle = os.open(node.kernel.LIVE, os.O_RDONLY)
+    fcntl.fcntl(handle, node.kernel.F_OFD_SETLK, node.kernel.flock_struct(fcntl.F_RDLCK, 9))
+    return handle
+
+
+def test_pynvml_lists_gpus_by_bus_with_their_minors(node: Any, machine: dict[str, Any]) -> None:
+    expected = sorted((gpu["pci"], minor, gpu["uuid"]) for minor, gpu in enumerate(machine["gpus"]))
+    rows = node.python(LIST)
+    assert [row[0] for row in rows] == [uuid for _, _, uuid in expected]
+    assert [row[1] for row in rows] == [minor for _, minor, _ in expected]
+    assert [row[2][4:].lower() for row in rows] == [pci for pci, _, _ in expected]
+
+
+def test_only_granted_device_nodes_are_seen(node: Any, machine: dict[str, Any]) -> None:
+    node.devices(2)
+    assert [row[0] for row in node.python(LIST)] == [machine["gpus"][2]["uuid"]]
+
+
+def test_health_as_pynvml_reads_it(node: Any) -> None:
+    facts = node.python(
+        """
+import json, pynvml as n
+n.nvmlInit()
+h = n.nvmlDeviceGetHandleByIndex(0)
+fabric = n.c_nvmlGpuFabricInfo_v3_t()
+n.nvmlDeviceGetGpuFabricInfoV(h, n.byref(fabric))
+print(json.dumps([n.nvmlDeviceGetName(h), n.nvmlSystemGetDriverVersion(), n.nvmlDeviceGetMemoryInfo(h).total >> 20,
+    n.nvmlDeviceGetMemoryInfo(h, version=n.nvmlMemory_v2).total >> 20, list(n.nvmlDeviceGetCudaComputeCapability(h)),
+    list(n.nvmlDeviceGetMigMode(h)), list(n.nvmlDeviceGetRemappedRows(h)), n.nvmlDeviceGetTotalEccErrors(h, 1, 0),
+    n.nvmlDeviceGetCurrentClocksEventReasons(h), n.nvmlDeviceGetPersistenceMode(h), fabric.state, n.nvmlDeviceGetArchitecture(h),
+    n.nvmlDeviceGetTopologyCommonAncestor(h, n.nvmlDeviceGetHandleByIndex(1)), n.nvmlDeviceGetNvLinkState(h, 17)]))
+"""
+    )
+    assert facts == [
+        "NVIDIA H100 80GB HBM3", "580.178.04", 81559, 81559, [9, 0], [0, 0], [0, 0, 0, 0], 0, 1, 0, 1, 9, 40, 1
+    ]  # fmt: skip
+
+
+def test_what_is_not_simulated_is_refused(node: Any) -> None:
+    code = """
+import json, pynvml as n
+n.nvmlInit()
+h = n.nvmlDeviceGetHandleByIndex(0)
+answers = []
+for f, a in ((n.nvmlDeviceSetMigMode, (h, 1)), (n.nvmlDeviceGetFanSpeed, (h,)), (n.nvmlDeviceGetNvLinkInfo, (h, 0))):
+    try:
+        f(*a)
+        answers.append(0)
+    except n.NVMLError as error:
+        answers.append(error.value)
+    except Exception:
+        answers.append(-1)
+print(json.dumps(answers))
+"""
+    assert 0 not in node.python(code)
+
+
+@pytest.mark.parametrize(
+    ("values", "code"),
+    [({"modules": ""}, 9), ({"version": "580.95.05"}, 18), ({}, 0)],
+    ids=["not-loaded", "mismatch", "good"],
+)
+def test_init_codes(node: Any, values: dict[str, str], code: int) -> None:
+    node.change(**values)
+    assert node.python(INIT) == code
+
+
+def test_init_without_a_machine(node: Any) -> None:
+    node.kernel.LIVE.unlink()
+    assert node.python(INIT) == 9
+
+
+def test_init_without_control_device(node: Any) -> None:
+    (node.root / "dev" / "nvidiactl").unlink()
+    assert node.python(INIT) == 9
+
+
+def test_lost_gpu_is_named_and_the_others_stay(node: Any) -> None:
+    state = node.kernel.State.load()
+    state.gpus[1]["lost"] = "1"
+    state.save()
+    rows = node.python(LIST)
+    assert rows[1] == 15
+    assert sum(isinstance(row, list) for row in rows) == 3
+
+
+def test_xid_reaches_a_running_process(node: Any) -> None:
+    code = """
+import json, pynvml as n
+n.nvmlInit()
+s = n.nvmlEventSetCreate()
+for i in range(4):
+    n.nvmlDeviceRegisterEvents(n.nvmlDeviceGetHandleByIndex(i), n.nvmlEventTypeXidCriticalError, s)
+print('ready', flush=True)
+e = n.nvmlEventSetWait_v2(s, 10000)
+print(json.dumps([e.eventData, n.nvmlDeviceGetMinorNumber(e.device), e.gpuInstanceId == 0xffffffff]))
+"""
+    with subprocess.Popen(node.command(code), stdout=subprocess.PIPE, text=True, env=node.env()) as client:
+        assert client.stdout
+        assert client.stdout.readline() == "ready\n"
+        state = node.kernel.State.load()
+        gpu = next(row for row in state.gpus if row["minor"] == "2")
+        state.xid(gpu, 79)
+        state.save()
+        assert client.stdout.readline() == "[79, 2, true]\n"
+
+
+def test_clients_hold_the_module(node: Any) -> None:
+    assert node.kernel.users("nvidia") == 0
+    code = """
+import pynvml as n
+n.nvmlInit()
+print('ready', flush=True)
+input()
+n.nvmlShutdown()
+print('done', flush=True)
+input()
+"""
+    pipe = subprocess.PIPE
+    with subprocess.Popen(node.command(code), text=True, env=node.env(), stdin=pipe, stdout=pipe) as client:
+        assert client.stdin
+        assert client.stdout
+        client.stdout.readline()
+        shown = {str(entry.readlink()) for entry in Path(f"/proc/{client.pid}/fd").iterdir()}
+        assert node.kernel.users("nvidia") == 1
+        assert node.kernel.users("nvidia_uvm") == 0
+        assert not node.kernel.lockable(0)
+        assert {str(node.root / "dev" / f"nvidia{minor}") for minor in range(4)} <= shown
+        client.stdin.write("\n")
+        client.stdin.flush()
+        client.stdout.readline()
+        assert node.kernel.lockable(0)
+        client.communicate("\n")
+
+
+def test_readers_never_see_half_a_write(node: Any) -> None:
+    code = """
+import pynvml as n, time
+n.nvmlInit()
+print('ready', flush=True)
+end, reads = time.monotonic() + 1.5, 0
+while time.monotonic() < end:
+    h = n.nvmlDeviceGetHandleByIndex(reads % 4)
+    assert n.nvmlDeviceGetTemperature(h, 0) in (31, 91)
+    reads += 1
+print(reads)
+"""
+    with subprocess.Popen(node.command(code), stdout=subprocess.PIPE, text=True, env=node.env()) as client:
+        assert client.stdout
+        client.stdout.readline()
+        state = node.kernel.State.load()
+        end = time.monotonic() + 1.4
+        while time.monotonic() < end:
+            for row in state.gpus:
+                row["temp"] = "91" if row["temp"] == "31" else "31"
+            state.save()
+        assert int(client.stdout.readline()) > 10
+    assert client.returncode == 0
+
+
+def test_cuda_waits_for_the_fabric(node: Any) -> None:
+    assert node.python(CUDA)[0] == 802
+    node.change(fabric="3")
+    assert node.python(CUDA)[0] == 802, "a fabric without its manager is not ready"
+    handle = completed(node)
+    assert node.python(CUDA)[0] == 0
+    os.close(handle)
+
+
+def test_cuda_sees_the_same_gpus_as_nvml(node: Any) -> None:
+    handle = completed(node)
+    code, uuids = node.python(CUDA)
+    nvml = [row[0].removeprefix("GPU-").replace("-", "") for row in node.python(LIST)]
+    assert (code, uuids) == (0, nvml)
+    os.close(handle)
+
+
+@pytest.mark.parametrize(
+    ("value", "count"), [("1", 1), ("3,0", 2), ("", 0), ("-1", 0), ("0,9,1", 1), ("0,0", 0), ("GPU-zz", 0)]
+)
+def test_cuda_visible_devices(node: Any, value: str, count: int) -> None:
+    handle = completed(node)
+    code, uuids = node.python(CUDA, {"CUDA_VISIBLE_DEVICES": value})
+    assert len(uuids) == count
+    assert code == (0 if count else 100)
+    os.close(handle)
+
+
+@pytest.mark.parametrize(
+    ("values", "code"),
+    [({"modules": ""}, 100), ({"version": "595.91.07"}, 803), ({"modules": "nvidia"}, 999)],
+)
+def test_cuda_init_codes(node: Any, values: dict[str, str], code: int) -> None:
+    handle = completed(node)
+    node.change(**values)
+    assert node.python(CUDA)[0] == code
+    os.close(handle)
+
+
+def test_cuda_copies_and_refuses_to_launch(node: Any) -> None:
+    handle = completed(node)
+    answer = node.python(
+        """
+import ctypes, json
+c = ctypes.CDLL('libcuda.so.1')
+assert c.cuInit(0) == 0
+ctx, ptr, mod, fn = (ctypes.c_void_p() for _ in range(4))
+assert c.cuCtxSynchronize() == 201
+assert c.cuDevicePrimaryCtxRetain(ctypes.byref(ctx), 0) == 0 and c.cuCtxSetCurrent(ctx) == 0
+assert c.cuMemAlloc_v2(ctypes.byref(ptr), ctypes.c_size_t(16)) == 0
+out = ctypes.create_string_buffer(16)
+assert c.cuMemcpyHtoD_v2(ptr, b'0123456789abcdef', ctypes.c_size_t(16)) == 0
+assert c.cuMemcpyDtoH_v2(out, ptr, ctypes.c_size_t(16)) == 0
+too_much = c.cuMemcpyHtoD_v2(ptr, b'0' * 17, ctypes.c_size_t(17))
+huge = ctypes.c_void_p()
+memory = c.cuMemAlloc_v2(ctypes.byref(huge), ctypes.c_size_t(1 << 40))
+assert c.cuModuleLoadData(ctypes.byref(mod), b'.version 7.0') == 0
+assert c.cuModuleGetFunction(ctypes.byref(fn), mod, b'kernel') == 0
+launch = c.cuLaunchKernel(fn, 1, 1, 1, 1, 1, 1, 0, None, None, None)
+name = ctypes.c_char_p()
+c.cuGetErrorName(launch, ctypes.byref(name))
+assert c.cuMemFree_v2(ptr) == 0
+print(json.dumps([out.raw.decode(), too_much, memory, launch, name.value.decode(), c.cuMemFree_v2(ptr)]))
+"""
+    )
+    assert answer == ["0123456789abcdef", 1, 2, 801, "CUDA_ERROR_NOT_SUPPORTED", 1]
+    os.close(handle)
+
+
+def test_both_libraries_carry_the_marker(node: Any) -> None:
+    code = (
+        "import ctypes, json; print(json.dumps([ctypes.string_at(ctypes.addressof(ctypes.c_char.in_dll("
+        "ctypes.CDLL(f'lib{n}.so.1'), 'gpusmith_simulated'))).decode() for n in ('cuda', 'nvidia-ml')]))"
+    )
+    assert all("simulated" in text for text in node.python(code))
+
+
+def test_shipped_libraries_take_no_path_from_the_environment(tmp_path: Path, libraries: Path) -> None:
+    for source in ("nvml.c", "cuda.c"):
+        packages.compile_library(source, tmp_path / "lib.so", "lib.so.1", "580.178.04", 13000)
+        data = (tmp_path / "lib.so").read_bytes()
+        assert b"SIMGPU_TEST_ROOT" not in data
+        assert b"GLIBC_2.38" not in data
+    assert b"SIMGPU_TEST_ROOT" in (libraries / "libcuda.so.1").read_bytes()
