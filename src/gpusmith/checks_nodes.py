@@ -245,6 +245,16 @@ def nvml(facts: NodeFacts) -> list[Problem]:
     ]
 
 
+def _usual_addresses(facts: NodeFacts) -> set[str]:
+    """PCI addresses that all other nodes of the model with the right number of GPUs agree on."""
+    others = [
+        frozenset(gpu.address for gpu in row.pci_gpus)
+        for name, row in facts.fleet.items()
+        if name != facts.host.name and len(row.pci_gpus) == facts.host.gpu_count
+    ]
+    return set(others[0]) if others and len(set(others)) == 1 else set()
+
+
 def gpu_count(facts: NodeFacts) -> list[Problem]:
     """PCI = NVML = /dev = inventory."""
     record, node, wanted = facts.record, facts.host.name, facts.host.gpu_count
@@ -273,6 +283,10 @@ def gpu_count(facts: NodeFacts) -> list[Problem]:
         named.append(
             f"{wanted - counts['pci']} of {wanted} GPUs are missing on the PCI bus"
             f" (present: {', '.join(sorted(on_bus)) or 'none'})"
+        )
+        named.extend(
+            f"none at PCI {address}, where others of its model have one"
+            for address in _usual_addresses(facts) - on_bus
         )
     if not record.nvml_usable:
         named.append(f"NVML does not start: {record.nvml_error}")
@@ -655,7 +669,6 @@ def uniformity(facts: NodeFacts) -> list[Problem]:
         "module flavour": lambda row: row.module_flavour,
         "kernel": lambda row: row.kernel,
         "containerd": lambda row: row.containerd_version,
-        "GPUs": lambda row: len(row.gpus),
         "GPU names": lambda row: tuple(sorted({gpu.name or "" for gpu in row.gpus})),
         "MIG modes": lambda row: tuple(sorted({gpu.mig_mode or "" for gpu in row.gpus})),
     }

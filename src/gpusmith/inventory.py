@@ -249,17 +249,28 @@ def _variables(
         "-a",
         f"msg={{{{ {{{wanted}}} }}}}",
     ]
+    before = {node: dict(listed.get(node, {})) for node in nodes}
     output = {
         "ANSIBLE_LOAD_CALLBACK_PLUGINS": "1",
         "ANSIBLE_STDOUT_CALLBACK": "ansible.posix.json",
-        "ANSIBLE_CALLBACKS_ENABLED": "",
     }
     done = _run(command, folder, {**environment, **output})
     try:
-        hosts = json.loads(done.stdout[done.stdout.index("{") :])["plays"][0]["tasks"][0]["hosts"]
+        # Other callbacks of the user's ansible.cfg may print after it.
+        answer, _end = json.JSONDecoder().raw_decode(done.stdout[done.stdout.index("{") :])
+        hosts = answer["plays"][0]["tasks"][0]["hosts"]
         for node in nodes:
             filled = {name: value for name, value in hosts[node]["msg"].items() if value is not None}
-            listed[node] = {**listed.get(node, {}), **filled}
+            left = {
+                name: value for name, value in listed.get(node, {}).items() if "{{" not in json.dumps(value)
+            }
+            listed[node] = {**left, **filled}
+            empty = [name for name in NEEDED if name in before[node] and name not in listed[node]]
+            if empty:
+                raise InputError(
+                    f"Host '{node}': the template of '{empty[0]}' cannot be filled in: {before[node][empty[0]]!r}.",
+                    f"Try: ansible {node} -m ansible.builtin.debug -a var={empty[0]}",
+                )
     except (ValueError, KeyError, IndexError, AttributeError) as error:
         raise InputError(
             f"Templates among the inventory's variables cannot be filled in: {_last_lines(done.stdout + done.stderr)}",

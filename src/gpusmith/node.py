@@ -118,7 +118,7 @@ def connect(inventory: Inventory, working_folder: Path) -> dict[str, Node]:
         variables["ansible_ssh_extra_args"] = f"{variables.get('ansible_ssh_extra_args', '')} {extra}".strip()
         for key in ("ansible_ssh_common_args", "ansible_ssh_extra_args"):
             variables.setdefault(key, "")
-        tree = {**inventory.connection, "_meta": {"hostvars": {name: variables}}}
+        tree = {"all": {"hosts": [name]}, "_meta": {"hostvars": {name: variables}}}
         # Ansible's keys for privileges stay out: sudo is added here, to the program only.
         adapter = get_ansible_host(_ssh_only(config), tree, name)
         if adapter is None:

@@ -1,0 +1,164 @@
+"""Checks of the cluster tier, and how the API's data is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from gpusmith import catalog, checks_cluster
+from gpusmith.checks_cluster import ClusterFacts
+from gpusmith.findings import NotApplicable
+from gpusmith.inventory import Host
+from gpusmith.snapshot import Snapshot, gpus_of, view_of
+
+MakeHost = Callable[..., Host]
+
+
+def node(**changes: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "metadata": {
+            "name": "gpu-1",
+            "labels": {
+                "gpu-type": "h100-sxm", "gpusmith.io/operands": "enabled", "gpusmith.io/simulated": "true",
+                "nvidia.com/gpu.count": "4",
+            },
+        },
+        "spec": {"taints": [{"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}]},
+        "status": {
+            "conditions": [{"type": "Ready", "status": "True"}, {"type": "DiskPressure", "status": "False"}],
+            "capacity": {"nvidia.com/gpu": "4"}, "allocatable": {"nvidia.com/gpu": "4"},
+        },
+    }  # fmt: skip
+    for path, value in changes.items():
+        part = found
+        *folders, last = path.split("__")
+        for folder in folders:
+            part = part[folder]
+        part[last] = value
+    return found
+
+
+def plugin(ready: bool = True) -> dict[str, Any]:
+    return {
+        "metadata": {"name": "nvidia-device-plugin-x", "namespace": "gpusmith-system"},
+        "spec": {"containers": [{"image": "registry.example/nvcr.io/nvidia/k8s-device-plugin:v0.19.0"}]},
+        "status": {
+            "phase": "Running",
+            "conditions": [{"type": "Ready", "status": str(ready)}],
+            "containerStatuses": [
+                {
+                    "name": "p",
+                    "ready": ready,
+                    "state": {} if ready else {"waiting": {"reason": "CrashLoopBackOff"}},
+                }
+            ],
+        },
+    }
+
+
+def failing(host: Host, raw: dict[str, Any] | None, pods: list[dict[str, Any]]) -> dict[str, str]:
+    view = view_of(raw, pods, "gpusmith-system") if raw else None
+    facts = ClusterFacts(host, "gpu-1", view)
+    found = {}
+    for name, check in checks_cluster.CHECKS.items():
+        try:
+            problems = check(facts)
+        except NotApplicable:
+            continue
+        if problems:
+            found[name] = " ".join(problem.cause for problem in problems)
+    return found
+
+
+def test_catalog_and_functions_name_the_same_checks() -> None:
+    whole = {"cluster.api", "cluster.leftovers", "cluster.runtime-class"}
+    assert set(checks_cluster.CHECKS) | whole == {row.id for row in catalog.of_tier("cluster")}
+
+
+def test_healthy_node_passes(host: MakeHost) -> None:
+    assert failing(host(), node(), [plugin()]) == {}
+
+
+@pytest.mark.parametrize(
+    ("changes", "check", "says"),
+    [
+        (
+            {"status__conditions": [{"type": "Ready", "status": "Unknown", "message": "lost"}]},
+            "cluster.node-ready", "not Ready: Ready=Unknown: lost",
+        ),
+        (
+            {"status__conditions": [{"type": "Ready", "status": "True"}, {"type": "DiskPressure", "status": "True"}]},
+            "cluster.node-ready", "under pressure: DiskPressure=True",
+        ),
+        ({"status__allocatable": {"nvidia.com/gpu": "3"}}, "cluster.gpu-capacity", "3 of 4 GPUs are allocatable"),
+        ({"status__capacity": {}, "status__allocatable": {}}, "cluster.gpu-capacity", "offers no resource"),
+        (
+            {"status__capacity": {"nvidia.com/gpu": "8"}, "status__allocatable": {"nvidia.com/gpu": "8"}},
+            "cluster.gpu-capacity", "offers 8 GPUs, the inventory says 4",
+        ),
+        ({"spec__taints": []}, "cluster.taints", "nvidia.com/gpu=present:NoSchedule"),
+        ({"metadata__labels": {}}, "cluster.labels", "gpu-type"),
+    ],
+)  # fmt: skip
+def test_fault_is_named(host: MakeHost, changes: dict[str, Any], check: str, says: str) -> None:
+    found = failing(host(), node(**changes), [plugin()])
+    assert list(found) == [check]
+    assert says in found[check]
+    assert "gpu-1" in found[check]
+
+
+def test_simulated_label_on_a_real_node_fails(host: MakeHost) -> None:
+    assert (
+        "labelled as simulated"
+        in failing(host(gpusmith_simulated=False), node(), [plugin()])["cluster.labels"]
+    )
+
+
+def test_missing_node_fails_once(host: MakeHost) -> None:
+    assert failing(host(), None, []) == {
+        "cluster.node-ready": "The cluster has no node 'gpu-1' (host 'gpu-1')."
+    }
+
+
+def test_operands(host: MakeHost) -> None:
+    assert "CrashLoopBackOff" in failing(host(), node(), [plugin(ready=False)])["cluster.operands"]
+    assert "no device plugin" in failing(host(), node(), [])["cluster.operands"]
+    assert "cluster.operands" not in failing(host(gpu_operands_device_plugin="existing"), node(), [])
+
+
+def test_runtime_class(host: MakeHost) -> None:
+    assert checks_cluster.runtime_class(Snapshot({}, {"nvidia": "nvidia"}), [host()]) == []
+    assert (
+        checks_cluster.runtime_class(Snapshot({}, {}), [host()])[0].cause
+        == "The cluster has no RuntimeClass 'nvidia'."
+    )
+    assert checks_cluster.runtime_class(Snapshot({}, {"nvidia": "runc"}), [host()])
+
+
+def holder(name: str, gpus: str, phase: str) -> dict[str, Any]:
+    limits = {"nvidia.com/gpu": gpus}
+    return {
+        "metadata": {"name": name, "namespace": "team"},
+        "spec": {"containers": [{"resources": {"limits": limits}}]},
+        "status": {"phase": phase},
+    }
+
+
+def test_busy_gpus_are_counted_with_their_holders() -> None:
+    view = view_of(
+        node(),
+        [holder("train", "2", "Running"), holder("done", "1", "Succeeded"), holder("soon", "1", "Pending")],
+        "x",
+    )
+    assert [(row.name, row.gpus) for row in view.holders] == [("train", 2), ("soon", 1)]
+    assert (view.held, view.free) == (3, 1)
+
+
+def test_init_containers_count_as_the_scheduler_counts_them() -> None:
+    two, one = ({"resources": {"limits": {"nvidia.com/gpu": n}}} for n in ("2", "1"))
+    assert gpus_of({"spec": {"containers": [one], "initContainers": [two]}}) == 2
+    assert (
+        gpus_of({"spec": {"containers": [one], "initContainers": [{**two, "restartPolicy": "Always"}]}}) == 3
+    )

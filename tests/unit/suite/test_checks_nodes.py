@@ -1,0 +1,242 @@
+"""Checks of the nodes tier: one healthy record, and one for each way in which a node can be broken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from gpusmith import catalog, checks_nodes
+from gpusmith.errors import ToolError
+from gpusmith.findings import NotApplicable
+from gpusmith.record import parse
+
+Record = dict[str, Any]
+Facts = Callable[..., checks_nodes.NodeFacts]
+ADDRESS = "0000:2a:00.0"
+UUID = "GPU-00000001-1111-2222-3333-444444444441"
+
+
+def failing(facts: checks_nodes.NodeFacts) -> dict[str, str]:
+    """Ids of the checks that find something, with their causes."""
+    found = {}
+    for name, check in checks_nodes.CHECKS.items():
+        try:
+            problems = check(facts)
+        except NotApplicable:
+            continue
+        if problems:
+            found[name] = " ".join(problem.cause for problem in problems)
+            assert all(problem.next_step for problem in problems), name
+    return found
+
+
+def test_catalog_and_functions_name_the_same_checks() -> None:
+    assert set(checks_nodes.CHECKS) | {"nodes.reachable"} == {row.id for row in catalog.of_tier("nodes")}
+
+
+def test_healthy_node_passes_everything(facts: Facts, record: Record) -> None:
+    assert failing(facts(record)) == {}
+    for name, check in checks_nodes.CHECKS.items():
+        assert list(check(facts(record))) == [], name
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A broken node.
+
+    Attributes:
+        breaks: changes a healthy record.
+        check: the check that must fail.
+        says: words of its cause.
+        others: checks that may fail as well.
+    """
+
+    breaks: Callable[[Record], object]
+    check: str
+    says: tuple[str, ...]
+    others: frozenset[str] = frozenset()
+
+
+def library_mismatch(record: Record) -> None:
+    record["library"].update(nvml_version="580.95.05", cuda_version="580.95.05")
+    record["nvml"].update(init_code=18, error="Driver/library version mismatch", gpus=[])
+
+
+def not_loaded(record: Record) -> None:
+    record["module"].update(loaded_version=None, refcount=None)
+    record["nvml"].update(init_code=9, error="Driver Not Loaded", gpus=[])
+    record["dev"].update(gpu_minors=[], control=False, uvm=False)
+    record["services"]["nvidia-persistenced"]["active"] = "failed"
+    record["services"]["nvidia-fabricmanager"]["active"] = "failed"
+
+
+def gpu_missing(record: Record) -> None:
+    del record["pci"]["gpus"][1]
+    del record["nvml"]["gpus"][1]
+    record["dev"]["gpu_minors"].remove(0)
+
+
+def clobbered(record: Record) -> None:
+    record["containerd"]["effective"].update(runtime_nvidia=False, systemd_cgroup=False, cdi=False)
+
+
+def xid(code: int) -> Callable[[Record], object]:
+    row = {
+        "time_unix": 1.0,
+        "pci": ADDRESS,
+        "code": code,
+        "message": f"NVRM: Xid (PCI:{ADDRESS[:-2]}): {code}, pid=1",
+    }
+    return lambda record: record["xids"].append(row)
+
+
+FAULTS = {
+    "driver-library-mismatch": Fault(
+        library_mismatch, "nodes.driver-versions", ("mismatch", "580.95.05", "580.178.04"),
+        frozenset({"nodes.nvml", "nodes.gpu-count"}),
+    ),
+    "driver-not-loaded": Fault(
+        not_loaded, "nodes.driver-versions", ("not loaded",),
+        frozenset({"nodes.nvml", "nodes.gpu-count", "nodes.services", "nodes.fabric"}),
+    ),
+    "gpu-lost": Fault(
+        lambda record: record["nvml"]["gpus"][1].update(error="GPU is lost"), "nodes.nvml", ("GPU 1", UUID, "GPU is lost")
+    ),
+    "gpu-missing": Fault(
+        gpu_missing, "nodes.gpu-count", ("3 on PCI", "4 in the inventory", "1 of 4 GPUs are missing", f"none at PCI {ADDRESS}")
+    ),
+    "xid-79": Fault(xid(79), "nodes.xid", ("GPU 1", UUID, ADDRESS, "Xid 79", "fallen off the bus")),
+    "xid-31": Fault(xid(31), "nodes.xid", ("GPU 1", "Xid 31", "application")),
+    "xid-of-no-list": Fault(xid(999), "nodes.xid", ("GPU 1", "Xid 999")),
+    "ecc-uncorrectable": Fault(
+        lambda record: record["nvml"]["gpus"][1].update(ecc_uncorrected=2), "nodes.ecc", ("GPU 1", UUID, "2 uncorrectable")
+    ),
+    "throttle": Fault(
+        lambda record: record["nvml"]["gpus"][1].update(throttle_reasons=["hw_thermal_slowdown"]),
+        "nodes.throttle", ("GPU 1", UUID, "hw_thermal_slowdown", "too hot"),
+    ),
+    "fabric-manager-down": Fault(
+        lambda record: record["services"]["nvidia-fabricmanager"].update(active="inactive"),
+        "nodes.fabric", ("nvidia-fabricmanager", "inactive"),
+    ),
+    "fabric-of-one-gpu": Fault(
+        lambda record: record["nvml"]["gpus"][1].update(fabric_state="in_progress", fabric_status=None),
+        "nodes.fabric", ("GPU 1", "in_progress"),
+    ),
+    "containerd-config-clobbered": Fault(clobbered, "nodes.containerd", ("no runtime 'nvidia'", "systemd", "CDI")),
+    "row-remap-pending": Fault(
+        lambda record: record["nvml"]["gpus"][1].update(remap_pending=True), "nodes.row-remap", ("GPU 1", "waits")
+    ),
+    "row-remap-failed": Fault(
+        lambda record: record["nvml"]["gpus"][1].update(remap_failed=True), "nodes.row-remap", ("GPU 1", "could not remap")
+    ),
+    "device-node-missing": Fault(
+        lambda record: record["dev"]["gpu_minors"].remove(0), "nodes.gpu-count", ("3 in /dev", "GPU 1", "/dev/nvidia0")
+    ),
+    "device-node-too-many": Fault(
+        lambda record: record["dev"].update(gpu_minors=[0, 1, 2, 3, 4], char_links=[f"195:{n}" for n in (0, 1, 2, 3, 4, 255)]),
+        "nodes.gpu-count", ("5 in /dev", "/dev/nvidia4 belongs to no GPU"),
+    ),
+    "another-board": Fault(
+        lambda record: record["pci"]["gpus"][1].update(device_id="10de:2335"),
+        "nodes.gpu-model", ("GPU 1", "10de:2335", "h100-sxm")
+    ),
+    "persistence-daemon-down": Fault(
+        lambda record: record["services"]["nvidia-persistenced"].update(active="failed"),
+        "nodes.services", ("nvidia-persistenced", "failed")
+    ),
+    "kubelet-disabled": Fault(
+        lambda record: record["services"]["kubelet"].update(enabled="disabled"), "nodes.services", ("kubelet", "after a reboot")
+    ),
+    "stale-cdi": Fault(lambda record: record["cdi"].update(driver_version="580.95.05"), "nodes.cdi", ("580.95.05", "580.178.04")),
+    "cdi-without-a-gpu": Fault(lambda record: record["cdi"]["devices"].remove("nvidia.com/gpu=1"), "nodes.cdi", ("GPU 1",)),
+    "no-char-link": Fault(lambda record: record["dev"]["char_links"].remove("195:0"), "nodes.char-links", ("/dev/char/195:0",)),
+    "not-held": Fault(
+        lambda record: record["packages"]["libcuda1"].update(held=False), "nodes.holds", ("libcuda1", "not held")
+    ),
+    "narrow-link": Fault(
+        lambda record: record["nvml"]["gpus"][1].update(pcie_width=8), "nodes.pcie-width", ("GPU 1", "8 PCIe lanes", "16")
+    ),
+    "other-kernel": Fault(lambda record: record["host"].update(kernel="6.12"), "nodes.uniformity", ("kernel", "6.12", "6.1.0")),
+    "package-of-other-version": Fault(
+        lambda record: record["packages"]["libcuda1"].update(version="595.91.07-1"),
+        "nodes.driver-versions", ("'libcuda1' is 595.91.07", "580.178.04"),
+    ),
+    "nouveau": Fault(lambda record: record["module"].update(nouveau_loaded=True), "nodes.driver-versions", ("nouveau",)),
+    "switch-missing": Fault(lambda record: record["pci"]["nvswitches"].pop(), "nodes.fabric", ("3 NVSwitches", "has 4")),
+    "library-not-simulated": Fault(
+        lambda record: record["library"].update(simulated=False),
+        "nodes.simulation-witnesses", ("says its GPUs are simulated", "real")
+    ),
+    "library-missing": Fault(
+        lambda record: record["library"].update(simulated=None), "nodes.simulation-witnesses", ("cannot be loaded",)
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_fault_is_caught_and_named(name: str, facts: Facts, record: Record) -> None:
+    fault = FAULTS[name]
+    fault.breaks(record)
+    found = failing(facts(record))
+    assert fault.check in found
+    assert "gpu-1" in found[fault.check]
+    for words in fault.says:
+        assert words in found[fault.check]
+    assert set(found) <= {fault.check} | fault.others
+
+
+def test_real_inventory_with_simulated_library_fails(facts: Facts, record: Record) -> None:
+    found = failing(facts(record, gpusmith_simulated=False))
+    assert "the inventory says its GPUs are real" in found["nodes.simulation-witnesses"]
+
+
+def test_accepted_xid_passes(facts: Facts, record: Record) -> None:
+    xid(31)(record)
+    assert failing(facts(record, validation_accepted_xids=[31])) == {}
+
+
+def test_power_cap_is_no_slowdown(facts: Facts, record: Record) -> None:
+    record["nvml"]["gpus"][0]["throttle_reasons"] = ["sw_power_cap", "applications_clocks_setting"]
+    assert failing(facts(record)) == {}
+
+
+def test_unknown_model_has_nothing_to_compare_with(facts: Facts, record: Record) -> None:
+    assert "data/gpus.yml" in failing(facts(record, gpusmith_gpu_model="x100"))["nodes.gpu-model"]
+
+
+def test_no_switches_no_fabric(facts: Facts, record: Record) -> None:
+    record["pci"]["nvswitches"] = []
+    with pytest.raises(NotApplicable):
+        checks_nodes.fabric(facts(record, gpusmith_gpu_model="l40s"))
+
+
+def test_unreadable_log_is_no_pass(facts: Facts, record: Record) -> None:
+    record["xids"] = None
+    record["errors"] = ["xids: journalctl ended with status 1"]
+    assert "could not be read" in failing(facts(record))["nodes.xid"]
+
+
+@pytest.mark.parametrize(
+    "hole", ["pci", "module", "dev", "services", "containerd", "cdi", "nvml", "library", "packages"]
+)
+def test_hole_in_the_record_is_no_pass(hole: str, facts: Facts, record: Record) -> None:
+    record[hole] = None
+    assert failing(facts(record))
+
+
+def test_record_of_another_schema_is_refused(record: Record) -> None:
+    record["schema"] = "gpusmith.probe/9"
+    with pytest.raises(ToolError, match=r"gpusmith\.probe/9"):
+        parse(record)
+
+
+@pytest.mark.parametrize(
+    ("version", "plain"),
+    [("580.178.04-1", "580.178.04"), ("1:580.178.04-0ubuntu1", "580.178.04"), ("580.178.04", "580.178.04")],
+)
+def test_upstream_version(version: str, plain: str) -> None:
+    assert checks_nodes.upstream(version) == plain

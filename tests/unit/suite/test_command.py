@@ -1,0 +1,136 @@
+"""``pytest validation`` as a person starts it: exit codes, both spellings of options, any working directory."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from gpusmith.catalog import CATALOG
+
+
+@pytest.fixture
+def dead(tmp_path: Path, variables: Callable[..., dict[str, Any]]) -> Path:
+    """An inventory whose node and cluster do not answer. Its folder looks like somebody else's project."""
+    project = tmp_path / "theirs"
+    folder = project / "inventory"
+    folder.mkdir(parents=True)
+    (project / "pyproject.toml").write_text(
+        "[tool.pytest.ini_options]\naddopts = '-q --import-mode=prepend'\ntestpaths = 'nowhere'\n"
+    )
+    kubeconfig = folder / "kubeconfig"
+    kubeconfig.write_text(
+        yaml.safe_dump(
+            {
+                "apiVersion": "v1", "kind": "Config", "current-context": "c",
+                "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
+                "users": [{"name": "u", "user": {}}], "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+            }
+        )
+    )  # fmt: skip
+    values = variables(ansible_host="127.0.0.1", ansible_port=1, gpusmith_kubeconfig=str(kubeconfig))
+    (folder / "hosts.yml").write_text(yaml.safe_dump({"gpu_nodes": {"hosts": {"gpu-1": values}}}))
+    (project / "ansible.cfg").write_text("[inventory]\nignore_patterns = kubeconfig\n")
+    return folder
+
+
+def start(root: Path, folder: Path, *words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "NO_COLOR": "1", "ANSIBLE_CONFIG": str(folder.parent / "ansible.cfg")}
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *words]
+    return subprocess.run(
+        command, cwd=cwd or root, env=environment, capture_output=True, text=True, check=False, timeout=120
+    )
+
+
+def test_node_and_cluster_that_do_not_answer(root: Path, dead: Path, tmp_path: Path) -> None:
+    reports = tmp_path / "reports"
+    done = start(root, dead, "validation", "--inventory", str(dead), "--report-dir", str(reports))
+    assert done.returncode == 1, done.stdout + done.stderr
+    data = json.loads((reports / "results.json").read_text())
+    by_id = {row["id"]: row for row in data["checks"]}
+    assert set(by_id) == set(CATALOG)
+    assert by_id["nodes.reachable"]["outcome"] == "failed"
+    assert "'gpu-1' does not answer over ssh" in by_id["nodes.reachable"]["cause"]
+    assert by_id["cluster.api"]["outcome"] == "error"
+    assert "does not answer" in by_id["cluster.api"]["cause"]
+    assert {
+        row["outcome"] for row in data["checks"] if row["id"] not in ("nodes.reachable", "cluster.api")
+    } == {"skipped"}
+    assert data["coverage"]["nodes"]["tested"] == 0
+    assert data["coverage"]["gpus"]["tested"] == 0
+    assert {path.name for path in reports.iterdir()} == {
+        "results.json",
+        "junit.xml",
+        "report.html",
+        "metrics.prom",
+    }
+    assert "FAILED nodes.reachable on gpu-1" in done.stdout
+
+
+def test_unreachable_cluster_alone_is_a_broken_tool(root: Path, dead: Path, tmp_path: Path) -> None:
+    words = ["validation", f"--inventory={dead}", "--tier=cluster", f"--report-dir={tmp_path / 'reports'}"]
+    done = start(root, dead, *words)
+    assert done.returncode == 3, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("place", "equals"), [("elsewhere", True), ("elsewhere", False), ("inventory", False)]
+)
+def test_any_working_directory_and_both_spellings(
+    root: Path, dead: Path, tmp_path: Path, place: str, equals: bool
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    cwd = {"elsewhere": elsewhere, "inventory": dead.parent, "root": root}[place]
+    named = os.path.relpath(dead, cwd)
+    options = (
+        [f"--inventory={named}", "--tier=nodes"] if equals else ["--inventory", named, "--tier", "nodes"]
+    )
+    done = start(root, dead, *options, str(root / "validation"), "--report-dir", str(tmp_path / "r"), cwd=cwd)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert json.loads((tmp_path / "r" / "results.json").read_text())["run"]["nodes"] == ["gpu-1"]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--inventory", "nowhere"], "Inventory 'nowhere' does not exist."),
+        (["--inventory={dead}", "--limit", "nobody"], "Pattern 'nobody' matches no host"),
+        (["--inventory={dead}", "-k", "no_such_test"], "deselected"),
+    ],
+)
+def test_bad_input_is_refused(root: Path, dead: Path, tmp_path: Path, words: list[str], says: str) -> None:
+    reports = tmp_path / "reports"
+    reports.mkdir()
+    (reports / "results.json").write_text("of an earlier run")
+    filled = [word.format(dead=dead) for word in words]
+    done = start(root, dead, str(root / "validation"), *filled, f"--report-dir={reports}", cwd=tmp_path)
+    assert done.returncode == 4, done.stdout + done.stderr
+    assert says in done.stdout + done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+    left = reports / "results.json"
+    assert not left.exists() or json.loads(left.read_text())["checks"] == []
+
+
+def test_every_check_has_its_test(root: Path, dead: Path, tmp_path: Path) -> None:
+    done = start(
+        root,
+        dead,
+        "validation",
+        f"--inventory={dead}",
+        "--collect-only",
+        "-q",
+        f"--report-dir={tmp_path / 'r'}",
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    marks = "".join(path.read_text() for path in (root / "validation").rglob("test_*.py"))
+    for check in CATALOG:
+        assert marks.count(f'@pytest.mark.check("{check}")') == 1, check
+    assert not (tmp_path / "r").exists()

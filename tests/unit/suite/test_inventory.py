@@ -1,0 +1,120 @@
+"""Reading inventories: what is taken, and what is refused by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from gpusmith import inventory
+from gpusmith.errors import InputError
+
+Variables = Callable[..., dict[str, Any]]
+
+
+def write(
+    folder: Path,
+    variables: dict[str, Any],
+    hosts: tuple[str, ...] = ("gpu-1", "gpu-2"),
+    group: str = "gpu_nodes",
+) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    tree = {
+        "all": {
+            "children": {
+                "kube_control_plane": {"hosts": {"cp-1": {}}},
+                group: {"children": {"rack": {"hosts": {name: {} for name in hosts}}}, "vars": variables},
+            }
+        }
+    }
+    (folder / "hosts.yml").write_text(yaml.safe_dump(tree))
+    return folder
+
+
+def test_reads_groups_and_variables(tmp_path: Path, variables: Variables) -> None:
+    found = inventory.read(str(write(tmp_path / "lab", variables())), None)
+    assert list(found.hosts) == ["gpu-1", "gpu-2"]
+    host = found.hosts["gpu-1"]
+    assert (host.simulated, host.gpu_count, host.driver_version) == (True, 4, "580.178.04")
+    assert host.taints == ({"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"},)
+    assert found.kubeconfig == "/nowhere/kubeconfig"
+
+
+def test_limit(tmp_path: Path, variables: Variables) -> None:
+    source = str(write(tmp_path / "lab", variables()))
+    assert list(inventory.read(source, "gpu-2").hosts) == ["gpu-2"]
+    assert list(inventory.read(source, "gpu-1,gpu-2").hosts) == ["gpu-1", "gpu-2"]
+    for pattern in ("cp-1", "nothing"):
+        with pytest.raises(InputError, match=f"'{pattern}' matches no host"):
+            inventory.read(source, pattern)
+
+
+def test_templates_are_filled_in(tmp_path: Path, variables: Variables) -> None:
+    folder = write(
+        tmp_path / "lab",
+        variables(gpusmith_kubeconfig="{{ inventory_dir }}/kubeconfig", gpusmith_gpu_count="{{ 2 * 2 }}"),
+    )
+    found = inventory.read(str(folder), None)
+    assert found.kubeconfig == str(folder / "kubeconfig")
+    assert found.hosts["gpu-2"].gpu_count == 4
+
+
+def test_template_that_cannot_be_filled_in_is_refused(tmp_path: Path, variables: Variables) -> None:
+    folder = write(tmp_path / "lab", variables(gpusmith_kubeconfig="{{ nobody }}/kubeconfig"))
+    with pytest.raises(InputError, match="template of 'gpusmith_kubeconfig'"):
+        inventory.read(str(folder), None)
+
+
+def test_missing_path_and_empty_group_are_refused(tmp_path: Path, variables: Variables) -> None:
+    with pytest.raises(InputError, match="does not exist"):
+        inventory.read("nowhere", None, tmp_path)
+    with pytest.raises(InputError, match="is empty"):
+        inventory.read("", None, tmp_path)
+    with pytest.raises(InputError, match="no host in group 'gpu_nodes'"):
+        inventory.read(str(write(tmp_path / "none", variables(), ())), None)
+    with pytest.raises(InputError, match="no host in group 'gpu_nodes'"):
+        inventory.read(str(write(tmp_path / "other", variables(), group="gpus")), None)
+    (tmp_path / "void").mkdir()
+    with pytest.raises(InputError):
+        inventory.read(str(tmp_path / "void"), None)
+
+
+def test_relative_path_starts_where_the_suite_was_started(tmp_path: Path, variables: Variables) -> None:
+    write(tmp_path / "lab", variables())
+    assert inventory.read("lab", "gpu-1", tmp_path).source == str(tmp_path / "lab")
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"nvidia_driver_version": 550.12}, "'nvidia_driver_version' must be a quoted string"),
+        ({"nvidia_driver_version": None}, "has no 'nvidia_driver_version'"),
+        ({"gpusmith_gpu_count": "four"}, "'gpusmith_gpu_count' must be a whole number"),
+        ({"gpusmith_gpu_count": 0}, "'gpusmith_gpu_count' must be a whole number"),
+        ({"gpusmith_gpu_count": True}, "'gpusmith_gpu_count' must be a whole number"),
+        ({"gpusmith_gpu_model": None}, "has no 'gpusmith_gpu_model'"),
+        ({"gpusmith_simulated": "maybe"}, "'gpusmith_simulated' must be true or false"),
+        ({"kubernetes_node_taints": "x"}, "'kubernetes_node_taints' must be a list"),
+        ({"validation_timeout_pod_s": -1}, "'validation_timeout_pod_s' must be a number of seconds"),
+        ({"validation_accepted_xids": ["x"]}, "'validation_accepted_xids' must be a list of numbers"),
+    ],
+)
+def test_wrong_variable_is_named(host: Callable[..., Any], changes: dict[str, Any], says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        host(**changes)
+
+
+def test_misspelling_is_offered(host: Callable[..., Any]) -> None:
+    with pytest.raises(InputError) as caught:
+        host(nvidia_driver_version=None, nvidia_driver_verison="1")
+    assert "'nvidia_driver_verison'" in caught.value.hint
+
+
+def test_several_kubeconfigs_are_refused(variables: Variables) -> None:
+    tree = {"gpu_nodes": {"hosts": ["a", "b"]}}
+    rows = {"a": variables(gpusmith_kubeconfig="/a"), "b": variables(gpusmith_kubeconfig="/b")}
+    with pytest.raises(InputError, match="several kubeconfigs"):
+        _ = inventory.build(tree, rows, "x", "").kubeconfig

@@ -1,0 +1,91 @@
+"""Reaching nodes: the command that testinfra runs, and what becomes of a node that does not answer."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpusmith import inventory, node
+from gpusmith.node import Result, Unreachable
+
+
+class FakeNode:
+    def __init__(self, name: str, answer: Result | Exception) -> None:
+        self.name, self.answer = name, answer
+        self.runs = 0
+
+    def run(self, argv: Sequence[str], stdin: str = "", timeout_s: float = 60.0) -> Result:
+        self.runs += 1
+        assert (list(argv), "gpusmith.probe/1" in stdin) == (["python3", "-"], True)
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+def test_input_reaches_the_program_unchanged() -> None:
+    text = "print('it is \"quoted\" $HOME `id` \\\\ ä')\n" * 400
+    command = node.with_input(["python3", "-c", "import sys; print(sys.stdin.read(), end='')"], text, 20)
+    assert subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True).stdout == text
+
+
+def test_command_ends_in_time() -> None:
+    assert subprocess.run(["sh", "-c", node.with_input(["sleep", "9"], "", 1)], check=False).returncode == 124
+
+
+def test_all_nodes_are_asked_once(record: dict[str, Any]) -> None:
+    good = Result(0, json.dumps(record), "")
+    nodes = {
+        "gpu-1": FakeNode("gpu-1", good),
+        "gpu-2": FakeNode("gpu-2", Unreachable("Node 'gpu-2' does not answer over ssh: refused", "Try it.")),
+        "gpu-3": FakeNode("gpu-3", Result(127, "", "python3: not found")),
+        "gpu-4": FakeNode("gpu-4", Result(124, "", "")),
+        "gpu-5": FakeNode("gpu-5", Result(0, '{"schema": "other"}', "")),
+    }
+    found = node.probe_all(nodes)
+    assert [row.runs for row in nodes.values()] == [1] * 5
+    assert found["gpu-1"].record is not None
+    assert all(found[name].record is None for name in list(nodes)[1:])
+    assert "refused" in found["gpu-2"].problem
+    assert "python3: not found" in found["gpu-3"].problem
+    assert "did not end" in found["gpu-4"].problem
+    assert "'other'" in found["gpu-5"].problem
+
+
+def test_connection_keeps_the_inventorys_settings(variables: Callable[..., dict[str, Any]]) -> None:
+    values = variables(
+        ansible_user="admin",
+        ansible_port=2222,
+        ansible_ssh_private_key_file="/keys/id",
+        ansible_ssh_common_args="-o StrictHostKeyChecking=yes -o UserKnownHostsFile=/keys/known",
+        ansible_become=True,
+    )
+    found = inventory.build({"gpu_nodes": {"hosts": ["gpu-1"]}}, {"gpu-1": values}, "x", "")
+    adapter = node.connect(found, Path("/"))["gpu-1"]
+    assert isinstance(adapter, node.TestinfraNode)
+    words, arguments = adapter.host.backend._build_ssh_command("true")
+    line = " ".join(words) % tuple(arguments)
+    for part in (
+        "StrictHostKeyChecking=yes",
+        "UserKnownHostsFile=/keys/known",
+        "-i /keys/id",
+        "Port=2222",
+        "User=admin",
+        "BatchMode=yes",
+    ):
+        assert part in line
+    assert adapter.become is True
+    assert "StrictHostKeyChecking=no" not in line
+
+
+def test_stopped_node_is_named(variables: Callable[..., dict[str, Any]]) -> None:
+    values = variables(ansible_host="127.0.0.1", ansible_port=1)
+    adapter = node.connect(
+        inventory.build({"gpu_nodes": {"hosts": ["gpu-1"]}}, {"gpu-1": values}, "x", ""), Path("/")
+    )["gpu-1"]
+    with pytest.raises(Unreachable, match=r"'gpu-1' does not answer over ssh: .*refused"):
+        adapter.run(["true"])

@@ -1,0 +1,213 @@
+"""The workloads against a cluster in memory: what passes, what each broken answer leads to, who is left alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from gpusmith import pods, workloads
+from gpusmith.findings import Finding, Outcome
+from gpusmith.inventory import Host
+from gpusmith.jobs import Run
+from gpusmith.kube import Cluster
+from gpusmith.snapshot import Holder, NodeView
+from gpusmith.workloads import PER_NODE, NodeOutcome, Target
+
+MakeHost = Callable[..., Host]
+READY = NodeView("gpu-1", True, (), False, 4, 4, {}, {}, ())
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pods, "TICK_S", 0.02)
+    monkeypatch.setattr(workloads, "STAYS_PENDING_S", 0.05)
+    monkeypatch.setattr(workloads, "PENDING_WAIT_S", 0.5)
+
+
+@pytest.fixture
+def run(
+    host: MakeHost, fake_cluster: Any, programs: Path
+) -> Callable[..., tuple[dict[str, NodeOutcome], Finding]]:
+    def start(
+        names: tuple[str, ...] = ("gpu-1",), **views: NodeView | None
+    ) -> tuple[dict[str, NodeOutcome], Finding]:
+        targets = []
+        for name in names:
+            view = views.get(name.replace("-", "_"), replace(READY, name=name))
+            targets.append(
+                Target(host(name), view, frozenset(fake_cluster.gpus[name]), frozenset({"nvidia"}))
+            )
+        said: list[str] = []
+        return workloads.run_all(cast(Cluster, fake_cluster), Run("a1", "o"), programs, targets, said.append)
+
+    return start
+
+
+def outcomes(found: NodeOutcome) -> dict[str, str]:
+    return {name: finding.outcome.value for name, finding in found.findings.items()}
+
+
+def test_two_healthy_nodes(run: Any, fake_cluster: Any) -> None:
+    found, cleanup = run(("gpu-1", "gpu-2"))
+    for name in ("gpu-1", "gpu-2"):
+        assert outcomes(found[name]) == dict.fromkeys(PER_NODE, "passed"), found[name].findings
+        assert set(found[name].tested) == set(fake_cluster.gpus[name])
+        assert all(row.simulated for row in found[name].findings.values())
+    assert cleanup.outcome is Outcome.PASSED
+    assert fake_cluster.namespaces == {}
+
+
+def test_busy_gpus_are_not_taken(run: Any, fake_cluster: Any) -> None:
+    taken = fake_cluster.gpus["gpu-1"][:1]
+    fake_cluster.foreign["gpu-1"] = set(taken)
+    found, _cleanup = run(gpu_1=replace(READY, holders=(Holder("team", "train", 1),)))
+    assert outcomes(found["gpu-1"]) == dict.fromkeys(PER_NODE, "passed")
+    assert set(found["gpu-1"].tested) == set(fake_cluster.gpus["gpu-1"]) - set(taken)
+
+
+@pytest.mark.parametrize(
+    ("view", "outcome", "says"),
+    [
+        (None, "failed", "has no node"),
+        (replace(READY, unschedulable=True), "skipped", "cordoned"),
+        (
+            replace(READY, ready=False, conditions=("Ready=Unknown: lost",)),
+            "failed",
+            "not Ready: Ready=Unknown: lost",
+        ),
+        (replace(READY, allocatable=0), "failed", "no allocatable GPU"),
+        (replace(READY, allocatable=None), "failed", "no allocatable GPU"),
+        (replace(READY, holders=(Holder("team", "train", 4),)), "skipped", "held by team/train (4)"),
+        (
+            replace(READY, taints=({"key": "fix", "effect": "NoSchedule"},)),
+            "skipped",
+            "taint fix=:NoSchedule",
+        ),
+    ],
+)
+def test_node_that_cannot_be_tested_is_never_a_pass(
+    run: Any, fake_cluster: Any, view: NodeView | None, outcome: str, says: str
+) -> None:
+    found, _cleanup = run(gpu_1=view)
+    assert outcomes(found["gpu-1"]) == dict.fromkeys(PER_NODE, outcome)
+    assert all(says in row.cause for row in found["gpu-1"].findings.values())
+    assert says in found["gpu-1"].reason
+    assert fake_cluster.namespaces == {}
+
+
+def answer(**changes: Any) -> Callable[[dict[str, str], list[str]], Any]:
+    def make(env: dict[str, str], uuids: list[str]) -> Any:
+        good = {
+            "ok": True,
+            "simulated": True,
+            "uuid": uuids[0] if uuids else None,
+            "devices": [{"uuid": uuid} for uuid in uuids],
+        }
+        return {**good, **changes}
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("program", "says", "check", "cause"),
+    [
+        (
+            "run_cuda.py",
+            answer(ok=False, error="GPU-x: the kernel's result is wrong"),
+            "cuda",
+            "the kernel's result is wrong",
+        ),
+        (
+            "run_cuda.py",
+            answer(simulated=False),
+            "cuda",
+            "ran on real GPUs, the inventory says they are simulated",
+        ),
+        ("run_cuda.py", answer(devices=[{"uuid": "GPU-strange"}] * 4), "cuda", "GPU-strange"),
+        ("run_pytorch.py", answer(uuid="GPU-strange"), "pytorch", "NVML on the host does not know"),
+        (
+            "run_tensorflow.py",
+            answer(ok=False, error="the loss does not fall"),
+            "tensorflow",
+            "the loss does not fall",
+        ),
+        ("look_around.py", answer(ok=False, error="sees /dev/nvidia0"), "isolation", "sees /dev/nvidia0"),
+        (
+            "hold_gpu.py",
+            answer(uuid="GPU-00000000-1111-2222-3333-444444444440"),
+            "allocation",
+            "more than once",
+        ),
+    ],
+)
+def test_broken_answer_fails_its_check(
+    run: Any, fake_cluster: Any, program: str, says: Any, check: str, cause: str
+) -> None:
+    fake_cluster.answers[program] = says
+    found, _cleanup = run()
+    finding = found["gpu-1"].findings[f"workloads.{check}"]
+    assert finding.outcome is Outcome.FAILED
+    assert cause in finding.cause
+    assert "gpu-1" in finding.cause
+    wrong = {name for name, outcome in outcomes(found["gpu-1"]).items() if outcome != "passed"}
+    also = {"workloads.oversubscription"} if check == "allocation" else set()
+    assert wrong == {f"workloads.{check}"} | also
+
+
+def test_one_pod_too_many_that_runs_fails(run: Any, fake_cluster: Any) -> None:
+    spare = "GPU-5"
+    fake_cluster.gpus["gpu-1"].append(spare)
+    found, _cleanup = run(gpu_1=READY)
+    finding = found["gpu-1"].findings["workloads.oversubscription"]
+    assert finding.outcome is Outcome.FAILED
+    assert "was placed while 4 pods hold all GPUs" in finding.cause
+
+
+def test_wrong_gpu_after_a_release_fails(run: Any, fake_cluster: Any) -> None:
+    def hold(env: dict[str, str], uuids: list[str]) -> Any:
+        late = (
+            len(fake_cluster.given) == 3
+            and "n0-hold-0" not in fake_cluster.given
+            and "n0-hold-1" in fake_cluster.given
+        )
+        return answer(uuid="GPU-00000001-1111-2222-3333-444444444441" if late else uuids[0])(env, uuids)
+
+    fake_cluster.answers["hold_gpu.py"] = hold
+    finding = run()[0]["gpu-1"].findings["workloads.oversubscription"]
+    assert finding.outcome is Outcome.FAILED
+    assert "which another pod holds" in finding.cause
+
+
+def test_missing_image_is_an_error_and_not_a_pass(host: MakeHost, fake_cluster: Any, programs: Path) -> None:
+    target = Target(host(validation_image_pytorch=None), READY, None)
+    found, _cleanup = workloads.run_all(
+        cast(Cluster, fake_cluster), Run("a1", "o"), programs, [target], lambda _: None
+    )
+    finding = found["gpu-1"].findings["workloads.pytorch"]
+    assert finding.outcome is Outcome.ERROR
+    assert "validation_image_pytorch" in finding.next_step
+
+
+def test_interrupted_run_leaves_nothing(run: Any, fake_cluster: Any) -> None:
+    def interrupt(env: dict[str, str], uuids: list[str]) -> Any:
+        raise KeyboardInterrupt
+
+    fake_cluster.answers["run_cuda.py"] = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        run()
+    assert fake_cluster.namespaces == {}
+
+
+def test_hopeless_pod_is_given_up_early() -> None:
+    pod = {
+        "status": {
+            "phase": "Pending",
+            "containerStatuses": [{"state": {"waiting": {"reason": "ImagePullBackOff", "message": "no"}}}],
+        }
+    }
+    with pytest.raises(pods.PodProblem, match="ImagePullBackOff: no"):
+        pods.starts(lambda: 0.0)(pod)
