@@ -91,7 +91,7 @@ class ActionModule(ActionBase):
                     value == known and type(value) is type(known) for known in values.get(name, [])
                 ):
                     values.setdefault(name, []).append(value)
-        findings = guard.check_inventory_names(names, options, prefixes)
+        findings: list[guard.Finding] = guard.check_inventory_names(names, options, prefixes)
         for name, different in values.items():
             for value in different:
                 findings += guard.check_value(name, options[name], plain(value))
@@ -168,7 +168,7 @@ def ask_cluster(api: Any) -> list[str]:
         info = core.read_namespaced_config_map(
             "cluster-info", "kube-public", _request_timeout=CLUSTER_TIMEOUT_S
         )
-        inner = yaml.safe_load(info.data["kubeconfig"])
+        inner = yaml.safe_load((info.data or {})["kubeconfig"])
         servers += [entry["cluster"]["server"] for entry in inner["clusters"]]
     except Exception:  # noqa: BLE001 - clusters that kubeadm did not make have no such object, or another form of it
         return []

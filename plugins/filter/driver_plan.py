@@ -57,7 +57,7 @@ def driver_plan(
     models: Mapping[str, Any],
 ) -> dict[str, Any]:
     """See DOCUMENTATION."""
-    if not isinstance(record, Mapping) or "packages" not in record:
+    if "packages" not in record:
         raise AnsibleFilterError("'driver_plan' needs the record of 'gpusmith.gpu.node_state'.")
     try:
         wanted = driver.want(record, settings, layout, models)

@@ -73,33 +73,41 @@ class Verdict(NamedTuple):
     """Whether results prove a node.
 
     Attributes:
-        passed: every check of the node passed, in a complete run.
-        cause: why not; one sentence or more.
+        passed: every check of the node passed, in a complete run, on every GPU.
+        busy: nothing was wrong, but jobs held GPUs, so that these could not be tested.
+        cause: why not passed; one sentence or more.
         next_step: what to do; empty if nothing is known.
     """
 
     passed: bool
+    busy: bool
     cause: str
     next_step: str
 
 
-def _coverage(results: Mapping[str, Any], node: str) -> Optional[str]:
-    nodes = (results.get("coverage") or {}).get("nodes") or {}
-    excluded = nodes.get("excluded") or {}
-    if isinstance(excluded, Mapping) and node in excluded:
-        return f"the suite left the node out: {excluded[node]}"
-    if not isinstance(excluded, Mapping):
-        for row in excluded:
-            if isinstance(row, Mapping) and row.get("name", row.get("node")) == node:
-                return f"the suite left the node out: {row.get('reason', 'no reason given')}"
-    tested = nodes.get("tested")
-    if isinstance(tested, list) and node not in tested:
-        return "the suite did not test the node"
+def _wrong(cause: str, next_step: str = "") -> Verdict:
+    return Verdict(False, False, cause, next_step)
+
+
+def _rows(results: Mapping[str, Any], kind: str, key: str, node: str) -> List[Mapping[str, Any]]:
+    rows = ((results.get("coverage") or {}).get(kind) or {}).get(key) or []
+    return [row for row in rows if isinstance(row, Mapping) and row.get("node") == node]
+
+
+def _coverage(results: Mapping[str, Any], node: str) -> Optional[Verdict]:
+    run = results.get("run") or {}
+    if node not in (run.get("nodes") or []):
+        return _wrong("the suite did not test the node")
+    left_out = _rows(results, "nodes", "excluded", node) + _rows(results, "gpus", "excluded", node)
+    if left_out:
+        return _wrong("; ".join(str(row.get("reason") or "left out without a reason") for row in left_out))
+    busy = _rows(results, "gpus", "busy", node)
+    if busy:
+        held = ", ".join(f"{row.get('gpus')} by '{row.get('holder')}'" for row in busy)
+        return Verdict(
+            False, True, f"GPUs were busy and could not be tested: {held}", "Run it again when they are free."
+        )
     return None
-
-
-def _incomplete(run: Mapping[str, Any]) -> bool:
-    return run.get("complete") is False or bool(run.get("filtered"))
 
 
 def judge(results: Mapping[str, Any], node: str, all_nodes: Iterable[str]) -> Verdict:
@@ -111,14 +119,10 @@ def judge(results: Mapping[str, Any], node: str, all_nodes: Iterable[str]) -> Ve
         all_nodes: names of all nodes of the run; a check whose target is none of them, such as 'cluster', concerns every node.
     """
     if results.get("schema") != RESULTS_SCHEMA:
-        return Verdict(
-            False, f"the results are of schema '{results.get('schema')}', not '{RESULTS_SCHEMA}'", ""
-        )
-    if _incomplete(results.get("run") or {}):
-        return Verdict(
-            False,
-            "only a selection of the checks ran, which proves nothing",
-            "Run the suite without a filter.",
+        return _wrong(f"the results are of schema '{results.get('schema')}', not '{RESULTS_SCHEMA}'")
+    if (results.get("run") or {}).get("complete") is not True:
+        return _wrong(
+            "only a selection of the checks ran, which proves nothing", "Run the suite without a filter."
         )
     others = set(all_nodes) - {node}
     checks = [check for check in results.get("checks") or [] if check.get("target") not in others]
@@ -126,14 +130,13 @@ def judge(results: Mapping[str, Any], node: str, all_nodes: Iterable[str]) -> Ve
     if bad:
         causes = "; ".join(f"{check.get('id')}: {check.get('cause') or 'no cause given'}" for check in bad)
         steps = list(dict.fromkeys(str(check["next_step"]) for check in bad if check.get("next_step")))
-        return Verdict(False, causes, " ".join(steps))
+        return _wrong(causes, " ".join(steps))
     uncovered = _coverage(results, node)
     if uncovered:
-        return Verdict(False, uncovered, "")
-    own = [check for check in checks if check.get("target") == node and check.get("outcome") == "passed"]
-    if not own:
-        return Verdict(False, "no check of this node passed", "")
-    return Verdict(True, "", "")
+        return uncovered
+    if not any(check.get("target") == node and check.get("outcome") == "passed" for check in checks):
+        return _wrong("no check of this node passed")
+    return Verdict(True, False, "", "")
 
 
 # --- what the Node object gets -------------------------------------------------------------------------------------

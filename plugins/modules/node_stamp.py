@@ -10,7 +10,8 @@ short_description: Stamp a node that a complete validation has proved
 description:
   - Reads the results of the validation suite. If every check of the node passed in a complete run, writes the stamp to the Node
     object and takes the startup taint off.
-  - If not, takes an older stamp off and fails with the cause and the next step of each failed check. A startup taint stays.
+  - If nothing is wrong, but jobs hold GPUs so that these could not be tested, a stamp that is current stays.
+  - Otherwise takes an older stamp off and fails with the cause and the next step of each failed check. A startup taint stays.
   - Runs on the controller.
 version_added: "0.1.0"
 author: gpusmith contributors
@@ -119,7 +120,7 @@ def put(api: NodeApi, name: str, text: str, dry_run: bool) -> bool:
                 raise
             problem = error
             continue
-        return stamp.has_taint(node)
+        return bool(stamp.has_taint(node))
     assert problem is not None
     raise problem
 
@@ -149,14 +150,15 @@ def main() -> None:
         results = read_results(Path(asked["results"]), asked["not_before"])
         verdict = stamp.judge(results, name, asked["all_nodes"])
         if not verdict.passed:
+            cause = f"Node '{name}' is not validated: {verdict.cause}. {verdict.next_step}".strip()
             node = api.node(name)
-            stale = node is not None and stamp.read_stamp(node) is not None
-            if stale:
+            old = stamp.read_stamp(node) if node is not None else None
+            if verdict.busy and old is not None and old.get("digest") == asked["facts"].get("digest"):
+                # Nothing speaks against the stamp that is there, and nothing new was proved.
+                module.exit_json(changed=False, stamp="", untainted=False, msg=cause)
+            if old is not None:
                 api.patch(name, stamp.unstamp_patch(), dry_run=check, query={"fieldManager": FIELD_MANAGER})
-            module.fail_json(
-                changed=stale,
-                msg=f"Node '{name}' is not validated: {verdict.cause}. {verdict.next_step}".strip(),
-            )
+            module.fail_json(changed=old is not None, msg=cause)
         text = stamp.make_stamp(asked["facts"], time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
         untainted = put(api, name, text, check)
     except (ClusterError, ValueError, OSError) as error:

@@ -65,7 +65,7 @@ started:
   description: Unix time at which the suite was started.
   returned: always
   type: float
-results:
+results_file:
   description: Path of the results.
   returned: always
   type: str
@@ -126,7 +126,7 @@ def main() -> None:
                 timeout=asked["timeout"],
                 check=False,
             ).returncode
-    found = {"started": started, "results": str(reports / "results.json"), "status": status}
+    found = {"started": started, "results_file": str(reports / "results.json"), "status": status}
     if status is None:
         hint = f"Its log is '{log}', which ends with:\n{tail(log)}"
         module.fail_json(

@@ -3,10 +3,12 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ansible_collections.gpusmith.gpu.plugins.module_utils import probe
@@ -147,11 +149,19 @@ def test_pci_addresses_have_one_form(text: str) -> None:
     assert probe.normal_pci(text) == "0000:18:00.0"
 
 
+def _hang() -> dict[str, Any]:
+    time.sleep(60)
+    return {}
+
+
+def _die() -> dict[str, Any]:
+    os.kill(os.getpid(), signal.SIGKILL)
+    return {}
+
+
 def test_a_library_that_hangs_crashes_or_answers() -> None:
-    child = probe._Child(lambda: time.sleep(60) or {})
-    assert child.result(0.2) == (None, "no answer within 0 s")
-    child = probe._Child(lambda: {"died": os.kill(os.getpid(), 9)})
-    answer, problem = child.result(10)
+    assert probe._Child(_hang).result(0.2) == (None, "no answer within 0 s")
+    answer, problem = probe._Child(_die).result(10)
     assert answer is None
     assert problem is not None
     assert "signal 9" in problem

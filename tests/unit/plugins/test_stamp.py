@@ -27,11 +27,13 @@ def check(target: str, outcome: str = "passed", **more: str) -> dict[str, Any]:
     return {"id": f"nodes.{outcome}", "target": target, "outcome": outcome, **more}
 
 
-def results(*checks: dict[str, Any], **run: Any) -> dict[str, Any]:
+def results(
+    *checks: dict[str, Any], complete: bool = True, **coverage: list[dict[str, Any]]
+) -> dict[str, Any]:
     return {
         "schema": stamp.RESULTS_SCHEMA,
-        "run": run,
-        "coverage": {"nodes": {"expected": ["gpu-1", "gpu-2"], "tested": ["gpu-1", "gpu-2"]}},
+        "run": {"complete": complete, "nodes": ["gpu-1", "gpu-2"]},
+        "coverage": {"nodes": {"excluded": []}, "gpus": {"busy": [], "excluded": [], **coverage}},
         "checks": list(checks),
     }
 
@@ -87,15 +89,26 @@ def test_a_bad_check_gives_cause_and_next_step(outcome: str) -> None:
     [
         {"schema": "other"},
         results(check("gpu-1"), complete=False),
-        results(check("gpu-1"), filtered=True),
+        {**results(check("gpu-1")), "run": {"nodes": ["gpu-1"]}},
+        {**results(check("gpu-1")), "run": {"complete": True, "nodes": ["gpu-2"]}},
         results(check("gpu-1", "skipped")),
         results(),
-        {**results(check("gpu-1")), "coverage": {"nodes": {"tested": [], "excluded": {"gpu-1": "cordoned"}}}},
-        {**results(check("gpu-1")), "coverage": {"nodes": {"tested": ["gpu-2"]}}},
+        results(check("gpu-1"), excluded=[{"node": "gpu-1", "gpus": 1, "reason": "not tested"}]),
     ],
 )
 def test_nothing_less_than_a_complete_pass_proves_a_node(given: dict[str, Any]) -> None:
-    assert not stamp.judge(given, "gpu-1", ["gpu-1", "gpu-2"]).passed
+    verdict = stamp.judge(given, "gpu-1", ["gpu-1", "gpu-2"])
+    assert not verdict.passed
+    assert not verdict.busy
+
+
+def test_busy_gpus_leave_the_question_open_and_name_their_holder() -> None:
+    given = results(check("gpu-1"), busy=[{"node": "gpu-1", "gpus": 2, "holder": "team/job"}])
+    verdict = stamp.judge(given, "gpu-1", ["gpu-1", "gpu-2"])
+    assert verdict.busy
+    assert not verdict.passed
+    assert "2 by 'team/job'" in verdict.cause
+    assert stamp.judge(given, "gpu-2", ["gpu-2"]).cause == "no check of this node passed"
 
 
 def test_the_patch_keeps_the_taints_of_others_and_guards_against_races() -> None:
