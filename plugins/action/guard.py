@@ -150,9 +150,9 @@ def check_cluster(host: Mapping[str, Any]) -> list[guard.Finding]:
                 "Check 'gpusmith_kubeconfig', and that the API server runs.",
             )
         ]
-    return guard.check_same_cluster(
-        path, str(host.get("kubernetes_node_control_plane_endpoint") or ""), servers
-    )
+    endpoint = str(host.get("kubernetes_node_control_plane_endpoint") or "")
+    different: list[guard.Finding] = guard.check_same_cluster(path, endpoint, servers)
+    return different
 
 
 def ask_cluster(api: Any) -> list[str]:
