@@ -1,3 +1,4 @@
+# shellcheck shell=sh
 # Runs on every node, in its network: writes this node's CNI configuration and routes to the pods of the others.
 # One watch instead of questions in a loop; kubectl ends it now and then, and it starts again with the whole list.
 set -u

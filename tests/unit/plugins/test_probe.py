@@ -112,7 +112,8 @@ def test_cdi_devices_are_read_from_yaml_and_json() -> None:
     }
     assert probe.read_cdi_spec(json.dumps(data)) == expected
     assert probe.read_cdi_spec("") == (None, [], None)
-    indented = 'kind: nvidia.com/gpu\ndevices:\n    - name: "0"\n      containerEdits:\n        hooks:\n            - name: inner\n'
+    device = '    - name: "0"\n      containerEdits:\n        hooks:\n            - name: inner\n'
+    indented = f"kind: nvidia.com/gpu\ndevices:\n{device}"
     assert probe.read_cdi_spec(indented) == ("nvidia.com/gpu", ["nvidia.com/gpu=0"], None)
 
 
