@@ -151,9 +151,11 @@ def _pod_problem(pod: Mapping[str, Any]) -> str:
         state = row.get("state") or {}
         waiting = state.get("waiting") or state.get("terminated") or {}
         if not row.get("ready"):
-            return (
-                f"container '{row.get('name')}' is not ready ({waiting.get('reason') or 'no reason given'})"
+            reason, message = (
+                waiting.get("reason") or "no reason given",
+                " ".join(str(waiting.get("message") or "").split()),
             )
+            return f"container '{row.get('name')}' is not ready ({reason}{': ' + message[-300:] if message else ''})"
     conditions = {row["type"]: row for row in status.get("conditions") or []}
     if conditions.get("Ready", {}).get("status") != "True":
         return f"it is {status.get('phase')}"

@@ -437,7 +437,9 @@ class NodeRunner:
         if first.outcome is Outcome.ERROR or (
             first.outcome is Outcome.FAILED and "uuids" not in first.evidence
         ):
-            self.skip_rest(f"the first workload did not run: {first.cause}")
+            if around:
+                self.check("workloads.isolation", "isolation", lambda: self.isolation(around))
+            self.skip_rest("the first workload did not run; see workloads.nvidia-smi.")
             return self.outcome
         self.check("workloads.cuda", f"CUDA on {self.free} GPUs", self.cuda)
         images = self.host.images
