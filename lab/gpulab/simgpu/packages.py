@@ -315,7 +315,7 @@ def package(template: Mapping[str, Any], values: Mapping[str, str], built: Drive
             for name in ("gsp_ga10x", "gsp_tu10x")
         }
         # NVIDIA's CDI generation mounts nvidia/VERSION/gsp*.bin into containers: this link carries the live state.
-        links[f"{folder}/gsp_simgpu_live.bin"] = "/run/simgpu/live"
+        links[f"{folder}/gsp_simgpu_live.bin"] = "../../../../../run/simgpu/live"
     if "modprobe_conf" in template:
         texts |= modprobe_conf(**template["modprobe_conf"])
     if "dkms" in template and built:
