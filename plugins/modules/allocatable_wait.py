@@ -27,6 +27,11 @@ options:
     description: Extended resource to look at.
     type: str
     default: nvidia.com/gpu
+  labels:
+    description: Labels that each node must carry as well, such as those of feature discovery.
+    type: list
+    elements: str
+    default: []
   timeout:
     description: Seconds to wait at the most.
     type: float
@@ -53,6 +58,7 @@ nodes:
   sample: {"gpu-1": {"ready": true, "allocatable": 8, "reached": true, "seen": "Ready with 8 of 8 nvidia.com/gpu"}}
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
@@ -62,7 +68,7 @@ TICK_S = 1.0
 
 
 def judge(
-    nodes: dict[str, dict[str, Any]], expected: dict[str, int], resource: str
+    nodes: dict[str, dict[str, Any]], expected: dict[str, int], resource: str, labels: Sequence[str] = ()
 ) -> dict[str, dict[str, Any]]:
     """Compare Node objects with the expected numbers.
 
@@ -70,6 +76,7 @@ def judge(
         nodes: Node objects by name.
         expected: number of devices by name of the node.
         resource: name of the extended resource.
+        labels: names of labels that must be there too.
 
     Returns:
         By name: ready, allocatable, reached, and what was seen in words.
@@ -90,11 +97,13 @@ def judge(
             c.get("type") == "Ready" and c.get("status") == "True" for c in status.get("conditions", [])
         )
         allocatable = int(status.get("allocatable", {}).get(resource, 0))
+        missing = [label for label in labels if label not in node.get("metadata", {}).get("labels", {})]
         verdict[name] = {
             "ready": ready,
             "allocatable": allocatable,
-            "reached": ready and allocatable == int(wanted),
-            "seen": f"{'Ready' if ready else 'not Ready'} with {allocatable} of {wanted} {resource}",
+            "reached": ready and allocatable == int(wanted) and not missing,
+            "seen": f"{'Ready' if ready else 'not Ready'} with {allocatable} of {wanted} {resource}"
+            + (f", without {', '.join(missing)}" if missing else ""),
         }
     return verdict
 
@@ -106,6 +115,7 @@ def main() -> None:
             "kubeconfig": {"type": "path", "required": True},
             "expected": {"type": "dict", "required": True},
             "resource": {"type": "str", "default": "nvidia.com/gpu"},
+            "labels": {"type": "list", "elements": "str", "default": []},
             "timeout": {"type": "float", "default": 300.0},
         },
         supports_check_mode=True,

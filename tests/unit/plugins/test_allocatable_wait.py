@@ -39,3 +39,9 @@ def test_missing_node_is_named() -> None:
     verdict = judge({}, {"a": 4}, RESOURCE)["a"]
     assert not verdict["reached"]
     assert "no such node" in verdict["seen"]
+
+
+def test_missing_label_is_named() -> None:
+    verdict = judge({"a": node("True", "4")}, {"a": 4}, RESOURCE, ["nvidia.com/gpu.count"])["a"]
+    assert not verdict["reached"]
+    assert verdict["seen"].endswith("without nvidia.com/gpu.count")
