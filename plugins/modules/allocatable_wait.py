@@ -128,7 +128,12 @@ def main() -> None:
 
     def look() -> Done[None] | NotYet:
         verdict.update(
-            judge({n["metadata"]["name"]: n for n in api.nodes()}, expected, module.params["resource"])
+            judge(
+                {n["metadata"]["name"]: n for n in api.nodes()},
+                expected,
+                module.params["resource"],
+                module.params["labels"],
+            )
         )
         missing = [f"{name}: {entry['seen']}" for name, entry in verdict.items() if not entry["reached"]]
         return NotYet("; ".join(missing)) if missing else Done(None)
