@@ -304,9 +304,13 @@ def normal_pci(address: str) -> str:
     )
 
 
-def parse_xids(text: str) -> list[Record]:
-    """Xid messages from ``journalctl -o json``."""
-    found = []
+def parse_kernel_log(text: str) -> tuple[list[Record], float | None]:
+    """Xid messages since the driver was loaded, and when that was, from ``journalctl -o json``.
+
+    What a GPU said before its driver was loaded anew is history: loading initialises every GPU.
+    """
+    found: List[Record] = []
+    loaded = None
     for line in text.splitlines():
         try:
             entry = json.loads(line)
@@ -314,19 +318,16 @@ def parse_xids(text: str) -> list[Record]:
             stamp = int(entry.get("__REALTIME_TIMESTAMP", 0)) / 1e6
         except (ValueError, KeyError, TypeError):
             continue
-        matched = re.search(
-            r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)\): (\d+)", message if isinstance(message, str) else ""
-        )
+        if not isinstance(message, str):
+            continue
+        if "NVRM: loading NVIDIA UNIX" in message:
+            loaded = max(stamp, loaded or 0.0)
+        matched = re.search(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)\): (\d+)", message)
         if matched:
-            found.append(
-                {
-                    "time_unix": stamp,
-                    "pci": normal_pci(matched.group(1)),
-                    "code": int(matched.group(2)),
-                    "message": message,
-                }
-            )
-    return found
+            pci, code = normal_pci(matched.group(1)), int(matched.group(2))
+            found.append({"time_unix": stamp, "pci": pci, "code": code, "message": message})
+    found.sort(key=lambda row: float(row["time_unix"]))
+    return [row for row in found if row["time_unix"] >= (loaded or 0.0)], loaded
 
 
 # --- containerd, CDI, Kubernetes ---------------------------------------------------------------------------------
@@ -787,7 +788,7 @@ def _start_commands() -> dict[str, _Command]:
         "systemctl": _Command("systemctl", "show", properties, *(name + ".service" for name in SERVICES)),
         "xids": _Command(
             "journalctl", "-b", "-q", "-n", "200", "-o", "json", "--output-fields=MESSAGE", "--no-pager",
-            "-g", "NVRM: Xid", "SYSLOG_IDENTIFIER=kernel",
+            "-g", "NVRM: (Xid|loading NVIDIA UNIX)", "SYSLOG_IDENTIFIER=kernel",
         ),
     }  # fmt: skip
 
@@ -825,10 +826,6 @@ def collect(nvml_timeout_s: float = NVML_TIMEOUT_S) -> Record:
         "dev": _guarded("dev", errors, _dev),
         "services": _guarded(
             "services", errors, lambda: parse_services(commands["systemctl"].output(errors) or "")
-        ),
-        # Status 1: no such message.
-        "xids": _guarded(
-            "xids", errors, lambda: parse_xids(commands["xids"].output(errors, accept=(0, 1)) or "")
         ),
         "containerd": _guarded(
             "containerd", errors, lambda: _containerd(commands["dump"], commands["containerd"], errors)
