@@ -234,11 +234,14 @@ def nvml(facts: NodeFacts) -> list[Problem]:
                 {"nvml_code": record.nvml_code, "nvml_error": record.nvml_error},
             )
         ]
+    # A lost GPU has no handle that could be asked for its address: it is one of those that no other GPU has.
+    silent = sorted({gpu.address for gpu in record.pci_gpus} - {gpu.pci for gpu in record.gpus if gpu.pci})
+    place = f" (PCI {' or '.join(silent)})" if silent else ""
     return [
         Problem(
-            f"Node '{node}': {gpu.label} does not answer: {gpu.error}.",
+            f"Node '{node}': {gpu.label}{'' if gpu.pci else place} does not answer: {gpu.error}.",
             RESET_STEP,
-            {"gpu": gpu.index, "uuid": gpu.uuid, "pci": gpu.pci, "error": gpu.error},
+            {"gpu": gpu.index, "uuid": gpu.uuid, "pci": gpu.pci or silent, "error": gpu.error},
         )
         for gpu in record.gpus
         if gpu.error
@@ -669,8 +672,8 @@ def uniformity(facts: NodeFacts) -> list[Problem]:
         "module flavour": lambda row: row.module_flavour,
         "kernel": lambda row: row.kernel,
         "containerd": lambda row: row.containerd_version,
-        "GPU names": lambda row: tuple(sorted({gpu.name or "" for gpu in row.gpus})),
-        "MIG modes": lambda row: tuple(sorted({gpu.mig_mode or "" for gpu in row.gpus})),
+        "GPU names": lambda row: tuple(sorted({gpu.name for gpu in row.gpus if gpu.name})),
+        "MIG modes": lambda row: tuple(sorted({gpu.mig_mode for gpu in row.gpus if gpu.mig_mode})),
     }
     problems = []
     for aspect, read in aspects.items():

@@ -105,6 +105,10 @@ FAULTS = {
     "gpu-lost": Fault(
         lambda record: record["nvml"]["gpus"][1].update(error="GPU is lost"), "nodes.nvml", ("GPU 1", UUID, "GPU is lost")
     ),
+    "gpu-lost-without-handle": Fault(
+        lambda record: record["nvml"]["gpus"][1].update(error="GPU is lost", uuid=None, pci=None, minor=None, name=None),
+        "nodes.nvml", ("GPU 1", f"PCI {ADDRESS}", "GPU is lost"), frozenset({"nodes.cdi"}),
+    ),
     "gpu-missing": Fault(
         gpu_missing, "nodes.gpu-count", ("3 on PCI", "4 in the inventory", "1 of 4 GPUs are missing", f"none at PCI {ADDRESS}")
     ),
