@@ -846,6 +846,11 @@ def collect(nvml_timeout_s: float = NVML_TIMEOUT_S) -> Record:
     elif problem:
         nvml["error"] = problem
     record["nvml"] = nvml
+    # Status 1: no such message.
+    log = _guarded("kernel log", errors, lambda: commands["xids"].output(errors, accept=(0, 1)))
+    record["xids"], loaded_unix = parse_kernel_log(log) if log is not None else (None, None)
+    if record["module"] is not None:
+        record["module"]["loaded_unix"] = loaded_unix
     loaded = bool(answer and answer.get("loaded"))
     record["library"] = {
         "nvml_version": _version_of_file(nvml_path),

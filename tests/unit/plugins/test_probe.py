@@ -136,13 +136,24 @@ def test_services_are_read_with_their_start_in_unix_time() -> None:
     assert found["kubelet"] == {"active": "inactive", "enabled": "not-found", "started_unix": None}
 
 
+def _log(message: object, seconds: int) -> str:
+    return json.dumps({"MESSAGE": message, "__REALTIME_TIMESTAMP": str(seconds * 1_000_000)}) + "\n"
+
+
+LOST = "NVRM: Xid (PCI:0000:18:00): 79, pid=1, GPU has fallen off the bus."
+LOADING = "NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  580.178.04  Release Build"
+
+
 def test_xids_are_read_with_their_gpu() -> None:
-    line = {
-        "MESSAGE": "NVRM: Xid (PCI:0000:18:00): 79, pid=1, GPU has fallen off the bus.",
-        "__REALTIME_TIMESTAMP": "5000000",
-    }
-    (xid,) = probe.parse_xids(json.dumps(line) + "\nno json\n" + json.dumps({"MESSAGE": [1, 2]}))
-    assert (xid["code"], xid["pci"], xid["time_unix"]) == (79, "0000:18:00.0", 5.0)
+    xids, loaded = probe.parse_kernel_log(_log(LOST, 5) + "no json\n" + _log([1, 2], 6))
+    assert [(xid["code"], xid["pci"], xid["time_unix"]) for xid in xids] == [(79, "0000:18:00.0", 5.0)]
+    assert loaded is None
+
+
+def test_xids_from_before_the_driver_was_loaded_are_history() -> None:
+    xids, loaded = probe.parse_kernel_log(_log(LOST, 5) + _log(LOADING, 7) + _log(LOST, 9) + _log(LOADING, 3))
+    assert [xid["time_unix"] for xid in xids] == [9.0]
+    assert loaded == 7.0
 
 
 @pytest.mark.parametrize("text", ["00000000:18:00.0", "0000:18:00", "0000:18:00.0"])
