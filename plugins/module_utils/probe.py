@@ -309,7 +309,7 @@ def parse_kernel_log(text: str) -> tuple[list[Record], float | None]:
 
     What a GPU said before its driver was loaded anew is history: loading initialises every GPU.
     """
-    found: List[Record] = []
+    found: list[Record] = []
     loaded = None
     for line in text.splitlines():
         try:
