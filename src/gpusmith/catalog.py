@@ -59,7 +59,7 @@ _ROWS = (
     ),
     Check("nodes.ecc", "no uncorrectable memory error since the driver was loaded"),
     Check("nodes.row-remap", "no memory row waits for or failed remapping"),
-    Check("nodes.xid", "the kernel module reported no Xid since boot"),
+    Check("nodes.xid", "the kernel module reported no Xid since it was loaded"),
     Check("nodes.throttle", "no GPU is slowed down by heat, hardware or power"),
     Check("nodes.pcie-width", "every GPU has all PCIe lanes that it and its slot can do"),
     Check(

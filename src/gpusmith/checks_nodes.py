@@ -485,7 +485,7 @@ def row_remap(facts: NodeFacts) -> list[Problem]:
 
 
 def xid(facts: NodeFacts) -> list[Problem]:
-    """No Xid in the kernel's log since boot, but for codes that the inventory accepts."""
+    """No Xid in the kernel's log since the module was loaded, but for codes that the inventory accepts."""
     record, node = facts.record, facts.host.name
     if record.xids is None:
         return [
@@ -508,7 +508,7 @@ def xid(facts: NodeFacts) -> list[Problem]:
         )
         problems.append(
             Problem(
-                f"Node '{node}': {record.gpu_at(address)} reported Xid {code}{times} since boot: {meaning}.",
+                f"Node '{node}': {record.gpu_at(address)} reported Xid {code}{times} since the driver was loaded: {meaning}.",
                 step,
                 {
                     f"xid_{code}_{address}": {

@@ -217,7 +217,7 @@ class NodeRunner:
             finding = merge(check, name, problems, simulated, evidence)
         except PodProblem as error:
             evidence = {"log": judge.last_words(error.log)} if error.log else {}
-            cause = f"Node '{name}': {what}: {error.message}."
+            cause = f"Node '{name}': {what}: {error.message.rstrip('.')}."
             finding = Finding(check, name, Outcome.FAILED, cause, evidence, error.hint, simulated)
         except GpusmithError as error:
             finding = Finding(
@@ -305,7 +305,11 @@ class NodeRunner:
                 if result is None:
                     return NotYet("no result yet")
                 if problems:
-                    raise PodProblem(problems[0].cause, problems[0].next_step, log)
+                    raise PodProblem(
+                        problems[0].cause.removeprefix(f"Node '{self.host.name}': ").rstrip("."),
+                        problems[0].next_step,
+                        log,
+                    )
                 return Done(str(result["uuid"]))
 
             return wait_until(f"pod '{workload.name}' to name its GPU", reported, deadline, tick=0.5)

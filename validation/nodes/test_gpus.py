@@ -32,8 +32,8 @@ def test_no_row_remapping_waits(verify: Callable[[str], None], node: str) -> Non
 
 
 @pytest.mark.check("nodes.xid")
-def test_no_xid_since_boot(verify: Callable[[str], None], node: str) -> None:
-    """No Xid since boot, but for those that the inventory accepts."""
+def test_no_xid(verify: Callable[[str], None], node: str) -> None:
+    """No Xid since the driver was loaded, but for those that the inventory accepts."""
     verify(node)
 
 
