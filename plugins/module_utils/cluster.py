@@ -22,8 +22,8 @@ class ClusterError(Exception):
     """The cluster cannot be asked; the text says what to look at."""
 
 
-class NodeApi:
-    """The Node objects of one cluster.
+class ClusterApi:
+    """What gpusmith asks of one cluster: its Node objects, and who runs operands in it.
 
     Args:
         kubeconfig: path on the controller.
@@ -39,7 +39,7 @@ class NodeApi:
                 f"Kubeconfig '{path}' does not exist. Set 'gpusmith_kubeconfig' to one for this cluster."
             )
         try:
-            from kubernetes import client, config
+            from kubernetes import config
         except ImportError as error:
             raise ClusterError(
                 f"The Python package 'kubernetes' cannot be used here: {error}. Run 'make setup'."
@@ -48,17 +48,21 @@ class NodeApi:
             self._client = config.new_client_from_config(config_file=str(path))
         except Exception as error:  # the client raises its own and yaml's errors alike
             raise ClusterError(f"Kubeconfig '{path}' cannot be read: {error}") from error
-        self._core = client.CoreV1Api(self._client)
 
     def nodes(self, label_selector: str = "") -> Iterator[dict[str, Any]]:
         """Every Node as plain JSON data, in pages, so that the cost is the list's and not the number of hosts'."""
+        return self._list("nodes", "/api/v1/nodes", labelSelector=label_selector)
+
+    def workloads(self) -> Iterator[dict[str, Any]]:
+        """Every DaemonSet and Deployment of the cluster, as plain JSON data."""
+        for resource in ("daemonsets", "deployments"):
+            yield from self._list(resource, f"/apis/apps/v1/{resource}")
+
+    def _list(self, what: str, path: str, **query: Any) -> Iterator[dict[str, Any]]:
         token = ""
         while True:
             page = self._call(
-                "list the nodes",
-                "GET",
-                "/api/v1/nodes",
-                query={"limit": PAGE_SIZE, "continue": token, "labelSelector": label_selector},
+                f"list the {what}", "GET", path, query={"limit": PAGE_SIZE, "continue": token, **query}
             )
             yield from page.get("items", [])
             token = page.get("metadata", {}).get("continue") or ""

@@ -62,7 +62,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpusmith.gpu.plugins.module_utils.cluster import ClusterError, NodeApi
+from ansible_collections.gpusmith.gpu.plugins.module_utils.cluster import ClusterApi, ClusterError
 
 TICK_S = 1.0
 
@@ -139,7 +139,7 @@ def main() -> None:
         return NotYet("; ".join(missing)) if missing else Done(None)
 
     try:
-        api = NodeApi(module.params["kubeconfig"])
+        api = ClusterApi(module.params["kubeconfig"])
         wait_until(
             "the GPUs of all nodes",
             look,

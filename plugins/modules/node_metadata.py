@@ -60,7 +60,7 @@ import json
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpusmith.gpu.plugins.module_utils.cluster import ClusterError, NodeApi
+from ansible_collections.gpusmith.gpu.plugins.module_utils.cluster import ClusterApi, ClusterError
 
 MANAGER = "gpusmith"
 OWNED_TAINTS = "gpusmith.io/owned-taints"
@@ -139,7 +139,7 @@ def taint_patch(node: Node, wanted: list[dict[str, Any]], startup: str = "") -> 
 class Work:
     """The work of one call."""
 
-    def __init__(self, api: NodeApi, wanted: dict[str, Any], check: bool) -> None:
+    def __init__(self, api: ClusterApi, wanted: dict[str, Any], check: bool) -> None:
         self._api = api
         self._wanted = wanted
         self._check = check
@@ -192,7 +192,7 @@ def main() -> None:
     from gpusmith.wait import Deadline, Done, NotYet, WaitTimeout, wait_until
 
     try:
-        work = Work(NodeApi(module.params["kubeconfig"]), module.params["nodes"], module.check_mode)
+        work = Work(ClusterApi(module.params["kubeconfig"]), module.params["nodes"], module.check_mode)
 
         def look() -> Done[dict[str, Node]] | NotYet:
             found, late = work.look()

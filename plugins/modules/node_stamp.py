@@ -76,7 +76,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpusmith.gpu.plugins.module_utils import probe, stamp
-from ansible_collections.gpusmith.gpu.plugins.module_utils.cluster import ClusterError, NodeApi
+from ansible_collections.gpusmith.gpu.plugins.module_utils.cluster import ClusterApi, ClusterError
 
 FIELD_MANAGER = "gpusmith-validation"
 TRIES = 5
@@ -99,7 +99,7 @@ def read_results(path: Path, not_before: float) -> dict[str, Any]:
     return results
 
 
-def put(api: NodeApi, name: str, text: str, dry_run: bool) -> bool:
+def put(api: ClusterApi, name: str, text: str, dry_run: bool) -> bool:
     """Stamp and untaint; True if the taint was there.
 
     Raises:
@@ -146,7 +146,7 @@ def main() -> None:
             msg=f"Node '{name}' cannot be stamped: its {' and '.join(unknown)} could not be read."
         )
     try:
-        api = NodeApi(asked["kubeconfig"])
+        api = ClusterApi(asked["kubeconfig"])
         results = read_results(Path(asked["results"]), asked["not_before"])
         verdict = stamp.judge(results, name, asked["all_nodes"])
         if not verdict.passed:

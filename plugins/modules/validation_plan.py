@@ -54,7 +54,7 @@ reasons:
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpusmith.gpu.plugins.module_utils import stamp
-from ansible_collections.gpusmith.gpu.plugins.module_utils.cluster import ClusterError, NodeApi
+from ansible_collections.gpusmith.gpu.plugins.module_utils.cluster import ClusterApi, ClusterError
 
 
 def main() -> None:
@@ -69,7 +69,7 @@ def main() -> None:
     )
     asked = module.params["nodes"]
     try:
-        there = {node["metadata"]["name"]: node for node in NodeApi(module.params["kubeconfig"]).nodes()}
+        there = {node["metadata"]["name"]: node for node in ClusterApi(module.params["kubeconfig"]).nodes()}
     except ClusterError as error:
         module.fail_json(msg=str(error))
     reasons = {
