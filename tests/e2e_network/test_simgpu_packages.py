@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gpulab.artifacts.debian import sources_for
 from gpulab.simgpu import packages
 
 pytestmark = [
@@ -17,7 +18,6 @@ pytestmark = [
     pytest.mark.skipif(not shutil.which("apt-cache"), reason="apt is not installed"),
 ]
 
-ARCHIVE = "http://deb.debian.org/debian"
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 SUITES = ("bookworm", "bookworm-backports", "trixie")
 FIELDS = ("Depends", "Pre-Depends", "Provides", "Conflicts")
@@ -31,13 +31,15 @@ FOREIGN = re.compile(r"libnvidia-tesla-|nvidia-tesla-|nvidia-legacy-\d|glvnd|lib
 def apt(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, list[str]]:
     """Options of a private apt state for each suite, with lists fetched."""
     options = {}
+    # The mirror that this machine uses.
+    archive = sources_for("bookworm")[0].uri
     for suite in SUITES:
         root = tmp_path_factory.mktemp(suite)
         for folder in ("lists/partial", "cache/archives/partial"):
             (root / folder).mkdir(parents=True)
         (root / "status").touch()
         (root / "sources.list").write_text(
-            f"deb [signed-by={KEYRING}] {ARCHIVE} {suite} main contrib non-free non-free-firmware\n"
+            f"deb [signed-by={KEYRING}] {archive} {suite} main contrib non-free non-free-firmware\n"
         )
         options[suite] = [
             f"-oDir::Etc::sourcelist={root}/sources.list",
