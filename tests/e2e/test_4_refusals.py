@@ -132,7 +132,7 @@ def test_suite_with_an_unreachable_cluster_is_an_error(ready_lab: Lab, spoilt: P
     config = yaml.safe_load((ready_lab.inventory / "kubeconfig").read_text())
     # Nothing listens on the discard port of this host.
     config["clusters"][0]["cluster"]["server"] = "https://127.0.0.1:9"
-    wrong = spoilt / "kubeconfig.wrong"
+    wrong = spoilt.parent / "kubeconfig.wrong"
     wrong.write_text(yaml.safe_dump(config))
     edit(spoilt / "group_vars/all.yml", set_line("gpusmith_kubeconfig", f"gpusmith_kubeconfig: {wrong}"))
     validation = ready_lab.validate(inventory=spoilt)
