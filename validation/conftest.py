@@ -177,7 +177,9 @@ def exit_code_of(suite: Suite, status: int) -> int:
         status: pytest's own: 0 passed, 1 failed, 2 interrupted or not collected, 3 internal error, 4 usage, 5 nothing collected.
     """
     if status in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
-        return int(suite.results().exit_code)
+        code = int(suite.results().exit_code)
+        # A failure that no check recorded, such as one of a fixture: the tool's, and never a pass.
+        return int(ExitCode.BROKEN) if status == pytest.ExitCode.TESTS_FAILED and code == 0 else code
     if status == pytest.ExitCode.NO_TESTS_COLLECTED:
         return int(ExitCode.BAD_INPUT)
     return int(status)

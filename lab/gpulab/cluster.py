@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -184,10 +185,12 @@ def close_connections(places: Places) -> None:
         return
     for path in folder.iterdir():
         if path.is_socket():
-            subprocess.run(
-                ["ssh", "-O", "exit", "-o", f"ControlPath={path}", "lab"],
-                capture_output=True,
-                check=False,
-                timeout=10,
-            )
+            # A connection that hangs must not keep the machines from being removed: it ends with them.
+            with contextlib.suppress(subprocess.TimeoutExpired, OSError):
+                subprocess.run(
+                    ["ssh", "-O", "exit", "-o", f"ControlPath={path}", "lab"],
+                    capture_output=True,
+                    check=False,
+                    timeout=10,
+                )
             path.unlink(missing_ok=True)

@@ -93,7 +93,9 @@ class Lab:
             return
         self._build(state, machines, supply, artifacts, descriptions)
         say(f"The lab is up after {time.monotonic() - begin:.0f} s: {wanted}.")
-        say(f"Inventory '{self.places.inventory}'; next: 'ansible-playbook -i {self._short()} site.yml'.")
+        say(
+            f"Inventory '{self.places.inventory}'; next: '.venv/bin/ansible-playbook -i {self._short()} site.yml'."
+        )
 
     def _short(self) -> str:
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 import time
@@ -55,22 +56,23 @@ def run_logged(
         ToolError: exit status other than 0, or the program is missing; names the log and shows its end.
     """
     words = [str(word) for word in command]
+    if shutil.which(words[0]) is None:
+        raise ToolError(f"Program '{words[0]}' is not installed.", hint or "Run 'make setup'.")
+    # A build must not outlive a killed command: nobody would end it, and the next one would build beside it.
+    guard = ["setpriv", "--pdeathsig", "KILL", "--"] if shutil.which("setpriv") else []
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("a") as out:
         out.write(f"$ {shlex.join(words)}\n")
         out.flush()
-        try:
-            done = subprocess.run(
-                words,
-                cwd=cwd,
-                env={**os.environ, **(env or {})},
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=out,
-                check=False,
-            )
-        except FileNotFoundError as error:
-            raise ToolError(f"Program '{words[0]}' is not installed.", hint or "Run 'make setup'.") from error
+        done = subprocess.run(
+            [*guard, *words],
+            cwd=cwd,
+            env={**os.environ, **(env or {})},
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            check=False,
+        )
     if done.returncode != 0:
         tail = "\n".join(log.read_text(errors="replace").splitlines()[-TAIL_LINES:])
         raise ToolError(

@@ -99,7 +99,10 @@ def build(store: Store, rootfs: Rootfs) -> Path:
         work.mkdir()
         work.chmod(0o1777)
         folder.chmod(0o755)
+        # In root mode mmdebstrap mounts the host's /dev and /dev/shm below its target. In a mount namespace of its own these are
+        # gone with it, however it ends; otherwise whoever sweeps up after a killed run would delete through them.
         command = [
+            *("unshare", "--mount", "--propagation", "private", "--"),
             "mmdebstrap",
             "--mode=root",
             f"--variant={rootfs.variant}",
