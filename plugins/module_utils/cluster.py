@@ -53,6 +53,13 @@ class ClusterApi:
         """Every Node as plain JSON data, in pages, so that the cost is the list's and not the number of hosts'."""
         return self._list("nodes", "/api/v1/nodes", labelSelector=label_selector)
 
+    def has_namespace(self, name: str) -> bool:
+        """Whether there is such a namespace."""
+        found = self._call(
+            f"read namespace '{name}'", "GET", f"/api/v1/namespaces/{name}", missing_is_none=True
+        )
+        return found is not None
+
     def workloads(self) -> Iterator[dict[str, Any]]:
         """Every DaemonSet and Deployment of the cluster, as plain JSON data."""
         for resource in ("daemonsets", "deployments"):

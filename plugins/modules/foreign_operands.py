@@ -52,6 +52,10 @@ foreign:
   returned: always
   type: list
   elements: str
+namespace_exists:
+  description: Whether our namespace is there already.
+  returned: success
+  type: bool
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -99,15 +103,16 @@ def main() -> None:
         supports_check_mode=True,
     )
     try:
-        workloads = ClusterApi(module.params["kubeconfig"]).workloads()
-        found = foreign(workloads, module.params["namespace"], module.params["components"])
+        api = ClusterApi(module.params["kubeconfig"])
+        found = foreign(api.workloads(), module.params["namespace"], module.params["components"])
+        there = api.has_namespace(module.params["namespace"])
     except ClusterError as error:
         module.fail_json(msg=str(error), foreign=[])
     if found:
         module.fail_json(
             msg=f"Two owners of one operand would fight over the GPUs: {' '.join(found)}", foreign=found
         )
-    module.exit_json(changed=False, foreign=[])
+    module.exit_json(changed=False, foreign=[], namespace_exists=there)
 
 
 if __name__ == "__main__":

@@ -187,8 +187,24 @@ class Lab:
             for node in self.get("nodes")["items"]
         }
 
-    def wait_allocatable(self, expected: Mapping[str, int], seconds: float) -> None:
-        """Wait until all nodes are Ready and offer that many GPUs."""
+    def boots(self) -> dict[str, str]:
+        """Which boot of itself each node told the cluster last."""
+        return {
+            node["metadata"]["name"]: node["status"]["nodeInfo"]["bootID"]
+            for node in self.get("nodes")["items"]
+        }
+
+    def wait_allocatable(
+        self, expected: Mapping[str, int], seconds: float, rebooted_since: Mapping[str, str] | None = None
+    ) -> None:
+        """Wait until all nodes are Ready and offer that many GPUs.
+
+        Args:
+            expected: GPUs per node.
+            seconds: to wait at the most.
+            rebooted_since: boots that are over: what a node told in one of them is old.
+        """
+        old = set((rebooted_since or {}).values())
 
         def look() -> Done[None] | NotYet:
             ended = self.run(self.program("gpulab"), "kubectl", "get", "nodes", "--output=json", timeout=60)
@@ -200,9 +216,14 @@ class Lab:
                     entry["type"]: entry["status"] for entry in node["status"].get("conditions", [])
                 }
                 gpus = int(node["status"].get("allocatable", {}).get("nvidia.com/gpu", 0))
-                seen[node["metadata"]["name"]] = gpus if conditions.get("Ready") == "True" else -1
+                fresh = node["status"]["nodeInfo"]["bootID"] not in old
+                seen[node["metadata"]["name"]] = gpus if fresh and conditions.get("Ready") == "True" else -1
             good = all(seen.get(name) == gpus for name, gpus in expected.items())
-            return Done(None) if good else NotYet(f"GPUs per Ready node (-1: not Ready): {seen}")
+            return (
+                Done(None)
+                if good
+                else NotYet(f"GPUs per Ready node (-1: not Ready, or not since its reboot): {seen}")
+            )
 
         wait_until(f"{dict(expected)} allocatable GPUs", look, Deadline(seconds), tick=2.0)
 

@@ -9,8 +9,9 @@ from tests.e2e.harness import Lab
 
 @pytest.mark.parametrize("which", ["gpu-1", "--all"])
 def test_gpus_come_back(ready_lab: Lab, which: str) -> None:
+    before = {name: boot for name, boot in ready_lab.boots().items() if which in (name, "--all")}
     ready_lab.gpulab("reboot", which)
-    ready_lab.wait_allocatable({"gpu-1": 4, "gpu-2": 4}, 180)
+    ready_lab.wait_allocatable({"gpu-1": 4, "gpu-2": 4}, 180, rebooted_since=before)
     ready_lab.validate_nodes().assert_passed()
 
 
