@@ -126,6 +126,32 @@ def forget_node(machinery: Machinery, control_plane: Machine, name: str) -> None
     machinery.podman.exec(control_plane.container, words, quiet=False)
 
 
+def renew_operands(machinery: Machinery, control_plane: Machine, name: str) -> None:
+    """Delete the operands' pods of one node; their DaemonSets make new ones, which wait for no back-off."""
+    words = ["kubectl", f"--kubeconfig={KUBECONFIG}", "--namespace=gpusmith-system", "delete", "pod"]
+    words += [f"--field-selector=spec.nodeName={name}", "--ignore-not-found", "--wait=true", "--timeout=60s"]
+    machinery.podman.exec(control_plane.container, words, timeout=90, quiet=False)
+
+
+def wait_gpus(machinery: Machinery, control_plane: Machine, name: str, gpus: int, deadline: Deadline) -> None:
+    """Wait until a node is Ready and offers its GPUs to the scheduler.
+
+    Raises:
+        WaitTimeout: it does not; says what was seen last.
+    """
+
+    def look() -> Done[None] | NotYet:
+        try:
+            node = kubectl(machinery, control_plane, "get", "node", name)
+        except (ToolError, ValueError):
+            return NotYet("the API does not answer")
+        offered = int(node["status"].get("allocatable", {}).get("nvidia.com/gpu", 0))
+        seen = f"{_condition(node)} with {offered} of {gpus} GPUs"
+        return Done(None) if _condition(node) == "Ready" and offered == gpus else NotYet(seen)
+
+    wait_until(f"node '{name}' to offer its GPUs", look, deadline)
+
+
 def node_conditions(machinery: Machinery, control_plane: Machine) -> dict[str, str]:
     """Ready, NotReady or Unknown for each node of the cluster; empty if the API does not answer."""
     try:

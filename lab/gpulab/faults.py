@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Callable, Sequence
 
@@ -61,6 +62,17 @@ def inject(exec_in: ExecIn, machine: str, kind: str, gpu: int | None = None, xid
     _run(exec_in, machine, words, f"put the fault '{kind}' into")
 
 
+def present(exec_in: ExecIn, machine: str) -> bool:
+    """Whether a machine has any fault.
+
+    Raises:
+        InputError: the machine has no simulated hardware.
+        ToolError: the machine could not be reached.
+    """
+    done = _run(exec_in, machine, [SIMGPU, "status"], "look for faults in")
+    return bool(json.loads(done.stdout)["faults"])
+
+
 def heal(exec_in: ExecIn, machine: str) -> None:
     """Take all faults out of a machine; without any it changes nothing.
 
@@ -71,10 +83,10 @@ def heal(exec_in: ExecIn, machine: str) -> None:
     _run(exec_in, machine, [SIMGPU, "heal"], "heal")
 
 
-def _run(exec_in: ExecIn, machine: str, words: Sequence[str], what: str) -> None:
+def _run(exec_in: ExecIn, machine: str, words: Sequence[str], what: str) -> subprocess.CompletedProcess[str]:
     done = exec_in(machine, words)
     if done.returncode == 0:
-        return
+        return done
     text = (done.stderr or done.stdout or "").strip()
     # Messages of the simulated kernel carry its name; anything else did not come from it.
     reason = next(

@@ -18,9 +18,13 @@ from gpulab.podman import Podman
 from gpulab.state import Places, Shape, State, end_orphan, load, reshape, save, write_atomically
 from gpusmith.errors import InputError, ToolError
 from gpusmith.progress import say, step
+from gpusmith.wait import Deadline, WaitTimeout
 
 if TYPE_CHECKING:
     from gpulab.artifacts import Artifacts
+
+
+HEALED_S = 120.0  # until a healed node offers its GPUs again
 
 
 @dataclass(frozen=True)
@@ -297,7 +301,25 @@ class Lab:
         """Take all faults of a machine back."""
         machine = self.machine(name)
         with step(f"heal '{name}'"):
+            broken = faults.present(self._exec_in, machine.name)
             faults.heal(self._exec_in, machine.name)
+        if not broken or machine.role != "gpu" or name not in self._nodes():
+            return
+        # The device plugin never forgives a bad GPU, and a restarted one waits longer after each end.
+        with step(f"the operands of '{name}' begin anew"):
+            control_plane = self.machine("cp-1")
+            cluster.renew_operands(self.machinery, control_plane, name)
+            try:
+                gpus = self.state().shape.gpus
+                cluster.wait_gpus(self.machinery, control_plane, name, gpus, Deadline(HEALED_S))
+            except WaitTimeout as error:
+                # The faults are out all the same; what is left may need a person, or site.yml.
+                say(f"    {error}")
+
+    def _nodes(self) -> set[str]:
+        if not self.state().cluster_ready:
+            return set()
+        return set(cluster.node_conditions(self.machinery, self.machine("cp-1")))
 
     def _exec_in(self, name: str, argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
         return self.machinery.exec_in(self.machine(name), argv)

@@ -80,6 +80,14 @@ def test_clobbered_configuration_is_repaired_by_site(healed: Lab) -> None:
     healed.validate_nodes().assert_passed()
 
 
+def test_everything_passes_after_heals_in_a_row(healed: Lab) -> None:
+    # The device plugin ends at each of these; kubelet must not be waiting for its back-off when the suite comes.
+    for kind in ("gpu-lost", "ecc-uncorrectable", "gpu-lost"):
+        healed.gpulab("fault", NODE, kind, "--gpu", str(GPU))
+        healed.gpulab("heal", NODE)
+    healed.validate().assert_passed()
+
+
 # --- faults that are not on the list, put in by hand -----------------------------------------------------
 
 BY_HAND = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Sequence
 from typing import Any
@@ -31,6 +32,13 @@ def test_words_for_the_simulated_kernel() -> None:
         ["gpu-1", faults.SIMGPU, "fault", "xid", "79", "--gpu", "2"],
         ["gpu-1", faults.SIMGPU, "heal"],
     ]
+
+
+@pytest.mark.parametrize(("rows", "expected"), [([], False), ([{"kind": "throttle"}], True)])
+def test_whether_there_is_a_fault(rows: list[dict[str, str]], expected: bool) -> None:
+    machine = Machine()
+    machine.answer = subprocess.CompletedProcess([], 0, json.dumps({"faults": rows}), "")
+    assert faults.present(machine, "gpu-1") is expected
 
 
 @pytest.mark.parametrize(
