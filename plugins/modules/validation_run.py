@@ -101,7 +101,9 @@ def main() -> None:
         supports_check_mode=False,
     )
     asked = module.params
-    suite, log, reports = Path(asked["suite"]), Path(asked["log"]), Path(asked["report_dir"])
+    suite = Path(asked["suite"]).resolve()
+    # Relative paths mean the checkout: for the suite, for its log and for whoever reads the results.
+    log, reports = suite.parent / asked["log"], suite.parent / asked["report_dir"]
     if not suite.is_dir():
         module.fail_json(
             msg=f"The validation suite '{suite}' does not exist. Run from a checkout of gpusmith."
