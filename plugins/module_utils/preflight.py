@@ -355,7 +355,8 @@ def check_drift(facts: Facts, wanted: Wanted, _data: Data) -> Iterable[Finding]:
             "That is the job of 'playbooks/upgrade_driver.yml', which is not available yet. Put the installed version into the inventory.",
         )
     kubelet = record["kubernetes"]["kubelet_version"]
-    if kubelet and kubelet != str(wanted.get("kubernetes_version")):
+    # The inventory may give the package's version, revision and all; the program tells its own.
+    if kubelet and not satisfies(str(wanted.get("kubernetes_version")), kubelet):
         yield finding(
             "kubelet of a joined node",
             f"'{kubelet}' is installed",
