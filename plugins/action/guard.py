@@ -63,6 +63,9 @@ class ActionModule(ActionBase):
         findings += guard.check_extra_names(extra, options)
         findings += guard.check_values(extra, options)
         findings += self._check_inventory(variables, nodes, set(extra), options, guard.prefixes_of(roles))
+        if nodes:
+            findings += guard.check_offline(plain_variables(variables["hostvars"], nodes[0], extra))
+        findings += guard.check_sources(context.CLIARGS.get("inventory") or ())
         if nodes and arguments["cluster"] and not findings:
             findings += check_cluster(variables["hostvars"][nodes[0]])
 
@@ -103,6 +106,11 @@ def plain(value: Any) -> Any:
     if isinstance(value, str | int | float | bool | list | tuple | Mapping) or value is None:
         return value
     return None
+
+
+def plain_variables(hostvars: Any, node: str, extra: dict[str, Any]) -> dict[str, Any]:
+    """What a node's inventory and the command line say, as they are written."""
+    return {**hostvars.raw_get(node), **extra}
 
 
 def check_cluster(host: Mapping[str, Any]) -> list[guard.Finding]:

@@ -250,3 +250,29 @@ def check_same_cluster(kubeconfig: str, endpoint: str, servers: Sequence[str]) -
             "Set 'gpusmith_kubeconfig' and 'kubernetes_node_control_plane_endpoint' to the same cluster.",
         )
     ]
+
+
+def check_offline(variables: Mapping[str, Any]) -> list[Finding]:
+    """Nodes without the internet need a registry for every image."""
+    if str(variables.get("gpusmith_offline", "")).lower() not in ("true", "yes", "1") or variables.get(
+        "gpusmith_image_registry"
+    ):
+        return []
+    return [
+        Finding(
+            "'gpusmith_offline' is set, but 'gpusmith_image_registry' is not: images would be pulled from the internet.",
+            "Name the registry that mirrors them.",
+        )
+    ]
+
+
+def check_sources(sources: Sequence[str]) -> list[Finding]:
+    """The validation suite reads one inventory, and must read the one that the run uses."""
+    if len(sources) <= 1:
+        return []
+    return [
+        Finding(
+            f"{len(sources)} inventories are given with -i: {', '.join(repr(source) for source in sources)}.",
+            "Put them into one folder and name that: the validation suite reads one.",
+        )
+    ]

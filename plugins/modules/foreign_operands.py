@@ -42,7 +42,7 @@ EXAMPLES = r"""
     components:
       - name: device plugin
         mark: k8s-device-plugin
-        advice: Say that it stays with 'gpu_operands_device_plugin: existing'.
+        advice: "Say that it stays with 'gpu_operands_device_plugin: existing'."
   delegate_to: localhost
 """
 

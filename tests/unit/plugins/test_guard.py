@@ -101,3 +101,23 @@ def test_the_kubeconfig_must_lead_to_the_cluster_that_nodes_join() -> None:
 
 def test_long_lists_are_shortened() -> None:
     assert guard.shorten([f"gpu-{n}" for n in range(8)]).endswith("and 3 more")
+
+
+@pytest.mark.parametrize(
+    ("variables", "refused"),
+    [
+        ({}, False),
+        ({"gpusmith_offline": False}, False),
+        ({"gpusmith_offline": True}, True),
+        ({"gpusmith_offline": "true", "gpusmith_image_registry": ""}, True),
+        ({"gpusmith_offline": True, "gpusmith_image_registry": "registry.example.com:5000"}, False),
+    ],
+)
+def test_offline_needs_a_registry(variables: dict[str, Any], refused: bool) -> None:
+    assert bool(guard.check_offline(variables)) is refused
+
+
+def test_a_second_inventory_is_refused() -> None:
+    assert guard.check_sources(["one"]) == []
+    (finding,) = guard.check_sources(["one", "two"])
+    assert "'two'" in finding.message
