@@ -25,6 +25,7 @@ from gpusmith.progress import say
 from gpusmith.wait import Deadline, Done, NotYet, wait_until
 
 KUBECONFIG = "/etc/kubernetes/admin.conf"
+OPERANDS = "--namespace=gpusmith-system"
 READY_S = 180.0
 LAST_LINES = 40
 TASK = re.compile(r"^TASK \[(.+?)\] \**$")
@@ -128,7 +129,7 @@ def forget_node(machinery: Machinery, control_plane: Machine, name: str) -> None
 
 def renew_operands(machinery: Machinery, control_plane: Machine, name: str) -> None:
     """Delete the operands' pods of one node; their DaemonSets make new ones, which wait for no back-off."""
-    words = ["kubectl", f"--kubeconfig={KUBECONFIG}", "--namespace=gpusmith-system", "delete", "pod"]
+    words = ["kubectl", f"--kubeconfig={KUBECONFIG}", OPERANDS, "delete", "pod"]
     words += [f"--field-selector=spec.nodeName={name}", "--ignore-not-found", "--wait=true", "--timeout=60s"]
     machinery.podman.exec(control_plane.container, words, timeout=90, quiet=False)
 
@@ -143,11 +144,17 @@ def wait_gpus(machinery: Machinery, control_plane: Machine, name: str, gpus: int
     def look() -> Done[None] | NotYet:
         try:
             node = kubectl(machinery, control_plane, "get", "node", name)
+            pods = kubectl(
+                machinery, control_plane, "get", "pods", OPERANDS, f"--field-selector=spec.nodeName={name}"
+            )
         except (ToolError, ValueError):
             return NotYet("the API does not answer")
         offered = int(node["status"].get("allocatable", {}).get("nvidia.com/gpu", 0))
-        seen = f"{_condition(node)} with {offered} of {gpus} GPUs"
-        return Done(None) if _condition(node) == "Ready" and offered == gpus else NotYet(seen)
+        # What the kubelet offers lags behind its device plugin: a plugin that is only starting proves nothing.
+        waiting = [pod["metadata"]["name"] for pod in pods["items"] if _condition(pod) != "Ready"]
+        seen = f"{_condition(node)} with {offered} of {gpus} GPUs, pods not Ready: {', '.join(waiting) or 'none'}"
+        done = _condition(node) == "Ready" and offered == gpus and pods["items"] and not waiting
+        return Done(None) if done else NotYet(seen)
 
     wait_until(f"node '{name}' to offer its GPUs", look, deadline)
 
@@ -161,8 +168,9 @@ def node_conditions(machinery: Machinery, control_plane: Machine) -> dict[str, s
     return {item["metadata"]["name"]: _condition(item) for item in listed["items"]}
 
 
-def _condition(node: Mapping[str, Any]) -> str:
-    for condition in node["status"].get("conditions", []):
+def _condition(item: Mapping[str, Any]) -> str:
+    """What the condition Ready of a node or pod says."""
+    for condition in item["status"].get("conditions", []):
         if condition["type"] == "Ready":
             return {"True": "Ready", "False": "NotReady"}.get(condition["status"], "Unknown")
     return "Unknown"

@@ -69,7 +69,7 @@ def present(exec_in: ExecIn, machine: str) -> bool:
         InputError: the machine has no simulated hardware.
         ToolError: the machine could not be reached.
     """
-    done = _run(exec_in, machine, [SIMGPU, "status"], "look for faults in")
+    done = _run(exec_in, machine, [SIMGPU, "status", "--json"], "look for faults in")
     return bool(json.loads(done.stdout)["faults"])
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 from collections.abc import Sequence
 from typing import Any
@@ -34,11 +33,17 @@ def test_words_for_the_simulated_kernel() -> None:
     ]
 
 
+@pytest.mark.usefixtures("machine")
 @pytest.mark.parametrize(("rows", "expected"), [([], False), ([{"kind": "throttle"}], True)])
-def test_whether_there_is_a_fault(rows: list[dict[str, str]], expected: bool) -> None:
-    machine = Machine()
-    machine.answer = subprocess.CompletedProcess([], 0, json.dumps({"faults": rows}), "")
-    assert faults.present(machine, "gpu-1") is expected
+def test_whether_there_is_a_fault(
+    kernel: Any, capsys: pytest.CaptureFixture[str], rows: list[dict[str, str]], expected: bool
+) -> None:
+    def real_program(_: str, words: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        status = kernel.main(list(words[1:]))
+        return subprocess.CompletedProcess(words, status, capsys.readouterr().out, "")
+
+    kernel.save_faults(rows)
+    assert faults.present(real_program, "gpu-1") is expected
 
 
 @pytest.mark.parametrize(
