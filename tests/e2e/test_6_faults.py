@@ -51,12 +51,19 @@ def uuids(ready_lab: Lab) -> list[str]:
     return re.findall(r"GPU-[0-9a-f-]{36}", ready_lab.on(NODE, "nvidia-smi -L"))
 
 
+def reboot(lab: Lab, gpus: int) -> None:
+    """Reboot the node and wait until it offers that many GPUs."""
+    before = {NODE: lab.boots()[NODE]}
+    lab.gpulab("reboot", NODE)
+    lab.wait_allocatable({NODE: gpus}, 120, rebooted_since=before)
+
+
 @pytest.mark.parametrize("kind", FAULTS)
 def test_fault_is_found_and_healed(healed: Lab, uuids: list[str], kind: str) -> None:
     fault = FAULTS[kind]
     healed.gpulab("fault", NODE, *fault.words, *(("--gpu", str(GPU)) if fault.on_gpu else ()))
     if fault.reboot:
-        healed.gpulab("reboot", NODE)
+        reboot(healed, gpus=3)
     broken = healed.validate_nodes()
     assert broken.ended.status == 1, str(broken.ended)
     causes = broken.causes(NODE)
@@ -67,8 +74,7 @@ def test_fault_is_found_and_healed(healed: Lab, uuids: list[str], kind: str) -> 
 
     healed.gpulab("heal", NODE)
     if fault.reboot:
-        healed.gpulab("reboot", NODE)
-        healed.wait_allocatable({NODE: 4}, 120)
+        reboot(healed, gpus=4)
     if fault.site:
         healed.site_ok("-l", NODE)
     healed.validate_nodes().assert_passed()

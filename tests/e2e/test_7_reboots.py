@@ -13,6 +13,10 @@ def test_gpus_come_back(ready_lab: Lab, which: str) -> None:
     ready_lab.gpulab("reboot", which)
     ready_lab.wait_allocatable({"gpu-1": 4, "gpu-2": 4}, 180, rebooted_since=before)
     ready_lab.validate_nodes().assert_passed()
+    for name in before:
+        if name != "cp-1":
+            # Ordered after the runtime and the driver, it never has to be started anew.
+            assert "NRestarts=0" in ready_lab.on(name, "systemctl show kubelet --property=NRestarts")
 
 
 def test_a_reboot_makes_no_stamp_stale(ready_lab: Lab) -> None:
