@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from typing import TYPE_CHECKING
 
 from gpulab.machines import DEPOT, Machine, Machinery
@@ -41,6 +42,11 @@ def urls(plan: Plan, repositories: list[str]) -> list[str]:
     ]
 
 
+def serves(machinery: Machinery, depot: Machine, plan: Plan, repositories: list[str]) -> bool:
+    """Whether packages and images are served now; not so after the cache below a running depot was deleted."""
+    return _asked(machinery, depot, urls(plan, repositories)).returncode == 0
+
+
 def wait_serving(machinery: Machinery, depot: Machine, plan: Plan, repositories: list[str]) -> None:
     """Wait until packages and images are served.
 
@@ -50,7 +56,7 @@ def wait_serving(machinery: Machinery, depot: Machine, plan: Plan, repositories:
     wanted = urls(plan, repositories)
 
     def check() -> Done[None] | NotYet:
-        done = machinery.podman.exec(depot.container, ["python3", "-c", PROBE, *wanted], check=False)
+        done = _asked(machinery, depot, wanted)
         if done.returncode == 0:
             return Done(None)
         return NotYet((done.stderr.strip().splitlines() or ["no answer"])[-1])
@@ -58,3 +64,7 @@ def wait_serving(machinery: Machinery, depot: Machine, plan: Plan, repositories:
     wait_until(
         f"the depot at '{plan.depot}' to serve packages and images", check, Deadline(SERVE_S), tick=0.5
     )
+
+
+def _asked(machinery: Machinery, depot: Machine, addresses: list[str]) -> subprocess.CompletedProcess[str]:
+    return machinery.podman.exec(depot.container, ["python3", "-c", PROBE, *addresses], check=False)

@@ -91,7 +91,13 @@ class Lab:
         machines = [replace(machine, files=sources) for machine in machines]
         supply = depot.machine(plan, artifacts)
         self._report_older(machines, artifacts.node_image)
-        served = self.machinery.made(supply).get("recipe") == recipe(supply, artifacts.depot_image)
+        repositories = artifacts.repositories()
+        running = f"gpulab-{DEPOT}" in self.running()
+        served = running and depot.serves(self.machinery, supply, plan, repositories)
+        if running and not served:
+            say("The depot serves nothing any more; it is made anew.")
+            self.machinery.remove(supply)
+        served = served and self.machinery.made(supply).get("recipe") == recipe(supply, artifacts.depot_image)
         if before == state and served and self._healthy(state, machines):
             say(f"The lab is up already: {wanted}. Nothing to do.")
             return
@@ -150,10 +156,7 @@ class Lab:
                     say(f"    started '{machine.name}' at {machine.address}")
             write_atomically(self.places.root / "known_hosts", known_hosts(machines, self.places))
             self._wait_booted([supply, *machines])
-            names = sorted(
-                path.name for path in artifacts.apt_root.iterdir() if (path / "InRelease").exists()
-            )
-            depot.wait_serving(self.machinery, supply, plan, names)
+            depot.wait_serving(self.machinery, supply, plan, artifacts.repositories())
         contents = inventory.Contents(
             state.shape, plan, self.machinery.host, artifacts.apt_key.read_text(), artifacts.versions
         )

@@ -14,7 +14,7 @@ from gpulab.artifacts.components import COMPONENTS, component
 from gpulab.artifacts.sources import IMAGES, LAB
 from gpulab.artifacts.store import Inputs, Store, digest_file, digest_tree, key_of, need_programs
 from gpusmith.errors import ToolError
-from gpusmith.paths import cache_dir
+from gpusmith.paths import cache_dir, state_dir
 from gpusmith.progress import say
 
 PROGRAMS = {
@@ -51,6 +51,10 @@ class Artifacts:
     node_image: str
     depot_image: str
     versions: Mapping[str, str]
+
+    def repositories(self) -> list[str]:
+        """Names of the apt repositories."""
+        return sorted(path.name for path in self.apt_root.iterdir() if (path / "InRelease").exists())
 
 
 class Builder:
@@ -105,7 +109,8 @@ class Builder:
     @property
     def signing_key(self) -> repos.SigningKey:
         """The key of the package repositories."""
-        return repos.signing_key(self.store.root.parent / "keys" / "apt")
+        # Not in the cache: nodes that trust this key must go on when the cache was deleted.
+        return repos.signing_key(state_dir() / "keys" / "apt")
 
     @cached_property
     def _simulation(self) -> Inputs:
