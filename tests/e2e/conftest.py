@@ -6,11 +6,13 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
-from tests.e2e.harness import Lab
+from gpusmith.wait import Deadline, Done, GiveUp, NotYet, wait_until
+from tests.e2e.harness import NAMESPACE, Lab, PodMaker
 
 STAMP = "gpusmith.io/validated"
 HERE = Path(__file__).parent
@@ -73,3 +75,61 @@ def workload_image(ready_lab: Lab) -> str:
     """An image with Python that the nodes can pull."""
     values = yaml.safe_load((ready_lab.inventory / "group_vars" / "gpu_nodes.yml").read_text())
     return str(values["validation_image_cuda"])
+
+
+@pytest.fixture(scope="session")
+def namespace(ready_lab: Lab) -> Iterator[str]:
+    ready_lab.kubectl("create", "namespace", NAMESPACE)
+    yield NAMESPACE
+    ready_lab.kubectl("delete", "namespace", NAMESPACE, "--wait=true", timeout=180)
+
+
+@pytest.fixture
+def pod(ready_lab: Lab, namespace: str, workload_image: str) -> Iterator[PodMaker]:
+    made: list[str] = []
+
+    def make(
+        name: str,
+        gpus: int = 0,
+        runtime_class: str = "",
+        env: dict[str, str] | None = None,
+        node: str = "gpu-1",
+    ) -> str:
+        container: dict[str, Any] = {
+            "name": "main",
+            "image": workload_image,
+            "command": ["python3", "-c", "import time; time.sleep(3600)"],
+            "env": [{"name": key, "value": value} for key, value in (env or {}).items()],
+        }
+        if gpus:
+            container["resources"] = {"limits": {"nvidia.com/gpu": gpus}}
+        spec: dict[str, Any] = {
+            "containers": [container],
+            "nodeSelector": {"kubernetes.io/hostname": node},
+            "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}],
+            "terminationGracePeriodSeconds": 0,
+        }
+        if runtime_class:
+            spec["runtimeClassName"] = runtime_class
+        ready_lab.apply(
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {"name": name, "namespace": namespace},
+                "spec": spec,
+            }
+        )
+        made.append(name)
+
+        def look() -> Done[None] | NotYet:
+            phase = ready_lab.get("pod", name, f"--namespace={namespace}")["status"]["phase"]
+            if phase in ("Failed", "Succeeded"):
+                raise GiveUp(f"Pod '{name}' is {phase}.")
+            return Done(None) if phase == "Running" else NotYet(phase)
+
+        wait_until(f"pod '{name}'", look, Deadline(120), tick=1.0)
+        return name
+
+    yield make
+    if made:
+        ready_lab.kubectl("delete", "pod", *made, f"--namespace={namespace}", "--wait=true", timeout=120)

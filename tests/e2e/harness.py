@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,8 @@ SITE_TIMEOUT_S = 900.0
 SUITE_TIMEOUT_S = 900.0
 UP_TIMEOUT_S = 2400.0  # a cold cache compiles Kubernetes
 RECAP = re.compile(r"^(\S+)\s+: ((?:\w+=\d+\s*)+)$", re.MULTILINE)
+NAMESPACE = "gpusmith-e2e"
+PodMaker = Callable[..., str]
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -130,6 +132,11 @@ class Lab:
         """Run site.yml, whatever its exit status."""
         where = str(inventory or self.inventory)
         command = [self.program("ansible-playbook"), "-i", where, "site.yml", *words]
+        return self.run(*command, timeout=SITE_TIMEOUT_S)
+
+    def playbook(self, *words: str) -> Ended:
+        """Run any playbook on the lab's inventory, whatever its exit status."""
+        command = [self.program("ansible-playbook"), "-i", str(self.inventory), *words]
         return self.run(*command, timeout=SITE_TIMEOUT_S)
 
     def site_ok(self, *words: str) -> Ended:

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 
-from gpusmith.wait import Deadline, Done, GiveUp, NotYet, wait_until
-from tests.e2e.harness import Lab
+from tests.e2e.harness import NAMESPACE, Lab, PodMaker
 
-NAMESPACE = "gpusmith-e2e"
 NODE = "gpu-1"
 EPERM = 1
 # Opens every GPU's device node, present or made by hand, and prints the error numbers (0: it could be opened). On simulated
@@ -29,59 +25,6 @@ for minor in range(8):
             found[minor] = error.errno
 print(found)
 """
-PodMaker = Callable[..., str]
-
-
-@pytest.fixture(scope="module")
-def namespace(ready_lab: Lab) -> Iterator[str]:
-    ready_lab.kubectl("create", "namespace", NAMESPACE)
-    yield NAMESPACE
-    ready_lab.kubectl("delete", "namespace", NAMESPACE, "--wait=true", timeout=180)
-
-
-@pytest.fixture
-def pod(ready_lab: Lab, namespace: str, workload_image: str) -> Iterator[PodMaker]:
-    made: list[str] = []
-
-    def make(name: str, gpus: int = 0, runtime_class: str = "", env: dict[str, str] | None = None) -> str:
-        container: dict[str, Any] = {
-            "name": "main",
-            "image": workload_image,
-            "command": ["python3", "-c", "import time; time.sleep(3600)"],
-            "env": [{"name": key, "value": value} for key, value in (env or {}).items()],
-        }
-        if gpus:
-            container["resources"] = {"limits": {"nvidia.com/gpu": gpus}}
-        spec: dict[str, Any] = {
-            "containers": [container],
-            "nodeSelector": {"kubernetes.io/hostname": NODE},
-            "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}],
-            "terminationGracePeriodSeconds": 0,
-        }
-        if runtime_class:
-            spec["runtimeClassName"] = runtime_class
-        ready_lab.apply(
-            {
-                "apiVersion": "v1",
-                "kind": "Pod",
-                "metadata": {"name": name, "namespace": namespace},
-                "spec": spec,
-            }
-        )
-        made.append(name)
-
-        def look() -> Done[None] | NotYet:
-            phase = ready_lab.get("pod", name, f"--namespace={namespace}")["status"]["phase"]
-            if phase in ("Failed", "Succeeded"):
-                raise GiveUp(f"Pod '{name}' is {phase}.")
-            return Done(None) if phase == "Running" else NotYet(phase)
-
-        wait_until(f"pod '{name}'", look, Deadline(120), tick=1.0)
-        return name
-
-    yield make
-    if made:
-        ready_lab.kubectl("delete", "pod", *made, f"--namespace={namespace}", "--wait=true", timeout=120)
 
 
 def gpus_seen(lab: Lab, pod: str) -> dict[int, int]:
