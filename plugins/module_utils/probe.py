@@ -37,6 +37,12 @@ PACKAGE_PATTERNS = (
 )  # fmt: skip
 SERVICES = ("containerd", "kubelet", "nvidia-persistenced", "nvidia-fabricmanager")
 MODULES = ("overlay", "br_netfilter")
+SYSCTLS = (
+    "net.ipv4.ip_forward", "net.bridge.bridge-nf-call-iptables", "net.bridge.bridge-nf-call-ip6tables",
+)  # fmt: skip
+# What users add to those stands in files of ours: without looking there, nobody could tell that it is right already.
+MODULE_FILES = "/etc/modules-load.d/gpusmith-*"
+SYSCTL_FILES = "/etc/sysctl.d/*gpusmith-*"
 # Files that roles write carry our name, so that a role can compare what is there with what it would write.
 MANAGED_FILES = (
     "/etc/apt/sources.list.d/gpusmith-*",
@@ -45,14 +51,11 @@ MANAGED_FILES = (
     "/etc/containerd/conf.d/*gpusmith*",
     "/etc/kubernetes/kubelet.conf.d/gpusmith-*",
     "/etc/modprobe.d/gpusmith-*",
-    "/etc/modules-load.d/gpusmith-*",
-    "/etc/sysctl.d/*gpusmith-*",
+    MODULE_FILES,
+    SYSCTL_FILES,
     "/etc/systemd/system/gpusmith-*.service",
     "/etc/systemd/system/*.service.d/*gpusmith-*",
 )
-SYSCTLS = (
-    "net.ipv4.ip_forward", "net.bridge.bridge-nf-call-iptables", "net.bridge.bridge-nf-call-ip6tables",
-)  # fmt: skip
 
 Record = Dict[str, Any]
 
@@ -475,6 +478,48 @@ def _kubernetes(kubelet: _Command, errors: list[str]) -> Record:
     }
 
 
+def names_in(text: str) -> list[str]:
+    """The names in a file of modules-load.d (one a line) or sysctl.d (NAME = VALUE)."""
+    lines = (line.strip() for line in text.splitlines())
+    return [line.partition("=")[0].strip() for line in lines if line and line[0] not in "#;"]
+
+
+def _named(pattern: str) -> list[str]:
+    return [name for path in sorted(glob.glob(pattern)) for name in names_in(_read(path) or "")]
+
+
+def read_sysctl(name: str, root: str = "/proc/sys") -> str | None:
+    """What the kernel shows for a parameter, one space between its numbers; None if it has no such parameter.
+
+    A pattern such as net.ipv4.conf.*.rp_filter gives all values that there are, each once.
+    """
+    first = re.search(r"[./]", name)
+    if first is not None and first.group() == ".":
+        # Then a slash is a dot within a name, as in that of a network interface.
+        name = name.translate(str.maketrans("./", "/."))
+    texts = (_read(path) for path in glob.glob(os.path.join(root, name)))
+    values = sorted({" ".join(text.split()) for text in texts if text is not None})
+    return ", ".join(values) if values else None
+
+
+def module_present(name: str, builtin: str, root: str = "/sys/module") -> bool:
+    """Whether a module is loaded or, by the text of modules.builtin, part of the kernel."""
+    plain = name.replace("-", "_")
+    pattern = r"/{}\.ko".format(re.escape(plain).replace("_", "[_-]"))
+    return os.path.isdir(os.path.join(root, plain)) or re.search(pattern, builtin) is not None
+
+
+def swap_areas(text: str) -> list[str]:
+    """Names of the active swap areas in the text of /proc/swaps."""
+    return [line.split()[0] for line in text.splitlines()[1:] if line.strip()]
+
+
+def swap_lines(text: str) -> list[str]:
+    """What the text of /etc/fstab turns swap on with at boot."""
+    rows = (line.split() for line in text.splitlines())
+    return [row[0] for row in rows if len(row) >= 3 and not row[0].startswith("#") and row[2] == "swap"]
+
+
 def _system() -> Record:
     swaps = _read("/proc/swaps")
     builtin = _read(f"/lib/modules/{platform.release()}/modules.builtin") or ""
@@ -483,11 +528,11 @@ def _system() -> Record:
         "overlay": "overlay" in (_read("/proc/filesystems") or "").split(),
         "br_netfilter": os.path.exists("/proc/sys/net/bridge/bridge-nf-call-iptables"),
     }
-    modules = {}
-    for name in MODULES:
-        pattern = r"/{}\.ko".format(name.replace("_", "[_-]"))
-        present = os.path.isdir("/sys/module/" + name) or brings.get(name, False)
-        modules[name] = present or re.search(pattern, builtin) is not None
+    modules = {
+        name: module_present(name, builtin) or brings.get(name.replace("-", "_"), False)
+        for name in (*MODULES, *_named(MODULE_FILES))
+    }
+    systemd = os.path.isdir("/run/systemd/system")
     secure: bool | None = False
     if os.path.isdir("/sys/firmware/efi"):
         secure = None
@@ -498,9 +543,15 @@ def _system() -> Record:
             except OSError:
                 continue
     return {
-        "swap_active": len(swaps.splitlines()) > 1 if swaps is not None else None,
+        "swap_active": bool(swap_areas(swaps)) if swaps is not None else None,
+        "swap_areas": swap_areas(swaps) if swaps is not None else None,
+        "swap_fstab": swap_lines(_read("/etc/fstab") or ""),
+        # Null without systemd, which alone finds swap partitions by itself.
+        "swap_target_masked": os.path.realpath("/etc/systemd/system/swap.target") == "/dev/null"
+        if systemd
+        else None,
         "modules": modules,
-        "sysctl": {name: _read("/proc/sys/" + name.replace(".", "/")) for name in SYSCTLS},
+        "sysctl": {name: read_sysctl(name) for name in (*SYSCTLS, *_named(SYSCTL_FILES))},
         "secure_boot": secure,
     }
 

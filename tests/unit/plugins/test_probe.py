@@ -205,3 +205,49 @@ def test_a_soname_is_resolved_by_the_loaders_cache(tmp_path: Path) -> None:
     found = probe.resolve_library("libnvidia-ml.so.1", cache, "x86_64")
     assert found == str(real)
     assert probe._version_of_file(found) == "580.178.04"
+
+
+def test_names_are_read_from_what_roles_write_for_the_next_boot() -> None:
+    text = "# Written by gpusmith\n; also a comment\n\nvm.max_map_count = 262144\nnet/ipv4/ip_forward=1\nnf-conntrack\n"
+    assert probe.names_in(text) == ["vm.max_map_count", "net/ipv4/ip_forward", "nf-conntrack"]
+
+
+def test_kernel_parameters_are_read_in_every_spelling(tmp_path: Path) -> None:
+    for device, value in (("eth0.100", "1"), ("lo", "2")):
+        folder = tmp_path / "net" / "ipv4" / "conf" / device
+        folder.mkdir(parents=True)
+        (folder / "rp_filter").write_text(value + "\n")
+    (tmp_path / "net" / "ipv4" / "tcp_rmem").write_text("4096\t131072\t6291456\n")
+    root = str(tmp_path)
+    assert probe.read_sysctl("net.ipv4.tcp_rmem", root) == "4096 131072 6291456"
+    # The first separator decides which of the two is which, as for sysctl.
+    assert probe.read_sysctl("net/ipv4/conf/eth0.100/rp_filter", root) == "1"
+    assert probe.read_sysctl("net.ipv4.conf.eth0/100.rp_filter", root) == "1"
+    assert probe.read_sysctl("net.ipv4.conf.*.rp_filter", root) == "1, 2"
+    assert probe.read_sysctl("net.ipv4.no_such", root) is None
+
+
+def test_modules_are_found_in_every_spelling(tmp_path: Path) -> None:
+    (tmp_path / "nf_conntrack").mkdir()
+    for name in ("nf-conntrack", "nf_conntrack"):
+        assert probe.module_present(name, "", str(tmp_path))
+    assert probe.module_present("ip_vs", "kernel/net/netfilter/ipvs/ip_vs.ko\n", str(tmp_path))
+    assert not probe.module_present("ip_vs", "kernel/net/netfilter/ipvs/ip_vs_rr.ko\n", str(tmp_path))
+
+
+def test_the_record_has_what_our_files_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "gpusmith-more.conf").write_text("no_such_module\nno.such.parameter = 1\n")
+    monkeypatch.setattr(probe, "MODULE_FILES", str(tmp_path / "*gpusmith-*"))
+    monkeypatch.setattr(probe, "SYSCTL_FILES", str(tmp_path / "*gpusmith-*"))
+    system = probe.collect()["system"]
+    assert system["modules"]["no_such_module"] is False
+    assert {*probe.SYSCTLS, "no.such.parameter"} <= set(system["sysctl"])
+    assert system["sysctl"]["no.such.parameter"] is None
+
+
+def test_swap_of_now_and_of_the_next_boot_is_read() -> None:
+    swaps = "Filename Type Size Used Priority\n/dev/sda2 partition 1 0 -2\n"
+    fstab = "UUID=1 / ext4 defaults 0 1\n# UUID=0 none swap sw 0 0\n/swapfile none swap sw 0 0\n"
+    assert probe.swap_areas(swaps) == ["/dev/sda2"]
+    assert probe.swap_areas("Filename Type Size Used Priority\n") == []
+    assert probe.swap_lines(fstab) == ["/swapfile"]
