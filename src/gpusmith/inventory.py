@@ -19,6 +19,13 @@ GPU_GROUP = "gpu_nodes"
 READ_TIMEOUT_S = 120
 DEFAULT_TAINTS = ({"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"},)
 """Same as kubernetes_node_taints in the role's defaults."""
+DEFAULT_MODULES = ("overlay", "br_netfilter")
+DEFAULT_SYSCTL = {
+    "net.ipv4.ip_forward": "1",
+    "net.bridge.bridge-nf-call-iptables": "1",
+    "net.bridge.bridge-nf-call-ip6tables": "1",
+}
+"""Same as host_baseline_modules and host_baseline_sysctl in the role's defaults."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +58,9 @@ class Host:
         operands_managed: whether the device plugin is ours.
         pod_timeout_s: seconds that one workload may take, image pull included.
         accepted_xids: Xid codes that do not fail a node ('validation_accepted_xids').
+        swap_off: whether swap should be off ('host_baseline_swap').
+        kernel_modules: kernel modules that should be loaded.
+        sysctl: kernel parameters and their values.
     """
 
     name: str
@@ -69,6 +79,9 @@ class Host:
     operands_managed: bool
     pod_timeout_s: float
     accepted_xids: frozenset[int]
+    swap_off: bool
+    kernel_modules: tuple[str, ...]
+    sysctl: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -225,6 +238,7 @@ NEEDED = (
     "gpusmith_simulated", "gpusmith_gpu_model", "gpusmith_gpu_count", "gpusmith_kubeconfig", "nvidia_driver_version",
     "kubernetes_node_taints", "kubernetes_node_labels", "validation_image_cuda", "validation_image_pytorch",
     "validation_image_tensorflow", "validation_runtime_class", "validation_timeout_pod_s", "validation_accepted_xids",
+    "host_baseline_swap", "host_baseline_modules", "host_baseline_sysctl",
     "gpu_operands_namespace", "gpu_operands_runtime_class", "gpu_operands_device_plugin",
     "ansible_host", "ansible_port", "ansible_user", "ansible_ssh_common_args", "ansible_ssh_extra_args",
     "ansible_ssh_private_key_file", "ansible_private_key_file", "ansible_become", "ansible_become_user",
@@ -357,11 +371,17 @@ class _Reader:
             raise _wrong(self.host, name, "a list of {key, value, effect}", value)
         return tuple(dict(row) for row in value)
 
-    def mapping(self, name: str) -> Mapping[str, str]:
-        value = self.values.get(name, {})
+    def mapping(self, name: str, default: Mapping[str, str] | None = None) -> Mapping[str, str]:
+        value = self.values.get(name, default or {})
         if not isinstance(value, dict):
             raise _wrong(self.host, name, "a mapping", value)
         return {str(key): str(text) for key, text in value.items()}
+
+    def names(self, name: str, default: Sequence[str]) -> tuple[str, ...]:
+        value = self.values.get(name, default)
+        if not isinstance(value, (list, tuple)) or not all(isinstance(entry, str) for entry in value):
+            raise _wrong(self.host, name, "a list of names", value)
+        return tuple(value)
 
     def codes(self, name: str) -> frozenset[int]:
         value = self.values.get(name, [])
@@ -394,4 +414,8 @@ def _host(name: str, values: Mapping[str, Any]) -> Host:
         operands_managed=reader.text("gpu_operands_device_plugin", "managed") == "managed",
         pod_timeout_s=reader.seconds("validation_timeout_pod_s", 300.0),
         accepted_xids=reader.codes("validation_accepted_xids"),
+        # Unquoted, YAML takes 'off' for false.
+        swap_off=values.get("host_baseline_swap") != "keep",
+        kernel_modules=reader.names("host_baseline_modules", DEFAULT_MODULES),
+        sysctl=reader.mapping("host_baseline_sysctl", DEFAULT_SYSCTL),
     )

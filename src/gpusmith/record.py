@@ -110,7 +110,11 @@ class Record:
     cdi_devices: tuple[str, ...]
     cdi_driver: str | None
     node_name: str | None
-    swap_active: bool | None
+    swap_areas: tuple[str, ...] | None
+    swap_fstab: tuple[str, ...]
+    swap_target_masked: bool | None
+    kernel_modules: Mapping[str, bool]
+    sysctl: Mapping[str, str | None]
     errors: tuple[str, ...]
     raw: Mapping[str, Any] = field(repr=False)
 
@@ -159,7 +163,7 @@ def parse(raw: Mapping[str, Any]) -> Record:
         )
     host, pci, module = _part(raw, "host"), _part(raw, "pci"), _part(raw, "module")
     library, nvml, dev = _part(raw, "library"), _part(raw, "nvml"), _part(raw, "dev")
-    containerd, cdi = _part(raw, "containerd"), _part(raw, "cdi")
+    containerd, cdi, system = _part(raw, "containerd"), _part(raw, "cdi"), _part(raw, "system")
     xids = raw.get("xids")
     try:
         return Record(
@@ -199,7 +203,11 @@ def parse(raw: Mapping[str, Any]) -> Record:
             cdi_devices=tuple(cdi.get("devices") or ()),
             cdi_driver=cdi.get("driver_version"),
             node_name=_part(raw, "kubernetes").get("node_name"),
-            swap_active=_part(raw, "system").get("swap_active"),
+            swap_areas=None if system.get("swap_areas") is None else tuple(system["swap_areas"]),
+            swap_fstab=tuple(system.get("swap_fstab") or ()),
+            swap_target_masked=system.get("swap_target_masked"),
+            kernel_modules=_part(system, "modules"),
+            sysctl=_part(system, "sysctl"),
             errors=tuple(raw.get("errors") or ()),
             raw=raw,
         )

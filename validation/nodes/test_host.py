@@ -37,6 +37,12 @@ def test_device_links_are_there(verify: Callable[[str], None], node: str) -> Non
     verify(node)
 
 
+@pytest.mark.check("nodes.host-baseline")
+def test_kernel_is_set_up_for_kubernetes(verify: Callable[[str], None], node: str) -> None:
+    """Swap is off, and kernel modules and parameters are those of the inventory."""
+    verify(node)
+
+
 @pytest.mark.check("nodes.uniformity")
 def test_node_is_like_its_group(verify: Callable[[str], None], node: str) -> None:
     """The node does not differ from the others of its model."""

@@ -74,7 +74,13 @@ def healthy_record() -> Record:
             "devices": [f"nvidia.com/gpu={name}" for name in (*range(4), "all")],
         },
         "kubernetes": {"kubelet_version": "1.36.3", "joined": True, "node_name": "gpu-1"},
-        "system": {"swap_active": False},
+        "system": {
+            "swap_active": False, "swap_areas": [], "swap_fstab": [], "swap_target_masked": True,
+            "modules": {"overlay": True, "br_netfilter": True},
+            "sysctl": {
+                "net.ipv4.ip_forward": "1", "net.bridge.bridge-nf-call-iptables": "1", "net.bridge.bridge-nf-call-ip6tables": "1",
+            },
+        },
         "errors": [],
     }  # fmt: skip
 

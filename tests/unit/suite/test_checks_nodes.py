@@ -175,6 +175,24 @@ FAULTS = {
         lambda record: record["library"].update(simulated=False),
         "nodes.simulation-witnesses", ("says its GPUs are simulated", "real")
     ),
+    "swap-on": Fault(
+        lambda record: record["system"].update(swap_areas=["/dev/sda2"]), "nodes.host-baseline", ("swap is on", "'/dev/sda2'")
+    ),
+    "swap-at-boot": Fault(
+        lambda record: record["system"].update(swap_fstab=["/swapfile"], swap_target_masked=False),
+        "nodes.host-baseline", ("'/swapfile'", "/etc/fstab", "swap.target"),
+    ),
+    "no-forwarding": Fault(
+        lambda record: record["system"]["sysctl"].update({"net.ipv4.ip_forward": "0"}),
+        "nodes.host-baseline", ("'net.ipv4.ip_forward' is '0'", "'1'"),
+    ),
+    "bridge-module-gone": Fault(
+        lambda record: record["system"].update(
+            modules={"overlay": True, "br_netfilter": False}, sysctl={"net.ipv4.ip_forward": "1"}
+        ),
+        "nodes.host-baseline",
+        ("'br_netfilter' is not loaded", "'net.bridge.bridge-nf-call-iptables' is not there", "needs module 'br_netfilter'"),
+    ),
     "library-missing": Fault(
         lambda record: record["library"].update(simulated=None), "nodes.simulation-witnesses", ("cannot be loaded",)
     ),
@@ -208,6 +226,33 @@ def test_power_cap_is_no_slowdown(facts: Facts, record: Record) -> None:
     assert failing(facts(record)) == {}
 
 
+def test_users_own_parameters_and_modules_are_checked(facts: Facts, record: Record) -> None:
+    wants = {
+        "host_baseline_sysctl": {"net.ipv4.ip_forward": 1, "vm.max_map_count": 262144, "net.ipv4.tcp_rmem": "4096\t8192 16384"},
+        "host_baseline_modules": ["overlay", "nf-conntrack"],
+    }  # fmt: skip
+    found = failing(facts(record, **wants))["nodes.host-baseline"]
+    assert "'vm.max_map_count' is not there, wanted is '262144'" in found
+    assert "'nf-conntrack' is not loaded" in found
+    assert "ip_forward" not in found
+    record["system"]["modules"]["nf-conntrack"] = True
+    record["system"]["sysctl"].update({"vm.max_map_count": "262144", "net.ipv4.tcp_rmem": "4096 8192 16384"})
+    assert failing(facts(record, **wants)) == {}
+
+
+def test_forwarding_is_needed_whatever_the_inventory_lists(facts: Facts, record: Record) -> None:
+    record["system"]["sysctl"]["net.ipv4.ip_forward"] = "0"
+    assert "ip_forward" in failing(facts(record, host_baseline_sysctl={}))["nodes.host-baseline"]
+
+
+def test_what_the_inventory_leaves_out_is_not_needed(facts: Facts, record: Record) -> None:
+    record["system"].update(
+        swap_areas=["/dev/sda2"], modules={"br_netfilter": False}, sysctl={"net.ipv4.ip_forward": "1"}
+    )
+    wants = {"host_baseline_swap": "keep", "host_baseline_modules": [], "host_baseline_sysctl": {}}
+    assert failing(facts(record, **wants)) == {}
+
+
 def test_unknown_model_has_nothing_to_compare_with(facts: Facts, record: Record) -> None:
     assert "data/gpus.yml" in failing(facts(record, gpusmith_gpu_model="x100"))["nodes.gpu-model"]
 
@@ -225,7 +270,7 @@ def test_unreadable_log_is_no_pass(facts: Facts, record: Record) -> None:
 
 
 @pytest.mark.parametrize(
-    "hole", ["pci", "module", "dev", "services", "containerd", "cdi", "nvml", "library", "packages"]
+    "hole", ["pci", "module", "dev", "services", "containerd", "cdi", "nvml", "library", "packages", "system"]
 )
 def test_hole_in_the_record_is_no_pass(hole: str, facts: Facts, record: Record) -> None:
     record[hole] = None

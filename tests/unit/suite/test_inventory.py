@@ -11,6 +11,7 @@ import yaml
 
 from gpusmith import inventory
 from gpusmith.errors import InputError
+from gpusmith.paths import repo_root
 
 Variables = Callable[..., dict[str, Any]]
 
@@ -99,12 +100,25 @@ def test_relative_path_starts_where_the_suite_was_started(tmp_path: Path, variab
         ({"gpusmith_simulated": "maybe"}, "'gpusmith_simulated' must be true or false"),
         ({"kubernetes_node_taints": "x"}, "'kubernetes_node_taints' must be a list"),
         ({"validation_timeout_pod_s": -1}, "'validation_timeout_pod_s' must be a number of seconds"),
+        ({"host_baseline_modules": "overlay"}, "'host_baseline_modules' must be a list of names"),
+        ({"host_baseline_sysctl": ["x"]}, "'host_baseline_sysctl' must be a mapping"),
         ({"validation_accepted_xids": ["x"]}, "'validation_accepted_xids' must be a list of numbers"),
     ],
 )
 def test_wrong_variable_is_named(host: Callable[..., Any], changes: dict[str, Any], says: str) -> None:
     with pytest.raises(InputError, match=says):
         host(**changes)
+
+
+def test_host_baseline_has_the_defaults_of_its_role(host: Callable[..., Any]) -> None:
+    defaults = yaml.safe_load((repo_root() / "roles/host_baseline/defaults/main.yml").read_text())
+    plain = host()
+    assert plain.swap_off
+    assert list(plain.kernel_modules) == defaults["host_baseline_modules"]
+    assert plain.sysctl == defaults["host_baseline_sysctl"]
+    # Unquoted, YAML takes 'off' for false.
+    assert host(host_baseline_swap=False).swap_off
+    assert not host(host_baseline_swap="keep").swap_off
 
 
 def test_misspelling_is_offered(host: Callable[..., Any]) -> None:
