@@ -22,6 +22,10 @@ class ClusterError(Exception):
     """The cluster cannot be asked; the text says what to look at."""
 
 
+class ClusterRefusedError(ClusterError):
+    """The API server answered with no, which can be about one object only."""
+
+
 class ClusterApi:
     """What gpusmith asks of one cluster: its Node objects, and who runs operands in it.
 
@@ -135,7 +139,7 @@ class ClusterApi:
         except ApiException as error:
             if error.status == 404 and missing_is_none:
                 return None
-            raise ClusterError(
+            raise ClusterRefusedError(
                 f"The API server refused to {what}: {error.status} {error.reason}. {_message(error)}".strip()
             ) from error
         except Exception as error:

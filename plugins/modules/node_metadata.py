@@ -10,6 +10,8 @@ module: node_metadata
 short_description: Make labels and taints of nodes what the inventory says
 description:
   - Waits until the nodes are Ready, by one list call for all of them, then changes only what differs.
+  - Does not fail for a node that is missing, not Ready in time, or whose change is refused; it says so in the node's I(problem),
+    makes the others right, and the caller judges.
   - Labels go by server-side apply with the field manager C(gpusmith), so that a label that left the inventory leaves the node and
     labels of others stay.
   - The keys of taints that are ours stand in the annotation C(gpusmith.io/owned-taints); taints of others stay.
@@ -50,17 +52,21 @@ EXAMPLES = r"""
 
 RETURN = r"""
 nodes:
-  description: By name, whether the node is there and Ready, and what was patched.
+  description: By name, whether the node is there and Ready, what was patched, and what went wrong (empty if nothing did).
   returned: always
   type: dict
-  sample: {"gpu-1": {"present": true, "ready": true, "patched": ["labels"], "seen": "Ready"}}
+  sample: {"gpu-1": {"present": true, "ready": true, "patched": ["labels"], "seen": "Ready", "problem": ""}}
 """
 
 import json
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpusmith.gpu.plugins.module_utils.cluster import ClusterApi, ClusterError
+from ansible_collections.gpusmith.gpu.plugins.module_utils.cluster import (
+    ClusterApi,
+    ClusterError,
+    ClusterRefusedError,
+)
 
 MANAGER = "gpusmith"
 OWNED_TAINTS = "gpusmith.io/owned-taints"
@@ -155,7 +161,13 @@ class Work:
         late = []
         for name in self._wanted:
             ready, seen = readiness(found.get(name))
-            self.nodes[name] = {"present": name in found, "ready": ready, "patched": [], "seen": seen}
+            self.nodes[name] = {
+                "present": name in found,
+                "ready": ready,
+                "patched": [],
+                "seen": seen,
+                "problem": "",
+            }
             if not ready:
                 late.append(f"'{name}': {seen}")
         return found, late
@@ -177,6 +189,41 @@ class Work:
             self._api.patch(name, body, dry_run=self._check, query={"fieldManager": MANAGER})
             self.nodes[name]["patched"].append("taints")
 
+    def run(self, timeout: float) -> dict[str, dict[str, Any]]:
+        """Wait, then patch what can be patched: one bad node is no reason to leave the good ones without labels and taints.
+
+        Raises:
+            ClusterError: the cluster does not answer, or does not list its nodes.
+        """
+        # The core of gpusmith lives in the controller's environment, where this module runs.
+        from gpusmith.wait import Deadline, Done, NotYet, WaitTimeout, wait_until
+
+        seen: dict[str, Node] = {}
+
+        def look() -> Done[None] | NotYet:
+            found, late = self.look()
+            seen.clear()
+            seen.update(found)
+            return NotYet("; ".join(late)) if late and not self._check else Done(None)
+
+        try:
+            wait_until("the nodes to be Ready", look, Deadline(timeout), TICK_S)
+        except WaitTimeout:
+            for entry in self.nodes.values():
+                if not entry["ready"]:
+                    entry["problem"] = (
+                        f"not Ready after {timeout:.0f} s, last seen: {entry['seen'].rstrip('.')}"
+                    )
+        for name, node in seen.items():
+            # The taint of a machine made anew cannot wait: the next run finds the machine joined and does not ask for it.
+            if self._check or self.nodes[name]["ready"] or self._wanted[name].get("startup_taint"):
+                try:
+                    self.patch(node)
+                except ClusterRefusedError as error:
+                    problems = (self.nodes[name]["problem"], str(error).rstrip("."))
+                    self.nodes[name]["problem"] = "; ".join(filter(None, problems))
+        return self.nodes
+
 
 def main() -> None:
     """Run the module."""
@@ -188,24 +235,9 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    # The core of gpusmith lives in the controller's environment, where this module runs.
-    from gpusmith.wait import Deadline, Done, NotYet, WaitTimeout, wait_until
-
     try:
         work = Work(ClusterApi(module.params["kubeconfig"]), module.params["nodes"], module.check_mode)
-
-        def look() -> Done[dict[str, Node]] | NotYet:
-            found, late = work.look()
-            return NotYet("; ".join(late)) if late and not module.check_mode else Done(found)
-
-        nodes = wait_until("the nodes to be Ready", look, Deadline(module.params["ready_timeout"]), TICK_S)
-        for node in nodes.values():
-            work.patch(node)
-    except WaitTimeout as error:
-        module.fail_json(
-            msg=f"{error} Look at 'journalctl -u kubelet' on the node and at the cluster's pod network.",
-            nodes=work.nodes,
-        )
+        work.run(module.params["ready_timeout"])
     except ClusterError as error:
         module.fail_json(msg=str(error))
     patched = {name: entry["patched"] for name, entry in work.nodes.items() if entry["patched"]}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+from ansible_collections.gpusmith.gpu.plugins.module_utils.cluster import ClusterError, ClusterRefusedError
 from ansible_collections.gpusmith.gpu.plugins.modules import node_metadata
 
 GPU = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
@@ -91,3 +93,91 @@ def test_readiness() -> None:
     assert node_metadata.readiness(None) == (False, "the cluster has no such node")
     ready = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
     assert node_metadata.readiness(ready) == (True, "Ready")
+
+
+class Api:
+    """A cluster in memory that remembers what was patched; 'refuses' are nodes whose patches it does not take."""
+
+    def __init__(self, ready: dict[str, bool], refuses: frozenset[str] = frozenset()) -> None:
+        self.rows = {}
+        for name, is_ready in ready.items():
+            row = node({}, [], [])
+            row["metadata"]["name"] = name
+            condition = {
+                "type": "Ready",
+                "status": str(is_ready),
+                "message": "" if is_ready else "no pod network",
+            }
+            row["status"] = {"conditions": [condition]}
+            self.rows[name] = row
+        self.refuses = refuses
+        self.patched: list[str] = []
+        self.dry: set[bool] = set()
+
+    def nodes(self) -> list[dict[str, Any]]:
+        return list(self.rows.values())
+
+    def node(self, name: str) -> dict[str, Any] | None:
+        return self.rows.get(name)
+
+    def patch(
+        self, name: str, body: dict[str, Any], *_type: str, dry_run: bool, query: dict[str, Any]
+    ) -> None:
+        if name in self.refuses:
+            raise ClusterRefusedError(f"The API server refused to change node '{name}': 409 Conflict.")
+        assert body
+        assert query["fieldManager"] == node_metadata.MANAGER
+        self.patched.append(name)
+        self.dry.add(dry_run)
+
+
+def work(api: Any, *names: str, check: bool = False, **more: Any) -> dict[str, dict[str, Any]]:
+    """What the module returns for these nodes, with no time to wait."""
+    wanted = {name: {"labels": {"gpu-type": "t4"}, "taints": [GPU], **more} for name in names}
+    nodes: dict[str, dict[str, Any]] = node_metadata.Work(api, wanted, check).run(0)
+    return nodes
+
+
+def test_ready_nodes_are_patched_beside_one_that_is_not_ready_and_one_that_is_missing() -> None:
+    api = Api({"gpu-1": True, "gpu-2": False, "gpu-4": True, "other": True})
+    nodes = work(api, "gpu-1", "gpu-2", "gpu-3", "gpu-4")
+    assert set(api.patched) == {"gpu-1", "gpu-4"}
+    assert nodes["gpu-1"]["patched"] == ["labels", "taints"]
+    assert nodes["gpu-1"]["problem"] == nodes["gpu-4"]["problem"] == ""
+    assert nodes["gpu-2"]["patched"] == []
+    assert nodes["gpu-2"]["problem"] == "not Ready after 0 s, last seen: no pod network"
+    assert nodes["gpu-3"]["problem"] == "not Ready after 0 s, last seen: the cluster has no such node"
+
+
+def test_refused_patch_is_the_problem_of_that_node_alone() -> None:
+    api = Api({"gpu-1": True, "gpu-2": True}, frozenset({"gpu-1"}))
+    nodes = work(api, "gpu-1", "gpu-2")
+    assert set(api.patched) == {"gpu-2"}
+    assert nodes["gpu-2"]["problem"] == ""
+    assert nodes["gpu-1"]["patched"] == []
+    assert "409 Conflict" in nodes["gpu-1"]["problem"]
+
+
+def test_cluster_that_does_not_answer_is_nobodys_problem_alone() -> None:
+    class Silent(Api):
+        def patch(self, *_words: Any, **_options: Any) -> None:
+            raise ClusterError("The API server did not answer.")
+
+    with pytest.raises(ClusterError):
+        work(Silent({"gpu-1": True}), "gpu-1")
+
+
+def test_startup_taint_does_not_wait_for_ready() -> None:
+    # The next run finds the machine joined and would not ask for the taint again: the old stamp would hold for it.
+    api = Api({"gpu-1": False})
+    nodes = work(api, "gpu-1", startup_taint="gpusmith.io/unvalidated")
+    assert "taints" in nodes["gpu-1"]["patched"]
+    assert "not Ready" in nodes["gpu-1"]["problem"]
+
+
+def test_check_mode_blames_nobody_for_not_being_there_yet() -> None:
+    api = Api({"gpu-1": False})
+    nodes = work(api, "gpu-1", "gpu-2", check=True)
+    assert api.dry == {True}
+    assert [entry["problem"] for entry in nodes.values()] == ["", ""]
+    assert not nodes["gpu-2"]["present"]
