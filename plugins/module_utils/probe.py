@@ -29,6 +29,8 @@ from typing import Any, Callable, Dict, Iterable, Mapping, Sequence
 
 SCHEMA = "gpusmith.probe/1"
 COMMAND_TIMEOUT_S = 10.0
+# Of the driver's messages in the kernel log, the youngest. More than that, and the record says that some were not read.
+KERNEL_LOG_LINES = 5000
 # Without persistence mode a real driver initialises every GPU at nvmlInit, about a second each.
 NVML_TIMEOUT_S = 30.0
 
@@ -56,6 +58,8 @@ MANAGED_FILES = (
     "/etc/systemd/system/gpusmith-*.service",
     "/etc/systemd/system/*.service.d/*gpusmith-*",
 )
+# Module containerd_config notes there the digest of the configuration that it started containerd with.
+CONTAINERD_NOTE = "/run/gpusmith/containerd-started-with"
 
 Record = Dict[str, Any]
 
@@ -208,6 +212,9 @@ def _module(modinfo: _Command, errors: list[str]) -> Record:
         "loaded_version": loaded,
         "flavour": flavour,
         "refcount": _int(_read("/sys/module/nvidia/refcnt")),
+        "firmware": sorted(
+            os.path.basename(path) for path in glob.glob(f"/lib/firmware/nvidia/{loaded or version}/gsp*")
+        ),
         "nouveau_loaded": os.path.isdir("/sys/module/nouveau"),
     }
 
@@ -333,6 +340,24 @@ def parse_kernel_log(text: str) -> tuple[list[Record], float | None]:
     return [row for row in found if row["time_unix"] >= (loaded or 0.0)], loaded
 
 
+def _kernel_log(record: Record, commands: Mapping[str, _Command], errors: list[str]) -> Record:
+    """The Xids, null if nobody can know them; notes in the module's part when it was loaded."""
+    # Status 1: no such message.
+    log = commands["xids"].output(errors, accept=(0, 1))
+    any_message = commands["kernel"].output(errors, accept=(0, 1))
+    found: Record = {"xids": None, "xids_truncated": None}
+    if log is None:
+        return found
+    xids, loaded_unix = parse_kernel_log(log)
+    module = record["module"] or {}
+    module["loaded_unix"] = loaded_unix
+    if not log.strip() and not (any_message or "").strip() and module.get("loaded_version") is not None:
+        # A driver that was loaded in silence: the journal does not get what the kernel says.
+        errors.append("the journal has no message of the kernel of this boot")
+        return found
+    return {"xids": xids, "xids_truncated": len(log.splitlines()) >= KERNEL_LOG_LINES}
+
+
 # --- containerd, CDI, Kubernetes ---------------------------------------------------------------------------------
 
 
@@ -415,11 +440,16 @@ def _containerd(dump: _Command, version: _Command, errors: list[str]) -> Record:
             newest = max(newest or 0.0, os.stat(path).st_mtime)
         except OSError:
             continue
+    effective = read_containerd_dump(text) if text else dict.fromkeys(EFFECTIVE_KEYS)
+    binary = effective["runtime_binary"]
     return {
         "version": numbers[0] if numbers else None,
-        "effective": read_containerd_dump(text) if text else dict.fromkeys(EFFECTIVE_KEYS),
+        "effective": effective,
+        "runtime_binary_found": _find_program(str(binary)) is not None if binary else None,
         "digest": hashlib.sha256(text.encode()).hexdigest() if text else None,
         "config_changed_unix": newest,
+        "noted_digest": _read(CONTAINERD_NOTE),
+        "noted_unix": os.stat(CONTAINERD_NOTE).st_mtime if os.path.exists(CONTAINERD_NOTE) else None,
     }
 
 
@@ -571,6 +601,8 @@ def _managed_files() -> dict[str, str]:
 # --- NVML ----------------------------------------------------------------------------------------------------------
 
 NVML_OK = 0
+NVML_NOT_SUPPORTED = 3
+NVML_INSUFFICIENT_SIZE = 7
 THROTTLE_REASONS = {
     0x2: "applications_clocks_setting",
     0x4: "sw_power_cap",
@@ -615,6 +647,15 @@ class _FabricInfo(ctypes.Structure):
     ]
 
 
+class _ProcessInfo(ctypes.Structure):
+    _fields_ = [
+        ("pid", ctypes.c_uint),
+        ("usedGpuMemory", ctypes.c_ulonglong),
+        ("gpuInstanceId", ctypes.c_uint),
+        ("computeInstanceId", ctypes.c_uint),
+    ]
+
+
 class _Nvml:
     """The few calls that the record needs; every one may be missing in the library or fail."""
 
@@ -642,65 +683,135 @@ class _Nvml:
             pass
         return NVML_ERRORS.get(code, f"code {code}")
 
-    def text(self, name: str, *arguments: Any) -> str | None:
-        """A string result."""
+    def text(self, name: str, *arguments: Any) -> tuple[int | None, str | None]:
+        """Code, and a string result."""
         buffer = ctypes.create_string_buffer(96)
         code = self.call(name, *arguments, buffer, ctypes.c_uint(96))
-        return buffer.value.decode(errors="replace") if code == NVML_OK else None
+        return code, buffer.value.decode(errors="replace") if code == NVML_OK else None
 
-    def number(self, name: str, *arguments: Any) -> int | None:
-        """A result that is one unsigned int."""
+    def number(self, name: str, *arguments: Any) -> tuple[int | None, int | None]:
+        """Code, and a result that is one unsigned int."""
         value = ctypes.c_uint()
-        return value.value if self.call(name, *arguments, ctypes.byref(value)) == NVML_OK else None
+        code = self.call(name, *arguments, ctypes.byref(value))
+        return code, value.value if code == NVML_OK else None
+
+
+def note_unknown(row: Record, value: str, code: int | None, words: str) -> None:
+    """Say in a GPU's row why a value is null: the GPU has no such thing, or it could not be asked.
+
+    Args:
+        row: of the GPU.
+        value: its key.
+        code: NVML's; None if the library has no such function.
+        words: NVML's own for the code.
+    """
+    if code == NVML_NOT_SUPPORTED:
+        row["unsupported"].append(value)
+    else:
+        row["unreadable"][value] = words if code is not None else "the NVIDIA library has no such function"
+
+
+def _nvml_health(
+    nvml: _Nvml, handle: ctypes.c_void_p, row: Record, take: Callable[[str, int | None], bool]
+) -> None:
+    """Memory errors, row remapping, slowdowns and partitioning of one GPU."""
+    now, later = ctypes.c_uint(), ctypes.c_uint()
+    modes = (ctypes.byref(now), ctypes.byref(later))
+    if take("ecc_mode", nvml.call("nvmlDeviceGetEccMode", handle, *modes)):
+        row["ecc_mode"] = "enabled" if now.value else "disabled"
+    errors = ctypes.c_ulonglong()
+    # Uncorrected errors (1) since the driver was loaded (0).
+    if take("ecc_uncorrected", nvml.call("nvmlDeviceGetTotalEccErrors", handle, 1, 0, ctypes.byref(errors))):
+        row["ecc_uncorrected"] = int(errors.value)
+    fixed, unfixed, pending, failed = (ctypes.c_uint() for _ in range(4))
+    rows = [ctypes.byref(value) for value in (fixed, unfixed, pending, failed)]
+    if take("row_remap", nvml.call("nvmlDeviceGetRemappedRows", handle, *rows)):
+        row["remap_pending"], row["remap_failed"] = bool(pending.value), bool(failed.value)
+    reasons = ctypes.c_ulonglong()
+    code = nvml.call("nvmlDeviceGetCurrentClocksEventReasons", handle, ctypes.byref(reasons))
+    if code is None:  # its name in drivers before 535
+        code = nvml.call("nvmlDeviceGetCurrentClocksThrottleReasons", handle, ctypes.byref(reasons))
+    if take("throttle_reasons", code):
+        row["throttle_reasons"] = [text for bit, text in THROTTLE_REASONS.items() if reasons.value & bit]
+    if take("mig_mode", nvml.call("nvmlDeviceGetMigMode", handle, *modes)):
+        row["mig_mode"] = "enabled" if now.value else "disabled"
+        row["mig_mode_pending"] = "enabled" if later.value else "disabled"
+
+
+def in_pod(cgroup: str | None) -> bool:
+    """Whether the content of /proc/PID/cgroup is that of a pod's process."""
+    return "kubepods" in (cgroup or "")
+
+
+def _nvml_processes(nvml: _Nvml, handle: ctypes.c_void_p) -> tuple[int | None, list[Record]]:
+    """Code, and the processes that compute on a GPU, with whether they belong to a pod."""
+    count, rows = ctypes.c_uint(0), (_ProcessInfo * 0)()
+    code = None
+    for _attempt in range(3):
+        code = nvml.call("nvmlDeviceGetComputeRunningProcesses_v3", handle, ctypes.byref(count), rows)
+        if code != NVML_INSUFFICIENT_SIZE:
+            break
+        # More than fit; it says how many. Some more may come until the next call.
+        count = ctypes.c_uint(count.value + 8)
+        rows = (_ProcessInfo * count.value)()
+    if code != NVML_OK:
+        return code, []
+    found = []
+    for index in range(count.value):
+        pid = int(rows[index].pid)
+        if os.path.exists(f"/proc/{pid}"):  # else it has ended since, or is another PID namespace's
+            found.append(
+                {"pid": pid, "name": _read(f"/proc/{pid}/comm"), "pod": in_pod(_read(f"/proc/{pid}/cgroup"))}
+            )
+    return code, found
 
 
 def _nvml_gpu(nvml: _Nvml, index: int) -> Record:
     row: Record = {
         "index": index, "uuid": None, "name": None, "minor": None, "pci": None, "memory_mib": None,
-        "ecc_uncorrected": None, "remap_pending": None, "remap_failed": None, "throttle_reasons": [], "mig_mode": None,
+        "ecc_mode": None, "ecc_uncorrected": None, "remap_pending": None, "remap_failed": None, "throttle_reasons": None,
+        "mig_mode": None, "mig_mode_pending": None,
         "pcie_gen": None, "pcie_width": None, "pcie_gen_max": None, "pcie_width_max": None,
-        "fabric_state": None, "fabric_status": None, "error": None,
+        "fabric_state": None, "fabric_status": None, "processes": None, "error": None,
+        "unsupported": [], "unreadable": {},
     }  # fmt: skip
     handle = ctypes.c_void_p()
     code = nvml.call("nvmlDeviceGetHandleByIndex_v2", ctypes.c_uint(index), ctypes.byref(handle))
     if code != NVML_OK:
         row["error"] = nvml.error(code) if code is not None else "nvmlDeviceGetHandleByIndex_v2 is missing"
         return row
-    row["uuid"] = nvml.text("nvmlDeviceGetUUID", handle)
-    row["name"] = nvml.text("nvmlDeviceGetName", handle)
-    row["minor"] = nvml.number("nvmlDeviceGetMinorNumber", handle)
+
+    def take(value: str, code: int | None) -> bool:
+        if code != NVML_OK:
+            note_unknown(row, value, code, "" if code is None else nvml.error(code))
+        return code == NVML_OK
+
+    for value, function in (("uuid", "nvmlDeviceGetUUID"), ("name", "nvmlDeviceGetName")):
+        code, row[value] = nvml.text(function, handle)
+        take(value, code)
+    for value, function in (
+        ("minor", "nvmlDeviceGetMinorNumber"),
+        ("pcie_gen", "nvmlDeviceGetCurrPcieLinkGeneration"), ("pcie_width", "nvmlDeviceGetCurrPcieLinkWidth"),
+        ("pcie_gen_max", "nvmlDeviceGetMaxPcieLinkGeneration"), ("pcie_width_max", "nvmlDeviceGetMaxPcieLinkWidth"),
+    ):  # fmt: skip
+        code, row[value] = nvml.number(function, handle)
+        take(value, code)
     pci = _PciInfo()
-    if nvml.call("nvmlDeviceGetPciInfo_v3", handle, ctypes.byref(pci)) == NVML_OK:
+    if take("pci", nvml.call("nvmlDeviceGetPciInfo_v3", handle, ctypes.byref(pci))):
         row["pci"] = normal_pci(pci.busId.decode(errors="replace"))
     memory = _Memory()
     code = nvml.call("nvmlDeviceGetMemoryInfo", handle, ctypes.byref(memory))
-    if code == NVML_OK:
+    if take("memory_mib", code):
         row["memory_mib"] = int(memory.total) // (1024 * 1024)
     elif code is not None:
         # A lost GPU still tells its name; its memory it cannot tell.
         row["error"] = nvml.error(code)
-    errors = ctypes.c_ulonglong()
-    # Uncorrected errors (1) since the driver was loaded (0).
-    if nvml.call("nvmlDeviceGetTotalEccErrors", handle, 1, 0, ctypes.byref(errors)) == NVML_OK:
-        row["ecc_uncorrected"] = int(errors.value)
-    fixed, unfixed, pending, failed = (ctypes.c_uint() for _ in range(4))
-    rows = [ctypes.byref(value) for value in (fixed, unfixed, pending, failed)]
-    if nvml.call("nvmlDeviceGetRemappedRows", handle, *rows) == NVML_OK:
-        row["remap_pending"], row["remap_failed"] = bool(pending.value), bool(failed.value)
-    reasons = ctypes.c_ulonglong()
-    for name in ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"):
-        if nvml.call(name, handle, ctypes.byref(reasons)) == NVML_OK:
-            row["throttle_reasons"] = [text for bit, text in THROTTLE_REASONS.items() if reasons.value & bit]
-            break
-    now, later = ctypes.c_uint(), ctypes.c_uint()
-    if nvml.call("nvmlDeviceGetMigMode", handle, ctypes.byref(now), ctypes.byref(later)) == NVML_OK:
-        row["mig_mode"] = "enabled" if now.value else "disabled"
-    row["pcie_gen"] = nvml.number("nvmlDeviceGetCurrPcieLinkGeneration", handle)
-    row["pcie_width"] = nvml.number("nvmlDeviceGetCurrPcieLinkWidth", handle)
-    row["pcie_gen_max"] = nvml.number("nvmlDeviceGetMaxPcieLinkGeneration", handle)
-    row["pcie_width_max"] = nvml.number("nvmlDeviceGetMaxPcieLinkWidth", handle)
+    _nvml_health(nvml, handle, row, take)
+    code, processes = _nvml_processes(nvml, handle)
+    if take("processes", code):
+        row["processes"] = processes
     fabric = _FabricInfo()
-    if nvml.call("nvmlDeviceGetGpuFabricInfo", handle, ctypes.byref(fabric)) == NVML_OK:
+    if take("fabric_state", nvml.call("nvmlDeviceGetGpuFabricInfo", handle, ctypes.byref(fabric))):
         row["fabric_state"] = FABRIC_STATES.get(fabric.state, f"state {fabric.state}")
         if fabric.state == 3:
             row["fabric_status"] = "success" if fabric.status == NVML_OK else nvml.error(fabric.status)
@@ -728,9 +839,9 @@ def _nvml_record(path: str) -> Record:
     if code != NVML_OK:
         answer["error"] = nvml.error(code) if code is not None else "nvmlInit_v2 is missing"
         return answer
-    answer["driver_version"] = nvml.text("nvmlSystemGetDriverVersion")
-    count = nvml.number("nvmlDeviceGetCount_v2") or 0
-    answer["gpus"] = [_nvml_gpu(nvml, index) for index in range(count)]
+    _code, answer["driver_version"] = nvml.text("nvmlSystemGetDriverVersion")
+    _code, count = nvml.number("nvmlDeviceGetCount_v2")
+    answer["gpus"] = [_nvml_gpu(nvml, index) for index in range(count or 0)]
     nvml.call("nvmlShutdown")
     return answer
 
@@ -838,9 +949,10 @@ def _start_commands() -> dict[str, _Command]:
         "kubelet": _Command("kubelet", "--version"),
         "systemctl": _Command("systemctl", "show", properties, *(name + ".service" for name in SERVICES)),
         "xids": _Command(
-            "journalctl", "-b", "-q", "-n", "200", "-o", "json", "--output-fields=MESSAGE", "--no-pager",
+            "journalctl", "-b", "-q", "-n", str(KERNEL_LOG_LINES), "-o", "json", "--output-fields=MESSAGE", "--no-pager",
             "-g", "NVRM: (Xid|loading NVIDIA UNIX)", "SYSLOG_IDENTIFIER=kernel",
         ),
+        "kernel": _Command("journalctl", "-b", "-q", "-n", "1", "-o", "cat", "--no-pager", "SYSLOG_IDENTIFIER=kernel"),
     }  # fmt: skip
 
 
@@ -885,6 +997,8 @@ def collect(nvml_timeout_s: float = NVML_TIMEOUT_S) -> Record:
         "kubernetes": _guarded("kubernetes", errors, lambda: _kubernetes(commands["kubelet"], errors)),
         "system": _guarded("system", errors, _system),
         "managed_files": _guarded("managed files", errors, _managed_files),
+        "xids": None,
+        "xids_truncated": None,
     }
     answer, problem = (
         child.result(nvml_timeout_s)
@@ -897,15 +1011,12 @@ def collect(nvml_timeout_s: float = NVML_TIMEOUT_S) -> Record:
     elif problem:
         nvml["error"] = problem
     record["nvml"] = nvml
-    # Status 1: no such message.
-    log = _guarded("kernel log", errors, lambda: commands["xids"].output(errors, accept=(0, 1)))
-    record["xids"], loaded_unix = parse_kernel_log(log) if log is not None else (None, None)
-    if record["module"] is not None:
-        record["module"]["loaded_unix"] = loaded_unix
+    _guarded("kernel log", errors, lambda: record.update(_kernel_log(record, commands, errors)))
     loaded = bool(answer and answer.get("loaded"))
     record["library"] = {
         "nvml_version": _version_of_file(nvml_path),
         "cuda_version": _version_of_file(cuda_path),
+        "nvidia_smi": _find_program("nvidia-smi"),
         "simulated": bool(answer and answer.get("marker") is not None) if loaded else None,
         "simulated_marker": answer.get("marker") if answer else None,
     }

@@ -57,11 +57,12 @@ _ROWS = (
         "where there are NVSwitches: fabric manager runs and every GPU has joined the fabric",
         critical=True,
     ),
-    Check("nodes.ecc", "no uncorrectable memory error since the driver was loaded"),
+    Check("nodes.ecc", "ECC is on, no uncorrectable memory error since the driver was loaded"),
     Check("nodes.row-remap", "no memory row waits for or failed remapping"),
     Check("nodes.xid", "the kernel module reported no Xid since it was loaded"),
     Check("nodes.throttle", "no GPU is slowed down by heat, hardware or power"),
     Check("nodes.pcie-width", "every GPU has all PCIe lanes that it and its slot can do"),
+    Check("nodes.processes", "nobody outside of Kubernetes' pods computes on a GPU"),
     Check(
         "nodes.containerd",
         "containerd's effective configuration has the nvidia runtime, systemd cgroups and CDI",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gpusmith.findings import NotApplicable, Problem
+from gpusmith.findings import CannotAsk, NotApplicable, Problem
 from gpusmith.inventory import Host
 from gpusmith.snapshot import GPU_RESOURCE, NodeView, Snapshot
 
@@ -33,7 +33,7 @@ ClusterCheck = Callable[[ClusterFacts], Sequence[Problem]]
 
 def _need_view(facts: ClusterFacts) -> NodeView:
     if facts.view is None:
-        raise NotApplicable(f"The cluster has no node '{facts.node_name}'; see cluster.node-ready.")
+        raise CannotAsk(f"The cluster has no node '{facts.node_name}'; see cluster.node-ready.")
     return facts.view
 
 

@@ -6,24 +6,13 @@ Each returns its problems (an empty list is a pass) or raises NotApplicable. Cau
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 
-from gpusmith.findings import NotApplicable, Problem
-from gpusmith.inventory import Host
-from gpusmith.models import Model
-from gpusmith.record import Gpu, Record
+from gpusmith import checks_health
+from gpusmith.findings import CannotAsk, NotApplicable, Problem
+from gpusmith.node_facts import RESET_STEP, NodeCheck, NodeFacts
+from gpusmith.record import Record
 
-RESET_STEP = (
-    "Drain the node, then reset the GPU ('nvidia-smi --gpu-reset -i INDEX') or reboot;"
-    " if it comes back, replace the board."
-)
-SLOWDOWNS = {
-    "hw_slowdown": "the hardware slows it down (heat or power)",
-    "hw_thermal_slowdown": "it is too hot",
-    "sw_thermal_slowdown": "the driver slows it down because it is too hot",
-    "hw_power_brake_slowdown": "the machine's power supply asks for less load",
-}
 DRIVER_PACKAGES = ("nvidia-driver-cuda", "nvidia-smi", "libcuda1", "libnvidia-ml1", "nvidia-driver")
 """Packages that carry the driver's libraries and tools; which are there depends on layout and distribution."""
 HELD_ALWAYS = (
@@ -34,58 +23,6 @@ HELD_ALWAYS = (
     "nvidia-container-toolkit",
     "nvidia-container-toolkit-base",
 )
-
-XID_CLASSES: Mapping[int, str] = {
-    13: "an application's kernel failed",
-    31: "an application accessed memory that is not its own",
-    43: "an application stopped the GPU",
-    45: "an application was ended",
-    48: "double bit memory error",
-    62: "internal micro-controller halt",
-    63: "a memory row was remapped",
-    64: "a memory row could not be remapped",
-    74: "NVLink error",
-    79: "the GPU has fallen off the bus",
-    92: "many corrected memory errors",
-    94: "contained memory error",
-    95: "uncontained memory error",
-    109: "context switch timeout",
-    119: "GSP did not answer",
-    120: "GSP error",
-    140: "ECC unrecovered error",
-    143: "GPU initialisation failed",
-    154: "the GPU asks for a recovery action",
-}
-"""NVIDIA, "Xid Errors" (docs.nvidia.com/deploy/xid-errors), read 2026-11-20. Application class: 13, 31, 43, 45."""
-APPLICATION_XIDS = frozenset({13, 31, 43, 45})
-
-
-@dataclass(frozen=True)
-class NodeFacts:
-    """What a check of a node gets.
-
-    Attributes:
-        host: what the inventory says.
-        record: what the probe saw.
-        model: the row of the inventory's GPU model; None if data/gpus.yml has none.
-        fleet: records of all nodes of the run that have the same model, this one included.
-    """
-
-    host: Host
-    record: Record
-    model: Model | None
-    fleet: Mapping[str, Record]
-
-
-NodeCheck = Callable[[NodeFacts], Sequence[Problem]]
-
-
-def _need_nvml(facts: NodeFacts) -> tuple[Gpu, ...]:
-    if not facts.record.nvml_usable:
-        raise NotApplicable(
-            f"NVML cannot be asked on '{facts.host.name}': {facts.record.nvml_error}; see nodes.nvml."
-        )
-    return facts.record.gpus
 
 
 def upstream(version: str) -> str:
@@ -348,7 +285,7 @@ def gpu_model(facts: NodeFacts) -> list[Problem]:
                 )
             )
     if not record.pci_gpus and not record.gpus:
-        raise NotApplicable(f"Node '{node}' shows no GPU; see nodes.gpu-count.")
+        raise CannotAsk(f"Node '{node}' shows no GPU; see nodes.gpu-count.")
     return problems
 
 
@@ -441,124 +378,6 @@ def fabric(facts: NodeFacts) -> list[Problem]:
     return problems
 
 
-def ecc(facts: NodeFacts) -> list[Problem]:
-    """No uncorrectable memory error since the driver was loaded."""
-    return [
-        Problem(
-            f"Node '{facts.host.name}': {gpu.label} has {gpu.ecc_uncorrected} uncorrectable ECC memory errors"
-            " since the driver was loaded.",
-            RESET_STEP,
-            {"gpu": gpu.index, "uuid": gpu.uuid, "ecc_uncorrected": gpu.ecc_uncorrected},
-        )
-        for gpu in _need_nvml(facts)
-        if gpu.ecc_uncorrected
-    ]
-
-
-def row_remap(facts: NodeFacts) -> list[Problem]:
-    """No memory row waits for remapping, none failed."""
-    problems = []
-    for gpu in _need_nvml(facts):
-        evidence = {
-            "gpu": gpu.index,
-            "uuid": gpu.uuid,
-            "remap_pending": gpu.remap_pending,
-            "remap_failed": gpu.remap_failed,
-        }
-        if gpu.remap_failed:
-            problems.append(
-                Problem(
-                    f"Node '{facts.host.name}': {gpu.label} could not remap a bad memory row.",
-                    "Replace the board.",
-                    evidence,
-                )
-            )
-        elif gpu.remap_pending:
-            problems.append(
-                Problem(
-                    f"Node '{facts.host.name}': {gpu.label} has a memory row that waits to be remapped.",
-                    RESET_STEP,
-                    evidence,
-                )
-            )
-    return problems
-
-
-def xid(facts: NodeFacts) -> list[Problem]:
-    """No Xid in the kernel's log since the module was loaded, but for codes that the inventory accepts."""
-    record, node = facts.record, facts.host.name
-    if record.xids is None:
-        return [
-            Problem(
-                f"Node '{node}': the kernel's log could not be read: {'; '.join(record.errors)}.",
-                "Look at 'journalctl -b'.",
-            )
-        ]
-    problems = []
-    for (address, code), count in Counter((row.pci, row.code) for row in record.xids).items():
-        if code in facts.host.accepted_xids:
-            continue
-        last = [row for row in record.xids if (row.pci, row.code) == (address, code)][-1]
-        meaning = XID_CLASSES.get(code, "see NVIDIA's list of Xids")
-        times = "" if count == 1 else f" {count} times"
-        step = (
-            f"Find the application in 'journalctl -k' of '{node}'; if it is known, add {code} to 'validation_accepted_xids'."
-            if code in APPLICATION_XIDS
-            else RESET_STEP
-        )
-        problems.append(
-            Problem(
-                f"Node '{node}': {record.gpu_at(address)} reported Xid {code}{times} since the driver was loaded: {meaning}.",
-                step,
-                {
-                    f"xid_{code}_{address}": {
-                        "count": count,
-                        "message": last.message,
-                        "time_unix": last.time_unix,
-                    }
-                },
-            )
-        )
-    return problems
-
-
-def throttle(facts: NodeFacts) -> list[Problem]:
-    """No slowdown by heat, hardware or power."""
-    problems = []
-    for gpu in _need_nvml(facts):
-        reasons = [reason for reason in gpu.throttle_reasons if reason in SLOWDOWNS]
-        if reasons:
-            why = " and ".join(SLOWDOWNS[reason] for reason in reasons)
-            problems.append(
-                Problem(
-                    f"Node '{facts.host.name}': {gpu.label} is throttled ({', '.join(reasons)}): {why}.",
-                    "Look at 'nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER' and at the machine's cooling and power supply.",
-                    {"gpu": gpu.index, "uuid": gpu.uuid, "throttle_reasons": list(gpu.throttle_reasons)},
-                )
-            )
-    return problems
-
-
-def pcie_width(facts: NodeFacts) -> list[Problem]:
-    """All lanes; the generation is left alone, it falls when a GPU is idle."""
-    return [
-        Problem(
-            f"Node '{facts.host.name}': {gpu.label} runs on {gpu.pcie_width} PCIe lanes, it can use {gpu.pcie_width_max}.",
-            "Reseat the board or riser; look for AER messages in 'journalctl -k'.",
-            {
-                "gpu": gpu.index,
-                "uuid": gpu.uuid,
-                "pcie_width": gpu.pcie_width,
-                "pcie_width_max": gpu.pcie_width_max,
-            },
-        )
-        for gpu in _need_nvml(facts)
-        if gpu.pcie_width is not None
-        and gpu.pcie_width_max is not None
-        and gpu.pcie_width < gpu.pcie_width_max
-    ]
-
-
 def containerd(facts: NodeFacts) -> list[Problem]:
     """What containerd would really use, all its files merged."""
     node, effective = facts.host.name, facts.record.effective
@@ -625,7 +444,7 @@ def char_links(facts: NodeFacts) -> list[Problem]:
         if f"{major}:{minor}" not in record.char_links
     ]
     if not record.minors:
-        raise NotApplicable(f"Node '{node}' has no GPU device nodes; see nodes.gpu-count.")
+        raise CannotAsk(f"Node '{node}' has no GPU device nodes; see nodes.gpu-count.")
     if not missing:
         return []
     return [
@@ -714,7 +533,7 @@ def holds(facts: NodeFacts) -> list[Problem]:
     expected = sorted({*driver, *(name for name in HELD_ALWAYS if name in record.packages)})
     free = [name for name in expected if not record.packages[name].held]
     if not expected:
-        raise NotApplicable(f"Node '{node}' has none of the packages; see nodes.driver-versions.")
+        raise CannotAsk(f"Node '{node}' has none of the packages; see nodes.driver-versions.")
     if not free:
         return []
     return [
@@ -769,11 +588,12 @@ CHECKS: Mapping[str, NodeCheck] = {
     "nodes.gpu-model": gpu_model,
     "nodes.services": services,
     "nodes.fabric": fabric,
-    "nodes.ecc": ecc,
-    "nodes.row-remap": row_remap,
-    "nodes.xid": xid,
-    "nodes.throttle": throttle,
-    "nodes.pcie-width": pcie_width,
+    "nodes.ecc": checks_health.ecc,
+    "nodes.row-remap": checks_health.row_remap,
+    "nodes.xid": checks_health.xid,
+    "nodes.throttle": checks_health.throttle,
+    "nodes.pcie-width": checks_health.pcie_width,
+    "nodes.processes": checks_health.processes,
     "nodes.containerd": containerd,
     "nodes.cdi": cdi,
     "nodes.char-links": char_links,

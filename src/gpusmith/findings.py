@@ -17,6 +17,17 @@ class Outcome(StrEnum):
     SKIPPED = "skipped"
 
 
+class Skip(StrEnum):
+    """Why a check was skipped. Only what does not apply may be left out of a proof."""
+
+    NOT_APPLICABLE = "not_applicable"
+    """There is no such thing on the target."""
+    LEFT_OUT = "left_out"
+    """The node is in use or kept back; coverage says who and why."""
+    BLOCKED = "blocked"
+    """It could not be asked, because of what another check reports."""
+
+
 @dataclass(frozen=True)
 class Finding:
     """The outcome of one check on one target.
@@ -30,6 +41,7 @@ class Finding:
         next_step: what a person does next; empty if passed.
         simulated: whether it was taken on simulated GPUs.
         duration_s: seconds.
+        skip: kind of skip; None if it was not skipped.
     """
 
     check: str
@@ -40,6 +52,7 @@ class Finding:
     next_step: str = ""
     simulated: bool = False
     duration_s: float = 0.0
+    skip: Skip | None = None
 
 
 @dataclass(frozen=True)
@@ -51,8 +64,20 @@ class Problem:
     evidence: Mapping[str, Any] = field(default_factory=dict)
 
 
-class NotApplicable(Exception):  # noqa: N818 - it is no error
-    """Raised by a check that does not concern its target, or cannot be asked because another check failed."""
+class NotAsked(Exception):  # noqa: N818 - it is no error
+    """Raised by a check that comes to no verdict."""
+
+    skip = Skip.BLOCKED
+
+
+class NotApplicable(NotAsked):
+    """Raised by a check that does not concern its target."""
+
+    skip = Skip.NOT_APPLICABLE
+
+
+class CannotAsk(NotAsked):
+    """Raised by a check that cannot be asked because another check failed."""
 
 
 def merge(

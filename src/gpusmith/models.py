@@ -12,6 +12,10 @@ import yaml
 from gpusmith.errors import ToolError
 from gpusmith.paths import repo_root
 
+NO_ROW_REMAPPING = frozenset({"maxwell", "pascal", "volta", "turing"})
+"""Architectures without row remapping: NVIDIA, "GPU Memory Error Management", table "Supported GPUs", has it from Ampere on
+(docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/supported-gpus.html, read 2026-11-21)."""
+
 
 @dataclass(frozen=True)
 class Model:
@@ -25,6 +29,7 @@ class Model:
         nvswitches: NVSwitches that the host sees on PCI.
         fabric_manager: CUDA needs the fabric manager's service.
         fabric_state_in_nvml: NVML reports the fabric's state per GPU.
+        architecture: as NVML names it.
     """
 
     key: str
@@ -34,6 +39,12 @@ class Model:
     nvswitches: int
     fabric_manager: bool
     fabric_state_in_nvml: bool
+    architecture: str
+
+    @property
+    def row_remapping(self) -> bool:
+        """Whether its memory has spare rows."""
+        return self.architecture not in NO_ROW_REMAPPING
 
 
 def load(path: Path | None = None) -> Mapping[str, Model]:
@@ -54,6 +65,7 @@ def load(path: Path | None = None) -> Mapping[str, Model]:
                 nvswitches=int(row["nvswitches"]),
                 fabric_manager=bool(row["fabric_manager"]),
                 fabric_state_in_nvml=bool(row["fabric_state_in_nvml"]),
+                architecture=str(row["architecture"]),
             )
             for key, row in rows.items()
         }

@@ -29,8 +29,23 @@ class PciGpu:
 
 
 @dataclass(frozen=True)
+class Process:
+    """A process that computes on a GPU."""
+
+    pid: int
+    name: str | None
+    pod: bool
+
+
+@dataclass(frozen=True)
 class Gpu:
-    """A GPU as NVML sees it; ``error`` is NVML's own words when it cannot be asked."""
+    """A GPU as NVML sees it.
+
+    Attributes:
+        error: NVML's own words when the GPU cannot be asked at all.
+        unsupported: values that NVML says the GPU does not have.
+        unreadable: values that could not be read, with NVML's words.
+    """
 
     index: int
     uuid: str | None
@@ -38,16 +53,21 @@ class Gpu:
     minor: int | None
     pci: str | None
     memory_mib: int | None
+    ecc_mode: str | None
     ecc_uncorrected: int | None
     remap_pending: bool | None
     remap_failed: bool | None
     throttle_reasons: tuple[str, ...]
     mig_mode: str | None
+    mig_mode_pending: str | None
     pcie_width: int | None
     pcie_width_max: int | None
     fabric_state: str | None
     fabric_status: str | None
+    processes: tuple[Process, ...]
     error: str | None
+    unsupported: frozenset[str]
+    unreadable: Mapping[str, str]
 
     @property
     def label(self) -> str:
@@ -62,6 +82,7 @@ class Service:
 
     active: str
     enabled: str
+    started_unix: float | None
 
 
 @dataclass(frozen=True)
@@ -72,6 +93,25 @@ class Xid:
     pci: str
     message: str
     time_unix: float | None
+
+
+@dataclass(frozen=True)
+class ContainerdStart:
+    """What tells whether the running containerd has the configuration that its files give.
+
+    Attributes:
+        digest: of the effective configuration.
+        changed_unix: when the youngest file was changed.
+        noted_digest: of the configuration that it was last started with by a role.
+        noted_unix: when that was noted.
+        runtime_binary_found: whether the program of runtime 'nvidia' is there; None if it has none of its own.
+    """
+
+    digest: str | None
+    changed_unix: float | None
+    noted_digest: str | None
+    noted_unix: float | None
+    runtime_binary_found: bool | None
 
 
 @dataclass(frozen=True)
@@ -91,9 +131,11 @@ class Record:
     module_installed: str | None
     module_loaded: str | None
     module_flavour: str | None
+    firmware: tuple[str, ...] | None
     nouveau_loaded: bool
     nvml_library: str | None
     cuda_library: str | None
+    nvidia_smi: str | None
     simulated: bool | None
     nvml_code: int | None
     nvml_error: str | None
@@ -104,7 +146,10 @@ class Record:
     char_links: frozenset[str]
     services: Mapping[str, Service]
     xids: tuple[Xid, ...] | None
+    xids_truncated: bool | None
+    driver_loaded_unix: float | None
     containerd_version: str | None
+    containerd: ContainerdStart
     effective: Mapping[str, Any]
     cdi_paths: tuple[str, ...]
     cdi_devices: tuple[str, ...]
@@ -136,15 +181,37 @@ def _part(raw: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
+VALUES = {
+    **{
+        name: (name,)
+        for name in (
+            "uuid", "name", "minor", "pci", "memory_mib", "ecc_mode", "ecc_uncorrected", "throttle_reasons", "mig_mode",
+            "pcie_width", "pcie_width_max", "processes",
+        )
+    },
+    "row_remap": ("remap_pending", "remap_failed"),
+}  # fmt: skip
+"""What the probe asks of every GPU, with the keys of its record. Not the fabric, which some models do not have in NVML."""
+
+
 def _gpu(row: Mapping[str, Any]) -> Gpu:
+    # Null without a word about it is not known to be well.
+    unsupported = frozenset(row.get("unsupported") or ())
+    unreadable = dict(row.get("unreadable") or {})
+    for value, keys in VALUES.items():
+        if value not in unsupported and any(row.get(key) is None for key in keys):
+            unreadable.setdefault(value, "nothing")
     return Gpu(
         index=int(row["index"]),
         throttle_reasons=tuple(row.get("throttle_reasons") or ()),
+        processes=tuple(Process(part["pid"], part.get("name"), part["pod"]) for part in row.get("processes") or ()),
+        unsupported=unsupported,
+        unreadable=unreadable,
         **{
             name: row.get(name)
             for name in (
-                "uuid", "name", "minor", "pci", "memory_mib", "ecc_uncorrected", "remap_pending", "remap_failed", "mig_mode",
-                "pcie_width", "pcie_width_max", "fabric_state", "fabric_status", "error",
+                "uuid", "name", "minor", "pci", "memory_mib", "ecc_mode", "ecc_uncorrected", "remap_pending", "remap_failed",
+                "mig_mode", "mig_mode_pending", "pcie_width", "pcie_width_max", "fabric_state", "fabric_status", "error",
             )
         },
     )  # fmt: skip
@@ -180,9 +247,11 @@ def parse(raw: Mapping[str, Any]) -> Record:
             module_installed=module.get("installed_version"),
             module_loaded=module.get("loaded_version"),
             module_flavour=module.get("flavour"),
+            firmware=None if module.get("firmware") is None else tuple(module["firmware"]),
             nouveau_loaded=bool(module.get("nouveau_loaded")),
             nvml_library=library.get("nvml_version"),
             cuda_library=library.get("cuda_version"),
+            nvidia_smi=library.get("nvidia_smi"),
             simulated=library.get("simulated"),
             nvml_code=nvml.get("init_code"),
             nvml_error=nvml.get("error"),
@@ -192,12 +261,22 @@ def parse(raw: Mapping[str, Any]) -> Record:
             uvm_device=bool(dev.get("uvm")),
             char_links=frozenset(dev.get("char_links") or ()),
             services={
-                name: Service(row["active"], row["enabled"]) for name, row in _part(raw, "services").items()
+                name: Service(row["active"], row["enabled"], row.get("started_unix"))
+                for name, row in _part(raw, "services").items()
             },
             xids=None
             if xids is None
             else tuple(Xid(row["code"], row["pci"], row["message"], row.get("time_unix")) for row in xids),
+            xids_truncated=raw.get("xids_truncated"),
+            driver_loaded_unix=module.get("loaded_unix"),
             containerd_version=containerd.get("version"),
+            containerd=ContainerdStart(
+                containerd.get("digest"),
+                containerd.get("config_changed_unix"),
+                containerd.get("noted_digest"),
+                containerd.get("noted_unix"),
+                containerd.get("runtime_binary_found"),
+            ),
             effective=_part(containerd, "effective"),
             cdi_paths=tuple(cdi.get("spec_paths") or ()),
             cdi_devices=tuple(cdi.get("devices") or ()),

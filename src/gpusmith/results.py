@@ -8,7 +8,7 @@ from enum import IntEnum
 from typing import Any
 
 from gpusmith.catalog import CATALOG, CLUSTER
-from gpusmith.findings import Finding, Outcome
+from gpusmith.findings import Finding, Outcome, Skip
 
 SCHEMA = "gpusmith.results/1"
 
@@ -125,12 +125,19 @@ class Results:
         return wanted <= there
 
     @property
+    def blocked(self) -> tuple[Finding, ...]:
+        """Checks that could not be asked: with a selection, the one that says why may not be among those that ran."""
+        return tuple(row for row in self.findings if row.skip is Skip.BLOCKED)
+
+    @property
     def exit_code(self) -> ExitCode:
-        """A failed check outweighs a broken tool; nothing tested is never a pass."""
+        """A failed check outweighs a broken tool; nothing tested is never a pass, nor is what could not be asked."""
         if self.count(Outcome.FAILED):
             return ExitCode.FAILED
         if self.count(Outcome.ERROR):
             return ExitCode.BROKEN
+        if self.blocked:
+            return ExitCode.FAILED
         return ExitCode.PASSED if self.tested_nodes else ExitCode.FAILED
 
     @property
@@ -141,7 +148,9 @@ class Results:
             return "PASSED" + (" (simulated GPUs)" if self.info.simulated else "")
         if code is ExitCode.BROKEN:
             return "ERROR: the suite could not do its work"
-        return "FAILED" if self.count(Outcome.FAILED) else "FAILED: no GPU node was tested"
+        if self.count(Outcome.FAILED):
+            return "FAILED"
+        return f"FAILED: {self.blocked[0].cause}" if self.blocked else "FAILED: no GPU node was tested"
 
     def to_json(self) -> dict[str, Any]:
         """The content of results.json."""
@@ -196,6 +205,7 @@ class Results:
                     "id": finding.check,
                     "target": finding.target,
                     "outcome": finding.outcome.value,
+                    "skip": finding.skip.value if finding.skip else None,
                     "simulated": finding.simulated,
                     "cause": finding.cause,
                     "evidence": dict(finding.evidence),

@@ -12,14 +12,15 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from gpusmith import checks_cluster, checks_nodes, leftovers, models, snapshot, workloads
+from gpusmith import checks_cluster, checks_health, checks_nodes, leftovers, models, snapshot, workloads
 from gpusmith.catalog import CATALOG, CLUSTER, TIERS
 from gpusmith.errors import GpusmithError, InputError, ToolError
-from gpusmith.findings import Finding, NotApplicable, Outcome, Problem, merge
+from gpusmith.findings import CannotAsk, Finding, NotAsked, Outcome, Problem, merge
 from gpusmith.inventory import Host, Inventory
 from gpusmith.jobs import Run
 from gpusmith.kube import Cluster
 from gpusmith.node import Node, Probed, connect, probe_all
+from gpusmith.node_facts import NodeFacts
 from gpusmith.record import Record
 from gpusmith.results import GpuCoverage, Results, RunInfo, gpu_coverage, in_catalog_order
 from gpusmith.snapshot import NodeView, Snapshot
@@ -191,8 +192,8 @@ class Suite:
                 finding = self._cluster_finding(check, target)
             else:
                 finding = self._workload_finding(check, target)
-        except NotApplicable as why:
-            finding = Finding(check, target, Outcome.SKIPPED, str(why))
+        except NotAsked as why:
+            finding = Finding(check, target, Outcome.SKIPPED, str(why), skip=why.skip)
         except GpusmithError as error:
             finding = Finding(check, target, Outcome.ERROR, error.message, next_step=error.hint)
         spent = time.monotonic() - begin
@@ -239,25 +240,25 @@ class Suite:
             }
             return Finding(check, host.name, Outcome.PASSED, evidence=evidence, duration_s=probed.duration_s)
         if probed.record is None:
-            raise NotApplicable(f"There is no record of node '{host.name}'; see nodes.reachable.")
+            raise CannotAsk(f"There is no record of node '{host.name}'; see nodes.reachable.")
         fleet = {
             name: row.record
             for name, row in self.probed.items()
             if row.record is not None and self.inventory.hosts[name].gpu_model == host.gpu_model
         }
-        facts = checks_nodes.NodeFacts(host, probed.record, self.models.get(host.gpu_model), fleet)
+        facts = NodeFacts(host, probed.record, self.models.get(host.gpu_model), fleet)
         return merge(
             check,
             host.name,
             checks_nodes.CHECKS[check](facts),
             host.simulated,
-            _node_evidence(check, probed.record),
+            _node_evidence(check, probed.record, host),
         )
 
     def _cluster(self) -> ClusterState:
         """The cluster's state; its trouble is an error once, then a reason to leave checks out."""
         if self._cluster_trouble is not None:
-            raise NotApplicable(f"The cluster cannot be asked: {self._cluster_trouble.message}")
+            raise CannotAsk(f"The cluster cannot be asked: {self._cluster_trouble.message}")
         try:
             return self.cluster_state
         except GpusmithError as error:
@@ -287,7 +288,7 @@ class Suite:
     def _workload_finding(self, check: str, target: str) -> Finding:
         self._cluster()
         if self._workload_trouble is not None:
-            raise NotApplicable(f"No workload could be started: {self._workload_trouble.message}")
+            raise CannotAsk(f"No workload could be started: {self._workload_trouble.message}")
         try:
             outcomes, cleanup = self.workload_runs
         except GpusmithError as error:
@@ -361,7 +362,7 @@ class Suite:
         return found
 
 
-def _node_evidence(check: str, record: Record) -> dict[str, Any]:
+def _node_evidence(check: str, record: Record, host: Host) -> dict[str, Any]:
     """What a passed check saw, so that a pass can be read again later."""
     if check == "nodes.driver-versions":
         return {
@@ -377,6 +378,8 @@ def _node_evidence(check: str, record: Record) -> dict[str, Any]:
             "dev": len(record.minors),
             "uuids": [gpu.uuid for gpu in record.gpus],
         }
+    if check == "nodes.xid":
+        return checks_health.xid_evidence(record, host.accepted_xids)
     if check == "nodes.simulation-witnesses":
         return {"library_simulated": record.simulated}
     return {}

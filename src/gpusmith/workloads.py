@@ -12,7 +12,7 @@ from typing import Any
 from gpusmith import jobs, judge
 from gpusmith.catalog import CLUSTER, of_tier
 from gpusmith.errors import GpusmithError, ToolError
-from gpusmith.findings import Finding, Outcome, Problem, merge
+from gpusmith.findings import Finding, Outcome, Problem, Skip, merge
 from gpusmith.inventory import Host
 from gpusmith.jobs import Run, Workload
 from gpusmith.kube import Cluster, Object
@@ -483,9 +483,12 @@ def refused(target: Target, why: Refusal) -> NodeOutcome:
         else "Run the suite again when the node is free."
     )
     findings = {
-        check: Finding(check, target.host.name, outcome, why.reason, {}, step, target.host.simulated)
+        check: Finding(
+            check, target.host.name, outcome, why.reason, {}, step, target.host.simulated,
+            skip=None if why.is_failure else Skip.LEFT_OUT,
+        )
         for check in PER_NODE
-    }
+    }  # fmt: skip
     return NodeOutcome(findings, (), why.reason)
 
 

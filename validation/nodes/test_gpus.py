@@ -21,7 +21,7 @@ def test_gpus_are_of_the_model(verify: Callable[[str], None], node: str) -> None
 
 @pytest.mark.check("nodes.ecc")
 def test_no_uncorrectable_memory_errors(verify: Callable[[str], None], node: str) -> None:
-    """No uncorrectable memory error since the driver was loaded."""
+    """ECC is on, and there was no uncorrectable memory error since the driver was loaded."""
     verify(node)
 
 
@@ -46,4 +46,10 @@ def test_no_slowdown(verify: Callable[[str], None], node: str) -> None:
 @pytest.mark.check("nodes.pcie-width")
 def test_all_pcie_lanes(verify: Callable[[str], None], node: str) -> None:
     """Every GPU has all its PCIe lanes."""
+    verify(node)
+
+
+@pytest.mark.check("nodes.processes")
+def test_nobody_else_uses_the_gpus(verify: Callable[[str], None], node: str) -> None:
+    """No process outside of Kubernetes' pods computes on a GPU."""
     verify(node)

@@ -180,10 +180,104 @@ def test_a_library_that_hangs_crashes_or_answers() -> None:
     assert probe._Child(lambda: {"x": "y" * 200000}).result(10)[0] == {"x": "y" * 200000}
 
 
+class FakeLibrary:
+    """libnvidia-ml of one GPU: every call answers 0 unless a code is given for it; None takes the function away."""
+
+    def __init__(self, **codes: int | None) -> None:
+        self.codes = codes
+
+    def __getattr__(self, name: str) -> Any:
+        code = self.codes.get(name, 0)
+        if code is None or not name.startswith("nvml") or name == "nvmlErrorString":
+            raise AttributeError(name)
+
+        def function(*_arguments: Any) -> int:
+            return code
+
+        return function
+
+
+def gpu_row(**codes: int | None) -> dict[str, Any]:
+    return probe._nvml_gpu(probe._Nvml(FakeLibrary(**codes)), 0)  # type: ignore[arg-type]
+
+
+def test_what_nvml_does_not_support_and_what_it_could_not_read_are_told_apart() -> None:
+    healthy = gpu_row()
+    assert (healthy["unsupported"], healthy["unreadable"], healthy["error"]) == ([], {}, None)
+    assert (healthy["ecc_uncorrected"], healthy["remap_failed"], healthy["throttle_reasons"]) == (
+        0,
+        False,
+        [],
+    )
+    row = gpu_row(
+        nvmlDeviceGetRemappedRows=3, nvmlDeviceGetTotalEccErrors=999, nvmlDeviceGetCurrPcieLinkWidth=4,
+        nvmlDeviceGetCurrentClocksEventReasons=None, nvmlDeviceGetCurrentClocksThrottleReasons=None,
+    )  # fmt: skip
+    assert row["unsupported"] == ["row_remap"]
+    assert row["unreadable"] == {
+        "ecc_uncorrected": "unknown",
+        "pcie_width": "no permission",
+        "throttle_reasons": "the NVIDIA library has no such function",
+    }
+    assert [row[name] for name in ("remap_pending", "ecc_uncorrected", "pcie_width", "throttle_reasons")] == [
+        None
+    ] * 4
+
+
+def test_the_older_name_of_clock_reasons_is_asked_when_the_newer_is_missing() -> None:
+    assert gpu_row(nvmlDeviceGetCurrentClocksEventReasons=None)["throttle_reasons"] == []
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "pod"),
+    [
+        ("0::/kubepods.slice/kubepods-pod1.slice/cri-containerd-2.scope", True),
+        ("0::/user.slice/user-0.slice/session-1.scope", False),
+        (None, False),
+    ],
+)
+def test_a_process_of_a_pod_is_known_by_its_cgroup(cgroup: str | None, pod: bool) -> None:
+    assert probe.in_pod(cgroup) is pod
+
+
+class Said:
+    """A command that has ended."""
+
+    def __init__(self, text: str | None) -> None:
+        self.text = text
+
+    def output(self, errors: list[str], accept: object = None) -> str | None:
+        if self.text is None:
+            errors.append("'journalctl -b' ended with status 2")
+        return self.text
+
+
+def kernel_log(
+    log: str | None, kernel: str, loaded: str | None = "580.178.04"
+) -> tuple[dict[str, Any], list[str]]:
+    errors: list[str] = []
+    record = {"module": {"loaded_version": loaded}}
+    commands = {"xids": Said(log), "kernel": Said(kernel)}
+    return probe._kernel_log(record, commands, errors), errors  # type: ignore[arg-type]
+
+
+def test_a_kernel_log_that_nobody_keeps_is_no_log_without_xids() -> None:
+    assert kernel_log("", "")[0]["xids"] is None
+    assert "no message of the kernel" in kernel_log("", "")[1][0]
+    assert kernel_log(None, "x")[0]["xids"] is None
+    assert kernel_log("", "EXT4-fs mounted")[0] == {"xids": [], "xids_truncated": False}
+    assert kernel_log("", "", loaded=None)[0]["xids"] == []
+
+
+def test_a_flood_of_xids_says_that_some_were_not_read() -> None:
+    assert kernel_log(_log(LOST, 5) * probe.KERNEL_LOG_LINES, "x")[0]["xids_truncated"] is True
+
+
 def test_structures_have_the_sizes_of_nvml_h() -> None:
     assert ctypes.sizeof(probe._PciInfo) == 68
     assert ctypes.sizeof(probe._Memory) == 24
     assert ctypes.sizeof(probe._FabricInfo) == 28
+    assert ctypes.sizeof(probe._ProcessInfo) == 24
 
 
 def test_the_module_file_tells_version_and_flavour() -> None:

@@ -23,7 +23,7 @@ def node(annotation: str | None = None, *taints: str) -> dict[str, Any]:
     }
 
 
-def check(target: str, outcome: str = "passed", **more: str) -> dict[str, Any]:
+def check(target: str, outcome: str = "passed", **more: str | None) -> dict[str, Any]:
     return {"id": f"nodes.{outcome}", "target": target, "outcome": outcome, **more}
 
 
@@ -92,6 +92,11 @@ def test_a_bad_check_gives_cause_and_next_step(outcome: str) -> None:
         {**results(check("gpu-1")), "run": {"nodes": ["gpu-1"]}},
         {**results(check("gpu-1")), "run": {"complete": True, "nodes": ["gpu-2"]}},
         results(check("gpu-1", "skipped")),
+        results(check("gpu-1"), check("gpu-1", "skipped", skip="blocked", cause="NVML cannot be asked")),
+        results(check("gpu-1"), check("gpu-1", "skipped", skip="left_out")),
+        results(check("gpu-1"), check("gpu-1", "skipped", skip=None)),
+        results(check("gpu-1"), check("cluster", "skipped", skip="blocked")),
+        results(check("gpu-1"), check("gpu-1", "of a later version")),
         results(),
         results(check("gpu-1"), excluded=[{"node": "gpu-1", "gpus": 1, "reason": "not tested"}]),
     ],
@@ -100,6 +105,11 @@ def test_nothing_less_than_a_complete_pass_proves_a_node(given: dict[str, Any]) 
     verdict = stamp.judge(given, "gpu-1", ["gpu-1", "gpu-2"])
     assert not verdict.passed
     assert not verdict.busy
+
+
+def test_what_a_node_does_not_have_it_need_not_prove() -> None:
+    given = results(check("gpu-1"), check("gpu-1", "skipped", skip="not_applicable", cause="no NVSwitches"))
+    assert stamp.judge(given, "gpu-1", ["gpu-1"]).passed
 
 
 def test_busy_gpus_leave_the_question_open_and_name_their_holder() -> None:

@@ -26,9 +26,10 @@ MINORS = [1, 0, 3, 2]
 def _gpu(index: int) -> Record:
     return {
         "index": index, "uuid": UUIDS[index], "name": "NVIDIA H100 80GB HBM3", "minor": MINORS[index], "pci": ADDRESSES[index],
-        "memory_mib": 81559, "ecc_uncorrected": 0, "remap_pending": False, "remap_failed": False, "throttle_reasons": [],
-        "mig_mode": "disabled", "pcie_gen": 5, "pcie_width": 16, "pcie_gen_max": 5, "pcie_width_max": 16,
-        "fabric_state": "completed", "fabric_status": "success", "error": None,
+        "memory_mib": 81559, "ecc_mode": "enabled", "ecc_uncorrected": 0, "remap_pending": False, "remap_failed": False,
+        "throttle_reasons": [], "mig_mode": "disabled", "mig_mode_pending": "disabled", "processes": [],
+        "pcie_gen": 5, "pcie_width": 16, "pcie_gen_max": 5, "pcie_width_max": 16,
+        "fabric_state": "completed", "fabric_status": "success", "error": None, "unsupported": [], "unreadable": {},
     }  # fmt: skip
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from gpusmith import catalog, checks_cluster
 from gpusmith.checks_cluster import ClusterFacts
-from gpusmith.findings import NotApplicable
+from gpusmith.findings import NotAsked
 from gpusmith.inventory import Host
 from gpusmith.snapshot import Snapshot, gpus_of, view_of
 
@@ -65,7 +65,7 @@ def failing(host: Host, raw: dict[str, Any] | None, pods: list[dict[str, Any]]) 
     for name, check in checks_cluster.CHECKS.items():
         try:
             problems = check(facts)
-        except NotApplicable:
+        except NotAsked:
             continue
         if problems:
             found[name] = " ".join(problem.cause for problem in problems)

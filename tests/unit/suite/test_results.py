@@ -14,7 +14,7 @@ from rich.console import Console
 from gpusmith import reports
 from gpusmith.catalog import CATALOG, CLUSTER
 from gpusmith.errors import ToolError
-from gpusmith.findings import Finding, Outcome
+from gpusmith.findings import Finding, Outcome, Skip
 from gpusmith.results import ExitCode, GpuCoverage, Results, RunInfo, gpu_coverage
 
 INFO = RunInfo(
@@ -44,6 +44,7 @@ FAILED = Finding(
 ERROR = Finding("cluster.api", CLUSTER, Outcome.ERROR, "no answer", {}, "Look.")
 PASSED = Finding("nodes.ecc", "gpu-1", Outcome.PASSED)
 SKIPPED = Finding("nodes.fabric", "gpu-1", Outcome.SKIPPED, "no switches")
+BLOCKED = Finding("nodes.ecc", "gpu-2", Outcome.SKIPPED, "NVML cannot be asked", skip=Skip.BLOCKED)
 REACHED = Finding("nodes.reachable", "gpu-1", Outcome.PASSED)
 
 
@@ -56,11 +57,18 @@ REACHED = Finding("nodes.reachable", "gpu-1", Outcome.PASSED)
         ((PASSED, ERROR), ExitCode.BROKEN),
         ((PASSED, FAILED, ERROR), ExitCode.FAILED),
         ((SKIPPED,), ExitCode.FAILED),
+        # With a selection of checks, the one that says why may not be among them.
+        ((PASSED, BLOCKED), ExitCode.FAILED),
+        ((PASSED, ERROR, BLOCKED), ExitCode.BROKEN),
         ((REACHED,), ExitCode.FAILED),
     ],
 )
 def test_exit_code(findings: tuple[Finding, ...], code: ExitCode) -> None:
     assert results(*findings).exit_code is code
+
+
+def test_verdict_names_what_could_not_be_asked() -> None:
+    assert results(PASSED, BLOCKED).verdict == "FAILED: NVML cannot be asked"
 
 
 def test_node_that_was_left_out_does_not_count_as_tested() -> None:
@@ -81,6 +89,7 @@ def test_schema() -> None:
         "id",
         "target",
         "outcome",
+        "skip",
         "simulated",
         "cause",
         "evidence",

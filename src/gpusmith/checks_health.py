@@ -1,0 +1,208 @@
+"""Checks of the nodes tier on the health of each GPU: memory, Xids, slowdowns, PCIe, who uses it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from gpusmith import gpu_values
+from gpusmith.findings import Problem
+from gpusmith.node_facts import RESET_STEP, NodeFacts
+from gpusmith.record import Gpu, Record
+
+SLOWDOWNS = {
+    "hw_slowdown": "the hardware slows it down (heat or power)",
+    "hw_thermal_slowdown": "it is too hot",
+    "sw_thermal_slowdown": "the driver slows it down because it is too hot",
+    "hw_power_brake_slowdown": "the machine's power supply asks for less load",
+}
+
+
+def _of_model(facts: NodeFacts, feature: str) -> str:
+    """Why NVML must know a feature of the inventory's model; empty for a model that nobody knows."""
+    return f"GPUs of model '{facts.model.key}' have {feature}" if facts.model is not None else ""
+
+
+def ecc(facts: NodeFacts) -> list[Problem]:
+    """ECC is on, and found no uncorrectable memory error since the driver was loaded."""
+    node = facts.host.name
+    off = [gpu for gpu in facts.record.gpus if gpu.ecc_mode == "disabled" and not gpu.error]
+    problems = [
+        Problem(
+            f"Node '{node}': ECC is switched off on {gpu.label}, so errors of its memory stay unseen.",
+            f"Drain '{node}', switch it on with 'nvidia-smi -i {gpu.index} -e 1', then reset the GPU or reboot.",
+            {"gpu": gpu.index, "uuid": gpu.uuid, "ecc_mode": gpu.ecc_mode},
+        )
+        for gpu in off
+    ]
+    # Every model of data/gpus.yml has ECC. What is switched off has no count, which is said once.
+    values = gpu_values.sort(
+        facts,
+        ("ecc_mode", "ecc_uncorrected"),
+        "the count of uncorrectable memory errors",
+        _of_model(facts, "ECC"),
+        off,
+    )
+    return values.judged(
+        [
+            *problems,
+            *(
+                Problem(
+                    f"Node '{node}': {gpu.label} has {gpu.ecc_uncorrected} uncorrectable ECC memory errors"
+                    " since the driver was loaded.",
+                    RESET_STEP,
+                    {"gpu": gpu.index, "uuid": gpu.uuid, "ecc_uncorrected": gpu.ecc_uncorrected},
+                )
+                for gpu in values.known
+                if gpu.ecc_uncorrected
+            ),
+        ]
+    )
+
+
+def _remap_problem(node: str, gpu: Gpu) -> Problem | None:
+    evidence = {
+        "gpu": gpu.index,
+        "uuid": gpu.uuid,
+        "remap_pending": gpu.remap_pending,
+        "remap_failed": gpu.remap_failed,
+    }
+    if gpu.remap_failed:
+        return Problem(
+            f"Node '{node}': {gpu.label} could not remap a bad memory row.", "Replace the board.", evidence
+        )
+    if gpu.remap_pending:
+        return Problem(
+            f"Node '{node}': {gpu.label} has a memory row that waits to be remapped.", RESET_STEP, evidence
+        )
+    return None
+
+
+def row_remap(facts: NodeFacts) -> list[Problem]:
+    """No memory row waits for remapping, none failed."""
+    remaps = facts.model is not None and facts.model.row_remapping
+    # With MIG instances NVML does not say (documentation of nvmlDeviceGetRemappedRows).
+    partitioned = any(gpu.mig_mode == "enabled" for gpu in facts.record.gpus)
+    missing = _of_model(facts, "row remapping") if remaps and not partitioned else ""
+    values = gpu_values.sort(facts, ("row_remap",), "the state of row remapping", missing)
+    found = [_remap_problem(facts.host.name, gpu) for gpu in values.known]
+    return values.judged([problem for problem in found if problem is not None])
+
+
+def throttle(facts: NodeFacts) -> list[Problem]:
+    """No slowdown by heat, hardware or power."""
+    values = gpu_values.sort(facts, ("throttle_reasons",), "the reasons for slowdowns")
+    problems = []
+    for gpu in values.known:
+        reasons = [reason for reason in gpu.throttle_reasons if reason in SLOWDOWNS]
+        if reasons:
+            why = " and ".join(SLOWDOWNS[reason] for reason in reasons)
+            problems.append(
+                Problem(
+                    f"Node '{facts.host.name}': {gpu.label} is throttled ({', '.join(reasons)}): {why}.",
+                    "Look at 'nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER' and at the machine's cooling and power supply.",
+                    {"gpu": gpu.index, "uuid": gpu.uuid, "throttle_reasons": list(gpu.throttle_reasons)},
+                )
+            )
+    return values.judged(problems)
+
+
+def pcie_width(facts: NodeFacts) -> list[Problem]:
+    """All lanes; the generation is left alone, it falls when a GPU is idle."""
+    values = gpu_values.sort(facts, ("pcie_width", "pcie_width_max"), "the number of PCIe lanes")
+    return values.judged(
+        [
+            Problem(
+                f"Node '{facts.host.name}': {gpu.label} runs on {gpu.pcie_width} PCIe lanes, it can use {gpu.pcie_width_max}.",
+                "Reseat the board or riser; look for AER messages in 'journalctl -k'.",
+                {
+                    "gpu": gpu.index,
+                    "uuid": gpu.uuid,
+                    "pcie_width": gpu.pcie_width,
+                    "pcie_width_max": gpu.pcie_width_max,
+                },
+            )
+            for gpu in values.known
+            if (gpu.pcie_width or 0) < (gpu.pcie_width_max or 0)
+        ]
+    )
+
+
+def processes(facts: NodeFacts) -> list[Problem]:
+    """Who computes on a GPU without Kubernetes takes it from the job that gets it."""
+    node = facts.host.name
+    values = gpu_values.sort(facts, ("processes",), "the list of processes")
+    problems = []
+    for gpu in values.known:
+        strange = [row for row in gpu.processes if not row.pod]
+        if strange:
+            names = ", ".join(f"'{row.name or 'unknown'}' (PID {row.pid})" for row in strange)
+            problems.append(
+                Problem(
+                    f"Node '{node}': {gpu.label} is used outside of Kubernetes by {names}.",
+                    f"Ask whose they are: 'ps -fp {','.join(str(row.pid) for row in strange)}' on '{node}'; end them or"
+                    " take the node out of Kubernetes.",
+                    {f"processes_gpu_{gpu.index}": [{"pid": row.pid, "name": row.name} for row in strange]},
+                )
+            )
+    return values.judged(problems)
+
+
+# --- Xids -----------------------------------------------------------------------------------------------------
+
+
+def xid_evidence(record: Record, accepted: frozenset[int]) -> dict[str, Any]:
+    """All Xids, also those that an inventory accepts: a pass does not hide them."""
+    counts = Counter((row.pci, row.code) for row in record.xids or ())
+    return {
+        "xids": [
+            {"gpu": record.gpu_at(address), "code": code, "count": count, "accepted": code in accepted}
+            for (address, code), count in sorted(counts.items())
+        ],
+        # Without it the log begins later than the driver, and older Xids cannot be known.
+        "log_has_driver_load": record.driver_loaded_unix is not None,
+    }
+
+
+def xid(facts: NodeFacts) -> list[Problem]:
+    """No Xid in the kernel's log since the module was loaded, but for codes that the inventory accepts."""
+    record, node = facts.record, facts.host.name
+    if record.xids is None:
+        return [
+            Problem(
+                f"Node '{node}': the kernel's log could not be read: {'; '.join(record.errors)}.",
+                "Look at 'journalctl -b'.",
+            )
+        ]
+    problems = []
+    if record.xids_truncated:
+        problems.append(
+            Problem(
+                f"Node '{node}': the kernel's log has so many Xids that only the youngest {len(record.xids)} were read.",
+                f"Look at 'journalctl -b -k -g Xid' on '{node}' for the others.",
+                {"xids_read": len(record.xids)},
+            )
+        )
+    for (address, code), count in Counter((row.pci, row.code) for row in record.xids).items():
+        if code in facts.host.accepted_xids:
+            continue
+        last = [row for row in record.xids if (row.pci, row.code) == (address, code)][-1]
+        meaning = facts.xids.of(code)
+        times = "" if count == 1 else f" {count} times"
+        problems.append(
+            Problem(
+                f"Node '{node}': {record.gpu_at(address)} reported Xid {code}{times} since the driver was loaded:"
+                f" {meaning.words}.",
+                meaning.next_step(node),
+                {
+                    f"xid_{code}_{address}": {
+                        "count": count,
+                        "class": meaning.kind.name,
+                        "nvidia_action": meaning.action or None,
+                        "message": last.message,
+                        "time_unix": last.time_unix,
+                    }
+                },
+            )
+        )
+    return problems

@@ -1,0 +1,54 @@
+"""What a check of a node gets, and what several of them need."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from gpusmith import xids
+from gpusmith.findings import CannotAsk, Problem
+from gpusmith.inventory import Host
+from gpusmith.models import Model
+from gpusmith.record import Gpu, Record
+from gpusmith.xids import XidTable
+
+RESET_STEP = (
+    "Drain the node, then reset the GPU ('nvidia-smi --gpu-reset -i INDEX') or reboot;"
+    " if it comes back, replace the board."
+)
+
+
+@dataclass(frozen=True)
+class NodeFacts:
+    """What a check of a node gets.
+
+    Attributes:
+        host: what the inventory says.
+        record: what the probe saw.
+        model: the row of the inventory's GPU model; None if data/gpus.yml has none.
+        fleet: records of all nodes of the run that have the same model, this one included.
+        xids: what Xid codes mean.
+    """
+
+    host: Host
+    record: Record
+    model: Model | None
+    fleet: Mapping[str, Record]
+    xids: XidTable = field(default_factory=xids.load)
+
+
+NodeCheck = Callable[[NodeFacts], Sequence[Problem]]
+
+
+def need_nvml(facts: NodeFacts) -> tuple[Gpu, ...]:
+    """The GPUs that NVML knows.
+
+    Raises:
+        CannotAsk: NVML does not start, or knows no GPU.
+    """
+    node = facts.host.name
+    if not facts.record.nvml_usable:
+        raise CannotAsk(f"NVML cannot be asked on '{node}': {facts.record.nvml_error}; see nodes.nvml.")
+    if not facts.record.gpus:
+        raise CannotAsk(f"NVML knows no GPU on '{node}'; see nodes.gpu-count.")
+    return facts.record.gpus
