@@ -45,8 +45,14 @@ _ROWS = (
         critical=True,
     ),
     Check("nodes.nvml", "NVML starts and every GPU answers", critical=True),
-    Check("nodes.gpu-count", "GPUs on PCI = in NVML = in /dev = in the inventory", critical=True),
-    Check("nodes.gpu-model", "PCI id, name and memory of every GPU are those of the inventory's model"),
+    Check(
+        "nodes.gpu-count",
+        "GPUs on PCI = in NVML = in /dev = in the inventory, each one its own",
+        critical=True,
+    ),
+    Check(
+        "nodes.gpu-model", "PCI id, name and memory of every GPU are the model's, and no GPU is in MIG mode"
+    ),
     Check(
         "nodes.services",
         "container runtime, kubelet and the driver's daemons run and are enabled",
@@ -65,10 +71,10 @@ _ROWS = (
     Check("nodes.processes", "nobody outside of Kubernetes' pods computes on a GPU"),
     Check(
         "nodes.containerd",
-        "containerd's effective configuration has the nvidia runtime, systemd cgroups and CDI",
+        "containerd runs with its configuration, which has the nvidia runtime, systemd cgroups and CDI",
         critical=True,
     ),
-    Check("nodes.cdi", "the CDI specification is for the loaded driver and names every GPU"),
+    Check("nodes.cdi", "the CDI specification is for the loaded driver and names exactly the node's GPUs"),
     Check("nodes.char-links", "/dev/char links keep GPUs in containers over a reload of systemd"),
     Check("nodes.host-baseline", "swap is off, and kernel modules and parameters are the inventory's"),
     Check("nodes.holds", "driver, runtime and Kubernetes packages are held at their version"),
@@ -77,7 +83,9 @@ _ROWS = (
     Check("cluster.runtime-class", "the RuntimeClass of the GPU runtime is there", per_node=False),
     Check("cluster.leftovers", "nothing of an earlier run is left", per_node=False),
     Check("cluster.node-ready", "the Node exists, is Ready and not under pressure"),
-    Check("cluster.gpu-capacity", "GPUs in capacity = allocatable = the inventory"),
+    Check(
+        "cluster.gpu-capacity", "GPUs in capacity = allocatable = the inventory, under no other name as well"
+    ),
     Check("cluster.labels", "the Node carries the labels that schedulers and operands select by"),
     Check("cluster.taints", "the Node carries the inventory's taints"),
     Check("cluster.operands", "the device plugin and the other operands of the node are ready"),

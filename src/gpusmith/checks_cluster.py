@@ -47,10 +47,10 @@ def node_ready(facts: ClusterFacts) -> list[Problem]:
         ]
     if facts.view.ready and not facts.view.conditions:
         return []
+    seen = "; ".join(facts.view.conditions) or "it has no condition 'Ready'"
     return [
         Problem(
-            f"Node '{facts.node_name}' is {'under pressure' if facts.view.ready else 'not Ready'}:"
-            f" {'; '.join(facts.view.conditions)}.",
+            f"Node '{facts.node_name}' is {'under pressure' if facts.view.ready else 'not Ready'}: {seen}.",
             f"Read 'journalctl -u kubelet' on '{facts.host.name}'.",
             {"conditions": list(facts.view.conditions)},
         )
@@ -58,8 +58,21 @@ def node_ready(facts: ClusterFacts) -> list[Problem]:
 
 
 def gpu_capacity(facts: ClusterFacts) -> list[Problem]:
-    """Capacity = allocatable = inventory."""
+    """Capacity = allocatable = inventory, and no GPU is offered under another name as well."""
     view, wanted = _need_view(facts), facts.host.gpu_count
+    problems = [
+        Problem(
+            f"Node '{view.name}' also offers {count} of '{name}', which the inventory does not know:"
+            " GPUs can be given out twice.",
+            "Look for another device plugin, or restart kubelet if it is the rest of one: kubectl get pods -A -o wide",
+            {"others": dict(view.others)},
+        )
+        for name, count in view.others.items()
+    ]
+    return problems + _gpu_capacity(view, wanted)
+
+
+def _gpu_capacity(view: NodeView, wanted: int) -> list[Problem]:
     if view.capacity == view.allocatable == wanted:
         return []
     evidence = {"capacity": view.capacity, "allocatable": view.allocatable, "inventory": wanted}
@@ -220,6 +233,20 @@ def runtime_class(snapshot: Snapshot, hosts: Sequence[Host]) -> list[Problem]:
                 )
             )
     return problems
+
+
+def evidence(check: str, view: NodeView | None) -> dict[str, Any]:
+    """What a passed check saw, also what it does not judge: a cordon or a foreign taint may be meant."""
+    if view is None:
+        return {}
+    if check == "cluster.gpu-capacity":
+        return {"capacity": view.capacity, "allocatable": view.allocatable}
+    if check in ("cluster.node-ready", "cluster.taints"):
+        taints = [
+            [str(row.get("key")), str(row.get("value") or ""), str(row.get("effect"))] for row in view.taints
+        ]
+        return {"unschedulable": view.unschedulable, "taints": taints}
+    return {}
 
 
 CHECKS: Mapping[str, ClusterCheck] = {

@@ -1,12 +1,14 @@
 """Checks of the nodes tier: pure functions over one probe record.
 
-Each returns its problems (an empty list is a pass) or raises NotApplicable. Causes name node, GPU and reason.
+Each returns its problems (an empty list is a pass) or raises NotAsked. Causes name node, GPU and reason.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from gpusmith import checks_health
 from gpusmith.findings import CannotAsk, NotApplicable, Problem
@@ -15,6 +17,9 @@ from gpusmith.record import Record
 
 DRIVER_PACKAGES = ("nvidia-driver-cuda", "nvidia-smi", "libcuda1", "libnvidia-ml1", "nvidia-driver")
 """Packages that carry the driver's libraries and tools; which are there depends on layout and distribution."""
+DRIVER_PART = re.compile(r"(libnvidia-|firmware-nvidia-|nvidia-firmware-|nvidia-kernel-|nvidia-open-kernel-)")
+DRIVER_VERSION = re.compile(r"\d{3}\.\d")
+"""Other parts of it: one of another driver would be loaded beside it. Helpers (nvidia-modprobe) may have their own versions."""
 HELD_ALWAYS = (
     "containerd.io",
     "kubelet",
@@ -60,11 +65,47 @@ def simulation_witnesses(facts: NodeFacts) -> list[Problem]:
     return []
 
 
+def _driver_files(facts: NodeFacts, evidence: Mapping[str, Any]) -> list[Problem]:
+    """What the next boot, the next start of a GPU and containers need of the driver."""
+    record, node = facts.record, facts.host.name
+    problems: list[Problem] = []
+    if record.module_installed is None and record.module_loaded is not None:
+        problems.append(
+            Problem(
+                f"Node '{node}': there is no module file for kernel {record.kernel}, so the next boot has no driver.",
+                "Look at 'dkms status' and at the kernel's headers on the node, or run site.yml.",
+                evidence,
+            )
+        )
+    if record.firmware == () and record.module_flavour == "open":
+        problems.append(
+            Problem(
+                f"Node '{node}': the open module's firmware is missing from"
+                f" /lib/firmware/nvidia/{record.module_loaded or record.module_installed};"
+                " GPUs cannot be initialised again without it.",
+                "Install the driver's packages of that version: site.yml.",
+                evidence,
+            )
+        )
+    if record.nvidia_smi is None and evidence["packages"]:
+        problems.append(
+            Problem(
+                f"Node '{node}': program 'nvidia-smi' is missing, so containers get none either.",
+                "Install the driver's packages: site.yml.",
+                evidence,
+            )
+        )
+    return problems
+
+
 def driver_versions(facts: NodeFacts) -> list[Problem]:
     """Package = libraries = module file = loaded module = the inventory's version."""
     record, wanted, node = facts.record, facts.host.driver_version, facts.host.name
     packages = {
-        name: upstream(record.packages[name].version) for name in DRIVER_PACKAGES if name in record.packages
+        name: upstream(package.version)
+        for name, package in record.packages.items()
+        if name in DRIVER_PACKAGES
+        or (DRIVER_PART.match(name) and DRIVER_VERSION.match(upstream(package.version)))
     }
     seen = {
         "NVML library": record.nvml_library,
@@ -149,6 +190,7 @@ def driver_versions(facts: NodeFacts) -> list[Problem]:
                 evidence,
             )
         )
+    problems.extend(_driver_files(facts, evidence))
     if record.nouveau_loaded:
         problems.append(
             Problem(
@@ -158,6 +200,9 @@ def driver_versions(facts: NodeFacts) -> list[Problem]:
             )
         )
     return problems
+
+
+IDENTITY = ("uuid", "name", "pci", "minor", "memory_mib")
 
 
 def nvml(facts: NodeFacts) -> list[Problem]:
@@ -174,7 +219,7 @@ def nvml(facts: NodeFacts) -> list[Problem]:
     # A lost GPU has no handle that could be asked for its address: it is one of those that no other GPU has.
     silent = sorted({gpu.address for gpu in record.pci_gpus} - {gpu.pci for gpu in record.gpus if gpu.pci})
     place = f" (PCI {' or '.join(silent)})" if silent else ""
-    return [
+    problems = [
         Problem(
             f"Node '{node}': {gpu.label}{'' if gpu.pci else place} does not answer: {gpu.error}.",
             RESET_STEP,
@@ -183,6 +228,18 @@ def nvml(facts: NodeFacts) -> list[Problem]:
         for gpu in record.gpus
         if gpu.error
     ]
+    for gpu in record.gpus:
+        unknown = {name: gpu.unreadable[name] for name in IDENTITY if name in gpu.unreadable}
+        if unknown and not gpu.error:
+            words = "; ".join(f"{name}: {why}" for name, why in unknown.items())
+            problems.append(
+                Problem(
+                    f"Node '{node}': {gpu.label} does not tell what it is: {words}.",
+                    RESET_STEP,
+                    {"gpu": gpu.index, "uuid": gpu.uuid, "unreadable": unknown},
+                )
+            )
+    return problems
 
 
 def _usual_addresses(facts: NodeFacts) -> set[str]:
@@ -195,8 +252,86 @@ def _usual_addresses(facts: NodeFacts) -> set[str]:
     return set(others[0]) if others and len(set(others)) == 1 else set()
 
 
+def _count_differences(facts: NodeFacts) -> list[str]:
+    """The GPUs that are not on PCI, in NVML and in /dev alike."""
+    record, wanted = facts.record, facts.host.gpu_count
+    known = {gpu.pci for gpu in record.gpus if gpu.pci}
+    drivers = {gpu.address: gpu.driver for gpu in record.pci_gpus}
+    named: list[str] = []
+    if record.nvml_usable:
+        for address in sorted(drivers.keys() - known):
+            bound = drivers[address]
+            taken = f" and has driver '{bound}'" if bound not in (None, "nvidia") else ""
+            named.append(f"the GPU at PCI {address} is unknown to NVML{taken}")
+    for gpu in record.gpus:
+        if gpu.pci is not None and gpu.pci not in drivers:
+            named.append(f"{gpu.label} is not on the PCI bus")
+        if gpu.minor is not None and gpu.minor not in record.minors:
+            named.append(f"{gpu.label} has no device node /dev/nvidia{gpu.minor}")
+    unknown = sorted(set(record.minors) - {gpu.minor for gpu in record.gpus})
+    if record.nvml_usable and unknown:
+        named.extend(f"/dev/nvidia{minor} belongs to no GPU that NVML knows" for minor in unknown)
+    if len(drivers) < wanted:
+        named.append(
+            f"{wanted - len(drivers)} of {wanted} GPUs are missing on the PCI bus"
+            f" (present: {', '.join(sorted(drivers)) or 'none'})"
+        )
+        named.extend(
+            f"none at PCI {address}, where others of its model have one"
+            for address in sorted(_usual_addresses(facts) - drivers.keys())
+        )
+    if not record.nvml_usable:
+        named.append(f"NVML does not start: {record.nvml_error}")
+    return named
+
+
+def _identity_problems(facts: NodeFacts) -> list[Problem]:
+    """Every UUID once, on this node and among all nodes."""
+    node = facts.host.name
+    own = Counter(gpu.uuid for gpu in facts.record.gpus if gpu.uuid)
+    problems = [
+        Problem(
+            f"Node '{node}': {uuid} is the UUID of {count} GPUs.",
+            f"Compare 'nvidia-smi -L' with 'lspci -d 10de:' on '{node}'; reload the driver or reboot.",
+            {"uuid": uuid, "count": count},
+        )
+        for uuid, count in own.items()
+        if count > 1
+    ]
+    for name, other in facts.fleet.items():
+        shared = sorted(own.keys() & {gpu.uuid for gpu in other.gpus})
+        if name != node and shared:
+            problems.append(
+                Problem(
+                    f"Node '{node}': its GPUs are also those of node '{name}': both names lead to one machine.",
+                    f"Correct 'ansible_host' of '{node}' or '{name}' in the inventory.",
+                    {"shared_with": name, "uuids": shared},
+                )
+            )
+    return problems
+
+
+def _device_problems(facts: NodeFacts) -> list[Problem]:
+    """Besides a node per GPU, CUDA needs these."""
+    record, node = facts.record, facts.host.name
+    missing = {
+        "/dev/nvidiactl": record.control_device,
+        "/dev/nvidia-uvm": record.uvm_device,
+    }
+    return [
+        Problem(
+            f"Node '{node}': device node {path} is missing, without which CUDA cannot start.",
+            f"Run 'nvidia-modprobe -c0 -u' on '{node}' and look at 'lsmod', or run site.yml.",
+            {"missing": path},
+        )
+        for path, there in missing.items()
+        # Without any GPU's node the driver is not there, which others say.
+        if record.minors and not there
+    ]
+
+
 def gpu_count(facts: NodeFacts) -> list[Problem]:
-    """PCI = NVML = /dev = inventory."""
+    """PCI = NVML = /dev = inventory, by number and one by one."""
     record, node, wanted = facts.record, facts.host.name, facts.host.gpu_count
     counts = {
         "inventory": wanted,
@@ -204,47 +339,26 @@ def gpu_count(facts: NodeFacts) -> list[Problem]:
         "nvml": len(record.gpus),
         "dev": len(record.minors),
     }
-    if len(set(counts.values())) == 1:
-        return []
-    known = {gpu.pci for gpu in record.gpus if gpu.pci}
-    on_bus = {gpu.address for gpu in record.pci_gpus}
-    named: list[str] = []
-    if record.nvml_usable:
-        named.extend(f"the GPU at PCI {address} is unknown to NVML" for address in sorted(on_bus - known))
-    for gpu in record.gpus:
-        if gpu.pci is not None and gpu.pci not in on_bus:
-            named.append(f"{gpu.label} is not on the PCI bus")
-        if gpu.minor is not None and gpu.minor not in record.minors:
-            named.append(f"{gpu.label} has no device node /dev/nvidia{gpu.minor}")
-    unknown = sorted(set(record.minors) - {gpu.minor for gpu in record.gpus})
-    if record.nvml_usable and unknown:
-        named.extend(f"/dev/nvidia{minor} belongs to no GPU that NVML knows" for minor in unknown)
-    if counts["pci"] < wanted:
-        named.append(
-            f"{wanted - counts['pci']} of {wanted} GPUs are missing on the PCI bus"
-            f" (present: {', '.join(sorted(on_bus)) or 'none'})"
-        )
-        named.extend(
-            f"none at PCI {address}, where others of its model have one"
-            for address in _usual_addresses(facts) - on_bus
-        )
-    if not record.nvml_usable:
-        named.append(f"NVML does not start: {record.nvml_error}")
+    others = [*_identity_problems(facts), *_device_problems(facts)]
+    # A GPU that does not answer tells neither address nor minor; nodes.nvml names it.
+    answer = not any(gpu.error for gpu in record.gpus)
+    named = _count_differences(facts)
+    if len(set(counts.values())) == 1 and not (answer and named):
+        return others
     seen = f"{counts['pci']} on PCI, {counts['nvml']} in NVML, {counts['dev']} in /dev, {wanted} in the inventory"
     evidence = {
         **counts,
-        "pci_addresses": sorted(on_bus),
+        "pci_addresses": sorted(gpu.address for gpu in record.pci_gpus),
         "minors": list(record.minors),
         "uuids": [gpu.uuid for gpu in record.gpus],
     }
-    return [
-        Problem(
-            f"Node '{node}': GPUs differ: {seen}; {'; '.join(named) or 'none of them can be named'}.",
-            f"Look at 'lspci -d 10de:' and 'journalctl -k -g NVRM' on '{node}';"
-            " a board that PCI does not show is a matter for the machine's vendor.",
-            evidence,
-        )
-    ]
+    differ = Problem(
+        f"Node '{node}': GPUs differ: {seen}; {'; '.join(named) or 'none of them can be named'}.",
+        f"Look at 'lspci -d 10de:' and 'journalctl -k -g NVRM' on '{node}';"
+        " a board that PCI does not show is a matter for the machine's vendor.",
+        evidence,
+    )
+    return [differ, *others]
 
 
 def gpu_model(facts: NodeFacts) -> list[Problem]:
@@ -257,6 +371,8 @@ def gpu_model(facts: NodeFacts) -> list[Problem]:
                 "Correct 'gpusmith_gpu_model' in the inventory, or add the model with its source.",
             )
         ]
+    if not record.pci_gpus and not record.gpus:
+        raise CannotAsk(f"Node '{node}' shows no GPU; see nodes.gpu-count.")
     problems = [
         Problem(
             f"Node '{node}': {record.gpu_at(gpu.address)} has PCI id {gpu.device_id}, '{model.key}' has {model.pci_device_id}.",
@@ -284,8 +400,32 @@ def gpu_model(facts: NodeFacts) -> list[Problem]:
                     {"gpu": gpu.index, "memory_mib": gpu.memory_mib},
                 )
             )
-    if not record.pci_gpus and not record.gpus:
-        raise CannotAsk(f"Node '{node}' shows no GPU; see nodes.gpu-count.")
+    return [*problems, *_partitioned(facts)]
+
+
+def _partitioned(facts: NodeFacts) -> list[Problem]:
+    """Inventories name whole GPUs; one in MIG mode runs nothing without instances, and less with them."""
+    node, problems = facts.host.name, []
+    for gpu in facts.record.gpus:
+        if gpu.error:
+            continue
+        evidence = {
+            "gpu": gpu.index,
+            "uuid": gpu.uuid,
+            "mig": gpu.mig_mode,
+            "mig_pending": gpu.mig_mode_pending,
+        }
+        step = f"Drain '{node}' and run 'nvidia-smi -i {gpu.index} -mig 0', then reset the GPU."
+        if "mig_mode" in gpu.unreadable:
+            why = gpu.unreadable["mig_mode"]
+            cause = f"Node '{node}': whether {gpu.label} is in MIG mode cannot be read, NVML says: {why}."
+            problems.append(Problem(cause, f"Run 'nvidia-smi -q -i {gpu.index}' on '{node}'.", evidence))
+        elif gpu.mig_mode == "enabled":
+            cause = f"Node '{node}': {gpu.label} is in MIG mode, the inventory counts whole GPUs."
+            problems.append(Problem(cause, step, evidence))
+        elif gpu.mig_mode_pending == "enabled":
+            cause = f"Node '{node}': {gpu.label} will be in MIG mode after its next reset, the inventory counts whole GPUs."
+            problems.append(Problem(cause, step, evidence))
     return problems
 
 
@@ -401,7 +541,44 @@ def containerd(facts: NodeFacts) -> list[Problem]:
                 f"Node '{node}': containerd's CRI plugin is disabled, kubelet cannot use it.", step, evidence
             )
         )
-    return problems
+    binary = str(effective.get("runtime_binary") or "")
+    if effective["runtime_nvidia"] and not binary.rpartition("/")[2].startswith("nvidia-container-runtime"):
+        problems.append(
+            Problem(
+                f"Node '{node}': containerd's runtime 'nvidia' runs '{binary or 'runc'}'.", step, evidence
+            )
+        )
+    elif facts.record.containerd.runtime_binary_found is False:
+        problems.append(
+            Problem(
+                f"Node '{node}': program '{binary}' of containerd's runtime 'nvidia' is not there, no GPU container starts.",
+                step,
+                evidence,
+            )
+        )
+    return problems + _containerd_running(facts, evidence)
+
+
+def _containerd_running(facts: NodeFacts, evidence: Mapping[str, Any]) -> list[Problem]:
+    """Files are what the next start uses; the running one may have begun with others."""
+    service, files = facts.record.services.get("containerd"), facts.record.containerd
+    started = service.started_unix if service else None
+    if started is None:
+        return []  # that it does not run says nodes.services
+    node, cause = facts.host.name, ""
+    # systemd tells whole seconds.
+    if files.noted_digest is not None and files.noted_unix is not None and files.noted_unix + 1 >= started:
+        if files.noted_digest != files.digest:
+            cause = (
+                f"Node '{node}': containerd was started with another configuration than its files give now."
+            )
+    elif files.changed_unix is not None and files.changed_unix > started + 1:
+        cause = f"Node '{node}': containerd was started before its configuration was changed, and does not use it."
+    return (
+        [Problem(cause, f"Run site.yml, or 'systemctl restart containerd' on '{node}'.", evidence)]
+        if cause
+        else []
+    )
 
 
 def cdi(facts: NodeFacts) -> list[Problem]:
@@ -430,6 +607,18 @@ def cdi(facts: NodeFacts) -> list[Problem]:
         for gpu in record.gpus
         if str(gpu.index) not in names and gpu.uuid not in names
     )
+    there = {str(gpu.index) for gpu in record.gpus} | {gpu.uuid for gpu in record.gpus}
+    strange = sorted(name for name in names - there if name.isdigit() or name.startswith("GPU-"))
+    # A GPU that does not answer may be one of them.
+    if strange and record.gpus and not any(gpu.error for gpu in record.gpus):
+        problems.append(
+            Problem(
+                f"Node '{node}': the CDI specification has {', '.join(repr(name) for name in strange)},"
+                " which is no GPU of the node.",
+                step,
+                evidence,
+            )
+        )
     return problems
 
 
@@ -557,6 +746,10 @@ def uniformity(facts: NodeFacts) -> list[Problem]:
         "kernel": lambda row: row.kernel,
         "containerd": lambda row: row.containerd_version,
         "GPU names": lambda row: tuple(sorted({gpu.name for gpu in row.gpus if gpu.name})),
+        "number of NVSwitches": lambda row: str(len(row.pci_nvswitches)),
+        "number of PCIe lanes": lambda row: tuple(
+            sorted({gpu.pcie_width_max for gpu in row.gpus if gpu.pcie_width_max})
+        ),
         "MIG modes": lambda row: tuple(sorted({gpu.mig_mode for gpu in row.gpus if gpu.mig_mode})),
     }
     problems = []

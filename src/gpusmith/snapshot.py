@@ -11,6 +11,9 @@ from typing import Any
 from gpusmith.kube import Cluster, Object
 
 GPU_RESOURCE = "nvidia.com/gpu"
+FAMILY = "nvidia.com/"
+GOOD_WHEN_TRUE = ("Ready", "Healthy")
+"""How names of conditions end that are well when true, such as AWS's AcceleratedHardwareReady; the others are pressure."""
 FINISHED = ("Succeeded", "Failed")
 
 
@@ -39,6 +42,7 @@ class NodeView:
         taints: all.
         holders: pods that hold GPUs.
         system_pods: pods of the operands' namespace on the node.
+        others: resources of NVIDIA's by other names that the node has any of, such as MIG devices.
     """
 
     name: str
@@ -52,6 +56,7 @@ class NodeView:
     taints: tuple[Mapping[str, str], ...]
     holders: tuple[Holder, ...] = ()
     system_pods: tuple[Object, ...] = field(default=(), repr=False)
+    others: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def held(self) -> int:
@@ -100,7 +105,7 @@ def view_of(node: Object, pods: Iterable[Object], operands_namespace: str) -> No
     wrong = [
         f"{kind}={row.get('status')}: {row.get('message') or row.get('reason') or 'no reason given'}"
         for kind, row in conditions.items()
-        if (kind == "Ready") != (row.get("status") == "True")
+        if kind.endswith(GOOD_WHEN_TRUE) != (row.get("status") == "True")
     ]
     present = [pod for pod in pods if (pod.get("status") or {}).get("phase") not in FINISHED]
     holders = [Holder(pod["metadata"]["namespace"], pod["metadata"]["name"], gpus_of(pod)) for pod in present]
@@ -116,6 +121,11 @@ def view_of(node: Object, pods: Iterable[Object], operands_namespace: str) -> No
         taints=tuple(spec.get("taints") or ()),
         holders=tuple(holder for holder in holders if holder.gpus),
         system_pods=tuple(pod for pod in present if pod["metadata"]["namespace"] == operands_namespace),
+        others={
+            name: count
+            for name, value in (status.get("capacity") or {}).items()
+            if name.startswith(FAMILY) and name != GPU_RESOURCE and (count := quantity(value))
+        },
     )
 
 

@@ -283,7 +283,8 @@ class Suite:
             )
         host = self.inventory.hosts[target]
         facts = checks_cluster.ClusterFacts(host, self.node_name(target), self.view(target))
-        return merge(check, target, checks_cluster.CHECKS[check](facts), host.simulated, {})
+        evidence = checks_cluster.evidence(check, facts.view)
+        return merge(check, target, checks_cluster.CHECKS[check](facts), host.simulated, evidence)
 
     def _workload_finding(self, check: str, target: str) -> Finding:
         self._cluster()

@@ -198,7 +198,8 @@ class FakeLibrary:
 
 
 def gpu_row(**codes: int | None) -> dict[str, Any]:
-    return probe._nvml_gpu(probe._Nvml(FakeLibrary(**codes)), 0)  # type: ignore[arg-type]
+    row: dict[str, Any] = probe._nvml_gpu(probe._Nvml(FakeLibrary(**codes)), 0)
+    return row
 
 
 def test_what_nvml_does_not_support_and_what_it_could_not_read_are_told_apart() -> None:
@@ -258,7 +259,7 @@ def kernel_log(
     errors: list[str] = []
     record = {"module": {"loaded_version": loaded}}
     commands = {"xids": Said(log), "kernel": Said(kernel)}
-    return probe._kernel_log(record, commands, errors), errors  # type: ignore[arg-type]
+    return probe._kernel_log(record, commands, errors), errors
 
 
 def test_a_kernel_log_that_nobody_keeps_is_no_log_without_xids() -> None:

@@ -294,3 +294,36 @@ def test_shipped_libraries_take_no_path_from_the_environment(tmp_path: Path, lib
         assert b"SIMGPU_TEST_ROOT" not in data
         assert b"GLIBC_2.38" not in data
     assert b"SIMGPU_TEST_ROOT" in (libraries / "libcuda.so.1").read_bytes()
+
+
+PROBE = """
+import json
+from ansible_collections.gpusmith.gpu.plugins.module_utils import probe
+print(json.dumps(probe._nvml_record("libnvidia-ml.so.1")["gpus"]))
+"""
+
+
+def test_the_probe_knows_everything_of_a_simulated_gpu(node: Any) -> None:
+    for row in node.python(PROBE):
+        assert (row["unreadable"], row["unsupported"], row["error"]) == ({}, [], None)
+        assert (row["ecc_mode"], row["remap_failed"], row["mig_mode_pending"]) == (
+            "enabled",
+            False,
+            "disabled",
+        )
+        assert row["processes"] == []
+
+
+def test_the_probe_is_told_what_an_older_gpu_does_not_have(node: Any) -> None:
+    node.change(arch="6", mig="0", fabric_nvml="0")
+    row = node.python(PROBE)[0]
+    assert {"row_remap", "mig_mode"} <= set(row["unsupported"])
+    assert row["unreadable"] == {}
+
+
+def test_a_lost_gpu_is_an_error_and_no_healthy_one(node: Any) -> None:
+    state = node.kernel.State.load()
+    state.gpus[1]["lost"] = "1"
+    state.save()
+    rows = node.python(PROBE)
+    assert [bool(row["error"]) for row in rows] == [False, True, False, False]

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from gpusmith import checks_nodes, models
+from gpusmith import models
 from gpusmith.inventory import Host, build
+from gpusmith.node_facts import NodeFacts
 from gpusmith.record import parse
 
 Record = dict[str, Any]
@@ -52,8 +53,12 @@ def healthy_record() -> Record:
         },
         "module": {
             "installed_version": VERSION, "loaded_version": VERSION, "flavour": "open", "refcount": 1, "nouveau_loaded": False,
+            "firmware": ["gsp_ga10x.bin"], "loaded_unix": 1.0,
         },
-        "library": {"nvml_version": VERSION, "cuda_version": VERSION, "simulated": True, "simulated_marker": "m"},
+        "library": {
+            "nvml_version": VERSION, "cuda_version": VERSION, "simulated": True, "simulated_marker": "m",
+            "nvidia_smi": "/usr/bin/nvidia-smi",
+        },
         "nvml": {"init_code": 0, "error": None, "driver_version": VERSION, "gpus": [_gpu(n) for n in range(4)]},
         "dev": {
             "gpu_minors": [0, 1, 2, 3], "control": True, "uvm": True, "uvm_tools": True,
@@ -63,8 +68,10 @@ def healthy_record() -> Record:
             name: dict(running) for name in ("containerd", "kubelet", "nvidia-persistenced", "nvidia-fabricmanager")
         },
         "xids": [],
+        "xids_truncated": False,
         "containerd": {
-            "version": "2.3.7", "digest": "d",
+            "version": "2.3.7", "digest": "d", "config_changed_unix": 1.0, "noted_digest": "d", "noted_unix": 1.0,
+            "runtime_binary_found": True,
             "effective": {
                 "runtime_nvidia": True, "runtime_binary": "nvidia-container-runtime", "systemd_cgroup": True, "cdi": True,
                 "cri_disabled": False,
@@ -84,6 +91,16 @@ def healthy_record() -> Record:
         },
         "errors": [],
     }  # fmt: skip
+
+
+def other_record() -> Record:
+    """A healthy node beside it: another machine with other GPUs."""
+    record = healthy_record()
+    record["host"].update(hostname="gpu-2", boot_id="other")
+    record["kubernetes"]["node_name"] = "gpu-2"
+    for gpu in record["nvml"]["gpus"]:
+        gpu["uuid"] = gpu["uuid"].replace("GPU-0", "GPU-9")
+    return record
 
 
 def host_variables(**changes: Any) -> dict[str, Any]:
@@ -130,14 +147,14 @@ def variables() -> Callable[..., dict[str, Any]]:
 
 
 @pytest.fixture
-def facts() -> Callable[..., checks_nodes.NodeFacts]:
+def facts() -> Callable[..., NodeFacts]:
     """Makes what a node check gets: a record, other nodes' records, changes of the inventory."""
 
-    def make(raw: Record, fleet: dict[str, Record] | None = None, **changes: Any) -> checks_nodes.NodeFacts:
+    def make(raw: Record, fleet: dict[str, Record] | None = None, **changes: Any) -> NodeFacts:
         of = make_host(**changes)
-        rows = {"gpu-1": raw, **(fleet or {"gpu-2": healthy_record()})}
+        rows = {"gpu-1": raw, **(fleet or {"gpu-2": other_record()})}
         parsed = {name: parse(row) for name, row in rows.items()}
-        return checks_nodes.NodeFacts(of, parsed["gpu-1"], models.load().get(of.gpu_model), parsed)
+        return NodeFacts(of, parsed["gpu-1"], models.load().get(of.gpu_model), parsed)
 
     return make
 

@@ -16,6 +16,9 @@ from gpusmith.snapshot import Snapshot, gpus_of, view_of
 MakeHost = Callable[..., Host]
 
 
+READY = [{"type": "Ready", "status": "True"}]
+
+
 def node(**changes: Any) -> dict[str, Any]:
     found: dict[str, Any] = {
         "metadata": {
@@ -98,6 +101,15 @@ def test_healthy_node_passes(host: MakeHost) -> None:
             {"status__capacity": {"nvidia.com/gpu": "8"}, "status__allocatable": {"nvidia.com/gpu": "8"}},
             "cluster.gpu-capacity", "offers 8 GPUs, the inventory says 4",
         ),
+        (
+            {"status__conditions": [*READY, {"type": "AcceleratedHardwareReady", "status": "False"}]},
+            "cluster.node-ready", "AcceleratedHardwareReady=False",
+        ),
+        ({"status__conditions": []}, "cluster.node-ready", "not Ready: it has no condition 'Ready'"),
+        (
+            {"status__capacity": {"nvidia.com/gpu": "4", "nvidia.com/mig-1g.10gb": "7", "nvidia.com/gpu.shared": "0"}},
+            "cluster.gpu-capacity", "also offers 7 of 'nvidia.com/mig-1g.10gb'",
+        ),
         ({"spec__taints": []}, "cluster.taints", "nvidia.com/gpu=present:NoSchedule"),
         ({"metadata__labels": {}}, "cluster.labels", "gpu-type"),
     ],
@@ -107,6 +119,21 @@ def test_fault_is_named(host: MakeHost, changes: dict[str, Any], check: str, say
     assert list(found) == [check]
     assert says in found[check]
     assert "gpu-1" in found[check]
+
+
+def test_condition_that_says_ready_is_no_pressure(host: MakeHost) -> None:
+    conditions = [
+        {"type": kind, "status": "True"} for kind in ("Ready", "AcceleratedHardwareReady", "GpuHealthy")
+    ]
+    assert failing(host(), node(status__conditions=conditions), [plugin()]) == {}
+
+
+def test_a_pass_tells_what_keeps_pods_off_the_node() -> None:
+    raw = node(spec__unschedulable=True)
+    raw["spec"]["taints"].append({"key": "team", "effect": "NoExecute"})
+    evidence = checks_cluster.evidence("cluster.taints", view_of(raw, [], "x"))
+    assert evidence["unschedulable"] is True
+    assert ["team", "", "NoExecute"] in evidence["taints"]
 
 
 def test_simulated_label_on_a_real_node_fails(host: MakeHost) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -11,15 +12,16 @@ import pytest
 from gpusmith import catalog, checks_health, checks_nodes, xids
 from gpusmith.errors import ToolError
 from gpusmith.findings import CannotAsk, NotApplicable, NotAsked
+from gpusmith.node_facts import NodeFacts
 from gpusmith.record import parse
 
 Record = dict[str, Any]
-Facts = Callable[..., checks_nodes.NodeFacts]
+Facts = Callable[..., NodeFacts]
 ADDRESS = "0000:2a:00.0"
 UUID = "GPU-00000001-1111-2222-3333-444444444441"
 
 
-def failing(facts: checks_nodes.NodeFacts) -> dict[str, str]:
+def failing(facts: NodeFacts) -> dict[str, str]:
     """Ids of the checks that find something, with their causes."""
     found = {}
     for name, check in checks_nodes.CHECKS.items():
@@ -79,6 +81,12 @@ def gpu_missing(record: Record) -> None:
     record["dev"]["gpu_minors"].remove(0)
 
 
+def given_to_vfio(record: Record) -> None:
+    record["pci"]["gpus"][1]["driver"] = "vfio-pci"
+    del record["nvml"]["gpus"][1]
+    record["dev"]["gpu_minors"].remove(0)
+
+
 def clobbered(record: Record) -> None:
     record["containerd"]["effective"].update(runtime_nvidia=False, systemd_cgroup=False, cdi=False)
 
@@ -110,7 +118,8 @@ FAULTS = {
         "nodes.nvml", ("GPU 1", f"PCI {ADDRESS}", "GPU is lost"), frozenset({"nodes.cdi"}),
     ),
     "gpu-missing": Fault(
-        gpu_missing, "nodes.gpu-count", ("3 on PCI", "4 in the inventory", "1 of 4 GPUs are missing", f"none at PCI {ADDRESS}")
+        gpu_missing, "nodes.gpu-count", ("3 on PCI", "4 in the inventory", "1 of 4 GPUs are missing", f"none at PCI {ADDRESS}"),
+        frozenset({"nodes.cdi"}),
     ),
     "xid-79": Fault(xid(79), "nodes.xid", ("GPU 1", UUID, ADDRESS, "Xid 79", "fallen off the bus")),
     "xid-31": Fault(xid(31), "nodes.xid", ("GPU 1", "Xid 31", "application")),
@@ -170,7 +179,83 @@ FAULTS = {
         "nodes.driver-versions", ("'libcuda1' is 595.91.07", "580.178.04"),
     ),
     "nouveau": Fault(lambda record: record["module"].update(nouveau_loaded=True), "nodes.driver-versions", ("nouveau",)),
-    "switch-missing": Fault(lambda record: record["pci"]["nvswitches"].pop(), "nodes.fabric", ("3 NVSwitches", "has 4")),
+    "switch-missing": Fault(
+        lambda record: record["pci"]["nvswitches"].pop(),
+        "nodes.fabric", ("3 NVSwitches", "has 4"), frozenset({"nodes.uniformity"}),
+    ),
+    "no-module-file": Fault(
+        lambda record: record["module"].update(installed_version=None),
+        "nodes.driver-versions", ("no module file for kernel 6.1.0", "next boot"),
+    ),
+    "rest-of-another-driver": Fault(
+        lambda record: record["packages"].update({"libnvidia-ptxjitcompiler1": {"version": "570.86.10-1", "held": True}}),
+        "nodes.driver-versions", ("'libnvidia-ptxjitcompiler1' is 570.86.10", "580.178.04"),
+    ),
+    "firmware-missing": Fault(
+        lambda record: record["module"].update(firmware=[]),
+        "nodes.driver-versions", ("firmware", "/lib/firmware/nvidia/580.178.04"),
+    ),
+    "nvidia-smi-missing": Fault(
+        lambda record: record["library"].update(nvidia_smi=None), "nodes.driver-versions", ("nvidia-smi",)
+    ),
+    "same-number-other-addresses": Fault(
+        lambda record: record["pci"]["gpus"][1].update(address="0000:99:00.0"),
+        "nodes.gpu-count", ("0000:99:00.0 is unknown to NVML", "GPU 1", "not on the PCI bus"),
+    ),
+    "same-number-other-minors": Fault(
+        lambda record: record["dev"].update(gpu_minors=[0, 1, 2, 7], char_links=["195:0", "195:1", "195:2", "195:7", "195:255"]),
+        "nodes.gpu-count", ("GPU 2", "no device node /dev/nvidia3", "/dev/nvidia7 belongs to no GPU"),
+    ),
+    "uuid-twice": Fault(
+        lambda record: record["nvml"]["gpus"][2].update(uuid=UUID), "nodes.gpu-count", (UUID, "2 GPUs")
+    ),
+    "no-uvm-device": Fault(
+        lambda record: record["dev"].update(uvm=False), "nodes.gpu-count", ("/dev/nvidia-uvm", "CUDA")
+    ),
+    "no-control-device": Fault(
+        lambda record: record["dev"].update(control=False), "nodes.gpu-count", ("/dev/nvidiactl",)
+    ),
+    "given-to-vfio": Fault(
+        given_to_vfio, "nodes.gpu-count", (f"PCI {ADDRESS} is unknown to NVML", "vfio-pci"), frozenset({"nodes.cdi"})
+    ),
+    "mig-on-one-gpu": Fault(
+        lambda record: record["nvml"]["gpus"][1].update(mig_mode="enabled"),
+        "nodes.gpu-model", ("GPU 1", UUID, "MIG"), frozenset({"nodes.uniformity"}),
+    ),
+    "mig-after-reset": Fault(
+        lambda record: record["nvml"]["gpus"][1].update(mig_mode_pending="enabled"), "nodes.gpu-model", ("GPU 1", "next reset")
+    ),
+    "uuid-unreadable": Fault(
+        lambda record: record["nvml"]["gpus"][1].update(minor=None, unreadable={"minor": "Unknown Error"}),
+        "nodes.nvml", ("GPU 1", "minor", "Unknown Error"), frozenset({"nodes.gpu-count"}),
+    ),
+    "switches-fewer-than-others": Fault(
+        lambda record: record["pci"].update(nvswitches=[]), "nodes.uniformity", ("NVSwitches", "'0'", "'4'")
+    ),
+    "slot-narrower-than-others": Fault(
+        lambda record: [gpu.update(pcie_width=8, pcie_width_max=8) for gpu in record["nvml"]["gpus"]],
+        "nodes.uniformity", ("PCIe lanes", "8", "16"),
+    ),
+    "containerd-older-than-its-configuration": Fault(
+        lambda record: record["containerd"].update(config_changed_unix=99.0, noted_digest=None, noted_unix=None),
+        "nodes.containerd", ("started before its configuration",),
+    ),
+    "containerd-started-with-another-configuration": Fault(
+        lambda record: record["containerd"].update(noted_digest="other", noted_unix=2.0),
+        "nodes.containerd", ("started with another configuration",),
+    ),
+    "runtime-program-missing": Fault(
+        lambda record: record["containerd"].update(runtime_binary_found=False),
+        "nodes.containerd", ("nvidia-container-runtime", "is not there"),
+    ),
+    "runtime-is-another-program": Fault(
+        lambda record: record["containerd"]["effective"].update(runtime_binary="/usr/bin/runc"),
+        "nodes.containerd", ("/usr/bin/runc",),
+    ),
+    "cdi-of-a-gpu-that-left": Fault(
+        lambda record: record["cdi"]["devices"].extend(["nvidia.com/gpu=4", "nvidia.com/gpu=GPU-gone"]),
+        "nodes.cdi", ("'4'", "'GPU-gone'", "no GPU of the node"),
+    ),
     "library-not-simulated": Fault(
         lambda record: record["library"].update(simulated=False),
         "nodes.simulation-witnesses", ("says its GPUs are simulated", "real")
@@ -352,6 +437,28 @@ def test_process_outside_of_pods_is_named(facts: Facts, record: Record) -> None:
     assert "GPU 1" in cause
     assert "'python3' (PID 7)" in cause
     assert "train" not in cause
+
+
+def test_two_names_of_one_machine_prove_one(facts: Facts, record: Record) -> None:
+    found = failing(facts(record, fleet={"gpu-2": copy.deepcopy(record)}))
+    assert "also those of node 'gpu-2'" in found["nodes.gpu-count"]
+    assert "one machine" in found["nodes.gpu-count"]
+
+
+def test_a_configuration_that_was_only_touched_is_the_running_one(facts: Facts, record: Record) -> None:
+    record["containerd"]["config_changed_unix"] = 99.0
+    assert failing(facts(record)) == {}
+
+
+def test_a_note_of_an_earlier_start_tells_nothing(facts: Facts, record: Record) -> None:
+    record["services"]["containerd"]["started_unix"] = 50.0
+    record["containerd"].update(noted_digest="other", noted_unix=2.0)
+    assert failing(facts(record)) == {}
+
+
+def test_mig_devices_of_the_cdi_specification_are_not_strange(facts: Facts, record: Record) -> None:
+    record["cdi"]["devices"].extend(["nvidia.com/gpu=0:1", "nvidia.com/gpu=MIG-1"])
+    assert failing(facts(record)) == {}
 
 
 def test_real_inventory_with_simulated_library_fails(facts: Facts, record: Record) -> None:
