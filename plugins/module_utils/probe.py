@@ -314,13 +314,9 @@ def normal_pci(address: str) -> str:
     )
 
 
-def parse_kernel_log(text: str) -> tuple[list[Record], float | None]:
-    """Xid messages since the driver was loaded, and when that was, from ``journalctl -o json``.
-
-    What a GPU said before its driver was loaded anew is history: loading initialises every GPU.
-    """
-    found: list[Record] = []
-    loaded = None
+def _log_entries(text: str) -> tuple[list[tuple[float, str]], float | None]:
+    """Time and message of each line of ``journalctl -o json``, and when the driver was loaded last."""
+    entries, loaded = [], None
     for line in text.splitlines():
         try:
             entry = json.loads(line)
@@ -332,12 +328,39 @@ def parse_kernel_log(text: str) -> tuple[list[Record], float | None]:
             continue
         if "NVRM: loading NVIDIA UNIX" in message:
             loaded = max(stamp, loaded or 0.0)
+        entries.append((stamp, message))
+    return sorted(entries), loaded
+
+
+def parse_kernel_log(text: str) -> tuple[list[Record], float | None]:
+    """Xid messages since the driver was loaded, and when that was, from ``journalctl -o json``.
+
+    What a GPU said before its driver was loaded anew is history: loading initialises every GPU.
+    """
+    found: list[Record] = []
+    entries, loaded = _log_entries(text)
+    for stamp, message in entries:
         matched = re.search(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)\): (\d+)", message)
-        if matched:
+        if matched and stamp >= (loaded or 0.0):
             pci, code = normal_pci(matched.group(1)), int(matched.group(2))
             found.append({"time_unix": stamp, "pci": pci, "code": code, "message": message})
-    found.sort(key=lambda row: float(row["time_unix"]))
-    return [row for row in found if row["time_unix"] >= (loaded or 0.0)], loaded
+    return found, loaded
+
+
+def parse_switch_log(text: str) -> list[Record]:
+    """SXid messages, the NVSwitches' own, since the driver was loaded."""
+    found: list[Record] = []
+    entries, loaded = _log_entries(text)
+    for stamp, message in entries:
+        matched = re.search(r"SXid \((?:PCI:)?([0-9a-fA-F:.]+)\): (\d+), (Fatal)?", message)
+        if matched and stamp >= (loaded or 0.0):
+            found.append(
+                {
+                    "time_unix": stamp, "pci": normal_pci(matched.group(1)), "code": int(matched.group(2)),
+                    "fatal": matched.group(3) is not None, "message": message,
+                }
+            )  # fmt: skip
+    return found
 
 
 def _kernel_log(record: Record, commands: Mapping[str, _Command], errors: list[str]) -> Record:
@@ -345,7 +368,7 @@ def _kernel_log(record: Record, commands: Mapping[str, _Command], errors: list[s
     # Status 1: no such message.
     log = commands["xids"].output(errors, accept=(0, 1))
     any_message = commands["kernel"].output(errors, accept=(0, 1))
-    found: Record = {"xids": None, "xids_truncated": None}
+    found: Record = {"xids": None, "sxids": None, "xids_truncated": None}
     if log is None:
         return found
     xids, loaded_unix = parse_kernel_log(log)
@@ -355,7 +378,8 @@ def _kernel_log(record: Record, commands: Mapping[str, _Command], errors: list[s
         # A driver that was loaded in silence: the journal does not get what the kernel says.
         errors.append("the journal has no message of the kernel of this boot")
         return found
-    return {"xids": xids, "xids_truncated": len(log.splitlines()) >= KERNEL_LOG_LINES}
+    truncated = len(log.splitlines()) >= KERNEL_LOG_LINES
+    return {"xids": xids, "sxids": parse_switch_log(log), "xids_truncated": truncated}
 
 
 # --- containerd, CDI, Kubernetes ---------------------------------------------------------------------------------
@@ -950,7 +974,7 @@ def _start_commands() -> dict[str, _Command]:
         "systemctl": _Command("systemctl", "show", properties, *(name + ".service" for name in SERVICES)),
         "xids": _Command(
             "journalctl", "-b", "-q", "-n", str(KERNEL_LOG_LINES), "-o", "json", "--output-fields=MESSAGE", "--no-pager",
-            "-g", "NVRM: (Xid|loading NVIDIA UNIX)", "SYSLOG_IDENTIFIER=kernel",
+            "-g", "NVRM: (Xid|loading NVIDIA UNIX)|SXid", "SYSLOG_IDENTIFIER=kernel",
         ),
         "kernel": _Command("journalctl", "-b", "-q", "-n", "1", "-o", "cat", "--no-pager", "SYSLOG_IDENTIFIER=kernel"),
     }  # fmt: skip
@@ -998,6 +1022,7 @@ def collect(nvml_timeout_s: float = NVML_TIMEOUT_S) -> Record:
         "system": _guarded("system", errors, _system),
         "managed_files": _guarded("managed files", errors, _managed_files),
         "xids": None,
+        "sxids": None,
         "xids_truncated": None,
     }
     answer, problem = (

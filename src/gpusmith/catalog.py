@@ -60,7 +60,7 @@ _ROWS = (
     ),
     Check(
         "nodes.fabric",
-        "where there are NVSwitches: fabric manager runs and every GPU has joined the fabric",
+        "where there are NVSwitches: fabric manager runs, no switch failed, every GPU has joined the fabric",
         critical=True,
     ),
     Check("nodes.ecc", "ECC is on, no uncorrectable memory error since the driver was loaded"),

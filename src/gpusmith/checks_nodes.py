@@ -464,6 +464,29 @@ def services(facts: NodeFacts) -> list[Problem]:
     return problems
 
 
+def _switch_errors(facts: NodeFacts) -> list[Problem]:
+    """Fatal errors that NVSwitches reported; what they call non-fatal they survive."""
+    record, node = facts.record, facts.host.name
+    if not record.pci_nvswitches:
+        return []
+    if record.switch_xids is None:
+        cause = f"Node '{node}': the kernel's log could not be read, which has the NVSwitches' errors."
+        return [Problem(cause, "Look at 'journalctl -b -k'.")]
+    fatal = Counter((row.pci, row.code) for row in record.switch_xids if row.fatal)
+    problems = []
+    for (address, code), count in sorted(fatal.items()):
+        said = [row.message for row in record.switch_xids if (row.pci, row.code) == (address, code)][-1]
+        problems.append(
+            Problem(
+                f"Node '{node}': the NVSwitch at PCI {address} reported SXid {code}, which is fatal, {count} times: {said}.",
+                f"Drain '{node}' and reset all its GPUs and switches ('nvidia-smi --gpu-reset') or reboot; if it comes back, have"
+                " the baseboard looked at.",
+                {f"sxid_{code}_{address}": {"count": count, "message": said}},
+            )
+        )
+    return problems
+
+
 def fabric(facts: NodeFacts) -> list[Problem]:
     """Where there are NVSwitches, CUDA works only after fabric manager has joined every GPU."""
     record, node, model = facts.record, facts.host.name, facts.model
@@ -482,6 +505,7 @@ def fabric(facts: NodeFacts) -> list[Problem]:
                 {"nvswitches": list(record.pci_nvswitches)},
             )
         )
+    problems.extend(_switch_errors(facts))
     manager = record.packages.get("nvidia-fabricmanager")
     if (
         manager is not None

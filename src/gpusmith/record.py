@@ -96,6 +96,16 @@ class Xid:
 
 
 @dataclass(frozen=True)
+class SwitchXid:
+    """An error report of an NVSwitch (SXid)."""
+
+    code: int
+    pci: str
+    message: str
+    fatal: bool
+
+
+@dataclass(frozen=True)
 class ContainerdStart:
     """What tells whether the running containerd has the configuration that its files give.
 
@@ -146,6 +156,7 @@ class Record:
     char_links: frozenset[str]
     services: Mapping[str, Service]
     xids: tuple[Xid, ...] | None
+    switch_xids: tuple[SwitchXid, ...] | None
     xids_truncated: bool | None
     driver_loaded_unix: float | None
     containerd_version: str | None
@@ -267,6 +278,11 @@ def parse(raw: Mapping[str, Any]) -> Record:
             xids=None
             if xids is None
             else tuple(Xid(row["code"], row["pci"], row["message"], row.get("time_unix")) for row in xids),
+            switch_xids=None
+            if raw.get("sxids") is None
+            else tuple(
+                SwitchXid(row["code"], row["pci"], row["message"], row["fatal"]) for row in raw["sxids"]
+            ),
             xids_truncated=raw.get("xids_truncated"),
             driver_loaded_unix=module.get("loaded_unix"),
             containerd_version=containerd.get("version"),

@@ -156,6 +156,17 @@ def test_xids_from_before_the_driver_was_loaded_are_history() -> None:
     assert loaded == 7.0
 
 
+def test_fatal_errors_of_nvswitches_are_read() -> None:
+    fatal = "nvidia-nvswitch3: SXid (PCI:0000:c5:00.0): 20034, Fatal, Link 24 LTSSM Fault Up"
+    mild = "nvidia-nvswitch4: SXid (PCI:0000:c6:00.0): 19084, Non-fatal, Link 29 AN1 Heartbeat Timeout Error (First)"
+    found = probe.parse_switch_log(
+        _log(fatal, 3) + _log(LOADING, 5) + _log(fatal, 7) + _log(mild, 8) + "no json\n"
+    )
+    assert [(row["pci"], row["code"], row["fatal"], row["time_unix"]) for row in found] == [
+        ("0000:c5:00.0", 20034, True, 7.0), ("0000:c6:00.0", 19084, False, 8.0),
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize("text", ["00000000:18:00.0", "0000:18:00", "0000:18:00.0"])
 def test_pci_addresses_have_one_form(text: str) -> None:
     assert probe.normal_pci(text) == "0000:18:00.0"
@@ -266,7 +277,7 @@ def test_a_kernel_log_that_nobody_keeps_is_no_log_without_xids() -> None:
     assert kernel_log("", "")[0]["xids"] is None
     assert "no message of the kernel" in kernel_log("", "")[1][0]
     assert kernel_log(None, "x")[0]["xids"] is None
-    assert kernel_log("", "EXT4-fs mounted")[0] == {"xids": [], "xids_truncated": False}
+    assert kernel_log("", "EXT4-fs mounted")[0] == {"xids": [], "sxids": [], "xids_truncated": False}
     assert kernel_log("", "", loaded=None)[0]["xids"] == []
 
 

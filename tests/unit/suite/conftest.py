@@ -68,6 +68,7 @@ def healthy_record() -> Record:
             name: dict(running) for name in ("containerd", "kubelet", "nvidia-persistenced", "nvidia-fabricmanager")
         },
         "xids": [],
+        "sxids": [],
         "xids_truncated": False,
         "containerd": {
             "version": "2.3.7", "digest": "d", "config_changed_unix": 1.0, "noted_digest": "d", "noted_unix": 1.0,

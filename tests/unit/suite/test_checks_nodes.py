@@ -101,6 +101,13 @@ def xid(code: int) -> Callable[[Record], object]:
     return lambda record: record["xids"].append(row)
 
 
+SXID = {
+    "pci": "0000:81:00.0",
+    "code": 20034,
+    "time_unix": 1.0,
+    "message": "SXid 20034, Fatal, Link 24 LTSSM Fault Up",
+}
+
 FAULTS = {
     "driver-library-mismatch": Fault(
         library_mismatch, "nodes.driver-versions", ("mismatch", "580.95.05", "580.178.04"),
@@ -152,6 +159,12 @@ FAULTS = {
     "device-node-too-many": Fault(
         lambda record: record["dev"].update(gpu_minors=[0, 1, 2, 3, 4], char_links=[f"195:{n}" for n in (0, 1, 2, 3, 4, 255)]),
         "nodes.gpu-count", ("5 in /dev", "/dev/nvidia4 belongs to no GPU"),
+    ),
+    "switch-fatal": Fault(
+        lambda record: record["sxids"].append({**SXID, "fatal": True}), "nodes.fabric", ("0000:81:00.0", "SXid 20034", "Link 24"),
+    ),
+    "switch-log-unreadable": Fault(
+        lambda record: record.update(sxids=None), "nodes.fabric", ("kernel's log could not be read",)
     ),
     "another-board": Fault(
         lambda record: record["pci"]["gpus"][1].update(device_id="10de:2335"),
@@ -437,6 +450,11 @@ def test_process_outside_of_pods_is_named(facts: Facts, record: Record) -> None:
     assert "GPU 1" in cause
     assert "'python3' (PID 7)" in cause
     assert "train" not in cause
+
+
+def test_an_error_that_a_switch_survives_fails_nothing(facts: Facts, record: Record) -> None:
+    record["sxids"].append({**SXID, "fatal": False})
+    assert failing(facts(record)) == {}
 
 
 def test_two_names_of_one_machine_prove_one(facts: Facts, record: Record) -> None:
