@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 from gpusmith import gpu_values
-from gpusmith.findings import Problem
+from gpusmith.findings import NotApplicable, Problem
 from gpusmith.node_facts import RESET_STEP, NodeFacts
 from gpusmith.record import Gpu, Record
 
@@ -27,13 +27,20 @@ def ecc(facts: NodeFacts) -> list[Problem]:
     """ECC is on, and found no uncorrectable memory error since the driver was loaded."""
     node = facts.host.name
     off = [gpu for gpu in facts.record.gpus if gpu.ecc_mode == "disabled" and not gpu.error]
+    if off and not facts.host.ecc_required:
+        names = ", ".join(gpu.label for gpu in off)
+        accepted = f"ECC is switched off on {names}, which the inventory accepts (validation_ecc_required)"
+    else:
+        accepted = ""
     problems = [
         Problem(
             f"Node '{node}': ECC is switched off on {gpu.label}, so errors of its memory stay unseen.",
-            f"Drain '{node}', switch it on with 'nvidia-smi -i {gpu.index} -e 1', then reset the GPU or reboot.",
+            f"Drain '{node}', switch it on with 'nvidia-smi -i {gpu.index} -e 1', then reset the GPU or reboot;"
+            " where it is off on purpose, set 'validation_ecc_required: false'.",
             {"gpu": gpu.index, "uuid": gpu.uuid, "ecc_mode": gpu.ecc_mode},
         )
         for gpu in off
+        if not accepted
     ]
     # Every model of data/gpus.yml has ECC. What is switched off has no count, which is said once.
     values = gpu_values.sort(
@@ -43,7 +50,7 @@ def ecc(facts: NodeFacts) -> list[Problem]:
         _of_model(facts, "ECC"),
         off,
     )
-    return values.judged(
+    judged = values.judged(
         [
             *problems,
             *(
@@ -58,6 +65,9 @@ def ecc(facts: NodeFacts) -> list[Problem]:
             ),
         ]
     )
+    if accepted and not judged:
+        raise NotApplicable(f"Node '{node}': not applicable: {accepted}.")
+    return judged
 
 
 def _remap_problem(node: str, gpu: Gpu) -> Problem | None:

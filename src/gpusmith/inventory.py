@@ -58,6 +58,7 @@ class Host:
         operands_managed: whether the device plugin is ours.
         pod_timeout_s: seconds that one workload may take, image pull included.
         accepted_xids: Xid codes that do not fail a node ('validation_accepted_xids').
+        ecc_required: whether a GPU whose ECC is switched off fails ('validation_ecc_required').
         swap_off: whether swap should be off ('host_baseline_swap').
         kernel_modules: kernel modules that should be loaded.
         sysctl: kernel parameters and their values.
@@ -79,6 +80,7 @@ class Host:
     operands_managed: bool
     pod_timeout_s: float
     accepted_xids: frozenset[int]
+    ecc_required: bool
     swap_off: bool
     kernel_modules: tuple[str, ...]
     sysctl: Mapping[str, str]
@@ -238,6 +240,7 @@ NEEDED = (
     "gpusmith_simulated", "gpusmith_gpu_model", "gpusmith_gpu_count", "gpusmith_kubeconfig", "nvidia_driver_version",
     "kubernetes_node_taints", "kubernetes_node_labels", "validation_image_cuda", "validation_image_pytorch",
     "validation_image_tensorflow", "validation_runtime_class", "validation_timeout_pod_s", "validation_accepted_xids",
+    "validation_ecc_required",
     "host_baseline_swap", "host_baseline_modules", "host_baseline_sysctl",
     "gpu_operands_namespace", "gpu_operands_runtime_class", "gpu_operands_device_plugin",
     "ansible_host", "ansible_port", "ansible_user", "ansible_ssh_common_args", "ansible_ssh_extra_args",
@@ -414,6 +417,7 @@ def _host(name: str, values: Mapping[str, Any]) -> Host:
         operands_managed=reader.text("gpu_operands_device_plugin", "managed") == "managed",
         pod_timeout_s=reader.seconds("validation_timeout_pod_s", 300.0),
         accepted_xids=reader.codes("validation_accepted_xids"),
+        ecc_required=reader.flag("validation_ecc_required", True),
         # Unquoted, YAML takes 'off' for false.
         swap_off=values.get("host_baseline_swap") != "keep",
         kernel_modules=reader.names("host_baseline_modules", DEFAULT_MODULES),

@@ -429,6 +429,18 @@ def test_ecc_that_is_switched_off_fails_once_per_gpu(facts: Facts, record: Recor
     assert "ECC is switched off on GPU 1" in problem.cause
 
 
+def test_ecc_that_may_be_off_is_named_and_no_pass(facts: Facts, record: Record) -> None:
+    record["nvml"]["gpus"][1].update(
+        ecc_mode="disabled", ecc_uncorrected=None, unsupported=["ecc_uncorrected"]
+    )
+    with pytest.raises(NotApplicable, match="GPU 1"):
+        checks_health.ecc(facts(record, validation_ecc_required=False))
+    # It accepts no errors of the others.
+    record["nvml"]["gpus"][0]["ecc_uncorrected"] = 3
+    (problem,) = checks_health.ecc(facts(record, validation_ecc_required=False))
+    assert "3 uncorrectable" in problem.cause
+
+
 def test_problem_of_one_gpu_outweighs_what_another_does_not_have(facts: Facts, record: Record) -> None:
     record["nvml"]["gpus"][0].update(throttle_reasons=None, unsupported=["throttle_reasons"])
     record["nvml"]["gpus"][1]["throttle_reasons"] = ["hw_slowdown"]
