@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 from collections.abc import Callable, Generator
 from pathlib import Path
+from types import FrameType
 
 import pytest
 from rich.console import Console
 
 from gpusmith import reports
 from gpusmith.catalog import CATALOG, CLUSTER, TIERS
-from gpusmith.errors import GpusmithError
+from gpusmith.errors import GpusmithError, InputError
 from gpusmith.findings import Outcome
 from gpusmith.inventory import read
 from gpusmith.paths import repo_root
@@ -52,8 +55,10 @@ def pytest_configure(config: pytest.Config) -> None:
         (here / Path(folder).expanduser()).resolve() if folder else repo_root() / "reports" / "latest"
     )
     try:
+        _refuse_empty(config, "--report-dir")
         if not config.getoption("collectonly"):
             reports.clear(reports_folder)
+        _refuse_empty(config, "--inventory", "--limit")
         tiers = tiers_of(config.getoption("--tier", default=None))
         source = config.getoption("--inventory", default=None)
         inventory = read(source, config.getoption("--limit", default=None), here)
@@ -67,6 +72,15 @@ def pytest_configure(config: pytest.Config) -> None:
     config.option.reportchars = ""
     config.stash[FOLDER] = reports_folder
     config.stash[SUITE] = Suite(inventory, PROGRAMS, tiers, _sayer(config), working_folder=here)
+
+
+def _refuse_empty(config: pytest.Config, *options: str) -> None:
+    for option in options:
+        if config.getoption(option, default=None) == "":
+            raise InputError(
+                f"Option '{option}' is empty.",
+                "Leave it out for its default; was a variable of your shell not set?",
+            )
 
 
 def _sayer(config: pytest.Config) -> Callable[[str], None]:
@@ -102,6 +116,11 @@ def _check_of(item: pytest.Item) -> str | None:
     return str(mark.args[0]) if mark else None
 
 
+def _target_of(item: pytest.Item) -> str:
+    parameters = getattr(item, "callspec", None)
+    return str(parameters.params.get("node", CLUSTER)) if parameters else CLUSTER
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Order of the catalog, tiers as markers, and --tier."""
@@ -116,6 +135,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if id(item) in ours:
             item.add_marker(CATALOG[ours[id(item)]].tier)
+            # Reports name checks, not test functions: -k must know them too.
+            item.extra_keyword_matches.add(ours[id(item)])
     items.sort(key=lambda item: order.get(ours.get(id(item), ""), -1))
     left_out = [
         item for item in items if id(item) in ours and CATALOG[ours[id(item)]].tier not in suite.tiers
@@ -155,18 +176,31 @@ def pytest_runtest_makereport(
     report = yield
     suite, check = item.config.stash.get(SUITE, None), _check_of(item)
     if suite is not None and check is not None and report.failed and not item.stash.get(DONE, False):
-        parameters = getattr(item, "callspec", None)
-        target = parameters.params.get("node", CLUSTER) if parameters else CLUSTER
         item.stash[DONE] = True
         suite.broke(
             check,
-            target,
+            _target_of(item),
             f"The test of check '{check}' broke: {call.excinfo.value if call.excinfo else 'no reason given'}",
         )
     return report
 
 
 # --- the end -----------------------------------------------------------------------------------------------------
+
+
+@pytest.hookimpl
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Being told to end is an interruption as by Ctrl-C: what runs in the cluster is removed, and reports are written."""
+    if (
+        session.config.stash.get(SUITE, None) is not None
+        and threading.current_thread() is threading.main_thread()
+    ):
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, _interrupt)
+
+
+def _interrupt(number: int, _: FrameType | None) -> None:
+    raise KeyboardInterrupt(signal.Signals(number).name)
 
 
 def exit_code_of(suite: Suite, status: int) -> int:
@@ -195,6 +229,8 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     if code == pytest.ExitCode.INTERRUPTED and session.testsfailed and not suite.findings:
         # Test files that cannot be imported: pytest calls that an interruption.
         code = int(ExitCode.BROKEN)
+    if code not in (ExitCode.PASSED, ExitCode.FAILED) and code != suite.results().exit_code:
+        suite.end(ExitCode(code), _not_made(session, suite))
     try:
         reports.write(suite.results(), session.config.stash[FOLDER])
     except GpusmithError as error:
@@ -203,10 +239,22 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     session.exitstatus = code
 
 
+def _not_made(session: pytest.Session, suite: Suite) -> list[tuple[str, str]]:
+    made = {(finding.check, finding.target) for finding in suite.findings}
+    planned = [(_check_of(item), _target_of(item)) for item in session.items]
+    return [(check, target) for check, target in planned if check is not None and (check, target) not in made]
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """The summary, verdict last."""
     suite = config.stash.get(SUITE, None)
-    if suite is None or config.getoption("collectonly") or not suite.findings:
+    if suite is None or config.getoption("collectonly"):
+        return
+    if not suite.findings:
+        terminalreporter.ensure_newline()
+        terminalreporter.write_line(
+            "No check was made. -k takes ids of checks, such as 'nodes.xid', or parts of them; --collect-only lists all."
+        )
         return
     writer = terminalreporter._tw  # noqa: SLF001 - the only way to the terminal that pytest writes to
     console = Console(file=writer._file, force_terminal=writer.hasmarkup, width=max(writer.fullwidth, 100))  # noqa: SLF001

@@ -137,7 +137,8 @@ Inventory <code>{{ run.inventory }}</code>
 tiers {{ run.tiers | join(', ') }}.</p>
 {% if run.simulated %}<p class="note">Taken on <b>simulated GPUs</b>: it proves logic, packages, configuration and allocation,
 and nothing about CUDA, bandwidth or a driver's behaviour on silicon. Each result says what was not executed.</p>{% endif %}
-{% if not run.complete %}<p class="note">Only a <b>selection</b> of the checks ran: it stamps no node.</p>{% endif %}
+{% if run.exit_code in (2, 3, 4) %}<p class="note">The run <b>did not come to its end</b>: it stamps no node.</p>
+{%- elif not run.complete %}<p class="note">Only a <b>selection</b> of the checks ran: it stamps no node.</p>{% endif %}
 <h2>Coverage</h2>
 <table><tr><th></th><th>expected</th><th>tested</th><th>busy</th><th>excluded</th></tr>
 <tr><th>nodes</th><td>{{ coverage.nodes.expected }}</td><td>{{ coverage.nodes.tested }}</td>
@@ -273,7 +274,9 @@ def _coverage(results: Results) -> Iterator[str]:
         yield f"  excluded: {row['gpus']} on {escape(row['node'])}: {escape(row['reason'])}"
     if results.info.simulated:
         yield "[yellow]Simulated GPUs: nothing is proved about CUDA, bandwidth or a driver on silicon.[/]"
-    if not results.complete:
+    if results.ended is not None:
+        yield "[yellow]The run did not come to its end; it stamps no node.[/]"
+    elif not results.complete:
         yield "[yellow]Only a selection of the checks ran; it stamps no node.[/]"
 
 

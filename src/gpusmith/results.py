@@ -90,7 +90,7 @@ class Results:
         coverage: GPUs per node.
         node_reasons: why a node was not tested at all, per node.
         facts: per node what a stamp depends on.
-        not_executed: what simulated workloads left out.
+        ended: how the run ended, where that is worse than what its checks say: interrupted, broken, nothing selected.
     """
 
     info: RunInfo
@@ -98,6 +98,7 @@ class Results:
     coverage: Mapping[str, GpuCoverage]
     node_reasons: Mapping[str, str] = field(default_factory=dict)
     facts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    ended: ExitCode | None = None
 
     def count(self, outcome: Outcome) -> int:
         """Findings of an outcome."""
@@ -115,7 +116,9 @@ class Results:
 
     @property
     def complete(self) -> bool:
-        """Whether every check of the catalog has a finding for each of its targets."""
+        """Whether the run came to its end, with a finding of every check of the catalog for each of its targets."""
+        if self.ended is not None:
+            return False
         there = {(finding.check, finding.target) for finding in self.findings}
         wanted = {
             (check.id, target)
@@ -132,6 +135,8 @@ class Results:
     @property
     def exit_code(self) -> ExitCode:
         """A failed check outweighs a broken tool; nothing tested is never a pass, nor is what could not be asked."""
+        if self.ended is not None:
+            return self.ended
         if self.count(Outcome.FAILED):
             return ExitCode.FAILED
         if self.count(Outcome.ERROR):
@@ -146,8 +151,12 @@ class Results:
         code = self.exit_code
         if code is ExitCode.PASSED:
             return "PASSED" + (" (simulated GPUs)" if self.info.simulated else "")
+        if code is ExitCode.INTERRUPTED:
+            return "INTERRUPTED: what was not checked is not proved"
         if code is ExitCode.BROKEN:
             return "ERROR: the suite could not do its work"
+        if code is ExitCode.BAD_INPUT:
+            return "ERROR: no check was selected"
         if self.count(Outcome.FAILED):
             return "FAILED"
         return f"FAILED: {self.blocked[0].cause}" if self.blocked else "FAILED: no GPU node was tested"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import metadata
@@ -15,14 +15,14 @@ from typing import Any
 from gpusmith import checks_cluster, checks_health, checks_nodes, leftovers, models, snapshot, workloads
 from gpusmith.catalog import CATALOG, CLUSTER, TIERS
 from gpusmith.errors import GpusmithError, InputError, ToolError
-from gpusmith.findings import CannotAsk, Finding, NotAsked, Outcome, Problem, merge
+from gpusmith.findings import CannotAsk, Finding, NotAsked, Outcome, Problem, Skip, merge
 from gpusmith.inventory import Host, Inventory
 from gpusmith.jobs import Run
 from gpusmith.kube import Cluster
 from gpusmith.node import Node, Probed, connect, probe_all
 from gpusmith.node_facts import NodeFacts
 from gpusmith.record import Record
-from gpusmith.results import GpuCoverage, Results, RunInfo, gpu_coverage, in_catalog_order
+from gpusmith.results import ExitCode, GpuCoverage, Results, RunInfo, gpu_coverage, in_catalog_order
 from gpusmith.snapshot import NodeView, Snapshot
 from gpusmith.workloads import NodeOutcome, Target
 
@@ -89,6 +89,7 @@ class Suite:
         self._cluster_trouble: GpusmithError | None = None
         self._workload_trouble: GpusmithError | None = None
         self._outcomes: dict[str, NodeOutcome] = {}
+        self._ended: ExitCode | None = None
 
     # --- sources, each asked once ------------------------------------------------------------------------
 
@@ -216,6 +217,27 @@ class Suite:
             )
         )
 
+    def end(self, code: ExitCode, not_made: Iterable[tuple[str, str]] = ()) -> None:
+        """The run ends otherwise than by its checks; the reports must say so, and name what was not checked.
+
+        Args:
+            code: how.
+            not_made: checks with their targets that were still to be made.
+        """
+        self._ended = code
+        cause = "The run ended before this check was made."
+        for check, target in not_made:
+            self.findings.append(
+                Finding(
+                    check,
+                    target,
+                    Outcome.SKIPPED,
+                    cause,
+                    simulated=self._simulated(target),
+                    skip=Skip.BLOCKED,
+                )
+            )
+
     def _simulated(self, target: str) -> bool:
         host = self.inventory.hosts.get(target)
         return host.simulated if host else self.inventory.simulated
@@ -313,7 +335,12 @@ class Suite:
             nodes=tuple(self.inventory.hosts),
         )
         return Results(
-            info, in_catalog_order(self.findings), self._coverage(), self._node_reasons(), self._facts()
+            info,
+            in_catalog_order(self.findings),
+            self._coverage(),
+            self._node_reasons(),
+            self._facts(),
+            self._ended,
         )
 
     def _coverage(self) -> dict[str, GpuCoverage]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -103,7 +105,9 @@ def test_any_working_directory_and_both_spellings(
     [
         (["--inventory", "nowhere"], "Inventory 'nowhere' does not exist."),
         (["--inventory={dead}", "--limit", "nobody"], "Pattern 'nobody' matches no host"),
-        (["--inventory={dead}", "-k", "no_such_test"], "deselected"),
+        (["--inventory={dead}", "-k", "no_such_test"], "No check was made"),
+        (["--inventory={dead}", "--limit", ""], "Option '--limit' is empty"),
+        (["--inventory="], "Option '--inventory' is empty"),
     ],
 )
 def test_bad_input_is_refused(root: Path, dead: Path, tmp_path: Path, words: list[str], says: str) -> None:
@@ -117,6 +121,56 @@ def test_bad_input_is_refused(root: Path, dead: Path, tmp_path: Path, words: lis
     assert "Traceback" not in done.stdout + done.stderr
     left = reports / "results.json"
     assert not left.exists() or json.loads(left.read_text())["checks"] == []
+
+
+def test_a_check_is_selected_by_its_id(root: Path, dead: Path, tmp_path: Path) -> None:
+    done = start(
+        root,
+        dead,
+        "validation",
+        f"--inventory={dead}",
+        "-k",
+        "nodes.reachable",
+        f"--report-dir={tmp_path / 'r'}",
+    )
+    assert done.returncode == 1, done.stdout + done.stderr
+    data = json.loads((tmp_path / "r" / "results.json").read_text())
+    assert [row["id"] for row in data["checks"]] == ["nodes.reachable"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_is_no_pass(
+    root: Path, dead: Path, tmp_path: Path, number: signal.Signals
+) -> None:
+    reports = tmp_path / "reports"
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        kubeconfig = dead / "kubeconfig"
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        kubeconfig.write_text(kubeconfig.read_text().replace("http://127.0.0.1:1", address))
+        words = ["validation", f"--inventory={dead}", "--tier=cluster", f"--report-dir={reports}"]
+        environment = {**os.environ, "NO_COLOR": "1", "ANSIBLE_CONFIG": str(dead.parent / "ansible.cfg")}
+        process = subprocess.Popen(
+            [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *words],
+            cwd=root,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        silent.settimeout(60)
+        connection, _ = silent.accept()  # it waits for the cluster's answer now
+        process.send_signal(number)
+        output, _ = process.communicate(timeout=60)
+        connection.close()
+    assert process.returncode == 2, output
+    assert "INTERRUPTED" in output
+    data = json.loads((reports / "results.json").read_text())
+    assert data["run"]["exit_code"] == 2
+    assert not data["run"]["complete"]
+    assert data["summary"]["passed"] == 0
+    assert {row["skip"] for row in data["checks"]} == {"blocked"}
+    assert "cluster.operands" in {row["id"] for row in data["checks"]}
+    assert "gpusmith_validation_exit_code 2.0" in (reports / "metrics.prom").read_text()
 
 
 def test_every_check_has_its_test(root: Path, dead: Path, tmp_path: Path) -> None:
