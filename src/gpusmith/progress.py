@@ -8,13 +8,14 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from gpusmith.errors import ToolError
 
 TAIL_LINES = 15
+TELL_S = 15.0
 
 
 def say(text: str) -> None:
@@ -42,6 +43,7 @@ def run_logged(
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
     hint: str = "",
+    tell: Callable[[str], str] | None = None,
 ) -> None:
     """Run a command with its whole output appended to a log file.
 
@@ -51,6 +53,7 @@ def run_logged(
         cwd: working directory.
         env: variables on top of the current environment.
         hint: what to do if it fails.
+        tell: makes one line of progress from the output so far; it is asked every now and then.
 
     Raises:
         ToolError: exit status other than 0, or the program is missing; names the log and shows its end.
@@ -64,18 +67,39 @@ def run_logged(
     with log.open("a") as out:
         out.write(f"$ {shlex.join(words)}\n")
         out.flush()
-        done = subprocess.run(
+        begin = out.tell()
+        with subprocess.Popen(
             [*guard, *words],
             cwd=cwd,
             env={**os.environ, **(env or {})},
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=out,
-            check=False,
-        )
-    if done.returncode != 0:
+        ) as process:
+            try:
+                _wait(process, lambda: say(f"    {tell(_since(log, begin))}") if tell else None)
+            except BaseException:
+                process.kill()
+                raise
+    if process.returncode != 0:
         tail = "\n".join(log.read_text(errors="replace").splitlines()[-TAIL_LINES:])
         raise ToolError(
-            f"'{shlex.join(words)}' ended with status {done.returncode}; its log is '{log}', which ends with:\n{tail}\n",
+            f"'{shlex.join(words)}' ended with status {process.returncode}; its log is '{log}', which ends with:\n{tail}\n",
             hint,
         )
+
+
+def _wait(process: subprocess.Popen[bytes], every: Callable[[], object]) -> None:
+    while True:
+        try:
+            process.wait(timeout=TELL_S)
+        except subprocess.TimeoutExpired:
+            every()
+        else:
+            return
+
+
+def _since(log: Path, begin: int) -> str:
+    with log.open("rb") as file:
+        file.seek(begin)
+        return file.read().decode(errors="replace")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterable, Mapping
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -210,6 +212,26 @@ class Builder:
             versions=self.versions,
         )
 
+    def complete(self) -> bool:
+        """Whether nothing large is missing."""
+        there = self.result()
+        return there.apt_root.is_dir() and there.registry_root.is_dir()
+
+    def lanes(self) -> tuple[list[Callable[[], object]], ...]:
+        """What can be done side by side: compilers, which take all cores; their modules and archives, which wait for others."""
+        fetched: list[Callable[[], object]] = [
+            partial(golang.fetch, self.store, part, self.sysroot_key) for part in COMPONENTS
+        ]
+        compiled: list[Callable[[], object]] = [
+            partial(self.component_folder, part.name) for part in COMPONENTS
+        ]
+        archives: list[Callable[[], object]] = [self.node_image, self.depot_image, self.simulated]
+        bases = sorted({image.base for image in self._images if image.base})
+        archives += [partial(images.base_layer, self.store, base, self.parts) for base in bases]
+        without = [image for image in self._images if not image.components]
+        archives += [partial(images.own_layer, self.store, image, self.parts) for image in without]
+        return compiled, fetched, archives
+
     def names(self) -> dict[str, Callable[[], object]]:
         """What can be asked for by name, in building order."""
         found: dict[str, Callable[[], object]] = {}
@@ -222,6 +244,23 @@ class Builder:
         found["apt"] = self.apt
         found["registry"] = self.registry
         return found
+
+
+def side_by_side(lanes: Iterable[Sequence[Callable[[], object]]]) -> None:
+    """Work on several lists at once; after a failure nothing new is begun."""
+    stopped = threading.Event()
+
+    def work(lane: Sequence[Callable[[], object]]) -> None:
+        for build in lane:
+            if not stopped.is_set():
+                build()
+
+    with ThreadPoolExecutor(thread_name_prefix="artifacts") as pool:
+        try:
+            for ended in as_completed([pool.submit(work, lane) for lane in lanes]):
+                ended.result()
+        finally:
+            stopped.set()
 
 
 def _simgpu(module: str) -> Any:
@@ -255,6 +294,8 @@ def ensure(only: Iterable[str] | None = None) -> Artifacts:
         unknown = [name for name in wanted if name not in known]
         if unknown:
             raise ToolError(f"No artifact is named '{unknown[0]}'.", f"There are: {', '.join(known)}.")
+        if only is None and not builder.complete():
+            side_by_side(builder.lanes())
         for name in wanted:
             known[name]()
         if kept.built:

@@ -1,7 +1,8 @@
 """The upstream components that are compiled from their Go modules.
 
-Each has a folder lab/go/<name> with go.mod, go.sum (exact versions) and tools.go (the programs). What is here is only
-how to build them: link-time variables and cgo.
+Each has a folder lab/go/<name> with go.mod, go.sum (exact versions) and tools.go (the programs), or main.go where upstream
+wants its users to choose at compile time what a program has. What is here is only how to build them: link-time variables
+and cgo.
 """
 
 from __future__ import annotations
@@ -46,6 +47,11 @@ class Component:
         return GO / self.name
 
     @property
+    def sources(self) -> tuple[str, ...]:
+        """Names of the files that decide what is built."""
+        return "go.mod", "go.sum", "main.go" if (self.folder / "main.go").exists() else "tools.go"
+
+    @property
     def version(self) -> str:
         """The upstream version that go.mod requires, with its 'v'."""
         found = re.search(
@@ -59,7 +65,9 @@ class Component:
 
     @property
     def programs(self) -> dict[str, str]:
-        """Program -> Go package, as tools.go lists them."""
+        """Program -> Go package, as tools.go lists them; the folder's own if it has a main.go."""
+        if (self.folder / "main.go").exists():
+            return {self.name: "."}
         packages = re.findall(r'^\s*_ "([^"]+)"$', (self.folder / "tools.go").read_text(), re.MULTILINE)
         return {self.names.get(package, PurePosixPath(package).name): package for package in packages}
 

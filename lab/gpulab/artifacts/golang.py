@@ -7,17 +7,19 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from gpulab.artifacts.components import COMPONENTS, Component
-from gpulab.artifacts.store import Inputs, Store, digest_file
+from gpulab.artifacts.store import Inputs, Store, digest_file, key_of
 from gpusmith.errors import ToolError
 from gpusmith.paths import cache_dir
-from gpusmith.progress import run_logged, step
+from gpusmith.progress import run_logged
 
 # A toolchain that is older than a module asks for fetches the right one, checked, through the module proxy.
-TOOLCHAIN = {"GOTOOLCHAIN": "auto"}
+# The compiler spends a tenth of its time on collecting garbage that a machine with a lab's memory need not collect.
+TOOLCHAIN = {"GOTOOLCHAIN": "auto", "GOGC": "400", "GOMEMLIMIT": "3GiB"}
 FETCHES_TOOLCHAINS = (1, 21)
 RECIPE = 1  # raise when the commands below change what comes out
 
@@ -26,7 +28,7 @@ def inputs(component: Component, sysroot_key: str) -> Inputs:
     """What decides the programs' content; the toolchain's patch version does not count."""
     return {
         "recipe": RECIPE,
-        "files": {name: digest_file(component.folder / name) for name in ("go.mod", "go.sum", "tools.go")},
+        "files": {name: digest_file(component.folder / name) for name in component.sources},
         "variables": component.link_variables(),
         "cgo": [component.cgo_ldflags, sysroot_key] if component.cgo else [],
         "tags": list(component.tags),
@@ -53,30 +55,59 @@ def build(store: Store, component: Component, sysroot: Callable[[], Path], sysro
         variables = " ".join(f"-X '{name}={value}'" for name, value in component.link_variables().items())
         log = cache_dir() / "logs" / f"go-{component.name}.log"
         log.unlink(missing_ok=True)
-        for number, (program, package) in enumerate(programs.items(), start=1):
-            command = [
-                go,
-                "build",
-                "-trimpath",
-                "-mod=readonly",
-                "-buildvcs=false",
-                "-tags",
-                ",".join(component.tags),
-            ]
-            command += ["-ldflags", f"-s -w {variables}", "-o", str(folder / program), package]
-            with step(
-                f"compile {component.name} {component.version}: {program} ({number} of {len(programs)})"
-            ):
-                run_logged(
-                    command,
-                    log,
-                    cwd=component.folder,
-                    env=environment,
-                    hint="Is the Go module proxy reachable?",
-                )
+        # All programs at once: while one is linked, which takes one core, packages of the next are compiled.
+        options = ["-trimpath", "-mod=readonly", "-buildvcs=false", "-tags", ",".join(component.tags)]
+        command = [go, "build", "-v", *options, "-ldflags", f"-s -w {variables}", "-o", f"{folder}/"]
+        begin = time.monotonic()
+
+        def tell(output: str) -> str:
+            # With -v, the compiler names each package that was in no cache.
+            lines = output.splitlines()
+            done = sum(not line.startswith(("go: ", "#")) for line in lines)
+            fetched, spent = len(lines) - done, time.monotonic() - begin
+            return f"{component.name}: {done} packages compiled, {fetched} modules fetched, {spent:.0f} s"
+
+        run_logged(
+            [*command, *programs.values()],
+            log,
+            cwd=component.folder,
+            env=environment,
+            hint="Is the Go module proxy reachable?",
+            tell=tell,
+        )
+        for program, package in programs.items():
+            made = folder / (default_name(package) if package != "." else program)
+            if made.name != program:
+                made.rename(folder / program)
 
     label = f"{component.name} {component.version} from its Go module"
     return store.get(f"go-{component.name}", inputs(component, sysroot_key), compile_into, label)
+
+
+def fetch(store: Store, component: Component, sysroot_key: str) -> None:
+    """Have the modules of a component on this machine before its turn to be compiled comes.
+
+    Raises:
+        ToolError: no fitting Go toolchain, or a module cannot be fetched; names the log.
+    """
+    if store.path(f"go-{component.name}", key_of(inputs(component, sysroot_key))).is_dir():
+        return
+    log = cache_dir() / "logs" / f"go-{component.name}-modules.log"
+    log.unlink(missing_ok=True)
+    command = [find_go(), "list", "-deps", "-mod=readonly", "-tags", ",".join(component.tags)]
+    run_logged(
+        [*command, *component.programs.values()],
+        log,
+        cwd=component.folder,
+        env={**TOOLCHAIN, "CGO_ENABLED": "1" if component.cgo else "0"},
+        hint="Is the Go module proxy reachable?",
+    )
+
+
+def default_name(package: str) -> str:
+    """What Go calls the program of a package: the last part of its path that is no major version."""
+    parts = PurePosixPath(package).parts
+    return parts[-2] if re.fullmatch(r"v[0-9]+", parts[-1]) and len(parts) > 1 else parts[-1]
 
 
 def _environment(component: Component, sysroot: Callable[[], Path]) -> dict[str, str]:

@@ -15,6 +15,7 @@ import json
 import os
 import shutil
 import tempfile
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -60,13 +61,15 @@ class Store:
 
     root: Path
     built: list[str] = field(default_factory=list)
+    _guard: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    _locks: dict[Path, threading.Lock] = field(default_factory=dict, repr=False)
 
     def path(self, name: str, key: str) -> Path:
         """Where the artifact is, or will be."""
         return self.root / name / key
 
     def get(self, name: str, inputs: Inputs, build: Callable[[Path], None], label: str = "") -> Path:
-        """The artifact's folder, built now if it does not exist.
+        """The artifact's folder, built now if it does not exist; a thread that comes second waits for the first.
 
         Args:
             name: what it is, as a folder name.
@@ -75,11 +78,21 @@ class Store:
             label: the step's text for people.
         """
         final = self.path(name, key_of(inputs))
-        if final.is_dir():
-            os.utime(final)
-            return final
+        with self._guard:
+            lock = self._locks.setdefault(final, threading.Lock())
+        with lock:
+            if final.is_dir():
+                os.utime(final)
+            else:
+                self._build(final, build, label or name)
+                self.built.append(name)
+                self.prune(name)
+        return final
+
+    @staticmethod
+    def _build(final: Path, build: Callable[[Path], None], label: str) -> None:
         final.parent.mkdir(parents=True, exist_ok=True)
-        with step(label or name):
+        with step(label):
             unfinished = Path(tempfile.mkdtemp(prefix=TEMPORARY, dir=final.parent))
             try:
                 unfinished.chmod(0o755)
@@ -87,9 +100,6 @@ class Store:
                 unfinished.rename(final)
             finally:
                 shutil.rmtree(unfinished, ignore_errors=True)
-        self.built.append(name)
-        self.prune(name)
-        return final
 
     def prune(self, name: str, keep: int = KEEP) -> None:
         """Forget all but the most recently used versions of one artifact."""

