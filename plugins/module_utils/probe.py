@@ -23,6 +23,7 @@ import select
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import time
 from typing import Any, Callable, Dict, Iterable, Mapping, Sequence
@@ -219,7 +220,60 @@ def _module(modinfo: _Command, errors: list[str]) -> Record:
     }
 
 
+KINDS = (
+    (stat.S_ISCHR, "char"),
+    (stat.S_ISBLK, "block"),
+    (stat.S_ISLNK, "link"),
+    (stat.S_ISREG, "file"),
+    (stat.S_ISDIR, "folder"),
+)
+
+
+def read_device(path: str) -> Record | None:
+    """What a path in /dev is; None if there is nothing. A link is not followed."""
+    try:
+        seen = os.lstat(path)
+    except OSError:
+        return None
+    kind = next((name for is_kind, name in KINDS if is_kind(seen.st_mode)), "other")
+    device = kind in ("char", "block")
+    return {
+        "kind": kind,
+        "major": os.major(seen.st_rdev) if device else None,
+        "minor": os.minor(seen.st_rdev) if device else None,
+        "mode": stat.S_IMODE(seen.st_mode),
+        "uid": seen.st_uid,
+        "gid": seen.st_gid,
+    }
+
+
+def parse_params(text: str) -> Record:
+    """Mode and owner that the driver wants its device nodes to have, of /proc/driver/nvidia/params."""
+    rows = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+
+    def number(name: str) -> int | None:
+        value = (rows.get(name) or "").strip()
+        # The driver prints decimals; nobody's mode begins with a zero there.
+        octal = name == "DeviceFileMode" and re.match(r"^0[0-7]+$", value)
+        return int(value, 8) if octal else _int(value)
+
+    return {
+        "file_mode": number("DeviceFileMode"),
+        "file_uid": number("DeviceFileUID"),
+        "file_gid": number("DeviceFileGID"),
+    }
+
+
+def major_of(name: str, text: str) -> int | None:
+    """Major number of a character device in the text of /proc/devices."""
+    matched = re.search(
+        r"^ *(\d+) {}$".format(re.escape(name)), text.partition("Block devices")[0], re.MULTILINE
+    )
+    return int(matched.group(1)) if matched else None
+
+
 def _dev() -> Record:
+    """Device nodes as they are before NVML starts: for root it makes missing ones anew, with nvidia-modprobe."""
     minors = []
     for path in glob.glob("/dev/nvidia[0-9]*"):
         matched = re.match(r"^/dev/nvidia(\d+)$", path)
@@ -233,7 +287,17 @@ def _dev() -> Record:
                 links.append(os.path.basename(link))
         except OSError:
             continue
+    paths = [
+        *(f"/dev/nvidia{minor}" for minor in sorted(minors)),
+        "/dev/nvidiactl",
+        "/dev/nvidia-uvm",
+        "/dev/nvidia-uvm-tools",
+    ]
+    nodes = {path: read_device(path) for path in paths}
     return {
+        "nodes": {path: node for path, node in nodes.items() if node is not None},
+        **parse_params(_read("/proc/driver/nvidia/params") or ""),
+        "uvm_major": major_of("nvidia-uvm", _read("/proc/devices") or ""),
         "gpu_minors": sorted(minors),
         "control": os.path.exists("/dev/nvidiactl"),
         "uvm": os.path.exists("/dev/nvidia-uvm"),
@@ -992,6 +1056,7 @@ def collect(nvml_timeout_s: float = NVML_TIMEOUT_S) -> Record:
     errors: list[str] = []
     machine = platform.machine()
     ldconfig = _Command("ldconfig", "-p")
+    dev = _guarded("dev", errors, _dev)
     cache = ldconfig.output(errors, accept=None) or ""
     nvml_path = resolve_library("libnvidia-ml.so.1", cache, machine)
     cuda_path = resolve_library("libcuda.so.1", cache, machine)
@@ -1010,7 +1075,7 @@ def collect(nvml_timeout_s: float = NVML_TIMEOUT_S) -> Record:
         "packages": _guarded("packages", errors, lambda: _packages(commands["dpkg"], rpm, errors)),
         "pci": _guarded("pci", errors, _pci),
         "module": _guarded("module", errors, lambda: _module(commands["modinfo"], errors)),
-        "dev": _guarded("dev", errors, _dev),
+        "dev": dev,
         "services": _guarded(
             "services", errors, lambda: parse_services(commands["systemctl"].output(errors) or "")
         ),

@@ -47,7 +47,7 @@ _ROWS = (
     Check("nodes.nvml", "NVML starts and every GPU answers", critical=True),
     Check(
         "nodes.gpu-count",
-        "GPUs on PCI = in NVML = in /dev = in the inventory, each one its own",
+        "GPUs on PCI = in NVML = in /dev = in the inventory, each one its own, and each device node leads to it",
         critical=True,
     ),
     Check(

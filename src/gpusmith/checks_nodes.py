@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gpusmith import checks_health
+from gpusmith import checks_devices, checks_health
 from gpusmith.findings import CannotAsk, NotApplicable, Problem
 from gpusmith.node_facts import RESET_STEP, NodeCheck, NodeFacts
 from gpusmith.record import Record
@@ -311,25 +311,6 @@ def _identity_problems(facts: NodeFacts) -> list[Problem]:
     return problems
 
 
-def _device_problems(facts: NodeFacts) -> list[Problem]:
-    """Besides a node per GPU, CUDA needs these."""
-    record, node = facts.record, facts.host.name
-    missing = {
-        "/dev/nvidiactl": record.control_device,
-        "/dev/nvidia-uvm": record.uvm_device,
-    }
-    return [
-        Problem(
-            f"Node '{node}': device node {path} is missing, without which CUDA cannot start.",
-            f"Run 'nvidia-modprobe -c0 -u' on '{node}' and look at 'lsmod', or run site.yml.",
-            {"missing": path},
-        )
-        for path, there in missing.items()
-        # Without any GPU's node the driver is not there, which others say.
-        if record.minors and not there
-    ]
-
-
 def gpu_count(facts: NodeFacts) -> list[Problem]:
     """PCI = NVML = /dev = inventory, by number and one by one."""
     record, node, wanted = facts.record, facts.host.name, facts.host.gpu_count
@@ -339,7 +320,7 @@ def gpu_count(facts: NodeFacts) -> list[Problem]:
         "nvml": len(record.gpus),
         "dev": len(record.minors),
     }
-    others = [*_identity_problems(facts), *_device_problems(facts)]
+    others = [*_identity_problems(facts), *checks_devices.device_nodes(facts)]
     # A GPU that does not answer tells neither address nor minor; nodes.nvml names it.
     answer = not any(gpu.error for gpu in record.gpus)
     named = _count_differences(facts)
@@ -355,7 +336,7 @@ def gpu_count(facts: NodeFacts) -> list[Problem]:
     differ = Problem(
         f"Node '{node}': GPUs differ: {seen}; {'; '.join(named) or 'none of them can be named'}.",
         f"Look at 'lspci -d 10de:' and 'journalctl -k -g NVRM' on '{node}';"
-        " a board that PCI does not show is a matter for the machine's vendor.",
+        " a board that PCI does not show is a matter for the machine's vendor, 'nvidia-modprobe -c MINOR' makes a device node.",
         evidence,
     )
     return [differ, *others]

@@ -106,6 +106,40 @@ class SwitchXid:
 
 
 @dataclass(frozen=True)
+class DeviceNode:
+    """What a path in /dev is.
+
+    Attributes:
+        kind: 'char' for a character device; others are faults.
+        mode: its permission bits.
+    """
+
+    kind: str
+    major: int | None
+    minor: int | None
+    mode: int
+    uid: int
+    gid: int
+
+
+@dataclass(frozen=True)
+class Devices:
+    """The driver's device nodes, as they were before NVML started.
+
+    Attributes:
+        nodes: by path, those that are there.
+        mode: what the driver wants, with the owner; None if it does not say.
+        uvm_major: of module nvidia-uvm; None if it is not known.
+    """
+
+    nodes: Mapping[str, DeviceNode]
+    mode: int | None
+    uid: int | None
+    gid: int | None
+    uvm_major: int | None
+
+
+@dataclass(frozen=True)
 class ContainerdStart:
     """What tells whether the running containerd has the configuration that its files give.
 
@@ -153,6 +187,8 @@ class Record:
     minors: tuple[int, ...]
     control_device: bool
     uvm_device: bool
+    uvm_tools_device: bool
+    devices: Devices | None
     char_links: frozenset[str]
     services: Mapping[str, Service]
     xids: tuple[Xid, ...] | None
@@ -228,6 +264,21 @@ def _gpu(row: Mapping[str, Any]) -> Gpu:
     )  # fmt: skip
 
 
+def _devices(dev: Mapping[str, Any]) -> Devices | None:
+    if not isinstance(dev.get("nodes"), Mapping):
+        return None
+    return Devices(
+        nodes={
+            path: DeviceNode(**{key: row[key] for key in ("kind", "major", "minor", "mode", "uid", "gid")})
+            for path, row in dev["nodes"].items()
+        },
+        mode=dev.get("file_mode"),
+        uid=dev.get("file_uid"),
+        gid=dev.get("file_gid"),
+        uvm_major=dev.get("uvm_major"),
+    )
+
+
 def parse(raw: Mapping[str, Any]) -> Record:
     """The typed view.
 
@@ -270,6 +321,8 @@ def parse(raw: Mapping[str, Any]) -> Record:
             minors=tuple(dev.get("gpu_minors") or ()),
             control_device=bool(dev.get("control")),
             uvm_device=bool(dev.get("uvm")),
+            uvm_tools_device=bool(dev.get("uvm_tools")),
+            devices=_devices(dev),
             char_links=frozenset(dev.get("char_links") or ()),
             services={
                 name: Service(row["active"], row["enabled"], row.get("started_unix"))

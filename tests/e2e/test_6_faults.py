@@ -97,7 +97,19 @@ def test_everything_passes_after_heals_in_a_row(healed: Lab) -> None:
 # --- faults that are not on the list, put in by hand -----------------------------------------------------
 
 BY_HAND = {
-    # Not a device node itself: whoever starts NVML as root has nvidia-modprobe make it anew, in life as here.
+    # Whoever starts NVML as root has nvidia-modprobe make these anew, in life as here; the probe looks before it does.
+    "device-node-removed": ("rm /dev/nvidia1", "nvidia-modprobe -c 1", "no device node /dev/nvidia1"),
+    "device-node-a-file": (
+        "rm /dev/nvidia1 && touch /dev/nvidia1",
+        "nvidia-modprobe -c 1",
+        "/dev/nvidia1.* a regular file",
+    ),
+    "device-node-of-another": (
+        "rm /dev/nvidia1 && mknod -m 666 /dev/nvidia1 c 195 2",
+        "nvidia-modprobe -c 1",
+        "/dev/nvidia1.* 195:2, must be 195:1",
+    ),
+    "device-node-closed": ("chmod 000 /dev/nvidia1", "chmod 666 /dev/nvidia1", "/dev/nvidia1.* mode 0000"),
     "device-link-removed": ("rm /dev/char/195:1", "ln -sf /dev/nvidia1 /dev/char/195:1", "/dev/char"),
     "persistence-stopped": (
         "systemctl stop nvidia-persistenced",

@@ -285,6 +285,50 @@ def test_a_flood_of_xids_says_that_some_were_not_read() -> None:
     assert kernel_log(_log(LOST, 5) * probe.KERNEL_LOG_LINES, "x")[0]["xids_truncated"] is True
 
 
+def test_device_nodes_are_looked_at_and_not_followed(tmp_path: Path) -> None:
+    null = probe.read_device("/dev/null")
+    assert null is not None
+    assert (null["kind"], null["major"], null["minor"], null["mode"]) == ("char", 1, 3, 0o666)
+    (tmp_path / "file").touch(0o600)
+    (tmp_path / "link").symlink_to("/dev/null")
+    file, link = (probe.read_device(str(tmp_path / name)) for name in ("file", "link"))
+    assert file is not None
+    assert link is not None
+    assert (file["kind"], file["major"], file["mode"]) == ("file", None, 0o600)
+    assert link["kind"] == "link"
+    assert probe.read_device(str(tmp_path / "none")) is None
+
+
+def test_device_nodes_are_read_before_nvml_can_make_them_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    order: list[str] = []
+
+    def resolve(*_arguments: object) -> str:
+        return "/nowhere/libnvidia-ml.so.1"
+
+    class Child:
+        def __init__(self, _work: object) -> None:
+            order.append("nvml")
+
+        def result(self, _timeout_s: float) -> tuple[None, str]:
+            return None, "no answer"
+
+    monkeypatch.setattr(probe, "_dev", lambda: order.append("dev"))
+    monkeypatch.setattr(probe, "resolve_library", resolve)
+    monkeypatch.setattr(probe, "_Child", Child)
+    probe.collect()
+    assert order == ["dev", "nvml"]
+
+
+def test_what_the_driver_was_told_about_its_device_nodes_is_read() -> None:
+    text = "ResmanDebugLevel: 4294967295\nDeviceFileUID: 0\nDeviceFileGID: 44\nDeviceFileMode: 432\n"
+    assert probe.parse_params(text) == {"file_mode": 0o660, "file_uid": 0, "file_gid": 44}
+    assert probe.parse_params("DeviceFileMode: 0660\n")["file_mode"] == 0o660
+    assert probe.parse_params("") == {"file_mode": None, "file_uid": None, "file_gid": None}
+    devices = "Character devices:\n  1 mem\n195 nvidia\n511 nvidia-uvm\n\nBlock devices:\n  8 sd\n"
+    assert probe.major_of("nvidia-uvm", devices) == 511
+    assert probe.major_of("sd", devices) is None
+
+
 def test_structures_have_the_sizes_of_nvml_h() -> None:
     assert ctypes.sizeof(probe._PciInfo) == 68
     assert ctypes.sizeof(probe._Memory) == 24

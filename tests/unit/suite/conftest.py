@@ -34,6 +34,10 @@ def _gpu(index: int) -> Record:
     }  # fmt: skip
 
 
+def _device(major: int, minor: int) -> Record:
+    return {"kind": "char", "major": major, "minor": minor, "mode": 0o666, "uid": 0, "gid": 0}
+
+
 def healthy_record() -> Record:
     """What the probe prints on a node of the lab after site.yml."""
     package = {"version": f"{VERSION}-1", "held": True}
@@ -63,6 +67,11 @@ def healthy_record() -> Record:
         "dev": {
             "gpu_minors": [0, 1, 2, 3], "control": True, "uvm": True, "uvm_tools": True,
             "char_links": ["195:0", "195:1", "195:2", "195:3", "195:255"],
+            "nodes": {
+                **{f"/dev/nvidia{n}": _device(195, n) for n in range(4)},
+                "/dev/nvidiactl": _device(195, 255), "/dev/nvidia-uvm": _device(511, 0), "/dev/nvidia-uvm-tools": _device(511, 1),
+            },
+            "file_mode": 0o666, "file_uid": 0, "file_gid": 0, "uvm_major": 511,
         },
         "services": {
             name: dict(running) for name in ("containerd", "kubelet", "nvidia-persistenced", "nvidia-fabricmanager")

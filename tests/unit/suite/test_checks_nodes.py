@@ -81,6 +81,10 @@ def gpu_missing(record: Record) -> None:
     record["dev"]["gpu_minors"].remove(0)
 
 
+def device(path: str, **changes: Any) -> Callable[[Record], object]:
+    return lambda record: record["dev"]["nodes"][path].update(changes)
+
+
 def given_to_vfio(record: Record) -> None:
     record["pci"]["gpus"][1]["driver"] = "vfio-pci"
     del record["nvml"]["gpus"][1]
@@ -227,6 +231,41 @@ FAULTS = {
     ),
     "no-control-device": Fault(
         lambda record: record["dev"].update(control=False), "nodes.gpu-count", ("/dev/nvidiactl",)
+    ),
+    "device-node-is-a-file": Fault(
+        device("/dev/nvidia3", kind="file", major=None, minor=None),
+        "nodes.gpu-count", ("/dev/nvidia3 of GPU 2", "a regular file, not a character device"),
+    ),
+    "device-node-is-a-link": Fault(
+        device("/dev/nvidia3", kind="link", major=None, minor=None), "nodes.gpu-count", ("/dev/nvidia3", "a symbolic link"),
+    ),
+    "device-node-closed": Fault(
+        device("/dev/nvidia3", mode=0), "nodes.gpu-count", ("/dev/nvidia3 of GPU 2", "mode 0000", "0666"),
+    ),
+    "device-node-of-another-gpu": Fault(
+        device("/dev/nvidia3", minor=2), "nodes.gpu-count", ("/dev/nvidia3 of GPU 2", "device 195:2", "must be 195:3"),
+    ),
+    "device-node-of-another-driver": Fault(
+        device("/dev/nvidia3", major=1), "nodes.gpu-count", ("/dev/nvidia3 of GPU 2", "device 1:3", "must be 195:3"),
+    ),
+    "control-device-of-another-driver": Fault(
+        device("/dev/nvidiactl", major=1, minor=3), "nodes.gpu-count", ("/dev/nvidiactl", "device 1:3", "must be 195:255"),
+    ),
+    "uvm-device-of-an-earlier-load": Fault(
+        device("/dev/nvidia-uvm", major=510), "nodes.gpu-count", ("/dev/nvidia-uvm is device 510:0", "must be 511:0"),
+    ),
+    "uvm-device-is-a-file": Fault(
+        device("/dev/nvidia-uvm", kind="file", major=None, minor=None), "nodes.gpu-count", ("/dev/nvidia-uvm", "a regular file"),
+    ),
+    "no-uvm-tools-device": Fault(
+        lambda record: record["dev"].update(uvm_tools=False), "nodes.gpu-count", ("/dev/nvidia-uvm-tools", "profilers"),
+    ),
+    "no-device-node-at-all": Fault(
+        lambda record: record["dev"].update(gpu_minors=[], control=False, uvm=False, uvm_tools=False, char_links=[], nodes={}),
+        "nodes.gpu-count", ("0 in /dev", "/dev/nvidiactl is missing"),
+    ),
+    "device-nodes-unread": Fault(
+        lambda record: record["dev"].update(nodes=None), "nodes.gpu-count", ("device nodes could not be read",),
     ),
     "given-to-vfio": Fault(
         given_to_vfio, "nodes.gpu-count", (f"PCI {ADDRESS} is unknown to NVML", "vfio-pci"), frozenset({"nodes.cdi"})
@@ -473,6 +512,28 @@ def test_two_names_of_one_machine_prove_one(facts: Facts, record: Record) -> Non
     found = failing(facts(record, fleet={"gpu-2": copy.deepcopy(record)}))
     assert "also those of node 'gpu-2'" in found["nodes.gpu-count"]
     assert "one machine" in found["nodes.gpu-count"]
+
+
+def test_a_mode_that_the_driver_was_told_is_right(facts: Facts, record: Record) -> None:
+    record["dev"].update(file_mode=0o660, file_gid=44)
+    for node in record["dev"]["nodes"].values():
+        node.update(mode=0o660, gid=44)
+    assert failing(facts(record)) == {}
+    device("/dev/nvidia3", gid=0)(record)
+    cause = failing(facts(record))["nodes.gpu-count"]
+    assert "/dev/nvidia3 of GPU 2" in cause
+    assert "0:0" in cause
+    assert "0:44" in cause
+
+
+def test_without_a_known_major_any_uvm_character_device_will_do(facts: Facts, record: Record) -> None:
+    record["dev"]["uvm_major"] = None
+    assert failing(facts(record)) == {}
+
+
+def test_nodes_of_a_driver_that_is_not_loaded_are_no_matter(facts: Facts, record: Record) -> None:
+    not_loaded(record)
+    assert "device node" not in failing(facts(record))["nodes.gpu-count"]
 
 
 def test_a_configuration_that_was_only_touched_is_the_running_one(facts: Facts, record: Record) -> None:
