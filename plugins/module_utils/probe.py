@@ -492,7 +492,9 @@ def _dig(tree: Any, *keys: str) -> Any:
     return tree
 
 
-EFFECTIVE_KEYS = ("runtime_nvidia", "runtime_binary", "systemd_cgroup", "cdi", "cri_disabled")
+EFFECTIVE_KEYS = (
+    "runtime_nvidia", "runtime_binary", "systemd_cgroup", "cdi", "cri_disabled", "default_runtime", "default_binary", "cdi_spec_dirs",
+)  # fmt: skip
 
 
 def read_containerd_dump(text: str) -> Record:
@@ -514,6 +516,9 @@ def read_containerd_dump(text: str) -> Record:
         "runtime_binary": _dig(nvidia, "options", "BinaryName"),
         "systemd_cgroup": bool(groups) and all(groups),
         "cdi": bool(cri.get("enable_cdi")),
+        "default_runtime": str(default),
+        "default_binary": _dig(runtimes, default, "options", "BinaryName") or None,
+        "cdi_spec_dirs": cri.get("cdi_spec_dirs") or None,
         "cri_disabled": any(str(name) == "cri" or "cri" in str(name).split(".") for name in disabled),
     }
 

@@ -71,7 +71,7 @@ _ROWS = (
     Check("nodes.processes", "nobody outside of Kubernetes' pods computes on a GPU"),
     Check(
         "nodes.containerd",
-        "containerd runs with its configuration, which has the nvidia runtime, systemd cgroups and CDI",
+        "containerd runs with its configuration, which has the nvidia runtime, for those who ask, systemd cgroups and CDI",
         critical=True,
     ),
     Check("nodes.cdi", "the CDI specification is for the loaded driver and names exactly the node's GPUs"),

@@ -547,7 +547,7 @@ def containerd(facts: NodeFacts) -> list[Problem]:
             )
         )
     binary = str(effective.get("runtime_binary") or "")
-    if effective["runtime_nvidia"] and not binary.rpartition("/")[2].startswith("nvidia-container-runtime"):
+    if effective["runtime_nvidia"] and not _is_nvidia_runtime(binary):
         problems.append(
             Problem(
                 f"Node '{node}': containerd's runtime 'nvidia' runs '{binary or 'runc'}'.", step, evidence
@@ -561,7 +561,36 @@ def containerd(facts: NodeFacts) -> list[Problem]:
                 evidence,
             )
         )
-    return problems + _containerd_running(facts, evidence)
+    return problems + _default_runtime(facts, evidence) + _containerd_running(facts, evidence)
+
+
+def _default_runtime(facts: NodeFacts, evidence: Mapping[str, Any]) -> list[Problem]:
+    """Role nvidia_container_toolkit leaves the runtime of other pods alone, unless its variable says otherwise."""
+    node, effective = facts.host.name, facts.record.effective
+    name, binary = effective.get("default_runtime"), str(effective.get("default_binary") or "")
+    wanted = facts.host.default_runtime_nvidia
+    is_nvidia = name == "nvidia" or _is_nvidia_runtime(binary)
+    if name is not None and is_nvidia == wanted:
+        return []
+    runs = f", which runs '{binary}'" if binary else ""
+    variable = "'nvidia_container_toolkit_default_runtime'"
+    if name is None:
+        cause = f"Node '{node}': containerd's default runtime cannot be read."
+        step = f"Look at 'containerd config dump' on '{node}'."
+    elif is_nvidia:
+        cause = f"Node '{node}': every pod runs with the NVIDIA runtime: containerd's default runtime is '{name}'{runs}."
+        step = (
+            f"Find the file that sets it, 'grep -rn nvidia /etc/containerd' on '{node}'; remove that and run site.yml,"
+            f" or set {variable} to true in the inventory."
+        )
+    else:
+        cause = f"Node '{node}': containerd's default runtime is '{name}'{runs}, the inventory wants 'nvidia' ({variable})."
+        step = f"Compare 'containerd config dump' on '{node}' with /etc/containerd, then run site.yml."
+    return [Problem(cause, step, evidence)]
+
+
+def _is_nvidia_runtime(binary: str) -> bool:
+    return binary.rpartition("/")[2].startswith("nvidia-container-runtime")
 
 
 def _containerd_running(facts: NodeFacts, evidence: Mapping[str, Any]) -> list[Problem]:

@@ -58,6 +58,7 @@ class Host:
         operands_managed: whether the device plugin is ours.
         pod_timeout_s: seconds that one workload may take, image pull included.
         accepted_xids: Xid codes that do not fail a node ('validation_accepted_xids').
+        default_runtime_nvidia: whether every pod should run with the NVIDIA runtime ('nvidia_container_toolkit_default_runtime').
         ecc_required: whether a GPU whose ECC is switched off fails ('validation_ecc_required').
         swap_off: whether swap should be off ('host_baseline_swap').
         kernel_modules: kernel modules that should be loaded.
@@ -80,6 +81,7 @@ class Host:
     operands_managed: bool
     pod_timeout_s: float
     accepted_xids: frozenset[int]
+    default_runtime_nvidia: bool
     ecc_required: bool
     swap_off: bool
     kernel_modules: tuple[str, ...]
@@ -240,7 +242,7 @@ NEEDED = (
     "gpusmith_simulated", "gpusmith_gpu_model", "gpusmith_gpu_count", "gpusmith_kubeconfig", "nvidia_driver_version",
     "kubernetes_node_taints", "kubernetes_node_labels", "validation_image_cuda", "validation_image_pytorch",
     "validation_image_tensorflow", "validation_runtime_class", "validation_timeout_pod_s", "validation_accepted_xids",
-    "validation_ecc_required",
+    "validation_ecc_required", "nvidia_container_toolkit_default_runtime",
     "host_baseline_swap", "host_baseline_modules", "host_baseline_sysctl",
     "gpu_operands_namespace", "gpu_operands_runtime_class", "gpu_operands_device_plugin",
     "ansible_host", "ansible_port", "ansible_user", "ansible_ssh_common_args", "ansible_ssh_extra_args",
@@ -417,6 +419,7 @@ def _host(name: str, values: Mapping[str, Any]) -> Host:
         operands_managed=reader.text("gpu_operands_device_plugin", "managed") == "managed",
         pod_timeout_s=reader.seconds("validation_timeout_pod_s", 300.0),
         accepted_xids=reader.codes("validation_accepted_xids"),
+        default_runtime_nvidia=reader.flag("nvidia_container_toolkit_default_runtime", False),
         ecc_required=reader.flag("validation_ecc_required", True),
         # Unquoted, YAML takes 'off' for false.
         swap_off=values.get("host_baseline_swap") != "keep",

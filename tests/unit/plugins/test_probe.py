@@ -19,6 +19,7 @@ disabled_plugins = []
 [plugins]
   [plugins.'io.containerd.cri.v1.runtime']
     enable_cdi = true
+    cdi_spec_dirs = ['/etc/cdi', '/var/run/cdi']
     [plugins.'io.containerd.cri.v1.runtime'.containerd]
       default_runtime_name = 'runc'
       [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes]
@@ -81,6 +82,9 @@ def test_containerd_settings_are_read(toml: str, monkeypatch: pytest.MonkeyPatch
         "systemd_cgroup": True,
         "cdi": True,
         "cri_disabled": False,
+        "default_runtime": "runc",
+        "default_binary": None,
+        "cdi_spec_dirs": ["/etc/cdi", "/var/run/cdi"],
     }
 
 
@@ -100,6 +104,14 @@ def test_a_disabled_cri_is_seen(text: str, disabled: bool) -> None:
 def test_a_runtime_without_systemd_cgroup_is_seen() -> None:
     text = DUMP.replace("SystemdCgroup = true", "SystemdCgroup = false", 1)
     assert probe.read_containerd_dump(text)["systemd_cgroup"] is False
+
+
+def test_the_runtime_of_every_pod_is_read() -> None:
+    found = probe.read_containerd_dump(DUMP.replace("= 'runc'", "= 'nvidia'"))
+    assert (found["default_runtime"], found["default_binary"]) == (
+        "nvidia",
+        "/usr/bin/nvidia-container-runtime",
+    )
 
 
 def test_cdi_devices_are_read_from_yaml_and_json() -> None:

@@ -84,7 +84,7 @@ def healthy_record() -> Record:
             "runtime_binary_found": True,
             "effective": {
                 "runtime_nvidia": True, "runtime_binary": "nvidia-container-runtime", "systemd_cgroup": True, "cdi": True,
-                "cri_disabled": False,
+                "cri_disabled": False, "default_runtime": "runc", "default_binary": None, "cdi_spec_dirs": None,
             },
         },
         "cdi": {

@@ -304,6 +304,17 @@ FAULTS = {
         lambda record: record["containerd"]["effective"].update(runtime_binary="/usr/bin/runc"),
         "nodes.containerd", ("/usr/bin/runc",),
     ),
+    "nvidia-for-every-pod": Fault(
+        lambda record: record["containerd"]["effective"].update(default_runtime="nvidia"),
+        "nodes.containerd", ("every pod runs with the NVIDIA runtime", "'nvidia'"),
+    ),
+    "nvidia-for-every-pod-by-another-name": Fault(
+        lambda record: record["containerd"]["effective"].update(default_binary="/usr/bin/nvidia-container-runtime"),
+        "nodes.containerd", ("every pod runs with the NVIDIA runtime", "'runc'", "/usr/bin/nvidia-container-runtime"),
+    ),
+    "default-runtime-unread": Fault(
+        lambda record: record["containerd"]["effective"].update(default_runtime=None), "nodes.containerd", ("default runtime",),
+    ),
     "cdi-of-a-gpu-that-left": Fault(
         lambda record: record["cdi"]["devices"].extend(["nvidia.com/gpu=4", "nvidia.com/gpu=GPU-gone"]),
         "nodes.cdi", ("'4'", "'GPU-gone'", "no GPU of the node"),
@@ -534,6 +545,15 @@ def test_without_a_known_major_any_uvm_character_device_will_do(facts: Facts, re
 def test_nodes_of_a_driver_that_is_not_loaded_are_no_matter(facts: Facts, record: Record) -> None:
     not_loaded(record)
     assert "device node" not in failing(facts(record))["nodes.gpu-count"]
+
+
+def test_the_nvidia_runtime_is_every_pods_if_the_inventory_says_so(facts: Facts, record: Record) -> None:
+    wants = {"nvidia_container_toolkit_default_runtime": True}
+    assert "is 'runc'" in failing(facts(record, **wants))["nodes.containerd"]
+    record["containerd"]["effective"].update(
+        default_runtime="nvidia", default_binary="nvidia-container-runtime"
+    )
+    assert failing(facts(record, **wants)) == {}
 
 
 def test_a_configuration_that_was_only_touched_is_the_running_one(facts: Facts, record: Record) -> None:
