@@ -35,6 +35,11 @@ class Check:
 _ROWS = (
     Check("nodes.reachable", "the node answers over ssh and its record could be read", critical=True),
     Check(
+        "nodes.identity",
+        "the machine that answers is the cluster's node that the inventory means, and no other host's",
+        critical=True,
+    ),
+    Check(
         "nodes.simulation-witnesses",
         "inventory and loaded library agree on whether the GPUs are simulated",
         critical=True,

@@ -65,6 +65,39 @@ def simulation_witnesses(facts: NodeFacts) -> list[Problem]:
     return []
 
 
+def identity(facts: NodeFacts) -> list[Problem]:
+    """The machine that answers is the one whose Node the inventory means, else a wrong one is drained and judged."""
+    host, seen = facts.host, facts.record.node_name
+    if seen is None:
+        raise CannotAsk(
+            f"Node '{host.name}' has not joined a cluster; see nodes.services and cluster.node-ready."
+        )
+    address = str(host.variables.get("ansible_host") or host.name)
+    evidence = {"node_name": seen, "wanted": host.node_name, "address": address}
+    same = sorted(name for name, row in facts.fleet.items() if name != host.name and row.node_name == seen)
+    if seen == host.node_name:
+        return [
+            Problem(
+                f"Node '{host.name}': host '{name}' leads to it as well: both are node '{seen}' of the cluster.",
+                f"Correct 'ansible_host' of '{name}' in the inventory.",
+                {**evidence, "same_node": name},
+            )
+            for name in same
+        ]
+    cause = f"Node '{host.name}': the machine at its address '{address}' is node '{seen}' of the cluster, not '{host.node_name}'"
+    wrong = [host.name]
+    swapped = [
+        name for name, row in facts.fleet.items() if name.lower() == seen and row.node_name == host.node_name
+    ]
+    if swapped:
+        wrong += swapped
+        cause += f": the addresses of '{host.name}' and '{swapped[0]}' are swapped"
+    elif same:
+        cause += f", and is also host {' and '.join(map(repr, same))}"
+    step = f"Correct 'ansible_host' of {' and '.join(map(repr, wrong))} in the inventory before anything is done to these nodes."
+    return [Problem(f"{cause}.", step, evidence)]
+
+
 def _driver_files(facts: NodeFacts, evidence: Mapping[str, Any]) -> list[Problem]:
     """What the next boot, the next start of a GPU and containers need of the driver."""
     record, node = facts.record, facts.host.name
@@ -808,6 +841,7 @@ def uniformity(facts: NodeFacts) -> list[Problem]:
 
 
 CHECKS: Mapping[str, NodeCheck] = {
+    "nodes.identity": identity,
     "nodes.simulation-witnesses": simulation_witnesses,
     "nodes.driver-versions": driver_versions,
     "nodes.nvml": nvml,

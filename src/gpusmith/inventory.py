@@ -42,7 +42,8 @@ class Host:
     """A GPU node and what its inventory says of it.
 
     Attributes:
-        name: inventory name; the Node object's name unless the node's record says otherwise.
+        name: inventory name.
+        node_name: name that its Node object should have ('kubernetes_node_name').
         variables: everything that Ansible knows of it, for the connection.
         simulated: 'gpusmith_simulated', the first of the two witnesses of a simulation.
         gpu_model: key of data/gpus.yml.
@@ -66,6 +67,7 @@ class Host:
     """
 
     name: str
+    node_name: str
     variables: Mapping[str, Any] = field(repr=False)
     simulated: bool
     gpu_model: str
@@ -243,6 +245,7 @@ NEEDED = (
     "kubernetes_node_taints", "kubernetes_node_labels", "validation_image_cuda", "validation_image_pytorch",
     "validation_image_tensorflow", "validation_runtime_class", "validation_timeout_pod_s", "validation_accepted_xids",
     "validation_ecc_required", "nvidia_container_toolkit_default_runtime",
+    "kubernetes_node_name",
     "host_baseline_swap", "host_baseline_modules", "host_baseline_sysctl",
     "gpu_operands_namespace", "gpu_operands_runtime_class", "gpu_operands_device_plugin",
     "ansible_host", "ansible_port", "ansible_user", "ansible_ssh_common_args", "ansible_ssh_extra_args",
@@ -400,6 +403,7 @@ def _host(name: str, values: Mapping[str, Any]) -> Host:
     cuda = reader.text("validation_image_cuda", "")
     return Host(
         name=name,
+        node_name=reader.text("kubernetes_node_name", name).lower(),
         variables=dict(values),
         simulated=reader.flag("gpusmith_simulated", False),
         gpu_model=reader.text("gpusmith_gpu_model"),

@@ -13,6 +13,12 @@ def test_node_answers(verify: Callable[[str], None], node: str) -> None:
     verify(node)
 
 
+@pytest.mark.check("nodes.identity")
+def test_machine_is_the_node_of_the_inventory(verify: Callable[[str], None], node: str) -> None:
+    """The name leads to the machine that has it in the cluster."""
+    verify(node)
+
+
 @pytest.mark.check("nodes.simulation-witnesses")
 def test_simulation_witnesses_agree(verify: Callable[[str], None], node: str) -> None:
     """Inventory and loaded library say the same about simulation."""

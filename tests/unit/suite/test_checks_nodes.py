@@ -521,6 +521,7 @@ def test_an_error_that_a_switch_survives_fails_nothing(facts: Facts, record: Rec
 
 def test_two_names_of_one_machine_prove_one(facts: Facts, record: Record) -> None:
     found = failing(facts(record, fleet={"gpu-2": copy.deepcopy(record)}))
+    assert set(found) == {"nodes.gpu-count", "nodes.identity"}
     assert "also those of node 'gpu-2'" in found["nodes.gpu-count"]
     assert "one machine" in found["nodes.gpu-count"]
 
@@ -554,6 +555,40 @@ def test_the_nvidia_runtime_is_every_pods_if_the_inventory_says_so(facts: Facts,
         default_runtime="nvidia", default_binary="nvidia-container-runtime"
     )
     assert failing(facts(record, **wants)) == {}
+
+
+def test_swapped_addresses_are_named(facts: Facts, record: Record) -> None:
+    other = copy.deepcopy(record)
+    record["kubernetes"]["node_name"] = "gpu-2"
+    cause = failing(facts(record, fleet={"gpu-2": other}, ansible_host="192.0.2.7"))["nodes.identity"]
+    assert "'192.0.2.7'" in cause
+    assert "is node 'gpu-2' of the cluster, not 'gpu-1'" in cause
+    assert "the addresses of 'gpu-1' and 'gpu-2' are swapped" in cause
+
+
+def test_the_name_whose_address_is_wrong_is_named(facts: Facts, record: Record) -> None:
+    other = copy.deepcopy(record)
+    record["kubernetes"]["node_name"] = other["kubernetes"]["node_name"] = "gpu-2"
+    assert "also host 'gpu-2'" in failing(facts(record, fleet={"gpu-2": other}))["nodes.identity"]
+    # The other way round: this one's address is right, so that of the other one is not.
+    record["kubernetes"]["node_name"] = other["kubernetes"]["node_name"] = "gpu-1"
+    (problem,) = checks_nodes.identity(facts(record, fleet={"gpu-2": other}))
+    assert "host 'gpu-2' leads to it as well" in problem.cause
+    assert "'ansible_host' of 'gpu-2'" in problem.next_step
+
+
+def test_a_node_of_no_known_name_is_not_this_one(facts: Facts, record: Record) -> None:
+    record["kubernetes"]["node_name"] = "db-1"
+    (problem,) = checks_nodes.identity(facts(record))
+    assert "is node 'db-1'" in problem.cause
+    assert "'ansible_host' of 'gpu-1'" in problem.next_step
+    assert checks_nodes.identity(facts(record, kubernetes_node_name="DB-1")) == []
+
+
+def test_a_machine_that_has_not_joined_has_no_name_yet(facts: Facts, record: Record) -> None:
+    record["kubernetes"].update(joined=False, node_name=None)
+    with pytest.raises(CannotAsk, match="has not joined"):
+        checks_nodes.identity(facts(record))
 
 
 def test_a_configuration_that_was_only_touched_is_the_running_one(facts: Facts, record: Record) -> None:
