@@ -546,45 +546,159 @@ def _containerd(dump: _Command, version: _Command, errors: list[str]) -> Record:
     }
 
 
-def read_cdi_spec(text: str) -> tuple[str | None, list[str], str | None]:
-    """Kind, qualified device names and driver version of one CDI specification, JSON or the YAML of nvidia-ctk."""
-    kind: str | None = None
-    names: list[str] = []
-    try:
-        tree = json.loads(text)
-        kind = tree.get("kind")
-        names = [str(device.get("name")) for device in tree.get("devices") or []]
-    except (ValueError, AttributeError):
-        entry: str | None = None  # indentation of the devices' list entries, once one was seen
-        inside = False
-        for line in text.splitlines():
-            if re.match(r"^\w", line):
-                inside = line.startswith("devices:")
-                matched = re.match(r"^kind:\s*[\"']?([^\"'\s]+)", line)
-                kind = matched.group(1) if matched else kind
-            elif inside:
-                if entry is None and line.lstrip().startswith("- "):
-                    entry = line[: len(line) - len(line.lstrip())]
-                # A device's own keys: anything deeper, such as the name of a hook, is none.
-                matched = re.match(rf"^{entry}(?:- |  )name:\s*[\"']?([^\"'\s]+)", line)
-                if matched:
-                    names.append(matched.group(1))
+CDI_KIND = "nvidia.com/gpu"
+# containerd's own and the toolkit's; what a later folder has wins.
+CDI_FOLDERS = ("/etc/cdi", "/var/run/cdi")
+_YAML_KEY = re.compile(r"^(\"[^\"]*\"|'[^']*'|[^\s:'\"\[\]{}&*!|>-][^:]*?|-[^\s:][^:]*?):(?:\s+(.*))?$")
+
+
+class _Yaml:
+    """The YAML that nvidia-ctk writes: blocks of mappings, lists and plain or quoted scalars. Anything else is a ValueError."""
+
+    def __init__(self, text: str) -> None:
+        # Number, indentation and content of each line that has some.
+        self._lines = [
+            (number, len(line) - len(line.lstrip()), line.strip())
+            for number, line in enumerate(text.splitlines(), 1)
+            if line.strip() and not line.lstrip().startswith("#")
+        ]
+        self._at = 0
+
+    def tree(self) -> Any:
+        """All of it."""
+        found = self._block(self._lines[0][1]) if self._lines else None
+        if self._at < len(self._lines):
+            raise self._wrong()
+        return found
+
+    def _wrong(self) -> ValueError:
+        number, _indent, content = self._lines[min(self._at, len(self._lines) - 1)]
+        return ValueError(f"line {number} is not understood: {content[:60]!r}")
+
+    def _indent(self) -> int:
+        return self._lines[self._at][1] if self._at < len(self._lines) else -1
+
+    def _is_entry(self) -> bool:
+        content = self._lines[self._at][2] if self._at < len(self._lines) else ""
+        return content == "-" or content.startswith("- ")
+
+    def _block(self, indent: int) -> Any:
+        if self._is_entry():
+            entries = []
+            while self._indent() == indent and self._is_entry():
+                number, _indent, content = self._lines[self._at]
+                rest = content[1:].lstrip()
+                if not rest:
+                    self._at += 1
+                    entries.append(self._block(self._indent()) if self._indent() > indent else None)
+                elif rest == "-" or rest.startswith("- ") or _YAML_KEY.match(rest):
+                    # The entry's first line stands where its others stand.
+                    inner = indent + len(content) - len(rest)
+                    self._lines[self._at] = (number, inner, rest)
+                    entries.append(self._block(inner))
+                else:
+                    entries.append(self._scalar(rest, indent))
+            return entries
+        found: Record = {}
+        while self._indent() == indent and not self._is_entry():
+            matched = _YAML_KEY.match(self._lines[self._at][2])
+            if not matched:
+                raise self._wrong()
+            key, value = matched.group(1).strip("\"'"), matched.group(2)
+            if value:
+                found[key] = self._scalar(value, indent)
+                continue
+            self._at += 1
+            deeper = self._indent() > indent or (self._indent() == indent and self._is_entry())
+            found[key] = self._block(self._indent()) if deeper else None
+        return found
+
+    def _scalar(self, text: str, indent: int) -> Any:
+        """A value, with the lines that a long one goes on in."""
+        if text in ("{}", "[]"):
+            self._at += 1
+            return {} if text == "{}" else []
+        if text[0] in "&*!|>{[%@`":
+            raise self._wrong()
+        self._at += 1
+        while self._indent() > indent:
+            text += " " + self._lines[self._at][2]
+            self._at += 1
+        if text[0] in "\"'":
+            return text[1:].partition(text[0])[0]
+        return re.sub(r"\s+#.*$", "", text)
+
+
+def _cdi_tree(text: str) -> Any:
+    """Kind and devices of a specification; its other parts are not looked at.
+
+    Raises:
+        ValueError: it cannot be read.
+    """
+    if text.lstrip().startswith("{"):
+        return json.loads(text)
+    kept, inside = [], False
+    for line in text.splitlines():
+        if re.match(r"^[\w\"']", line):
+            inside = re.match(r"^[\"']?(kind|devices)[\"']?:", line) is not None
+        elif line.startswith("---"):
+            inside = False
+        # Empty lines keep the numbers right.
+        kept.append(line if inside else "")
+    return _Yaml("\n".join(kept)).tree()
+
+
+def _cdi_device(device: Mapping[str, Any]) -> Record:
+    """Name and GPU nodes of a device."""
+    nodes = []
+    for node in (device.get("containerEdits") or {}).get("deviceNodes") or []:
+        paths = [str(node.get(key) or "") for key in ("path", "hostPath")]
+        if any(re.search(r"/dev/nvidia\d+$", path) for path in paths):
+            given = node.get("major") or node.get("minor")
+            numbers = f"{node.get('major')}:{node.get('minor') or 0}" if given else None
+            nodes.append({"path": paths[0], "host_path": paths[1] or None, "numbers": numbers})
+    return {"name": str(device["name"]), "nodes": nodes}
+
+
+def read_cdi(path: str, priority: int, text: str) -> Record | None:
+    """A CDI specification of NVIDIA's GPUs, with the reason if it cannot be read; None for one of something else."""
+    if not re.search(r"kind[\"']?\s*:\s*[\"']?{}[\"'\s,}}]".format(re.escape(CDI_KIND)), text + "\n"):
+        return None
     version = re.search(r"lib(?:cuda|nvidia-ml)\.so\.(\d+\.\d+(?:\.\d+)?)", text)
-    return kind, [f"{kind}={name}" for name in names], version.group(1) if version else None
+    spec: Record = {
+        "path": path,
+        "priority": priority,
+        "driver_version": version.group(1) if version else None,
+        "problem": None,
+        "devices": [],
+    }
+    try:
+        tree = _cdi_tree(text)
+        if tree.get("kind") != CDI_KIND:
+            return None
+        spec["devices"] = [_cdi_device(device) for device in tree.get("devices") or []]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        spec["problem"] = (
+            str(error) if isinstance(error, ValueError) else "its devices are no list of devices with names"
+        )
+    return spec
 
 
-def _cdi() -> Record:
-    paths, devices, driver = [], [], None
-    for folder in ("/etc/cdi", "/var/run/cdi"):
-        for path in sorted(
-            glob.glob(folder + "/*.yaml") + glob.glob(folder + "/*.yml") + glob.glob(folder + "/*.json")
-        ):
-            kind, names, version = read_cdi_spec(_read(path) or "")
-            if kind == "nvidia.com/gpu":
-                paths.append(path)
-                devices.extend(names)
-                driver = version or driver
-    return {"spec_paths": paths, "devices": devices, "driver_version": driver}
+def _cdi(folders: Sequence[str] = CDI_FOLDERS) -> Record:
+    """Specifications in the order of their folders, whose later ones win. CDI reads these two endings only."""
+    specs = []
+    for priority, folder in enumerate(folders):
+        for path in sorted(glob.glob(folder + "/*.yaml") + glob.glob(folder + "/*.json")):
+            spec = read_cdi(path, priority, _read(path) or "")
+            if spec is not None:
+                specs.append(spec)
+    names = dict.fromkeys(device["name"] for spec in specs for device in spec["devices"])
+    versions = [spec["driver_version"] for spec in specs if spec["driver_version"]]
+    return {
+        "specs": specs,
+        "devices": [f"{CDI_KIND}={name}" for name in names],
+        "driver_version": versions[-1] if versions else None,
+    }
 
 
 def _kubernetes(kubelet: _Command, errors: list[str]) -> Record:
@@ -1074,6 +1188,11 @@ def collect(nvml_timeout_s: float = NVML_TIMEOUT_S) -> Record:
         else commands["dpkg"]
     )
 
+    containerd = _guarded(
+        "containerd", errors, lambda: _containerd(commands["dump"], commands["containerd"], errors)
+    )
+    folders = _dig(containerd, "effective", "cdi_spec_dirs")
+
     record: Record = {
         "schema": SCHEMA,
         "host": _guarded("host", errors, _host),
@@ -1084,10 +1203,8 @@ def collect(nvml_timeout_s: float = NVML_TIMEOUT_S) -> Record:
         "services": _guarded(
             "services", errors, lambda: parse_services(commands["systemctl"].output(errors) or "")
         ),
-        "containerd": _guarded(
-            "containerd", errors, lambda: _containerd(commands["dump"], commands["containerd"], errors)
-        ),
-        "cdi": _guarded("cdi", errors, _cdi),
+        "containerd": containerd,
+        "cdi": _guarded("cdi", errors, lambda: _cdi(folders or CDI_FOLDERS)),
         "kubernetes": _guarded("kubernetes", errors, lambda: _kubernetes(commands["kubelet"], errors)),
         "system": _guarded("system", errors, _system),
         "managed_files": _guarded("managed files", errors, _managed_files),

@@ -79,7 +79,7 @@ _ROWS = (
         "containerd runs with its configuration, which has the nvidia runtime, for those who ask, systemd cgroups and CDI",
         critical=True,
     ),
-    Check("nodes.cdi", "the CDI specification is for the loaded driver and names exactly the node's GPUs"),
+    Check("nodes.cdi", "the CDI specification is for the loaded driver and leads exactly to the node's GPUs"),
     Check("nodes.char-links", "/dev/char links keep GPUs in containers over a reload of systemd"),
     Check("nodes.host-baseline", "swap is off, and kernel modules and parameters are the inventory's"),
     Check("nodes.holds", "driver, runtime and Kubernetes packages are held at their version"),

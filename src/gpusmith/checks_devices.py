@@ -1,10 +1,16 @@
-"""Checks of the nodes tier on how programs and containers get at the GPUs: device nodes."""
+"""Checks of the nodes tier on how programs and containers get at the GPUs: device nodes and CDI."""
 
 from __future__ import annotations
 
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from typing import Any
+
 from gpusmith.findings import Problem
 from gpusmith.node_facts import NodeFacts
-from gpusmith.record import DeviceNode, Devices, Record
+from gpusmith.record import CdiNode, CdiSpec, DeviceNode, Devices, Record
 
 MAJOR = 195
 """Registered for NVIDIA's driver; a GPU's minor is the number in its path, 255 is the driver's own."""
@@ -95,3 +101,161 @@ def _wrong(path: str, device: DeviceNode, devices: Devices) -> str:
     if mode & 0o006 != 0o006 and owner != wanted_owner:
         return f"belongs to {owner[0]}:{owner[1]}, the driver's owner is {wanted_owner[0]}:{wanted_owner[1]}"
     return ""
+
+
+# --- CDI -----------------------------------------------------------------------------------------------------------
+
+
+def _winners(specs: Sequence[CdiSpec]) -> dict[str, CdiSpec]:
+    """The specification that each name is taken from: CDI lets a later folder win."""
+    return {name: spec for spec in sorted(specs, key=lambda row: row.priority) for name in spec.names}
+
+
+def _shadowed_by(spec: CdiSpec, winners: Mapping[str, CdiSpec]) -> list[str]:
+    """Paths of what takes names from a specification."""
+    return sorted({winners[name].path for name in spec.names} - {spec.path})
+
+
+def cdi_evidence(record: Record) -> dict[str, Any]:
+    """Which specifications there are, and which of them nobody gets because others win."""
+    winners = _winners(record.cdi)
+    used = {spec.path for spec in winners.values()}
+    return {
+        "cdi_specs": {spec.path: spec.driver for spec in record.cdi},
+        "devices": sorted(winners),
+        "shadowed": {
+            spec.path: f"{spec.driver} (by {', '.join(_shadowed_by(spec, winners))})"
+            for spec in record.cdi
+            if spec.names and spec.path not in used
+        },
+    }
+
+
+def cdi(facts: NodeFacts) -> list[Problem]:
+    """Made for the loaded driver, with every GPU under its own device node, and from one source."""
+    record, node = facts.record, facts.host.name
+    evidence = cdi_evidence(record)
+    step = f"Run 'systemctl restart nvidia-cdi-refresh' on '{node}', or site.yml."
+    if not record.cdi:
+        return [Problem(f"Node '{node}': there is no CDI specification for nvidia.com/gpu.", step, evidence)]
+    unread = [
+        Problem(
+            f"Node '{node}': CDI specification '{spec.path}' cannot be read: {spec.problem}.",
+            f"Compare it with 'nvidia-ctk cdi generate' on '{node}', which writes what can be read; remove it or run site.yml.",
+            evidence,
+        )
+        for spec in record.cdi
+        if spec.problem
+    ]
+    if unread:
+        return unread
+    causes = [*_driver_of_cdi(record), *_gpus_of_cdi(record)]
+    return [
+        *(Problem(f"Node '{node}': {cause}.", how, evidence) for cause, how in _conflicts(record.cdi, node)),
+        *(Problem(f"Node '{node}': {cause}.", step, evidence) for cause in causes),
+    ]
+
+
+def _named(names: Sequence[str]) -> str:
+    return ", ".join(repr(name) for name in names[:8]) + (
+        f" and {len(names) - 8} more" if len(names) > 8 else ""
+    )
+
+
+def _conflicts(specs: Sequence[CdiSpec], node: str) -> list[tuple[str, str]]:
+    """Names that CDI refuses: given twice by one folder, even if a later folder has them as well."""
+    found = []
+    for spec in specs:
+        twice = [name for name, count in Counter(spec.names).items() if count > 1]
+        if twice:
+            cause = f"CDI specification '{spec.path}' has {_named(twice)} twice, so CDI refuses all of it"
+            found.append(
+                (
+                    cause,
+                    f"Make '{spec.path}' anew on '{node}': 'nvidia-ctk cdi generate --output={spec.path}'.",
+                )
+            )
+    for one, other in combinations(specs, 2):
+        both = [name for name in one.devices if name in other.devices]
+        if both and one.priority == other.priority:
+            found.append(
+                (
+                    f"CDI specifications '{one.path}' and '{other.path}' both have {_named(both)}, so CDI refuses these names",
+                    f"Remove the copy on '{node}'; site.yml keeps one specification.",
+                )
+            )
+    return found
+
+
+def _driver_of_cdi(record: Record) -> list[str]:
+    """A name that is taken from a specification of another driver mounts libraries that are not there."""
+    winners = _winners(record.cdi)
+    causes = []
+    for spec in record.cdi:
+        names = [name for name, winner in winners.items() if winner is spec]
+        if record.module_loaded is None or not names or spec.driver == record.module_loaded:
+            continue
+        below = [
+            row.path for row in record.cdi if row.priority < spec.priority and set(row.names) & set(names)
+        ]
+        shadows = f"; it shadows {_named(below)}" if below else ""
+        causes.append(
+            f"CDI specification '{spec.path}' is for driver {spec.driver}, loaded is {record.module_loaded}"
+            f" (devices {_named(names)}){shadows}"
+        )
+    return causes
+
+
+def _gpus_of_cdi(record: Record) -> list[str]:
+    """Every GPU is there, no other one is, and each name leads to its own device node."""
+    winners = _winners(record.cdi)
+    causes = [
+        f"{gpu.label} is not in the CDI specification"
+        for gpu in record.gpus
+        if str(gpu.index) not in winners and gpu.uuid not in winners
+    ]
+    there = {str(gpu.index) for gpu in record.gpus} | {gpu.uuid for gpu in record.gpus}
+    strange = sorted(name for name in winners.keys() - there if name.isdigit() or name.startswith("GPU-"))
+    # A GPU that does not answer may be one of them.
+    if strange and record.gpus and not any(gpu.error for gpu in record.gpus):
+        causes.append(f"the CDI specification has {_named(strange)}, which is no GPU of the node")
+    minors = {gpu.minor for gpu in record.gpus if gpu.minor is not None}
+    wanted = [
+        (name, gpu.label, {gpu.minor})
+        for gpu in record.gpus
+        for name in (str(gpu.index), gpu.uuid)
+        if name in winners and gpu.minor is not None
+    ]
+    if "all" in winners and len(minors) == len(record.gpus) > 0:
+        wanted.append(("all", "the node's GPUs", minors))
+    for name, label, own in wanted:
+        spec = winners[str(name)]
+        nodes = spec.devices[str(name)]
+        if (
+            not all(_is_one_of(node, own) for node in nodes)
+            or {_number(node.host_path) for node in nodes} != own
+        ):
+            gives = ", ".join(_words(node) for node in nodes) or "no GPU's device node"
+            causes.append(f"CDI device '{name}' of '{spec.path}' gives {gives}, but {label} is {_paths(own)}")
+    return causes
+
+
+def _number(path: str) -> int | None:
+    matched = re.search(r"/dev/nvidia(\d+)$", path)
+    return int(matched.group(1)) if matched else None
+
+
+def _is_one_of(node: CdiNode, minors: set[int | None]) -> bool:
+    number = _number(node.host_path)
+    return number in minors and _number(node.path) == number and node.numbers in (None, f"{MAJOR}:{number}")
+
+
+def _words(node: CdiNode) -> str:
+    source = "" if node.host_path == node.path else f" made of {node.host_path}"
+    return f"{node.path}{source}{f' with numbers {node.numbers}' if node.numbers else ''}"
+
+
+def _paths(minors: set[int | None]) -> str:
+    return ", ".join(
+        f"/dev/nvidia{minor} ({MAJOR}:{minor})" for minor in sorted(filter(lambda n: n is not None, minors))
+    )

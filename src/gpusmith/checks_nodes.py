@@ -648,47 +648,6 @@ def _containerd_running(facts: NodeFacts, evidence: Mapping[str, Any]) -> list[P
     )
 
 
-def cdi(facts: NodeFacts) -> list[Problem]:
-    """Made for the loaded driver, with every GPU."""
-    record, node = facts.record, facts.host.name
-    evidence = {
-        "paths": list(record.cdi_paths),
-        "devices": list(record.cdi_devices),
-        "driver": record.cdi_driver,
-    }
-    step = f"Run 'systemctl restart nvidia-cdi-refresh' on '{node}', or site.yml."
-    if not record.cdi_paths:
-        return [Problem(f"Node '{node}': there is no CDI specification for nvidia.com/gpu.", step, evidence)]
-    problems = []
-    if record.module_loaded is not None and record.cdi_driver != record.module_loaded:
-        problems.append(
-            Problem(
-                f"Node '{node}': the CDI specification is for driver {record.cdi_driver}, loaded is {record.module_loaded}.",
-                step,
-                evidence,
-            )
-        )
-    names = {device.rpartition("=")[2] for device in record.cdi_devices}
-    problems.extend(
-        Problem(f"Node '{node}': {gpu.label} is not in the CDI specification.", step, evidence)
-        for gpu in record.gpus
-        if str(gpu.index) not in names and gpu.uuid not in names
-    )
-    there = {str(gpu.index) for gpu in record.gpus} | {gpu.uuid for gpu in record.gpus}
-    strange = sorted(name for name in names - there if name.isdigit() or name.startswith("GPU-"))
-    # A GPU that does not answer may be one of them.
-    if strange and record.gpus and not any(gpu.error for gpu in record.gpus):
-        problems.append(
-            Problem(
-                f"Node '{node}': the CDI specification has {', '.join(repr(name) for name in strange)},"
-                " which is no GPU of the node.",
-                step,
-                evidence,
-            )
-        )
-    return problems
-
-
 def char_links(facts: NodeFacts) -> list[Problem]:
     """Without them a daemon-reload takes GPUs out of running containers (nvidia-container-toolkit, issue 48)."""
     record, node = facts.record, facts.host.name
@@ -856,7 +815,7 @@ CHECKS: Mapping[str, NodeCheck] = {
     "nodes.pcie-width": checks_health.pcie_width,
     "nodes.processes": checks_health.processes,
     "nodes.containerd": containerd,
-    "nodes.cdi": cdi,
+    "nodes.cdi": checks_devices.cdi,
     "nodes.char-links": char_links,
     "nodes.host-baseline": host_baseline,
     "nodes.holds": holds,

@@ -140,6 +140,40 @@ class Devices:
 
 
 @dataclass(frozen=True)
+class CdiNode:
+    """A device node that a CDI device gives to containers.
+
+    Attributes:
+        path: in the container.
+        host_path: what it is made of, the same path if the specification names none.
+        numbers: MAJOR:MINOR if the specification gives them.
+    """
+
+    path: str
+    host_path: str
+    numbers: str | None
+
+
+@dataclass(frozen=True)
+class CdiSpec:
+    """A CDI specification of NVIDIA's GPUs.
+
+    Attributes:
+        priority: of its folder; the highest one wins.
+        problem: why it cannot be read; None if it can.
+        names: of all its devices, also those that it has twice.
+        devices: GPU nodes by the device's name.
+    """
+
+    path: str
+    priority: int
+    driver: str | None
+    problem: str | None
+    names: tuple[str, ...]
+    devices: Mapping[str, tuple[CdiNode, ...]]
+
+
+@dataclass(frozen=True)
 class ContainerdStart:
     """What tells whether the running containerd has the configuration that its files give.
 
@@ -198,9 +232,7 @@ class Record:
     containerd_version: str | None
     containerd: ContainerdStart
     effective: Mapping[str, Any]
-    cdi_paths: tuple[str, ...]
-    cdi_devices: tuple[str, ...]
-    cdi_driver: str | None
+    cdi: tuple[CdiSpec, ...]
     node_name: str | None
     swap_areas: tuple[str, ...] | None
     swap_fstab: tuple[str, ...]
@@ -279,6 +311,23 @@ def _devices(dev: Mapping[str, Any]) -> Devices | None:
     )
 
 
+def _cdi_spec(row: Mapping[str, Any]) -> CdiSpec:
+    return CdiSpec(
+        path=row["path"],
+        priority=row["priority"],
+        driver=row.get("driver_version"),
+        problem=row.get("problem"),
+        names=tuple(device["name"] for device in row["devices"]),
+        devices={
+            device["name"]: tuple(
+                CdiNode(node["path"], node.get("host_path") or node["path"], node.get("numbers"))
+                for node in device["nodes"]
+            )
+            for device in row["devices"]
+        },
+    )
+
+
 def parse(raw: Mapping[str, Any]) -> Record:
     """The typed view.
 
@@ -347,9 +396,7 @@ def parse(raw: Mapping[str, Any]) -> Record:
                 containerd.get("runtime_binary_found"),
             ),
             effective=_part(containerd, "effective"),
-            cdi_paths=tuple(cdi.get("spec_paths") or ()),
-            cdi_devices=tuple(cdi.get("devices") or ()),
-            cdi_driver=cdi.get("driver_version"),
+            cdi=tuple(_cdi_spec(row) for row in cdi.get("specs") or ()),
             node_name=_part(raw, "kubernetes").get("node_name"),
             swap_areas=None if system.get("swap_areas") is None else tuple(system["swap_areas"]),
             swap_fstab=tuple(system.get("swap_fstab") or ()),

@@ -110,6 +110,16 @@ BY_HAND = {
         "/dev/nvidia1.* 195:2, must be 195:1",
     ),
     "device-node-closed": ("chmod 000 /dev/nvidia1", "chmod 666 /dev/nvidia1", "/dev/nvidia1.* mode 0000"),
+    "cdi-copied": (
+        "cp /var/run/cdi/nvidia.yaml /var/run/cdi/copy.yaml",
+        "rm /var/run/cdi/copy.yaml",
+        "copy.yaml.* both have",
+    ),
+    "cdi-of-another-gpu": (
+        "sed -i 's,/dev/nvidia1$,/dev/nvidia2,' /var/run/cdi/nvidia.yaml",
+        "nvidia-ctk cdi generate --output=/var/run/cdi/nvidia.yaml",
+        "CDI device '.' of '/var/run/cdi/nvidia.yaml' gives /dev/nvidia2",
+    ),
     "device-link-removed": ("rm /dev/char/195:1", "ln -sf /dev/nvidia1 /dev/char/195:1", "/dev/char"),
     "persistence-stopped": (
         "systemctl stop nvidia-persistenced",

@@ -114,19 +114,91 @@ def test_the_runtime_of_every_pod_is_read() -> None:
     )
 
 
-def test_cdi_devices_are_read_from_yaml_and_json() -> None:
-    expected = ("nvidia.com/gpu", ["nvidia.com/gpu=0", "nvidia.com/gpu=GPU-1"], "580.178.04")
-    assert probe.read_cdi_spec(CDI) == expected
-    data = {
-        "kind": "nvidia.com/gpu",
-        "devices": [{"name": "0"}, {"name": "GPU-1"}],
-        "containerEdits": {"mounts": [{"hostPath": "/usr/lib/libcuda.so.580.178.04"}]},
+def nodes_of(text: str) -> dict[str, list[tuple[object, ...]]]:
+    spec = probe.read_cdi("/etc/cdi/x.yaml", 0, text)
+    assert spec is not None
+    assert spec["problem"] is None
+    return {
+        device["name"]: [(node["path"], node["host_path"], node["numbers"]) for node in device["nodes"]]
+        for device in spec["devices"]
     }
-    assert probe.read_cdi_spec(json.dumps(data)) == expected
-    assert probe.read_cdi_spec("") == (None, [], None)
-    device = '    - name: "0"\n      containerEdits:\n        hooks:\n            - name: inner\n'
-    indented = f"kind: nvidia.com/gpu\ndevices:\n{device}"
-    assert probe.read_cdi_spec(indented) == ("nvidia.com/gpu", ["nvidia.com/gpu=0"], None)
+
+
+def test_device_nodes_of_a_cdi_specification_are_read() -> None:
+    assert nodes_of(CDI) == {"0": [("/dev/nvidia0", None, None)], "GPU-1": []}
+    written = """\
+---
+cdiVersion: 0.5.0
+kind: nvidia.com/gpu
+devices:
+    # as yaml.v3 indents
+    - name: "0"
+      containerEdits:
+        deviceNodes:
+            - path: /dev/nvidia0
+              hostPath: /dev/nvidia1
+              type: c
+              major: 195
+              minor: 1
+              permissions: rw
+            - {}
+            - path: /dev/dri/card1
+        additionalGids: []
+        env:
+            - "A=b: c"
+            - NVIDIA_X=void and
+              more of it
+        hooks:
+            - hookName: createContainer
+              args:
+                - nvidia-cdi-hook
+                - --link
+                - ../card1::/dev/dri/by-path/pci-0000:1b:00.0-card
+containerEdits: {}
+"""
+    assert nodes_of(written) == {"0": [("/dev/nvidia0", "/dev/nvidia1", "195:1")]}
+    device = {
+        "name": "0",
+        "containerEdits": {"deviceNodes": [{"path": "/dev/nvidia0", "major": 195, "minor": 0}]},
+    }
+    assert nodes_of(json.dumps({"kind": "nvidia.com/gpu", "devices": [device, {"name": "b"}]})) == {
+        "0": [("/dev/nvidia0", None, "195:0")],
+        "b": [],
+    }
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "kind: nvidia.com/gpu\ndevices: &a\n- name: x\n",
+        "kind: nvidia.com/gpu\ndevices: [{name: x}]\n",
+        "kind: nvidia.com/gpu\ndevices:\n- name: |\n    x\n",
+        "kind: nvidia.com/gpu\ndevices:\n- name: x\n bad\n",
+        "kind: nvidia.com/gpu\ndevices: 7\n",
+        '{"kind": "nvidia.com/gpu", "devices": [',
+    ],
+)
+def test_a_cdi_specification_that_is_not_understood_says_so(text: str) -> None:
+    spec = probe.read_cdi("/etc/cdi/x.yaml", 0, text)
+    assert spec is not None
+    assert spec["problem"]
+
+
+def test_a_cdi_specification_of_another_vendor_is_nobodys_matter() -> None:
+    assert probe.read_cdi("/etc/cdi/x.yaml", 0, "kind: vendor.com/net\ndevices: &a\n") is None
+
+
+def test_cdi_folders_are_read_in_their_order_and_only_what_cdi_reads(tmp_path: Path) -> None:
+    for folder, name in (("etc", "a.yaml"), ("etc", "ignored.yml"), ("run", "b.json")):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        (tmp_path / folder / name).write_text(CDI.replace("580.178.04", "1.2.3") if folder == "etc" else CDI)
+    found = probe._cdi([str(tmp_path / "etc"), str(tmp_path / "run")])
+    assert [(Path(spec["path"]).name, spec["priority"]) for spec in found["specs"]] == [
+        ("a.yaml", 0),
+        ("b.json", 1),
+    ]
+    assert found["driver_version"] == "580.178.04"
+    assert found["devices"] == ["nvidia.com/gpu=0", "nvidia.com/gpu=GPU-1"]
 
 
 def test_packages_and_holds_are_read() -> None:

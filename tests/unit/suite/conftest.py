@@ -38,6 +38,18 @@ def _device(major: int, minor: int) -> Record:
     return {"kind": "char", "major": major, "minor": minor, "mode": 0o666, "uid": 0, "gid": 0}
 
 
+def cdi_spec(path: str = "/var/run/cdi/nvidia.yaml", priority: int = 1) -> Record:
+    """A specification as nvidia-ctk writes it: devices by index, paths by minor."""
+    minors = {**{str(n): [MINORS[n]] for n in range(4)}, "all": list(range(4))}
+    return {
+        "path": path, "priority": priority, "driver_version": VERSION, "problem": None,
+        "devices": [
+            {"name": name, "nodes": [{"path": f"/dev/nvidia{n}", "host_path": f"/dev/nvidia{n}", "numbers": None} for n in those]}
+            for name, those in minors.items()
+        ],
+    }  # fmt: skip
+
+
 def healthy_record() -> Record:
     """What the probe prints on a node of the lab after site.yml."""
     package = {"version": f"{VERSION}-1", "held": True}
@@ -88,8 +100,8 @@ def healthy_record() -> Record:
             },
         },
         "cdi": {
-            "spec_paths": ["/var/run/cdi/nvidia.yaml"], "driver_version": VERSION,
-            "devices": [f"nvidia.com/gpu={name}" for name in (*range(4), "all")],
+            "driver_version": VERSION, "devices": [f"nvidia.com/gpu={name}" for name in (*range(4), "all")],
+            "specs": [cdi_spec()],
         },
         "kubernetes": {"kubelet_version": "1.36.3", "joined": True, "node_name": "gpu-1"},
         "system": {

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from gpusmith import catalog, checks_health, checks_nodes, xids
+from gpusmith import catalog, checks_devices, checks_health, checks_nodes, xids
 from gpusmith.errors import ToolError
 from gpusmith.findings import CannotAsk, NotApplicable, NotAsked
 from gpusmith.node_facts import NodeFacts
 from gpusmith.record import parse
+from tests.unit.suite.conftest import cdi_spec
 
 Record = dict[str, Any]
 Facts = Callable[..., NodeFacts]
@@ -83,6 +84,16 @@ def gpu_missing(record: Record) -> None:
 
 def device(path: str, **changes: Any) -> Callable[[Record], object]:
     return lambda record: record["dev"]["nodes"][path].update(changes)
+
+
+def spec_of(record: Record) -> Record:
+    found: Record = record["cdi"]["specs"][0]
+    return found
+
+
+def cdi_node(record: Record, device: int) -> Record:
+    found: Record = spec_of(record)["devices"][device]["nodes"][0]
+    return found
 
 
 def given_to_vfio(record: Record) -> None:
@@ -181,8 +192,48 @@ FAULTS = {
     "kubelet-disabled": Fault(
         lambda record: record["services"]["kubelet"].update(enabled="disabled"), "nodes.services", ("kubelet", "after a reboot")
     ),
-    "stale-cdi": Fault(lambda record: record["cdi"].update(driver_version="580.95.05"), "nodes.cdi", ("580.95.05", "580.178.04")),
-    "cdi-without-a-gpu": Fault(lambda record: record["cdi"]["devices"].remove("nvidia.com/gpu=1"), "nodes.cdi", ("GPU 1",)),
+    "stale-cdi": Fault(
+        lambda record: spec_of(record).update(driver_version="580.95.05"), "nodes.cdi", ("580.95.05", "580.178.04")
+    ),
+    "cdi-without-a-gpu": Fault(lambda record: spec_of(record)["devices"].pop(1), "nodes.cdi", ("GPU 1",)),
+    "cdi-gives-another-gpu": Fault(
+        lambda record: cdi_node(record, 2).update(path="/dev/nvidia2", host_path="/dev/nvidia2"),
+        "nodes.cdi", ("device '2' of '/var/run/cdi/nvidia.yaml'", "/dev/nvidia2", "GPU 2", "/dev/nvidia3"),
+    ),
+    "cdi-gives-another-gpu-under-its-path": Fault(
+        lambda record: cdi_node(record, 2).update(host_path="/dev/nvidia2"), "nodes.cdi", ("device '2'", "/dev/nvidia2", "GPU 2"),
+    ),
+    "cdi-gives-another-device-number": Fault(
+        lambda record: cdi_node(record, 2).update(numbers="195:2"), "nodes.cdi", ("device '2'", "195:2", "GPU 2", "195:3"),
+    ),
+    "cdi-gives-no-device": Fault(
+        lambda record: spec_of(record)["devices"][2].update(nodes=[]),
+        "nodes.cdi", ("device '2'", "gives no GPU's device node", "GPU 2"),
+    ),
+    "cdi-all-is-not-all": Fault(
+        lambda record: spec_of(record)["devices"][4]["nodes"].pop(), "nodes.cdi", ("device 'all'", "/dev/nvidia3"),
+    ),
+    "cdi-unreadable": Fault(
+        lambda record: spec_of(record).update(problem="line 7: anchors are not read", devices=[]),
+        "nodes.cdi", ("'/var/run/cdi/nvidia.yaml' cannot be read", "line 7"),
+    ),
+    "cdi-copy-in-the-same-folder": Fault(
+        lambda record: record["cdi"]["specs"].append(cdi_spec("/var/run/cdi/copy.yaml")),
+        "nodes.cdi", ("'/var/run/cdi/copy.yaml'", "'/var/run/cdi/nvidia.yaml'", "both have", "'0'", "refuses"),
+    ),
+    "cdi-stale-spec-wins": Fault(
+        lambda record: (
+            record["cdi"].update(specs=[cdi_spec("/etc/cdi/nvidia.yaml", 0), cdi_spec()]),
+            record["cdi"]["specs"][1].update(driver_version="580.95.05"),
+        ),
+        "nodes.cdi", ("'/var/run/cdi/nvidia.yaml' is for driver 580.95.05", "shadows '/etc/cdi/nvidia.yaml'"),
+    ),
+    "cdi-stale-spec-adds-a-name": Fault(
+        lambda record: record["cdi"]["specs"].insert(
+            0, {**cdi_spec("/etc/cdi/nvidia.yaml", 0), "driver_version": "580.95.05", "devices": [{"name": "gpu0", "nodes": []}]}
+        ),
+        "nodes.cdi", ("'/etc/cdi/nvidia.yaml' is for driver 580.95.05", "'gpu0'"),
+    ),
     "no-char-link": Fault(lambda record: record["dev"]["char_links"].remove("195:0"), "nodes.char-links", ("/dev/char/195:0",)),
     "not-held": Fault(
         lambda record: record["packages"]["libcuda1"].update(held=False), "nodes.holds", ("libcuda1", "not held")
@@ -316,7 +367,7 @@ FAULTS = {
         lambda record: record["containerd"]["effective"].update(default_runtime=None), "nodes.containerd", ("default runtime",),
     ),
     "cdi-of-a-gpu-that-left": Fault(
-        lambda record: record["cdi"]["devices"].extend(["nvidia.com/gpu=4", "nvidia.com/gpu=GPU-gone"]),
+        lambda record: spec_of(record)["devices"].extend([{"name": "4", "nodes": []}, {"name": "GPU-gone", "nodes": []}]),
         "nodes.cdi", ("'4'", "'GPU-gone'", "no GPU of the node"),
     ),
     "library-not-simulated": Fault(
@@ -591,6 +642,25 @@ def test_a_machine_that_has_not_joined_has_no_name_yet(facts: Facts, record: Rec
         checks_nodes.identity(facts(record))
 
 
+def test_a_stale_specification_that_is_shadowed_is_said_and_harms_nobody(
+    facts: Facts, record: Record
+) -> None:
+    stale = {**cdi_spec("/etc/cdi/nvidia.yaml", 0), "driver_version": "580.95.05"}
+    for device in stale["devices"]:
+        device["nodes"] = []
+    record["cdi"]["specs"].insert(0, stale)
+    of = facts(record)
+    assert failing(of) == {}
+    assert checks_devices.cdi_evidence(of.record)["shadowed"] == {
+        "/etc/cdi/nvidia.yaml": "580.95.05 (by /var/run/cdi/nvidia.yaml)"
+    }
+
+
+def test_names_that_conflict_below_are_refused_above_as_well(facts: Facts, record: Record) -> None:
+    record["cdi"]["specs"][:0] = [cdi_spec("/etc/cdi/a.yaml", 0), cdi_spec("/etc/cdi/b.yaml", 0)]
+    assert "both have" in failing(facts(record))["nodes.cdi"]
+
+
 def test_a_configuration_that_was_only_touched_is_the_running_one(facts: Facts, record: Record) -> None:
     record["containerd"]["config_changed_unix"] = 99.0
     assert failing(facts(record)) == {}
@@ -603,7 +673,7 @@ def test_a_note_of_an_earlier_start_tells_nothing(facts: Facts, record: Record) 
 
 
 def test_mig_devices_of_the_cdi_specification_are_not_strange(facts: Facts, record: Record) -> None:
-    record["cdi"]["devices"].extend(["nvidia.com/gpu=0:1", "nvidia.com/gpu=MIG-1"])
+    spec_of(record)["devices"].extend([{"name": "0:1", "nodes": []}, {"name": "MIG-1", "nodes": []}])
     assert failing(facts(record)) == {}
 
 
