@@ -24,6 +24,7 @@ import shutil
 import signal
 import socket
 import stat
+import struct
 import subprocess
 import time
 from typing import Any, Callable, Dict, Iterable, Mapping, Sequence
@@ -1112,22 +1113,53 @@ class _Child:
 LIBRARY_FOLDERS = ("/usr/lib/%s-linux-gnu", "/usr/lib64", "/usr/lib", "/lib64", "/usr/local/nvidia/lib64")
 
 
-def resolve_library(soname: str, cache: str, machine: str) -> str | None:
-    """The file that the dynamic loader takes for a SONAME, by the output of ``ldconfig -p`` or the usual folders."""
+def find_libraries(soname: str, cache: str, machine: str) -> list[str]:
+    """The files that a SONAME stands for, by the output of ``ldconfig -p`` and the usual folders; the loader takes the first."""
+    paths = []
     for line in cache.splitlines():
         left, separator, path = line.partition(" => ")
-        if (
-            separator
-            and left.split()[:1] == [soname]
-            and ("64" in left or "64" not in machine)
-            and os.path.exists(path.strip())
-        ):
-            return os.path.realpath(path.strip())
-    for folder in LIBRARY_FOLDERS:
-        path = os.path.join(folder % machine if "%" in folder else folder, soname)
-        if os.path.exists(path):
-            return os.path.realpath(path)
+        if separator and left.split()[:1] == [soname] and ("64" in left or "64" not in machine):
+            paths.append(path.strip())
+    paths += [
+        os.path.join(folder % machine if "%" in folder else folder, soname) for folder in LIBRARY_FOLDERS
+    ]
+    return list(dict.fromkeys(os.path.realpath(path) for path in paths if os.path.exists(path)))
+
+
+def resolve_library(soname: str, cache: str, machine: str) -> str | None:
+    """The file that the dynamic loader takes for a SONAME."""
+    found = find_libraries(soname, cache, machine)
+    return found[0] if found else None
+
+
+def library_fault(path: str) -> str | None:
+    """Why the loader cannot take a file as library, by its first bytes and its size; None if nothing speaks against it."""
+    try:
+        with open(path, "rb") as file:
+            head = file.read(64)
+            size = os.fstat(file.fileno()).st_size
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"
+    if not size:
+        return "is empty"
+    if len(head) < 64 or head[:4] != b"\x7fELF":
+        return "is no ELF file"
+    if head[4] == 2:
+        # The table of sections is the last thing in a file: what is shorter lacks some of it.
+        order = "<" if head[5] == 1 else ">"
+        (table,) = struct.unpack_from(order + "Q", head, 40)
+        entry, entries = struct.unpack_from(order + "HH", head, 58)
+        if table + entry * entries > size:
+            return f"is cut off after {size} bytes"
     return None
+
+
+def _library_file(paths: Sequence[str]) -> Record:
+    return {
+        "path": paths[0] if paths else None,
+        "fault": library_fault(paths[0]) if paths else None,
+        "shadows": list(paths[1:]),
+    }
 
 
 def _version_of_file(path: str | None) -> str | None:
@@ -1177,8 +1209,9 @@ def collect(nvml_timeout_s: float = NVML_TIMEOUT_S) -> Record:
     ldconfig = _Command("ldconfig", "-p")
     dev = _guarded("dev", errors, _dev)
     cache = ldconfig.output(errors, accept=None) or ""
-    nvml_path = resolve_library("libnvidia-ml.so.1", cache, machine)
-    cuda_path = resolve_library("libcuda.so.1", cache, machine)
+    nvml_paths = find_libraries("libnvidia-ml.so.1", cache, machine)
+    cuda_paths = find_libraries("libcuda.so.1", cache, machine)
+    nvml_path, cuda_path = (paths[0] if paths else None for paths in (nvml_paths, cuda_paths))
     # The library is asked while the programs below run.
     child = _guarded("nvml", errors, lambda: _Child(lambda: _nvml_record(nvml_path))) if nvml_path else None
     commands = _start_commands()
@@ -1228,6 +1261,7 @@ def collect(nvml_timeout_s: float = NVML_TIMEOUT_S) -> Record:
     record["library"] = {
         "nvml_version": _version_of_file(nvml_path),
         "cuda_version": _version_of_file(cuda_path),
+        "files": {"nvidia-ml": _library_file(nvml_paths), "cuda": _library_file(cuda_paths)},
         "nvidia_smi": _find_program("nvidia-smi"),
         "simulated": bool(answer and answer.get("marker") is not None) if loaded else None,
         "simulated_marker": answer.get("marker") if answer else None,

@@ -131,6 +131,55 @@ def _driver_files(facts: NodeFacts, evidence: Mapping[str, Any]) -> list[Problem
     return problems
 
 
+LIBRARIES = {"NVML library": "nvidia-ml", "CUDA library": "cuda"}
+
+
+def _shadowing(facts: NodeFacts, name: str) -> str:
+    """Words for a library that hides others of its name; empty for one that does not."""
+    file = (facts.record.library_files or {}).get(LIBRARIES[name])
+    if file is None or not file.shadows:
+        return ""
+    return f"; programs get '{file.path}', which shadows {', '.join(map(repr, file.shadows))}"
+
+
+def _library_files(facts: NodeFacts, evidence: Mapping[str, Any]) -> list[Problem]:
+    """A file's name tells its version, not that it can be loaded, nor that it is the driver's."""
+    record, node = facts.record, facts.host.name
+    if record.library_files is None:
+        cause = f"Node '{node}': the driver's library files could not be read: {'; '.join(record.errors) or 'no reason given'}."
+        return [Problem(cause, f"Look at 'ldconfig -p' on '{node}'.", evidence)]
+    problems = []
+    versions = {"NVML library": record.nvml_library, "CUDA library": record.cuda_library}
+    for name, key in LIBRARIES.items():
+        file = record.library_files[key]
+        details = {
+            **evidence,
+            f"{key}_file": {"path": file.path, "fault": file.fault, "shadows": list(file.shadows)},
+        }
+        if file.path is None:
+            cause = f"Node '{node}': the {name} is missing."
+            problems.append(Problem(cause, "Install the driver's packages: site.yml.", details))
+            continue
+        if file.fault is not None:
+            problems.append(
+                Problem(
+                    f"Node '{node}': the {name} '{file.path}' {file.fault}, so no program can load it{_shadowing(facts, name)}.",
+                    f"'dpkg -V' or 'rpm -V' on '{node}' names changed files of packages: install that package again.",
+                    details,
+                )
+            )
+        if versions[name] is None:
+            shadows = f", and shadows {', '.join(map(repr, file.shadows))}" if file.shadows else ""
+            problems.append(
+                Problem(
+                    f"Node '{node}': programs get '{file.path}' as {name}, which is no file of the driver{shadows}.",
+                    f"Find out who put it there ('dpkg -S' or 'rpm -qf'), remove it and run 'ldconfig' on '{node}'.",
+                    details,
+                )
+            )
+    return problems
+
+
 def driver_versions(facts: NodeFacts) -> list[Problem]:
     """Package = libraries = module file = loaded module = the inventory's version."""
     record, wanted, node = facts.record, facts.host.driver_version, facts.host.name
@@ -179,21 +228,17 @@ def driver_versions(facts: NodeFacts) -> list[Problem]:
                 evidence,
             )
         )
+    problems.extend(_library_files(facts, evidence))
     libraries = {name: seen[name] for name in ("NVML library", "CUDA library")}
     loaded = record.module_loaded
     for name, version in libraries.items():
         if version is None:
+            continue  # _library_files has said which
+        if loaded is not None and version != loaded:
             problems.append(
                 Problem(
-                    f"Node '{node}': the {name} is missing.",
-                    "Install the driver's packages: site.yml.",
-                    evidence,
-                )
-            )
-        elif loaded is not None and version != loaded:
-            problems.append(
-                Problem(
-                    f"Node '{node}': driver/library mismatch, the {name} is {version} and the loaded module {loaded}.",
+                    f"Node '{node}': driver/library mismatch, the {name} is {version} and the loaded module {loaded}"
+                    f"{_shadowing(facts, name)}.",
                     "Drain the node and reload the module or reboot, so that both are of one version.",
                     evidence,
                 )
@@ -201,7 +246,7 @@ def driver_versions(facts: NodeFacts) -> list[Problem]:
         elif version != wanted:
             problems.append(
                 Problem(
-                    f"Node '{node}': the {name} is {version}, the inventory wants {wanted}.",
+                    f"Node '{node}': the {name} is {version}, the inventory wants {wanted}{_shadowing(facts, name)}.",
                     "Use playbooks/upgrade_driver.yml.",
                     evidence,
                 )

@@ -174,6 +174,20 @@ class CdiSpec:
 
 
 @dataclass(frozen=True)
+class LibraryFile:
+    """The file that programs get as one of the driver's libraries.
+
+    Attributes:
+        fault: why it cannot be loaded; None if nothing speaks against it.
+        shadows: files of the same name that they do not get.
+    """
+
+    path: str | None
+    fault: str | None
+    shadows: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class ContainerdStart:
     """What tells whether the running containerd has the configuration that its files give.
 
@@ -213,6 +227,7 @@ class Record:
     nouveau_loaded: bool
     nvml_library: str | None
     cuda_library: str | None
+    library_files: Mapping[str, LibraryFile] | None
     nvidia_smi: str | None
     simulated: bool | None
     nvml_code: int | None
@@ -362,6 +377,12 @@ def parse(raw: Mapping[str, Any]) -> Record:
             nouveau_loaded=bool(module.get("nouveau_loaded")),
             nvml_library=library.get("nvml_version"),
             cuda_library=library.get("cuda_version"),
+            library_files=None
+            if library.get("files") is None
+            else {
+                name: LibraryFile(row["path"], row["fault"], tuple(row["shadows"]))
+                for name, row in library["files"].items()
+            },
             nvidia_smi=library.get("nvidia_smi"),
             simulated=library.get("simulated"),
             nvml_code=nvml.get("init_code"),

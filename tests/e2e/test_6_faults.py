@@ -120,6 +120,11 @@ BY_HAND = {
         "nvidia-ctk cdi generate --output=/var/run/cdi/nvidia.yaml",
         "CDI device '.' of '/var/run/cdi/nvidia.yaml' gives /dev/nvidia2",
     ),
+    "cuda-library-shadowed": (
+        "cp -L /usr/lib/x86_64-linux-gnu/libcuda.so.1 /usr/local/lib/libcuda.so.1 && ldconfig",
+        "rm /usr/local/lib/libcuda.so.1 && ldconfig",
+        "'/usr/local/lib/libcuda.so.1' as CUDA library.* shadows",
+    ),
     "device-link-removed": ("rm /dev/char/195:1", "ln -sf /dev/nvidia1 /dev/char/195:1", "/dev/char"),
     "persistence-stopped": (
         "systemctl stop nvidia-persistenced",

@@ -386,8 +386,8 @@ def test_device_nodes_are_looked_at_and_not_followed(tmp_path: Path) -> None:
 def test_device_nodes_are_read_before_nvml_can_make_them_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     order: list[str] = []
 
-    def resolve(*_arguments: object) -> str:
-        return "/nowhere/libnvidia-ml.so.1"
+    def find(*_arguments: object) -> list[str]:
+        return ["/nowhere/libnvidia-ml.so.1"]
 
     class Child:
         def __init__(self, _work: object) -> None:
@@ -397,7 +397,7 @@ def test_device_nodes_are_read_before_nvml_can_make_them_anew(monkeypatch: pytes
             return None, "no answer"
 
     monkeypatch.setattr(probe, "_dev", lambda: order.append("dev"))
-    monkeypatch.setattr(probe, "resolve_library", resolve)
+    monkeypatch.setattr(probe, "find_libraries", find)
     monkeypatch.setattr(probe, "_Child", Child)
     probe.collect()
     assert order == ["dev", "nvml"]
@@ -439,6 +439,31 @@ def test_a_soname_is_resolved_by_the_loaders_cache(tmp_path: Path) -> None:
     found = probe.resolve_library("libnvidia-ml.so.1", cache, "x86_64")
     assert found == str(real)
     assert probe._version_of_file(found) == "580.178.04"
+
+
+def test_a_library_that_shadows_the_drivers_is_seen(tmp_path: Path) -> None:
+    paths = [tmp_path / "local" / "libcuda.so.1", tmp_path / "lib" / "libcuda.so.580.178.04"]
+    for path in paths:
+        path.parent.mkdir()
+        path.touch()
+    link = tmp_path / "lib" / "libcuda.so.1"
+    link.symlink_to(paths[1])
+    cache = "".join(f"\tlibcuda.so.1 (libc6,x86-64) => {path}\n" for path in (paths[0], link))
+    assert probe.find_libraries("libcuda.so.1", cache, "x86_64")[:2] == [str(path) for path in paths]
+    assert probe.resolve_library("libcuda.so.1", cache, "x86_64") == str(paths[0])
+
+
+def test_a_library_that_cannot_be_loaded_is_seen_without_loading_it(tmp_path: Path) -> None:
+    whole = Path(sys.executable).resolve()
+    assert probe.library_fault(str(whole)) is None
+    path = tmp_path / "libcuda.so.1"
+    path.touch()
+    assert probe.library_fault(str(path)) == "is empty"
+    path.write_text("INPUT(libother.so)\n" * 10)
+    assert probe.library_fault(str(path)) == "is no ELF file"
+    path.write_bytes(whole.read_bytes()[:4096])
+    assert probe.library_fault(str(path)) == "is cut off after 4096 bytes"
+    assert "No such file" in str(probe.library_fault(str(tmp_path / "none")))
 
 
 def test_names_are_read_from_what_roles_write_for_the_next_boot() -> None:

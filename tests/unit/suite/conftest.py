@@ -74,6 +74,10 @@ def healthy_record() -> Record:
         "library": {
             "nvml_version": VERSION, "cuda_version": VERSION, "simulated": True, "simulated_marker": "m",
             "nvidia_smi": "/usr/bin/nvidia-smi",
+            "files": {
+                name: {"path": f"/usr/lib/x86_64-linux-gnu/lib{name}.so.{VERSION}", "fault": None, "shadows": []}
+                for name in ("nvidia-ml", "cuda")
+            },
         },
         "nvml": {"init_code": 0, "error": None, "driver_version": VERSION, "gpus": [_gpu(n) for n in range(4)]},
         "dev": {

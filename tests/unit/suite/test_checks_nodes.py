@@ -366,6 +366,37 @@ FAULTS = {
     "default-runtime-unread": Fault(
         lambda record: record["containerd"]["effective"].update(default_runtime=None), "nodes.containerd", ("default runtime",),
     ),
+    "cuda-library-empty": Fault(
+        lambda record: record["library"]["files"]["cuda"].update(fault="is empty"),
+        "nodes.driver-versions", ("CUDA library '/usr/lib/x86_64-linux-gnu/libcuda.so.580.178.04' is empty",),
+    ),
+    "nvml-library-cut-off": Fault(
+        lambda record: record["library"]["files"]["nvidia-ml"].update(fault="is cut off after 4096 bytes"),
+        "nodes.driver-versions", ("NVML library", "cut off"),
+    ),
+    "cuda-library-shadowed": Fault(
+        lambda record: (
+            record["library"].update(cuda_version=None),
+            record["library"]["files"]["cuda"].update(
+                path="/usr/local/lib/libcuda.so.1", shadows=["/usr/lib/x86_64-linux-gnu/libcuda.so.580.178.04"]
+            ),
+        ),
+        "nodes.driver-versions",
+        ("'/usr/local/lib/libcuda.so.1'", "no file of the driver", "shadows '/usr/lib/x86_64-linux-gnu/libcuda.so.580.178.04'"),
+    ),
+    "cuda-library-shadowed-by-another-version": Fault(
+        lambda record: (
+            record["library"].update(cuda_version="550.54.14"),
+            record["library"]["files"]["cuda"].update(
+                path="/usr/local/lib/libcuda.so.550.54.14", shadows=["/usr/lib/x86_64-linux-gnu/libcuda.so.580.178.04"]
+            ),
+        ),
+        "nodes.driver-versions",
+        ("mismatch", "550.54.14", "'/usr/local/lib/libcuda.so.550.54.14'", "shadows '/usr/lib/x86_64-linux-gnu/libcuda"),
+    ),
+    "libraries-unread": Fault(
+        lambda record: record["library"].update(files=None), "nodes.driver-versions", ("files", "could not be read"),
+    ),
     "cdi-of-a-gpu-that-left": Fault(
         lambda record: spec_of(record)["devices"].extend([{"name": "4", "nodes": []}, {"name": "GPU-gone", "nodes": []}]),
         "nodes.cdi", ("'4'", "'GPU-gone'", "no GPU of the node"),
@@ -659,6 +690,12 @@ def test_a_stale_specification_that_is_shadowed_is_said_and_harms_nobody(
 def test_names_that_conflict_below_are_refused_above_as_well(facts: Facts, record: Record) -> None:
     record["cdi"]["specs"][:0] = [cdi_spec("/etc/cdi/a.yaml", 0), cdi_spec("/etc/cdi/b.yaml", 0)]
     assert "both have" in failing(facts(record))["nodes.cdi"]
+
+
+def test_a_library_that_is_nowhere_is_missing(facts: Facts, record: Record) -> None:
+    record["library"].update(cuda_version=None)
+    record["library"]["files"]["cuda"]["path"] = None
+    assert "the CUDA library is missing" in failing(facts(record))["nodes.driver-versions"]
 
 
 def test_a_configuration_that_was_only_touched_is_the_running_one(facts: Facts, record: Record) -> None:
