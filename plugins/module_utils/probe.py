@@ -128,6 +128,21 @@ class _Command:
             return None
         return text
 
+    def first_line(self) -> str:
+        """The first line of standard output, without waiting for the rest; empty if there is none in time."""
+        if self.process is None or self.process.stdout is None:
+            return ""
+        line = ""
+        try:
+            ready, _unused, _none = select.select([self.process.stdout], [], [], COMMAND_TIMEOUT_S)
+            line = self.process.stdout.readline() if ready else ""
+            self.process.stdout.close()
+            self.process.kill()
+            self.process.wait(timeout=COMMAND_TIMEOUT_S)
+        except (OSError, ValueError, subprocess.TimeoutExpired):
+            pass
+        return line.rstrip("\n")
+
 
 # --- host, PCI, module, devices ----------------------------------------------------------------------------------
 
@@ -428,23 +443,63 @@ def parse_switch_log(text: str) -> list[Record]:
     return found
 
 
-def _kernel_log(record: Record, commands: Mapping[str, _Command], errors: list[str]) -> Record:
-    """The Xids, null if nobody can know them; notes in the module's part when it was loaded."""
+# Who may say what the kernel said. The journal itself notes the transport. The identifier is what the sender calls himself, which any
+# user can; a simulated driver has no kernel and nothing else, and simulated GPUs prove nothing about real ones.
+LOG_SOURCES = {"kernel": "_TRANSPORT=kernel", "identifier": "SYSLOG_IDENTIFIER=kernel"}
+
+
+def log_words(source: str) -> tuple[Sequence[str], Sequence[str]]:
+    """The commands that read the driver's messages of this boot, and the oldest message of all."""
+    words = ("journalctl", "-b", "-q", "-o", "json", "--output-fields=MESSAGE", "--no-pager")
+    pattern = "NVRM: (Xid|loading NVIDIA UNIX)|SXid"
+    return (
+        (*words, "-n", str(KERNEL_LOG_LINES), "-g", pattern, LOG_SOURCES[source]),
+        (*words, LOG_SOURCES[source]),
+    )
+
+
+def _ask_log(source: str) -> dict[str, _Command]:
+    xids, first = log_words(source)
+    return {"xids": _Command(*xids), "first": _Command(*first)}
+
+
+def _kernel_log(
+    record: Record,
+    trusted: Mapping[str, Any],
+    ask: Callable[[str], Mapping[str, Any]],
+    errors: list[str],
+) -> Record:
+    """The Xids, null if nobody can know them; notes in the module's part when it was loaded.
+
+    Args:
+        record: with the parts 'module' and 'library'.
+        trusted: commands that ask for what the kernel itself said.
+        ask: starts the commands for another source.
+        errors: gets what went wrong.
+    """
+    source, commands = "kernel", trusted
+    if (record.get("library") or {}).get("simulated") is True:
+        for command in trusted.values():
+            command.first_line()  # ends it
+        source, commands = "identifier", ask("identifier")
     # Status 1: no such message.
     log = commands["xids"].output(errors, accept=(0, 1))
-    any_message = commands["kernel"].output(errors, accept=(0, 1))
+    oldest = commands["first"].first_line()
+    stamp = re.search(r'"__REALTIME_TIMESTAMP"\s*:\s*"(\d+)"', oldest)
     found: Record = {"xids": None, "sxids": None, "xids_truncated": None}
+    found["log"] = {"source": source, "begins_unix": int(stamp.group(1)) / 1e6 if stamp else None}
     if log is None:
         return found
     xids, loaded_unix = parse_kernel_log(log)
     module = record["module"] or {}
     module["loaded_unix"] = loaded_unix
-    if not log.strip() and not (any_message or "").strip() and module.get("loaded_version") is not None:
+    if not log.strip() and not oldest and module.get("loaded_version") is not None:
         # A driver that was loaded in silence: the journal does not get what the kernel says.
         errors.append("the journal has no message of the kernel of this boot")
         return found
     truncated = len(log.splitlines()) >= KERNEL_LOG_LINES
-    return {"xids": xids, "sxids": parse_switch_log(log), "xids_truncated": truncated}
+    found.update(xids=xids, sxids=parse_switch_log(log), xids_truncated=truncated)
+    return found
 
 
 # --- containerd, CDI, Kubernetes ---------------------------------------------------------------------------------
@@ -1187,11 +1242,6 @@ def _start_commands() -> dict[str, _Command]:
         "containerd": _Command("containerd", "--version"),
         "kubelet": _Command("kubelet", "--version"),
         "systemctl": _Command("systemctl", "show", properties, *(name + ".service" for name in SERVICES)),
-        "xids": _Command(
-            "journalctl", "-b", "-q", "-n", str(KERNEL_LOG_LINES), "-o", "json", "--output-fields=MESSAGE", "--no-pager",
-            "-g", "NVRM: (Xid|loading NVIDIA UNIX)|SXid", "SYSLOG_IDENTIFIER=kernel",
-        ),
-        "kernel": _Command("journalctl", "-b", "-q", "-n", "1", "-o", "cat", "--no-pager", "SYSLOG_IDENTIFIER=kernel"),
     }  # fmt: skip
 
 
@@ -1215,6 +1265,7 @@ def collect(nvml_timeout_s: float = NVML_TIMEOUT_S) -> Record:
     # The library is asked while the programs below run.
     child = _guarded("nvml", errors, lambda: _Child(lambda: _nvml_record(nvml_path))) if nvml_path else None
     commands = _start_commands()
+    log = _ask_log("kernel")
     rpm = (
         _Command("rpm", "-qa", "--qf", "%{NAME}\t%{VERSION}-%{RELEASE}\n", *PACKAGE_PATTERNS)
         if commands["dpkg"].missing
@@ -1244,6 +1295,7 @@ def collect(nvml_timeout_s: float = NVML_TIMEOUT_S) -> Record:
         "xids": None,
         "sxids": None,
         "xids_truncated": None,
+        "log": None,
     }
     answer, problem = (
         child.result(nvml_timeout_s)
@@ -1256,7 +1308,6 @@ def collect(nvml_timeout_s: float = NVML_TIMEOUT_S) -> Record:
     elif problem:
         nvml["error"] = problem
     record["nvml"] = nvml
-    _guarded("kernel log", errors, lambda: record.update(_kernel_log(record, commands, errors)))
     loaded = bool(answer and answer.get("loaded"))
     record["library"] = {
         "nvml_version": _version_of_file(nvml_path),
@@ -1266,6 +1317,7 @@ def collect(nvml_timeout_s: float = NVML_TIMEOUT_S) -> Record:
         "simulated": bool(answer and answer.get("marker") is not None) if loaded else None,
         "simulated_marker": answer.get("marker") if answer else None,
     }
+    _guarded("kernel log", errors, lambda: record.update(_kernel_log(record, log, _ask_log, errors)))
     record["errors"] = errors
     return record
 

@@ -171,6 +171,8 @@ def xid_evidence(record: Record, accepted: frozenset[int]) -> dict[str, Any]:
         ],
         # Without it the log begins later than the driver, and older Xids cannot be known.
         "log_has_driver_load": record.driver_loaded_unix is not None,
+        "log_begins_unix": record.log_begins_unix,
+        "log_source": record.log_source,
     }
 
 
@@ -182,6 +184,14 @@ def xid(facts: NodeFacts) -> list[Problem]:
             Problem(
                 f"Node '{node}': the kernel's log could not be read: {'; '.join(record.errors)}.",
                 "Look at 'journalctl -b'.",
+            )
+        ]
+    if record.log_source != "kernel" and not (record.log_source == "identifier" and record.simulated):
+        return [
+            Problem(
+                f"Node '{node}': the messages do not come from the kernel itself, any user can write such a log.",
+                f"Look at 'journalctl -b _TRANSPORT=kernel' on '{node}'.",
+                {"log_source": record.log_source},
             )
         ]
     problems = []

@@ -244,6 +244,8 @@ class Record:
     switch_xids: tuple[SwitchXid, ...] | None
     xids_truncated: bool | None
     driver_loaded_unix: float | None
+    log_source: str | None
+    log_begins_unix: float | None
     containerd_version: str | None
     containerd: ContainerdStart
     effective: Mapping[str, Any]
@@ -407,6 +409,8 @@ def parse(raw: Mapping[str, Any]) -> Record:
                 SwitchXid(row["code"], row["pci"], row["message"], row["fatal"]) for row in raw["sxids"]
             ),
             xids_truncated=raw.get("xids_truncated"),
+            log_source=_part(raw, "log").get("source"),
+            log_begins_unix=_part(raw, "log").get("begins_unix"),
             driver_loaded_unix=module.get("loaded_unix"),
             containerd_version=containerd.get("version"),
             containerd=ContainerdStart(

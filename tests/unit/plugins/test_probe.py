@@ -347,26 +347,69 @@ class Said:
             errors.append("'journalctl -b' ended with status 2")
         return self.text
 
+    def first_line(self) -> str:
+        return (self.text or "").partition("\n")[0]
+
 
 def kernel_log(
-    log: str | None, kernel: str, loaded: str | None = "580.178.04"
+    log: str | None,
+    kernel: str,
+    loaded: str | None = "580.178.04",
+    forgeable: str | None = None,
+    simulated: bool = False,
 ) -> tuple[dict[str, Any], list[str]]:
     errors: list[str] = []
-    record = {"module": {"loaded_version": loaded}}
-    commands = {"xids": Said(log), "kernel": Said(kernel)}
-    return probe._kernel_log(record, commands, errors), errors
+    record = {"module": {"loaded_version": loaded}, "library": {"simulated": simulated}}
+
+    def ask(source: str) -> dict[str, Said]:
+        trusted = source == "kernel"
+        return {"xids": Said(log if trusted else forgeable), "first": Said(kernel if trusted else forgeable)}
+
+    return probe._kernel_log(record, ask("kernel"), ask, errors), errors
 
 
 def test_a_kernel_log_that_nobody_keeps_is_no_log_without_xids() -> None:
     assert kernel_log("", "")[0]["xids"] is None
     assert "no message of the kernel" in kernel_log("", "")[1][0]
     assert kernel_log(None, "x")[0]["xids"] is None
-    assert kernel_log("", "EXT4-fs mounted")[0] == {"xids": [], "sxids": [], "xids_truncated": False}
+    assert kernel_log("", _log("EXT4-fs mounted", 3))[0] == {
+        "xids": [],
+        "sxids": [],
+        "xids_truncated": False,
+        "log": {"source": "kernel", "begins_unix": 3.0},
+    }
     assert kernel_log("", "", loaded=None)[0]["xids"] == []
 
 
 def test_a_flood_of_xids_says_that_some_were_not_read() -> None:
     assert kernel_log(_log(LOST, 5) * probe.KERNEL_LOG_LINES, "x")[0]["xids_truncated"] is True
+
+
+def test_only_a_simulated_node_may_have_its_log_from_who_calls_himself_kernel() -> None:
+    booted, forged = _log("EXT4-fs mounted", 1), _log(LOADING, 9)
+    real = kernel_log(_log(LOST, 5), booted, forgeable=forged)[0]
+    assert [xid["code"] for xid in real["xids"]] == [79]
+    assert real["log"]["source"] == "kernel"
+    said = kernel_log("", "", forgeable=_log(LOST, 9), simulated=True)[0]
+    assert [xid["code"] for xid in said["xids"]] == [79]
+    assert said["log"] == {"source": "identifier", "begins_unix": 9.0}
+    # Nobody knows whether they are simulated: what anyone can write does not count.
+    assert kernel_log("", "", forgeable=forged)[0]["xids"] is None
+
+
+def test_the_journal_is_asked_for_what_the_kernel_itself_said() -> None:
+    words = [probe.log_words(source) for source in ("kernel", "identifier")]
+    assert all("_TRANSPORT=kernel" in part for part in words[0])
+    assert all("SYSLOG_IDENTIFIER=kernel" in part for part in words[1])
+    assert not any("SYSLOG_IDENTIFIER=kernel" in part for part in words[0])
+
+
+def test_a_first_line_is_read_without_waiting_for_the_rest() -> None:
+    begin = time.monotonic()
+    assert probe._Command("sh", "-c", "echo one; echo two; sleep 30").first_line() == "one"
+    assert probe._Command("sh", "-c", "exit 1").first_line() == ""
+    assert probe._Command("no-such-program").first_line() == ""
+    assert time.monotonic() - begin < 5
 
 
 def test_device_nodes_are_looked_at_and_not_followed(tmp_path: Path) -> None:

@@ -95,6 +95,7 @@ def healthy_record() -> Record:
         "xids": [],
         "sxids": [],
         "xids_truncated": False,
+        "log": {"source": "identifier", "begins_unix": 1.0},
         "containerd": {
             "version": "2.3.7", "digest": "d", "config_changed_unix": 1.0, "noted_digest": "d", "noted_unix": 1.0,
             "runtime_binary_found": True,

@@ -403,7 +403,7 @@ FAULTS = {
     ),
     "library-not-simulated": Fault(
         lambda record: record["library"].update(simulated=False),
-        "nodes.simulation-witnesses", ("says its GPUs are simulated", "real")
+        "nodes.simulation-witnesses", ("says its GPUs are simulated", "real"), frozenset({"nodes.xid"})
     ),
     "swap-on": Fault(
         lambda record: record["system"].update(swap_areas=["/dev/sda2"]), "nodes.host-baseline", ("swap is on", "'/dev/sda2'")
@@ -424,7 +424,8 @@ FAULTS = {
         ("'br_netfilter' is not loaded", "'net.bridge.bridge-nf-call-iptables' is not there", "needs module 'br_netfilter'"),
     ),
     "library-missing": Fault(
-        lambda record: record["library"].update(simulated=None), "nodes.simulation-witnesses", ("cannot be loaded",)
+        lambda record: record["library"].update(simulated=None),
+        "nodes.simulation-witnesses", ("cannot be loaded",), frozenset({"nodes.xid"}),
     ),
 }  # fmt: skip
 
@@ -486,6 +487,28 @@ def test_accepted_xids_stay_in_the_evidence(facts: Facts, record: Record) -> Non
         (row["code"], row["count"], row["accepted"], UUID in row["gpu"])
         for row in checks_health.xid_evidence(of.record, of.host.accepted_xids)["xids"]
     ] == [(13, 1, True, True), (31, 2, True, True)]
+
+
+def test_a_pass_says_since_when_and_from_where_the_log_is(facts: Facts, record: Record) -> None:
+    record["log"]["begins_unix"] = 50.0
+    record["module"]["loaded_unix"] = None
+    of = facts(record)
+    assert checks_health.xid(of) == []
+    evidence = checks_health.xid_evidence(of.record, frozenset())
+    assert (evidence["log_has_driver_load"], evidence["log_begins_unix"], evidence["log_source"]) == (
+        False,
+        50.0,
+        "identifier",
+    )
+
+
+def test_a_log_that_any_user_can_write_proves_nothing_about_a_real_node(facts: Facts, record: Record) -> None:
+    record["library"]["simulated"] = False
+    found = failing(facts(record, gpusmith_simulated=False))
+    assert list(found) == ["nodes.xid"]
+    assert "any user can write" in found["nodes.xid"]
+    record["log"]["source"] = "kernel"
+    assert failing(facts(record, gpusmith_simulated=False)) == {}
 
 
 def test_an_accepted_flood_hides_no_other_xid(facts: Facts, record: Record) -> None:
