@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from itertools import combinations
 from typing import Any
 
@@ -181,7 +181,7 @@ def _conflicts(specs: Sequence[CdiSpec], node: str) -> list[tuple[str, str]]:
             found.append(
                 (
                     f"CDI specifications '{one.path}' and '{other.path}' both have {_named(both)}, so CDI refuses these names",
-                    f"Remove the copy on '{node}'; site.yml keeps one specification.",
+                    f"Remove one of them on '{node}'; role nvidia_container_toolkit writes 'nvidia_container_toolkit_cdi_spec'.",
                 )
             )
     return found
@@ -220,7 +220,7 @@ def _gpus_of_cdi(record: Record) -> list[str]:
     if strange and record.gpus and not any(gpu.error for gpu in record.gpus):
         causes.append(f"the CDI specification has {_named(strange)}, which is no GPU of the node")
     minors = {gpu.minor for gpu in record.gpus if gpu.minor is not None}
-    wanted = [
+    wanted: list[tuple[str | None, str, Set[int]]] = [
         (name, gpu.label, {gpu.minor})
         for gpu in record.gpus
         for name in (str(gpu.index), gpu.uuid)
@@ -245,7 +245,7 @@ def _number(path: str) -> int | None:
     return int(matched.group(1)) if matched else None
 
 
-def _is_one_of(node: CdiNode, minors: set[int | None]) -> bool:
+def _is_one_of(node: CdiNode, minors: Set[int]) -> bool:
     number = _number(node.host_path)
     return number in minors and _number(node.path) == number and node.numbers in (None, f"{MAJOR}:{number}")
 
@@ -255,7 +255,5 @@ def _words(node: CdiNode) -> str:
     return f"{node.path}{source}{f' with numbers {node.numbers}' if node.numbers else ''}"
 
 
-def _paths(minors: set[int | None]) -> str:
-    return ", ".join(
-        f"/dev/nvidia{minor} ({MAJOR}:{minor})" for minor in sorted(filter(lambda n: n is not None, minors))
-    )
+def _paths(minors: Set[int]) -> str:
+    return ", ".join(f"/dev/nvidia{minor} ({MAJOR}:{minor})" for minor in sorted(minors))
