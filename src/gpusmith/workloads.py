@@ -53,10 +53,12 @@ class Refusal:
     Attributes:
         reason: one sentence.
         is_failure: the node is broken, and not merely in use or kept back.
+        step: what frees the node, where waiting does not.
     """
 
     reason: str
     is_failure: bool
+    step: str = "Run the suite again when the node is free."
 
 
 @dataclass
@@ -80,7 +82,11 @@ def refusal(target: Target) -> Refusal | None:
     if view is None:
         return Refusal(f"Not tested: the cluster has no node for host '{name}'.", True)
     if view.unschedulable:
-        return Refusal(f"Not tested: node '{view.name}' is cordoned.", False)
+        return Refusal(
+            f"Not tested: node '{view.name}' is cordoned.",
+            False,
+            f"If it may take pods again: kubectl uncordon {view.name}; then run the suite again.",
+        )
     if not view.ready:
         return Refusal(f"Not tested: node '{view.name}' is not Ready: {'; '.join(view.conditions)}.", True)
     ours = {"nvidia.com/gpu", jobs.STARTUP_TAINT, *(str(row["key"]) for row in target.host.taints)}
@@ -91,8 +97,12 @@ def refusal(target: Target) -> Refusal | None:
     ]
     if foreign:
         named = ", ".join(f"{row.get('key')}={row.get('value') or ''}:{row.get('effect')}" for row in foreign)
+        removed = " ".join(f"{row.get('key')}:{row.get('effect')}-" for row in foreign)
         return Refusal(
-            f"Not tested: node '{view.name}' has taint {named}, which is not the inventory's.", False
+            f"Not tested: node '{view.name}' has taint {named}, which is not the inventory's.",
+            False,
+            f"Add it to 'kubernetes_node_taints' in the inventory if it is meant; if not: kubectl taint node {view.name} {removed};"
+            " then run the suite again.",
         )
     if not view.allocatable:
         return Refusal(f"Not tested: node '{view.name}' has no allocatable GPU.", True)
@@ -477,11 +487,7 @@ class NodeRunner:
 def refused(target: Target, why: Refusal) -> NodeOutcome:
     """What is recorded for a node that got no workload: never a pass."""
     outcome = Outcome.FAILED if why.is_failure else Outcome.SKIPPED
-    step = (
-        "See the checks of the nodes and cluster tiers."
-        if why.is_failure
-        else "Run the suite again when the node is free."
-    )
+    step = "See the checks of the nodes and cluster tiers." if why.is_failure else why.step
     findings = {
         check: Finding(
             check, target.host.name, outcome, why.reason, {}, step, target.host.simulated,

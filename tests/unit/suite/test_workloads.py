@@ -211,3 +211,21 @@ def test_hopeless_pod_is_given_up_early() -> None:
     }
     with pytest.raises(pods.PodProblem, match="ImagePullBackOff: no"):
         pods.starts(lambda: 0.0)(pod)
+
+
+@pytest.mark.parametrize(
+    ("view", "step"),
+    [
+        (replace(READY, unschedulable=True), "kubectl uncordon gpu-1"),
+        (
+            replace(READY, taints=({"key": "fix", "value": "disk", "effect": "NoSchedule"},)),
+            "kubectl taint node gpu-1 fix:NoSchedule-",
+        ),
+        (replace(READY, holders=(Holder("team", "train", 4),)), "when the node is free"),
+    ],
+)
+def test_a_node_that_waiting_does_not_free_is_told_what_frees_it(
+    run: Callable[..., tuple[dict[str, NodeOutcome], Finding]], view: NodeView, step: str
+) -> None:
+    outcomes, _ = run(gpu_1=view)
+    assert all(step in finding.next_step for finding in outcomes["gpu-1"].findings.values())
