@@ -44,6 +44,7 @@ class Cluster:
             raise InputError(
                 f"Kubeconfig '{path}' does not exist.", "Set 'gpusmith_kubeconfig' to one of this cluster."
             )
+        _must_be_kubeconfig(path)
         settings = client.Configuration()
         try:
             config.load_kube_config(config_file=str(path), client_configuration=settings)
@@ -92,7 +93,7 @@ class Cluster:
         if status >= 400 or status == 0:
             raise ApiRefused(
                 f"The API server refused {method} '{path}': {status} {reason}. {_message(text)}".strip(),
-                f"Check the rights of the user in kubeconfig '{self.kubeconfig}'.",
+                hint_for(status, self.kubeconfig),
                 status,
             )
         return text
@@ -145,6 +146,30 @@ class Cluster:
             if error.status in (400, 404):
                 return ""
             raise
+
+
+def _must_be_kubeconfig(path: Path) -> None:
+    """Say so of a file that is something else; the client's own words would be those of a fault in a program."""
+    import yaml
+
+    try:
+        found = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, ValueError, OSError) as error:
+        raise InputError(
+            f"Kubeconfig '{path}' cannot be read: {_short(error)}", "Fetch it again from the cluster."
+        ) from error
+    if not isinstance(found, dict) or not {"clusters", "contexts"} <= found.keys():
+        raise InputError(
+            f"File '{path}' is no kubeconfig: it has no 'clusters' and 'contexts'.",
+            "Set 'gpusmith_kubeconfig' to a kubeconfig of this cluster.",
+        )
+
+
+def hint_for(status: int, kubeconfig: str) -> str:
+    """What to do about a refusal: who is not known has other troubles than who may not."""
+    if status == 401:
+        return f"The credential in kubeconfig '{kubeconfig}' has expired or is wrong: fetch it again from the cluster."
+    return f"Check the rights of the user in kubeconfig '{kubeconfig}'."
 
 
 def _short(error: Exception) -> str:
