@@ -12,6 +12,7 @@ from gpusmith.errors import InputError, ToolError
 ExecIn = Callable[[str, Sequence[str]], "subprocess.CompletedProcess[str]"]
 
 SIMGPU = "/usr/lib/simgpu/simgpu"
+MAX_XID = 999
 
 # What each fault is, for help texts. Kinds with True act on one GPU.
 KINDS: dict[str, tuple[bool, str]] = {
@@ -54,6 +55,8 @@ def inject(exec_in: ExecIn, machine: str, kind: str, gpu: int | None = None, xid
             f"The fault '{kind}' {'needs an' if kind == 'xid' else 'has no'} Xid code.",
             "For example: xid 79.",
         )
+    if xid is not None and not 1 <= xid <= MAX_XID:
+        raise InputError(f"'{xid}' is no Xid.", f"Choose a code from 1 to {MAX_XID}, for example: xid 79.")
     if gpu is not None and not KINDS[kind][0]:
         raise InputError(f"The fault '{kind}' is one of the whole machine.", "Leave out '--gpu'.")
     words = [SIMGPU, "fault", kind]

@@ -77,3 +77,11 @@ def test_an_unreachable_machine_is_the_labs_error() -> None:
 def test_both_sides_know_the_same_faults(kernel: Any) -> None:
     assert set(faults.KINDS) == set(kernel.FAULTS)
     assert (source_dir() / "rootfs" / faults.SIMGPU.lstrip("/")).exists()
+
+
+@pytest.mark.parametrize("code", [-1, 0, 1000, 99999])
+def test_an_xid_that_no_driver_reports_is_refused(code: int) -> None:
+    machine = Machine()
+    with pytest.raises(InputError, match=f"'{code}' is no Xid"):
+        faults.inject(machine, "gpu-1", "xid", xid=code)
+    assert not machine.asked
