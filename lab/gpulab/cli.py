@@ -150,13 +150,15 @@ def _status(lab: Lab, options: argparse.Namespace) -> int:
                     node["role"],
                     node["state"],
                     node["address"],
-                    node["kubernetes"] or "not a node",
+                    node["kubernetes"] or ("not a node" if found["api"] else "not known"),
                     gpus,
                 )
             )
         widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
         for row in rows:
             print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        if not found["api"]:
+            say("The cluster's API does not answer, so the state of its nodes is not known.")
         if not found["complete"]:
             say("The last 'gpulab up' did not reach its end; run it again.")
     return OK if found else NO_LAB

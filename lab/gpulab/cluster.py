@@ -159,12 +159,12 @@ def wait_gpus(machinery: Machinery, control_plane: Machine, name: str, gpus: int
     wait_until(f"node '{name}' to offer its GPUs", look, deadline)
 
 
-def node_conditions(machinery: Machinery, control_plane: Machine) -> dict[str, str]:
-    """Ready, NotReady or Unknown for each node of the cluster; empty if the API does not answer."""
+def node_conditions(machinery: Machinery, control_plane: Machine) -> dict[str, str] | None:
+    """Ready, NotReady or Unknown for each node of the cluster; None if the API does not answer."""
     try:
         listed = kubectl(machinery, control_plane, "get", "nodes")
     except (ToolError, ValueError):
-        return {}
+        return None
     return {item["metadata"]["name"]: _condition(item) for item in listed["items"]}
 
 
@@ -203,7 +203,7 @@ def wait_ready(
     def check() -> Done[None] | NotYet:
         if not api_ready(control_plane.address):
             return NotYet(f"no answer from the API server at '{control_plane.address}:6443'")
-        seen = node_conditions(machinery, control_plane)
+        seen = node_conditions(machinery, control_plane) or {}
         waiting = [
             f"'{name}' {seen.get(name, 'not registered')}" for name in names if seen.get(name) != "Ready"
         ]

@@ -12,6 +12,8 @@ from gpusmith.errors import InputError, ToolError
 ExecIn = Callable[[str, Sequence[str]], "subprocess.CompletedProcess[str]"]
 
 SIMGPU = "/usr/lib/simgpu/simgpu"
+FOLLOWERS = ("nvidia-cdi-refresh.service", "gpusmith-gpu-devices.service")
+"""Units that a node may have, which make what depends on its devices."""
 MAX_XID = 999
 
 # What each fault is, for help texts. Kinds with True act on one GPU.
@@ -84,6 +86,13 @@ def heal(exec_in: ExecIn, machine: str) -> None:
         ToolError: the machine could not be reached.
     """
     _run(exec_in, machine, [SIMGPU, "heal"], "heal")
+
+
+def follow_devices(exec_in: ExecIn, machine: str) -> None:
+    """What a boot of the node does about its devices, after some came back: links, CDI specification."""
+    for unit in FOLLOWERS:
+        if exec_in(machine, ["systemctl", "is-enabled", "--quiet", unit]).returncode == 0:
+            _run(exec_in, machine, ["systemctl", "restart", unit], f"restart '{unit}' on")
 
 
 def _run(exec_in: ExecIn, machine: str, words: Sequence[str], what: str) -> subprocess.CompletedProcess[str]:

@@ -186,7 +186,7 @@ class Lab:
         present: set[str] = set()
         if state.cluster_ready:
             cluster.wait_ready(self.machinery, control_plane, [])
-            present = set(cluster.node_conditions(self.machinery, control_plane))
+            present = set(cluster.node_conditions(self.machinery, control_plane) or {})
         kubeconfig = self.places.inventory / "kubeconfig"
         missing = tuple(name for name in members if name not in present)
         if missing or not kubeconfig.exists():
@@ -224,9 +224,11 @@ class Lab:
             return None
         running = self.running()
         machines = planned(state.shape, self.places)
-        conditions: dict[str, str] = {}
+        conditions: dict[str, str] | None = None
         if state.shape.cluster and machines[0].container in running:
             conditions = cluster.node_conditions(self.machinery, machines[0])
+        elif not state.shape.cluster:
+            conditions = {}
         nodes = []
         for machine in machines:
             word = "running" if machine.container in running else self.machinery.state(machine)
@@ -236,7 +238,7 @@ class Lab:
                 "state": word,
                 "address": machine.address,
             }
-            node["kubernetes"] = conditions.get(machine.name)
+            node["kubernetes"] = None if conditions is None else conditions.get(machine.name)
             if machine.role == "gpu":
                 node |= {"gpus": state.shape.gpus, "model": state.shape.model}
             nodes.append(node)
@@ -245,6 +247,7 @@ class Lab:
         plan = Plan.parse(state.shape.subnet)
         return {
             "complete": state.complete,
+            "api": conditions is not None,
             "nodes": nodes,
             "depot": {
                 "address": plan.depot,
@@ -265,6 +268,7 @@ class Lab:
         cluster.close_connections(self.places)
         with step(f"reboot of {', '.join(machine.name for machine in targets)}"):
             self.machinery.reboot(targets)
+            self._wait_api(targets)
 
     def reinstall(self, name: str) -> None:
         """Make one machine anew, bare as after its installation, and take its Node out of the cluster."""
@@ -293,6 +297,13 @@ class Lab:
         with step(f"power on '{name}'"):
             self.machinery.podman.run("start", machine.container)
             self._wait_booted([machine])
+            self._wait_api([machine])
+
+    def _wait_api(self, booted: Sequence[Machine]) -> None:
+        """Who reboots the control plane goes on when it answers again."""
+        control_plane = self.machine("cp-1")
+        if control_plane in booted and self.state().cluster_ready:
+            cluster.wait_ready(self.machinery, control_plane, [])
 
     def fault(self, name: str, kind: str, gpu: int | None, xid: int | None) -> None:
         """Break a machine in one way."""
@@ -306,6 +317,8 @@ class Lab:
         with step(f"heal '{name}'"):
             broken = faults.present(self._exec_in, machine.name)
             faults.heal(self._exec_in, machine.name)
+            if broken:
+                faults.follow_devices(self._exec_in, machine.name)
         if not broken or machine.role != "gpu" or name not in self._nodes():
             return
         # The device plugin never forgives a bad GPU, and a restarted one waits longer after each end.
@@ -322,7 +335,7 @@ class Lab:
     def _nodes(self) -> set[str]:
         if not self.state().cluster_ready:
             return set()
-        return set(cluster.node_conditions(self.machinery, self.machine("cp-1")))
+        return set(cluster.node_conditions(self.machinery, self.machine("cp-1")) or {})
 
     def _exec_in(self, name: str, argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
         return self.machinery.exec_in(self.machine(name), argv)

@@ -12,7 +12,16 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from gpusmith import checks_cluster, checks_health, checks_nodes, leftovers, models, snapshot, workloads
+from gpusmith import (
+    checks_cluster,
+    checks_devices,
+    checks_health,
+    checks_nodes,
+    leftovers,
+    models,
+    snapshot,
+    workloads,
+)
 from gpusmith.catalog import CATALOG, CLUSTER, TIERS
 from gpusmith.errors import GpusmithError, InputError, ToolError
 from gpusmith.findings import CannotAsk, Finding, NotAsked, Outcome, Problem, Skip, merge
@@ -406,6 +415,8 @@ def _node_evidence(check: str, record: Record, host: Host) -> dict[str, Any]:
             "dev": len(record.minors),
             "uuids": [gpu.uuid for gpu in record.gpus],
         }
+    if check == "nodes.cdi":
+        return checks_devices.cdi_evidence(record)
     if check == "nodes.xid":
         return checks_health.xid_evidence(record, host.accepted_xids)
     if check == "nodes.simulation-witnesses":

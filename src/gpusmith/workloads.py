@@ -101,8 +101,8 @@ def refusal(target: Target) -> Refusal | None:
         return Refusal(
             f"Not tested: node '{view.name}' has taint {named}, which is not the inventory's.",
             False,
-            f"Add it to 'kubernetes_node_taints' in the inventory if it is meant; if not: kubectl taint node {view.name} {removed};"
-            " then run the suite again.",
+            f"Add it to 'kubernetes_node_taints' in the inventory if it is meant; if not: kubectl taint node {view.name}"
+            f" {removed}; then run the suite again.",
         )
     if not view.allocatable:
         return Refusal(f"Not tested: node '{view.name}' has no allocatable GPU.", True)

@@ -74,6 +74,20 @@ def test_an_unreachable_machine_is_the_labs_error() -> None:
         faults.heal(Machine(125, "Error: no such container"), "gpu-1")
 
 
+def test_only_units_that_are_enabled_follow_the_devices() -> None:
+    asked: list[list[str]] = []
+
+    def machine(_: str, words: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        asked.append(list(words))
+        enabled = words[1] == "restart" or words[-1] == "gpusmith-gpu-devices.service"
+        return subprocess.CompletedProcess(words, 0 if enabled else 1, "", "")
+
+    faults.follow_devices(machine, "gpu-1")
+    assert [words for words in asked if words[1] == "restart"] == [
+        ["systemctl", "restart", "gpusmith-gpu-devices.service"]
+    ]
+
+
 def test_both_sides_know_the_same_faults(kernel: Any) -> None:
     assert set(faults.KINDS) == set(kernel.FAULTS)
     assert (source_dir() / "rootfs" / faults.SIMGPU.lstrip("/")).exists()
