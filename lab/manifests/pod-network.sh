@@ -6,6 +6,11 @@ set -u
 trap 'kill 0; exit 0' TERM
 
 cni() {
+    # A node that left and joined again has other pod addresses than the bridge of its past.
+    if ip -o -4 address show dev cni0 2>/dev/null | grep -q inet &&
+        ! ip -o -4 address show dev cni0 | grep -q "inet ${1%.*}\."; then
+        ip link delete cni0
+    fi
     target=/etc/cni/net.d/10-gpulab.conflist
     cat > "$target.new" <<EOF
 {

@@ -40,12 +40,17 @@ def test_a_free_node_leaves_and_its_machine_is_clean(ready_lab: Lab) -> None:
     ended = ready_lab.playbook(REMOVE, "-l", NODE)
     assert ended.status == 0, str(ended)
     assert NODE not in ready_lab.allocatable()
-    assert ready_lab.on(NODE, "ls /etc/kubernetes/kubelet.conf /etc/kubernetes/pki 2>/dev/null || true") == ""
+    assert ready_lab.on(NODE, "find /etc/kubernetes -type f") == ""
     assert ready_lab.on(NODE, "command -v kubelet kubeadm || true") == ""
     assert ready_lab.service_starts("gpu-1") == services
     again = ready_lab.playbook(REMOVE, "-l", NODE)
     assert again.status == 0, str(again)
     assert not again.recap()[NODE]["changed"], str(again)
+
+
+def test_it_joins_again(ready_lab: Lab) -> None:
+    ready_lab.site_ok("-l", NODE)
+    ready_lab.wait_allocatable({"gpu-1": 4, NODE: 4}, 60)
 
 
 def test_it_comes_back_with_debians_packages(ready_lab: Lab, keep_lab: bool) -> None:
