@@ -12,8 +12,8 @@ from gpusmith.errors import InputError, ToolError
 ExecIn = Callable[[str, Sequence[str]], "subprocess.CompletedProcess[str]"]
 
 SIMGPU = "/usr/lib/simgpu/simgpu"
-FOLLOWERS = ("nvidia-cdi-refresh.service", "gpusmith-gpu-devices.service")
-"""Units that a node may have, which make what depends on its devices."""
+FOLLOWER = "gpusmith-gpu-devices.service"
+"""Unit of a node that was brought in, which makes at boot what depends on its devices."""
 MAX_XID = 999
 
 # What each fault is, for help texts. Kinds with True act on one GPU.
@@ -67,15 +67,15 @@ def inject(exec_in: ExecIn, machine: str, kind: str, gpu: int | None = None, xid
     _run(exec_in, machine, words, f"put the fault '{kind}' into")
 
 
-def present(exec_in: ExecIn, machine: str) -> bool:
-    """Whether a machine has any fault.
+def present(exec_in: ExecIn, machine: str) -> frozenset[str]:
+    """The kinds of fault that a machine has.
 
     Raises:
         InputError: the machine has no simulated hardware.
         ToolError: the machine could not be reached.
     """
     done = _run(exec_in, machine, [SIMGPU, "status", "--json"], "look for faults in")
-    return bool(json.loads(done.stdout)["faults"])
+    return frozenset(str(row["kind"]) for row in json.loads(done.stdout)["faults"])
 
 
 def heal(exec_in: ExecIn, machine: str) -> None:
@@ -89,10 +89,13 @@ def heal(exec_in: ExecIn, machine: str) -> None:
 
 
 def follow_devices(exec_in: ExecIn, machine: str) -> None:
-    """What a boot of the node does about its devices, after some came back: links, CDI specification."""
-    for unit in FOLLOWERS:
-        if exec_in(machine, ["systemctl", "is-enabled", "--quiet", unit]).returncode == 0:
-            _run(exec_in, machine, ["systemctl", "restart", unit], f"restart '{unit}' on")
+    """What a boot of the node does about its devices, after one came back: links and CDI specification.
+
+    Raises:
+        ToolError: the node's unit failed.
+    """
+    if exec_in(machine, ["systemctl", "is-enabled", "--quiet", FOLLOWER]).returncode == 0:
+        _run(exec_in, machine, ["systemctl", "restart", FOLLOWER], f"restart '{FOLLOWER}' on")
 
 
 def _run(exec_in: ExecIn, machine: str, words: Sequence[str], what: str) -> subprocess.CompletedProcess[str]:

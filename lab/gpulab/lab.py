@@ -317,7 +317,7 @@ class Lab:
         with step(f"heal '{name}'"):
             broken = faults.present(self._exec_in, machine.name)
             faults.heal(self._exec_in, machine.name)
-            if broken:
+            if "gpu-missing" in broken:
                 faults.follow_devices(self._exec_in, machine.name)
         if not broken or machine.role != "gpu" or name not in self._nodes():
             return

@@ -55,6 +55,8 @@ MANAGED_FILES = (
     "/etc/containerd/conf.d/*gpusmith*",
     "/etc/kubernetes/kubelet.conf.d/gpusmith-*",
     "/etc/modprobe.d/gpusmith-*",
+    # The one file without our name: its program reads no other.
+    "/etc/nvidia-container-runtime/config.toml",
     MODULE_FILES,
     SYSCTL_FILES,
     "/etc/systemd/system/gpusmith-*.service",

