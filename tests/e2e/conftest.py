@@ -77,7 +77,7 @@ def workload_image(ready_lab: Lab) -> str:
     return str(values["validation_image_cuda"])
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def namespace(ready_lab: Lab) -> Iterator[str]:
     ready_lab.kubectl("create", "namespace", NAMESPACE)
     yield NAMESPACE
