@@ -161,7 +161,12 @@ def _status(lab: Lab, options: argparse.Namespace) -> int:
             say("The cluster's API does not answer, so the state of its nodes is not known.")
         if not found["complete"]:
             say("The last 'gpulab up' did not reach its end; run it again.")
-    return OK if found else NO_LAB
+    if found is None:
+        return NO_LAB
+    if any(node["state"] == "running" for node in found["nodes"]):
+        return OK
+    say("None of the lab's machines runs; 'gpulab up' starts them, 'gpulab down' removes them.")
+    return NO_LAB
 
 
 def _ssh(lab: Lab, options: argparse.Namespace) -> int:

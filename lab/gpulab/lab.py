@@ -14,8 +14,18 @@ from gpulab import cluster, depot, faults, inventory, network
 from gpulab.hosts import Host
 from gpulab.machines import DEPOT, Machine, Machinery, find, known_hosts, planned, recipe, remove_all
 from gpulab.network import Plan
-from gpulab.podman import Podman
-from gpulab.state import Places, Shape, State, end_orphan, load, reshape, save, write_atomically
+from gpulab.podman import KILLED, MISSING, Podman
+from gpulab.state import (
+    Places,
+    Shape,
+    State,
+    beyond_repair,
+    end_orphan,
+    load,
+    reshape,
+    save,
+    write_atomically,
+)
 from gpusmith.errors import InputError, ToolError
 from gpusmith.progress import say, step
 from gpusmith.wait import Deadline, WaitTimeout
@@ -60,13 +70,6 @@ class Lab:
         """A node by name."""
         return find(self.machines(), name)
 
-    def running(self) -> set[str]:
-        """Names of the lab's running containers, in one question."""
-        rows = self.machinery.podman.json(
-            "ps", "--format", "json", "--filter", "label=io.gpusmith.lab=default"
-        )
-        return {str(row["Names"][0]) for row in rows}
-
     def up(self, wanted: Shape) -> None:
         """Have a lab of this shape, and change nothing if it is there."""
         begin = time.monotonic()
@@ -92,7 +95,7 @@ class Lab:
         supply = depot.machine(plan, artifacts)
         self._report_older(machines, artifacts.node_image)
         repositories = artifacts.repositories()
-        running = f"gpulab-{DEPOT}" in self.running()
+        running = f"gpulab-{DEPOT}" in self.machinery.podman.running()
         served = running and depot.serves(self.machinery, supply, plan, repositories)
         if running and not served:
             say("The depot serves nothing any more; it is made anew.")
@@ -114,7 +117,7 @@ class Lab:
             return str(self.places.inventory)
 
     def _healthy(self, state: State, machines: Sequence[Machine]) -> bool:
-        running = self.running()
+        running = self.machinery.podman.running()
         if not state.complete or not all(machine.container in running for machine in machines):
             return False
         if f"gpulab-{DEPOT}" not in running or not (self.places.inventory / "hosts.yml").exists():
@@ -146,7 +149,7 @@ class Lab:
         save(self.places, state)
         control_plane = machines[0]
         with step(f"{len(machines)} machines and the depot"):
-            state = self._drop_half_done(state, machines)
+            state, lost = self._drop_lost(state, machines)
             self.machinery.ensure(supply, artifacts.depot_image)
             for machine in machines:
                 if machine.name in descriptions:
@@ -163,7 +166,7 @@ class Lab:
         inventory.write(contents, machines, self.places)
         if state.shape.cluster:
             with step("the existing cluster: control plane and CPU workers"):
-                state = self._cluster(control_plane, machines, state)
+                state = self._cluster(control_plane, machines, state, lost)
         save(self.places, replace(state, complete=True))
 
     def _wait_booted(self, machines: Sequence[Machine]) -> None:
@@ -172,21 +175,42 @@ class Lab:
                 machine = next(each for each in machines if each.name == name)
                 say(f"    '{name}' is {word}: {', '.join(self.machinery.failed_units(machine))} failed")
 
-    def _drop_half_done(self, state: State, machines: Sequence[Machine]) -> State:
+    def _drop_lost(self, state: State, machines: Sequence[Machine]) -> tuple[State, frozenset[str]]:
+        """Remove the machines that cannot be repaired.
+
+        Returns:
+            The state without them, and the names of all that will be made.
+        """
+        words = {machine.name: self.machinery.state(machine) for machine in machines}
+        lost = beyond_repair(state, words)
         for machine in machines:
-            if machine.name in state.busy:
-                say(f"    '{machine.name}' was left half done; it is made anew")
+            if machine.name in lost and words[machine.name] != MISSING:
+                if machine.name in state.busy:
+                    reason = "was left half done"
+                elif words[machine.name] == KILLED:
+                    reason = "was killed from outside"
+                else:
+                    reason = "is a member of a cluster that is gone"
+                say(f"    '{machine.name}' {reason}; it is made anew")
                 self.machinery.remove(machine)
+        if machines[0].name in lost:
+            state = replace(state, cluster_ready=False)
         state = replace(state, busy=())
         save(self.places, state)
-        return state
+        return state, lost
 
-    def _cluster(self, control_plane: Machine, machines: Sequence[Machine], state: State) -> State:
+    def _cluster(
+        self, control_plane: Machine, machines: Sequence[Machine], state: State, anew: frozenset[str]
+    ) -> State:
         members = [machine.name for machine in machines if machine.role in ("control-plane", "cpu")]
         present: set[str] = set()
         if state.cluster_ready:
             cluster.wait_ready(self.machinery, control_plane, [])
             present = set(cluster.node_conditions(self.machinery, control_plane) or {})
+            # A machine that was made anew is bare; the Node object that its past left would pass for it.
+            for name in sorted(present & anew):
+                cluster.forget_node(self.machinery, control_plane, name)
+            present -= anew
         kubeconfig = self.places.inventory / "kubeconfig"
         missing = tuple(name for name in members if name not in present)
         if missing or not kubeconfig.exists():
@@ -222,7 +246,7 @@ class Lab:
         state = load(self.places)
         if state is None:
             return None
-        running = self.running()
+        running = self.machinery.podman.running()
         machines = planned(state.shape, self.places)
         conditions: dict[str, str] | None = None
         if state.shape.cluster and machines[0].container in running:

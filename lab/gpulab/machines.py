@@ -15,7 +15,7 @@ from pathlib import Path
 
 from gpulab.hosts import Host
 from gpulab.network import MOST_MACHINES, NETWORK, Plan
-from gpulab.podman import LABEL, Podman
+from gpulab.podman import KILLED, LABEL, MISSING, Podman
 from gpulab.state import Places, Shape, write_atomically
 from gpusmith.errors import InputError, ToolError
 from gpusmith.wait import Deadline, Done, GiveUp, NotYet, wait_until
@@ -199,9 +199,9 @@ class Machinery:
     host: Host
 
     def state(self, machine: Machine) -> str:
-        """`missing`, or podman's word for the container: running, exited, created, ..."""
+        """`MISSING`, `KILLED`, or podman's word for the container: running, exited, created, ..."""
         found = self.podman.inspect(machine.container)
-        return "missing" if found is None else str(found["State"]["Status"])
+        return MISSING if found is None else str(found["State"]["Status"])
 
     def ensure(self, machine: Machine, image: str) -> bool:
         """Have the machine running; make it anew if an earlier command was killed while making it.
@@ -213,7 +213,8 @@ class Machinery:
         made = self.made(machine)
         # A depot keeps nothing of its own, and has to serve what was built last; other machines are someone's.
         current = machine.role != DEPOT or made.get("recipe") == recipe(machine, image)
-        if found is not None and made.get("container") == found["Id"] and current:
+        whole = found is not None and made.get("container") == found["Id"] and current
+        if found is not None and whole and found["State"]["Status"] != KILLED:
             if found["State"]["Status"] == "running":
                 return False
             self.podman.run("start", machine.container)
@@ -263,7 +264,7 @@ class Machinery:
     def remove(self, machine: Machine) -> None:
         """Remove one machine with its disk; its keys stay."""
         self._mark(machine).unlink(missing_ok=True)
-        self.podman.run("rm", "--force", "--volumes", "--time", "0", "--ignore", machine.container)
+        self.podman.remove(machine.container)
         self.podman.run("volume", "rm", "--force", machine.volume, check=False)
 
     def wait_booted(self, machines: Sequence[Machine], seconds: float = BOOT_S) -> dict[str, str]:
@@ -381,7 +382,7 @@ def remove_all(podman: Podman, places: Places) -> list[str]:
     """
     containers = podman.owned("container")
     if containers:
-        podman.run("rm", "--force", "--volumes", "--time", "0", "--ignore", *containers)
+        podman.remove(*containers)
     volumes = podman.owned("volume")
     if volumes:
         podman.run("volume", "rm", "--force", *volumes)

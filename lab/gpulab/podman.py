@@ -14,6 +14,15 @@ from typing import Any, cast
 from gpusmith.errors import ToolError
 
 LABEL = "io.gpusmith.lab=default"
+MISSING = "missing"
+KILLED = "killed"
+# Podman 4.3 needs three tries: the first two only correct what it believes of the container, one of them after 5 s.
+REMOVE_TRIES = 4
+
+
+def alive(pid: int) -> bool:
+    """Whether a process of this id exists on this machine."""
+    return pid > 0 and Path(f"/proc/{pid}").exists()
 
 
 @dataclass(frozen=True)
@@ -95,11 +104,36 @@ class Podman:
         return self.run("exec", container, *argv, check=check, timeout=timeout, quiet=quiet)
 
     def inspect(self, container: str) -> dict[str, Any] | None:
-        """What podman knows of a container; None if there is none."""
+        """What podman knows of a container; None if there is none.
+
+        Podman learns of a container's end from its monitor. One that was killed with its monitor is 'running' for
+        podman for ever and cannot be started again, only removed; its `State.Status` is given as `KILLED`.
+        """
         done = self.run("container", "inspect", container, check=False, quiet=True)
         if done.returncode != 0:
             return None
-        return cast("dict[str, Any]", json.loads(done.stdout)[0])
+        found = cast("dict[str, Any]", json.loads(done.stdout)[0])
+        state = found["State"]
+        if state["Status"] in ("running", "stopping") and not alive(int(state["Pid"])):
+            state["Status"] = KILLED
+        return found
+
+    def running(self) -> set[str]:
+        """Names of the lab's containers whose first process lives, in one question."""
+        rows = self.json("ps", "--format", "json", "--filter", f"label={LABEL}")
+        return {str(row["Names"][0]) for row in rows if alive(int(row["Pid"]))}
+
+    def remove(self, *containers: str) -> None:
+        """Remove containers with their volumes, also those that were killed with their monitors.
+
+        Raises:
+            ToolError: one is still there after some tries; carries podman's reason.
+        """
+        words = ("rm", "--force", "--volumes", "--time", "0", "--ignore", *containers)
+        for _ in range(REMOVE_TRIES - 1):
+            if self.run(*words, check=False).returncode == 0:
+                return
+        self.run(*words)
 
     def owned(self, kind: str) -> list[str]:
         """Names of containers, volumes or networks that carry the lab's label."""

@@ -7,11 +7,12 @@ import json
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from gpulab.podman import KILLED, MISSING
 from gpusmith.errors import InputError, ToolError
 from gpusmith.paths import repo_root, state_dir
 
@@ -143,6 +144,21 @@ def write_atomically(path: Path, text: str, mode: int = 0o644) -> None:
     scratch.chmod(mode)
     scratch.write_text(text)
     scratch.replace(path)
+
+
+def beyond_repair(state: State, words: Mapping[str, str]) -> frozenset[str]:
+    """Which machines have to be made anew before the lab can be what its state says.
+
+    Args:
+        state: what was reached.
+        words: state of every machine of the lab by name, the control plane's first; as `Machinery.state` gives it.
+
+    Returns:
+        Names of machines that are missing, were killed, or were left half done by a kill. All machines, if the
+        control plane of a complete cluster is among them: the others are members of a cluster that is gone.
+    """
+    lost = frozenset(name for name, word in words.items() if word in (MISSING, KILLED) or name in state.busy)
+    return frozenset(words) if state.cluster_ready and next(iter(words)) in lost else lost
 
 
 def reshape(running: State | None, wanted: Shape) -> State:

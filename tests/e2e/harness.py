@@ -118,6 +118,15 @@ class Lab:
         assert ended.status == 0, str(ended)
         return ended
 
+    def kill_machine(self, name: str) -> None:
+        """End every process of a machine and its monitor at once, as an out-of-memory kill or a killed session does."""
+        words = ["podman", "container", "inspect", f"gpulab-{name}"]
+        words += ["--format", "{{.State.ConmonPid}} {{.State.Pid}}"]
+        monitor, first = (int(word) for word in self.ok(*words).output.split())
+        # The monitor first: it must not see the end of its machine. The first process takes all others with it.
+        for pid in (monitor, first):
+            os.kill(pid, signal.SIGKILL)
+
     # --- the commands ------------------------------------------------------------------------------------
 
     def gpulab(self, *words: str, timeout: float = 300.0) -> Ended:

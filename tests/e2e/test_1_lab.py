@@ -72,3 +72,14 @@ def test_inventory_is_found_from_anywhere(bare_lab: Lab, tmp_path: Path) -> None
         "ansible.builtin.ping",
     ]
     assert bare_lab.ok(*command, cwd=tmp_path).output.count("SUCCESS") == 3
+
+
+def test_a_machine_killed_with_its_monitor_is_made_anew(bare_lab: Lab, keep_lab: bool) -> None:
+    if keep_lab:
+        pytest.skip("E2E_KEEP_LAB: the lab is not to be killed")
+    bare_lab.kill_machine("gpu-2")
+    states = {node["name"]: node["state"] for node in bare_lab.status()["nodes"]}
+    assert states == {"cp-1": "running", "gpu-1": "running", "gpu-2": "killed"}
+    ended = bare_lab.up()
+    assert "'gpu-2' was killed from outside; it is made anew" in ended.output
+    assert "Nothing to do" in bare_lab.up().output

@@ -14,6 +14,7 @@ LABEL = "label=io.gpusmith.lab=default"
 def test_down_twice(bare_lab: Lab, keep_lab: bool) -> None:
     if keep_lab:
         pytest.skip("E2E_KEEP_LAB: the lab stays up")
+    bare_lab.kill_machine("gpu-1")
     bare_lab.gpulab("down")
     bare_lab.gpulab("down")
     ended = bare_lab.run(bare_lab.program("gpulab"), "status", "--json")

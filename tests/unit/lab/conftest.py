@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +14,8 @@ from gpulab.hosts import Host
 from gpulab.machines import Machinery
 from gpulab.podman import Podman
 from gpulab.state import Places
+
+from gpusmith.errors import ToolError
 
 
 @dataclass(frozen=True)
@@ -28,16 +31,35 @@ class FakePodman(Podman):
         if arguments[0] == "create":
             name = arguments[arguments.index("--name") + 1]
             identity = f"id{len(self.calls)}"
-            self.containers[name] = {"Id": identity, "State": {"Status": "created"}}
+            self.containers[name] = {"Id": identity, "State": {"Status": "created", "Pid": 0}}
             out = identity
         elif arguments[0] == "start":
-            self.containers[arguments[-1]]["State"]["Status"] = "running"
+            self.containers[arguments[-1]]["State"] = {"Status": "running", "Pid": os.getpid()}
         elif arguments[0] == "rm":
-            self.containers.pop(arguments[-1], None)
+            status = self._rm(arguments[-1])
+        elif arguments[0] == "ps":
+            out = json.dumps(
+                [
+                    {"Names": [name], "Pid": container["State"]["Pid"]}
+                    for name, container in self.containers.items()
+                    if container["State"]["Status"] == "running"
+                ]
+            )
         elif arguments[:2] == ("container", "inspect"):
             found = self.containers.get(arguments[2])
             out, status = (json.dumps([found]), 0) if found else ("", 125)
+        if check and status != 0:
+            raise ToolError(f"'podman {arguments[0]}' ended with status {status}.", "")
         return subprocess.CompletedProcess(list(arguments), status, out, "")
+
+    def _rm(self, name: str) -> int:
+        """As podman does: what was killed with its monitor is settled by the first try, removed by the next."""
+        state = self.containers.get(name, {}).get("State", {})
+        if state.get("Status") == "running" and not Path(f"/proc/{state['Pid']}").exists():
+            self.containers[name]["State"] = {"Status": "exited", "Pid": 0}
+            return 125
+        self.containers.pop(name, None)
+        return 0
 
     def verbs(self) -> list[str]:
         """First words of what was run, without questions."""

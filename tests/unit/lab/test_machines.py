@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import os
 import tarfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -8,9 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 from gpulab.hosts import Host
 from gpulab.machines import Machine, Machinery, create_arguments, find, identity_archive, known_hosts, planned
+from gpulab.podman import KILLED
 from gpulab.state import Places, Shape
 
-from gpusmith.errors import InputError
+from gpusmith.errors import InputError, ToolError
 
 if TYPE_CHECKING:
     from tests.unit.lab.conftest import FakePodman
@@ -112,11 +114,44 @@ def test_a_stopped_machine_is_started_not_remade(
     assert podman.verbs() == ["start"]
 
 
+def killed_with_its_monitor(podman: FakePodman, container: str) -> None:
+    """Podman goes on to call such a container running."""
+    podman.containers[container]["State"] = {"Status": "running", "Pid": 2**22 + 1}
+
+
+def test_a_machine_killed_with_its_monitor_is_made_anew(
+    machinery: Machinery, podman: FakePodman, places: Places
+) -> None:
+    machine = planned(Shape(), places)[1]
+    machinery.ensure(machine, "image")
+    killed_with_its_monitor(podman, machine.container)
+    assert machinery.state(machine) == KILLED
+    assert podman.running() == set()
+    assert machinery.ensure(machine, "image")
+    assert podman.running() == {machine.container}
+
+
+def test_a_machine_killed_with_its_monitor_is_removed(
+    machinery: Machinery, podman: FakePodman, places: Places
+) -> None:
+    machine = planned(Shape(), places)[1]
+    machinery.ensure(machine, "image")
+    killed_with_its_monitor(podman, machine.container)
+    machinery.remove(machine)
+    assert podman.containers == {}
+
+
+def test_what_cannot_be_removed_is_an_error(podman: FakePodman, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(type(podman), "_rm", lambda *_: 125)
+    with pytest.raises(ToolError):
+        podman.remove("gpulab-gpu-1")
+
+
 def test_what_a_kill_left_half_made_is_made_anew(
     machinery: Machinery, podman: FakePodman, places: Places
 ) -> None:
     machine = planned(Shape(), places)[1]
-    podman.containers[machine.container] = {"Id": "half", "State": {"Status": "running"}}
+    podman.containers[machine.container] = {"Id": "half", "State": {"Status": "running", "Pid": os.getpid()}}
     assert machinery.ensure(machine, "image")
     assert podman.verbs() == ["rm", "volume", "volume", "create", "cp", "start"]
 

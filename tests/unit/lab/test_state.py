@@ -8,10 +8,12 @@ import time
 from dataclasses import replace
 
 import pytest
+from gpulab.podman import KILLED, MISSING
 from gpulab.state import (
     Places,
     Shape,
     State,
+    beyond_repair,
     end_orphan,
     load,
     locked,
@@ -116,3 +118,21 @@ def test_a_reused_process_number_is_left_alone(places: Places) -> None:
     write_atomically(places.root / "child.json", f'{{"pid": {os.getpid()}, "start": "1"}}')
     assert not end_orphan(places)
     assert process_start(os.getpid())
+
+
+@pytest.mark.parametrize(
+    ("words", "busy", "ready", "lost"),
+    [
+        ({"cp-1": "running", "gpu-1": "exited"}, (), True, set()),
+        ({"cp-1": "running", "gpu-1": KILLED}, (), True, {"gpu-1"}),
+        ({"cp-1": "running", "gpu-1": MISSING}, (), True, {"gpu-1"}),
+        ({"cp-1": "running", "cpu-1": "running", "gpu-1": "running"}, ("cpu-1",), True, {"cpu-1"}),
+        ({"cp-1": KILLED, "gpu-1": "running"}, (), True, {"cp-1", "gpu-1"}),
+        ({"cp-1": MISSING, "gpu-1": "running"}, (), False, {"cp-1"}),
+    ],
+)
+def test_machines_that_have_to_be_made_anew(
+    words: dict[str, str], busy: tuple[str, ...], ready: bool, lost: set[str]
+) -> None:
+    state = State(shape=Shape(), cluster_ready=ready, busy=busy)
+    assert beyond_repair(state, words) == lost
