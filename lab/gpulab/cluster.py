@@ -19,7 +19,8 @@ from typing import Any
 
 from gpulab.inventory import socket_folder
 from gpulab.machines import Machine, Machinery
-from gpulab.state import Places, forget_child, process_start, remember_child
+from gpulab.processes import process_start
+from gpulab.state import Places, forget_child, remember_child
 from gpusmith.errors import ToolError
 from gpusmith.progress import say
 from gpusmith.wait import Deadline, Done, NotYet, wait_until

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from gpulab.processes import process_start
 from gpusmith.errors import ToolError
 
 LABEL = "io.gpusmith.lab=default"
@@ -18,11 +19,6 @@ MISSING = "missing"
 KILLED = "killed"
 # Podman 4.3 needs three tries: the first two only correct what it believes of the container, one of them after 5 s.
 REMOVE_TRIES = 4
-
-
-def alive(pid: int) -> bool:
-    """Whether a process of this id exists on this machine."""
-    return pid > 0 and Path(f"/proc/{pid}").exists()
 
 
 @dataclass(frozen=True)
@@ -114,14 +110,14 @@ class Podman:
             return None
         found = cast("dict[str, Any]", json.loads(done.stdout)[0])
         state = found["State"]
-        if state["Status"] in ("running", "stopping") and not alive(int(state["Pid"])):
+        if state["Status"] in ("running", "stopping") and not process_start(int(state["Pid"])):
             state["Status"] = KILLED
         return found
 
     def running(self) -> set[str]:
         """Names of the lab's containers whose first process lives, in one question."""
         rows = self.json("ps", "--format", "json", "--filter", f"label={LABEL}")
-        return {str(row["Names"][0]) for row in rows if alive(int(row["Pid"]))}
+        return {str(row["Names"][0]) for row in rows if process_start(int(row["Pid"]))}
 
     def remove(self, *containers: str) -> None:
         """Remove containers with their volumes, also those that were killed with their monitors.

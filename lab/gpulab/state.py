@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from gpulab.podman import KILLED, MISSING
+from gpulab.processes import process_start
 from gpusmith.errors import InputError, ToolError
 from gpusmith.paths import repo_root, state_dir
 
@@ -224,15 +225,6 @@ def locked(places: Places, verb: str) -> Iterator[None]:
         lock.write(f"gpulab {verb}, process {os.getpid()}")
         lock.flush()
         yield
-
-
-def process_start(pid: int) -> str:
-    """Start time of a process in clock ticks since boot, empty if it is gone; tells a reused pid from the old one."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    except (FileNotFoundError, ProcessLookupError):
-        return ""
-    return "" if fields[0] == "Z" else fields[19]
 
 
 def remember_child(places: Places, pid: int) -> None:

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from gpulab.processes import process_start
+
 from gpusmith.wait import Deadline, Done, NotYet, wait_until
 
 TAIL_LINES = 60
@@ -126,6 +128,12 @@ class Lab:
         # The monitor first: it must not see the end of its machine. The first process takes all others with it.
         for pid in (monitor, first):
             os.kill(pid, signal.SIGKILL)
+        wait_until(
+            f"the processes of '{name}' to end",
+            lambda: NotYet("they live") if process_start(first) else Done(None),
+            Deadline(30),
+            tick=0.1,
+        )
 
     # --- the commands ------------------------------------------------------------------------------------
 
@@ -183,10 +191,28 @@ class Lab:
         """Objects from the API."""
         return json.loads(self.kubectl("get", *words, "--output=json"))
 
-    def apply(self, manifest: Mapping[str, Any]) -> None:
-        """Create an object through standard input, as the command's help says."""
+    def apply(self, *manifests: Mapping[str, Any]) -> None:
+        """Create objects through standard input, as the command's help says."""
         words = [self.program("gpulab"), "kubectl", "apply", "-f", "-"]
-        subprocess.run(words, input=json.dumps(manifest), cwd=self.root, check=True, text=True, timeout=60)
+        text = json.dumps({"apiVersion": "v1", "kind": "List", "items": manifests})
+        subprocess.run(words, input=text, cwd=self.root, check=True, text=True, timeout=60)
+
+    def may(self, account: str, words: str) -> bool:
+        """Whether a service account, in a namespace of its own name, may do something in every namespace."""
+        who = f"--as=system:serviceaccount:{account}:{account}"
+        command = [
+            self.program("gpulab"),
+            "kubectl",
+            "auth",
+            "can-i",
+            *words.split(),
+            "--all-namespaces",
+            who,
+        ]
+        ended = self.run(*command)
+        answer = (ended.output.split() or [""])[-1]
+        assert answer in ("yes", "no"), str(ended)
+        return answer == "yes"
 
     def status(self) -> Any:
         """`gpulab status --json`."""

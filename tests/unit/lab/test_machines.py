@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import os
+import subprocess
 import tarfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ import pytest
 from gpulab.hosts import Host
 from gpulab.machines import Machine, Machinery, create_arguments, find, identity_archive, known_hosts, planned
 from gpulab.podman import KILLED
+from gpulab.processes import process_start
 from gpulab.state import Places, Shape
 
 from gpusmith.errors import InputError, ToolError
@@ -139,6 +141,14 @@ def test_a_machine_killed_with_its_monitor_is_removed(
     killed_with_its_monitor(podman, machine.container)
     machinery.remove(machine)
     assert podman.containers == {}
+
+
+def test_a_zombie_does_not_run() -> None:
+    child = subprocess.Popen(["true"])
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    assert Path(f"/proc/{child.pid}").exists()
+    assert process_start(child.pid) == ""
+    child.wait()
 
 
 def test_what_cannot_be_removed_is_an_error(podman: FakePodman, monkeypatch: pytest.MonkeyPatch) -> None:

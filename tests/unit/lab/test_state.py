@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 from gpulab.podman import KILLED, MISSING
+from gpulab.processes import process_start
 from gpulab.state import (
     Places,
     Shape,
@@ -17,7 +18,6 @@ from gpulab.state import (
     end_orphan,
     load,
     locked,
-    process_start,
     remember_child,
     reshape,
     save,
