@@ -290,6 +290,18 @@ def major_of(name: str, text: str) -> int | None:
     return int(matched.group(1)) if matched else None
 
 
+def leads_to_its_device(link: str) -> bool:
+    """Whether a link such as /dev/char/195:0 leads to a device node of NVIDIA's with the numbers in its name."""
+    try:
+        target = os.path.realpath(link)
+        if not os.path.islink(link) or not re.match(r"^/dev/nvidia[^/]*$", target):
+            return False
+        device = os.stat(target).st_rdev
+    except OSError:
+        return False
+    return os.path.basename(link) == "{}:{}".format(os.major(device), os.minor(device))
+
+
 def _dev() -> Record:
     """Device nodes as they are before NVML starts: for root it makes missing ones anew, with nvidia-modprobe."""
     minors = []
@@ -297,14 +309,8 @@ def _dev() -> Record:
         matched = re.match(r"^/dev/nvidia(\d+)$", path)
         if matched:
             minors.append(int(matched.group(1)))
-    links = []
-    for link in glob.glob("/dev/char/*"):
-        try:
-            # Not the hundreds of links to /dev/nvidia-caps, which only MIG needs.
-            if os.path.islink(link) and re.match(r"^/dev/nvidia[^/]*$", os.path.realpath(link)):
-                links.append(os.path.basename(link))
-        except OSError:
-            continue
+    # Not the hundreds of links to /dev/nvidia-caps, which only MIG needs.
+    links = [os.path.basename(link) for link in glob.glob("/dev/char/*") if leads_to_its_device(link)]
     paths = [
         *(f"/dev/nvidia{minor}" for minor in sorted(minors)),
         "/dev/nvidiactl",

@@ -709,9 +709,10 @@ def char_links(facts: NodeFacts) -> list[Problem]:
         return []
     return [
         Problem(
-            f"Node '{node}': links {', '.join('/dev/char/' + name for name in missing)} are missing,"
-            " so a 'systemctl daemon-reload' takes these devices from running containers.",
-            f"Run 'nvidia-ctk system create-dev-char-symlinks --create-all' on '{node}', or site.yml.",
+            f"Node '{node}': links {', '.join('/dev/char/' + name for name in missing)} are missing"
+            " or lead elsewhere, so a 'systemctl daemon-reload' takes these devices from running containers.",
+            f"Run 'nvidia-ctk system create-dev-char-symlinks --create-all' on '{node}', or site.yml;"
+            " first remove a link that leads elsewhere.",
             {"missing": missing, "present": sorted(record.char_links)},
         )
     ]

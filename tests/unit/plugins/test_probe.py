@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -410,6 +411,33 @@ def test_a_first_line_is_read_without_waiting_for_the_rest() -> None:
     assert probe._Command("sh", "-c", "exit 1").first_line() == ""
     assert probe._Command("no-such-program").first_line() == ""
     assert time.monotonic() - begin < 5
+
+
+@pytest.mark.parametrize(
+    ("name", "target", "leads"),
+    [
+        ("195:1", "/dev/nvidia1", True),
+        ("195:1", "/dev/nvidia0", False),
+        ("195:1", "/dev/nvidia9", False),
+        ("511:1", "/dev/nvidia-caps/nvidia-cap1", False),
+    ],
+)
+def test_a_char_link_must_lead_to_the_device_of_its_name(
+    monkeypatch: pytest.MonkeyPatch, name: str, target: str, leads: bool
+) -> None:
+    devices = {"/dev/nvidia0": os.makedev(195, 0), "/dev/nvidia1": os.makedev(195, 1)}
+
+    def stat(path: str) -> SimpleNamespace:
+        if path not in devices:
+            raise FileNotFoundError(path)
+        return SimpleNamespace(st_rdev=devices[path])
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.path.islink", lambda _: True)
+        patch.setattr("os.path.realpath", lambda _: target)
+        patch.setattr("os.stat", stat)
+        found = probe.leads_to_its_device(f"/dev/char/{name}")
+    assert found is leads
 
 
 def test_device_nodes_are_looked_at_and_not_followed(tmp_path: Path) -> None:
