@@ -329,21 +329,30 @@ class Lab:
         if control_plane in booted and self.state().cluster_ready:
             cluster.wait_ready(self.machinery, control_plane, [])
 
+    def _gpu_machine(self, name: str) -> Machine:
+        machine = self.machine(name)
+        if machine.role != "gpu":
+            those = ", ".join(f"'{other.name}'" for other in self.machines() if other.role == "gpu")
+            raise InputError(
+                f"Machine '{name}' has no GPUs that could have faults.", f"Those with GPUs are {those}."
+            )
+        return machine
+
     def fault(self, name: str, kind: str, gpu: int | None, xid: int | None) -> None:
         """Break a machine in one way."""
-        machine = self.machine(name)
+        machine = self._gpu_machine(name)
         with step(f"fault '{kind}' on '{name}'"):
             faults.inject(self._exec_in, machine.name, kind, gpu, xid)
 
     def heal(self, name: str) -> None:
         """Take all faults of a machine back."""
-        machine = self.machine(name)
+        machine = self._gpu_machine(name)
         with step(f"heal '{name}'"):
             broken = faults.present(self._exec_in, machine.name)
             faults.heal(self._exec_in, machine.name)
             if "gpu-missing" in broken:
                 faults.follow_devices(self._exec_in, machine.name)
-        if not broken or machine.role != "gpu" or name not in self._nodes():
+        if not broken or name not in self._nodes():
             return
         # The device plugin never forgives a bad GPU, and a restarted one waits longer after each end.
         with step(f"the operands of '{name}' begin anew"):
