@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -19,6 +19,12 @@ TROUBLE_S = 30.0
 """How long lists may fail before waiting for pods is given up."""
 UNSCHEDULABLE_S = 45.0
 """How long a pod may wait for GPUs that were free a moment ago."""
+SLOW_START_S = 15.0
+"""From when on the events of placed pods that do not start are read; a status does not carry what a kubelet fails at."""
+EVENTS_EVERY_S = 5.0
+SANDBOX_S = 75.0
+"""How long a node may fail to make a pod's sandbox: some tries of the kubelet, also beside a restart of the runtime."""
+SANDBOX_FAILURE = "FailedCreatePodSandBox"
 HOPELESS = (
     "InvalidImageName",
     "CreateContainerConfigError",
@@ -59,6 +65,44 @@ class PodState:
     ended: str
 
 
+@dataclass(frozen=True)
+class Warned:
+    """The latest warning among a pod's events."""
+
+    reason: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.reason}: {self.message}"
+
+
+Warnings = Callable[[Mapping[str, Any]], Warned | None]
+"""The latest warning about a pod; None if there is none, or if the pod is too young to be asked for."""
+
+
+def no_warnings(_: Mapping[str, Any]) -> None:
+    """For who has no events."""
+
+
+def latest_warnings(events: Iterable[Mapping[str, Any]]) -> dict[str, Warned]:
+    """Per name of a pod, what was last warned of it.
+
+    Args:
+        events: of core/v1, any order; `lastTimestamp` may be null where `eventTime` is used.
+    """
+    found: dict[str, tuple[str, Warned]] = {}
+    for event in events:
+        involved = event.get("involvedObject") or {}
+        if event.get("type") != "Warning" or involved.get("kind") != "Pod":
+            continue
+        name = str(involved.get("name"))
+        when = str(event.get("lastTimestamp") or event.get("eventTime") or "")
+        message = " ".join(str(event.get("message") or "").split())[-400:]
+        if name not in found or when >= found[name][0]:
+            found[name] = when, Warned(str(event.get("reason") or "no reason given"), message)
+    return {name: warned for name, (_, warned) in found.items()}
+
+
 def state_of(pod: Mapping[str, Any]) -> PodState:
     """Read a pod's status."""
     status = pod.get("status") or {}
@@ -95,9 +139,12 @@ class Board:
 
     def __init__(self, cluster: Cluster, namespace: str) -> None:
         self._cluster = cluster
-        self._path = f"/api/v1/namespaces/{namespace}/pods"
+        self._folder = f"/api/v1/namespaces/{namespace}"
         self._news = threading.Condition()
         self._pods: dict[str, Object] = {}
+        self._warnings: dict[str, Warned] = {}
+        self._asked_events = 0.0
+        self._placed: dict[str, float] = {}
         self._trouble: ToolError | None = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._keep, name="gpusmith-pods", daemon=True)
@@ -120,7 +167,8 @@ class Board:
         failing_since: float | None = None
         while not self._stop.is_set():
             try:
-                pods = {self._key(pod): pod for pod in self._cluster.items(self._path)}
+                pods = {self._key(pod): pod for pod in self._cluster.items(f"{self._folder}/pods")}
+                self._read_events(pods)
                 trouble, failing_since = None, None
             except ToolError as error:
                 failing_since = failing_since or time.monotonic()
@@ -129,6 +177,21 @@ class Board:
                 self._pods, self._trouble = pods, trouble
                 self._news.notify_all()
             self._stop.wait(TICK_S)
+
+    def _read_events(self, pods: Mapping[str, Object]) -> None:
+        """One list for all pods, and only while one of them is slow to start."""
+        now = time.monotonic()
+        starting = {key for key, pod in pods.items() if _is_starting(pod)}
+        self._placed = {key: self._placed.get(key, now) for key in starting}
+        slow = any(now - since > SLOW_START_S for since in self._placed.values())
+        if slow and now - self._asked_events > EVENTS_EVERY_S:
+            self._asked_events = now
+            events = self._cluster.items(f"{self._folder}/events", fieldSelector="type=Warning")
+            self._warnings = latest_warnings(events)
+
+    def warning(self, pod: Mapping[str, Any]) -> Warned | None:
+        """What was last warned of a pod that is slow to start."""
+        return self._warnings.get(str(pod["metadata"]["name"]))
 
     @staticmethod
     def _key(pod: Object) -> str:
@@ -165,11 +228,20 @@ class Board:
                 self._news.wait(timeout=min(2.0, deadline.remaining() + 0.01))
 
 
-def starts(first_seen: Callable[[], float]) -> Callable[[Object | None], Done[Object] | NotYet]:
+def _is_starting(pod: Object) -> bool:
+    """Placed on a node, and not running there."""
+    state = state_of(pod)
+    return state.phase == "Pending" and bool(state.node)
+
+
+def starts(
+    first_seen: Callable[[], float], warning: Warnings = no_warnings
+) -> Callable[[Object | None], Done[Object] | NotYet]:
     """A check: the pod runs or has ended; hopeless ones are given up early.
 
     Args:
         first_seen: seconds since the pod was made.
+        warning: of the pod's events.
     """
 
     def check(pod: Object | None) -> Done[Object] | NotYet:
@@ -189,16 +261,23 @@ def starts(first_seen: Callable[[], float]) -> Callable[[Object | None], Done[Ob
                 f"the scheduler does not place it: {state.unscheduled}",
                 "Compare allocatable GPUs with the pods of the node.",
             )
-        return NotYet(
-            f"{state.phase}, {state.unscheduled or ' '.join(state.waiting).strip() or 'no reason given'}"
-        )
+        warned = warning(pod) if _is_starting(pod) else None
+        if warned and warned.reason == SANDBOX_FAILURE and first_seen() > SANDBOX_S:
+            raise PodProblem(
+                f"node '{state.node}' cannot make a sandbox for its pod: {warned}",
+                f"Read 'journalctl -u containerd -u kubelet' on '{state.node}'; look at its runtime and its pod network.",
+            )
+        seen = state.unscheduled or " ".join(state.waiting).strip() or "no reason given"
+        return NotYet(f"{state.phase}, {seen}{f'; {warned}' if warned else ''}")
 
     return check
 
 
-def ends(first_seen: Callable[[], float]) -> Callable[[Object | None], Done[Object] | NotYet]:
+def ends(
+    first_seen: Callable[[], float], warning: Warnings = no_warnings
+) -> Callable[[Object | None], Done[Object] | NotYet]:
     """A check: the pod has ended."""
-    begins = starts(first_seen)
+    begins = starts(first_seen, warning)
 
     def check(pod: Object | None) -> Done[Object] | NotYet:
         begun = begins(pod)

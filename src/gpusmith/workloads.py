@@ -114,10 +114,6 @@ def refusal(target: Target) -> Refusal | None:
     return None
 
 
-class Ended(GpusmithError):  # noqa: N818
-    """A workload's pod never started, so that further ones would only wait as long."""
-
-
 class NodeRunner:
     """All workloads of one node, one after the other.
 
@@ -200,9 +196,8 @@ class NodeRunner:
         """
         deadline = Deadline(workload.timeout_s + 15)
         try:
-            pod = self.board.wait(
-                f"pod of '{workload.name}' to end", workload.name, ends(self.age(workload)), deadline
-            )
+            ended = ends(self.age(workload), self.board.warning)
+            pod = self.board.wait(f"pod of '{workload.name}' to end", workload.name, ended, deadline)
         except WaitTimeout as error:
             raise PodProblem(
                 f"it did not end in time: {error.message}", "Look at the pod's events."
@@ -303,9 +298,8 @@ class NodeRunner:
             PodProblem: it does not hold one.
         """
         try:
-            pod = self.board.wait(
-                f"pod '{workload.name}' to run", workload.name, starts(self.age(workload)), deadline
-            )
+            started = starts(self.age(workload), self.board.warning)
+            pod = self.board.wait(f"pod '{workload.name}' to run", workload.name, started, deadline)
 
             def reported() -> Done[str] | NotYet:
                 log = self.log(pod)

@@ -15,6 +15,7 @@ from gpusmith.inventory import Host
 from gpusmith.jobs import Run
 from gpusmith.kube import Cluster
 from gpusmith.snapshot import Holder, NodeView
+from gpusmith.wait import NotYet
 from gpusmith.workloads import PER_NODE, NodeOutcome, Target
 
 MakeHost = Callable[..., Host]
@@ -211,6 +212,62 @@ def test_hopeless_pod_is_given_up_early() -> None:
     }
     with pytest.raises(pods.PodProblem, match="ImagePullBackOff: no"):
         pods.starts(lambda: 0.0)(pod)
+
+
+def sandbox_event(when: str, message: str, **changes: Any) -> dict[str, Any]:
+    return {
+        "type": "Warning", "reason": "FailedCreatePodSandBox", "message": message, "lastTimestamp": when,
+        "involvedObject": {"kind": "Pod", "name": "cuda-x"}, **changes,
+    }  # fmt: skip
+
+
+def test_latest_warning_of_a_pod_is_found() -> None:
+    events = [
+        sandbox_event("2026-01-01T00:00:02Z", "no\n cni"),
+        sandbox_event("2026-01-01T00:00:01Z", "older"),
+        sandbox_event("2026-01-01T00:00:03Z", "pulled", type="Normal"),
+        sandbox_event("2026-01-01T00:00:03Z", "a node's", involvedObject={"kind": "Node", "name": "cuda-x"}),
+    ]
+    assert {name: str(found) for name, found in pods.latest_warnings(events).items()} == {
+        "cuda-x": "FailedCreatePodSandBox: no cni"
+    }
+
+
+def test_a_pod_whose_sandbox_cannot_be_made_is_given_up_with_the_reason() -> None:
+    pod = {
+        "metadata": {"name": "cuda-x"}, "spec": {"nodeName": "gpu-1"},
+        "status": {"phase": "Pending", "containerStatuses": [{"state": {"waiting": {"reason": "ContainerCreating"}}}]},
+    }  # fmt: skip
+    warned = pods.Warned("FailedCreatePodSandBox", "no cni")
+    young = pods.starts(lambda: 20.0, lambda _: warned)(pod)
+    assert isinstance(young, NotYet)
+    assert young.seen == "Pending, ContainerCreating; FailedCreatePodSandBox: no cni"
+    with pytest.raises(pods.PodProblem, match=r"node 'gpu-1' cannot make a sandbox.*no cni"):
+        pods.starts(lambda: 100.0, lambda _: warned)(pod)
+    slow_pull = pods.Warned("FailedMount", "later")
+    assert isinstance(pods.starts(lambda: 100.0, lambda _: slow_pull)(pod), NotYet)
+
+
+def test_events_are_listed_only_while_a_pod_is_slow_to_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    class Api:
+        def items(self, path: str, **_: str) -> list[dict[str, Any]]:
+            asked.append(path)
+            return [sandbox_event("2026-01-01T00:00:02Z", "no cni")]
+
+    board = pods.Board(cast("Cluster", Api()), "ns")
+    slow = {"metadata": {"name": "cuda-x"}, "spec": {"nodeName": "gpu-1"}, "status": {"phase": "Pending"}}
+    now = [1000.0]
+    monkeypatch.setattr("gpusmith.pods.time.monotonic", lambda: now[0])
+    for passed in (0.0, 5.0, 11.0, 1.0, 6.0):
+        now[0] += passed
+        board._read_events({"cuda": slow})
+    assert asked == ["/api/v1/namespaces/ns/events"] * 2
+    assert str(board.warning(slow)) == "FailedCreatePodSandBox: no cni"
+    now[0] += 60.0
+    board._read_events({"cuda": {**slow, "status": {"phase": "Running"}}})
+    assert len(asked) == 2
 
 
 @pytest.mark.parametrize(
