@@ -11,6 +11,8 @@ from gpusmith.inventory import Host
 from gpusmith.snapshot import GPU_RESOURCE, NodeView, Snapshot
 
 SITE = "Run site.yml for the node."
+NFD_MASTER = "nfd-master"
+DRIVER_LABEL = "nvidia.com/cuda.driver-version.full"
 
 
 @dataclass(frozen=True)
@@ -21,11 +23,13 @@ class ClusterFacts:
         host: what the inventory says.
         node_name: of the Node object.
         view: the Node object; None if the cluster has none.
+        system_pods: pods of the operands' namespaces on all nodes.
     """
 
     host: Host
     node_name: str
     view: NodeView | None
+    system_pods: Sequence[Mapping[str, Any]] = ()
 
 
 ClusterCheck = Callable[[ClusterFacts], Sequence[Problem]]
@@ -83,6 +87,19 @@ def _gpu_capacity(view: NodeView, wanted: int) -> list[Problem]:
             f"Node '{view.name}': {view.allocatable} of {view.capacity} GPUs are allocatable, the inventory says {wanted};"
             " the device plugin holds the others to be unhealthy"
         )
+    elif view.capacity > wanted and view.capacity % wanted == 0:
+        cause = (
+            f"Node '{view.name}' offers {view.capacity} GPUs, {view.capacity // wanted} times the inventory's {wanted},"
+            " as with time slicing or MPS"
+        )
+        return [
+            Problem(
+                cause + ".",
+                "Look for 'sharing' in the device plugin's configuration, and for a second device plugin:"
+                " kubectl get pods -A -o wide",
+                evidence,
+            )
+        ]
     else:
         cause = f"Node '{view.name}' offers {view.capacity} GPUs, the inventory says {wanted}"
     return [
@@ -99,7 +116,7 @@ def labels(facts: ClusterFacts) -> list[Problem]:
     view, host = _need_view(facts), facts.host
     wanted = {
         "gpu-type": host.gpu_model,
-        **({"gpusmith.io/operands": "enabled"} if host.operands_managed else {}),
+        **({"gpusmith.io/operands": "enabled"} if host.operands else {}),
         **({"gpusmith.io/simulated": "true"} if host.simulated else {}),
         **host.labels,
     }
@@ -134,6 +151,15 @@ def labels(facts: ClusterFacts) -> list[Problem]:
                 f"Node '{view.name}': GPU feature discovery counts {found} GPUs, the inventory says {host.gpu_count}.",
                 "See nodes.gpu-count.",
                 {"labels": {"nvidia.com/gpu.count": found}},
+            )
+        )
+    described = view.labels.get(DRIVER_LABEL)
+    if found is not None and described not in (None, host.driver_version):
+        problems.append(
+            Problem(
+                f"Node '{view.name}': label '{DRIVER_LABEL}' is '{described}', the inventory's driver is {host.driver_version}.",
+                "See nodes.driver-versions; if that passes, read the log of GPU feature discovery.",
+                {"labels": {DRIVER_LABEL: described}},
             )
         )
     return problems
@@ -176,9 +202,9 @@ def _pod_problem(pod: Mapping[str, Any]) -> str:
 
 
 def operands(facts: ClusterFacts) -> list[Problem]:
-    """Every pod of the operands' namespace on the node is ready, and one of them is the device plugin."""
+    """Every pod of the operands' namespace on the node is ready, and every operand that is ours has one there."""
     view, host = _need_view(facts), facts.host
-    if not host.operands_managed:
+    if not host.operands:
         raise NotApplicable(
             f"The cluster's own operands serve node '{view.name}'; see cluster.gpu-capacity for what they do."
         )
@@ -194,18 +220,36 @@ def operands(facts: ClusterFacts) -> list[Problem]:
                     {"pod": name},
                 )
             )
-    images = [
-        str(row.get("image")) for pod in view.system_pods for row in pod["spec"].get("containers") or []
+    where = f"Look at: kubectl -n {host.operands_namespace} get daemonsets,pods -o wide"
+    present = {_operand(pod) for pod in view.system_pods}
+    problems += [
+        Problem(
+            f"Node '{view.name}' runs no pod of operand '{name}' in namespace '{host.operands_namespace}'.",
+            where,
+            {"present": sorted(present)},
+        )
+        for name in host.operands
+        if name not in present
     ]
-    if not any("device-plugin" in image for image in images):
+    if "nfd-worker" in host.operands and not any(
+        _operand(pod) == NFD_MASTER
+        and pod["metadata"]["namespace"] == host.operands_namespace
+        and not _pod_problem(pod)
+        for pod in facts.system_pods
+    ):
         problems.append(
             Problem(
-                f"Node '{view.name}' runs no device plugin in namespace '{host.operands_namespace}'.",
-                f"Look at: kubectl -n {host.operands_namespace} get daemonsets,pods -o wide",
-                {"images": images},
+                f"No pod of '{NFD_MASTER}' is ready in namespace '{host.operands_namespace}': what feature discovery finds"
+                f" on node '{view.name}' does not become labels.",
+                f"Look at: kubectl -n {host.operands_namespace} get deployments,pods -o wide",
             )
         )
     return problems
+
+
+def _operand(pod: Mapping[str, Any]) -> str:
+    """Which operand a pod is of; empty if it does not say."""
+    return str((pod["metadata"].get("labels") or {}).get("app.kubernetes.io/name") or "")
 
 
 def runtime_class(snapshot: Snapshot, hosts: Sequence[Host]) -> list[Problem]:

@@ -49,14 +49,14 @@ class Host:
         gpu_model: key of data/gpus.yml.
         gpu_count: GPUs that the machine should have.
         driver_version: exact version that should be installed and loaded.
-        kubeconfig: path on this machine; empty if none is named.
+        kubeconfig: path on this machine; empty if none is named. 'validation_kubeconfig' goes before 'gpusmith_kubeconfig'.
         taints: taints that the Node object should carry.
         labels: labels that the Node object should carry on top of ours.
         images: what workloads run in.
         runtime_class: RuntimeClass of the GPU runtime; workloads use it only if 'validation_runtime_class' says so.
         pod_runtime_class: 'validation_runtime_class', empty by default.
         operands_namespace: where the device plugin runs.
-        operands_managed: whether the device plugin is ours.
+        operands: values of 'app.kubernetes.io/name' of the operands that are ours and run on every GPU node.
         pod_timeout_s: seconds that one workload may take, image pull included.
         accepted_xids: Xid codes that do not fail a node ('validation_accepted_xids').
         default_runtime_nvidia: whether every pod should run with the NVIDIA runtime ('nvidia_container_toolkit_default_runtime').
@@ -80,7 +80,7 @@ class Host:
     runtime_class: str
     pod_runtime_class: str
     operands_namespace: str
-    operands_managed: bool
+    operands: tuple[str, ...]
     pod_timeout_s: float
     accepted_xids: frozenset[int]
     default_runtime_nvidia: bool
@@ -240,14 +240,22 @@ def members(tree: Mapping[str, Any], group: str) -> list[str]:
     return list(found)
 
 
+OPERANDS = {
+    "nvidia-device-plugin": "gpu_operands_device_plugin",
+    "gpu-feature-discovery": "gpu_operands_feature_discovery",
+    "nfd-worker": "gpu_operands_node_feature_discovery",
+}
+"""DaemonSets of the role gpu_operands, by the name that their pods carry, and the variable that says whose they are."""
+
 NEEDED = (
-    "gpusmith_simulated", "gpusmith_gpu_model", "gpusmith_gpu_count", "gpusmith_kubeconfig", "nvidia_driver_version",
+    "gpusmith_simulated", "gpusmith_gpu_model", "gpusmith_gpu_count", "gpusmith_kubeconfig",
+    "validation_kubeconfig", "nvidia_driver_version",
     "kubernetes_node_taints", "kubernetes_node_labels", "validation_image_cuda", "validation_image_pytorch",
     "validation_image_tensorflow", "validation_runtime_class", "validation_timeout_pod_s", "validation_accepted_xids",
     "validation_ecc_required", "nvidia_container_toolkit_default_runtime",
     "kubernetes_node_name",
     "host_baseline_swap", "host_baseline_modules", "host_baseline_sysctl",
-    "gpu_operands_namespace", "gpu_operands_runtime_class", "gpu_operands_device_plugin",
+    "gpu_operands_namespace", "gpu_operands_runtime_class", *OPERANDS.values(),
     "ansible_host", "ansible_port", "ansible_user", "ansible_ssh_common_args", "ansible_ssh_extra_args",
     "ansible_ssh_private_key_file", "ansible_private_key_file", "ansible_become", "ansible_become_user",
 )  # fmt: skip
@@ -411,7 +419,7 @@ def _host(name: str, values: Mapping[str, Any]) -> Host:
         driver_version=reader.text(
             "nvidia_driver_version", wants="a quoted string (unquoted 550.120 reads as 550.12)"
         ),
-        kubeconfig=reader.text("gpusmith_kubeconfig", ""),
+        kubeconfig=reader.text("validation_kubeconfig", "") or reader.text("gpusmith_kubeconfig", ""),
         taints=reader.rows("kubernetes_node_taints", DEFAULT_TAINTS),
         labels=reader.mapping("kubernetes_node_labels"),
         images=Images(
@@ -420,7 +428,9 @@ def _host(name: str, values: Mapping[str, Any]) -> Host:
         runtime_class=reader.text("gpu_operands_runtime_class", "nvidia"),
         pod_runtime_class=reader.text("validation_runtime_class", ""),
         operands_namespace=reader.text("gpu_operands_namespace", "gpusmith-system"),
-        operands_managed=reader.text("gpu_operands_device_plugin", "managed") == "managed",
+        operands=tuple(
+            name for name, owner in OPERANDS.items() if reader.text(owner, "managed") == "managed"
+        ),
         pod_timeout_s=reader.seconds("validation_timeout_pod_s", 300.0),
         accepted_xids=reader.codes("validation_accepted_xids"),
         default_runtime_nvidia=reader.flag("nvidia_container_toolkit_default_runtime", False),

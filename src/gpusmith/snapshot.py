@@ -71,10 +71,17 @@ class NodeView:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """All of it, at one moment."""
+    """All of it, at one moment.
+
+    Attributes:
+        nodes: by name of the Node.
+        runtime_classes: handlers by name.
+        system_pods: unfinished pods of the operands' namespaces, wherever they are, also nowhere yet.
+    """
 
     nodes: Mapping[str, NodeView]
     runtime_classes: Mapping[str, str]
+    system_pods: tuple[Object, ...] = field(default=(), repr=False)
 
 
 def quantity(value: object) -> int | None:
@@ -97,6 +104,10 @@ def gpus_of(pod: Object) -> int:
     return max([running, *(asked(row) for row in first)])
 
 
+def _finished(pod: Object) -> bool:
+    return (pod.get("status") or {}).get("phase") in FINISHED
+
+
 def view_of(node: Object, pods: Iterable[Object], operands_namespace: str) -> NodeView:
     """A node and its pods, from the API's own data."""
     metadata, spec, status = node["metadata"], node.get("spec") or {}, node.get("status") or {}
@@ -107,7 +118,7 @@ def view_of(node: Object, pods: Iterable[Object], operands_namespace: str) -> No
         for kind, row in conditions.items()
         if kind.endswith(GOOD_WHEN_TRUE) != (row.get("status") == "True")
     ]
-    present = [pod for pod in pods if (pod.get("status") or {}).get("phase") not in FINISHED]
+    present = [pod for pod in pods if not _finished(pod)]
     holders = [Holder(pod["metadata"]["namespace"], pod["metadata"]["name"], gpus_of(pod)) for pod in present]
     return NodeView(
         name=metadata["name"],
@@ -145,7 +156,11 @@ def take(cluster: Cluster, operands_namespaces: Mapping[str, str]) -> Snapshot:
         if row["metadata"]["name"] in operands_namespaces
     }
     pods: dict[str, list[Object]] = {name: [] for name in nodes}
+    system_pods = []
+    namespaces = set(operands_namespaces.values())
     for pod in cluster.items("/api/v1/pods"):
+        if pod["metadata"]["namespace"] in namespaces and not _finished(pod):
+            system_pods.append(pod)
         where = (pod.get("spec") or {}).get("nodeName")
         if where in pods:
             pods[where].append(pod)
@@ -154,7 +169,7 @@ def take(cluster: Cluster, operands_namespaces: Mapping[str, str]) -> Snapshot:
         for row in cluster.items("/apis/node.k8s.io/v1/runtimeclasses")
     }
     views = {name: view_of(node, pods[name], operands_namespaces[name]) for name, node in nodes.items()}
-    return Snapshot(views, classes)
+    return Snapshot(views, classes, tuple(system_pods))
 
 
 def simulated_label(view: NodeView) -> bool:

@@ -313,7 +313,9 @@ class Suite:
                 evidence,
             )
         host = self.inventory.hosts[target]
-        facts = checks_cluster.ClusterFacts(host, self.node_name(target), self.view(target))
+        facts = checks_cluster.ClusterFacts(
+            host, self.node_name(target), self.view(target), state.snapshot.system_pods
+        )
         evidence = checks_cluster.evidence(check, facts.view)
         return merge(check, target, checks_cluster.CHECKS[check](facts), host.simulated, evidence)
 

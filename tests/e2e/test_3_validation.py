@@ -3,17 +3,57 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.e2e.harness import Lab, Validation
 
+RBAC = "validation/rbac.yml"
+ACCOUNT = "gpusmith-validation"
+
 
 @pytest.fixture(scope="module")
-def whole(ready_lab: Lab) -> Validation:
-    return ready_lab.validate()
+def few_rights(ready_lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """An inventory whose suite has the rights of validation/rbac.yml and no others."""
+    ready_lab.apply(*yaml.safe_load_all((ready_lab.root / RBAC).read_text()))
+    token = ready_lab.kubectl("--namespace", ACCOUNT, "create", "token", ACCOUNT)
+    settings = yaml.safe_load((ready_lab.inventory / "kubeconfig").read_text())
+    settings["users"] = [{"name": row["name"], "user": {"token": token}} for row in settings["users"]]
+    folder = tmp_path_factory.mktemp("few-rights")
+    kubeconfig = folder / "kubeconfig"
+    kubeconfig.touch(0o600)
+    kubeconfig.write_text(yaml.safe_dump(settings))
+    inventory = ready_lab.copy_inventory(folder / "inventory")
+    with (inventory / "group_vars" / "all.yml").open("a") as out:
+        out.write(f"validation_kubeconfig: {kubeconfig}\n")
+    yield inventory
+    ready_lab.kubectl("delete", "namespace", ACCOUNT, "--wait=true", timeout=180)
+    ready_lab.kubectl("delete", "clusterrole,clusterrolebinding", ACCOUNT)
+
+
+@pytest.fixture(scope="module")
+def whole(ready_lab: Lab, few_rights: Path) -> Validation:
+    """The whole suite, with few rights; site.yml calls it with the lab's own kubeconfig."""
+    return ready_lab.validate(inventory=few_rights)
+
+
+@pytest.mark.parametrize(
+    "may", ["list nodes", "create namespaces", "create jobs.batch", "get pods --subresource=log"]
+)
+def test_rights_that_the_suite_needs(ready_lab: Lab, few_rights: Path, may: str) -> None:
+    assert ready_lab.may(ACCOUNT, may)
+
+
+@pytest.mark.parametrize(
+    "may_not",
+    ["patch nodes", "get secrets", "create pods --subresource=exec", "create rolebindings", "delete nodes"],
+)
+def test_rights_that_the_suite_must_not_have(ready_lab: Lab, few_rights: Path, may_not: str) -> None:
+    assert not ready_lab.may(ACCOUNT, may_not)
 
 
 def count(value: int | list[Any]) -> int:

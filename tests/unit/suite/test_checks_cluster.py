@@ -12,6 +12,7 @@ from gpusmith.checks_cluster import ClusterFacts
 from gpusmith.findings import NotAsked
 from gpusmith.inventory import Host
 from gpusmith.snapshot import Snapshot, gpus_of, view_of
+from tests.unit.suite.conftest import VERSION
 
 MakeHost = Callable[..., Host]
 
@@ -25,7 +26,7 @@ def node(**changes: Any) -> dict[str, Any]:
             "name": "gpu-1",
             "labels": {
                 "gpu-type": "h100-sxm", "gpusmith.io/operands": "enabled", "gpusmith.io/simulated": "true",
-                "nvidia.com/gpu.count": "4",
+                "nvidia.com/gpu.count": "4", "nvidia.com/cuda.driver-version.full": VERSION,
             },
         },
         "spec": {"taints": [{"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}]},
@@ -43,10 +44,12 @@ def node(**changes: Any) -> dict[str, Any]:
     return found
 
 
-def plugin(ready: bool = True) -> dict[str, Any]:
+def operand(name: str, ready: bool = True) -> dict[str, Any]:
     return {
-        "metadata": {"name": "nvidia-device-plugin-x", "namespace": "gpusmith-system"},
-        "spec": {"containers": [{"image": "registry.example/nvcr.io/nvidia/k8s-device-plugin:v0.19.0"}]},
+        "metadata": {
+            "name": f"{name}-x", "namespace": "gpusmith-system", "labels": {"app.kubernetes.io/name": name},
+        },
+        "spec": {"containers": [{"image": "registry.example/operand:v1"}]},
         "status": {
             "phase": "Running",
             "conditions": [{"type": "Ready", "status": str(ready)}],
@@ -58,12 +61,23 @@ def plugin(ready: bool = True) -> dict[str, Any]:
                 }
             ],
         },
-    }
+    }  # fmt: skip
 
 
-def failing(host: Host, raw: dict[str, Any] | None, pods: list[dict[str, Any]]) -> dict[str, str]:
+ON_NODE = ("nvidia-device-plugin", "gpu-feature-discovery", "nfd-worker")
+MASTER = operand("nfd-master")
+
+
+def operands(**ready: bool) -> list[dict[str, Any]]:
+    """All that run on a node; by name, those that are not ready."""
+    return [operand(name, ready.get(name.replace("-", "_"), True)) for name in ON_NODE]
+
+
+def failing(
+    host: Host, raw: dict[str, Any] | None, pods: list[dict[str, Any]], master: dict[str, Any] = MASTER
+) -> dict[str, str]:
     view = view_of(raw, pods, "gpusmith-system") if raw else None
-    facts = ClusterFacts(host, "gpu-1", view)
+    facts = ClusterFacts(host, "gpu-1", view, [*pods, master])
     found = {}
     for name, check in checks_cluster.CHECKS.items():
         try:
@@ -81,7 +95,7 @@ def test_catalog_and_functions_name_the_same_checks() -> None:
 
 
 def test_healthy_node_passes(host: MakeHost) -> None:
-    assert failing(host(), node(), [plugin()]) == {}
+    assert failing(host(), node(), operands()) == {}
 
 
 @pytest.mark.parametrize(
@@ -99,7 +113,11 @@ def test_healthy_node_passes(host: MakeHost) -> None:
         ({"status__capacity": {}, "status__allocatable": {}}, "cluster.gpu-capacity", "offers no resource"),
         (
             {"status__capacity": {"nvidia.com/gpu": "8"}, "status__allocatable": {"nvidia.com/gpu": "8"}},
-            "cluster.gpu-capacity", "offers 8 GPUs, the inventory says 4",
+            "cluster.gpu-capacity", "offers 8 GPUs, 2 times the inventory's 4, as with time slicing",
+        ),
+        (
+            {"status__capacity": {"nvidia.com/gpu": "6"}, "status__allocatable": {"nvidia.com/gpu": "6"}},
+            "cluster.gpu-capacity", "offers 6 GPUs, the inventory says 4",
         ),
         (
             {"status__conditions": [*READY, {"type": "AcceleratedHardwareReady", "status": "False"}]},
@@ -115,7 +133,7 @@ def test_healthy_node_passes(host: MakeHost) -> None:
     ],
 )  # fmt: skip
 def test_fault_is_named(host: MakeHost, changes: dict[str, Any], check: str, says: str) -> None:
-    found = failing(host(), node(**changes), [plugin()])
+    found = failing(host(), node(**changes), operands())
     assert list(found) == [check]
     assert says in found[check]
     assert "gpu-1" in found[check]
@@ -125,7 +143,7 @@ def test_condition_that_says_ready_is_no_pressure(host: MakeHost) -> None:
     conditions = [
         {"type": kind, "status": "True"} for kind in ("Ready", "AcceleratedHardwareReady", "GpuHealthy")
     ]
-    assert failing(host(), node(status__conditions=conditions), [plugin()]) == {}
+    assert failing(host(), node(status__conditions=conditions), operands()) == {}
 
 
 def test_a_pass_tells_what_keeps_pods_off_the_node() -> None:
@@ -139,8 +157,14 @@ def test_a_pass_tells_what_keeps_pods_off_the_node() -> None:
 def test_simulated_label_on_a_real_node_fails(host: MakeHost) -> None:
     assert (
         "labelled as simulated"
-        in failing(host(gpusmith_simulated=False), node(), [plugin()])["cluster.labels"]
+        in failing(host(gpusmith_simulated=False), node(), operands())["cluster.labels"]
     )
+
+
+def test_labels_of_another_driver_fail(host: MakeHost) -> None:
+    raw = node()
+    raw["metadata"]["labels"]["nvidia.com/cuda.driver-version.full"] = "570.1.2"
+    assert "is '570.1.2', the inventory's driver is" in failing(host(), raw, operands())["cluster.labels"]
 
 
 def test_missing_node_fails_once(host: MakeHost) -> None:
@@ -149,10 +173,40 @@ def test_missing_node_fails_once(host: MakeHost) -> None:
     }
 
 
-def test_operands(host: MakeHost) -> None:
-    assert "CrashLoopBackOff" in failing(host(), node(), [plugin(ready=False)])["cluster.operands"]
-    assert "no device plugin" in failing(host(), node(), [])["cluster.operands"]
-    assert "cluster.operands" not in failing(host(gpu_operands_device_plugin="existing"), node(), [])
+def test_an_operand_that_is_not_ready_fails(host: MakeHost) -> None:
+    found = failing(host(), node(), operands(nvidia_device_plugin=False))
+    assert (
+        "'gpusmith-system/nvidia-device-plugin-x': container 'p' is not ready (CrashLoopBackOff)"
+        in found["cluster.operands"]
+    )
+
+
+@pytest.mark.parametrize("name", ON_NODE)
+def test_every_operand_of_ours_must_be_on_the_node(host: MakeHost, name: str) -> None:
+    there = [operand(other) for other in ON_NODE if other != name]
+    assert f"runs no pod of operand '{name}'" in failing(host(), node(), there)["cluster.operands"]
+    variables = {
+        "nvidia-device-plugin": "gpu_operands_device_plugin",
+        "gpu-feature-discovery": "gpu_operands_feature_discovery",
+        "nfd-worker": "gpu_operands_node_feature_discovery",
+    }
+    assert "cluster.operands" not in failing(host(**{variables[name]: "existing"}), node(), there)
+
+
+def test_the_master_of_feature_discovery_must_be_ready(host: MakeHost) -> None:
+    gone = failing(host(), node(), operands(), master=operand("nfd-master", ready=False))
+    assert "No pod of 'nfd-master' is ready" in gone["cluster.operands"]
+    theirs = host(gpu_operands_node_feature_discovery="existing")
+    assert "cluster.operands" not in failing(theirs, node(), operands(), master=operand("other"))
+
+
+def test_operands_of_the_cluster_itself_are_not_ours_to_judge(host: MakeHost) -> None:
+    theirs = host(
+        gpu_operands_device_plugin="existing",
+        gpu_operands_feature_discovery="existing",
+        gpu_operands_node_feature_discovery="existing",
+    )
+    assert "cluster.operands" not in failing(theirs, node(), [])
 
 
 def test_runtime_class(host: MakeHost) -> None:

@@ -127,6 +127,11 @@ def test_misspelling_is_offered(host: Callable[..., Any]) -> None:
     assert "'nvidia_driver_verison'" in caught.value.hint
 
 
+def test_the_suite_can_have_a_kubeconfig_of_its_own(host: Callable[..., Any]) -> None:
+    assert host(gpusmith_kubeconfig="/admin", validation_kubeconfig="/few").kubeconfig == "/few"
+    assert host(gpusmith_kubeconfig="/admin", validation_kubeconfig="").kubeconfig == "/admin"
+
+
 def test_several_kubeconfigs_are_refused(variables: Variables) -> None:
     tree = {"gpu_nodes": {"hosts": ["a", "b"]}}
     rows = {"a": variables(gpusmith_kubeconfig="/a"), "b": variables(gpusmith_kubeconfig="/b")}
