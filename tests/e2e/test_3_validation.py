@@ -95,7 +95,7 @@ def test_reports(whole: Validation) -> None:
 
 def test_nothing_is_left_behind(ready_lab: Lab, whole: Validation) -> None:
     names = {entry["metadata"]["name"] for entry in ready_lab.get("namespaces")["items"]}
-    assert not {name for name in names if name.startswith("gpusmith-validation")}
+    assert not {name for name in names if name.startswith(f"{ACCOUNT}-")}
 
 
 @pytest.mark.parametrize("spelling", ["--inventory={}", "--inventory {}"])
