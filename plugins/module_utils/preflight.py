@@ -306,6 +306,12 @@ OPTION = {
 }
 
 
+# Where a package by that name would be looked for.
+NOT_THERE = {
+    "nvidia_driver": "Correct 'nvidia_driver_repository' or 'nvidia_driver_package_layout': they do not fit."
+}
+
+
 def _offered(facts: Facts, owner: str) -> List[str]:
     answer = facts["repositories"].get(owner) or {}
     return [version for versions in (answer.get("versions") or {}).values() for version in versions]
@@ -336,7 +342,7 @@ def check_repositories(facts: Facts, wanted: Wanted, _data: Data) -> Iterable[Fi
                 "version in the repository",
                 f"no '{package}' of version '{version}' in '{owner}_repository'",
                 f"nearest: {quoted(near)}" if near else "nothing of that name is there",
-                f"Correct '{option}'.",
+                f"Correct '{option}'." if near else NOT_THERE.get(owner, f"Correct '{owner}_repository'."),
             )
 
 

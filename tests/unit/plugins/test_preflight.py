@@ -132,6 +132,18 @@ def test_missing_version_offers_the_three_nearest() -> None:
     assert found["allowed"] == "nearest: '580.178.04-1', '580.95.05-1', '595.91.07-1'"
 
 
+@pytest.mark.parametrize(
+    ("owner", "step"),
+    [("nvidia_driver", "nvidia_driver_package_layout"), ("containerd", "Correct 'containerd_repository'.")],
+)
+def test_a_package_that_no_repository_has_is_not_a_matter_of_versions(owner: str, step: str) -> None:
+    tree = facts()
+    tree["repositories"] = {owner: {"asked": {"some-package": "1.2.3"}, "versions": {}, "error": None}}
+    found = only(findings(tree))
+    assert found["allowed"] == "nothing of that name is there"
+    assert step in found["next_step"]
+
+
 def test_branch_is_not_a_version() -> None:
     tree = facts()
     offered = ["595.91.07-1", "580.178.04-1", "580.95.05-1"]
