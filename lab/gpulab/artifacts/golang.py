@@ -56,7 +56,9 @@ def build(store: Store, component: Component, sysroot: Callable[[], Path], sysro
         log = cache_dir() / "logs" / f"go-{component.name}.log"
         log.unlink(missing_ok=True)
         # All programs at once: while one is linked, which takes one core, packages of the next are compiled.
-        options = ["-trimpath", "-mod=readonly", "-buildvcs=false", "-tags", ",".join(component.tags)]
+        # What debuggers read is left out by the linker (-w); not to make it saves a sixth of the compiler's time.
+        options = ["-trimpath", "-mod=readonly", "-buildvcs=false", "-gcflags=all=-dwarf=false"]
+        options += ["-tags", ",".join(component.tags)]
         command = [go, "build", "-v", *options, "-ldflags", f"-s -w {variables}", "-o", f"{folder}/"]
         begin = time.monotonic()
 
