@@ -3,6 +3,10 @@
 Each has a folder lab/go/<name> with go.mod, go.sum (exact versions) and tools.go (the programs), or main.go where upstream
 wants its users to choose at compile time what a program has. What is here is only how to build them: link-time variables
 and cgo.
+
+Those that lab/go/go.work names share one version of each module, the newest that any of them asks for, so that packages
+which several of them import are compiled once. The others have reasons to stay apart: cgo programs share no packages with
+those that are none, and go-nvml's interface differs between NVIDIA's two projects.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ from pathlib import Path, PurePosixPath
 from gpulab.artifacts.sources import GO
 from gpusmith.errors import ToolError
 
+WORKSPACE = GO / "go.work"
 # NVIDIA's programs look driver functions up at run time (dlopen), so the linker must leave those symbols open.
 DLOPEN_LDFLAGS = "-Wl,--export-dynamic -Wl,--unresolved-symbols=ignore-in-object-files -Wl,-z,lazy"
 
@@ -47,9 +52,23 @@ class Component:
         return GO / self.name
 
     @property
+    def in_workspace(self) -> bool:
+        """Whether its modules' versions are those of the workspace."""
+        return self.name in workspace_members()
+
+    @property
     def sources(self) -> tuple[str, ...]:
         """Names of the files that decide what is built."""
         return "go.mod", "go.sum", "main.go" if (self.folder / "main.go").exists() else "tools.go"
+
+    @property
+    def deciding_files(self) -> tuple[Path, ...]:
+        """Files whose content decides what is built, its own and those of the workspace."""
+        own = tuple(self.folder / name for name in self.sources)
+        if not self.in_workspace:
+            return own
+        shared = (GO / name / "go.mod" for name in workspace_members() if name != self.name)
+        return *own, WORKSPACE, WORKSPACE.with_name("go.work.sum"), *shared
 
     @property
     def version(self) -> str:
@@ -81,6 +100,11 @@ class Component:
             "minor": minor,
         }
         return {name: value.format(**words) for name, value in self.variables.items()}
+
+
+def workspace_members() -> tuple[str, ...]:
+    """Names of the components that share versions."""
+    return tuple(re.findall(r"^\t\./(\S+)$", WORKSPACE.read_text(), re.MULTILINE))
 
 
 def _kubernetes_variables() -> dict[str, str]:

@@ -11,7 +11,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 
-from gpulab.artifacts.components import COMPONENTS, Component
+from gpulab.artifacts.components import COMPONENTS, WORKSPACE, Component
+from gpulab.artifacts.sources import GO
 from gpulab.artifacts.store import Inputs, Store, digest_file, key_of
 from gpusmith.errors import ToolError
 from gpusmith.paths import cache_dir
@@ -28,7 +29,7 @@ def inputs(component: Component, sysroot_key: str) -> Inputs:
     """What decides the programs' content; the toolchain's patch version does not count."""
     return {
         "recipe": RECIPE,
-        "files": {name: digest_file(component.folder / name) for name in component.sources},
+        "files": {str(path.relative_to(GO)): digest_file(path) for path in component.deciding_files},
         "variables": component.link_variables(),
         "cgo": [component.cgo_ldflags, sysroot_key] if component.cgo else [],
         "tags": list(component.tags),
@@ -101,7 +102,7 @@ def fetch(store: Store, component: Component, sysroot_key: str) -> None:
         [*command, *component.programs.values()],
         log,
         cwd=component.folder,
-        env={**TOOLCHAIN, "CGO_ENABLED": "1" if component.cgo else "0"},
+        env={**_toolchain(component), "CGO_ENABLED": "1" if component.cgo else "0"},
         hint="Is the Go module proxy reachable?",
     )
 
@@ -112,13 +113,17 @@ def default_name(package: str) -> str:
     return parts[-2] if re.fullmatch(r"v[0-9]+", parts[-1]) and len(parts) > 1 else parts[-1]
 
 
+def _toolchain(component: Component) -> dict[str, str]:
+    return {**TOOLCHAIN, "GOWORK": str(WORKSPACE) if component.in_workspace else "off"}
+
+
 def _environment(component: Component, sysroot: Callable[[], Path]) -> dict[str, str]:
     if not component.cgo:
-        return {**TOOLCHAIN, "CGO_ENABLED": "0"}
+        return {**_toolchain(component), "CGO_ENABLED": "0"}
     # The host may be newer than the nodes: link with the nodes' C library, or the programs would not start there.
     root = f"--sysroot={sysroot()}"
     return {
-        **TOOLCHAIN,
+        **_toolchain(component),
         "CGO_ENABLED": "1",
         "CGO_CFLAGS": f"-O2 {root}",
         "CGO_LDFLAGS": f"{root} {component.cgo_ldflags}",

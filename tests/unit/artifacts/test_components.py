@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from gpulab.artifacts import golang
-from gpulab.artifacts.components import COMPONENTS, Component, component
+from gpulab.artifacts.components import COMPONENTS, WORKSPACE, Component, component, workspace_members
+from gpulab.artifacts.sources import GO
 from gpulab.artifacts.store import Store
 
 from gpusmith.errors import ToolError
@@ -36,6 +37,22 @@ def test_kubernetes_and_its_staging_modules_have_one_version() -> None:
     staging = set(re.findall(r"^\t(?:k8s\.io/\S+) => k8s\.io/\S+ (\S+)$", text, re.MULTILINE))
     assert staging == {part.version.replace("v1.", "v0.", 1)}
     assert part.link_variables()["k8s.io/component-base/version.gitVersion"] == part.version
+
+
+def test_the_workspace_has_components_without_cgo_alone() -> None:
+    members = [component(name) for name in workspace_members()]
+    assert {part.name for part in members} >= {"kubernetes", "containerd"}
+    assert not any(part.cgo for part in members)
+    assert all(part.in_workspace for part in members)
+
+
+def test_what_shares_versions_is_made_anew_with_any_of_them() -> None:
+    names = workspace_members()
+    files = set(component("kubernetes").deciding_files)
+    assert {GO / name / "go.mod" for name in names} <= files
+    assert {WORKSPACE, GO / "go.work.sum"} <= files
+    apart = component("runc")
+    assert set(apart.deciding_files) == {apart.folder / name for name in ("go.mod", "go.sum", "tools.go")}
 
 
 def test_only_cgo_programs_depend_on_the_c_library() -> None:
