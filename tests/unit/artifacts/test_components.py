@@ -94,7 +94,7 @@ def test_all_programs_come_from_one_call_of_the_compiler(
     # Writes what 'go build -o FOLDER/ PACKAGE...' writes.
     go.write_text(
         f"""#!/bin/sh
-echo "$@" >> {calls}
+echo "$GOWORK $@" >> {calls}
 for word do
     case $word in
         -o) next=folder ;;
@@ -113,4 +113,5 @@ done
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     folder = golang.build(Store(tmp_path / "store"), part, lambda: tmp_path, "key")
     assert {path.name for path in folder.iterdir() if not path.name.startswith(".")} == set(part.programs)
-    assert len(calls.read_text().splitlines()) == 1
+    (call,) = calls.read_text().splitlines()
+    assert call.split()[0] == (str(WORKSPACE) if part.in_workspace else "off")
