@@ -42,7 +42,8 @@ class Cluster:
         path = Path(kubeconfig).expanduser()
         if not path.is_file():
             raise InputError(
-                f"Kubeconfig '{path}' does not exist.", "Set 'gpusmith_kubeconfig' to one of this cluster."
+                f"Kubeconfig '{path}' does not exist.",
+                "Set 'gpusmith_kubeconfig', or 'validation_kubeconfig', to one of this cluster.",
             )
         _must_be_kubeconfig(path)
         settings = client.Configuration()

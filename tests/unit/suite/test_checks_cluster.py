@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -11,7 +11,8 @@ from gpusmith import catalog, checks_cluster
 from gpusmith.checks_cluster import ClusterFacts
 from gpusmith.findings import NotAsked
 from gpusmith.inventory import Host
-from gpusmith.snapshot import Snapshot, gpus_of, view_of
+from gpusmith.kube import Cluster
+from gpusmith.snapshot import Snapshot, gpus_of, take, view_of
 from tests.unit.suite.conftest import VERSION
 
 MakeHost = Callable[..., Host]
@@ -207,6 +208,25 @@ def test_operands_of_the_cluster_itself_are_not_ours_to_judge(host: MakeHost) ->
         gpu_operands_node_feature_discovery="existing",
     )
     assert "cluster.operands" not in failing(theirs, node(), [])
+
+
+def test_a_snapshot_keeps_operands_that_are_on_no_gpu_node() -> None:
+    waiting, done, other = operand("nfd-master"), operand("nfd-gc"), operand("nfd-master")
+    done["status"]["phase"] = "Succeeded"
+    other["metadata"]["namespace"] = "team"
+    lists = {
+        "/api/v1/nodes": [node()],
+        "/api/v1/pods": [waiting, done, other],
+        "/apis/node.k8s.io/v1/runtimeclasses": [],
+    }
+
+    class Api:
+        def items(self, path: str) -> list[dict[str, Any]]:
+            return lists[path]
+
+    taken = take(cast("Cluster", Api()), {"gpu-1": "gpusmith-system"})
+    assert taken.system_pods == (waiting,)
+    assert taken.nodes["gpu-1"].system_pods == ()
 
 
 def test_runtime_class(host: MakeHost) -> None:
