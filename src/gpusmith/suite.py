@@ -12,17 +12,11 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from gpusmith import (
-    checks_cluster,
-    checks_devices,
-    checks_health,
-    checks_nodes,
-    leftovers,
-    models,
-    snapshot,
-    workloads,
-)
+from gpusmith import leftovers, models, snapshot, workloads
 from gpusmith.catalog import CATALOG, CLUSTER, TIERS
+from gpusmith.checks import cluster as cluster_checks
+from gpusmith.checks import devices, health
+from gpusmith.checks import nodes as node_checks
 from gpusmith.errors import GpusmithError, InputError, ToolError
 from gpusmith.findings import CannotAsk, Finding, NotAsked, Outcome, Problem, Skip, merge
 from gpusmith.inventory import Host, Inventory
@@ -281,7 +275,7 @@ class Suite:
         return merge(
             check,
             host.name,
-            checks_nodes.CHECKS[check](facts),
+            node_checks.CHECKS[check](facts),
             host.simulated,
             _node_evidence(check, probed.record, host),
         )
@@ -308,16 +302,16 @@ class Suite:
             return merge(
                 check,
                 CLUSTER,
-                checks_cluster.runtime_class(state.snapshot, hosts),
+                cluster_checks.runtime_class(state.snapshot, hosts),
                 self.inventory.simulated,
                 evidence,
             )
         host = self.inventory.hosts[target]
-        facts = checks_cluster.ClusterFacts(
+        facts = cluster_checks.ClusterFacts(
             host, self.node_name(target), self.view(target), state.snapshot.system_pods
         )
-        evidence = checks_cluster.evidence(check, facts.view)
-        return merge(check, target, checks_cluster.CHECKS[check](facts), host.simulated, evidence)
+        evidence = cluster_checks.evidence(check, facts.view)
+        return merge(check, target, cluster_checks.CHECKS[check](facts), host.simulated, evidence)
 
     def _workload_finding(self, check: str, target: str) -> Finding:
         self._cluster()
@@ -418,9 +412,9 @@ def _node_evidence(check: str, record: Record, host: Host) -> dict[str, Any]:
             "uuids": [gpu.uuid for gpu in record.gpus],
         }
     if check == "nodes.cdi":
-        return checks_devices.cdi_evidence(record)
+        return devices.cdi_evidence(record)
     if check == "nodes.xid":
-        return checks_health.xid_evidence(record, host.accepted_xids)
+        return health.xid_evidence(record, host.accepted_xids)
     if check == "nodes.simulation-witnesses":
         return {"library_simulated": record.simulated}
     return {}

@@ -7,8 +7,9 @@ from typing import Any, cast
 
 import pytest
 
-from gpusmith import catalog, checks_cluster
-from gpusmith.checks_cluster import ClusterFacts
+from gpusmith import catalog
+from gpusmith.checks import cluster as cluster_checks
+from gpusmith.checks.cluster import ClusterFacts
 from gpusmith.findings import NotAsked
 from gpusmith.inventory import Host
 from gpusmith.kube import Cluster
@@ -80,7 +81,7 @@ def failing(
     view = view_of(raw, pods, "gpusmith-system") if raw else None
     facts = ClusterFacts(host, "gpu-1", view, [*pods, master])
     found = {}
-    for name, check in checks_cluster.CHECKS.items():
+    for name, check in cluster_checks.CHECKS.items():
         try:
             problems = check(facts)
         except NotAsked:
@@ -92,7 +93,7 @@ def failing(
 
 def test_catalog_and_functions_name_the_same_checks() -> None:
     whole = {"cluster.api", "cluster.leftovers", "cluster.runtime-class"}
-    assert set(checks_cluster.CHECKS) | whole == {row.id for row in catalog.of_tier("cluster")}
+    assert set(cluster_checks.CHECKS) | whole == {row.id for row in catalog.of_tier("cluster")}
 
 
 def test_healthy_node_passes(host: MakeHost) -> None:
@@ -150,7 +151,7 @@ def test_condition_that_says_ready_is_no_pressure(host: MakeHost) -> None:
 def test_a_pass_tells_what_keeps_pods_off_the_node() -> None:
     raw = node(spec__unschedulable=True)
     raw["spec"]["taints"].append({"key": "team", "effect": "NoExecute"})
-    evidence = checks_cluster.evidence("cluster.taints", view_of(raw, [], "x"))
+    evidence = cluster_checks.evidence("cluster.taints", view_of(raw, [], "x"))
     assert evidence["unschedulable"] is True
     assert ["team", "", "NoExecute"] in evidence["taints"]
 
@@ -230,12 +231,12 @@ def test_a_snapshot_keeps_operands_that_are_on_no_gpu_node() -> None:
 
 
 def test_runtime_class(host: MakeHost) -> None:
-    assert checks_cluster.runtime_class(Snapshot({}, {"nvidia": "nvidia"}), [host()]) == []
+    assert cluster_checks.runtime_class(Snapshot({}, {"nvidia": "nvidia"}), [host()]) == []
     assert (
-        checks_cluster.runtime_class(Snapshot({}, {}), [host()])[0].cause
+        cluster_checks.runtime_class(Snapshot({}, {}), [host()])[0].cause
         == "The cluster has no RuntimeClass 'nvidia'."
     )
-    assert checks_cluster.runtime_class(Snapshot({}, {"nvidia": "runc"}), [host()])
+    assert cluster_checks.runtime_class(Snapshot({}, {"nvidia": "runc"}), [host()])
 
 
 def holder(name: str, gpus: str, phase: str) -> dict[str, Any]:

@@ -9,7 +9,10 @@ from typing import Any
 
 import pytest
 
-from gpusmith import catalog, checks_devices, checks_health, checks_nodes, xids
+from gpusmith import catalog, xids
+from gpusmith.checks import devices, driver, health, services
+from gpusmith.checks import host as host_checks
+from gpusmith.checks import nodes as node_checks
 from gpusmith.errors import ToolError
 from gpusmith.findings import CannotAsk, NotApplicable, NotAsked
 from gpusmith.node_facts import NodeFacts
@@ -25,7 +28,7 @@ UUID = "GPU-00000001-1111-2222-3333-444444444441"
 def failing(facts: NodeFacts) -> dict[str, str]:
     """Ids of the checks that find something, with their causes."""
     found = {}
-    for name, check in checks_nodes.CHECKS.items():
+    for name, check in node_checks.CHECKS.items():
         try:
             problems = check(facts)
         except NotAsked:
@@ -37,12 +40,12 @@ def failing(facts: NodeFacts) -> dict[str, str]:
 
 
 def test_catalog_and_functions_name_the_same_checks() -> None:
-    assert set(checks_nodes.CHECKS) | {"nodes.reachable"} == {row.id for row in catalog.of_tier("nodes")}
+    assert set(node_checks.CHECKS) | {"nodes.reachable"} == {row.id for row in catalog.of_tier("nodes")}
 
 
 def test_healthy_node_passes_everything(facts: Facts, record: Record) -> None:
     assert failing(facts(record)) == {}
-    for name, check in checks_nodes.CHECKS.items():
+    for name, check in node_checks.CHECKS.items():
         assert list(check(facts(record))) == [], name
 
 
@@ -467,7 +470,7 @@ def test_xid_says_what_it_is_and_what_to_do(
     code: int, says: str, next_step: str, facts: Facts, record: Record
 ) -> None:
     xid(code)(record)
-    (problem,) = checks_nodes.CHECKS["nodes.xid"](facts(record))
+    (problem,) = node_checks.CHECKS["nodes.xid"](facts(record))
     assert says in problem.cause
     assert next_step in problem.next_step
     assert "'gpu-1'" in problem.next_step or code == 999
@@ -482,10 +485,10 @@ def test_accepted_xids_stay_in_the_evidence(facts: Facts, record: Record) -> Non
     for code in (31, 31, 13):
         xid(code)(record)
     of = facts(record, validation_accepted_xids=[13, 31])
-    assert checks_health.xid(of) == []
+    assert health.xid(of) == []
     assert [
         (row["code"], row["count"], row["accepted"], UUID in row["gpu"])
-        for row in checks_health.xid_evidence(of.record, of.host.accepted_xids)["xids"]
+        for row in health.xid_evidence(of.record, of.host.accepted_xids)["xids"]
     ] == [(13, 1, True, True), (31, 2, True, True)]
 
 
@@ -493,8 +496,8 @@ def test_a_pass_says_since_when_and_from_where_the_log_is(facts: Facts, record: 
     record["log"]["begins_unix"] = 50.0
     record["module"]["loaded_unix"] = None
     of = facts(record)
-    assert checks_health.xid(of) == []
-    evidence = checks_health.xid_evidence(of.record, frozenset())
+    assert health.xid(of) == []
+    evidence = health.xid_evidence(of.record, frozenset())
     assert (evidence["log_has_driver_load"], evidence["log_begins_unix"], evidence["log_source"]) == (
         False,
         50.0,
@@ -551,7 +554,7 @@ def test_value_that_a_gpu_does_not_have_is_no_pass_and_no_failure(
     value, key = HEALTH[check]
     record["nvml"]["gpus"][1].update({key: None, "unsupported": [value]})
     with pytest.raises(NotApplicable, match=rf"not applicable.*{UUID}.*other 3"):
-        checks_nodes.CHECKS[check](facts(record))
+        node_checks.CHECKS[check](facts(record))
     assert failing(facts(record)) == {}
 
 
@@ -563,7 +566,7 @@ def not_supported(record: Record, value: str, *keys: str) -> None:
 def test_row_remapping_came_with_ampere(facts: Facts, record: Record) -> None:
     not_supported(record, "row_remap", "remap_pending", "remap_failed")
     with pytest.raises(NotApplicable, match="row remapping"):
-        checks_health.row_remap(facts(record, gpusmith_gpu_model="t4"))
+        health.row_remap(facts(record, gpusmith_gpu_model="t4"))
     # An H100 that says so has another trouble.
     assert (
         "Not Supported, but GPUs of model 'h100-sxm' have row remapping"
@@ -580,7 +583,7 @@ def test_ecc_that_is_switched_off_fails_once_per_gpu(facts: Facts, record: Recor
     record["nvml"]["gpus"][1].update(
         ecc_mode="disabled", ecc_uncorrected=None, unsupported=["ecc_uncorrected"]
     )
-    (problem,) = checks_health.ecc(facts(record))
+    (problem,) = health.ecc(facts(record))
     assert "ECC is switched off on GPU 1" in problem.cause
 
 
@@ -589,10 +592,10 @@ def test_ecc_that_may_be_off_is_named_and_no_pass(facts: Facts, record: Record) 
         ecc_mode="disabled", ecc_uncorrected=None, unsupported=["ecc_uncorrected"]
     )
     with pytest.raises(NotApplicable, match="GPU 1"):
-        checks_health.ecc(facts(record, validation_ecc_required=False))
+        health.ecc(facts(record, validation_ecc_required=False))
     # It accepts no errors of the others.
     record["nvml"]["gpus"][0]["ecc_uncorrected"] = 3
-    (problem,) = checks_health.ecc(facts(record, validation_ecc_required=False))
+    (problem,) = health.ecc(facts(record, validation_ecc_required=False))
     assert "3 uncorrectable" in problem.cause
 
 
@@ -606,7 +609,7 @@ def test_health_of_a_silent_gpu_is_not_passed(facts: Facts, record: Record) -> N
     record["nvml"]["gpus"][1]["error"] = "GPU is lost"
     for check in HEALTH:
         with pytest.raises(CannotAsk, match=r"GPU 1.*does not answer.*see nodes\.nvml"):
-            checks_nodes.CHECKS[check](facts(record))
+            node_checks.CHECKS[check](facts(record))
 
 
 def test_process_outside_of_pods_is_named(facts: Facts, record: Record) -> None:
@@ -677,23 +680,23 @@ def test_the_name_whose_address_is_wrong_is_named(facts: Facts, record: Record) 
     assert "also host 'gpu-2'" in failing(facts(record, fleet={"gpu-2": other}))["nodes.identity"]
     # The other way round: this one's address is right, so that of the other one is not.
     record["kubernetes"]["node_name"] = other["kubernetes"]["node_name"] = "gpu-1"
-    (problem,) = checks_nodes.identity(facts(record, fleet={"gpu-2": other}))
+    (problem,) = host_checks.identity(facts(record, fleet={"gpu-2": other}))
     assert "host 'gpu-2' leads to it as well" in problem.cause
     assert "'ansible_host' of 'gpu-2'" in problem.next_step
 
 
 def test_a_node_of_no_known_name_is_not_this_one(facts: Facts, record: Record) -> None:
     record["kubernetes"]["node_name"] = "db-1"
-    (problem,) = checks_nodes.identity(facts(record))
+    (problem,) = host_checks.identity(facts(record))
     assert "is node 'db-1'" in problem.cause
     assert "'ansible_host' of 'gpu-1'" in problem.next_step
-    assert checks_nodes.identity(facts(record, kubernetes_node_name="DB-1")) == []
+    assert host_checks.identity(facts(record, kubernetes_node_name="DB-1")) == []
 
 
 def test_a_machine_that_has_not_joined_has_no_name_yet(facts: Facts, record: Record) -> None:
     record["kubernetes"].update(joined=False, node_name=None)
     with pytest.raises(CannotAsk, match="has not joined"):
-        checks_nodes.identity(facts(record))
+        host_checks.identity(facts(record))
 
 
 def test_a_stale_specification_that_is_shadowed_is_said_and_harms_nobody(
@@ -705,7 +708,7 @@ def test_a_stale_specification_that_is_shadowed_is_said_and_harms_nobody(
     record["cdi"]["specs"].insert(0, stale)
     of = facts(record)
     assert failing(of) == {}
-    assert checks_devices.cdi_evidence(of.record)["shadowed"] == {
+    assert devices.cdi_evidence(of.record)["shadowed"] == {
         "/etc/cdi/nvidia.yaml": "580.95.05 (by /var/run/cdi/nvidia.yaml)"
     }
 
@@ -786,7 +789,7 @@ def test_unknown_model_has_nothing_to_compare_with(facts: Facts, record: Record)
 def test_no_switches_no_fabric(facts: Facts, record: Record) -> None:
     record["pci"]["nvswitches"] = []
     with pytest.raises(NotApplicable):
-        checks_nodes.fabric(facts(record, gpusmith_gpu_model="l40s"))
+        services.fabric(facts(record, gpusmith_gpu_model="l40s"))
 
 
 def test_unreadable_log_is_no_pass(facts: Facts, record: Record) -> None:
@@ -814,4 +817,4 @@ def test_record_of_another_schema_is_refused(record: Record) -> None:
     [("580.178.04-1", "580.178.04"), ("1:580.178.04-0ubuntu1", "580.178.04"), ("580.178.04", "580.178.04")],
 )
 def test_upstream_version(version: str, plain: str) -> None:
-    assert checks_nodes.upstream(version) == plain
+    assert driver.upstream(version) == plain

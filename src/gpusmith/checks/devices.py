@@ -1,4 +1,4 @@
-"""Checks of the nodes tier on how programs and containers get at the GPUs: device nodes and CDI."""
+"""Checks of the nodes tier on how programs and containers get at the GPUs: device nodes, the links to them, and CDI."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence, Set
 from itertools import combinations
 from typing import Any
 
-from gpusmith.findings import Problem
+from gpusmith.findings import CannotAsk, Problem
 from gpusmith.node_facts import NodeFacts
 from gpusmith.record import CdiNode, CdiSpec, DeviceNode, Devices, Record
 
@@ -104,6 +104,31 @@ def _wrong(path: str, device: DeviceNode, devices: Devices) -> str:
 
 
 # --- CDI -----------------------------------------------------------------------------------------------------------
+
+
+def char_links(facts: NodeFacts) -> list[Problem]:
+    """Without them a daemon-reload takes GPUs out of running containers (nvidia-container-toolkit, issue 48)."""
+    record, node = facts.record, facts.host.name
+    wanted = {195: [*record.minors, 255] if record.control_device else list(record.minors)}
+    missing = [
+        f"{major}:{minor}"
+        for major, minors in wanted.items()
+        for minor in minors
+        if f"{major}:{minor}" not in record.char_links
+    ]
+    if not record.minors:
+        raise CannotAsk(f"Node '{node}' has no GPU device nodes; see nodes.gpu-count.")
+    if not missing:
+        return []
+    return [
+        Problem(
+            f"Node '{node}': links {', '.join('/dev/char/' + name for name in missing)} are missing"
+            " or lead elsewhere, so a 'systemctl daemon-reload' takes these devices from running containers.",
+            f"Run 'nvidia-ctk system create-dev-char-symlinks --create-all' on '{node}', or site.yml;"
+            " first remove a link that leads elsewhere.",
+            {"missing": missing, "present": sorted(record.char_links)},
+        )
+    ]
 
 
 def _winners(specs: Sequence[CdiSpec]) -> dict[str, CdiSpec]:

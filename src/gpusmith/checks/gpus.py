@@ -1,0 +1,218 @@
+"""Checks of the nodes tier on which GPUs there are: their number, model, partitions and likeness to others."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+from gpusmith.checks import devices
+from gpusmith.findings import CannotAsk, NotApplicable, Problem
+from gpusmith.node_facts import RESET_STEP, NodeFacts
+from gpusmith.record import Record
+
+
+def _usual_addresses(facts: NodeFacts) -> set[str]:
+    """PCI addresses that all other nodes of the model with the right number of GPUs agree on."""
+    others = [
+        frozenset(gpu.address for gpu in row.pci_gpus)
+        for name, row in facts.fleet.items()
+        if name != facts.host.name and len(row.pci_gpus) == facts.host.gpu_count
+    ]
+    return set(others[0]) if others and len(set(others)) == 1 else set()
+
+
+def _count_differences(facts: NodeFacts) -> list[str]:
+    """The GPUs that are not on PCI, in NVML and in /dev alike."""
+    record, wanted = facts.record, facts.host.gpu_count
+    known = {gpu.pci for gpu in record.gpus if gpu.pci}
+    drivers = {gpu.address: gpu.driver for gpu in record.pci_gpus}
+    named: list[str] = []
+    if record.nvml_usable:
+        for address in sorted(drivers.keys() - known):
+            bound = drivers[address]
+            taken = f" and has driver '{bound}'" if bound not in (None, "nvidia") else ""
+            named.append(f"the GPU at PCI {address} is unknown to NVML{taken}")
+    for gpu in record.gpus:
+        if gpu.pci is not None and gpu.pci not in drivers:
+            named.append(f"{gpu.label} is not on the PCI bus")
+        if gpu.minor is not None and gpu.minor not in record.minors:
+            named.append(f"{gpu.label} has no device node /dev/nvidia{gpu.minor}")
+    unknown = sorted(set(record.minors) - {gpu.minor for gpu in record.gpus})
+    if record.nvml_usable and unknown:
+        named.extend(f"/dev/nvidia{minor} belongs to no GPU that NVML knows" for minor in unknown)
+    if len(drivers) < wanted:
+        named.append(
+            f"{wanted - len(drivers)} of {wanted} GPUs are missing on the PCI bus"
+            f" (present: {', '.join(sorted(drivers)) or 'none'})"
+        )
+        named.extend(
+            f"none at PCI {address}, where others of its model have one"
+            for address in sorted(_usual_addresses(facts) - drivers.keys())
+        )
+    if not record.nvml_usable:
+        named.append(f"NVML does not start: {record.nvml_error}")
+    return named
+
+
+def _identity_problems(facts: NodeFacts) -> list[Problem]:
+    """Every UUID once, on this node and among all nodes."""
+    node = facts.host.name
+    own = Counter(gpu.uuid for gpu in facts.record.gpus if gpu.uuid)
+    problems = [
+        Problem(
+            f"Node '{node}': {uuid} is the UUID of {count} GPUs.",
+            f"Compare 'nvidia-smi -L' with 'lspci -d 10de:' on '{node}'; reload the driver or reboot.",
+            {"uuid": uuid, "count": count},
+        )
+        for uuid, count in own.items()
+        if count > 1
+    ]
+    for name, other in facts.fleet.items():
+        shared = sorted(own.keys() & {gpu.uuid for gpu in other.gpus})
+        if name != node and shared:
+            problems.append(
+                Problem(
+                    f"Node '{node}': its GPUs are also those of node '{name}': both names lead to one machine.",
+                    f"Correct 'ansible_host' of '{node}' or '{name}' in the inventory.",
+                    {"shared_with": name, "uuids": shared},
+                )
+            )
+    return problems
+
+
+def gpu_count(facts: NodeFacts) -> list[Problem]:
+    """PCI = NVML = /dev = inventory, by number and one by one."""
+    record, node, wanted = facts.record, facts.host.name, facts.host.gpu_count
+    counts = {
+        "inventory": wanted,
+        "pci": len(record.pci_gpus),
+        "nvml": len(record.gpus),
+        "dev": len(record.minors),
+    }
+    others = [*_identity_problems(facts), *devices.device_nodes(facts)]
+    # A GPU that does not answer tells neither address nor minor; nodes.nvml names it.
+    answer = not any(gpu.error for gpu in record.gpus)
+    named = _count_differences(facts)
+    if len(set(counts.values())) == 1 and not (answer and named):
+        return others
+    seen = f"{counts['pci']} on PCI, {counts['nvml']} in NVML, {counts['dev']} in /dev, {wanted} in the inventory"
+    evidence = {
+        **counts,
+        "pci_addresses": sorted(gpu.address for gpu in record.pci_gpus),
+        "minors": list(record.minors),
+        "uuids": [gpu.uuid for gpu in record.gpus],
+    }
+    differ = Problem(
+        f"Node '{node}': GPUs differ: {seen}; {'; '.join(named) or 'none of them can be named'}.",
+        f"Look at 'lspci -d 10de:' and 'journalctl -k -g NVRM' on '{node}';"
+        " a board that PCI does not show is a matter for the machine's vendor, 'nvidia-modprobe -c MINOR' makes a device node.",
+        evidence,
+    )
+    return [differ, *others]
+
+
+def gpu_model(facts: NodeFacts) -> list[Problem]:
+    """PCI id, name and memory are the model's."""
+    record, node, model = facts.record, facts.host.name, facts.model
+    if model is None:
+        return [
+            Problem(
+                f"Node '{node}': GPU model '{facts.host.gpu_model}' is not in data/gpus.yml: there is nothing to compare with.",
+                "Correct 'gpusmith_gpu_model' in the inventory, or add the model with its source.",
+            )
+        ]
+    if not record.pci_gpus and not record.gpus:
+        raise CannotAsk(f"Node '{node}' shows no GPU; see nodes.gpu-count.")
+    problems = [
+        Problem(
+            f"Node '{node}': {record.gpu_at(gpu.address)} has PCI id {gpu.device_id}, '{model.key}' has {model.pci_device_id}.",
+            "Correct 'gpusmith_gpu_model' in the inventory, or ask who changed the board.",
+            {"pci": gpu.address, "device_id": gpu.device_id},
+        )
+        for gpu in record.pci_gpus
+        if gpu.device_id.lower() != model.pci_device_id
+    ]
+    for gpu in record.gpus:
+        if gpu.name is not None and gpu.name != model.name:
+            problems.append(
+                Problem(
+                    f"Node '{node}': {gpu.label} is a '{gpu.name}', the inventory says '{model.name}'.",
+                    "Correct 'gpusmith_gpu_model' in the inventory, or ask who changed the board.",
+                    {"gpu": gpu.index, "name": gpu.name},
+                )
+            )
+        # Drivers differ by some MiB in what they reserve.
+        if gpu.memory_mib is not None and abs(gpu.memory_mib - model.memory_mib) > model.memory_mib * 0.02:
+            problems.append(
+                Problem(
+                    f"Node '{node}': {gpu.label} has {gpu.memory_mib} MiB of memory, model '{model.key}' has {model.memory_mib}.",
+                    RESET_STEP,
+                    {"gpu": gpu.index, "memory_mib": gpu.memory_mib},
+                )
+            )
+    return [*problems, *_partitioned(facts)]
+
+
+def _partitioned(facts: NodeFacts) -> list[Problem]:
+    """Inventories name whole GPUs; one in MIG mode runs nothing without instances, and less with them."""
+    node, problems = facts.host.name, []
+    for gpu in facts.record.gpus:
+        if gpu.error:
+            continue
+        evidence = {
+            "gpu": gpu.index,
+            "uuid": gpu.uuid,
+            "mig": gpu.mig_mode,
+            "mig_pending": gpu.mig_mode_pending,
+        }
+        step = f"Drain '{node}' and run 'nvidia-smi -i {gpu.index} -mig 0', then reset the GPU."
+        if "mig_mode" in gpu.unreadable:
+            why = gpu.unreadable["mig_mode"]
+            cause = f"Node '{node}': whether {gpu.label} is in MIG mode cannot be read, NVML says: {why}."
+            problems.append(Problem(cause, f"Run 'nvidia-smi -q -i {gpu.index}' on '{node}'.", evidence))
+        elif gpu.mig_mode == "enabled":
+            cause = f"Node '{node}': {gpu.label} is in MIG mode, the inventory counts whole GPUs."
+            problems.append(Problem(cause, step, evidence))
+        elif gpu.mig_mode_pending == "enabled":
+            cause = f"Node '{node}': {gpu.label} will be in MIG mode after its next reset, the inventory counts whole GPUs."
+            problems.append(Problem(cause, step, evidence))
+    return problems
+
+
+def uniformity(facts: NodeFacts) -> list[Problem]:
+    """Most nodes of a model set the norm; one that differs is named."""
+    if len(facts.fleet) < 2:
+        raise NotApplicable(
+            f"Node '{facts.host.name}' is the only one of model '{facts.host.gpu_model}' in this run."
+        )
+    aspects: dict[str, Callable[[Record], object]] = {
+        "loaded driver": lambda row: row.module_loaded,
+        "module flavour": lambda row: row.module_flavour,
+        "kernel": lambda row: row.kernel,
+        "containerd": lambda row: row.containerd_version,
+        "GPU names": lambda row: tuple(sorted({gpu.name for gpu in row.gpus if gpu.name})),
+        "number of NVSwitches": lambda row: str(len(row.pci_nvswitches)),
+        "number of PCIe lanes": lambda row: tuple(
+            sorted({gpu.pcie_width_max for gpu in row.gpus if gpu.pcie_width_max})
+        ),
+        "MIG modes": lambda row: tuple(sorted({gpu.mig_mode for gpu in row.gpus if gpu.mig_mode})),
+    }
+    problems = []
+    for aspect, read in aspects.items():
+        # What is not there at all is another check's matter.
+        values = Counter(value for row in facts.fleet.values() if (value := read(row)) not in (None, 0, ()))
+        own = read(facts.record)
+        if own not in values:
+            continue
+        usual, count = values.most_common(1)[0]
+        # Two nodes that differ have no majority; then both are named, since nobody can tell which is right.
+        if own != usual or (len(values) > 1 and count * 2 <= values.total()):
+            other = usual if own != usual else next(value for value in values if value != own)
+            problems.append(
+                Problem(
+                    f"Node '{facts.host.name}': {aspect} is {own!r}, on others of model '{facts.host.gpu_model}' {other!r}.",
+                    "Bring the nodes to one state with site.yml, or put them into groups of their own.",
+                    {aspect: {"own": repr(own), "other": repr(other)}},
+                )
+            )
+    return problems

@@ -1,0 +1,122 @@
+"""Checks of the nodes tier on what must run beside the GPUs: services and the NVSwitch fabric."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from gpusmith.checks.driver import mentions, upstream
+from gpusmith.findings import NotApplicable, Problem
+from gpusmith.node_facts import NodeFacts
+
+
+def _service(facts: NodeFacts, name: str, why: str) -> list[Problem]:
+    unit = facts.record.services.get(name)
+    active = unit.active if unit else "unknown"
+    enabled = unit.enabled if unit else "unknown"
+    evidence = {name: {"active": active, "enabled": enabled}}
+    node = facts.host.name
+    if active != "active":
+        return [
+            Problem(
+                f"Node '{node}': service '{name}' is {active or 'unknown'}; {why}.",
+                f"Read 'journalctl -u {name}' on '{node}', then 'systemctl start {name}' or site.yml.",
+                evidence,
+            )
+        ]
+    if enabled not in ("enabled", "enabled-runtime", "static", "alias", "indirect", "generated"):
+        return [
+            Problem(
+                f"Node '{node}': service '{name}' runs but is {enabled}, so it will not run after a reboot.",
+                f"Run 'systemctl enable {name}' on '{node}' or site.yml.",
+                evidence,
+            )
+        ]
+    return []
+
+
+def services(facts: NodeFacts) -> list[Problem]:
+    """Runtime, kubelet and persistence daemon run and are enabled."""
+    problems = _service(facts, "containerd", "no container can start") + _service(
+        facts, "kubelet", "the node leaves the cluster"
+    )
+    if "nvidia-persistenced" in facts.record.packages:
+        problems += _service(facts, "nvidia-persistenced", "GPUs lose their state when idle")
+    return problems
+
+
+def _switch_errors(facts: NodeFacts) -> list[Problem]:
+    """Fatal errors that NVSwitches reported; what they call non-fatal they survive."""
+    record, node = facts.record, facts.host.name
+    if not record.pci_nvswitches:
+        return []
+    if record.switch_xids is None:
+        cause = f"Node '{node}': the kernel's log could not be read, which has the NVSwitches' errors."
+        return [Problem(cause, "Look at 'journalctl -b -k'.")]
+    fatal = Counter((row.pci, row.code) for row in record.switch_xids if row.fatal)
+    problems = []
+    for (address, code), count in sorted(fatal.items()):
+        said = [row.message for row in record.switch_xids if (row.pci, row.code) == (address, code)][-1]
+        problems.append(
+            Problem(
+                f"Node '{node}': the NVSwitch at PCI {address} reported SXid {code}, which is fatal, {count} times: {said}.",
+                f"Drain '{node}' and reset all its GPUs and switches ('nvidia-smi --gpu-reset') or reboot; if it comes back, have"
+                " the baseboard looked at.",
+                {f"sxid_{code}_{address}": {"count": count, "message": said}},
+            )
+        )
+    return problems
+
+
+def fabric(facts: NodeFacts) -> list[Problem]:
+    """Where there are NVSwitches, CUDA works only after fabric manager has joined every GPU."""
+    record, node, model = facts.record, facts.host.name, facts.model
+    needed = bool(record.pci_nvswitches) or (model is not None and model.fabric_manager)
+    if not needed:
+        raise NotApplicable(f"Node '{node}' has no NVSwitches.")
+    problems = _service(
+        facts, "nvidia-fabricmanager", "without it CUDA cannot start on a machine with NVSwitches"
+    )
+    if model is not None and record.pci_nvswitches and model.nvswitches > len(record.pci_nvswitches):
+        problems.append(
+            Problem(
+                f"Node '{node}': {len(record.pci_nvswitches)} NVSwitches are on the PCI bus,"
+                f" an HGX board of model '{model.key}' has {model.nvswitches}.",
+                f"Look at 'lspci -d 10de:' on '{node}'; a missing switch is a matter for the machine's vendor.",
+                {"nvswitches": list(record.pci_nvswitches)},
+            )
+        )
+    problems.extend(_switch_errors(facts))
+    manager = record.packages.get("nvidia-fabricmanager")
+    if (
+        manager is not None
+        and record.module_loaded is not None
+        and not mentions(manager.version, record.module_loaded)
+    ):
+        problems.append(
+            Problem(
+                f"Node '{node}': fabric manager is {upstream(manager.version)}, the loaded driver {record.module_loaded};"
+                " they must be equal.",
+                "Run site.yml, or playbooks/upgrade_driver.yml if the driver is to change.",
+                {"fabric_manager": manager.version},
+            )
+        )
+    if model is not None and model.fabric_state_in_nvml:
+        for gpu in record.gpus:
+            if gpu.error is None and (
+                gpu.fabric_state != "completed" or gpu.fabric_status not in (None, "success")
+            ):
+                state = (
+                    f"{gpu.fabric_state}, {gpu.fabric_status}" if gpu.fabric_status else str(gpu.fabric_state)
+                )
+                problems.append(
+                    Problem(
+                        f"Node '{node}': {gpu.label} has not joined the NVLink fabric: {state}.",
+                        f"Read 'journalctl -u nvidia-fabricmanager' on '{node}'.",
+                        {
+                            "gpu": gpu.index,
+                            "fabric_state": gpu.fabric_state,
+                            "fabric_status": gpu.fabric_status,
+                        },
+                    )
+                )
+    return problems
