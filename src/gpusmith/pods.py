@@ -189,6 +189,10 @@ class Board:
             events = self._cluster.items(f"{self._folder}/events", fieldSelector="type=Warning")
             self._warnings = latest_warnings(events)
 
+    def pod(self, workload: str) -> Object | None:
+        """One workload's pod as it was last seen."""
+        return self._pods.get(workload)
+
     def warning(self, pod: Mapping[str, Any]) -> Warned | None:
         """What was last warned of a pod that is slow to start."""
         return self._warnings.get(str(pod["metadata"]["name"]))

@@ -299,13 +299,26 @@ class NodeRunner:
         """
         try:
             started = starts(self.age(workload), self.board.warning)
-            pod = self.board.wait(f"pod '{workload.name}' to run", workload.name, started, deadline)
+            self.board.wait(f"pod '{workload.name}' to run", workload.name, started, deadline)
 
             def reported() -> Done[str] | NotYet:
-                log = self.log(pod)
+                pod = self.board.pod(workload.name)
+                if pod is None:
+                    raise PodProblem(
+                        f"pod '{workload.name}' was deleted by somebody else",
+                        "Look for what removes pods from this node: a drain, an eviction, a descheduler.",
+                    )
+                # After the state: the log of a pod that has ended is whole.
+                state, log = state_of(pod), self.log(pod)
                 result, problems = judge.program_result(
                     self.host.name, f"pod '{workload.name}'", log, self.host.simulated
                 )
+                if result is None and state.phase != "Running":
+                    raise PodProblem(
+                        f"pod '{workload.name}' ended before it named its GPU: {state.ended or state.phase}",
+                        f"Read 'journalctl -u containerd -u kubelet' on '{state.node}', and the pod's log.",
+                        log,
+                    )
                 if result is None:
                     return NotYet("no result yet")
                 if problems:

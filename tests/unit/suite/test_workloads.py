@@ -183,6 +183,49 @@ def test_wrong_gpu_after_a_release_fails(run: Any, fake_cluster: Any) -> None:
     assert "which another pod holds" in finding.cause
 
 
+START_ERROR = {
+    "phase": "Failed",
+    "containerStatuses": [
+        {"state": {"terminated": {"exitCode": 128, "reason": "StartError", "message": "unable to freeze"}}}
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("status", "cause"),
+    [
+        (START_ERROR, "'n0-hold-1' ended before it named its GPU: exit status 128 unable to freeze"),
+        ({"phase": "Succeeded"}, "'n0-hold-1' ended before it named its GPU: Succeeded"),
+        (None, "'n0-hold-1' was deleted by somebody else"),
+    ],
+    ids=["did not start", "ended", "deleted"],
+)
+def test_a_holder_that_ends_is_not_waited_for(
+    run: Any, fake_cluster: Any, monkeypatch: pytest.MonkeyPatch, status: dict[str, Any] | None, cause: str
+) -> None:
+    started, listed = fake_cluster.run, fake_cluster.items
+    seen: list[str] = []
+
+    def start(name: str, pod: dict[str, Any], *rest: Any) -> None:
+        started(name, pod, *rest)
+        if name == "n0-hold-1":
+            fake_cluster.logs[name] = ""
+            pod["status"] = status or {"phase": "Running"}
+
+    def items(path: str, **query: str) -> Any:
+        found = list(listed(path, **query))
+        here = [pod for pod in found if pod["metadata"]["name"] == "n0-hold-1"]
+        seen.extend("n0-hold-1" for _ in here)
+        # It is seen running at first.
+        return [pod for pod in found if pod not in here or status is not None or len(seen) < 5]
+
+    monkeypatch.setattr(fake_cluster, "run", start)
+    monkeypatch.setattr(fake_cluster, "items", items)
+    finding = run()[0]["gpu-1"].findings["workloads.allocation"]
+    assert (finding.outcome, finding.duration_s < 4) == (Outcome.FAILED, True), "the deadline is 5 s"
+    assert cause in finding.cause
+
+
 def test_missing_image_is_an_error_and_not_a_pass(host: MakeHost, fake_cluster: Any, programs: Path) -> None:
     target = Target(host(validation_image_pytorch=None), READY, None)
     found, _cleanup = workloads.run_all(
