@@ -122,7 +122,8 @@ def _pod_spec(workload: Workload) -> Manifest:
         "OMP_NUM_THREADS": "1",
         **workload.env,
     }
-    resources: Manifest = {"requests": {"cpu": "10m", "memory": "64Mi"}}
+    # Its weight too: on cgroup v1 a starved container is not frozen in time, which its runtime takes for a failed start.
+    resources: Manifest = {"requests": {"cpu": "100m", "memory": "64Mi"}}
     if workload.gpus:
         resources["limits"] = {GPU_RESOURCE: str(workload.gpus)}
     spec: Manifest = {
