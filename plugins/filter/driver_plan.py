@@ -85,7 +85,7 @@ def driver_plan(
         "outdated": sorted(
             name for name, version in belonging.items() if not driver.is_version(version, wanted.version)
         ),
-        "unheld": sorted(name for name in belonging if not record["packages"][name]["held"]),
+        "unheld": driver.unheld(record, wanted),
         "differences": [difference.text for difference in found],
         "cures": sorted({difference.cure for difference in found}),
     }

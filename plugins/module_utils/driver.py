@@ -149,6 +149,13 @@ def driver_packages(record: Record, wanted: Wanted) -> Dict[str, str]:
     return found
 
 
+def unheld(record: Record, wanted: Wanted) -> List[str]:
+    """Installed packages of the driver, also those with versions of their own, that any upgrade may change."""
+    there = record.get("packages") or {}
+    belonging = {*driver_packages(record, wanted), *wanted.other_packages} & set(there)
+    return sorted(name for name in belonging if not there[name]["held"])
+
+
 def installed_versions(record: Record, wanted: Wanted) -> List[str]:
     """Driver versions that packages on the node have; more than one is a half-done change."""
     versions = {upstream_version(version) or version for version in driver_packages(record, wanted).values()}
@@ -175,7 +182,7 @@ def _package_differences(record: Record, wanted: Wanted) -> List[Difference]:
         Difference("packages", f"package {text} instead of {wanted.version}")
         for text in drift(record, wanted)
     ]
-    loose = sorted(name for name in driver_packages(record, wanted) if not there[name]["held"])
+    loose = unheld(record, wanted)
     if loose and not found:
         found.append(Difference("hold", f"packages {', '.join(loose)} are not held"))
     return found

@@ -187,6 +187,16 @@ def test_loose_packages_are_held() -> None:
     assert found["unheld"] == ["libnvidia-ptxjitcompiler1"]
 
 
+def test_parts_with_versions_of_their_own_are_held_too() -> None:
+    record = ready()
+    record["packages"]["nvidia-persistenced"] = {"version": "550.163.01-1", "held": False}
+    layout = {**LAYOUT, "packages": ["libnvidia-ml1"], "other_packages": ["nvidia-persistenced"]}
+    found = driver_plan(record, SETTINGS, layout, MODELS)
+    assert found["drift"] == [], "its version is nobody's business"
+    assert found["unheld"] == ["nvidia-persistenced"]
+    assert found["cures"] == ["hold"]
+
+
 @pytest.mark.parametrize(
     ("device", "setting", "flavour"),
     [
