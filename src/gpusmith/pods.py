@@ -25,6 +25,9 @@ EVENTS_EVERY_S = 5.0
 SANDBOX_S = 75.0
 """How long a node may fail to make a pod's sandbox: some tries of the kubelet, also beside a restart of the runtime."""
 SANDBOX_FAILURE = "FailedCreatePodSandBox"
+FREEZE_RACE = "unable to freeze"
+"""Why runc does not start a container on cgroup v1 when the kernel did not freeze it in time. Its source (cgroups, fs/freezer.go)
+calls that a game of chances; nothing ran, and a pod that may be restarted gets another try from its kubelet."""
 HOPELESS = (
     "InvalidImageName",
     "CreateContainerConfigError",
@@ -46,6 +49,10 @@ class PodProblem(GpusmithError):  # noqa: N818 - it is about the system under te
         self.log = log
 
 
+class NeverRan(PodProblem):
+    """The runtime lost a race of the kernel's before the container began, so that nothing was learnt about the node's GPUs."""
+
+
 @dataclass(frozen=True)
 class PodState:
     """What matters of a pod's status.
@@ -56,6 +63,7 @@ class PodState:
         waiting: reason and message of a container that does not start.
         unscheduled: the scheduler's words; empty if it has none.
         ended: reason, message and exit status of a failed pod.
+        never_ran: its container lost the race of FREEZE_RACE.
     """
 
     phase: str
@@ -63,6 +71,7 @@ class PodState:
     waiting: tuple[str, str]
     unscheduled: str
     ended: str
+    never_ran: bool
 
 
 @dataclass(frozen=True)
@@ -106,12 +115,15 @@ def latest_warnings(events: Iterable[Mapping[str, Any]]) -> dict[str, Warned]:
 def state_of(pod: Mapping[str, Any]) -> PodState:
     """Read a pod's status."""
     status = pod.get("status") or {}
+    never_ran = False
     waiting, ended = ("", ""), [str(status[key]) for key in ("reason", "message") if status.get(key)]
     for row in status.get("containerStatuses") or []:
         state = row.get("state") or {}
         if "waiting" in state:
             waiting = (str(state["waiting"].get("reason") or ""), str(state["waiting"].get("message") or ""))
         stopped = state.get("terminated") or {}
+        if stopped.get("reason") == "StartError" and FREEZE_RACE in str(stopped.get("message")):
+            never_ran = True
         if stopped.get("exitCode"):
             ended.append(
                 f"exit status {stopped['exitCode']} {stopped.get('message') or stopped.get('reason') or ''}".strip()
@@ -126,6 +138,7 @@ def state_of(pod: Mapping[str, Any]) -> PodState:
         waiting=waiting,
         unscheduled=unscheduled,
         ended=": ".join(ended),
+        never_ran=never_ran,
     )
 
 

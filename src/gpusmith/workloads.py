@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from gpusmith import jobs, judge
 from gpusmith.catalog import CLUSTER, of_tier
@@ -16,15 +17,18 @@ from gpusmith.findings import Finding, Outcome, Problem, Skip, merge
 from gpusmith.inventory import Host
 from gpusmith.jobs import Run, Workload
 from gpusmith.kube import Cluster, Object
-from gpusmith.pods import Board, PodProblem, ends, starts, state_of
+from gpusmith.pods import Board, NeverRan, PodProblem, ends, starts, state_of
 from gpusmith.snapshot import NodeView
 from gpusmith.wait import Deadline, Done, NotYet, WaitTimeout, wait_until
+
+T = TypeVar("T")
 
 NODES_AT_ONCE = 16
 PENDING_WAIT_S = 60.0
 STAYS_PENDING_S = 3.0
 NAMESPACE_WAIT_S = 90.0
 HOLD_S = 1800
+RACE_STEP = "Run the suite again when the node has less to do; cgroup v2 does not have this race."
 
 PER_NODE = tuple(check.id for check in of_tier("workloads") if check.per_node)
 
@@ -148,6 +152,7 @@ class NodeRunner:
         self.outcome = NodeOutcome()
         self.free = target.view.free
         self._made: dict[str, float] = {}
+        self._of_this_check = threading.local()
 
     # --- pods --------------------------------------------------------------------------------------------
 
@@ -188,10 +193,31 @@ class NodeRunner:
         """What a pod printed."""
         return self.cluster.log(self.run.namespace, pod["metadata"]["name"])
 
+    def patiently(self, kind: str, workload: Workload, wait: Callable[[Workload], T]) -> T:
+        """Wait for a Job or Pod; one that never ran is made once more, which the check's evidence then says."""
+        try:
+            return wait(workload)
+        except NeverRan as error:
+            again = replace(workload, name=f"{workload.name}-again")
+            self._of_this_check.made_again[workload.name] = error.message
+            self.say(f"{self.host.name}: pod '{workload.name}' is made once more: {error.message}")
+            self.create(kind, again)
+            return wait(again)
+
+    def run_job(self, workload: Workload) -> str:
+        """The log of a Job, from its creation to its end.
+
+        Raises:
+            PodProblem: as finish().
+        """
+        self.create("job", workload)
+        return self.patiently("job", workload, self.finish)
+
     def finish(self, workload: Workload) -> str:
         """Wait for a Job's pod to end; its log.
 
         Raises:
+            NeverRan: it may be tried again.
             PodProblem: it did not run, or was ended from outside.
         """
         deadline = Deadline(workload.timeout_s + 15)
@@ -203,6 +229,8 @@ class NodeRunner:
                 f"it did not end in time: {error.message}", "Look at the pod's events."
             ) from error
         log, state = self.log(pod), state_of(pod)
+        if state.never_ran:
+            raise NeverRan(f"its container was not started: {state.ended}", RACE_STEP)
         if state.phase == "Failed" and judge.result_of(log) is None:
             raise PodProblem(
                 f"its pod failed: {state.ended or 'no reason given'}", "Read its output in the evidence.", log
@@ -217,6 +245,8 @@ class NodeRunner:
         """Do a check's work and record what came of it; whether it passed."""
         begin = time.monotonic()
         name, simulated = self.host.name, self.host.simulated
+        made_again: dict[str, str] = {}
+        self._of_this_check.made_again = made_again
         try:
             evidence, problems = work()
             finding = merge(check, name, problems, simulated, evidence)
@@ -239,6 +269,8 @@ class NodeRunner:
             finding = Finding(
                 check, name, Outcome.ERROR, cause, {}, "Report this as a fault of gpusmith.", simulated
             )
+        if made_again:
+            finding = replace(finding, evidence={**finding.evidence, "made_again": made_again})
         finding = replace(finding, duration_s=time.monotonic() - begin)
         self.outcome.findings[check] = finding
         self.say(f"{name}: {what}: {finding.outcome.value}, {finding.duration_s:.1f} s")
@@ -261,16 +293,14 @@ class NodeRunner:
     def nvidia_smi(self) -> tuple[Mapping[str, Any], list[Problem]]:
         """On all free GPUs, with one GPU too few it would not be seen."""
         workload = self.workload("nvidia-smi", self.host.images.cuda, ["nvidia-smi", "-L"], self.free)
-        self.create("job", workload)
-        seen, problems = judge.nvidia_smi(self.host.name, self.finish(workload), self.free, self.uuids)
+        seen, problems = judge.nvidia_smi(self.host.name, self.run_job(workload), self.free, self.uuids)
         return {"uuids": seen}, problems
 
     def cuda(self) -> tuple[Mapping[str, Any], list[Problem]]:
         """Our kernel on all free GPUs."""
         workload = self.workload("cuda", self.host.images.cuda, jobs.program("run_cuda.py"), self.free)
-        self.create("job", workload)
         result, problems = judge.program_result(
-            self.host.name, "the CUDA program", self.finish(workload), self.host.simulated
+            self.host.name, "the CUDA program", self.run_job(workload), self.host.simulated
         )
         seen = judge.cuda_devices(result) if result else []
         self.outcome.tested = tuple(dict.fromkeys(seen))
@@ -281,9 +311,8 @@ class NodeRunner:
     def framework(self, name: str, image: str) -> tuple[Mapping[str, Any], list[Problem]]:
         """A training step on one GPU."""
         workload = self.workload(name, image, jobs.program(f"run_{name}.py"), 1)
-        self.create("job", workload)
         result, problems = judge.program_result(
-            self.host.name, f"the {name} program", self.finish(workload), self.host.simulated
+            self.host.name, f"the {name} program", self.run_job(workload), self.host.simulated
         )
         if result and not problems:
             problems = judge.uuids_known(
@@ -291,10 +320,19 @@ class NodeRunner:
             )
         return dict(result or {}), problems
 
+    def held(self, workload: Workload, deadline: Deadline) -> tuple[str, str]:
+        """Name of a pod that holds a GPU, and the UUID that it reports.
+
+        Raises:
+            PodProblem: it does not hold one.
+        """
+        return self.patiently("pod", workload, lambda holder: (holder.name, self.held_uuid(holder, deadline)))
+
     def held_uuid(self, workload: Workload, deadline: Deadline) -> str:
         """UUID of the GPU that a holding pod reports.
 
         Raises:
+            NeverRan: it may be tried again.
             PodProblem: it does not hold one.
         """
         try:
@@ -313,6 +351,8 @@ class NodeRunner:
                 result, problems = judge.program_result(
                     self.host.name, f"pod '{workload.name}'", log, self.host.simulated
                 )
+                if state.never_ran:
+                    raise NeverRan(f"its container was not started: {state.ended}", RACE_STEP)
                 if result is None and state.phase != "Running":
                     raise PodProblem(
                         f"pod '{workload.name}' ended before it named its GPU: {state.ended or state.phase}",
@@ -345,7 +385,7 @@ class NodeRunner:
         for holder in holders:
             self.create("pod", holder)
         deadline = Deadline(self.host.pod_timeout_s)
-        held = {holder.name: self.held_uuid(holder, deadline) for holder in holders}
+        held = dict(self.held(holder, deadline) for holder in holders)
         return held, judge.uuids_known(
             self.host.name, f"{self.free} pods at the same time", list(held.values()), self.free, self.uuids
         )
@@ -359,7 +399,7 @@ class NodeRunner:
         self.cluster.delete(f"/api/v1/namespaces/{self.run.namespace}/pods/{ended}", grace_s=1)
         # It waited rightly until now: its patience starts here.
         self._made[extra.name] = time.monotonic()
-        got = self.held_uuid(extra, Deadline(self.host.pod_timeout_s))
+        _, got = self.held(extra, Deadline(self.host.pod_timeout_s))
         evidence = {"pending": message, "freed": freed, "got": got, "held": dict(held)}
         if got == freed:
             return evidence, []
@@ -427,7 +467,7 @@ class NodeRunner:
         evidence: dict[str, Any] = {}
         problems: list[Problem] = []
         for pod in pods:
-            log = self.finish(pod)
+            log = self.patiently("job", pod, self.finish)
             found = judge.result_of(log)
             result, wrong = judge.program_result(
                 self.host.name, f"isolation probe '{pod.name}'", log, self.host.simulated

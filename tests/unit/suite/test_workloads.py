@@ -183,18 +183,74 @@ def test_wrong_gpu_after_a_release_fails(run: Any, fake_cluster: Any) -> None:
     assert "which another pod holds" in finding.cause
 
 
-START_ERROR = {
-    "phase": "Failed",
-    "containerStatuses": [
-        {"state": {"terminated": {"exitCode": 128, "reason": "StartError", "message": "unable to freeze"}}}
+def start_error(message: str) -> dict[str, Any]:
+    ended = {"exitCode": 128, "reason": "StartError", "message": message}
+    return {"phase": "Failed", "containerStatuses": [{"state": {"terminated": ended}}]}
+
+
+def never_starts(monkeypatch: pytest.MonkeyPatch, fake_cluster: Any, message: str, *names: str) -> None:
+    """Pods of these names end as if the runtime had not started their container."""
+    started = fake_cluster.run
+
+    def start(name: str, pod: dict[str, Any], *rest: Any) -> None:
+        started(name, pod, *rest)
+        if name in names:
+            fake_cluster.logs[name] = ""
+            fake_cluster.given.pop(name, None)
+            pod["status"] = start_error(message)
+
+    monkeypatch.setattr(fake_cluster, "run", start)
+
+
+@pytest.mark.parametrize(
+    ("pod", "check"),
+    [
+        ("n0-nvidia-smi", "nvidia-smi"), ("n0-cuda", "cuda"), ("n0-pytorch", "pytorch"), ("n0-visible-all", "isolation"),
+        ("n0-hold-2", "allocation"), ("n0-one-more", "oversubscription"),
     ],
-}
+)  # fmt: skip
+def test_a_pod_whose_runtime_lost_the_race_is_made_once_more(
+    run: Any, fake_cluster: Any, monkeypatch: pytest.MonkeyPatch, pod: str, check: str
+) -> None:
+    of_job = check not in ("allocation", "oversubscription")
+    never_starts(
+        monkeypatch, fake_cluster, "runc create failed: unable to freeze", pod + ("-x" if of_job else "")
+    )
+    found = run()[0]["gpu-1"]
+    assert outcomes(found) == dict.fromkeys(PER_NODE, "passed"), found.findings
+    said = {
+        name: row.evidence["made_again"]
+        for name, row in found.findings.items()
+        if "made_again" in row.evidence
+    }
+    assert list(said) == [f"workloads.{check}"]
+    assert "unable to freeze" in said[f"workloads.{check}"][pod]
+
+
+@pytest.mark.parametrize(
+    ("pods", "message"),
+    [
+        (("n0-cuda-x", "n0-cuda-again-x"), "unable to freeze"),
+        (("n0-cuda-x",), "nvidia-container-cli: initialization error"),
+    ],
+    ids=["twice", "another reason"],
+)
+def test_a_pod_that_does_not_start_fails(
+    run: Any, fake_cluster: Any, monkeypatch: pytest.MonkeyPatch, pods: tuple[str, ...], message: str
+) -> None:
+    never_starts(monkeypatch, fake_cluster, message, *pods)
+    finding = run()[0]["gpu-1"].findings["workloads.cuda"]
+    assert finding.outcome is Outcome.FAILED
+    assert message in finding.cause
 
 
 @pytest.mark.parametrize(
     ("status", "cause"),
     [
-        (START_ERROR, "'n0-hold-1' ended before it named its GPU: exit status 128 unable to freeze"),
+        (
+            start_error("no such device"),
+            "'n0-hold-1' ended before it named its GPU: exit status 128 no such device",
+        ),
         ({"phase": "Succeeded"}, "'n0-hold-1' ended before it named its GPU: Succeeded"),
         (None, "'n0-hold-1' was deleted by somebody else"),
     ],
