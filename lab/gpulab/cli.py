@@ -81,6 +81,20 @@ def parser() -> argparse.ArgumentParser:
     fault.add_argument("code", nargs="?", type=int, metavar="CODE", help="for 'xid': its number")
     fault.add_argument("--gpu", type=int, metavar="N", help="index of the GPU, as nvidia-smi counts")
     add("heal", "Take all faults of a machine back.").add_argument("node", metavar="NODE")
+    delay = add(
+        "delay",
+        "Make a machine slow, or show how slow it is.",
+        "What is left out stays as it is; a machine that is made anew is a fast one.\n"
+        "Each counts from the next boot, load of the module or start of the fabric manager. The roles'\n"
+        "deadlines are those of large machines, the ones in inventory/lab are shorter.",
+    )
+    delay.add_argument("node", metavar="NODE")
+    for name, text in (
+        ("--boot", "before the operating system starts"),
+        ("--module-load", "before the driver's module is there"),
+        ("--fabric", "from the start of the fabric manager to a working NVSwitch fabric"),
+    ):
+        delay.add_argument(name, type=float, metavar="SECONDS", help=text)
     logs = add("logs", "List the lab's log files, or show a machine's journal.")
     logs.add_argument("node", nargs="?", metavar="NODE")
     logs.add_argument("unit", nargs="?", metavar="UNIT", help="only this systemd unit")
@@ -220,6 +234,13 @@ def _heal(lab: Lab, options: argparse.Namespace) -> int:
     return OK
 
 
+def _delay(lab: Lab, options: argparse.Namespace) -> int:
+    with locked(lab.places, "delay"):
+        wanted = {name: getattr(options, name) for name in ("boot", "module_load", "fabric")}
+        print(f"{options.node}: {lab.delay(options.node, wanted)}")
+    return OK
+
+
 def _logs(lab: Lab, options: argparse.Namespace) -> int:
     if options.node is None:
         for path in sorted(lab.places.logs.glob("*.log")):
@@ -246,5 +267,6 @@ COMMANDS: dict[str, Callable[[Lab, argparse.Namespace], int]] = {
     "start": _start,
     "fault": _fault,
     "heal": _heal,
+    "delay": _delay,
     "logs": _logs,
 }

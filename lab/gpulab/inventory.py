@@ -32,6 +32,14 @@ REASONS = {
     "preflight_free_space_mib": "The disk is the host's; simulated drivers and lab images are small.",
     "containerd_restrict_oom_score_adj": "Without CAP_SYS_RESOURCE nothing may lower an OOM score.",
 }
+DEADLINES = {
+    "nvidia_driver_ready_timeout_s": 120,
+    "kubernetes_node_ready_timeout_s": 180,
+    "gpu_operands_ready_timeout_s": 180,
+}
+"""Seconds. The roles' own defaults are those of large servers."""
+DEADLINES_REASON = "Nothing takes minutes here ('gpulab delay' aside), so failures need not either."
+
 LONGEST_SOCKET_FOLDER = 80
 """A Unix socket's path has 108 bytes; ssh adds a name of its own."""
 
@@ -140,6 +148,7 @@ def gpu_vars(contents: Contents) -> dict[str, Any]:
         "cuda_toolkit_versions": [CUDA_VERSION],
         "cuda_toolkit_default": CUDA_VERSION,
         "nvidia_container_toolkit_version": contents.version("nvidia-container-toolkit"),
+        **DEADLINES,
         "validation_image_cuda": contents.image(f"gpusmith/pytorch:{contents.version('workload')}"),
         "validation_image_pytorch": contents.image(f"gpusmith/pytorch:{contents.version('workload')}"),
         "validation_image_tensorflow": contents.image(f"gpusmith/tensorflow:{contents.version('workload')}"),
@@ -165,7 +174,7 @@ def write(contents: Contents, machines: list[Machine], places: Places) -> None:
     files: list[tuple[str, dict[str, Any], str]] = [
         ("hosts.yml", hosts(machines), ""),
         ("group_vars/all.yml", all_vars(contents, places), _reasons()),
-        ("group_vars/gpu_nodes.yml", gpu_vars(contents), ""),
+        ("group_vars/gpu_nodes.yml", gpu_vars(contents), f"# {', '.join(DEADLINES)}: {DEADLINES_REASON}\n"),
         ("group_vars/kube_control_plane.yml", control_plane_vars(contents), ""),
     ]
     for name, values, comment in files:

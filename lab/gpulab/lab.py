@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from gpulab import cluster, depot, faults, inventory, network
+from gpulab import cluster, delays, depot, faults, inventory, network
+from gpulab.delays import Delays
 from gpulab.hosts import Host
 from gpulab.machines import DEPOT, Machine, Machinery, find, known_hosts, planned, recipe, remove_all
 from gpulab.network import Plan
@@ -153,7 +154,7 @@ class Lab:
             self.machinery.ensure(supply, artifacts.depot_image)
             for machine in machines:
                 if machine.name in descriptions:
-                    target = self.places.machine(machine.name) / "simgpu" / "hardware.json"
+                    target = self.places.hardware(machine.name) / "hardware.json"
                     write_atomically(target, json.dumps(descriptions[machine.name], indent=2) + "\n")
                 if self.machinery.ensure(machine, artifacts.node_image):
                     say(f"    started '{machine.name}' at {machine.address}")
@@ -333,9 +334,7 @@ class Lab:
         machine = self.machine(name)
         if machine.role != "gpu":
             those = ", ".join(f"'{other.name}'" for other in self.machines() if other.role == "gpu")
-            raise InputError(
-                f"Machine '{name}' has no GPUs that could have faults.", f"Those with GPUs are {those}."
-            )
+            raise InputError(f"Machine '{name}' has no GPUs.", f"Those with GPUs are {those}.")
         return machine
 
     def fault(self, name: str, kind: str, gpu: int | None, xid: int | None) -> None:
@@ -364,6 +363,17 @@ class Lab:
             except WaitTimeout as error:
                 # The faults are out all the same; what is left may need a person, or site.yml.
                 say(f"    {error}")
+
+    def delay(self, name: str, wanted: dict[str, float | None]) -> Delays:
+        """Make a machine slow; what is None stays.
+
+        Returns:
+            All of its delays as they are then.
+        """
+        folder = self.places.hardware(self._gpu_machine(name).name)
+        now = delays.read(folder).changed(wanted)
+        delays.write(folder, now)
+        return now
 
     def _nodes(self) -> set[str]:
         if not self.state().cluster_ready:

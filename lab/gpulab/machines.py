@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from gpulab import delays
 from gpulab.hosts import Host
 from gpulab.network import MOST_MACHINES, NETWORK, Plan
 from gpulab.podman import KILLED, LABEL, MISSING, Podman
@@ -80,7 +81,7 @@ def planned(shape: Shape, places: Places) -> list[Machine]:
     machines = [Machine("cp-1", "control-plane", plan.control_plane)]
     for number in range(1, shape.gpu_nodes + 1):
         name = f"gpu-{number}"
-        hardware = places.machine(name) / "simgpu"
+        hardware = places.hardware(name)
         machines.append(Machine(name, "gpu", plan.gpu(number), mounts=((hardware, "/var/lib/simgpu", "rw"),)))
     machines += [
         Machine(f"cpu-{number}", "cpu", plan.cpu(number)) for number in range(1, shape.cpu_nodes + 1)
@@ -222,7 +223,7 @@ class Machinery:
         self.remove(machine)
         for source, _, _ in machine.mounts:
             source.mkdir(parents=True, exist_ok=True)
-        self._forget_faults(machine)
+        self._renew_hardware(machine)
         self.podman.run("volume", "create", "--label", LABEL, machine.volume)
         identity = self.podman.run(*create_arguments(machine, image, self.host)).stdout.strip()
         self.podman.run("cp", "-", f"{machine.container}:/", stdin=self._identity(machine))
@@ -231,13 +232,21 @@ class Machinery:
         write_atomically(self._mark(machine), json.dumps(made))
         return True
 
-    def _forget_faults(self, machine: Machine) -> None:
+    def _renew_hardware(self, machine: Machine) -> None:
         """A new machine has the hardware that was described for it and no past."""
-        folder = self.places.machine(machine.name) / "simgpu"
+        folder = self.places.hardware(machine.name)
         if folder.is_dir():
             for path in folder.iterdir():
                 if path.name != "hardware.json" and path.is_file():
                     path.unlink()
+        if machine.role == "gpu":
+            delays.write(folder, delays.Delays())
+
+    def boot_seconds(self, machines: Sequence[Machine]) -> float:
+        """How long machines may take to boot."""
+        return BOOT_S + max(
+            (delays.read(self.places.hardware(machine.name)).boot for machine in machines), default=0.0
+        )
 
     def _identity(self, machine: Machine) -> bytes:
         private = host_key(self.places, machine.name)
@@ -267,8 +276,12 @@ class Machinery:
         self.podman.remove(machine.container)
         self.podman.run("volume", "rm", "--force", machine.volume, check=False)
 
-    def wait_booted(self, machines: Sequence[Machine], seconds: float = BOOT_S) -> dict[str, str]:
+    def wait_booted(self, machines: Sequence[Machine], seconds: float | None = None) -> dict[str, str]:
         """Wait until systemd finished booting and ssh answers with the expected host key.
+
+        Args:
+            machines: those to wait for.
+            seconds: how long, if not as long as booting them may take.
 
         Returns:
             systemd's word for each machine: running, or degraded (a unit failed).
@@ -276,7 +289,7 @@ class Machinery:
         Raises:
             WaitTimeout: a machine did not come up; names it and what was seen last.
         """
-        deadline = Deadline(seconds)
+        deadline = Deadline(self.boot_seconds(machines) if seconds is None else seconds)
 
         def one(machine: Machine) -> str:
             word = wait_until(f"'{machine.name}' to boot", lambda: self._booted(machine), deadline, tick=0.3)
@@ -319,12 +332,12 @@ class Machinery:
         found = self.podman.inspect(machine.container)
         return "" if found is None else f"{found['State']['Pid']} {found['State']['StartedAt']}"
 
-    def reboot(self, machines: Sequence[Machine], seconds: float = BOOT_S) -> None:
+    def reboot(self, machines: Sequence[Machine]) -> None:
         """Reboot machines at once, as their own `systemctl reboot` does, and wait until they are back."""
         before = {machine.name: self.boot_mark(machine) for machine in machines}
         for machine in machines:
             self.podman.exec(machine.container, ["systemctl", "reboot"], check=False, quiet=False)
-        deadline = Deadline(seconds)
+        deadline = Deadline(self.boot_seconds(machines))
         for machine in machines:
             wait_until(
                 f"'{machine.name}' to go down and start again",

@@ -106,6 +106,10 @@ class Places:
         """Everything that belongs to one machine."""
         return self.root / "machines" / name
 
+    def hardware(self, name: str) -> Path:
+        """What a machine's simulated kernel reads and writes: hardware.json, delays.json, faults.json."""
+        return self.machine(name) / "simgpu"
+
 
 def load(places: Places) -> State | None:
     """Read the state; None when no lab was begun.

@@ -46,7 +46,10 @@ def test_killed_in_the_driver_role(bare_lab: Lab) -> None:
 
 
 def test_first_node_alone(bare_lab: Lab) -> None:
+    # Large machines are slow; the roles wait.
+    bare_lab.gpulab("delay", "gpu-1", "--module-load", "5", "--fabric", "10")
     bare_lab.site_ok("-l", "gpu-1")
+    bare_lab.gpulab("delay", "gpu-1", "--module-load", "0", "--fabric", "1")
     assert set(bare_lab.allocatable()) == {"cp-1", "gpu-1"}
     bare_lab.wait_allocatable({"gpu-1": 4}, 60)
 

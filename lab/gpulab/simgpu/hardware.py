@@ -42,28 +42,22 @@ def models() -> dict[str, dict[str, Any]]:
     return rows
 
 
-def describe(model: str, gpus: int, machine: str, knobs: dict[str, float] | None = None) -> dict[str, Any]:
+def describe(model: str, gpus: int, machine: str) -> dict[str, Any]:
     """Hardware of one machine; the same arguments always give the same UUIDs and serial numbers.
 
     Args:
         model: key of data/gpus.yml.
         gpus: number of GPUs, 0 to 8.
         machine: name of the machine, the seed of its UUIDs.
-        knobs: seconds for ``boot_delay_s``, ``module_load_delay_s``, ``fabric_delay_s``.
 
     Raises:
-        InputError: unknown model or knob, or an impossible number of GPUs.
+        InputError: unknown model, or an impossible number of GPUs.
     """
     rows = models()
     if model not in rows:
         raise InputError(f"Unknown GPU model '{model}'.", f"Choose one of: {', '.join(sorted(rows))}.")
     if not 0 <= gpus <= MAX_GPUS:
         raise InputError(f"A simulated machine cannot have '{gpus}' GPUs.", f"Choose 0 to {MAX_GPUS}.")
-    delays: dict[str, float] = {"boot_delay_s": 0.0, "module_load_delay_s": 0.0, "fabric_delay_s": 1.0}
-    unknown = set(knobs or {}) - set(delays)
-    if unknown:
-        raise InputError(f"Unknown knob '{min(unknown)}'.", f"Known: {', '.join(delays)}.")
-    delays.update(knobs or {})
 
     row = rows[model]
     hgx = bool(row["fabric_manager"])
@@ -105,5 +99,4 @@ def describe(model: str, gpus: int, machine: str, knobs: dict[str, float] | None
         "nvswitches": [
             {"pci": f"0000:{bus:02x}:00.0", "device_id": row["nvswitch_device_id"]} for bus in switches
         ],
-        "knobs": delays,
     }

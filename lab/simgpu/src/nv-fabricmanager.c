@@ -44,6 +44,7 @@ int main(int argc, char **argv) {
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGINT, &action, NULL);
     report("in-progress");
+    if (sg_read(live, &state)) return fail("the driver's state cannot be read", "");
     usleep(1000u * (unsigned)state.fabric_delay_ms);
     if (!stop) report("completed");
     syslog(LOG_NOTICE, "Successfully configured all the available SIMULATED NVSwitches to route GPU NVLink traffic.");

@@ -20,7 +20,14 @@ def test_status_without_a_lab_fails_and_prints_an_empty_list(capsys: pytest.Capt
 
 
 @pytest.mark.parametrize(
-    "words", [["ssh", "gpu-1"], ["kubectl", "get", "nodes"], ["reboot", "--all"], ["heal", "gpu-1"]]
+    "words",
+    [
+        ["ssh", "gpu-1"],
+        ["kubectl", "get", "nodes"],
+        ["reboot", "--all"],
+        ["heal", "gpu-1"],
+        ["delay", "gpu-1"],
+    ],
 )
 def test_commands_that_need_a_lab_say_so(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(words) == cli.BROKEN

@@ -173,4 +173,4 @@ def test_a_new_machine_has_no_faults(machinery: Machinery, places: Places) -> No
     (folder / "hardware.json").write_text("{}")
     (folder / "faults.json").write_text("{}")
     machinery.ensure(machine, "image")
-    assert [path.name for path in folder.iterdir()] == ["hardware.json"]
+    assert sorted(path.name for path in folder.iterdir()) == ["delays.json", "hardware.json"]

@@ -98,6 +98,7 @@ def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         "LIVE": run / "live",
         "HARDWARE": tmp_path / "hardware.json",
         "FAULTS_FILE": tmp_path / "faults.json",
+        "DELAYS": tmp_path / "delays.json",
         "PCI": tmp_path / "pci",
         "MODULES": tmp_path / "module",
         "PROC": tmp_path / "proc",
@@ -111,7 +112,7 @@ def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 @pytest.fixture
 def machine(kernel: Any) -> dict[str, Any]:
     """An HGX machine with four GPUs on its PCI tree, no driver loaded."""
-    content = describe("h100-sxm", 4, "gpu-1", {"fabric_delay_s": 0})
+    content = describe("h100-sxm", 4, "gpu-1")
     kernel.HARDWARE.write_text(json.dumps(content))
     for gpu in content["gpus"]:
         kernel.pci_device(content, gpu["pci"])

@@ -45,12 +45,6 @@ def test_impossible_number_of_gpus(gpus: int) -> None:
         describe("t4", gpus, "gpu-1")
 
 
-def test_knobs_are_checked_and_kept() -> None:
-    assert describe("t4", 1, "gpu-1", {"module_load_delay_s": 3})["knobs"]["module_load_delay_s"] == 3
-    with pytest.raises(InputError, match="'speed'"):
-        describe("t4", 1, "gpu-1", {"speed": 1})
-
-
 def test_every_model_names_dated_sources() -> None:
     content = yaml.safe_load((repo_root() / "data" / "gpus.yml").read_text())
     columns = {frozenset(row) for row in models().values()}

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gpulab import delays
+from gpulab.delays import Delays
 from gpulab.simgpu import packages
 
 
@@ -163,3 +165,25 @@ def test_mig_minors_are_numbered_as_the_driver_does(kernel: Any) -> None:
     ]
     assert "gpu0/gi1/access 12" in lines
     assert "gpu1/gi0/access 138" in lines
+
+
+@pytest.mark.usefixtures("machine", "firmware")
+def test_delays_are_waited_for(
+    kernel: Any, built: packages.Driver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr(kernel.time, "sleep", slept.append)
+    delays.write(tmp_path, Delays(boot=3, module_load=20, fabric=45))
+    kernel.load(module_file(kernel, built, tmp_path, "open/nvidia.o"), {})
+    assert slept == [20]
+    kernel.fabric("in-progress")
+    assert kernel.State.load().values["fabric_delay_ms"] == "45000"
+    # Loading takes the fabric down; its manager asks again when it begins.
+    delays.write(tmp_path, Delays(fabric=0.5))
+    kernel.fabric("in-progress")
+    assert kernel.State.load().values["fabric_delay_ms"] == "500"
+    assert kernel.delay_s("boot") == 0
+
+
+def test_a_machine_without_delays_is_fast(kernel: Any) -> None:
+    assert [kernel.delay_s(name) for name in ("boot", "module_load", "fabric")] == [0, 0, 0]
