@@ -251,6 +251,14 @@ def _is_starting(pod: Object) -> bool:
     return state.phase == "Pending" and bool(state.node)
 
 
+def deleted() -> PodProblem:
+    """What to say of a pod that was there."""
+    return PodProblem(
+        "its pod was deleted by somebody else",
+        "Look for what removes pods from this node: a drain, an eviction, a descheduler.",
+    )
+
+
 def starts(
     first_seen: Callable[[], float], warning: Warnings = no_warnings
 ) -> Callable[[Object | None], Done[Object] | NotYet]:
@@ -260,10 +268,15 @@ def starts(
         first_seen: seconds since the pod was made.
         warning: of the pod's events.
     """
+    was_there = False
 
     def check(pod: Object | None) -> Done[Object] | NotYet:
+        nonlocal was_there
+        if pod is None and was_there:
+            raise deleted()
         if pod is None:
             return NotYet("no pod yet")
+        was_there = True
         state = state_of(pod)
         if state.phase in ("Running", "Succeeded", "Failed"):
             return Done(pod)

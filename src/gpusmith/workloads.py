@@ -17,7 +17,7 @@ from gpusmith.findings import Finding, Outcome, Problem, Skip, merge
 from gpusmith.inventory import Host
 from gpusmith.jobs import Run, Workload
 from gpusmith.kube import Cluster, Object
-from gpusmith.pods import Board, NeverRan, PodProblem, ends, starts, state_of
+from gpusmith.pods import Board, NeverRan, PodProblem, deleted, ends, starts, state_of
 from gpusmith.snapshot import NodeView
 from gpusmith.wait import Deadline, Done, NotYet, WaitTimeout, wait_until
 
@@ -342,10 +342,7 @@ class NodeRunner:
             def reported() -> Done[str] | NotYet:
                 pod = self.board.pod(workload.name)
                 if pod is None:
-                    raise PodProblem(
-                        f"pod '{workload.name}' was deleted by somebody else",
-                        "Look for what removes pods from this node: a drain, an eviction, a descheduler.",
-                    )
+                    raise deleted()
                 # After the state: the log of a pod that has ended is whole.
                 state, log = state_of(pod), self.log(pod)
                 result, problems = judge.program_result(

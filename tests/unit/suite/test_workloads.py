@@ -252,7 +252,7 @@ def test_a_pod_that_does_not_start_fails(
             "'n0-hold-1' ended before it named its GPU: exit status 128 no such device",
         ),
         ({"phase": "Succeeded"}, "'n0-hold-1' ended before it named its GPU: Succeeded"),
-        (None, "'n0-hold-1' was deleted by somebody else"),
+        (None, "its pod was deleted by somebody else"),
     ],
     ids=["did not start", "ended", "deleted"],
 )
@@ -300,6 +300,14 @@ def test_interrupted_run_leaves_nothing(run: Any, fake_cluster: Any) -> None:
     with pytest.raises(KeyboardInterrupt):
         run()
     assert fake_cluster.namespaces == {}
+
+
+def test_a_pod_that_was_deleted_is_not_waited_for() -> None:
+    running = {"metadata": {"name": "cuda-x"}, "spec": {"nodeName": "gpu-1"}, "status": {"phase": "Running"}}
+    check = pods.ends(lambda: 0.0)
+    assert [check(None), check(running)] == [NotYet("no pod yet"), NotYet("Running")]
+    with pytest.raises(pods.PodProblem, match="was deleted by somebody else"):
+        check(None)
 
 
 def test_hopeless_pod_is_given_up_early() -> None:
