@@ -62,6 +62,13 @@ def test_gpus_are_on_pci_and_nothing_else_is_there(bare_lab: Lab) -> None:
     assert "/usr/" not in found
 
 
+def test_machines_cannot_set_the_clock_of_their_host(bare_lab: Lab) -> None:
+    # By the capability, since a test that tries would do it if it fails.
+    for machine in ("cp-1", "gpu-1"):
+        mask = int(bare_lab.on(machine, "sed -n 's/^CapBnd:\\s*//p' /proc/self/status"), 16)
+        assert not mask >> 25 & 1, f"'{machine}' has CAP_SYS_TIME: {mask:x}"
+
+
 def test_inventory_is_found_from_anywhere(bare_lab: Lab, tmp_path: Path) -> None:
     command = [
         bare_lab.program("ansible"),
