@@ -234,6 +234,11 @@ def _service_differences(record: Record, wanted: Wanted, unit: str) -> List[Diff
         if service.get("active") != "active" or service.get("enabled") != "enabled":
             state = f"{service.get('active') or 'unknown'} and {service.get('enabled') or 'unknown'}"
             found.append(Difference("services", f"service '{name}' is {state}"))
+    loader = (services.get(unit.replace(".service", "")) or {}).get("enabled")
+    if loader in ("disabled", "masked"):
+        found.append(
+            Difference("services", f"service '{unit}' is {loader}, so nothing loads the modules at boot")
+        )
     dev = record.get("dev") or {}
     for key, path in (("control", "/dev/nvidiactl"), ("uvm", "/dev/nvidia-uvm")):
         if not dev.get(key):

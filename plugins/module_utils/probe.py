@@ -39,7 +39,10 @@ NVML_TIMEOUT_S = 30.0
 PACKAGE_PATTERNS = (
     "nvidia*", "libnvidia*", "libcuda*", "libxnvctrl*", "cuda-*", "firmware-nvidia*", "containerd*", "kube*",
 )  # fmt: skip
-SERVICES = ("containerd", "kubelet", "nvidia-persistenced", "nvidia-fabricmanager")
+# What must run, and what our roles have run once at every boot.
+SERVICES = (
+    "containerd", "kubelet", "nvidia-persistenced", "nvidia-fabricmanager", "gpusmith-nvidia-load", "gpusmith-gpu-devices",
+)  # fmt: skip
 MODULES = ("overlay", "br_netfilter")
 SYSCTLS = (
     "net.ipv4.ip_forward", "net.bridge.bridge-nf-call-iptables", "net.bridge.bridge-nf-call-ip6tables",

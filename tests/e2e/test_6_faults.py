@@ -131,6 +131,11 @@ BY_HAND = {
         "systemctl start nvidia-persistenced",
         "persistence",
     ),
+    "not-loaded-at-boot": (
+        "systemctl disable gpusmith-nvidia-load",
+        "systemctl enable gpusmith-nvidia-load",
+        "'gpusmith-nvidia-load' is disabled",
+    ),
     "hold-removed": ("apt-mark unhold nvidia-driver-cuda", "apt-mark hold nvidia-driver-cuda", "hold|held"),
 }
 

@@ -34,14 +34,34 @@ def _service(facts: NodeFacts, name: str, why: str) -> list[Problem]:
     return []
 
 
+AT_BOOT = {
+    "gpusmith-nvidia-load": "nobody loads the driver before the runtime starts",
+    "gpusmith-gpu-devices": "nobody makes device links and CDI specification anew",
+}
+"""Units of our roles that run once; a node that others set up has none of them."""
+
+
+def _at_boot(facts: NodeFacts) -> list[Problem]:
+    node = facts.host.name
+    return [
+        Problem(
+            f"Node '{node}': service '{name}' is {unit.enabled}, so that after a reboot {why}.",
+            f"Run 'systemctl enable {name}' on '{node}' ('unmask' first, if it is masked) or site.yml.",
+            {name: {"active": unit.active, "enabled": unit.enabled}},
+        )
+        for name, why in AT_BOOT.items()
+        if (unit := facts.record.services.get(name)) is not None and unit.enabled in ("disabled", "masked")
+    ]
+
+
 def services(facts: NodeFacts) -> list[Problem]:
-    """Runtime, kubelet and persistence daemon run and are enabled."""
+    """Runtime, kubelet and persistence daemon run and are enabled; what boots need is enabled."""
     problems = _service(facts, "containerd", "no container can start") + _service(
         facts, "kubelet", "the node leaves the cluster"
     )
     if "nvidia-persistenced" in facts.record.packages:
         problems += _service(facts, "nvidia-persistenced", "GPUs lose their state when idle")
-    return problems
+    return problems + _at_boot(facts)
 
 
 def _switch_errors(facts: NodeFacts) -> list[Problem]:

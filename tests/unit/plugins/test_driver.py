@@ -262,3 +262,17 @@ def test_driver_versions_are_told_from_others(version: str, upstream: str | None
 def test_a_version_is_not_the_beginning_of_another() -> None:
     assert driver.is_version("580.95.05-1", "580.95.05")
     assert not driver.is_version("580.95.051-1", "580.95.05")
+
+
+@pytest.mark.parametrize("state", ["disabled", "masked"])
+def test_a_unit_that_does_not_start_at_boot_is_a_difference(state: str) -> None:
+    record = ready()
+    unit = "gpusmith-nvidia-load.service"
+    record["services"][unit.removesuffix(".service")] = {
+        "active": "active",
+        "enabled": state,
+        "started_unix": 1.0,
+    }
+    found = plan(record, unit=unit)
+    assert found["cures"] == ["services"]
+    assert found["differences"] == [f"service '{unit}' is {state}, so nothing loads the modules at boot"]

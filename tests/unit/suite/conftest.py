@@ -90,7 +90,11 @@ def healthy_record() -> Record:
             "file_mode": 0o666, "file_uid": 0, "file_gid": 0, "uvm_major": 511,
         },
         "services": {
-            name: dict(running) for name in ("containerd", "kubelet", "nvidia-persistenced", "nvidia-fabricmanager")
+            name: dict(running)
+            for name in (
+                "containerd", "kubelet", "nvidia-persistenced", "nvidia-fabricmanager",
+                "gpusmith-nvidia-load", "gpusmith-gpu-devices",
+            )
         },
         "xids": [],
         "sxids": [],

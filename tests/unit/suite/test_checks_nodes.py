@@ -195,6 +195,14 @@ FAULTS = {
     "kubelet-disabled": Fault(
         lambda record: record["services"]["kubelet"].update(enabled="disabled"), "nodes.services", ("kubelet", "after a reboot")
     ),
+    "module-not-loaded-at-boot": Fault(
+        lambda record: record["services"]["gpusmith-nvidia-load"].update(enabled="disabled"),
+        "nodes.services", ("gpusmith-nvidia-load", "disabled", "after a reboot"),
+    ),
+    "device-unit-masked": Fault(
+        lambda record: record["services"]["gpusmith-gpu-devices"].update(enabled="masked"),
+        "nodes.services", ("gpusmith-gpu-devices", "masked", "after a reboot"),
+    ),
     "stale-cdi": Fault(
         lambda record: spec_of(record).update(driver_version="580.95.05"), "nodes.cdi", ("580.95.05", "580.178.04")
     ),
@@ -818,3 +826,11 @@ def test_record_of_another_schema_is_refused(record: Record) -> None:
 )
 def test_upstream_version(version: str, plain: str) -> None:
     assert driver.upstream(version) == plain
+
+
+def test_a_node_that_others_set_up_has_no_units_of_ours(
+    record: dict[str, Any], facts: Callable[..., Any]
+) -> None:
+    for name in ("gpusmith-nvidia-load", "gpusmith-gpu-devices"):
+        record["services"][name].update(active="inactive", enabled="not-found")
+    assert services.services(facts(record)) == []
