@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import math
 import os
 import subprocess
 import sys
@@ -246,6 +247,8 @@ OPERANDS = {
     "nfd-worker": "gpu_operands_node_feature_discovery",
 }
 """DaemonSets of the role gpu_operands, by the name that their pods carry, and the variable that says whose they are."""
+OWNERS = ("managed", "existing")
+"""What those variables may say; the first is the role's default."""
 
 NEEDED = (
     "gpusmith_simulated", "gpusmith_gpu_model", "gpusmith_gpu_count", "gpusmith_kubeconfig",
@@ -359,6 +362,13 @@ class _Reader:
             raise _wrong(self.host, name, wants, value)
         return value
 
+    def choice(self, name: str, allowed: Sequence[str]) -> str:
+        """One of some words; the first if nothing is said."""
+        value = self.values.get(name, allowed[0])
+        if value not in allowed:
+            raise _wrong(self.host, name, f"one of {', '.join(repr(word) for word in allowed)}", value)
+        return str(value)
+
     def flag(self, name: str, default: bool) -> bool:
         value = self.values.get(name, default)
         if not isinstance(value, bool):
@@ -375,7 +385,7 @@ class _Reader:
 
     def seconds(self, name: str, default: float) -> float:
         value = self.values.get(name, default)
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or value <= 0:
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
             raise _wrong(self.host, name, "a number of seconds", value)
         return float(value)
 
@@ -401,7 +411,9 @@ class _Reader:
 
     def codes(self, name: str) -> frozenset[int]:
         value = self.values.get(name, [])
-        if not isinstance(value, list) or not all(isinstance(code, int) for code in value):
+        if not isinstance(value, list) or not all(
+            isinstance(code, int) and not isinstance(code, bool) for code in value
+        ):
             raise _wrong(self.host, name, "a list of numbers", value)
         return frozenset(value)
 
@@ -428,9 +440,7 @@ def _host(name: str, values: Mapping[str, Any]) -> Host:
         runtime_class=reader.text("gpu_operands_runtime_class", "nvidia"),
         pod_runtime_class=reader.text("validation_runtime_class", ""),
         operands_namespace=reader.text("gpu_operands_namespace", "gpusmith-system"),
-        operands=tuple(
-            name for name, owner in OPERANDS.items() if reader.text(owner, "managed") == "managed"
-        ),
+        operands=tuple(name for name, owner in OPERANDS.items() if reader.choice(owner, OWNERS) == OWNERS[0]),
         pod_timeout_s=reader.seconds("validation_timeout_pod_s", 300.0),
         accepted_xids=reader.codes("validation_accepted_xids"),
         default_runtime_nvidia=reader.flag("nvidia_container_toolkit_default_runtime", False),

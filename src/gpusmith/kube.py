@@ -84,20 +84,25 @@ class Cluster:
             data = answer.read()
             status, reason = answer.status, answer.reason
         except ApiException as error:
-            data, status, reason = (error.body or b""), int(error.status or 0), error.reason
+            if not error.status:  # no answer: the client says so of a certificate that it does not trust
+                raise self._no_answer(error) from error
+            data, status, reason = (error.body or b""), int(error.status), error.reason
         except Exception as error:  # every kind of broken connection, from several libraries
-            raise ToolError(
-                f"The API server '{self._client.configuration.host}' does not answer: {_short(error)}.",
-                f"Check it with: kubectl --kubeconfig {self.kubeconfig} get nodes",
-            ) from error
+            raise self._no_answer(error) from error
         text = data.decode(errors="replace") if isinstance(data, bytes) else str(data)
-        if status >= 400 or status == 0:
+        if status >= 400:
             raise ApiRefused(
                 f"The API server refused {method} '{path}': {status} {reason}. {_message(text)}".strip(),
                 hint_for(status, self.kubeconfig),
                 status,
             )
         return text
+
+    def _no_answer(self, error: Exception) -> ToolError:
+        return ToolError(
+            f"The API server '{self._client.configuration.host}' does not answer: {_short(error)}.",
+            f"Check it with: kubectl --kubeconfig {self.kubeconfig} get nodes",
+        )
 
     def get(self, path: str) -> Object | None:
         """One object; None if there is none."""

@@ -202,7 +202,9 @@ def probe(node: Node, source: str) -> Probed:
             "Look for hanging processes on the node.",
         )
     try:
-        raw: Mapping[str, Any] = json.loads(done.stdout)
+        # A shell that greets whoever comes puts lines of its own around the record.
+        lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
+        raw: Mapping[str, Any] = json.loads(lines[0] if lines else done.stdout)
         return answer(parse(raw))
     except ValueError:
         said = " ".join((done.stderr or done.stdout).split())[-300:] or "nothing"

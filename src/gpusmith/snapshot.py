@@ -26,6 +26,10 @@ class Holder:
     gpus: int
 
 
+PLUGIN_IMAGE = "k8s-device-plugin"
+"""Part of the name of NVIDIA's image; the role gpu_operands goes by the same."""
+
+
 @dataclass(frozen=True)
 class NodeView:
     """A Node object, and the pods on it that matter.
@@ -42,6 +46,7 @@ class NodeView:
         taints: all.
         holders: pods that hold GPUs.
         system_pods: pods of the operands' namespace on the node.
+        plugins: pods of NVIDIA's device plugin in other namespaces, as namespace/name.
         others: resources of NVIDIA's by other names that the node has any of, such as MIG devices.
     """
 
@@ -56,6 +61,7 @@ class NodeView:
     taints: tuple[Mapping[str, str], ...]
     holders: tuple[Holder, ...] = ()
     system_pods: tuple[Object, ...] = field(default=(), repr=False)
+    plugins: tuple[str, ...] = ()
     others: Mapping[str, int] = field(default_factory=dict)
 
     @property
@@ -108,6 +114,17 @@ def _finished(pod: Object) -> bool:
     return (pod.get("status") or {}).get("phase") in FINISHED
 
 
+def _name(pod: Object) -> str:
+    return f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
+
+
+def _is_foreign_plugin(pod: Object, operands_namespace: str) -> bool:
+    images = [str(row.get("image")) for row in (pod.get("spec") or {}).get("containers") or []]
+    return pod["metadata"]["namespace"] != operands_namespace and any(
+        PLUGIN_IMAGE in image for image in images
+    )
+
+
 def view_of(node: Object, pods: Iterable[Object], operands_namespace: str) -> NodeView:
     """A node and its pods, from the API's own data."""
     metadata, spec, status = node["metadata"], node.get("spec") or {}, node.get("status") or {}
@@ -132,6 +149,7 @@ def view_of(node: Object, pods: Iterable[Object], operands_namespace: str) -> No
         taints=tuple(spec.get("taints") or ()),
         holders=tuple(holder for holder in holders if holder.gpus),
         system_pods=tuple(pod for pod in present if pod["metadata"]["namespace"] == operands_namespace),
+        plugins=tuple(_name(pod) for pod in present if _is_foreign_plugin(pod, operands_namespace)),
         others={
             name: count
             for name, value in (status.get("capacity") or {}).items()

@@ -463,6 +463,14 @@ class NodeRunner:
         """None of them saw a GPU."""
         evidence: dict[str, Any] = {}
         problems: list[Problem] = []
+        if self.host.runtime_class not in self.runtime_classes:
+            problems.append(
+                Problem(
+                    f"Node '{self.host.name}': what a pod with RuntimeClass '{self.host.runtime_class}' sees was not tested:"
+                    " the cluster has no such class.",
+                    "Run site.yml; see cluster.runtime-class.",
+                )
+            )
         for pod in pods:
             log = self.patiently("job", pod, self.finish)
             found = judge.result_of(log)

@@ -73,10 +73,10 @@ def gpu_capacity(facts: ClusterFacts) -> list[Problem]:
         )
         for name, count in view.others.items()
     ]
-    return problems + _gpu_capacity(view, wanted)
+    return problems + _gpu_capacity(view, wanted, _restart_plugin(facts))
 
 
-def _gpu_capacity(view: NodeView, wanted: int) -> list[Problem]:
+def _gpu_capacity(view: NodeView, wanted: int, restart: str) -> list[Problem]:
     if view.capacity == view.allocatable == wanted:
         return []
     evidence = {"capacity": view.capacity, "allocatable": view.allocatable, "inventory": wanted}
@@ -85,7 +85,7 @@ def _gpu_capacity(view: NodeView, wanted: int) -> list[Problem]:
     elif view.allocatable != view.capacity:
         cause = (
             f"Node '{view.name}': {view.allocatable} of {view.capacity} GPUs are allocatable, the inventory says {wanted};"
-            " the device plugin holds the others to be unhealthy"
+            " the device plugin holds the others to be unhealthy, or kubelet lost it"
         )
     elif view.capacity > wanted and view.capacity % wanted == 0:
         cause = (
@@ -105,7 +105,8 @@ def _gpu_capacity(view: NodeView, wanted: int) -> list[Problem]:
     return [
         Problem(
             cause + ".",
-            "Read the device plugin's log for the node; see nodes.gpu-count and nodes.xid.",
+            "Read the device plugin's log for the node; see nodes.gpu-count and nodes.xid."
+            + ("" if view.allocatable else f" If those passed, restart it: {restart}"),
             evidence,
         )
     ]
@@ -220,6 +221,16 @@ def operands(facts: ClusterFacts) -> list[Problem]:
                     {"pod": name},
                 )
             )
+    if "nvidia-device-plugin" in host.operands:
+        problems += [
+            Problem(
+                f"Node '{view.name}': pod '{name}' is a second device plugin; the last one that starts takes the GPUs over,"
+                " and none has them when it ends.",
+                "Remove it, then restart ours: " + _restart_plugin(facts),
+                {"plugins": list(view.plugins)},
+            )
+            for name in view.plugins
+        ]
     where = f"Look at: kubectl -n {host.operands_namespace} get daemonsets,pods -o wide"
     present = {_operand(pod) for pod in view.system_pods}
     problems += [
@@ -245,6 +256,13 @@ def operands(facts: ClusterFacts) -> list[Problem]:
             )
         )
     return problems
+
+
+def _restart_plugin(facts: ClusterFacts) -> str:
+    return (
+        f"kubectl -n {facts.host.operands_namespace} delete pod -l app.kubernetes.io/name=nvidia-device-plugin"
+        f" --field-selector spec.nodeName={facts.host.node_name}"
+    )
 
 
 def _operand(pod: Mapping[str, Any]) -> str:

@@ -264,3 +264,20 @@ def test_init_containers_count_as_the_scheduler_counts_them() -> None:
     assert (
         gpus_of({"spec": {"containers": [one], "initContainers": [{**two, "restartPolicy": "Always"}]}}) == 3
     )
+
+
+def test_a_second_device_plugin_is_named(host: MakeHost) -> None:
+    other = operand("dp2")
+    other["metadata"]["namespace"] = "default"
+    other["spec"]["containers"][0]["image"] = "nvcr.io/nvidia/k8s-device-plugin:v0.17.0"
+    causes = failing(host(), node(), [*operands(), other])
+    assert list(causes) == ["cluster.operands"]
+    assert "'default/dp2-x' is a second device plugin" in causes["cluster.operands"]
+    assert failing(host(gpu_operands_device_plugin="existing"), node(), [*operands(), other]) == {}
+
+
+def test_a_node_without_any_allocatable_gpu_is_told_to_restart_the_plugin(host: MakeHost) -> None:
+    view = view_of(node(status__allocatable={"nvidia.com/gpu": "0"}), [], "gpusmith-system")
+    (problem,) = cluster_checks.CHECKS["cluster.gpu-capacity"](ClusterFacts(host(), "gpu-1", view))
+    assert "delete pod -l app.kubernetes.io/name=nvidia-device-plugin" in problem.next_step
+    assert "spec.nodeName=gpu-1" in problem.next_step

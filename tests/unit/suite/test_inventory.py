@@ -100,6 +100,20 @@ def test_relative_path_starts_where_the_suite_was_started(tmp_path: Path, variab
         ({"gpusmith_simulated": "maybe"}, "'gpusmith_simulated' must be true or false"),
         ({"kubernetes_node_taints": "x"}, "'kubernetes_node_taints' must be a list"),
         ({"validation_timeout_pod_s": -1}, "'validation_timeout_pod_s' must be a number of seconds"),
+        (
+            {"validation_timeout_pod_s": float("nan")},
+            "'validation_timeout_pod_s' must be a number of seconds",
+        ),
+        (
+            {"validation_timeout_pod_s": float("inf")},
+            "'validation_timeout_pod_s' must be a number of seconds",
+        ),
+        ({"validation_accepted_xids": [True]}, "'validation_accepted_xids' must be a list of numbers"),
+        (
+            {"gpu_operands_device_plugin": "Managed"},
+            "'gpu_operands_device_plugin' must be one of 'managed', 'existing'",
+        ),
+        ({"gpu_operands_node_feature_discovery": ""}, "'gpu_operands_node_feature_discovery' must be one of"),
         ({"host_baseline_modules": "overlay"}, "'host_baseline_modules' must be a list of names"),
         ({"host_baseline_sysctl": ["x"]}, "'host_baseline_sysctl' must be a mapping"),
         ({"validation_accepted_xids": ["x"]}, "'validation_accepted_xids' must be a list of numbers"),

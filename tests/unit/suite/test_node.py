@@ -45,11 +45,13 @@ def test_all_nodes_are_asked_once(record: dict[str, Any]) -> None:
         "gpu-3": FakeNode("gpu-3", Result(127, "", "python3: not found")),
         "gpu-4": FakeNode("gpu-4", Result(124, "", "")),
         "gpu-5": FakeNode("gpu-5", Result(0, '{"schema": "other"}', "")),
+        "gpu-6": FakeNode("gpu-6", Result(0, f"Welcome!\n{json.dumps(record)}\nbye\n", "")),
     }
     found = node.probe_all(nodes)
-    assert [row.runs for row in nodes.values()] == [1] * 5
+    assert [row.runs for row in nodes.values()] == [1] * 6
     assert found["gpu-1"].record is not None
-    assert all(found[name].record is None for name in list(nodes)[1:])
+    assert found["gpu-6"].record is not None
+    assert all(found[name].record is None for name in list(nodes)[1:5])
     assert "refused" in found["gpu-2"].problem
     assert "python3: not found" in found["gpu-3"].problem
     assert "did not end" in found["gpu-4"].problem

@@ -282,6 +282,16 @@ def test_a_holder_that_ends_is_not_waited_for(
     assert cause in finding.cause
 
 
+def test_a_probe_that_could_not_be_made_is_no_pass(host: MakeHost, fake_cluster: Any, programs: Path) -> None:
+    target = Target(host("gpu-1"), READY, frozenset(fake_cluster.gpus["gpu-1"]), runtime_classes=frozenset())
+    found, _ = workloads.run_all(
+        cast(Cluster, fake_cluster), Run("a1", "o"), programs, [target], lambda _: None
+    )
+    finding = found["gpu-1"].findings["workloads.isolation"]
+    assert finding.outcome is Outcome.FAILED
+    assert "RuntimeClass 'nvidia' sees was not tested" in finding.cause
+
+
 def test_missing_image_is_an_error_and_not_a_pass(host: MakeHost, fake_cluster: Any, programs: Path) -> None:
     target = Target(host(validation_image_pytorch=None), READY, None)
     found, _cleanup = workloads.run_all(
