@@ -24,6 +24,9 @@ SLOW_START_S = 15.0
 EVENTS_EVERY_S = 5.0
 SANDBOX_S = 75.0
 """How long a node may fail to make a pod's sandbox: some tries of the kubelet, also beside a restart of the runtime."""
+REFUSED_S = 30.0
+"""How long a Job's pod may be refused: the controller tries again and again, and a webhook may come back."""
+REFUSAL = "FailedCreate"
 SANDBOX_FAILURE = "FailedCreatePodSandBox"
 FREEZE_RACE = "unable to freeze"
 """Why runc does not start a container on cgroup v1 when the kernel did not freeze it in time. Its source (cgroups, fs/freezer.go)
@@ -94,7 +97,7 @@ def no_warnings(_: Mapping[str, Any]) -> None:
 
 
 def latest_warnings(events: Iterable[Mapping[str, Any]]) -> dict[str, Warned]:
-    """Per name of a pod, what was last warned of it.
+    """Per name of a pod or Job, what was last warned of it.
 
     Args:
         events: of core/v1, any order; `lastTimestamp` may be null where `eventTime` is used.
@@ -102,7 +105,7 @@ def latest_warnings(events: Iterable[Mapping[str, Any]]) -> dict[str, Warned]:
     found: dict[str, tuple[str, Warned]] = {}
     for event in events:
         involved = event.get("involvedObject") or {}
-        if event.get("type") != "Warning" or involved.get("kind") != "Pod":
+        if event.get("type") != "Warning" or involved.get("kind") not in ("Pod", "Job"):
             continue
         name = str(involved.get("name"))
         when = str(event.get("lastTimestamp") or event.get("eventTime") or "")
@@ -157,6 +160,7 @@ class Board:
         self._pods: dict[str, Object] = {}
         self._warnings: dict[str, Warned] = {}
         self._asked_events = 0.0
+        self._expected: dict[str, float] = {}
         self._placed: dict[str, float] = {}
         self._trouble: ToolError | None = None
         self._stop = threading.Event()
@@ -192,15 +196,26 @@ class Board:
             self._stop.wait(TICK_S)
 
     def _read_events(self, pods: Mapping[str, Object]) -> None:
-        """One list for all pods, and only while one of them is slow to start."""
+        """One list for all pods, and only while one of them is slow to start, or not there."""
         now = time.monotonic()
+        for name in set(self._expected) & set(pods):
+            del self._expected[name]
         starting = {key for key, pod in pods.items() if _is_starting(pod)}
         self._placed = {key: self._placed.get(key, now) for key in starting}
-        slow = any(now - since > SLOW_START_S for since in self._placed.values())
+        waiting = [*self._placed.values(), *list(self._expected.values())]
+        slow = any(now - since > SLOW_START_S for since in waiting)
         if slow and now - self._asked_events > EVENTS_EVERY_S:
             self._asked_events = now
             events = self._cluster.items(f"{self._folder}/events", fieldSelector="type=Warning")
             self._warnings = latest_warnings(events)
+
+    def expect(self, workload: str) -> None:
+        """A workload was created, so that its pod is missed if it does not come."""
+        self._expected[workload] = time.monotonic()
+
+    def refusal(self, workload: str) -> Warned | None:
+        """What was last warned of a Job whose pod does not come."""
+        return self._warnings.get(workload)
 
     def pod(self, workload: str) -> Object | None:
         """One workload's pod as it was last seen."""
@@ -260,13 +275,16 @@ def deleted() -> PodProblem:
 
 
 def starts(
-    first_seen: Callable[[], float], warning: Warnings = no_warnings
+    first_seen: Callable[[], float],
+    warning: Warnings = no_warnings,
+    refusal: Callable[[], Warned | None] = lambda: None,
 ) -> Callable[[Object | None], Done[Object] | NotYet]:
     """A check: the pod runs or has ended; hopeless ones are given up early.
 
     Args:
         first_seen: seconds since the pod was made.
         warning: of the pod's events.
+        refusal: of the events of the Job whose pod is not there.
     """
     was_there = False
 
@@ -275,7 +293,14 @@ def starts(
         if pod is None and was_there:
             raise deleted()
         if pod is None:
-            return NotYet("no pod yet")
+            refused = refusal()
+            if refused and refused.reason == REFUSAL and first_seen() > REFUSED_S:
+                raise PodProblem(
+                    f"no pod can be made for it: {refused}",
+                    "Look at admission webhooks and policies, and at quotas of the namespace's kind:"
+                    " kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations,validatingadmissionpolicies",
+                )
+            return NotYet(f"no pod yet{f'; {refused}' if refused else ''}")
         was_there = True
         state = state_of(pod)
         if state.phase in ("Running", "Succeeded", "Failed"):
@@ -304,10 +329,12 @@ def starts(
 
 
 def ends(
-    first_seen: Callable[[], float], warning: Warnings = no_warnings
+    first_seen: Callable[[], float],
+    warning: Warnings = no_warnings,
+    refusal: Callable[[], Warned | None] = lambda: None,
 ) -> Callable[[Object | None], Done[Object] | NotYet]:
-    """A check: the pod has ended."""
-    begins = starts(first_seen, warning)
+    """A check: the pod has ended; arguments as of starts()."""
+    begins = starts(first_seen, warning, refusal)
 
     def check(pod: Object | None) -> Done[Object] | NotYet:
         begun = begins(pod)

@@ -180,6 +180,7 @@ class NodeRunner:
         """Create a Job or a Pod."""
         folder = f"namespaces/{self.run.namespace}"
         self._made[workload.name] = time.monotonic()
+        self.board.expect(workload.name)
         if kind == "job":
             self.cluster.create(f"/apis/batch/v1/{folder}/jobs", jobs.job(self.run, workload))
         else:
@@ -222,7 +223,7 @@ class NodeRunner:
         """
         deadline = Deadline(workload.timeout_s + 15)
         try:
-            ended = ends(self.age(workload), self.board.warning)
+            ended = ends(self.age(workload), self.board.warning, lambda: self.board.refusal(workload.name))
             pod = self.board.wait(f"pod of '{workload.name}' to end", workload.name, ended, deadline)
         except WaitTimeout as error:
             raise PodProblem(

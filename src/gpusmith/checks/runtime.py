@@ -13,7 +13,12 @@ def containerd(facts: NodeFacts) -> list[Problem]:
     """What containerd would really use, all its files merged."""
     node, effective = facts.host.name, facts.record.effective
     evidence = {"effective": dict(effective), "containerd": facts.record.containerd_version}
-    step = f"Compare 'containerd config dump' on '{node}' with /etc/containerd, then run site.yml."
+    # What another file sets, site.yml cannot take back; files of conf.d are merged in the order of their names.
+    keys = "SystemdCgroup|enable_cdi|disabled_plugins|BinaryName"
+    step = (
+        f"Run site.yml; a file that overrides ours has to go: \"grep -rnE '{keys}' /etc/containerd\" on '{node}' names it,"
+        " 'containerd config dump' shows the result."
+    )
     if effective.get("runtime_nvidia") is None:
         return [Problem(f"Node '{node}': containerd's configuration cannot be read.", step, evidence)]
     wanted = {

@@ -320,6 +320,35 @@ def test_a_pod_that_was_deleted_is_not_waited_for() -> None:
         check(None)
 
 
+REFUSED = pods.Warned("FailedCreate", "failed calling webhook 'policy.example'")
+
+
+def test_a_job_whose_pod_is_refused_is_given_up_with_the_reason() -> None:
+    young = pods.ends(lambda: 20.0, refusal=lambda: REFUSED)(None)
+    assert isinstance(young, NotYet)
+    assert "policy.example" in young.seen
+    with pytest.raises(pods.PodProblem, match=r"no pod can be made.*policy\.example"):
+        pods.ends(lambda: 40.0, refusal=lambda: REFUSED)(None)
+    assert isinstance(pods.ends(lambda: 40.0)(None), NotYet)
+
+
+def test_a_missing_pod_makes_the_board_read_its_jobs_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Api:
+        def items(self, path: str, **_: str) -> list[dict[str, Any]]:
+            job = {"kind": "Job", "name": "n0-cuda"}
+            return [sandbox_event("2026-01-01T00:00:02Z", "no", reason="FailedCreate", involvedObject=job)]
+
+    board = pods.Board(cast("Cluster", Api()), "ns")
+    now = [1000.0]
+    monkeypatch.setattr("gpusmith.pods.time.monotonic", lambda: now[0])
+    board.expect("n0-cuda")
+    board._read_events({})
+    assert board.refusal("n0-cuda") is None, "it is young"
+    now[0] += 20.0
+    board._read_events({})
+    assert str(board.refusal("n0-cuda")) == "FailedCreate: no"
+
+
 def test_hopeless_pod_is_given_up_early() -> None:
     pod = {
         "status": {
