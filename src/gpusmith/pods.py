@@ -266,10 +266,10 @@ def _is_starting(pod: Object) -> bool:
     return state.phase == "Pending" and bool(state.node)
 
 
-def deleted() -> PodProblem:
+def deleted(pod: str = "its pod") -> PodProblem:
     """What to say of a pod that was there."""
     return PodProblem(
-        "its pod was deleted by somebody else",
+        f"{pod} was deleted by somebody else",
         "Look for what removes pods from this node: a drain, an eviction, a descheduler.",
     )
 

@@ -343,14 +343,14 @@ class NodeRunner:
             def reported() -> Done[str] | NotYet:
                 pod = self.board.pod(workload.name)
                 if pod is None:
-                    raise deleted()
+                    raise deleted(f"pod '{workload.name}'")
                 # After the state: the log of a pod that has ended is whole.
                 state, log = state_of(pod), self.log(pod)
                 result, problems = judge.program_result(
                     self.host.name, f"pod '{workload.name}'", log, self.host.simulated
                 )
                 if state.never_ran:
-                    raise NeverRan(f"its container was not started: {state.ended}", RACE_STEP)
+                    raise NeverRan(f"pod '{workload.name}' was not started: {state.ended}", RACE_STEP)
                 if result is None and state.phase != "Running":
                     raise PodProblem(
                         f"pod '{workload.name}' ended before it named its GPU: {state.ended or state.phase}",

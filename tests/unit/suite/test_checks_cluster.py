@@ -51,7 +51,7 @@ def operand(name: str, ready: bool = True) -> dict[str, Any]:
         "metadata": {
             "name": f"{name}-x", "namespace": "gpusmith-system", "labels": {"app.kubernetes.io/name": name},
         },
-        "spec": {"containers": [{"image": "registry.example/operand:v1"}]},
+        "spec": {"containers": [{"image": "registry.example/k8s-device-plugin:v1"}]},
         "status": {
             "phase": "Running",
             "conditions": [{"type": "Ready", "status": str(ready)}],

@@ -252,7 +252,7 @@ def test_a_pod_that_does_not_start_fails(
             "'n0-hold-1' ended before it named its GPU: exit status 128 no such device",
         ),
         ({"phase": "Succeeded"}, "'n0-hold-1' ended before it named its GPU: Succeeded"),
-        (None, "its pod was deleted by somebody else"),
+        (None, "pod 'n0-hold-1' was deleted by somebody else"),
     ],
     ids=["did not start", "ended", "deleted"],
 )
