@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from gpusmith import operands
 from gpusmith.kube import Cluster, Object
+from gpusmith.wait import Deadline, Done, NotYet, WaitTimeout, wait_until
 
 GPU_RESOURCE = "nvidia.com/gpu"
 FAMILY = "nvidia.com/"
 GOOD_WHEN_TRUE = ("Ready", "Healthy")
 """How names of conditions end that are well when true, such as AWS's AcceleratedHardwareReady; the others are pressure."""
 FINISHED = ("Succeeded", "Failed")
+OPERANDS_WAIT_S = 60.0
+OPERANDS_TICK_S = 3.0
 
 
 @dataclass(frozen=True)
@@ -88,6 +94,12 @@ class Snapshot:
     nodes: Mapping[str, NodeView]
     runtime_classes: Mapping[str, str]
     system_pods: tuple[Object, ...] = field(default=(), repr=False)
+
+    @property
+    def operand_pods(self) -> tuple[Object, ...]:
+        """Of the operands' namespaces, those that serve these nodes; on a dead node none is ready, nor will be."""
+        masters = tuple(pod for pod in self.system_pods if operands.name(pod) == operands.NFD_MASTER)
+        return (*(pod for view in self.nodes.values() if view.ready for pod in view.system_pods), *masters)
 
 
 def quantity(value: object) -> int | None:
@@ -188,6 +200,37 @@ def take(cluster: Cluster, operands_namespaces: Mapping[str, str]) -> Snapshot:
     }
     views = {name: view_of(node, pods[name], operands_namespaces[name]) for name, node in nodes.items()}
     return Snapshot(views, classes, tuple(system_pods))
+
+
+def take_settled(
+    cluster: Cluster,
+    operands_namespaces: Mapping[str, str],
+    say: Callable[[str], None],
+    sleep: Callable[[float], None] = time.sleep,
+) -> Snapshot:
+    """The lists, once no operand is about to become ready; one that is not by the deadline is for the checks to name.
+
+    Args:
+        cluster: as of take().
+        operands_namespaces: as of take().
+        say: told about waiting.
+        sleep: replaced in tests.
+
+    Raises:
+        ToolError: as take().
+    """
+    taken: list[Snapshot] = []
+
+    def look() -> Done[None] | NotYet:
+        taken.append(take(cluster, operands_namespaces))
+        pods = operands.starting(taken[-1].operand_pods)
+        if pods and len(taken) == 1:
+            say(f"waiting for operands that start, {OPERANDS_WAIT_S:.0f} s at most: {', '.join(pods)}")
+        return NotYet(", ".join(pods)) if pods else Done(None)
+
+    with suppress(WaitTimeout):
+        wait_until("the operands to start", look, Deadline(OPERANDS_WAIT_S), OPERANDS_TICK_S, sleep)
+    return taken[-1]
 
 
 def simulated_label(view: NodeView) -> bool:

@@ -135,7 +135,7 @@ class Suite:
         wanted = {
             self.node_name(name): host.operands_namespace for name, host in self.inventory.hosts.items()
         }
-        return ClusterState(cluster, snapshot.take(cluster, wanted), left)
+        return ClusterState(cluster, snapshot.take_settled(cluster, wanted, self.say), left)
 
     def _remove_leftovers(self, cluster: Cluster) -> Finding:
         found = leftovers.find(cluster)

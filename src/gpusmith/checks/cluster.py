@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gpusmith import operands as of_pod
 from gpusmith.findings import CannotAsk, NotApplicable, Problem
 from gpusmith.inventory import Host
 from gpusmith.snapshot import GPU_RESOURCE, NodeView, Snapshot
 
 SITE = "Run site.yml for the node."
-NFD_MASTER = "nfd-master"
 DRIVER_LABEL = "nvidia.com/cuda.driver-version.full"
 
 
@@ -185,23 +185,6 @@ def taints(facts: ClusterFacts) -> list[Problem]:
     ]
 
 
-def _pod_problem(pod: Mapping[str, Any]) -> str:
-    status = pod.get("status") or {}
-    for row in status.get("containerStatuses") or []:
-        state = row.get("state") or {}
-        waiting = state.get("waiting") or state.get("terminated") or {}
-        if not row.get("ready"):
-            reason, message = (
-                waiting.get("reason") or "no reason given",
-                " ".join(str(waiting.get("message") or "").split()),
-            )
-            return f"container '{row.get('name')}' is not ready ({reason}{': ' + message[-300:] if message else ''})"
-    conditions = {row["type"]: row for row in status.get("conditions") or []}
-    if conditions.get("Ready", {}).get("status") != "True":
-        return f"it is {status.get('phase')}"
-    return ""
-
-
 def operands(facts: ClusterFacts) -> list[Problem]:
     """Every pod of the operands' namespace on the node is ready, and every operand that is ours has one there."""
     view, host = _need_view(facts), facts.host
@@ -211,7 +194,7 @@ def operands(facts: ClusterFacts) -> list[Problem]:
         )
     problems = []
     for pod in view.system_pods:
-        wrong = _pod_problem(pod)
+        wrong = of_pod.problem(pod)
         name = pod["metadata"]["name"]
         if wrong:
             problems.append(
@@ -232,7 +215,7 @@ def operands(facts: ClusterFacts) -> list[Problem]:
             for name in view.plugins
         ]
     where = f"Look at: kubectl -n {host.operands_namespace} get daemonsets,pods -o wide"
-    present = {_operand(pod) for pod in view.system_pods}
+    present = {of_pod.name(pod) for pod in view.system_pods}
     problems += [
         Problem(
             f"Node '{view.name}' runs no pod of operand '{name}' in namespace '{host.operands_namespace}'.",
@@ -243,14 +226,14 @@ def operands(facts: ClusterFacts) -> list[Problem]:
         if name not in present
     ]
     if "nfd-worker" in host.operands and not any(
-        _operand(pod) == NFD_MASTER
+        of_pod.name(pod) == of_pod.NFD_MASTER
         and pod["metadata"]["namespace"] == host.operands_namespace
-        and not _pod_problem(pod)
+        and not of_pod.problem(pod)
         for pod in facts.system_pods
     ):
         problems.append(
             Problem(
-                f"No pod of '{NFD_MASTER}' is ready in namespace '{host.operands_namespace}': what feature discovery finds"
+                f"No pod of '{of_pod.NFD_MASTER}' is ready in namespace '{host.operands_namespace}': what feature discovery finds"
                 f" on node '{view.name}' does not become labels.",
                 f"Look at: kubectl -n {host.operands_namespace} get deployments,pods -o wide",
             )
@@ -263,11 +246,6 @@ def _restart_plugin(facts: ClusterFacts) -> str:
         f"kubectl -n {facts.host.operands_namespace} delete pod -l app.kubernetes.io/name=nvidia-device-plugin"
         f" --field-selector spec.nodeName={facts.host.node_name}"
     )
-
-
-def _operand(pod: Mapping[str, Any]) -> str:
-    """Which operand a pod is of; empty if it does not say."""
-    return str((pod["metadata"].get("labels") or {}).get("app.kubernetes.io/name") or "")
 
 
 def runtime_class(snapshot: Snapshot, hosts: Sequence[Host]) -> list[Problem]:
