@@ -16,11 +16,13 @@ class Host:
 
     Attributes:
         cgroup_version: 1 for the legacy and the hybrid tree, 2 for the unified one.
+        hybrid: version 1 with a unified tree beside it, in which the OCI runtime gives every machine a place of its own.
         files_limit: most open files a machine may ask for; a host without CAP_SYS_RESOURCE can only lower it.
         processes_limit: the same for processes.
     """
 
     cgroup_version: int
+    hybrid: bool = True
     files_limit: int = WANTED_FILES
     processes_limit: int = WANTED_PROCESSES
 
@@ -29,6 +31,7 @@ class Host:
         """Look at the running host."""
         return cls(
             cgroup_version=2 if (cgroup_root / "cgroup.controllers").exists() else 1,
+            hybrid=(cgroup_root / "unified" / "cgroup.procs").exists(),
             files_limit=_at_most(resource.RLIMIT_NOFILE, WANTED_FILES),
             processes_limit=_at_most(resource.RLIMIT_NPROC, WANTED_PROCESSES),
         )
@@ -47,6 +50,19 @@ class Host:
             "--ulimit",
             f"nproc={self.processes_limit}:{self.processes_limit}",
         ]
+
+    def init_arguments(self) -> list[str]:
+        """Words for a machine's systemd, which takes them in a container for those of the kernel's command line.
+
+        Its default on version 1 is to keep services apart in the unified tree. Where the host has not mounted one, the
+        runtime leaves all machines in the same place there, and they would end each other's services.
+        """
+        needless = self.cgroup_version == 2 or self.hybrid
+        return (
+            []
+            if needless
+            else ["systemd.unified_cgroup_hierarchy=0", "systemd.legacy_systemd_cgroup_controller=1"]
+        )
 
     def ignored_preflight_errors(self) -> list[dict[str, str]]:
         """What kubeadm's preflight may find on this host without stopping, with the reason."""

@@ -79,6 +79,30 @@ def test_command_line_of_a_machine() -> None:
         assert part in text
 
 
+def test_machines_share_no_unified_tree_where_the_host_has_none() -> None:
+    words = create_arguments(NODE, "image:1", Host(cgroup_version=1, hybrid=False))
+    assert words[-3:] == [
+        "/usr/lib/simgpu/init",
+        "systemd.unified_cgroup_hierarchy=0",
+        "systemd.legacy_systemd_cgroup_controller=1",
+    ]
+    assert (
+        create_arguments(NODE, "image:1", Host(cgroup_version=2, hybrid=False))[-1] == "/usr/lib/simgpu/init"
+    )
+
+
+@pytest.mark.parametrize(
+    ("files", "version", "hybrid"),
+    [(["unified/cgroup.procs"], 1, True), ([], 1, False), (["cgroup.controllers"], 2, False)],
+)
+def test_cgroups_of_the_host(tmp_path: Path, files: list[str], version: int, hybrid: bool) -> None:
+    for name in files:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    host = Host.this(tmp_path)
+    assert (host.cgroup_version, host.hybrid) == (version, hybrid)
+
+
 def test_identity_has_keys_with_their_modes() -> None:
     archive = tarfile.open(fileobj=io.BytesIO(identity_archive(NODE, "client", "private", "public")))  # noqa: SIM115
     modes = {entry.name: entry.mode for entry in archive.getmembers()}
