@@ -95,6 +95,10 @@ _ROWS = (
     Check("cluster.taints", "the Node carries the inventory's taints"),
     Check("cluster.operands", "the device plugin and the other operands of the node are ready"),
     Check("workloads.nvidia-smi", "nvidia-smi in a pod lists exactly the GPUs that the pod was given"),
+    Check(
+        "workloads.network",
+        "a pod on the node resolves a Service by the cluster's DNS, and connects to what is behind it",
+    ),
     Check("workloads.cuda", "a CUDA kernel computes the CPU's result on every free GPU"),
     Check(
         "workloads.pytorch", "a PyTorch training step: the loss falls and the weights are the closed form's"

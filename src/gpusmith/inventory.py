@@ -62,6 +62,7 @@ class Host:
         accepted_xids: Xid codes that do not fail a node ('validation_accepted_xids').
         default_runtime_nvidia: whether every pod should run with the NVIDIA runtime ('nvidia_container_toolkit_default_runtime').
         ecc_required: whether a GPU whose ECC is switched off fails ('validation_ecc_required').
+        network: whether a pod of a new namespace should reach Services by name ('validation_network').
         swap_off: whether swap should be off ('host_baseline_swap').
         kernel_modules: kernel modules that should be loaded.
         sysctl: kernel parameters and their values.
@@ -86,6 +87,7 @@ class Host:
     accepted_xids: frozenset[int]
     default_runtime_nvidia: bool
     ecc_required: bool
+    network: bool
     swap_off: bool
     kernel_modules: tuple[str, ...]
     sysctl: Mapping[str, str]
@@ -255,7 +257,7 @@ NEEDED = (
     "validation_kubeconfig", "nvidia_driver_version",
     "kubernetes_node_taints", "kubernetes_node_labels", "validation_image_cuda", "validation_image_pytorch",
     "validation_image_tensorflow", "validation_runtime_class", "validation_timeout_pod_s", "validation_accepted_xids",
-    "validation_ecc_required", "nvidia_container_toolkit_default_runtime",
+    "validation_ecc_required", "validation_network", "nvidia_container_toolkit_default_runtime",
     "kubernetes_node_name",
     "host_baseline_swap", "host_baseline_modules", "host_baseline_sysctl",
     "gpu_operands_namespace", "gpu_operands_runtime_class", *OPERANDS.values(),
@@ -445,6 +447,7 @@ def _host(name: str, values: Mapping[str, Any]) -> Host:
         accepted_xids=reader.codes("validation_accepted_xids"),
         default_runtime_nvidia=reader.flag("nvidia_container_toolkit_default_runtime", False),
         ecc_required=reader.flag("validation_ecc_required", True),
+        network=reader.flag("validation_network", True),
         # Unquoted, YAML takes 'off' for false.
         swap_off=values.get("host_baseline_swap") != "keep",
         kernel_modules=reader.names("host_baseline_modules", DEFAULT_MODULES),

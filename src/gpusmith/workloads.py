@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -29,6 +30,8 @@ STAYS_PENDING_S = 3.0
 NAMESPACE_WAIT_S = 90.0
 HOLD_S = 1800
 RACE_STEP = "Run the suite again when the node has less to do; cgroup v2 does not have this race."
+
+NO_NETWORK = "The inventory says that pods of new namespaces reach no Service: 'validation_network: false'."
 
 PER_NODE = tuple(check.id for check in of_tier("workloads") if check.per_node)
 
@@ -489,23 +492,59 @@ class NodeRunner:
             problems.extend(wrong)
         return evidence, problems
 
+    def network_probe(self) -> Workload:
+        """A pod like any other, started early: it waits for nothing but the network."""
+        # The resolver's own patience is 30 s and more for a server that does not answer.
+        patience = {"RES_OPTIONS": "timeout:2 attempts:2"}
+        pod = self.workload(
+            "network", self.host.images.cuda, jobs.program("reach_service.py"), 0, env=patience
+        )
+        self.create("job", pod)
+        return pod
+
+    def network(self, pod: Workload) -> tuple[Mapping[str, Any], list[Problem]]:
+        """It found a Service by name, and reached it."""
+        result, problems = judge.program_result(
+            self.host.name, "the network probe", self.patiently("job", pod, self.finish), self.host.simulated
+        )
+        if result is not None:
+            step = (
+                f"Compare with a pod on another node; look at routes and kubelet's 'clusterDNS' on '{self.host.name}', at CoreDNS"
+                " and kube-proxy. Where policies forbid it to new namespaces: 'validation_network: false'."
+            )
+            problems = [replace(problem, next_step=step) for problem in problems]
+        return dict(result or {}), problems
+
     # --- in order ----------------------------------------------------------------------------------------
 
     def run_all(self) -> NodeOutcome:
         """Everything, in the order in which a failure tells most."""
+        if not self.host.network:
+            self.outcome.findings["workloads.network"] = Finding(
+                "workloads.network", self.host.name, Outcome.SKIPPED, NO_NETWORK,
+                simulated=self.host.simulated, skip=Skip.NOT_APPLICABLE,
+            )  # fmt: skip
         around: list[Workload] = []
+        probes: list[Workload] = []
 
         def begin_and_smi() -> tuple[Mapping[str, Any], list[Problem]]:
+            if self.host.network:
+                probes.append(self.network_probe())
             around.extend(self.look_arounds())
             return self.nvidia_smi()
+
+        def without_gpus() -> None:
+            for probe in probes:
+                self.check("workloads.network", "network", partial(self.network, probe))
+            if around:
+                self.check("workloads.isolation", "isolation", lambda: self.isolation(around))
 
         self.check("workloads.nvidia-smi", "nvidia-smi", begin_and_smi)
         first = self.outcome.findings["workloads.nvidia-smi"]
         if first.outcome is Outcome.ERROR or (
             first.outcome is Outcome.FAILED and "uuids" not in first.evidence
         ):
-            if around:
-                self.check("workloads.isolation", "isolation", lambda: self.isolation(around))
+            without_gpus()
             self.skip_rest("the first workload did not run; see workloads.nvidia-smi.")
             return self.outcome
         self.check("workloads.cuda", f"CUDA on {self.free} GPUs", self.cuda)
@@ -521,7 +560,7 @@ class NodeRunner:
         with ThreadPoolExecutor(max_workers=min(len(steps), self.free)) as pool:
             for done in [pool.submit(step) for step in steps]:
                 done.result()
-        self.check("workloads.isolation", "isolation", lambda: self.isolation(around))
+        without_gpus()
         held: dict[str, str] = {}
 
         def allocate() -> tuple[Mapping[str, Any], list[Problem]]:

@@ -13,6 +13,12 @@ def test_nvidia_smi(verify: Callable[[str], None], node: str) -> None:
     verify(node)
 
 
+@pytest.mark.check("workloads.network")
+def test_network(verify: Callable[[str], None], node: str) -> None:
+    """A pod on the node finds a Service by name, and reaches it."""
+    verify(node)
+
+
 @pytest.mark.check("workloads.cuda")
 def test_cuda_kernel_on_every_gpu(verify: Callable[[str], None], node: str) -> None:
     """A kernel of our own computes the CPU's result on every free GPU."""

@@ -214,7 +214,15 @@ class FakeCluster:
         self.logs: dict[str, str] = {}
         self.foreign: dict[str, set[str]] = {}
         self.answers: dict[str, Callable[[dict[str, str], list[str]], Any]] = dict.fromkeys(
-            ("run_cuda.py", "run_pytorch.py", "run_tensorflow.py", "hold_gpu.py", "look_around.py"), self.good
+            (
+                "run_cuda.py",
+                "run_pytorch.py",
+                "run_tensorflow.py",
+                "hold_gpu.py",
+                "look_around.py",
+                "reach_service.py",
+            ),
+            self.good,
         )
         self.lock = threading.RLock()
 

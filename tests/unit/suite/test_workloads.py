@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from gpusmith import pods, workloads
-from gpusmith.findings import Finding, Outcome
+from gpusmith.findings import Finding, Outcome, Skip
 from gpusmith.inventory import Host
 from gpusmith.jobs import Run
 from gpusmith.kube import Cluster
@@ -136,6 +136,7 @@ def answer(**changes: Any) -> Callable[[dict[str, str], list[str]], Any]:
             "tensorflow",
             "the loss does not fall",
         ),
+        ("reach_service.py", answer(ok=False, error="does not reach it"), "network", "does not reach it"),
         ("look_around.py", answer(ok=False, error="sees /dev/nvidia0"), "isolation", "sees /dev/nvidia0"),
         (
             "hold_gpu.py",
@@ -157,6 +158,33 @@ def test_broken_answer_fails_its_check(
     wrong = {name for name, outcome in outcomes(found["gpu-1"]).items() if outcome != "passed"}
     also = {"workloads.oversubscription"} if check == "allocation" else set()
     assert wrong == {f"workloads.{check}"} | also
+
+
+def test_network_is_left_out_where_the_inventory_says_so(
+    run: Any, fake_cluster: Any, monkeypatch: pytest.MonkeyPatch, host: MakeHost
+) -> None:
+    fake_cluster.answers["reach_service.py"] = answer(ok=False, error="no server")
+    target = Target(
+        host(validation_network=False), READY, frozenset(fake_cluster.gpus["gpu-1"]), frozenset({"nvidia"})
+    )
+    programs = Path(workloads.__file__).parents[2] / "validation" / "workloads" / "programs"
+    found, _ = workloads.run_all(
+        cast(Cluster, fake_cluster), Run("a1", "o"), programs, [target], lambda _: None
+    )
+    rows = found["gpu-1"].findings
+    assert rows.pop("workloads.network").skip is Skip.NOT_APPLICABLE
+    assert {row.outcome for row in rows.values()} == {Outcome.PASSED}
+
+
+def test_network_is_told_of_a_node_without_gpus_that_work(
+    run: Any, fake_cluster: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    never_starts(monkeypatch, fake_cluster, "no such device", "n0-nvidia-smi-x")
+    found = outcomes(run()[0]["gpu-1"])
+    assert {name for name, outcome in found.items() if outcome == "passed"} == {
+        "workloads.network",
+        "workloads.isolation",
+    }
 
 
 def test_one_pod_too_many_that_runs_fails(run: Any, fake_cluster: Any) -> None:
