@@ -92,6 +92,7 @@ class Suite:
         self._cluster_trouble: GpusmithError | None = None
         self._workload_trouble: GpusmithError | None = None
         self._outcomes: dict[str, NodeOutcome] = {}
+        self._workloads_began = False
         self._ended: ExitCode | None = None
 
     # --- sources, each asked once ------------------------------------------------------------------------
@@ -173,6 +174,7 @@ class Suite:
             uuids = frozenset(gpu.uuid for gpu in record.gpus if gpu.uuid) if record else None
             targets.append(Target(host, self.view(name), uuids, frozenset(state.snapshot.runtime_classes)))
         self.say(f"running workloads in namespace '{self.run.namespace}'")
+        self._workloads_began = True
         outcomes, cleanup = workloads.run_all(state.cluster, self.run, self.programs, targets, self.say)
         self._outcomes = outcomes
         return outcomes, cleanup
@@ -358,7 +360,11 @@ class Suite:
                 {f"{holder.namespace}/{holder.name}": holder.gpus for holder in view.holders} if view else {}
             )
             if outcome is None:
-                reason = "the workloads tier did not run"
+                reason = (
+                    "the workloads were ended before they were done"
+                    if self._workloads_began
+                    else "the workloads tier did not run"
+                )
             elif outcome.reason:
                 reason = outcome.reason
             else:

@@ -1,0 +1,57 @@
+"""A run of the suite over a cluster in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpusmith import workloads
+from gpusmith.findings import Finding, Outcome
+from gpusmith.inventory import build
+from gpusmith.node import Result, Unreachable
+from gpusmith.snapshot import NodeView, Snapshot
+from gpusmith.suite import ClusterState, Suite
+
+
+@pytest.fixture
+def suite(variables: Callable[..., dict[str, Any]], fake_cluster: Any, programs: Path) -> Suite:
+    """One node, whose record and Node object are there."""
+    inventory = build({"gpu_nodes": {"hosts": ["gpu-1"]}}, {"gpu-1": variables()}, "inventory", "")
+    made = Suite(inventory, programs, nodes={"gpu-1": Silent()})
+    view = NodeView("gpu-1", True, (), False, 4, 4, {}, {}, ())
+    left = Finding("cluster.leftovers", "cluster", Outcome.PASSED)
+    made.__dict__["cluster_state"] = ClusterState(
+        fake_cluster, Snapshot({"gpu-1": view}, {"nvidia": "nvidia"}), left
+    )
+    return made
+
+
+class Silent:
+    """A node that does not answer."""
+
+    name = "gpu-1"
+
+    def run(self, argv: Sequence[str], stdin: str = "", timeout_s: float = 60.0) -> Result:
+        raise Unreachable("no answer")
+
+
+@pytest.mark.parametrize(
+    ("asked", "reason"),
+    [(False, "the workloads tier did not run"), (True, "the workloads were ended before they were done")],
+    ids=["before", "in the middle"],
+)
+def test_an_interrupted_run_says_how_far_it_came(
+    suite: Suite, monkeypatch: pytest.MonkeyPatch, asked: bool, reason: str
+) -> None:
+    def interrupted(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(workloads, "run_all", interrupted)
+    if asked:
+        with pytest.raises(KeyboardInterrupt):
+            suite.evaluate("workloads.cuda", "gpu-1")
+    coverage = suite.results().coverage["gpu-1"]
+    assert coverage.excluded == {reason: 4}
