@@ -64,10 +64,8 @@ class Layer:
         self._tar.addfile(entry)
 
     def tree(self, root: Path, below: str = "/") -> None:
-        """A whole folder's content, without Python's leftovers."""
+        """A whole folder's content."""
         for path in sorted(root.rglob("*")):
-            if "__pycache__" in path.parts:
-                continue
             name = str(PurePosixPath(below, path.relative_to(root).as_posix()))
             if path.is_symlink():
                 self.link(name, str(path.readlink()))
