@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -64,6 +65,8 @@ class Rootfs:
             "packages": list(self.packages),
             "excluded": list(self.excluded),
             "unpacked": self.unpacked,
+            # Only where there are any to make relative.
+            **({"links": "relative"} if self.unpacked else {}),
         }
 
 
@@ -128,10 +131,24 @@ def build(store: Store, rootfs: Rootfs) -> Path:
         )
         work.rmdir()
         options.unlink()
+        if rootfs.unpacked:
+            make_links_relative(target)
 
     label = f"Debian '{rootfs.suite}' root file system '{rootfs.name}' ({len(rootfs.packages)} packages and what they need)"
     folder = store.get(f"rootfs-{rootfs.name}", rootfs.inputs(), bootstrap, label)
     return folder / ("rootfs" if rootfs.unpacked else TAR)
+
+
+def make_links_relative(root: Path) -> None:
+    """Let a folder's absolute links lead to what they mean when it is a root.
+
+    A linker that follows /lib64/ld-linux-x86-64.so.2 below its sysroot would else take the C library of the machine it runs on.
+    """
+    for path in root.rglob("*"):
+        if path.is_symlink() and (target := path.readlink()).is_absolute():
+            inside = root / target.relative_to("/")
+            path.unlink()
+            path.symlink_to(os.path.relpath(inside, path.parent))
 
 
 def sources_for(

@@ -89,3 +89,17 @@ def test_nodes_are_bare() -> None:
 def test_an_unknown_file_system_is_refused() -> None:
     with pytest.raises(ToolError, match="nonsense"):
         debian.load("nonsense")
+
+
+def test_links_of_a_sysroot_stay_inside(tmp_path: Path) -> None:
+    library = tmp_path / "usr/lib/ld.so.2"
+    library.parent.mkdir(parents=True)
+    library.write_text("the sysroot's")
+    (tmp_path / "lib64").mkdir()
+    absolute, relative = tmp_path / "lib64/ld.so.2", tmp_path / "lib"
+    absolute.symlink_to("/usr/lib/ld.so.2")
+    relative.symlink_to("usr/lib")
+    debian.make_links_relative(tmp_path)
+    assert str(absolute.readlink()) == "../usr/lib/ld.so.2"
+    assert absolute.read_text() == "the sysroot's"
+    assert str(relative.readlink()) == "usr/lib"
