@@ -163,3 +163,18 @@ def test_label_and_taint_removed_in_the_cluster(ready_lab: Lab) -> None:
     assert "nvidia.com/gpu" in causes
     ready_lab.site_ok("-l", NODE)
     ready_lab.validate(tests="validation/cluster").assert_passed()
+
+
+def test_pods_that_ask_the_wrong_dns_server_are_named(ready_lab: Lab) -> None:
+    config = "/var/lib/kubelet/config.yaml"
+    ready_lab.on(NODE, f"cp {config} /root/kubelet.yaml && sed -i 's/10[.]96[.]0[.]10$/10.96.0.99/' {config} && systemctl restart kubelet")
+    try:
+        ready_lab.wait_allocatable({NODE: 4}, 60)
+        broken = ready_lab.validate("-k", "workloads.network")
+    finally:
+        ready_lab.on(NODE, f"mv /root/kubelet.yaml {config} && systemctl restart kubelet")
+    assert broken.ended.status == 1, str(broken.ended)
+    assert "does not resolve 'kubernetes.default.svc', it asks 10.96.0.99" in broken.causes(NODE)
+    assert not broken.causes("gpu-2"), "a healthy node was blamed"
+    ready_lab.wait_allocatable({NODE: 4}, 60)
+    ready_lab.validate("-k", "workloads.network", "--limit", NODE).assert_passed()
