@@ -28,6 +28,10 @@ PLUGIN = "registry.example/nvidia/k8s-device-plugin:v0.19.0"
             "gpu-feature-discovery",
         ),
         ({"image": PLUGIN, "command": ["sh", "-c", "exec gpu-feature-discovery"]}, "gpu-feature-discovery"),
+        (
+            {"image": PLUGIN, "command": ["sh", "-c", "gpu-feature-discovery & exec nvidia-device-plugin"]},
+            "nvidia-device-plugin",
+        ),
         ({"image": PLUGIN, "command": ["config-manager"]}, ""),
         ({"image": PLUGIN, "command": ["mps-control-daemon"]}, ""),
         ({"image": "nvcr.io/nvidia/gpu-feature-discovery:v0.8.2"}, "gpu-feature-discovery"),
