@@ -62,6 +62,9 @@ def pytest_configure(config: pytest.Config) -> None:
         tiers = tiers_of(config.getoption("--tier", default=None))
         source = config.getoption("--inventory", default=None)
         inventory = read(source, config.getoption("--limit", default=None), here)
+        if set(tiers) != {"nodes"}:
+            # Refused now, and not when the first check asks the cluster.
+            _ = inventory.kubeconfig
     except GpusmithError as error:
         raise pytest.UsageError(
             f"{error.message}\n  Next: {error.hint}" if error.hint else error.message

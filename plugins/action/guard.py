@@ -4,16 +4,20 @@
 
 from __future__ import annotations
 
+import copy
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 from ansible import context
+from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible.utils.vars import load_extra_vars
 from ansible_collections.gpusmith.gpu.plugins.module_utils import guard
+
+from gpusmith.rules import HINT, RULES
 
 COLLECTION = Path(__file__).resolve().parents[2]
 PROJECT_SPECS = COLLECTION / "meta" / "project_argument_specs.yml"
@@ -61,13 +65,14 @@ class ActionModule(ActionBase):
             group, members, play_hosts, missing_sources(), context.CLIARGS.get("subset")
         )
         findings += guard.check_extra_names(extra, options)
-        findings += guard.check_values(extra, options)
+        findings += check_values(extra, options)
         findings += self._check_inventory(variables, nodes, set(extra), options, guard.prefixes_of(roles))
         if nodes:
             findings += guard.check_offline(plain_variables(variables["hostvars"], nodes[0], extra))
         findings += guard.check_sources(context.CLIARGS.get("inventory") or ())
         if nodes and arguments["cluster"] and not findings:
-            findings += check_cluster(variables["hostvars"][nodes[0]])
+            findings += check_kubeconfigs(variables["hostvars"], nodes)
+            findings += [] if findings else check_cluster(variables["hostvars"][nodes[0]])
 
         result.update(changed=False, nodes=nodes)
         if findings:
@@ -83,22 +88,52 @@ class ActionModule(ActionBase):
         prefixes: list[str],
     ) -> list[guard.Finding]:
         # Most variables are the same on all hosts: judge each pair of name and value once.
+        judged = set(options) | set(RULES)
         names: set[str] = set()
-        values: dict[str, list[Any]] = {}
+        values: dict[str, list[tuple[Any, list[str]]]] = {}
         for node in nodes:
-            for name, value in variables["hostvars"].raw_get(node).items():
+            for name, raw in variables["hostvars"].raw_get(node).items():
                 if name in extra:
                     continue
                 names.add(name)
-                if name in options and not any(
-                    value == known and type(value) is type(known) for known in values.get(name, [])
-                ):
-                    values.setdefault(name, []).append(value)
+                if name not in judged or (raw is not None and plain(raw) is None):
+                    continue
+                value = filled_in(variables["hostvars"], node, name, raw) if name in RULES else raw
+                known = values.setdefault(name, [])
+                same = [hosts for other, hosts in known if value == other and type(value) is type(other)]
+                if same:
+                    same[0].append(node)
+                else:
+                    known.append((value, [node]))
         findings: list[guard.Finding] = guard.check_inventory_names(names, options, prefixes)
-        for name, different in values.items():
-            for value in different:
-                findings += guard.check_value(name, options[name], plain(value))
+        for name, rows in values.items():
+            for value, hosts in rows:
+                found = check_values({name: value}, options)
+                findings += [guard.on_hosts(finding, hosts) for finding in found]
         return findings
+
+
+def check_values(values: Mapping[str, Any], options: guard.Options) -> list[guard.Finding]:
+    """Types and choices by argument_specs; then, of values that fit them, what only the rules know."""
+    findings: list[guard.Finding] = []
+    for name, value in sorted(values.items()):
+        found = guard.check_values({name: value}, options)
+        if not found and name in RULES and not guard.has_template(value):
+            found = [guard.Finding(wrong.message, HINT) for wrong in RULES[name](name, value)]
+        findings += found
+    return findings
+
+
+def filled_in(hostvars: Any, node: str, name: str, value: Any) -> Any:
+    """A host's value with its templates worked out; as it is written where that needs what is not known yet, such as facts."""
+    if not guard.has_template(value):
+        return value
+    try:
+        found = hostvars[node][name]
+        # Ansible fills in what is inside lists and mappings only when it is looked at.
+        return copy.deepcopy(found) if not guard.has_template(found) else value
+    except (AnsibleError, KeyError):
+        return value
 
 
 def plain(value: Any) -> Any:
@@ -113,23 +148,34 @@ def plain_variables(hostvars: Any, node: str, extra: dict[str, Any]) -> dict[str
     return {**hostvars.raw_get(node), **extra}
 
 
+def check_kubeconfigs(hostvars: Any, nodes: Sequence[str]) -> list[guard.Finding]:
+    """Whether every node names kubeconfigs that exist: the role's, and the suite's own where there is one."""
+    without = [node for node in nodes if not hostvars[node].get("gpusmith_kubeconfig")]
+    if without:
+        finding = guard.Finding(
+            "'gpusmith_kubeconfig' is not set.",
+            "Set it to the path of a kubeconfig of the existing cluster on this machine.",
+        )
+        return [guard.on_hosts(finding, without)]
+    paths: dict[tuple[str, Path], list[str]] = {}
+    for node in nodes:
+        # The suite is started in the checkout.
+        for name, base in (("gpusmith_kubeconfig", Path()), ("validation_kubeconfig", COLLECTION)):
+            given = str(hostvars[node].get(name) or "")
+            if given:
+                paths.setdefault((name, base / Path(given).expanduser()), []).append(node)
+    return [
+        guard.on_hosts(
+            guard.Finding(f"Kubeconfig '{path}' does not exist.", f"Set '{name}' to one that does."), hosts
+        )
+        for (name, path), hosts in paths.items()
+        if not path.is_file()
+    ]
+
+
 def check_cluster(host: Mapping[str, Any]) -> list[guard.Finding]:
-    """Whether the kubeconfig exists and leads to a cluster that answers, and to the one that nodes join."""
-    given = host.get("gpusmith_kubeconfig")
-    if not given:
-        return [
-            guard.Finding(
-                "Variable 'gpusmith_kubeconfig' is not set.",
-                "Set it to the path of a kubeconfig of the existing cluster on this machine.",
-            )
-        ]
-    path = os.path.expanduser(str(given))
-    if not Path(path).is_file():
-        return [
-            guard.Finding(
-                f"Kubeconfig '{path}' does not exist.", "Set 'gpusmith_kubeconfig' to one that does."
-            )
-        ]
+    """Whether the kubeconfig leads to a cluster that answers, and to the one that nodes join."""
+    path = os.path.expanduser(str(host["gpusmith_kubeconfig"]))
     try:
         from kubernetes import config
 

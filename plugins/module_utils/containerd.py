@@ -9,9 +9,12 @@ Schema versions by release: 2 in 1.x, 3 in 2.0 to 2.2, 4 from 2.3 (https://githu
 from __future__ import annotations
 
 import re
-from typing import Any, Dict, Mapping, Tuple
+from typing import Any, Dict, Iterator, Mapping, Tuple
 
 IMPORTS = "/etc/containerd/conf.d/*.toml"
+OURS = "# Written by gpusmith"
+# One plugin up to schema 2, several since: containerd merges old names into the new ones.
+CRI_PLUGINS = ("io.containerd.cri.v1.runtime", "io.containerd.cri.v1.images", "io.containerd.grpc.v1.cri")
 Tree = Dict[str, Any]
 
 
@@ -62,7 +65,7 @@ def root_file(text: str | None, release: str) -> Tuple[str, int]:
     if text is None or is_package_default(text):
         schema = schema_of_release(release)
         return (
-            f'# Written by gpusmith. Settings are in the drop-ins.\nversion = {schema}\nimports = ["{IMPORTS}"]\n',
+            f'{OURS}. Settings are in the drop-ins.\nversion = {schema}\nimports = ["{IMPORTS}"]\n',
             schema,
         )
     stated = schema_of_file(text)
@@ -116,7 +119,7 @@ def drop_in(schema: int, owner: str, runtime: Mapping[str, Any], images: Mapping
         if sandbox:
             merged["sandbox_image"] = sandbox
         plugins["io.containerd.grpc.v1.cri"] = merged
-    return f"# Written by gpusmith (role {owner}); changes are overwritten.\nversion = {schema}\n" + to_toml(
+    return f"{OURS} (role {owner}); changes are overwritten.\nversion = {schema}\n" + to_toml(
         {"plugins": plugins}
     )
 
@@ -152,7 +155,7 @@ def to_toml(tree: Mapping[str, Any], path: Tuple[str, ...] = ()) -> str:
 
 def hosts_toml(endpoint: str, capabilities: Tuple[str, ...] = ("pull", "resolve")) -> str:
     """certs.d/<host>/hosts.toml: where images of a registry are fetched."""
-    return f"# Written by gpusmith.\nserver = {_quoted(endpoint)}\n\n[host.{_quoted(endpoint)}]\ncapabilities = {_value(list(capabilities))}\n"
+    return f"{OURS}.\nserver = {_quoted(endpoint)}\n\n[host.{_quoted(endpoint)}]\ncapabilities = {_value(list(capabilities))}\n"
 
 
 def restart_due(
@@ -171,3 +174,50 @@ def restart_due(
     if running is not None:
         return effective != running
     return config_changed is not None and config_changed > started
+
+
+# --- who else sets what is ours ------------------------------------------------------------------------------------
+
+
+def _cri_settings(tree: Tree) -> Dict[Tuple[str, ...], Any]:
+    """Settings of the CRI plugins by their path below the plugin, whatever it is called."""
+
+    def leaves(inner: Mapping[str, Any], path: Tuple[str, ...]) -> Iterator[Tuple[Tuple[str, ...], Any]]:
+        for key, value in inner.items():
+            if isinstance(value, Mapping):
+                yield from leaves(value, (*path, key))
+            else:
+                yield (*path, key), value
+
+    plugins = tree.get("plugins") or {}
+    return dict(pair for name in CRI_PLUGINS for pair in leaves(plugins.get(name) or {}, ()))
+
+
+def _disables_cri(tree: Tree) -> bool:
+    return any("cri" in str(name).split(".") for name in tree.get("disabled_plugins") or [])
+
+
+def overrides(ours: Mapping[str, Tree], others: Mapping[str, Tree], effective: Tree) -> list[str]:
+    """Which files of others are the reason that the effective configuration has not what ours say, one sentence each.
+
+    Args:
+        ours: content of our files, by path.
+        others: content of the other files that containerd reads, by path.
+        effective: what containerd makes of all of them.
+    """
+    now, wanted = _cri_settings(effective), {}
+    for path in sorted(ours):
+        # Of two drop-ins the later one wins, as with containerd.
+        wanted.update(_cri_settings(ours[path]))
+    lost = {path: value for path, value in wanted.items() if path in now and now[path] != value}
+    found = []
+    for file, tree in sorted(others.items()):
+        theirs = _cri_settings(tree)
+        found += [
+            f"'{file}' sets '{'.'.join(path)}' to {_value(theirs[path])}, ours is {_value(value)}"
+            for path, value in lost.items()
+            if path in theirs and theirs[path] != value
+        ]
+        if _disables_cri(effective) and _disables_cri(tree):
+            found.append(f"'{file}' turns the CRI plugin off with 'disabled_plugins'")
+    return found

@@ -102,6 +102,13 @@ def is_template(value: Any) -> bool:
     return isinstance(value, str) and ("{{" in value or "{%" in value)
 
 
+def has_template(value: Any) -> bool:
+    """Whether that goes for the value or anything inside it."""
+    if isinstance(value, Mapping):
+        return any(has_template(part) for pair in value.items() for part in pair)
+    return any(map(has_template, value)) if isinstance(value, (list, tuple)) else is_template(value)
+
+
 def _is_number(text: str, cast: Any) -> bool:
     try:
         cast(text)
@@ -146,6 +153,8 @@ def check_value(name: str, option: Mapping[str, Any], value: Any) -> List[Findin
             hint = (
                 f'Write it in quotes, as in {name}: "..."; without them YAML reads a number and drops digits.'
             )
+        elif kind == "str" and isinstance(value, bool):
+            hint = f'Write it in quotes, as in {name}: "..."; without them YAML reads a truth value.'
         return [Finding(f"Variable '{name}' is {_kind(value)} {value!r}.", hint)]
     choices = option.get("choices")
     if choices and value not in choices:
@@ -212,6 +221,14 @@ def check_target(
         hint = f"Members of the group are {shorten(members)}."
         return [Finding(f"The limit '{limit or ''}' leaves no host of group '{group}'.", hint)]
     return []
+
+
+def on_hosts(finding: Finding, hosts: Sequence[str]) -> Finding:
+    """The same reason, with the hosts that it is about."""
+    message = finding.message
+    if not message.startswith("'"):
+        message = message[:1].lower() + message[1:]
+    return Finding(f"Host{'s' if len(hosts) > 1 else ''} {shorten(hosts)}: {message}", finding.hint)
 
 
 def shorten(names: Sequence[str], most: int = 5) -> str:

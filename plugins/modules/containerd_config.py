@@ -63,12 +63,18 @@ effective:
   description: The settings that matter, from the effective configuration.
   returned: when containerd is installed
   type: dict
+overrides:
+  description: Files of others that set what is ours to another value, one sentence each. Empty if our settings hold, or none was found.
+  returned: when containerd is installed
+  type: list
+  elements: str
 restarted:
   description: Whether containerd was or would be restarted.
   returned: always
   type: bool
 """
 
+import glob
 import hashlib
 from pathlib import Path
 from typing import Any
@@ -154,6 +160,37 @@ class Configuration:
             ["journalctl", "-u", "containerd", "-n", "5", "--no-pager", "-o", "cat"]
         )
         return f"{error.strip()} {journal.strip()}".strip()
+
+
+def read_files(root: Path) -> dict[Path, str]:
+    """Content of the root file and of all that it imports, directly or by another file."""
+    found: dict[Path, str] = {}
+    waiting = [root]
+    while waiting:
+        path = waiting.pop(0)
+        try:
+            if path not in found:
+                found[path] = path.read_text(encoding="utf-8")
+                patterns = probe.parse_toml(found[path]).get("imports") or []
+                waiting += [
+                    Path(name) for pattern in patterns for name in glob.glob(str(path.parent / pattern))
+                ]
+        except (OSError, ValueError):
+            continue
+    return found
+
+
+def overrides(effective: str) -> list[str]:
+    """Who else sets what is ours."""
+    ours: dict[str, Any] = {}
+    others: dict[str, Any] = {}
+    for path, text in read_files(ROOT).items():
+        # Our root file has no settings: what is there was added by somebody else.
+        (ours if path != ROOT and text.startswith(containerd.OURS) else others)[str(path)] = probe.parse_toml(
+            text
+        )
+    found: list[str] = containerd.overrides(ours, others, probe.parse_toml(effective))
+    return found
 
 
 def newest(paths: list[Path]) -> float | None:
@@ -249,6 +286,7 @@ def main() -> None:
     module.exit_json(
         changed=bool(work.diff) or due,
         effective=probe.read_containerd_dump(effective),
+        overrides=overrides(effective),
         restarted=due,
         diff=work.diff,
     )

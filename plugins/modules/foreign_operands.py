@@ -9,8 +9,8 @@ DOCUMENTATION = r"""
 module: foreign_operands
 short_description: Refuse a second owner of the device plugin and its companions
 description:
-  - Lists the DaemonSets and Deployments of the cluster once, and fails if one outside of our namespace runs an image of a
-    component that is to be ours.
+  - Lists the DaemonSets and Deployments of the cluster once, and fails if one outside of our namespace runs a component that is to
+    be ours. Device plugin and feature discovery share an image; the command of the container tells them apart.
   - Runs on the controller.
 version_added: "0.1.0"
 author: gpusmith contributors
@@ -24,7 +24,9 @@ options:
     type: str
     required: true
   components:
-    description: Components that are to be ours, each with C(name), C(mark) (a part of its image's name) and C(advice).
+    description: >-
+      Components that are to be ours, each with C(component) (nvidia-device-plugin, gpu-feature-discovery, node-feature-discovery or
+      gpu-operator), C(name) and C(advice).
     type: list
     elements: dict
     required: true
@@ -40,8 +42,8 @@ EXAMPLES = r"""
     kubeconfig: "{{ gpusmith_kubeconfig }}"
     namespace: gpusmith-system
     components:
-      - name: device plugin
-        mark: k8s-device-plugin
+      - component: nvidia-device-plugin
+        name: device plugin
         advice: "Say that it stays with 'gpu_operands_device_plugin: existing'."
   delegate_to: localhost
 """
@@ -73,21 +75,22 @@ def foreign(
     Args:
         workloads: DaemonSets and Deployments.
         namespace: ours.
-        components: name, mark and advice of each component.
+        components: component, name and advice of each.
     """
+    # The core of gpusmith lives in the controller's environment, where this module runs.
+    from gpusmith.operands import component
+
     found = []
     for workload in workloads:
         metadata = workload["metadata"]
         if metadata["namespace"] == namespace:
             continue
-        images = [
-            container.get("image", "")
-            for container in workload["spec"]["template"]["spec"].get("containers", [])
-        ]
+        containers = workload["spec"]["template"]["spec"].get("containers", [])
+        theirs = {component(container) for container in containers}
         found += [
-            f"'{metadata['namespace']}/{metadata['name']}' is a {component['name']} of somebody else. {component['advice']}"
-            for component in components
-            if any(component["mark"] in image for image in images)
+            f"'{metadata['namespace']}/{metadata['name']}' is a {ours['name']} of somebody else. {ours['advice']}"
+            for ours in components
+            if ours["component"] in theirs
         ]
     return found
 

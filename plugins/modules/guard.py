@@ -9,6 +9,8 @@ module: guard
 short_description: Refuse a run that cannot do what was meant
 description:
   - Looks at the target, the names, types and choices of variables, and the way to the cluster, before any host is touched.
+  - Connection variables, labels, taints, kernel parameters and kubeconfigs go by the rules of the validation suite. Templates in them
+    are filled in first, unless they need what only a look at the host can tell.
   - Meant for the first play of a playbook, on C(all:localhost), so that an empty inventory and a limit without GPU nodes do not end
     with success because nothing was to be done.
   - Runs on the controller and connects to no host of the inventory.
@@ -32,6 +34,7 @@ attributes:
 EXAMPLES = r"""
 - name: Refuse what cannot work
   hosts: all:localhost
+  connection: local
   gather_facts: false
   tasks:
     - name: Check target, variables and cluster

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from gpusmith import rules
 from gpusmith.errors import InputError, ToolError
 from gpusmith.paths import repo_root
 
@@ -121,16 +122,17 @@ class Inventory:
         Raises:
             InputError: none, or several.
         """
+        without = [name for name, host in self.hosts.items() if not host.kubeconfig]
+        if without:
+            raise InputError(
+                f"Host '{without[0]}' has no 'gpusmith_kubeconfig'.",
+                "Set it in group_vars/all.yml to a file on this machine.",
+            )
         named = sorted({host.kubeconfig for host in self.hosts.values()})
         if len(named) != 1:
             raise InputError(
                 f"The GPU nodes name several kubeconfigs: {', '.join(repr(path) for path in named)}.",
                 "Validate the nodes of one cluster at a time with --limit.",
-            )
-        if not named[0]:
-            raise InputError(
-                "The inventory has no 'gpusmith_kubeconfig'.",
-                "Set it in group_vars/all.yml to a file on this machine.",
             )
         return named[0]
 
@@ -253,16 +255,11 @@ OWNERS = ("managed", "existing")
 """What those variables may say; the first is the role's default."""
 
 NEEDED = (
-    "gpusmith_simulated", "gpusmith_gpu_model", "gpusmith_gpu_count", "gpusmith_kubeconfig",
-    "validation_kubeconfig", "nvidia_driver_version",
-    "kubernetes_node_taints", "kubernetes_node_labels", "validation_image_cuda", "validation_image_pytorch",
-    "validation_image_tensorflow", "validation_runtime_class", "validation_timeout_pod_s", "validation_accepted_xids",
-    "validation_ecc_required", "validation_network", "nvidia_container_toolkit_default_runtime",
-    "kubernetes_node_name",
-    "host_baseline_swap", "host_baseline_modules", "host_baseline_sysctl",
-    "gpu_operands_namespace", "gpu_operands_runtime_class", *OPERANDS.values(),
-    "ansible_host", "ansible_port", "ansible_user", "ansible_ssh_common_args", "ansible_ssh_extra_args",
-    "ansible_ssh_private_key_file", "ansible_private_key_file", "ansible_become", "ansible_become_user",
+    "gpusmith_simulated", "gpusmith_gpu_model", "gpusmith_gpu_count", "nvidia_driver_version",
+    "validation_image_cuda", "validation_image_pytorch", "validation_image_tensorflow", "validation_runtime_class",
+    "validation_timeout_pod_s", "validation_accepted_xids", "validation_ecc_required", "validation_network",
+    "nvidia_container_toolkit_default_runtime", "kubernetes_node_name", "host_baseline_modules",
+    "gpu_operands_namespace", "gpu_operands_runtime_class", *OPERANDS.values(), *rules.RULES,
 )  # fmt: skip
 
 
@@ -272,8 +269,13 @@ def _variables(
     """Variables per host; templates among the needed ones are filled in by Ansible, which only then costs a second call."""
     listed: dict[str, dict[str, Any]] = (tree.get("_meta") or {}).get("hostvars") or {}
     nodes = members(tree, GPU_GROUP)
-    if not any("{{" in json.dumps(listed.get(node, {}).get(name)) for node in nodes for name in NEEDED):
+    if not any(_is_template(listed.get(node, {}).get(name)) for node in nodes for name in NEEDED):
         return listed
+    for node in nodes:
+        # A connection that cannot be made would fail the call below, without the reason.
+        plain = {name: value for name, value in listed.get(node, {}).items() if not _is_template(value)}
+        for wrong in rules.find(plain):
+            raise _refused(node, wrong)
     wanted = ", ".join(f"'{name}': {name} | default(none)" for name in NEEDED)
     command = [
         _program("ansible"),
@@ -296,9 +298,7 @@ def _variables(
         hosts = answer["plays"][0]["tasks"][0]["hosts"]
         for node in nodes:
             filled = {name: value for name, value in hosts[node]["msg"].items() if value is not None}
-            left = {
-                name: value for name, value in listed.get(node, {}).items() if "{{" not in json.dumps(value)
-            }
+            left = {name: value for name, value in listed.get(node, {}).items() if not _is_template(value)}
             listed[node] = {**left, **filled}
             empty = [name for name in NEEDED if name in before[node] and name not in listed[node]]
             if empty:
@@ -312,6 +312,11 @@ def _variables(
             "Look at the named variable in the inventory.",
         ) from error
     return listed
+
+
+def _is_template(value: object) -> bool:
+    text = json.dumps(value)
+    return "{{" in text or "{%" in text
 
 
 def build(
@@ -337,13 +342,15 @@ def build(
 
 
 def _wrong(host: str, name: str, wants: str, value: Any) -> InputError:
-    return InputError(
-        f"Host '{host}': '{name}' must be {wants}, not {value!r}.", "Correct it in the inventory."
-    )
+    return _refused(host, rules.Wrong(name, wants, repr(value)))
+
+
+def _refused(host: str, wrong: rules.Wrong) -> InputError:
+    return InputError(f"Host '{host}': {wrong.message}", rules.HINT)
 
 
 class _Reader:
-    """Typed access to one host's variables."""
+    """Typed access to one host's variables, which keep the rules."""
 
     def __init__(self, host: str, values: Mapping[str, Any]) -> None:
         self.host = host
@@ -392,18 +399,11 @@ class _Reader:
         return float(value)
 
     def rows(self, name: str, default: Sequence[Mapping[str, str]]) -> tuple[Mapping[str, str], ...]:
-        value = self.values.get(name, default)
-        if not isinstance(value, (list, tuple)) or not all(
-            isinstance(row, dict) and "key" in row for row in value
-        ):
-            raise _wrong(self.host, name, "a list of {key, value, effect}", value)
-        return tuple(dict(row) for row in value)
+        return tuple(dict(row) for row in self.values.get(name, default))
 
     def mapping(self, name: str, default: Mapping[str, str] | None = None) -> Mapping[str, str]:
-        value = self.values.get(name, default or {})
-        if not isinstance(value, dict):
-            raise _wrong(self.host, name, "a mapping", value)
-        return {str(key): str(text) for key, text in value.items()}
+        value: Mapping[str, Any] = self.values.get(name, default or {})
+        return {key: str(text) for key, text in value.items()}
 
     def names(self, name: str, default: Sequence[str]) -> tuple[str, ...]:
         value = self.values.get(name, default)
@@ -421,6 +421,8 @@ class _Reader:
 
 
 def _host(name: str, values: Mapping[str, Any]) -> Host:
+    for wrong in rules.find(values):
+        raise _refused(name, wrong)
     reader = _Reader(name, values)
     cuda = reader.text("validation_image_cuda", "")
     return Host(
@@ -448,7 +450,6 @@ def _host(name: str, values: Mapping[str, Any]) -> Host:
         default_runtime_nvidia=reader.flag("nvidia_container_toolkit_default_runtime", False),
         ecc_required=reader.flag("validation_ecc_required", True),
         network=reader.flag("validation_network", True),
-        # Unquoted, YAML takes 'off' for false.
         swap_off=values.get("host_baseline_swap") != "keep",
         kernel_modules=reader.names("host_baseline_modules", DEFAULT_MODULES),
         sysctl=reader.mapping("host_baseline_sysctl", DEFAULT_SYSCTL),

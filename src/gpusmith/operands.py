@@ -1,4 +1,4 @@
-"""What a pod of an operand says of itself."""
+"""What a pod of an operand says of itself, and which operand a container is, whoever runs it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,37 @@ Pod = Mapping[str, Any]
 NFD_MASTER = "nfd-master"
 COMES_UP = frozenset({"", "ContainerCreating", "PodInitializing"})
 """Reasons of a waiting container that need no help; every other one names a trouble."""
+
+DEVICE_PLUGIN = "nvidia-device-plugin"
+FEATURE_DISCOVERY = "gpu-feature-discovery"
+NODE_FEATURE_DISCOVERY = "node-feature-discovery"
+OPERATOR = "gpu-operator"
+PLUGIN_IMAGE = "k8s-device-plugin"
+"""Part of the name of NVIDIA's image. It holds several programs; without a command it runs the device plugin."""
+COMPANIONS = ("config-manager", "mps-control-daemon")
+"""Programs of that image that are no operands by themselves: NVIDIA's chart runs them beside the device plugin."""
+
+
+def component(container: Mapping[str, Any]) -> str:
+    """Which operand a container of a pod runs, by its image and, where that has several, its command; empty if none."""
+    image = str(container.get("image"))
+    if PLUGIN_IMAGE in image:
+        return _program(container)
+    return next((mark for mark in (FEATURE_DISCOVERY, NODE_FEATURE_DISCOVERY, OPERATOR) if mark in image), "")
+
+
+def _program(container: Mapping[str, Any]) -> str:
+    command = [str(word) for word in container.get("command") or []]
+    if not command:
+        return DEVICE_PLUGIN  # what there is of arguments is the plugin's
+    program = command[0].rpartition("/")[2]
+    if program in COMPANIONS:
+        return ""
+    if program in (DEVICE_PLUGIN, FEATURE_DISCOVERY):
+        return program
+    words = " ".join([*command, *map(str, container.get("args") or [])])
+    # What a script starts cannot be seen; of the two, a second device plugin is the worse surprise.
+    return FEATURE_DISCOVERY if FEATURE_DISCOVERY in words and DEVICE_PLUGIN not in words else DEVICE_PLUGIN
 
 
 def name(pod: Pod) -> str:

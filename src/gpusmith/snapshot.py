@@ -32,10 +32,6 @@ class Holder:
     gpus: int
 
 
-PLUGIN_IMAGE = "k8s-device-plugin"
-"""Part of the name of NVIDIA's image; the role gpu_operands goes by the same."""
-
-
 @dataclass(frozen=True)
 class NodeView:
     """A Node object, and the pods on it that matter.
@@ -131,9 +127,9 @@ def _name(pod: Object) -> str:
 
 
 def _is_foreign_plugin(pod: Object, operands_namespace: str) -> bool:
-    images = [str(row.get("image")) for row in (pod.get("spec") or {}).get("containers") or []]
+    containers = (pod.get("spec") or {}).get("containers") or []
     return pod["metadata"]["namespace"] != operands_namespace and any(
-        PLUGIN_IMAGE in image for image in images
+        operands.component(row) == operands.DEVICE_PLUGIN for row in containers
     )
 
 

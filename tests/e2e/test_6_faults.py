@@ -167,7 +167,10 @@ def test_label_and_taint_removed_in_the_cluster(ready_lab: Lab) -> None:
 
 def test_pods_that_ask_the_wrong_dns_server_are_named(ready_lab: Lab) -> None:
     config = "/var/lib/kubelet/config.yaml"
-    ready_lab.on(NODE, f"cp {config} /root/kubelet.yaml && sed -i 's/10[.]96[.]0[.]10$/10.96.0.99/' {config} && systemctl restart kubelet")
+    ready_lab.on(
+        NODE,
+        f"cp {config} /root/kubelet.yaml && sed -i 's/10[.]96[.]0[.]10$/10.96.0.99/' {config} && systemctl restart kubelet",
+    )
     try:
         ready_lab.wait_allocatable({NODE: 4}, 60)
         broken = ready_lab.validate("-k", "workloads.network")

@@ -51,6 +51,7 @@ def test_other_names_in_the_inventory_are_the_users_business(name: str) -> None:
         ("gpusmith_gpu_count", "four", "int"),
         ("gpusmith_gpu_count", True, "int"),
         ("gpusmith_simulated", "perhaps", "bool"),
+        ("gpusmith_validate", False, "quotes"),
         ("gpusmith_validate", "alway", "one of"),
         ("nvidia_driver_repository", {"uri": ["x"]}, "uris"),
         ("nvidia_driver_repository", {"uris": "x"}, "list"),
@@ -97,6 +98,18 @@ def test_the_kubeconfig_must_lead_to_the_cluster_that_nodes_join() -> None:
     assert guard.check_same_cluster("k", "10.0.0.1:6443", []) == []
     (finding,) = guard.check_same_cluster("k", "10.9.9.9:6443", here)
     assert "10.9.9.9:6443" in finding.message
+
+
+def test_a_reason_names_its_hosts() -> None:
+    one = guard.on_hosts(guard.Finding("Variable 'a' is wrong.", "Do."), ["gpu-1"])
+    assert one.text() == "Host 'gpu-1': variable 'a' is wrong. Do."
+    assert guard.on_hosts(one, ["gpu-1", "gpu-2"]).message.startswith("Hosts 'gpu-1', 'gpu-2': ")
+
+
+@pytest.mark.parametrize("value", ["{{ a }}", "{% if a %}b{% endif %}", {"a": ["{{ b }}"]}, {"{{ a }}": 1}])
+def test_templates_are_found_wherever_they_are(value: Any) -> None:
+    assert guard.has_template(value)
+    assert not guard.has_template({"a": ["b", 1, None, "{ c }"]})
 
 
 def test_long_lists_are_shortened() -> None:

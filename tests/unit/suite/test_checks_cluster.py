@@ -276,6 +276,15 @@ def test_a_second_device_plugin_is_named(host: MakeHost) -> None:
     assert failing(host(gpu_operands_device_plugin="existing"), node(), [*operands(), other]) == {}
 
 
+def test_a_second_feature_discovery_is_no_device_plugin(host: MakeHost) -> None:
+    other = operand("gfd2")
+    other["metadata"]["namespace"] = "default"
+    other["spec"]["containers"][0].update(
+        image="nvcr.io/nvidia/k8s-device-plugin:v0.17.0", command=["gpu-feature-discovery"]
+    )
+    assert failing(host(), node(), [*operands(), other]) == {}
+
+
 def test_a_node_without_any_allocatable_gpu_is_told_to_restart_the_plugin(host: MakeHost) -> None:
     view = view_of(node(status__allocatable={"nvidia.com/gpu": "0"}), [], "gpusmith-system")
     (problem,) = cluster_checks.CHECKS["cluster.gpu-capacity"](ClusterFacts(host(), "gpu-1", view))

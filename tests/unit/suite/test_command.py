@@ -123,6 +123,18 @@ def test_bad_input_is_refused(root: Path, dead: Path, tmp_path: Path, words: lis
     assert not left.exists() or json.loads(left.read_text())["checks"] == []
 
 
+def test_a_missing_kubeconfig_is_refused_where_the_cluster_is_asked(
+    root: Path, dead: Path, tmp_path: Path
+) -> None:
+    words = ["validation", f"--inventory={dead}", f"--report-dir={tmp_path / 'r'}"]
+    text = (dead / "hosts.yml").read_text()
+    (dead / "hosts.yml").write_text(text.replace(str(dead / "kubeconfig"), "''"))
+    done = start(root, dead, *words)
+    assert done.returncode == 4, done.stdout + done.stderr
+    assert "Host 'gpu-1' has no 'gpusmith_kubeconfig'." in done.stdout + done.stderr
+    assert start(root, dead, *words, "--tier=nodes", "--collect-only").returncode == 0
+
+
 def test_a_check_is_selected_by_its_id(root: Path, dead: Path, tmp_path: Path) -> None:
     done = start(
         root,

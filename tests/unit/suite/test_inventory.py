@@ -58,9 +58,13 @@ def test_templates_are_filled_in(tmp_path: Path, variables: Variables) -> None:
         tmp_path / "lab",
         variables(gpusmith_kubeconfig="{{ inventory_dir }}/kubeconfig", gpusmith_gpu_count="{{ 2 * 2 }}"),
     )
+    (folder / "host_vars").mkdir()
+    words = "{% if gpusmith_simulated %}keep{% else %}off{% endif %}"
+    (folder / "host_vars" / "gpu-2.yml").write_text(f"host_baseline_swap: '{words}'\n")
     found = inventory.read(str(folder), None)
     assert found.kubeconfig == str(folder / "kubeconfig")
     assert found.hosts["gpu-2"].gpu_count == 4
+    assert [host.swap_off for host in found.hosts.values()] == [True, False]
 
 
 def test_template_that_cannot_be_filled_in_is_refused(tmp_path: Path, variables: Variables) -> None:
@@ -86,6 +90,12 @@ def test_missing_path_and_empty_group_are_refused(tmp_path: Path, variables: Var
 def test_relative_path_starts_where_the_suite_was_started(tmp_path: Path, variables: Variables) -> None:
     write(tmp_path / "lab", variables())
     assert inventory.read("lab", "gpu-1", tmp_path).source == str(tmp_path / "lab")
+
+
+@pytest.mark.parametrize("text", ["{{ a }}", "{% if a %}b{% endif %}"])
+def test_both_forms_of_templates_are_seen(text: str) -> None:
+    assert inventory._is_template([{"a": text}])
+    assert not inventory._is_template({"a": ["{ b }", None, 1]})
 
 
 @pytest.mark.parametrize(
@@ -117,6 +127,17 @@ def test_relative_path_starts_where_the_suite_was_started(tmp_path: Path, variab
         ({"host_baseline_modules": "overlay"}, "'host_baseline_modules' must be a list of names"),
         ({"host_baseline_sysctl": ["x"]}, "'host_baseline_sysctl' must be a mapping"),
         ({"validation_accepted_xids": ["x"]}, "'validation_accepted_xids' must be a list of numbers"),
+        ({"ansible_user": ["a"]}, "Host 'gpu-1': 'ansible_user' must be a string, not"),
+        ({"host_baseline_swap": "kep"}, "'host_baseline_swap' must be one of 'off', 'keep', not 'kep'"),
+        ({"kubernetes_node_labels": {"rack": True}}, "'kubernetes_node_labels.rack' must be a string"),
+        (
+            {"gpusmith_kubeconfig": "/"},
+            "'gpusmith_kubeconfig' must be the path of a file, not the folder '/'",
+        ),
+        (
+            {"validation_kubeconfig": "~"},
+            "'validation_kubeconfig' must be the path of a file, not the folder",
+        ),
     ],
 )
 def test_wrong_variable_is_named(host: Callable[..., Any], changes: dict[str, Any], says: str) -> None:
@@ -144,6 +165,23 @@ def test_misspelling_is_offered(host: Callable[..., Any]) -> None:
 def test_the_suite_can_have_a_kubeconfig_of_its_own(host: Callable[..., Any]) -> None:
     assert host(gpusmith_kubeconfig="/admin", validation_kubeconfig="/few").kubeconfig == "/few"
     assert host(gpusmith_kubeconfig="/admin", validation_kubeconfig="").kubeconfig == "/admin"
+
+
+def test_a_host_without_kubeconfig_is_named(variables: Variables) -> None:
+    tree = {"gpu_nodes": {"hosts": ["a", "b"]}}
+    rows = {"a": variables(), "b": variables(gpusmith_kubeconfig="")}
+    with pytest.raises(InputError, match="Host 'b' has no 'gpusmith_kubeconfig'"):
+        _ = inventory.build(tree, rows, "x", "").kubeconfig
+
+
+def test_a_wrong_connection_variable_is_named_before_templates_are_filled_in(
+    tmp_path: Path, variables: Variables
+) -> None:
+    folder = write(tmp_path / "lab", variables(gpusmith_kubeconfig="{{ inventory_dir }}/kubeconfig"))
+    (folder / "host_vars").mkdir()
+    (folder / "host_vars" / "gpu-2.yml").write_text("ansible_user: [a, b]\n")
+    with pytest.raises(InputError, match="Host 'gpu-2': 'ansible_user' must be a string"):
+        inventory.read(str(folder), None)
 
 
 def test_several_kubeconfigs_are_refused(variables: Variables) -> None:
