@@ -931,3 +931,20 @@ def test_a_node_that_others_set_up_has_no_units_of_ours(
     for name in ("gpusmith-nvidia-load", "gpusmith-gpu-devices"):
         record["services"][name].update(active="inactive", enabled="not-found")
     assert services.services(facts(record)) == []
+
+
+@pytest.mark.parametrize("state", ["disabled", "masked"])
+def test_only_without_our_unit_a_boot_needs_the_toolkits_own(
+    state: str, record: dict[str, Any], facts: Callable[..., Any]
+) -> None:
+    record["services"]["nvidia-cdi-refresh"]["enabled"] = state
+    assert services.services(facts(record)) == []
+    record["services"]["gpusmith-gpu-devices"].update(active="inactive", enabled="not-found")
+    (problem,) = services.services(facts(record))
+    assert problem.cause == (
+        f"Node 'gpu-1': service 'nvidia-cdi-refresh' is {state}, so that after a reboot nobody makes"
+        " CDI specification '/var/run/cdi/nvidia.yaml' anew."
+    )
+    # What a boot keeps needs nobody.
+    spec_of(record)["path"] = "/etc/cdi/nvidia.yaml"
+    assert services.services(facts(record)) == []
