@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
@@ -36,8 +36,8 @@ EXAMPLES = r"""
 RETURN = r"""
 _value:
   description: >-
-    What differs: files (paths), modules and sysctl (names), all of it and swap in words with the wanted and the seen (problems), and what
-    to look at (hints).
+    What differs: files (paths), modules and sysctl (names), all of it and swap in words with the wanted and the seen (problems), of these
+    what no run changes (boot), and what to look at (hints).
   type: dict
 """
 
@@ -53,6 +53,10 @@ HINTS = {
         "Look at 'sysctl NAME' and 'systemd-analyze cat-config sysctl.d' on the node for who sets another value;"
         " 'host_baseline_sysctl' can only have parameters and values that its kernel takes."
     ),
+    "boot": (
+        "The role changes no files of others: correct or remove those lines on the node, or make them the inventory's"
+        " 'host_baseline_modules' and 'host_baseline_sysctl'."
+    ),
     "files": "Look for who else writes the file, such as another configuration management.",
 }
 
@@ -62,8 +66,9 @@ def one_space(value: object) -> str:
     return " ".join(str(value).split())
 
 
-def swap_problems(system: Mapping[str, Any]) -> list[str]:
+def swap_problems(record: Mapping[str, Any]) -> list[str]:
     """Swap that is on, or that the next boot turns on."""
+    system = record["system"] or {}
     areas, fstab = system.get("swap_areas"), system.get("swap_fstab") or []
     found = []
     if areas is None:
@@ -72,8 +77,32 @@ def swap_problems(system: Mapping[str, Any]) -> list[str]:
         found.append(f"swap: wanted off, seen on {', '.join(map(repr, areas))}")
     if fstab:
         found.append(f"swap in '/etc/fstab': wanted none, seen {', '.join(map(repr, fstab))}")
+    found += [
+        f"swap at boot: wanted off, seen '{link}'"
+        for link in (record.get("boot") or {}).get("swap_units") or ()
+    ]
     if system.get("swap_target_masked") is False:
         found.append("'swap.target': wanted masked, seen unmasked")
+    return found
+
+
+def boot_problems(record: Mapping[str, Any], modules: Iterable[str], sysctl: Mapping[str, str]) -> list[str]:
+    """What boots would do otherwise although the role's files are there: files of others win over them."""
+    boot = record.get("boot")
+    if not boot:
+        return ["next boot: wanted as the inventory says, seen nothing, since its files cannot be read"]
+    found = []
+    for name in modules:
+        row = boot["modules"].get(name) or {}
+        if row.get("forbidden_by") or not row.get("file"):
+            seen = f"forbidden by '{row['forbidden_by']}'" if row.get("forbidden_by") else "nothing"
+            found.append(f"kernel module '{name}' at boot: wanted loaded, seen {seen}")
+    for name, value in sysctl.items():
+        row = boot["sysctl"].get(name) or {}
+        if row.get("value") != value:
+            seen = "nothing" if row.get("value") is None else f"'{row['value']}'"
+            files = "".join(f" in '{path}'" for path in row.get("files") or ())
+            found.append(f"kernel parameter '{name}' at boot: wanted '{value}', seen {seen}{files}")
     return found
 
 
@@ -95,13 +124,15 @@ def host_baseline_plan(record: Mapping[str, Any], settings: Mapping[str, Any]) -
     ]
     problems = {
         # Unquoted, YAML takes 'off' for false.
-        "swap": swap_problems(system) if settings["swap"] != "keep" else [],
+        "swap": swap_problems(record) if settings["swap"] != "keep" else [],
         "modules": [f"kernel module '{name}': wanted loaded, seen not loaded" for name in modules],
         "sysctl": [
             f"kernel parameter '{name}': wanted '{wanted[name]}', seen "
             + ("nothing" if shown.get(name) is None else f"'{shown[name]}'")
             for name in sysctl
         ],
+        # Before its files are there, nobody can tell who wins over them.
+        "boot": [] if files else boot_problems(record, settings["modules"], wanted),
         "files": [
             f"file '{path}': wanted as the inventory says, seen {'another content' if path in digests else 'missing'}"
             for path in files
@@ -111,6 +142,7 @@ def host_baseline_plan(record: Mapping[str, Any], settings: Mapping[str, Any]) -
         "files": files,
         "modules": modules,
         "sysctl": sysctl,
+        "boot": problems["boot"],
         "problems": [text for texts in problems.values() for text in texts],
         "hints": [HINTS[kind] for kind, texts in problems.items() if texts],
     }

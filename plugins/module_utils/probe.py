@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import calendar
 import ctypes
+import fnmatch
 import glob
 import hashlib
 import json
@@ -39,9 +40,10 @@ NVML_TIMEOUT_S = 30.0
 PACKAGE_PATTERNS = (
     "nvidia*", "libnvidia*", "libcuda*", "libxnvctrl*", "cuda-*", "firmware-nvidia*", "containerd*", "kube*",
 )  # fmt: skip
-# What must run, and what our roles have run once at every boot.
+# What must run, and what our roles, or NVIDIA's packages without them, have run once at every boot.
 SERVICES = (
     "containerd", "kubelet", "nvidia-persistenced", "nvidia-fabricmanager", "gpusmith-nvidia-load", "gpusmith-gpu-devices",
+    "nvidia-cdi-refresh",
 )  # fmt: skip
 MODULES = ("overlay", "br_netfilter")
 SYSCTLS = (
@@ -50,6 +52,9 @@ SYSCTLS = (
 # What users add to those stands in files of ours: without looking there, nobody could tell that it is right already.
 MODULE_FILES = "/etc/modules-load.d/gpusmith-*"
 SYSCTL_FILES = "/etc/sysctl.d/*gpusmith-*"
+# Where modules-load.d, sysctl.d and modprobe.d are: of files with one name, the first folder's counts.
+BOOT_FOLDERS = ("/etc", "/run", "/usr/local/lib", "/usr/lib")
+UNIT_FOLDER = "/etc/systemd/system"
 # Files that roles write carry our name, so that a role can compare what is there with what it would write.
 MANAGED_FILES = (
     "/etc/apt/sources.list.d/gpusmith-*",
@@ -782,14 +787,118 @@ def _kubernetes(kubelet: _Command, errors: list[str]) -> Record:
     }
 
 
-def names_in(text: str) -> list[str]:
-    """The names in a file of modules-load.d (one a line) or sysctl.d (NAME = VALUE)."""
-    lines = (line.strip() for line in text.splitlines())
-    return [line.partition("=")[0].strip() for line in lines if line and line[0] not in "#;"]
+def boot_files(kind: str) -> list[str]:
+    """Files of modules-load.d, sysctl.d or modprobe.d in the order in which boots read them."""
+    found: dict[str, str] = {}
+    for folder in reversed(BOOT_FOLDERS):
+        for path in glob.glob(os.path.join(folder, kind, "*.conf")):
+            found[os.path.basename(path)] = path
+    # What is no file, such as a link to /dev/null, only takes those of the same name out.
+    return [found[name] for name in sorted(found) if os.path.isfile(found[name])]
 
 
-def _named(pattern: str) -> list[str]:
-    return [name for path in sorted(glob.glob(pattern)) for name in names_in(_read(path) or "")]
+def boot_lines(kind: str) -> list[tuple[str, str]]:
+    """Their lines without comments, each with its file."""
+    rows = [(line.strip(), path) for path in boot_files(kind) for line in (_read(path) or "").splitlines()]
+    return [(line, path) for line, path in rows if line and line[0] not in "#;"]
+
+
+def plain_module(name: str) -> str:
+    """A module's name as the kernel shows it."""
+    return name.replace("-", "_")
+
+
+def forbidden_module(line: str) -> str | None:
+    """The module that a line of modprobe.d keeps boots from loading."""
+    matched = re.match(r"(?:blacklist\s+(\S+)|install\s+(\S+)\s+(?:/usr)?/bin/(?:true|false))\s*$", line)
+    return plain_module(matched.group(1) or matched.group(2)) if matched else None
+
+
+def boot_modules(builtin: str, builtin_file: str) -> Record:
+    """Who has boots load a module, and who keeps them from it; what is part of the kernel (modules.builtin) needs nobody."""
+    lines = boot_lines("modules-load.d")
+    loads = {plain_module(name): path for name, path in reversed(lines)}
+    forbids = {forbidden_module(line): path for line, path in boot_lines("modprobe.d")}
+    found = {}
+    for name in (*MODULES, *(name for name, _path in lines)):
+        plain = plain_module(name)
+        if part_of_kernel(name, builtin):
+            found[name] = {"file": builtin_file, "forbidden_by": None}
+        else:
+            found[name] = {"file": loads.get(plain), "forbidden_by": forbids.get(plain)}
+    return found
+
+
+def sysctl_key(name: str) -> str:
+    """A parameter's path below /proc/sys."""
+    first = re.search(r"[./]", name)
+    if first is not None and first.group() == ".":
+        # Then a slash is a dot within a name, as in that of a network interface.
+        return name.translate(str.maketrans("./", "/."))
+    return name
+
+
+def sysctl_settings(lines: Iterable[tuple[str, str]]) -> Record:
+    """What systemd-sysctl keeps of lines in their order: value and file by key; '-NAME' alone has no value."""
+    kept: Record = {}
+    for line, path in lines:
+        name, assigned, text = line.partition("=")
+        if not assigned and line[0] != "-":
+            continue  # systemd-sysctl ignores it as well
+        key = sysctl_key(name.lstrip("-").strip())
+        value = " ".join(text.split()) if assigned else None
+        if key in kept and kept[key]["value"] == value:
+            continue
+        # The order counts for patterns: the last one that matches is written last.
+        kept.pop(key, None)
+        kept[key] = {"value": value, "file": path}
+    return kept
+
+
+def _is_pattern(key: str) -> bool:
+    return any(sign in key for sign in "*?[")
+
+
+def _matches(key: str, pattern: str) -> bool:
+    parts, patterns = key.split("/"), pattern.split("/")
+    return len(parts) == len(patterns) and all(map(fnmatch.fnmatchcase, parts, patterns))
+
+
+def boot_sysctl(name: str, settings: Mapping[str, Any], root: str = "/proc/sys") -> Record:
+    """What boots set a parameter to, and the files that say so.
+
+    A pattern gives all values that its parameters get, each once; those that '-NAME' takes out keep the kernel's own.
+    """
+    key = sysctl_key(name)
+    keys = [os.path.relpath(path, root) for path in glob.glob(os.path.join(root, key))]
+    rows = []
+    for one in keys if keys and _is_pattern(key) else [key]:
+        # A line with the name itself wins over every pattern, wherever it stands.
+        said = [settings[one]] if one in settings else []
+        said += [
+            row
+            for pattern, row in reversed(list(settings.items()))
+            if _is_pattern(pattern) and row["value"] is not None and _matches(one, pattern)
+        ]
+        rows += said[:1]
+    values = sorted({row["value"] for row in rows if row["value"] is not None})
+    return {
+        "value": ", ".join(values) if values else None,
+        "files": sorted({row["file"] for row in rows}),
+    }
+
+
+def _boot() -> Record:
+    """What boots load and set, by the files that systemd reads."""
+    builtin = f"/lib/modules/{platform.release()}/modules.builtin"
+    lines = boot_lines("sysctl.d")
+    ours = (line.partition("=")[0].strip() for line, path in lines if fnmatch.fnmatch(path, SYSCTL_FILES))
+    settings = sysctl_settings(lines)
+    return {
+        "modules": boot_modules(_read(builtin) or "", builtin),
+        "sysctl": {name: boot_sysctl(name, settings) for name in (*SYSCTLS, *ours)},
+        "swap_units": swap_units(),
+    }
 
 
 def read_sysctl(name: str, root: str = "/proc/sys") -> str | None:
@@ -797,20 +906,20 @@ def read_sysctl(name: str, root: str = "/proc/sys") -> str | None:
 
     A pattern such as net.ipv4.conf.*.rp_filter gives all values that there are, each once.
     """
-    first = re.search(r"[./]", name)
-    if first is not None and first.group() == ".":
-        # Then a slash is a dot within a name, as in that of a network interface.
-        name = name.translate(str.maketrans("./", "/."))
-    texts = (_read(path) for path in glob.glob(os.path.join(root, name)))
+    texts = (_read(path) for path in glob.glob(os.path.join(root, sysctl_key(name))))
     values = sorted({" ".join(text.split()) for text in texts if text is not None})
     return ", ".join(values) if values else None
 
 
+def part_of_kernel(name: str, builtin: str) -> bool:
+    """Whether the text of modules.builtin has a module."""
+    pattern = r"/{}\.ko".format(re.escape(plain_module(name)).replace("_", "[_-]"))
+    return re.search(pattern, builtin) is not None
+
+
 def module_present(name: str, builtin: str, root: str = "/sys/module") -> bool:
     """Whether a module is loaded or, by the text of modules.builtin, part of the kernel."""
-    plain = name.replace("-", "_")
-    pattern = r"/{}\.ko".format(re.escape(plain).replace("_", "[_-]"))
-    return os.path.isdir(os.path.join(root, plain)) or re.search(pattern, builtin) is not None
+    return os.path.isdir(os.path.join(root, plain_module(name))) or part_of_kernel(name, builtin)
 
 
 def swap_areas(text: str) -> list[str]:
@@ -818,13 +927,31 @@ def swap_areas(text: str) -> list[str]:
     return [line.split()[0] for line in text.splitlines()[1:] if line.strip()]
 
 
+def is_swap_line(line: str) -> bool:
+    """Whether a line of /etc/fstab turns swap on at boot."""
+    fields = line.split()
+    return (
+        len(fields) >= 3
+        and not fields[0].startswith("#")
+        and fields[2] == "swap"
+        and not (len(fields) >= 4 and "noauto" in fields[3].split(","))
+    )
+
+
 def swap_lines(text: str) -> list[str]:
     """What the text of /etc/fstab turns swap on with at boot."""
-    rows = (line.split() for line in text.splitlines())
-    return [row[0] for row in rows if len(row) >= 3 and not row[0].startswith("#") and row[2] == "swap"]
+    return [line.split()[0] for line in text.splitlines() if is_swap_line(line)]
 
 
-def _system() -> Record:
+def swap_units(folder: str | None = None) -> list[str]:
+    """Links by which boots start a swap unit although swap.target is masked."""
+    found = []
+    for kind in ("wants", "requires"):
+        found += glob.glob(os.path.join(folder or UNIT_FOLDER, f"*.{kind}", "*.swap"))
+    return sorted(path for path in found if os.path.islink(path) and "/swap.target." not in path)
+
+
+def _system(boot: Mapping[str, Any]) -> Record:
     swaps = _read("/proc/swaps")
     builtin = _read(f"/lib/modules/{platform.release()}/modules.builtin") or ""
     # A built-in module need not show in /sys/module: what it brings into /proc tells as well.
@@ -834,7 +961,7 @@ def _system() -> Record:
     }
     modules = {
         name: module_present(name, builtin) or brings.get(name.replace("-", "_"), False)
-        for name in (*MODULES, *_named(MODULE_FILES))
+        for name in (*MODULES, *(boot.get("modules") or ()))
     }
     systemd = os.path.isdir("/run/systemd/system")
     secure: bool | None = False
@@ -851,11 +978,11 @@ def _system() -> Record:
         "swap_areas": swap_areas(swaps) if swaps is not None else None,
         "swap_fstab": swap_lines(_read("/etc/fstab") or ""),
         # Null without systemd, which alone finds swap partitions by itself.
-        "swap_target_masked": os.path.realpath("/etc/systemd/system/swap.target") == "/dev/null"
+        "swap_target_masked": os.path.realpath(UNIT_FOLDER + "/swap.target") == "/dev/null"
         if systemd
         else None,
         "modules": modules,
-        "sysctl": {name: read_sysctl(name) for name in (*SYSCTLS, *_named(SYSCTL_FILES))},
+        "sysctl": {name: read_sysctl(name) for name in (*SYSCTLS, *(boot.get("sysctl") or ()))},
         "secure_boot": secure,
     }
 
@@ -1287,6 +1414,7 @@ def collect(nvml_timeout_s: float = NVML_TIMEOUT_S) -> Record:
         "containerd", errors, lambda: _containerd(commands["dump"], commands["containerd"], errors)
     )
     folders = _dig(containerd, "effective", "cdi_spec_dirs")
+    boot = _guarded("boot", errors, _boot)
 
     record: Record = {
         "schema": SCHEMA,
@@ -1301,7 +1429,8 @@ def collect(nvml_timeout_s: float = NVML_TIMEOUT_S) -> Record:
         "containerd": containerd,
         "cdi": _guarded("cdi", errors, lambda: _cdi(folders or CDI_FOLDERS)),
         "kubernetes": _guarded("kubernetes", errors, lambda: _kubernetes(commands["kubelet"], errors)),
-        "system": _guarded("system", errors, _system),
+        "system": _guarded("system", errors, lambda: _system(boot or {})),
+        "boot": boot,
         "managed_files": _guarded("managed files", errors, _managed_files),
         "xids": None,
         "sxids": None,

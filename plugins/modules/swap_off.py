@@ -9,8 +9,9 @@ DOCUMENTATION = r"""
 module: swap_off
 short_description: Turn swap off, now and after a reboot
 description:
-  - Turns off every active swap area, puts a comment sign before the swap lines of C(/etc/fstab), and masks systemd's
+  - Turns off every active swap area, puts a comment sign before the swap lines of C(/etc/fstab) that boots follow, and masks systemd's
     C(swap.target), which also keeps swap partitions that systemd finds by itself from coming back.
+  - Disables swap units that another unit than C(swap.target) starts.
 version_added: "0.1.0"
 author: gpusmith contributors
 options:
@@ -42,6 +43,7 @@ import shutil
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpusmith.gpu.plugins.module_utils import probe
 
 MARK = "# swap is off (gpusmith): "
 MASK = Path("/etc/systemd/system/swap.target")
@@ -49,17 +51,8 @@ MASK = Path("/etc/systemd/system/swap.target")
 
 def without_swap(fstab: str) -> str:
     """The table with its swap lines commented out."""
-    lines = []
-    for line in fstab.splitlines(keepends=True):
-        fields = line.split()
-        swap = len(fields) >= 3 and not fields[0].startswith("#") and fields[2] == "swap"
-        lines.append(MARK + line if swap else line)
-    return "".join(lines)
-
-
-def active_swap(proc_swaps: str) -> list[str]:
-    """Names of the active swap areas in the text of /proc/swaps."""
-    return [line.split()[0] for line in proc_swaps.splitlines()[1:] if line.strip()]
+    lines = fstab.splitlines(keepends=True)
+    return "".join(MARK + line if probe.is_swap_line(line) else line for line in lines)
 
 
 def main() -> None:
@@ -69,7 +62,7 @@ def main() -> None:
     )
     fstab = Path(module.params["fstab"])
     table = fstab.read_text(encoding="utf-8") if fstab.exists() else ""
-    active = active_swap(Path("/proc/swaps").read_text(encoding="utf-8"))
+    active = probe.swap_areas(Path("/proc/swaps").read_text(encoding="utf-8"))
     masked = os.path.realpath(MASK) == "/dev/null"
     systemd = Path("/run/systemd/system").is_dir()
 
@@ -89,6 +82,10 @@ def main() -> None:
             if MASK.is_symlink():
                 MASK.unlink()
             MASK.symlink_to("/dev/null")
+    for link in probe.swap_units():
+        changed = True
+        if not module.check_mode:
+            Path(link).unlink()  # as 'systemctl disable' does, without a daemon-reload as well
     if active:
         changed = True
         if not module.check_mode:

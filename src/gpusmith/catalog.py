@@ -81,7 +81,10 @@ _ROWS = (
     ),
     Check("nodes.cdi", "the CDI specification is for the loaded driver and leads exactly to the node's GPUs"),
     Check("nodes.char-links", "/dev/char links keep GPUs in containers over a reload of systemd"),
-    Check("nodes.host-baseline", "swap is off, and kernel modules and parameters are the inventory's"),
+    Check(
+        "nodes.host-baseline",
+        "swap is off, and kernel modules and parameters are the inventory's, now and at the next boot",
+    ),
     Check("nodes.holds", "driver, runtime and Kubernetes packages are held at their version"),
     Check("nodes.uniformity", "the node does not differ from the others of its model"),
     Check("cluster.api", "the API server answers and the lists could be read", per_node=False),

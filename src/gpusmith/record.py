@@ -207,6 +207,45 @@ class ContainerdStart:
 
 
 @dataclass(frozen=True)
+class BootModule:
+    """What boots do with a kernel module.
+
+    Attributes:
+        file: that has it loaded, or says that it is part of the kernel; None if there is none.
+        forbidden_by: the file that keeps boots from loading it.
+    """
+
+    file: str | None
+    forbidden_by: str | None
+
+
+@dataclass(frozen=True)
+class BootParameter:
+    """What boots do with a kernel parameter.
+
+    Attributes:
+        value: that they set; None if they set none.
+        files: that say so.
+    """
+
+    value: str | None
+    files: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Boot:
+    """What boots load, set and turn on, by the files that systemd reads.
+
+    Attributes:
+        swap_units: links that start a swap unit although swap.target is masked.
+    """
+
+    modules: Mapping[str, BootModule]
+    sysctl: Mapping[str, BootParameter]
+    swap_units: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Record:
     """One node's facts, with the names of the record's sections.
 
@@ -256,6 +295,7 @@ class Record:
     swap_target_masked: bool | None
     kernel_modules: Mapping[str, bool]
     sysctl: Mapping[str, str | None]
+    boot: Boot | None
     errors: tuple[str, ...]
     raw: Mapping[str, Any] = field(repr=False)
 
@@ -345,6 +385,18 @@ def _cdi_spec(row: Mapping[str, Any]) -> CdiSpec:
     )
 
 
+def _boot(boot: Mapping[str, Any]) -> Boot | None:
+    if not boot:
+        return None
+    return Boot(
+        modules={name: BootModule(row["file"], row["forbidden_by"]) for name, row in boot["modules"].items()},
+        sysctl={
+            name: BootParameter(row["value"], tuple(row["files"])) for name, row in boot["sysctl"].items()
+        },
+        swap_units=tuple(boot["swap_units"]),
+    )
+
+
 def parse(raw: Mapping[str, Any]) -> Record:
     """The typed view.
 
@@ -428,6 +480,7 @@ def parse(raw: Mapping[str, Any]) -> Record:
             swap_target_masked=system.get("swap_target_masked"),
             kernel_modules=_part(system, "modules"),
             sysctl=_part(system, "sysctl"),
+            boot=_boot(_part(raw, "boot")),
             errors=tuple(raw.get("errors") or ()),
             raw=raw,
         )

@@ -136,6 +136,16 @@ BY_HAND = {
         "systemctl enable gpusmith-nvidia-load",
         "'gpusmith-nvidia-load' is disabled",
     ),
+    "module-of-no-boot": (
+        "mv /etc/modules-load.d/gpusmith-host-baseline.conf /root/",
+        "mv /root/gpusmith-host-baseline.conf /etc/modules-load.d/",
+        "'br_netfilter' is loaded now, but no boot would load it",
+    ),
+    "forwarding-off-at-boot": (
+        "echo net.ipv4.ip_forward = 0 > /etc/sysctl.d/zz-other.conf",
+        "rm /etc/sysctl.d/zz-other.conf",
+        "'net.ipv4.ip_forward' is '1' now, but a boot would set '0' .file '/etc/sysctl.d/zz-other.conf'",
+    ),
     "hold-removed": ("apt-mark unhold nvidia-driver-cuda", "apt-mark hold nvidia-driver-cuda", "hold|held"),
 }
 

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 from gpusmith.findings import CannotAsk, Problem
 from gpusmith.node_facts import NodeFacts
+from gpusmith.record import Boot
+
+OWN_FILES = "/gpusmith-"
+"""In the paths of files that our roles write."""
 
 
 def identity(facts: NodeFacts) -> list[Problem]:
@@ -40,8 +46,12 @@ def identity(facts: NodeFacts) -> list[Problem]:
 
 
 def host_baseline(facts: NodeFacts) -> list[Problem]:
-    """What kubelet and the pod network need of the kernel, and what else the inventory sets."""
-    return _swap(facts) + _kernel_modules(facts) + _kernel_parameters(facts)
+    """What kubelet and the pod network need of the kernel, and what else the inventory sets, now and at the next boot."""
+    found = _swap(facts) + _kernel_modules(facts) + _kernel_parameters(facts)
+    if facts.record.boot is None:
+        cause = f"Node '{facts.host.name}': what a boot would load and set could not be read."
+        found.append(Problem(cause, "Read the record's 'errors', then run site.yml for the node."))
+    return found
 
 
 def _swap(facts: NodeFacts) -> list[Problem]:
@@ -51,6 +61,7 @@ def _swap(facts: NodeFacts) -> list[Problem]:
     evidence = {
         "swap_areas": None if record.swap_areas is None else list(record.swap_areas),
         "swap_fstab": list(record.swap_fstab),
+        "swap_units": None if record.boot is None else list(record.boot.swap_units),
         "swap_target_masked": record.swap_target_masked,
     }
     causes = []
@@ -62,6 +73,9 @@ def _swap(facts: NodeFacts) -> list[Problem]:
         )
     if record.swap_fstab:
         causes.append(f"/etc/fstab turns swap on at the next boot, {', '.join(map(repr, record.swap_fstab))}")
+    if record.boot is not None and record.boot.swap_units:
+        units = ", ".join(map(repr, record.boot.swap_units))
+        causes.append(f"a swap unit is turned on at the next boot, {units}")
     if record.swap_target_masked is False:
         causes.append("'swap.target' is not masked, so that the next boot can turn swap on")
     step = (
@@ -71,34 +85,98 @@ def _swap(facts: NodeFacts) -> list[Problem]:
     return [Problem(f"Node '{node}': {cause}.", step, evidence) for cause in causes]
 
 
+def _not_loaded_at_boot(boot: Boot | None, name: str) -> str | None:
+    """Why no boot would load a module; None if one would, or if that is not known."""
+    if boot is None:
+        return None
+    row = boot.modules.get(name)
+    if row is None or row.file is None:
+        return "no file in modules-load.d names it"
+    return f"file '{row.forbidden_by}' forbids it" if row.forbidden_by else None
+
+
 def _kernel_modules(facts: NodeFacts) -> list[Problem]:
-    node = facts.host.name
-    return [
-        Problem(
-            f"Node '{node}': kernel module '{name}' is not loaded, the inventory wants it.",
-            f"Run site.yml, or 'modprobe {name}' on '{node}' for the reason.",
-            {f"module_{name}": facts.record.kernel_modules.get(name)},
+    node, record = facts.host.name, facts.record
+    problems = []
+    for name in facts.host.kernel_modules:
+        loaded, why = record.kernel_modules.get(name), _not_loaded_at_boot(record.boot, name)
+        if loaded and why is None:
+            continue
+        if why is None:
+            fault = "is not loaded, the inventory wants it"
+        elif loaded is None:
+            # The probe looks for those that files name; of others it does not know whether they are loaded.
+            fault = f"would not be loaded by a boot ({why})"
+        else:
+            fault = f"is {'loaded now, but' if loaded else 'not loaded, and'} no boot would load it ({why})"
+        step = "Run site.yml for the node"
+        row = record.boot.modules.get(name) if record.boot else None
+        if row is not None and row.forbidden_by:
+            step = f"Take the module out of '{row.forbidden_by}' on '{node}', then run site.yml for the node"
+        elif why is None:
+            step += f", or 'modprobe {name}' on '{node}' for the reason"
+        problems.append(
+            Problem(
+                f"Node '{node}': kernel module '{name}' {fault}.",
+                f"{step}.",
+                {f"module_{name}": {"loaded": loaded, "at_boot": row and asdict(row)}},
+            )
         )
-        for name in facts.host.kernel_modules
-        if not facts.record.kernel_modules.get(name)
-    ]
+    return problems
+
+
+def _not_set_at_boot(facts: NodeFacts, name: str, wanted: str) -> str | None:
+    """What a boot would do to a parameter instead; None if nothing else, or if that is not known."""
+    if facts.record.boot is None:
+        return None
+    row = facts.record.boot.sysctl.get(name)
+    if row is None or not row.files:
+        # What the inventory does not list, no role writes.
+        return "no boot would set it (no file in sysctl.d names it)" if name in facts.host.sysctl else None
+    if row.value == wanted:
+        return None
+    files = f"file{'s' if len(row.files) > 1 else ''} {', '.join(map(repr, row.files))}"
+    return (
+        f"no boot would set it ({files})"
+        if row.value is None
+        else f"a boot would set '{row.value}' ({files})"
+    )
 
 
 def _kernel_parameters(facts: NodeFacts) -> list[Problem]:
     problems = []
+    node, record = facts.host.name, facts.record
     # kubeadm and every pod network insist on the first, also where the inventory lists other ones.
     for name, value in {"net.ipv4.ip_forward": "1", **facts.host.sysctl}.items():
-        wanted, seen = " ".join(value.split()), facts.record.sysctl.get(name)
-        if seen == wanted:
+        wanted, seen = " ".join(value.split()), record.sysctl.get(name)
+        at_boot = _not_set_at_boot(facts, name, wanted)
+        if seen == wanted and at_boot is None:
             continue
         state = "is not there" if seen is None else f"is '{seen}'"
         why = ", it needs module 'br_netfilter'" if seen is None and name.startswith("net.bridge.") else ""
+        if seen == wanted:
+            fault = f"is '{seen}' now, but {at_boot}"
+        elif record.boot is not None and name not in record.boot.sysctl:
+            # The probe looks for our own and those that files of our roles name.
+            fault = "is in no file of role 'host_baseline' in sysctl.d"
+        else:
+            fault = f"{state}{why}" + (f", and {at_boot}" if at_boot else "")
+        row = record.boot.sysctl.get(name) if record.boot else None
+        foreign = [path for path in row.files if OWN_FILES not in path] if row and at_boot else []
+        if foreign:
+            step = (
+                f"Run site.yml for the node; if it refuses because of {' and '.join(map(repr, foreign))},"
+                f" correct that on '{node}' first."
+            )
+        elif at_boot:
+            step = "Run site.yml for the node."
+        else:
+            step = f"Run site.yml; if it comes back, 'systemd-analyze cat-config sysctl.d' on '{node}' tells who else sets it."
         problems.append(
             Problem(
-                f"Node '{facts.host.name}': kernel parameter '{name}' {state}{why}, wanted is '{wanted}'.",
-                "Run site.yml; if it comes back, 'systemd-analyze cat-config sysctl.d'"
-                f" on '{facts.host.name}' tells who else sets it.",
-                {f"sysctl_{name}": {"wanted": wanted, "seen": seen}},
+                f"Node '{node}': kernel parameter '{name}' {fault}, wanted is '{wanted}'.",
+                step,
+                {f"sysctl_{name}": {"wanted": wanted, "seen": seen, "at_boot": row and asdict(row)}},
             )
         )
     return problems

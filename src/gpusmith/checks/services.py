@@ -40,17 +40,27 @@ AT_BOOT = {
 }
 """Units of our roles that run once; a node that others set up has none of them."""
 
+CDI_REFRESH = "nvidia-cdi-refresh"
+CDI_REFRESH_FILES = ("/run/cdi/nvidia.yaml", "/var/run/cdi/nvidia.yaml")
+"""The toolkit's own unit, and what it makes, which no boot keeps."""
+
 
 def _at_boot(facts: NodeFacts) -> list[Problem]:
-    node = facts.host.name
+    node, record = facts.host.name, facts.record
+    needed = dict(AT_BOOT)
+    ours = record.services.get("gpusmith-gpu-devices")
+    lost = [spec.path for spec in record.cdi if spec.path in CDI_REFRESH_FILES]
+    # Our own unit makes the specification anew as well: with it, the toolkit's may be off.
+    if lost and (ours is None or ours.enabled == "not-found"):
+        needed[CDI_REFRESH] = f"nobody makes CDI specification '{lost[0]}' anew"
     return [
         Problem(
             f"Node '{node}': service '{name}' is {unit.enabled}, so that after a reboot {why}.",
             f"Run 'systemctl enable {name}' on '{node}' ('unmask' first, if it is masked) or site.yml.",
             {name: {"active": unit.active, "enabled": unit.enabled}},
         )
-        for name, why in AT_BOOT.items()
-        if (unit := facts.record.services.get(name)) is not None and unit.enabled in ("disabled", "masked")
+        for name, why in needed.items()
+        if (unit := record.services.get(name)) is not None and unit.enabled in ("disabled", "masked")
     ]
 
 

@@ -34,6 +34,15 @@ CONVERGED: dict[str, Any] = {
             "net.ipv4.ip_forward": "1", "vm.max_map_count": "262144", "net.ipv4.tcp_rmem": "4096 131072 6291456",
         },
     },
+    "boot": {
+        "modules": {name: {"file": FILES[0]["path"], "forbidden_by": None} for name in ("overlay", "nf-conntrack")},
+        "sysctl": {
+            "net.ipv4.ip_forward": {"value": "1", "files": [FILES[1]["path"]]},
+            "vm.max_map_count": {"value": "262144", "files": [FILES[1]["path"]]},
+            "net.ipv4.tcp_rmem": {"value": "4096 131072 6291456", "files": [FILES[1]["path"]]},
+        },
+        "swap_units": [],
+    },
     "managed_files": {row["path"]: hashlib.sha256(row["content"].encode()).hexdigest() for row in FILES},
 }  # fmt: skip
 
@@ -46,7 +55,7 @@ def record() -> dict[str, Any]:
 def test_numbers_and_blanks_of_the_inventory_are_no_difference(record: dict[str, Any]) -> None:
     # A second run sets nothing: the kernel shows text, and tabs between numbers.
     assert host_baseline_plan(record, SETTINGS) == {
-        "files": [], "modules": [], "sysctl": [], "problems": [], "hints": [],
+        "files": [], "modules": [], "sysctl": [], "boot": [], "problems": [], "hints": [],
     }  # fmt: skip
 
 
@@ -57,12 +66,15 @@ def test_bare_machine_needs_everything() -> None:
             "swap_areas": ["/dev/sda2"], "swap_fstab": ["/dev/sda2"], "swap_target_masked": False,
             "modules": {"overlay": False}, "sysctl": {"net.ipv4.ip_forward": "0"},
         },
+        "boot": {"modules": {}, "sysctl": {}, "swap_units": []},
         "managed_files": {},
     }  # fmt: skip
     plan = host_baseline_plan(bare, SETTINGS)
     assert plan["files"] == [row["path"] for row in FILES]
     assert plan["modules"] == ["overlay", "nf-conntrack"]
     assert plan["sysctl"] == list(SETTINGS["sysctl"])
+    # Check mode refuses nothing that the run itself would change.
+    assert plan["boot"] == []
 
 
 def test_what_differs_is_named_with_the_wanted_and_the_seen(record: dict[str, Any]) -> None:
@@ -93,6 +105,32 @@ def test_changed_file_is_written_again(record: dict[str, Any]) -> None:
     ]
 
 
+def test_files_of_others_that_win_at_boot_are_named(record: dict[str, Any]) -> None:
+    # The kernel shows what is wanted: only the next boot would not.
+    record["boot"]["modules"]["overlay"]["forbidden_by"] = "/etc/modprobe.d/hard.conf"
+    record["boot"]["modules"]["nf-conntrack"]["file"] = None
+    record["boot"]["sysctl"]["net.ipv4.ip_forward"] = {"value": "0", "files": ["/etc/sysctl.d/zz.conf"]}
+    record["boot"]["sysctl"]["vm.max_map_count"] = {"value": None, "files": ["/etc/sysctl.d/yy.conf"]}
+    plan = host_baseline_plan(record, SETTINGS)
+    assert plan["problems"] == plan["boot"]
+    assert plan["boot"] == [
+        "kernel module 'overlay' at boot: wanted loaded, seen forbidden by '/etc/modprobe.d/hard.conf'",
+        "kernel module 'nf-conntrack' at boot: wanted loaded, seen nothing",
+        "kernel parameter 'net.ipv4.ip_forward' at boot: wanted '1', seen '0' in '/etc/sysctl.d/zz.conf'",
+        "kernel parameter 'vm.max_map_count' at boot: wanted '262144', seen nothing in '/etc/sysctl.d/yy.conf'",
+    ]
+    assert "changes no files of others" in plan["hints"][0]
+
+
+def test_swap_units_are_named_and_are_the_roles_to_disable(record: dict[str, Any]) -> None:
+    record["boot"]["swap_units"] = ["/etc/systemd/system/multi-user.target.wants/swapfile.swap"]
+    plan = host_baseline_plan(record, SETTINGS)
+    assert plan["problems"] == [
+        "swap at boot: wanted off, seen '/etc/systemd/system/multi-user.target.wants/swapfile.swap'"
+    ]
+    assert plan["boot"] == []
+
+
 @pytest.mark.parametrize("swap", ["off", False])
 def test_unquoted_off_is_off(record: dict[str, Any], swap: object) -> None:
     record["system"]["swap_areas"] = ["/dev/sda2"]
@@ -114,6 +152,7 @@ def test_hole_in_the_record_is_no_pass(record: dict[str, Any], hole: dict[str, A
     record["system"].update(hole)
     assert host_baseline_plan(record, SETTINGS)["problems"]
     assert host_baseline_plan({**record, "system": None}, SETTINGS)["problems"]
+    assert host_baseline_plan({**record, "boot": None}, SETTINGS)["boot"]
 
 
 def test_something_else_than_a_record_is_refused() -> None:

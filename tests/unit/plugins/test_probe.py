@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -537,9 +538,117 @@ def test_a_library_that_cannot_be_loaded_is_seen_without_loading_it(tmp_path: Pa
     assert "No such file" in str(probe.library_fault(str(tmp_path / "none")))
 
 
-def test_names_are_read_from_what_roles_write_for_the_next_boot() -> None:
-    text = "# Written by gpusmith\n; also a comment\n\nvm.max_map_count = 262144\nnet/ipv4/ip_forward=1\nnf-conntrack\n"
-    assert probe.names_in(text) == ["vm.max_map_count", "net/ipv4/ip_forward", "nf-conntrack"]
+@pytest.fixture
+def boot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], Path]:
+    """Writes a file that boots read; 'etc' comes before 'run' and 'lib'."""
+    monkeypatch.setattr(probe, "BOOT_FOLDERS", [str(tmp_path / name) for name in ("etc", "run", "lib")])
+    monkeypatch.setattr(probe, "SYSCTL_FILES", str(tmp_path / "etc/sysctl.d/*gpusmith-*"))
+
+    def write(path: str, text: str) -> Path:
+        file = tmp_path / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+        return file
+
+    return write
+
+
+def test_boots_read_files_by_name_and_one_of_a_name(boot: Callable[[str, str], Path], tmp_path: Path) -> None:
+    for path in (
+        "lib/sysctl.d/50-a.conf",
+        "etc/sysctl.d/50-a.conf",
+        "run/sysctl.d/99-b.conf",
+        "etc/sysctl.d/60-c.conf",
+    ):
+        boot(path, "a = 1\n")
+    boot("etc/sysctl.d/README", "no = 1\n")
+    read = [str(Path(path).relative_to(tmp_path)) for path in probe.boot_files("sysctl.d")]
+    assert read == ["etc/sysctl.d/50-a.conf", "etc/sysctl.d/60-c.conf", "run/sysctl.d/99-b.conf"]
+
+
+def test_links_to_nothing_and_empty_files_take_others_out(boot: Callable[[str, str], Path]) -> None:
+    boot("lib/modules-load.d/a.conf", "overlay\n")
+    boot("lib/modules-load.d/b.conf", "br_netfilter\n")
+    boot("etc/modules-load.d/b.conf", "")
+    (boot("etc/modules-load.d/x", "").parent / "a.conf").symlink_to("/dev/null")
+    assert probe.boot_lines("modules-load.d") == []
+
+
+def test_boots_load_what_files_name_or_the_kernel_has(boot: Callable[[str, str], Path]) -> None:
+    file = str(boot("etc/modules-load.d/k8s.conf", "# overlay\n; also a comment\n\n  nf-conntrack \nip_vs\n"))
+    found = probe.boot_modules("kernel/net/bridge/br_netfilter.ko\n", "modules.builtin")
+    assert found == {
+        "overlay": {"file": None, "forbidden_by": None},
+        "br_netfilter": {"file": "modules.builtin", "forbidden_by": None},
+        "nf-conntrack": {"file": file, "forbidden_by": None},
+        "ip_vs": {"file": file, "forbidden_by": None},
+    }
+
+
+def test_etc_modules_counts_where_it_is_linked(boot: Callable[[str, str], Path]) -> None:
+    boot("etc/modules", "overlay\n")
+    assert probe.boot_modules("", "")["overlay"]["file"] is None
+    link = boot("etc/modules-load.d/x", "").parent / "modules.conf"
+    link.symlink_to("../modules")
+    assert probe.boot_modules("", "")["overlay"]["file"] == str(link)
+
+
+@pytest.mark.parametrize(
+    ("line", "forbids"),
+    [
+        ("blacklist br-netfilter", True),
+        ("install br_netfilter /bin/true", True),
+        ("install br_netfilter /usr/bin/false", True),
+        ("install br_netfilter /sbin/modprobe --ignore-install br_netfilter", False),
+        ("options br_netfilter x=1", False),
+        ("blacklist br_netfilter2", False),
+    ],
+)
+def test_boots_load_nothing_that_modprobe_d_forbids(
+    boot: Callable[[str, str], Path], line: str, forbids: bool
+) -> None:
+    boot("etc/modules-load.d/k8s.conf", "br_netfilter\n")
+    file = str(boot("lib/modprobe.d/hard.conf", line + "\n"))
+    assert probe.boot_modules("", "")["br_netfilter"]["forbidden_by"] == (file if forbids else None)
+    # What is part of the kernel nobody can keep out.
+    builtin = "kernel/net/bridge/br_netfilter.ko\n"
+    assert probe.boot_modules(builtin, "")["br_netfilter"]["forbidden_by"] is None
+
+
+@pytest.mark.parametrize(
+    ("lines", "value", "files"),
+    [
+        (["net.ipv4.ip_forward = 1 :a", "net/ipv4/ip_forward=0 :b"], "0", ["b"]),
+        (["net.ipv4.ip_forward=1 :a", "-net.ipv4.ip_forward =  2  3 :b"], "2 3", ["b"]),
+        (["net.ipv4.ip_forward=1 :a", "-net.ipv4.ip_forward :b"], None, ["b"]),
+        (["net.ipv4.ip_forward=1 :a", "net.ipv4.ip_forward :b"], "1", ["a"]),
+        (["net.ipv4.ip_forward=1 :a", "net.ipv4.*=0 :b"], "1", ["a"]),
+        (["net.ipv4.*=0 :a", "net.*.ip_forward=1 :b"], "1", ["b"]),
+        (["net.ipv4.*=0 :a", "net.*.ip_forward=1 :b", "net.ipv4.*=0 :c"], "1", ["b"]),
+        (["net.ipv4.*=0 :a", "net.*.ip_forward=1 :b", "net.ipv4.*=2 :c"], "2", ["c"]),
+        (["net.*=0 :a"], None, []),
+        ([], None, []),
+    ],
+)
+def test_the_setting_that_a_boot_leaves_is_found_as_systemd_does(
+    lines: list[str], value: str | None, files: list[str]
+) -> None:
+    settings = probe.sysctl_settings(tuple(line.split(" :")) for line in lines)
+    assert probe.boot_sysctl("net.ipv4.ip_forward", settings) == {"value": value, "files": files}
+
+
+def test_a_pattern_has_all_values_that_boots_set(tmp_path: Path) -> None:
+    for device in ("all", "lo", "eth0"):
+        (tmp_path / f"net/ipv4/conf/{device}").mkdir(parents=True)
+        (tmp_path / f"net/ipv4/conf/{device}/rp_filter").touch()
+    name = "net.ipv4.conf.*.rp_filter"
+    lines = [(f"{name}=2", "a"), ("-net.ipv4.conf.all.rp_filter", "b")]
+    assert probe.boot_sysctl(name, probe.sysctl_settings(lines), str(tmp_path))["value"] == "2"
+    lines.append(("net.ipv4.conf.lo.rp_filter=0", "c"))
+    settings = probe.sysctl_settings(lines)
+    assert probe.boot_sysctl(name, settings, str(tmp_path)) == {"value": "0, 2", "files": ["a", "b", "c"]}
+    # Where the kernel has none of them yet, the pattern's own line tells.
+    assert probe.boot_sysctl(name, settings, str(tmp_path / "none")) == {"value": "2", "files": ["a"]}
 
 
 def test_kernel_parameters_are_read_in_every_spelling(tmp_path: Path) -> None:
@@ -565,19 +674,40 @@ def test_modules_are_found_in_every_spelling(tmp_path: Path) -> None:
     assert not probe.module_present("ip_vs", "kernel/net/netfilter/ipvs/ip_vs_rr.ko\n", str(tmp_path))
 
 
-def test_the_record_has_what_our_files_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "gpusmith-more.conf").write_text("no_such_module\nno.such.parameter = 1\n")
-    monkeypatch.setattr(probe, "MODULE_FILES", str(tmp_path / "*gpusmith-*"))
-    monkeypatch.setattr(probe, "SYSCTL_FILES", str(tmp_path / "*gpusmith-*"))
-    system = probe.collect()["system"]
+def test_the_record_has_what_our_files_name(boot: Callable[[str, str], Path]) -> None:
+    boot("etc/modules-load.d/gpusmith-more.conf", "no_such_module\n")
+    ours = str(boot("etc/sysctl.d/gpusmith-more.conf", "no.such.parameter = 1\nnet.ipv4.ip_forward = 1\n"))
+    other = str(boot("run/sysctl.d/zz.conf", "net.ipv4.ip_forward = 0\nanother.one = 1\n"))
+    record = probe.collect()
+    system, found = record["system"], record["boot"]
     assert system["modules"]["no_such_module"] is False
-    assert {*probe.SYSCTLS, "no.such.parameter"} <= set(system["sysctl"])
+    assert set(system["sysctl"]) == {*probe.SYSCTLS, "no.such.parameter"}
     assert system["sysctl"]["no.such.parameter"] is None
+    assert found["sysctl"]["no.such.parameter"] == {"value": "1", "files": [ours]}
+    assert found["sysctl"]["net.ipv4.ip_forward"] == {"value": "0", "files": [other]}
+
+
+def test_files_of_boots_that_cannot_be_read_leave_a_hole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe, "boot_files", lambda kind: 1 / 0)
+    record = probe.collect()
+    assert record["boot"] is None
+    assert "boot: ZeroDivisionError: division by zero" in record["errors"]
+    assert set(probe.MODULES) == set(record["system"]["modules"])
+
+
+def test_swap_units_that_boots_start_without_the_swap_target(tmp_path: Path) -> None:
+    for folder in ("swap.target.wants", "multi-user.target.wants", "local-fs.target.requires"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "swapfile.swap").symlink_to(tmp_path / "swapfile.swap")
+    assert probe.swap_units(str(tmp_path)) == [
+        str(tmp_path / "local-fs.target.requires/swapfile.swap"),
+        str(tmp_path / "multi-user.target.wants/swapfile.swap"),
+    ]
 
 
 def test_swap_of_now_and_of_the_next_boot_is_read() -> None:
     swaps = "Filename Type Size Used Priority\n/dev/sda2 partition 1 0 -2\n"
-    fstab = "UUID=1 / ext4 defaults 0 1\n# UUID=0 none swap sw 0 0\n/swapfile none swap sw 0 0\n"
+    fstab = "UUID=1 / ext4 defaults 0 1\n# UUID=0 none swap sw 0 0\n/swapfile none swap sw 0 0\n/manual none swap sw,noauto 0 0\n"
     assert probe.swap_areas(swaps) == ["/dev/sda2"]
     assert probe.swap_areas("Filename Type Size Used Priority\n") == []
     assert probe.swap_lines(fstab) == ["/swapfile"]

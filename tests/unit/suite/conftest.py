@@ -93,7 +93,7 @@ def healthy_record() -> Record:
             name: dict(running)
             for name in (
                 "containerd", "kubelet", "nvidia-persistenced", "nvidia-fabricmanager",
-                "gpusmith-nvidia-load", "gpusmith-gpu-devices",
+                "gpusmith-nvidia-load", "gpusmith-gpu-devices", "nvidia-cdi-refresh",
             )
         },
         "xids": [],
@@ -119,6 +119,19 @@ def healthy_record() -> Record:
             "sysctl": {
                 "net.ipv4.ip_forward": "1", "net.bridge.bridge-nf-call-iptables": "1", "net.bridge.bridge-nf-call-ip6tables": "1",
             },
+        },
+        "boot": {
+            "modules": {
+                name: {"file": "/etc/modules-load.d/gpusmith-host-baseline.conf", "forbidden_by": None}
+                for name in ("overlay", "br_netfilter")
+            },
+            "sysctl": {
+                name: {"value": "1", "files": ["/etc/sysctl.d/gpusmith-host-baseline.conf"]}
+                for name in (
+                    "net.ipv4.ip_forward", "net.bridge.bridge-nf-call-iptables", "net.bridge.bridge-nf-call-ip6tables",
+                )
+            },
+            "swap_units": [],
         },
         "errors": [],
     }  # fmt: skip

@@ -427,6 +427,32 @@ FAULTS = {
         lambda record: record["system"]["sysctl"].update({"net.ipv4.ip_forward": "0"}),
         "nodes.host-baseline", ("'net.ipv4.ip_forward' is '0'", "'1'"),
     ),
+    "swap-unit-at-boot": Fault(
+        lambda record: record["boot"].update(swap_units=["/etc/systemd/system/multi-user.target.wants/a.swap"]),
+        "nodes.host-baseline", ("swap unit is turned on at", "'/etc/systemd/system/multi-user.target.wants/a.swap'"),
+    ),
+    "module-of-no-boot": Fault(
+        lambda record: record["boot"]["modules"]["br_netfilter"].update(file=None), "nodes.host-baseline",
+        ("'br_netfilter' is loaded now, but no boot would load it (no file in modules-load.d names it)",),
+    ),
+    "module-forbidden-at-boot": Fault(
+        lambda record: record["boot"]["modules"]["overlay"].update(forbidden_by="/etc/modprobe.d/hard.conf"),
+        "nodes.host-baseline",
+        ("'overlay' is loaded now, but no boot would load it (file '/etc/modprobe.d/hard.conf' forbids it)",),
+    ),
+    "parameter-of-no-boot": Fault(
+        lambda record: record["boot"]["sysctl"]["net.ipv4.ip_forward"].update(value=None, files=[]), "nodes.host-baseline",
+        ("'net.ipv4.ip_forward' is '1' now, but no boot would set it (no file in sysctl.d names it)",),
+    ),
+    "parameter-taken-out-at-boot": Fault(
+        lambda record: record["boot"]["sysctl"]["net.ipv4.ip_forward"].update(value=None, files=["/etc/sysctl.d/zz.conf"]),
+        "nodes.host-baseline", ("is '1' now, but no boot would set it (file '/etc/sysctl.d/zz.conf')",),
+    ),
+    "parameter-overridden-at-boot": Fault(
+        lambda record: record["boot"]["sysctl"]["net.ipv4.ip_forward"].update(value="0", files=["/etc/sysctl.d/zz.conf"]),
+        "nodes.host-baseline",
+        ("'net.ipv4.ip_forward' is '1' now, but a boot would set '0' (file '/etc/sysctl.d/zz.conf'), wanted is '1'",),
+    ),
     "bridge-module-gone": Fault(
         lambda record: record["system"].update(
             modules={"overlay": True, "br_netfilter": False}, sysctl={"net.ipv4.ip_forward": "1"}
@@ -769,9 +795,20 @@ def test_users_own_parameters_and_modules_are_checked(facts: Facts, record: Reco
         "host_baseline_modules": ["overlay", "nf-conntrack"],
     }  # fmt: skip
     found = failing(facts(record, **wants))["nodes.host-baseline"]
-    assert "'vm.max_map_count' is not there, wanted is '262144'" in found
-    assert "'nf-conntrack' is not loaded" in found
+    assert "'vm.max_map_count' is in no file of role 'host_baseline' in sysctl.d, wanted is '262144'" in found
+    assert "'nf-conntrack' would not be loaded by a boot (no file in modules-load.d names it)" in found
     assert "ip_forward" not in found
+    file = "/etc/sysctl.d/gpusmith-host-baseline.conf"
+    record["boot"]["modules"]["nf-conntrack"] = {"file": file, "forbidden_by": None}
+    record["boot"]["sysctl"].update(
+        {
+            "vm.max_map_count": {"value": "262144", "files": [file]},
+            "net.ipv4.tcp_rmem": {"value": "4096 8192 16384", "files": [file]},
+        }
+    )
+    found = failing(facts(record, **wants))["nodes.host-baseline"]
+    assert "'vm.max_map_count' is not there, wanted is '262144'" in found
+    assert "'nf-conntrack' is not loaded, the inventory wants it" in found
     record["system"]["modules"]["nf-conntrack"] = True
     record["system"]["sysctl"].update({"vm.max_map_count": "262144", "net.ipv4.tcp_rmem": "4096 8192 16384"})
     assert failing(facts(record, **wants)) == {}
@@ -782,10 +819,57 @@ def test_forwarding_is_needed_whatever_the_inventory_lists(facts: Facts, record:
     assert "ip_forward" in failing(facts(record, host_baseline_sysctl={}))["nodes.host-baseline"]
 
 
+def test_steps_tell_what_site_yml_repairs_and_what_it_refuses(facts: Facts, record: Record) -> None:
+    boot = record["boot"]
+    boot["modules"]["br_netfilter"].update(file=None)
+    boot["modules"]["overlay"].update(forbidden_by="/etc/modprobe.d/hard.conf")
+    boot["sysctl"]["net.ipv4.ip_forward"].update(value=None, files=[])
+    boot["sysctl"]["net.bridge.bridge-nf-call-iptables"].update(value="0", files=["/etc/sysctl.d/zz.conf"])
+    # Somebody edited ours: that is written again.
+    boot["sysctl"]["net.bridge.bridge-nf-call-ip6tables"]["value"] = "0"
+    assert [problem.next_step for problem in host_checks.host_baseline(facts(record))] == [
+        "Take the module out of '/etc/modprobe.d/hard.conf' on 'gpu-1', then run site.yml for the node.",
+        "Run site.yml for the node.",
+        "Run site.yml for the node.",
+        "Run site.yml for the node; if it refuses because of '/etc/sysctl.d/zz.conf', correct that on 'gpu-1' first.",
+        "Run site.yml for the node.",
+    ]
+
+
+def test_a_node_that_was_booted_with_the_override_says_whose_it_is(facts: Facts, record: Record) -> None:
+    record["system"]["sysctl"]["net.ipv4.ip_forward"] = "0"
+    record["boot"]["sysctl"]["net.ipv4.ip_forward"].update(value="0", files=["/etc/sysctl.d/zz.conf"])
+    record["system"]["modules"]["overlay"] = False
+    record["boot"]["modules"]["overlay"].update(forbidden_by="/etc/modprobe.d/hard.conf")
+    found = failing(facts(record))["nodes.host-baseline"]
+    assert "'net.ipv4.ip_forward' is '0', and a boot would set '0' (file '/etc/sysctl.d/zz.conf')" in found
+    assert (
+        "'overlay' is not loaded, and no boot would load it (file '/etc/modprobe.d/hard.conf' forbids it)"
+        in found
+    )
+
+
+def test_what_boots_do_and_nobody_could_read_is_no_pass(facts: Facts, record: Record) -> None:
+    # A record of an older probe has no such section, too.
+    del record["boot"]
+    assert failing(facts(record)) == {
+        "nodes.host-baseline": "Node 'gpu-1': what a boot would load and set could not be read."
+    }
+
+
+def test_forwarding_that_no_role_writes_must_only_not_be_off_at_boot(facts: Facts, record: Record) -> None:
+    row = record["boot"]["sysctl"]["net.ipv4.ip_forward"]
+    row.update(value=None, files=[])
+    assert failing(facts(record, host_baseline_sysctl={})) == {}
+    row.update(value="0", files=["/etc/sysctl.d/zz.conf"])
+    assert "a boot would set '0'" in failing(facts(record, host_baseline_sysctl={}))["nodes.host-baseline"]
+
+
 def test_what_the_inventory_leaves_out_is_not_needed(facts: Facts, record: Record) -> None:
     record["system"].update(
         swap_areas=["/dev/sda2"], modules={"br_netfilter": False}, sysctl={"net.ipv4.ip_forward": "1"}
     )
+    record["boot"].update(swap_units=["/etc/systemd/system/a.target.wants/b.swap"], modules={}, sysctl={})
     wants = {"host_baseline_swap": "keep", "host_baseline_modules": [], "host_baseline_sysctl": {}}
     assert failing(facts(record, **wants)) == {}
 
@@ -807,7 +891,20 @@ def test_unreadable_log_is_no_pass(facts: Facts, record: Record) -> None:
 
 
 @pytest.mark.parametrize(
-    "hole", ["pci", "module", "dev", "services", "containerd", "cdi", "nvml", "library", "packages", "system"]
+    "hole",
+    [
+        "pci",
+        "module",
+        "dev",
+        "services",
+        "containerd",
+        "cdi",
+        "nvml",
+        "library",
+        "packages",
+        "system",
+        "boot",
+    ],
 )
 def test_hole_in_the_record_is_no_pass(hole: str, facts: Facts, record: Record) -> None:
     record[hole] = None
@@ -833,4 +930,21 @@ def test_a_node_that_others_set_up_has_no_units_of_ours(
 ) -> None:
     for name in ("gpusmith-nvidia-load", "gpusmith-gpu-devices"):
         record["services"][name].update(active="inactive", enabled="not-found")
+    assert services.services(facts(record)) == []
+
+
+@pytest.mark.parametrize("state", ["disabled", "masked"])
+def test_only_without_our_unit_a_boot_needs_the_toolkits_own(
+    state: str, record: dict[str, Any], facts: Callable[..., Any]
+) -> None:
+    record["services"]["nvidia-cdi-refresh"]["enabled"] = state
+    assert services.services(facts(record)) == []
+    record["services"]["gpusmith-gpu-devices"].update(active="inactive", enabled="not-found")
+    (problem,) = services.services(facts(record))
+    assert problem.cause == (
+        f"Node 'gpu-1': service 'nvidia-cdi-refresh' is {state}, so that after a reboot nobody makes"
+        " CDI specification '/var/run/cdi/nvidia.yaml' anew."
+    )
+    # What a boot keeps needs nobody.
+    spec_of(record)["path"] = "/etc/cdi/nvidia.yaml"
     assert services.services(facts(record)) == []
