@@ -62,9 +62,6 @@ def pytest_configure(config: pytest.Config) -> None:
         tiers = tiers_of(config.getoption("--tier", default=None))
         source = config.getoption("--inventory", default=None)
         inventory = read(source, config.getoption("--limit", default=None), here)
-        if set(tiers) != {"nodes"}:
-            # Refused now, and not when the first check asks the cluster.
-            _ = inventory.kubeconfig
     except GpusmithError as error:
         raise pytest.UsageError(
             f"{error.message}\n  Next: {error.hint}" if error.hint else error.message
@@ -124,12 +121,26 @@ def _target_of(item: pytest.Item) -> str:
     return str(parameters.params.get("node", CLUSTER)) if parameters else CLUSTER
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Order of the catalog, tiers as markers, and --tier."""
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> Generator[None, None, None]:
+    """Order of the catalog, tiers as markers, and --tier; a kubeconfig, if what is selected needs one."""
     suite = config.stash.get(SUITE, None)
     if suite is None:
+        yield
         return
+    _sort_and_select(config, suite, items)
+    yield
+    if any(CATALOG[check].tier != "nodes" for item in items if (check := _check_of(item)) is not None):
+        try:
+            # Refused now, and not when the first check asks the cluster.
+            _ = suite.inventory.kubeconfig
+        except GpusmithError as error:
+            raise pytest.UsageError(f"{error.message}\n  Next: {error.hint}") from error
+
+
+def _sort_and_select(config: pytest.Config, suite: Suite, items: list[pytest.Item]) -> None:
     order = {name: place for place, name in enumerate(CATALOG)}
     ours = {id(item): check for item in items if (check := _check_of(item)) is not None}
     unknown = sorted(set(ours.values()) - set(CATALOG))

@@ -132,7 +132,11 @@ def test_a_missing_kubeconfig_is_refused_where_the_cluster_is_asked(
     done = start(root, dead, *words)
     assert done.returncode == 4, done.stdout + done.stderr
     assert "Host 'gpu-1' has no 'gpusmith_kubeconfig'." in done.stdout + done.stderr
-    assert start(root, dead, *words, "--tier=nodes", "--collect-only").returncode == 0
+    # What is selected decides, however it was selected.
+    for of_nodes in (["--tier=nodes"], ["-k", "nodes.xid"]):
+        assert start(root, dead, *words, *of_nodes, "--collect-only").returncode == 0
+    words[0] = "validation/nodes"
+    assert start(root, dead, *words, "--collect-only").returncode == 0
 
 
 def test_a_check_is_selected_by_its_id(root: Path, dead: Path, tmp_path: Path) -> None:
