@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
 PAGE_SIZE = 500
 REQUEST_TIMEOUT_S = 30
@@ -23,11 +23,19 @@ class ClusterError(Exception):
 
 
 class ClusterRefusedError(ClusterError):
-    """The API server answered with no, which can be about one object only."""
+    """The API server answered with no, which can be about one object only.
+
+    Attributes:
+        status: HTTP status; 0 if it is not known.
+    """
+
+    def __init__(self, message: str, status: int = 0) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 class ClusterApi:
-    """What gpusmith asks of one cluster: its Node objects, and who runs operands in it.
+    """What gpusmith asks of one cluster: its Node objects, who runs operands in it, and who set what in ours.
 
     Args:
         kubeconfig: path on the controller.
@@ -109,13 +117,40 @@ class ClusterApi:
         )
         return result
 
+    def read(self, path: str) -> dict[str, Any] | None:
+        """One object by its path, or None if there is none."""
+        found: dict[str, Any] | None = self._call(f"read '{path}'", "GET", path, missing_is_none=True)
+        return found
+
+    def replace_managed_fields(
+        self, path: str, rows: Sequence[Mapping[str, Any]], version: str, dry_run: bool = False
+    ) -> None:
+        """Say anew who owns which field of an object that was read in this version.
+
+        Raises:
+            ClusterRefusedError: with status 409 if there is a newer version meanwhile.
+        """
+        # As kubectl does it: a replaced version is answered with a conflict, a tested one with an invalid request.
+        body: list[dict[str, Any]] = [
+            {"op": "replace", "path": "/metadata/managedFields", "value": list(rows)},
+            {"op": "replace", "path": "/metadata/resourceVersion", "value": version},
+        ]
+        self._call(
+            f"change the owners of fields of '{path}'",
+            "PATCH",
+            path,
+            body=body,
+            content_type="application/json-patch+json",
+            query={"dryRun": "All"} if dry_run else None,
+        )
+
     def _call(
         self,
         what: str,
         method: str,
         path: str,
         *,
-        body: dict[str, Any] | None = None,
+        body: dict[str, Any] | list[dict[str, Any]] | None = None,
         content_type: str = "application/json",
         query: dict[str, Any] | None = None,
         missing_is_none: bool = False,
@@ -140,7 +175,8 @@ class ClusterApi:
             if error.status == 404 and missing_is_none:
                 return None
             raise ClusterRefusedError(
-                f"The API server refused to {what}: {error.status} {error.reason}. {_message(error)}".strip()
+                f"The API server refused to {what}: {error.status} {error.reason}. {_message(error)}".strip(),
+                error.status or 0,
             ) from error
         except Exception as error:
             raise ClusterError(

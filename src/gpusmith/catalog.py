@@ -96,7 +96,10 @@ _ROWS = (
     ),
     Check("cluster.labels", "the Node carries the labels that schedulers and operands select by"),
     Check("cluster.taints", "the Node carries the inventory's taints"),
-    Check("cluster.operands", "the device plugin and the other operands of the node are ready"),
+    Check(
+        "cluster.operands",
+        "the device plugin and the other operands of the node are ready, and ours are as site.yml made them",
+    ),
     Check("workloads.nvidia-smi", "nvidia-smi in a pod lists exactly the GPUs that the pod was given"),
     Check(
         "workloads.network",

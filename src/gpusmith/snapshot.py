@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpusmith import operands
+from gpusmith import managed_fields, operands
 from gpusmith.kube import Cluster, Object
 from gpusmith.wait import Deadline, Done, NotYet, WaitTimeout, wait_until
 
@@ -85,11 +85,13 @@ class Snapshot:
         nodes: by name of the Node.
         runtime_classes: handlers by name.
         system_pods: unfinished pods of the operands' namespaces, wherever they are, also nowhere yet.
+        foreign_fields: by title of a DaemonSet or RuntimeClass, whosever it is, what site.yml did not set in it.
     """
 
     nodes: Mapping[str, NodeView]
     runtime_classes: Mapping[str, str]
     system_pods: tuple[Object, ...] = field(default=(), repr=False)
+    foreign_fields: Mapping[str, Sequence[str]] = field(default_factory=dict, repr=False)
 
     @property
     def operand_pods(self) -> tuple[Object, ...]:
@@ -167,7 +169,7 @@ def view_of(node: Object, pods: Iterable[Object], operands_namespace: str) -> No
 
 
 def take(cluster: Cluster, operands_namespaces: Mapping[str, str]) -> Snapshot:
-    """Three lists, however many nodes there are.
+    """Four lists, however many nodes there are.
 
     Args:
         cluster: the API.
@@ -190,12 +192,19 @@ def take(cluster: Cluster, operands_namespaces: Mapping[str, str]) -> Snapshot:
         where = (pod.get("spec") or {}).get("nodeName")
         if where in pods:
             pods[where].append(pod)
-    classes = {
-        row["metadata"]["name"]: str(row.get("handler"))
-        for row in cluster.items("/apis/node.k8s.io/v1/runtimeclasses")
+    classes = list(cluster.items("/apis/node.k8s.io/v1/runtimeclasses"))
+    foreign_fields = {
+        managed_fields.title(kind, row["metadata"]["name"], row["metadata"].get("namespace", "")): fields
+        for kind, rows in (
+            ("RuntimeClass", classes),
+            ("DaemonSet", cluster.items("/apis/apps/v1/daemonsets")),
+        )
+        for row in rows
+        if (fields := managed_fields.additions(row))
     }
     views = {name: view_of(node, pods[name], operands_namespaces[name]) for name, node in nodes.items()}
-    return Snapshot(views, classes, tuple(system_pods))
+    handlers = {row["metadata"]["name"]: str(row.get("handler")) for row in classes}
+    return Snapshot(views, handlers, tuple(system_pods), foreign_fields)
 
 
 def take_settled(

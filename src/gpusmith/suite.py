@@ -310,7 +310,11 @@ class Suite:
             )
         host = self.inventory.hosts[target]
         facts = cluster_checks.ClusterFacts(
-            host, self.node_name(target), self.view(target), state.snapshot.system_pods
+            host,
+            self.node_name(target),
+            self.view(target),
+            state.snapshot.system_pods,
+            state.snapshot.foreign_fields,
         )
         evidence = cluster_checks.evidence(check, facts.view)
         return merge(check, target, cluster_checks.CHECKS[check](facts), host.simulated, evidence)

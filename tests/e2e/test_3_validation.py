@@ -42,7 +42,14 @@ def whole(ready_lab: Lab, few_rights: Path) -> Validation:
 
 
 @pytest.mark.parametrize(
-    "may", ["list nodes", "create namespaces", "create jobs.batch", "get pods --subresource=log"]
+    "may",
+    [
+        "list nodes",
+        "list daemonsets.apps",
+        "create namespaces",
+        "create jobs.batch",
+        "get pods --subresource=log",
+    ],
 )
 def test_rights_that_the_suite_needs(ready_lab: Lab, few_rights: Path, may: str) -> None:
     assert ready_lab.may(ACCOUNT, may)
@@ -50,7 +57,14 @@ def test_rights_that_the_suite_needs(ready_lab: Lab, few_rights: Path, may: str)
 
 @pytest.mark.parametrize(
     "may_not",
-    ["patch nodes", "get secrets", "create pods --subresource=exec", "create rolebindings", "delete nodes"],
+    [
+        "patch nodes",
+        "patch daemonsets.apps",
+        "get secrets",
+        "create pods --subresource=exec",
+        "create rolebindings",
+        "delete nodes",
+    ],
 )
 def test_rights_that_the_suite_must_not_have(ready_lab: Lab, few_rights: Path, may_not: str) -> None:
     assert not ready_lab.may(ACCOUNT, may_not)

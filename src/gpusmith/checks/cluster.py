@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from gpusmith import operands as of_pod
 from gpusmith.findings import CannotAsk, NotApplicable, Problem
 from gpusmith.inventory import Host
+from gpusmith.managed_fields import title
 from gpusmith.snapshot import GPU_RESOURCE, NodeView, Snapshot
 
 SITE = "Run site.yml for the node."
@@ -24,12 +25,14 @@ class ClusterFacts:
         node_name: of the Node object.
         view: the Node object; None if the cluster has none.
         system_pods: pods of the operands' namespaces on all nodes.
+        foreign_fields: as of Snapshot.
     """
 
     host: Host
     node_name: str
     view: NodeView | None
     system_pods: Sequence[Mapping[str, Any]] = ()
+    foreign_fields: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 ClusterCheck = Callable[[ClusterFacts], Sequence[Problem]]
@@ -186,7 +189,7 @@ def taints(facts: ClusterFacts) -> list[Problem]:
 
 
 def operands(facts: ClusterFacts) -> list[Problem]:
-    """Every pod of the operands' namespace on the node is ready, and every operand that is ours has one there."""
+    """Pods of the operands' namespace on the node are ready; operands of ours have one there, and are as site.yml made them."""
     view, host = _need_view(facts), facts.host
     if not host.operands:
         raise NotApplicable(
@@ -238,7 +241,26 @@ def operands(facts: ClusterFacts) -> list[Problem]:
                 f"Look at: kubectl -n {host.operands_namespace} get deployments,pods -o wide",
             )
         )
-    return problems
+    return problems + _foreign_fields(facts, view)
+
+
+def _foreign_fields(facts: ClusterFacts, view: NodeView) -> list[Problem]:
+    """What others set in the operands that are ours: a device plugin with other settings is not what the inventory means."""
+    host = facts.host
+    ours = [title("DaemonSet", name, host.operands_namespace) for name in host.operands]
+    found = {
+        name: list(facts.foreign_fields[name])
+        for name in (*ours, title("RuntimeClass", host.runtime_class))
+        if name in facts.foreign_fields
+    }
+    return [
+        Problem(
+            f"Node '{view.name}': in {name} somebody else than site.yml set {', '.join(fields)}.",
+            "Run site.yml.",
+            {"foreign_fields": found},
+        )
+        for name, fields in found.items()
+    ]
 
 
 def _restart_plugin(facts: ClusterFacts) -> str:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
+import yaml
 
 from gpusmith import catalog, snapshot
 from gpusmith.checks import cluster as cluster_checks
 from gpusmith.checks.cluster import ClusterFacts
-from gpusmith.findings import NotAsked
-from gpusmith.inventory import Host
+from gpusmith.findings import Finding, NotAsked, Outcome
+from gpusmith.inventory import Host, Inventory
 from gpusmith.kube import Cluster
+from gpusmith.node import Probed
 from gpusmith.snapshot import Snapshot, gpus_of, take, take_settled, view_of
+from gpusmith.suite import ClusterState, Suite
 from tests.unit.suite.conftest import VERSION
 
 MakeHost = Callable[..., Host]
@@ -219,6 +223,7 @@ def test_a_snapshot_keeps_operands_that_are_on_no_gpu_node() -> None:
         "/api/v1/nodes": [node()],
         "/api/v1/pods": [waiting, done, other],
         "/apis/node.k8s.io/v1/runtimeclasses": [],
+        "/apis/apps/v1/daemonsets": [],
     }
 
     class Api:
@@ -290,6 +295,97 @@ def test_a_node_without_any_allocatable_gpu_is_told_to_restart_the_plugin(host: 
     (problem,) = cluster_checks.CHECKS["cluster.gpu-capacity"](ClusterFacts(host(), "gpu-1", view))
     assert "delete pod -l app.kubernetes.io/name=nvidia-device-plugin" in problem.next_step
     assert "spec.nodeName=gpu-1" in problem.next_step
+
+
+# --- what others set in the operands ---------------------------------------------------------------------
+
+
+def set_by_others(name: str, namespace: str | None, *fields: str) -> dict[str, Any]:
+    """An object of a list, which has no kind, in which somebody else set these fields of its specification."""
+    rows = [
+        {"manager": "gpusmith", "operation": "Apply", "fieldsV1": {"f:spec": {"f:selector": {}}}},
+        {
+            "manager": "kubectl-set",
+            "operation": "Update",
+            "fieldsV1": {"f:spec": {f"f:{field}": {} for field in fields}},
+        },
+    ]
+    where = {"namespace": namespace} if namespace else {}
+    return {"metadata": {"name": name, **where, "managedFields": rows}, "handler": "nvidia"}
+
+
+PLUGIN_SET = set_by_others("nvidia-device-plugin", "gpusmith-system", "x", "y")
+CLASS_SET = set_by_others("nvidia", None, "z")
+
+
+def judged(
+    host: Host, daemonsets: list[dict[str, Any]], classes: list[dict[str, Any]]
+) -> tuple[Finding, list[str]]:
+    """What cluster.operands says of a healthy node, and the lists that were asked for."""
+    asked: list[str] = []
+    pods = [{**pod, "spec": {**pod["spec"], "nodeName": "gpu-1"}} for pod in [*operands(), MASTER]]
+    lists = {
+        "/api/v1/nodes": [node()],
+        "/api/v1/pods": pods,
+        "/apis/node.k8s.io/v1/runtimeclasses": classes,
+        "/apis/apps/v1/daemonsets": daemonsets,
+    }
+
+    class Api:
+        def items(self, path: str) -> list[dict[str, Any]]:
+            asked.append(path)
+            return lists[path]
+
+    api = cast("Cluster", Api())
+    suite = Suite(Inventory("x", "", {"gpu-1": host}, {}), Path())
+    suite.__dict__["probed"] = {"gpu-1": Probed(None, "", "", 0)}
+    nothing = Finding("cluster.leftovers", "cluster", Outcome.PASSED)
+    suite.__dict__["cluster_state"] = ClusterState(api, take(api, {"gpu-1": "gpusmith-system"}), nothing)
+    return suite.evaluate("cluster.operands", "gpu-1"), asked
+
+
+def test_what_others_set_in_our_operands_is_named_with_what_to_do(host: MakeHost) -> None:
+    ours = set_by_others("nfd-worker", "gpusmith-system")
+    finding, asked = judged(host(), [PLUGIN_SET, ours], [CLASS_SET])
+    plugin = "DaemonSet 'gpusmith-system/nvidia-device-plugin'"
+    assert finding.outcome is Outcome.FAILED
+    assert finding.cause == (
+        f"Node 'gpu-1': in {plugin} somebody else than site.yml set spec.x, spec.y."
+        " Node 'gpu-1': in RuntimeClass 'nvidia' somebody else than site.yml set spec.z."
+    )
+    assert finding.next_step == "Run site.yml."
+    assert finding.evidence["foreign_fields"] == {
+        plugin: ["spec.x", "spec.y"],
+        "RuntimeClass 'nvidia'": ["spec.z"],
+    }
+    assert len(asked) == len(set(asked)) == 4
+
+
+def test_what_is_not_ours_may_be_as_it_is(host: MakeHost) -> None:
+    other_place = set_by_others("nvidia-device-plugin", "kube-system", "x")
+    other_name = set_by_others("team", "gpusmith-system", "x")
+    strangers = judged(host(), [other_place, other_name], [set_by_others("kata", None, "x")])[0]
+    assert strangers.outcome is Outcome.PASSED
+    existing = judged(host(gpu_operands_device_plugin="existing"), [PLUGIN_SET], [])[0]
+    assert existing.outcome is Outcome.PASSED
+
+
+def test_every_list_of_the_snapshot_is_a_right_of_the_suite(host: MakeHost, root: Path) -> None:
+    (role,) = (
+        row
+        for row in yaml.safe_load_all((root / "validation/rbac.yml").read_text())
+        if row["kind"] == "ClusterRole"
+    )
+    allowed = {
+        (group, resource)
+        for rule in role["rules"]
+        if "list" in rule["verbs"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    }
+    for path in judged(host(), [], [])[1]:
+        *_, group, _, resource = path.replace("/api/", "//").split("/")
+        assert (group, resource) in allowed, path
 
 
 # --- operands that start ---------------------------------------------------------------------------------
