@@ -34,12 +34,12 @@ attributes:
 EXAMPLES = r"""
 - name: Refuse what cannot work
   hosts: all:localhost
-  connection: local
   gather_facts: false
   tasks:
     - name: Check target, variables and cluster
       gpusmith.gpu.guard:
       run_once: true
+      delegate_to: localhost
 """
 
 RETURN = r"""

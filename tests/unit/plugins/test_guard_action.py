@@ -56,8 +56,13 @@ def test_wrong_values_are_named_with_their_hosts(tmp_path: Path) -> None:
     output = site(
         tmp_path,
         {
-            # The first host's connection would be the guard's own, if it made one.
-            "gpu-1": {"ansible_user": ["a"], "host_baseline_sysctl": {"a": ["1"]}},
+            # The first host's connection would be the guard's own, if it were not delegated.
+            "gpu-1": {
+                "ansible_user": ["a"],
+                "ansible_connection": "ssh",
+                "ansible_become": ["a"],
+                "host_baseline_sysctl": {"a": ["1"]},
+            },
             "gpu-2": {"kubernetes_node_labels": {"rack": True}, "kubernetes_node_taints": [taint]},
             "gpu-3": {
                 "kubernetes_node_labels": {"rack": "{{ rack }}"},
@@ -73,6 +78,7 @@ def test_wrong_values_are_named_with_their_hosts(tmp_path: Path) -> None:
     for sentence in (
         "'kubernetes_node_startup_taint' must be empty or at most 63 letters",
         "Host 'gpu-1': 'ansible_user' must be a string, not ['a'].",
+        "Host 'gpu-1': 'ansible_become' must be true or false, not ['a'].",
         "Host 'gpu-1': 'host_baseline_sysctl.a' must be a string of one line or a number, not ['1'].",
         "Host 'gpu-2': 'kubernetes_node_labels.rack' must be a string (quote it), not True.",
         "Host 'gpu-2': variable 'kubernetes_node_taints[0].effect' is 'NoSchedul'.",
@@ -96,3 +102,13 @@ def test_every_host_needs_a_kubeconfig_that_exists(tmp_path: Path) -> None:
     (finding,) = check_kubeconfigs(hosts, list(hosts))
     assert finding.message == "Host 'b': kubeconfig '/nowhere/few' does not exist."
     assert "'validation_kubeconfig'" in finding.hint
+
+
+def test_every_guard_is_delegated() -> None:
+    for path in sorted((repo_root() / "playbooks").glob("*.yml")):
+        task = yaml.safe_load(path.read_text())[0]["tasks"][0]
+        assert (task["gpusmith.gpu.guard"], task["run_once"], task["delegate_to"]) == (
+            None,
+            True,
+            "localhost",
+        ), path
