@@ -269,11 +269,11 @@ def _variables(
     """Variables per host; templates among the needed ones are filled in by Ansible, which only then costs a second call."""
     listed: dict[str, dict[str, Any]] = (tree.get("_meta") or {}).get("hostvars") or {}
     nodes = members(tree, GPU_GROUP)
-    if not any(_is_template(listed.get(node, {}).get(name)) for node in nodes for name in NEEDED):
+    if not any(_is_unfilled(listed.get(node, {}).get(name)) for node in nodes for name in NEEDED):
         return listed
     for node in nodes:
         # A connection that cannot be made would fail the call below, without the reason.
-        plain = {name: value for name, value in listed.get(node, {}).items() if not _is_template(value)}
+        plain = {name: value for name, value in listed.get(node, {}).items() if not _is_unfilled(value)}
         for wrong in rules.find(plain):
             raise _refused(node, wrong)
     wanted = ", ".join(f"'{name}': {name} | default(none)" for name in NEEDED)
@@ -298,7 +298,7 @@ def _variables(
         hosts = answer["plays"][0]["tasks"][0]["hosts"]
         for node in nodes:
             filled = {name: value for name, value in hosts[node]["msg"].items() if value is not None}
-            left = {name: value for name, value in listed.get(node, {}).items() if not _is_template(value)}
+            left = {name: value for name, value in listed.get(node, {}).items() if not _is_unfilled(value)}
             listed[node] = {**left, **filled}
             empty = [name for name in NEEDED if name in before[node] and name not in listed[node]]
             if empty:
@@ -314,9 +314,10 @@ def _variables(
     return listed
 
 
-def _is_template(value: object) -> bool:
+def _is_unfilled(value: object) -> bool:
+    """A template, or encrypted: what it will be, only Ansible knows."""
     text = json.dumps(value)
-    return "{{" in text or "{%" in text
+    return "{{" in text or "{%" in text or '"__ansible_vault"' in text
 
 
 def build(

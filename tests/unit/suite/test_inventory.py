@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -94,8 +96,27 @@ def test_relative_path_starts_where_the_suite_was_started(tmp_path: Path, variab
 
 @pytest.mark.parametrize("text", ["{{ a }}", "{% if a %}b{% endif %}"])
 def test_both_forms_of_templates_are_seen(text: str) -> None:
-    assert inventory._is_template([{"a": text}])
-    assert not inventory._is_template({"a": ["{ b }", None, 1]})
+    assert inventory._is_unfilled([{"a": text}])
+    assert not inventory._is_unfilled({"a": ["{ b }", None, 1]})
+
+
+def test_encrypted_values_are_decrypted_before_they_are_judged(
+    tmp_path: Path, variables: Variables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    password = tmp_path / "password"
+    password.write_text("secret\n")
+    monkeypatch.setenv("ANSIBLE_VAULT_PASSWORD_FILE", str(password))
+    program = Path(sys.executable).parent / "ansible-vault"
+    made = subprocess.run(
+        [str(program), "encrypt_string", "--name", "ansible_user", "admin"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    folder = write(tmp_path / "lab", variables())
+    (folder / "host_vars").mkdir()
+    (folder / "host_vars" / "gpu-2.yml").write_text(made.stdout)
+    assert inventory.read(str(folder), None).hosts["gpu-2"].variables["ansible_user"] == "admin"
 
 
 @pytest.mark.parametrize(
