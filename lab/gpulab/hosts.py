@@ -6,6 +6,8 @@ import resource
 from dataclasses import dataclass
 from pathlib import Path
 
+from gpusmith.errors import ToolError
+
 WANTED_FILES = 20000
 WANTED_PROCESSES = 8000
 
@@ -51,18 +53,21 @@ class Host:
             f"nproc={self.processes_limit}:{self.processes_limit}",
         ]
 
-    def init_arguments(self) -> list[str]:
-        """Words for a machine's systemd, which takes them in a container for those of the kernel's command line.
+    def must_serve(self) -> None:
+        """Refuse a host on which no lab can run.
 
-        Its default on version 1 is to keep services apart in the unified tree. Where the host has not mounted one, the
-        runtime leaves all machines in the same place there, and they would end each other's services.
+        systemd keeps services apart in the unified tree also on version 1. Where that is not mounted, the OCI runtime leaves all
+        machines in one place there: they end each other's services, and no kubelet starts. Told to do without it, systemd never
+        learns in a container that a service's last process has ended, and logins hang.
+
+        Raises:
+            ToolError: it is such a host.
         """
-        needless = self.cgroup_version == 2 or self.hybrid
-        return (
-            []
-            if needless
-            else ["systemd.unified_cgroup_hierarchy=0", "systemd.legacy_systemd_cgroup_controller=1"]
-        )
+        if self.cgroup_version == 1 and not self.hybrid:
+            raise ToolError(
+                "This host has cgroup v1 without a unified tree beside it, in which machines could be kept apart.",
+                "Mount one: mkdir -p /sys/fs/cgroup/unified && mount -t cgroup2 none /sys/fs/cgroup/unified",
+            )
 
     def ignored_preflight_errors(self) -> list[dict[str, str]]:
         """What kubeadm's preflight may find on this host without stopping, with the reason."""

@@ -74,6 +74,7 @@ class Lab:
     def up(self, wanted: Shape) -> None:
         """Have a lab of this shape, and change nothing if it is there."""
         begin = time.monotonic()
+        self.machinery.host.must_serve()
         if end_orphan(self.places):
             say("Ended a playbook that a killed 'gpulab up' had left behind.")
         before = load(self.places)

@@ -124,7 +124,7 @@ def create_arguments(machine: Machine, image: str, host: Host) -> list[str]:
     ]
     for source, target, options in machine.mounts:
         words += ["--volume", f"{source}:{target}:{options}"]
-    return [*words, image, machine.init, *host.init_arguments()]
+    return [*words, image, machine.init]
 
 
 def recipe(machine: Machine, image: str) -> str:

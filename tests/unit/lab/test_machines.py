@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from gpulab.hosts import Host
+from gpulab.lab import Lab
 from gpulab.machines import Machine, Machinery, create_arguments, find, identity_archive, known_hosts, planned
 from gpulab.podman import KILLED
 from gpulab.processes import process_start
@@ -79,16 +80,13 @@ def test_command_line_of_a_machine() -> None:
         assert part in text
 
 
-def test_machines_share_no_unified_tree_where_the_host_has_none() -> None:
-    words = create_arguments(NODE, "image:1", Host(cgroup_version=1, hybrid=False))
-    assert words[-3:] == [
-        "/usr/lib/simgpu/init",
-        "systemd.unified_cgroup_hierarchy=0",
-        "systemd.legacy_systemd_cgroup_controller=1",
-    ]
-    assert (
-        create_arguments(NODE, "image:1", Host(cgroup_version=2, hybrid=False))[-1] == "/usr/lib/simgpu/init"
-    )
+def test_a_host_whose_machines_cannot_be_kept_apart_is_refused(places: Places, podman: FakePodman) -> None:
+    lab = Lab(places, Machinery(podman, places, Host(cgroup_version=1, hybrid=False)))
+    with pytest.raises(ToolError, match=r"without a unified tree.*mount -t cgroup2"):
+        lab.up(Shape())
+    assert podman.calls == []
+    for host in (Host(cgroup_version=1), Host(cgroup_version=2, hybrid=False)):
+        host.must_serve()
 
 
 @pytest.mark.parametrize(
