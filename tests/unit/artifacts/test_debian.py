@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from gpulab.artifacts import debian
+from gpulab.artifacts.store import Store
 
 from gpusmith.errors import ToolError
 
@@ -103,3 +106,17 @@ def test_links_of_a_sysroot_stay_inside(tmp_path: Path) -> None:
     assert str(absolute.readlink()) == "../usr/lib/ld.so.2"
     assert absolute.read_text() == "the sysroot's"
     assert str(relative.readlink()) == "usr/lib"
+
+
+def test_a_sysroot_is_made_with_such_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def bootstrap(command: Sequence[str | Path], *_: Any, **__: Any) -> None:
+        root = next(Path(word) for word in command if str(word).endswith("/rootfs"))
+        (root / "lib64").mkdir(parents=True)
+        (root / "lib64/ld.so.2").symlink_to("/usr/lib/ld.so.2")
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(debian, "run_logged", bootstrap)
+    monkeypatch.setattr(debian, "forwarded_options", str)
+    monkeypatch.setattr(debian, "sources_for", lambda _: [])
+    sysroot = debian.build(Store(tmp_path / "store"), debian.load("sysroot"))
+    assert str((sysroot / "lib64/ld.so.2").readlink()) == "../usr/lib/ld.so.2"

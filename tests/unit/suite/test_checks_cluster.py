@@ -433,7 +433,7 @@ def test_a_readiness_probe_that_is_about_to_pass_is_waited_for() -> None:
         (node(), placed({"waiting": {"reason": "CrashLoopBackOff"}})),
         (node(), placed({"waiting": {"reason": "ImagePullBackOff"}})),
         (node(), placed({"terminated": {"reason": "Error"}})),
-        (node(), operand("nfd-worker", ready=False)),
+        (node(), {**operand("nfd-master"), "status": {"phase": "Pending"}}),
         (node(status__conditions=[{"type": "Ready", "status": "Unknown"}]), PROBED),
     ],
     ids=["ready", "crashes", "no image", "ended", "on no node", "on a dead node"],

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gpusmith import workloads
+from gpusmith import snapshot, workloads
+from gpusmith import suite as suites
 from gpusmith.findings import Finding, Outcome
 from gpusmith.inventory import build
 from gpusmith.node import Result, Unreachable
@@ -55,3 +57,22 @@ def test_an_interrupted_run_says_how_far_it_came(
             suite.evaluate("workloads.cuda", "gpu-1")
     coverage = suite.results().coverage["gpu-1"]
     assert coverage.excluded == {reason: 4}
+
+
+def test_the_lists_are_read_again_while_an_operand_starts(
+    suite: Suite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    starts = {
+        "metadata": {"name": "nfd-worker-x"},
+        "spec": {"nodeName": "gpu-1"},
+        "status": {"containerStatuses": [{"state": {"running": {}}, "ready": False}]},
+    }
+    (ready,) = suite.cluster_state.snapshot.nodes.values()
+    answers = [Snapshot({"gpu-1": replace(ready, system_pods=pods)}, {}) for pods in ((starts,), ())]
+    taken = iter(answers)
+    monkeypatch.setattr(suites, "Cluster", lambda _: None)
+    monkeypatch.setattr(Suite, "_remove_leftovers", lambda *_: None)
+    monkeypatch.setattr(snapshot, "take", lambda *_: next(taken))
+    monkeypatch.setattr(snapshot, "OPERANDS_TICK_S", 0.0)
+    del suite.__dict__["cluster_state"]
+    assert suite.cluster_state.snapshot is answers[1]
