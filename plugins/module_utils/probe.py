@@ -43,7 +43,7 @@ PACKAGE_PATTERNS = (
 # What must run, and what our roles, or NVIDIA's packages without them, have run once at every boot.
 SERVICES = (
     "containerd", "kubelet", "nvidia-persistenced", "nvidia-fabricmanager", "gpusmith-nvidia-load", "gpusmith-gpu-devices",
-    "nvidia-cdi-refresh",
+    "nvidia-cdi-refresh", "systemd-modules-load", "systemd-sysctl",
 )  # fmt: skip
 MODULES = ("overlay", "br_netfilter")
 SYSCTLS = (
@@ -394,6 +394,7 @@ def parse_services(text: str) -> dict[str, Record]:
                 "active": keys.get("ActiveState", ""),
                 "enabled": keys.get("UnitFileState", "") or "not-found",
                 "started_unix": parse_systemd_time(keys.get("ActiveEnterTimestamp", "")) if active else None,
+                "changed": keys.get("NeedDaemonReload") == "yes",
             }
     return found
 
@@ -619,6 +620,8 @@ def _containerd(dump: _Command, version: _Command, errors: list[str]) -> Record:
 
 
 CDI_KIND = "nvidia.com/gpu"
+# What the device plugin gives pods: its own specification, with GPUs by UUID.
+PLUGIN_CDI_KIND = "k8s.device-plugin.nvidia.com/gpu"
 # containerd's own and the toolkit's; what a later folder has wins.
 CDI_FOLDERS = ("/etc/cdi", "/var/run/cdi")
 _YAML_KEY = re.compile(r"^(\"[^\"]*\"|'[^']*'|[^\s:'\"\[\]{}&*!|>-][^:]*?|-[^\s:][^:]*?):(?:\s+(.*))?$")
@@ -732,9 +735,9 @@ def _cdi_device(device: Mapping[str, Any]) -> Record:
     return {"name": str(device["name"]), "nodes": nodes}
 
 
-def read_cdi(path: str, priority: int, text: str) -> Record | None:
+def read_cdi(path: str, priority: int, text: str, kind: str = CDI_KIND) -> Record | None:
     """A CDI specification of NVIDIA's GPUs, with the reason if it cannot be read; None for one of something else."""
-    if not re.search(r"kind[\"']?\s*:\s*[\"']?{}[\"'\s,}}]".format(re.escape(CDI_KIND)), text + "\n"):
+    if not re.search(r"kind[\"']?\s*:\s*[\"']?{}[\"'\s,}}]".format(re.escape(kind)), text + "\n"):
         return None
     version = re.search(r"lib(?:cuda|nvidia-ml)\.so\.(\d+\.\d+(?:\.\d+)?)", text)
     spec: Record = {
@@ -746,7 +749,7 @@ def read_cdi(path: str, priority: int, text: str) -> Record | None:
     }
     try:
         tree = _cdi_tree(text)
-        if tree.get("kind") != CDI_KIND:
+        if tree.get("kind") != kind:
             return None
         spec["devices"] = [_cdi_device(device) for device in tree.get("devices") or []]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -758,16 +761,17 @@ def read_cdi(path: str, priority: int, text: str) -> Record | None:
 
 def _cdi(folders: Sequence[str] = CDI_FOLDERS) -> Record:
     """Specifications in the order of their folders, whose later ones win. CDI reads these two endings only."""
-    specs = []
-    for priority, folder in enumerate(folders):
-        for path in sorted(glob.glob(folder + "/*.yaml") + glob.glob(folder + "/*.json")):
-            spec = read_cdi(path, priority, _read(path) or "")
-            if spec is not None:
-                specs.append(spec)
+    texts = [
+        (path, priority, _read(path) or "")
+        for priority, folder in enumerate(folders)
+        for path in sorted(glob.glob(folder + "/*.yaml") + glob.glob(folder + "/*.json"))
+    ]
+    specs = [spec for row in texts if (spec := read_cdi(*row)) is not None]
     names = dict.fromkeys(device["name"] for spec in specs for device in spec["devices"])
     versions = [spec["driver_version"] for spec in specs if spec["driver_version"]]
     return {
         "specs": specs,
+        "plugin_specs": [spec for row in texts if (spec := read_cdi(*row, PLUGIN_CDI_KIND)) is not None],
         "devices": [f"{CDI_KIND}={name}" for name in names],
         "driver_version": versions[-1] if versions else None,
     }
@@ -1372,7 +1376,7 @@ def _guarded(name: str, errors: list[str], work: Callable[[], Any]) -> Any:
 
 
 def _start_commands() -> dict[str, _Command]:
-    properties = "--property=Id,ActiveState,UnitFileState,ActiveEnterTimestamp"
+    properties = "--property=Id,ActiveState,UnitFileState,ActiveEnterTimestamp,NeedDaemonReload"
     return {
         "dpkg": _Command("dpkg-query", "-W", "-f", "${Package}\t${Version}\t${db:Status-Abbrev}\n", *PACKAGE_PATTERNS),
         "modinfo": _Command("modinfo", "nvidia", "nvidia-current", "nvidia-current-open"),

@@ -109,6 +109,21 @@ def take_over(api: ClusterApi, path: str, check: bool) -> list[str]:
     return []
 
 
+def refuse_another_handler(api: ClusterApi, wanted: Mapping[str, Any]) -> None:
+    """The one field of our objects that nobody can change.
+
+    Raises:
+        ClusterError: the class that is there has another handler.
+    """
+    name = wanted["metadata"]["name"]
+    found = api.read(str(path_of(wanted)))
+    if found and found["handler"] != wanted["handler"]:
+        raise ClusterError(
+            f"RuntimeClass '{name}' has handler '{found['handler']}', not '{wanted['handler']}', which cannot be changed."
+            f" If nobody needs it as it is: 'kubectl delete runtimeclass {name}', then run this again."
+        )
+
+
 def run(api: ClusterApi, objects: Iterable[Mapping[str, Any]], check: bool) -> dict[str, list[str]]:
     """By object, the fields that others set.
 
@@ -118,6 +133,9 @@ def run(api: ClusterApi, objects: Iterable[Mapping[str, Any]], check: bool) -> d
     from gpusmith.managed_fields import title
 
     found = {}
+    for wanted in objects:
+        if wanted["kind"] == "RuntimeClass":
+            refuse_another_handler(api, wanted)
     for wanted in objects:
         path = path_of(wanted)
         fields = take_over(api, path, check) if path else []

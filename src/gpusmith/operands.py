@@ -89,3 +89,11 @@ def _why(container: Mapping[str, Any]) -> str:
     stopped = state.get("waiting") or state.get("terminated") or {}
     message = " ".join(str(stopped.get("message") or "").split())
     return f"{stopped.get('reason') or 'no reason given'}{': ' + message[-300:] if message else ''}"
+
+
+def restart_plugin(namespace: str, node: str) -> str:
+    """The command that has our device plugin start anew on a node."""
+    return (
+        f"kubectl -n {namespace} delete pod -l app.kubernetes.io/name={DEVICE_PLUGIN}"
+        f" --field-selector spec.nodeName={node}"
+    )

@@ -78,11 +78,16 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Service:
-    """A systemd unit."""
+    """A systemd unit.
+
+    Attributes:
+        changed: its files are not those any more that systemd has read ('NeedDaemonReload').
+    """
 
     active: str
     enabled: str
     started_unix: float | None
+    changed: bool = False
 
 
 @dataclass(frozen=True)
@@ -289,6 +294,7 @@ class Record:
     containerd: ContainerdStart
     effective: Mapping[str, Any]
     cdi: tuple[CdiSpec, ...]
+    plugin_cdi: tuple[CdiSpec, ...]
     node_name: str | None
     swap_areas: tuple[str, ...] | None
     swap_fstab: tuple[str, ...]
@@ -449,7 +455,9 @@ def parse(raw: Mapping[str, Any]) -> Record:
             devices=_devices(dev),
             char_links=frozenset(dev.get("char_links") or ()),
             services={
-                name: Service(row["active"], row["enabled"], row.get("started_unix"))
+                name: Service(
+                    row["active"], row["enabled"], row.get("started_unix"), bool(row.get("changed"))
+                )
                 for name, row in _part(raw, "services").items()
             },
             xids=None
@@ -474,6 +482,7 @@ def parse(raw: Mapping[str, Any]) -> Record:
             ),
             effective=_part(containerd, "effective"),
             cdi=tuple(_cdi_spec(row) for row in cdi.get("specs") or ()),
+            plugin_cdi=tuple(_cdi_spec(row) for row in cdi.get("plugin_specs") or ()),
             node_name=_part(raw, "kubernetes").get("node_name"),
             swap_areas=None if system.get("swap_areas") is None else tuple(system["swap_areas"]),
             swap_fstab=tuple(system.get("swap_fstab") or ()),

@@ -76,7 +76,9 @@ def gpu_capacity(facts: ClusterFacts) -> list[Problem]:
         )
         for name, count in view.others.items()
     ]
-    return problems + _gpu_capacity(view, wanted, _restart_plugin(facts))
+    return problems + _gpu_capacity(
+        view, wanted, of_pod.restart_plugin(facts.host.operands_namespace, facts.host.node_name)
+    )
 
 
 def _gpu_capacity(view: NodeView, wanted: int, restart: str) -> list[Problem]:
@@ -212,7 +214,8 @@ def operands(facts: ClusterFacts) -> list[Problem]:
             Problem(
                 f"Node '{view.name}': pod '{name}' is a second device plugin; the last one that starts takes the GPUs over,"
                 " and none has them when it ends.",
-                "Remove it, then restart ours: " + _restart_plugin(facts),
+                "Remove it, then restart ours: "
+                + of_pod.restart_plugin(facts.host.operands_namespace, facts.host.node_name),
                 {"plugins": list(view.plugins)},
             )
             for name in view.plugins
@@ -263,13 +266,6 @@ def _foreign_fields(facts: ClusterFacts, view: NodeView) -> list[Problem]:
     ]
 
 
-def _restart_plugin(facts: ClusterFacts) -> str:
-    return (
-        f"kubectl -n {facts.host.operands_namespace} delete pod -l app.kubernetes.io/name=nvidia-device-plugin"
-        f" --field-selector spec.nodeName={facts.host.node_name}"
-    )
-
-
 def runtime_class(snapshot: Snapshot, hosts: Sequence[Host]) -> list[Problem]:
     """Every RuntimeClass that the inventory names is there."""
     problems = []
@@ -290,7 +286,7 @@ def runtime_class(snapshot: Snapshot, hosts: Sequence[Host]) -> list[Problem]:
             problems.append(
                 Problem(
                     f"RuntimeClass '{name}' has handler '{handler}', not 'nvidia'.",
-                    "Run site.yml.",
+                    f"A handler cannot be changed: 'kubectl delete runtimeclass {name}', then run site.yml.",
                     {"handler": handler},
                 )
             )

@@ -10,6 +10,7 @@ from typing import Any
 
 from gpusmith.findings import CannotAsk, Problem
 from gpusmith.node_facts import NodeFacts
+from gpusmith.operands import restart_plugin
 from gpusmith.record import CdiNode, CdiSpec, DeviceNode, Devices, Record
 
 MAJOR = 195
@@ -147,6 +148,7 @@ def cdi_evidence(record: Record) -> dict[str, Any]:
     used = {spec.path for spec in winners.values()}
     return {
         "cdi_specs": {spec.path: spec.driver for spec in record.cdi},
+        "device_plugin": [spec.path for spec in record.plugin_cdi],
         "devices": sorted(winners),
         "shadowed": {
             spec.path: f"{spec.driver} (by {', '.join(_shadowed_by(spec, winners))})"
@@ -175,7 +177,9 @@ def cdi(facts: NodeFacts) -> list[Problem]:
     if unread:
         return unread
     causes = [*_driver_of_cdi(record), *_gpus_of_cdi(record)]
+    again = f"Have the device plugin write it anew: {restart_plugin(facts.host.operands_namespace, facts.host.node_name)}"
     return [
+        *(Problem(f"Node '{node}': {cause}.", again, evidence) for cause in _gpus_of_plugin(record)),
         *(Problem(f"Node '{node}': {cause}.", how, evidence) for cause, how in _conflicts(record.cdi, node)),
         *(Problem(f"Node '{node}': {cause}.", step, evidence) for cause in causes),
     ]
@@ -253,16 +257,37 @@ def _gpus_of_cdi(record: Record) -> list[str]:
     ]
     if "all" in winners and len(minors) == len(record.gpus) > 0:
         wanted.append(("all", "the node's GPUs", minors))
-    for name, label, own in wanted:
-        spec = winners[str(name)]
-        nodes = spec.devices[str(name)]
-        if (
-            not all(_is_one_of(node, own) for node in nodes)
-            or {_number(node.host_path) for node in nodes} != own
-        ):
-            gives = ", ".join(_words(node) for node in nodes) or "no GPU's device node"
-            causes.append(f"CDI device '{name}' of '{spec.path}' gives {gives}, but {label} is {_paths(own)}")
-    return causes
+    return causes + [
+        wrong for name, label, own in wanted if (wrong := _astray(winners[str(name)], str(name), label, own))
+    ]
+
+
+def _gpus_of_plugin(record: Record) -> list[str]:
+    """What pods get: the device plugin's own file, in which a wrong node gives them another GPU than the one that was booked."""
+    causes = [
+        f"the device plugin's CDI specification '{spec.path}' cannot be read: {spec.problem}"
+        for spec in record.plugin_cdi
+        if spec.problem
+    ]
+    known = Counter(gpu.uuid for gpu in record.gpus)
+    return causes + [
+        wrong
+        for spec in record.plugin_cdi
+        for gpu in record.gpus
+        for name in (str(gpu.index), gpu.uuid)
+        # Of a UUID that two GPUs have, nodes.gpu-count tells.
+        if name in spec.devices and gpu.minor is not None and known[gpu.uuid] == 1
+        if (wrong := _astray(spec, str(name), gpu.label, {gpu.minor}))
+    ]
+
+
+def _astray(spec: CdiSpec, name: str, label: str, own: Set[int]) -> str:
+    """What a device of a specification gives, if that is not its own; empty if it is."""
+    nodes = spec.devices[name]
+    if all(_is_one_of(node, own) for node in nodes) and {_number(node.host_path) for node in nodes} == own:
+        return ""
+    gives = ", ".join(_words(node) for node in nodes) or "no GPU's device node"
+    return f"CDI device '{name}' of '{spec.path}' gives {gives}, but {label} is {_paths(own)}"
 
 
 def _number(path: str) -> int | None:

@@ -15,6 +15,14 @@ OWN_FILES = "/gpusmith-"
 def identity(facts: NodeFacts) -> list[Problem]:
     """The machine that answers is the one whose Node the inventory means, else a wrong one is drained and judged."""
     host, seen = facts.host, facts.record.node_name
+    kubelet = facts.record.services.get("kubelet")
+    if seen is None and kubelet is not None and kubelet.active == "active":
+        return [
+            Problem(
+                f"Node '{host.name}': kubelet runs, but '/etc/kubernetes/kubelet.conf' is gone: it cannot start once more.",
+                f"Restore the file on '{host.name}', or take the node out of the cluster and join it again.",
+            )
+        ]
     if seen is None:
         raise CannotAsk(
             f"Node '{host.name}' has not joined a cluster; see nodes.services and cluster.node-ready."

@@ -31,14 +31,28 @@ def _service(facts: NodeFacts, name: str, why: str) -> list[Problem]:
                 evidence,
             )
         ]
+    if unit is not None and unit.changed:
+        return [
+            Problem(
+                f"Node '{node}': service '{name}' runs by other unit files than there are now; its next start goes by those.",
+                f"Look at 'systemctl cat {name}' on '{node}': take back what is not meant, then 'systemctl daemon-reload'.",
+                {name: {**evidence[name], "need_daemon_reload": True}},
+            )
+        ]
     return []
 
 
-AT_BOOT = {
+OURS = {
     "gpusmith-nvidia-load": "nobody loads the driver before the runtime starts",
     "gpusmith-gpu-devices": "nobody makes device links and CDI specification anew",
 }
 """Units of our roles that run once; a node that others set up has none of them."""
+AT_BOOT = {
+    **OURS,
+    "systemd-modules-load": "no kernel modules are loaded",
+    "systemd-sysctl": "no kernel parameters are set",
+}
+"""What boots need."""
 
 CDI_REFRESH = "nvidia-cdi-refresh"
 CDI_REFRESH_FILES = ("/run/cdi/nvidia.yaml", "/var/run/cdi/nvidia.yaml")
@@ -53,15 +67,22 @@ def _at_boot(facts: NodeFacts) -> list[Problem]:
     # Our own unit makes the specification anew as well: with it, the toolkit's may be off.
     if lost and (ours is None or ours.enabled == "not-found"):
         needed[CDI_REFRESH] = f"nobody makes CDI specification '{lost[0]}' anew"
-    return [
-        Problem(
-            f"Node '{node}': service '{name}' is {unit.enabled}, so that after a reboot {why}.",
-            f"Run 'systemctl enable {name}' on '{node}' ('unmask' first, if it is masked) or site.yml.",
-            {name: {"active": unit.active, "enabled": unit.enabled}},
+    with_ours = any(record.services[name].enabled != "not-found" for name in OURS if name in record.services)
+    problems = []
+    for name, why in needed.items():
+        unit = record.services.get(name)
+        gone = unit is not None and name in OURS and with_ours and unit.enabled == "not-found"
+        if unit is None or not (gone or unit.enabled in ("disabled", "masked")):
+            continue
+        step = f"Run 'systemctl enable {name}' on '{node}' ('unmask' first, if it is masked) or site.yml."
+        problems.append(
+            Problem(
+                f"Node '{node}': service '{name}' is {unit.enabled}, so that after a reboot {why}.",
+                "Run site.yml for the node." if gone else step,
+                {name: {"active": unit.active, "enabled": unit.enabled}},
+            )
         )
-        for name, why in needed.items()
-        if (unit := record.services.get(name)) is not None and unit.enabled in ("disabled", "masked")
-    ]
+    return problems
 
 
 def services(facts: NodeFacts) -> list[Problem]:

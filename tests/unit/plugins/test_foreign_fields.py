@@ -11,7 +11,11 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from ansible_collections.gpusmith.gpu.plugins.module_utils.cluster import ClusterApi, ClusterRefusedError
+from ansible_collections.gpusmith.gpu.plugins.module_utils.cluster import (
+    ClusterApi,
+    ClusterError,
+    ClusterRefusedError,
+)
 from ansible_collections.gpusmith.gpu.plugins.modules import foreign_fields
 
 PLUGIN: dict[str, Any] = {
@@ -21,6 +25,7 @@ CLASS: dict[str, Any] = {
     "apiVersion": "node.k8s.io/v1",
     "kind": "RuntimeClass",
     "metadata": {"name": "nvidia"},
+    "handler": "nvidia",
 }
 CONFIG: dict[str, Any] = {
     "apiVersion": "v1",
@@ -86,10 +91,20 @@ def run(api: Api, check: bool = False) -> dict[str, list[str]]:
 def test_only_what_others_set_is_taken_over_and_a_second_run_does_nothing() -> None:
     api = cluster()
     assert run(api) == {"DaemonSet 'ours/plugin'": ["spec.hostPID"]}
-    assert api.read_paths == [PLUGIN_PATH, CLASS_PATH, CONFIG_PATH]
+    assert api.read_paths == [CLASS_PATH, PLUGIN_PATH, CLASS_PATH, CONFIG_PATH]
     assert api.written == [(PLUGIN_PATH, False)]
     assert run(api) == {}
     assert len(api.written) == 1
+
+
+def test_a_class_with_another_handler_is_refused_before_anything_is_changed() -> None:
+    api = cluster()
+    api.objects[CLASS_PATH]["handler"] = "runc"
+    with pytest.raises(
+        ClusterError, match=r"handler 'runc', not 'nvidia'.*kubectl delete runtimeclass nvidia"
+    ):
+        run(api)
+    assert api.written == []
 
 
 def test_check_mode_has_the_patch_tried_out() -> None:

@@ -194,7 +194,10 @@ def test_cdi_folders_are_read_in_their_order_and_only_what_cdi_reads(tmp_path: P
     for folder, name in (("etc", "a.yaml"), ("etc", "ignored.yml"), ("run", "b.json")):
         (tmp_path / folder).mkdir(exist_ok=True)
         (tmp_path / folder / name).write_text(CDI.replace("580.178.04", "1.2.3") if folder == "etc" else CDI)
+    plugins = '{"kind":"k8s.device-plugin.nvidia.com/gpu","devices":[{"name":"GPU-1"}]}'
+    (tmp_path / "run" / "plugin.json").write_text(plugins)
     found = probe._cdi([str(tmp_path / "etc"), str(tmp_path / "run")])
+    assert [spec["devices"] for spec in found["plugin_specs"]] == [[{"name": "GPU-1", "nodes": []}]]
     assert [(Path(spec["path"]).name, spec["priority"]) for spec in found["specs"]] == [
         ("a.yaml", 0),
         ("b.json", 1),
@@ -214,12 +217,22 @@ def test_packages_and_holds_are_read() -> None:
 def test_services_are_read_with_their_start_in_unix_time() -> None:
     text = (
         "Id=containerd.service\nActiveState=active\nUnitFileState=enabled\n"
-        "ActiveEnterTimestamp=Sat 2026-11-21 10:11:57 UTC\n\n"
+        "ActiveEnterTimestamp=Sat 2026-11-21 10:11:57 UTC\nNeedDaemonReload=yes\n\n"
         "Id=kubelet.service\nActiveState=inactive\nUnitFileState=\nActiveEnterTimestamp=\n"
     )
     found = probe.parse_services(text)
-    assert found["containerd"] == {"active": "active", "enabled": "enabled", "started_unix": 1795255917.0}
-    assert found["kubelet"] == {"active": "inactive", "enabled": "not-found", "started_unix": None}
+    assert found["containerd"] == {
+        "active": "active",
+        "enabled": "enabled",
+        "started_unix": 1795255917.0,
+        "changed": True,
+    }
+    assert found["kubelet"] == {
+        "active": "inactive",
+        "enabled": "not-found",
+        "started_unix": None,
+        "changed": False,
+    }
 
 
 def _log(message: object, seconds: int) -> str:

@@ -50,10 +50,24 @@ def cdi_spec(path: str = "/var/run/cdi/nvidia.yaml", priority: int = 1) -> Recor
     }  # fmt: skip
 
 
+def plugin_spec() -> Record:
+    """The device plugin's own specification: devices by UUID, nodes with their numbers."""
+    return {
+        "path": "/var/run/cdi/k8s.device-plugin.nvidia.com-gpu.json", "priority": 1, "driver_version": VERSION, "problem": None,
+        "devices": [
+            {
+                "name": UUIDS[n],
+                "nodes": [{"path": f"/dev/nvidia{MINORS[n]}", "host_path": None, "numbers": f"195:{MINORS[n]}"}],
+            }
+            for n in range(4)
+        ],
+    }  # fmt: skip
+
+
 def healthy_record() -> Record:
     """What the probe prints on a node of the lab after site.yml."""
     package = {"version": f"{VERSION}-1", "held": True}
-    running = {"active": "active", "enabled": "enabled", "started_unix": 1.0}
+    running = {"active": "active", "enabled": "enabled", "started_unix": 1.0, "changed": False}
     return {
         "schema": "gpusmith.probe/1",
         "host": {"hostname": "gpu-1", "boot_id": "b", "kernel": "6.1.0", "uptime_s": 100.0, "time_unix": 2.0},
@@ -94,6 +108,7 @@ def healthy_record() -> Record:
             for name in (
                 "containerd", "kubelet", "nvidia-persistenced", "nvidia-fabricmanager",
                 "gpusmith-nvidia-load", "gpusmith-gpu-devices", "nvidia-cdi-refresh",
+                "systemd-modules-load", "systemd-sysctl",
             )
         },
         "xids": [],
@@ -111,6 +126,7 @@ def healthy_record() -> Record:
         "cdi": {
             "driver_version": VERSION, "devices": [f"nvidia.com/gpu={name}" for name in (*range(4), "all")],
             "specs": [cdi_spec()],
+            "plugin_specs": [plugin_spec()],
         },
         "kubernetes": {"kubelet_version": "1.36.3", "joined": True, "node_name": "gpu-1"},
         "system": {

@@ -89,6 +89,10 @@ def device(path: str, **changes: Any) -> Callable[[Record], object]:
     return lambda record: record["dev"]["nodes"][path].update(changes)
 
 
+def swap_names(devices: list[Record]) -> None:
+    devices[0]["name"], devices[1]["name"] = devices[1]["name"], devices[0]["name"]
+
+
 def spec_of(record: Record) -> Record:
     found: Record = record["cdi"]["specs"][0]
     return found
@@ -227,6 +231,34 @@ FAULTS = {
     "cdi-unreadable": Fault(
         lambda record: spec_of(record).update(problem="line 7: anchors are not read", devices=[]),
         "nodes.cdi", ("'/var/run/cdi/nvidia.yaml' cannot be read", "line 7"),
+    ),
+    "plugin-gives-another-gpu": Fault(
+        lambda record: swap_names(record["cdi"]["plugin_specs"][0]["devices"]),
+        "nodes.cdi", ("CDI device 'GPU-", "k8s.device-plugin.nvidia.com-gpu.json' gives /dev/nvidia0", "GPU 0", "GPU 1"),
+    ),
+    "plugin-gives-another-number": Fault(
+        lambda record: record["cdi"]["plugin_specs"][0]["devices"][2]["nodes"][0].update(numbers="195:1"),
+        "nodes.cdi", ("195:1", "GPU 2"),
+    ),
+    "plugin-unreadable": Fault(
+        lambda record: record["cdi"]["plugin_specs"][0].update(problem="no JSON", devices=[]),
+        "nodes.cdi", ("device plugin's CDI specification", "cannot be read: no JSON"),
+    ),
+    "kubelet-conf-gone": Fault(
+        lambda record: record["kubernetes"].update(joined=False, node_name=None),
+        "nodes.identity", ("kubelet runs", "/etc/kubernetes/kubelet.conf", "gone"),
+    ),
+    "unit-files-changed": Fault(
+        lambda record: record["services"]["kubelet"].update(changed=True),
+        "nodes.services", ("'kubelet' runs by other unit files",),
+    ),
+    "boot-unit-deleted": Fault(
+        lambda record: record["services"]["gpusmith-gpu-devices"].update(enabled="not-found", active="inactive"),
+        "nodes.services", ("'gpusmith-gpu-devices' is not-found", "after a reboot"),
+    ),
+    "boot-parameters-masked": Fault(
+        lambda record: record["services"]["systemd-sysctl"].update(enabled="masked"),
+        "nodes.services", ("'systemd-sysctl' is masked", "no kernel parameters are set"),
     ),
     "cdi-copy-in-the-same-folder": Fault(
         lambda record: record["cdi"]["specs"].append(cdi_spec("/var/run/cdi/copy.yaml")),
@@ -729,6 +761,7 @@ def test_a_node_of_no_known_name_is_not_this_one(facts: Facts, record: Record) -
 
 def test_a_machine_that_has_not_joined_has_no_name_yet(facts: Facts, record: Record) -> None:
     record["kubernetes"].update(joined=False, node_name=None)
+    record["services"]["kubelet"].update(active="activating")
     with pytest.raises(CannotAsk, match="has not joined"):
         host_checks.identity(facts(record))
 
@@ -939,7 +972,8 @@ def test_only_without_our_unit_a_boot_needs_the_toolkits_own(
 ) -> None:
     record["services"]["nvidia-cdi-refresh"]["enabled"] = state
     assert services.services(facts(record)) == []
-    record["services"]["gpusmith-gpu-devices"].update(active="inactive", enabled="not-found")
+    for name in services.OURS:
+        record["services"][name].update(active="inactive", enabled="not-found")
     (problem,) = services.services(facts(record))
     assert problem.cause == (
         f"Node 'gpu-1': service 'nvidia-cdi-refresh' is {state}, so that after a reboot nobody makes"
