@@ -6,6 +6,7 @@ import difflib
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -381,12 +382,15 @@ class _Reader:
 
     def flag(self, name: str, default: bool) -> bool:
         value = self.values.get(name, default)
+        # In words, too, as playbooks take it: what they go by, the suite must not refuse after them.
+        if isinstance(value, str) and value.lower() in rules.TRUE_WORDS | rules.FALSE_WORDS:
+            return value.lower() in rules.TRUE_WORDS
         if not isinstance(value, bool):
             raise _wrong(self.host, name, "true or false", value)
         return value
 
     def whole(self, name: str) -> int:
-        value = self.values.get(name)
+        value = _number(self.values.get(name))
         if value is None:
             raise self.missing(name)
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
@@ -414,11 +418,17 @@ class _Reader:
 
     def codes(self, name: str) -> frozenset[int]:
         value = self.values.get(name, [])
-        if not isinstance(value, list) or not all(
-            isinstance(code, int) and not isinstance(code, bool) for code in value
-        ):
+        codes: list[Any] = list(map(_number, value)) if isinstance(value, list) else [None]
+        if not all(isinstance(code, int) and not isinstance(code, bool) for code in codes):
             raise _wrong(self.host, name, "a list of numbers", value)
-        return frozenset(value)
+        return frozenset(codes)
+
+
+def _number(value: Any) -> Any:
+    """A whole number in quotes or with '.0' as the number that playbooks make of it; all else as it is."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return int(value) if isinstance(value, str) and re.fullmatch("[0-9]+", value) else value
 
 
 def _host(name: str, values: Mapping[str, Any]) -> Host:

@@ -12,7 +12,8 @@ HINT = "Correct it in the inventory."
 SWAP = ("off", "keep")
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 TAINT_KEYS = {"key", "value", "effect"}
-BOOLEAN_WORDS = {"yes", "no", "true", "false", "on", "off", "1", "0"}
+TRUE_WORDS = {"yes", "true", "on", "1"}
+FALSE_WORDS = {"no", "false", "off", "0"}
 
 # https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#syntax-and-character-set
 # The API takes the same for keys and values of taints.
@@ -161,7 +162,7 @@ def port(name: str, value: Any) -> Iterator[Wrong]:
 
 def flag(name: str, value: Any) -> Iterator[Wrong]:
     """A truth value, or nothing; Ansible takes words for it, too."""
-    if value is not None and str(value).lower() not in BOOLEAN_WORDS:
+    if value is not None and str(value).lower() not in TRUE_WORDS | FALSE_WORDS:
         yield Wrong(name, "true or false", repr(value))
 
 

@@ -100,6 +100,17 @@ def test_both_forms_of_templates_are_seen(text: str) -> None:
     assert not inventory._is_unfilled({"a": ["{ b }", None, 1]})
 
 
+def test_values_are_taken_as_playbooks_take_them(host: Callable[..., Any]) -> None:
+    made = host(
+        gpusmith_gpu_count="4",
+        validation_accepted_xids=["13", 31],
+        validation_network="no",
+        gpusmith_simulated="Yes",
+    )
+    assert (made.gpu_count, made.accepted_xids, made.network, made.simulated) == (4, {13, 31}, False, True)
+    assert host(gpusmith_gpu_count=4.0).gpu_count == 4
+
+
 def test_encrypted_values_are_decrypted_before_they_are_judged(
     tmp_path: Path, variables: Variables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
