@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gpusmith.findings import CannotAsk, NotApplicable, Problem
-from gpusmith.node_facts import NodeFacts, need_nvml
-from gpusmith.record import Gpu
+from gpusmith.node.facts import NodeFacts, need_nvml
+from gpusmith.probe.nvml import Gpu
 
 
 @dataclass(frozen=True)

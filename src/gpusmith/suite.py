@@ -22,9 +22,9 @@ from gpusmith.findings import CannotAsk, Finding, NotAsked, Outcome, Problem, Sk
 from gpusmith.inventory import Host, Inventory
 from gpusmith.jobs import Run
 from gpusmith.kube import Cluster
-from gpusmith.node import Node, Probed, connect, probe_all
-from gpusmith.node_facts import NodeFacts
-from gpusmith.record import Record
+from gpusmith.node.connections import Node, Probed, connect, probe_all
+from gpusmith.node.facts import NodeFacts
+from gpusmith.probe.record import Record
 from gpusmith.results import ExitCode, GpuCoverage, Results, RunInfo, gpu_coverage, in_catalog_order
 from gpusmith.snapshot import NodeView, Snapshot
 from gpusmith.workloads import NodeOutcome, Target
@@ -121,7 +121,7 @@ class Suite:
     def node_name(self, host: str) -> str:
         """Name of a host's Node object."""
         record = self.record(host)
-        return (record.node_name if record else None) or host
+        return (record.kubernetes.node_name if record else None) or host
 
     @cached_property
     def cluster_state(self) -> ClusterState:
@@ -171,7 +171,7 @@ class Suite:
         targets = []
         for name, host in self.inventory.hosts.items():
             record = self.record(name)
-            uuids = frozenset(gpu.uuid for gpu in record.gpus if gpu.uuid) if record else None
+            uuids = frozenset(gpu.uuid for gpu in record.nvml.gpus if gpu.uuid) if record else None
             targets.append(Target(host, self.view(name), uuids, frozenset(state.snapshot.runtime_classes)))
         self.say(f"running workloads in namespace '{self.run.namespace}'")
         self._workloads_began = True
@@ -261,8 +261,8 @@ class Suite:
                     duration_s=probed.duration_s,
                 )
             evidence = {
-                "boot_id": probed.record.boot_id,
-                "kernel": probed.record.kernel,
+                "boot_id": probed.record.host.boot_id,
+                "kernel": probed.record.host.kernel,
                 "holes": list(probed.record.errors),
             }
             return Finding(check, host.name, Outcome.PASSED, evidence=evidence, duration_s=probed.duration_s)
@@ -395,12 +395,12 @@ class Suite:
             if row.record is not None:
                 record = row.record
                 found[name] = {
-                    "node": record.node_name,
-                    "boot_id": record.boot_id,
-                    "kernel": record.kernel,
-                    "driver": record.module_loaded,
-                    "containerd": record.containerd_version,
-                    "gpus": [gpu.uuid for gpu in record.gpus],
+                    "node": record.kubernetes.node_name,
+                    "boot_id": record.host.boot_id,
+                    "kernel": record.host.kernel,
+                    "driver": record.module.loaded_version,
+                    "containerd": record.containerd.version,
+                    "gpus": [gpu.uuid for gpu in record.nvml.gpus],
                 }
         return found
 
@@ -409,24 +409,24 @@ def _node_evidence(check: str, record: Record, host: Host) -> dict[str, Any]:
     """What a passed check saw, so that a pass can be read again later."""
     if check == "nodes.driver-versions":
         return {
-            "loaded": record.module_loaded,
-            "nvml": record.nvml_library,
-            "cuda": record.cuda_library,
-            "flavour": record.module_flavour,
+            "loaded": record.module.loaded_version,
+            "nvml": record.library.nvml_version,
+            "cuda": record.library.cuda_version,
+            "flavour": record.module.flavour,
         }
     if check == "nodes.gpu-count":
         return {
-            "pci": len(record.pci_gpus),
-            "nvml": len(record.gpus),
-            "dev": len(record.minors),
-            "uuids": [gpu.uuid for gpu in record.gpus],
+            "pci": len(record.pci.gpus),
+            "nvml": len(record.nvml.gpus),
+            "dev": len(record.dev.gpu_minors),
+            "uuids": [gpu.uuid for gpu in record.nvml.gpus],
         }
     if check == "nodes.cdi":
         return devices.cdi_evidence(record)
     if check == "nodes.xid":
         return health.xid_evidence(record, host.accepted_xids)
     if check == "nodes.simulation-witnesses":
-        return {"library_simulated": record.simulated}
+        return {"library_simulated": record.library.simulated}
     return {}
 
 

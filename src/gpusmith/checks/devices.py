@@ -9,9 +9,11 @@ from itertools import combinations
 from typing import Any
 
 from gpusmith.findings import CannotAsk, Problem
-from gpusmith.node_facts import NodeFacts
+from gpusmith.node.facts import NodeFacts
 from gpusmith.operands import restart_plugin
-from gpusmith.record import CdiNode, CdiSpec, DeviceNode, Devices, Record
+from gpusmith.probe.cdi import CdiNode, CdiSpec
+from gpusmith.probe.dev import Dev, DeviceNode
+from gpusmith.probe.record import Record
 
 MAJOR = 195
 """Registered for NVIDIA's driver; a GPU's minor is the number in its path, 255 is the driver's own."""
@@ -23,13 +25,13 @@ KINDS = {"file": "a regular file", "link": "a symbolic link", "block": "a block 
 def device_nodes(facts: NodeFacts) -> list[Problem]:
     """Besides a node per GPU, which the count is about, the driver's own; and each is what its name says."""
     record, node = facts.record, facts.host.name
-    if record.module_loaded is None and not record.minors:
+    if record.module.loaded_version is None and not record.dev.gpu_minors:
         return []  # the driver is not there, which others say
     there = {
-        CONTROL: (record.control_device, "without which CUDA cannot start", "-c 255"),
-        UVM: (record.uvm_device, "without which CUDA cannot start", "-u"),
+        CONTROL: (record.dev.control, "without which CUDA cannot start", "-c 255"),
+        UVM: (record.dev.uvm, "without which CUDA cannot start", "-u"),
         UVM_TOOLS: (
-            record.uvm_tools_device,
+            record.dev.uvm_tools,
             "without which CUDA's debuggers and profilers cannot start",
             "-u",
         ),
@@ -43,11 +45,11 @@ def device_nodes(facts: NodeFacts) -> list[Problem]:
         for path, (present, why, option) in there.items()
         if not present
     ]
-    if record.devices is None:
+    if record.dev.nodes is None:
         cause = f"Node '{node}': the device nodes could not be read: {'; '.join(record.errors) or 'no reason given'}."
         return [*problems, Problem(cause, f"Look at 'ls -l /dev/nvidia*' on '{node}'.")]
-    for path, device in record.devices.nodes.items():
-        wrong = _wrong(path, device, record.devices)
+    for path, device in record.dev.nodes.items():
+        wrong = _wrong(path, device, record.dev)
         if wrong:
             problems.append(
                 Problem(
@@ -73,11 +75,11 @@ def _option(path: str) -> str:
 
 def _of_gpu(record: Record, path: str) -> str:
     minor = _minor(path)
-    labels = [gpu.label for gpu in record.gpus if minor is not None and gpu.minor == minor]
+    labels = [gpu.label for gpu in record.nvml.gpus if minor is not None and gpu.minor == minor]
     return f" of {labels[0]}" if labels else ""
 
 
-def _numbers(path: str, devices: Devices) -> tuple[int | None, int]:
+def _numbers(path: str, devices: Dev) -> tuple[int | None, int]:
     """Major and minor that belong to a path; None for a major that nobody knows."""
     if path == CONTROL:
         return MAJOR, 255
@@ -85,7 +87,7 @@ def _numbers(path: str, devices: Devices) -> tuple[int | None, int]:
     return (MAJOR, minor) if minor is not None else (devices.uvm_major, 1 if path == UVM_TOOLS else 0)
 
 
-def _wrong(path: str, device: DeviceNode, devices: Devices) -> str:
+def _wrong(path: str, device: DeviceNode, devices: Dev) -> str:
     """What is wrong with a device node; empty if nothing is."""
     if device.kind != "char":
         return f"is {KINDS.get(device.kind, 'something else')}, not a character device"
@@ -95,10 +97,10 @@ def _wrong(path: str, device: DeviceNode, devices: Devices) -> str:
         return (
             f"is device {device.major}:{device.minor}, must be {wanted}: who opens it reaches something else"
         )
-    mode = OPEN_TO_ALL if devices.mode is None else devices.mode
+    mode = OPEN_TO_ALL if devices.file_mode is None else devices.file_mode
     if device.mode & mode != mode:
         return f"has mode {device.mode:04o}, the driver's is {mode:04o}: programs cannot open it"
-    owner, wanted_owner = (device.uid, device.gid), (devices.uid or 0, devices.gid or 0)
+    owner, wanted_owner = (device.uid, device.gid), (devices.file_uid or 0, devices.file_gid or 0)
     if mode & 0o006 != 0o006 and owner != wanted_owner:
         return f"belongs to {owner[0]}:{owner[1]}, the driver's owner is {wanted_owner[0]}:{wanted_owner[1]}"
     return ""
@@ -110,14 +112,14 @@ def _wrong(path: str, device: DeviceNode, devices: Devices) -> str:
 def char_links(facts: NodeFacts) -> list[Problem]:
     """Without them a daemon-reload takes GPUs out of running containers (nvidia-container-toolkit, issue 48)."""
     record, node = facts.record, facts.host.name
-    wanted = {195: [*record.minors, 255] if record.control_device else list(record.minors)}
+    wanted = {195: [*record.dev.gpu_minors, 255] if record.dev.control else list(record.dev.gpu_minors)}
     missing = [
         f"{major}:{minor}"
         for major, minors in wanted.items()
         for minor in minors
-        if f"{major}:{minor}" not in record.char_links
+        if f"{major}:{minor}" not in record.dev.char_links
     ]
-    if not record.minors:
+    if not record.dev.gpu_minors:
         raise CannotAsk(f"Node '{node}' has no GPU device nodes; see nodes.gpu-count.")
     if not missing:
         return []
@@ -127,7 +129,7 @@ def char_links(facts: NodeFacts) -> list[Problem]:
             " or lead elsewhere, so a 'systemctl daemon-reload' takes these devices from running containers.",
             f"Run 'nvidia-ctk system create-dev-char-symlinks --create-all' on '{node}', or site.yml;"
             " first remove a link that leads elsewhere.",
-            {"missing": missing, "present": sorted(record.char_links)},
+            {"missing": missing, "present": sorted(record.dev.char_links)},
         )
     ]
 
@@ -144,15 +146,15 @@ def _shadowed_by(spec: CdiSpec, winners: Mapping[str, CdiSpec]) -> list[str]:
 
 def cdi_evidence(record: Record) -> dict[str, Any]:
     """Which specifications there are, and which of them nobody gets because others win."""
-    winners = _winners(record.cdi)
+    winners = _winners(record.cdi.specs)
     used = {spec.path for spec in winners.values()}
     return {
-        "cdi_specs": {spec.path: spec.driver for spec in record.cdi},
-        "device_plugin": [spec.path for spec in record.plugin_cdi],
+        "cdi_specs": {spec.path: spec.driver_version for spec in record.cdi.specs},
+        "device_plugin": [spec.path for spec in record.cdi.plugin_specs],
         "devices": sorted(winners),
         "shadowed": {
-            spec.path: f"{spec.driver} (by {', '.join(_shadowed_by(spec, winners))})"
-            for spec in record.cdi
+            spec.path: f"{spec.driver_version} (by {', '.join(_shadowed_by(spec, winners))})"
+            for spec in record.cdi.specs
             if spec.names and spec.path not in used
         },
     }
@@ -163,7 +165,7 @@ def cdi(facts: NodeFacts) -> list[Problem]:
     record, node = facts.record, facts.host.name
     evidence = cdi_evidence(record)
     step = f"Run 'systemctl restart nvidia-cdi-refresh' on '{node}', or site.yml."
-    if not record.cdi:
+    if not record.cdi.specs:
         return [Problem(f"Node '{node}': there is no CDI specification for nvidia.com/gpu.", step, evidence)]
     unread = [
         Problem(
@@ -171,7 +173,7 @@ def cdi(facts: NodeFacts) -> list[Problem]:
             f"Compare it with 'nvidia-ctk cdi generate' on '{node}', which writes what can be read; remove it or run site.yml.",
             evidence,
         )
-        for spec in record.cdi
+        for spec in record.cdi.specs
         if spec.problem
     ]
     if unread:
@@ -180,7 +182,10 @@ def cdi(facts: NodeFacts) -> list[Problem]:
     again = f"Have the device plugin write it anew: {restart_plugin(facts.host.operands_namespace, facts.host.node_name)}"
     return [
         *(Problem(f"Node '{node}': {cause}.", again, evidence) for cause in _gpus_of_plugin(record)),
-        *(Problem(f"Node '{node}': {cause}.", how, evidence) for cause, how in _conflicts(record.cdi, node)),
+        *(
+            Problem(f"Node '{node}': {cause}.", how, evidence)
+            for cause, how in _conflicts(record.cdi.specs, node)
+        ),
         *(Problem(f"Node '{node}': {cause}.", step, evidence) for cause in causes),
     ]
 
@@ -205,7 +210,7 @@ def _conflicts(specs: Sequence[CdiSpec], node: str) -> list[tuple[str, str]]:
                 )
             )
     for one, other in combinations(specs, 2):
-        both = [name for name in one.devices if name in other.devices]
+        both = [name for name in one.nodes if name in other.nodes]
         if both and one.priority == other.priority:
             found.append(
                 (
@@ -218,18 +223,24 @@ def _conflicts(specs: Sequence[CdiSpec], node: str) -> list[tuple[str, str]]:
 
 def _driver_of_cdi(record: Record) -> list[str]:
     """A name that is taken from a specification of another driver mounts libraries that are not there."""
-    winners = _winners(record.cdi)
+    winners = _winners(record.cdi.specs)
     causes = []
-    for spec in record.cdi:
+    for spec in record.cdi.specs:
         names = [name for name, winner in winners.items() if winner is spec]
-        if record.module_loaded is None or not names or spec.driver == record.module_loaded:
+        if (
+            record.module.loaded_version is None
+            or not names
+            or spec.driver_version == record.module.loaded_version
+        ):
             continue
         below = [
-            row.path for row in record.cdi if row.priority < spec.priority and set(row.names) & set(names)
+            row.path
+            for row in record.cdi.specs
+            if row.priority < spec.priority and set(row.names) & set(names)
         ]
         shadows = f"; it shadows {_named(below)}" if below else ""
         causes.append(
-            f"CDI specification '{spec.path}' is for driver {spec.driver}, loaded is {record.module_loaded}"
+            f"CDI specification '{spec.path}' is for driver {spec.driver_version}, loaded is {record.module.loaded_version}"
             f" (devices {_named(names)}){shadows}"
         )
     return causes
@@ -237,25 +248,25 @@ def _driver_of_cdi(record: Record) -> list[str]:
 
 def _gpus_of_cdi(record: Record) -> list[str]:
     """Every GPU is there, no other one is, and each name leads to its own device node."""
-    winners = _winners(record.cdi)
+    winners = _winners(record.cdi.specs)
     causes = [
         f"{gpu.label} is not in the CDI specification"
-        for gpu in record.gpus
+        for gpu in record.nvml.gpus
         if str(gpu.index) not in winners and gpu.uuid not in winners
     ]
-    there = {str(gpu.index) for gpu in record.gpus} | {gpu.uuid for gpu in record.gpus}
+    there = {str(gpu.index) for gpu in record.nvml.gpus} | {gpu.uuid for gpu in record.nvml.gpus}
     strange = sorted(name for name in winners.keys() - there if name.isdigit() or name.startswith("GPU-"))
     # A GPU that does not answer may be one of them.
-    if strange and record.gpus and not any(gpu.error for gpu in record.gpus):
+    if strange and record.nvml.gpus and not any(gpu.error for gpu in record.nvml.gpus):
         causes.append(f"the CDI specification has {_named(strange)}, which is no GPU of the node")
-    minors = {gpu.minor for gpu in record.gpus if gpu.minor is not None}
+    minors = {gpu.minor for gpu in record.nvml.gpus if gpu.minor is not None}
     wanted: list[tuple[str | None, str, Set[int]]] = [
         (name, gpu.label, {gpu.minor})
-        for gpu in record.gpus
+        for gpu in record.nvml.gpus
         for name in (str(gpu.index), gpu.uuid)
         if name in winners and gpu.minor is not None
     ]
-    if "all" in winners and len(minors) == len(record.gpus) > 0:
+    if "all" in winners and len(minors) == len(record.nvml.gpus) > 0:
         wanted.append(("all", "the node's GPUs", minors))
     return causes + [
         wrong for name, label, own in wanted if (wrong := _astray(winners[str(name)], str(name), label, own))
@@ -266,25 +277,25 @@ def _gpus_of_plugin(record: Record) -> list[str]:
     """What pods get: the device plugin's own file, in which a wrong node gives them another GPU than the one that was booked."""
     causes = [
         f"the device plugin's CDI specification '{spec.path}' cannot be read: {spec.problem}"
-        for spec in record.plugin_cdi
+        for spec in record.cdi.plugin_specs
         if spec.problem
     ]
-    known = Counter(gpu.uuid for gpu in record.gpus)
+    known = Counter(gpu.uuid for gpu in record.nvml.gpus)
     return causes + [
         wrong
-        for spec in record.plugin_cdi
-        for gpu in record.gpus
+        for spec in record.cdi.plugin_specs
+        for gpu in record.nvml.gpus
         for name in (str(gpu.index), gpu.uuid)
         # Of a UUID that two GPUs have, nodes.gpu-count tells.
-        if name in spec.devices and gpu.minor is not None and known[gpu.uuid] == 1
+        if name in spec.nodes and gpu.minor is not None and known[gpu.uuid] == 1
         if (wrong := _astray(spec, str(name), gpu.label, {gpu.minor}))
     ]
 
 
 def _astray(spec: CdiSpec, name: str, label: str, own: Set[int]) -> str:
     """What a device of a specification gives, if that is not its own; empty if it is."""
-    nodes = spec.devices[name]
-    if all(_is_one_of(node, own) for node in nodes) and {_number(node.host_path) for node in nodes} == own:
+    nodes = spec.nodes[name]
+    if all(_is_one_of(node, own) for node in nodes) and {_number(node.source) for node in nodes} == own:
         return ""
     gives = ", ".join(_words(node) for node in nodes) or "no GPU's device node"
     return f"CDI device '{name}' of '{spec.path}' gives {gives}, but {label} is {_paths(own)}"
@@ -296,12 +307,12 @@ def _number(path: str) -> int | None:
 
 
 def _is_one_of(node: CdiNode, minors: Set[int]) -> bool:
-    number = _number(node.host_path)
+    number = _number(node.source)
     return number in minors and _number(node.path) == number and node.numbers in (None, f"{MAJOR}:{number}")
 
 
 def _words(node: CdiNode) -> str:
-    source = "" if node.host_path == node.path else f" made of {node.host_path}"
+    source = "" if node.source == node.path else f" made of {node.source}"
     return f"{node.path}{source}{f' with numbers {node.numbers}' if node.numbers else ''}"
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpusmith.findings import CannotAsk, Problem
-from gpusmith.node_facts import RESET_STEP, NodeFacts
+from gpusmith.node.facts import RESET_STEP, NodeFacts
 
 DRIVER_PACKAGES = ("nvidia-driver-cuda", "nvidia-smi", "libcuda1", "libnvidia-ml1", "nvidia-driver")
 """Packages that carry the driver's libraries and tools; which are there depends on layout and distribution."""
@@ -39,7 +39,7 @@ def mentions(version: str, wanted: str) -> bool:
 
 def simulation_witnesses(facts: NodeFacts) -> list[Problem]:
     """The inventory and the loaded library, two independent witnesses, must agree."""
-    node, says, marked = facts.host.name, facts.host.simulated, facts.record.simulated
+    node, says, marked = facts.host.name, facts.host.simulated, facts.record.library.simulated
     evidence = {"inventory_simulated": says, "library_simulated": marked}
     if marked is None:
         return [
@@ -66,25 +66,25 @@ def _driver_files(facts: NodeFacts, evidence: Mapping[str, Any]) -> list[Problem
     """What the next boot, the next start of a GPU and containers need of the driver."""
     record, node = facts.record, facts.host.name
     problems: list[Problem] = []
-    if record.module_installed is None and record.module_loaded is not None:
+    if record.module.installed_version is None and record.module.loaded_version is not None:
         problems.append(
             Problem(
-                f"Node '{node}': there is no module file for kernel {record.kernel}, so the next boot has no driver.",
+                f"Node '{node}': there is no module file for kernel {record.host.kernel}, so the next boot has no driver.",
                 "Look at 'dkms status' and at the kernel's headers on the node, or run site.yml.",
                 evidence,
             )
         )
-    if record.firmware == () and record.module_flavour == "open":
+    if record.module.firmware == () and record.module.flavour == "open":
         problems.append(
             Problem(
                 f"Node '{node}': the open module's firmware is missing from"
-                f" /lib/firmware/nvidia/{record.module_loaded or record.module_installed};"
+                f" /lib/firmware/nvidia/{record.module.loaded_version or record.module.installed_version};"
                 " GPUs cannot be initialised again without it.",
                 "Install the driver's packages of that version: site.yml.",
                 evidence,
             )
         )
-    if record.nvidia_smi is None and evidence["packages"]:
+    if record.library.nvidia_smi is None and evidence["packages"]:
         problems.append(
             Problem(
                 f"Node '{node}': program 'nvidia-smi' is missing, so containers get none either.",
@@ -97,7 +97,7 @@ def _driver_files(facts: NodeFacts, evidence: Mapping[str, Any]) -> list[Problem
 
 def _shadowing(facts: NodeFacts, name: str) -> str:
     """Words for a library that hides others of its name; empty for one that does not."""
-    file = (facts.record.library_files or {}).get(LIBRARIES[name])
+    file = (facts.record.library.files or {}).get(LIBRARIES[name])
     if file is None or not file.shadows:
         return ""
     return f"; programs get '{file.path}', which shadows {', '.join(map(repr, file.shadows))}"
@@ -106,13 +106,13 @@ def _shadowing(facts: NodeFacts, name: str) -> str:
 def _library_files(facts: NodeFacts, evidence: Mapping[str, Any]) -> list[Problem]:
     """A file's name tells its version, not that it can be loaded, nor that it is the driver's."""
     record, node = facts.record, facts.host.name
-    if record.library_files is None:
+    if record.library.files is None:
         cause = f"Node '{node}': the driver's library files could not be read: {'; '.join(record.errors) or 'no reason given'}."
         return [Problem(cause, f"Look at 'ldconfig -p' on '{node}'.", evidence)]
     problems = []
-    versions = {"NVML library": record.nvml_library, "CUDA library": record.cuda_library}
+    versions = {"NVML library": record.library.nvml_version, "CUDA library": record.library.cuda_version}
     for name, key in LIBRARIES.items():
-        file = record.library_files[key]
+        file = record.library.files[key]
         details = {
             **evidence,
             f"{key}_file": {"path": file.path, "fault": file.fault, "shadows": list(file.shadows)},
@@ -151,10 +151,10 @@ def driver_versions(facts: NodeFacts) -> list[Problem]:
         or (DRIVER_PART.match(name) and DRIVER_VERSION.match(upstream(package.version)))
     }
     seen = {
-        "NVML library": record.nvml_library,
-        "CUDA library": record.cuda_library,
-        "module file": record.module_installed,
-        "loaded module": record.module_loaded,
+        "NVML library": record.library.nvml_version,
+        "CUDA library": record.library.cuda_version,
+        "module file": record.module.installed_version,
+        "loaded module": record.module.loaded_version,
     }
     evidence = {
         "wanted": wanted,
@@ -180,18 +180,18 @@ def driver_versions(facts: NodeFacts) -> list[Problem]:
                 evidence,
             )
         )
-    if record.module_loaded is None:
+    if record.module.loaded_version is None:
         problems.append(
             Problem(
-                f"Node '{node}': the driver is not loaded, there is no kernel module 'nvidia' in kernel {record.kernel}"
-                f" (module file: {record.module_installed or 'none'}).",
+                f"Node '{node}': the driver is not loaded, there is no kernel module 'nvidia' in kernel {record.host.kernel}"
+                f" (module file: {record.module.installed_version or 'none'}).",
                 f"Load it with 'modprobe nvidia' on '{node}' and read 'journalctl -k' for the reason, or run site.yml.",
                 evidence,
             )
         )
     problems.extend(_library_files(facts, evidence))
     libraries = {name: seen[name] for name in ("NVML library", "CUDA library")}
-    loaded = record.module_loaded
+    loaded = record.module.loaded_version
     for name, version in libraries.items():
         if version is None:
             continue  # _library_files has said which
@@ -220,17 +220,17 @@ def driver_versions(facts: NodeFacts) -> list[Problem]:
                 evidence,
             )
         )
-    if record.module_installed not in (None, wanted):
+    if record.module.installed_version not in (None, wanted):
         problems.append(
             Problem(
-                f"Node '{node}': the module file is {record.module_installed}, the inventory wants {wanted};"
+                f"Node '{node}': the module file is {record.module.installed_version}, the inventory wants {wanted};"
                 " the next boot loads that one.",
                 "Look at 'dkms status' on the node, or run site.yml.",
                 evidence,
             )
         )
     problems.extend(_driver_files(facts, evidence))
-    if record.nouveau_loaded:
+    if record.module.nouveau_loaded:
         problems.append(
             Problem(
                 f"Node '{node}': module 'nouveau' is loaded.",
@@ -247,13 +247,15 @@ def nvml(facts: NodeFacts) -> list[Problem]:
     if not record.nvml_usable:
         return [
             Problem(
-                f"Node '{node}': NVML does not start: {record.nvml_error or 'no reason given'} (code {record.nvml_code}).",
+                f"Node '{node}': NVML does not start: {record.nvml.error or 'no reason given'} (code {record.nvml.init_code}).",
                 f"Run 'nvidia-smi' on '{node}'; see nodes.driver-versions for the versions.",
-                {"nvml_code": record.nvml_code, "nvml_error": record.nvml_error},
+                {"nvml_code": record.nvml.init_code, "nvml_error": record.nvml.error},
             )
         ]
     # A lost GPU has no handle that could be asked for its address: it is one of those that no other GPU has.
-    silent = sorted({gpu.address for gpu in record.pci_gpus} - {gpu.pci for gpu in record.gpus if gpu.pci})
+    silent = sorted(
+        {gpu.address for gpu in record.pci.gpus} - {gpu.pci for gpu in record.nvml.gpus if gpu.pci}
+    )
     place = f" (PCI {' or '.join(silent)})" if silent else ""
     problems = [
         Problem(
@@ -261,10 +263,10 @@ def nvml(facts: NodeFacts) -> list[Problem]:
             RESET_STEP,
             {"gpu": gpu.index, "uuid": gpu.uuid, "pci": gpu.pci or silent, "error": gpu.error},
         )
-        for gpu in record.gpus
+        for gpu in record.nvml.gpus
         if gpu.error
     ]
-    for gpu in record.gpus:
+    for gpu in record.nvml.gpus:
         unknown = {name: gpu.unreadable[name] for name in IDENTITY if name in gpu.unreadable}
         if unknown and not gpu.error:
             words = "; ".join(f"{name}: {why}" for name, why in unknown.items())

@@ -7,16 +7,16 @@ from collections.abc import Callable
 
 from gpusmith.checks import devices
 from gpusmith.findings import CannotAsk, NotApplicable, Problem
-from gpusmith.node_facts import RESET_STEP, NodeFacts
-from gpusmith.record import Record
+from gpusmith.node.facts import RESET_STEP, NodeFacts
+from gpusmith.probe.record import Record
 
 
 def _usual_addresses(facts: NodeFacts) -> set[str]:
     """PCI addresses that all other nodes of the model with the right number of GPUs agree on."""
     others = [
-        frozenset(gpu.address for gpu in row.pci_gpus)
+        frozenset(gpu.address for gpu in row.pci.gpus)
         for name, row in facts.fleet.items()
-        if name != facts.host.name and len(row.pci_gpus) == facts.host.gpu_count
+        if name != facts.host.name and len(row.pci.gpus) == facts.host.gpu_count
     ]
     return set(others[0]) if others and len(set(others)) == 1 else set()
 
@@ -24,20 +24,20 @@ def _usual_addresses(facts: NodeFacts) -> set[str]:
 def _count_differences(facts: NodeFacts) -> list[str]:
     """The GPUs that are not on PCI, in NVML and in /dev alike."""
     record, wanted = facts.record, facts.host.gpu_count
-    known = {gpu.pci for gpu in record.gpus if gpu.pci}
-    drivers = {gpu.address: gpu.driver for gpu in record.pci_gpus}
+    known = {gpu.pci for gpu in record.nvml.gpus if gpu.pci}
+    drivers = {gpu.address: gpu.driver for gpu in record.pci.gpus}
     named: list[str] = []
     if record.nvml_usable:
         for address in sorted(drivers.keys() - known):
             bound = drivers[address]
             taken = f" and has driver '{bound}'" if bound not in (None, "nvidia") else ""
             named.append(f"the GPU at PCI {address} is unknown to NVML{taken}")
-    for gpu in record.gpus:
+    for gpu in record.nvml.gpus:
         if gpu.pci is not None and gpu.pci not in drivers:
             named.append(f"{gpu.label} is not on the PCI bus")
-        if gpu.minor is not None and gpu.minor not in record.minors:
+        if gpu.minor is not None and gpu.minor not in record.dev.gpu_minors:
             named.append(f"{gpu.label} has no device node /dev/nvidia{gpu.minor}")
-    unknown = sorted(set(record.minors) - {gpu.minor for gpu in record.gpus})
+    unknown = sorted(set(record.dev.gpu_minors) - {gpu.minor for gpu in record.nvml.gpus})
     if record.nvml_usable and unknown:
         named.extend(f"/dev/nvidia{minor} belongs to no GPU that NVML knows" for minor in unknown)
     if len(drivers) < wanted:
@@ -50,14 +50,14 @@ def _count_differences(facts: NodeFacts) -> list[str]:
             for address in sorted(_usual_addresses(facts) - drivers.keys())
         )
     if not record.nvml_usable:
-        named.append(f"NVML does not start: {record.nvml_error}")
+        named.append(f"NVML does not start: {record.nvml.error}")
     return named
 
 
 def _identity_problems(facts: NodeFacts) -> list[Problem]:
     """Every UUID once, on this node and among all nodes."""
     node = facts.host.name
-    own = Counter(gpu.uuid for gpu in facts.record.gpus if gpu.uuid)
+    own = Counter(gpu.uuid for gpu in facts.record.nvml.gpus if gpu.uuid)
     problems = [
         Problem(
             f"Node '{node}': {uuid} is the UUID of {count} GPUs.",
@@ -68,7 +68,7 @@ def _identity_problems(facts: NodeFacts) -> list[Problem]:
         if count > 1
     ]
     for name, other in facts.fleet.items():
-        shared = sorted(own.keys() & {gpu.uuid for gpu in other.gpus})
+        shared = sorted(own.keys() & {gpu.uuid for gpu in other.nvml.gpus})
         if name != node and shared:
             problems.append(
                 Problem(
@@ -85,22 +85,22 @@ def gpu_count(facts: NodeFacts) -> list[Problem]:
     record, node, wanted = facts.record, facts.host.name, facts.host.gpu_count
     counts = {
         "inventory": wanted,
-        "pci": len(record.pci_gpus),
-        "nvml": len(record.gpus),
-        "dev": len(record.minors),
+        "pci": len(record.pci.gpus),
+        "nvml": len(record.nvml.gpus),
+        "dev": len(record.dev.gpu_minors),
     }
     others = [*_identity_problems(facts), *devices.device_nodes(facts)]
     # A GPU that does not answer tells neither address nor minor; nodes.nvml names it.
-    answer = not any(gpu.error for gpu in record.gpus)
+    answer = not any(gpu.error for gpu in record.nvml.gpus)
     named = _count_differences(facts)
     if len(set(counts.values())) == 1 and not (answer and named):
         return others
     seen = f"{counts['pci']} on PCI, {counts['nvml']} in NVML, {counts['dev']} in /dev, {wanted} in the inventory"
     evidence = {
         **counts,
-        "pci_addresses": sorted(gpu.address for gpu in record.pci_gpus),
-        "minors": list(record.minors),
-        "uuids": [gpu.uuid for gpu in record.gpus],
+        "pci_addresses": sorted(gpu.address for gpu in record.pci.gpus),
+        "minors": list(record.dev.gpu_minors),
+        "uuids": [gpu.uuid for gpu in record.nvml.gpus],
     }
     differ = Problem(
         f"Node '{node}': GPUs differ: {seen}; {'; '.join(named) or 'none of them can be named'}.",
@@ -121,7 +121,7 @@ def gpu_model(facts: NodeFacts) -> list[Problem]:
                 "Correct 'gpusmith_gpu_model' in the inventory, or add the model with its source.",
             )
         ]
-    if not record.pci_gpus and not record.gpus:
+    if not record.pci.gpus and not record.nvml.gpus:
         raise CannotAsk(f"Node '{node}' shows no GPU; see nodes.gpu-count.")
     problems = [
         Problem(
@@ -129,10 +129,10 @@ def gpu_model(facts: NodeFacts) -> list[Problem]:
             "Correct 'gpusmith_gpu_model' in the inventory, or ask who changed the board.",
             {"pci": gpu.address, "device_id": gpu.device_id},
         )
-        for gpu in record.pci_gpus
+        for gpu in record.pci.gpus
         if gpu.device_id.lower() != model.pci_device_id
     ]
-    for gpu in record.gpus:
+    for gpu in record.nvml.gpus:
         if gpu.name is not None and gpu.name != model.name:
             problems.append(
                 Problem(
@@ -156,7 +156,7 @@ def gpu_model(facts: NodeFacts) -> list[Problem]:
 def _partitioned(facts: NodeFacts) -> list[Problem]:
     """Inventories name whole GPUs; one in MIG mode runs nothing without instances, and less with them."""
     node, problems = facts.host.name, []
-    for gpu in facts.record.gpus:
+    for gpu in facts.record.nvml.gpus:
         if gpu.error:
             continue
         evidence = {
@@ -186,16 +186,16 @@ def uniformity(facts: NodeFacts) -> list[Problem]:
             f"Node '{facts.host.name}' is the only one of model '{facts.host.gpu_model}' in this run."
         )
     aspects: dict[str, Callable[[Record], object]] = {
-        "loaded driver": lambda row: row.module_loaded,
-        "module flavour": lambda row: row.module_flavour,
-        "kernel": lambda row: row.kernel,
-        "containerd": lambda row: row.containerd_version,
-        "GPU names": lambda row: tuple(sorted({gpu.name for gpu in row.gpus if gpu.name})),
-        "number of NVSwitches": lambda row: str(len(row.pci_nvswitches)),
+        "loaded driver": lambda row: row.module.loaded_version,
+        "module flavour": lambda row: row.module.flavour,
+        "kernel": lambda row: row.host.kernel,
+        "containerd": lambda row: row.containerd.version,
+        "GPU names": lambda row: tuple(sorted({gpu.name for gpu in row.nvml.gpus if gpu.name})),
+        "number of NVSwitches": lambda row: str(len(row.pci.nvswitches)),
         "number of PCIe lanes": lambda row: tuple(
-            sorted({gpu.pcie_width_max for gpu in row.gpus if gpu.pcie_width_max})
+            sorted({gpu.pcie_width_max for gpu in row.nvml.gpus if gpu.pcie_width_max})
         ),
-        "MIG modes": lambda row: tuple(sorted({gpu.mig_mode for gpu in row.gpus if gpu.mig_mode})),
+        "MIG modes": lambda row: tuple(sorted({gpu.mig_mode for gpu in row.nvml.gpus if gpu.mig_mode})),
     }
     problems = []
     for aspect, read in aspects.items():

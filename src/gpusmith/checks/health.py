@@ -7,8 +7,9 @@ from typing import Any
 
 from gpusmith import gpu_values
 from gpusmith.findings import NotApplicable, Problem
-from gpusmith.node_facts import RESET_STEP, NodeFacts
-from gpusmith.record import Gpu, Record
+from gpusmith.node.facts import RESET_STEP, NodeFacts
+from gpusmith.probe.nvml import Gpu
+from gpusmith.probe.record import Record
 
 SLOWDOWNS = {
     "hw_slowdown": "the hardware slows it down (heat or power)",
@@ -26,7 +27,7 @@ def _of_model(facts: NodeFacts, feature: str) -> str:
 def ecc(facts: NodeFacts) -> list[Problem]:
     """ECC is on, and found no uncorrectable memory error since the driver was loaded."""
     node = facts.host.name
-    off = [gpu for gpu in facts.record.gpus if gpu.ecc_mode == "disabled" and not gpu.error]
+    off = [gpu for gpu in facts.record.nvml.gpus if gpu.ecc_mode == "disabled" and not gpu.error]
     if off and not facts.host.ecc_required:
         names = ", ".join(gpu.label for gpu in off)
         accepted = f"ECC is switched off on {names}, which the inventory accepts (validation_ecc_required)"
@@ -92,7 +93,7 @@ def row_remap(facts: NodeFacts) -> list[Problem]:
     """No memory row waits for remapping, none failed."""
     remaps = facts.model is not None and facts.model.row_remapping
     # With MIG instances NVML does not say (documentation of nvmlDeviceGetRemappedRows).
-    partitioned = any(gpu.mig_mode == "enabled" for gpu in facts.record.gpus)
+    partitioned = any(gpu.mig_mode == "enabled" for gpu in facts.record.nvml.gpus)
     missing = _of_model(facts, "row remapping") if remaps and not partitioned else ""
     values = gpu_values.sort(facts, ("row_remap",), "the state of row remapping", missing)
     found = [_remap_problem(facts.host.name, gpu) for gpu in values.known]
@@ -104,14 +105,18 @@ def throttle(facts: NodeFacts) -> list[Problem]:
     values = gpu_values.sort(facts, ("throttle_reasons",), "the reasons for slowdowns")
     problems = []
     for gpu in values.known:
-        reasons = [reason for reason in gpu.throttle_reasons if reason in SLOWDOWNS]
+        reasons = [reason for reason in gpu.throttle_reasons or () if reason in SLOWDOWNS]
         if reasons:
             why = " and ".join(SLOWDOWNS[reason] for reason in reasons)
             problems.append(
                 Problem(
                     f"Node '{facts.host.name}': {gpu.label} is throttled ({', '.join(reasons)}): {why}.",
                     "Look at 'nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER' and at the machine's cooling and power supply.",
-                    {"gpu": gpu.index, "uuid": gpu.uuid, "throttle_reasons": list(gpu.throttle_reasons)},
+                    {
+                        "gpu": gpu.index,
+                        "uuid": gpu.uuid,
+                        "throttle_reasons": list(gpu.throttle_reasons or ()),
+                    },
                 )
             )
     return values.judged(problems)
@@ -144,7 +149,7 @@ def processes(facts: NodeFacts) -> list[Problem]:
     values = gpu_values.sort(facts, ("processes",), "the list of processes")
     problems = []
     for gpu in values.known:
-        strange = [row for row in gpu.processes if not row.pod]
+        strange = [row for row in gpu.processes or () if not row.pod]
         if strange:
             names = ", ".join(f"'{row.name or 'unknown'}' (PID {row.pid})" for row in strange)
             problems.append(
@@ -170,9 +175,9 @@ def xid_evidence(record: Record, accepted: frozenset[int]) -> dict[str, Any]:
             for (address, code), count in sorted(counts.items())
         ],
         # Without it the log begins later than the driver, and older Xids cannot be known.
-        "log_has_driver_load": record.driver_loaded_unix is not None,
-        "log_begins_unix": record.log_begins_unix,
-        "log_source": record.log_source,
+        "log_has_driver_load": record.module.loaded_unix is not None,
+        "log_begins_unix": record.log.begins_unix,
+        "log_source": record.log.source,
     }
 
 
@@ -186,12 +191,12 @@ def xid(facts: NodeFacts) -> list[Problem]:
                 "Look at 'journalctl -b'.",
             )
         ]
-    if record.log_source != "kernel" and not (record.log_source == "identifier" and record.simulated):
+    if record.log.source != "kernel" and not (record.log.source == "identifier" and record.library.simulated):
         return [
             Problem(
                 f"Node '{node}': the messages do not come from the kernel itself, any user can write such a log.",
                 f"Look at 'journalctl -b _TRANSPORT=kernel' on '{node}'.",
-                {"log_source": record.log_source},
+                {"log_source": record.log.source},
             )
         ]
     problems = []

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from gpusmith.findings import CannotAsk, Problem
-from gpusmith.node_facts import NodeFacts
-from gpusmith.record import Boot
+from gpusmith.node.facts import NodeFacts
+from gpusmith.probe.boot import Boot
 
 OWN_FILES = "/gpusmith-"
 """In the paths of files that our roles write."""
@@ -14,7 +14,7 @@ OWN_FILES = "/gpusmith-"
 
 def identity(facts: NodeFacts) -> list[Problem]:
     """The machine that answers is the one whose Node the inventory means, else a wrong one is drained and judged."""
-    host, seen = facts.host, facts.record.node_name
+    host, seen = facts.host, facts.record.kubernetes.node_name
     kubelet = facts.record.services.get("kubelet")
     if seen is None and kubelet is not None and kubelet.active == "active":
         return [
@@ -29,7 +29,9 @@ def identity(facts: NodeFacts) -> list[Problem]:
         )
     address = str(host.variables.get("ansible_host") or host.name)
     evidence = {"node_name": seen, "wanted": host.node_name, "address": address}
-    same = sorted(name for name, row in facts.fleet.items() if name != host.name and row.node_name == seen)
+    same = sorted(
+        name for name, row in facts.fleet.items() if name != host.name and row.kubernetes.node_name == seen
+    )
     if seen == host.node_name:
         return [
             Problem(
@@ -42,7 +44,9 @@ def identity(facts: NodeFacts) -> list[Problem]:
     cause = f"Node '{host.name}': the machine at its address '{address}' is node '{seen}' of the cluster, not '{host.node_name}'"
     wrong = [host.name]
     swapped = [
-        name for name, row in facts.fleet.items() if name.lower() == seen and row.node_name == host.node_name
+        name
+        for name, row in facts.fleet.items()
+        if name.lower() == seen and row.kubernetes.node_name == host.node_name
     ]
     if swapped:
         wrong += swapped
@@ -67,24 +71,26 @@ def _swap(facts: NodeFacts) -> list[Problem]:
     if not facts.host.swap_off:
         return []
     evidence = {
-        "swap_areas": None if record.swap_areas is None else list(record.swap_areas),
-        "swap_fstab": list(record.swap_fstab),
+        "swap_areas": None if record.system.swap_areas is None else list(record.system.swap_areas),
+        "swap_fstab": list(record.system.swap_fstab),
         "swap_units": None if record.boot is None else list(record.boot.swap_units),
-        "swap_target_masked": record.swap_target_masked,
+        "swap_target_masked": record.system.swap_target_masked,
     }
     causes = []
-    if record.swap_areas is None:
+    if record.system.swap_areas is None:
         causes.append("whether swap is on cannot be read")
-    elif record.swap_areas:
+    elif record.system.swap_areas:
         causes.append(
-            f"swap is on, {', '.join(map(repr, record.swap_areas))}, with which kubelet does not start"
+            f"swap is on, {', '.join(map(repr, record.system.swap_areas))}, with which kubelet does not start"
         )
-    if record.swap_fstab:
-        causes.append(f"/etc/fstab turns swap on at the next boot, {', '.join(map(repr, record.swap_fstab))}")
+    if record.system.swap_fstab:
+        causes.append(
+            f"/etc/fstab turns swap on at the next boot, {', '.join(map(repr, record.system.swap_fstab))}"
+        )
     if record.boot is not None and record.boot.swap_units:
         units = ", ".join(map(repr, record.boot.swap_units))
         causes.append(f"a swap unit is turned on at the next boot, {units}")
-    if record.swap_target_masked is False:
+    if record.system.swap_target_masked is False:
         causes.append("'swap.target' is not masked, so that the next boot can turn swap on")
     step = (
         "Run site.yml, which turns it off; if it has to stay, set 'host_baseline_swap: keep',"
@@ -107,7 +113,7 @@ def _kernel_modules(facts: NodeFacts) -> list[Problem]:
     node, record = facts.host.name, facts.record
     problems = []
     for name in facts.host.kernel_modules:
-        loaded, why = record.kernel_modules.get(name), _not_loaded_at_boot(record.boot, name)
+        loaded, why = record.system.modules.get(name), _not_loaded_at_boot(record.boot, name)
         if loaded and why is None:
             continue
         if why is None:
@@ -156,7 +162,7 @@ def _kernel_parameters(facts: NodeFacts) -> list[Problem]:
     node, record = facts.host.name, facts.record
     # kubeadm and every pod network insist on the first, also where the inventory lists other ones.
     for name, value in {"net.ipv4.ip_forward": "1", **facts.host.sysctl}.items():
-        wanted, seen = " ".join(value.split()), record.sysctl.get(name)
+        wanted, seen = " ".join(value.split()), record.system.sysctl.get(name)
         at_boot = _not_set_at_boot(facts, name, wanted)
         if seen == wanted and at_boot is None:
             continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gpusmith.checks import devices, driver, gpus, health, host, runtime, services
-from gpusmith.node_facts import NodeCheck
+from gpusmith.node.facts import NodeCheck
 
 CHECKS: Mapping[str, NodeCheck] = {
     "nodes.identity": host.identity,

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from gpusmith.findings import Problem
-from gpusmith.node_facts import NodeFacts
+from gpusmith.node.facts import NodeFacts
 
 
 def containerd(facts: NodeFacts) -> list[Problem]:
     """What containerd would really use, all its files merged."""
-    node, effective = facts.host.name, facts.record.effective
-    evidence = {"effective": dict(effective), "containerd": facts.record.containerd_version}
+    node, effective = facts.host.name, facts.record.containerd.effective
+    evidence = {"effective": asdict(effective), "containerd": facts.record.containerd.version}
     # What another file sets, site.yml cannot take back; files of conf.d are merged in the order of their names.
     keys = "SystemdCgroup|enable_cdi|disabled_plugins|BinaryName"
     step = (
         f"Run site.yml; a file that overrides ours has to go: \"grep -rnE '{keys}' /etc/containerd\" on '{node}' names it,"
         " 'containerd config dump' shows the result."
     )
-    if effective.get("runtime_nvidia") is None:
+    if effective.runtime_nvidia is None:
         return [Problem(f"Node '{node}': containerd's configuration cannot be read.", step, evidence)]
     wanted = {
         "runtime_nvidia": "has no runtime 'nvidia', so pods get no GPU",
@@ -29,16 +30,16 @@ def containerd(facts: NodeFacts) -> list[Problem]:
     problems = [
         Problem(f"Node '{node}': containerd's effective configuration {what}.", step, evidence)
         for key, what in wanted.items()
-        if not effective.get(key)
+        if not getattr(effective, key)
     ]
-    if effective.get("cri_disabled"):
+    if effective.cri_disabled:
         problems.append(
             Problem(
                 f"Node '{node}': containerd's CRI plugin is disabled, kubelet cannot use it.", step, evidence
             )
         )
-    binary = str(effective.get("runtime_binary") or "")
-    if effective["runtime_nvidia"] and not _is_nvidia_runtime(binary):
+    binary = str(effective.runtime_binary or "")
+    if effective.runtime_nvidia and not _is_nvidia_runtime(binary):
         problems.append(
             Problem(
                 f"Node '{node}': containerd's runtime 'nvidia' runs '{binary or 'runc'}'.", step, evidence
@@ -57,8 +58,8 @@ def containerd(facts: NodeFacts) -> list[Problem]:
 
 def _default_runtime(facts: NodeFacts, evidence: Mapping[str, Any]) -> list[Problem]:
     """Role nvidia_container_toolkit leaves the runtime of other pods alone, unless its variable says otherwise."""
-    node, effective = facts.host.name, facts.record.effective
-    name, binary = effective.get("default_runtime"), str(effective.get("default_binary") or "")
+    node, effective = facts.host.name, facts.record.containerd.effective
+    name, binary = effective.default_runtime, str(effective.default_binary or "")
     wanted = facts.host.default_runtime_nvidia
     is_nvidia = name == "nvidia" or _is_nvidia_runtime(binary)
     if name is not None and is_nvidia == wanted:
@@ -97,7 +98,7 @@ def _containerd_running(facts: NodeFacts, evidence: Mapping[str, Any]) -> list[P
             cause = (
                 f"Node '{node}': containerd was started with another configuration than its files give now."
             )
-    elif files.changed_unix is not None and files.changed_unix > started + 1:
+    elif files.config_changed_unix is not None and files.config_changed_unix > started + 1:
         cause = f"Node '{node}': containerd was started before its configuration was changed, and does not use it."
     return (
         [Problem(cause, f"Run site.yml, or 'systemctl restart containerd' on '{node}'.", evidence)]

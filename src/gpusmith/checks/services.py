@@ -6,7 +6,7 @@ from collections import Counter
 
 from gpusmith.checks.driver import mentions, upstream
 from gpusmith.findings import NotApplicable, Problem
-from gpusmith.node_facts import NodeFacts
+from gpusmith.node.facts import NodeFacts
 
 
 def _service(facts: NodeFacts, name: str, why: str) -> list[Problem]:
@@ -63,7 +63,7 @@ def _at_boot(facts: NodeFacts) -> list[Problem]:
     node, record = facts.host.name, facts.record
     needed = dict(AT_BOOT)
     ours = record.services.get("gpusmith-gpu-devices")
-    lost = [spec.path for spec in record.cdi if spec.path in CDI_REFRESH_FILES]
+    lost = [spec.path for spec in record.cdi.specs if spec.path in CDI_REFRESH_FILES]
     # Our own unit makes the specification anew as well: with it, the toolkit's may be off.
     if lost and (ours is None or ours.enabled == "not-found"):
         needed[CDI_REFRESH] = f"nobody makes CDI specification '{lost[0]}' anew"
@@ -98,15 +98,15 @@ def services(facts: NodeFacts) -> list[Problem]:
 def _switch_errors(facts: NodeFacts) -> list[Problem]:
     """Fatal errors that NVSwitches reported; what they call non-fatal they survive."""
     record, node = facts.record, facts.host.name
-    if not record.pci_nvswitches:
+    if not record.pci.nvswitches:
         return []
-    if record.switch_xids is None:
+    if record.sxids is None:
         cause = f"Node '{node}': the kernel's log could not be read, which has the NVSwitches' errors."
         return [Problem(cause, "Look at 'journalctl -b -k'.")]
-    fatal = Counter((row.pci, row.code) for row in record.switch_xids if row.fatal)
+    fatal = Counter((row.pci, row.code) for row in record.sxids if row.fatal)
     problems = []
     for (address, code), count in sorted(fatal.items()):
-        said = [row.message for row in record.switch_xids if (row.pci, row.code) == (address, code)][-1]
+        said = [row.message for row in record.sxids if (row.pci, row.code) == (address, code)][-1]
         problems.append(
             Problem(
                 f"Node '{node}': the NVSwitch at PCI {address} reported SXid {code}, which is fatal, {count} times: {said}.",
@@ -121,38 +121,38 @@ def _switch_errors(facts: NodeFacts) -> list[Problem]:
 def fabric(facts: NodeFacts) -> list[Problem]:
     """Where there are NVSwitches, CUDA works only after fabric manager has joined every GPU."""
     record, node, model = facts.record, facts.host.name, facts.model
-    needed = bool(record.pci_nvswitches) or (model is not None and model.fabric_manager)
+    needed = bool(record.pci.nvswitches) or (model is not None and model.fabric_manager)
     if not needed:
         raise NotApplicable(f"Node '{node}' has no NVSwitches.")
     problems = _service(
         facts, "nvidia-fabricmanager", "without it CUDA cannot start on a machine with NVSwitches"
     )
-    if model is not None and record.pci_nvswitches and model.nvswitches > len(record.pci_nvswitches):
+    if model is not None and record.pci.nvswitches and model.nvswitches > len(record.pci.nvswitches):
         problems.append(
             Problem(
-                f"Node '{node}': {len(record.pci_nvswitches)} NVSwitches are on the PCI bus,"
+                f"Node '{node}': {len(record.pci.nvswitches)} NVSwitches are on the PCI bus,"
                 f" an HGX board of model '{model.key}' has {model.nvswitches}.",
                 f"Look at 'lspci -d 10de:' on '{node}'; a missing switch is a matter for the machine's vendor.",
-                {"nvswitches": list(record.pci_nvswitches)},
+                {"nvswitches": list(record.pci.nvswitches)},
             )
         )
     problems.extend(_switch_errors(facts))
     manager = record.packages.get("nvidia-fabricmanager")
     if (
         manager is not None
-        and record.module_loaded is not None
-        and not mentions(manager.version, record.module_loaded)
+        and record.module.loaded_version is not None
+        and not mentions(manager.version, record.module.loaded_version)
     ):
         problems.append(
             Problem(
-                f"Node '{node}': fabric manager is {upstream(manager.version)}, the loaded driver {record.module_loaded};"
+                f"Node '{node}': fabric manager is {upstream(manager.version)}, the loaded driver {record.module.loaded_version};"
                 " they must be equal.",
                 "Run site.yml, or playbooks/upgrade_driver.yml if the driver is to change.",
                 {"fabric_manager": manager.version},
             )
         )
     if model is not None and model.fabric_state_in_nvml:
-        for gpu in record.gpus:
+        for gpu in record.nvml.gpus:
             if gpu.error is None and (
                 gpu.fabric_state != "completed" or gpu.fabric_status not in (None, "success")
             ):

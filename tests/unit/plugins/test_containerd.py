@@ -16,9 +16,9 @@ from ansible_collections.gpusmith.gpu.plugins.module_utils import containerd
 from ansible_collections.gpusmith.gpu.plugins.modules import containerd_config
 
 from gpusmith.checks import runtime
-from gpusmith.node_facts import NodeFacts
+from gpusmith.node.facts import NodeFacts
+from gpusmith.node.records import parse
 from gpusmith.paths import repo_root
-from gpusmith.record import parse
 from tests.unit.suite.conftest import healthy_record, make_host
 
 DOCKER_DEFAULT = '#   Copyright\n\ndisabled_plugins = ["cri"]\n\n#root = "/var/lib/containerd"\n'

@@ -13,8 +13,8 @@ import pytest
 
 from gpusmith import models
 from gpusmith.inventory import Host, build
-from gpusmith.node_facts import NodeFacts
-from gpusmith.record import parse
+from gpusmith.node.facts import NodeFacts
+from gpusmith.node.records import parse
 
 Record = dict[str, Any]
 VERSION = "580.178.04"

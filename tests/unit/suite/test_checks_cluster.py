@@ -15,7 +15,7 @@ from gpusmith.checks.cluster import ClusterFacts
 from gpusmith.findings import Finding, NotAsked, Outcome
 from gpusmith.inventory import Host, Inventory
 from gpusmith.kube import Cluster
-from gpusmith.node import Probed
+from gpusmith.node.connections import Probed
 from gpusmith.snapshot import Snapshot, gpus_of, take, take_settled, view_of
 from gpusmith.suite import ClusterState, Suite
 from tests.unit.suite.conftest import VERSION

@@ -15,8 +15,8 @@ from gpusmith.checks import host as host_checks
 from gpusmith.checks import nodes as node_checks
 from gpusmith.errors import ToolError
 from gpusmith.findings import CannotAsk, NotApplicable, NotAsked
-from gpusmith.node_facts import NodeFacts
-from gpusmith.record import parse
+from gpusmith.node.facts import NodeFacts
+from gpusmith.node.records import parse
 from tests.unit.suite.conftest import cdi_spec
 
 Record = dict[str, Any]

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from gpusmith import inventory, node
-from gpusmith.node import Result, Unreachable
+from gpusmith import inventory
+from gpusmith.node import connections as node
+from gpusmith.node.connections import Result, Unreachable
 
 
 class FakeNode:

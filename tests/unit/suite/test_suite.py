@@ -13,7 +13,7 @@ from gpusmith import snapshot, workloads
 from gpusmith import suite as suites
 from gpusmith.findings import Finding, Outcome
 from gpusmith.inventory import build
-from gpusmith.node import Result, Unreachable
+from gpusmith.node.connections import Result, Unreachable
 from gpusmith.snapshot import NodeView, Snapshot
 from gpusmith.suite import ClusterState, Suite
 

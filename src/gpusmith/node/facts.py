@@ -9,7 +9,8 @@ from gpusmith import xids
 from gpusmith.findings import CannotAsk, Problem
 from gpusmith.inventory import Host
 from gpusmith.models import Model
-from gpusmith.record import Gpu, Record
+from gpusmith.probe.nvml import Gpu
+from gpusmith.probe.record import Record
 from gpusmith.xids import XidTable
 
 RESET_STEP = (
@@ -48,7 +49,7 @@ def need_nvml(facts: NodeFacts) -> tuple[Gpu, ...]:
     """
     node = facts.host.name
     if not facts.record.nvml_usable:
-        raise CannotAsk(f"NVML cannot be asked on '{node}': {facts.record.nvml_error}; see nodes.nvml.")
-    if not facts.record.gpus:
+        raise CannotAsk(f"NVML cannot be asked on '{node}': {facts.record.nvml.error}; see nodes.nvml.")
+    if not facts.record.nvml.gpus:
         raise CannotAsk(f"NVML knows no GPU on '{node}'; see nodes.gpu-count.")
-    return facts.record.gpus
+    return facts.record.nvml.gpus

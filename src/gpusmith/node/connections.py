@@ -17,8 +17,9 @@ from typing import Any, Protocol
 
 from gpusmith.errors import GpusmithError, ToolError
 from gpusmith.inventory import Inventory, ansible_environment
+from gpusmith.node.records import parse
 from gpusmith.paths import repo_root
-from gpusmith.record import Record, parse
+from gpusmith.probe.record import Record
 
 PROBES_AT_ONCE = 32
 PROBE_TIMEOUT_S = 90

@@ -1,0 +1,1 @@
+"""Reaching nodes, and their records as typed facts."""

@@ -1,0 +1,72 @@
+"""One node's facts. Sections own their dataclasses; what is unknown is None, and the reason stands in `errors`."""
+
+# Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from gpusmith.probe.boot import Boot
+from gpusmith.probe.cdi import Cdi
+from gpusmith.probe.containerd import Containerd
+from gpusmith.probe.dev import Dev
+from gpusmith.probe.host import Host
+from gpusmith.probe.kubernetes import Kubernetes
+from gpusmith.probe.library import Library
+from gpusmith.probe.log import Log, SwitchXid, Xid
+from gpusmith.probe.module import DriverModule
+from gpusmith.probe.nvml import Nvml
+from gpusmith.probe.packages import Package
+from gpusmith.probe.pci import Pci
+from gpusmith.probe.services import Service
+from gpusmith.probe.system import System
+
+SCHEMA = "gpusmith.probe/1"
+
+
+@dataclass(frozen=True)
+class Record:
+    """What the probe found.
+
+    Attributes:
+        packages: by name.
+        services: by unit name without '.service'.
+        managed_files: SHA-256 digests of files that roles write, by path.
+        xids: since the driver was loaded; None if nobody can know them.
+        boot: None if its files could not be read.
+        errors: what could not be found out, with the reason.
+    """
+
+    schema: str
+    host: Host = field(default_factory=Host)
+    packages: Mapping[str, Package] = field(default_factory=dict)
+    pci: Pci = field(default_factory=Pci)
+    module: DriverModule = field(default_factory=DriverModule)
+    library: Library = field(default_factory=Library)
+    nvml: Nvml = field(default_factory=Nvml)
+    dev: Dev = field(default_factory=Dev)
+    services: Mapping[str, Service] = field(default_factory=dict)
+    xids: tuple[Xid, ...] | None = None
+    sxids: tuple[SwitchXid, ...] | None = None
+    xids_truncated: bool | None = None
+    log: Log = field(default_factory=Log)
+    containerd: Containerd = field(default_factory=Containerd)
+    cdi: Cdi = field(default_factory=Cdi)
+    kubernetes: Kubernetes = field(default_factory=Kubernetes)
+    system: System = field(default_factory=System)
+    boot: Boot | None = None
+    managed_files: Mapping[str, str] = field(default_factory=dict)
+    errors: tuple[str, ...] = ()
+
+    @property
+    def nvml_usable(self) -> bool:
+        """Whether NVML could be initialised."""
+        return self.nvml.init_code == 0
+
+    def gpu_at(self, address: str) -> str:
+        """How messages name the GPU at a PCI address, also one that NVML does not know."""
+        for gpu in self.nvml.gpus:
+            if gpu.pci == address:
+                return gpu.label
+        return f"GPU at PCI {address}"
