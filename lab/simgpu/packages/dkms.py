@@ -16,22 +16,27 @@ MARK = b"vermagic=@VERMAGIC"
 
 
 def sources(module: str, version: str) -> Path:
+    """Where a package puts the objects of one version."""
     return Path("/usr/src") / f"{module}-{version}"
 
 
 def names(folder: Path) -> list[str]:
+    """The modules that a folder of objects makes."""
     return sorted(path.name.removesuffix(".simulated.o") for path in folder.glob("*.simulated.o"))
 
 
 def target(kernel: str) -> Path:
+    """Where a kernel looks for them."""
     return Path("/lib/modules") / kernel / "updates" / "dkms"
 
 
 def record(module: str, version: str, kernel: str) -> Path:
+    """The folder whose existence says that a version was built for a kernel."""
     return TREE / module / version / kernel / platform.machine()
 
 
 def build(module: str, version: str, kernel: str) -> int:
+    """Build and install one version for one kernel; returns the exit status of dkms."""
     folder = sources(module, version)
     if not names(folder):
         print(f"Error! Could not find module source directory {folder}.", file=sys.stderr)
@@ -39,7 +44,8 @@ def build(module: str, version: str, kernel: str) -> int:
     if not (Path("/lib/modules") / kernel / "build").exists():
         print(
             f"Error! Your kernel headers for kernel {kernel} cannot be found at /lib/modules/{kernel}/build.\n"
-            f"Please install the linux-headers-{kernel} package or use the --kernelsourcedir option to tell DKMS where it's located.",
+            f"Please install the linux-headers-{kernel} package "
+            "or use the --kernelsourcedir option to tell DKMS where it's located.",
             file=sys.stderr,
         )
         return 21
@@ -62,6 +68,7 @@ def build(module: str, version: str, kernel: str) -> int:
 
 
 def remove(module: str, version: str) -> int:
+    """Remove one version from all kernels."""
     for folder in sorted((TREE / module / version).glob("*/*")):
         kernel = folder.parent.name
         for name in names(sources(module, version)):
@@ -72,6 +79,7 @@ def remove(module: str, version: str) -> int:
 
 
 def status(module: str, version: str) -> int:
+    """List what was built."""
     for folder in sorted(TREE.glob("*/*/*/*")):
         kernel, machine = folder.parent.name, folder.name
         name, number = folder.parents[2].name, folder.parents[1].name
@@ -81,8 +89,13 @@ def status(module: str, version: str) -> int:
 
 
 def main() -> int:
+    """The program."""
     parser = argparse.ArgumentParser(prog="dkms")
-    parser.add_argument("action", nargs="?", choices=["add", "build", "install", "autoinstall", "remove", "status", "postinst"])
+    parser.add_argument(
+        "action",
+        nargs="?",
+        choices=["add", "build", "install", "autoinstall", "remove", "status", "postinst"],
+    )
     parser.add_argument("what", nargs="?", default="")
     parser.add_argument("-m", default="")
     parser.add_argument("-v", default="")
