@@ -33,19 +33,6 @@ def test_words_for_the_simulated_kernel() -> None:
     ]
 
 
-@pytest.mark.usefixtures("machine")
-@pytest.mark.parametrize(("rows", "expected"), [([], set()), ([{"kind": "throttle"}], {"throttle"})])
-def test_whether_there_is_a_fault(
-    kernel: Any, capsys: pytest.CaptureFixture[str], rows: list[dict[str, str]], expected: set[str]
-) -> None:
-    def real_program(_: str, words: Sequence[str]) -> subprocess.CompletedProcess[str]:
-        status = kernel.main(list(words[1:]))
-        return subprocess.CompletedProcess(words, status, capsys.readouterr().out, "")
-
-    kernel.save_faults(rows)
-    assert faults.present(real_program, "gpu-1") == expected
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -75,19 +62,23 @@ def test_an_unreachable_machine_is_the_labs_error() -> None:
 
 
 @pytest.mark.parametrize("enabled", [True, False])
-def test_a_unit_that_is_enabled_follows_the_devices(enabled: bool) -> None:
+@pytest.mark.parametrize(
+    ("healed", "returns"), [("gpu-missing", True), ("xid", False), ("of-another-lab", False)]
+)
+def test_a_unit_that_is_enabled_follows_devices_that_come_back(
+    enabled: bool, healed: str, returns: bool
+) -> None:
     asked: list[str] = []
 
     def machine(_: str, words: Sequence[str]) -> subprocess.CompletedProcess[str]:
         asked.append(words[1])
         return subprocess.CompletedProcess(words, 0 if enabled or words[1] == "restart" else 1, "", "")
 
-    faults.follow_devices(machine, "gpu-1")
-    assert ("restart" in asked) is enabled
+    faults.follow_devices(machine, "gpu-1", [healed])
+    assert ("restart" in asked) is (enabled and returns)
 
 
-def test_both_sides_know_the_same_faults(kernel: Any) -> None:
-    assert set(faults.KINDS) == set(kernel.FAULTS)
+def test_the_program_is_part_of_the_image() -> None:
     assert (source_dir() / "rootfs" / faults.SIMGPU.lstrip("/")).exists()
 
 
