@@ -18,9 +18,8 @@ setup: ## Install what is missing: Debian packages and .venv (under 1 s when not
 demo: setup ## Start the lab, bring its bare nodes in with site.yml, validate them; leaves the lab up
 	@scripts/demo
 
-test: setup ## Everything that checks the project: `make check`, then the lab end to end
-	@scripts/check
-	@scripts/e2e
+test: setup ## Everything that checks the project: `make check`, and the lab end to end
+	@scripts/test
 
 check: setup ## Format, lint, types and unit tests, without lab and network
 	@scripts/check
