@@ -25,7 +25,8 @@ from gpusmith.kube import Cluster
 from gpusmith.node.connections import Node, Probed, connect, probe_all
 from gpusmith.node.facts import NodeFacts
 from gpusmith.probe.record import Record
-from gpusmith.results import ExitCode, GpuCoverage, Results, RunInfo, gpu_coverage, in_catalog_order
+from gpusmith.report.coverage import GpuCoverage, gpu_coverage
+from gpusmith.report.results import ExitCode, Results, RunInfo, in_catalog_order
 from gpusmith.snapshot import NodeView, Snapshot
 from gpusmith.workloads import NodeOutcome, Target
 
