@@ -1,0 +1,29 @@
+"""The network probe."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpusmith.findings import Outcome, Skip
+from tests.unit.workloads.answers import answer, never_starts, outcomes
+
+
+def test_network_is_left_out_where_the_inventory_says_so(run: Any, fake_cluster: Any) -> None:
+    fake_cluster.answers["reach_service.py"] = answer(ok=False, error="no server")
+    found, _ = run(values={"validation_network": False})
+    rows = found["gpu-1"].findings
+    assert rows.pop("workloads.network").skip is Skip.NOT_APPLICABLE
+    assert {row.outcome for row in rows.values()} == {Outcome.PASSED}
+
+
+def test_network_is_told_of_a_node_without_gpus_that_work(
+    run: Any, fake_cluster: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    never_starts(monkeypatch, fake_cluster, "no such device", "n0-nvidia-smi-x")
+    found = outcomes(run()[0]["gpu-1"])
+    assert {name for name, outcome in found.items() if outcome == "passed"} == {
+        "workloads.network",
+        "workloads.isolation",
+    }

@@ -1,0 +1,53 @@
+"""A pod that never ran is made once more; one that ran is not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpusmith.findings import Outcome
+from gpusmith.workloads.outcome import PER_NODE
+from tests.unit.workloads.answers import never_starts, outcomes
+
+
+@pytest.mark.parametrize(
+    ("pod", "check"),
+    [
+        ("n0-nvidia-smi", "nvidia-smi"), ("n0-cuda", "cuda"), ("n0-pytorch", "pytorch"), ("n0-visible-all", "isolation"),
+        ("n0-hold-2", "allocation"), ("n0-one-more", "oversubscription"),
+    ],
+)  # fmt: skip
+def test_a_pod_whose_runtime_lost_the_race_is_made_once_more(
+    run: Any, fake_cluster: Any, monkeypatch: pytest.MonkeyPatch, pod: str, check: str
+) -> None:
+    of_job = check not in ("allocation", "oversubscription")
+    never_starts(
+        monkeypatch, fake_cluster, "runc create failed: unable to freeze", pod + ("-x" if of_job else "")
+    )
+    found = run()[0]["gpu-1"]
+    assert outcomes(found) == dict.fromkeys(PER_NODE, "passed"), found.findings
+    said = {
+        name: row.evidence["made_again"]
+        for name, row in found.findings.items()
+        if "made_again" in row.evidence
+    }
+    assert list(said) == [f"workloads.{check}"]
+    assert "unable to freeze" in said[f"workloads.{check}"][pod]
+
+
+@pytest.mark.parametrize(
+    ("pods", "message"),
+    [
+        (("n0-cuda-x", "n0-cuda-again-x"), "unable to freeze"),
+        (("n0-cuda-x",), "nvidia-container-cli: initialization error"),
+    ],
+    ids=["twice", "another reason"],
+)
+def test_a_pod_that_does_not_start_fails(
+    run: Any, fake_cluster: Any, monkeypatch: pytest.MonkeyPatch, pods: tuple[str, ...], message: str
+) -> None:
+    never_starts(monkeypatch, fake_cluster, message, *pods)
+    finding = run()[0]["gpu-1"].findings["workloads.cuda"]
+    assert finding.outcome is Outcome.FAILED
+    assert message in finding.cause
