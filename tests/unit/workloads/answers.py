@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-
 from gpusmith.snapshot import NodeView
 from gpusmith.workloads.outcome import NodeOutcome
 
@@ -31,18 +29,43 @@ def start_error(message: str) -> dict[str, Any]:
     return {"phase": "Failed", "containerStatuses": [{"state": {"terminated": ended}}]}
 
 
-def never_starts(monkeypatch: pytest.MonkeyPatch, fake_cluster: Any, message: str, *names: str) -> None:
-    """Pods of these names end as if the runtime had not started their container."""
+def ends_as(
+    fake_cluster: Any, names: tuple[str, ...], log: str, status: dict[str, Any] | None = None
+) -> None:
+    """Pods of these names print that; with a status, that becomes theirs."""
     started = fake_cluster.run
 
     def start(name: str, pod: dict[str, Any], *rest: Any) -> None:
         started(name, pod, *rest)
         if name in names:
-            fake_cluster.logs[name] = ""
-            fake_cluster.given.pop(name, None)
-            pod["status"] = start_error(message)
+            fake_cluster.logs[name] = log
+            pod["status"] = status or pod["status"]
 
-    monkeypatch.setattr(fake_cluster, "run", start)
+    fake_cluster.run = start
+
+
+def never_starts(fake_cluster: Any, message: str, *names: str) -> None:
+    """Pods of these names end as if the runtime had not started their container."""
+    started = fake_cluster.run
+
+    def give_back(name: str, pod: dict[str, Any], *rest: Any) -> None:
+        started(name, pod, *rest)
+        if name in names:
+            fake_cluster.given.pop(name, None)
+
+    fake_cluster.run = give_back
+    ends_as(fake_cluster, names, "", start_error(message))
+
+
+def before_each_creation(fake_cluster: Any, do: Callable[[dict[str, Any]], object]) -> None:
+    """Show a test every manifest that the run creates."""
+    create = fake_cluster.create
+
+    def show(path: str, body: dict[str, Any]) -> Any:
+        do(body)
+        return create(path, body)
+
+    fake_cluster.create = show
 
 
 def outcomes(found: NodeOutcome) -> dict[str, str]:

@@ -13,7 +13,7 @@ from gpusmith.workloads.holders import judge_holder
 from gpusmith.workloads.judge import Expected
 from gpusmith.workloads.states import state_of
 from gpusmith.workloads.waiting import NeverRan, PodProblem
-from tests.unit.workloads.answers import start_error
+from tests.unit.workloads.answers import ends_as, start_error
 
 
 @pytest.mark.parametrize(
@@ -29,16 +29,10 @@ from tests.unit.workloads.answers import start_error
     ids=["did not start", "ended", "deleted"],
 )
 def test_a_holder_that_ends_is_not_waited_for(
-    run: Any, fake_cluster: Any, monkeypatch: pytest.MonkeyPatch, status: dict[str, Any] | None, cause: str
+    run: Any, fake_cluster: Any, status: dict[str, Any] | None, cause: str
 ) -> None:
-    started, listed = fake_cluster.run, fake_cluster.items
+    listed = fake_cluster.items
     seen: list[str] = []
-
-    def start(name: str, pod: dict[str, Any], *rest: Any) -> None:
-        started(name, pod, *rest)
-        if name == "n0-hold-1":
-            fake_cluster.logs[name] = ""
-            pod["status"] = status or {"phase": "Running"}
 
     def items(path: str, **query: str) -> Any:
         found = list(listed(path, **query))
@@ -47,8 +41,8 @@ def test_a_holder_that_ends_is_not_waited_for(
         # It is seen running at first.
         return [pod for pod in found if pod not in here or status is not None or len(seen) < 5]
 
-    monkeypatch.setattr(fake_cluster, "run", start)
-    monkeypatch.setattr(fake_cluster, "items", items)
+    ends_as(fake_cluster, ("n0-hold-1",), "", status)
+    fake_cluster.items = items
     finding = run()[0]["gpu-1"].findings["workloads.allocation"]
     assert (finding.outcome, finding.duration_s < 4) == (Outcome.FAILED, True), "the deadline is 5 s"
     assert cause in finding.cause
@@ -79,17 +73,8 @@ def test_a_holder_that_fails_is_a_problem_of_the_node() -> None:
         judged({"phase": "Succeeded"}, "")
 
 
-def test_a_holder_that_names_no_gpu_is_given_up(
-    run: Any, fake_cluster: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    started = fake_cluster.run
-
-    def silent(name: str, pod: dict[str, Any], *rest: Any) -> None:
-        started(name, pod, *rest)
-        if name == "n0-hold-1":
-            fake_cluster.logs[name] = ""
-
-    monkeypatch.setattr(fake_cluster, "run", silent)
+def test_a_holder_that_names_no_gpu_is_given_up(run: Any, fake_cluster: Any) -> None:
+    ends_as(fake_cluster, ("n0-hold-1",), "")
     finding = run(values={"validation_timeout_pod_s": 1})[0]["gpu-1"].findings["workloads.allocation"]
     assert finding.outcome is Outcome.FAILED
     assert "Waited 1 s for pod 'n0-hold-1' to name its GPU; last seen: no result yet" in finding.cause

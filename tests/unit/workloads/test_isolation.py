@@ -8,6 +8,7 @@ from typing import Any
 from gpusmith.findings import Outcome
 from gpusmith.workloads import isolation
 from gpusmith.workloads.judge import Expected
+from tests.unit.workloads.answers import before_each_creation
 
 
 def test_a_probe_that_could_not_be_made_is_no_pass(run: Any) -> None:
@@ -37,13 +38,7 @@ def test_each_probe_that_saw_a_gpu_is_named() -> None:
 def test_probes_ask_for_everything_but_a_gpu(run: Any, fake_cluster: Any) -> None:
     asked: dict[str, tuple[Any, Any]] = {}
     made: list[dict[str, Any]] = []
-    create = fake_cluster.create
-
-    def create_and_keep(path: str, body: dict[str, Any]) -> Any:
-        made.append(body)
-        return create(path, body)
-
-    fake_cluster.create = create_and_keep
+    before_each_creation(fake_cluster, made.append)
     run()
     for body in made:
         spec = body["spec"]["template"]["spec"] if body["kind"] == "Job" else {}

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from gpusmith.findings import Outcome, Skip
 from tests.unit.workloads.answers import answer, never_starts, outcomes
 
@@ -18,10 +16,8 @@ def test_network_is_left_out_where_the_inventory_says_so(run: Any, fake_cluster:
     assert {row.outcome for row in rows.values()} == {Outcome.PASSED}
 
 
-def test_network_is_told_of_a_node_without_gpus_that_work(
-    run: Any, fake_cluster: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    never_starts(monkeypatch, fake_cluster, "no such device", "n0-nvidia-smi-x")
+def test_network_is_told_of_a_node_without_gpus_that_work(run: Any, fake_cluster: Any) -> None:
+    never_starts(fake_cluster, "no such device", "n0-nvidia-smi-x")
     found = outcomes(run()[0]["gpu-1"])
     assert {name for name, outcome in found.items() if outcome == "passed"} == {
         "workloads.network",

@@ -13,7 +13,7 @@ from gpusmith.workloads import oversubscription
 from gpusmith.workloads.judge import Expected
 from gpusmith.workloads.oversubscription import StaysPending, judge
 from gpusmith.workloads.waiting import PodProblem
-from tests.unit.workloads.answers import READY, answer
+from tests.unit.workloads.answers import READY, answer, before_each_creation
 
 
 def test_one_pod_too_many_that_runs_fails(run: Any, fake_cluster: Any) -> None:
@@ -103,17 +103,14 @@ def test_it_must_not_be_placed(clock: Callable[[float], None]) -> None:
 
 def test_a_gpu_is_freed_only_after_the_pod_waited(run: Any, fake_cluster: Any) -> None:
     done: list[str] = []
-    create, delete = fake_cluster.create, fake_cluster.delete
-
-    def note_create(path: str, body: dict[str, Any]) -> Any:
-        done.append(body["metadata"]["name"])
-        return create(path, body)
+    delete = fake_cluster.delete
 
     def note_delete(path: str, grace_s: int | None = None) -> None:
         done.append(f"delete {path.split('/')[-1]} {grace_s}")
         delete(path, grace_s)
 
-    fake_cluster.create, fake_cluster.delete = note_create, note_delete
+    before_each_creation(fake_cluster, lambda body: done.append(body["metadata"]["name"]))
+    fake_cluster.delete = note_delete
     found = run()[0]["gpu-1"].findings["workloads.oversubscription"]
     assert done[-3:] == ["n0-one-more", "delete n0-hold-0 1", "delete gpusmith-validation-a1 None"]
     assert "Insufficient nvidia.com/gpu" in found.evidence["pending"]

@@ -19,12 +19,10 @@ from tests.unit.workloads.answers import never_starts, outcomes
     ],
 )  # fmt: skip
 def test_a_pod_whose_runtime_lost_the_race_is_made_once_more(
-    run: Any, fake_cluster: Any, monkeypatch: pytest.MonkeyPatch, pod: str, check: str
+    run: Any, fake_cluster: Any, pod: str, check: str
 ) -> None:
     of_job = check not in ("allocation", "oversubscription")
-    never_starts(
-        monkeypatch, fake_cluster, "runc create failed: unable to freeze", pod + ("-x" if of_job else "")
-    )
+    never_starts(fake_cluster, "runc create failed: unable to freeze", pod + ("-x" if of_job else ""))
     found = run()[0]["gpu-1"]
     assert outcomes(found) == dict.fromkeys(PER_NODE, "passed"), found.findings
     said = {
@@ -45,9 +43,9 @@ def test_a_pod_whose_runtime_lost_the_race_is_made_once_more(
     ids=["twice", "another reason"],
 )
 def test_a_pod_that_does_not_start_fails(
-    run: Any, fake_cluster: Any, monkeypatch: pytest.MonkeyPatch, pods: tuple[str, ...], message: str
+    run: Any, fake_cluster: Any, pods: tuple[str, ...], message: str
 ) -> None:
-    never_starts(monkeypatch, fake_cluster, message, *pods)
+    never_starts(fake_cluster, message, *pods)
     finding = run()[0]["gpu-1"].findings["workloads.cuda"]
     assert finding.outcome is Outcome.FAILED
     assert message in finding.cause

@@ -12,7 +12,7 @@ import pytest
 from gpusmith.findings import Outcome
 from gpusmith.snapshot import Holder
 from gpusmith.workloads.outcome import PER_NODE
-from tests.unit.workloads.answers import READY, answer, never_starts, outcomes
+from tests.unit.workloads.answers import READY, answer, before_each_creation, ends_as, never_starts, outcomes
 
 
 def test_two_healthy_nodes(run: Any, fake_cluster: Any) -> None:
@@ -98,17 +98,11 @@ def test_interrupted_run_leaves_nothing(run: Any, fake_cluster: Any) -> None:
 
 
 def test_interrupted_run_does_not_wait_for_other_nodes(run: Any, fake_cluster: Any) -> None:
-    started = fake_cluster.run
-
-    def start(name: str, pod: dict[str, Any], *rest: Any) -> None:
-        started(name, pod, *rest)
-        if name == "n1-cuda-x":
-            pod["status"] = {"phase": "Running"}
-
     def interrupt(env: dict[str, str], uuids: list[str]) -> Any:
         raise KeyboardInterrupt
 
-    fake_cluster.run, fake_cluster.answers["run_pytorch.py"] = start, interrupt
+    ends_as(fake_cluster, ("n1-cuda-x",), "", {"phase": "Running"})
+    fake_cluster.answers["run_pytorch.py"] = interrupt
     begin = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         run(("gpu-1", "gpu-2"), values={"validation_timeout_pod_s": 60})
@@ -118,13 +112,7 @@ def test_interrupted_run_does_not_wait_for_other_nodes(run: Any, fake_cluster: A
 
 def test_order_on_a_node(run: Any, fake_cluster: Any, said: list[str]) -> None:
     made: list[str] = []
-    create = fake_cluster.create
-
-    def note(path: str, body: dict[str, Any]) -> Any:
-        made.append(body["metadata"]["name"].removeprefix("n0-"))
-        return create(path, body)
-
-    fake_cluster.create = note
+    before_each_creation(fake_cluster, lambda body: made.append(body["metadata"]["name"].removeprefix("n0-")))
     run()
     early = ["network", "no-request", "visible-all", "visible-all-runtime"]
     assert made[2:8] == [*early, "nvidia-smi", "cuda"]
@@ -138,37 +126,23 @@ def test_order_on_a_node(run: Any, fake_cluster: Any, said: list[str]) -> None:
 
 
 def test_nodes_at_once(run: Any, fake_cluster: Any) -> None:
-    create, meeting = fake_cluster.create, threading.Barrier(2, timeout=3)
-
-    def wait_for_the_other(path: str, body: dict[str, Any]) -> Any:
-        if body["metadata"]["name"].endswith("-cuda"):
-            meeting.wait()
-        return create(path, body)
-
-    fake_cluster.create = wait_for_the_other
+    meeting = threading.Barrier(2, timeout=3)
+    before_each_creation(
+        fake_cluster, lambda body: body["metadata"]["name"].endswith("-cuda") and meeting.wait()
+    )
     found, _ = run(("gpu-1", "gpu-2"))
     assert all(set(outcomes(row).values()) == {"passed"} for row in found.values())
 
 
-def test_a_first_workload_that_did_not_run_ends_the_node(
-    run: Any, fake_cluster: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    never_starts(monkeypatch, fake_cluster, "no such device", "n0-nvidia-smi-x")
+def test_a_first_workload_that_did_not_run_ends_the_node(run: Any, fake_cluster: Any) -> None:
+    never_starts(fake_cluster, "no such device", "n0-nvidia-smi-x")
     rows = run()[0]["gpu-1"].findings
     assert "see workloads.nvidia-smi" in rows["workloads.cuda"].cause
     assert not {"n0-cuda-x", "n0-hold-0"} & set(fake_cluster.logs)
 
 
-def test_a_first_workload_that_lists_too_few_does_not(
-    run: Any, fake_cluster: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    started = fake_cluster.run
-
-    def start(name: str, pod: dict[str, Any], *rest: Any) -> None:
-        started(name, pod, *rest)
-        if name == "n0-nvidia-smi-x":
-            fake_cluster.logs[name] = "GPU 0: H100 (UUID: GPU-00000000-1111-2222-3333-444444444440)"
-
-    monkeypatch.setattr(fake_cluster, "run", start)
+def test_a_first_workload_that_lists_too_few_does_not(run: Any, fake_cluster: Any) -> None:
+    one = "GPU 0: H100 (UUID: GPU-00000000-1111-2222-3333-444444444440)"
+    ends_as(fake_cluster, ("n0-nvidia-smi-x",), one)
     found = outcomes(run()[0]["gpu-1"])
     assert {name for name, outcome in found.items() if outcome != "passed"} == {"workloads.nvidia-smi"}
