@@ -9,7 +9,7 @@ import pytest
 
 from gpusmith.findings import Outcome
 from gpusmith.wait import Done, NotYet
-from gpusmith.workloads import oversubscription
+from gpusmith.workloads import oversubscription, waiting
 from gpusmith.workloads.judge import Expected
 from gpusmith.workloads.oversubscription import StaysPending, judge
 from gpusmith.workloads.waiting import PodProblem
@@ -115,3 +115,13 @@ def test_a_gpu_is_freed_only_after_the_pod_waited(run: Any, fake_cluster: Any) -
     assert done[-3:] == ["n0-one-more", "delete n0-hold-0 1", "delete gpusmith-validation-a1 None"]
     assert "Insufficient nvidia.com/gpu" in found.evidence["pending"]
     assert found.evidence["got"] == found.evidence["held"]["n0-hold-0"]
+
+
+def test_patience_with_the_scheduler_begins_when_a_gpu_is_freed(
+    run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting, "UNSCHEDULABLE_S", 0.4)
+    monkeypatch.setattr(oversubscription, "STAYS_PENDING_S", 0.45)
+    monkeypatch.setattr(oversubscription, "PENDING_WAIT_S", 5.0)
+    finding = run()[0]["gpu-1"].findings["workloads.oversubscription"]
+    assert finding.outcome is Outcome.PASSED, finding.cause
