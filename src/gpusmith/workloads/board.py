@@ -91,7 +91,7 @@ class Board:
         """A workload was created, so that its pod is missed if it does not come."""
         self._expected[workload] = time.monotonic()
 
-    def refusal(self, workload: str) -> Warned | None:
+    def job_warning(self, workload: str) -> Warned | None:
         """What was last warned of a Job whose pod does not come."""
         return self._warnings.get(workload)
 

@@ -171,7 +171,7 @@ class Pods:
     def _ended(self, workload: Workload) -> str:
         board = self.site.board
         deadline = Deadline(workload.timeout_s + END_GRACE_S)
-        ends = Ends(Starts(self.age(workload), board.warning, lambda: board.refusal(workload.name)))
+        ends = Ends(Starts(self.age(workload), board.warning, lambda: board.job_warning(workload.name)))
         try:
             pod = board.wait(f"pod of '{workload.name}' to end", workload.name, ends, deadline)
         except WaitTimeout as error:

@@ -17,7 +17,7 @@ SANDBOX_S = 75.0
 """How long a node may fail to make a pod's sandbox: some tries of the kubelet, also beside a restart of the runtime."""
 REFUSED_S = 30.0
 """How long a Job's pod may be refused: the controller tries again and again, and a webhook may come back."""
-REFUSAL = "FailedCreate"
+CREATION_FAILURE = "FailedCreate"
 SANDBOX_FAILURE = "FailedCreatePodSandBox"
 HOPELESS = (
     "InvalidImageName",
@@ -58,7 +58,7 @@ def no_warnings(_: Mapping[str, Any]) -> None:
     """For who has no events."""
 
 
-def no_refusal() -> None:
+def no_job_warning() -> None:
     """For a pod that no controller makes."""
 
 
@@ -77,13 +77,13 @@ class Starts:
     Attributes:
         age: seconds since the pod was made.
         warning: of the pod's events.
-        refusal: of the events of the Job whose pod is not there.
+        job_warning: of the events of the Job whose pod is not there.
         was_there: the pod was seen before.
     """
 
     age: Callable[[], float]
     warning: Warnings = no_warnings
-    refusal: Callable[[], Warned | None] = no_refusal
+    job_warning: Callable[[], Warned | None] = no_job_warning
     was_there: bool = False
 
     def __call__(self, pod: Object | None) -> Done[Object] | NotYet:
@@ -106,8 +106,8 @@ class Starts:
     def _missing(self) -> NotYet:
         if self.was_there:
             raise deleted()
-        refused = self.refusal()
-        if refused and refused.reason == REFUSAL and self.age() > REFUSED_S:
+        refused = self.job_warning()
+        if refused and refused.reason == CREATION_FAILURE and self.age() > REFUSED_S:
             raise PodProblem(
                 f"no pod can be made for it: {refused}",
                 "Look at admission webhooks and policies, and at quotas of the namespace's kind:"

@@ -24,10 +24,10 @@ def test_a_missing_pod_makes_the_board_read_its_jobs_events(monkeypatch: pytest.
     monkeypatch.setattr("gpusmith.workloads.board.time.monotonic", lambda: now[0])
     board.expect("n0-cuda")
     board._read_events({})
-    assert board.refusal("n0-cuda") is None, "it is young"
+    assert board.job_warning("n0-cuda") is None, "it is young"
     now[0] += 20.0
     board._read_events({})
-    assert str(board.refusal("n0-cuda")) == "FailedCreate: no"
+    assert str(board.job_warning("n0-cuda")) == "FailedCreate: no"
 
 
 def test_events_are_listed_only_while_a_pod_is_slow_to_start(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,11 +21,11 @@ REFUSED = Warned("FailedCreate", "failed calling webhook 'policy.example'")
 
 
 def test_a_job_whose_pod_is_refused_is_given_up_with_the_reason() -> None:
-    young = Ends(Starts(lambda: 20.0, refusal=lambda: REFUSED))(None)
+    young = Ends(Starts(lambda: 20.0, job_warning=lambda: REFUSED))(None)
     assert isinstance(young, NotYet)
     assert "policy.example" in young.seen
     with pytest.raises(PodProblem, match=r"no pod can be made.*policy\.example"):
-        Ends(Starts(lambda: 40.0, refusal=lambda: REFUSED))(None)
+        Ends(Starts(lambda: 40.0, job_warning=lambda: REFUSED))(None)
     assert isinstance(Ends(Starts(lambda: 40.0))(None), NotYet)
 
 
