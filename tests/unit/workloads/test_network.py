@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from gpusmith.findings import Outcome, Skip
+from gpusmith.workloads.judge import Expected
+from gpusmith.workloads.network import judge
 from tests.unit.workloads.answers import answer, never_starts, outcomes
 
 
@@ -23,3 +26,12 @@ def test_network_is_told_of_a_node_without_gpus_that_work(run: Any, fake_cluster
         "workloads.network",
         "workloads.isolation",
     }
+
+
+def test_only_a_probe_that_ran_points_at_the_network() -> None:
+    log = json.dumps({"schema": "gpusmith.workload/1", "ok": False, "simulated": True, "error": "no server"})
+    (failed,) = judge(Expected("gpu-1", True, None), log).problems
+    assert "the network probe failed: no server" in failed.cause
+    assert "kubelet's 'clusterDNS' on 'gpu-1'" in failed.next_step
+    (broke,) = judge(Expected("gpu-1", True, None), "Traceback").problems
+    assert broke.next_step == "Read its output in the evidence."

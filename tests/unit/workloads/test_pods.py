@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from gpusmith.findings import Outcome
+from gpusmith.inventory import Host
+from gpusmith.workloads import jobs
+from gpusmith.workloads.jobs import Run
 from gpusmith.workloads.outcome import PER_NODE
-from tests.unit.workloads.answers import never_starts, outcomes
+from gpusmith.workloads.pods import Pods, Site
+from gpusmith.workloads.targets import Target
+from tests.unit.workloads.answers import READY, never_starts, outcomes
 
 
 @pytest.mark.parametrize(
@@ -49,3 +56,19 @@ def test_a_pod_that_does_not_start_fails(
     finding = run()[0]["gpu-1"].findings["workloads.cuda"]
     assert finding.outcome is Outcome.FAILED
     assert message in finding.cause
+
+
+def test_a_pod_is_missed_from_before_its_creation_on(host: Callable[..., Host]) -> None:
+    done: list[str] = []
+    cluster = SimpleNamespace(create=lambda path, body: done.append(f"create {path} {body['kind']}"))
+    board = SimpleNamespace(expect=lambda name: done.append(f"expect {name}"))
+    target = Target(host(), READY, None)
+    pods = Pods(Site(cast(Any, cluster), Run("a1", "o"), cast(Any, board), target, "n0", done.append))
+    workload = pods.workload("x", "image", ["true"], 0)
+    pods.create(jobs.job, workload)
+    pods.create(jobs.pod, workload)
+    assert done == [
+        "expect n0-x", "create /apis/batch/v1/namespaces/gpusmith-validation-a1/jobs Job",
+        "expect n0-x", "create /api/v1/namespaces/gpusmith-validation-a1/pods Pod",
+    ]  # fmt: skip
+    assert pods.age(workload)() < 60

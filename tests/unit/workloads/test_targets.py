@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 
-from gpusmith.findings import Finding
+from gpusmith.findings import Finding, Skip
 from gpusmith.snapshot import Holder, NodeView
+from gpusmith.workloads.jobs import STARTUP_TAINT
 from gpusmith.workloads.outcome import PER_NODE, NodeOutcome
+from gpusmith.workloads.targets import Target, why_not
+from tests.unit.hosts import make_host
 from tests.unit.workloads.answers import READY, outcomes
 
 
@@ -40,6 +43,9 @@ def test_node_that_cannot_be_tested_is_never_a_pass(
     found, _cleanup = run(gpu_1=view)
     assert outcomes(found["gpu-1"]) == dict.fromkeys(PER_NODE, outcome)
     assert all(says in row.cause for row in found["gpu-1"].findings.values())
+    # Coverage says who and why of what is left out; a failure is no skip at all.
+    skip = Skip.LEFT_OUT if outcome == "skipped" else None
+    assert {row.skip for row in found["gpu-1"].findings.values()} == {skip}
     assert says in found["gpu-1"].reason
     assert fake_cluster.namespaces == {}
 
@@ -60,3 +66,20 @@ def test_a_node_that_waiting_does_not_free_is_told_what_frees_it(
 ) -> None:
     outcomes, _ = run(gpu_1=view)
     assert all(step in finding.next_step for finding in outcomes["gpu-1"].findings.values())
+
+
+@pytest.mark.parametrize(
+    ("key", "effect", "kept_back"),
+    [
+        ("fix", "NoSchedule", True),
+        ("fix", "NoExecute", True),
+        ("fix", "PreferNoSchedule", False),
+        ("team", "NoSchedule", False),
+        ("nvidia.com/gpu", "NoSchedule", False),
+        (STARTUP_TAINT, "NoSchedule", False),
+    ],
+)
+def test_only_foreign_taints_that_keep_pods_off_count(key: str, effect: str, kept_back: bool) -> None:
+    host = make_host(kubernetes_node_taints=[{"key": "team", "value": "a", "effect": "NoSchedule"}])
+    target = Target(host, replace(READY, taints=({"key": key, "effect": effect},)), None)
+    assert (why_not(target) is not None) is kept_back
