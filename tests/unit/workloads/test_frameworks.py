@@ -28,7 +28,7 @@ def test_it_names_a_gpu_of_the_host(uuid: str | None, wrong: int) -> None:
 
 
 def test_both_run_at_once(run: Any, fake_cluster: Any) -> None:
-    meeting = threading.Barrier(2, timeout=3)
+    meeting = threading.Barrier(2, timeout=20)
     before_each_creation(fake_cluster, lambda body: body["metadata"]["name"] in BOTH and meeting.wait())
     assert outcomes(run()[0]["gpu-1"]) == dict.fromkeys(PER_NODE, "passed")
 

@@ -75,6 +75,6 @@ def test_a_holder_that_fails_is_a_problem_of_the_node() -> None:
 
 def test_a_holder_that_names_no_gpu_is_given_up(run: Any, fake_cluster: Any) -> None:
     ends_as(fake_cluster, ("n0-hold-1",), "")
-    finding = run(values={"validation_timeout_pod_s": 1})[0]["gpu-1"].findings["workloads.allocation"]
+    finding = run(values={"validation_timeout_pod_s": 2})[0]["gpu-1"].findings["workloads.allocation"]
     assert finding.outcome is Outcome.FAILED
-    assert "Waited 1 s for pod 'n0-hold-1' to name its GPU; last seen: no result yet" in finding.cause
+    assert "Waited 2 s for pod 'n0-hold-1' to name its GPU; last seen: no result yet" in finding.cause

@@ -37,6 +37,10 @@ class Api:
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(namespace, "ACCOUNT_TICK_S", 0.01)
     monkeypatch.setattr(namespace, "GONE_TICK_S", 0.01)
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(namespace, "ACCOUNT_WAIT_S", 0.1)
     monkeypatch.setattr(namespace, "GONE_WAIT_S", 0.1)
 
@@ -50,7 +54,7 @@ def test_pods_may_come_when_their_account_is_there(programs: Path) -> None:
     ]  # fmt: skip
 
 
-def test_an_account_that_does_not_come_is_the_clusters_trouble(programs: Path) -> None:
+def test_an_account_that_does_not_come_is_the_clusters_trouble(impatient: None, programs: Path) -> None:
     with pytest.raises(ToolError, match="service account 'default' of namespace 'gpusmith-validation-a1'"):
         namespace.make(cast(Cluster, Api(None)), RUN, programs)
 
@@ -62,7 +66,7 @@ def test_it_is_waited_for_until_it_is_gone() -> None:
     assert api.done == ["delete /api/v1/namespaces/ns", *["get /api/v1/namespaces/ns"] * 3]
 
 
-def test_what_holds_it_is_said() -> None:
+def test_what_holds_it_is_said(impatient: None) -> None:
     rows = [{"status": "True", "message": "some finalizers remain"}, {"status": "False", "message": "no"}]
     left = namespace.remove(
         cast(Cluster, Api({"status": {"phase": "Terminating", "conditions": rows}})), "ns"

@@ -120,8 +120,8 @@ def test_a_gpu_is_freed_only_after_the_pod_waited(run: Any, fake_cluster: Any) -
 def test_patience_with_the_scheduler_begins_when_a_gpu_is_freed(
     run: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(waiting, "UNSCHEDULABLE_S", 0.4)
-    monkeypatch.setattr(oversubscription, "STAYS_PENDING_S", 0.45)
-    monkeypatch.setattr(oversubscription, "PENDING_WAIT_S", 5.0)
+    monkeypatch.setattr(waiting, "UNSCHEDULABLE_S", 1.0)
+    monkeypatch.setattr(oversubscription, "STAYS_PENDING_S", 1.1)
+    monkeypatch.setattr(oversubscription, "PENDING_WAIT_S", 10.0)
     finding = run()[0]["gpu-1"].findings["workloads.oversubscription"]
     assert finding.outcome is Outcome.PASSED, finding.cause

@@ -10,6 +10,7 @@ import pytest
 
 from gpusmith.findings import Outcome
 from gpusmith.inventory import Host
+from gpusmith.wait import Deadline
 from gpusmith.workloads import jobs
 from gpusmith.workloads.jobs import Run
 from gpusmith.workloads.outcome import PER_NODE
@@ -72,3 +73,20 @@ def test_a_pod_is_missed_from_before_its_creation_on(host: Callable[..., Host]) 
         "expect n0-x", "create /api/v1/namespaces/gpusmith-validation-a1/pods Pod",
     ]  # fmt: skip
     assert pods.age(workload)() < 60
+
+
+def test_a_pod_ends_by_itself_before_it_is_given_up(host: Callable[..., Host]) -> None:
+    waited: list[float] = []
+
+    def wait(what: str, name: str, check: object, deadline: Deadline) -> Any:
+        waited.append(deadline.seconds)
+        return {"metadata": {"name": name}, "status": {"phase": "Succeeded"}}
+
+    board = SimpleNamespace(wait=wait, warning=None, expect=lambda _: None)
+    cluster = SimpleNamespace(create=lambda *_: None, log=lambda *_: "printed")
+    target = Target(host(validation_timeout_pod_s=7), READY, None)
+    pods = Pods(Site(cast(Any, cluster), Run("a1", "o"), cast(Any, board), target, "n0", print))
+    workload = pods.workload("x", "image", ["true"], 0)
+    assert pods.run_job(workload) == "printed"
+    assert workload.timeout_s == 7
+    assert waited == [22.0]

@@ -126,7 +126,7 @@ def test_order_on_a_node(run: Any, fake_cluster: Any, said: list[str]) -> None:
 
 
 def test_nodes_at_once(run: Any, fake_cluster: Any) -> None:
-    meeting = threading.Barrier(2, timeout=3)
+    meeting = threading.Barrier(2, timeout=20)
     before_each_creation(
         fake_cluster, lambda body: body["metadata"]["name"].endswith("-cuda") and meeting.wait()
     )
