@@ -18,7 +18,7 @@ from gpusmith.kube import Cluster
 from gpusmith.node.connections import Probed
 from gpusmith.snapshot import Snapshot, gpus_of, take, take_settled, view_of
 from gpusmith.suite import ClusterState, Suite
-from tests.unit.suite.conftest import VERSION
+from tests.unit.hosts import VERSION
 
 MakeHost = Callable[..., Host]
 

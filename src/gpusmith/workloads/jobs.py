@@ -17,6 +17,7 @@ MANAGED_BY = "app.kubernetes.io/managed-by"
 PURPOSE_LABEL = "gpusmith.io/purpose"
 PURPOSE = "validation"
 RUN_LABEL = "gpusmith.io/run"
+WORKLOAD_LABEL = "gpusmith.io/workload"
 OWNER_ANNOTATION = "gpusmith.io/owner"
 STARTUP_TAINT = "gpusmith.io/unvalidated"
 PROGRAMS = "gpusmith-programs"
@@ -113,6 +114,38 @@ def program(name: str) -> list[str]:
 
 def _pod_spec(workload: Workload) -> Manifest:
     tolerated = dict.fromkeys([GPU_RESOURCE, STARTUP_TAINT, *workload.tolerated])
+    spec: Manifest = {
+        "restartPolicy": "Never",
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": 1,
+        "activeDeadlineSeconds": int(workload.timeout_s),
+        "affinity": _only_on(workload.node),
+        "tolerations": [{"key": key, "operator": "Exists"} for key in tolerated],
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": NOBODY,
+            "runAsGroup": NOBODY,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "containers": [_container(workload)],
+        "volumes": [
+            {"name": "programs", "configMap": {"name": PROGRAMS}},
+            {"name": "scratch", "emptyDir": {"sizeLimit": "256Mi"}},
+        ],
+    }
+    if workload.runtime_class:
+        spec["runtimeClassName"] = workload.runtime_class
+    return spec
+
+
+def _only_on(node: str) -> Manifest:
+    """Through the scheduler, never by nodeName: that would take GPUs which others have been promised."""
+    here = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [here]}}}
+
+
+def _container(workload: Workload) -> Manifest:
     env = {
         "GPUSMITH_SIMULATED": "true" if workload.simulated else "false",
         "GPUSMITH_GPUS": str(workload.gpus),
@@ -126,60 +159,23 @@ def _pod_spec(workload: Workload) -> Manifest:
     resources: Manifest = {"requests": {"cpu": "100m", "memory": "64Mi"}}
     if workload.gpus:
         resources["limits"] = {GPU_RESOURCE: str(workload.gpus)}
-    spec: Manifest = {
-        "restartPolicy": "Never",
-        "automountServiceAccountToken": False,
-        "enableServiceLinks": False,
-        "terminationGracePeriodSeconds": 1,
-        "activeDeadlineSeconds": int(workload.timeout_s),
-        # Through the scheduler, never by nodeName: that would take GPUs which others have been promised.
-        "affinity": {
-            "nodeAffinity": {
-                "requiredDuringSchedulingIgnoredDuringExecution": {
-                    "nodeSelectorTerms": [
-                        {
-                            "matchFields": [
-                                {"key": "metadata.name", "operator": "In", "values": [workload.node]}
-                            ]
-                        }
-                    ]
-                }
-            }
-        },
-        "tolerations": [{"key": key, "operator": "Exists"} for key in tolerated],
+    return {
+        "name": "workload",
+        "image": workload.image,
+        "imagePullPolicy": "IfNotPresent",
+        "command": list(workload.command),
+        "env": [{"name": name, "value": value} for name, value in env.items()],
+        "resources": resources,
         "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": NOBODY,
-            "runAsGroup": NOBODY,
-            "seccompProfile": {"type": "RuntimeDefault"},
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
         },
-        "containers": [
-            {
-                "name": "workload",
-                "image": workload.image,
-                "imagePullPolicy": "IfNotPresent",
-                "command": list(workload.command),
-                "env": [{"name": name, "value": value} for name, value in env.items()],
-                "resources": resources,
-                "securityContext": {
-                    "allowPrivilegeEscalation": False,
-                    "readOnlyRootFilesystem": True,
-                    "capabilities": {"drop": ["ALL"]},
-                },
-                "volumeMounts": [
-                    {"name": "programs", "mountPath": PROGRAMS_PATH, "readOnly": True},
-                    {"name": "scratch", "mountPath": "/tmp"},  # noqa: S108 - of the container
-                ],
-            }
-        ],
-        "volumes": [
-            {"name": "programs", "configMap": {"name": PROGRAMS}},
-            {"name": "scratch", "emptyDir": {"sizeLimit": "256Mi"}},
+        "volumeMounts": [
+            {"name": "programs", "mountPath": PROGRAMS_PATH, "readOnly": True},
+            {"name": "scratch", "mountPath": "/tmp"},  # noqa: S108 - of the container
         ],
     }
-    if workload.runtime_class:
-        spec["runtimeClassName"] = workload.runtime_class
-    return spec
 
 
 def _metadata(run: Run, workload: Workload) -> Manifest:
@@ -187,7 +183,7 @@ def _metadata(run: Run, workload: Workload) -> Manifest:
         raise ToolError(
             f"'{workload.name}' cannot be the name of a pod.", "Report this as a fault of gpusmith."
         )
-    marks = {**labels(run), "gpusmith.io/workload": workload.name}
+    marks = {**labels(run), WORKLOAD_LABEL: workload.name}
     return {"name": workload.name, "namespace": run.namespace, "labels": marks}
 
 

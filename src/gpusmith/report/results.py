@@ -1,16 +1,15 @@
-"""The result of a run (schema ``gpusmith.results/1``), its coverage and its exit code."""
+"""The result of a run: findings, coverage, verdict and exit code."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
 from gpusmith.catalog import CATALOG, CLUSTER
 from gpusmith.findings import Finding, Outcome, Skip
-
-SCHEMA = "gpusmith.results/1"
+from gpusmith.report.coverage import GpuCoverage
 
 
 class ExitCode(IntEnum):
@@ -21,36 +20,6 @@ class ExitCode(IntEnum):
     INTERRUPTED = 2
     BROKEN = 3
     BAD_INPUT = 4
-
-
-@dataclass(frozen=True)
-class GpuCoverage:
-    """GPUs of one node.
-
-    Attributes:
-        expected: by the inventory.
-        tested: UUIDs that the CUDA workload ran on, whatever came of it.
-        busy: holders 'namespace/pod' with their number of GPUs.
-        excluded: reasons with their number of GPUs.
-    """
-
-    expected: int
-    tested: tuple[str, ...] = ()
-    busy: Mapping[str, int] = field(default_factory=dict)
-    excluded: Mapping[str, int] = field(default_factory=dict)
-
-
-def gpu_coverage(expected: int, tested: Sequence[str], busy: Mapping[str, int], reason: str) -> GpuCoverage:
-    """The honest denominator: who is neither tested nor busy is excluded, for a reason.
-
-    Args:
-        expected: by the inventory.
-        tested: UUIDs.
-        busy: GPUs per holder.
-        reason: why the rest was not tested.
-    """
-    rest = expected - len(tested) - sum(busy.values())
-    return GpuCoverage(expected, tuple(tested), dict(busy), {reason: rest} if rest > 0 else {})
 
 
 @dataclass(frozen=True)
@@ -160,70 +129,6 @@ class Results:
         if self.count(Outcome.FAILED):
             return "FAILED"
         return f"FAILED: {self.blocked[0].cause}" if self.blocked else "FAILED: no GPU node was tested"
-
-    def to_json(self) -> dict[str, Any]:
-        """The content of results.json."""
-        info = self.info
-        gpus = self.coverage
-        tested = [{"node": name, "uuid": uuid} for name, row in gpus.items() for uuid in row.tested]
-        return {
-            "schema": SCHEMA,
-            "run": {
-                "id": info.id,
-                "started": info.started,
-                "duration_s": round(info.duration_s, 3),
-                "version": info.version,
-                "inventory": info.inventory,
-                "limit": info.limit,
-                "tiers": list(info.tiers),
-                "simulated": info.simulated,
-                "complete": self.complete,
-                "nodes": list(info.nodes),
-                "facts": {name: dict(facts) for name, facts in self.facts.items()},
-                "verdict": self.verdict,
-                "exit_code": int(self.exit_code),
-            },
-            "summary": {outcome.value: self.count(outcome) for outcome in Outcome},
-            "coverage": {
-                "nodes": {
-                    "expected": len(info.nodes),
-                    "tested": len(self.tested_nodes),
-                    "busy": [name for name, row in gpus.items() if row.busy and not row.tested],
-                    "excluded": [
-                        {"node": name, "reason": reason} for name, reason in self.node_reasons.items()
-                    ],
-                },
-                "gpus": {
-                    "expected": sum(row.expected for row in gpus.values()),
-                    "tested": len(tested),
-                    "busy": [
-                        {"node": name, "gpus": count, "holder": holder}
-                        for name, row in gpus.items()
-                        for holder, count in row.busy.items()
-                    ],
-                    "excluded": [
-                        {"node": name, "gpus": count, "reason": reason}
-                        for name, row in gpus.items()
-                        for reason, count in row.excluded.items()
-                    ],
-                    "uuids": tested,
-                },
-            },
-            "checks": [
-                {
-                    "id": finding.check,
-                    "target": finding.target,
-                    "outcome": finding.outcome.value,
-                    "skip": finding.skip.value if finding.skip else None,
-                    "simulated": finding.simulated,
-                    "cause": finding.cause,
-                    "evidence": dict(finding.evidence),
-                    "next_step": finding.next_step,
-                    "duration_s": round(finding.duration_s, 3),
-                }
-                for finding in self.findings
-            ],
-        }
 
 
 def in_catalog_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:

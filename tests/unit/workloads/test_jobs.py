@@ -9,9 +9,9 @@ from typing import Any
 import kubernetes_validate
 import pytest
 
-from gpusmith import jobs
 from gpusmith.errors import ToolError
-from gpusmith.jobs import Run, Workload
+from gpusmith.workloads import jobs
+from gpusmith.workloads.jobs import Run, Workload
 
 RUN = Run("a1", "host/1/2")
 
