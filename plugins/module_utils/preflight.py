@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Tuple
 
-from ansible_collections.gpusmith.gpu.plugins.module_utils.apt import satisfies
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import satisfies
 
 Finding = Dict[str, str]
 Facts = Mapping[str, Any]
@@ -70,6 +70,18 @@ def check_os(facts: Facts, _wanted: Wanted, data: Data) -> Iterable[Finding]:
             f"'{host.get('os_id')} {host.get('os_version')}'",
             quoted(f"{row['id']} {row['version']}" for row in rows),
             "It is not supported yet; install a supported one.",
+        )
+
+
+def check_package_manager(facts: Facts, _wanted: Wanted, _data: Data) -> Iterable[Finding]:
+    """Without a backend for it, no repository was asked and no package can be managed."""
+    name = facts["package_manager"]
+    if name != "apt":
+        yield finding(
+            "package manager",
+            f"'{name}'" if name else "none that this release knows",
+            "'apt'",
+            "This release manages systems with apt only; install one of those, or leave the machine out with -l.",
         )
 
 
@@ -373,6 +385,7 @@ def check_drift(facts: Facts, wanted: Wanted, _data: Data) -> Iterable[Finding]:
 
 CHECKS: List[Callable[[Facts, Wanted, Data], Iterable[Finding]]] = [
     check_os,
+    check_package_manager,
     check_gpus,
     check_witness,
     check_nouveau,
