@@ -94,3 +94,32 @@ def test_versions_agree() -> None:
     project = (repo_root() / "pyproject.toml").read_text()
     assert f'version = "{galaxy["version"]}"' in project
     assert f"## {galaxy['version']}" in (repo_root() / "CHANGELOG.md").read_text()
+
+
+# What roles need of packages they say to `gpusmith.gpu.packages`, which knows the machine's package manager.
+PACKAGE_MANAGERS = re.compile(
+    r"\b(?:apt-mark|apt-cache|apt-get|apt-key|dpkg[\w-]*|dnf|yum|rpm)\b|ansible\.(?:builtin|posix)\.(?:apt|deb822|dpkg|dnf|yum|rpm|package)\w*"
+)
+
+
+@by_role
+def test_no_package_manager_in_roles(role: Path) -> None:
+    for path in sorted(path for path in role.rglob("*") if path.suffix in (".yml", ".j2")):
+        code = [line for line in path.read_text().splitlines() if not line.lstrip().startswith("#")]
+        used = sorted({found.group() for line in code for found in PACKAGE_MANAGERS.finditer(line)})
+        assert not used, f"'{path}' asks a package manager itself: {used}. Use 'gpusmith.gpu.packages'."
+
+
+def test_the_backends_stand_alone_on_a_node() -> None:
+    """No module but the door's own knows apt, and the door takes nothing from the rest of the project."""
+    used = {
+        str(path.relative_to(repo_root()))
+        for path in (repo_root() / "plugins").rglob("*.py")
+        if re.search(r"\"(?:apt-get|apt-mark|apt-cache|dpkg-query|dpkg)\"", path.read_text())
+    }
+    # The probe reads what is installed in one look of its own.
+    assert used <= {
+        "plugins/module_utils/packages/__init__.py",
+        "plugins/module_utils/packages/apt.py",
+        "plugins/module_utils/probe.py",
+    }
