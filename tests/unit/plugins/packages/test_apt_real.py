@@ -144,7 +144,7 @@ def test_a_spoiled_or_unfinished_folder_is_not_installed(system: System, tmp_pat
     folder = tmp_path / "saved"
     (one,) = system.apt.fetch({"drv-libs": OLD}, folder)
     (folder / one.file).write_bytes(b"something else")
-    with pytest.raises(base.PackageError, match="not what 'manifest.json' says"):
+    with pytest.raises(base.PackageError, match=r"not what 'manifest\.json' says"):
         system.apt.install_from(folder)
     (folder / base.MANIFEST).unlink()
     with pytest.raises(base.PackageError, match="not complete"):
