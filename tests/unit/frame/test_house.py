@@ -96,6 +96,16 @@ def test_versions_agree() -> None:
     assert f"## {galaxy['version']}" in (repo_root() / "CHANGELOG.md").read_text()
 
 
+@by_role
+def test_every_entry_remove_is_run_by_a_test(role: Path) -> None:
+    runs = [repo_root() / "molecule/default/cleanup.yml", repo_root() / "tests/e2e/test_7_removal.py"]
+    text = "\n".join(path.read_text() for path in runs)
+    tested = re.search(rf"gpusmith\.gpu\.{role.name}\b.{{0,40}}\btasks_from\W+remove", text, re.DOTALL)
+    assert (role / "tasks/remove.yml").is_file() == bool(tested)
+    promised = "`tasks_from: remove`" in (role / "README.md").read_text()
+    assert promised == bool(tested), f"README of role '{role.name}' and its tests disagree about 'remove'"
+
+
 # What roles need of packages they say to `gpusmith.gpu.packages`, which knows the machine's package manager.
 PACKAGE_MANAGERS = re.compile(
     r"\b(?:apt-mark|apt-cache|apt-get|apt-key|dpkg[\w-]*|dnf|yum|rpm)\b|ansible\.(?:builtin|posix)\.(?:apt|deb822|dpkg|dnf|yum|rpm|package)\w*"
