@@ -49,7 +49,7 @@ def test_a_damaged_key_is_refused(how: str) -> None:
     body = KEY.splitlines()[2]
     spoiled = {
         "cut off": body[:40],
-        "other letters": "!" + body[1:],
+        "other letters": body + "!" + "\n".join(KEY.splitlines()[3:-1]),
         "no packet": base64.b64encode(b"not a key at all").decode(),
     }[how]
     block = KEY.replace("\n".join(KEY.splitlines()[2:-1]), spoiled)

@@ -195,6 +195,13 @@ def test_packages_without_a_version_are_held_by_choice_and_never_upgraded(machin
     assert not present(machine, repository=None, unversioned=["modprobe"]).changed
 
 
+def test_a_pattern_does_not_hold_what_is_held_by_choice(machine: Machine) -> None:
+    machine.packages["modprobe"] = base.Installed(OLD, False)
+    present(machine, packages={"smi": "580.178.04"}, patterns=["*"], unversioned=["modprobe"])
+    assert not machine.packages["modprobe"].held
+    assert machine.packages["lib"].held
+
+
 def test_packages_without_a_version_come_as_they_are_offered(machine: Machine) -> None:
     machine.after_refresh = {"headers": ["6.1-1"]}
     work = present(
@@ -230,6 +237,13 @@ def test_check_mode_without_the_repository_says_what_was_asked_for(machine: Mach
     assert work.packages == {"smi": {"before": None, "after": "580.178.04"}}
     assert work.plan is None
     assert sorted(machine.folder.iterdir()) == []
+
+
+def test_check_mode_shows_no_pins_of_half_a_set(machine: Machine) -> None:
+    (machine.folder / "drv.sources").write_text(KEY.strip())
+    work = present(machine, check=True, packages={"smi": "580.178.04", "not-listed-yet": "580.178.04"})
+    assert work.diff == []
+    assert work.packages["not-listed-yet"] == {"before": None, "after": "580.178.04"}
 
 
 def test_repository_only_reads_a_new_repository_once(machine: Machine) -> None:
