@@ -29,6 +29,9 @@ def _text(hosts: Filled, node: str, name: str) -> str:
         return str(hosts.filled(node, name) or "")
     except KeyError:
         return ""
+    except UnfilledError as error:
+        reason = f"Host '{node}': the template of '{name}' cannot be filled in: {last_words(error)}."
+        raise UnfilledError(reason) from error
 
 
 def check_kubeconfigs(hosts: Filled, nodes: Sequence[str]) -> list[Refusal]:
@@ -36,12 +39,7 @@ def check_kubeconfigs(hosts: Filled, nodes: Sequence[str]) -> list[Refusal]:
     try:
         return _kubeconfigs(hosts, nodes)
     except UnfilledError as error:
-        return [
-            Refusal(
-                f"A kubeconfig of the inventory cannot be worked out: {last_words(error)}.",
-                "Correct it in the inventory.",
-            )
-        ]
+        return [Refusal(str(error), "Correct it in the inventory.")]
 
 
 def _kubeconfigs(hosts: Filled, nodes: Sequence[str]) -> list[Refusal]:
