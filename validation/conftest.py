@@ -14,7 +14,7 @@ from rich.console import Console
 from gpusmith.catalog import CATALOG, CLUSTER, TIERS
 from gpusmith.errors import GpusmithError, InputError
 from gpusmith.findings import Outcome
-from gpusmith.inventory import read
+from gpusmith.inventory.read import read
 from gpusmith.paths import repo_root
 from gpusmith.report import files
 from gpusmith.report.results import ExitCode

@@ -13,7 +13,7 @@ description:
     what the configured repositories offer of packages that are not installed yet, in one round trip. Repositories are asked in a folder that
     vanishes afterwards, signature included.
   - Judges all that on the controller, against the inventory, C(data/gpus.yml) and C(data/compatibility.yml).
-  - Never fails because of what it finds; it returns findings.
+  - Never fails because of what it finds; it returns reasons to refuse the machine.
 version_added: "0.1.0"
 author: gpusmith contributors
 options:
@@ -46,8 +46,8 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-findings:
-  description: Reasons not to go on; keys check, found, allowed and next_step.
+refusals:
+  description: Reasons not to go on; keys message and hint.
   returned: always
   type: list
   elements: dict

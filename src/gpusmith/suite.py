@@ -19,7 +19,7 @@ from gpusmith.checks import devices, health
 from gpusmith.checks import nodes as node_checks
 from gpusmith.errors import GpusmithError, InputError, ToolError
 from gpusmith.findings import CannotAsk, Finding, NotAsked, Outcome, Problem, Skip, merge
-from gpusmith.inventory import Host, Inventory
+from gpusmith.inventory.host import Host, Inventory
 from gpusmith.kube import Cluster
 from gpusmith.node.connections import Node, Probed, connect, probe_all
 from gpusmith.node.facts import NodeFacts

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gpusmith.inventory import Host
+from gpusmith.inventory.host import Host
 from tests.unit.fake_cluster import FakeCluster
 from tests.unit.hosts import UUIDS, host_variables, make_host
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpusmith.inventory import Host, build
+from gpusmith.inventory.host import Host
+from gpusmith.inventory.read import build
 
 VERSION = "580.178.04"
 UUIDS = [f"GPU-0000000{n}-1111-2222-3333-44444444444{n}" for n in range(4)]

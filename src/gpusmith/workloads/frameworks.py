@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gpusmith.inventory import Images
+from gpusmith.inventory.host import Images
 from gpusmith.workloads import jobs
 from gpusmith.workloads.judge import Expected, Judged, program_on_gpus
 from gpusmith.workloads.pods import Pods

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gpusmith.findings import Finding, Outcome, Skip
-from gpusmith.inventory import Host
+from gpusmith.inventory.host import Host
 from gpusmith.workloads import jobs
 from gpusmith.workloads.jobs import Workload
 from gpusmith.workloads.judge import Expected, Judged, program_result

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from gpusmith.catalog import of_tier
 from gpusmith.errors import GpusmithError
 from gpusmith.findings import Finding, Outcome, Skip, merge
-from gpusmith.inventory import Host
+from gpusmith.inventory.host import Host
 from gpusmith.workloads.judge import Judged, last_words
 from gpusmith.workloads.pods import Pods, Site
 from gpusmith.workloads.targets import NotTested, Target

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from gpusmith.errors import ToolError
-from gpusmith.inventory import Host
+from gpusmith.inventory.host import Host
 from gpusmith.kube import Cluster, Object
 from gpusmith.snapshot import NodeView
 from gpusmith.wait import Deadline, WaitTimeout

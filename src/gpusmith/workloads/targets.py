@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gpusmith.inventory import Host
+from gpusmith.inventory.host import Host
 from gpusmith.snapshot import GPU_RESOURCE, NodeView
 from gpusmith.workloads.jobs import STARTUP_TAINT
 

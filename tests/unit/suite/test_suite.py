@@ -12,7 +12,7 @@ import pytest
 from gpusmith import snapshot
 from gpusmith import suite as suites
 from gpusmith.findings import Finding, Outcome
-from gpusmith.inventory import build
+from gpusmith.inventory.read import build
 from gpusmith.node.connections import Result, Unreachable
 from gpusmith.snapshot import NodeView, Snapshot
 from gpusmith.suite import ClusterState, Suite

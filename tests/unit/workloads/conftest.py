@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from gpusmith.findings import Finding
-from gpusmith.inventory import Host
+from gpusmith.inventory.host import Host
 from gpusmith.kube import Cluster
 from gpusmith.snapshot import NodeView
 from gpusmith.workloads import board, oversubscription, runner

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from gpusmith.findings import Outcome
-from gpusmith.inventory import Host
+from gpusmith.inventory.host import Host
 from gpusmith.wait import Deadline
 from gpusmith.workloads import jobs
 from gpusmith.workloads.jobs import Run

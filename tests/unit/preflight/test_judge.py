@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.gpusmith.gpu.plugins.module_utils import preflight
+
+from gpusmith.errors import Refusal
+from gpusmith.preflight.judge import judge
 
 DATA = {
     name: yaml.safe_load((Path(__file__).parents[3] / "data" / f"{name}.yml").read_text())
@@ -47,18 +49,17 @@ def facts() -> dict[str, Any]:
     }
 
 
-def findings(changed_facts: dict[str, Any] | None = None, **changed: Any) -> list[preflight.Finding]:
-    found: list[preflight.Finding] = preflight.judge(changed_facts or facts(), {**WANTED, **changed}, DATA)
-    return found
+def refused(changed_facts: dict[str, Any] | None = None, **changed: Any) -> list[Refusal]:
+    return judge(changed_facts or facts(), {**WANTED, **changed}, DATA)
 
 
-def only(found: list[preflight.Finding]) -> preflight.Finding:
+def only(found: list[Refusal]) -> Refusal:
     assert len(found) == 1, found
     return found[0]
 
 
-def test_good_machine_has_no_findings() -> None:
-    assert findings() == []
+def test_good_machine_has_no_refusals() -> None:
+    assert refused() == []
 
 
 def changed(path: str, value: Any) -> dict[str, Any]:
@@ -89,9 +90,9 @@ def changed(path: str, value: Any) -> dict[str, Any]:
     ],
 )
 def test_machine(path: str, value: Any, check: str, says: str) -> None:
-    found = only(findings(changed(path, value)))
-    assert found["check"] == check
-    assert says in found["found"]
+    found = only(refused(changed(path, value)))
+    assert found.message.startswith(f"{check}: ")
+    assert says in found.message.split("; allowed: ")[0]
 
 
 @pytest.mark.parametrize(
@@ -107,19 +108,19 @@ def test_machine(path: str, value: Any, check: str, says: str) -> None:
     ],
 )
 def test_inventory(wanted: dict[str, Any], check: str, allowed: str) -> None:
-    found = only(findings(**wanted))
-    assert found["check"] == check
-    assert allowed in found["allowed"]
+    found = only(refused(**wanted))
+    assert found.message.startswith(f"{check}: ")
+    assert allowed in found.message.split("; allowed: ")[1]
 
 
 def test_wrong_model_names_what_is_built_in() -> None:
-    found = findings(gpu_model="b200", cuda_versions=["12.8"])
-    assert "h100-sxm" in found[0]["found"]
+    found = refused(gpu_model="b200", cuda_versions=["12.8"])
+    assert "h100-sxm" in found[0].message
 
 
 def test_blackwell_needs_open_modules() -> None:
-    checks = [row["check"] for row in findings(gpu_model="b200", module_flavour="proprietary")]
-    assert "module flavour" in checks
+    found = refused(gpu_model="b200", module_flavour="proprietary")
+    assert any(row.message.startswith("module flavour: ") for row in found)
 
 
 def test_missing_version_offers_the_three_nearest() -> None:
@@ -132,8 +133,8 @@ def test_missing_version_offers_the_three_nearest() -> None:
             "error": None,
         }
     }
-    found = only(findings(tree, driver_version="580.178.05"))
-    assert found["allowed"] == "nearest: '580.178.04-1', '580.95.05-1', '595.91.07-1'"
+    found = only(refused(tree, driver_version="580.178.05"))
+    assert found.message.endswith("; allowed: nearest: '580.178.04-1', '580.95.05-1', '595.91.07-1'.")
 
 
 @pytest.mark.parametrize(
@@ -143,9 +144,9 @@ def test_missing_version_offers_the_three_nearest() -> None:
 def test_a_package_that_no_repository_has_is_not_a_matter_of_versions(owner: str, step: str) -> None:
     tree = facts()
     tree["repositories"] = {owner: {"asked": {"some-package": "1.2.3"}, "versions": {}, "error": None}}
-    found = only(findings(tree))
-    assert found["allowed"] == "nothing of that name is there"
-    assert step in found["next_step"]
+    found = only(refused(tree))
+    assert found.message.endswith("; allowed: nothing of that name is there.")
+    assert step in found.hint
 
 
 def test_branch_is_not_a_version() -> None:
@@ -158,10 +159,10 @@ def test_branch_is_not_a_version() -> None:
             "error": None,
         }
     }
-    found = only(findings(tree, driver_version="580"))
-    assert "branch" in found["found"]
-    assert "580.178.04-1" in found["next_step"]
-    assert "595" not in found["next_step"]
+    found = only(refused(tree, driver_version="580"))
+    assert "branch" in found.message
+    assert "580.178.04-1" in found.hint
+    assert "595" not in found.hint
 
 
 def test_silent_repository_is_told_once() -> None:
@@ -169,7 +170,7 @@ def test_silent_repository_is_told_once() -> None:
     tree["repositories"] = {
         "containerd": {"asked": {"containerd.io": "2.3.7"}, "versions": {}, "error": "E: no answer"}
     }
-    assert only(findings(tree))["found"] == "E: no answer"
+    assert "E: no answer" in only(refused(tree)).message
 
 
 @pytest.mark.parametrize(("joined", "count"), [(True, 1), (False, 0)])
@@ -177,19 +178,12 @@ def test_driver_of_a_joined_node_is_never_changed(joined: bool, count: int) -> N
     tree = facts()
     tree["record"]["kubernetes"]["joined"] = joined
     tree["record"]["packages"] = {"nvidia-driver-cuda": {"version": "580.95.05-1", "held": True}}
-    found = findings(tree)
+    found = refused(tree)
     assert len(found) == count
-    assert all("upgrade_driver.yml" in row["next_step"] for row in found)
+    assert all("upgrade_driver.yml" in row.hint for row in found)
 
 
-def test_hole_in_the_record_is_a_finding() -> None:
+def test_hole_in_the_record_is_a_refusal() -> None:
     tree = facts()
     tree["record"]["pci"] = None
-    assert "could not be found out" in only(findings(tree))["found"]
-
-
-def test_unreachable_host_is_in_the_table() -> None:
-    lines = preflight.table({"gpu-1": preflight.of_host({"findings": []}), "gpu-2": preflight.of_host(None)})
-    assert lines[0] == "1 of 2 hosts cannot be worked on:"
-    assert lines[1].startswith("gpu-2 | connection")
-    assert preflight.table({"gpu-1": []}) == []
+    assert "could not be found out" in only(refused(tree)).message
