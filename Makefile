@@ -7,7 +7,7 @@ SHELL := bash
 .NOTPARALLEL:
 MAKEFLAGS += --no-print-directory
 
-.PHONY: help setup demo test check e2e lab-up lab-down lock format clean
+.PHONY: help setup demo test check e2e lab-up lab-down lock docs format clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do printf '  make %-9s %s\n' "$$name" "$$text"; done
@@ -37,6 +37,9 @@ lab-down: setup ## Remove the lab's machines and network
 format: setup ## Format the Python code
 	@.venv/bin/ruff format .
 	@.venv/bin/ruff check --quiet --fix-only .
+
+docs: setup ## Write the generated parts of the documentation: the list of checks
+	@scripts/generate-docs
 
 lock: setup ## Write requirements/lock-py3.*.txt anew from pyproject.toml
 	@scripts/lock
