@@ -37,7 +37,7 @@ format: setup ## Format the Python code
 	@.venv/bin/ruff format .
 	@.venv/bin/ruff check --quiet --fix-only .
 
-docs: setup ## Write the generated parts of the documentation: variables of roles and project
+docs: setup ## Write the generated parts of the documentation: variables and checks
 	@scripts/generate-docs
 
 lock: setup ## Write requirements/lock-py3.*.txt anew from pyproject.toml

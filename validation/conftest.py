@@ -11,7 +11,7 @@ from types import FrameType
 import pytest
 from rich.console import Console
 
-from gpusmith.catalog import CATALOG, CLUSTER, TIERS
+from gpusmith.checks.register import CLUSTER, TIERS, catalog
 from gpusmith.errors import GpusmithError, InputError
 from gpusmith.findings import Outcome
 from gpusmith.inventory.read import read
@@ -19,14 +19,14 @@ from gpusmith.paths import repo_root
 from gpusmith.report import files
 from gpusmith.report.results import ExitCode
 from gpusmith.report.terminal import terminal
-from gpusmith.suite import Suite, tiers_of
+from gpusmith.suite.run import Suite, tiers_of
 
 PROGRAMS = Path(__file__).parent / "workloads" / "programs"
 SUITE = pytest.StashKey[Suite]()
 FOLDER = pytest.StashKey[Path]()
 DONE = pytest.StashKey[bool]()
 
-Verify = Callable[[str], None]
+Verify = Callable[[str, str], None]
 
 
 # --- options and the run -------------------------------------------------------------------------------------
@@ -45,9 +45,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Read the inventory before anything is collected: without GPU nodes there is nothing to collect."""
-    config.addinivalue_line("markers", "check(id): which check of the catalog a test is")
+    # Said here as well, since another project's configuration may be in force.
     for tier in TIERS:
         config.addinivalue_line("markers", f"{tier}: checks of tier '{tier}'")
+    config.addinivalue_line("markers", "safe: changes nothing and allocates nothing")
     if config.getoption("help") or config.getoption("version") or config.getoption("markers", default=False):
         return
     folder = config.getoption("--report-dir", default=None)
@@ -106,34 +107,36 @@ def _sayer(config: pytest.Config) -> Callable[[str], None]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """One test per check and node."""
-    if "node" in metafunc.fixturenames:
-        suite = metafunc.config.stash[SUITE]
-        metafunc.parametrize("node", list(suite.inventory.hosts))
+    """One test per check of the tier and target; the test's marker says which tier."""
+    suite = metafunc.config.stash.get(SUITE, None)
+    if suite is None or not {"check", "target"} <= set(metafunc.fixturenames):
+        return
+    (tier,) = (name for name in TIERS if metafunc.definition.get_closest_marker(name))
+    planned = suite.plan(tier)
+    # -k goes by these: of a check that is made once, its id alone, so that '-k cluster' means the tier.
+    ids = [check if target == CLUSTER else f"{check}-{target}" for check, target in planned]
+    metafunc.parametrize(("check", "target"), planned, ids=ids)
 
 
-def _check_of(item: pytest.Item) -> str | None:
-    mark = item.get_closest_marker("check")
-    return str(mark.args[0]) if mark else None
-
-
-def _target_of(item: pytest.Item) -> str:
+def _planned(item: pytest.Item) -> tuple[str, str] | None:
+    """Check and target of a test; None for one that is not ours."""
     parameters = getattr(item, "callspec", None)
-    return str(parameters.params.get("node", CLUSTER)) if parameters else CLUSTER
+    found = parameters.params if parameters else {}
+    return (found["check"], found["target"]) if {"check", "target"} <= found.keys() else None
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]
 ) -> Generator[None, None, None]:
-    """Order of the catalog, tiers as markers, and --tier; a kubeconfig, if what is selected needs one."""
+    """Order of the checks, and --tier; a kubeconfig, if what is selected needs one."""
     suite = config.stash.get(SUITE, None)
     if suite is None:
         yield
         return
     _sort_and_select(config, suite, items)
     yield
-    if any(CATALOG[check].tier != "nodes" for item in items if (check := _check_of(item)) is not None):
+    if any(catalog()[row[0]].tier != "nodes" for item in items if (row := _planned(item)) is not None):
         try:
             # Refused now, and not when the first check asks the cluster.
             _ = suite.inventory.kubeconfig
@@ -142,19 +145,15 @@ def pytest_collection_modifyitems(
 
 
 def _sort_and_select(config: pytest.Config, suite: Suite, items: list[pytest.Item]) -> None:
-    order = {name: place for place, name in enumerate(CATALOG)}
-    ours = {id(item): check for item in items if (check := _check_of(item)) is not None}
-    unknown = sorted(set(ours.values()) - set(CATALOG))
-    if unknown:
-        raise pytest.UsageError(f"Test for check '{unknown[0]}', which the catalog does not have.")
-    for item in items:
-        if id(item) in ours:
-            item.add_marker(CATALOG[ours[id(item)]].tier)
-            # Reports name checks, not test functions: -k must know them too.
-            item.extra_keyword_matches.add(ours[id(item)])
-    items.sort(key=lambda item: order.get(ours.get(id(item), ""), -1))
+    order = {name: place for place, name in enumerate(catalog())}
+
+    def place(item: pytest.Item) -> int:
+        row = _planned(item)
+        return order[row[0]] if row else -1
+
+    items.sort(key=place)
     left_out = [
-        item for item in items if id(item) in ours and CATALOG[ours[id(item)]].tier not in suite.tiers
+        item for item in items if (row := _planned(item)) and catalog()[row[0]].tier not in suite.tiers
     ]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
@@ -166,12 +165,10 @@ def _sort_and_select(config: pytest.Config, suite: Suite, items: list[pytest.Ite
 
 @pytest.fixture
 def verify(request: pytest.FixtureRequest) -> Verify:
-    """Asks for the finding of the test's check on a target, and fails or skips the test by it."""
+    """Asks for the finding of a check on a target, and fails or skips the test by it."""
     suite = request.config.stash[SUITE]
-    check = _check_of(request.node)
-    assert check is not None
 
-    def ask(target: str = CLUSTER) -> None:
+    def ask(check: str, target: str) -> None:
         finding = suite.evaluate(check, target)
         request.node.stash[DONE] = True
         if finding.outcome is Outcome.SKIPPED:
@@ -189,14 +186,11 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """A test that broke before it had a finding is an error in the results, too."""
     report = yield
-    suite, check = item.config.stash.get(SUITE, None), _check_of(item)
-    if suite is not None and check is not None and report.failed and not item.stash.get(DONE, False):
+    suite, row = item.config.stash.get(SUITE, None), _planned(item)
+    if suite is not None and row is not None and report.failed and not item.stash.get(DONE, False):
         item.stash[DONE] = True
-        suite.broke(
-            check,
-            _target_of(item),
-            f"The test of check '{check}' broke: {call.excinfo.value if call.excinfo else 'no reason given'}",
-        )
+        why = call.excinfo.value if call.excinfo else "no reason given"
+        suite.broke(*row, f"The test of check '{row[0]}' broke: {why}")
     return report
 
 
@@ -256,8 +250,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 
 def _not_made(session: pytest.Session, suite: Suite) -> list[tuple[str, str]]:
     made = {(finding.check, finding.target) for finding in suite.findings}
-    planned = [(_check_of(item), _target_of(item)) for item in session.items]
-    return [(check, target) for check, target in planned if check is not None and (check, target) not in made]
+    return [row for item in session.items if (row := _planned(item)) is not None and row not in made]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

@@ -1,4 +1,4 @@
-"""What concerns the whole cluster."""
+"""What the API server's lists tell; nothing is allocated. docs/checks.md lists the checks; src/gpusmith/checks has them."""
 
 from __future__ import annotations
 
@@ -7,19 +7,8 @@ from collections.abc import Callable
 import pytest
 
 
-@pytest.mark.check("cluster.api")
-def test_cluster_answers(verify: Callable[[], None]) -> None:
-    """The API server answers, and the lists can be read."""
-    verify()
-
-
-@pytest.mark.check("cluster.leftovers")
-def test_nothing_is_left_of_earlier_runs(verify: Callable[[], None]) -> None:
-    """What a killed run left is removed."""
-    verify()
-
-
-@pytest.mark.check("cluster.runtime-class")
-def test_runtime_class_exists(verify: Callable[[], None]) -> None:
-    """The RuntimeClass of the GPU runtime is there."""
-    verify()
+@pytest.mark.cluster
+@pytest.mark.safe
+def test_cluster(verify: Callable[[str, str], None], check: str, target: str) -> None:
+    """One test per check of the tier and target."""
+    verify(check, target)

@@ -1,16 +1,17 @@
-"""Checks of the cluster tier: pure functions over one snapshot of the API's lists."""
+"""Checks of the cluster tier on a node as the cluster has it: pure functions over one snapshot of the API's lists."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from gpusmith import operands as of_pod
+from gpusmith.checks.register import check
 from gpusmith.findings import CannotAsk, NotApplicable, Problem
 from gpusmith.inventory.host import Host
 from gpusmith.managed_fields import title
-from gpusmith.snapshot import GPU_RESOURCE, NodeView, Snapshot
+from gpusmith.snapshot import GPU_RESOURCE, NodeView
 
 SITE = "Run site.yml for the node."
 DRIVER_LABEL = "nvidia.com/cuda.driver-version.full"
@@ -18,7 +19,7 @@ DRIVER_LABEL = "nvidia.com/cuda.driver-version.full"
 
 @dataclass(frozen=True)
 class ClusterFacts:
-    """What a check gets.
+    """What a check of a node as the cluster has it gets.
 
     Attributes:
         host: what the inventory says.
@@ -35,15 +36,31 @@ class ClusterFacts:
     foreign_fields: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
-ClusterCheck = Callable[[ClusterFacts], Sequence[Problem]]
-
-
 def _need_view(facts: ClusterFacts) -> NodeView:
     if facts.view is None:
         raise CannotAsk(f"The cluster has no node '{facts.node_name}'; see cluster.node-ready.")
     return facts.view
 
 
+def _placement(facts: ClusterFacts) -> dict[str, Any]:
+    """What keeps pods off the node, also what is not judged: a cordon or a foreign taint may be meant."""
+    if facts.view is None:
+        return {}
+    taints = [
+        [str(row.get("key")), str(row.get("value") or ""), str(row.get("effect"))]
+        for row in facts.view.taints
+    ]
+    return {"unschedulable": facts.view.unschedulable, "taints": taints}
+
+
+@check(
+    "cluster.node-ready",
+    place=40,
+    proves="the Node exists, is Ready and not under pressure",
+    fails_when="the cluster has no such Node, it is not Ready, or a condition names pressure or something broken",
+    do="read 'journalctl -u kubelet' on the node; join a node that is missing with site.yml",
+    evidence=_placement,
+)
 def node_ready(facts: ClusterFacts) -> list[Problem]:
     """It exists, and is Ready."""
     if facts.view is None:
@@ -64,6 +81,16 @@ def node_ready(facts: ClusterFacts) -> list[Problem]:
     ]
 
 
+@check(
+    "cluster.gpu-capacity",
+    place=50,
+    proves="GPUs in capacity = allocatable = the inventory, under no other name as well",
+    fails_when="the numbers differ, GPUs are shared or partitioned, or another resource offers them a second time",
+    do="read the device plugin's log for the node, look for a second one and for 'sharing' in its configuration",
+    evidence=lambda facts: (
+        {"capacity": facts.view.capacity, "allocatable": facts.view.allocatable} if facts.view else {}
+    ),
+)
 def gpu_capacity(facts: ClusterFacts) -> list[Problem]:
     """Capacity = allocatable = inventory, and no GPU is offered under another name as well."""
     view, wanted = _need_view(facts), facts.host.gpu_count
@@ -117,6 +144,13 @@ def _gpu_capacity(view: NodeView, wanted: int, restart: str) -> list[Problem]:
     ]
 
 
+@check(
+    "cluster.labels",
+    place=60,
+    proves="the Node carries the labels that schedulers and operands select by",
+    fails_when="a label of ours or of the inventory has another value, or feature discovery described the node otherwise",
+    do="run site.yml; read the logs of GPU feature discovery and node feature discovery",
+)
 def labels(facts: ClusterFacts) -> list[Problem]:
     """Our labels, the inventory's, and the one that feature discovery writes."""
     view, host = _need_view(facts), facts.host
@@ -171,6 +205,14 @@ def labels(facts: ClusterFacts) -> list[Problem]:
     return problems
 
 
+@check(
+    "cluster.taints",
+    place=70,
+    proves="the Node carries the inventory's taints",
+    fails_when="a taint of the inventory is not there; taints of others are evidence",
+    do="run site.yml for the node",
+    evidence=_placement,
+)
 def taints(facts: ClusterFacts) -> list[Problem]:
     """The inventory's taints are there."""
     view = _need_view(facts)
@@ -190,6 +232,13 @@ def taints(facts: ClusterFacts) -> list[Problem]:
     ]
 
 
+@check(
+    "cluster.operands",
+    place=80,
+    proves="the device plugin and the other operands of the node are ready, and ours are as site.yml made them",
+    fails_when="a pod of them is missing or not ready, there is a second device plugin, or somebody else set a field of ours",
+    do="read the pod's log; remove a second device plugin; run site.yml, which takes foreign fields back",
+)
 def operands(facts: ClusterFacts) -> list[Problem]:
     """Pods of the operands' namespace on the node are ready; operands of ours have one there, and are as site.yml made them."""
     view, host = _need_view(facts), facts.host
@@ -264,53 +313,3 @@ def _foreign_fields(facts: ClusterFacts, view: NodeView) -> list[Problem]:
         )
         for name, fields in found.items()
     ]
-
-
-def runtime_class(snapshot: Snapshot, hosts: Sequence[Host]) -> list[Problem]:
-    """Every RuntimeClass that the inventory names is there."""
-    problems = []
-    for name in sorted(
-        {host.runtime_class for host in hosts}
-        | {host.pod_runtime_class for host in hosts if host.pod_runtime_class}
-    ):
-        handler = snapshot.runtime_classes.get(name)
-        if handler is None:
-            problems.append(
-                Problem(
-                    f"The cluster has no RuntimeClass '{name}'.",
-                    "Run site.yml.",
-                    {"runtime_classes": dict(snapshot.runtime_classes)},
-                )
-            )
-        elif name == "nvidia" and handler != "nvidia":
-            problems.append(
-                Problem(
-                    f"RuntimeClass '{name}' has handler '{handler}', not 'nvidia'.",
-                    f"A handler cannot be changed: 'kubectl delete runtimeclass {name}', then run site.yml.",
-                    {"handler": handler},
-                )
-            )
-    return problems
-
-
-def evidence(check: str, view: NodeView | None) -> dict[str, Any]:
-    """What a passed check saw, also what it does not judge: a cordon or a foreign taint may be meant."""
-    if view is None:
-        return {}
-    if check == "cluster.gpu-capacity":
-        return {"capacity": view.capacity, "allocatable": view.allocatable}
-    if check in ("cluster.node-ready", "cluster.taints"):
-        taints = [
-            [str(row.get("key")), str(row.get("value") or ""), str(row.get("effect"))] for row in view.taints
-        ]
-        return {"unschedulable": view.unschedulable, "taints": taints}
-    return {}
-
-
-CHECKS: Mapping[str, ClusterCheck] = {
-    "cluster.node-ready": node_ready,
-    "cluster.gpu-capacity": gpu_capacity,
-    "cluster.labels": labels,
-    "cluster.taints": taints,
-    "cluster.operands": operands,
-}

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence, Set
 from itertools import combinations
 from typing import Any
 
+from gpusmith.checks.register import check
 from gpusmith.findings import CannotAsk, Problem
 from gpusmith.node.facts import NodeFacts
 from gpusmith.operands import restart_plugin
@@ -109,6 +110,13 @@ def _wrong(path: str, device: DeviceNode, devices: Dev) -> str:
 # --- CDI -----------------------------------------------------------------------------------------------------------
 
 
+@check(
+    "nodes.char-links",
+    place=180,
+    proves="/dev/char links keep GPUs in containers over a reload of systemd",
+    fails_when="the link of a GPU's or the driver's own device node is missing or leads elsewhere",
+    do="run 'nvidia-ctk system create-dev-char-symlinks --create-all' on the node, or site.yml",
+)
 def char_links(facts: NodeFacts) -> list[Problem]:
     """Without them a daemon-reload takes GPUs out of running containers (nvidia-container-toolkit, issue 48)."""
     record, node = facts.record, facts.host.name
@@ -160,6 +168,14 @@ def cdi_evidence(record: Record) -> dict[str, Any]:
     }
 
 
+@check(
+    "nodes.cdi",
+    place=170,
+    proves="the CDI specification is for the loaded driver and leads exactly to the node's GPUs",
+    fails_when="it is missing, unreadable, stale or there twice, or a device of it or of the device plugin's leads elsewhere",
+    do="run 'systemctl restart nvidia-cdi-refresh' on the node or site.yml; restart the device plugin if its own file is wrong",
+    evidence=lambda facts: cdi_evidence(facts.record),
+)
 def cdi(facts: NodeFacts) -> list[Problem]:
     """Made for the loaded driver, with every GPU under its own device node, and from one source."""
     record, node = facts.record, facts.host.name

@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from gpusmith.checks.evidence import versions_evidence, witnesses_evidence
+from gpusmith.checks.register import check
 from gpusmith.findings import CannotAsk, Problem
 from gpusmith.node.facts import RESET_STEP, NodeFacts
 
@@ -37,6 +39,15 @@ def mentions(version: str, wanted: str) -> bool:
     return plain == wanted or plain.startswith((wanted + "+", wanted + "~", wanted + "."))
 
 
+@check(
+    "nodes.simulation-witnesses",
+    place=30,
+    proves="inventory and loaded library agree on whether the GPUs are simulated",
+    fails_when="'gpusmith_simulated' says one thing and the mark in the loaded library the other, or no library can be loaded",
+    do="correct 'gpusmith_simulated', find out who installed the library, or install the driver with site.yml",
+    critical=True,
+    evidence=witnesses_evidence,
+)
 def simulation_witnesses(facts: NodeFacts) -> list[Problem]:
     """The inventory and the loaded library, two independent witnesses, must agree."""
     node, says, marked = facts.host.name, facts.host.simulated, facts.record.library.simulated
@@ -141,6 +152,15 @@ def _library_files(facts: NodeFacts, evidence: Mapping[str, Any]) -> list[Proble
     return problems
 
 
+@check(
+    "nodes.driver-versions",
+    place=40,
+    proves="driver package = libraries = module file = loaded module = the inventory's version",
+    fails_when="one of them is missing, broken, shadowed or of another version, firmware is missing, or nouveau is loaded",
+    do="run site.yml for what is missing; change a version with playbooks/upgrade_driver.yml or in the inventory",
+    critical=True,
+    evidence=versions_evidence,
+)
 def driver_versions(facts: NodeFacts) -> list[Problem]:
     """Package = libraries = module file = loaded module = the inventory's version."""
     record, wanted, node = facts.record, facts.host.driver_version, facts.host.name
@@ -241,6 +261,14 @@ def driver_versions(facts: NodeFacts) -> list[Problem]:
     return problems
 
 
+@check(
+    "nodes.nvml",
+    place=50,
+    proves="NVML starts and every GPU answers",
+    fails_when="NVML does not start, or a GPU does not answer or does not tell what it is",
+    do="run 'nvidia-smi' on the node; drain it, then reset the GPU or reboot; if it comes back, replace the board",
+    critical=True,
+)
 def nvml(facts: NodeFacts) -> list[Problem]:
     """NVML starts, and every GPU answers."""
     record, node = facts.record, facts.host.name
@@ -280,6 +308,13 @@ def nvml(facts: NodeFacts) -> list[Problem]:
     return problems
 
 
+@check(
+    "nodes.holds",
+    place=200,
+    proves="driver, runtime and Kubernetes packages are held at their version",
+    fails_when="any upgrade could change one of these packages",
+    do="run site.yml, or hold the packages that are named",
+)
 def holds(facts: NodeFacts) -> list[Problem]:
     """Nobody's routine upgrade may change these."""
     record, node, wanted = facts.record, facts.host.name, facts.host.driver_version

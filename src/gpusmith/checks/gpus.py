@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Callable
 
 from gpusmith.checks import devices
+from gpusmith.checks.evidence import count_evidence
+from gpusmith.checks.register import check
 from gpusmith.findings import CannotAsk, NotApplicable, Problem
 from gpusmith.node.facts import RESET_STEP, NodeFacts
 from gpusmith.probe.record import Record
@@ -80,6 +82,15 @@ def _identity_problems(facts: NodeFacts) -> list[Problem]:
     return problems
 
 
+@check(
+    "nodes.gpu-count",
+    place=60,
+    proves="GPUs on PCI = in NVML = in /dev = in the inventory, each one its own, and each device node leads to it",
+    fails_when="a number differs, a GPU is missing in one place, a UUID is there twice, or a device node leads elsewhere",
+    do="look at 'lspci -d 10de:' and the kernel's log; a board that PCI does not show is a matter for the vendor",
+    critical=True,
+    evidence=count_evidence,
+)
 def gpu_count(facts: NodeFacts) -> list[Problem]:
     """PCI = NVML = /dev = inventory, by number and one by one."""
     record, node, wanted = facts.record, facts.host.name, facts.host.gpu_count
@@ -111,6 +122,13 @@ def gpu_count(facts: NodeFacts) -> list[Problem]:
     return [differ, *others]
 
 
+@check(
+    "nodes.gpu-model",
+    place=70,
+    proves="PCI id, name and memory of every GPU are the model's, and no GPU is in MIG mode",
+    fails_when="a GPU is of another model or in MIG mode, its memory differs by over 2 %, or data/gpus.yml lacks the model",
+    do="correct 'gpusmith_gpu_model', or ask who changed the board; switch MIG off",
+)
 def gpu_model(facts: NodeFacts) -> list[Problem]:
     """PCI id, name and memory are the model's."""
     record, node, model = facts.record, facts.host.name, facts.model
@@ -179,6 +197,13 @@ def _partitioned(facts: NodeFacts) -> list[Problem]:
     return problems
 
 
+@check(
+    "nodes.uniformity",
+    place=210,
+    proves="the node does not differ from the others of its model",
+    fails_when="driver, kernel, containerd, switches, lanes, names or MIG modes are not those of most nodes of its model",
+    do="bring the nodes to one state with site.yml, or put them into groups of their own",
+)
 def uniformity(facts: NodeFacts) -> list[Problem]:
     """Most nodes of a model set the norm; one that differs is named."""
     if len(facts.fleet) < 2:

@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Any
 
 from gpusmith.checks import gpu_values
+from gpusmith.checks.register import check
 from gpusmith.findings import NotApplicable, Problem
 from gpusmith.node.facts import RESET_STEP, NodeFacts
 from gpusmith.probe.nvml import Gpu
@@ -24,6 +25,13 @@ def _of_model(facts: NodeFacts, feature: str) -> str:
     return f"GPUs of model '{facts.model.key}' have {feature}" if facts.model is not None else ""
 
 
+@check(
+    "nodes.ecc",
+    place=100,
+    proves="ECC is on, no uncorrectable memory error since the driver was loaded",
+    fails_when="ECC is off and 'validation_ecc_required' is not false, there are such errors, or they cannot be counted",
+    do="drain the node, switch ECC on, then reset the GPU or reboot; if errors come back, replace the board",
+)
 def ecc(facts: NodeFacts) -> list[Problem]:
     """ECC is on, and found no uncorrectable memory error since the driver was loaded."""
     node = facts.host.name
@@ -89,6 +97,13 @@ def _remap_problem(node: str, gpu: Gpu) -> Problem | None:
     return None
 
 
+@check(
+    "nodes.row-remap",
+    place=110,
+    proves="no memory row waits for or failed remapping",
+    fails_when="a row waits to be remapped, could not be remapped, or a model that can tell does not",
+    do="drain the node and reset the GPU or reboot; replace a board that could not remap",
+)
 def row_remap(facts: NodeFacts) -> list[Problem]:
     """No memory row waits for remapping, none failed."""
     remaps = facts.model is not None and facts.model.row_remapping
@@ -100,6 +115,13 @@ def row_remap(facts: NodeFacts) -> list[Problem]:
     return values.judged([problem for problem in found if problem is not None])
 
 
+@check(
+    "nodes.throttle",
+    place=130,
+    proves="no GPU is slowed down by heat, hardware or power",
+    fails_when="NVML names such a reason for a GPU, or cannot be asked for one; a power cap is none",
+    do="look at 'nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER', at the cooling and the power supply",
+)
 def throttle(facts: NodeFacts) -> list[Problem]:
     """No slowdown by heat, hardware or power."""
     values = gpu_values.sort(facts, ("throttle_reasons",), "the reasons for slowdowns")
@@ -122,6 +144,13 @@ def throttle(facts: NodeFacts) -> list[Problem]:
     return values.judged(problems)
 
 
+@check(
+    "nodes.pcie-width",
+    place=140,
+    proves="every GPU has all PCIe lanes that it and its slot can do",
+    fails_when="a GPU runs on fewer lanes than it and its slot can do",
+    do="reseat the board or riser; look for AER messages in the kernel's log",
+)
 def pcie_width(facts: NodeFacts) -> list[Problem]:
     """All lanes; the generation is left alone, it falls when a GPU is idle."""
     values = gpu_values.sort(facts, ("pcie_width", "pcie_width_max"), "the number of PCIe lanes")
@@ -143,6 +172,13 @@ def pcie_width(facts: NodeFacts) -> list[Problem]:
     )
 
 
+@check(
+    "nodes.processes",
+    place=150,
+    proves="nobody outside of Kubernetes' pods computes on a GPU",
+    fails_when="a process that is in no pod computes on a GPU, or the processes cannot be read",
+    do="ask whose it is, and end it or take the node out of Kubernetes",
+)
 def processes(facts: NodeFacts) -> list[Problem]:
     """Who computes on a GPU without Kubernetes takes it from the job that gets it."""
     node = facts.host.name
@@ -181,6 +217,14 @@ def xid_evidence(record: Record, accepted: frozenset[int]) -> dict[str, Any]:
     }
 
 
+@check(
+    "nodes.xid",
+    place=120,
+    proves="the kernel module reported no Xid since it was loaded",
+    fails_when="there is an Xid that 'validation_accepted_xids' does not accept, or the kernel's log cannot be read or trusted",
+    do="the finding says what the code asks for: the way to the application, or drain, reset, reboot, replace",
+    evidence=lambda facts: xid_evidence(facts.record, facts.host.accepted_xids),
+)
 def xid(facts: NodeFacts) -> list[Problem]:
     """No Xid in the kernel's log since the module was loaded, but for codes that the inventory accepts."""
     record, node = facts.record, facts.host.name

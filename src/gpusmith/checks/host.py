@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
+from gpusmith.checks.register import check
 from gpusmith.findings import CannotAsk, Problem
 from gpusmith.node.facts import NodeFacts
 from gpusmith.probe.boot import Boot
@@ -12,6 +13,14 @@ OWN_FILES = "/gpusmith-"
 """In the paths of files that our roles write."""
 
 
+@check(
+    "nodes.identity",
+    place=20,
+    proves="the machine that answers is the cluster's node that the inventory means, and no other host's",
+    fails_when="the machine has another node name, another host leads to it as well, or kubelet.conf is gone",
+    do="correct 'ansible_host' of the hosts that are named before anything is done to these nodes",
+    critical=True,
+)
 def identity(facts: NodeFacts) -> list[Problem]:
     """The machine that answers is the one whose Node the inventory means, else a wrong one is drained and judged."""
     host, seen = facts.host, facts.record.kubernetes.node_name
@@ -57,6 +66,13 @@ def identity(facts: NodeFacts) -> list[Problem]:
     return [Problem(f"{cause}.", step, evidence)]
 
 
+@check(
+    "nodes.host-baseline",
+    place=190,
+    proves="swap is off, and kernel modules and parameters are the inventory's, now and at the next boot",
+    fails_when="swap is on or comes back, or a module or a parameter is not there, now or after a boot",
+    do="run site.yml; a file of somebody else that it names has to be corrected first",
+)
 def host_baseline(facts: NodeFacts) -> list[Problem]:
     """What kubelet and the pod network need of the kernel, and what else the inventory sets, now and at the next boot."""
     found = _swap(facts) + _kernel_modules(facts) + _kernel_parameters(facts)

@@ -6,10 +6,19 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from gpusmith.checks.register import check
 from gpusmith.findings import Problem
 from gpusmith.node.facts import NodeFacts
 
 
+@check(
+    "nodes.containerd",
+    place=160,
+    proves="containerd runs with its configuration, which has the nvidia runtime, for those who ask, systemd cgroups and CDI",
+    fails_when="the merged configuration lacks one of these, every pod gets the runtime, or containerd began with another one",
+    do="run site.yml; a file in /etc/containerd that overrides ours has to go",
+    critical=True,
+)
 def containerd(facts: NodeFacts) -> list[Problem]:
     """What containerd would really use, all its files merged."""
     node, effective = facts.host.name, facts.record.containerd.effective

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from gpusmith.checks.driver import mentions, upstream
+from gpusmith.checks.register import check
 from gpusmith.findings import NotApplicable, Problem
 from gpusmith.node.facts import NodeFacts
 
@@ -85,6 +86,14 @@ def _at_boot(facts: NodeFacts) -> list[Problem]:
     return problems
 
 
+@check(
+    "nodes.services",
+    place=80,
+    proves="container runtime, kubelet and the driver's daemons run and are enabled",
+    fails_when="one of them does not run, will not run after a reboot, or runs by unit files that have changed",
+    do="read 'journalctl -u NAME' on the node, then start or enable it, or run site.yml",
+    critical=True,
+)
 def services(facts: NodeFacts) -> list[Problem]:
     """Runtime, kubelet and persistence daemon run and are enabled; what boots need is enabled."""
     problems = _service(facts, "containerd", "no container can start") + _service(
@@ -118,6 +127,14 @@ def _switch_errors(facts: NodeFacts) -> list[Problem]:
     return problems
 
 
+@check(
+    "nodes.fabric",
+    place=90,
+    proves="where there are NVSwitches: fabric manager runs, no switch failed, every GPU has joined the fabric",
+    fails_when="fabric manager is down or of another version, a switch is missing or failed, or a GPU has not joined",
+    do="read 'journalctl -u nvidia-fabricmanager'; drain, then reset all GPUs and switches or reboot",
+    critical=True,
+)
 def fabric(facts: NodeFacts) -> list[Problem]:
     """Where there are NVSwitches, CUDA works only after fabric manager has joined every GPU."""
     record, node, model = facts.record, facts.host.name, facts.model

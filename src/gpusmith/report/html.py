@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import jinja2
 
-from gpusmith.catalog import CATALOG
+from gpusmith.checks.register import catalog
 from gpusmith.report import document
 from gpusmith.report.results import Results
 
@@ -19,5 +19,5 @@ def html(results: Results) -> bytes:
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
     )
-    proves = {check.id: check.proves for check in CATALOG.values()}
+    proves = {check.id: check.proves for check in catalog().values()}
     return environment.get_template(TEMPLATE).render(**document.plain(results), proves=proves).encode()

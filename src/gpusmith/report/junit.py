@@ -6,7 +6,7 @@ import json
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
 
-from gpusmith.catalog import TIERS
+from gpusmith.checks.register import TIERS
 from gpusmith.findings import Finding, Outcome
 from gpusmith.report.results import Results
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
-from gpusmith.catalog import CATALOG, CLUSTER
+from gpusmith.checks.register import CLUSTER, catalog
 from gpusmith.findings import Finding, Outcome, Skip
 from gpusmith.report.coverage import GpuCoverage
 
@@ -91,7 +91,7 @@ class Results:
         there = {(finding.check, finding.target) for finding in self.findings}
         wanted = {
             (check.id, target)
-            for check in CATALOG.values()
+            for check in catalog().values()
             for target in (self.info.nodes if check.per_node else (CLUSTER,))
         }
         return wanted <= there
@@ -133,5 +133,5 @@ class Results:
 
 def in_catalog_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """Sorted as the catalog is, then by target."""
-    order = {name: place for place, name in enumerate(CATALOG)}
+    order = {name: place for place, name in enumerate(catalog())}
     return tuple(sorted(findings, key=lambda row: (order.get(row.check, len(order)), row.check, row.target)))

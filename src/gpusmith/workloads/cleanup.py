@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from gpusmith.catalog import CLUSTER
+from gpusmith.checks.register import CLUSTER
 from gpusmith.findings import Finding, Outcome
 from gpusmith.kube import Cluster
 from gpusmith.workloads import namespace

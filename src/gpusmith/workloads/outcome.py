@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from gpusmith.catalog import of_tier
+from gpusmith.checks.register import of_tier
 from gpusmith.errors import GpusmithError
 from gpusmith.findings import Finding, Outcome, Skip, merge
 from gpusmith.inventory.host import Host

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, cast
 
 import pytest
 
 from gpusmith import models
+from gpusmith.checks.register import Reads, catalog
+from gpusmith.findings import Problem
 from gpusmith.node.facts import NodeFacts
 from gpusmith.node.records import parse
 from tests.unit.hosts import UUIDS, VERSION, make_host
 
 Record = dict[str, Any]
+
+
+def _functions(reads: Reads) -> dict[str, Callable[[Any], Sequence[Problem]]]:
+    found = {row.id: row.judge for row in catalog().values() if row.reads is reads}
+    return cast("dict[str, Callable[[Any], Sequence[Problem]]]", found)
+
+
+RECORD_CHECKS = _functions(Reads.RECORD)
+"""Functions of the checks that judge a node's record."""
+NODE_CHECKS = _functions(Reads.NODE)
+"""Functions of the checks that judge a node as the cluster has it."""
 ADDRESSES = ["0000:18:00.0", "0000:2a:00.0", "0000:3a:00.0", "0000:5d:00.0"]
 # Minors in another order than NVML's, as on real boards.
 MINORS = [1, 0, 3, 2]

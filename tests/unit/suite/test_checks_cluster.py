@@ -9,16 +9,19 @@ from typing import Any, cast
 import pytest
 import yaml
 
-from gpusmith import catalog, snapshot
-from gpusmith.checks import cluster as cluster_checks
+from gpusmith import snapshot
 from gpusmith.checks.cluster import ClusterFacts
+from gpusmith.checks.register import catalog
+from gpusmith.checks.whole_cluster import Removed, WholeCluster, leftovers, runtime_class
 from gpusmith.findings import Finding, NotAsked, Outcome
 from gpusmith.inventory.host import Host, Inventory
 from gpusmith.kube import Cluster
 from gpusmith.node.connections import Probed
 from gpusmith.snapshot import Snapshot, gpus_of, take, take_settled, view_of
-from gpusmith.suite import ClusterState, Suite
+from gpusmith.suite.run import Suite
+from gpusmith.suite.sources import ClusterState
 from tests.unit.hosts import VERSION
+from tests.unit.suite.conftest import NODE_CHECKS
 
 MakeHost = Callable[..., Host]
 
@@ -85,7 +88,7 @@ def failing(
     view = view_of(raw, pods, "gpusmith-system") if raw else None
     facts = ClusterFacts(host, "gpu-1", view, [*pods, master])
     found = {}
-    for name, check in cluster_checks.CHECKS.items():
+    for name, check in NODE_CHECKS.items():
         try:
             problems = check(facts)
         except NotAsked:
@@ -93,11 +96,6 @@ def failing(
         if problems:
             found[name] = " ".join(problem.cause for problem in problems)
     return found
-
-
-def test_catalog_and_functions_name_the_same_checks() -> None:
-    whole = {"cluster.api", "cluster.leftovers", "cluster.runtime-class"}
-    assert set(cluster_checks.CHECKS) | whole == {row.id for row in catalog.of_tier("cluster")}
 
 
 def test_healthy_node_passes(host: MakeHost) -> None:
@@ -152,10 +150,11 @@ def test_condition_that_says_ready_is_no_pressure(host: MakeHost) -> None:
     assert failing(host(), node(status__conditions=conditions), operands()) == {}
 
 
-def test_a_pass_tells_what_keeps_pods_off_the_node() -> None:
+def test_a_pass_tells_what_keeps_pods_off_the_node(host: MakeHost) -> None:
     raw = node(spec__unschedulable=True)
     raw["spec"]["taints"].append({"key": "team", "effect": "NoExecute"})
-    evidence = cluster_checks.evidence("cluster.taints", view_of(raw, [], "x"))
+    facts = ClusterFacts(host(), "gpu-1", view_of(raw, [], "x"))
+    evidence = catalog()["cluster.taints"].evidence(facts)
     assert evidence["unschedulable"] is True
     assert ["team", "", "NoExecute"] in evidence["taints"]
 
@@ -236,12 +235,23 @@ def test_a_snapshot_keeps_operands_that_are_on_no_gpu_node() -> None:
 
 
 def test_runtime_class(host: MakeHost) -> None:
-    assert cluster_checks.runtime_class(Snapshot({}, {"nvidia": "nvidia"}), [host()]) == []
-    assert (
-        cluster_checks.runtime_class(Snapshot({}, {}), [host()])[0].cause
-        == "The cluster has no RuntimeClass 'nvidia'."
-    )
-    assert cluster_checks.runtime_class(Snapshot({}, {"nvidia": "runc"}), [host()])
+    def causes(classes: dict[str, str]) -> list[str]:
+        facts = WholeCluster([host()], Snapshot({}, classes), Removed())
+        return [problem.cause for problem in runtime_class(facts)]
+
+    assert causes({"nvidia": "nvidia"}) == []
+    assert causes({}) == ["The cluster has no RuntimeClass 'nvidia'."]
+    assert causes({"nvidia": "runc"})
+
+
+def test_what_an_earlier_run_left_and_cannot_be_removed_fails(host: MakeHost) -> None:
+    def facts(stuck: dict[str, str]) -> WholeCluster:
+        return WholeCluster([host()], Snapshot({}, {}), Removed(("old",), ("other",), stuck))
+
+    assert leftovers(facts({})) == []
+    assert catalog()["cluster.leftovers"].evidence(facts({})) == {"removed": ["old"], "other_runs": ["other"]}
+    (problem,) = leftovers(facts({"old": "a finalizer"}))
+    assert "'old' of an earlier run cannot be removed: a finalizer" in problem.cause
 
 
 def holder(name: str, gpus: str, phase: str) -> dict[str, Any]:
@@ -292,7 +302,7 @@ def test_a_second_feature_discovery_is_no_device_plugin(host: MakeHost) -> None:
 
 def test_a_node_without_any_allocatable_gpu_is_told_to_restart_the_plugin(host: MakeHost) -> None:
     view = view_of(node(status__allocatable={"nvidia.com/gpu": "0"}), [], "gpusmith-system")
-    (problem,) = cluster_checks.CHECKS["cluster.gpu-capacity"](ClusterFacts(host(), "gpu-1", view))
+    (problem,) = NODE_CHECKS["cluster.gpu-capacity"](ClusterFacts(host(), "gpu-1", view))
     assert "delete pod -l app.kubernetes.io/name=nvidia-device-plugin" in problem.next_step
     assert "spec.nodeName=gpu-1" in problem.next_step
 
@@ -338,9 +348,9 @@ def judged(
 
     api = cast("Cluster", Api())
     suite = Suite(Inventory("x", "", {"gpu-1": host}, {}), Path())
-    suite.__dict__["probed"] = {"gpu-1": Probed(None, "", "", 0)}
-    nothing = Finding("cluster.leftovers", "cluster", Outcome.PASSED)
-    suite.__dict__["cluster_state"] = ClusterState(api, take(api, {"gpu-1": "gpusmith-system"}), nothing)
+    suite.sources.__dict__["probed"] = {"gpu-1": Probed(None, "", "", 0)}
+    taken = take(api, {"gpu-1": "gpusmith-system"})
+    suite.sources.__dict__["cluster_state"] = ClusterState(api, taken, Removed())
     return suite.evaluate("cluster.operands", "gpu-1"), asked
 
 

@@ -9,15 +9,14 @@ from typing import Any
 
 import pytest
 
-from gpusmith import catalog, xids
+from gpusmith import xids
 from gpusmith.checks import devices, driver, health, services
 from gpusmith.checks import host as host_checks
-from gpusmith.checks import nodes as node_checks
 from gpusmith.errors import ToolError
 from gpusmith.findings import CannotAsk, NotApplicable, NotAsked
 from gpusmith.node.facts import NodeFacts
 from gpusmith.node.records import parse
-from tests.unit.suite.conftest import cdi_spec
+from tests.unit.suite.conftest import RECORD_CHECKS, cdi_spec
 
 Record = dict[str, Any]
 Facts = Callable[..., NodeFacts]
@@ -28,7 +27,7 @@ UUID = "GPU-00000001-1111-2222-3333-444444444441"
 def failing(facts: NodeFacts) -> dict[str, str]:
     """Ids of the checks that find something, with their causes."""
     found = {}
-    for name, check in node_checks.CHECKS.items():
+    for name, check in RECORD_CHECKS.items():
         try:
             problems = check(facts)
         except NotAsked:
@@ -39,13 +38,9 @@ def failing(facts: NodeFacts) -> dict[str, str]:
     return found
 
 
-def test_catalog_and_functions_name_the_same_checks() -> None:
-    assert set(node_checks.CHECKS) | {"nodes.reachable"} == {row.id for row in catalog.of_tier("nodes")}
-
-
 def test_healthy_node_passes_everything(facts: Facts, record: Record) -> None:
     assert failing(facts(record)) == {}
-    for name, check in node_checks.CHECKS.items():
+    for name, check in RECORD_CHECKS.items():
         assert list(check(facts(record))) == [], name
 
 
@@ -536,7 +531,7 @@ def test_xid_says_what_it_is_and_what_to_do(
     code: int, says: str, next_step: str, facts: Facts, record: Record
 ) -> None:
     xid(code)(record)
-    (problem,) = node_checks.CHECKS["nodes.xid"](facts(record))
+    (problem,) = RECORD_CHECKS["nodes.xid"](facts(record))
     assert says in problem.cause
     assert next_step in problem.next_step
     assert "'gpu-1'" in problem.next_step or code == 999
@@ -620,7 +615,7 @@ def test_value_that_a_gpu_does_not_have_is_no_pass_and_no_failure(
     value, key = HEALTH[check]
     record["nvml"]["gpus"][1].update({key: None, "unsupported": [value]})
     with pytest.raises(NotApplicable, match=rf"not applicable.*{UUID}.*other 3"):
-        node_checks.CHECKS[check](facts(record))
+        RECORD_CHECKS[check](facts(record))
     assert failing(facts(record)) == {}
 
 
@@ -675,7 +670,7 @@ def test_health_of_a_silent_gpu_is_not_passed(facts: Facts, record: Record) -> N
     record["nvml"]["gpus"][1]["error"] = "GPU is lost"
     for check in HEALTH:
         with pytest.raises(CannotAsk, match=r"GPU 1.*does not answer.*see nodes\.nvml"):
-            node_checks.CHECKS[check](facts(record))
+            RECORD_CHECKS[check](facts(record))
 
 
 def test_process_outside_of_pods_is_named(facts: Facts, record: Record) -> None:

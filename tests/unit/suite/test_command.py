@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -15,7 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gpusmith.catalog import CATALOG
+from gpusmith.checks.register import catalog
 
 
 @pytest.fixture
@@ -57,7 +58,7 @@ def test_node_and_cluster_that_do_not_answer(root: Path, dead: Path, tmp_path: P
     assert done.returncode == 1, done.stdout + done.stderr
     data = json.loads((reports / "results.json").read_text())
     by_id = {row["id"]: row for row in data["checks"]}
-    assert set(by_id) == set(CATALOG)
+    assert set(by_id) == set(catalog())
     assert by_id["nodes.reachable"]["outcome"] == "failed"
     assert "'gpu-1' does not answer over ssh" in by_id["nodes.reachable"]["cause"]
     assert by_id["cluster.api"]["outcome"] == "error"
@@ -189,18 +190,31 @@ def test_an_interrupted_run_is_no_pass(
     assert "gpusmith_validation_exit_code 2.0" in (reports / "metrics.prom").read_text()
 
 
-def test_every_check_has_its_test(root: Path, dead: Path, tmp_path: Path) -> None:
-    done = start(
-        root,
-        dead,
-        "validation",
-        f"--inventory={dead}",
-        "--collect-only",
-        "-q",
-        f"--report-dir={tmp_path / 'r'}",
-    )
+def test_every_check_is_listed_in_order(root: Path, dead: Path, tmp_path: Path) -> None:
+    report = f"--report-dir={tmp_path / 'r'}"
+    # However the folders are named.
+    folders = [f"validation/{tier}" for tier in ("workloads", "nodes", "cluster")]
+    done = start(root, dead, *folders, f"--inventory={dead}", "--collect-only", "-q", report)
     assert done.returncode == 0, done.stdout + done.stderr
-    marks = "".join(path.read_text() for path in (root / "validation").rglob("test_*.py"))
-    for check in CATALOG:
-        assert marks.count(f'@pytest.mark.check("{check}")') == 1, check
+    listed = re.findall(r"\[(.+)\]$", done.stdout, re.MULTILINE)
+    assert listed == [f"{row.id}-gpu-1" if row.per_node else row.id for row in catalog().values()]
     assert not (tmp_path / "r").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "tiers"),
+    [
+        (["-m", "safe"], {"nodes", "cluster"}),
+        (["-m", "workloads"], {"workloads"}),
+        (["-k", "cluster"], {"cluster"}),
+        (["--tier=nodes,workloads"], {"nodes", "workloads"}),
+    ],
+)
+def test_tiers_are_selected_by_marker_name_and_option(
+    root: Path, dead: Path, tmp_path: Path, words: list[str], tiers: set[str]
+) -> None:
+    report = f"--report-dir={tmp_path / 'r'}"
+    done = start(root, dead, "validation", f"--inventory={dead}", "--collect-only", "-q", report, *words)
+    assert done.returncode == 0, done.stdout + done.stderr
+    listed = set(re.findall(r"\[([a-z]+)\.", done.stdout))
+    assert listed == tiers

@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from gpusmith import snapshot
-from gpusmith import suite as suites
-from gpusmith.findings import Finding, Outcome
+from gpusmith.checks.whole_cluster import Removed
 from gpusmith.inventory.read import build
 from gpusmith.node.connections import Result, Unreachable
 from gpusmith.snapshot import NodeView, Snapshot
-from gpusmith.suite import ClusterState, Suite
+from gpusmith.suite import sources
+from gpusmith.suite.run import Suite
+from gpusmith.suite.sources import ClusterState, Sources
 from gpusmith.workloads import runner
 
 
@@ -25,9 +26,8 @@ def suite(variables: Callable[..., dict[str, Any]], fake_cluster: Any, programs:
     inventory = build({"gpu_nodes": {"hosts": ["gpu-1"]}}, {"gpu-1": variables()}, "inventory", "")
     made = Suite(inventory, programs, nodes={"gpu-1": Silent()})
     view = NodeView("gpu-1", True, (), False, 4, 4, {}, {}, ())
-    left = Finding("cluster.leftovers", "cluster", Outcome.PASSED)
-    made.__dict__["cluster_state"] = ClusterState(
-        fake_cluster, Snapshot({"gpu-1": view}, {"nvidia": "nvidia"}), left
+    made.sources.__dict__["cluster_state"] = ClusterState(
+        fake_cluster, Snapshot({"gpu-1": view}, {"nvidia": "nvidia"}), Removed()
     )
     return made
 
@@ -68,12 +68,12 @@ def test_the_lists_are_read_again_while_an_operand_starts(
         "spec": {"nodeName": "gpu-1"},
         "status": {"containerStatuses": [{"state": {"running": {}}, "ready": False}]},
     }
-    (ready,) = suite.cluster_state.snapshot.nodes.values()
+    (ready,) = suite.sources.cluster_state.snapshot.nodes.values()
     answers = [Snapshot({"gpu-1": replace(ready, system_pods=pods)}, {}) for pods in ((starts,), ())]
     taken = iter(answers)
-    monkeypatch.setattr(suites, "Cluster", lambda _: None)
-    monkeypatch.setattr(Suite, "_remove_leftovers", lambda *_: None)
+    monkeypatch.setattr(sources, "Cluster", lambda _: None)
+    monkeypatch.setattr(Sources, "_remove_leftovers", lambda *_: None)
     monkeypatch.setattr(snapshot, "take", lambda *_: next(taken))
     monkeypatch.setattr(snapshot, "OPERANDS_TICK_S", 0.0)
-    del suite.__dict__["cluster_state"]
-    assert suite.cluster_state.snapshot is answers[1]
+    del suite.sources.__dict__["cluster_state"]
+    assert suite.sources.cluster_state.snapshot is answers[1]

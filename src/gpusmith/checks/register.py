@@ -1,0 +1,143 @@
+"""The register of checks: each registers itself with what it proves, what makes it fail and what a person does then."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from functools import cache
+from typing import Any, TypeVar
+
+from gpusmith.findings import Finding, Problem
+
+TIERS = ("nodes", "cluster", "workloads")
+CLUSTER = "cluster"
+"""Target of checks that concern no single node."""
+
+Judge = Callable[[Any], Sequence[Problem] | Finding]
+Evidence = Callable[[Any], Mapping[str, Any]]
+F = TypeVar("F", bound=Judge)
+
+
+class Reads(Enum):
+    """What a check is given; gpusmith.suite.evaluation gets it."""
+
+    ANSWER = auto()
+    """Whether a node or the cluster answers at all: Probed, ClusterAnswer."""
+    RECORD = auto()
+    """A node's record: NodeFacts."""
+    NODE = auto()
+    """A node as the cluster has it: ClusterFacts."""
+    LISTS = auto()
+    """The lists of the whole cluster: WholeCluster."""
+    RUN = auto()
+    """What the run of the workloads found: NodeOutcome of a node, the finding about what is left of the cluster."""
+
+
+def _no_evidence(_: object) -> Mapping[str, Any]:
+    return {}
+
+
+@dataclass(frozen=True)
+class Check:
+    """A registered check.
+
+    Attributes:
+        id: tier, dot, name.
+        place: among the checks of its tier; what explains other failures comes first.
+        proves: one line.
+        fails_when: one line.
+        do: what a person does when it fails, one line.
+        judge: its function, from facts to problems; no problem is a pass.
+        per_node: its targets are nodes; else it runs once, with the cluster as target.
+        critical: a node that fails it is not expected to run workloads.
+        reads: what its function is given.
+        evidence: what it saw, from the same facts, so that a pass can be read again later.
+    """
+
+    id: str
+    place: int
+    proves: str
+    fails_when: str
+    do: str
+    judge: Judge
+    per_node: bool
+    critical: bool
+    reads: Reads
+    evidence: Evidence = _no_evidence
+
+    @property
+    def tier(self) -> str:
+        """The part of the id before the dot."""
+        return self.id.partition(".")[0]
+
+
+_CHECKS: dict[str, Check] = {}
+
+
+def check(
+    name: str,
+    /,
+    *,
+    place: int,
+    proves: str,
+    fails_when: str,
+    do: str,
+    per_node: bool = True,
+    critical: bool = False,
+    reads: Reads | None = None,
+    evidence: Evidence = _no_evidence,
+) -> Callable[[F], F]:
+    """Register the decorated function as a check.
+
+    Args:
+        name: id of the check: tier, dot, name.
+        place: as of Check, by tens, so that another one fits between two.
+        proves: as of Check.
+        fails_when: as of Check.
+        do: as of Check.
+        per_node: as of Check.
+        critical: as of Check.
+        reads: as of Check; by default what the checks of the tier read.
+        evidence: as of Check.
+
+    Raises:
+        ValueError: the name has no tier, or is taken.
+    """
+
+    def register(judge: F) -> F:
+        tier = name.partition(".")[0]
+        if tier not in TIERS:
+            raise ValueError(
+                f"Check '{name}' is of no tier; its name begins with one of: {', '.join(TIERS)}."
+            )
+        if name in _CHECKS:
+            raise ValueError(f"Check '{name}' is registered twice.")
+        of_tier = {
+            "nodes": Reads.RECORD,
+            "cluster": Reads.NODE if per_node else Reads.LISTS,
+            "workloads": Reads.RUN,
+        }
+        _CHECKS[name] = Check(
+            name, place, proves, fails_when, do, judge, per_node, critical, reads or of_tier[tier], evidence
+        )
+        return judge
+
+    return register
+
+
+@cache
+def catalog() -> Mapping[str, Check]:
+    """All checks by id, in the order of tiers and places; every module of gpusmith.checks is asked."""
+    package = importlib.import_module("gpusmith.checks")
+    for module in pkgutil.iter_modules(package.__path__, "gpusmith.checks."):
+        importlib.import_module(module.name)
+    rows = sorted(_CHECKS.values(), key=lambda row: (TIERS.index(row.tier), row.place, row.id))
+    return {row.id: row for row in rows}
+
+
+def of_tier(tier: str) -> tuple[Check, ...]:
+    """The checks of one tier, in their order."""
+    return tuple(row for row in catalog().values() if row.tier == tier)

@@ -1,0 +1,132 @@
+"""Checks of the cluster tier that concern no single node: whether it answers, what all nodes share, what runs left."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from gpusmith.checks.register import Reads, check
+from gpusmith.errors import GpusmithError
+from gpusmith.findings import Problem
+from gpusmith.inventory.host import Host
+from gpusmith.snapshot import Snapshot
+
+
+@dataclass(frozen=True)
+class ClusterAnswer:
+    """What came of asking the cluster.
+
+    Attributes:
+        trouble: why it cannot be asked; None if it can.
+        nodes: names of its nodes.
+    """
+
+    trouble: GpusmithError | None
+    nodes: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Removed:
+    """What was done about the namespaces of earlier runs.
+
+    Attributes:
+        dead: of runs that no longer live; they were removed.
+        alive: of other runs that go on now.
+        stuck: those of the dead that cannot be removed, with the reason.
+    """
+
+    dead: Sequence[str] = ()
+    alive: Sequence[str] = ()
+    stuck: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class WholeCluster:
+    """What a check of the cluster as a whole gets.
+
+    Attributes:
+        hosts: what the inventory says.
+        snapshot: the lists.
+        removed: namespaces of earlier runs.
+    """
+
+    hosts: Sequence[Host]
+    snapshot: Snapshot
+    removed: Removed
+
+
+@check(
+    "cluster.api",
+    place=10,
+    proves="the API server answers and the lists could be read",
+    fails_when="the kubeconfig is wrong, the API server does not answer, or a list is refused (an error, not a failure)",
+    do="try 'kubectl get nodes' with the inventory's kubeconfig; docs/validation.md has the rights that the suite needs",
+    per_node=False,
+    reads=Reads.ANSWER,
+    evidence=lambda answer: {"nodes": sorted(answer.nodes)},
+)
+def api(answer: ClusterAnswer) -> list[Problem]:
+    """It could be asked.
+
+    Raises:
+        GpusmithError: why not: that says nothing about the cluster's GPUs.
+    """
+    if answer.trouble is not None:
+        raise answer.trouble
+    return []
+
+
+@check(
+    "cluster.runtime-class",
+    place=20,
+    proves="the RuntimeClass of the GPU runtime is there",
+    fails_when="the cluster has no RuntimeClass of the name that the inventory gives, or class 'nvidia' has another handler",
+    do="run site.yml; delete a class with another handler first, since a handler cannot be changed",
+    per_node=False,
+    evidence=lambda facts: {"runtime_classes": dict(facts.snapshot.runtime_classes)},
+)
+def runtime_class(facts: WholeCluster) -> list[Problem]:
+    """Every RuntimeClass that the inventory names is there."""
+    problems = []
+    for name in sorted(
+        {host.runtime_class for host in facts.hosts}
+        | {host.pod_runtime_class for host in facts.hosts if host.pod_runtime_class}
+    ):
+        handler = facts.snapshot.runtime_classes.get(name)
+        if handler is None:
+            problems.append(
+                Problem(
+                    f"The cluster has no RuntimeClass '{name}'.",
+                    "Run site.yml.",
+                    {"runtime_classes": dict(facts.snapshot.runtime_classes)},
+                )
+            )
+        elif name == "nvidia" and handler != "nvidia":
+            problems.append(
+                Problem(
+                    f"RuntimeClass '{name}' has handler '{handler}', not 'nvidia'.",
+                    f"A handler cannot be changed: 'kubectl delete runtimeclass {name}', then run site.yml.",
+                    {"handler": handler},
+                )
+            )
+    return problems
+
+
+@check(
+    "cluster.leftovers",
+    place=30,
+    proves="nothing of an earlier run is left",
+    fails_when="the namespace of a run that no longer lives cannot be removed",
+    do="find what holds it: kubectl get namespace NAME -o yaml",
+    per_node=False,
+    evidence=lambda facts: {"removed": list(facts.removed.dead), "other_runs": list(facts.removed.alive)},
+)
+def leftovers(facts: WholeCluster) -> list[Problem]:
+    """What an earlier run left could be removed."""
+    return [
+        Problem(
+            f"Namespace '{name}' of an earlier run cannot be removed: {why}.",
+            f"Look at: kubectl get namespace {name} -o yaml",
+        )
+        for name, why in facts.removed.stuck.items()
+    ]

@@ -1,0 +1,102 @@
+"""The finding of one check on one target: its facts from the sources, its function's problems, what kept it from a verdict."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from gpusmith.checks.cluster import ClusterFacts
+from gpusmith.checks.register import CLUSTER, Check, Reads
+from gpusmith.checks.whole_cluster import ClusterAnswer, WholeCluster
+from gpusmith.errors import GpusmithError
+from gpusmith.findings import CannotAsk, Finding, NotAsked, Outcome, merge
+from gpusmith.node.connections import Probed
+from gpusmith.node.facts import NodeFacts
+from gpusmith.suite.sources import Sources
+from gpusmith.workloads.outcome import NodeOutcome
+
+
+def evaluate(check: Check, target: str, sources: Sources) -> Finding:
+    """What a check says of a target.
+
+    Args:
+        check: from the register.
+        target: a host's name, or 'cluster'.
+        sources: of this run.
+    """
+    begin = time.monotonic()
+    simulated = sources.simulated(target)
+    try:
+        finding = _found(check, target, sources, simulated)
+    except NotAsked as why:
+        finding = Finding(check.id, target, Outcome.SKIPPED, str(why), skip=why.skip)
+    except GpusmithError as error:
+        finding = Finding(check.id, target, Outcome.ERROR, error.message, next_step=error.hint)
+    spent = time.monotonic() - begin
+    return replace(finding, simulated=finding.simulated or simulated, duration_s=finding.duration_s or spent)
+
+
+def _found(check: Check, target: str, sources: Sources, simulated: bool) -> Finding:
+    facts = FACTS[check.reads](sources, target)
+    found = check.judge(facts)
+    if isinstance(found, Finding):
+        return found
+    finding = merge(check.id, target, found, simulated, check.evidence(facts))
+    # All nodes are asked at once when the first is: what one of them took is its own time.
+    return replace(finding, duration_s=facts.duration_s) if isinstance(facts, Probed) else finding
+
+
+# --- what each kind of check is given ------------------------------------------------------------------------
+
+
+def _answer(sources: Sources, target: str) -> Probed | ClusterAnswer:
+    if target != CLUSTER:
+        return sources.probed[target]
+    try:
+        return ClusterAnswer(None, tuple(sources.cluster().snapshot.nodes))
+    except GpusmithError as trouble:
+        return ClusterAnswer(trouble)
+
+
+def _record(sources: Sources, target: str) -> NodeFacts:
+    record, host = sources.record(target), sources.inventory.hosts[target]
+    if record is None:
+        raise CannotAsk(f"There is no record of node '{target}'; see nodes.reachable.")
+    fleet = {
+        name: row.record
+        for name, row in sources.probed.items()
+        if row.record is not None and sources.inventory.hosts[name].gpu_model == host.gpu_model
+    }
+    return NodeFacts(host, record, sources.models.get(host.gpu_model), fleet)
+
+
+def _node(sources: Sources, target: str) -> ClusterFacts:
+    lists = sources.cluster().snapshot
+    return ClusterFacts(
+        sources.inventory.hosts[target],
+        sources.node_name(target),
+        sources.view(target),
+        lists.system_pods,
+        lists.foreign_fields,
+    )
+
+
+def _lists(sources: Sources, _: str) -> WholeCluster:
+    state = sources.cluster()
+    return WholeCluster(tuple(sources.inventory.hosts.values()), state.snapshot, state.removed)
+
+
+def _run(sources: Sources, target: str) -> NodeOutcome | Finding:
+    outcomes, cleanup = sources.workloads()
+    return cleanup if target == CLUSTER else outcomes[target]
+
+
+FACTS: Mapping[Reads, Callable[[Sources, str], Any]] = {
+    Reads.ANSWER: _answer,
+    Reads.RECORD: _record,
+    Reads.NODE: _node,
+    Reads.LISTS: _lists,
+    Reads.RUN: _run,
+}

@@ -1,0 +1,155 @@
+"""A run: what it is asked, what it has found so far, and how it ended."""
+
+from __future__ import annotations
+
+import datetime as dt
+import secrets
+import time
+from collections.abc import Iterable, Mapping
+from importlib import metadata
+from pathlib import Path
+
+from gpusmith import leftovers
+from gpusmith.checks.register import CLUSTER, TIERS, catalog, of_tier
+from gpusmith.errors import InputError, ToolError
+from gpusmith.findings import Finding, Outcome, Skip
+from gpusmith.inventory.host import Inventory
+from gpusmith.node.connections import Node
+from gpusmith.report.results import ExitCode, Results, RunInfo, in_catalog_order
+from gpusmith.suite import summary
+from gpusmith.suite.evaluation import evaluate
+from gpusmith.suite.sources import Say, Sources
+from gpusmith.workloads.jobs import Run
+
+
+def tiers_of(text: str | None) -> tuple[str, ...]:
+    """The value of --tier.
+
+    Raises:
+        InputError: a tier that there is not.
+    """
+    if text is None:
+        return TIERS
+    asked = [part.strip() for part in text.split(",") if part.strip()]
+    wrong = [part for part in asked if part not in TIERS]
+    if wrong or not asked:
+        raise InputError(
+            f"There is no tier '{wrong[0] if wrong else text}'.", f"Tiers are: {', '.join(TIERS)}."
+        )
+    return tuple(tier for tier in TIERS if tier in asked)
+
+
+class Suite:
+    """The run.
+
+    Args:
+        inventory: its nodes.
+        programs: folder of what runs inside pods.
+        tiers: that were asked for.
+        say: told about long steps.
+        nodes: replaced in tests; by default the inventory's connections.
+        working_folder: where the suite was started.
+    """
+
+    def __init__(
+        self,
+        inventory: Inventory,
+        programs: Path,
+        tiers: tuple[str, ...] = TIERS,
+        say: Say = lambda _: None,
+        nodes: Mapping[str, Node] | None = None,
+        working_folder: Path | None = None,
+    ) -> None:
+        self.inventory, self.tiers, self.say = inventory, tiers, say
+        self.run = Run(
+            f"{dt.datetime.now(dt.UTC):%m%d%H%M%S}-{secrets.token_hex(3)}",
+            leftovers.own_owner(),
+        )
+        self.sources = Sources(inventory, programs, self.run, say, nodes, working_folder or Path.cwd())
+        self.findings: list[Finding] = []
+        self._started = dt.datetime.now(dt.UTC)
+        self._begin = time.monotonic()
+        self._ended: ExitCode | None = None
+
+    def plan(self, tier: str) -> list[tuple[str, str]]:
+        """Every check of a tier with each of its targets, in order."""
+        nodes = tuple(self.inventory.hosts)
+        return [
+            (row.id, target) for row in of_tier(tier) for target in (nodes if row.per_node else (CLUSTER,))
+        ]
+
+    def evaluate(self, check: str, target: str) -> Finding:
+        """The finding of one check on one target, recorded.
+
+        Args:
+            check: id of a registered check.
+            target: a host's name, or 'cluster'.
+        """
+        finding = evaluate(catalog()[check], target, self.sources)
+        self.findings.append(finding)
+        return finding
+
+    def broke(self, check: str, target: str, cause: str) -> None:
+        """Record that a check itself broke."""
+        self.findings.append(
+            Finding(
+                check,
+                target,
+                Outcome.ERROR,
+                cause,
+                next_step="Report this as a fault of gpusmith.",
+                simulated=self.sources.simulated(target),
+            )
+        )
+
+    def end(self, code: ExitCode, not_made: Iterable[tuple[str, str]] = ()) -> None:
+        """The run ends otherwise than by its checks; the reports must say so, and name what was not checked.
+
+        Args:
+            code: how.
+            not_made: checks with their targets that were still to be made.
+        """
+        self._ended = code
+        cause = "The run ended before this check was made."
+        for check, target in not_made:
+            self.findings.append(
+                Finding(
+                    check,
+                    target,
+                    Outcome.SKIPPED,
+                    cause,
+                    simulated=self.sources.simulated(target),
+                    skip=Skip.BLOCKED,
+                )
+            )
+
+    def results(self) -> Results:
+        """All that was found so far; asks nobody."""
+        info = RunInfo(
+            id=self.run.id,
+            started=self._started.isoformat(timespec="seconds").replace("+00:00", "Z"),
+            duration_s=time.monotonic() - self._begin,
+            version=_version(),
+            inventory=self.inventory.source,
+            limit=self.inventory.limit,
+            tiers=self.tiers,
+            simulated=self.inventory.simulated,
+            nodes=tuple(self.inventory.hosts),
+        )
+        return Results(
+            info,
+            in_catalog_order(self.findings),
+            summary.coverage(self.sources),
+            summary.node_reasons(self.sources),
+            summary.facts(self.sources),
+            self._ended,
+        )
+
+
+def _version() -> str:
+    try:
+        return metadata.version("gpusmith")
+    except metadata.PackageNotFoundError as error:
+        raise ToolError(
+            "Package 'gpusmith' is not installed in this environment.", "Run 'make setup'."
+        ) from error

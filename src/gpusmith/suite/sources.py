@@ -1,0 +1,195 @@
+"""What the checks of a run are answered from: nodes, cluster and workloads, each asked once, and only if it is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from gpusmith import leftovers, models, snapshot
+from gpusmith.checks.whole_cluster import Removed
+from gpusmith.errors import GpusmithError
+from gpusmith.findings import CannotAsk, Finding
+from gpusmith.inventory.host import Inventory
+from gpusmith.kube import Cluster
+from gpusmith.node.connections import Node, Probed, connect, probe_all
+from gpusmith.probe.record import Record
+from gpusmith.snapshot import NodeView, Snapshot
+from gpusmith.workloads import namespace, runner
+from gpusmith.workloads.jobs import Run
+from gpusmith.workloads.outcome import NodeOutcome
+from gpusmith.workloads.targets import Target
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class ClusterState:
+    """What the cluster tier reads.
+
+    Attributes:
+        cluster: the connection.
+        snapshot: the lists.
+        removed: what earlier runs left, and what was done about it.
+    """
+
+    cluster: Cluster
+    snapshot: Snapshot
+    removed: Removed
+
+
+class Sources:
+    """Asks each source at most once in a run.
+
+    Args:
+        inventory: its nodes.
+        programs: folder of what runs inside pods.
+        run: whose pods they are.
+        say: told about long steps.
+        nodes: replaced in tests; by default the inventory's connections.
+        working_folder: where the suite was started.
+    """
+
+    def __init__(
+        self,
+        inventory: Inventory,
+        programs: Path,
+        run: Run,
+        say: Say,
+        nodes: Mapping[str, Node] | None,
+        working_folder: Path,
+    ) -> None:
+        self.inventory, self.programs, self.run, self.say = inventory, programs, run, say
+        self.workloads_began = False
+        self._nodes, self._folder = nodes, working_folder
+        self._cluster_trouble: GpusmithError | None = None
+        self._workload_trouble: GpusmithError | None = None
+
+    def simulated(self, target: str) -> bool:
+        """Whether the inventory says so of a node; of the cluster, whether it does of any node."""
+        host = self.inventory.hosts.get(target)
+        return host.simulated if host else self.inventory.simulated
+
+    # --- nodes -------------------------------------------------------------------------------------------
+
+    @cached_property
+    def probed(self) -> dict[str, Probed]:
+        """Every node's record."""
+        nodes = self._nodes if self._nodes is not None else connect(self.inventory, self._folder)
+        self.say(f"probing {len(nodes)} GPU nodes")
+        found = probe_all(nodes)
+        slowest = max(found.values(), key=lambda row: row.duration_s)
+        self.say(
+            f"{sum(row.record is not None for row in found.values())} of {len(found)} answered, within {slowest.duration_s:.1f} s"
+        )
+        return found
+
+    @property
+    def probed_so_far(self) -> Mapping[str, Probed]:
+        """The same; empty if no check has asked yet."""
+        return self.probed if "probed" in self.__dict__ else {}
+
+    def record(self, host: str) -> Record | None:
+        """A node's record; None if it did not answer."""
+        return self.probed[host].record
+
+    def node_name(self, host: str) -> str:
+        """Name of a host's Node object."""
+        record = self.record(host)
+        return (record.kubernetes.node_name if record else None) or host
+
+    @cached_property
+    def models(self) -> Mapping[str, models.Model]:
+        """data/gpus.yml."""
+        return models.load()
+
+    # --- the cluster -------------------------------------------------------------------------------------
+
+    @cached_property
+    def cluster_state(self) -> ClusterState:
+        """Connection, what earlier runs left, and the lists.
+
+        Raises:
+            GpusmithError: the cluster cannot be asked.
+        """
+        self.say("asking the cluster")
+        cluster = Cluster(self.inventory.kubeconfig)
+        removed = self._remove_leftovers(cluster)
+        wanted = {
+            self.node_name(name): host.operands_namespace for name, host in self.inventory.hosts.items()
+        }
+        return ClusterState(cluster, snapshot.take_settled(cluster, wanted, self.say), removed)
+
+    def _remove_leftovers(self, cluster: Cluster) -> Removed:
+        found = leftovers.find(cluster)
+        stuck = {}
+        for name in found.dead:
+            self.say(f"removing namespace '{name}', which an earlier run left")
+            why = namespace.remove(cluster, name)
+            if why:
+                stuck[name] = why
+        return Removed(found.dead, found.alive, stuck)
+
+    def cluster(self) -> ClusterState:
+        """The cluster's state; its trouble is an error once, then a reason to leave checks out.
+
+        Raises:
+            GpusmithError: the cluster cannot be asked.
+            CannotAsk: a check has said so already.
+        """
+        if self._cluster_trouble is not None:
+            raise CannotAsk(f"The cluster cannot be asked: {self._cluster_trouble.message}")
+        try:
+            return self.cluster_state
+        except GpusmithError as error:
+            self._cluster_trouble = error
+            raise
+
+    def view(self, host: str) -> NodeView | None:
+        """A host's Node object."""
+        return self.cluster_state.snapshot.nodes.get(self.node_name(host))
+
+    def view_so_far(self, host: str) -> NodeView | None:
+        """The same; None as well if no check has asked nodes and cluster yet."""
+        return self.view(host) if self.probed_so_far and "cluster_state" in self.__dict__ else None
+
+    # --- workloads ---------------------------------------------------------------------------------------
+
+    @cached_property
+    def workload_runs(self) -> tuple[dict[str, NodeOutcome], Finding]:
+        """Run all workloads on all nodes.
+
+        Raises:
+            GpusmithError: nothing could be started.
+        """
+        state = self.cluster_state
+        targets = []
+        for name, host in self.inventory.hosts.items():
+            record = self.record(name)
+            uuids = frozenset(gpu.uuid for gpu in record.nvml.gpus if gpu.uuid) if record else None
+            targets.append(Target(host, self.view(name), uuids, frozenset(state.snapshot.runtime_classes)))
+        self.say(f"running workloads in namespace '{self.run.namespace}'")
+        self.workloads_began = True
+        return runner.run_all(state.cluster, self.run, self.programs, targets, self.say)
+
+    def workloads(self) -> tuple[dict[str, NodeOutcome], Finding]:
+        """What came of them; trouble is an error once, then a reason to leave checks out.
+
+        Raises:
+            GpusmithError: the cluster cannot be asked, or nothing could be started.
+            CannotAsk: a check has said so already.
+        """
+        self.cluster()
+        if self._workload_trouble is not None:
+            raise CannotAsk(f"No workload could be started: {self._workload_trouble.message}")
+        try:
+            return self.workload_runs
+        except GpusmithError as error:
+            self._workload_trouble = error
+            raise
+
+    @property
+    def outcomes_so_far(self) -> Mapping[str, NodeOutcome]:
+        """What came of them; empty if no check has asked yet, or if they were interrupted."""
+        return self.workload_runs[0] if "workload_runs" in self.__dict__ else {}

@@ -1,0 +1,61 @@
+"""What a run saw besides its findings: coverage of GPUs, why nodes were left out, and what stamps depend on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gpusmith.findings import Outcome
+from gpusmith.report.coverage import GpuCoverage, gpu_coverage
+from gpusmith.suite.sources import Sources
+
+
+def coverage(sources: Sources) -> dict[str, GpuCoverage]:
+    """GPUs per node; who was not tested, for which reason. Asks nobody."""
+    found = {}
+    for name, host in sources.inventory.hosts.items():
+        outcome, view = sources.outcomes_so_far.get(name), sources.view_so_far(name)
+        busy = {f"{holder.namespace}/{holder.name}": holder.gpus for holder in view.holders} if view else {}
+        found[name] = gpu_coverage(
+            host.gpu_count, outcome.tested if outcome else (), busy, _why_not(sources, name)
+        )
+    return found
+
+
+def _why_not(sources: Sources, host: str) -> str:
+    """Why GPUs of a node that nobody holds were not tested."""
+    outcome = sources.outcomes_so_far.get(host)
+    if outcome is None:
+        return (
+            "the workloads were ended before they were done"
+            if sources.workloads_began
+            else "the workloads tier did not run"
+        )
+    if outcome.reason:
+        return outcome.reason
+    cuda = outcome.findings.get("workloads.cuda")
+    return cuda.cause if cuda and cuda.outcome is not Outcome.PASSED else "not allocatable when the run began"
+
+
+def node_reasons(sources: Sources) -> dict[str, str]:
+    """Why nodes were not tested at all."""
+    return {
+        **{name: outcome.reason for name, outcome in sources.outcomes_so_far.items() if outcome.reason},
+        **{name: row.problem for name, row in sources.probed_so_far.items() if row.record is None},
+    }
+
+
+def facts(sources: Sources) -> dict[str, Mapping[str, Any]]:
+    """Per node that answered what a stamp depends on."""
+    return {
+        name: {
+            "node": row.record.kubernetes.node_name,
+            "boot_id": row.record.host.boot_id,
+            "kernel": row.record.host.kernel,
+            "driver": row.record.module.loaded_version,
+            "containerd": row.record.containerd.version,
+            "gpus": [gpu.uuid for gpu in row.record.nvml.gpus],
+        }
+        for name, row in sources.probed_so_far.items()
+        if row.record is not None
+    }

@@ -1,0 +1,233 @@
+"""For each check a way in which the lab can be broken that it, and nothing else, has to find."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gpusmith.checks.whole_cluster import Removed
+from gpusmith.errors import ToolError
+from gpusmith.findings import Outcome
+from tests.unit.checks.world import CLASSES, PODS, SETS, World
+from tests.unit.suite.test_checks_cluster import set_by_others
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """One change of a healthy lab.
+
+    Attributes:
+        change: makes it.
+        says: words of the cause, so that the check fails for this change.
+        outcome: how the check must end.
+        kind: file in gpusmith.workloads whose judge finds it, where the check's finding comes from the run of the workloads.
+    """
+
+    change: Callable[[World], object]
+    says: str
+    outcome: Outcome = Outcome.FAILED
+    kind: str = ""
+
+
+def _gpu(says: str, **changes: Any) -> Mutation:
+    return Mutation(lambda world: world.gpu.update(changes), says)
+
+
+def _in(says: str, *path: str, **changes: Any) -> Mutation:
+    """A change in a section of the record."""
+
+    def change(world: World) -> None:
+        part = world.seen
+        for key in path:
+            part = part[key]
+        part.update(changes)
+
+    return Mutation(change, says)
+
+
+def _silent(world: World) -> None:
+    world.record = None
+
+
+def _no_cluster(world: World) -> None:
+    world.answers = False
+
+
+def _no_node(world: World) -> None:
+    world.lists["/api/v1/nodes"].pop(0)
+
+
+def _stuck(world: World) -> None:
+    world.removed = Removed(("old",), (), {"old": "a finalizer"})
+
+
+def _answer(program: str, **changes: Any) -> Callable[[World], object]:
+    """A program in pods answers otherwise."""
+
+    def change(world: World) -> None:
+        good = world.cluster.good
+        world.cluster.answers[program] = lambda env, uuids: {**good(env, uuids), **changes}
+
+    return change
+
+
+def _nothing_listed(world: World) -> None:
+    """nvidia-smi in a pod lists GPUs that the host does not know."""
+    run = world.cluster.run
+
+    def lists(name: str, pod: Any, command: list[str], env: Any, uuids: list[str]) -> None:
+        strange = [uuid.replace("GPU-0", "GPU-5") for uuid in uuids] if command[0] == "nvidia-smi" else uuids
+        run(name, pod, command, env, strange)
+
+    world.cluster.run = lists  # type: ignore[method-assign]
+
+
+def _another_gpu_after_a_release(world: World) -> None:
+    def hold(env: dict[str, str], uuids: list[str]) -> Any:
+        held = world.cluster.given
+        late = "n0-hold-0" not in held and "n0-hold-1" in held
+        return {**world.cluster.good(env, uuids), "uuid": held["n0-hold-1"][0] if late else uuids[0]}
+
+    world.cluster.answers["hold_gpu.py"] = hold
+
+
+def _namespace_stays(world: World) -> None:
+    def delete(path: str, grace_s: int | None = None) -> None:
+        raise ToolError("a finalizer holds it")
+
+    removed = world.cluster.delete
+    world.cluster.delete = lambda path, grace_s=None: (  # type: ignore[method-assign]
+        delete(path) if "/pods/" not in path else removed(path, grace_s)
+    )
+
+
+def _pod_is_not_ready(world: World) -> None:
+    status = world.lists[PODS][0]["status"]
+    status["containerStatuses"][0].update(ready=False, state={"waiting": {"reason": "CrashLoopBackOff"}})
+
+
+XID = {"time_unix": 1.0, "pci": "0000:2a:00.0", "code": 79, "message": "NVRM: Xid (PCI:0000:2a:00): 79"}
+WRONG = {"ok": False, "error": "it is wrong"}
+
+MUTATIONS: Mapping[str, tuple[Mutation, ...]] = {
+    "nodes.reachable": (Mutation(_silent, "does not answer over ssh"),),
+    "nodes.identity": (
+        _in("is node 'db-1' of the cluster", "kubernetes", node_name="db-1"),
+        _in("kubelet.conf' is gone", "kubernetes", joined=False, node_name=None),
+    ),
+    "nodes.simulation-witnesses": (
+        _in("the loaded library is that of real ones", "library", simulated=False),
+        _in("cannot be loaded", "library", simulated=None),
+    ),
+    "nodes.driver-versions": (
+        _in("loaded module is 570.1.2", "module", loaded_version="570.1.2"),
+        _in("'libcuda1' is 570.1.2", "packages", "libcuda1", version="570.1.2-1"),
+        _in("is cut off", "library", "files", "cuda", fault="is cut off"),
+        _in("nouveau", "module", nouveau_loaded=True),
+    ),
+    "nodes.nvml": (
+        _gpu("GPU is lost", error="GPU is lost"),
+        _in("NVML does not start: Driver Not Loaded", "nvml", init_code=9, error="Driver Not Loaded", gpus=[]),
+    ),
+    "nodes.gpu-count": (
+        Mutation(lambda world: world.seen["pci"]["gpus"].pop(1), "3 on PCI"),
+        _in("must be 195:3", "dev", "nodes", "/dev/nvidia3", minor=2),
+        Mutation(lambda world: world.variables.update(gpusmith_gpu_count=8), "8 in the inventory"),
+    ),
+    "nodes.gpu-model": (
+        Mutation(lambda world: world.seen["pci"]["gpus"][1].update(device_id="10de:2335"), "10de:2335"),
+        _gpu("is a 'NVIDIA T4'", name="NVIDIA T4"),
+        _gpu("is in MIG mode", mig_mode="enabled"),
+    ),
+    "nodes.services": (
+        _in("'kubelet' is inactive", "services", "kubelet", active="inactive"),
+        _in("will not run after a reboot", "services", "nvidia-persistenced", enabled="disabled"),
+    ),
+    "nodes.fabric": (
+        _in("'nvidia-fabricmanager' is failed", "services", "nvidia-fabricmanager", active="failed"),
+        _gpu("has not joined", fabric_state="in_progress", fabric_status=None),
+    ),
+    "nodes.ecc": (
+        _gpu("2 uncorrectable", ecc_uncorrected=2),
+        _gpu("ECC is switched off", ecc_mode="disabled"),
+    ),
+    "nodes.row-remap": (
+        _gpu("waits to be remapped", remap_pending=True),
+        _gpu("could not remap", remap_failed=True),
+    ),
+    "nodes.xid": (Mutation(lambda world: world.seen["xids"].append(XID), "Xid 79"),),
+    "nodes.throttle": (_gpu("it is too hot", throttle_reasons=["hw_thermal_slowdown"]),),
+    "nodes.pcie-width": (_gpu("runs on 8 PCIe lanes", pcie_width=8),),
+    "nodes.processes": (_gpu("'python3' (PID 7)", processes=[{"pid": 7, "name": "python3", "pod": False}]),),
+    "nodes.containerd": (
+        _in("has no runtime 'nvidia'", "containerd", "effective", runtime_nvidia=False),
+        _in("CDI switched off", "containerd", "effective", cdi=False),
+        _in("started with another configuration", "containerd", noted_digest="other", noted_unix=2.0),
+    ),
+    "nodes.cdi": (
+        Mutation(lambda world: world.seen["cdi"]["specs"][0].update(driver_version="570.1.2"), "for driver 570.1.2"),
+        Mutation(lambda world: world.seen["cdi"]["specs"][0]["devices"].pop(1), "is not in the CDI specification"),
+    ),
+    "nodes.char-links": (
+        Mutation(lambda world: world.seen["dev"]["char_links"].remove("195:1"), "/dev/char/195:1"),
+        Mutation(lambda world: world.seen["dev"]["char_links"].remove("195:255"), "/dev/char/195:255"),
+    ),
+    "nodes.host-baseline": (
+        _in("swap is on", "system", swap_areas=["/dev/sda2"]),
+        _in("no boot would load it", "boot", "modules", "overlay", file=None),
+        Mutation(
+            lambda world: world.variables.update(host_baseline_sysctl={"net.ipv4.ip_forward": "0"}), "wanted is '0'"
+        ),
+    ),
+    "nodes.holds": (_in("libcuda1", "packages", "libcuda1", held=False),),
+    "nodes.uniformity": (_in("kernel is '6.12'", "host", kernel="6.12"),),
+    "cluster.api": (Mutation(_no_cluster, "kubeconfig", Outcome.ERROR),),
+    "cluster.runtime-class": (
+        Mutation(lambda world: world.lists[CLASSES].clear(), "no RuntimeClass 'nvidia'"),
+        Mutation(lambda world: world.lists[CLASSES][0].update(handler="runc"), "handler 'runc'"),
+    ),
+    "cluster.leftovers": (Mutation(_stuck, "a finalizer"),),
+    "cluster.node-ready": (
+        Mutation(_no_node, "has no node 'gpu-1'"),
+        Mutation(
+            lambda world: world.node["status"].update(conditions=[{"type": "Ready", "status": "Unknown"}]), "not Ready"
+        ),
+    ),
+    "cluster.gpu-capacity": (
+        Mutation(
+            lambda world: world.node["status"]["allocatable"].update({"nvidia.com/gpu": "3"}), "3 of 4 GPUs are allocatable"
+        ),
+        Mutation(lambda world: world.node["status"]["capacity"].update({"nvidia.com/gpu.shared": "8"}), "also offers 8"),
+    ),
+    "cluster.labels": (
+        Mutation(lambda world: world.node["metadata"]["labels"].update({"gpu-type": "t4"}), "label 'gpu-type' is 't4'"),
+    ),
+    "cluster.taints": (Mutation(lambda world: world.node["spec"].update(taints=[]), "lacks taint"),),
+    "cluster.operands": (
+        Mutation(_pod_is_not_ready, "CrashLoopBackOff"),
+        Mutation(
+            lambda world: world.lists[SETS].append(set_by_others("nvidia-device-plugin", "gpusmith-system", "x")),
+            "somebody else than site.yml set spec.x",
+        ),
+    ),
+    "workloads.nvidia-smi": (Mutation(_nothing_listed, "does not know", kind="nvidia_smi"),),
+    "workloads.network": (Mutation(_answer("reach_service.py", **WRONG), "it is wrong", kind="network"),),
+    "workloads.cuda": (
+        Mutation(_answer("run_cuda.py", **WRONG), "it is wrong", kind="cuda"),
+        Mutation(_answer("run_cuda.py", simulated=False), "ran on real GPUs", kind="cuda"),
+        Mutation(_answer("run_cuda.py", devices=[]), "saw 0 GPUs", kind="cuda"),
+    ),
+    "workloads.pytorch": (Mutation(_answer("run_pytorch.py", **WRONG), "it is wrong", kind="frameworks"),),
+    "workloads.tensorflow": (
+        Mutation(_answer("run_tensorflow.py", uuid="GPU-5"), "does not know", kind="frameworks"),
+    ),
+    "workloads.allocation": (
+        Mutation(_answer("hold_gpu.py", uuid="GPU-5"), "more than once", kind="allocation"),
+    ),
+    "workloads.oversubscription": (Mutation(_another_gpu_after_a_release, "which another pod holds", kind="oversubscription"),),
+    "workloads.isolation": (
+        Mutation(_answer("look_around.py", **WRONG), "it is wrong", kind="isolation"),
+    ),
+    "workloads.cleanup": (Mutation(_namespace_stays, "a finalizer holds it", kind="cleanup"),),
+}  # fmt: skip

@@ -1,0 +1,125 @@
+"""A healthy lab in memory, of two nodes with four GPUs each, to be broken in one place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from gpusmith.checks.whole_cluster import Removed
+from gpusmith.inventory.read import build
+from gpusmith.kube import Cluster
+from gpusmith.node.connections import Probed
+from gpusmith.node.records import parse
+from gpusmith.paths import repo_root
+from gpusmith.snapshot import take
+from gpusmith.suite.sources import ClusterState, Sources
+from gpusmith.workloads.jobs import Run
+from tests.unit.fake_cluster import FakeCluster
+from tests.unit.hosts import UUIDS, host_variables
+from tests.unit.suite.conftest import healthy_record, other_record
+from tests.unit.suite.test_checks_cluster import ON_NODE, node, operand
+
+Json = dict[str, Any]
+NAMES = ("gpu-1", "gpu-2")
+NODES, PODS, CLASSES, SETS = (
+    "/api/v1/nodes",
+    "/api/v1/pods",
+    "/apis/node.k8s.io/v1/runtimeclasses",
+    "/apis/apps/v1/daemonsets",
+)
+
+
+def _node(name: str) -> Json:
+    found = node()
+    found["metadata"]["name"] = name
+    return found
+
+
+def _operand(name: str, place: str) -> Json:
+    found = operand(name)
+    found["metadata"]["name"] = f"{name}-{place}"
+    found["spec"]["nodeName"] = place
+    return found
+
+
+def _lists() -> dict[str, list[Json]]:
+    on_nodes = [_operand(name, place) for place in NAMES for name in ON_NODE]
+    return {
+        NODES: [_node(name) for name in NAMES],
+        PODS: [*on_nodes, _operand("nfd-master", "cp-1")],
+        CLASSES: [{"metadata": {"name": "nvidia"}, "handler": "nvidia"}],
+        SETS: [],
+    }
+
+
+class _Api(FakeCluster):
+    """Pods of a run, and the lists of the cluster that it runs in."""
+
+    def __init__(self, lists: dict[str, list[Json]]) -> None:
+        super().__init__({"gpu-1": list(UUIDS), "gpu-2": [uuid.replace("GPU-0", "GPU-9") for uuid in UUIDS]})
+        self.lists = lists
+
+    def items(self, path: str, **query: str) -> Any:
+        return iter(self.lists[path]) if path in self.lists else super().items(path, **query)
+
+
+@dataclass
+class World:
+    """What a run of the suite is about; a mutation changes it before the run.
+
+    Attributes:
+        record: of node gpu-1, as its probe prints it; None for a node that does not answer.
+        other: of node gpu-2.
+        variables: of node gpu-1 in the inventory.
+        lists: of the API server, by path.
+        removed: of earlier runs.
+        cluster: pods, and what their programs answer.
+        answers: whether the cluster can be asked.
+    """
+
+    record: Json | None = field(default_factory=healthy_record)
+    other: Json = field(default_factory=other_record)
+    variables: Json = field(default_factory=host_variables)
+    lists: dict[str, list[Json]] = field(default_factory=_lists)
+    removed: Removed = field(default_factory=Removed)
+    answers: bool = True
+    cluster: FakeCluster = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.cluster = _Api(self.lists)
+
+    @property
+    def seen(self) -> Json:
+        """The record of node gpu-1, to be changed."""
+        assert self.record is not None
+        return self.record
+
+    @property
+    def gpu(self) -> Json:
+        """GPU 1 of node gpu-1, as its probe prints it."""
+        found: Json = self.seen["nvml"]["gpus"][1]
+        return found
+
+    @property
+    def node(self) -> Json:
+        """The Node object of gpu-1."""
+        return self.lists[NODES][0]
+
+    def sources(self) -> Sources:
+        """What checks are answered from."""
+        variables = {"gpu-1": self.variables, "gpu-2": host_variables()}
+        inventory = build({"gpu_nodes": {"hosts": list(NAMES)}}, variables, "inventory", "")
+        programs = repo_root() / "validation" / "workloads" / "programs"
+        made = Sources(inventory, programs, Run("a1", "o"), lambda _: None, {}, Path())
+        made.__dict__["probed"] = {
+            "gpu-1": Probed(parse(self.record), "", "", 0.1)
+            if self.record is not None
+            else Probed(None, "Node 'gpu-1' does not answer over ssh.", "Try ssh.", 0.1),
+            "gpu-2": Probed(parse(self.other), "", "", 0.1),
+        }
+        if self.answers:
+            api = cast("Cluster", self.cluster)
+            wanted = {name: host.operands_namespace for name, host in inventory.hosts.items()}
+            made.__dict__["cluster_state"] = ClusterState(api, take(api, wanted), self.removed)
+        return made
