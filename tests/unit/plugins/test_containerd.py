@@ -213,3 +213,38 @@ def test_the_message_names_the_files_or_how_to_find_them(next_step: Callable[[li
     command = re.search(r'"(grep -rnE [^"]*)"', problem.next_step)
     assert command
     assert command.group() in next_step([])
+
+
+class Module:
+    """As much of AnsibleModule as is needed to end one."""
+
+    def __init__(self, state: str, check: bool) -> None:
+        self.params, self.check_mode, self.ended = {"state": state}, check, dict[str, Any]()
+
+    def exit_json(self, **result: Any) -> None:
+        self.ended = self.ended or result
+
+    def fail_json(self, **result: Any) -> None:
+        self.ended = {"failed": True, **result}
+
+    def get_bin_path(self, name: str) -> None:
+        return None
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_a_drop_in_goes_from_a_machine_without_containerd(tmp_path: Path, check: bool) -> None:
+    path = tmp_path / "50-gpusmith.toml"
+    path.touch()
+    for changed in (True, check):
+        module = Module("absent", check)
+        containerd_config.without_containerd(module, path)
+        assert module.ended == {"changed": changed}
+    assert path.exists() is check
+
+
+def test_a_missing_containerd_is_named(tmp_path: Path) -> None:
+    module = Module("present", False)
+    assert containerd_config.version_of(module) is None
+    containerd_config.without_containerd(module, tmp_path / "50-gpusmith.toml")
+    assert module.ended["failed"]
+    assert "not installed" in module.ended["msg"]
