@@ -16,6 +16,7 @@ from typing import Any
 
 from gpusmith import rules
 from gpusmith.errors import InputError, ToolError
+from gpusmith.names import OPERANDS_NAMESPACE
 from gpusmith.paths import repo_root
 
 GPU_GROUP = "gpu_nodes"
@@ -454,7 +455,7 @@ def _host(name: str, values: Mapping[str, Any]) -> Host:
         ),
         runtime_class=reader.text("gpu_operands_runtime_class", "nvidia"),
         pod_runtime_class=reader.text("validation_runtime_class", ""),
-        operands_namespace=reader.text("gpu_operands_namespace", "gpusmith-system"),
+        operands_namespace=reader.text("gpu_operands_namespace", OPERANDS_NAMESPACE),
         operands=tuple(name for name, owner in OPERANDS.items() if reader.choice(owner, OWNERS) == OWNERS[0]),
         pod_timeout_s=reader.seconds("validation_timeout_pod_s", 300.0),
         accepted_xids=reader.codes("validation_accepted_xids"),

@@ -12,21 +12,23 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from gpusmith import leftovers, models, snapshot
+from gpusmith import models
 from gpusmith.catalog import CATALOG, CLUSTER, TIERS
 from gpusmith.checks import cluster as cluster_checks
 from gpusmith.checks import devices, health
 from gpusmith.checks import nodes as node_checks
+from gpusmith.cluster import leftovers, snapshot
+from gpusmith.cluster.api import Cluster
+from gpusmith.cluster.snapshot import Snapshot
+from gpusmith.cluster.views import NodeView
 from gpusmith.errors import GpusmithError, InputError, ToolError
 from gpusmith.findings import CannotAsk, Finding, NotAsked, Outcome, Problem, Skip, merge
 from gpusmith.inventory import Host, Inventory
-from gpusmith.kube import Cluster
 from gpusmith.node.connections import Node, Probed, connect, probe_all
 from gpusmith.node.facts import NodeFacts
 from gpusmith.probe.record import Record
 from gpusmith.report.coverage import GpuCoverage, gpu_coverage
 from gpusmith.report.results import ExitCode, Results, RunInfo, in_catalog_order
-from gpusmith.snapshot import NodeView, Snapshot
 from gpusmith.workloads import namespace, runner
 from gpusmith.workloads.jobs import Run
 from gpusmith.workloads.outcome import NodeOutcome

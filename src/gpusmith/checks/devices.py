@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence, Set
 from itertools import combinations
 from typing import Any
 
+from gpusmith.cluster.operands import restart_plugin
 from gpusmith.findings import CannotAsk, Problem
 from gpusmith.node.facts import NodeFacts
-from gpusmith.operands import restart_plugin
 from gpusmith.probe.cdi import CdiNode, CdiSpec
 from gpusmith.probe.dev import Dev, DeviceNode
 from gpusmith.probe.record import Record

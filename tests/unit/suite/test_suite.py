@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from gpusmith import snapshot
 from gpusmith import suite as suites
+from gpusmith.cluster import snapshot
+from gpusmith.cluster.snapshot import Snapshot
+from gpusmith.cluster.views import NodeView
 from gpusmith.findings import Finding, Outcome
 from gpusmith.inventory import build
 from gpusmith.node.connections import Result, Unreachable
-from gpusmith.snapshot import NodeView, Snapshot
 from gpusmith.suite import ClusterState, Suite
 from gpusmith.workloads import runner
 
