@@ -22,11 +22,12 @@ from gpulab.machines import Machine, Machinery
 from gpulab.processes import process_start
 from gpulab.state import Places, forget_child, remember_child
 from gpusmith.errors import ToolError
+from gpusmith.names import OPERANDS_NAMESPACE
 from gpusmith.progress import say
 from gpusmith.wait import Deadline, Done, NotYet, wait_until
 
 KUBECONFIG = "/etc/kubernetes/admin.conf"
-OPERANDS = "--namespace=gpusmith-system"
+OPERANDS = f"--namespace={OPERANDS_NAMESPACE}"
 READY_S = 180.0
 LAST_LINES = 40
 TASK = re.compile(r"^TASK \[(.+?)\] \**$")

@@ -1,5 +1,4 @@
-#!/usr/bin/python
-"""Ansible module: refuse a cluster whose GPU operands belong to somebody else."""
+"""Documentation of the action plugin of the same name, which runs on the controller."""
 
 # Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
 
@@ -45,7 +44,6 @@ EXAMPLES = r"""
       - component: nvidia-device-plugin
         name: device plugin
         advice: "Say that it stays with 'gpu_operands_device_plugin: existing'."
-  delegate_to: localhost
 """
 
 RETURN = r"""
@@ -59,64 +57,3 @@ namespace_exists:
   returned: success
   type: bool
 """
-
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
-
-from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpusmith.gpu.plugins.module_utils.cluster import ClusterApi, ClusterError
-
-
-def foreign(
-    workloads: Iterable[Mapping[str, Any]], namespace: str, components: Sequence[Mapping[str, str]]
-) -> list[str]:
-    """What somebody else runs, one sentence each.
-
-    Args:
-        workloads: DaemonSets and Deployments.
-        namespace: ours.
-        components: component, name and advice of each.
-    """
-    # The core of gpusmith lives in the controller's environment, where this module runs.
-    from gpusmith.operands import component
-
-    found = []
-    for workload in workloads:
-        metadata = workload["metadata"]
-        if metadata["namespace"] == namespace:
-            continue
-        containers = workload["spec"]["template"]["spec"].get("containers", [])
-        theirs = {component(container) for container in containers}
-        found += [
-            f"'{metadata['namespace']}/{metadata['name']}' is a {ours['name']} of somebody else. {ours['advice']}"
-            for ours in components
-            if ours["component"] in theirs
-        ]
-    return found
-
-
-def main() -> None:
-    """Run the module."""
-    module = AnsibleModule(
-        argument_spec={
-            "kubeconfig": {"type": "path", "required": True},
-            "namespace": {"type": "str", "required": True},
-            "components": {"type": "list", "elements": "dict", "required": True},
-        },
-        supports_check_mode=True,
-    )
-    try:
-        api = ClusterApi(module.params["kubeconfig"])
-        found = foreign(api.workloads(), module.params["namespace"], module.params["components"])
-        there = api.has_namespace(module.params["namespace"])
-    except ClusterError as error:
-        module.fail_json(msg=str(error), foreign=[])
-    if found:
-        module.fail_json(
-            msg=f"Two owners of one operand would fight over the GPUs: {' '.join(found)}", foreign=found
-        )
-    module.exit_json(changed=False, foreign=[], namespace_exists=there)
-
-
-if __name__ == "__main__":
-    main()

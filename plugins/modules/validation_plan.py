@@ -1,4 +1,4 @@
-"""Ansible module: which nodes must be validated, by one list of Nodes."""
+"""Documentation of the action plugin of the same name, which runs on the controller."""
 
 # Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
 
@@ -37,7 +37,6 @@ EXAMPLES = r"""
   gpusmith.gpu.validation_plan:
     kubeconfig: "{{ gpusmith_kubeconfig }}"
     nodes: {gpu-1: {node: gpu-1, facts: "{{ state.stamp }}"}}
-  delegate_to: localhost
 """
 
 RETURN = r"""
@@ -51,34 +50,3 @@ reasons:
   returned: always
   type: dict
 """
-
-from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpusmith.gpu.plugins.module_utils import stamp
-from ansible_collections.gpusmith.gpu.plugins.module_utils.cluster import ClusterApi, ClusterError
-
-
-def main() -> None:
-    """Run the module."""
-    module = AnsibleModule(
-        argument_spec={
-            "kubeconfig": {"type": "path", "required": True},
-            "nodes": {"type": "dict", "required": True},
-            "policy": {"type": "str", "choices": list(stamp.POLICIES), "default": "if_needed"},
-        },
-        supports_check_mode=True,
-    )
-    asked = module.params["nodes"]
-    try:
-        there = {node["metadata"]["name"]: node for node in ClusterApi(module.params["kubeconfig"]).nodes()}
-    except ClusterError as error:
-        module.fail_json(msg=str(error))
-    reasons = {
-        host: stamp.reason(there.get(entry["node"]), entry["facts"], module.params["policy"])
-        for host, entry in asked.items()
-    }
-    reasons = {host: text for host, text in reasons.items() if text}
-    module.exit_json(changed=False, hosts=sorted(reasons), reasons=reasons)
-
-
-if __name__ == "__main__":
-    main()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -117,10 +117,10 @@ class FakeCluster:
         name = path.split("/")[4]
         return self.namespaces.get(name)
 
-    def items(self, path: str, **query: str) -> Iterator[Any]:
+    def items(self, path: str, **query: str) -> list[Any]:
         """Pods."""
         with self.lock:
-            return iter(copy.deepcopy(list(self.pods.values())))
+            return copy.deepcopy(list(self.pods.values()))
 
     def delete(self, path: str, grace_s: int | None = None) -> None:
         """A pod gives its GPU back."""

@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpusmith import operands as of_pod
 from gpusmith.checks.register import check
+from gpusmith.cluster import operands as of_pod
+from gpusmith.cluster.managed_fields import title
+from gpusmith.cluster.views import NodeView
 from gpusmith.findings import CannotAsk, NotApplicable, Problem
 from gpusmith.inventory.host import Host
-from gpusmith.managed_fields import title
-from gpusmith.snapshot import GPU_RESOURCE, NodeView
+from gpusmith.names import GPU_RESOURCE, OPERANDS_LABEL, SIMULATED_LABEL
 
 SITE = "Run site.yml for the node."
 DRIVER_LABEL = "nvidia.com/cuda.driver-version.full"
@@ -156,8 +157,8 @@ def labels(facts: ClusterFacts) -> list[Problem]:
     view, host = _need_view(facts), facts.host
     wanted = {
         "gpu-type": host.gpu_model,
-        **({"gpusmith.io/operands": "enabled"} if host.operands else {}),
-        **({"gpusmith.io/simulated": "true"} if host.simulated else {}),
+        **({OPERANDS_LABEL: "enabled"} if host.operands else {}),
+        **({SIMULATED_LABEL: "true"} if host.simulated else {}),
         **host.labels,
     }
     wrong = {key: view.labels.get(key) for key, value in wanted.items() if view.labels.get(key) != value}
@@ -169,12 +170,12 @@ def labels(facts: ClusterFacts) -> list[Problem]:
         )
         for key, seen in wrong.items()
     ]
-    if not host.simulated and view.labels.get("gpusmith.io/simulated") == "true":
+    if not host.simulated and view.labels.get(SIMULATED_LABEL) == "true":
         problems.append(
             Problem(
                 f"Node '{view.name}' is labelled as simulated, the inventory says that its GPUs are real.",
                 "Correct 'gpusmith_simulated' in the inventory, or run site.yml.",
-                {"labels": {"gpusmith.io/simulated": "true"}},
+                {"labels": {SIMULATED_LABEL: "true"}},
             )
         )
     found = view.labels.get("nvidia.com/gpu.count")

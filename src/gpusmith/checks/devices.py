@@ -9,9 +9,9 @@ from itertools import combinations
 from typing import Any
 
 from gpusmith.checks.register import check
+from gpusmith.cluster.operands import restart_plugin
 from gpusmith.findings import CannotAsk, Problem
 from gpusmith.node.facts import NodeFacts
-from gpusmith.operands import restart_plugin
 from gpusmith.probe.cdi import CdiNode, CdiSpec
 from gpusmith.probe.dev import Dev, DeviceNode
 from gpusmith.probe.record import Record

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gpusmith.checks.register import Reads, check
+from gpusmith.cluster.snapshot import Snapshot
 from gpusmith.errors import GpusmithError
 from gpusmith.findings import Problem
 from gpusmith.inventory.host import Host
-from gpusmith.snapshot import Snapshot
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,12 @@ from typing import Any, Protocol
 
 import yaml
 
-from gpusmith.errors import Refusal
+from gpusmith.cluster.api import ApiRefused, ApiUnreachable, Cluster
+from gpusmith.cluster.retries import ONE_TRY
+from gpusmith.errors import GpusmithError, Refusal
 from gpusmith.inventory.target import on_hosts
 from gpusmith.inventory.templates import UnfilledError
 from gpusmith.paths import repo_root
-
-CLUSTER_TIMEOUT_S = 10
 
 
 class Filled(Protocol):
@@ -68,31 +68,26 @@ def check_cluster(hosts: Filled, node: str) -> list[Refusal]:
     """Whether the kubeconfig leads to a cluster that answers, and to the one that nodes join."""
     path = str(Path(_text(hosts, node, "gpusmith_kubeconfig")).expanduser())
     try:
-        from kubernetes import config
-
-        api = config.new_client_from_config(config_file=path)
-    except ImportError as error:
-        return [Refusal(f"The Python package 'kubernetes' cannot be used: {error}.", "Run 'make setup'.")]
-    except Exception as error:  # noqa: BLE001 - the client raises its own, yaml's and the file system's errors
-        hint = "Set 'gpusmith_kubeconfig' to a kubeconfig that kubectl can use."
-        return [Refusal(f"Kubeconfig '{path}' cannot be read: {last_words(error)}.", hint)]
-    try:
-        servers = ask_cluster(api)
-    except Exception as error:  # noqa: BLE001 - the client raises its own, urllib3's, ssl's and yaml's errors
-        status = getattr(error, "status", None)
-        if status in (401, 403):
-            return [
-                Refusal(
-                    f"The cluster of kubeconfig '{path}' refuses its user ({status}).",
-                    "Give a kubeconfig of an administrator with 'gpusmith_kubeconfig'.",
-                )
-            ]
+        # One refusal is an answer: nobody waits for a cluster that is not there.
+        servers = ask_cluster(Cluster(path, ONE_TRY))
+    except ApiRefused as error:
+        if error.status not in (401, 403):
+            return [Refusal(error.message, error.hint)]
         return [
             Refusal(
-                f"The cluster of kubeconfig '{path}' cannot be reached: {last_words(error)}.",
+                f"The cluster of kubeconfig '{path}' refuses its user ({error.status}).",
+                "Give a kubeconfig of an administrator with 'gpusmith_kubeconfig'.",
+            )
+        ]
+    except ApiUnreachable as error:
+        return [
+            Refusal(
+                f"The cluster of kubeconfig '{path}' cannot be reached: {error.message}",
                 "Check 'gpusmith_kubeconfig', and that the API server runs.",
             )
         ]
+    except GpusmithError as error:
+        return [Refusal(error.message, error.hint)]
     try:
         endpoint = _text(hosts, node, "kubernetes_node_control_plane_endpoint")
     except UnfilledError:
@@ -101,24 +96,18 @@ def check_cluster(hosts: Filled, node: str) -> list[Refusal]:
     return check_same_cluster(path, endpoint, servers)
 
 
-def ask_cluster(api: Any) -> list[str]:
-    """Addresses of the cluster: the kubeconfig's, and the one its own cluster-info gives to nodes that join."""
-    from kubernetes import client
+def ask_cluster(cluster: Cluster) -> list[str]:
+    """Addresses of the cluster: the kubeconfig's, and the one its own cluster-info gives to nodes that join.
 
-    # One refusal is an answer; the client's own three retries only make the user wait.
-    api.rest_client.pool_manager.connection_pool_kw["retries"] = False
-    core = client.CoreV1Api(api)
-    core.list_node(limit=1, _request_timeout=CLUSTER_TIMEOUT_S)
-    servers = [api.configuration.host]
+    Empty for a cluster that kubeadm did not make: it has no such object, or another form of it.
+    """
+    cluster.call("GET", "/api/v1/nodes", query={"limit": "1"})
     try:
-        info = core.read_namespaced_config_map(
-            "cluster-info", "kube-public", _request_timeout=CLUSTER_TIMEOUT_S
-        )
-        inner = yaml.safe_load((info.data or {})["kubeconfig"])
-        servers += [entry["cluster"]["server"] for entry in inner["clusters"]]
-    except Exception:  # noqa: BLE001 - clusters that kubeadm did not make have no such object, or another form of it
+        info = cluster.get("/api/v1/namespaces/kube-public/configmaps/cluster-info") or {}
+        inner = yaml.safe_load(info["data"]["kubeconfig"])
+        return [cluster.host, *(entry["cluster"]["server"] for entry in inner["clusters"])]
+    except (ApiRefused, KeyError, TypeError, yaml.YAMLError):
         return []
-    return servers
 
 
 def last_words(error: BaseException) -> str:

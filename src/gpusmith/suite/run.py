@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from importlib import metadata
 from pathlib import Path
 
-from gpusmith import leftovers
 from gpusmith.checks.register import CLUSTER, TIERS, catalog, of_tier
+from gpusmith.cluster import leftovers
 from gpusmith.errors import InputError, ToolError
 from gpusmith.findings import Finding, Outcome, Skip
 from gpusmith.inventory.host import Inventory

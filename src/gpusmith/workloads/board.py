@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from gpusmith.cluster.api import Cluster, Object
 from gpusmith.errors import ToolError
-from gpusmith.kube import Cluster, Object
+from gpusmith.names import WORKLOAD_LABEL
 from gpusmith.wait import Deadline, Done, NotYet, WaitTimeout
-from gpusmith.workloads.jobs import WORKLOAD_LABEL
 from gpusmith.workloads.states import Warned, is_starting, latest_warnings
 
 T = TypeVar("T")

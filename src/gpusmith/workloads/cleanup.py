@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 
 from gpusmith.checks.register import CLUSTER
+from gpusmith.cluster.api import Cluster
 from gpusmith.findings import Finding, Outcome
-from gpusmith.kube import Cluster
 from gpusmith.workloads import namespace
 from gpusmith.workloads.jobs import Run
 

@@ -9,18 +9,22 @@ from pathlib import Path
 from typing import Any
 
 from gpusmith.errors import ToolError
-from gpusmith.snapshot import GPU_RESOURCE
+from gpusmith.names import (
+    GPU_RESOURCE,
+    MANAGED_BY,
+    MANAGER,
+    OWNER_ANNOTATION,
+    PROGRAMS,
+    PURPOSE,
+    PURPOSE_LABEL,
+    RUN_LABEL,
+    RUN_NAMESPACE,
+    STARTUP_TAINT,
+    WORKLOAD_LABEL,
+)
 
 Manifest = dict[str, Any]
 
-MANAGED_BY = "app.kubernetes.io/managed-by"
-PURPOSE_LABEL = "gpusmith.io/purpose"
-PURPOSE = "validation"
-RUN_LABEL = "gpusmith.io/run"
-WORKLOAD_LABEL = "gpusmith.io/workload"
-OWNER_ANNOTATION = "gpusmith.io/owner"
-STARTUP_TAINT = "gpusmith.io/unvalidated"
-PROGRAMS = "gpusmith-programs"
 PROGRAMS_PATH = "/opt/gpusmith"
 NOBODY = 65534
 
@@ -40,7 +44,7 @@ class Run:
     @property
     def namespace(self) -> str:
         """Name of the run's namespace."""
-        return f"gpusmith-validation-{self.id}"
+        return RUN_NAMESPACE + self.id
 
 
 @dataclass(frozen=True)
@@ -74,7 +78,7 @@ class Workload:
 
 def labels(run: Run) -> dict[str, str]:
     """What everything of a run carries."""
-    return {MANAGED_BY: "gpusmith", PURPOSE_LABEL: PURPOSE, RUN_LABEL: run.id}
+    return {MANAGED_BY: MANAGER, PURPOSE_LABEL: PURPOSE, RUN_LABEL: run.id}
 
 
 def namespace(run: Run) -> Manifest:

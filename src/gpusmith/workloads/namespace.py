@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from gpusmith.cluster.api import Cluster
 from gpusmith.errors import GpusmithError, ToolError
-from gpusmith.kube import Cluster
 from gpusmith.wait import Deadline, Done, NotYet, WaitTimeout, wait_until
 from gpusmith.workloads import jobs
 from gpusmith.workloads.jobs import Run

@@ -6,8 +6,8 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from gpusmith.cluster.api import Object
 from gpusmith.findings import Problem
-from gpusmith.kube import Object
 from gpusmith.wait import Deadline, Done, NotYet, WaitTimeout
 from gpusmith.workloads import holders, jobs
 from gpusmith.workloads.jobs import Workload

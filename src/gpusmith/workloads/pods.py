@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
+from gpusmith.cluster.api import Cluster, Object
+from gpusmith.cluster.views import NodeView
 from gpusmith.errors import ToolError
 from gpusmith.inventory.host import Host
-from gpusmith.kube import Cluster, Object
-from gpusmith.snapshot import NodeView
 from gpusmith.wait import Deadline, WaitTimeout
 from gpusmith.workloads import jobs
 from gpusmith.workloads.board import Board

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from gpusmith.cluster.api import Cluster
 from gpusmith.findings import Finding, Outcome
-from gpusmith.kube import Cluster
 from gpusmith.workloads import (
     allocation,
     cleanup,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gpusmith.cluster.views import NodeView
 from gpusmith.inventory.host import Host
-from gpusmith.snapshot import GPU_RESOURCE, NodeView
-from gpusmith.workloads.jobs import STARTUP_TAINT
+from gpusmith.names import GPU_RESOURCE, STARTUP_TAINT
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from gpusmith.cluster.api import Object
 from gpusmith.errors import GpusmithError
-from gpusmith.kube import Object
 from gpusmith.wait import Done, NotYet
 from gpusmith.workloads.states import PodState, Warned, is_starting, state_of
 

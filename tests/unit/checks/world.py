@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any, cast
 
 from gpusmith.checks.whole_cluster import Removed
+from gpusmith.cluster.api import Cluster
+from gpusmith.cluster.snapshot import take
 from gpusmith.inventory.read import build
-from gpusmith.kube import Cluster
 from gpusmith.node.connections import Probed
 from gpusmith.node.records import parse
 from gpusmith.paths import repo_root
-from gpusmith.snapshot import take
 from gpusmith.suite.sources import ClusterState, Sources
 from gpusmith.workloads.jobs import Run
 from tests.unit.fake_cluster import FakeCluster
@@ -61,7 +61,7 @@ class _Api(FakeCluster):
         self.lists = lists
 
     def items(self, path: str, **query: str) -> Any:
-        return iter(self.lists[path]) if path in self.lists else super().items(path, **query)
+        return list(self.lists[path]) if path in self.lists else super().items(path, **query)
 
 
 @dataclass

@@ -9,15 +9,16 @@ from typing import Any, cast
 import pytest
 import yaml
 
-from gpusmith import snapshot
 from gpusmith.checks.cluster import ClusterFacts
 from gpusmith.checks.register import catalog
 from gpusmith.checks.whole_cluster import Removed, WholeCluster, leftovers, runtime_class
+from gpusmith.cluster import snapshot
+from gpusmith.cluster.api import Cluster
+from gpusmith.cluster.snapshot import Snapshot, take, take_settled
+from gpusmith.cluster.views import view_of
 from gpusmith.findings import Finding, NotAsked, Outcome
 from gpusmith.inventory.host import Host, Inventory
-from gpusmith.kube import Cluster
 from gpusmith.node.connections import Probed
-from gpusmith.snapshot import Snapshot, gpus_of, take, take_settled, view_of
 from gpusmith.suite.run import Suite
 from gpusmith.suite.sources import ClusterState
 from tests.unit.hosts import VERSION
@@ -271,14 +272,6 @@ def test_busy_gpus_are_counted_with_their_holders() -> None:
     )
     assert [(row.name, row.gpus) for row in view.holders] == [("train", 2), ("soon", 1)]
     assert (view.held, view.free) == (3, 1)
-
-
-def test_init_containers_count_as_the_scheduler_counts_them() -> None:
-    two, one = ({"resources": {"limits": {"nvidia.com/gpu": n}}} for n in ("2", "1"))
-    assert gpus_of({"spec": {"containers": [one], "initContainers": [two]}}) == 2
-    assert (
-        gpus_of({"spec": {"containers": [one], "initContainers": [{**two, "restartPolicy": "Always"}]}}) == 3
-    )
 
 
 def test_a_second_device_plugin_is_named(host: MakeHost) -> None:

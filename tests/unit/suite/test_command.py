@@ -18,6 +18,9 @@ import yaml
 
 from gpusmith.checks.register import catalog
 
+IMPATIENT = "from gpusmith.cluster import retries\n\nretries.PATIENT = retries.Patience(0.5, 0.5)\n"
+"""A plugin of pytest: no test waits as long as a person would for an API server that is restarted."""
+
 
 @pytest.fixture
 def dead(tmp_path: Path, variables: Callable[..., dict[str, Any]]) -> Path:
@@ -40,13 +43,19 @@ def dead(tmp_path: Path, variables: Callable[..., dict[str, Any]]) -> Path:
     )  # fmt: skip
     values = variables(ansible_host="127.0.0.1", ansible_port=1, gpusmith_kubeconfig=str(kubeconfig))
     (folder / "hosts.yml").write_text(yaml.safe_dump({"gpu_nodes": {"hosts": {"gpu-1": values}}}))
+    (project / "impatient.py").write_text(IMPATIENT)
     (project / "ansible.cfg").write_text("[inventory]\nignore_patterns = kubeconfig\n")
     return folder
 
 
 def start(root: Path, folder: Path, *words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "NO_COLOR": "1", "ANSIBLE_CONFIG": str(folder.parent / "ansible.cfg")}
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *words]
+    environment = {
+        **os.environ,
+        "NO_COLOR": "1",
+        "ANSIBLE_CONFIG": str(folder.parent / "ansible.cfg"),
+        "PYTHONPATH": str(folder.parent),
+    }
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "impatient", *words]
     return subprocess.run(
         command, cwd=cwd or root, env=environment, capture_output=True, text=True, check=False, timeout=120
     )

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from gpusmith import snapshot
 from gpusmith.checks.whole_cluster import Removed
+from gpusmith.cluster import snapshot
+from gpusmith.cluster.snapshot import Snapshot
+from gpusmith.cluster.views import NodeView
 from gpusmith.inventory.read import build
 from gpusmith.node.connections import Result, Unreachable
-from gpusmith.snapshot import NodeView, Snapshot
 from gpusmith.suite import sources
 from gpusmith.suite.run import Suite
 from gpusmith.suite.sources import ClusterState, Sources

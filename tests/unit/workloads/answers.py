@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gpusmith.snapshot import NodeView
+from gpusmith.cluster.views import NodeView
 from gpusmith.workloads.outcome import NodeOutcome
 
 READY = NodeView("gpu-1", True, (), False, 4, 4, {}, {}, ())

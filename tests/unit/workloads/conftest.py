@@ -9,10 +9,10 @@ from typing import Any, cast
 
 import pytest
 
+from gpusmith.cluster.api import Cluster
+from gpusmith.cluster.views import NodeView
 from gpusmith.findings import Finding
 from gpusmith.inventory.host import Host
-from gpusmith.kube import Cluster
-from gpusmith.snapshot import NodeView
 from gpusmith.workloads import board, oversubscription, runner
 from gpusmith.workloads.jobs import Run
 from gpusmith.workloads.outcome import NodeOutcome

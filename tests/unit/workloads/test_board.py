@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import pytest
 
+from gpusmith.cluster.api import Cluster
 from gpusmith.errors import ToolError
-from gpusmith.kube import Cluster
 from gpusmith.wait import Deadline, Done, NotYet, WaitTimeout
 from gpusmith.workloads.board import Board
 from tests.unit.workloads.answers import sandbox_event

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gpusmith.snapshot import Holder
+from gpusmith.cluster.holders import Holder
 from gpusmith.workloads.frameworks import judge
 from gpusmith.workloads.judge import Expected
 from gpusmith.workloads.outcome import PER_NODE

@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import pytest
 
+from gpusmith.cluster.api import Cluster
 from gpusmith.errors import ToolError
-from gpusmith.kube import Cluster
 from gpusmith.workloads import namespace
 from gpusmith.workloads.jobs import Run
 

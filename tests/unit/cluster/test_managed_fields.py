@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpusmith.managed_fields import additions, taken_over
+from gpusmith.cluster.managed_fields import additions, taken_over
 
 CONTAINER = 'k:{"name":"nvidia-device-plugin"}'
 

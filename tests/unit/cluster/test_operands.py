@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpusmith.operands import component
+from gpusmith.cluster.operands import component
 
 PLUGIN = "registry.example/nvidia/k8s-device-plugin:v0.19.0"
 

@@ -10,8 +10,8 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-MANAGER = "gpusmith"
-"""Field manager of everything that site.yml applies."""
+from gpusmith.names import MANAGER
+
 LEFT_ALONE = ((), ("f:metadata",), ("f:status",))
 """Where controllers, and tools that only note something, write as well."""
 RESTARTED_AT = (
@@ -60,6 +60,11 @@ def taken_over(found: Object) -> list[Object]:
         elif left := _members(row) - foreign:
             others.append({**row, "fieldsV1": _tree(left)})
     return [{**ours, "fieldsV1": _tree(own)}, *others]
+
+
+def own_fields(found: Object) -> frozenset[Path]:
+    """What our applies set in an object."""
+    return frozenset(path for row in _rows(found) if _is_ours(row) for path in _members(row))
 
 
 def _split(found: Object) -> tuple[set[Path], set[Path]]:

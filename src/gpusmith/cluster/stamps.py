@@ -1,14 +1,20 @@
 """Which nodes must be validated, whether a suite's results prove a node, and what its Node object then carries."""
 
-# Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
-
 from __future__ import annotations
 
 import json
-from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
-ANNOTATION = "gpusmith.io/validated"
-TAINT = "gpusmith.io/unvalidated"
+from gpusmith.cluster.api import CONFLICT, ApiRefused, Cluster
+from gpusmith.cluster.views import NODES, node_path
+from gpusmith.errors import GpusmithError, ToolError
+from gpusmith.names import STAMP, STAMP_MANAGER, STARTUP_TAINT
+
+TRIES = 5
 RESULTS_SCHEMA = "gpusmith.results/1"
 POLICIES = ("if_needed", "always", "never")
 
@@ -18,11 +24,11 @@ Node = Mapping[str, Any]
 # --- which nodes ---------------------------------------------------------------------------------------------------
 
 
-def read_stamp(node: Node) -> Optional[Dict[str, Any]]:
+def read_stamp(node: Node) -> dict[str, Any] | None:
     """The stamp of a Node object; None if it has none that can be read."""
     annotations = (node.get("metadata") or {}).get("annotations") or {}
     try:
-        stamp = json.loads(annotations.get(ANNOTATION, ""))
+        stamp = json.loads(annotations.get(STAMP, ""))
     except ValueError:
         return None
     return stamp if isinstance(stamp, dict) else None
@@ -31,22 +37,22 @@ def read_stamp(node: Node) -> Optional[Dict[str, Any]]:
 def has_taint(node: Node) -> bool:
     """Whether the startup taint is there."""
     taints = (node.get("spec") or {}).get("taints") or []
-    return any(taint.get("key") == TAINT for taint in taints)
+    return any(taint.get("key") == STARTUP_TAINT for taint in taints)
 
 
-def differing(stamp: Mapping[str, Any], facts: Mapping[str, Any]) -> List[str]:
+def differing(stamp: Mapping[str, Any], facts: Mapping[str, Any]) -> list[str]:
     """Names of the facts that changed since the stamp."""
     return [
         name for name in ("driver", "kernel", "runtime", "simulated") if stamp.get(name) != facts.get(name)
     ]
 
 
-def reason(node: Optional[Node], facts: Mapping[str, Any], policy: str) -> str:
+def reason(node: Node | None, facts: Mapping[str, Any], policy: str) -> str:
     """Why a node must be validated now; empty if it need not.
 
     Args:
         node: its Node object, None if the cluster has none.
-        facts: from probe.stamp_facts().
+        facts: those that a stamp is for, as the probe reads them.
         policy: gpusmith_validate.
     """
     if policy == "never":
@@ -69,7 +75,8 @@ def reason(node: Optional[Node], facts: Mapping[str, Any], policy: str) -> str:
 # --- what the suite proved -----------------------------------------------------------------------------------------
 
 
-class Verdict(NamedTuple):
+@dataclass(frozen=True)
+class Verdict:
     """Whether results prove a node.
 
     Attributes:
@@ -89,12 +96,12 @@ def _wrong(cause: str, next_step: str = "") -> Verdict:
     return Verdict(False, False, cause, next_step)
 
 
-def _rows(results: Mapping[str, Any], kind: str, key: str, node: str) -> List[Mapping[str, Any]]:
+def _rows(results: Mapping[str, Any], kind: str, key: str, node: str) -> list[Mapping[str, Any]]:
     rows = ((results.get("coverage") or {}).get(kind) or {}).get(key) or []
     return [row for row in rows if isinstance(row, Mapping) and row.get("node") == node]
 
 
-def _coverage(results: Mapping[str, Any], node: str) -> Optional[Verdict]:
+def _coverage(results: Mapping[str, Any], node: str) -> Verdict | None:
     run = results.get("run") or {}
     if node not in (run.get("nodes") or []):
         return _wrong("the suite did not test the node")
@@ -159,20 +166,133 @@ def make_stamp(facts: Mapping[str, Any], time_text: str) -> str:
     return json.dumps({**{key: facts.get(key) for key in keys}, "time": time_text}, sort_keys=True)
 
 
-def stamp_patch(node: Node, stamp: str) -> Dict[str, Any]:
+def stamp_patch(node: Node, stamp: str) -> dict[str, Any]:
     """Merge patch that stamps a node and takes the startup taint off, other taints kept.
 
     The resource version makes the API server refuse the patch if somebody changed the node in between: a merge patch replaces
     the whole list of taints.
     """
-    patch: Dict[str, Any] = {"metadata": {"annotations": {ANNOTATION: stamp}}}
+    patch: dict[str, Any] = {"metadata": {"annotations": {STAMP: stamp}}}
     if has_taint(node):
-        taints = [taint for taint in node["spec"]["taints"] if taint.get("key") != TAINT]
+        taints = [taint for taint in node["spec"]["taints"] if taint.get("key") != STARTUP_TAINT]
         patch["spec"] = {"taints": taints or None}
         patch["metadata"]["resourceVersion"] = node["metadata"]["resourceVersion"]
     return patch
 
 
-def unstamp_patch() -> Dict[str, Any]:
+def unstamp_patch() -> dict[str, Any]:
     """Merge patch that takes a stamp off."""
-    return {"metadata": {"annotations": {ANNOTATION: None}}}
+    return {"metadata": {"annotations": {STAMP: None}}}
+
+
+# --- with the cluster ----------------------------------------------------------------------------------------------
+
+
+def plan(cluster: Cluster, hosts: Mapping[str, Mapping[str, Any]], policy: str) -> dict[str, str]:
+    """Why which host must be validated now, by one list of Nodes; hosts that need not are left out.
+
+    Args:
+        cluster: the API.
+        hosts: per host the name of its Node (node) and its facts (facts).
+        policy: gpusmith_validate.
+    """
+    there = {row["metadata"]["name"]: row for row in cluster.items(NODES)}
+    why = {
+        host: reason(there.get(entry["node"]), entry["facts"], policy)
+        for host, entry in sorted(hosts.items())
+    }
+    return {host: text for host, text in why.items() if text}
+
+
+def read_results(path: Path, not_before: float) -> dict[str, Any]:
+    """The results of the run that was just made.
+
+    Raises:
+        ToolError: there are none, with what to look at.
+    """
+    hint = "Look at its log."
+    try:
+        if path.stat().st_mtime < not_before:
+            raise ToolError(f"'{path}' is older than this run: the suite wrote no results.", hint)
+        results = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise ToolError(f"'{path}' does not exist: the suite wrote no results.", hint) from error
+    except (OSError, ValueError) as error:
+        raise ToolError(f"'{path}' cannot be read: {error}.", hint) from error
+    if not isinstance(results, dict):
+        raise ToolError(f"'{path}' holds no results.", hint)
+    return results
+
+
+@dataclass(frozen=True)
+class Stamped:
+    """What became of a node's stamp.
+
+    Attributes:
+        proved: the node is validated, or nothing speaks against the stamp that it has.
+        changed: the Node object is another one now.
+        stamp: the annotation's new value; empty if it got none.
+        untainted: the startup taint was there, and is gone.
+        message: why it got none.
+    """
+
+    proved: bool
+    changed: bool
+    stamp: str = ""
+    untainted: bool = False
+    message: str = ""
+
+
+def put_outcome(
+    cluster: Cluster,
+    name: str,
+    verdict: Verdict,
+    facts: Mapping[str, Any],
+    check: bool,
+    now: time.struct_time | None = None,
+) -> Stamped:
+    """Stamp a node that is proved; take an older stamp off one that is not.
+
+    Args:
+        cluster: the API.
+        name: of the Node.
+        verdict: from judge().
+        facts: that the stamp is for.
+        check: have the API server try the change out only.
+        now: replaced in tests.
+
+    Raises:
+        ToolError: the cluster does not take the change.
+    """
+    if verdict.passed:
+        text = make_stamp(facts, time.strftime("%Y-%m-%dT%H:%M:%SZ", now or time.gmtime()))
+        return Stamped(True, True, text, _put(cluster, name, text, check))
+    message = f"Node '{name}' is not validated: {verdict.cause}. {verdict.next_step}".strip()
+    node = cluster.get(node_path(name))
+    old = read_stamp(node) if node is not None else None
+    if verdict.busy and old is not None and old.get("digest") == facts.get("digest"):
+        # Nothing speaks against the stamp that is there, and nothing new was proved.
+        return Stamped(True, False, message=message)
+    if old is not None:
+        cluster.patch(node_path(name), unstamp_patch(), STAMP_MANAGER, dry_run=check)
+    return Stamped(False, old is not None, message=message)
+
+
+def _put(cluster: Cluster, name: str, text: str, dry_run: bool) -> bool:
+    """Stamp and untaint; True if the taint was there."""
+    tainted = False
+    for left in reversed(range(TRIES)):
+        node = cluster.get(node_path(name))
+        if node is None:
+            raise GpusmithError(
+                f"The cluster has no node '{name}' any more.", "Look who deleted it, then run site.yml."
+            )
+        tainted = tainted or has_taint(node)
+        try:
+            cluster.patch(node_path(name), stamp_patch(node, text), STAMP_MANAGER, dry_run=dry_run)
+            break
+        except ApiRefused as error:
+            # Somebody changed the node between the two calls, or the answer of our own change got lost; look again.
+            if error.status != CONFLICT or not left:
+                raise
+    return tainted

@@ -8,8 +8,8 @@ import pytest
 import yaml
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
-from ansible_collections.gpusmith.gpu.plugins.modules.foreign_operands import foreign
 
+from gpusmith.cluster.operands import second_owners
 from gpusmith.paths import repo_root
 
 PLUGIN = {"image": "registry/nvidia/k8s-device-plugin:v0.17"}
@@ -39,7 +39,7 @@ def components(**owners: str) -> list[dict[str, str]]:
 
 
 def test_a_second_owner_is_named_with_what_to_do() -> None:
-    (sentence,) = foreign([workload("theirs", {"image": "sidecar:1"}, PLUGIN)], "ours", components())
+    (sentence,) = second_owners([workload("theirs", {"image": "sidecar:1"}, PLUGIN)], "ours", components())
     assert sentence == (
         "'theirs/some' is a device plugin of somebody else."
         " Remove it, or say that it stays with 'gpu_operands_device_plugin: existing'."
@@ -47,10 +47,12 @@ def test_a_second_owner_is_named_with_what_to_do() -> None:
 
 
 def test_a_second_feature_discovery_is_called_so() -> None:
-    (sentence,) = foreign([workload("theirs", DISCOVERY)], "ours", components())
+    (sentence,) = second_owners([workload("theirs", DISCOVERY)], "ours", components())
     assert sentence.startswith("'theirs/some' is a GPU feature discovery of somebody else.")
     assert "'gpu_operands_feature_discovery: existing'" in sentence
-    assert foreign([workload("theirs", DISCOVERY)], "ours", components(feature_discovery="existing")) == []
+    assert (
+        second_owners([workload("theirs", DISCOVERY)], "ours", components(feature_discovery="existing")) == []
+    )
 
 
 @pytest.mark.parametrize(
@@ -61,16 +63,16 @@ def test_a_second_feature_discovery_is_called_so() -> None:
     ],
 )
 def test_what_stays_is_not_refused(container: dict[str, Any], variable: str) -> None:
-    assert len(foreign([workload("theirs", container)], "ours", components())) == 1
-    assert foreign([workload("theirs", container)], "ours", components(**{variable: "existing"})) == []
+    assert len(second_owners([workload("theirs", container)], "ours", components())) == 1
+    assert second_owners([workload("theirs", container)], "ours", components(**{variable: "existing"})) == []
 
 
 def test_the_gpu_operator_is_always_refused() -> None:
     owners = dict.fromkeys(("device_plugin", "feature_discovery", "node_feature_discovery"), "existing")
     operator = workload("theirs", {"image": "nvcr.io/nvidia/gpu-operator:v25.3.0"})
-    assert "GPU Operator" in foreign([operator], "ours", components(**owners))[0]
+    assert "GPU Operator" in second_owners([operator], "ours", components(**owners))[0]
 
 
 def test_ours_and_strangers_are_left_alone() -> None:
     others = [workload("ours", PLUGIN), workload("theirs", {"image": "nginx:1"})]
-    assert foreign(others, "ours", components()) == []
+    assert second_owners(others, "ours", components()) == []

@@ -8,8 +8,8 @@ import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gpusmith.kube import Cluster, Object
-from gpusmith.workloads.jobs import OWNER_ANNOTATION, PURPOSE, PURPOSE_LABEL
+from gpusmith.cluster.api import Cluster, Object
+from gpusmith.names import OWNER_ANNOTATION, PURPOSE, PURPOSE_LABEL
 
 FOREIGN_AGE_S = 2 * 3600
 """A run of another machine cannot be asked whether it lives; after this time it does not."""
@@ -66,5 +66,5 @@ def sort_out(namespaces: Sequence[Object], now: dt.datetime) -> Leftovers:
 
 def find(cluster: Cluster) -> Leftovers:
     """One list."""
-    rows = list(cluster.items("/api/v1/namespaces", labelSelector=f"{PURPOSE_LABEL}={PURPOSE}"))
+    rows = cluster.items("/api/v1/namespaces", labelSelector=f"{PURPOSE_LABEL}={PURPOSE}")
     return sort_out(rows, dt.datetime.now(dt.UTC))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 Pod = Mapping[str, Any]
@@ -97,3 +97,27 @@ def restart_plugin(namespace: str, node: str) -> str:
         f"kubectl -n {namespace} delete pod -l app.kubernetes.io/name={DEVICE_PLUGIN}"
         f" --field-selector spec.nodeName={node}"
     )
+
+
+def second_owners(
+    workloads: Iterable[Mapping[str, Any]], namespace: str, components: Sequence[Mapping[str, str]]
+) -> list[str]:
+    """Operands that somebody else runs, one sentence each.
+
+    Args:
+        workloads: DaemonSets and Deployments of the cluster.
+        namespace: ours.
+        components: that are to be ours, each with component, name and advice.
+    """
+    found = []
+    for workload in workloads:
+        metadata = workload["metadata"]
+        if metadata["namespace"] == namespace:
+            continue
+        theirs = {component(row) for row in workload["spec"]["template"]["spec"].get("containers") or []}
+        found += [
+            f"'{metadata['namespace']}/{metadata['name']}' is a {ours['name']} of somebody else. {ours['advice']}"
+            for ours in components
+            if ours["component"] in theirs
+        ]
+    return found

@@ -1,0 +1,37 @@
+"""Action plugin: wait until the scheduler may use all GPUs of all nodes."""
+
+# Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any, ClassVar
+
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import ControllerAction
+
+from gpusmith.cluster import allocatable
+from gpusmith.cluster.api import Cluster
+from gpusmith.names import GPU_RESOURCE
+
+
+class ActionModule(ControllerAction):
+    """Looks, and never fails for a node that is late: the caller names it."""
+
+    SPEC: ClassVar[dict[str, dict[str, Any]]] = {
+        "kubeconfig": {"type": "path", "required": True},
+        "expected": {"type": "dict", "required": True},
+        "resource": {"type": "str", "default": GPU_RESOURCE},
+        "labels": {"type": "list", "elements": "str", "default": []},
+        "timeout": {"type": "float", "default": 300.0},
+    }
+
+    def act(self, asked: dict[str, Any], check: bool) -> dict[str, Any]:
+        expected = {name: int(count) for name, count in asked["expected"].items()}
+        offers = allocatable.wait_for(
+            Cluster(asked["kubeconfig"]),
+            expected,
+            asked["resource"],
+            asked["labels"],
+            0.0 if check else asked["timeout"],
+        )
+        return {"changed": False, "nodes": {name: asdict(offer) for name, offer in offers.items()}}

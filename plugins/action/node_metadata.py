@@ -1,0 +1,34 @@
+"""Action plugin: labels and taints of Node objects, as the inventory says and no more."""
+
+# Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Any, ClassVar
+
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import ControllerAction
+
+from gpusmith.cluster import node_metadata
+from gpusmith.cluster.api import Cluster
+
+
+class ActionModule(ControllerAction):
+    """Waits for the nodes and patches them; what went wrong with one is said of that one."""
+
+    SPEC: ClassVar[dict[str, dict[str, Any]]] = {
+        "kubeconfig": {"type": "path", "required": True},
+        "nodes": {"type": "dict", "required": True},
+        "ready_timeout": {"type": "float", "default": 300.0},
+    }
+
+    def act(self, asked: dict[str, Any], check: bool) -> dict[str, Any]:
+        wanted = {name: node_metadata.Wanted.read(entry) for name, entry in asked["nodes"].items()}
+        states = node_metadata.make(Cluster(asked["kubeconfig"]), wanted, asked["ready_timeout"], check)
+        patched = {name: state.patched for name, state in states.items() if state.patched}
+        return {
+            "changed": bool(patched),
+            "nodes": {name: asdict(state) for name, state in states.items()},
+            "diff": {"prepared": json.dumps(patched, indent=2) if patched else ""},
+        }

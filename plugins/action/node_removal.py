@@ -1,0 +1,31 @@
+"""Action plugin: empty a node, or delete its Node object."""
+
+# Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any, ClassVar
+
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import ControllerAction
+
+from gpusmith.cluster import maintenance
+from gpusmith.cluster.api import Cluster
+
+
+class ActionModule(ControllerAction):
+    """Refuses while pods hold GPUs, before anything is changed."""
+
+    SPEC: ClassVar[dict[str, dict[str, Any]]] = {
+        "kubeconfig": {"type": "path", "required": True},
+        "name": {"type": "str", "required": True},
+        "state": {"type": "str", "choices": ["empty", "absent"], "required": True},
+        "timeout": {"type": "float", "default": 300.0},
+    }
+
+    def act(self, asked: dict[str, Any], check: bool) -> dict[str, Any]:
+        cluster = Cluster(asked["kubeconfig"])
+        if asked["state"] == "absent":
+            return {"changed": maintenance.delete_node(cluster, asked["name"], check)}
+        done = maintenance.empty(cluster, asked["name"], asked["timeout"], check)
+        return {"changed": bool(done.cordoned or done.evicted), **asdict(done)}

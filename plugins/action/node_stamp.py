@@ -1,0 +1,46 @@
+"""Action plugin: put the outcome of a validation on a Node object."""
+
+# Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+from ansible_collections.gpusmith.gpu.plugins.module_utils import probe
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import ControllerAction
+
+from gpusmith.cluster import stamps
+from gpusmith.cluster.api import Cluster
+
+
+class ActionModule(ControllerAction):
+    """Stamps a node that is proved, and takes an older stamp off any other one."""
+
+    SPEC: ClassVar[dict[str, dict[str, Any]]] = {
+        "kubeconfig": {"type": "path", "required": True},
+        "node": {"type": "str", "required": True},
+        "all_nodes": {"type": "list", "elements": "str", "required": True},
+        "results": {"type": "path", "required": True},
+        "not_before": {"type": "float", "default": 0.0},
+        "facts": {"type": "dict", "required": True},
+    }
+
+    def act(self, asked: dict[str, Any], check: bool) -> dict[str, Any]:
+        name, facts = asked["node"], asked["facts"]
+        unknown = list(probe.missing_facts(facts))
+        if unknown:
+            return {
+                "failed": True,
+                "msg": f"Node '{name}' cannot be stamped: its {' and '.join(unknown)} could not be read.",
+            }
+        results = stamps.read_results(Path(asked["results"]), asked["not_before"])
+        verdict = stamps.judge(results, name, asked["all_nodes"])
+        done = stamps.put_outcome(Cluster(asked["kubeconfig"]), name, verdict, facts, check)
+        return {
+            "changed": done.changed,
+            "stamp": done.stamp,
+            "untainted": done.untainted,
+            **({"msg": done.message} if done.message else {}),
+            **({} if done.proved else {"failed": True}),
+        }

@@ -1,0 +1,26 @@
+"""Action plugin: which nodes must be validated, by one list of Nodes."""
+
+# Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import ControllerAction
+
+from gpusmith.cluster import stamps
+from gpusmith.cluster.api import Cluster
+
+
+class ActionModule(ControllerAction):
+    """Compares stamps with facts."""
+
+    SPEC: ClassVar[dict[str, dict[str, Any]]] = {
+        "kubeconfig": {"type": "path", "required": True},
+        "nodes": {"type": "dict", "required": True},
+        "policy": {"type": "str", "choices": list(stamps.POLICIES), "default": "if_needed"},
+    }
+
+    def act(self, asked: dict[str, Any], check: bool) -> dict[str, Any]:  # noqa: ARG002 - changes nothing
+        reasons = stamps.plan(Cluster(asked["kubeconfig"]), asked["nodes"], asked["policy"])
+        return {"changed": False, "hosts": sorted(reasons), "reasons": reasons}

@@ -1,0 +1,65 @@
+"""Documentation of the action plugin of the same name, which runs on the controller."""
+
+# Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: node_removal
+short_description: Empty a node, or delete its Node object
+description:
+  - C(state=empty) cordons a node and evicts its pods, as their disruption budgets allow. Pods of DaemonSets and the kubelet's own stay; what
+    pods have in emptyDir volumes is lost.
+  - Refuses while pods hold GPUs or parts of some, and names them; also while there are pods that no controller would make anew. The node is
+    not cordoned then. It looks again after the cordon, and takes the cordon back if a pod came in between.
+  - C(state=absent) deletes the Node object.
+  - Runs on the controller.
+version_added: "0.1.0"
+author: gpusmith contributors
+options:
+  kubeconfig:
+    description: Path of a kubeconfig on the controller.
+    type: path
+    required: true
+  name:
+    description: Name of the Node object.
+    type: str
+    required: true
+  state:
+    description: What is wanted.
+    type: str
+    choices: [empty, absent]
+    required: true
+  timeout:
+    description: Seconds until the pods must be gone.
+    type: float
+    default: 300.0
+attributes:
+  check_mode:
+    support: full
+    description: Refuses as it would, and tells what would be evicted.
+"""
+
+EXAMPLES = r"""
+- name: Empty the node
+  gpusmith.gpu.node_removal:
+    kubeconfig: "{{ gpusmith_kubeconfig }}"
+    name: gpu-1
+    state: empty
+"""
+
+RETURN = r"""
+present:
+  description: Whether the cluster has the node.
+  returned: success, with C(state=empty)
+  type: bool
+cordoned:
+  description: Whether the node was cordoned by this.
+  returned: success, with C(state=empty)
+  type: bool
+evicted:
+  description: Pods that were taken off, as namespace/name.
+  returned: success, with C(state=empty)
+  type: list
+  elements: str
+"""

@@ -1,0 +1,51 @@
+"""What action plugins share that work on the controller: arguments in, one call into gpusmith, its result out."""
+
+# Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+# Imported here, in the process of ansible-playbook, so that the workers that it forks have it loaded.
+import kubernetes.client
+import kubernetes.config  # noqa: F401
+from ansible.plugins.action import ActionBase
+
+from gpusmith.errors import GpusmithError
+
+
+class ControllerAction(ActionBase):
+    """Runs on the controller and connects to no host."""
+
+    TRANSFERS_FILES = False
+    _requires_connection = False
+    SPEC: ClassVar[dict[str, dict[str, Any]]] = {}
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Entry point of Ansible."""
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        _validation, arguments = self.validate_argument_spec(argument_spec=self.SPEC)
+        try:
+            result.update(self.act(plain(arguments), bool(self._task.check_mode)))
+        except GpusmithError as error:
+            result.update(failed=True, msg=str(error))
+        return result
+
+    def act(self, asked: dict[str, Any], check: bool) -> dict[str, Any]:
+        """The work.
+
+        Args:
+            asked: arguments as SPEC says.
+            check: whether nothing may be changed.
+        """
+        raise NotImplementedError
+
+
+def plain(value: Any) -> Any:
+    """The same data in Python's own containers: Ansible's fill templates in when they are looked at."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return value

@@ -1,0 +1,193 @@
+"""Labels and taints of Node objects: ours come and go with the inventory, those of others stay."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpusmith.cluster.api import CONFLICT, ApiRefused, Cluster, Object
+from gpusmith.cluster.views import NODES, node_path, readiness
+from gpusmith.names import MANAGER, OWNED_TAINTS, STAMP
+from gpusmith.wait import Deadline, Done, NotYet, WaitTimeout, wait_until
+
+TICK_S = 1.0
+TRIES = 5
+
+Taint = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a node has to look like.
+
+    Attributes:
+        labels: all that are ours.
+        taints: all that are ours, with key, value and effect.
+        startup_taint: key of a taint that the node of a machine made anew has to carry, even if its Node object is an old one;
+            that also drops the old one's stamp.
+    """
+
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: Sequence[Taint] = ()
+    startup_taint: str = ""
+
+    @staticmethod
+    def read(given: Mapping[str, Any]) -> Wanted:
+        """From an entry of the inventory's data, in which numbers may be labels."""
+        labels = {str(key): str(value) for key, value in (given.get("labels") or {}).items()}
+        return Wanted(labels, tuple(given.get("taints") or ()), given.get("startup_taint") or "")
+
+
+@dataclass
+class State:
+    """What became of a node.
+
+    Attributes:
+        present: the cluster has it.
+        ready: it says so.
+        patched: what was changed, of labels and taints.
+        seen: what it said of itself last.
+        problem: what went wrong; empty if nothing did.
+    """
+
+    present: bool
+    ready: bool
+    seen: str
+    patched: list[str] = field(default_factory=list)
+    problem: str = ""
+
+
+def owned_labels(node: Object) -> set[str]:
+    """The labels that were applied by us."""
+    for entry in node["metadata"].get("managedFields") or []:
+        if entry.get("manager") == MANAGER and entry.get("operation") == "Apply":
+            fields = ((entry.get("fieldsV1") or {}).get("f:metadata") or {}).get("f:labels") or {}
+            return {key[2:] for key in fields if key.startswith("f:")}
+    return set()
+
+
+def label_patch(node: Object, wanted: Mapping[str, str]) -> Object | None:
+    """The server-side apply that makes our labels the wanted ones; None if they are."""
+    now = node["metadata"].get("labels") or {}
+    if owned_labels(node) == set(wanted) and all(now.get(key) == value for key, value in wanted.items()):
+        return None
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": node["metadata"]["name"], "labels": dict(wanted)},
+    }
+
+
+def identity(taint: Taint) -> str:
+    """Key and effect: what makes two taints the same for Kubernetes."""
+    return f"{taint['key']}:{taint['effect']}"
+
+
+def taint_patch(node: Object, wanted: Sequence[Taint], startup: str = "") -> Object | None:
+    """The merge patch that makes our taints the wanted ones; None if they are.
+
+    It carries the version that it was computed from: a taint that somebody sets meanwhile is not lost, the patch is refused.
+    """
+    annotation = (node["metadata"].get("annotations") or {}).get(OWNED_TAINTS, "")
+    owned = {name for name in annotation.split(",") if name}
+    ours = {identity(taint): {k: str(v) for k, v in taint.items() if v not in (None, "")} for taint in wanted}
+    now = (node.get("spec") or {}).get("taints") or []
+    kept = [taint for taint in now if identity(taint) not in ours and identity(taint) not in owned]
+    fresh = [{"key": startup, "effect": "NoSchedule"}] if startup else []
+    fresh = [taint for taint in fresh if identity(taint) not in {identity(other) for other in kept}]
+    there = {identity(taint): {k: v for k, v in taint.items() if k != "timeAdded"} for taint in now}
+    same = all(there.get(name) == taint for name, taint in ours.items()) and not (
+        (owned - set(ours)) & set(there)
+    )
+    if same and owned == set(ours) and not fresh:
+        return None
+    annotations = {OWNED_TAINTS: ",".join(sorted(ours)) or None}
+    if fresh:
+        annotations[STAMP] = None
+    return {
+        "metadata": {
+            "resourceVersion": node["metadata"]["resourceVersion"],
+            "annotations": annotations,
+        },
+        "spec": {"taints": kept + fresh + [ours[name] for name in sorted(ours)]},
+    }
+
+
+def make(
+    cluster: Cluster,
+    wanted: Mapping[str, Wanted],
+    timeout_s: float,
+    check: bool = False,
+    sleep: Callable[[float], None] = time.sleep,
+) -> dict[str, State]:
+    """Wait until the nodes are Ready, then patch what can be patched: one bad node is no reason to leave the good ones without.
+
+    Args:
+        cluster: the API.
+        wanted: by name of the node.
+        timeout_s: until all must be Ready.
+        check: do not wait, and have the API server try the patches out only.
+        sleep: replaced in tests.
+
+    Raises:
+        ToolError: the cluster does not answer, or does not list its nodes.
+    """
+    states: dict[str, State] = {}
+    found: dict[str, Object] = {}
+
+    def look() -> Done[None] | NotYet:
+        found.clear()
+        found.update(
+            {
+                row["metadata"]["name"]: row
+                for row in cluster.items(NODES)
+                if row["metadata"]["name"] in wanted
+            }
+        )
+        for name in wanted:
+            judged = readiness(found.get(name))
+            states[name] = State(name in found, judged.ready, judged.seen)
+        late = [f"'{name}': {state.seen}" for name, state in states.items() if not state.ready]
+        return NotYet("; ".join(late)) if late and not check else Done(None)
+
+    try:
+        wait_until("the nodes to be Ready", look, Deadline(timeout_s), TICK_S, sleep)
+    except WaitTimeout:
+        for state in states.values():
+            if not state.ready:
+                state.problem = f"not Ready after {timeout_s:.0f} s, last seen: {state.seen.rstrip('.')}"
+    for name, node in found.items():
+        # The taint of a machine made anew cannot wait: the next run finds the machine joined and does not ask for it.
+        if check or states[name].ready or wanted[name].startup_taint:
+            try:
+                _patch(cluster, node, wanted[name], states[name], check)
+            except ApiRefused as error:
+                problems = (states[name].problem, str(error).rstrip("."))
+                states[name].problem = "; ".join(filter(None, problems))
+    return states
+
+
+def _patch(cluster: Cluster, node: Object, wanted: Wanted, state: State, check: bool) -> None:
+    path = node_path(node["metadata"]["name"])
+    body = label_patch(node, wanted.labels)
+    if body is not None:
+        cluster.apply(path, body, MANAGER, dry_run=check)
+        state.patched.append("labels")
+        node = cluster.get(path) or node
+    for left in reversed(range(TRIES)):
+        body = taint_patch(node, wanted.taints, wanted.startup_taint)
+        if body is None:
+            return
+        if "taints" not in state.patched:
+            state.patched.append("taints")
+        try:
+            cluster.patch(path, body, MANAGER, dry_run=check)
+            return
+        except ApiRefused as error:
+            # The node's controllers taint it too, and an answer to our own patch may have got lost.
+            if error.status != CONFLICT or not left:
+                state.patched.remove("taints")
+                raise
+            node = cluster.get(path) or node

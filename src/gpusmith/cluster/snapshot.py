@@ -1,0 +1,110 @@
+"""What the cluster's lists say, gathered once per run and read by all checks of the cluster tier."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from gpusmith.cluster import managed_fields, operands
+from gpusmith.cluster.api import Cluster, Object
+from gpusmith.cluster.holders import finished
+from gpusmith.cluster.views import NODES, PODS, NodeView, view_of
+from gpusmith.wait import Deadline, Done, NotYet, WaitTimeout, wait_until
+
+OPERANDS_WAIT_S = 60.0
+OPERANDS_TICK_S = 3.0
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """All of it, at one moment.
+
+    Attributes:
+        nodes: by name of the Node.
+        runtime_classes: handlers by name.
+        system_pods: unfinished pods of the operands' namespaces, wherever they are, also nowhere yet.
+        foreign_fields: by title of a DaemonSet or RuntimeClass, whosever it is, what site.yml did not set in it.
+    """
+
+    nodes: Mapping[str, NodeView]
+    runtime_classes: Mapping[str, str]
+    system_pods: tuple[Object, ...] = field(default=(), repr=False)
+    foreign_fields: Mapping[str, Sequence[str]] = field(default_factory=dict, repr=False)
+
+    @property
+    def operand_pods(self) -> tuple[Object, ...]:
+        """Of the operands' namespaces, those that serve these nodes; on a dead node none is ready, nor will be."""
+        masters = tuple(pod for pod in self.system_pods if operands.name(pod) == operands.NFD_MASTER)
+        return (*(pod for view in self.nodes.values() if view.ready for pod in view.system_pods), *masters)
+
+
+def take(cluster: Cluster, operands_namespaces: Mapping[str, str]) -> Snapshot:
+    """Four lists, however many nodes there are.
+
+    Args:
+        cluster: the API.
+        operands_namespaces: namespace of the operands per node; its keys are the nodes to look at.
+
+    Raises:
+        ToolError: the API server does not answer or refuses.
+    """
+    nodes = {
+        row["metadata"]["name"]: row
+        for row in cluster.items(NODES)
+        if row["metadata"]["name"] in operands_namespaces
+    }
+    pods: dict[str, list[Object]] = {name: [] for name in nodes}
+    system_pods = []
+    namespaces = set(operands_namespaces.values())
+    for pod in cluster.items(PODS):
+        if pod["metadata"]["namespace"] in namespaces and not finished(pod):
+            system_pods.append(pod)
+        where = (pod.get("spec") or {}).get("nodeName")
+        if where in pods:
+            pods[where].append(pod)
+    classes = cluster.items("/apis/node.k8s.io/v1/runtimeclasses")
+    foreign_fields = {
+        managed_fields.title(kind, row["metadata"]["name"], row["metadata"].get("namespace", "")): fields
+        for kind, rows in (
+            ("RuntimeClass", classes),
+            ("DaemonSet", cluster.items("/apis/apps/v1/daemonsets")),
+        )
+        for row in rows
+        if (fields := managed_fields.additions(row))
+    }
+    views = {name: view_of(node, pods[name], operands_namespaces[name]) for name, node in nodes.items()}
+    handlers = {row["metadata"]["name"]: str(row.get("handler")) for row in classes}
+    return Snapshot(views, handlers, tuple(system_pods), foreign_fields)
+
+
+def take_settled(
+    cluster: Cluster,
+    operands_namespaces: Mapping[str, str],
+    say: Callable[[str], None],
+    sleep: Callable[[float], None] = time.sleep,
+) -> Snapshot:
+    """The lists, once no operand is about to become ready; one that is not by the deadline is for the checks to name.
+
+    Args:
+        cluster: as of take().
+        operands_namespaces: as of take().
+        say: told about waiting.
+        sleep: replaced in tests.
+
+    Raises:
+        ToolError: as take().
+    """
+    taken: list[Snapshot] = []
+
+    def look() -> Done[None] | NotYet:
+        taken.append(take(cluster, operands_namespaces))
+        pods = operands.starting(taken[-1].operand_pods)
+        if pods and len(taken) == 1:
+            say(f"waiting for operands that start, {OPERANDS_WAIT_S:.0f} s at most: {', '.join(pods)}")
+        return NotYet(", ".join(pods)) if pods else Done(None)
+
+    with suppress(WaitTimeout):
+        wait_until("the operands to start", look, Deadline(OPERANDS_WAIT_S), OPERANDS_TICK_S, sleep)
+    return taken[-1]

@@ -1,0 +1,134 @@
+"""Node objects as typed facts. Whether a node is Ready is judged here, for everybody."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpusmith.cluster import operands
+from gpusmith.cluster.api import Object
+from gpusmith.cluster.holders import Holder, finished, holders, quantity
+from gpusmith.names import GPU_RESOURCE
+
+NODES = "/api/v1/nodes"
+PODS = "/api/v1/pods"
+FAMILY = "nvidia.com/"
+GOOD_WHEN_TRUE = ("Ready", "Healthy")
+"""How names of conditions end that are well when true, such as AWS's AcceleratedHardwareReady; the others are pressure."""
+
+
+@dataclass(frozen=True)
+class Readiness:
+    """What a Node object says of itself.
+
+    Attributes:
+        ready: its condition Ready is True.
+        seen: 'Ready', or why not.
+    """
+
+    ready: bool
+    seen: str
+
+
+def readiness(node: Mapping[str, Any] | None) -> Readiness:
+    """Whether a node is Ready; None is a node that the cluster does not have."""
+    if node is None:
+        return Readiness(False, "the cluster has no such node")
+    for row in (node.get("status") or {}).get("conditions") or []:
+        if row.get("type") == "Ready":
+            ready = row.get("status") == "True"
+            return Readiness(ready, "Ready" if ready else str(row.get("message") or "not Ready"))
+    return Readiness(False, "not Ready yet")
+
+
+def node_path(name: str) -> str:
+    """Where the API server has a Node."""
+    return f"{NODES}/{name}"
+
+
+@dataclass(frozen=True)
+class NodeView:
+    """A Node object, and the pods on it that matter.
+
+    Attributes:
+        name: of the Node.
+        ready: condition Ready is True.
+        conditions: why not, or what presses it.
+        unschedulable: cordoned.
+        capacity: GPUs; None if the resource is not there at all.
+        allocatable: the same.
+        labels: all.
+        annotations: all.
+        taints: all.
+        holders: pods that hold GPUs.
+        system_pods: pods of the operands' namespace on the node.
+        plugins: pods of NVIDIA's device plugin in other namespaces, as namespace/name.
+        others: resources of NVIDIA's by other names that the node has any of, such as MIG devices.
+    """
+
+    name: str
+    ready: bool
+    conditions: tuple[str, ...]
+    unschedulable: bool
+    capacity: int | None
+    allocatable: int | None
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    taints: tuple[Mapping[str, str], ...]
+    holders: tuple[Holder, ...] = ()
+    system_pods: tuple[Object, ...] = field(default=(), repr=False)
+    plugins: tuple[str, ...] = ()
+    others: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def held(self) -> int:
+        """GPUs that pods hold."""
+        return sum(holder.gpus for holder in self.holders)
+
+    @property
+    def free(self) -> int:
+        """GPUs that a pod could still get."""
+        return max(0, (self.allocatable or 0) - self.held)
+
+
+def _name(pod: Object) -> str:
+    return f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
+
+
+def _is_foreign_plugin(pod: Object, operands_namespace: str) -> bool:
+    containers = (pod.get("spec") or {}).get("containers") or []
+    return pod["metadata"]["namespace"] != operands_namespace and any(
+        operands.component(row) == operands.DEVICE_PLUGIN for row in containers
+    )
+
+
+def view_of(node: Object, pods: Iterable[Object], operands_namespace: str) -> NodeView:
+    """A node and its pods, from the API's own data."""
+    metadata, spec, status = node["metadata"], node.get("spec") or {}, node.get("status") or {}
+    conditions = {row["type"]: row for row in status.get("conditions") or []}
+    wrong = [
+        f"{kind}={row.get('status')}: {row.get('message') or row.get('reason') or 'no reason given'}"
+        for kind, row in conditions.items()
+        if kind.endswith(GOOD_WHEN_TRUE) != (row.get("status") == "True")
+    ]
+    present = [pod for pod in pods if not finished(pod)]
+    return NodeView(
+        name=metadata["name"],
+        ready=readiness(node).ready,
+        conditions=tuple(wrong),
+        unschedulable=bool(spec.get("unschedulable")),
+        capacity=quantity((status.get("capacity") or {}).get(GPU_RESOURCE)),
+        allocatable=quantity((status.get("allocatable") or {}).get(GPU_RESOURCE)),
+        labels=metadata.get("labels") or {},
+        annotations=metadata.get("annotations") or {},
+        taints=tuple(spec.get("taints") or ()),
+        holders=tuple(holder for holder in holders(present) if holder.gpus),
+        system_pods=tuple(pod for pod in present if pod["metadata"]["namespace"] == operands_namespace),
+        plugins=tuple(_name(pod) for pod in present if _is_foreign_plugin(pod, operands_namespace)),
+        others={
+            name: count
+            for name, value in (status.get("capacity") or {}).items()
+            if name.startswith(FAMILY) and name != GPU_RESOURCE and (count := quantity(value))
+        },
+    )

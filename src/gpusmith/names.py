@@ -1,0 +1,42 @@
+"""Names by which gpusmith is known in a cluster. They stand here only; YAML repeats them, and a test compares."""
+
+from __future__ import annotations
+
+DOMAIN = "gpusmith.io/"
+
+# --- labels, annotations and taints of Node objects ---
+OPERANDS_LABEL = DOMAIN + "operands"
+"""Label: 'enabled' on nodes that get our operands."""
+SIMULATED_LABEL = DOMAIN + "simulated"
+"""Label: 'true' on nodes whose GPUs are simulated."""
+STAMP = DOMAIN + "validated"
+"""Annotation: what a complete validation has proved."""
+STARTUP_TAINT = DOMAIN + "unvalidated"
+"""Taint: a new node carries it until a complete validation of it passed."""
+OWNED_TAINTS = DOMAIN + "owned-taints"
+"""Annotation: the taints that site.yml set, as 'key:effect', separated by commas."""
+
+# --- field managers ---
+MANAGER = "gpusmith"
+"""Field manager of everything that site.yml applies, and value of MANAGED_BY."""
+STAMP_MANAGER = "gpusmith-validation"
+"""Field manager of stamps."""
+
+# --- the operands ---
+OPERANDS_NAMESPACE = "gpusmith-system"
+"""Their namespace, if the inventory does not say otherwise."""
+
+# --- what a run of the suite makes ---
+MANAGED_BY = "app.kubernetes.io/managed-by"
+PURPOSE_LABEL = DOMAIN + "purpose"
+PURPOSE = "validation"
+RUN_LABEL = DOMAIN + "run"
+WORKLOAD_LABEL = DOMAIN + "workload"
+OWNER_ANNOTATION = DOMAIN + "owner"
+RUN_NAMESPACE = "gpusmith-validation-"
+"""Beginning of the name of a run's namespace."""
+PROGRAMS = "gpusmith-programs"
+"""ConfigMap that holds the programs of a run."""
+
+# --- what others call things ---
+GPU_RESOURCE = "nvidia.com/gpu"

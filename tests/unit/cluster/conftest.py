@@ -1,0 +1,221 @@
+"""A cluster in memory, and an API server on the loopback that answers as it is told."""
+
+from __future__ import annotations
+
+import copy
+import json
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from gpusmith.cluster.api import ApiRefused, Cluster
+from gpusmith.cluster.retries import Patience
+
+KUBECONFIG = (
+    "clusters: [{{name: c, cluster: {{server: '{server}'}}}}]\nusers: [{{name: u, user: {{}}}}]\n"
+    "contexts: [{{name: x, context: {{cluster: c, user: u}}}}]\ncurrent-context: x\n"
+)
+Answer = tuple[int, dict[str, str], Any] | None
+"""Status, headers and body; None to hang up without one."""
+
+
+class Server:
+    """What it is to answer, in turn, and what it was asked."""
+
+    def __init__(self) -> None:
+        self.answers: list[Answer] = []
+        self.seen: list[tuple[str, str]] = []
+        self.bodies: list[Any] = []
+        self.kinds: list[str] = []
+        self.port = 0
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def will(self, *answers: Answer) -> None:
+        self.answers += answers
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    told = Server()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def answer(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            told.seen.append((self.command, self.path))
+            told.bodies.append(json.loads(body) if body else None)
+            told.kinds.append(self.headers.get("Content-Type") or "")
+            answer = told.answers.pop(0)
+            if answer is None:
+                self.close_connection = True
+                return
+            status, headers, data = answer
+            text = json.dumps(data).encode()
+            self.send_response(status)
+            for name, value in {**headers, "Content-Length": str(len(text))}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(text)
+
+        do_GET = do_POST = do_PATCH = do_DELETE = answer  # noqa: N815 - names of the base class
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    http.daemon_threads = True
+    told.port = http.server_port
+    threading.Thread(target=http.serve_forever, args=(0.01,), daemon=True).start()
+    yield told
+    http.shutdown()
+    http.server_close()
+
+
+class Time:
+    """A clock that goes only while somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.slept: list[float] = []
+
+    def clock(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now += seconds
+
+
+@pytest.fixture
+def time() -> Time:
+    return Time()
+
+
+@pytest.fixture
+def connect(tmp_path: Path, time: Time) -> Callable[..., Cluster]:
+    def make(url: str, patience: Patience | None = None) -> Cluster:
+        path = tmp_path / "kubeconfig"
+        path.write_text(KUBECONFIG.format(server=url))
+        return Cluster(str(path), patience, time.sleep, time.clock)
+
+    return make
+
+
+@pytest.fixture
+def client(server: Server, connect: Callable[..., Cluster]) -> Cluster:
+    return connect(server.url)
+
+
+class Memory:
+    """Objects by path; what the client does with them.
+
+    Attributes:
+        objects: by path.
+        refusals: for a method and path, statuses of its next answers.
+        done: methods and paths of all changes, dry ones too.
+        dry: whether changes were only tried out.
+    """
+
+    def __init__(self, objects: dict[str, dict[str, Any]]) -> None:
+        self.objects = objects
+        self.refusals: dict[tuple[str, str], list[int]] = {}
+        self.asked: list[str] = []
+        self.done: list[tuple[str, str]] = []
+        self.dry: set[bool] = set()
+        self.at_list: Callable[[], None] = lambda: None
+
+    @property
+    def cluster(self) -> Cluster:
+        return cast(Cluster, self)
+
+    def refuse(self, method: str, path: str) -> None:
+        left = self.refusals.get((method, path))
+        if left:
+            raise ApiRefused(f"The API server refused {method} '{path}'.", "", left.pop(0))
+
+    def change(self, method: str, path: str, dry_run: bool) -> bool:
+        self.refuse(method, path)
+        self.done.append((method, path))
+        self.dry.add(dry_run)
+        return not dry_run
+
+    def get(self, path: str) -> dict[str, Any] | None:
+        self.asked.append(path)
+        return copy.deepcopy(self.objects.get(path))
+
+    def items(self, path: str, **query: str) -> list[dict[str, Any]]:
+        self.at_list()
+        node = query.get("fieldSelector", "").removeprefix("spec.nodeName=")
+        kind = path.rpartition("/")[2]
+        found = [row for key, row in self.objects.items() if key.split("/")[-2] == kind]
+        return copy.deepcopy([row for row in found if not node or row["spec"].get("nodeName") == node])
+
+    def patch(
+        self, path: str, body: Any, manager: str, kind: str = "merge", dry_run: bool = False
+    ) -> dict[str, Any]:
+        if self.change("PATCH", path, dry_run):
+            if isinstance(body, list):
+                assert body[1]["value"] == self.objects[path]["metadata"]["resourceVersion"]
+                self.objects[path]["metadata"]["managedFields"] = body[0]["value"]
+            else:
+                for part in ("metadata", "spec"):
+                    _merge(self.objects[path].setdefault(part, {}), body.get(part) or {})
+            self.touch(path)
+        return copy.deepcopy(self.objects[path])
+
+    def apply(self, path: str, body: dict[str, Any], manager: str, dry_run: bool = False) -> dict[str, Any]:
+        real = self.change("APPLY", path, dry_run)
+        before = self.objects.get(path)
+        after = copy.deepcopy(before or {"metadata": {"resourceVersion": "0"}})
+        for key, value in body.items():
+            if key == "metadata":
+                after["metadata"].update(value)
+            else:
+                after[key] = value
+        rows = [{"manager": manager, "operation": "Apply", "fieldsV1": {"f:spec": {}}}]
+        if before is None:
+            after["metadata"]["managedFields"] = rows
+        if real:
+            self.objects[path] = after
+            if after != before:
+                self.touch(path)
+        return copy.deepcopy(self.objects[path] if real else after)
+
+    def touch(self, path: str) -> None:
+        metadata = self.objects[path]["metadata"]
+        metadata["resourceVersion"] = str(int(metadata.get("resourceVersion", "0")) + 1)
+
+    def delete(self, path: str, dry_run: bool = False) -> bool:
+        there = path in self.objects
+        if self.change("DELETE", path, dry_run):
+            self.objects.pop(path, None)
+        return there
+
+    def evict(self, namespace: str, pod: str) -> None:
+        path = f"/api/v1/namespaces/{namespace}/pods/{pod}"
+        self.refuse("EVICT", path)
+        self.done.append(("EVICT", path))
+        del self.objects[path]
+
+
+def _merge(there: dict[str, Any], change: dict[str, Any]) -> None:
+    for key, value in change.items():
+        if value is None:
+            there.pop(key, None)
+        elif isinstance(value, dict):
+            _merge(there.setdefault(key, {}), value)
+        else:
+            there[key] = value
+
+
+@pytest.fixture
+def memory() -> type[Memory]:
+    return Memory

@@ -1,0 +1,184 @@
+"""Objects of ours: fields of others go, a second run changes nothing, what cannot be is refused before any change."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpusmith.cluster import apply
+from gpusmith.cluster.api import ApiRefused
+from gpusmith.errors import GpusmithError, ToolError
+from tests.unit.cluster.conftest import Memory
+
+PLUGIN: dict[str, Any] = {
+    "apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "plugin", "namespace": "ours"},
+}  # fmt: skip
+CLASS: dict[str, Any] = {
+    "apiVersion": "node.k8s.io/v1",
+    "kind": "RuntimeClass",
+    "metadata": {"name": "nvidia"},
+    "handler": "nvidia",
+}
+CONFIG: dict[str, Any] = {
+    "apiVersion": "v1",
+    "kind": "ConfigMap",
+    "metadata": {"name": "c", "namespace": "ours"},
+}
+SPACE: dict[str, Any] = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ours"}}
+PLUGIN_PATH = "/apis/apps/v1/namespaces/ours/daemonsets/plugin"
+CLASS_PATH = "/apis/node.k8s.io/v1/runtimeclasses/nvidia"
+CONFIG_PATH = "/api/v1/namespaces/ours/configmaps/c"
+
+
+def stored(wanted: dict[str, Any], ours: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Any]:
+    """An object in the cluster, with what we and somebody else set."""
+    rows = [
+        {"manager": "gpusmith", "operation": "Apply", "fieldsV1": ours},
+        {"manager": "kubectl-edit", "operation": "Update", "fieldsV1": theirs},
+    ]
+    return {**wanted, "metadata": {**wanted["metadata"], "resourceVersion": "7", "managedFields": rows}}
+
+
+SPACE_PATH = "/api/v1/namespaces/ours"
+OBJECTS = [SPACE, CLASS, PLUGIN, CONFIG]
+NAME = "DaemonSet 'ours/plugin'"
+
+
+def cluster() -> Memory:
+    return Memory(
+        {
+            SPACE_PATH: {**SPACE, "metadata": {"name": "ours", "resourceVersion": "1"}},
+            PLUGIN_PATH: stored(PLUGIN, {"f:spec": {"f:a": {}}}, {"f:spec": {"f:hostPID": {}}}),
+            CLASS_PATH: stored(CLASS, {"f:handler": {}}, {"f:handler": {}}),
+        }
+    )
+
+
+def test_only_what_others_set_is_taken_over_before_the_apply() -> None:
+    memory = cluster()
+    assert apply.apply(memory.cluster, OBJECTS, check=False).foreign == {NAME: ["spec.hostPID"]}
+    assert [path for method, path in memory.done if method == "PATCH"] == [PLUGIN_PATH]
+    assert memory.done.index(("PATCH", PLUGIN_PATH)) < memory.done.index(("APPLY", PLUGIN_PATH))
+
+
+def test_a_second_run_changes_nothing() -> None:
+    memory = cluster()
+    first = apply.apply(memory.cluster, OBJECTS, check=False)
+    assert list(first.changed) == [NAME, "ConfigMap 'ours/c'"]
+    again = apply.apply(memory.cluster, OBJECTS, check=False)
+    assert (again.foreign, again.changed, again.left_out) == ({}, {}, [])
+
+
+def test_what_a_controller_writes_meanwhile_is_no_change_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = cluster()
+    apply.apply(memory.cluster, OBJECTS, check=False)
+    applied = Memory.apply
+
+    def beside(self: Memory, path: str, *words: Any, **more: Any) -> dict[str, Any]:
+        answer = applied(self, path, *words, **more)
+        answer["status"] = {"numberReady": 2}
+        answer["metadata"]["resourceVersion"] = "99"
+        return answer
+
+    monkeypatch.setattr(Memory, "apply", beside)
+    assert apply.apply(memory.cluster, OBJECTS, check=False).changed == {}
+
+
+def test_a_change_is_told_with_before_and_after() -> None:
+    memory = cluster()
+    wanted = {**PLUGIN, "spec": {"a": 2}}
+    ((name, (before, after)),) = apply.apply(memory.cluster, [wanted], check=False).changed.items()
+    assert name == NAME
+    assert "spec" not in before
+    assert after["spec"] == {"a": 2}
+    assert "resourceVersion" not in after["metadata"]
+
+
+def test_fields_that_became_ours_are_a_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The next apply that does not send such a field takes it away, so that this is more than bookkeeping.
+    memory = cluster()
+    applied = Memory.apply
+
+    def owned(self: Memory, path: str, *words: Any, **more: Any) -> dict[str, Any]:
+        answer = applied(self, path, *words, **more)
+        answer["metadata"]["managedFields"] = [
+            {"manager": "gpusmith", "operation": "Apply", "fieldsV1": {"f:handler": {}, "f:more": {}}}
+        ]
+        return answer
+
+    monkeypatch.setattr(Memory, "apply", owned)
+    assert list(apply.apply(memory.cluster, [CLASS], check=False).changed) == ["RuntimeClass 'nvidia'"]
+
+
+def test_a_class_with_another_handler_is_refused_before_anything_is_changed() -> None:
+    memory = cluster()
+    memory.objects[CLASS_PATH]["handler"] = "runc"
+    with pytest.raises(
+        GpusmithError, match=r"handler 'runc', not 'nvidia'.*kubectl delete runtimeclass nvidia"
+    ):
+        apply.apply(memory.cluster, OBJECTS, check=False)
+    assert memory.done == []
+
+
+def test_check_mode_tries_out_only() -> None:
+    memory = cluster()
+    first = apply.apply(memory.cluster, OBJECTS, check=True)
+    assert first == apply.apply(memory.cluster, OBJECTS, check=True)
+    assert first.foreign == {NAME: ["spec.hostPID"]}
+    assert memory.dry == {True}
+
+
+def test_check_mode_leaves_out_what_lies_in_a_namespace_that_is_not_there() -> None:
+    memory = Memory({})
+    found = apply.apply(memory.cluster, OBJECTS, check=True)
+    assert found.left_out == [NAME, "ConfigMap 'ours/c'"]
+    assert {path for _, path in memory.done} == {SPACE_PATH, CLASS_PATH}
+    assert apply.apply(memory.cluster, OBJECTS, check=False).left_out == []
+
+
+def test_an_object_that_changed_meanwhile_is_read_again() -> None:
+    memory = cluster()
+    memory.refusals["PATCH", PLUGIN_PATH] = [409, 409]
+    assert apply.take_over(memory.cluster, PLUGIN_PATH, check=False) == ["spec.hostPID"]
+    assert memory.asked == [PLUGIN_PATH] * 3
+
+
+@pytest.mark.parametrize("refusals", [[403], [409] * apply.TRIES])
+def test_a_refusal_that_stays_is_no_silence(refusals: list[int]) -> None:
+    memory = cluster()
+    memory.refusals["PATCH", PLUGIN_PATH] = refusals
+    with pytest.raises(ApiRefused):
+        apply.apply(memory.cluster, OBJECTS, check=False)
+
+
+def test_every_kind_that_the_role_applies_is_ours_alone_or_shared_on_purpose(root: Path) -> None:
+    text = "".join(path.read_text() for path in (root / "roles/gpu_operands/templates").iterdir())
+    kinds = set(re.findall(r"^kind: (\w+)", text, re.MULTILINE))
+    assert kinds <= set(apply.PLURALS)
+    assert kinds - set(apply.ALONE) == {"Namespace", "ServiceAccount", "CustomResourceDefinition"}
+
+
+def test_an_unknown_kind_is_named() -> None:
+    with pytest.raises(GpusmithError, match="'Secret'"):
+        apply.path_of({"kind": "Secret", "apiVersion": "v1", "metadata": {"name": "x"}})
+
+
+def test_removal_says_what_was_there_and_waits_until_it_is_gone() -> None:
+    memory = cluster()
+    assert apply.remove(memory.cluster, OBJECTS, 0.0, check=True) == [
+        "Namespace 'ours'", "RuntimeClass 'nvidia'", NAME,
+    ]  # fmt: skip
+    assert memory.done == []
+    assert len(apply.remove(memory.cluster, OBJECTS, 0.0, check=False)) == 3
+    assert memory.objects == {}
+    assert apply.remove(memory.cluster, OBJECTS, 0.0, check=False) == []
+
+
+def test_what_is_still_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = cluster()
+    monkeypatch.setattr(memory, "delete", lambda path: path in memory.objects)
+    with pytest.raises(ToolError, match=r"RuntimeClass 'nvidia'.* still there"):
+        apply.remove(memory.cluster, [CLASS], 0.0, check=False)

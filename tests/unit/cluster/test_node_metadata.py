@@ -1,0 +1,177 @@
+"""Labels and taints: ours come and go with the inventory, those of others stay."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpusmith.cluster import node_metadata
+from gpusmith.cluster.api import ApiUnreachable
+from gpusmith.cluster.node_metadata import State, Wanted
+from gpusmith.names import OWNED_TAINTS, STAMP
+from tests.unit.cluster.conftest import Memory
+
+GPU = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
+STARTUP = {"key": "gpusmith.io/unvalidated", "effect": "NoSchedule"}
+
+
+def node(
+    labels: dict[str, str], ours: list[str], taints: list[dict[str, Any]], owned: str = ""
+) -> dict[str, Any]:
+    applied: dict[str, Any] = {"f:metadata": {"f:labels": {f"f:{key}": {} for key in ours}}}
+    return {
+        "metadata": {
+            "name": "gpu-1", "resourceVersion": "7", "labels": labels,
+            "annotations": {OWNED_TAINTS: owned} if owned else {},
+            "managedFields": [
+                {"manager": "kubelet", "operation": "Update", "fieldsV1": {"f:metadata": {"f:labels": {"f:zone": {}}}}},
+                {"manager": "gpusmith", "operation": "Apply", "fieldsV1": applied},
+            ],
+        },
+        "spec": {"taints": taints},
+    }  # fmt: skip
+
+
+def test_labels_that_are_right_are_left_alone() -> None:
+    assert (
+        node_metadata.label_patch(node({"gpu-type": "t4", "zone": "a"}, ["gpu-type"], []), {"gpu-type": "t4"})
+        is None
+    )
+
+
+def test_label_that_left_the_inventory_is_dropped_by_the_apply() -> None:
+    patch = node_metadata.label_patch(
+        node({"gpu-type": "t4", "rack": "r1"}, ["gpu-type", "rack"], []), {"gpu-type": "t4"}
+    )
+    assert patch is not None
+    assert patch["metadata"]["labels"] == {"gpu-type": "t4"}
+
+
+def test_label_with_the_right_value_but_another_owner_is_taken_over() -> None:
+    assert node_metadata.label_patch(node({"gpu-type": "t4"}, [], []), {"gpu-type": "t4"}) is not None
+
+
+def test_taint_is_added_beside_the_startup_taint() -> None:
+    patch = node_metadata.taint_patch(node({}, [], [STARTUP]), [GPU])
+    assert patch is not None
+    assert patch["spec"]["taints"] == [STARTUP, GPU]
+    assert patch["metadata"] == {
+        "resourceVersion": "7",
+        "annotations": {OWNED_TAINTS: "nvidia.com/gpu:NoSchedule"},
+    }
+
+
+def test_taints_that_are_right_are_left_alone() -> None:
+    there = node({}, [], [{**GPU, "timeAdded": "2026-11-21T10:00:00Z"}], "nvidia.com/gpu:NoSchedule")
+    assert node_metadata.taint_patch(there, [GPU]) is None
+
+
+def test_owned_taint_that_left_the_inventory_leaves_the_node_and_foreign_ones_stay() -> None:
+    foreign = {"key": "team", "value": "a", "effect": "NoExecute"}
+    patch = node_metadata.taint_patch(node({}, [], [foreign, GPU], "nvidia.com/gpu:NoSchedule"), [])
+    assert patch is not None
+    assert patch["spec"]["taints"] == [foreign]
+    assert patch["metadata"]["annotations"] == {OWNED_TAINTS: None}
+
+
+def test_machine_made_anew_gets_the_startup_taint_and_loses_the_old_stamp() -> None:
+    there = node({}, [], [GPU], "nvidia.com/gpu:NoSchedule")
+    patch = node_metadata.taint_patch(there, [GPU], "gpusmith.io/unvalidated")
+    assert patch is not None
+    assert patch["spec"]["taints"] == [STARTUP, GPU]
+    assert patch["metadata"]["annotations"][STAMP] is None
+    registered = node({}, [], [STARTUP, GPU], "nvidia.com/gpu:NoSchedule")
+    assert node_metadata.taint_patch(registered, [GPU], "gpusmith.io/unvalidated") is None
+
+
+def test_changed_value_is_corrected() -> None:
+    patch = node_metadata.taint_patch(
+        node({}, [], [{**GPU, "value": "x"}], "nvidia.com/gpu:NoSchedule"), [GPU]
+    )
+    assert patch is not None
+    assert patch["spec"]["taints"] == [GPU]
+
+
+def cluster(ready: dict[str, bool], refuses: str = "") -> Memory:
+    """Nodes by name; one of them may take no labels, for whatever reason."""
+    memory = Memory({})
+    for name, is_ready in ready.items():
+        row = node({}, [], [])
+        row["metadata"]["name"] = name
+        message = "" if is_ready else "no pod network"
+        row["status"] = {"conditions": [{"type": "Ready", "status": str(is_ready), "message": message}]}
+        memory.objects[f"/api/v1/nodes/{name}"] = row
+    memory.refusals["APPLY", f"/api/v1/nodes/{refuses}"] = [409]
+    return memory
+
+
+def made(memory: Memory, *names: str, check: bool = False, startup_taint: str = "") -> dict[str, State]:
+    """What became of these nodes, with no time to wait."""
+    wanted = {name: Wanted({"gpu-type": "t4"}, [GPU], startup_taint) for name in names}
+    return node_metadata.make(memory.cluster, wanted, 0, check)
+
+
+def patched(memory: Memory) -> set[str]:
+    return {path.rpartition("/")[2] for _, path in memory.done}
+
+
+def test_numbers_in_the_inventory_become_labels() -> None:
+    assert Wanted.read({"labels": {"rack": 7}, "startup_taint": None}) == Wanted({"rack": "7"})
+
+
+def test_ready_nodes_are_patched_beside_one_that_is_not_ready_and_one_that_is_missing() -> None:
+    memory = cluster({"gpu-1": True, "gpu-2": False, "gpu-4": True, "other": True})
+    nodes = made(memory, "gpu-1", "gpu-2", "gpu-3", "gpu-4")
+    assert patched(memory) == {"gpu-1", "gpu-4"}
+    assert nodes["gpu-1"].patched == ["labels", "taints"]
+    assert nodes["gpu-1"].problem == nodes["gpu-4"].problem == ""
+    assert nodes["gpu-2"].patched == []
+    assert nodes["gpu-2"].problem == "not Ready after 0 s, last seen: no pod network"
+    assert nodes["gpu-3"].problem == "not Ready after 0 s, last seen: the cluster has no such node"
+
+
+def test_refused_patch_is_the_problem_of_that_node_alone() -> None:
+    memory = cluster({"gpu-1": True, "gpu-2": True}, refuses="gpu-1")
+    nodes = made(memory, "gpu-1", "gpu-2")
+    assert patched(memory) == {"gpu-2"}
+    assert nodes["gpu-2"].problem == ""
+    assert nodes["gpu-1"].patched == []
+    assert "refused" in nodes["gpu-1"].problem
+
+
+def test_taints_of_a_node_that_changes_meanwhile_are_computed_anew() -> None:
+    memory = cluster({"gpu-1": True})
+    path = "/api/v1/nodes/gpu-1"
+    memory.refusals["PATCH", path] = [409, 409]
+    assert made(memory, "gpu-1")["gpu-1"].problem == ""
+    assert memory.objects[path]["spec"]["taints"] == [GPU]
+    again = cluster({"gpu-1": True})
+    again.refusals["PATCH", path] = [409] * node_metadata.TRIES
+    state = made(again, "gpu-1")["gpu-1"]
+    assert state.patched == ["labels"]
+    assert "refused" in state.problem
+
+
+def test_cluster_that_does_not_answer_is_nobodys_problem_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def silent(*_words: Any, **_options: Any) -> None:
+        raise ApiUnreachable("The API server does not answer.")
+
+    monkeypatch.setattr(Memory, "apply", silent)
+    with pytest.raises(ApiUnreachable):
+        made(cluster({"gpu-1": True}), "gpu-1")
+
+
+def test_startup_taint_does_not_wait_for_ready() -> None:
+    # The next run finds the machine joined and would not ask for the taint again: the old stamp would hold for it.
+    nodes = made(cluster({"gpu-1": False}), "gpu-1", startup_taint="gpusmith.io/unvalidated")
+    assert "taints" in nodes["gpu-1"].patched
+    assert "not Ready" in nodes["gpu-1"].problem
+
+
+def test_check_mode_blames_nobody_for_not_being_there_yet() -> None:
+    memory = cluster({"gpu-1": False})
+    nodes = made(memory, "gpu-1", "gpu-2", check=True)
+    assert memory.dry == {True}
+    assert [state.problem for state in nodes.values()] == ["", ""]
+    assert not nodes["gpu-2"].present

@@ -1,0 +1,242 @@
+"""Which nodes must be validated, what proves one, and what its Node object then carries."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.gpusmith.gpu.plugins.module_utils import probe
+
+from gpusmith.cluster import stamps
+from gpusmith.cluster.api import ApiRefused
+from gpusmith.errors import GpusmithError, ToolError
+from gpusmith.names import STAMP as ANNOTATION
+from gpusmith.names import STARTUP_TAINT
+from tests.unit.cluster.conftest import Memory
+
+FACTS = {
+    "driver": "580.178.04",
+    "kernel": "6.1",
+    "runtime": "containerd 2.3.7",
+    "simulated": True,
+    "digest": "sha256:a",
+}
+
+
+def node(annotation: str | None = None, *taints: str) -> dict[str, Any]:
+    annotations = {} if annotation is None else {ANNOTATION: annotation}
+    return {
+        "metadata": {"name": "gpu-1", "annotations": annotations, "resourceVersion": "7"},
+        "spec": {"taints": [{"key": key, "effect": "NoSchedule"} for key in taints]},
+    }
+
+
+def check(target: str, outcome: str = "passed", **more: str | None) -> dict[str, Any]:
+    return {"id": f"nodes.{outcome}", "target": target, "outcome": outcome, **more}
+
+
+def results(
+    *checks: dict[str, Any], complete: bool = True, **coverage: list[dict[str, Any]]
+) -> dict[str, Any]:
+    return {
+        "schema": stamps.RESULTS_SCHEMA,
+        "run": {"complete": complete, "nodes": ["gpu-1", "gpu-2"]},
+        "coverage": {"nodes": {"excluded": []}, "gpus": {"busy": [], "excluded": [], **coverage}},
+        "checks": list(checks),
+    }
+
+
+STAMP = stamps.make_stamp(FACTS, "2026-11-21T10:00:00Z")
+
+
+def test_a_current_stamp_needs_no_validation_unless_asked_for() -> None:
+    assert stamps.reason(node(STAMP), FACTS, "if_needed") == ""
+    assert stamps.reason(node(STAMP), FACTS, "always")
+    assert stamps.reason(node(), FACTS, "never") == ""
+
+
+@pytest.mark.parametrize(
+    ("given", "word"),
+    [
+        (None, "no such node"),
+        (node(), "never"),
+        (node("not json"), "never"),
+        (node(STAMP, STARTUP_TAINT), "taint"),
+    ],
+)
+def test_what_asks_for_validation(given: dict[str, Any] | None, word: str) -> None:
+    assert word in stamps.reason(given, FACTS, "if_needed")
+
+
+def test_a_changed_fact_makes_the_stamp_stale_and_is_named() -> None:
+    text = stamps.reason(node(STAMP), {**FACTS, "driver": "595.91.07", "digest": "sha256:b"}, "if_needed")
+    assert "driver" in text
+
+
+def test_a_node_is_proved_by_its_own_and_the_clusters_checks() -> None:
+    assert stamps.judge(results(check("gpu-1"), check("cluster")), "gpu-1", ["gpu-1", "gpu-2"]).passed
+    other = results(check("gpu-1"), check("gpu-2", "failed", cause="x"))
+    assert stamps.judge(other, "gpu-1", ["gpu-1", "gpu-2"]).passed
+    assert not stamps.judge(other, "gpu-2", ["gpu-1", "gpu-2"]).passed
+    cluster = results(check("gpu-1"), check("cluster", "failed", cause="no RuntimeClass"))
+    assert "no RuntimeClass" in stamps.judge(cluster, "gpu-1", ["gpu-1", "gpu-2"]).cause
+
+
+@pytest.mark.parametrize("outcome", ["failed", "error"])
+def test_a_bad_check_gives_cause_and_next_step(outcome: str) -> None:
+    verdict = stamps.judge(
+        results(check("gpu-1", outcome, cause="GPU 3 is lost", next_step="Reset it.")), "gpu-1", ["gpu-1"]
+    )
+    assert not verdict.passed
+    assert "GPU 3 is lost" in verdict.cause
+    assert verdict.next_step == "Reset it."
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"schema": "other"},
+        results(check("gpu-1"), complete=False),
+        {**results(check("gpu-1")), "run": {"nodes": ["gpu-1"]}},
+        {**results(check("gpu-1")), "run": {"complete": True, "nodes": ["gpu-2"]}},
+        results(check("gpu-1", "skipped")),
+        results(check("gpu-1"), check("gpu-1", "skipped", skip="blocked", cause="NVML cannot be asked")),
+        results(check("gpu-1"), check("gpu-1", "skipped", skip="left_out")),
+        results(check("gpu-1"), check("gpu-1", "skipped", skip=None)),
+        results(check("gpu-1"), check("cluster", "skipped", skip="blocked")),
+        results(check("gpu-1"), check("gpu-1", "of a later version")),
+        results(),
+        results(check("gpu-1"), excluded=[{"node": "gpu-1", "gpus": 1, "reason": "not tested"}]),
+    ],
+)
+def test_nothing_less_than_a_complete_pass_proves_a_node(given: dict[str, Any]) -> None:
+    verdict = stamps.judge(given, "gpu-1", ["gpu-1", "gpu-2"])
+    assert not verdict.passed
+    assert not verdict.busy
+
+
+def test_what_a_node_does_not_have_it_need_not_prove() -> None:
+    given = results(check("gpu-1"), check("gpu-1", "skipped", skip="not_applicable", cause="no NVSwitches"))
+    assert stamps.judge(given, "gpu-1", ["gpu-1"]).passed
+
+
+def test_busy_gpus_leave_the_question_open_and_name_their_holder() -> None:
+    given = results(check("gpu-1"), busy=[{"node": "gpu-1", "gpus": 2, "holder": "team/job"}])
+    verdict = stamps.judge(given, "gpu-1", ["gpu-1", "gpu-2"])
+    assert verdict.busy
+    assert not verdict.passed
+    assert "2 by 'team/job'" in verdict.cause
+    assert stamps.judge(given, "gpu-2", ["gpu-2"]).cause == "no check of this node passed"
+
+
+def test_the_patch_keeps_the_taints_of_others_and_guards_against_races() -> None:
+    patch = stamps.stamp_patch(node(None, STARTUP_TAINT, "nvidia.com/gpu"), STAMP)
+    assert [taint["key"] for taint in patch["spec"]["taints"]] == ["nvidia.com/gpu"]
+    assert patch["metadata"]["resourceVersion"] == "7"
+    assert "spec" not in stamps.stamp_patch(node(None, "nvidia.com/gpu"), STAMP)
+    assert stamps.stamp_patch(node(None, STARTUP_TAINT), STAMP)["spec"] == {"taints": None}
+
+
+def test_a_stamp_can_be_read_back() -> None:
+    assert stamps.read_stamp(node(STAMP)) == {**FACTS, "time": "2026-11-21T10:00:00Z"}
+    assert json.loads(STAMP)["simulated"] is True
+
+
+def test_the_facts_of_a_stamp_depend_on_what_matters_only() -> None:
+    record = {
+        "module": {"loaded_version": "580.178.04"},
+        "host": {"kernel": "6.1", "uptime_s": 1.0},
+        "containerd": {"version": "2.3.7", "digest": "0" * 64},
+        "packages": {"nvidia-container-toolkit": {"version": "1.20.1-1"}},
+        "library": {"simulated": True},
+    }
+    facts = probe.stamp_facts(record)
+    assert probe.stamp_facts({**record, "host": {"kernel": "6.1", "uptime_s": 2.0}}) == facts
+    assert (
+        probe.stamp_facts({**record, "module": {"loaded_version": "595.91.07"}})["digest"] != facts["digest"]
+    )
+    assert list(probe.missing_facts(probe.stamp_facts({}))) == ["driver", "kernel"]
+
+
+# --- with the cluster ------------------------------------------------------------------------------------
+
+NODE = "/api/v1/nodes/gpu-1"
+PASSED = stamps.Verdict(True, False, "", "")
+FAILED = stamps.Verdict(False, False, "GPU 3 is lost", "Reset it.")
+BUSY = stamps.Verdict(False, True, "GPUs were busy", "")
+
+
+def test_one_list_decides_for_all_hosts() -> None:
+    memory = Memory({NODE: node(STAMP)})
+    hosts = {name: {"node": name, "facts": FACTS} for name in ("gpu-2", "gpu-1")}
+    assert stamps.plan(memory.cluster, hosts, "if_needed") == {"gpu-2": "the cluster has no such node"}
+
+
+def test_a_proved_node_is_stamped_and_untainted() -> None:
+    memory = Memory({NODE: node(None, STARTUP_TAINT, "nvidia.com/gpu")})
+    done = stamps.put_outcome(memory.cluster, "gpu-1", PASSED, FACTS, check=False)
+    assert (done.proved, done.changed, done.untainted) == (True, True, True)
+    there = memory.objects[NODE]
+    assert json.loads(there["metadata"]["annotations"][ANNOTATION])["digest"] == "sha256:a"
+    assert [row["key"] for row in there["spec"]["taints"]] == ["nvidia.com/gpu"]
+
+
+def test_a_node_that_changed_meanwhile_is_read_again() -> None:
+    memory = Memory({NODE: node(None, STARTUP_TAINT)})
+    memory.refusals["PATCH", NODE] = [409, 409]
+    assert stamps.put_outcome(memory.cluster, "gpu-1", PASSED, FACTS, check=False).untainted
+    assert memory.asked == [NODE] * 3
+    memory.refusals["PATCH", NODE] = [409] * stamps.TRIES
+    with pytest.raises(ApiRefused):
+        stamps.put_outcome(memory.cluster, "gpu-1", PASSED, FACTS, check=False)
+
+
+def test_a_node_that_is_gone_is_named() -> None:
+    with pytest.raises(GpusmithError, match="no node 'gpu-1' any more"):
+        stamps.put_outcome(Memory({}).cluster, "gpu-1", PASSED, FACTS, check=False)
+
+
+def test_a_node_that_is_not_proved_loses_its_stamp_and_keeps_its_taint() -> None:
+    memory = Memory({NODE: node(STAMP, STARTUP_TAINT)})
+    done = stamps.put_outcome(memory.cluster, "gpu-1", FAILED, FACTS, check=False)
+    assert (done.proved, done.changed) == (False, True)
+    assert done.message == "Node 'gpu-1' is not validated: GPU 3 is lost. Reset it."
+    assert ANNOTATION not in memory.objects[NODE]["metadata"]["annotations"]
+    assert stamps.has_taint(memory.objects[NODE])
+    again = stamps.put_outcome(memory.cluster, "gpu-1", FAILED, FACTS, check=False)
+    assert (again.proved, again.changed) == (False, False)
+
+
+def test_busy_gpus_leave_a_current_stamp_and_no_stale_one() -> None:
+    memory = Memory({NODE: node(STAMP)})
+    done = stamps.put_outcome(memory.cluster, "gpu-1", BUSY, FACTS, check=False)
+    assert (done.proved, done.changed, memory.done) == (True, False, [])
+    stale = stamps.put_outcome(memory.cluster, "gpu-1", BUSY, {**FACTS, "digest": "sha256:b"}, check=False)
+    assert (stale.proved, stale.changed) == (False, True)
+
+
+@pytest.mark.parametrize("verdict", [PASSED, FAILED])
+def test_check_mode_tries_out_only(verdict: stamps.Verdict) -> None:
+    memory = Memory({NODE: node(STAMP, STARTUP_TAINT)})
+    assert stamps.put_outcome(memory.cluster, "gpu-1", verdict, FACTS, check=True).changed
+    assert memory.dry == {True}
+
+
+def test_results_of_another_run_prove_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "results.json"
+    with pytest.raises(ToolError, match="does not exist: the suite wrote no results"):
+        stamps.read_results(path, 0.0)
+    path.write_text("[]")
+    with pytest.raises(ToolError, match="holds no results"):
+        stamps.read_results(path, 0.0)
+    path.write_text("{")
+    with pytest.raises(ToolError, match="cannot be read"):
+        stamps.read_results(path, 0.0)
+    path.write_text("{}")
+    os.utime(path, (100.0, 100.0))
+    with pytest.raises(ToolError, match="older than this run"):
+        stamps.read_results(path, 200.0)
+    assert stamps.read_results(path, 100.0) == {}

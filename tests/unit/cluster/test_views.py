@@ -1,0 +1,30 @@
+"""Readiness is judged once, for suite and playbooks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpusmith.cluster.views import Readiness, readiness, view_of
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        ([{"type": "Ready", "status": "True"}], Readiness(True, "Ready")),
+        ([{"type": "Ready", "status": "False", "message": "no CNI"}], Readiness(False, "no CNI")),
+        ([{"type": "Ready", "status": "Unknown"}], Readiness(False, "not Ready")),
+        ([{"type": "DiskPressure", "status": "False"}], Readiness(False, "not Ready yet")),
+        ([], Readiness(False, "not Ready yet")),
+        (None, Readiness(False, "not Ready yet")),
+    ],
+)
+def test_readiness(rows: list[dict[str, Any]] | None, expected: Readiness) -> None:
+    node = {"metadata": {"name": "a"}, "status": {"conditions": rows}}
+    assert readiness(node) == expected
+    assert view_of(node, [], "x").ready is expected.ready
+
+
+def test_a_node_that_is_not_there_is_not_ready() -> None:
+    assert readiness(None) == Readiness(False, "the cluster has no such node")
