@@ -46,7 +46,7 @@ def reason(node: Optional[Node], facts: Mapping[str, Any], policy: str) -> str:
 
     Args:
         node: its Node object, None if the cluster has none.
-        facts: from probe.stamp_facts().
+        facts: from stamp_facts().
         policy: gpusmith_validate.
     """
     if policy == "never":

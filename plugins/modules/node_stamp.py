@@ -75,8 +75,10 @@ from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpusmith.gpu.plugins.module_utils import probe, stamp
+from ansible_collections.gpusmith.gpu.plugins.module_utils import stamp
 from ansible_collections.gpusmith.gpu.plugins.module_utils.cluster import ClusterApi, ClusterError
+
+from gpusmith.probe.stamp import missing_facts
 
 FIELD_MANAGER = "gpusmith-validation"
 TRIES = 5
@@ -140,7 +142,7 @@ def main() -> None:
     )
     asked = module.params
     name, check = asked["node"], module.check_mode
-    unknown = list(probe.missing_facts(asked["facts"]))
+    unknown = missing_facts(asked["facts"])
     if unknown:
         module.fail_json(
             msg=f"Node '{name}' cannot be stamped: its {' and '.join(unknown)} could not be read."
