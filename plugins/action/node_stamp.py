@@ -7,11 +7,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, ClassVar
 
-from ansible_collections.gpusmith.gpu.plugins.module_utils import probe
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import ControllerAction
 
 from gpusmith.cluster import stamps
 from gpusmith.cluster.api import Cluster
+from gpusmith.probe.stamp import missing_facts
 
 
 class ActionModule(ControllerAction):
@@ -28,7 +28,7 @@ class ActionModule(ControllerAction):
 
     def act(self, asked: dict[str, Any], check: bool) -> dict[str, Any]:
         name, facts = asked["node"], asked["facts"]
-        unknown = list(probe.missing_facts(facts))
+        unknown = missing_facts(facts)
         if unknown:
             return {
                 "failed": True,

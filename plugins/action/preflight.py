@@ -11,26 +11,21 @@ from typing import Any
 
 import yaml
 from ansible.plugins.action import ActionBase
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.bundled import BundledAction
 
 from gpusmith.preflight.judge import judge
 
 DATA = Path(__file__).resolve().parents[2] / "data"
 
 
-class ActionModule(ActionBase):
+class ActionModule(BundledAction):
     """Runs the module of the same name and adds `refusals` to its answer."""
-
-    TRANSFERS_FILES = False
 
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Gather and judge; a host that cannot be reached is reported by Ansible itself."""
-        result: dict[str, Any] = super().run(tmp, task_vars)
+        result: dict[str, Any] = ActionBase.run(self, tmp, task_vars)
         arguments = dict(self._task.args, controller_time=time.time())
-        result.update(
-            self._execute_module(
-                module_name="gpusmith.gpu.preflight", module_args=arguments, task_vars=task_vars
-            )
-        )
+        result.update(self.run_bundled("gpusmith.gpu.preflight", arguments, task_vars))
         if result.get("failed") or result.get("unreachable"):
             return result
         data = {

@@ -44,6 +44,10 @@ options:
     type: str
     choices: [present, absent]
     default: present
+  bundle:
+    description: The probe's code; set by the action plugin.
+    type: str
+    default: ""
 attributes:
   check_mode:
     support: partial
@@ -76,11 +80,12 @@ restarted:
 
 import glob
 import hashlib
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpusmith.gpu.plugins.module_utils import containerd, probe
+from ansible_collections.gpusmith.gpu.plugins.module_utils import bundle, containerd
 
 FOLDER = Path("/etc/containerd")
 ROOT = FOLDER / "config.toml"
@@ -145,8 +150,10 @@ class Configuration:
             ],
             environ_update={"LC_ALL": "C", "TZ": "UTC"},
         )
-        value = probe.parse_services(output).get("containerd", {}).get("started_unix")
-        return float(value) if value is not None else None
+        from gpusmith.probe.services import parse_services
+
+        service = parse_services(output).get("containerd")
+        return service.started_unix if service else None
 
     def restart(self) -> str:
         """Restart; empty if containerd is up, otherwise what its journal says."""
@@ -164,6 +171,8 @@ class Configuration:
 
 def read_files(root: Path) -> dict[Path, str]:
     """Content of the root file and of all that it imports, directly or by another file."""
+    from gpusmith.probe.containerd import parse_toml
+
     found: dict[Path, str] = {}
     waiting = [root]
     while waiting:
@@ -171,7 +180,7 @@ def read_files(root: Path) -> dict[Path, str]:
         try:
             if path not in found:
                 found[path] = path.read_text(encoding="utf-8")
-                patterns = probe.parse_toml(found[path]).get("imports") or []
+                patterns = parse_toml(found[path]).get("imports") or []
                 waiting += [
                     Path(name) for pattern in patterns for name in glob.glob(str(path.parent / pattern))
                 ]
@@ -182,14 +191,14 @@ def read_files(root: Path) -> dict[Path, str]:
 
 def overrides(effective: str) -> list[str]:
     """Who else sets what is ours."""
+    from gpusmith.probe.containerd import parse_toml
+
     ours: dict[str, Any] = {}
     others: dict[str, Any] = {}
     for path, text in read_files(ROOT).items():
         # Our root file has no settings: what is there was added by somebody else.
-        (ours if path != ROOT and text.startswith(containerd.OURS) else others)[str(path)] = probe.parse_toml(
-            text
-        )
-    found: list[str] = containerd.overrides(ours, others, probe.parse_toml(effective))
+        (ours if path != ROOT and text.startswith(containerd.OURS) else others)[str(path)] = parse_toml(text)
+    found: list[str] = containerd.overrides(ours, others, parse_toml(effective))
     return found
 
 
@@ -244,9 +253,13 @@ def main() -> None:
             "registries": {"type": "list", "elements": "dict", "default": []},
             "restart": {"type": "bool", "default": True},
             "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+            "bundle": bundle.OPTION,
         },
         supports_check_mode=True,
     )
+    bundle.take(module)
+    from gpusmith.probe.containerd import read_containerd_dump
+
     path = FOLDER / "conf.d" / f"{module.params['name']}.toml"
     version = version_of(module)
     if version is None:
@@ -303,7 +316,7 @@ def main() -> None:
         note(digest)
     module.exit_json(
         changed=bool(work.diff) or due,
-        effective=probe.read_containerd_dump(effective),
+        effective=asdict(read_containerd_dump(effective)),
         overrides=overrides(effective),
         restarted=due,
         diff=work.diff,

@@ -1,4 +1,4 @@
-"""Ansible module: the record of the shared probe."""
+"""Documentation of the action plugin with the same name (plugins/action/node_state.py)."""
 
 # Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
 
@@ -10,7 +10,8 @@ short_description: Tell the state of a GPU node
 description:
   - Gathers packages, PCI devices, kernel module, NVIDIA libraries, NVML's answers, device nodes, services, Xid messages, the
     effective configuration of containerd, CDI specifications and the kubelet's state in one round trip.
-  - Changes nothing, and needs nothing but Python 3.8 on the node. What could not be found out is null.
+  - Changes nothing, and needs nothing but Python 3.8 on the node: the probe travels there, and leaves no file. What could not be found
+    out is null.
 version_added: "0.1.0"
 author: gpusmith contributors
 options:
@@ -40,20 +41,3 @@ stamp:
   returned: always
   type: dict
 """
-
-from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpusmith.gpu.plugins.module_utils import probe
-
-
-def main() -> None:
-    """Run the module."""
-    module = AnsibleModule(
-        argument_spec={"nvml_timeout": {"type": "float", "default": 30.0}},
-        supports_check_mode=True,
-    )
-    record = probe.collect(nvml_timeout_s=module.params["nvml_timeout"])
-    module.exit_json(changed=False, record=record, stamp=probe.stamp_facts(record))
-
-
-if __name__ == "__main__":
-    main()

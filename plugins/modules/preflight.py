@@ -32,6 +32,10 @@ options:
   controller_time:
     description: Unix time of the controller; set by the action plugin.
     type: float
+  bundle:
+    description: The probe's code; set by the action plugin.
+    type: str
+    default: ""
 attributes:
   check_mode:
     support: full
@@ -57,16 +61,16 @@ record:
   type: dict
 """
 
+import json
 import os
 import platform
-import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpusmith.gpu.plugins.module_utils import packages, probe
+from ansible_collections.gpusmith.gpu.plugins.module_utils import bundle, packages
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base
 
 
@@ -127,11 +131,15 @@ def main() -> None:
             "repositories": {"type": "dict", "default": {}},
             "free_space_mib": {"type": "dict", "default": {}},
             "controller_time": {"type": "float"},
+            "bundle": bundle.OPTION,
         },
         supports_check_mode=True,
     )
+    bundle.take(module)
+    from gpusmith.probe.collect import as_json, collect
+
     now = time.time()
-    record = probe.collect()
+    record = json.loads(as_json(collect()))
     repositories: dict[str, Any] = {}
     manager = packages.manager()
     backend = packages.backend() if manager in packages.SUPPORTED else None
@@ -143,10 +151,8 @@ def main() -> None:
             }
         answers = {owner: future.result() for owner, future in waiting.items()}
         repositories = {owner: answer for owner, answer in answers.items() if answer is not None}
-    library = None
-    if (record.get("library") or {}).get("nvml_version"):
-        cache = subprocess.run(["ldconfig", "-p"], capture_output=True, text=True).stdout
-        library = probe.resolve_library("libnvidia-ml.so.1", cache, platform.machine())
+    installed = record["library"] or {}
+    library = installed["files"]["nvidia-ml"]["path"] if installed.get("nvml_version") else None
     controller = module.params["controller_time"]
     module.exit_json(
         changed=False,

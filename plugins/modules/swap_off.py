@@ -19,6 +19,10 @@ options:
     description: The table of file systems.
     type: path
     default: /etc/fstab
+  bundle:
+    description: The probe's code; set by the action plugin.
+    type: str
+    default: ""
 attributes:
   check_mode:
     support: full
@@ -43,7 +47,7 @@ import shutil
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpusmith.gpu.plugins.module_utils import probe
+from ansible_collections.gpusmith.gpu.plugins.module_utils import bundle
 
 MARK = "# swap is off (gpusmith): "
 MASK = Path("/etc/systemd/system/swap.target")
@@ -51,18 +55,24 @@ MASK = Path("/etc/systemd/system/swap.target")
 
 def without_swap(fstab: str) -> str:
     """The table with its swap lines commented out."""
+    from gpusmith.probe.system import is_swap_line
+
     lines = fstab.splitlines(keepends=True)
-    return "".join(MARK + line if probe.is_swap_line(line) else line for line in lines)
+    return "".join(MARK + line if is_swap_line(line) else line for line in lines)
 
 
 def main() -> None:
     """Run the module."""
     module = AnsibleModule(
-        argument_spec={"fstab": {"type": "path", "default": "/etc/fstab"}}, supports_check_mode=True
+        argument_spec={"fstab": {"type": "path", "default": "/etc/fstab"}, "bundle": bundle.OPTION},
+        supports_check_mode=True,
     )
+    bundle.take(module)
+    from gpusmith.probe import boot, system
+
     fstab = Path(module.params["fstab"])
     table = fstab.read_text(encoding="utf-8") if fstab.exists() else ""
-    active = probe.swap_areas(Path("/proc/swaps").read_text(encoding="utf-8"))
+    active = system.swap_areas(Path("/proc/swaps").read_text(encoding="utf-8"))
     masked = os.path.realpath(MASK) == "/dev/null"
     systemd = Path("/run/systemd/system").is_dir()
 
@@ -82,7 +92,7 @@ def main() -> None:
             if MASK.is_symlink():
                 MASK.unlink()
             MASK.symlink_to("/dev/null")
-    for link in probe.swap_units():
+    for link in boot.swap_units():
         changed = True
         if not module.check_mode:
             Path(link).unlink()  # as 'systemctl disable' does, without a daemon-reload as well

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import base64
 import configparser
-import gzip
-import importlib.util
 import json
 import shlex
 import time
@@ -19,8 +17,8 @@ from gpusmith.errors import GpusmithError, ToolError
 from gpusmith.inventory.host import Inventory
 from gpusmith.inventory.programs import ansible_environment
 from gpusmith.inventory.values import truth
+from gpusmith.node.bundle import BOOTSTRAP, bundle
 from gpusmith.node.records import parse
-from gpusmith.paths import repo_root
 from gpusmith.probe.record import Record
 
 PROBES_AT_ONCE = 32
@@ -49,7 +47,7 @@ class Node(Protocol):
     def name(self) -> str:
         """Its inventory name."""
 
-    def run(self, argv: Sequence[str], stdin: str = "", timeout_s: float = 60.0) -> Result:
+    def run(self, argv: Sequence[str], stdin: bytes = b"", timeout_s: float = 60.0) -> Result:
         """Run a program, as root, in one round trip.
 
         Raises:
@@ -57,13 +55,12 @@ class Node(Protocol):
         """
 
 
-def with_input(argv: Sequence[str], stdin: str, timeout_s: float) -> str:
-    """A shell command that feeds text to a program: testinfra's own connections have no standard input."""
+def with_input(argv: Sequence[str], stdin: bytes, timeout_s: float) -> str:
+    """A shell command that feeds a program: testinfra's own connections have no standard input."""
     program = f"timeout {timeout_s:.0f} {shlex.join(argv)}"
     if not stdin:
         return f"{program} </dev/null"
-    packed = base64.b64encode(gzip.compress(stdin.encode(), mtime=0)).decode()
-    return f"printf %s {packed} | base64 -d | gzip -dc | {program}"
+    return f"printf %s {base64.b64encode(stdin).decode()} | base64 -d | {program}"
 
 
 @dataclass(frozen=True)
@@ -82,7 +79,7 @@ class TestinfraNode:
     host: Any
     become: bool = False
 
-    def run(self, argv: Sequence[str], stdin: str = "", timeout_s: float = 60.0) -> Result:
+    def run(self, argv: Sequence[str], stdin: bytes = b"", timeout_s: float = 60.0) -> Result:
         """See Node.run."""
         command = with_input([*(["sudo", "-n"] if self.become else []), *argv], stdin, timeout_s)
         try:
@@ -145,27 +142,6 @@ def _ssh_only(config: configparser.ConfigParser) -> configparser.ConfigParser:
     return plain
 
 
-def probe_source() -> str:
-    """Text of the probe, from the collection if it is linked here, else from the checkout.
-
-    Raises:
-        ToolError: it is in neither.
-    """
-    try:
-        found = importlib.util.find_spec("ansible_collections.gpusmith.gpu.plugins.module_utils.probe")
-    except ImportError:
-        found = None
-    path = (
-        Path(found.origin)
-        if found and found.origin
-        else repo_root() / "plugins" / "module_utils" / "probe.py"
-    )
-    try:
-        return path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise ToolError(f"The probe '{path}' cannot be read: {error}.", "Run 'make setup'.") from error
-
-
 @dataclass(frozen=True)
 class Probed:
     """A node's record, or why there is none.
@@ -183,7 +159,7 @@ class Probed:
     duration_s: float
 
 
-def probe(node: Node, source: str) -> Probed:
+def probe(node: Node, program: bytes) -> Probed:
     """Ask one node, in one round trip; never raises for what is wrong with the node."""
     begin = time.monotonic()
 
@@ -191,7 +167,7 @@ def probe(node: Node, source: str) -> Probed:
         return Probed(record, problem, hint, time.monotonic() - begin)
 
     try:
-        done = node.run(["python3", "-"], source, PROBE_TIMEOUT_S)
+        done = node.run(["python3", "-c", BOOTSTRAP], program, PROBE_TIMEOUT_S)
     except Unreachable as error:
         return answer(None, error.message, error.hint)
     if done.status == 124:
@@ -218,7 +194,7 @@ def probe(node: Node, source: str) -> Probed:
 
 def probe_all(nodes: Mapping[str, Node]) -> dict[str, Probed]:
     """Ask all nodes at once."""
-    source = probe_source()
+    program = bundle()
     with ThreadPoolExecutor(max_workers=min(PROBES_AT_ONCE, len(nodes))) as pool:
-        asked = {name: pool.submit(probe, node, source) for name, node in nodes.items()}
+        asked = {name: pool.submit(probe, node, program) for name, node in nodes.items()}
         return {name: future.result() for name, future in asked.items()}

@@ -50,11 +50,13 @@ def load(kind: type[T], data: Mapping[str, Any]) -> T:
     """
     hints, values = _types(typing.cast(Any, kind)), {}
     for field in fields(kind):  # type: ignore[arg-type]
-        given = data.get(field.name)
+        # A trailing underscore, as that of `class_`, is only Python's.
+        key = field.name.rstrip("_")
+        given = data.get(key)
         if given is None and (field.default is not MISSING or field.default_factory is not MISSING):
             continue
-        if field.name not in data:
-            raise KeyError(f"{kind.__name__}.{field.name}")
+        if key not in data:
+            raise KeyError(f"{kind.__name__}.{key}")
         values[field.name] = _value(hints[field.name], given)
     return kind(**values)
 

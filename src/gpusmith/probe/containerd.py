@@ -4,7 +4,19 @@
 
 from __future__ import annotations
 
+import glob
+import hashlib
+import os
+import re
+import sys
 from dataclasses import dataclass, field
+from typing import Any
+
+from gpusmith.probe.commands import Command, find_program
+from gpusmith.probe.files import read_text
+
+# Module containerd_config notes there the digest of the configuration that it started containerd with.
+CONTAINERD_NOTE = "/run/gpusmith/containerd-started-with"
 
 
 @dataclass(frozen=True)
@@ -40,3 +52,78 @@ class Containerd:
     noted_digest: str | None = None
     noted_unix: float | None = None
     runtime_binary_found: bool | None = None
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """A TOML file; empty if it is none."""
+    if sys.version_info >= (3, 11):
+        from tomllib import loads
+    else:  # what the controller sends along
+        from tomli import loads
+    try:
+        return loads(text)
+    except ValueError:
+        return {}
+
+
+def _dig(tree: Any, *keys: str) -> Any:
+    for key in keys:
+        tree = tree.get(key) if isinstance(tree, dict) else None
+    return tree
+
+
+def read_containerd_dump(text: str) -> Effective:
+    """The settings that matter, from an effective configuration of schema version 2, 3 or 4."""
+    tree = parse_toml(text)
+    plugins = tree.get("plugins") or {}
+    cri = plugins.get("io.containerd.cri.v1.runtime") or plugins.get("io.containerd.grpc.v1.cri") or {}
+    runtimes = _dig(cri, "containerd", "runtimes") or {}
+    nvidia = runtimes.get("nvidia") if isinstance(runtimes, dict) else None
+    default = _dig(cri, "containerd", "default_runtime_name") or "runc"
+    groups = [
+        bool(_dig(runtimes, name, "options", "SystemdCgroup"))
+        for name in ("nvidia", default)
+        if isinstance(runtimes, dict) and name in runtimes
+    ]
+    disabled = tree.get("disabled_plugins") or []
+    folders = cri.get("cdi_spec_dirs")
+    return Effective(
+        runtime_nvidia=nvidia is not None,
+        runtime_binary=_dig(nvidia, "options", "BinaryName"),
+        systemd_cgroup=bool(groups) and all(groups),
+        cdi=bool(cri.get("enable_cdi")),
+        default_runtime=str(default),
+        default_binary=_dig(runtimes, default, "options", "BinaryName") or None,
+        cdi_spec_dirs=tuple(folders) if folders else None,
+        cri_disabled=any(str(name) == "cri" or "cri" in str(name).split(".") for name in disabled),
+    )
+
+
+def ask() -> tuple[Command, Command]:
+    """Start containerd twice, for its effective configuration and its version."""
+    return Command("containerd", "config", "dump"), Command("containerd", "--version")
+
+
+def gather(asked: tuple[Command, Command], errors: list[str]) -> Containerd:
+    """What containerd of this machine works with."""
+    dump, version = asked
+    text = dump.output(errors)
+    words = (version.output(errors) or "").split()
+    numbers = [word.lstrip("v") for word in words if re.match(r"^v?\d+\.\d+", word)]
+    newest = None
+    for path in ["/etc/containerd/config.toml", *glob.glob("/etc/containerd/conf.d/*.toml")]:
+        try:
+            newest = max(newest or 0.0, os.stat(path).st_mtime)
+        except OSError:
+            continue
+    effective = read_containerd_dump(text) if text else Effective()
+    binary = effective.runtime_binary
+    return Containerd(
+        version=numbers[0] if numbers else None,
+        effective=effective,
+        digest=hashlib.sha256(text.encode()).hexdigest() if text else None,
+        config_changed_unix=newest,
+        noted_digest=read_text(CONTAINERD_NOTE),
+        noted_unix=os.stat(CONTAINERD_NOTE).st_mtime if os.path.exists(CONTAINERD_NOTE) else None,
+        runtime_binary_found=find_program(str(binary)) is not None if binary else None,
+    )

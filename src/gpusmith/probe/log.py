@@ -4,7 +4,19 @@
 
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+
+from gpusmith.probe.commands import Command
+from gpusmith.probe.pci import normal_pci
+
+# Of the driver's messages in the kernel log, the youngest. More than that, and the record says that some were not read.
+KERNEL_LOG_LINES = 5000
+# Who may say what the kernel said. The journal itself notes the transport. The identifier is what the sender calls himself,
+# which any user can; a simulated driver has no kernel and nothing else, and simulated GPUs prove nothing about real ones.
+LOG_SOURCES = {"kernel": "_TRANSPORT=kernel", "identifier": "SYSLOG_IDENTIFIER=kernel"}
 
 
 @dataclass(frozen=True)
@@ -39,3 +51,136 @@ class Log:
 
     source: str | None = None
     begins_unix: float | None = None
+
+
+@dataclass(frozen=True)
+class KernelLog:
+    """What the record takes of the log.
+
+    Attributes:
+        xids: since the driver was loaded; None if nobody can know them.
+        truncated: whether there are more messages than were read.
+        loaded_unix: when the driver was loaded last.
+    """
+
+    log: Log
+    xids: tuple[Xid, ...] | None = None
+    sxids: tuple[SwitchXid, ...] | None = None
+    truncated: bool | None = None
+    loaded_unix: float | None = None
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The commands that were started.
+
+    Attributes:
+        words: the driver's messages.
+        first: the oldest message of all.
+    """
+
+    words: Command
+    first: Command
+
+
+def _log_entries(text: str) -> tuple[list[tuple[float, str]], float | None]:
+    """Time and message of each line of ``journalctl -o json``, and when the driver was loaded last."""
+    entries, loaded = [], None
+    for line in text.splitlines():
+        try:
+            entry = json.loads(line)
+            message = entry["MESSAGE"]
+            stamp = int(entry.get("__REALTIME_TIMESTAMP", 0)) / 1e6
+        except (ValueError, KeyError, TypeError):
+            continue
+        if not isinstance(message, str):
+            continue
+        if "NVRM: loading NVIDIA UNIX" in message:
+            loaded = max(stamp, loaded or 0.0)
+        entries.append((stamp, message))
+    return sorted(entries), loaded
+
+
+def parse_kernel_log(text: str) -> tuple[list[Xid], float | None]:
+    """Xid messages since the driver was loaded, and when that was, from ``journalctl -o json``.
+
+    What a GPU said before its driver was loaded anew is history: loading initialises every GPU.
+    """
+    found: list[Xid] = []
+    entries, loaded = _log_entries(text)
+    for stamp, message in entries:
+        matched = re.search(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)\): (\d+)", message)
+        if matched and stamp >= (loaded or 0.0):
+            pci, code = normal_pci(matched.group(1)), int(matched.group(2))
+            found.append(Xid(code=code, pci=pci, message=message, time_unix=stamp))
+    return found, loaded
+
+
+def parse_switch_log(text: str) -> list[SwitchXid]:
+    """SXid messages, the NVSwitches' own, since the driver was loaded."""
+    found: list[SwitchXid] = []
+    entries, loaded = _log_entries(text)
+    for stamp, message in entries:
+        matched = re.search(r"SXid \((?:PCI:)?([0-9a-fA-F:.]+)\): (\d+), (Fatal)?", message)
+        if matched and stamp >= (loaded or 0.0):
+            pci, code = normal_pci(matched.group(1)), int(matched.group(2))
+            found.append(SwitchXid(code, pci, message, fatal=matched.group(3) is not None, time_unix=stamp))
+    return found
+
+
+def log_words(source: str) -> tuple[Sequence[str], Sequence[str]]:
+    """The commands that read the driver's messages of this boot, and the oldest message of all."""
+    words = ("journalctl", "-b", "-q", "-o", "json", "--output-fields=MESSAGE", "--no-pager")
+    pattern = "NVRM: (Xid|loading NVIDIA UNIX)|SXid"
+    return (
+        (*words, "-n", str(KERNEL_LOG_LINES), "-g", pattern, LOG_SOURCES[source]),
+        (*words, LOG_SOURCES[source]),
+    )
+
+
+def ask(source: str = "kernel") -> Asked:
+    """Start the commands for a source."""
+    words, first = log_words(source)
+    return Asked(Command(*words), Command(*first))
+
+
+def gather(
+    trusted: Asked,
+    loaded_version: str | None,
+    simulated: bool | None,
+    errors: list[str],
+    ask: Callable[[str], Asked] = ask,
+) -> KernelLog:
+    """The Xids, None if nobody can know them, and when the driver was loaded.
+
+    Args:
+        trusted: commands that ask for what the kernel itself said.
+        loaded_version: of the driver's module; None if it is not loaded.
+        simulated: whether the driver is.
+        errors: gets what went wrong.
+        ask: starts the commands for another source.
+    """
+    source, asked = "kernel", trusted
+    if simulated is True:
+        for command in (trusted.words, trusted.first):
+            command.first_line()  # ends it
+        source, asked = "identifier", ask("identifier")
+    # Status 1: no such message.
+    text = asked.words.output(errors, accept=(0, 1))
+    oldest = asked.first.first_line()
+    stamp = re.search(r'"__REALTIME_TIMESTAMP"\s*:\s*"(\d+)"', oldest)
+    log = Log(source=source, begins_unix=int(stamp.group(1)) / 1e6 if stamp else None)
+    if text is None:
+        return KernelLog(log)
+    xids, loaded_unix = parse_kernel_log(text)
+    if not text.strip() and not oldest and loaded_version is not None:
+        # A driver that was loaded in silence: the journal does not get what the kernel says.
+        errors.append("the journal has no message of the kernel of this boot")
+        return KernelLog(log, loaded_unix=loaded_unix)
+    return KernelLog(
+        log,
+        xids=tuple(xids),
+        sxids=tuple(parse_switch_log(text)),
+        truncated=len(text.splitlines()) >= KERNEL_LOG_LINES,
+        loaded_unix=loaded_unix,
+    )

@@ -4,7 +4,12 @@
 
 from __future__ import annotations
 
+import glob
+import os
 from dataclasses import dataclass
+
+from gpusmith.probe.commands import Command
+from gpusmith.probe.files import read_text, to_int
 
 
 @dataclass(frozen=True)
@@ -27,3 +32,50 @@ class DriverModule:
     firmware: tuple[str, ...] | None = None
     nouveau_loaded: bool = False
     loaded_unix: float | None = None
+
+
+def flavour_of_license(text: str | None) -> str | None:
+    """Open or proprietary, by the licence that the module file carries."""
+    if not text:
+        return None
+    return "open" if "GPL" in text or "MIT" in text else "proprietary"
+
+
+def parse_modinfo(text: str) -> tuple[str | None, str | None]:
+    """Version and licence of the first module in the output of ``modinfo``."""
+    version = licence = None
+    for line in text.splitlines():
+        key, separator, value = line.partition(":")
+        if not separator:
+            continue
+        if key == "version" and version is None:
+            version = value.strip()
+        elif key == "license" and licence is None:
+            licence = value.strip()
+    return version, licence
+
+
+def ask() -> Command:
+    """Start the program that knows the module file."""
+    # Debian's own packages call the module nvidia-current.
+    return Command("modinfo", "nvidia", "nvidia-current", "nvidia-current-open")
+
+
+def gather(modinfo: Command, errors: list[str]) -> DriverModule:
+    """The module of the running kernel; when it was loaded, the kernel log tells."""
+    # It ends with 1 if one of the names is unknown.
+    version, licence = parse_modinfo(modinfo.output(errors, accept=None) or "")
+    loaded = read_text("/sys/module/nvidia/version")
+    flavour = flavour_of_license(licence)
+    running = read_text("/proc/driver/nvidia/version")
+    if loaded and running:
+        flavour = "open" if "Open Kernel Module" in running else "proprietary"
+    firmware = glob.glob(f"/lib/firmware/nvidia/{loaded or version}/gsp*")
+    return DriverModule(
+        installed_version=version,
+        loaded_version=loaded,
+        flavour=flavour,
+        refcount=to_int(read_text("/sys/module/nvidia/refcnt")),
+        firmware=tuple(sorted(os.path.basename(path) for path in firmware)),
+        nouveau_loaded=os.path.isdir("/sys/module/nouveau"),
+    )

@@ -4,8 +4,27 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any, Callable
+
+from gpusmith.probe.files import read_text
+from gpusmith.probe.pci import normal_pci
+
+THROTTLE_REASONS = {
+    0x2: "applications_clocks_setting",
+    0x4: "sw_power_cap",
+    0x8: "hw_slowdown",
+    0x10: "sync_boost",
+    0x20: "sw_thermal_slowdown",
+    0x40: "hw_thermal_slowdown",
+    0x80: "hw_power_brake_slowdown",
+    0x100: "display_clock_setting",
+}
+NO_FUNCTION = "the NVIDIA library has no such function"
+FABRIC_STATES = {0: "not_supported", 1: "not_started", 2: "in_progress", 3: "completed"}
 
 
 @dataclass(frozen=True)
@@ -97,3 +116,226 @@ class Nvml:
     error: str | None = None
     driver_version: str | None = None
     gpus: tuple[Gpu, ...] = ()
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a process that called the library found.
+
+    Attributes:
+        loaded: whether the library could be loaded.
+        marker: that a simulated library carries.
+    """
+
+    nvml: Nvml
+    loaded: bool = False
+    marker: str | None = None
+
+
+def words(error: Any) -> str:
+    """NVML's own words for one of its errors; pynvml's where the library has none."""
+    import pynvml
+
+    try:
+        text = pynvml.nvmlErrorString(error.value)
+    except pynvml.NVMLError:
+        text = None
+    return text.decode(errors="replace") if isinstance(text, bytes) else str(text or error)
+
+
+def in_pod(cgroup: str | None) -> bool:
+    """Whether the content of /proc/PID/cgroup is that of a pod's process."""
+    return "kubepods" in (cgroup or "")
+
+
+class Questions:
+    """Asks about one GPU, and notes what could not be answered.
+
+    Attributes:
+        unsupported: values that the GPU does not have.
+        unreadable: why others are unknown, in NVML's words.
+    """
+
+    def __init__(self, handle: Any) -> None:
+        self._handle = handle
+        self.unsupported: set[str] = set()
+        self.unreadable: dict[str, str] = {}
+
+    def ask(self, value: str, function: Callable[..., Any], *arguments: Any) -> Any:
+        """What a function of pynvml returns for this GPU; None, with a note under the value's name, if it fails."""
+        import pynvml
+
+        try:
+            return function(self._handle, *arguments)
+        except pynvml.NVMLError_NotSupported:
+            self.unsupported.add(value)
+        except pynvml.NVMLError_FunctionNotFound:
+            self.unreadable[value] = NO_FUNCTION
+        except pynvml.NVMLError as error:
+            self.unreadable[value] = words(error)
+        except UnicodeDecodeError:
+            self.unreadable[value] = "no text"
+        return None
+
+
+def _mode(number: int) -> str:
+    return "enabled" if number else "disabled"
+
+
+def _clock_reasons(handle: Any) -> tuple[str, ...]:
+    import pynvml
+
+    try:
+        reasons = pynvml.nvmlDeviceGetCurrentClocksEventReasons(handle)
+    except pynvml.NVMLError_FunctionNotFound:  # its name in drivers before 535
+        reasons = pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)
+    return tuple(text for bit, text in THROTTLE_REASONS.items() if reasons & bit)
+
+
+def _processes(handle: Any) -> tuple[Process, ...]:
+    import pynvml
+
+    try:
+        rows = pynvml.nvmlDeviceGetComputeRunningProcesses_v3(handle)
+    except pynvml.NVMLError_InsufficientSize:  # more have come than it left room for
+        rows = pynvml.nvmlDeviceGetComputeRunningProcesses_v3(handle)
+    # What is not there has ended since, or is another PID namespace's.
+    return tuple(
+        Process(
+            pid=row.pid,
+            name=read_text(f"/proc/{row.pid}/comm"),
+            pod=in_pod(read_text(f"/proc/{row.pid}/cgroup")),
+        )
+        for row in rows
+        if os.path.exists(f"/proc/{row.pid}")
+    )
+
+
+def _fabric(handle: Any) -> tuple[str, str | None]:
+    import pynvml
+
+    info = pynvml.c_nvmlGpuFabricInfo_t()
+    pynvml.nvmlDeviceGetGpuFabricInfo(handle, ctypes.byref(info))
+    state = FABRIC_STATES.get(info.state, f"state {info.state}")
+    if state != "completed":
+        return state, None
+    return state, "success" if info.status == pynvml.NVML_SUCCESS else words(pynvml.NVMLError(info.status))
+
+
+def _health(questions: Questions) -> dict[str, Any]:
+    """Memory errors, row remapping, slowdowns and partitioning of one GPU."""
+    import pynvml
+
+    ecc = questions.ask("ecc_mode", pynvml.nvmlDeviceGetEccMode)
+    rows = questions.ask("row_remap", pynvml.nvmlDeviceGetRemappedRows)
+    mig = questions.ask("mig_mode", pynvml.nvmlDeviceGetMigMode)
+    return {
+        "ecc_mode": _mode(ecc[0]) if ecc else None,
+        "ecc_uncorrected": questions.ask(
+            "ecc_uncorrected",
+            pynvml.nvmlDeviceGetTotalEccErrors,
+            pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED,
+            pynvml.NVML_VOLATILE_ECC,
+        ),
+        "remap_pending": bool(rows[2]) if rows else None,
+        "remap_failed": bool(rows[3]) if rows else None,
+        "throttle_reasons": questions.ask("throttle_reasons", _clock_reasons),
+        "mig_mode": _mode(mig[0]) if mig else None,
+        "mig_mode_pending": _mode(mig[1]) if mig else None,
+    }
+
+
+def _identity(questions: Questions) -> dict[str, Any]:
+    """Names, place and links of one GPU, and who computes on it."""
+    import pynvml
+
+    ask = questions.ask
+    memory = ask("memory_mib", pynvml.nvmlDeviceGetMemoryInfo)
+    fabric = ask("fabric_state", _fabric)
+    return {
+        "uuid": ask("uuid", pynvml.nvmlDeviceGetUUID),
+        "name": ask("name", pynvml.nvmlDeviceGetName),
+        "minor": ask("minor", pynvml.nvmlDeviceGetMinorNumber),
+        "pci": ask("pci", lambda handle: normal_pci(pynvml.nvmlDeviceGetPciInfo(handle).busId)),
+        "memory_mib": memory.total // (1024 * 1024) if memory else None,
+        "pcie_gen": ask("pcie_gen", pynvml.nvmlDeviceGetCurrPcieLinkGeneration),
+        "pcie_width": ask("pcie_width", pynvml.nvmlDeviceGetCurrPcieLinkWidth),
+        "pcie_gen_max": ask("pcie_gen_max", pynvml.nvmlDeviceGetMaxPcieLinkGeneration),
+        "pcie_width_max": ask("pcie_width_max", pynvml.nvmlDeviceGetMaxPcieLinkWidth),
+        "processes": ask("processes", _processes),
+        "fabric_state": fabric[0] if fabric else None,
+        "fabric_status": fabric[1] if fabric else None,
+    }
+
+
+def gather_gpu(index: int) -> Gpu:
+    """One GPU, by its index."""
+    import pynvml
+
+    try:
+        questions = Questions(pynvml.nvmlDeviceGetHandleByIndex(index))
+    except pynvml.NVMLError_FunctionNotFound:
+        return Gpu(index, error="nvmlDeviceGetHandleByIndex_v2 is missing")
+    except pynvml.NVMLError as error:
+        return Gpu(index, error=words(error))
+    values = {**_identity(questions), **_health(questions)}
+    return Gpu(
+        index,
+        **values,
+        error=_lost(questions),
+        unsupported=frozenset(questions.unsupported),
+        unreadable=questions.unreadable,
+    )
+
+
+def _lost(questions: Questions) -> str | None:
+    """NVML's words for a GPU that is gone: it still tells its name, but not its memory."""
+    import pynvml
+
+    if "memory_mib" in questions.unsupported:
+        return words(pynvml.NVMLError_NotSupported())
+    said = questions.unreadable.get("memory_mib")
+    return None if said == NO_FUNCTION else said
+
+
+def ask_library(path: str) -> Answer:
+    """Everything that NVML says; for a process of its own, which the library may hang or crash.
+
+    Args:
+        path: of the library. pynvml would take what the loader finds by name, and not say which file that is.
+    """
+    import pynvml
+
+    try:
+        library = ctypes.CDLL(path)
+    except OSError as error:
+        return Answer(Nvml(error=str(error)))
+    marker = None
+    try:
+        first = ctypes.c_char.in_dll(library, "gpusmith_simulated")
+        marker = ctypes.string_at(ctypes.addressof(first)).decode(errors="replace")
+    except ValueError:
+        pass
+    pynvml.nvmlLib = library
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError_FunctionNotFound:
+        return Answer(Nvml(error="nvmlInitWithFlags is missing"), loaded=True, marker=marker)
+    except pynvml.NVMLError as error:
+        return Answer(Nvml(init_code=error.value, error=words(error)), loaded=True, marker=marker)
+    nvml = Nvml(
+        init_code=0,
+        driver_version=_or_none(pynvml.nvmlSystemGetDriverVersion),
+        gpus=tuple(gather_gpu(index) for index in range(_or_none(pynvml.nvmlDeviceGetCount) or 0)),
+    )
+    _or_none(pynvml.nvmlShutdown)
+    return Answer(nvml, loaded=True, marker=marker)
+
+
+def _or_none(function: Callable[[], Any]) -> Any:
+    import pynvml
+
+    try:
+        return function()
+    except (pynvml.NVMLError, UnicodeDecodeError):
+        return None

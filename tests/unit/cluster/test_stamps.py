@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.gpusmith.gpu.plugins.module_utils import probe
 
 from gpusmith.cluster import stamps
 from gpusmith.cluster.api import ApiRefused
@@ -143,22 +142,6 @@ def test_the_patch_keeps_the_taints_of_others_and_guards_against_races() -> None
 def test_a_stamp_can_be_read_back() -> None:
     assert stamps.read_stamp(node(STAMP)) == {**FACTS, "time": "2026-11-21T10:00:00Z"}
     assert json.loads(STAMP)["simulated"] is True
-
-
-def test_the_facts_of_a_stamp_depend_on_what_matters_only() -> None:
-    record = {
-        "module": {"loaded_version": "580.178.04"},
-        "host": {"kernel": "6.1", "uptime_s": 1.0},
-        "containerd": {"version": "2.3.7", "digest": "0" * 64},
-        "packages": {"nvidia-container-toolkit": {"version": "1.20.1-1"}},
-        "library": {"simulated": True},
-    }
-    facts = probe.stamp_facts(record)
-    assert probe.stamp_facts({**record, "host": {"kernel": "6.1", "uptime_s": 2.0}}) == facts
-    assert (
-        probe.stamp_facts({**record, "module": {"loaded_version": "595.91.07"}})["digest"] != facts["digest"]
-    )
-    assert list(probe.missing_facts(probe.stamp_facts({}))) == ["driver", "kernel"]
 
 
 # --- with the cluster ------------------------------------------------------------------------------------

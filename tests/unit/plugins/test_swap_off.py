@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from ansible_collections.gpusmith.gpu.plugins.modules import swap_off
 
+from gpusmith.probe import boot, system
+
 
 def test_swap_lines_are_commented_once() -> None:
     table = "UUID=1 / ext4 defaults 0 1\n# UUID=0 none swap sw 0 0\nUUID=2 none swap sw 0 0\n/swapfile swap swap defaults 0 0\n"
@@ -30,9 +32,10 @@ def test_units_that_start_swap_at_boot_are_disabled(
     (tmp_path / "multi-user.target.wants").mkdir()
     link = tmp_path / "multi-user.target.wants" / "swapfile.swap"
     link.symlink_to("/run/systemd/generator/swapfile.swap")
-    monkeypatch.setattr(swap_off.probe, "UNIT_FOLDER", str(tmp_path))
+    monkeypatch.setattr(boot, "UNIT_FOLDER", str(tmp_path))
     monkeypatch.setattr(swap_off, "MASK", tmp_path / "swap.target")
-    monkeypatch.setattr(swap_off.probe, "swap_areas", lambda text: [])
+    monkeypatch.setattr(system, "swap_areas", lambda text: [])
+    monkeypatch.setattr(swap_off.bundle, "take", lambda module: None)
     ended: list[dict[str, Any]] = []
     module = SimpleNamespace(
         params={"fstab": str(tmp_path / "fstab")},

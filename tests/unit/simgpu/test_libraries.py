@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import subprocess
 import time
@@ -14,6 +15,10 @@ from gpulab.simgpu import packages
 from simgpu import modules, paths
 from simgpu.hardware import Machine
 from simgpu.state import State
+
+from gpusmith.node.bundle import bundle
+from gpusmith.node.records import parse
+from tests.unit.pythons import PYTHONS
 
 LIST = """
 import json, pynvml as n
@@ -301,8 +306,9 @@ def test_shipped_libraries_take_no_path_from_the_environment(tmp_path: Path, lib
 
 PROBE = """
 import json
-from ansible_collections.gpusmith.gpu.plugins.module_utils import probe
-print(json.dumps(probe._nvml_record("libnvidia-ml.so.1")["gpus"]))
+from dataclasses import asdict
+from gpusmith.probe.nvml import ask_library
+print(json.dumps(asdict(ask_library("libnvidia-ml.so.1").nvml)["gpus"], default=sorted))
 """
 
 
@@ -330,3 +336,32 @@ def test_a_lost_gpu_is_an_error_and_no_healthy_one(node: Any) -> None:
     state.save()
     rows = node.python(PROBE)
     assert [bool(row["error"]) for row in rows] == [False, True, False, False]
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_the_zip_asks_the_library_with_every_python_that_nodes_have(node: Any, python: str) -> None:
+    code = """
+import json, sys
+sys.path.insert(0, sys.argv[1])
+from gpusmith.probe.collect import NVML_TIMEOUT_S, as_json
+from gpusmith.probe.child import Child
+from gpusmith.probe.nvml import ask_library
+from gpusmith.probe.record import SCHEMA, Record
+answer, problem = Child(lambda: ask_library("libnvidia-ml.so.1")).result(NVML_TIMEOUT_S)
+assert answer is not None, problem
+assert "simulated" in answer.marker
+print(as_json(Record(SCHEMA, nvml=answer.nvml)))
+"""
+    handle = os.memfd_create("probe", 0)
+    os.write(handle, bundle())
+    done = subprocess.run(
+        [python, "-I", "-c", code, f"/proc/self/fd/{handle}"],
+        capture_output=True, text=True, env=node.env(), timeout=60, pass_fds=(handle,), check=False,
+    )  # fmt: skip
+    os.close(handle)
+    assert done.returncode == 0, done.stderr
+    nvml = parse(json.loads(done.stdout)).nvml
+    assert (nvml.init_code, nvml.driver_version, len(nvml.gpus)) == (0, "580.178.04", 4)
+    for gpu in nvml.gpus:
+        assert (gpu.unreadable, gpu.unsupported, gpu.error) == ({}, frozenset(), None)
+        assert (gpu.fabric_state, gpu.memory_mib, gpu.processes) == ("not_started", 81559, ())

@@ -12,6 +12,7 @@ import pytest
 
 from gpusmith.inventory.read import build
 from gpusmith.node import connections as node
+from gpusmith.node.bundle import BOOTSTRAP, bundle
 from gpusmith.node.connections import Result, Unreachable
 
 
@@ -20,22 +21,30 @@ class FakeNode:
         self.name, self.answer = name, answer
         self.runs = 0
 
-    def run(self, argv: Sequence[str], stdin: str = "", timeout_s: float = 60.0) -> Result:
+    def run(self, argv: Sequence[str], stdin: bytes = b"", timeout_s: float = 60.0) -> Result:
         self.runs += 1
-        assert (list(argv), "gpusmith.probe/1" in stdin) == (["python3", "-"], True)
+        assert (list(argv), stdin) == (["python3", "-c", BOOTSTRAP], bundle())
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer
 
 
 def test_input_reaches_the_program_unchanged() -> None:
-    text = "print('it is \"quoted\" $HOME `id` \\\\ ä')\n" * 400
-    command = node.with_input(["python3", "-c", "import sys; print(sys.stdin.read(), end='')"], text, 20)
-    assert subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True).stdout == text
+    data = bytes(range(256)) * 100
+    copy = ["python3", "-c", "import sys; sys.stdout.buffer.write(sys.stdin.buffer.read())"]
+    command = node.with_input(copy, data, 20)
+    assert subprocess.run(["sh", "-c", command], capture_output=True, check=True).stdout == data
+
+
+def test_the_probe_fits_into_one_word_of_a_command() -> None:
+    # Linux takes no longer one (MAX_ARG_STRLEN); ssh and the node's shell get all of it as one.
+    assert len(node.with_input(["sudo", "-n", "python3", "-c", BOOTSTRAP], bundle(), 90)) < 120 * 1024
 
 
 def test_command_ends_in_time() -> None:
-    assert subprocess.run(["sh", "-c", node.with_input(["sleep", "9"], "", 1)], check=False).returncode == 124
+    assert (
+        subprocess.run(["sh", "-c", node.with_input(["sleep", "9"], b"", 1)], check=False).returncode == 124
+    )
 
 
 def test_all_nodes_are_asked_once(record: dict[str, Any]) -> None:

@@ -38,7 +38,7 @@ class Silent:
 
     name = "gpu-1"
 
-    def run(self, argv: Sequence[str], stdin: str = "", timeout_s: float = 60.0) -> Result:
+    def run(self, argv: Sequence[str], stdin: bytes = b"", timeout_s: float = 60.0) -> Result:
         raise Unreachable("no answer")
 
 

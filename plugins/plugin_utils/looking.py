@@ -1,0 +1,31 @@
+"""One look at a node, for action plugins that need its record."""
+
+# Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.bundled import BundledAction
+
+from gpusmith.errors import ToolError
+from gpusmith.node.records import parse
+from gpusmith.probe.stamp import stamp_facts
+
+
+class LookingAction(BundledAction):
+    """Runs the probe on the node."""
+
+    def look(self, nvml_timeout: float, task_vars: dict[str, Any] | None) -> dict[str, Any]:
+        """A result with the node's record and what its stamp depends on; or what went wrong."""
+        answer: dict[str, Any] = self.run_bundled(
+            "gpusmith.gpu.probe", {"nvml_timeout": nvml_timeout}, task_vars
+        )
+        if answer.get("failed") or answer.get("unreachable"):
+            return answer
+        answer.pop("invocation", None)
+        try:
+            answer["stamp"] = stamp_facts(parse(answer["record"]))
+        except ToolError as error:
+            answer.update(failed=True, msg=str(error))
+        return answer

@@ -1,0 +1,106 @@
+"""Action plugins that look at a node: what they send, what they return, and when waiting ends."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from ansible.playbook.task import Task
+from ansible_collections.gpusmith.gpu.plugins.action import driver_wait, node_state
+
+from gpusmith.node.bundle import bundle
+from tests.unit.suite.conftest import healthy_record
+
+Run = Callable[..., tuple[dict[str, Any], list[dict[str, Any]]]]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs an action against answers of the node's module; returns its result and what the module was given."""
+
+    def make(plugin: Any, answers: list[dict[str, Any]], check: bool = False, **arguments: Any) -> Any:
+        sent: list[dict[str, Any]] = []
+
+        def execute(_self: Any, **call: Any) -> dict[str, Any]:
+            sent.append(call)
+            return dict(answers[min(len(sent), len(answers)) - 1])
+
+        monkeypatch.setattr(plugin.ActionModule, "_execute_module", execute)
+        task = Task.load({"name": "x", "action": {"module": "gpusmith.gpu.x", **arguments}})
+        task.check_mode = check
+        connection = SimpleNamespace(_shell=SimpleNamespace(tmpdir=None))
+        action = plugin.ActionModule(task, connection, SimpleNamespace(check_mode=check), None, None, None)
+        return action.run(task_vars={}), sent
+
+    return make
+
+
+def looked(**module: Any) -> dict[str, Any]:
+    record = healthy_record()
+    record["module"].update(module)
+    return {"changed": False, "record": record, "invocation": {"module_args": {"bundle": "x"}}}
+
+
+def test_the_probe_travels_and_its_record_comes_back_with_the_stamp(run: Run) -> None:
+    result, sent = run(node_state, [looked()], nvml_timeout="7")
+    assert result["record"] == healthy_record()
+    assert result["stamp"]["driver"] == "580.178.04"
+    assert "invocation" not in result
+    assert [(call["module_name"], call["module_args"]["nvml_timeout"]) for call in sent] == [
+        ("gpusmith.gpu.probe", 7.0)
+    ]
+    assert base64.b64decode(sent[0]["module_args"]["bundle"]) == bundle()
+
+
+def test_a_module_that_failed_is_told_as_it_is(run: Run) -> None:
+    result, _sent = run(node_state, [{"failed": True, "msg": "no python"}])
+    assert (result["failed"], result["msg"]) == (True, "no python")
+
+
+WANTED: dict[str, Any] = {
+    "settings": {
+        "version": "580.178.04",
+        "module_flavour": "auto",
+        "fabric_manager": "disabled",
+        "unit": "u.service",
+    },
+    "layout": {"packages": [], "kernel": {"open": "nvidia-driver-cuda"}, "patterns": []},
+    "models": {},
+}
+
+
+def test_waiting_ends_when_nothing_differs(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.sleep", lambda _seconds: None)
+    late = looked()
+    late["record"]["services"]["nvidia-persistenced"]["active"] = "activating"
+    result, sent = run(driver_wait, [late, late, looked()], **WANTED, timeout=60)
+    assert len(sent) == 3
+    assert result["record"] == healthy_record()
+    assert result["waited"] >= 0
+    assert "failed" not in result
+
+
+def test_what_waiting_cannot_help_is_not_waited_for(run: Run) -> None:
+    result, sent = run(driver_wait, [looked(loaded_version="1.2.3")], **WANTED, timeout=60)
+    assert len(sent) == 1
+    assert result["record"]["module"]["loaded_version"] == "1.2.3"
+
+
+@pytest.mark.parametrize(("check", "timeout"), [(True, 60), (False, 0)])
+def test_the_last_record_is_returned_when_the_time_is_over(run: Run, check: bool, timeout: int) -> None:
+    late = looked()
+    late["record"]["services"]["nvidia-persistenced"]["active"] = "activating"
+    result, sent = run(driver_wait, [late], check=check, **WANTED, timeout=timeout)
+    assert len(sent) == 1
+    assert result["record"] == late["record"]
+    assert "failed" not in result
+
+
+def test_settings_that_cannot_be_met_are_refused(run: Run) -> None:
+    wanted = {**WANTED, "settings": {**WANTED["settings"], "fabric_manager": "enabled"}}
+    result, _sent = run(driver_wait, [looked()], **wanted, timeout=60)
+    assert result["failed"] is True
+    assert "NVSwitches" in result["msg"]

@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from gpusmith.probe import log
+
+
+def _log(message: object, seconds: int) -> str:
+    return json.dumps({"MESSAGE": message, "__REALTIME_TIMESTAMP": str(seconds * 1_000_000)}) + "\n"
+
+
+LOST = "NVRM: Xid (PCI:0000:18:00): 79, pid=1, GPU has fallen off the bus."
+
+
+LOADING = "NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  580.178.04  Release Build"
+
+
+def test_xids_are_read_with_their_gpu() -> None:
+    xids, loaded = log.parse_kernel_log(_log(LOST, 5) + "no json\n" + _log([1, 2], 6))
+    assert [(xid.code, xid.pci, xid.time_unix) for xid in xids] == [(79, "0000:18:00.0", 5.0)]
+    assert loaded is None
+
+
+def test_xids_from_before_the_driver_was_loaded_are_history() -> None:
+    xids, loaded = log.parse_kernel_log(_log(LOST, 5) + _log(LOADING, 7) + _log(LOST, 9) + _log(LOADING, 3))
+    assert [xid.time_unix for xid in xids] == [9.0]
+    assert loaded == 7.0
+
+
+def test_fatal_errors_of_nvswitches_are_read() -> None:
+    fatal = "nvidia-nvswitch3: SXid (PCI:0000:c5:00.0): 20034, Fatal, Link 24 LTSSM Fault Up"
+    mild = "nvidia-nvswitch4: SXid (PCI:0000:c6:00.0): 19084, Non-fatal, Link 29 AN1 Heartbeat Timeout Error (First)"
+    found = log.parse_switch_log(
+        _log(fatal, 3) + _log(LOADING, 5) + _log(fatal, 7) + _log(mild, 8) + "no json\n"
+    )
+    assert [(row.pci, row.code, row.fatal, row.time_unix) for row in found] == [
+        ("0000:c5:00.0", 20034, True, 7.0), ("0000:c6:00.0", 19084, False, 8.0),
+    ]  # fmt: skip
+
+
+class Said:
+    """A command that has ended."""
+
+    def __init__(self, text: str | None) -> None:
+        self.text = text
+
+    def output(self, errors: list[str], accept: object = None) -> str | None:
+        if self.text is None:
+            errors.append("'journalctl -b' ended with status 2")
+        return self.text
+
+    def first_line(self) -> str:
+        return (self.text or "").partition("\n")[0]
+
+
+def kernel_log(
+    words: str | None,
+    kernel: str,
+    loaded: str | None = "580.178.04",
+    forgeable: str | None = None,
+    simulated: bool | None = False,
+) -> tuple[log.KernelLog, list[str]]:
+    errors: list[str] = []
+
+    def ask(source: str) -> Any:
+        trusted = source == "kernel"
+        return log.Asked(
+            Said(words if trusted else forgeable),  # type: ignore[arg-type]
+            Said(kernel if trusted else forgeable),  # type: ignore[arg-type]
+        )
+
+    return log.gather(ask("kernel"), loaded, simulated, errors, ask), errors
+
+
+def test_a_kernel_log_that_nobody_keeps_is_no_log_without_xids() -> None:
+    assert kernel_log("", "")[0].xids is None
+    assert "no message of the kernel" in kernel_log("", "")[1][0]
+    assert kernel_log(None, "x")[0].xids is None
+    kept = kernel_log("", _log("EXT4-fs mounted", 3))[0]
+    assert kept == log.KernelLog(log.Log("kernel", 3.0), xids=(), sxids=(), truncated=False)
+    assert kernel_log("", "", loaded=None)[0].xids == ()
+
+
+def test_a_flood_of_xids_says_that_some_were_not_read() -> None:
+    assert kernel_log(_log(LOST, 5) * log.KERNEL_LOG_LINES, "x")[0].truncated is True
+
+
+def test_only_a_simulated_node_may_have_its_log_from_who_calls_himself_kernel() -> None:
+    booted, forged = _log("EXT4-fs mounted", 1), _log(LOADING, 9)
+    real = kernel_log(_log(LOST, 5), booted, forgeable=forged)[0]
+    assert [xid.code for xid in real.xids or ()] == [79]
+    assert real.log.source == "kernel"
+    said = kernel_log("", "", forgeable=_log(LOST, 9), simulated=True)[0]
+    assert [xid.code for xid in said.xids or ()] == [79]
+    assert said.log == log.Log("identifier", 9.0)
+    # Nobody knows whether they are simulated: what anyone can write does not count.
+    assert kernel_log("", "", forgeable=forged, simulated=None)[0].xids is None
+
+
+def test_the_journal_is_asked_for_what_the_kernel_itself_said() -> None:
+    words = [log.log_words(source) for source in ("kernel", "identifier")]
+    assert all("_TRANSPORT=kernel" in part for part in words[0])
+    assert all("SYSLOG_IDENTIFIER=kernel" in part for part in words[1])
+    assert not any("SYSLOG_IDENTIFIER=kernel" in part for part in words[0])
