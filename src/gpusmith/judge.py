@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gpusmith.findings import Problem
+from gpusmith.problems import Problem
 
 WORKLOAD_SCHEMA = "gpusmith.workload/1"
 UUID = re.compile(r"\(UUID: ((?:GPU|MIG)-[0-9a-fA-F-]+)\)")

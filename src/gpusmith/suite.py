@@ -18,13 +18,14 @@ from gpusmith.checks import cluster as cluster_checks
 from gpusmith.checks import devices, health
 from gpusmith.checks import nodes as node_checks
 from gpusmith.errors import GpusmithError, InputError, ToolError
-from gpusmith.findings import CannotAsk, Finding, NotAsked, Outcome, Problem, Skip, merge
+from gpusmith.findings import CannotAsk, Finding, NotAsked, Outcome, Skip, merge
 from gpusmith.inventory import Host, Inventory
 from gpusmith.jobs import Run
 from gpusmith.kube import Cluster
 from gpusmith.node.connections import Node, Probed, connect, probe_all
 from gpusmith.node.facts import NodeFacts
 from gpusmith.probe.record import Record
+from gpusmith.problems import Problem
 from gpusmith.results import ExitCode, GpuCoverage, Results, RunInfo, gpu_coverage, in_catalog_order
 from gpusmith.snapshot import NodeView, Snapshot
 from gpusmith.workloads import NodeOutcome, Target

@@ -14,11 +14,12 @@ from typing import Any, TypeVar
 from gpusmith import jobs, judge
 from gpusmith.catalog import CLUSTER, of_tier
 from gpusmith.errors import GpusmithError, ToolError
-from gpusmith.findings import Finding, Outcome, Problem, Skip, merge
+from gpusmith.findings import Finding, Outcome, Skip, merge
 from gpusmith.inventory import Host
 from gpusmith.jobs import Run, Workload
 from gpusmith.kube import Cluster, Object
 from gpusmith.pods import Board, NeverRan, PodProblem, deleted, ends, starts, state_of
+from gpusmith.problems import Problem
 from gpusmith.snapshot import NodeView
 from gpusmith.wait import Deadline, Done, NotYet, WaitTimeout, wait_until
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpusmith import operands as of_pod
-from gpusmith.findings import CannotAsk, NotApplicable, Problem
+from gpusmith.findings import CannotAsk, NotApplicable
 from gpusmith.inventory import Host
 from gpusmith.managed_fields import title
+from gpusmith.problems import Problem
 from gpusmith.snapshot import GPU_RESOURCE, NodeView, Snapshot
 
 SITE = "Run site.yml for the node."

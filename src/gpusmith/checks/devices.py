@@ -8,12 +8,13 @@ from collections.abc import Mapping, Sequence, Set
 from itertools import combinations
 from typing import Any
 
-from gpusmith.findings import CannotAsk, Problem
+from gpusmith.findings import CannotAsk
 from gpusmith.node.facts import NodeFacts
 from gpusmith.operands import restart_plugin
 from gpusmith.probe.cdi import CdiNode, CdiSpec
 from gpusmith.probe.dev import Dev, DeviceNode
 from gpusmith.probe.record import Record
+from gpusmith.problems import Problem
 
 MAJOR = 195
 """Registered for NVIDIA's driver; a GPU's minor is the number in its path, 255 is the driver's own."""

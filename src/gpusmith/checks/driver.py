@@ -6,8 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from gpusmith.findings import CannotAsk, Problem
+from gpusmith.findings import CannotAsk
 from gpusmith.node.facts import RESET_STEP, NodeFacts
+from gpusmith.problems import Problem
 
 DRIVER_PACKAGES = ("nvidia-driver-cuda", "nvidia-smi", "libcuda1", "libnvidia-ml1", "nvidia-driver")
 """Packages that carry the driver's libraries and tools; which are there depends on layout and distribution."""

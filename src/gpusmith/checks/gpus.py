@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Callable
 
 from gpusmith.checks import devices
-from gpusmith.findings import CannotAsk, NotApplicable, Problem
+from gpusmith.findings import CannotAsk, NotApplicable
 from gpusmith.node.facts import RESET_STEP, NodeFacts
 from gpusmith.probe.record import Record
+from gpusmith.problems import Problem
 
 
 def _usual_addresses(facts: NodeFacts) -> set[str]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from gpusmith.findings import CannotAsk, Problem
+from gpusmith.findings import CannotAsk
 from gpusmith.node.facts import NodeFacts
 from gpusmith.probe.boot import Boot
+from gpusmith.problems import Problem
 
 OWN_FILES = "/gpusmith-"
 """In the paths of files that our roles write."""

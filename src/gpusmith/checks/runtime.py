@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from gpusmith.findings import Problem
 from gpusmith.node.facts import NodeFacts
+from gpusmith.problems import Problem
 
 
 def containerd(facts: NodeFacts) -> list[Problem]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 
 from gpusmith.checks.driver import mentions, upstream
-from gpusmith.findings import NotApplicable, Problem
+from gpusmith.findings import NotApplicable
 from gpusmith.node.facts import NodeFacts
+from gpusmith.problems import Problem
 
 
 def _service(facts: NodeFacts, name: str, why: str) -> list[Problem]:

@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gpusmith import xids
-from gpusmith.findings import CannotAsk, Problem
+from gpusmith.findings import CannotAsk
 from gpusmith.inventory import Host
 from gpusmith.models import Model
 from gpusmith.probe.nvml import Gpu
 from gpusmith.probe.record import Record
+from gpusmith.problems import Problem
 from gpusmith.xids import XidTable
 
 RESET_STEP = (
