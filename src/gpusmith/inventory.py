@@ -52,6 +52,10 @@ class Host:
         gpu_model: key of data/gpus.yml.
         gpu_count: GPUs that the machine should have.
         driver_version: exact version that should be installed and loaded.
+        module_flavour: kind of its kernel module ('nvidia_driver_module_flavour').
+        fabric_manager: whether the fabric manager is needed ('nvidia_driver_fabric_manager').
+        cdi_spec: CDI specification that the toolkit's role makes ('nvidia_container_toolkit_cdi_spec').
+        containerd_version: exact version of containerd ('containerd_version'); empty if the inventory does not say.
         kubeconfig: path on this machine; empty if none is named. 'validation_kubeconfig' goes before 'gpusmith_kubeconfig'.
         taints: taints that the Node object should carry.
         labels: labels that the Node object should carry on top of ours.
@@ -77,6 +81,10 @@ class Host:
     gpu_model: str
     gpu_count: int
     driver_version: str
+    module_flavour: str
+    fabric_manager: str
+    cdi_spec: str
+    containerd_version: str
     kubeconfig: str
     taints: tuple[Mapping[str, str], ...]
     labels: Mapping[str, str]
@@ -255,8 +263,14 @@ OPERANDS = {
 OWNERS = ("managed", "existing")
 """What those variables may say; the first is the role's default."""
 
+FLAVOURS = ("auto", "open", "proprietary")
+FABRIC_MANAGERS = ("auto", "enabled", "disabled")
+"""What variables of role nvidia_driver may say; the first is its default."""
+
 NEEDED = (
     "gpusmith_simulated", "gpusmith_gpu_model", "gpusmith_gpu_count", "nvidia_driver_version",
+    "nvidia_driver_module_flavour", "nvidia_driver_fabric_manager", "nvidia_container_toolkit_cdi_spec",
+    "containerd_version",
     "validation_image_cuda", "validation_image_pytorch", "validation_image_tensorflow", "validation_runtime_class",
     "validation_timeout_pod_s", "validation_accepted_xids", "validation_ecc_required", "validation_network",
     "nvidia_container_toolkit_default_runtime", "kubernetes_node_name", "host_baseline_modules",
@@ -446,6 +460,10 @@ def _host(name: str, values: Mapping[str, Any]) -> Host:
         driver_version=reader.text(
             "nvidia_driver_version", wants="a quoted string (unquoted 550.120 reads as 550.12)"
         ),
+        module_flavour=reader.choice("nvidia_driver_module_flavour", FLAVOURS),
+        fabric_manager=reader.choice("nvidia_driver_fabric_manager", FABRIC_MANAGERS),
+        cdi_spec=reader.text("nvidia_container_toolkit_cdi_spec", "/var/run/cdi/nvidia.yaml"),
+        containerd_version=reader.text("containerd_version", ""),
         kubeconfig=reader.text("validation_kubeconfig", "") or reader.text("gpusmith_kubeconfig", ""),
         taints=reader.rows("kubernetes_node_taints", DEFAULT_TAINTS),
         labels=reader.mapping("kubernetes_node_labels"),

@@ -274,7 +274,7 @@ class Suite:
             for name, row in self.probed.items()
             if row.record is not None and self.inventory.hosts[name].gpu_model == host.gpu_model
         }
-        facts = NodeFacts(host, probed.record, self.models.get(host.gpu_model), fleet)
+        facts = NodeFacts(host, probed.record, self.models.get(host.gpu_model), fleet, self.inventory.hosts)
         return merge(
             check,
             host.name,
