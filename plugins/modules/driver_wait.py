@@ -1,4 +1,4 @@
-"""Ansible module: wait on the node until its driver is as wanted."""
+"""Documentation of the action plugin of the same name."""
 
 # Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
 
@@ -15,15 +15,11 @@ version_added: "0.1.0"
 author: gpusmith contributors
 options:
   settings:
-    description: Keys version, module_flavour, fabric_manager and unit, as for P(gpusmith.gpu.driver_plan#filter).
+    description: Keys node, version, module_flavour, fabric_manager and files, as for P(gpusmith.gpu.driver_plan#filter).
     type: dict
     required: true
   layout:
     description: Package names of the repository's layout.
-    type: dict
-    required: true
-  models:
-    description: Rows of C(data/gpus.yml).
     type: dict
     required: true
   timeout:
@@ -43,9 +39,8 @@ attributes:
 EXAMPLES = r"""
 - name: Wait for the driver
   gpusmith.gpu.driver_wait:
-    settings: {version: "580.178.04", module_flavour: auto, fabric_manager: auto, unit: load.service}
+    settings: {node: gpu-1, version: "580.178.04", module_flavour: auto, fabric_manager: auto}
     layout: "{{ layout }}"
-    models: "{{ models }}"
     timeout: 600
 """
 
@@ -63,48 +58,3 @@ waited:
   returned: always
   type: float
 """
-
-import time
-from typing import Any
-
-from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpusmith.gpu.plugins.module_utils import driver, probe
-
-TICK_S = 1.0
-
-
-def main() -> None:
-    """Run the module."""
-    module = AnsibleModule(
-        argument_spec={
-            "settings": {"type": "dict", "required": True},
-            "layout": {"type": "dict", "required": True},
-            "models": {"type": "dict", "required": True},
-            "timeout": {"type": "float", "required": True},
-            "nvml_timeout": {"type": "float", "default": 30.0},
-        },
-        supports_check_mode=True,
-    )
-    asked = module.params
-    begin = time.monotonic()
-    end = begin + (0.0 if module.check_mode else asked["timeout"])
-    while True:
-        record: dict[str, Any] = probe.collect(nvml_timeout_s=asked["nvml_timeout"])
-        try:
-            wanted = driver.want(record, asked["settings"], asked["layout"], asked["models"])
-        except ValueError as error:
-            module.fail_json(msg=str(error))
-        found = driver.differences(record, wanted, str(asked["settings"].get("unit", "")))
-        if not found or not driver.may_pass(found) or time.monotonic() >= end:
-            break
-        time.sleep(TICK_S)
-    module.exit_json(
-        changed=False,
-        record=record,
-        stamp=probe.stamp_facts(record),
-        waited=round(time.monotonic() - begin, 1),
-    )
-
-
-if __name__ == "__main__":
-    main()

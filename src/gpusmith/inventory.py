@@ -55,7 +55,7 @@ class Host:
         module_flavour: kind of its kernel module ('nvidia_driver_module_flavour').
         fabric_manager: whether the fabric manager is needed ('nvidia_driver_fabric_manager').
         cdi_spec: CDI specification that the toolkit's role makes ('nvidia_container_toolkit_cdi_spec').
-        containerd_version: exact version of containerd ('containerd_version'); empty if the inventory does not say.
+        package_versions: exact versions of runtime, toolkit and Kubernetes by package, as far as the inventory gives them.
         kubeconfig: path on this machine; empty if none is named. 'validation_kubeconfig' goes before 'gpusmith_kubeconfig'.
         taints: taints that the Node object should carry.
         labels: labels that the Node object should carry on top of ours.
@@ -84,7 +84,7 @@ class Host:
     module_flavour: str
     fabric_manager: str
     cdi_spec: str
-    containerd_version: str
+    package_versions: Mapping[str, str]
     kubeconfig: str
     taints: tuple[Mapping[str, str], ...]
     labels: Mapping[str, str]
@@ -267,10 +267,17 @@ FLAVOURS = ("auto", "open", "proprietary")
 FABRIC_MANAGERS = ("auto", "enabled", "disabled")
 """What variables of role nvidia_driver may say; the first is its default."""
 
+PACKAGES = {
+    "containerd_version": ("containerd.io",),
+    "nvidia_container_toolkit_version": ("nvidia-container-toolkit", "nvidia-container-toolkit-base"),
+    "kubernetes_node_version": ("kubelet", "kubeadm", "kubectl"),
+}
+"""Packages that roles keep at an exact version, by the variable that gives it."""
+
 NEEDED = (
     "gpusmith_simulated", "gpusmith_gpu_model", "gpusmith_gpu_count", "nvidia_driver_version",
     "nvidia_driver_module_flavour", "nvidia_driver_fabric_manager", "nvidia_container_toolkit_cdi_spec",
-    "containerd_version",
+    *PACKAGES,
     "validation_image_cuda", "validation_image_pytorch", "validation_image_tensorflow", "validation_runtime_class",
     "validation_timeout_pod_s", "validation_accepted_xids", "validation_ecc_required", "validation_network",
     "nvidia_container_toolkit_default_runtime", "kubernetes_node_name", "host_baseline_modules",
@@ -463,7 +470,12 @@ def _host(name: str, values: Mapping[str, Any]) -> Host:
         module_flavour=reader.choice("nvidia_driver_module_flavour", FLAVOURS),
         fabric_manager=reader.choice("nvidia_driver_fabric_manager", FABRIC_MANAGERS),
         cdi_spec=reader.text("nvidia_container_toolkit_cdi_spec", "/var/run/cdi/nvidia.yaml"),
-        containerd_version=reader.text("containerd_version", ""),
+        package_versions={
+            package: version
+            for variable, names in PACKAGES.items()
+            if (version := reader.text(variable, ""))
+            for package in names
+        },
         kubeconfig=reader.text("validation_kubeconfig", "") or reader.text("gpusmith_kubeconfig", ""),
         taints=reader.rows("kubernetes_node_taints", DEFAULT_TAINTS),
         labels=reader.mapping("kubernetes_node_labels"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpusmith.expect import driver as expected
 from gpusmith.expect import packages
-from gpusmith.expect.wanted import driver_of
+from gpusmith.expect.wanted import driver_of, packages_of
 from gpusmith.findings import CannotAsk
 from gpusmith.node.facts import NodeFacts
 from gpusmith.problems import Cure, Problem
@@ -54,4 +54,5 @@ def holds(facts: NodeFacts) -> list[Problem]:
     record, wanted = facts.record, driver_of(facts.host, facts.model)
     if not packages.to_hold(record, wanted):
         raise CannotAsk(f"Node '{facts.host.name}' has none of the packages; see nodes.driver-versions.")
-    return packages.holds(record, wanted)
+    kept = packages_of(facts.host, record)
+    return [*packages.holds(record, wanted), *packages.wrong_versions(record, kept)]

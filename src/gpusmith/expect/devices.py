@@ -13,8 +13,15 @@ OPEN_TO_ALL = 0o666
 KINDS = {"file": "a regular file", "link": "a symbolic link", "block": "a block device", "folder": "a folder"}
 
 
+def _is_there(record: Record) -> bool:
+    """Whether there is a driver, or a trace of one. That there is none say others."""
+    return record.module.loaded_version is not None or bool(record.dev.gpu_minors)
+
+
 def missing_nodes(record: Record, node: str) -> list[Problem]:
     """The driver's own device nodes are there; those of GPUs are counted elsewhere."""
+    if not _is_there(record):
+        return []
     there = {
         CONTROL: (record.dev.control, "without which CUDA cannot start", "-c 255"),
         UVM: (record.dev.uvm, "without which CUDA cannot start", "-u"),
@@ -59,9 +66,7 @@ def wrong_nodes(record: Record, node: str) -> list[Problem]:
 
 def device_nodes(record: Record, node: str) -> list[Problem]:
     """Besides a node per GPU, which the count is about, the driver's own; and each is what its name says."""
-    if record.module.loaded_version is None and not record.dev.gpu_minors:
-        return []  # the driver is not there, which others say
-    return missing_nodes(record, node) + wrong_nodes(record, node)
+    return missing_nodes(record, node) + (wrong_nodes(record, node) if _is_there(record) else [])
 
 
 def _minor(path: str) -> int | None:

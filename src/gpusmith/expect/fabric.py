@@ -12,7 +12,7 @@ from gpusmith.probe.record import Record
 from gpusmith.problems import Cure, Problem
 
 WHY = "without it CUDA cannot start on a machine with NVSwitches"
-JOINING = ("not_started", "in_progress")
+JOINING = (None, "not_started", "in_progress")
 
 
 def models_of(record: Record, wanted: Driver) -> list[Model]:

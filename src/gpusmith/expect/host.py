@@ -20,7 +20,7 @@ OWN_SYSCTL = "gpusmith-host-baseline.conf"
 def problems(record: Record, wanted: Baseline) -> list[Problem]:
     """What role host_baseline answers for."""
     return [
-        *files.problems(record, wanted.node, wanted.files),
+        *files.problems(record, wanted.node, wanted.files, Cure.HOST),
         *baseline(record, wanted),
         *services.of_system(record, wanted.node),
     ]
@@ -110,6 +110,8 @@ def _modules(record: Record, wanted: Baseline) -> list[Problem]:
         cure = Cure.HOST
         if row is not None and row.forbidden_by:
             step, cure = f"Take the module out of '{row.forbidden_by}' on '{node}'.", Cure.PERSON
+        elif why is not None and wanted.files:
+            step, cure = _unread(node, "modules-load.d"), Cure.PERSON
         elif why is None:
             step = f"Run site.yml for the node, or 'modprobe {name}' on '{node}' for the reason."
         else:
@@ -141,6 +143,11 @@ def _not_set_at_boot(boot: Boot | None, name: str, value: str, wanted: Baseline)
         if row.value is None
         else f"a boot would set '{row.value}' ({paths})"
     )
+
+
+def _unread(node: str, folder: str) -> str:
+    """What to do if the role's file is right, and boots do otherwise."""
+    return f"Look at 'systemd-analyze cat-config {folder}' on '{node}': boots do not go by the role's file there."
 
 
 def _wins(path: str) -> bool:
@@ -176,6 +183,8 @@ def _parameters(record: Record, wanted: Baseline) -> list[Problem]:
                 f"Correct {named} on '{node}', which wins over the file of role 'host_baseline'.",
                 Cure.PERSON,
             )
+        elif at_boot and wanted.files:
+            step, cure = _unread(node, "sysctl.d"), Cure.PERSON
         elif at_boot:
             step = "Run site.yml for the node."
         else:

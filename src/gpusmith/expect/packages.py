@@ -134,12 +134,12 @@ def missing(record: Record, node: str, names: list[str]) -> list[Problem]:
     ]
 
 
-def problems(record: Record, wanted: Packages) -> list[Problem]:
-    """Packages of one subject: there, of the wanted version, held."""
-    found = missing(record, wanted.node, list(wanted.versions))
+def wrong_versions(record: Record, wanted: Packages) -> list[Problem]:
+    """Packages of another version than the wanted one."""
+    node, found = wanted.node, []
     for name, version in wanted.versions.items():
-        package, node = record.packages.get(name), wanted.node
-        if package is not None and version and not versions.is_version(package.version, version):
+        package = record.packages.get(name)
+        if package is not None and not versions.is_version(package.version, version):
             found.append(
                 Problem(
                     f"Node '{node}': package '{name}' is {plain(package.version, version)}, the inventory wants {version}.",
@@ -148,5 +148,14 @@ def problems(record: Record, wanted: Packages) -> list[Problem]:
                     Cure.PACKAGES,
                 )
             )
-    loose = [name for name in wanted.versions if name in record.packages and not record.packages[name].held]
-    return found + not_held(loose, wanted.node)
+    return found
+
+
+def problems(record: Record, wanted: Packages) -> list[Problem]:
+    """Packages of one subject: there, of the wanted version, held."""
+    there = {name for name in wanted.versions if name in record.packages}
+    return [
+        *missing(record, wanted.node, list(wanted.versions)),
+        *wrong_versions(record, wanted),
+        *not_held(_loose(record, there), wanted.node),
+    ]

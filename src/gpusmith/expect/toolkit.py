@@ -7,7 +7,7 @@ from gpusmith.expect.wanted import Toolkit
 from gpusmith.probe.record import Record
 from gpusmith.problems import Cure, Problem
 
-EXPECTED_BY_UNIT = frozenset({Cure.CDI, Cure.LINKS, Cure.SERVICES})
+CURED_BY_UNIT = frozenset({Cure.CDI, Cure.LINKS, Cure.SERVICES})
 """What starting the role's unit cures."""
 
 

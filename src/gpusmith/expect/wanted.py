@@ -17,6 +17,7 @@ from gpusmith.expect.files import Files
 from gpusmith.inventory import Host
 from gpusmith.models import Model
 from gpusmith.operands import restart_plugin
+from gpusmith.probe.record import Record
 
 LOADER = "gpusmith-nvidia-load"
 """Unit of role nvidia_driver, which loads the modules at boot."""
@@ -112,10 +113,10 @@ class Baseline:
 
 @dataclass(frozen=True)
 class Packages:
-    """Packages of one subject, with exact versions; None accepts any."""
+    """Packages of one subject, with exact versions."""
 
     node: str
-    versions: Mapping[str, str | None]
+    versions: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -247,6 +248,12 @@ def driver_of(host: Host, model: Model | None) -> Driver:
         },
         model=model,
     )
+
+
+def packages_of(host: Host, record: Record) -> Packages:
+    """Runtime, toolkit and Kubernetes, as far as they are there: a node that others set up need not have all of them."""
+    there = {name: version for name, version in host.package_versions.items() if name in record.packages}
+    return Packages(host.name, there)
 
 
 def baseline_of(host: Host) -> Baseline:
