@@ -100,9 +100,9 @@ SXID = {
 }
 
 
-def without_file(record: Record, path: str) -> None:
+def without_file(record: Record, path: str) -> object:
     """A file of ours is gone."""
-    record.get("managed_files", {}).pop(path, None)
+    return record.get("managed_files", {}).pop(path, None)
 
 
 def service(name: str, **state: str) -> Callable[[Record], object]:
