@@ -7,7 +7,7 @@ SHELL := bash
 .NOTPARALLEL:
 MAKEFLAGS += --no-print-directory
 
-.PHONY: help setup demo test check e2e lab-up lab-down lock format clean
+.PHONY: help setup demo test check e2e lab-up lab-down lock docs format clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do printf '  make %-9s %s\n' "$$name" "$$text"; done
@@ -18,9 +18,8 @@ setup: ## Install what is missing: Debian packages and .venv (under 1 s when not
 demo: setup ## Start the lab, bring its bare nodes in with site.yml, validate them; leaves the lab up
 	@scripts/demo
 
-test: setup ## Everything that checks the project: `make check`, then the lab end to end
-	@scripts/check
-	@scripts/e2e
+test: setup ## Everything that checks the project: `make check`, and the lab end to end
+	@scripts/test
 
 check: setup ## Format, lint, types and unit tests, without lab and network
 	@scripts/check
@@ -37,6 +36,9 @@ lab-down: setup ## Remove the lab's machines and network
 format: setup ## Format the Python code
 	@.venv/bin/ruff format .
 	@.venv/bin/ruff check --quiet --fix-only .
+
+docs: setup ## Write the generated parts of the documentation: variables of roles and project
+	@scripts/generate-docs
 
 lock: setup ## Write requirements/lock-py3.*.txt anew from pyproject.toml
 	@scripts/lock

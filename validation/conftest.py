@@ -11,13 +11,14 @@ from types import FrameType
 import pytest
 from rich.console import Console
 
-from gpusmith import reports
 from gpusmith.catalog import CATALOG, CLUSTER, TIERS
 from gpusmith.errors import GpusmithError, InputError
 from gpusmith.findings import Outcome
-from gpusmith.inventory import read
+from gpusmith.inventory.read import read
 from gpusmith.paths import repo_root
-from gpusmith.results import ExitCode
+from gpusmith.report import files
+from gpusmith.report.results import ExitCode
+from gpusmith.report.terminal import terminal
 from gpusmith.suite import Suite, tiers_of
 
 PROGRAMS = Path(__file__).parent / "workloads" / "programs"
@@ -57,7 +58,7 @@ def pytest_configure(config: pytest.Config) -> None:
     try:
         _refuse_empty(config, "--report-dir")
         if not config.getoption("collectonly"):
-            reports.clear(reports_folder)
+            files.clear(reports_folder)
         _refuse_empty(config, "--inventory", "--limit")
         tiers = tiers_of(config.getoption("--tier", default=None))
         source = config.getoption("--inventory", default=None)
@@ -246,7 +247,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     if code not in (ExitCode.PASSED, ExitCode.FAILED) and code != suite.results().exit_code:
         suite.end(ExitCode(code), _not_made(session, suite))
     try:
-        reports.write(suite.results(), session.config.stash[FOLDER])
+        files.write(suite.results(), session.config.stash[FOLDER])
     except GpusmithError as error:
         suite.say(f"{error}")
         code = int(ExitCode.BROKEN)
@@ -273,4 +274,4 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     writer = terminalreporter._tw  # noqa: SLF001 - the only way to the terminal that pytest writes to
     console = Console(file=writer._file, force_terminal=writer.hasmarkup, width=max(writer.fullwidth, 100))  # noqa: SLF001
     terminalreporter.ensure_newline()
-    reports.terminal(suite.results(), config.stash[FOLDER], console)
+    terminal(suite.results(), config.stash[FOLDER], console)

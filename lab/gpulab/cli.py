@@ -8,7 +8,8 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 
-from gpulab.faults import KINDS
+from simgpu.fault import listing
+
 from gpulab.lab import Lab
 from gpulab.machines import attach
 from gpulab.state import DEFAULT_SUBNET, Shape, load, locked
@@ -75,11 +76,10 @@ def parser() -> argparse.ArgumentParser:
         ("start", "Power a machine on again."),
     ):
         add(name, text).add_argument("node", metavar="NODE")
-    kinds = [f"  {kind:<29}{text}{' (--gpu)' if of_gpu else ''}" for kind, (of_gpu, text) in KINDS.items()]
-    fault = add("fault", "Break a machine in one way.", "\n".join(["fault kinds:", *kinds]))
+    fault = add("fault", "Break a machine in one way.", f"fault kinds:\n{listing()}")
     fault.add_argument("node", metavar="NODE")
     fault.add_argument("kind", metavar="KIND")
-    fault.add_argument("code", nargs="?", type=int, metavar="CODE", help="for 'xid': its number")
+    fault.add_argument("code", nargs="?", type=int, metavar="CODE", help="the number of an Xid")
     fault.add_argument("--gpu", type=int, metavar="N", help="index of the GPU, as nvidia-smi counts")
     add("heal", "Take all faults of a machine back.").add_argument("node", metavar="NODE")
     delay = add(

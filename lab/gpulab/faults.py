@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+
+from simgpu.fault import Fault, registry
 
 from gpusmith.errors import InputError, ToolError
 
@@ -14,26 +16,6 @@ ExecIn = Callable[[str, Sequence[str]], "subprocess.CompletedProcess[str]"]
 SIMGPU = "/usr/lib/simgpu/simgpu"
 FOLLOWER = "gpusmith-gpu-devices.service"
 """Unit of a node that was brought in, which makes at boot what depends on its devices."""
-MAX_XID = 999
-
-# What each fault is, for help texts. Kinds with True act on one GPU.
-KINDS: dict[str, tuple[bool, str]] = {
-    "driver-library-mismatch": (
-        False,
-        "another driver version is installed while the old module stays loaded",
-    ),
-    "driver-not-loaded": (False, "the kernel module is gone and cannot be loaded"),
-    "gpu-lost": (True, "the GPU falls off the bus (Xid 79); a reboot cures it"),
-    "gpu-missing": (True, "the GPU is no longer on PCI; NVML notices after a driver reload or reboot"),
-    "xid": (True, "one Xid error with a given code"),
-    "ecc-uncorrectable": (True, "an uncorrectable memory error (Xid 48 and 63) with a pending row remap"),
-    "throttle": (True, "the GPU slows down because it is too hot"),
-    "fabric-manager-down": (False, "the fabric manager fails to start; CUDA answers 802"),
-    "containerd-config-clobbered": (
-        False,
-        "containerd's configuration is replaced by the package's stock file",
-    ),
-}
 
 
 def inject(exec_in: ExecIn, machine: str, kind: str, gpu: int | None = None, xid: int | None = None) -> None:
@@ -42,29 +24,38 @@ def inject(exec_in: ExecIn, machine: str, kind: str, gpu: int | None = None, xid
     Args:
         exec_in: how to run a command inside a machine.
         machine: its name.
-        kind: key of KINDS.
-        gpu: index in NVML's order, for kinds that act on one GPU (0 if not given).
-        xid: the code, for kind ``xid`` only.
+        kind: name of a fault.
+        gpu: index in NVML's order, for faults of one GPU (0 if not given).
+        xid: the code, for faults that are given one.
 
     Raises:
         InputError: a fault that does not exist or does not fit this machine.
         ToolError: the machine could not be reached.
     """
-    if kind not in KINDS:
-        raise InputError(f"Unknown fault '{kind}'.", f"Choose one of: {', '.join(KINDS)}.")
-    if (kind == "xid") != (xid is not None):
-        raise InputError(
-            f"The fault '{kind}' {'needs an' if kind == 'xid' else 'has no'} Xid code.",
-            "For example: xid 79.",
-        )
-    if xid is not None and not 1 <= xid <= MAX_XID:
-        raise InputError(f"'{xid}' is no Xid.", f"Choose a code from 1 to {MAX_XID}, for example: xid 79.")
-    if gpu is not None and not KINDS[kind][0]:
+    fault = registry().get(kind)
+    if fault is None:
+        raise InputError(f"Unknown fault '{kind}'.", f"Choose one of: {', '.join(registry())}.")
+    _check_code(fault, xid)
+    if gpu is not None and not fault.on_gpu:
         raise InputError(f"The fault '{kind}' is one of the whole machine.", "Leave out '--gpu'.")
     words = [SIMGPU, "fault", kind]
     words += [str(xid)] if xid is not None else []
     words += ["--gpu", str(gpu)] if gpu is not None else []
     _run(exec_in, machine, words, f"put the fault '{kind}' into")
+
+
+def _check_code(fault: Fault, code: int | None) -> None:
+    example = next(f"{each.name} {each.code.example}" for each in registry().values() if each.code)
+    if (fault.code is None) != (code is None):
+        raise InputError(
+            f"The fault '{fault.name}' {'needs an' if fault.code else 'has no'} Xid code.",
+            f"For example: {example}.",
+        )
+    if fault.code and code not in fault.code.allowed:
+        first, last = fault.code.allowed[0], fault.code.allowed[-1]
+        raise InputError(
+            f"'{code}' is no Xid.", f"Choose a code from {first} to {last}, for example: {example}."
+        )
 
 
 def present(exec_in: ExecIn, machine: str) -> frozenset[str]:
@@ -88,12 +79,19 @@ def heal(exec_in: ExecIn, machine: str) -> None:
     _run(exec_in, machine, [SIMGPU, "heal"], "heal")
 
 
-def follow_devices(exec_in: ExecIn, machine: str) -> None:
-    """What a boot of the node does about its devices, after one came back: links and CDI specification.
+def follow_devices(exec_in: ExecIn, machine: str, healed: Iterable[str]) -> None:
+    """What a boot of the node does about its devices, after a fault was healed that took some: links and CDI specification.
+
+    Args:
+        exec_in: how to run a command inside a machine.
+        machine: its name.
+        healed: names of the faults.
 
     Raises:
         ToolError: the node's unit failed.
     """
+    if not any(registry()[name].returns_devices for name in healed if name in registry()):
+        return
     if exec_in(machine, ["systemctl", "is-enabled", "--quiet", FOLLOWER]).returncode == 0:
         _run(exec_in, machine, ["systemctl", "restart", FOLLOWER], f"restart '{FOLLOWER}' on")
 

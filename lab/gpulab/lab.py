@@ -350,8 +350,7 @@ class Lab:
         with step(f"heal '{name}'"):
             broken = faults.present(self._exec_in, machine.name)
             faults.heal(self._exec_in, machine.name)
-            if "gpu-missing" in broken:
-                faults.follow_devices(self._exec_in, machine.name)
+            faults.follow_devices(self._exec_in, machine.name, broken)
         if not broken or name not in self._nodes():
             return
         # The device plugin never forgives a bad GPU, and a restarted one waits longer after each end.

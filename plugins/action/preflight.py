@@ -4,19 +4,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from pathlib import Path
 from typing import Any
 
 import yaml
 from ansible.plugins.action import ActionBase
-from ansible_collections.gpusmith.gpu.plugins.module_utils.preflight import judge
+
+from gpusmith.preflight.judge import judge
 
 DATA = Path(__file__).resolve().parents[2] / "data"
 
 
 class ActionModule(ActionBase):
-    """Runs the module of the same name and adds `findings` to its answer."""
+    """Runs the module of the same name and adds `refusals` to its answer."""
 
     TRANSFERS_FILES = False
 
@@ -35,5 +37,6 @@ class ActionModule(ActionBase):
             name: yaml.safe_load((DATA / f"{name}.yml").read_text(encoding="utf-8"))
             for name in ("gpus", "compatibility")
         }
-        result["findings"] = judge(result, self._task.args["wanted"], data)
+        found = judge(result, self._task.args["wanted"], data)
+        result["refusals"] = [dataclasses.asdict(refusal) for refusal in found]
         return result

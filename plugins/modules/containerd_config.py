@@ -216,6 +216,24 @@ def note(digest: str) -> None:
     NOTE.write_text(digest + "\n", encoding="utf-8")
 
 
+def version_of(module: Any) -> str | None:
+    """Version of the installed containerd, None if there is none."""
+    if module.get_bin_path("containerd") is None:
+        return None
+    _status, told, _error = module.run_command(["containerd", "--version"])
+    return next((word.lstrip("v") for word in told.split() if word.lstrip("v")[:1].isdigit()), None)
+
+
+def without_containerd(module: Any, path: Path) -> None:
+    """End the module: nobody reads a drop-in that is to go, and one that is to be there cannot be written."""
+    if module.params["state"] == "present":
+        module.fail_json(msg="containerd is not installed on this machine. Run role 'containerd' first.")
+    there = path.exists()
+    if there and not module.check_mode:
+        path.unlink()
+    module.exit_json(changed=there)
+
+
 def main() -> None:
     """Run the module."""
     module = AnsibleModule(
@@ -229,17 +247,17 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    _status, told, _error = module.run_command(["containerd", "--version"])
-    words = [word.lstrip("v") for word in told.split() if word.lstrip("v")[:1].isdigit()]
-    if not words:
-        module.fail_json(msg="containerd is not installed on this machine. Run role 'containerd' first.")
+    path = FOLDER / "conf.d" / f"{module.params['name']}.toml"
+    version = version_of(module)
+    if version is None:
+        without_containerd(module, path)
+        return
 
     work = Configuration(module)
-    path = FOLDER / "conf.d" / f"{module.params['name']}.toml"
     try:
         text = ROOT.read_text(encoding="utf-8") if ROOT.exists() else None
         if module.params["state"] == "present":
-            root, schema = containerd.root_file(text, words[0])
+            root, schema = containerd.root_file(text, version)
             work.write(ROOT, root)
             work.write(
                 path,

@@ -25,6 +25,12 @@ options:
     description: Whether the playbook needs the cluster that C(gpusmith_kubeconfig) leads to.
     type: bool
     default: true
+  needs_limit:
+    description:
+      - What the playbook does to nodes that must be named with C(-l) for it, as the beginning of a sentence.
+      - Empty if it may work on the whole group.
+    type: str
+    default: ""
 attributes:
   check_mode:
     support: full

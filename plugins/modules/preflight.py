@@ -9,11 +9,11 @@ DOCUMENTATION = r"""
 module: preflight
 short_description: Find reasons not to touch a machine
 description:
-  - Gathers the probe's record, free space, clock, kernel headers, drivers that no package owns, and what the configured apt
-    repositories offer of packages that are not installed yet, in one round trip. Repositories are asked in a folder that
+  - Gathers the probe's record, free space, clock, kernel headers, drivers that no package owns, the package manager, and
+    what the configured repositories offer of packages that are not installed yet, in one round trip. Repositories are asked in a folder that
     vanishes afterwards, signature included.
   - Judges all that on the controller, against the inventory, C(data/gpus.yml) and C(data/compatibility.yml).
-  - Never fails because of what it finds; it returns findings.
+  - Never fails because of what it finds; it returns reasons to refuse the machine.
 version_added: "0.1.0"
 author: gpusmith contributors
 options:
@@ -46,8 +46,8 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-findings:
-  description: Reasons not to go on; keys check, found, allowed and next_step.
+refusals:
+  description: Reasons not to go on; keys message and hint.
   returned: always
   type: list
   elements: dict
@@ -66,7 +66,8 @@ from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpusmith.gpu.plugins.module_utils import apt, probe
+from ansible_collections.gpusmith.gpu.plugins.module_utils import packages, probe
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base
 
 
 def free_mib(path: str) -> int:
@@ -78,45 +79,42 @@ def free_mib(path: str) -> int:
     return status.f_bavail * status.f_frsize // (1024 * 1024)
 
 
-def headers_there(kernel: str) -> bool:
-    """Whether modules can be compiled for the running kernel, now or with a package that apt knows."""
+def headers_there(backend: base.Backend | None, kernel: str) -> bool:
+    """Whether modules can be compiled for the running kernel, now or with a package that the package manager knows."""
     if Path(f"/lib/modules/{kernel}/build").exists():
         return True
+    if backend is None:
+        return True  # the package manager is a finding of its own, and this name would not be its package's
     try:
-        return bool(apt.available([f"linux-headers-{kernel}"]))
-    except apt.AptError:
+        return bool(backend.offered([f"linux-headers-{kernel}"]))
+    except base.PackageError:
         return False
 
 
-def unowned_driver(library: str | None) -> list[str]:
+def unowned_driver(backend: base.Backend | None, library: str | None) -> list[str]:
     """Files of a driver that came by NVIDIA's installer: its own uninstaller, and a library that no package owns."""
     found = [path for path in ("/usr/bin/nvidia-uninstall",) if Path(path).exists()]
-    if library is not None:
-        # Packages may name the path from before /lib and /usr/lib became one.
-        names = {library, library[4:] if library.startswith("/usr/lib") else "/usr" + library}
-        asked = subprocess.run(
-            ["dpkg-query", "-S", *sorted(names)], stdin=subprocess.DEVNULL, capture_output=True, text=True
-        )
-        if not asked.stdout.strip():
-            found.append(library)
+    if library is not None and backend is not None and backend.owner(library) is None:
+        found.append(library)
     return found
 
 
-def ask(owner: str, asked: dict[str, Any]) -> dict[str, Any] | None:
+def ask(backend: base.Backend, owner: str, asked: dict[str, Any]) -> dict[str, Any] | None:
     """What a repository offers; None if everything that is needed of it is installed."""
     names = {name: str(version) for name, version in asked["packages"].items()}
-    there = apt.installed(names)
+    there = backend.installed(names)
     missing = {
         name: version
         for name, version in names.items()
-        if not apt.satisfies(there.get(name, {}).get("version"), version)
+        if not base.satisfies(there[name].version if name in there else None, version)
     }
     if not missing:
         return None
     answer: dict[str, Any] = {"asked": missing, "versions": {}, "error": None}
     try:
-        answer["versions"] = apt.repository_versions(asked["repository"], owner, missing)
-    except apt.AptError as error:
+        with backend.aside({owner: base.repository(asked["repository"], owner)}) as beside:
+            answer["versions"] = beside.offered(missing)
+    except base.PackageError as error:
         answer["error"] = str(error)
     return answer
 
@@ -135,10 +133,12 @@ def main() -> None:
     now = time.time()
     record = probe.collect()
     repositories: dict[str, Any] = {}
-    if probe.shutil.which("apt-get"):
+    manager = packages.manager()
+    backend = packages.backend() if manager in packages.SUPPORTED else None
+    if backend is not None:
         with ThreadPoolExecutor(max_workers=8) as pool:
             waiting = {
-                owner: pool.submit(ask, owner, asked)
+                owner: pool.submit(ask, backend, owner, asked)
                 for owner, asked in module.params["repositories"].items()
             }
         answers = {owner: future.result() for owner, future in waiting.items()}
@@ -151,14 +151,15 @@ def main() -> None:
     module.exit_json(
         changed=False,
         record=record,
+        package_manager=manager,
         repositories=repositories,
-        kernel_headers=headers_there(platform.release()),
+        kernel_headers=headers_there(backend, platform.release()),
         disk={
             path: {"free_mib": free_mib(path), "needed_mib": int(need)}
             for path, need in module.params["free_space_mib"].items()
         },
         clock_offset_s=now - controller if controller else 0.0,
-        foreign_driver=unowned_driver(library),
+        foreign_driver=unowned_driver(backend, library),
     )
 
 

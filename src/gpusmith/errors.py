@@ -1,4 +1,4 @@
-"""The exceptions that reach a user.
+"""What a user is told: the exceptions, and refusals, which are collected so that one run names them all.
 
 GpusmithError          one sentence, then a hint
 ├── InputError         what the user gave is wrong
@@ -7,6 +7,8 @@ GpusmithError          one sentence, then a hint
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 
 class GpusmithError(Exception):
@@ -32,3 +34,19 @@ class InputError(GpusmithError):
 
 class ToolError(GpusmithError):
     """Something other than the system under test is broken."""
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """An input or a run that is refused. A value and no exception, since several are told at once.
+
+    Attributes:
+        message: one sentence, names in single quotes.
+        hint: what to do next.
+    """
+
+    message: str
+    hint: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.message} {self.hint}".strip()

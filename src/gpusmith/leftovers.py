@@ -8,8 +8,8 @@ import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gpusmith.jobs import OWNER_ANNOTATION, PURPOSE, PURPOSE_LABEL
 from gpusmith.kube import Cluster, Object
+from gpusmith.workloads.jobs import OWNER_ANNOTATION, PURPOSE, PURPOSE_LABEL
 
 FOREIGN_AGE_S = 2 * 3600
 """A run of another machine cannot be asked whether it lives; after this time it does not."""

@@ -12,23 +12,26 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from gpusmith import leftovers, models, snapshot, workloads
+from gpusmith import leftovers, models, snapshot
 from gpusmith.catalog import CATALOG, CLUSTER, TIERS
 from gpusmith.checks import cluster as cluster_checks
 from gpusmith.checks import devices, health
 from gpusmith.checks import nodes as node_checks
 from gpusmith.errors import GpusmithError, InputError, ToolError
 from gpusmith.findings import CannotAsk, Finding, NotAsked, Outcome, Skip, merge
-from gpusmith.inventory import Host, Inventory
-from gpusmith.jobs import Run
+from gpusmith.inventory.host import Host, Inventory
 from gpusmith.kube import Cluster
 from gpusmith.node.connections import Node, Probed, connect, probe_all
 from gpusmith.node.facts import NodeFacts
 from gpusmith.probe.record import Record
 from gpusmith.problems import Problem
-from gpusmith.results import ExitCode, GpuCoverage, Results, RunInfo, gpu_coverage, in_catalog_order
+from gpusmith.report.coverage import GpuCoverage, gpu_coverage
+from gpusmith.report.results import ExitCode, Results, RunInfo, in_catalog_order
 from gpusmith.snapshot import NodeView, Snapshot
-from gpusmith.workloads import NodeOutcome, Target
+from gpusmith.workloads import namespace, runner
+from gpusmith.workloads.jobs import Run
+from gpusmith.workloads.outcome import NodeOutcome
+from gpusmith.workloads.targets import Target
 
 Say = Callable[[str], None]
 
@@ -145,7 +148,7 @@ class Suite:
         stuck = {}
         for name in found.dead:
             self.say(f"removing namespace '{name}', which an earlier run left")
-            why = workloads.remove_namespace(cluster, name)
+            why = namespace.remove(cluster, name)
             if why:
                 stuck[name] = why
         problems = [
@@ -176,7 +179,7 @@ class Suite:
             targets.append(Target(host, self.view(name), uuids, frozenset(state.snapshot.runtime_classes)))
         self.say(f"running workloads in namespace '{self.run.namespace}'")
         self._workloads_began = True
-        outcomes, cleanup = workloads.run_all(state.cluster, self.run, self.programs, targets, self.say)
+        outcomes, cleanup = runner.run_all(state.cluster, self.run, self.programs, targets, self.say)
         self._outcomes = outcomes
         return outcomes, cleanup
 

@@ -6,13 +6,12 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
 from gpusmith.wait import Deadline, Done, GiveUp, NotYet, wait_until
-from tests.e2e.harness import NAMESPACE, Lab, PodMaker
+from tests.e2e.harness import NAMESPACE, Lab, PodSpec, PodStarter
 
 STAMP = "gpusmith.io/validated"
 HERE = Path(__file__).parent
@@ -84,52 +83,24 @@ def namespace(ready_lab: Lab) -> Iterator[str]:
     ready_lab.kubectl("delete", "namespace", NAMESPACE, "--wait=true", timeout=180)
 
 
-@pytest.fixture
-def pod(ready_lab: Lab, namespace: str, workload_image: str) -> Iterator[PodMaker]:
-    made: list[str] = []
+@pytest.fixture(scope="module")
+def start_pods(ready_lab: Lab, namespace: str, workload_image: str) -> PodStarter:
+    """Starts pods at the same time and waits until all run; they end with the namespace."""
 
-    def make(
-        name: str,
-        gpus: int = 0,
-        runtime_class: str = "",
-        env: dict[str, str] | None = None,
-        node: str = "gpu-1",
-    ) -> str:
-        container: dict[str, Any] = {
-            "name": "main",
-            "image": workload_image,
-            "command": ["python3", "-c", "import time; time.sleep(3600)"],
-            "env": [{"name": key, "value": value} for key, value in (env or {}).items()],
-        }
-        if gpus:
-            container["resources"] = {"limits": {"nvidia.com/gpu": gpus}}
-        spec: dict[str, Any] = {
-            "containers": [container],
-            "nodeSelector": {"kubernetes.io/hostname": node},
-            "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}],
-            "terminationGracePeriodSeconds": 0,
-        }
-        if runtime_class:
-            spec["runtimeClassName"] = runtime_class
-        ready_lab.apply(
-            {
-                "apiVersion": "v1",
-                "kind": "Pod",
-                "metadata": {"name": name, "namespace": namespace},
-                "spec": spec,
-            }
-        )
-        made.append(name)
+    def start(*specs: PodSpec) -> list[str]:
+        ready_lab.apply(*(spec.manifest(workload_image) for spec in specs))
+        names = {spec.name for spec in specs}
 
         def look() -> Done[None] | NotYet:
-            phase = ready_lab.get("pod", name, f"--namespace={namespace}")["status"]["phase"]
-            if phase in ("Failed", "Succeeded"):
-                raise GiveUp(f"Pod '{name}' is {phase}.")
-            return Done(None) if phase == "Running" else NotYet(phase)
+            pods = ready_lab.get("pods", f"--namespace={namespace}")["items"]
+            phases = {pod["metadata"]["name"]: pod["status"]["phase"] for pod in pods}
+            ended = {name: phase for name, phase in phases.items() if phase in ("Failed", "Succeeded")}
+            if ended:
+                raise GiveUp(f"Pods ended: {ended}.")
+            late = {name: phases.get(name) for name in names if phases.get(name) != "Running"}
+            return NotYet(str(late)) if late else Done(None)
 
-        wait_until(f"pod '{name}'", look, Deadline(120), tick=1.0)
-        return name
+        wait_until(f"pods {sorted(names)}", look, Deadline(180), tick=1.0)
+        return sorted(names)
 
-    yield make
-    if made:
-        ready_lab.kubectl("delete", "pod", *made, f"--namespace={namespace}", "--wait=true", timeout=120)
+    return start

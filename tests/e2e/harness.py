@@ -25,8 +25,46 @@ SUITE_TIMEOUT_S = 900.0
 UP_TIMEOUT_S = 2400.0  # a cold cache compiles Kubernetes
 RECAP = re.compile(r"^(\S+)\s+: ((?:\w+=\d+\s*)+)$", re.MULTILINE)
 NAMESPACE = "gpusmith-e2e"
-PodMaker = Callable[..., str]
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+
+
+@dataclass(frozen=True)
+class PodSpec:
+    """A pod that sleeps, with some GPUs."""
+
+    name: str
+    node: str
+    gpus: int = 0
+    runtime_class: str = ""
+    env: Mapping[str, str] = field(default_factory=dict)
+
+    def manifest(self, image: str) -> dict[str, Any]:
+        """As the API takes it."""
+        container: dict[str, Any] = {
+            "name": "main",
+            "image": image,
+            "command": ["python3", "-c", "import time; time.sleep(3600)"],
+            "env": [{"name": key, "value": value} for key, value in self.env.items()],
+        }
+        if self.gpus:
+            container["resources"] = {"limits": {"nvidia.com/gpu": self.gpus}}
+        spec: dict[str, Any] = {
+            "containers": [container],
+            "nodeSelector": {"kubernetes.io/hostname": self.node},
+            "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}],
+            "terminationGracePeriodSeconds": 0,
+        }
+        if self.runtime_class:
+            spec["runtimeClassName"] = self.runtime_class
+        return {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": self.name, "namespace": NAMESPACE},
+            "spec": spec,
+        }
+
+
+PodStarter = Callable[..., list[str]]
 
 
 @dataclass(frozen=True)

@@ -105,4 +105,13 @@ def test_driver_of_a_joined_node_is_never_changed(bare_lab: Lab) -> None:
     ended = bare_lab.site(inventory=inventory)
     assert ended.status != 0
     assert "upgrade_driver" in ended.output
+    # The entry by which images are baked refuses the same.
+    playbook = bare_lab.logs / "install_driver.yml"
+    role = {"name": "gpusmith.gpu.nvidia_driver", "tasks_from": "install"}
+    tasks = [{"name": "Install", "ansible.builtin.import_role": role}]
+    playbook.write_text(json.dumps([{"hosts": "gpu-1", "gather_subset": ["min"], "tasks": tasks}]))
+    ended = bare_lab.run(bare_lab.program("ansible-playbook"), "-i", str(inventory), str(playbook))
+    assert ended.status != 0
+    assert "Nothing was changed" in ended.output
+    assert ended.recap()["gpu-1"]["changed"] == 0
     assert bare_lab.on("gpu-1", "cat /sys/module/nvidia/version") == before

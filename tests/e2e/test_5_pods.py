@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping
 
 import pytest
 
-from tests.e2e.harness import NAMESPACE, Lab, PodMaker
+from tests.e2e.harness import NAMESPACE, Lab, PodSpec, PodStarter
 
-NODE = "gpu-1"
+NODE, OTHER = "gpu-1", "gpu-2"
 EPERM = 1
 # Opens every GPU's device node, present or made by hand, and prints the error numbers (0: it could be opened). On simulated
 # hardware a granted device answers ENXIO; EPERM is the kernel's device cgroup saying no.
@@ -39,31 +40,49 @@ def granted(seen: dict[int, int]) -> set[int]:
     return {minor for minor, error in seen.items() if error != EPERM}
 
 
-def test_no_request_sees_no_gpu(ready_lab: Lab, pod: PodMaker) -> None:
-    assert gpus_seen(ready_lab, pod("plain")) == {}
+@pytest.fixture(scope="module")
+def pods(ready_lab: Lab, start_pods: PodStarter) -> Mapping[str, dict[int, int]]:
+    """What each pod sees. They run at the same time: started one after the other they would take a minute."""
+    everything = {"NVIDIA_VISIBLE_DEVICES": "all"}
+    names = start_pods(
+        PodSpec("plain", NODE),
+        PodSpec("greedy", NODE, env=everything),
+        PodSpec("greedy-nvidia", NODE, runtime_class="nvidia", env=everything),
+        PodSpec("pair", NODE, gpus=2),
+        PodSpec("other-pair", NODE, gpus=2),
+        PodSpec("keeper", OTHER, gpus=1),
+    )
+    return {name: gpus_seen(ready_lab, name) for name in names}
 
 
-@pytest.mark.parametrize("runtime_class", ["", "nvidia"])
-def test_visible_devices_all_gives_nothing(ready_lab: Lab, pod: PodMaker, runtime_class: str) -> None:
-    name = f"greedy{'-' if runtime_class else ''}{runtime_class}"
-    made = pod(name, runtime_class=runtime_class, env={"NVIDIA_VISIBLE_DEVICES": "all"})
-    assert granted(gpus_seen(ready_lab, made)) == set()
+def test_no_request_sees_no_gpu(pods: Mapping[str, dict[int, int]]) -> None:
+    assert pods["plain"] == {}
 
 
-def test_two_gpus_are_two(ready_lab: Lab, pod: PodMaker) -> None:
-    first, second = pod("pair", gpus=2), pod("other-pair", gpus=2)
-    seen = [granted(gpus_seen(ready_lab, name)) for name in (first, second)]
+@pytest.mark.parametrize("name", ["greedy", "greedy-nvidia"])
+def test_visible_devices_all_gives_nothing(pods: Mapping[str, dict[int, int]], name: str) -> None:
+    assert granted(pods[name]) == set()
+
+
+def test_two_gpus_are_two(pods: Mapping[str, dict[int, int]]) -> None:
+    seen = [granted(pods[name]) for name in ("pair", "other-pair")]
     assert [len(gpus) for gpus in seen] == [2, 2]
     assert not seen[0] & seen[1]
 
 
-def test_a_pod_keeps_its_gpu(ready_lab: Lab, pod: PodMaker) -> None:
-    name = pod("keeper", gpus=1)
-    before = gpus_seen(ready_lab, name)
+def test_a_pod_keeps_its_gpu(ready_lab: Lab, pods: Mapping[str, dict[int, int]]) -> None:
+    before = pods["keeper"]
     assert len(granted(before)) == 1
-    ready_lab.on(NODE, "systemctl daemon-reload")
-    assert gpus_seen(ready_lab, name) == before
-    ready_lab.on(NODE, "systemctl restart containerd")
-    ready_lab.on(NODE, "systemctl daemon-reload")
-    ready_lab.wait_allocatable({NODE: 4}, 120)
-    assert gpus_seen(ready_lab, name) == before
+    ready_lab.on(OTHER, "systemctl daemon-reload")
+    assert gpus_seen(ready_lab, "keeper") == before
+    ready_lab.on(OTHER, "systemctl restart containerd && systemctl daemon-reload")
+    ready_lab.wait_allocatable({OTHER: 4}, 120)
+    assert gpus_seen(ready_lab, "keeper") == before
+
+
+def test_a_node_with_a_gpu_pod_is_not_removed(ready_lab: Lab, pods: Mapping[str, dict[int, int]]) -> None:
+    ended = ready_lab.playbook("playbooks/remove_nodes.yml", "-l", OTHER)
+    assert ended.status != 0
+    assert f"{NAMESPACE}/keeper" in ended.output
+    assert OTHER in ready_lab.allocatable()
+    assert not ready_lab.get("node", OTHER)["spec"].get("unschedulable", False), "it was cordoned for nothing"

@@ -1,20 +1,14 @@
-"""A node leaves the cluster when its GPUs are free, and joins again after a reboot."""
+"""A node leaves the cluster, and joins again after a reboot. One whose GPUs are held is in test_5_pods."""
 
 from __future__ import annotations
 
-from tests.e2e.harness import Lab, PodMaker
+import json
+from pathlib import Path
+
+from tests.e2e.harness import Lab
 
 NODE = "gpu-2"
 REMOVE = "playbooks/remove_nodes.yml"
-
-
-def test_a_node_with_a_gpu_pod_stays(ready_lab: Lab, pod: PodMaker) -> None:
-    name = pod("holder", gpus=1, node=NODE)
-    ended = ready_lab.playbook(REMOVE, "-l", NODE)
-    assert ended.status != 0
-    assert name in ended.output
-    assert NODE in ready_lab.allocatable()
-    ready_lab.kubectl("uncordon", NODE)
 
 
 def test_nothing_is_removed_by_accident(ready_lab: Lab) -> None:
@@ -43,6 +37,19 @@ def test_a_free_node_leaves_and_its_machine_is_clean(ready_lab: Lab) -> None:
     again = ready_lab.playbook(REMOVE, "-l", NODE)
     assert again.status == 0, str(again)
     assert not again.recap()[NODE]["changed"], str(again)
+
+
+def test_the_operands_leave_when_they_are_asked_to(ready_lab: Lab, tmp_path: Path) -> None:
+    playbook = tmp_path / "remove_operands.yml"
+    role = {"name": "gpusmith.gpu.gpu_operands", "tasks_from": "remove"}
+    tasks = [{"name": "Remove", "ansible.builtin.import_role": role}]
+    playbook.write_text(json.dumps([{"hosts": "gpu_nodes", "gather_facts": False, "tasks": tasks}]))
+    for changed in (True, False):
+        ended = ready_lab.playbook(str(playbook))
+        assert ended.status == 0, str(ended)
+        assert bool(ended.recap()["gpu-1"]["changed"]) is changed, str(ended)
+    kept = ready_lab.get("runtimeclasses")["items"]
+    assert "nvidia" not in [each["metadata"]["name"] for each in kept]
 
 
 def test_it_joins_again_after_a_reboot(ready_lab: Lab) -> None:

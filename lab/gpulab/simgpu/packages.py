@@ -210,7 +210,7 @@ class Driver:
             source, flags = PROGRAMS[name]
             run("gcc", *CFLAGS, define, *flags, "-o", path, src / source, "-lpthread", "-ldl")
         elif name == "dkms":
-            shutil.copy(source_dir() / "packages" / "dkms", path)
+            shutil.copy(source_dir() / "packages" / "dkms.py", path)
         else:
             flavour, _, module = name.removesuffix(".o").partition("/")
             if flavour not in LICENSES or module not in MODULES:

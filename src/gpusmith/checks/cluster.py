@@ -8,7 +8,7 @@ from typing import Any
 
 from gpusmith import operands as of_pod
 from gpusmith.findings import CannotAsk, NotApplicable
-from gpusmith.inventory import Host
+from gpusmith.inventory.host import Host
 from gpusmith.managed_fields import title
 from gpusmith.problems import Problem
 from gpusmith.snapshot import GPU_RESOURCE, NodeView, Snapshot

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from gpusmith.checks import devices
 from gpusmith.findings import CannotAsk, NotApplicable
-from gpusmith.inventory import Host
+from gpusmith.inventory.host import Host
 from gpusmith.node.facts import RESET_STEP, NodeFacts
 from gpusmith.probe.record import Record
 from gpusmith.problems import Problem

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from gpusmith import gpu_values
+from gpusmith.checks import gpu_values
 from gpusmith.findings import NotApplicable
 from gpusmith.node.facts import RESET_STEP, NodeFacts
 from gpusmith.probe.nvml import Gpu

@@ -14,7 +14,7 @@ from typing import Any
 
 from gpusmith import models as gpu_models
 from gpusmith.expect.files import Files
-from gpusmith.inventory import Host
+from gpusmith.inventory.host import Host
 from gpusmith.models import Model
 from gpusmith.operands import restart_plugin
 from gpusmith.probe.record import Record

@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from gpusmith.errors import GpusmithError, ToolError
-from gpusmith.inventory import Inventory, ansible_environment
+from gpusmith.inventory.host import Inventory
+from gpusmith.inventory.programs import ansible_environment
+from gpusmith.inventory.values import truth
 from gpusmith.node.records import parse
 from gpusmith.paths import repo_root
 from gpusmith.probe.record import Record
@@ -111,7 +113,7 @@ def connect(inventory: Inventory, working_folder: Path) -> dict[str, Node]:
     found: dict[str, Node] = {}
     for name, host in inventory.hosts.items():
         variables = dict(host.variables)
-        become = _is_true(
+        become = truth(
             variables.pop("ansible_become", config.get("privilege_escalation", "become", fallback=False))
         )
         # Never a question on a terminal, a bounded wait, and no shared connection: each node is asked once.
@@ -127,7 +129,7 @@ def connect(inventory: Inventory, working_folder: Path) -> dict[str, Node]:
             raise ToolError(
                 f"Host '{name}' has connection '{kind}', which this suite cannot use.", "Use ssh."
             )
-        found[name] = TestinfraNode(name, adapter, become)
+        found[name] = TestinfraNode(name, adapter, bool(become))
     return found
 
 
@@ -141,10 +143,6 @@ def _ssh_only(config: configparser.ConfigParser) -> configparser.ConfigParser:
         plain["ssh_connection"]["ssh_args"] = ""
         plain.remove_option("ssh_connection", "control_path")
     return plain
-
-
-def _is_true(value: object) -> bool:
-    return str(value).lower() in ("true", "yes", "on", "1")
 
 
 def probe_source() -> str:

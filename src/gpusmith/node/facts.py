@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from gpusmith import xids
 from gpusmith.findings import CannotAsk
-from gpusmith.inventory import Host
+from gpusmith.inventory.host import Host
 from gpusmith.models import Model
 from gpusmith.probe.nvml import Gpu
 from gpusmith.probe.record import Record

@@ -10,7 +10,8 @@ from gpusmith.node.facts import NodeFacts
 from gpusmith.node.records import parse
 from tests.faults import Record, device, not_loaded
 from tests.unit.checks.judged import Facts, failing
-from tests.unit.suite.conftest import healthy_record, make_host
+from tests.unit.hosts import make_host
+from tests.unit.suite.conftest import healthy_record
 
 
 def test_two_names_of_one_machine_prove_one(facts: Facts, record: Record) -> None:

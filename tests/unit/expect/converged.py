@@ -14,7 +14,8 @@ from ansible_collections.gpusmith.gpu.plugins.filter.kubelet_plan import kubelet
 from ansible_collections.gpusmith.gpu.plugins.filter.toolkit_plan import toolkit_plan
 
 from gpusmith.paths import repo_root
-from tests.unit.suite.conftest import VERSION, healthy_record
+from tests.unit.hosts import VERSION
+from tests.unit.suite.conftest import healthy_record
 
 Record = dict[str, Any]
 NODE = "gpu-1"

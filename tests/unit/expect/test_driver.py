@@ -13,7 +13,7 @@ from gpusmith.expect import driver, wanted
 from gpusmith.findings import NotApplicable
 from gpusmith.node.facts import NodeFacts
 from gpusmith.node.records import parse
-from tests.unit.suite.conftest import make_host
+from tests.unit.hosts import make_host
 
 VERSION = "580.178.04"
 LAYOUT = {

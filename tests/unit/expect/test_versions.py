@@ -9,7 +9,8 @@ from gpusmith.expect import plans, versions
 from gpusmith.node.facts import NodeFacts
 from gpusmith.node.records import parse
 from tests.unit.expect.test_driver import LAYOUT
-from tests.unit.suite.conftest import healthy_record, make_host
+from tests.unit.hosts import make_host
+from tests.unit.suite.conftest import healthy_record
 
 
 @pytest.mark.parametrize(

@@ -8,24 +8,14 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.gpusmith.gpu.plugins.module_utils import guard
 
+from gpusmith.inventory.names import check_inventory_names
+from gpusmith.inventory.specs import PROJECT, Spec, load
+from gpusmith.inventory.variables import check_hosts
 from gpusmith.paths import repo_root
 
 EXAMPLE = repo_root() / "inventory" / "example"
 GROUP_FILES = sorted((EXAMPLE / "group_vars").glob("*.yml"))
-
-
-def specs() -> list[dict[str, Any]]:
-    files = [
-        repo_root() / "meta/project_argument_specs.yml",
-        *sorted(repo_root().glob("roles/*/meta/argument_specs.yml")),
-    ]
-    return [yaml.safe_load(path.read_text()) for path in files]
-
-
-def prefixes() -> list[str]:
-    return list(guard.prefixes_of(path.name for path in (repo_root() / "roles").iterdir()))
 
 
 def commented(text: str) -> dict[str, Any]:
@@ -41,23 +31,51 @@ def commented(text: str) -> dict[str, Any]:
 def test_guard_accepts_the_example(path: Path) -> None:
     text = path.read_text()
     values = (yaml.safe_load(text) or {}) | commented(text)
-    options = guard.options_of(specs())
-    findings = [
-        *guard.check_inventory_names(values, options, prefixes()),
-        *guard.check_values(values, options),
-    ]
-    assert [finding.text() for finding in findings] == []
+    assert [str(refusal) for refusal in check_hosts({"example": values}, load())] == []
 
 
 def test_guard_would_find_a_misspelt_name() -> None:
-    findings = guard.check_inventory_names(["nvidia_driver_verison"], guard.options_of(specs()), prefixes())
-    assert "nvidia_driver_version" in findings[0].text()
+    (refusal,) = check_inventory_names(["nvidia_driver_verison"], load())
+    assert "nvidia_driver_version" in str(refusal)
+
+
+def shown() -> list[tuple[str, str, Spec]]:
+    """Declared variables that are shown in comments: file, name, spec."""
+    return [
+        (path.name, name, load().variables[name])
+        for path in GROUP_FILES
+        for name in commented(path.read_text())
+        if name in load().variables
+    ]
+
+
+@pytest.mark.parametrize(
+    ("file", "name", "spec"), shown(), ids=lambda value: value if isinstance(value, str) else ""
+)
+def test_what_is_commented_out_shows_the_default(file: str, name: str, spec: Spec) -> None:
+    value = commented((EXAMPLE / "group_vars" / file).read_text())[name]
+    # Where nothing is said by default, an example may stand.
+    assert value == spec.default or spec.default in (None, "", [], {})
+
+
+@pytest.mark.parametrize(
+    ("file", "name", "spec"), shown(), ids=lambda value: value if isinstance(value, str) else ""
+)
+def test_choices_of_the_example_are_those_of_the_spec(file: str, name: str, spec: Spec) -> None:
+    text = (EXAMPLE / "group_vars" / file).read_text()
+    # The comment above the variable's block, and the one behind its value.
+    block = next(part for part in text.split("\n\n") if re.search(rf"^# {name}:", part, re.MULTILINE))
+    behind = re.search(rf"^# {name}:.*# one of ([^.:;\n]*)", block, re.MULTILINE)
+    told = [behind[1]] if behind else re.findall(r"one of ([^.:]*)", block)
+    if spec.choices:
+        assert told, f"'{name}' does not say 'one of …'"
+        words = re.sub(r"\([^)]*\)?|\n#", "", told[0]).split(",")
+        assert sorted(word.strip() for word in words) == sorted(spec.choices)
 
 
 def test_example_names_every_project_variable() -> None:
-    project = yaml.safe_load((repo_root() / "meta/project_argument_specs.yml").read_text())
     text = "".join(path.read_text() for path in GROUP_FILES)
-    names = project["argument_specs"]["main"]["options"]
+    names = load().of(PROJECT)
     assert [name for name in names if not re.search(rf"^(# )?{name}:", text, re.MULTILINE)] == []
 
 

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
+from gpusmith.inventory import specs, templates
+from gpusmith.inventory.variables import check_values
 from gpusmith.paths import repo_root
 
 ROLES = sorted(path for path in (repo_root() / "roles").iterdir() if path.is_dir())
@@ -18,14 +20,6 @@ GROUPS = ("gpu_nodes", "kube_control_plane", "cpu_nodes")
 
 def load(path: Path) -> Any:
     return yaml.safe_load(path.read_text()) or {}
-
-
-def options_of(role: Path) -> dict[str, Any]:
-    """Options of all entry points, by name."""
-    found: dict[str, Any] = {}
-    for entry in load(role / "meta/argument_specs.yml")["argument_specs"].values():
-        found |= entry.get("options") or {}
-    return found
 
 
 by_role = pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
@@ -39,18 +33,36 @@ def test_house_files(role: Path) -> None:
 
 @by_role
 def test_specs_name_what_defaults_name(role: Path) -> None:
-    options, defaults = options_of(role), load(role / "defaults/main.yml")
+    variables, defaults = specs.load().of(role.name), load(role / "defaults/main.yml")
     # What must be given has no default.
-    required = {name for name, option in options.items() if option.get("required")}
-    assert set(options) - required <= set(defaults), "options of meta/argument_specs.yml without a default"
-    assert set(defaults) <= set(options), (
+    required = {name for name, spec in variables.items() if spec.required}
+    assert set(variables) - required <= set(defaults), "options of meta/argument_specs.yml without a default"
+    assert set(defaults) <= set(variables), (
         "names of defaults/main.yml that meta/argument_specs.yml does not declare"
     )
 
 
 @by_role
+def test_specs_state_the_defaults_that_hold(role: Path) -> None:
+    stated = {
+        name: spec.default for name, spec in specs.load().of(role.name).items() if spec.default is not None
+    }
+    defaults = load(role / "defaults/main.yml")
+    assert stated == {name: defaults[name] for name in stated}
+    # Only a default that is worked out from the run may be left to words of the description.
+    assert [
+        name for name, value in defaults.items() if name not in stated and not templates.is_open(value)
+    ] == []
+
+
+def test_defaults_fit_their_specs() -> None:
+    stated = {name: spec.default for name, spec in specs.load().variables.items() if spec.default is not None}
+    assert [str(refusal) for refusal in check_values(stated, specs.load())] == []
+
+
+@by_role
 def test_specs_describe_every_option(role: Path) -> None:
-    bare = [name for name, option in options_of(role).items() if not (option or {}).get("description")]
+    bare = [name for name, spec in specs.load().of(role.name).items() if not spec.description]
     assert not bare, f"options of role '{role.name}' without a description: {bare}"
 
 
@@ -94,3 +106,42 @@ def test_versions_agree() -> None:
     project = (repo_root() / "pyproject.toml").read_text()
     assert f'version = "{galaxy["version"]}"' in project
     assert f"## {galaxy['version']}" in (repo_root() / "CHANGELOG.md").read_text()
+
+
+@by_role
+def test_every_entry_remove_is_run_by_a_test(role: Path) -> None:
+    runs = [repo_root() / "molecule/default/cleanup.yml", repo_root() / "tests/e2e/test_7_removal.py"]
+    text = "\n".join(path.read_text() for path in runs)
+    tested = re.search(rf"gpusmith\.gpu\.{role.name}\b.{{0,40}}\btasks_from\W+remove", text, re.DOTALL)
+    assert (role / "tasks/remove.yml").is_file() == bool(tested)
+    promised = "`tasks_from: remove`" in (role / "README.md").read_text()
+    assert promised == bool(tested), f"README of role '{role.name}' and its tests disagree about 'remove'"
+
+
+# What roles need of packages they say to `gpusmith.gpu.packages`, which knows the machine's package manager.
+PACKAGE_MANAGERS = re.compile(
+    r"\b(?:apt-mark|apt-cache|apt-get|apt-key|dpkg[\w-]*|dnf|yum|rpm)\b|ansible\.(?:builtin|posix)\.(?:apt|deb822|dpkg|dnf|yum|rpm|package)\w*"
+)
+
+
+@by_role
+def test_no_package_manager_in_roles(role: Path) -> None:
+    for path in sorted(path for path in role.rglob("*") if path.suffix in (".yml", ".j2")):
+        code = [line for line in path.read_text().splitlines() if not line.lstrip().startswith("#")]
+        used = sorted({found.group() for line in code for found in PACKAGE_MANAGERS.finditer(line)})
+        assert not used, f"'{path}' asks a package manager itself: {used}. Use 'gpusmith.gpu.packages'."
+
+
+def test_the_backends_stand_alone_on_a_node() -> None:
+    """No module but the door's own knows apt, and the door takes nothing from the rest of the project."""
+    used = {
+        str(path.relative_to(repo_root()))
+        for path in (repo_root() / "plugins").rglob("*.py")
+        if re.search(r"\"(?:apt-get|apt-mark|apt-cache|dpkg-query|dpkg)\"", path.read_text())
+    }
+    # The probe reads what is installed in one look of its own.
+    assert used <= {
+        "plugins/module_utils/packages/__init__.py",
+        "plugins/module_utils/packages/apt.py",
+        "plugins/module_utils/probe.py",
+    }

@@ -1,4 +1,4 @@
-"""site.yml with inventories that cannot be used: refused by name, before any host is connected to."""
+"""Playbooks with inventories that cannot be used: refused by name, before any host is connected to."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
-from ansible_collections.gpusmith.gpu.plugins.action.guard import check_kubeconfigs
 
 from gpusmith.paths import repo_root
 
 FINE = {"gpusmith_kubeconfig": "{{ inventory_dir }}/hosts.yml", "kubernetes_node_labels": {"rack": "r1"}}
 
 
-def site(folder: Path, hosts: dict[str, dict[str, Any]], *words: str) -> str:
+def site(
+    folder: Path, hosts: dict[str, dict[str, Any]], *words: str, playbook: str = "", start: Path | None = None
+) -> str:
     """What site.yml says; its guard play refuses, or finds that the kubeconfig, this inventory, is none."""
     tree = {"gpu_nodes": {"hosts": hosts, "vars": FINE}}
     (folder / "hosts.yml").write_text(yaml.safe_dump(tree))
@@ -26,11 +28,11 @@ def site(folder: Path, hosts: dict[str, dict[str, Any]], *words: str) -> str:
         str(Path(sys.executable).parent / "ansible-playbook"),
         "-i",
         str(folder),
-        str(root / "site.yml"),
+        playbook or str(root / "site.yml"),
     ]
     done = subprocess.run(
         [*command, *words],
-        cwd=root,
+        cwd=start or root,
         env=environment,
         capture_output=True,
         text=True,
@@ -41,6 +43,7 @@ def site(folder: Path, hosts: dict[str, dict[str, Any]], *words: str) -> str:
     assert done.returncode != 0, output
     assert "Traceback" not in output
     assert "Look at all nodes" not in output
+    assert "Remove the nodes" not in output
     return output
 
 
@@ -73,10 +76,11 @@ def test_wrong_values_are_named_with_their_hosts(tmp_path: Path) -> None:
             "gpu-5": {"gpusmith_kubeconfig": str(tmp_path), "validation_kubeconfig": "{{ inventory_dir }}"},
         },
         "-e",
-        '{"kubernetes_node_startup_taint": "a b"}',
+        '{"validation_timeout_pod_s": 0, "kubernetes_node_startup_taint": "mine"}',
     )
     for sentence in (
-        "'kubernetes_node_startup_taint' must be empty or at most 63 letters",
+        "Variable 'kubernetes_node_startup_taint', given with -e, does not exist. The key of the startup taint is always",
+        "'validation_timeout_pod_s' must be a whole number from 1, not 0.",
         "Host 'gpu-1': 'ansible_user' must be a string, not ['a'].",
         "Host 'gpu-1': 'ansible_become' must be true or false, not ['a'].",
         "Host 'gpu-1': 'host_baseline_sysctl.a' must be a string of one line or a number, not ['1'].",
@@ -91,24 +95,28 @@ def test_wrong_values_are_named_with_their_hosts(tmp_path: Path) -> None:
         assert sentence in output, output
 
 
-def test_every_host_needs_a_kubeconfig_that_exists(tmp_path: Path) -> None:
-    there = {"gpusmith_kubeconfig": str(tmp_path / "config")}
-    (tmp_path / "config").touch()
-    assert check_kubeconfigs({"a": there, "b": {**there, "validation_kubeconfig": ""}}, ["a", "b"]) == []
-    hosts = {"a": there, "b": {}, "c": {"gpusmith_kubeconfig": ""}}
-    (finding,) = check_kubeconfigs(hosts, list(hosts))
-    assert finding.message == "Hosts 'b', 'c': 'gpusmith_kubeconfig' is not set."
-    hosts = {"a": there, "b": {**there, "validation_kubeconfig": "/nowhere/few"}}
-    (finding,) = check_kubeconfigs(hosts, list(hosts))
-    assert finding.message == "Host 'b': kubeconfig '/nowhere/few' does not exist."
-    assert "'validation_kubeconfig'" in finding.hint
+@pytest.mark.parametrize("words", [(), ("-l", "gpu-1", "--check")])
+def test_by_name_of_the_collection_and_from_another_folder(tmp_path: Path, words: tuple[str, ...]) -> None:
+    hosts = {"gpu-1": {"gpusmith_simulated": "perhaps"}, "gpu-2": {}}
+    output = site(tmp_path, hosts, *words, playbook="gpusmith.gpu.validate", start=tmp_path)
+    assert "Host 'gpu-1': variable 'gpusmith_simulated' is the text 'perhaps'." in output
 
 
-def test_every_guard_is_delegated() -> None:
-    for path in sorted((repo_root() / "playbooks").glob("*.yml")):
-        task = yaml.safe_load(path.read_text())[0]["tasks"][0]
-        assert (task["gpusmith.gpu.guard"], task["run_once"], task["delegate_to"]) == (
-            None,
-            True,
-            "localhost",
-        ), path
+def test_nodes_are_removed_only_by_name(tmp_path: Path) -> None:
+    playbook = str(repo_root() / "playbooks" / "remove_nodes.yml")
+    output = site(tmp_path, {"gpu-1": {}}, playbook=playbook, start=tmp_path)
+    assert "This takes nodes out of the cluster: name them with -l. Nothing was changed." in output
+    output = site(tmp_path, {"gpu-1": {}}, "-l", "gpu-1", playbook=playbook, start=tmp_path)
+    assert "name them with -l" not in output
+    assert "cannot be read" in output
+
+
+def test_every_playbook_imports_the_guard_first() -> None:
+    folder = repo_root() / "playbooks"
+    (play,) = yaml.safe_load((folder / "guard.yml").read_text())
+    assert (play["hosts"], play["tasks"][0]["run_once"]) == ("all:localhost", True)
+    # The first host's connection variables may be what it has to name.
+    assert play["tasks"][0]["delegate_to"] == "localhost"
+    for path in sorted(folder.glob("*.yml")):
+        if path.name != "guard.yml":
+            assert yaml.safe_load(path.read_text())[0]["ansible.builtin.import_playbook"] == "guard.yml", path

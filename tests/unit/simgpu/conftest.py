@@ -1,38 +1,27 @@
-"""The simulated kernel as a module, test builds of the libraries, and a fake root that both share."""
+"""The simulated kernel, test builds of the libraries, and a fake root that both share."""
 
 from __future__ import annotations
 
-import importlib.machinery
-import importlib.util
 import json
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 import pytest
-from gpulab.simgpu import packages, source_dir
+from gpulab.simgpu import packages
 from gpulab.simgpu.hardware import describe
+from simgpu import driver, paths, pci
+from simgpu.hardware import Machine
+from simgpu.state import State
 
 VERSION = "580.178.04"
 OTHER = "580.95.05"
-
-
-def load_script(path: Path, name: str) -> ModuleType:
-    """Import a program that has no .py suffix."""
-    loader = importlib.machinery.SourceFileLoader(name, str(path))
-    spec = importlib.util.spec_from_loader(name, loader)
-    assert spec
-    module = importlib.util.module_from_spec(spec)
-    written, sys.dont_write_bytecode = sys.dont_write_bytecode, True
-    loader.exec_module(module)
-    sys.dont_write_bytecode = written
-    return module
+ModuleFile = Callable[..., Path]
 
 
 @pytest.fixture(scope="session")
@@ -46,12 +35,43 @@ def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+@pytest.fixture(scope="session")
+def built(tmp_path_factory: pytest.TempPathFactory) -> packages.Driver:
+    """Modules as the driver's packages bring them."""
+    return packages.Driver(tmp_path_factory.mktemp("driver"), VERSION, 13000)
+
+
+@pytest.fixture
+def module_file(built: packages.Driver, tmp_path: Path) -> ModuleFile:
+    """Makes a module as dkms leaves it: for one kernel release."""
+
+    def make(part: str, release: str = "") -> Path:
+        data = built.part(part).read_bytes()
+        start = data.index(b"vermagic=@")
+        end = data.index(b"\0", start)
+        magic = f"vermagic={release or os.uname().release} SMP".encode()
+        path = tmp_path / "module.ko"
+        path.write_bytes(data[:start] + magic.ljust(end - start, b"\0") + data[end:])
+        return path
+
+    return make
+
+
+@pytest.fixture
+def firmware(kernel: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The firmware package is there, and no udev rule is."""
+    file = tmp_path / "firmware" / VERSION / "gsp_ga10x.bin"
+    file.parent.mkdir(parents=True)
+    file.touch()
+    monkeypatch.setattr(driver, "FIRMWARE", tmp_path / "firmware")
+    monkeypatch.setattr(driver, "device_nodes", lambda name: None)
+
+
 @dataclass
 class Node:
     """A fake node: its live state, device nodes and clients."""
 
     root: Path
-    kernel: Any
     libraries: Path
 
     def devices(self, *minors: int) -> None:
@@ -63,7 +83,7 @@ class Node:
             (dev / name).touch()
 
     def change(self, **values: str) -> None:
-        state = self.kernel.State.load()
+        state = State.load()
         state.values.update(values)
         state.save()
 
@@ -88,50 +108,54 @@ class Node:
 
 
 @pytest.fixture
-def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The simulated kernel's program, with its files in the test's folder."""
-    module = load_script(source_dir() / "rootfs" / "usr" / "lib" / "simgpu" / "simgpu", "simgpu")
-    run = tmp_path / "run" / "simgpu"
-    run.mkdir(parents=True)
-    for name, path in {
-        "RUN": run,
-        "LIVE": run / "live",
-        "HARDWARE": tmp_path / "hardware.json",
-        "FAULTS_FILE": tmp_path / "faults.json",
-        "DELAYS": tmp_path / "delays.json",
-        "PCI": tmp_path / "pci",
-        "MODULES": tmp_path / "module",
-        "PROC": tmp_path / "proc",
+def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The simulated kernel with its files in the test's folder."""
+    for name, place in {
+        "RUN": "run/simgpu",
+        "LIVE": "run/simgpu/live",
+        "HARDWARE": "hardware.json",
+        "FAULTS": "faults.json",
+        "DELAYS": "delays.json",
+        "SAVED": "saved",
+        "DEV": "dev",
+        "PCI": "pci",
+        "MODULES": "module",
+        "PROC": "proc",
+        "PROCESSES": "processes",  # not those of the machine that runs the tests
+        "CONTAINERD": "containerd.toml",
     }.items():
-        monkeypatch.setattr(module, name, path)
-    for folder in ("pci/devices", "pci/drivers", "module", "proc"):
+        monkeypatch.setattr(paths, name, tmp_path / place)
+    for folder in ("run/simgpu", "pci/devices", "pci/drivers", "module", "proc", "processes", "dev"):
         (tmp_path / folder).mkdir(parents=True)
-    return module
 
 
 @pytest.fixture
-def machine(kernel: Any) -> dict[str, Any]:
+def machine(kernel: None) -> Machine:
     """An HGX machine with four GPUs on its PCI tree, no driver loaded."""
-    content = describe("h100-sxm", 4, "gpu-1")
-    kernel.HARDWARE.write_text(json.dumps(content))
+    content = cast(Machine, describe("h100-sxm", 4, "gpu-1"))
+    paths.HARDWARE.write_text(json.dumps(content))
     for gpu in content["gpus"]:
-        kernel.pci_device(content, gpu["pci"])
+        pci.add_gpu(content, gpu["pci"])
     for switch in content["nvswitches"]:
-        kernel.pci_device(content, switch["pci"], switch["device_id"])
-    state = kernel.State()
-    kernel.base_values(state, content)
-    state.save()
+        pci.add_switch(switch["pci"], switch["device_id"])
+    driver.fresh_state(content).save()
     return content
 
 
 @pytest.fixture
-def node(tmp_path: Path, kernel: Any, machine: dict[str, Any], libraries: Path) -> Node:
-    """The same machine with the driver loaded and all device nodes."""
-    state = kernel.State.load()
-    state.gpus = kernel.probe_gpus(machine)
+def driven(machine: Machine) -> Machine:
+    """The same machine with the driver loaded."""
+    state = State.load()
+    state.gpus = driver.probe_gpus(machine)
     state.modules = ["nvidia", "nvidia_uvm"]
     state.values.update(version=VERSION, flavour="open")
     state.save()
-    made = Node(tmp_path, kernel, libraries)
+    return machine
+
+
+@pytest.fixture
+def node(tmp_path: Path, driven: Machine, libraries: Path) -> Node:
+    """The same with all device nodes."""
+    made = Node(tmp_path, libraries)
     made.devices(0, 1, 2, 3)
     return made

@@ -11,6 +11,9 @@ from typing import Any
 
 import pytest
 from gpulab.simgpu import packages
+from simgpu import modules, paths
+from simgpu.hardware import Machine
+from simgpu.state import State
 
 LIST = """
 import json, pynvml as n
@@ -50,12 +53,12 @@ print(json.dumps([init, uuids]))
 def completed(node: Any) -> int:
     """Bring the fabric up as its manager does; the lock ends with the descriptor that is returned."""
     node.change(fabric="3")
-    handle = os.open(node.kernel.LIVE, os.O_RDONLY)
-    fcntl.fcntl(handle, node.kernel.F_OFD_SETLK, node.kernel.flock_struct(fcntl.F_RDLCK, 9))
+    handle = os.open(paths.LIVE, os.O_RDONLY)
+    fcntl.fcntl(handle, modules.F_OFD_SETLK, modules.flock_struct(fcntl.F_RDLCK, 9))
     return handle
 
 
-def test_pynvml_lists_gpus_by_bus_with_their_minors(node: Any, machine: dict[str, Any]) -> None:
+def test_pynvml_lists_gpus_by_bus_with_their_minors(node: Any, machine: Machine) -> None:
     expected = sorted((gpu["pci"], minor, gpu["uuid"]) for minor, gpu in enumerate(machine["gpus"]))
     rows = node.python(LIST)
     assert [row[0] for row in rows] == [uuid for _, _, uuid in expected]
@@ -63,7 +66,7 @@ def test_pynvml_lists_gpus_by_bus_with_their_minors(node: Any, machine: dict[str
     assert [row[2][4:].lower() for row in rows] == [pci for pci, _, _ in expected]
 
 
-def test_only_granted_device_nodes_are_seen(node: Any, machine: dict[str, Any]) -> None:
+def test_only_granted_device_nodes_are_seen(node: Any, machine: Machine) -> None:
     node.devices(2)
     assert [row[0] for row in node.python(LIST)] == [machine["gpus"][2]["uuid"]]
 
@@ -118,7 +121,7 @@ def test_init_codes(node: Any, values: dict[str, str], code: int) -> None:
 
 
 def test_init_without_a_machine(node: Any) -> None:
-    node.kernel.LIVE.unlink()
+    paths.LIVE.unlink()
     assert node.python(INIT) == 9
 
 
@@ -128,7 +131,7 @@ def test_init_without_control_device(node: Any) -> None:
 
 
 def test_lost_gpu_is_named_and_the_others_stay(node: Any) -> None:
-    state = node.kernel.State.load()
+    state = State.load()
     state.gpus[1]["lost"] = "1"
     state.save()
     rows = node.python(LIST)
@@ -150,7 +153,7 @@ print(json.dumps([e.eventData, n.nvmlDeviceGetMinorNumber(e.device), e.gpuInstan
     with subprocess.Popen(node.command(code), stdout=subprocess.PIPE, text=True, env=node.env()) as client:
         assert client.stdout
         assert client.stdout.readline() == "ready\n"
-        state = node.kernel.State.load()
+        state = State.load()
         gpu = next(row for row in state.gpus if row["minor"] == "2")
         state.xid(gpu, 79)
         state.save()
@@ -158,7 +161,7 @@ print(json.dumps([e.eventData, n.nvmlDeviceGetMinorNumber(e.device), e.gpuInstan
 
 
 def test_clients_hold_the_module(node: Any) -> None:
-    assert node.kernel.users("nvidia") == 0
+    assert modules.users("nvidia") == 0
     code = """
 import pynvml as n
 n.nvmlInit()
@@ -174,14 +177,14 @@ input()
         assert client.stdout
         client.stdout.readline()
         shown = {str(entry.readlink()) for entry in Path(f"/proc/{client.pid}/fd").iterdir()}
-        assert node.kernel.users("nvidia") == 1
-        assert node.kernel.users("nvidia_uvm") == 0
-        assert not node.kernel.lockable(0)
+        assert modules.users("nvidia") == 1
+        assert modules.users("nvidia_uvm") == 0
+        assert not modules.lockable("nvidia")
         assert {str(node.root / "dev" / f"nvidia{minor}") for minor in range(4)} <= shown
         client.stdin.write("\n")
         client.stdin.flush()
         client.stdout.readline()
-        assert node.kernel.lockable(0)
+        assert modules.lockable("nvidia")
         client.communicate("\n")
 
 
@@ -200,7 +203,7 @@ print(reads)
     with subprocess.Popen(node.command(code), stdout=subprocess.PIPE, text=True, env=node.env()) as client:
         assert client.stdout
         client.stdout.readline()
-        state = node.kernel.State.load()
+        state = State.load()
         end = time.monotonic() + 1.4
         while time.monotonic() < end:
             for row in state.gpus:
@@ -322,7 +325,7 @@ def test_the_probe_is_told_what_an_older_gpu_does_not_have(node: Any) -> None:
 
 
 def test_a_lost_gpu_is_an_error_and_no_healthy_one(node: Any) -> None:
-    state = node.kernel.State.load()
+    state = State.load()
     state.gpus[1]["lost"] = "1"
     state.save()
     rows = node.python(PROBE)

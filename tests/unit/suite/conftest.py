@@ -1,24 +1,18 @@
-"""A healthy node as the probe records it, hosts as an inventory describes them, and a cluster in memory."""
+"""A healthy node as the probe records it."""
 
 from __future__ import annotations
 
-import copy
-import json
-import threading
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from gpusmith import models
-from gpusmith.inventory import Host, build
 from gpusmith.node.facts import NodeFacts
 from gpusmith.node.records import parse
+from tests.unit.hosts import UUIDS, VERSION, make_host
 
 Record = dict[str, Any]
-VERSION = "580.178.04"
-UUIDS = [f"GPU-0000000{n}-1111-2222-3333-44444444444{n}" for n in range(4)]
 ADDRESSES = ["0000:18:00.0", "0000:2a:00.0", "0000:3a:00.0", "0000:5d:00.0"]
 # Minors in another order than NVML's, as on real boards.
 MINORS = [1, 0, 3, 2]
@@ -163,50 +157,10 @@ def other_record() -> Record:
     return record
 
 
-def host_variables(**changes: Any) -> dict[str, Any]:
-    """What ansible-inventory says of a lab node; None takes a variable out."""
-    values: dict[str, Any] = {
-        "ansible_host": "192.0.2.1",
-        "gpusmith_simulated": True,
-        "gpusmith_gpu_model": "h100-sxm",
-        "gpusmith_gpu_count": 4,
-        "gpusmith_kubeconfig": "/nowhere/kubeconfig",
-        "nvidia_driver_version": VERSION,
-        "containerd_version": "2.3.7",
-        "nvidia_container_toolkit_version": "1.20.1",
-        "kubernetes_node_version": "1.36.3",
-        "validation_image_cuda": "registry.example/pytorch:1",
-        "validation_image_pytorch": "registry.example/pytorch:1",
-        "validation_image_tensorflow": "registry.example/tensorflow:1",
-        "validation_timeout_pod_s": 5,
-    }
-    values.update(changes)
-    return {key: value for key, value in values.items() if value is not None}
-
-
-def make_host(name: str = "gpu-1", **changes: Any) -> Host:
-    """A host of an inventory."""
-    return build({"gpu_nodes": {"hosts": [name]}}, {name: host_variables(**changes)}, "inventory", "").hosts[
-        name
-    ]
-
-
 @pytest.fixture
 def record() -> Record:
     """A healthy node's record, to be broken."""
     return healthy_record()
-
-
-@pytest.fixture
-def host() -> Callable[..., Host]:
-    """Makes hosts."""
-    return make_host
-
-
-@pytest.fixture
-def variables() -> Callable[..., dict[str, Any]]:
-    """Makes a host's variables."""
-    return host_variables
 
 
 @pytest.fixture
@@ -220,146 +174,3 @@ def facts() -> Callable[..., NodeFacts]:
         return NodeFacts(of, parsed["gpu-1"], models.load().get(of.gpu_model), parsed)
 
     return make
-
-
-@pytest.fixture
-def programs() -> Path:
-    """Folder of what runs inside pods."""
-    return Path(__file__).parents[3] / "validation" / "workloads" / "programs"
-
-
-class FakeCluster:
-    """A cluster in memory that schedules pods to GPUs at once and answers for the programs.
-
-    Attributes:
-        gpus: UUIDs per node.
-        answers: per program a function from environment and UUIDs to a result; replaced by tests.
-        namespaces: those that are there.
-        busiest: the most GPUs that were held at one moment.
-    """
-
-    def __init__(self, gpus: dict[str, list[str]]) -> None:
-        self.gpus = gpus
-        self.namespaces: dict[str, Any] = {}
-        self.pods: dict[str, Any] = {}
-        self.given: dict[str, list[str]] = {}
-        self.logs: dict[str, str] = {}
-        self.foreign: dict[str, set[str]] = {}
-        self.answers: dict[str, Callable[[dict[str, str], list[str]], Any]] = dict.fromkeys(
-            (
-                "run_cuda.py",
-                "run_pytorch.py",
-                "run_tensorflow.py",
-                "hold_gpu.py",
-                "look_around.py",
-                "reach_service.py",
-            ),
-            self.good,
-        )
-        self.lock = threading.RLock()
-
-    @staticmethod
-    def good(env: dict[str, str], uuids: list[str]) -> Any:
-        """What a program says when all is well on simulated GPUs."""
-        return {
-            "ok": True, "simulated": True, "not_executed": ["the kernel"], "uuid": uuids[0] if uuids else None,
-            "devices": [{"uuid": uuid} for uuid in uuids],
-        }  # fmt: skip
-
-    def create(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        """Namespaces and pods; a Job becomes its pod."""
-        with self.lock:
-            body = copy.deepcopy(body)
-            name = body["metadata"]["name"]
-            if body["kind"] == "Namespace":
-                self.namespaces[name] = body
-            elif body["kind"] == "Job":
-                spec = body["spec"]["template"]
-                self.pods[name + "-x"] = {
-                    "metadata": {**spec["metadata"], "name": name + "-x"},
-                    "spec": spec["spec"],
-                    "status": {},
-                }
-            elif body["kind"] == "Pod":
-                self.pods[name] = {**body, "status": {}}
-            self.schedule()
-            return body
-
-    def schedule(self) -> None:
-        """Give GPUs to whom they are free for, let programs end, release theirs."""
-        for name, pod in self.pods.items():
-            if pod["status"].get("phase") not in (None, "Pending"):
-                continue
-            spec = pod["spec"]
-            terms = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][
-                "nodeSelectorTerms"
-            ]
-            node = terms[0]["matchFields"][0]["values"][0]
-            container = spec["containers"][0]
-            wanted = int(container["resources"].get("limits", {}).get("nvidia.com/gpu", 0))
-            taken = {uuid for uuids in self.given.values() for uuid in uuids} | self.foreign.get(node, set())
-            free = [uuid for uuid in self.gpus[node] if uuid not in taken]
-            if wanted > len(free):
-                message = "0/3 nodes are available: 1 Insufficient nvidia.com/gpu, 2 node(s) didn't match Pod's node affinity."
-                conditions = [
-                    {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
-                ]
-                pod["status"] = {"phase": "Pending", "conditions": conditions}
-                continue
-            spec["nodeName"] = node
-            uuids = free[:wanted]
-            env = {row["name"]: row["value"] for row in container["env"]}
-            self.run(name, pod, container["command"], env, uuids)
-
-    def run(
-        self, name: str, pod: dict[str, Any], command: list[str], env: dict[str, str], uuids: list[str]
-    ) -> None:
-        """Answer for a program."""
-        if command[0] == "nvidia-smi":
-            self.logs[name] = "\n".join(
-                f"GPU {n}: NVIDIA H100 (UUID: {uuid})" for n, uuid in enumerate(uuids)
-            )
-            pod["status"] = {"phase": "Succeeded"}
-            return
-        program = Path(command[-1]).name
-        answer = self.answers[program](env, uuids)
-        self.logs[name] = json.dumps({"schema": "gpusmith.workload/1", "program": program, **answer})
-        if program == "hold_gpu.py":
-            self.given[name] = uuids
-            pod["status"] = {"phase": "Running"}
-        else:
-            pod["status"] = {"phase": "Succeeded" if answer["ok"] else "Failed"}
-
-    def get(self, path: str) -> Any:
-        """Namespaces and their service account."""
-        name = path.split("/")[4]
-        return self.namespaces.get(name)
-
-    def items(self, path: str, **query: str) -> Iterator[Any]:
-        """Pods."""
-        with self.lock:
-            return iter(copy.deepcopy(list(self.pods.values())))
-
-    def delete(self, path: str, grace_s: int | None = None) -> None:
-        """A pod gives its GPU back."""
-        with self.lock:
-            kind, name = path.split("/")[-2:]
-            if kind == "namespaces":
-                self.namespaces.pop(name, None)
-                self.pods.clear()
-                self.given.clear()
-            else:
-                self.pods.pop(name, None)
-                self.given.pop(name, None)
-            self.schedule()
-
-    def log(self, namespace: str, pod: str) -> str:
-        """What its program printed."""
-        return self.logs.get(pod, "")
-
-
-@pytest.fixture
-def fake_cluster() -> FakeCluster:
-    """Two nodes of four GPUs."""
-    other = [uuid.replace("GPU-0", "GPU-9") for uuid in UUIDS]
-    return FakeCluster({"gpu-1": list(UUIDS), "gpu-2": other})

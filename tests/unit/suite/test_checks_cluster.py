@@ -13,12 +13,12 @@ from gpusmith import catalog, snapshot
 from gpusmith.checks import cluster as cluster_checks
 from gpusmith.checks.cluster import ClusterFacts
 from gpusmith.findings import Finding, NotAsked, Outcome
-from gpusmith.inventory import Host, Inventory
+from gpusmith.inventory.host import Host, Inventory
 from gpusmith.kube import Cluster
 from gpusmith.node.connections import Probed
 from gpusmith.snapshot import Snapshot, gpus_of, take, take_settled, view_of
 from gpusmith.suite import ClusterState, Suite
-from tests.unit.suite.conftest import VERSION
+from tests.unit.hosts import VERSION
 
 MakeHost = Callable[..., Host]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gpusmith import inventory
+from gpusmith.inventory.read import build
 from gpusmith.node import connections as node
 from gpusmith.node.connections import Result, Unreachable
 
@@ -67,7 +67,7 @@ def test_connection_keeps_the_inventorys_settings(variables: Callable[..., dict[
         ansible_ssh_common_args="-o StrictHostKeyChecking=yes -o UserKnownHostsFile=/keys/known",
         ansible_become=True,
     )
-    found = inventory.build({"gpu_nodes": {"hosts": ["gpu-1"]}}, {"gpu-1": values}, "x", "")
+    found = build({"gpu_nodes": {"hosts": ["gpu-1"]}}, {"gpu-1": values}, "x", "")
     adapter = node.connect(found, Path("/"))["gpu-1"]
     assert isinstance(adapter, node.TestinfraNode)
     words, arguments = adapter.host.backend._build_ssh_command("true")
@@ -87,8 +87,8 @@ def test_connection_keeps_the_inventorys_settings(variables: Callable[..., dict[
 
 def test_stopped_node_is_named(variables: Callable[..., dict[str, Any]]) -> None:
     values = variables(ansible_host="127.0.0.1", ansible_port=1)
-    adapter = node.connect(
-        inventory.build({"gpu_nodes": {"hosts": ["gpu-1"]}}, {"gpu-1": values}, "x", ""), Path("/")
-    )["gpu-1"]
+    adapter = node.connect(build({"gpu_nodes": {"hosts": ["gpu-1"]}}, {"gpu-1": values}, "x", ""), Path("/"))[
+        "gpu-1"
+    ]
     with pytest.raises(Unreachable, match=r"'gpu-1' does not answer over ssh: .*refused"):
         adapter.run(["true"])

@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
-from gpusmith import snapshot, workloads
+from gpusmith import snapshot
 from gpusmith import suite as suites
 from gpusmith.findings import Finding, Outcome
-from gpusmith.inventory import build
+from gpusmith.inventory.read import build
 from gpusmith.node.connections import Result, Unreachable
 from gpusmith.snapshot import NodeView, Snapshot
 from gpusmith.suite import ClusterState, Suite
+from gpusmith.workloads import runner
 
 
 @pytest.fixture
@@ -51,7 +52,7 @@ def test_an_interrupted_run_says_how_far_it_came(
     def interrupted(*_: Any) -> Any:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(workloads, "run_all", interrupted)
+    monkeypatch.setattr(runner, "run_all", interrupted)
     if asked:
         with pytest.raises(KeyboardInterrupt):
             suite.evaluate("workloads.cuda", "gpu-1")

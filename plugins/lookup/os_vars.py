@@ -1,0 +1,87 @@
+"""Lookup: the file of a role with what is different on the node's operating system."""
+
+# Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ansible.errors import AnsibleError
+from ansible.plugins.lookup import LookupBase
+
+DOCUMENTATION = r"""
+name: os_vars
+short_description: The file of a role with what is different on the node's operating system
+description:
+  - The first one that exists in the folder of C(DISTRIBUTION_MAJOR.yml), C(DISTRIBUTION.yml), C(FAMILY_MAJOR.yml) and C(FAMILY.yml),
+    for example C(Rocky_9.yml), C(Rocky.yml), C(RedHat_9.yml), C(RedHat.yml).
+  - Files with other names, such as C(main.yml), are not looked at.
+version_added: "0.1.0"
+author: gpusmith contributors
+options:
+  _terms:
+    description: The folder, C(vars) of the role.
+    required: true
+  facts:
+    description: The node's facts; keys distribution, distribution_major_version and os_family.
+    type: dict
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Read what differs between distributions
+  ansible.builtin.include_vars:
+    file: "{{ lookup('gpusmith.gpu.os_vars', role_path ~ '/vars', facts=ansible_facts) }}"
+"""
+
+RETURN = r"""
+_raw:
+  description: Path of the file.
+  type: list
+  elements: path
+"""
+
+FACTS = ("distribution", "distribution_major_version", "os_family")
+
+
+def candidates(facts: Mapping[str, Any]) -> list[str]:
+    """Names of files for a system, the closest one first."""
+    distribution, major, family = (str(facts[name]).replace(" ", "_") for name in FACTS)
+    names = [f"{distribution}_{major}.yml", f"{distribution}.yml", f"{family}_{major}.yml", f"{family}.yml"]
+    return list(dict.fromkeys(names))
+
+
+def choose(folder: Path, facts: Mapping[str, Any]) -> Path:
+    """The file for a system.
+
+    Raises:
+        AnsibleError: facts are missing, or there is no file for it.
+    """
+    lacking = [name for name in FACTS if not facts.get(name)]
+    if lacking:
+        raise AnsibleError(
+            f"The operating system is not known: the facts lack {', '.join(lacking)}. Gather facts first ('gather_subset: min' is enough)."
+        )
+    names = candidates(facts)
+    for name in names:
+        if (folder / name).is_file():
+            return folder / name
+    role = folder.resolve().parent.name
+    there = sorted(path.name for path in folder.glob("*.yml") if path.name != "main.yml") or [
+        "no file of a system"
+    ]
+    raise AnsibleError(
+        f"Role '{role}' knows nothing about '{facts['distribution']} {facts['distribution_major_version']}' (family '{facts['os_family']}'): "
+        f"'{folder}' has {', '.join(there)}. A file {' or '.join(names)} would say what differs there."
+    )
+
+
+class LookupModule(LookupBase):
+    """See DOCUMENTATION."""
+
+    def run(self, terms: list[str], variables: Any = None, **kwargs: Any) -> list[str]:
+        """Called by Ansible."""
+        self.set_options(var_options=variables, direct=kwargs)
+        return [str(choose(Path(term), self.get_option("facts"))) for term in terms]

@@ -1,0 +1,488 @@
+"""The backend for apt and dpkg.
+
+Sources are written in apt's deb822 form with the key inside; Ansible's own `deb822_repository` needs python3-debian, which a bare
+machine does not have. Standard library only, Python 3.8 or newer: it runs on the node.
+"""
+
+# Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
+
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import (
+    INSTALL_TIMEOUT_S,
+    LOCK_TIMEOUT_S,
+    MANIFEST,
+    UPDATE_TIMEOUT_S,
+    Backend,
+    File,
+    Installed,
+    Offers,
+    PackageError,
+    Plan,
+    Repository,
+    Saved,
+    digest,
+    missing_version,
+    read_manifest,
+    satisfies,
+    write_manifest,
+)
+
+# Above 1000, so that a newer version that is already there is replaced as well.
+PIN_PRIORITY = 1001
+LOCK_TICK_S = 2.0
+QUERY = "${Package}\t${Version}\t${db:Status-Abbrev}\n"
+# A package's second state letter: unpacked, half configured, half installed, waiting for or having pending triggers.
+HALF_DONE = set("UFHWt")
+FORCE = ["--force-confdef", "--force-confold"]
+LOCKED = re.compile(r"Could not get lock|Unable to (?:acquire|lock)|lock was locked by another process")
+UNMET = "The following packages have unmet dependencies:"
+INST = re.compile(r"^Inst (\S+?)(?::\w+)?(?: \[([^\]]+)\])? \((\S+) ")
+REMV = re.compile(r"^(?:Remv|Purg) (\S+?)(?::\w+)? \[([^\]]+)\]")
+
+
+# --- what files say ------------------------------------------------------------------------------------------------
+
+
+def render_source(repository: Repository, owner: str) -> str:
+    """The repository in deb822 form."""
+    lines = [
+        f"# Written by gpusmith for {owner}.",
+        "Types: deb",
+        "URIs: " + " ".join(repository.uris),
+        "Suites: " + " ".join(repository.suites),
+    ]
+    if repository.components:
+        lines.append("Components: " + " ".join(repository.components))
+    lines.append("Signed-By:")
+    lines += [" " + (line.rstrip() or ".") for line in repository.key.splitlines()]
+    return "\n".join(lines) + "\n"
+
+
+def render_preferences(pins: Mapping[str, Sequence[str]], owner: str) -> str:
+    """Apt preferences that allow each package, by name or pattern, only its versions."""
+    blocks = [f"# Written by gpusmith for {owner}.\n"]
+    blocks += [
+        f"Package: {name}\nPin: version {version}\nPin-Priority: {PIN_PRIORITY}\n"
+        for name, versions in sorted(pins.items())
+        for version in versions
+    ]
+    return "\n".join(blocks)
+
+
+# --- what apt's programs print -------------------------------------------------------------------------------------
+
+
+def parse_madison(text: str) -> Offers:
+    """Versions by package from ``apt-cache madison``, newest first; lines about sources are left out."""
+    found: Offers = {}
+    for line in text.splitlines():
+        fields = [field.strip() for field in line.split("|")]
+        if len(fields) != 3 or fields[2].endswith(" Sources"):
+            continue
+        if fields[1] not in found.setdefault(fields[0], []):
+            found[fields[0]].append(fields[1])
+    return found
+
+
+def parse_installed(text: str) -> Dict[str, Installed]:
+    r"""Packages of ``dpkg-query -W -f '${Package}\t${Version}\t${db:Status-Abbrev}\n'`` whose files are all there."""
+    found = {}
+    for line in text.splitlines():
+        fields = line.split("\t")
+        if len(fields) == 3 and fields[2][1:2] == "i":
+            found[fields[0]] = Installed(fields[1], fields[2].startswith("h"))
+    return found
+
+
+def parse_simulation(text: str) -> Plan:
+    """The plan of ``apt-get --simulate install``."""
+    plan = Plan({}, {}, {})
+    for line in text.splitlines():
+        new, gone = INST.match(line), REMV.match(line)
+        if new and new.group(2):
+            plan.changed[new.group(1)] = (new.group(2), new.group(3))
+        elif new:
+            plan.installed[new.group(1)] = new.group(3)
+        elif gone:
+            plan.removed[gone.group(1)] = gone.group(2)
+    return plan
+
+
+def parse_owner(text: str) -> Optional[str]:
+    """The first package that ``dpkg-query --search`` names."""
+    for line in text.splitlines():
+        names, _, path = line.partition(": ")
+        if path and not line.startswith("diversion by"):
+            return names.split(",")[0].split(":")[0].strip()
+    return None
+
+
+def complaint(stdout: str, stderr: str) -> str:
+    """The lines that say what is wrong; which dependency is not met stands in the other output."""
+    told = [line for line in stderr.splitlines() if line.startswith(("E:", "dpkg:"))]
+    told = told or stderr.splitlines()[-3:]
+    _, found, unmet = stdout.partition(UNMET)
+    if found:
+        lines = [" ".join(line.split()) for line in unmet.splitlines() if line.startswith(" ")]
+        told.append("Unmet: " + "; ".join(lines[:5]))
+    return " ".join(told) or stdout[-300:]
+
+
+# --- programs ------------------------------------------------------------------------------------------------------
+
+
+def run(
+    words: Sequence[str],
+    timeout_s: float,
+    accept: Sequence[int] = (0,),
+    lock_timeout_s: float = 0.0,
+    cwd: Optional[Path] = None,
+) -> str:
+    """Standard output of a program that asks nothing and restarts nothing.
+
+    Args:
+        words: program and arguments.
+        timeout_s: when to give up.
+        accept: exit statuses that are no failure.
+        lock_timeout_s: how long to try again while another program has the lock.
+        cwd: folder to run in.
+
+    Raises:
+        PackageError: it failed or did not end in time; with the lines that name the error.
+    """
+    environment = dict(
+        os.environ,
+        LC_ALL="C",
+        DEBIAN_FRONTEND="noninteractive",
+        NEEDRESTART_MODE="l",
+        APT_LISTCHANGES_FRONTEND="none",
+    )
+    deadline = time.monotonic() + lock_timeout_s
+    while True:
+        try:
+            done = subprocess.run(
+                list(words),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                env=environment,
+                timeout=timeout_s,
+                cwd=cwd,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise PackageError(f"'{' '.join(words[:2])}' did not end within {timeout_s:.0f} s.") from error
+        except OSError as error:
+            raise PackageError(f"'{words[0]}' cannot be run: {error}") from error
+        if done.returncode in accept:
+            return done.stdout
+        if not LOCKED.search(done.stderr) or time.monotonic() >= deadline:
+            raise PackageError(f"'{' '.join(words[:2])}' failed: {complaint(done.stdout, done.stderr)}")
+        time.sleep(LOCK_TICK_S)
+
+
+class Apt:
+    """See `base.Backend` for what its functions do.
+
+    Args:
+        lock_timeout_s: how long another program may keep a lock.
+        root: of the system; another one than / is for tests.
+        options: for every program of apt.
+        execute: runs programs, see `run`.
+    """
+
+    name = "apt"
+
+    def __init__(
+        self,
+        lock_timeout_s: float = LOCK_TIMEOUT_S,
+        root: Path = Path("/"),
+        options: Sequence[str] = (),
+        execute: Callable[..., str] = run,
+    ) -> None:
+        self._lock_timeout_s = lock_timeout_s
+        self._root = root
+        self._execute = execute
+        self._etc = root / "etc/apt"
+        self._dpkg = root / "var/lib/dpkg"
+        self._options = list(options)
+        self._database: List[str] = []
+        if root != Path("/"):
+            self._database = [f"--root={root}"]
+            self._options += ["-o", f"Dir={root}", "-o", f"Dir::State::status={self._dpkg}/status"]
+            self._options += ["-o", f"DPkg::Options::=--root={root}", "-o", "APT::Sandbox::User=root"]
+
+    # --- looking ---------------------------------------------------------------------------------------------------
+
+    def installed(self, names: Iterable[str]) -> Dict[str, Installed]:
+        """See `base.Backend`."""
+        listed = sorted(set(names))
+        if not listed:
+            return {}
+        # Status 1 only says that one of them is unknown.
+        return parse_installed(
+            self._execute(["dpkg-query", *self._database, "-W", "-f", QUERY, *listed], 60, accept=(0, 1))
+        )
+
+    def refresh(self, owner: Optional[str] = None) -> None:
+        """See `base.Backend`."""
+        self._update([] if owner is None else _only(self._source(owner)))
+
+    def offered(self, names: Iterable[str]) -> Offers:
+        """See `base.Backend`."""
+        listed = sorted(set(names))
+        if not listed:
+            return {}
+        return parse_madison(
+            self._execute(["apt-cache", *self._options, "madison", *listed], 60, accept=(0, 100))
+        )
+
+    def members(self, patterns: Sequence[str], version: str) -> Dict[str, str]:
+        """See `base.Backend`."""
+        known = self._execute(["apt-cache", *self._options, "pkgnames"], 60).split()
+        alike = [name for name in known if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)]
+        found = {}
+        for name, versions in self.offered(alike).items():
+            fitting = [each for each in versions if satisfies(each, version)]
+            if fitting:
+                found[name] = version if version in fitting else fitting[0]
+        return found
+
+    @contextmanager
+    def aside(self, repositories: Mapping[str, Repository], beside_node: bool = False) -> Iterator[Backend]:
+        """See `base.Backend`."""
+        with tempfile.TemporaryDirectory(prefix="gpusmith-apt-") as name:
+            folder = Path(name)
+            # apt downloads as its own user.
+            folder.chmod(0o755)
+            for part in ("sources", "lists/partial", "cache/archives/partial"):
+                (folder / part).mkdir(parents=True)
+            if beside_node and (self._etc / "sources.list.d").is_dir():
+                for path in (self._etc / "sources.list.d").iterdir():
+                    shutil.copy(path, folder / "sources")
+            for owner, repository in repositories.items():
+                (folder / "sources" / self._source(owner).name).write_text(
+                    render_source(repository, owner), encoding="utf-8"
+                )
+            options = [
+                "-o",
+                f"Dir::Etc::SourceParts={folder}/sources",
+                "-o",
+                f"Dir::State::Lists={folder}/lists",
+            ]
+            options += ["-o", f"Dir::Cache={folder}/cache", "-o", "APT::Sandbox::User=root"]
+            options += ["-o", "Acquire::Languages=none", "-o", "Acquire::Retries=1"]
+            if not beside_node:
+                options += ["-o", f"Dir::Etc::SourceList={folder}/none", "-o", "Dir::State::status=/dev/null"]
+            asked = Apt(self._lock_timeout_s, self._root, options, self._execute)
+            # Later ones win: what is asked stands after what belongs to the root.
+            asked._options = [*self._options, *options]
+            asked.refresh()
+            yield asked
+
+    def owner(self, path: str) -> Optional[str]:
+        """See `base.Backend`."""
+        # Packages may name the path from before /lib and /usr/lib became one.
+        names = {path, path[4:] if path.startswith("/usr/lib") else "/usr" + path}
+        return parse_owner(
+            self._execute(["dpkg-query", *self._database, "-S", *sorted(names)], 60, accept=(0, 1))
+        )
+
+    def simulate(self, versions: Mapping[str, str], pins: Mapping[str, Sequence[str]]) -> Plan:
+        """See `base.Backend`."""
+        with tempfile.NamedTemporaryFile(
+            "w", prefix="gpusmith-pins-", suffix=".pref", encoding="utf-8"
+        ) as stream:
+            stream.write(render_preferences(pins, "a simulation"))
+            stream.flush()
+            words = [*self._get("install"), "--simulate", "-o", f"Dir::Etc::Preferences={stream.name}"]
+            return parse_simulation(
+                self._execute([*words, "--no-install-recommends", *_exact_words(versions)], UPDATE_TIMEOUT_S)
+            )
+
+    # --- files -----------------------------------------------------------------------------------------------------
+
+    def _source(self, owner: str) -> Path:
+        return self._etc / "sources.list.d" / f"gpusmith-{owner}.sources"
+
+    def repository_files(self, owner: str, repository: Optional[Repository]) -> List[File]:
+        """See `base.Backend`."""
+        return [File(self._source(owner), render_source(repository, owner) if repository else None)]
+
+    def pin_files(self, owner: str, pins: Mapping[str, Sequence[str]]) -> List[File]:
+        """See `base.Backend`."""
+        folder = self._etc / "preferences.d"
+        return [
+            File(folder / f"gpusmith-{owner}.pref", render_preferences(pins, owner) if pins else None),
+            # Patterns had a file of their own; left there, it would pin the version of its day.
+            File(folder / f"gpusmith-{owner}-set.pref", None),
+        ]
+
+    # --- changing --------------------------------------------------------------------------------------------------
+
+    def hold(self, versions: Mapping[str, str]) -> None:
+        """See `base.Backend`."""
+        self._mark("hold", versions)
+
+    def release(self, names: Iterable[str]) -> None:
+        """See `base.Backend`."""
+        self._mark("unhold", names)
+
+    def install(self, versions: Mapping[str, str], recommends: bool = False) -> None:
+        """See `base.Backend`."""
+        words = [*self._get("install"), "--install-recommends" if recommends else "--no-install-recommends"]
+        words += _exact_words(versions)
+        try:
+            self._change(words)
+        except PackageError as error:
+            if LOCKED.search(str(error)):
+                raise
+            # A fresh image has no lists of the distribution, an old one stale lists: what these packages need is then not found.
+            self._execute(
+                ["apt-get", *self._options, "update", "-q"],
+                UPDATE_TIMEOUT_S,
+                accept=range(256),
+                lock_timeout_s=self._lock_timeout_s,
+            )
+            self._change(words)
+
+    def fetch(self, versions: Mapping[str, str], folder: Path) -> List[Saved]:
+        """See `base.Backend`."""
+        try:
+            there: List[Saved] = read_manifest(folder, self.name)
+        except PackageError:
+            there = []
+        if {each.name: each.version for each in there} == dict(versions):
+            return there
+        folder.mkdir(parents=True, exist_ok=True)
+        if (folder / MANIFEST).exists():
+            (folder / MANIFEST).unlink()
+        offers = self.offered(versions)
+        for name, version in sorted(versions.items()):
+            if version not in offers.get(name, []):
+                raise missing_version(name, version, offers)
+        words = ["apt-get", *self._options, "download", "-q", "-o", "APT::Sandbox::User=root"]
+        self._execute([*words, *_exact_words(versions)], INSTALL_TIMEOUT_S, cwd=folder)
+        saved = []
+        for path in sorted(folder.glob("*.deb")):
+            fields = self._execute(["dpkg-deb", "-W", "--showformat=${Package}\t${Version}", str(path)], 60)
+            name, _, version = fields.strip().partition("\t")
+            if versions.get(name) == version:
+                saved.append(Saved(name, version, path.name, digest(path)))
+            else:
+                path.unlink()
+        lacking = sorted(set(versions) - {each.name for each in saved})
+        if lacking:
+            raise PackageError(
+                f"apt-get did not save {', '.join(lacking)} in '{folder}'. Look at the space there."
+            )
+        write_manifest(folder, self.name, saved)
+        return saved
+
+    def install_from(self, folder: Path) -> None:
+        """See `base.Backend`."""
+        saved = read_manifest(folder, self.name)
+        # Without repositories, nothing but these files and what is installed can be chosen.
+        nothing = ["-o", "Dir::Etc::SourceList=/dev/null", "-o", "Dir::Etc::SourceParts=/dev/null"]
+        nothing += [
+            "-o",
+            "Dir::Cache::pkgcache=",
+            "-o",
+            "Dir::Cache::srcpkgcache=",
+            "-o",
+            "APT::Sandbox::User=root",
+        ]
+        files = [str((folder / each.file).resolve()) for each in saved]
+        self._change([*self._get("install"), *nothing, "--no-install-recommends", *files])
+
+    def remove(self, names: Iterable[str], unused: bool = False) -> None:
+        """See `base.Backend`."""
+        listed = sorted(set(names))
+        self.release(listed)
+        self._change([*self._get("remove"), *(["--autoremove"] if unused else []), *listed])
+
+    def repair(self) -> bool:
+        """See `base.Backend`."""
+        updates = self._dpkg / "updates"
+        states = self._execute(
+            ["dpkg-query", *self._database, "-W", "-f", "${db:Status-Abbrev}\n"], 60, accept=(0, 1)
+        )
+        journal = updates.is_dir() and any(updates.iterdir())
+        if not journal and not any(line[1:2] in HALF_DONE for line in states.splitlines() if len(line) > 1):
+            return False
+        self._execute(
+            ["dpkg", *self._database, "--configure", "-a", *FORCE],
+            INSTALL_TIMEOUT_S,
+            accept=range(256),
+            lock_timeout_s=self._lock_timeout_s,
+        )
+        try:
+            self._execute(["apt-get", *self._options, "check", "-q"], 60, lock_timeout_s=self._lock_timeout_s)
+        except PackageError:
+            # What it would take to remove something is for a person to decide, who reads it in the next install's error.
+            self._execute(
+                [*self._get("install"), "--fix-broken", "--no-remove"], INSTALL_TIMEOUT_S, accept=range(256)
+            )
+        return True
+
+    # --- programs --------------------------------------------------------------------------------------------------
+
+    def _get(self, verb: str) -> List[str]:
+        words = [
+            "apt-get",
+            verb,
+            *self._options,
+            "-q",
+            "-y",
+            "-o",
+            f"DPkg::Lock::Timeout={self._lock_timeout_s:.0f}",
+        ]
+        if verb == "install":
+            words += ["--allow-downgrades", "--allow-change-held-packages"]
+        for option in FORCE:
+            words += ["-o", f"Dpkg::Options::={option}"]
+        return words
+
+    def _change(self, words: Sequence[str]) -> None:
+        self._execute(words, INSTALL_TIMEOUT_S, lock_timeout_s=self._lock_timeout_s)
+
+    def _mark(self, verb: str, names: Iterable[str]) -> None:
+        listed = sorted(set(names))
+        if listed:
+            self._execute(
+                ["apt-mark", verb, *self._options, *listed], 60, lock_timeout_s=self._lock_timeout_s
+            )
+
+    def _update(self, options: Sequence[str]) -> None:
+        # Unlike apt-get's own default, an address that does not answer is an error.
+        self._execute(
+            ["apt-get", "update", "-q", "-o", "APT::Update::Error-Mode=any", *self._options, *options],
+            UPDATE_TIMEOUT_S,
+            lock_timeout_s=self._lock_timeout_s,
+        )
+
+
+def _only(source: Path) -> List[str]:
+    """Options that make apt-get update read one source and leave the lists of the others alone."""
+    pairs: List[Tuple[str, str]] = [
+        ("Dir::Etc::SourceList", str(source)),
+        ("Dir::Etc::SourceParts", "-"),
+        ("APT::Get::List-Cleanup", "0"),
+    ]
+    return [word for name, value in pairs for word in ("-o", f"{name}={value}")]
+
+
+def _exact_words(versions: Mapping[str, str]) -> List[str]:
+    return [f"{name}={version}" if version else name for name, version in sorted(versions.items())]

@@ -1,0 +1,368 @@
+"""What every package manager has to do for us, and what is the same for all of them.
+
+The protocol is written for apt and dnf alike:
+
+- Holds name full versions, since dnf locks versions. One name per line: a lock by pattern makes other packages uninstallable.
+- Pins and repositories are files that a backend renders from what is there, so that it can keep the lines of an administrator.
+- Holds and pins are set before an install as well, since dependencies without a version otherwise bring the newest one.
+- A set has one full version, revision included: two repositories can share names and the upstream version.
+
+Standard library only, Python 3.8 or newer: it runs on the node.
+"""
+
+# Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+import re
+from pathlib import Path
+from typing import (
+    Any,
+    ContextManager,
+    Dict,
+    Iterable,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Protocol,
+    Sequence,
+    Tuple,
+)
+
+INSTALL_TIMEOUT_S = 1800
+UPDATE_TIMEOUT_S = 300
+# How long another program may keep the package manager's lock; unattended upgrades hold it for minutes.
+LOCK_TIMEOUT_S = 300
+MANIFEST = "manifest.json"
+SCHEMA = 1
+# Full versions by name of package, newest first.
+Offers = Dict[str, List[str]]
+
+
+class PackageError(Exception):
+    """The package manager cannot do what was asked; the text says what and what to look at."""
+
+
+class Installed(NamedTuple):
+    """A package whose files are all there.
+
+    Attributes:
+        version: full, with epoch and revision.
+        held: whether upgrades leave it alone.
+    """
+
+    version: str
+    held: bool
+
+
+class Plan(NamedTuple):
+    """What a package manager would do.
+
+    Attributes:
+        installed: full version by name of what is new.
+        changed: version before and after by name.
+        removed: version by name of what would go.
+    """
+
+    installed: Dict[str, str]
+    changed: Dict[str, Tuple[str, str]]
+    removed: Dict[str, str]
+
+
+class File(NamedTuple):
+    """A file of ours, as it has to be.
+
+    Attributes:
+        path: where it is.
+        text: its content; None if it has to be absent.
+    """
+
+    path: Path
+    text: Optional[str]
+
+
+class Saved(NamedTuple):
+    """A package's archive in a folder.
+
+    Attributes:
+        name: of the package.
+        version: full.
+        file: name in the folder.
+        sha256: of the file.
+    """
+
+    name: str
+    version: str
+    file: str
+    sha256: str
+
+
+class Repository(NamedTuple):
+    """A signed repository.
+
+    Attributes:
+        uris: base addresses.
+        suites: apt's suites; other package managers ignore them.
+        components: apt's components; other package managers ignore them.
+        key: armored public key that signs it.
+    """
+
+    uris: Sequence[str]
+    suites: Sequence[str]
+    components: Sequence[str]
+    key: str
+
+
+class Backend(Protocol):
+    """One package manager. All of it raises PackageError."""
+
+    name: str
+
+    def installed(self, names: Iterable[str]) -> Dict[str, Installed]:
+        """The installed ones of these packages; shell patterns are names too."""
+
+    def refresh(self, owner: Optional[str] = None) -> None:
+        """Read the lists of the repository that we wrote for an owner, or of all repositories."""
+
+    def offered(self, names: Iterable[str]) -> Offers:
+        """Versions that repositories offer, by the lists that were read, newest first."""
+
+    def members(self, patterns: Sequence[str], version: str) -> Dict[str, str]:
+        """All packages by these patterns that are offered in a version, with the full one."""
+
+    def aside(
+        self, repositories: Mapping[str, Repository], beside_node: bool = False
+    ) -> ContextManager[Backend]:
+        """A backend that sees other repositories, by owner, with lists that vanish afterwards; nothing on the node changes.
+
+        Args:
+            repositories: what to ask, signature included.
+            beside_node: whether it sees the node's own repositories and installed packages too, as a simulation needs.
+        """
+
+    def repository_files(self, owner: str, repository: Optional[Repository]) -> List[File]:
+        """Files that configure a repository, its key for it alone; none without a repository."""
+
+    def pin_files(self, owner: str, pins: Mapping[str, Sequence[str]]) -> List[File]:
+        """Files that allow packages, by name or pattern, only these full versions; none without pins."""
+
+    def hold(self, versions: Mapping[str, str]) -> None:
+        """Keep packages at the full versions that they have."""
+
+    def release(self, names: Iterable[str]) -> None:
+        """Let upgrades change packages again."""
+
+    def simulate(self, versions: Mapping[str, str], pins: Mapping[str, Sequence[str]]) -> Plan:
+        """What an exact install would do, with pins as if they were there already."""
+
+    def install(self, versions: Mapping[str, str], recommends: bool = False) -> None:
+        """Install exactly these; an empty version takes the one that is offered."""
+
+    def fetch(self, versions: Mapping[str, str], folder: Path) -> List[Saved]:
+        """Save exactly these packages in a folder, with a manifest; what they pull in is simulate's to tell."""
+
+    def install_from(self, folder: Path) -> None:
+        """Install what fetch saved, after a look at its manifest. Needs no repository."""
+
+    def remove(self, names: Iterable[str], unused: bool = False) -> None:
+        """Remove packages; with `unused` also what nothing needs any more."""
+
+    def owner(self, path: str) -> Optional[str]:
+        """The package that a file came with."""
+
+    def repair(self) -> bool:
+        """Finish what an interrupted run left half done, removing nothing; whether there was anything."""
+
+
+# --- versions ------------------------------------------------------------------------------------------------------
+
+
+def satisfies(version: Optional[str], wanted: str) -> bool:
+    """Whether a package's version is the wanted one; '1.36.3' is satisfied by '1.36.3-1.1' and '1:1.36.3-1', '12.8.*' by '12.8.1-1'."""
+    if version is None:
+        return False
+    plain = re.sub(r"^\d+:", "", version)
+    if wanted.endswith(".*"):
+        return plain.startswith(wanted[:-1])
+    return wanted in (version, plain) or plain.startswith((wanted + "-", wanted + "+", wanted + "~"))
+
+
+def newest_match(versions: Iterable[str], wanted: str) -> Optional[str]:
+    """The first version that satisfies; newer ones come first. A full version is preferred to one that only begins like it."""
+    found = [version for version in versions if satisfies(version, wanted)]
+    return next((version for version in found if version == wanted), found[0] if found else None)
+
+
+def exact(offers: Offers, wanted: Mapping[str, str]) -> Dict[str, str]:
+    """Full versions of wanted ones, as far as they are offered.
+
+    Packages that want one version get one revision, if any is offered for all of them: repositories can differ in revisions only.
+    """
+    found = {}
+    for version in set(wanted.values()):
+        names = [name for name, want in wanted.items() if want == version]
+        matching = [[each for each in offers.get(name, []) if satisfies(each, version)] for name in names]
+        common = [each for each in matching[0] if all(each in others for others in matching)]
+        one = newest_match(common, version)
+        for name, candidates in zip(names, matching):
+            best = one or newest_match(candidates, version)
+            if best is not None:
+                found[name] = best
+    return found
+
+
+def missing_version(name: str, wanted: str, offers: Offers) -> PackageError:
+    """The error for a version that nobody offers."""
+    there = ", ".join(f"'{version}'" for version in offers.get(name, [])) or "nothing of that name"
+    return PackageError(
+        f"No repository offers '{name}' in version '{wanted}', only {there}. Correct the version in the inventory."
+    )
+
+
+# --- repositories and keys -----------------------------------------------------------------------------------------
+
+
+def repository(given: Mapping[str, Any], owner: str) -> Repository:
+    """A repository as the inventory gives it.
+
+    Args:
+        given: uris, suites, components, key (an armored public key), and fingerprint if the key is to be compared with it.
+        owner: whose repository it is, for errors.
+
+    Raises:
+        PackageError: it has no address, no suite, no key, or another key than the fingerprint says.
+    """
+    for field in ("uris", "suites", "key"):
+        if not given.get(field):
+            raise PackageError(
+                f"The repository of '{owner}' has no '{field}'. Set it in the inventory; unsigned ones are refused."
+            )
+    key = str(given["key"]).strip()
+    if "BEGIN PGP PUBLIC KEY BLOCK" not in key:
+        raise PackageError(
+            f"The key of the repository of '{owner}' is no armored public key ('-----BEGIN PGP PUBLIC KEY BLOCK-----')."
+        )
+    wanted = re.sub(r"\s", "", str(given.get("fingerprint") or "")).upper()
+    if wanted:
+        found = fingerprints(key)
+        if wanted not in found:
+            raise PackageError(
+                f"The key of the repository of '{owner}' has the fingerprint {' and '.join(found) or 'of no key'}, "
+                f"the inventory says '{wanted}'. Find out which is right before you go on."
+            )
+    return Repository(
+        uris=[str(uri) for uri in given["uris"]],
+        suites=[str(suite) for suite in given["suites"]],
+        components=[str(component) for component in given.get("components") or []],
+        key=key,
+    )
+
+
+def fingerprints(armored: str) -> List[str]:
+    """Fingerprints of the primary keys in an armored block, in capitals.
+
+    Raises:
+        PackageError: the block is damaged.
+    """
+    found: List[str] = []
+    block = re.compile(
+        r"-----BEGIN PGP PUBLIC KEY BLOCK-----(.*?)-----END PGP PUBLIC KEY BLOCK-----", re.DOTALL
+    )
+    try:
+        for body in block.findall(armored):
+            # Headers end with an empty line; the checksum's line begins with '='.
+            text = re.sub(r"\A.*?\n[ \t]*\n", "", body, count=1, flags=re.DOTALL)
+            lines = [line.strip() for line in text.splitlines() if line.strip()]
+            packets = base64.b64decode(
+                "".join(line for line in lines if not line.startswith("=")), validate=True
+            )
+            found += [_fingerprint(content) for tag, content in _packets(packets) if tag == 6]
+    except (binascii.Error, IndexError, ValueError) as error:
+        raise PackageError(
+            f"The armored public key is damaged ({error}). Copy it anew into the inventory."
+        ) from error
+    return found
+
+
+def _packets(data: bytes) -> List[Tuple[int, bytes]]:
+    """Packets of an OpenPGP message (RFC 9580, section 4) by tag."""
+    found, at = [], 0
+    while at < len(data):
+        header = data[at]
+        if not header & 0x80:
+            raise ValueError("no packet begins where one should")
+        at += 1
+        if header & 0x40:
+            tag, first = header & 0x3F, data[at]
+            if first < 192:
+                size, at = first, at + 1
+            elif first < 224:
+                size, at = ((first - 192) << 8) + data[at + 1] + 192, at + 2
+            else:
+                size, at = int.from_bytes(data[at + 1 : at + 5], "big"), at + 5
+        else:
+            tag, width = (header >> 2) & 0x0F, 1 << (header & 3)
+            size, at = int.from_bytes(data[at : at + width], "big"), at + width
+        if at + size > len(data):
+            raise ValueError("a packet is cut off")
+        found.append((tag, data[at : at + size]))
+        at += size
+    return found
+
+
+def _fingerprint(key: bytes) -> str:
+    if key[0] == 4:
+        digest = hashlib.sha1(b"\x99" + len(key).to_bytes(2, "big") + key)  # noqa: S324 - what version 4 is made with
+        return digest.hexdigest().upper()
+    return hashlib.sha256(bytes([0x95 + key[0]]) + len(key).to_bytes(4, "big") + key).hexdigest().upper()
+
+
+# --- saved packages ------------------------------------------------------------------------------------------------
+
+
+def digest(path: Path) -> str:
+    """SHA-256 of a file."""
+    found = hashlib.sha256()
+    with path.open("rb") as stream:
+        for part in iter(lambda: stream.read(1 << 20), b""):
+            found.update(part)
+    return found.hexdigest()
+
+
+def write_manifest(folder: Path, manager: str, saved: Sequence[Saved]) -> None:
+    """Put a folder's manifest there, at once and last: a folder without one is not complete."""
+    content = {"schema": SCHEMA, "manager": manager, "packages": [each._asdict() for each in sorted(saved)]}
+    temporary = folder / f".{MANIFEST}.new"
+    temporary.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    temporary.replace(folder / MANIFEST)
+
+
+def read_manifest(folder: Path, manager: str) -> List[Saved]:
+    """What a folder holds, every file compared with its checksum.
+
+    Raises:
+        PackageError: there is no manifest, or a file is missing or another one.
+    """
+    try:
+        content = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        saved = [Saved(**each) for each in content["packages"]]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise PackageError(
+            f"'{folder}' has no readable '{MANIFEST}' ({error}), so its packages are not complete. Fetch them again."
+        ) from error
+    if content.get("manager") != manager:
+        raise PackageError(
+            f"The packages in '{folder}' are for '{content.get('manager')}', not for '{manager}'."
+        )
+    for each in saved:
+        path = folder / Path(each.file).name
+        if not path.is_file() or digest(path) != each.sha256:
+            raise PackageError(
+                f"'{path}' is missing, or not what '{MANIFEST}' says. Fetch the packages again."
+            )
+    return saved

@@ -1,0 +1,390 @@
+#!/usr/bin/python
+"""Ansible module: a set of packages of exact versions, pinned and held, by whatever package manager the machine has."""
+
+# Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: packages
+short_description: Install exact versions from one signed repository, pinned and held
+description:
+  - Writes the repository with its key, reads its package list and no other, installs the exact versions, pins them and holds them.
+  - A converged node costs a few file reads and one query of the package database.
+  - Needs nothing on the node but its package manager and Python 3.8. This release knows apt.
+version_added: "0.1.0"
+author: gpusmith contributors
+options:
+  name:
+    description: Names our files, such as C(/etc/apt/{sources.list,preferences}.d/gpusmith-NAME.*).
+    type: str
+    required: true
+  repository:
+    description:
+      - Keys uris, suites, components, key (an armored public key) and, to have the key compared with it, fingerprint.
+      - Without it, only repositories that the node has already are used.
+    type: dict
+  packages:
+    description: Version by name of package. A version without revision, such as 1.36.3, takes the newest revision that all have.
+    type: dict
+    default: {}
+  patterns:
+    description:
+      - Shell patterns of names that belong to the set. Packages by them are pinned to the set's versions, and those
+        of them that came along in such a version are held, and removed, together with the set.
+    type: list
+    elements: str
+    default: []
+  unversioned:
+    description: Packages with versions of their own, installed as they are offered and never changed afterwards.
+    type: list
+    elements: str
+    default: []
+  optional:
+    description: Like O(unversioned), for packages that are left out where no repository offers them, and that stay when the set goes.
+    type: list
+    elements: str
+    default: []
+  release:
+    description: Packages whose holds are let go first, because another version of them comes.
+    type: list
+    elements: str
+    default: []
+  hold:
+    description: Whether O(packages), and what belongs to them by O(patterns), are held.
+    type: bool
+    default: true
+  hold_unversioned:
+    description: Whether O(unversioned) are held as well. If not, their holds are let be.
+    type: bool
+    default: false
+  recommends:
+    description: Whether recommended packages are installed too.
+    type: bool
+    default: false
+  autoremove:
+    description: With O(state=absent), whether packages that nothing needs any more go too.
+    type: bool
+    default: false
+  lock_timeout:
+    description: Seconds that another program may keep the package manager's lock.
+    type: int
+    default: 300
+  state:
+    description: V(repository_only) writes the repository and installs nothing. V(absent) removes packages, pins and repository.
+    type: str
+    choices: [present, absent, repository_only]
+    default: present
+attributes:
+  check_mode:
+    support: full
+    description: Tells what would be installed, as far as the repository's list is already on the node.
+  diff_mode:
+    support: full
+    description: Shows the files of repository and pins.
+"""
+
+EXAMPLES = r"""
+- name: Install containerd
+  gpusmith.gpu.packages:
+    name: containerd
+    repository: "{{ containerd_repository }}"
+    packages:
+      containerd.io: "2.3.7"
+
+- name: Install all parts of the driver in one version
+  gpusmith.gpu.packages:
+    name: nvidia-driver
+    repository: "{{ nvidia_driver_repository }}"
+    packages: {nvidia-driver-cuda: "580.178.04", nvidia-kernel-open-dkms: "580.178.04"}
+    patterns: ["nvidia-*", "libnvidia-*", libcuda1]
+
+- name: Install kernel headers, if a repository has them
+  gpusmith.gpu.packages:
+    name: kernel-headers
+    optional: [linux-headers-6.1.0-40-amd64]
+"""
+
+RETURN = r"""
+packages:
+  description: By name, the version before and after.
+  returned: always
+  type: dict
+  sample: {"containerd.io": {"before": null, "after": "2.3.7-1"}}
+plan:
+  description: In check mode, what the package manager would install, change and remove, if its lists are on the node.
+  returned: in check mode, if something would be installed
+  type: dict
+  sample: {"installed": {"containerd.io": "2.3.7-1"}, "changed": {}, "removed": {}}
+"""
+
+import fnmatch
+from pathlib import Path
+from typing import Any, Iterable
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpusmith.gpu.plugins.module_utils import packages as door
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base
+
+
+def read(path: Path) -> str | None:
+    """The file's text; None if there is none."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError:
+        return None
+
+
+class Work:
+    """The work of one call.
+
+    Attributes:
+        changed: whether anything was or would be changed.
+        packages: by name, the version before and after.
+        plan: what would be done, in check mode.
+        diff: of files.
+        warnings: what could not be predicted.
+    """
+
+    def __init__(self, params: dict[str, Any], check: bool, backend: base.Backend) -> None:
+        self._params = params
+        self._name: str = params["name"]
+        self._check = check
+        self._backend = backend
+        self._wanted = {name: str(version) for name, version in params["packages"].items()}
+        self.changed = False
+        self.packages: dict[str, dict[str, Any]] = {}
+        self.plan: dict[str, Any] | None = None
+        self.diff: list[dict[str, str]] = []
+        self.warnings: list[str] = []
+
+    # --- files -----------------------------------------------------------------------------------------------------
+
+    def _write(self, files: Iterable[base.File]) -> bool:
+        different = [file for file in files if read(file.path) != file.text]
+        for file in different:
+            header = str(file.path)
+            self.diff.append(
+                {
+                    "before": read(file.path) or "",
+                    "after": file.text or "",
+                    "before_header": header,
+                    "after_header": header,
+                }
+            )
+            if self._check:
+                continue
+            if file.text is None:
+                file.path.unlink()
+            else:
+                temporary = file.path.with_name(f".{file.path.name}.new")
+                temporary.write_text(file.text, encoding="utf-8")
+                temporary.chmod(0o644)
+                temporary.replace(file.path)
+        self.changed |= bool(different)
+        return bool(different)
+
+    # --- present ---------------------------------------------------------------------------------------------------
+
+    def present(self, install: bool) -> None:
+        """Repository, pins, packages and holds as asked for."""
+        new_source = False
+        if self._params["repository"]:
+            repository = base.repository(self._params["repository"], self._name)
+            new_source = self._write(self._backend.repository_files(self._name, repository))
+        if not install:
+            if new_source and not self._check:
+                self._backend.refresh(self._name)
+            return
+        now = self._look()
+        missing = [
+            name for name, want in self._wanted.items() if not base.satisfies(self._version(now, name), want)
+        ]
+        loose = [name for name in self._params["unversioned"] if name not in now]
+        optional = [name for name in self._params["optional"] if name not in now]
+        exact = {name: now[name].version for name in self._wanted if name not in missing}
+        coming: dict[str, str] = {}
+        if missing or loose or optional:
+            if self._params["repository"] and not self._check:
+                self._backend.refresh(self._name)
+            exact = self._resolve(exact, missing, unknown_repository=new_source and self._check)
+            coming = {name: exact[name] for name in missing if name in exact}
+            coming.update(self._choose(loose, optional))
+        pins = self._pins(exact)
+        if len(exact) == len(self._wanted):
+            self._write(self._backend.pin_files(self._name, pins))
+        self._release(now)
+        if missing or coming:
+            self.changed = True
+            if self._check:
+                self._predict(coming, pins)
+            else:
+                self._backend.repair()
+                self._backend.install(coming, self._params["recommends"])
+        after = now if self._check or not coming else self._look()
+        self._hold(after, exact)
+        for name in [*self._wanted, *self._params["unversioned"], *self._params["optional"]]:
+            expected = exact.get(name) or coming.get(name) or self._wanted.get(name)
+            known = self._version(after, name) if not self._check or name not in coming else None
+            self.packages[name] = {"before": self._version(now, name), "after": known or expected}
+
+    def _look(self) -> dict[str, base.Installed]:
+        named = [
+            *self._wanted,
+            *self._params["unversioned"],
+            *self._params["optional"],
+            *self._params["release"],
+        ]
+        found: dict[str, base.Installed] = self._backend.installed([*named, *self._params["patterns"]])
+        return found
+
+    @staticmethod
+    def _version(packages: dict[str, base.Installed], name: str) -> str | None:
+        return packages[name].version if name in packages else None
+
+    def _resolve(self, there: dict[str, str], missing: list[str], unknown_repository: bool) -> dict[str, str]:
+        # In check mode the list may not be on the node yet; preflight asks the repository itself.
+        offers = {} if unknown_repository else self._backend.offered(missing)
+        exact: dict[str, str] = base.exact(
+            {**offers, **{name: [version] for name, version in there.items()}}, self._wanted
+        )
+        for name in missing:
+            if name not in exact and not self._check:
+                raise base.missing_version(name, self._wanted[name], offers)
+        return exact
+
+    def _choose(self, loose: list[str], optional: list[str]) -> dict[str, str]:
+        """Packages without a wanted version, as far as they are offered."""
+        offers, trouble = self._backend.offered([*loose, *optional]), ""
+        if any(not offers.get(name) for name in [*loose, *optional]) and not self._check:
+            # A fresh image has no lists. Whether they can be read is not decided here: the package is there afterwards, or not.
+            try:
+                self._backend.refresh()
+            except base.PackageError as error:
+                trouble = f" {error}"
+            offers = self._backend.offered([*loose, *optional])
+        lacking = [name for name in loose if not offers.get(name)]
+        if lacking and not self._check:
+            raise base.PackageError(
+                f"No repository offers '{lacking[0]}'. Correct the repository of '{self._name}' or the inventory.{trouble}"
+            )
+        return dict.fromkeys([*loose, *(each for each in optional if offers.get(each))], "")
+
+    def _pins(self, exact: dict[str, str]) -> dict[str, list[str]]:
+        if not exact:
+            return {}
+        pins = {pattern: sorted(set(exact.values())) for pattern in self._params["patterns"]}
+        pins.update({name: [version] for name, version in exact.items()})
+        return pins
+
+    def _predict(self, coming: dict[str, str], pins: dict[str, list[str]]) -> None:
+        if not coming:
+            return
+        try:
+            self.plan = self._backend.simulate(coming, pins)._asdict()
+        except base.PackageError as error:
+            self.warnings.append(f"What would come along cannot be predicted: {error}")
+
+    # --- holds -----------------------------------------------------------------------------------------------------
+
+    def _belonging(self, there: dict[str, base.Installed], versions: Iterable[str]) -> list[str]:
+        """Installed packages of the set: those that are named, and those by pattern in one of its versions."""
+        allowed = set(versions)
+        return [
+            name
+            for name, package in there.items()
+            if name in self._wanted
+            or (
+                any(fnmatch.fnmatchcase(name, pattern) for pattern in self._params["patterns"])
+                and name not in self._params["unversioned"]
+                and (
+                    package.version in allowed
+                    or any(base.satisfies(package.version, want) for want in self._wanted.values())
+                )
+            )
+        ]
+
+    def _release(self, now: dict[str, base.Installed]) -> None:
+        names = [name for name in self._params["release"] if name in now and now[name].held]
+        if names:
+            self.changed = True
+            if not self._check:
+                self._backend.release(names)
+
+    def _hold(self, there: dict[str, base.Installed], exact: dict[str, str]) -> None:
+        hold: bool = self._params["hold"]
+        different = [name for name in self._belonging(there, exact.values()) if there[name].held != hold]
+        if self._params["hold_unversioned"]:
+            different += [
+                name for name in self._params["unversioned"] if name in there and not there[name].held
+            ]
+        if not different:
+            return
+        self.changed = True
+        if self._check:
+            return
+        if hold:
+            self._backend.hold({name: there[name].version for name in different})
+        else:
+            self._backend.release(different)
+
+    # --- absent ----------------------------------------------------------------------------------------------------
+
+    def absent(self) -> None:
+        """No packages, pins and repository of ours."""
+        now = self._look()
+        versions = [now[name].version for name in self._wanted if name in now]
+        names = self._belonging(now, versions) + [name for name in self._params["unversioned"] if name in now]
+        self.packages.update((name, {"before": now[name].version, "after": None}) for name in names)
+        if names:
+            self.changed = True
+            if not self._check:
+                self._backend.remove(names, self._params["autoremove"])
+        self._write(self._backend.pin_files(self._name, {}))
+        self._write(self._backend.repository_files(self._name, None))
+
+
+def main() -> None:
+    """Run the module."""
+    names = {"type": "list", "elements": "str", "default": []}
+    module = AnsibleModule(
+        argument_spec={
+            "name": {"type": "str", "required": True},
+            "repository": {"type": "dict", "no_log": False},
+            "packages": {"type": "dict", "default": {}},
+            "patterns": names,
+            "unversioned": names,
+            "optional": names,
+            "release": names,
+            "hold": {"type": "bool", "default": True},
+            "hold_unversioned": {"type": "bool", "default": False},
+            "recommends": {"type": "bool", "default": False},
+            "autoremove": {"type": "bool", "default": False},
+            "lock_timeout": {"type": "int", "default": base.LOCK_TIMEOUT_S},
+            "state": {
+                "type": "str",
+                "choices": ["present", "absent", "repository_only"],
+                "default": "present",
+            },
+        },
+        supports_check_mode=True,
+    )
+    packages: dict[str, Any] = {}
+    try:
+        work = Work(module.params, module.check_mode, door.backend(module.params["lock_timeout"]))
+        packages = work.packages
+        if module.params["state"] == "absent":
+            work.absent()
+        else:
+            work.present(install=module.params["state"] == "present")
+    except (base.PackageError, OSError) as error:
+        module.fail_json(msg=str(error), packages=packages)
+        raise
+    for warning in work.warnings:
+        module.warn(warning)
+    told = {} if work.plan is None else {"plan": work.plan}
+    module.exit_json(changed=work.changed, packages=packages, diff=work.diff, **told)
+
+
+if __name__ == "__main__":
+    main()

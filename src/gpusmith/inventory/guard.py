@@ -1,0 +1,83 @@
+"""The playbooks' guard: what refuses a run before any host is touched."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from gpusmith.errors import Refusal
+from gpusmith.inventory.host import NEEDED
+from gpusmith.inventory.names import check_extra_names
+from gpusmith.inventory.rules import RULES
+from gpusmith.inventory.same_cluster import check_cluster, check_kubeconfigs
+from gpusmith.inventory.specs import Specs
+from gpusmith.inventory.target import Run, check_limit, check_sources, check_target
+from gpusmith.inventory.templates import UnfilledError, has_open, is_plain
+from gpusmith.inventory.values import truth
+from gpusmith.inventory.variables import check_hosts, check_values
+
+
+class Hosts(Protocol):
+    """The variables of the inventory's hosts, as Ansible holds them."""
+
+    def written(self, host: str) -> Mapping[str, Any]:
+        """All variables of a host, templates as they are written."""
+
+    def filled(self, host: str, name: str) -> Any:
+        """One variable with its templates filled in; KeyError if there is none, `UnfilledError` if that cannot be done."""
+
+
+def refusals(
+    run: Run, hosts: Hosts, specs: Specs, *, cluster: bool = True, needs_limit: str = ""
+) -> list[Refusal]:
+    """Every reason to refuse a run.
+
+    Args:
+        run: what was started.
+        hosts: variables of the inventory's hosts.
+        specs: the variables that there are.
+        cluster: whether the playbook needs the cluster that nodes join.
+        needs_limit: what the playbook does to nodes that must be named for it; empty if they need not.
+    """
+    nodes = run.nodes
+    found = check_target(run) + check_limit(run, needs_limit)
+    found += check_extra_names(run.extra, specs) + check_values(run.extra, specs)
+    found += check_hosts({node: _values(hosts, node, run.extra) for node in nodes}, specs)
+    if nodes:
+        found += check_offline({**hosts.written(nodes[0]), **run.extra})
+    found += check_sources(run)
+    if nodes and cluster and not found:
+        found += check_kubeconfigs(hosts, nodes) or check_cluster(hosts, nodes[0])
+    return found
+
+
+def _values(hosts: Hosts, node: str, extra: Mapping[str, Any]) -> dict[str, Any]:
+    """What the inventory says of a host and the command line does not override."""
+    found: dict[str, Any] = {}
+    for name, value in hosts.written(node).items():
+        if name not in extra:
+            found[name] = _filled_in(hosts, node, name, value) if name in RULES or name in NEEDED else value
+    return found
+
+
+def _filled_in(hosts: Hosts, node: str, name: str, value: Any) -> Any:
+    """A value with its templates filled in; as it is written where that needs what is not known yet, such as facts."""
+    if not has_open(value) or not is_plain(value):
+        return value
+    try:
+        found = hosts.filled(node, name)
+    except (KeyError, UnfilledError):
+        return value
+    return value if has_open(found) else found
+
+
+def check_offline(variables: Mapping[str, Any]) -> list[Refusal]:
+    """Nodes without the internet need a registry for every image."""
+    if not truth(variables.get("gpusmith_offline")) or variables.get("gpusmith_image_registry"):
+        return []
+    return [
+        Refusal(
+            "'gpusmith_offline' is set, but 'gpusmith_image_registry' is not: images would be pulled from the internet.",
+            "Name the registry that mirrors them.",
+        )
+    ]

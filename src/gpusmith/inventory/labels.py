@@ -1,0 +1,88 @@
+"""Labels and taints as the API server takes them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from gpusmith.errors import Refusal
+
+HINT = "Correct it in the inventory."
+TAINT_KEYS = {"key", "value", "effect"}
+
+# https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#syntax-and-character-set
+# The API takes the same for keys and values of taints.
+LONGEST_NAME = 63
+LONGEST_PREFIX = 253
+NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
+DNS_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+NAME_WORDS = "at most 63 letters, digits, '-', '_' and '.', a letter or digit first and last"
+KEY_WORDS = f"{NAME_WORDS} (before it, if wanted, a DNS name and '/')"
+VALUE_WORDS = f"empty or {NAME_WORDS}"
+QUOTE_IT = "a string (quote it)"
+
+
+def must_be(name: str, wants: str, seen: object) -> Refusal:
+    """A value that cannot be used.
+
+    Args:
+        name: the variable, with the place inside it.
+        wants: what it must be.
+        seen: what it is.
+    """
+    return Refusal(f"'{name}' must be {wants}, not {seen!r}.", HINT)
+
+
+def is_key(text: object) -> bool:
+    """Whether Kubernetes takes it for the key of a label or taint."""
+    if not isinstance(text, str):
+        return False
+    prefix, slash, name = text.rpartition("/")
+    if slash and (len(prefix) > LONGEST_PREFIX or not DNS_NAME.fullmatch(prefix)):
+        return False
+    return len(name) <= LONGEST_NAME and NAME.fullmatch(name) is not None
+
+
+def is_value(text: str) -> bool:
+    """Whether Kubernetes takes it for the value of a label or taint."""
+    return not text or (len(text) <= LONGEST_NAME and NAME.fullmatch(text) is not None)
+
+
+def _value(name: str, value: Any) -> Iterator[Refusal]:
+    if not isinstance(value, str):
+        yield must_be(name, QUOTE_IT, value)
+    elif not is_value(value):
+        yield must_be(name, VALUE_WORDS, value)
+
+
+def labels(name: str, value: Any) -> Iterator[Refusal]:
+    """Labels that the API server takes."""
+    if not isinstance(value, Mapping):
+        yield must_be(name, "a mapping of keys to values", value)
+        return
+    for key, text in value.items():
+        if not is_key(key):
+            yield must_be(name, f"a mapping whose keys are {KEY_WORDS}", key)
+        yield from _value(f"{name}.{key}", text)
+
+
+def taints(name: str, value: Any) -> Iterator[Refusal]:
+    """Taints that the API server takes; what effects there are, the spec knows."""
+    if not isinstance(value, list | tuple):
+        yield must_be(name, "a list of {key, value, effect}", value)
+        return
+    seen = set()
+    for index, row in enumerate(value):
+        place = f"{name}[{index}]"
+        if not isinstance(row, Mapping) or not {"key", "effect"} <= set(row) <= TAINT_KEYS:
+            yield must_be(place, "a mapping of key, effect and, if wanted, value", row)
+            continue
+        if not is_key(row["key"]):
+            yield must_be(f"{place}.key", KEY_WORDS, row["key"])
+        if row.get("value") is not None:
+            yield from _value(f"{place}.value", row["value"])
+        same = (str(row["key"]), str(row["effect"]))
+        if same in seen:
+            yield must_be(place, "the only one with its key and effect", row)
+        seen.add(same)

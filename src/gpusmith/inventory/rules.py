@@ -1,0 +1,101 @@
+"""What values of the inventory must be where their type does not say it. The playbooks' guard and the suite go by the same."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from gpusmith.errors import Refusal
+from gpusmith.inventory.labels import labels, must_be, taints
+from gpusmith.inventory.values import truth, whole
+
+SYSCTL_NAME = re.compile(r"[^\s=]+")
+
+Rule = Callable[[str, Any], Iterator[Refusal]]
+
+
+def sysctl(name: str, value: Any) -> Iterator[Refusal]:
+    """Kernel parameters: each becomes a line of a file."""
+    if not isinstance(value, Mapping):
+        yield must_be(name, "a mapping of kernel parameters to values", value)
+        return
+    for key, setting in value.items():
+        if not isinstance(key, str) or not SYSCTL_NAME.fullmatch(key):
+            yield must_be(name, "a mapping whose keys are names of kernel parameters", key)
+        if isinstance(setting, bool) or not isinstance(setting, str | int | float) or "\n" in str(setting):
+            yield must_be(f"{name}.{key}", "a string of one line or a number", setting)
+
+
+def kubeconfig(name: str, value: Any) -> Iterator[Refusal]:
+    """Path of a kubeconfig; whether there has to be one is known to who needs it."""
+    if value is not None and not isinstance(value, str):
+        yield must_be(name, "the path of a file", value)
+        return
+    try:
+        if value and Path(value).expanduser().is_dir():
+            yield Refusal(
+                f"'{name}' must be the path of a file, not the folder {value!r}.",
+                "Name a file in the inventory.",
+            )
+    except RuntimeError:
+        yield Refusal(
+            f"'{name}' must be the path of a file, not {value!r}, whose user has no home folder.",
+            "Name a file in the inventory.",
+        )
+
+
+def text(name: str, value: Any) -> Iterator[Refusal]:
+    """A string, or nothing."""
+    if value is not None and not isinstance(value, str):
+        yield must_be(name, "a string", value)
+
+
+def port(name: str, value: Any) -> Iterator[Refusal]:
+    """A TCP port, or nothing."""
+    number = not isinstance(value, bool) and isinstance(value, int | str)
+    if value is not None and not (
+        number and re.fullmatch(r"[0-9]{1,5}", str(value)) and 0 < int(value) < 65536
+    ):
+        yield must_be(name, "a port from 1 to 65535", value)
+
+
+def flag(name: str, value: Any) -> Iterator[Refusal]:
+    """A truth value, or nothing; Ansible takes words for it, too."""
+    if value is not None and truth(value) is None:
+        yield must_be(name, "true or false", value)
+
+
+def from_one(name: str, value: Any) -> Iterator[Refusal]:
+    """A whole number of at least 1, or nothing."""
+    found = whole(value)
+    if value is not None and (found is None or found < 1):
+        yield must_be(name, "a whole number from 1", value)
+
+
+CONNECTION: Mapping[str, Rule] = {
+    "ansible_host": text,
+    "ansible_port": port,
+    "ansible_user": text,
+    "ansible_connection": text,
+    "ansible_ssh_common_args": text,
+    "ansible_ssh_extra_args": text,
+    "ansible_ssh_private_key_file": text,
+    "ansible_private_key_file": text,
+    "ansible_become": flag,
+    "ansible_become_user": text,
+}
+"""Ansible's own variables for the way to a host. One that cannot be used would break the connections of all hosts."""
+
+RULES: Mapping[str, Rule] = {
+    **CONNECTION,
+    "gpusmith_kubeconfig": kubeconfig,
+    "validation_kubeconfig": kubeconfig,
+    "gpusmith_gpu_count": from_one,
+    "validation_timeout_pod_s": from_one,
+    "kubernetes_node_labels": labels,
+    "kubernetes_node_taints": taints,
+    "host_baseline_sysctl": sysctl,
+}
+"""By the name of the variable."""

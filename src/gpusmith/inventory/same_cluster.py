@@ -1,0 +1,159 @@
+"""Whether the kubeconfigs of the inventory can be used, and lead to the cluster that nodes join."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import yaml
+
+from gpusmith.errors import Refusal
+from gpusmith.inventory.target import on_hosts
+from gpusmith.inventory.templates import UnfilledError
+from gpusmith.paths import repo_root
+
+CLUSTER_TIMEOUT_S = 10
+
+
+class Filled(Protocol):
+    """The variables of hosts with their templates filled in."""
+
+    def filled(self, host: str, name: str) -> Any:
+        """One variable; KeyError if there is none, `UnfilledError` if it cannot be filled in."""
+
+
+def _text(hosts: Filled, node: str, name: str) -> str:
+    try:
+        return str(hosts.filled(node, name) or "")
+    except KeyError:
+        return ""
+    except UnfilledError as error:
+        reason = f"Host '{node}': the template of '{name}' cannot be filled in: {last_words(error)}."
+        raise UnfilledError(reason) from error
+
+
+def check_kubeconfigs(hosts: Filled, nodes: Sequence[str]) -> list[Refusal]:
+    """Whether every node names kubeconfigs that exist: the role's, and the suite's own where there is one."""
+    try:
+        return _kubeconfigs(hosts, nodes)
+    except UnfilledError as error:
+        return [Refusal(str(error), "Correct it in the inventory.")]
+
+
+def _kubeconfigs(hosts: Filled, nodes: Sequence[str]) -> list[Refusal]:
+    without = [node for node in nodes if not _text(hosts, node, "gpusmith_kubeconfig")]
+    if without:
+        refusal = Refusal(
+            "'gpusmith_kubeconfig' is not set.",
+            "Set it to the path of a kubeconfig of the existing cluster on this machine.",
+        )
+        return [on_hosts(refusal, without)]
+    paths: dict[tuple[str, Path], list[str]] = {}
+    for node in nodes:
+        # The suite is started in the checkout.
+        for name, base in (("gpusmith_kubeconfig", Path()), ("validation_kubeconfig", repo_root())):
+            given = _text(hosts, node, name)
+            if given:
+                paths.setdefault((name, base / Path(given).expanduser()), []).append(node)
+    return [
+        on_hosts(Refusal(f"Kubeconfig '{path}' does not exist.", f"Set '{name}' to one that does."), there)
+        for (name, path), there in paths.items()
+        if not path.is_file()
+    ]
+
+
+def check_cluster(hosts: Filled, node: str) -> list[Refusal]:
+    """Whether the kubeconfig leads to a cluster that answers, and to the one that nodes join."""
+    path = str(Path(_text(hosts, node, "gpusmith_kubeconfig")).expanduser())
+    try:
+        from kubernetes import config
+
+        api = config.new_client_from_config(config_file=path)
+    except ImportError as error:
+        return [Refusal(f"The Python package 'kubernetes' cannot be used: {error}.", "Run 'make setup'.")]
+    except Exception as error:  # noqa: BLE001 - the client raises its own, yaml's and the file system's errors
+        hint = "Set 'gpusmith_kubeconfig' to a kubeconfig that kubectl can use."
+        return [Refusal(f"Kubeconfig '{path}' cannot be read: {last_words(error)}.", hint)]
+    try:
+        servers = ask_cluster(api)
+    except Exception as error:  # noqa: BLE001 - the client raises its own, urllib3's, ssl's and yaml's errors
+        status = getattr(error, "status", None)
+        if status in (401, 403):
+            return [
+                Refusal(
+                    f"The cluster of kubeconfig '{path}' refuses its user ({status}).",
+                    "Give a kubeconfig of an administrator with 'gpusmith_kubeconfig'.",
+                )
+            ]
+        return [
+            Refusal(
+                f"The cluster of kubeconfig '{path}' cannot be reached: {last_words(error)}.",
+                "Check 'gpusmith_kubeconfig', and that the API server runs.",
+            )
+        ]
+    try:
+        endpoint = _text(hosts, node, "kubernetes_node_control_plane_endpoint")
+    except UnfilledError:
+        # The role says what is wrong with it.
+        return []
+    return check_same_cluster(path, endpoint, servers)
+
+
+def ask_cluster(api: Any) -> list[str]:
+    """Addresses of the cluster: the kubeconfig's, and the one its own cluster-info gives to nodes that join."""
+    from kubernetes import client
+
+    # One refusal is an answer; the client's own three retries only make the user wait.
+    api.rest_client.pool_manager.connection_pool_kw["retries"] = False
+    core = client.CoreV1Api(api)
+    core.list_node(limit=1, _request_timeout=CLUSTER_TIMEOUT_S)
+    servers = [api.configuration.host]
+    try:
+        info = core.read_namespaced_config_map(
+            "cluster-info", "kube-public", _request_timeout=CLUSTER_TIMEOUT_S
+        )
+        inner = yaml.safe_load((info.data or {})["kubeconfig"])
+        servers += [entry["cluster"]["server"] for entry in inner["clusters"]]
+    except Exception:  # noqa: BLE001 - clusters that kubeadm did not make have no such object, or another form of it
+        return []
+    return servers
+
+
+def last_words(error: BaseException) -> str:
+    """The innermost reason in one line, without the layers of the client."""
+    inner = getattr(error, "reason", None)
+    while isinstance(inner, BaseException):
+        error, inner = inner, getattr(inner, "reason", None)
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return lines[0].rstrip(".")
+
+
+def host_and_port(server: str) -> str:
+    """'https://10.0.0.1:6443/' and '10.0.0.1:6443' are the same place; the port is 6443 or, after https://, 443."""
+    default = "443" if server.startswith("https://") else "6443"
+    place = re.sub(r"^https?://", "", server.strip()).rstrip("/").lower()
+    return place if re.search(r":\d+$", place) else f"{place}:{default}"
+
+
+def check_same_cluster(kubeconfig: str, endpoint: str, servers: Sequence[str]) -> list[Refusal]:
+    """Whether the kubeconfig leads to the cluster that nodes would join.
+
+    Args:
+        kubeconfig: its path, for the message.
+        endpoint: what the inventory says that nodes join.
+        servers: addresses of the cluster that the kubeconfig leads to, by itself and by its cluster-info.
+    """
+    if (
+        not endpoint
+        or not servers
+        or host_and_port(endpoint) in {host_and_port(server) for server in servers}
+    ):
+        return []
+    return [
+        Refusal(
+            f"Kubeconfig '{kubeconfig}' leads to the cluster at '{servers[-1]}', but the nodes would join '{endpoint}'.",
+            "Set 'gpusmith_kubeconfig' and 'kubernetes_node_control_plane_endpoint' to the same cluster.",
+        )
+    ]

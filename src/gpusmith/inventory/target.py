@@ -1,0 +1,95 @@
+"""Whether a run has nodes to work on: its inventories, its group and its limit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gpusmith.errors import Refusal
+
+GPU_GROUP = "gpu_nodes"
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a run of ansible-playbook was started with.
+
+    Attributes:
+        group: inventory group of the nodes to work on.
+        members: its hosts, by the inventory.
+        play_hosts: hosts of the play, after --limit.
+        limit: the pattern given with --limit; empty if none.
+        sources: inventories of the command line, or of ansible.cfg.
+        extra: variables given with -e.
+    """
+
+    group: str
+    members: Sequence[str]
+    play_hosts: Sequence[str]
+    limit: str = ""
+    sources: Sequence[str] = ()
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def nodes(self) -> list[str]:
+        """The hosts that the run works on."""
+        return [host for host in self.members if host in self.play_hosts]
+
+
+def check_target(run: Run) -> list[Refusal]:
+    """Whether the run has any node to work on."""
+    missing = [
+        Refusal(f"Inventory '{path}' does not exist.", "Give the path of an inventory with -i.")
+        for path in run.sources
+        # Host lists with a comma are no paths.
+        if "," not in path and not Path(path).exists()
+    ]
+    if missing:
+        return missing
+    if not run.members:
+        hint = f"Put the nodes into group '{run.group}', as 'inventory/example' shows, and name the inventory with -i."
+        return [Refusal(f"The inventory has no host in group '{run.group}'.", hint)]
+    if not run.nodes:
+        hint = f"Members of the group are {shorten(run.members)}."
+        return [Refusal(f"The limit '{run.limit}' leaves no host of group '{run.group}'.", hint)]
+    return []
+
+
+def check_limit(run: Run, why: str) -> list[Refusal]:
+    """Whether nodes were named, for a playbook that must not take a whole group by accident.
+
+    Args:
+        run: the run.
+        why: what the playbook does to them; empty if they need not be named.
+    """
+    if not why or run.limit:
+        return []
+    return [Refusal(f"{why}: name them with -l.", "Nothing was changed.")]
+
+
+def check_sources(run: Run) -> list[Refusal]:
+    """The validation suite reads one inventory, and must read the one that the run uses."""
+    if len(run.sources) <= 1:
+        return []
+    return [
+        Refusal(
+            f"{len(run.sources)} inventories are given with -i: {', '.join(map(repr, run.sources))}.",
+            "Put them into one folder and name that: the validation suite reads one.",
+        )
+    ]
+
+
+def on_hosts(refusal: Refusal, hosts: Sequence[str]) -> Refusal:
+    """The same reason, with the hosts that it is about."""
+    message = refusal.message
+    if not message.startswith("'"):
+        message = message[:1].lower() + message[1:]
+    return Refusal(f"Host{'s' if len(hosts) > 1 else ''} {shorten(hosts)}: {message}", refusal.hint)
+
+
+def shorten(names: Sequence[str], most: int = 5) -> str:
+    """The first few names, and how many more there are."""
+    shown = ", ".join(f"'{name}'" for name in list(names)[:most])
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"

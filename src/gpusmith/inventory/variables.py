@@ -1,0 +1,52 @@
+"""Whether hosts' variables can be used: names, types, choices, rules. The playbooks' guard and the suite ask here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gpusmith.errors import Refusal
+from gpusmith.inventory.names import check_inventory_names
+from gpusmith.inventory.rules import RULES
+from gpusmith.inventory.specs import Specs
+from gpusmith.inventory.target import on_hosts
+from gpusmith.inventory.templates import has_open, is_plain
+from gpusmith.inventory.values import check
+
+
+def check_values(values: Mapping[str, Any], specs: Specs) -> list[Refusal]:
+    """Types and choices by argument_specs; then, of values that fit them, what only the rules know."""
+    found: list[Refusal] = []
+    for name, value in sorted(values.items()):
+        wrong = check(name, specs.variables[name], value) if name in specs.variables else []
+        if not wrong and name in RULES and is_plain(value) and not has_open(value):
+            wrong = list(RULES[name](name, value))
+        found += wrong
+    return found
+
+
+def check_hosts(hosts: Mapping[str, Mapping[str, Any]], specs: Specs) -> list[Refusal]:
+    """What is wrong among the variables of hosts; a value that several share is judged and told once.
+
+    Args:
+        hosts: variables by name, by host. Templates are filled in where that can be done.
+        specs: the variables that there are.
+    """
+    names = sorted({name for values in hosts.values() for name in values})
+    found = check_inventory_names(names, specs)
+    for name in names:
+        if name not in specs.variables and name not in RULES:
+            continue
+        rows: list[tuple[Any, list[str]]] = []
+        for host, values in hosts.items():
+            if name not in values:
+                continue
+            value = values[name]
+            same = [there for other, there in rows if value == other and type(value) is type(other)]
+            if same:
+                same[0].append(host)
+            else:
+                rows.append((value, [host]))
+        for value, there in rows:
+            found += [on_hosts(refusal, there) for refusal in check_values({name: value}, specs)]
+    return found

@@ -1,0 +1,72 @@
+"""What preflight decides: from what a machine tells and what the inventory wants to reasons to refuse it.
+
+Pure functions on the controller; nothing here fails a host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from gpusmith.errors import Refusal
+from gpusmith.preflight.machine import (
+    check_clock,
+    check_disk,
+    check_foreign_driver,
+    check_gpus,
+    check_headers,
+    check_nouveau,
+    check_os,
+    check_package_manager,
+    check_secure_boot,
+    check_witness,
+)
+from gpusmith.preflight.repositories import check_drift, check_repositories
+from gpusmith.preflight.versions import check_containerd, check_cuda, check_driver
+from gpusmith.preflight.words import Data, Facts, Wanted, refusal
+
+CHECKS: Sequence[Callable[[Facts, Wanted, Data], Iterator[Refusal]]] = [
+    check_os,
+    check_package_manager,
+    check_gpus,
+    check_witness,
+    check_nouveau,
+    check_secure_boot,
+    check_headers,
+    check_disk,
+    check_clock,
+    check_foreign_driver,
+    check_driver,
+    check_cuda,
+    check_containerd,
+    check_drift,
+    check_repositories,
+]
+
+
+def judge(facts: Facts, wanted: Wanted, data: Data) -> list[Refusal]:
+    """All reasons to refuse one host.
+
+    Args:
+        facts: what module `preflight` gathered on it.
+        wanted: what the inventory says.
+        data: the content of data/gpus.yml and data/compatibility.yml, under `gpus` and `compatibility`.
+    """
+    found: list[Refusal] = []
+    for check in CHECKS:
+        try:
+            found.extend(check(facts, wanted, data))
+        except (KeyError, TypeError) as error:
+            # A hole in the record: the probe could not find out, which is no reason to go on.
+            name = check.__name__.replace("check_", "").replace("_", " ")
+            told = (
+                "; ".join(facts.get("record", {}).get("errors") or []) or f"{type(error).__name__}: {error}"
+            )
+            found.append(
+                refusal(
+                    name,
+                    f"could not be found out ({told})",
+                    "an answer",
+                    "Look at the machine, then run again.",
+                )
+            )
+    return found

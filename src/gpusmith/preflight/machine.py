@@ -1,0 +1,152 @@
+"""Whether the machine is one to work on: system, GPUs, firmware, space, clock, foreign drivers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpusmith.errors import Refusal
+from gpusmith.preflight.words import Data, Facts, Wanted, quoted, refusal
+
+
+def check_os(facts: Facts, _wanted: Wanted, data: Data) -> Iterator[Refusal]:
+    """The distribution and its release are in data/compatibility.yml."""
+    host = facts["record"]["host"]
+    rows = data["compatibility"]["operating_systems"]["rows"]
+    major = str(host.get("os_version") or "").split(".")[0]
+    if not any(row["id"] == host.get("os_id") and row["version"] == major for row in rows):
+        yield refusal(
+            "operating system",
+            f"'{host.get('os_id')} {host.get('os_version')}'",
+            quoted(f"{row['id']} {row['version']}" for row in rows),
+            "It is not supported yet; install a supported one.",
+        )
+
+
+def check_package_manager(facts: Facts, _wanted: Wanted, _data: Data) -> Iterator[Refusal]:
+    """Without a backend for it, no repository was asked and no package can be managed."""
+    name = facts["package_manager"]
+    if name != "apt":
+        yield refusal(
+            "package manager",
+            f"'{name}'" if name else "none that this release knows",
+            "'apt'",
+            "This release manages systems with apt only; install one of those, or leave the machine out with -l.",
+        )
+
+
+def check_gpus(facts: Facts, wanted: Wanted, data: Data) -> Iterator[Refusal]:
+    """GPUs on PCI; NVSwitches are bridges and were never among them."""
+    gpus = facts["record"]["pci"]["gpus"]
+    models = data["gpus"]["models"]
+    name, count = wanted.get("gpu_model"), wanted.get("gpu_count")
+    if name not in models:
+        yield refusal(
+            "GPU model", f"'{name or ''}'", quoted(models), "Set 'gpusmith_gpu_model' to one of them."
+        )
+        return
+    expected = "10de:" + models[name]["pci_device_id"].replace("0x", "")
+    others = sorted({gpu["device_id"] for gpu in gpus} - {expected})
+    if others:
+        known = {"10de:" + model["pci_device_id"].replace("0x", ""): key for key, model in models.items()}
+        told = ", ".join(f"'{device}' ({known.get(device, 'unknown to data/gpus.yml')})" for device in others)
+        yield refusal(
+            "GPU model",
+            told,
+            f"'{expected}' ({name})",
+            "Correct 'gpusmith_gpu_model', or look at what was built in ('lspci -nn').",
+        )
+    if len(gpus) != count:
+        yield refusal(
+            "GPU count",
+            f"{len(gpus)} on PCI",
+            f"{count}",
+            "Look for a GPU that fell off ('lspci -nn', 'dmesg'), or correct 'gpusmith_gpu_count'.",
+        )
+
+
+def check_nouveau(facts: Facts, wanted: Wanted, _data: Data) -> Iterator[Refusal]:
+    """A loaded nouveau needs a reboot, which has to be allowed."""
+    if facts["record"]["module"]["nouveau_loaded"] and wanted.get("reboot") == "never":
+        yield refusal(
+            "nouveau",
+            "loaded, so it holds the GPUs until a reboot",
+            "not loaded, or a reboot is allowed",
+            "Set 'gpusmith_reboot: if_needed', or blacklist nouveau and reboot the machine yourself.",
+        )
+
+
+def check_secure_boot(facts: Facts, wanted: Wanted, _data: Data) -> Iterator[Refusal]:
+    """Modules are signed with a key that the firmware knows."""
+    if facts["record"]["system"]["secure_boot"] and not wanted.get("secure_boot_allowed"):
+        yield refusal(
+            "secure boot",
+            "on",
+            "off, since DKMS signs modules with a key that the firmware does not know",
+            "Turn it off in the firmware, or enrol the key and set 'preflight_secure_boot_allowed: true'.",
+        )
+
+
+def check_headers(facts: Facts, wanted: Wanted, _data: Data) -> Iterator[Refusal]:
+    """The kernel module can be compiled, or is installed already."""
+    record = facts["record"]
+    if (
+        wanted.get("kernel_headers_required")
+        and not facts["kernel_headers"]
+        and not record["module"]["installed_version"]
+    ):
+        kernel = record["host"]["kernel"]
+        yield refusal(
+            "kernel headers",
+            f"none for kernel '{kernel}', and no package that brings them",
+            f"'/lib/modules/{kernel}/build', or package 'linux-headers-{kernel}' in a repository",
+            "Boot the distribution's current kernel, or add a repository with the headers.",
+        )
+
+
+def check_disk(facts: Facts, _wanted: Wanted, _data: Data) -> Iterator[Refusal]:
+    """Space for packages and images."""
+    for path, space in sorted(facts["disk"].items()):
+        if space["free_mib"] < space["needed_mib"]:
+            yield refusal(
+                "disk space",
+                f"{space['free_mib']} MiB free for '{path}'",
+                f"at least {space['needed_mib']} MiB",
+                "Free some, or lower 'preflight_free_space_mib' if you know that it is enough.",
+            )
+
+
+def check_clock(facts: Facts, wanted: Wanted, _data: Data) -> Iterator[Refusal]:
+    """The clock is near enough to the controller for certificates."""
+    offset, limit = facts["clock_offset_s"], wanted.get("clock_offset_limit_s")
+    if limit and abs(offset) > limit:
+        yield refusal(
+            "clock",
+            f"{abs(offset):.0f} s {'ahead of' if offset > 0 else 'behind'} the controller",
+            f"at most {limit} s apart, or certificates are not valid yet",
+            "Let both machines follow a time server.",
+        )
+
+
+def check_foreign_driver(facts: Facts, _wanted: Wanted, _data: Data) -> Iterator[Refusal]:
+    """No driver that came past the package manager."""
+    if facts["foreign_driver"]:
+        yield refusal(
+            "foreign driver",
+            quoted(facts["foreign_driver"]) + ", which no package owns",
+            "a driver from packages, or none",
+            "Remove it with the installer that brought it ('nvidia-uninstall'), then run again.",
+        )
+
+
+def check_witness(facts: Facts, wanted: Wanted, _data: Data) -> Iterator[Refusal]:
+    """The installed library and the inventory agree on whether the GPUs are simulated."""
+    library = facts["record"]["library"]["simulated"]
+    inventory = bool(wanted.get("simulated"))
+    if library is not None and library != inventory:
+        words = {True: "simulated", False: "real"}
+        yield refusal(
+            "simulation",
+            f"the installed NVIDIA library is {words[library]}",
+            f"{words[inventory]}, as the inventory says",
+            "Correct 'gpusmith_simulated', or the machine that this host name leads to.",
+        )

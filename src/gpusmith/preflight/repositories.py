@@ -1,0 +1,79 @@
+"""What the repositories have, and what site.yml never changes on a node that serves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import satisfies
+
+from gpusmith.errors import Refusal
+from gpusmith.preflight.words import FULL_DRIVER_VERSION, Data, Facts, Wanted, nearest, quoted, refusal
+
+OPTION = {
+    "nvidia_driver": "nvidia_driver_version",
+    "cuda_toolkit": "cuda_toolkit_versions",
+    "containerd": "containerd_version",
+    "nvidia_container_toolkit": "nvidia_container_toolkit_version",
+    "kubernetes_node": "kubernetes_node_version",
+}
+
+
+# Where a package by that name would be looked for.
+NOT_THERE = {
+    "nvidia_driver": "Correct 'nvidia_driver_repository' or 'nvidia_driver_package_layout': they do not fit."
+}
+
+
+def check_repositories(facts: Facts, wanted: Wanted, _data: Data) -> Iterator[Refusal]:
+    """Every version that is not installed yet has to be in its repository."""
+    for owner, answer in sorted(facts["repositories"].items()):
+        option = OPTION.get(owner, owner)
+        if answer["error"]:
+            yield refusal(
+                "repository",
+                answer["error"],
+                f"an answer from '{owner}_repository'",
+                f"Correct '{owner}_repository', or bring it up.",
+            )
+            continue
+        for package, version in sorted(answer["asked"].items()):
+            offered = answer["versions"].get(package, [])
+            if any(satisfies(candidate, version) for candidate in offered):
+                continue
+            if owner == "nvidia_driver" and not FULL_DRIVER_VERSION.match(
+                str(wanted.get("driver_version") or "")
+            ):
+                continue  # told already, with the versions of that branch
+            near = nearest(offered, version)
+            yield refusal(
+                "version in the repository",
+                f"no '{package}' of version '{version}' in '{owner}_repository'",
+                f"nearest: {quoted(near)}" if near else "nothing of that name is there",
+                f"Correct '{option}'." if near else NOT_THERE.get(owner, f"Correct '{owner}_repository'."),
+            )
+
+
+def check_drift(facts: Facts, wanted: Wanted, _data: Data) -> Iterator[Refusal]:
+    """What site.yml never changes on a node that serves."""
+    record = facts["record"]
+    if not record["kubernetes"]["joined"]:
+        return
+    package = (record["packages"].get(str(wanted.get("driver_package"))) or {}).get("version")
+    driver = package or record["library"]["nvml_version"] or record["module"]["installed_version"]
+    if driver and not satisfies(driver, str(wanted.get("driver_version"))):
+        yield refusal(
+            "driver of a joined node",
+            f"'{driver}' is installed",
+            f"'{wanted.get('driver_version')}', as the inventory says; site.yml never changes it on a joined node",
+            "That is the job of 'playbooks/upgrade_driver.yml', which is not available yet. "
+            "Put the installed version into the inventory.",
+        )
+    kubelet = record["kubernetes"]["kubelet_version"]
+    # The inventory may give the package's version, revision and all; the program tells its own.
+    if kubelet and not satisfies(str(wanted.get("kubernetes_version")), kubelet):
+        yield refusal(
+            "kubelet of a joined node",
+            f"'{kubelet}' is installed",
+            f"'{wanted.get('kubernetes_version')}', as the inventory says; site.yml never changes it on a joined node",
+            "Upgrade the node with 'kubeadm upgrade node', or put the installed version into the inventory.",
+        )

@@ -1,0 +1,26 @@
+"""The report of preflight: one table of all hosts that are refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gpusmith.errors import Refusal
+from gpusmith.preflight.words import refusal
+
+
+def of_host(result: Mapping[str, Any] | None) -> list[Refusal]:
+    """Reasons to refuse a host by the result of its preflight task; a host without one could not be reached."""
+    if result is None or result.get("unreachable") or "refusals" not in result:
+        why = str((result or {}).get("msg") or "no answer").strip().replace("\n", " ")
+        return [refusal("connection", why, "an answer by ssh", "Start the machine, or leave it out with -l.")]
+    return [Refusal(row["message"], row["hint"]) for row in result["refusals"]]
+
+
+def table(by_host: Mapping[str, Sequence[Refusal]]) -> list[str]:
+    """Lines for a person: every host that is refused, each reason with what to do next."""
+    bad = {host: refusals for host, refusals in by_host.items() if refusals}
+    lines = [f"{len(bad)} of {len(by_host)} hosts cannot be worked on:"] if bad else []
+    for host, refusals in bad.items():
+        lines += [f"{host} | {row.message} | {row.hint}" for row in refusals]
+    return lines

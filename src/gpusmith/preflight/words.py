@@ -1,0 +1,61 @@
+"""What the checks of preflight share: their input, versions, and the form of a refusal."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from gpusmith.errors import Refusal
+
+Facts = Mapping[str, Any]
+Wanted = Mapping[str, Any]
+Data = Mapping[str, Any]
+
+NEAREST = 3
+FULL_DRIVER_VERSION = re.compile(r"^\d+\.\d+(\.\d+)?$")
+
+
+def refusal(check: str, found: str, allowed: str, next_step: str) -> Refusal:
+    """One reason to refuse a host."""
+    return Refusal(f"{check}: {found}; allowed: {allowed}.", next_step)
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    """The numeric parts of a version, without epoch and Debian revision."""
+    plain = re.sub(r"^\d+:", "", str(version)).split("-")[0]
+    return tuple(int(part) for part in re.findall(r"\d+", plain))
+
+
+def branch(driver: str) -> int:
+    """Branch of a driver version, 0 if it has none."""
+    parts = numbers(driver)
+    return parts[0] if parts else 0
+
+
+def quoted(names: Iterable[object]) -> str:
+    """Names for a sentence."""
+    return ", ".join(f"'{name}'" for name in names)
+
+
+def nearest(versions: Iterable[str], wanted: str) -> list[str]:
+    """The versions with the smallest distance to the wanted one, the best first."""
+    goal = numbers(wanted)
+
+    def distance(version: str) -> list[int]:
+        parts = numbers(version)
+        width = max(len(parts), len(goal))
+        return [
+            abs(a - b)
+            for a, b in zip(
+                parts + (0,) * (width - len(parts)), goal + (0,) * (width - len(goal)), strict=True
+            )
+        ]
+
+    return sorted(versions, key=distance)[:NEAREST]
+
+
+def offered_by(facts: Facts, owner: str) -> list[str]:
+    """Versions that the repository of a role has of what was asked."""
+    answer = facts["repositories"].get(owner) or {}
+    return [version for versions in (answer.get("versions") or {}).values() for version in versions]

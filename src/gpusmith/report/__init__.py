@@ -1,0 +1,1 @@
+"""What a run found, and its reports: one file per format, all of the same results."""

@@ -1,0 +1,97 @@
+"""results.json (schema ``gpusmith.results/1``), which stamps and the other formats read."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from gpusmith.findings import Finding, Outcome
+from gpusmith.report.results import Results
+
+SCHEMA = "gpusmith.results/1"
+
+Document = dict[str, Any]
+
+
+def to_json(results: Results) -> Document:
+    """The content of results.json."""
+    return {
+        "schema": SCHEMA,
+        "run": _run(results),
+        "summary": {outcome.value: results.count(outcome) for outcome in Outcome},
+        "coverage": {"nodes": _nodes(results), "gpus": _gpus(results)},
+        "checks": [_check(finding) for finding in results.findings],
+    }
+
+
+def text(results: Results) -> str:
+    """The content as JSON; evidence that JSON has no form for becomes a string."""
+    return json.dumps(to_json(results), indent=2, default=str)
+
+
+def plain(results: Results) -> Document:
+    """The content as whoever reads the file gets it."""
+    data: Document = json.loads(text(results))
+    return data
+
+
+def _run(results: Results) -> Document:
+    info = results.info
+    return {
+        "id": info.id,
+        "started": info.started,
+        "duration_s": round(info.duration_s, 3),
+        "version": info.version,
+        "inventory": info.inventory,
+        "limit": info.limit,
+        "tiers": list(info.tiers),
+        "simulated": info.simulated,
+        "complete": results.complete,
+        "nodes": list(info.nodes),
+        "facts": {name: dict(facts) for name, facts in results.facts.items()},
+        "verdict": results.verdict,
+        "exit_code": int(results.exit_code),
+    }
+
+
+def _nodes(results: Results) -> Document:
+    return {
+        "expected": len(results.info.nodes),
+        "tested": len(results.tested_nodes),
+        "busy": [name for name, row in results.coverage.items() if row.busy and not row.tested],
+        "excluded": [{"node": name, "reason": reason} for name, reason in results.node_reasons.items()],
+    }
+
+
+def _gpus(results: Results) -> Document:
+    rows = results.coverage
+    tested = [{"node": name, "uuid": uuid} for name, row in rows.items() for uuid in row.tested]
+    return {
+        "expected": sum(row.expected for row in rows.values()),
+        "tested": len(tested),
+        "busy": [
+            {"node": name, "gpus": count, "holder": holder}
+            for name, row in rows.items()
+            for holder, count in row.busy.items()
+        ],
+        "excluded": [
+            {"node": name, "gpus": count, "reason": reason}
+            for name, row in rows.items()
+            for reason, count in row.excluded.items()
+        ],
+        "uuids": tested,
+    }
+
+
+def _check(finding: Finding) -> Document:
+    return {
+        "id": finding.check,
+        "target": finding.target,
+        "outcome": finding.outcome.value,
+        "skip": finding.skip.value if finding.skip else None,
+        "simulated": finding.simulated,
+        "cause": finding.cause,
+        "evidence": dict(finding.evidence),
+        "next_step": finding.next_step,
+        "duration_s": round(finding.duration_s, 3),
+    }

@@ -1,0 +1,59 @@
+"""The folder of the reports: emptied before a run, written whole after it."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from gpusmith.errors import ToolError
+from gpusmith.report import document
+from gpusmith.report.html import html
+from gpusmith.report.junit import junit
+from gpusmith.report.prometheus import prometheus
+from gpusmith.report.results import Results
+
+MAKERS: Mapping[str, Callable[[Results], bytes]] = {
+    "junit.xml": junit,
+    "report.html": html,
+    "metrics.prom": prometheus,
+    "results.json": lambda results: (document.text(results) + "\n").encode(),
+}
+"""Per file what makes it, in the order in which they are written: results.json last, by which a run is known to be reported."""
+
+
+def clear(folder: Path) -> None:
+    """Make the folder and remove the reports of an earlier run, which must never be read as this one's.
+
+    Raises:
+        ToolError: it cannot be written to.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in MAKERS:
+            (folder / name).unlink(missing_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise ToolError(
+            f"Report folder '{folder}' cannot be used: {error.strerror}.",
+            "Give --report-dir a folder that you can write to.",
+        ) from error
+
+
+def write(results: Results, folder: Path) -> None:
+    """Write all reports; each appears whole or not at all, and results.json last.
+
+    Raises:
+        ToolError: the folder cannot be written to.
+    """
+    try:
+        for name, make in MAKERS.items():
+            beside = folder / f".{name}.{os.getpid()}"
+            beside.write_bytes(make(results))
+            beside.replace(folder / name)
+    except OSError as error:
+        raise ToolError(
+            f"Reports cannot be written to '{folder}': {error.strerror}.", "Is the disk full?"
+        ) from error

@@ -1,0 +1,137 @@
+"""The result of a run: findings, coverage, verdict and exit code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
+
+from gpusmith.catalog import CATALOG, CLUSTER
+from gpusmith.findings import Finding, Outcome, Skip
+from gpusmith.report.coverage import GpuCoverage
+
+
+class ExitCode(IntEnum):
+    """How ``pytest validation`` ends; documented in docs/validation.md."""
+
+    PASSED = 0
+    FAILED = 1
+    INTERRUPTED = 2
+    BROKEN = 3
+    BAD_INPUT = 4
+
+
+@dataclass(frozen=True)
+class RunInfo:
+    """What a run was about.
+
+    Attributes:
+        id: of the run.
+        started: ISO 8601, UTC.
+        duration_s: seconds.
+        version: of gpusmith.
+        inventory: as it was named.
+        limit: pattern, may be empty.
+        tiers: that were asked for.
+        simulated: any node is simulated.
+        nodes: names of all GPU nodes of the run.
+    """
+
+    id: str
+    started: str
+    duration_s: float
+    version: str
+    inventory: str
+    limit: str
+    tiers: tuple[str, ...]
+    simulated: bool
+    nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Results:
+    """Everything that a run found.
+
+    Attributes:
+        info: the run.
+        findings: in the order of the checks.
+        coverage: GPUs per node.
+        node_reasons: why a node was not tested at all, per node.
+        facts: per node what a stamp depends on.
+        ended: how the run ended, where that is worse than what its checks say: interrupted, broken, nothing selected.
+    """
+
+    info: RunInfo
+    findings: tuple[Finding, ...]
+    coverage: Mapping[str, GpuCoverage]
+    node_reasons: Mapping[str, str] = field(default_factory=dict)
+    facts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    ended: ExitCode | None = None
+
+    def count(self, outcome: Outcome) -> int:
+        """Findings of an outcome."""
+        return sum(finding.outcome is outcome for finding in self.findings)
+
+    @property
+    def tested_nodes(self) -> tuple[str, ...]:
+        """Nodes on which at least one check beyond reaching them came to a verdict, and none is left out by name."""
+        seen = {
+            finding.target
+            for finding in self.findings
+            if finding.outcome in (Outcome.PASSED, Outcome.FAILED) and finding.check != "nodes.reachable"
+        }
+        return tuple(name for name in self.info.nodes if name in seen and name not in self.node_reasons)
+
+    @property
+    def complete(self) -> bool:
+        """Whether the run came to its end, with a finding of every check of the catalog for each of its targets."""
+        if self.ended is not None:
+            return False
+        there = {(finding.check, finding.target) for finding in self.findings}
+        wanted = {
+            (check.id, target)
+            for check in CATALOG.values()
+            for target in (self.info.nodes if check.per_node else (CLUSTER,))
+        }
+        return wanted <= there
+
+    @property
+    def blocked(self) -> tuple[Finding, ...]:
+        """Checks that could not be asked: with a selection, the one that says why may not be among those that ran."""
+        return tuple(row for row in self.findings if row.skip is Skip.BLOCKED)
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """A failed check outweighs a broken tool; nothing tested is never a pass, nor is what could not be asked."""
+        if self.ended is not None:
+            return self.ended
+        if self.count(Outcome.FAILED):
+            return ExitCode.FAILED
+        if self.count(Outcome.ERROR):
+            return ExitCode.BROKEN
+        if self.blocked:
+            return ExitCode.FAILED
+        return ExitCode.PASSED if self.tested_nodes else ExitCode.FAILED
+
+    @property
+    def verdict(self) -> str:
+        """One word and why."""
+        code = self.exit_code
+        if code is ExitCode.PASSED:
+            return "PASSED" + (" (simulated GPUs)" if self.info.simulated else "")
+        if code is ExitCode.INTERRUPTED:
+            return "INTERRUPTED: what was not checked is not proved"
+        if code is ExitCode.BROKEN:
+            return "ERROR: the suite could not do its work"
+        if code is ExitCode.BAD_INPUT:
+            return "ERROR: no check was selected"
+        if self.count(Outcome.FAILED):
+            return "FAILED"
+        return f"FAILED: {self.blocked[0].cause}" if self.blocked else "FAILED: no GPU node was tested"
+
+
+def in_catalog_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Sorted as the catalog is, then by target."""
+    order = {name: place for place, name in enumerate(CATALOG)}
+    return tuple(sorted(findings, key=lambda row: (order.get(row.check, len(order)), row.check, row.target)))

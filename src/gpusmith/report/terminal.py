@@ -1,0 +1,113 @@
+"""The summary on the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from gpusmith.catalog import CLUSTER
+from gpusmith.findings import Finding, Outcome
+from gpusmith.report import document
+from gpusmith.report.results import Results
+
+COLOURS = {
+    Outcome.PASSED: "green",
+    Outcome.FAILED: "red",
+    Outcome.ERROR: "magenta",
+    Outcome.SKIPPED: "yellow",
+}
+WIDEST = 6
+"""Nodes that fit beside each other."""
+
+
+def terminal(results: Results, folder: Path, console: Console) -> None:
+    """Verdict last, where a person looks first."""
+    console.print(_table(results))
+
+    def line(text: str) -> None:
+        console.print(text, soft_wrap=True)
+
+    for row in results.findings:
+        if row.outcome in (Outcome.FAILED, Outcome.ERROR):
+            line(
+                f"[bold {COLOURS[row.outcome]}]{row.outcome.value.upper()} {row.check}[/] on {escape(row.target)}"
+            )
+            line(f"  cause: {escape(row.cause)}")
+            if row.next_step:
+                line(f"  next:  {escape(row.next_step)}")
+    for cause, checks in _skipped(results).items():
+        line(f"[yellow]skipped[/] {', '.join(checks)}: {escape(cause)}")
+    for text in _coverage(results):
+        line(text)
+    line(f"Reports: {escape(str(folder))}/ with report.html, results.json, junit.xml, metrics.prom")
+    colour = "green" if results.exit_code == 0 else "red"
+    line(
+        f"[bold {colour}]{escape(results.verdict)}[/] (exit code {int(results.exit_code)}, {results.info.duration_s:.0f} s)"
+    )
+
+
+def _table(results: Results) -> Table:
+    """Checks by targets; with many nodes, counts."""
+    nodes = results.info.nodes
+    targets = (*nodes, CLUSTER) if len(nodes) <= WIDEST else ("all targets",)
+    table = Table(title="Validation", title_justify="left")
+    table.add_column("check")
+    for name in targets:
+        table.add_column(name, justify="center")
+    by_check: dict[str, list[Finding]] = {}
+    for row in results.findings:
+        by_check.setdefault(row.check, []).append(row)
+    for check, rows in by_check.items():
+        if len(nodes) <= WIDEST:
+            of = {row.target: row.outcome for row in rows}
+            cells = [
+                f"[{COLOURS[of[target]]}]{of[target].value}[/]" if target in of else "" for target in targets
+            ]
+        else:
+            counts = {outcome: sum(row.outcome is outcome for row in rows) for outcome in Outcome}
+            cells = [
+                ", ".join(
+                    f"[{COLOURS[kind]}]{count} {kind.value}[/]" for kind, count in counts.items() if count
+                )
+            ]
+        table.add_row(check, *cells)
+    return table
+
+
+def _skipped(results: Results) -> dict[str, list[str]]:
+    """Skipped checks by their reason, each reason once."""
+    found: dict[str, list[str]] = {}
+    for row in results.findings:
+        if row.outcome is Outcome.SKIPPED:
+            checks = found.setdefault(row.cause, [])
+            if row.check not in checks:
+                checks.append(row.check)
+    return found
+
+
+def _coverage(results: Results) -> Iterator[str]:
+    """The denominators, and who is not in the numerators and why."""
+    data = document.to_json(results)["coverage"]
+    for kind in ("nodes", "GPUs"):
+        part = data[kind.lower()]
+        busy, excluded = _sum(part["busy"]), _sum(part["excluded"])
+        yield f"{kind}: {part['expected']} expected, {part['tested']} tested, {busy} busy, {excluded} excluded"
+    for row in data["gpus"]["busy"]:
+        yield f"  busy: {row['gpus']} on {escape(row['node'])}, held by {escape(row['holder'])}"
+    for row in data["gpus"]["excluded"]:
+        yield f"  excluded: {row['gpus']} on {escape(row['node'])}: {escape(row['reason'])}"
+    if results.info.simulated:
+        yield "[yellow]Simulated GPUs: nothing is proved about CUDA, bandwidth or a driver on silicon.[/]"
+    if results.ended is not None:
+        yield "[yellow]The run did not come to its end; it stamps no node.[/]"
+    elif not results.complete:
+        yield "[yellow]Only a selection of the checks ran; it stamps no node.[/]"
+
+
+def _sum(rows: list[Any]) -> int:
+    return sum(row["gpus"] if isinstance(row, dict) and "gpus" in row else 1 for row in rows)

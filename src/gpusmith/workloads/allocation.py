@@ -1,0 +1,39 @@
+"""One pod per free GPU, all at the same time: each gets a GPU of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gpusmith.wait import Deadline
+from gpusmith.workloads import holders, jobs
+from gpusmith.workloads.judge import Expected, Judged, uuids_known
+from gpusmith.workloads.pods import Pods
+
+CHECK = "workloads.allocation"
+HOLD_S = 1800
+
+
+def run(pods: Pods) -> Judged:
+    """Pods that hold their GPUs until the run ends; the evidence says which pod holds which."""
+    site = pods.site
+    env = {"GPUSMITH_HOLD_S": str(HOLD_S)}
+    waiting = [
+        pods.workload(f"hold-{n}", site.host.images.cuda, holders.PROGRAM, 1, timeout_s=HOLD_S, env=env)
+        for n in range(site.free)
+    ]
+    for holder in waiting:
+        pods.create(jobs.pod, holder)
+    deadline = Deadline(site.host.pod_timeout_s)
+    return judge(site.expected, dict(holders.held(pods, holder, deadline) for holder in waiting), site.free)
+
+
+def judge(expected: Expected, held: Mapping[str, str], wanted: int) -> Judged:
+    """As many GPUs as pods, all distinct, all of the host.
+
+    Args:
+        expected: of the node.
+        held: UUIDs by the pods that hold them.
+        wanted: how many pods there are.
+    """
+    problems = uuids_known(expected, f"{wanted} pods at the same time", list(held.values()), wanted)
+    return Judged({"held": dict(held)}, problems)

@@ -1,0 +1,136 @@
+"""Pods of a run, watched by one repeated list for all nodes."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from gpusmith.errors import ToolError
+from gpusmith.kube import Cluster, Object
+from gpusmith.wait import Deadline, Done, NotYet, WaitTimeout
+from gpusmith.workloads.jobs import WORKLOAD_LABEL
+from gpusmith.workloads.states import Warned, is_starting, latest_warnings
+
+T = TypeVar("T")
+
+TICK_S = 0.5
+TROUBLE_S = 30.0
+"""How long lists may fail before waiting for pods is given up."""
+SLOW_START_S = 15.0
+"""From when on the events of placed pods that do not start are read; a status does not carry what a kubelet fails at."""
+EVENTS_EVERY_S = 5.0
+
+
+class Board:
+    """The latest list of a namespace's pods, kept by one thread, read by many.
+
+    Args:
+        cluster: the API.
+        namespace: of the run.
+    """
+
+    def __init__(self, cluster: Cluster, namespace: str) -> None:
+        self._cluster = cluster
+        self._folder = f"/api/v1/namespaces/{namespace}"
+        self._news = threading.Condition()
+        self._pods: dict[str, Object] = {}
+        self._warnings: dict[str, Warned] = {}
+        self._asked_events = 0.0
+        self._expected: dict[str, float] = {}
+        self._placed: dict[str, float] = {}
+        self._trouble: ToolError | None = None
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._keep, name="gpusmith-pods", daemon=True)
+
+    def __enter__(self) -> Board:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+        self._thread.join(timeout=60)
+
+    def stop(self) -> None:
+        """End the watching and everybody's waiting."""
+        self._stop.set()
+        with self._news:
+            self._news.notify_all()
+
+    def _keep(self) -> None:
+        failing_since: float | None = None
+        while not self._stop.is_set():
+            try:
+                pods = {self._key(pod): pod for pod in self._cluster.items(f"{self._folder}/pods")}
+                self._read_events(pods)
+                trouble, failing_since = None, None
+            except ToolError as error:
+                failing_since = failing_since or time.monotonic()
+                pods, trouble = self._pods, error if time.monotonic() - failing_since > TROUBLE_S else None
+            with self._news:
+                self._pods, self._trouble = pods, trouble
+                self._news.notify_all()
+            self._stop.wait(TICK_S)
+
+    def _read_events(self, pods: Mapping[str, Object]) -> None:
+        """One list for all pods, and only while one of them is slow to start, or not there."""
+        now = time.monotonic()
+        for name in set(self._expected) & set(pods):
+            del self._expected[name]
+        starting = {key for key, pod in pods.items() if is_starting(pod)}
+        self._placed = {key: self._placed.get(key, now) for key in starting}
+        waiting = [*self._placed.values(), *list(self._expected.values())]
+        slow = any(now - since > SLOW_START_S for since in waiting)
+        if slow and now - self._asked_events > EVENTS_EVERY_S:
+            self._asked_events = now
+            events = self._cluster.items(f"{self._folder}/events", fieldSelector="type=Warning")
+            self._warnings = latest_warnings(events)
+
+    def expect(self, workload: str) -> None:
+        """A workload was created, so that its pod is missed if it does not come."""
+        self._expected[workload] = time.monotonic()
+
+    def job_warning(self, workload: str) -> Warned | None:
+        """What was last warned of a Job whose pod does not come."""
+        return self._warnings.get(workload)
+
+    def pod(self, workload: str) -> Object | None:
+        """One workload's pod as it was last seen."""
+        return self._pods.get(workload)
+
+    def warning(self, pod: Mapping[str, Any]) -> Warned | None:
+        """What was last warned of a pod that is slow to start."""
+        return self._warnings.get(str(pod["metadata"]["name"]))
+
+    @staticmethod
+    def _key(pod: Object) -> str:
+        return str((pod["metadata"].get("labels") or {}).get(WORKLOAD_LABEL) or pod["metadata"]["name"])
+
+    def wait(
+        self, what: str, workload: str, check: Callable[[Object | None], Done[T] | NotYet], deadline: Deadline
+    ) -> T:
+        """Look at one workload's pod whenever there is a new list.
+
+        Args:
+            what: the condition in words.
+            workload: its name.
+            check: gets the pod, None while there is none; raises what makes waiting pointless.
+            deadline: when to stop.
+
+        Raises:
+            WaitTimeout: with what was seen last.
+            ToolError: the API server no longer answers.
+        """
+        with self._news:
+            while True:
+                if self._trouble is not None:
+                    raise self._trouble
+                outcome = check(self._pods.get(workload))
+                if isinstance(outcome, Done):
+                    return outcome.value
+                if deadline.passed() or self._stop.is_set():
+                    raise WaitTimeout(
+                        f"Waited {deadline.seconds:.0f} s for {what}; last seen: {outcome.seen}."
+                    )
+                self._news.wait(timeout=min(2.0, deadline.remaining() + 0.01))

@@ -1,0 +1,41 @@
+"""Everything that a run made is gone."""
+
+from __future__ import annotations
+
+import time
+
+from gpusmith.catalog import CLUSTER
+from gpusmith.findings import Finding, Outcome
+from gpusmith.kube import Cluster
+from gpusmith.workloads import namespace
+from gpusmith.workloads.jobs import Run
+
+CHECK = "workloads.cleanup"
+
+
+def run(cluster: Cluster, of: Run) -> Finding:
+    """Remove the run's namespace."""
+    begin = time.monotonic()
+    left = namespace.remove(cluster, of.namespace)
+    return judge(of.namespace, left, time.monotonic() - begin)
+
+
+def judge(name: str, left: str, duration_s: float) -> Finding:
+    """The namespace is gone.
+
+    Args:
+        name: of the namespace.
+        left: why it is still there; empty if it is gone.
+        duration_s: seconds that its removal took.
+    """
+    evidence = {"namespace": name}
+    if not left:
+        return Finding(CHECK, CLUSTER, Outcome.PASSED, evidence=evidence, duration_s=duration_s)
+    cause = f"Namespace '{name}' of this run is still there: {left}."
+    step = f"Find what holds it: kubectl get namespace {name} -o yaml"
+    return Finding(CHECK, CLUSTER, Outcome.FAILED, cause, evidence, step, duration_s=duration_s)
+
+
+def nothing_made() -> Finding:
+    """Of a run in which no node got a workload."""
+    return Finding(CHECK, CLUSTER, Outcome.PASSED, evidence={"made": "nothing"})

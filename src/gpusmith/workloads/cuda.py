@@ -1,0 +1,35 @@
+"""Our CUDA kernel on all free GPUs of a node."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gpusmith.workloads import jobs
+from gpusmith.workloads.judge import Expected, Judged, Result, program_on_gpus
+from gpusmith.workloads.pods import Pods
+
+CHECK = "workloads.cuda"
+
+
+def run(pods: Pods) -> Judged:
+    """A Job with all free GPUs."""
+    site = pods.site
+    workload = pods.workload("cuda", site.host.images.cuda, jobs.program("run_cuda.py"), site.free)
+    return judge(site.expected, pods.run_job(workload), site.free)
+
+
+def judge(expected: Expected, log: str, wanted: int) -> Judged:
+    """The program ran on every GPU that was given, and the GPUs that it named count as tested.
+
+    Args:
+        expected: of the node.
+        log: what the program printed.
+        wanted: how many GPUs it was given.
+    """
+    judged = program_on_gpus(expected, "the CUDA program", log, wanted, devices)
+    return replace(judged, tested=tuple(dict.fromkeys(devices(judged.evidence))))
+
+
+def devices(result: Result) -> list[str]:
+    """UUIDs that the program exercised."""
+    return [str(device.get("uuid")) for device in result.get("devices") or []]

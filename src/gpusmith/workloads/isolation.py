@@ -1,0 +1,74 @@
+"""Pods without a GPU request see no GPU, whatever they ask their runtime for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from gpusmith.problems import Problem
+from gpusmith.workloads import jobs
+from gpusmith.workloads.jobs import Workload
+from gpusmith.workloads.judge import Expected, Judged, program_result
+from gpusmith.workloads.pods import Pods
+
+CHECK = "workloads.isolation"
+EVERYTHING = {"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "all"}
+
+
+def start(pods: Pods) -> list[Workload]:
+    """Jobs without a request, started early so that they also bring the largest image to the node."""
+    host, command = pods.site.host, jobs.program("look_around.py")
+    images = host.images
+    made = [
+        pods.workload("no-request", images.tensorflow or images.cuda, command, 0),
+        pods.workload("visible-all", images.cuda, command, 0, env=EVERYTHING),
+    ]
+    if host.runtime_class in pods.site.target.runtime_classes:
+        name = "visible-all-runtime"
+        more = {"env": EVERYTHING, "runtime_class": host.runtime_class}
+        made.append(pods.workload(name, images.cuda, command, 0, **more))
+    for probe in made:
+        pods.create(jobs.job, probe)
+    return made
+
+
+def run(pods: Pods, probes: Sequence[Workload]) -> Judged:
+    """Wait for the Jobs that were started."""
+    site = pods.site
+    logs = {probe.name: pods.log_of_job(probe) for probe in probes}
+    name = site.host.runtime_class
+    missing = [] if name in site.target.runtime_classes else [_without_class(site.host.name, name)]
+    judged = judge(site.expected, logs, f"{site.prefix}-")
+    return replace(judged, problems=[*missing, *judged.problems])
+
+
+def _without_class(node: str, name: str) -> Problem:
+    return Problem(
+        f"Node '{node}': what a pod with RuntimeClass '{name}' sees was not tested: the cluster has no such class.",
+        "Run site.yml; see cluster.runtime-class.",
+    )
+
+
+def judge(expected: Expected, logs: Mapping[str, str], prefix: str) -> Judged:
+    """None of them saw a GPU.
+
+    Args:
+        expected: of the node.
+        logs: what each pod printed, by its name.
+        prefix: that the names have on this node; evidence leaves it out.
+    """
+    step = (
+        "Set 'accept-nvidia-visible-devices-envvar-when-unprivileged = false'"
+        " in /etc/nvidia-container-runtime/config.toml,"
+        " and run no workload with the nvidia runtime by default."
+    )
+    evidence: dict[str, Any] = {}
+    problems: list[Problem] = []
+    for name, log in logs.items():
+        result, wrong = program_result(expected, f"isolation probe '{name}'", log)
+        evidence[name.removeprefix(prefix)] = dict(result or {})
+        if result is not None:
+            wrong = [replace(problem, next_step=step) for problem in wrong]
+        problems.extend(wrong)
+    return Judged(evidence, problems)

@@ -1,0 +1,214 @@
+"""Manifests of what the suite runs: a namespace per run, the programs, and pods that ask for no right they do not need."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gpusmith.errors import ToolError
+from gpusmith.snapshot import GPU_RESOURCE
+
+Manifest = dict[str, Any]
+
+MANAGED_BY = "app.kubernetes.io/managed-by"
+PURPOSE_LABEL = "gpusmith.io/purpose"
+PURPOSE = "validation"
+RUN_LABEL = "gpusmith.io/run"
+WORKLOAD_LABEL = "gpusmith.io/workload"
+OWNER_ANNOTATION = "gpusmith.io/owner"
+STARTUP_TAINT = "gpusmith.io/unvalidated"
+PROGRAMS = "gpusmith-programs"
+PROGRAMS_PATH = "/opt/gpusmith"
+NOBODY = 65534
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of the suite, as the cluster knows it.
+
+    Attributes:
+        id: short and unique, lower case.
+        owner: host name and process id of the suite, so that the next run can tell whether this one still lives.
+    """
+
+    id: str
+    owner: str
+
+    @property
+    def namespace(self) -> str:
+        """Name of the run's namespace."""
+        return f"gpusmith-validation-{self.id}"
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What one pod is to do.
+
+    Attributes:
+        name: of the Job or Pod, unique in the run.
+        node: name of the Node object that it must run on.
+        image: container image; must have python3 if the command is one of our programs.
+        command: program and arguments.
+        gpus: how many it asks for; 0 for a pod that must see none.
+        simulated: the inventory's word, which the program compares with the library.
+        tolerated: taint keys of the inventory.
+        runtime_class: empty for the cluster's default.
+        env: further variables.
+        timeout_s: the pod is ended after this many seconds.
+    """
+
+    name: str
+    node: str
+    image: str
+    command: Sequence[str]
+    gpus: int
+    simulated: bool
+    tolerated: Sequence[str] = ()
+    runtime_class: str = ""
+    env: Mapping[str, str] = field(default_factory=dict)
+    timeout_s: float = 300.0
+
+
+def labels(run: Run) -> dict[str, str]:
+    """What everything of a run carries."""
+    return {MANAGED_BY: "gpusmith", PURPOSE_LABEL: PURPOSE, RUN_LABEL: run.id}
+
+
+def namespace(run: Run) -> Manifest:
+    """The run's namespace; it admits no privileged pod, ours included."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {
+            "name": run.namespace,
+            "labels": {**labels(run), "pod-security.kubernetes.io/enforce": "restricted"},
+            "annotations": {OWNER_ANNOTATION: run.owner},
+        },
+    }
+
+
+def programs(run: Run, folder: Path) -> Manifest:
+    """The programs as a ConfigMap.
+
+    Raises:
+        ToolError: the folder has none.
+    """
+    found = {path.name: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.py"))}
+    if not found:
+        raise ToolError(f"No programs are in '{folder}'.", "Restore the folder from the repository.")
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": PROGRAMS, "namespace": run.namespace, "labels": labels(run)},
+        "data": found,
+    }
+
+
+def program(name: str) -> list[str]:
+    """Command that runs one of our programs in a pod."""
+    return ["python3", f"{PROGRAMS_PATH}/{name}"]
+
+
+def _pod_spec(workload: Workload) -> Manifest:
+    tolerated = dict.fromkeys([GPU_RESOURCE, STARTUP_TAINT, *workload.tolerated])
+    spec: Manifest = {
+        "restartPolicy": "Never",
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": 1,
+        "activeDeadlineSeconds": int(workload.timeout_s),
+        "affinity": _only_on(workload.node),
+        "tolerations": [{"key": key, "operator": "Exists"} for key in tolerated],
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": NOBODY,
+            "runAsGroup": NOBODY,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "containers": [_container(workload)],
+        "volumes": [
+            {"name": "programs", "configMap": {"name": PROGRAMS}},
+            {"name": "scratch", "emptyDir": {"sizeLimit": "256Mi"}},
+        ],
+    }
+    if workload.runtime_class:
+        spec["runtimeClassName"] = workload.runtime_class
+    return spec
+
+
+def _only_on(node: str) -> Manifest:
+    """Through the scheduler, never by nodeName: that would take GPUs which others have been promised."""
+    here = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [here]}}}
+
+
+def _container(workload: Workload) -> Manifest:
+    env = {
+        "GPUSMITH_SIMULATED": "true" if workload.simulated else "false",
+        "GPUSMITH_GPUS": str(workload.gpus),
+        "HOME": "/tmp",  # noqa: S108 - of the container
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONUNBUFFERED": "1",
+        "OMP_NUM_THREADS": "1",
+        **workload.env,
+    }
+    # Its weight too: on cgroup v1 a starved container is not frozen in time, which its runtime takes for a failed start.
+    resources: Manifest = {"requests": {"cpu": "100m", "memory": "64Mi"}}
+    if workload.gpus:
+        resources["limits"] = {GPU_RESOURCE: str(workload.gpus)}
+    return {
+        "name": "workload",
+        "image": workload.image,
+        "imagePullPolicy": "IfNotPresent",
+        "command": list(workload.command),
+        "env": [{"name": name, "value": value} for name, value in env.items()],
+        "resources": resources,
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "volumeMounts": [
+            {"name": "programs", "mountPath": PROGRAMS_PATH, "readOnly": True},
+            {"name": "scratch", "mountPath": "/tmp"},  # noqa: S108 - of the container
+        ],
+    }
+
+
+def _metadata(run: Run, workload: Workload) -> Manifest:
+    if not re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", workload.name):
+        raise ToolError(
+            f"'{workload.name}' cannot be the name of a pod.", "Report this as a fault of gpusmith."
+        )
+    marks = {**labels(run), WORKLOAD_LABEL: workload.name}
+    return {"name": workload.name, "namespace": run.namespace, "labels": marks}
+
+
+def job(run: Run, workload: Workload) -> Manifest:
+    """A Job of one pod that is tried once."""
+    metadata = _metadata(run, workload)
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": metadata,
+        "spec": {
+            "backoffLimit": 0,
+            "completions": 1,
+            "parallelism": 1,
+            "activeDeadlineSeconds": int(workload.timeout_s),
+            "template": {"metadata": {"labels": metadata["labels"]}, "spec": _pod_spec(workload)},
+        },
+    }
+
+
+def pod(run: Run, workload: Workload) -> Manifest:
+    """A bare pod, for what is ended by hand: a Job would make another one."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": _metadata(run, workload),
+        "spec": _pod_spec(workload),
+    }

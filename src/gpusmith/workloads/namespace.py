@@ -1,0 +1,58 @@
+"""The run's namespace: made before the first pod, removed with everything in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gpusmith.errors import GpusmithError, ToolError
+from gpusmith.kube import Cluster
+from gpusmith.wait import Deadline, Done, NotYet, WaitTimeout, wait_until
+from gpusmith.workloads import jobs
+from gpusmith.workloads.jobs import Run
+
+ACCOUNT_WAIT_S = 60
+GONE_WAIT_S = 90.0
+ACCOUNT_TICK_S = 0.3
+GONE_TICK_S = 0.5
+
+
+def make(cluster: Cluster, run: Run, programs: Path) -> None:
+    """Make the run's namespace and put the programs into it.
+
+    Raises:
+        ToolError: no pod can be made in it.
+    """
+    cluster.create("/api/v1/namespaces", jobs.namespace(run))
+    cluster.create(f"/api/v1/namespaces/{run.namespace}/configmaps", jobs.programs(run, programs))
+
+    def account() -> Done[None] | NotYet:
+        # Pods are refused until the controller has made it.
+        there = cluster.get(f"/api/v1/namespaces/{run.namespace}/serviceaccounts/default")
+        return Done(None) if there else NotYet("it is not there")
+
+    what = f"service account 'default' of namespace '{run.namespace}'"
+    try:
+        wait_until(what, account, Deadline(ACCOUNT_WAIT_S), tick=ACCOUNT_TICK_S)
+    except WaitTimeout as error:
+        raise ToolError(error.message, "Is the cluster's controller manager running?") from error
+
+
+def remove(cluster: Cluster, name: str) -> str:
+    """Delete a namespace and wait until it is gone; why it is not, empty if it is."""
+    path = f"/api/v1/namespaces/{name}"
+
+    def gone() -> Done[None] | NotYet:
+        there = cluster.get(path)
+        if there is None:
+            return Done(None)
+        status = there.get("status") or {}
+        conditions = status.get("conditions") or []
+        said = "; ".join(str(row.get("message")) for row in conditions if row.get("status") == "True")
+        return NotYet(said or str(status.get("phase")))
+
+    try:
+        cluster.delete(path)
+        wait_until(f"namespace '{name}' to be gone", gone, Deadline(GONE_WAIT_S), tick=GONE_TICK_S)
+    except GpusmithError as error:
+        return error.message
+    return ""

@@ -1,0 +1,113 @@
+"""One pod more than GPUs waits for the scheduler's own reason, and gets exactly the GPU that is freed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gpusmith.kube import Object
+from gpusmith.problems import Problem
+from gpusmith.wait import Deadline, Done, NotYet, WaitTimeout
+from gpusmith.workloads import holders, jobs
+from gpusmith.workloads.jobs import Workload
+from gpusmith.workloads.judge import Expected, Judged
+from gpusmith.workloads.pods import Pods
+from gpusmith.workloads.states import state_of
+from gpusmith.workloads.waiting import PodProblem
+
+CHECK = "workloads.oversubscription"
+PENDING_WAIT_S = 60.0
+STAYS_PENDING_S = 3.0
+
+
+def run(pods: Pods, held: Mapping[str, str]) -> Judged:
+    """Make the pod, see it wait, free a GPU, see which one it gets.
+
+    Args:
+        pods: of the check.
+        held: UUIDs by the pods that hold all GPUs that were free.
+    """
+    site = pods.site
+    extra = pods.workload("one-more", site.host.images.cuda, holders.PROGRAM, 1)
+    pods.create(jobs.pod, extra)
+    pending = _stays_pending(pods, extra, len(held))
+    ended, freed = next(iter(held.items()))
+    pods.delete(ended)
+    # It waited rightly until now: its patience starts here.
+    site.made[extra.name] = time.monotonic()
+    _, got = holders.held(pods, extra, Deadline(site.host.pod_timeout_s))
+    return judge(site.expected, held, freed, got, pending)
+
+
+def judge(expected: Expected, held: Mapping[str, str], freed: str, got: str, pending: str) -> Judged:
+    """The waiting pod got the GPU that was freed.
+
+    Args:
+        expected: of the node.
+        held: UUIDs by the pods that held them before.
+        freed: UUID that was given back.
+        got: UUID that the waiting pod names.
+        pending: the scheduler's words while it waited.
+    """
+    evidence = {"pending": pending, "freed": freed, "got": got, "held": dict(held)}
+    if got == freed:
+        return Judged(evidence)
+    also = " which another pod holds" if got in held.values() else ""
+    problem = Problem(
+        f"Node '{expected.node}': {freed} was freed, but the waiting pod got {got}{also}.",
+        "Look for a second device plugin or for time slicing.",
+        evidence,
+    )
+    return Judged(evidence, [problem])
+
+
+def insufficient(message: str) -> bool:
+    """Whether the scheduler's words give lack of GPUs as the reason."""
+    return "Insufficient nvidia.com/gpu" in message
+
+
+@dataclass
+class StaysPending:
+    """Whether the scheduler says for a while that there are not enough GPUs.
+
+    Attributes:
+        pod: its name.
+        holders: how many pods hold GPUs.
+        since: when the scheduler was first seen to say it.
+    """
+
+    pod: str
+    holders: int
+    since: float | None = None
+
+    def __call__(self, pod: Object | None) -> Done[str] | NotYet:
+        """Look at the pod once.
+
+        Raises:
+            PodProblem: it was placed.
+        """
+        if pod is None:
+            return NotYet("no pod yet")
+        state = state_of(pod)
+        if state.node:
+            raise PodProblem(
+                f"pod '{self.pod}' was placed while {self.holders} pods hold all GPUs that were free",
+                "Look for more than one device plugin, time slicing, or a pod of somebody else that ended meanwhile.",
+            )
+        if not insufficient(state.unscheduled):
+            return NotYet(state.unscheduled or "no word of the scheduler")
+        now = time.monotonic()
+        if self.since is None:
+            self.since = now
+        return NotYet(state.unscheduled) if now - self.since < STAYS_PENDING_S else Done(state.unscheduled)
+
+
+def _stays_pending(pods: Pods, extra: Workload, held: int) -> str:
+    """The scheduler's words."""
+    what = f"pod '{extra.name}' to stay Pending for lack of GPUs"
+    waits = StaysPending(extra.name, held)
+    try:
+        return pods.site.board.wait(what, extra.name, waits, Deadline(PENDING_WAIT_S))
+    except WaitTimeout as error:
+        raise PodProblem(error.message, "Look at the pod's conditions.") from error

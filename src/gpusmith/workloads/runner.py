@@ -1,0 +1,140 @@
+"""Runs the workloads on all nodes at once, never takes a busy GPU, and leaves nothing behind."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from gpusmith.findings import Finding, Outcome
+from gpusmith.kube import Cluster
+from gpusmith.workloads import (
+    allocation,
+    cleanup,
+    cuda,
+    frameworks,
+    isolation,
+    namespace,
+    network,
+    nvidia_smi,
+    oversubscription,
+)
+from gpusmith.workloads.board import Board
+from gpusmith.workloads.jobs import Run, Workload
+from gpusmith.workloads.judge import Judged
+from gpusmith.workloads.outcome import NodeChecks, NodeOutcome, not_tested
+from gpusmith.workloads.pods import Pods, Say, Site
+from gpusmith.workloads.targets import Target, why_not
+
+NODES_AT_ONCE = 16
+
+
+@dataclass
+class Early:
+    """Pods without GPUs, which start before the first workload and are looked at later.
+
+    Attributes:
+        network: the network probe, if there is one.
+        isolation: those that look around.
+    """
+
+    network: list[Workload] = field(default_factory=list)
+    isolation: list[Workload] = field(default_factory=list)
+
+
+def run_all(
+    cluster: Cluster, run: Run, programs: Path, targets: Sequence[Target], say: Say
+) -> tuple[dict[str, NodeOutcome], Finding]:
+    """Workloads on all nodes, and the finding about what is left behind.
+
+    Args:
+        cluster: the API.
+        run: this run.
+        programs: folder of what runs inside pods.
+        targets: the nodes.
+        say: told what is going on.
+
+    Raises:
+        ToolError: nothing could be started.
+    """
+    outcomes: dict[str, NodeOutcome] = {}
+    ready: list[Target] = []
+    for target in targets:
+        why = why_not(target)
+        if why is None:
+            ready.append(target)
+        else:
+            say(f"{target.host.name}: {why.reason}")
+            outcomes[target.host.name] = not_tested(target, why)
+    if not ready:
+        return outcomes, cleanup.nothing_made()
+    try:
+        namespace.make(cluster, run, programs)
+        outcomes.update(_on_nodes(cluster, run, ready, say))
+    finally:
+        cleaned = cleanup.run(cluster, run)
+    return outcomes, cleaned
+
+
+def _on_nodes(cluster: Cluster, run: Run, ready: Sequence[Target], say: Say) -> dict[str, NodeOutcome]:
+    with (
+        Board(cluster, run.namespace) as board,
+        ThreadPoolExecutor(max_workers=min(NODES_AT_ONCE, len(ready))) as pool,
+    ):
+        sites = [Site(cluster, run, board, target, f"n{place}", say) for place, target in enumerate(ready)]
+        started = [(site.host.name, pool.submit(run_node, site)) for site in sites]
+        try:
+            return {name: future.result() for name, future in started}
+        except BaseException:
+            # Interrupted: the other nodes' threads must not wait on, so that what was made is removed at once.
+            board.stop()
+            raise
+
+
+def run_node(site: Site) -> NodeOutcome:
+    """Everything on one node, in the order in which a failure tells most."""
+    node, early = NodeChecks(site), Early()
+    if not site.host.network:
+        node.record(network.left_out(site.host))
+    first = node.check(nvidia_smi.CHECK, "nvidia-smi", partial(_begin, early))
+    if first.outcome is Outcome.ERROR or (first.outcome is Outcome.FAILED and "uuids" not in first.evidence):
+        _without_gpus(node, early)
+        node.fail_rest("the first workload did not run; see workloads.nvidia-smi.")
+        return node.outcome
+    node.check(cuda.CHECK, f"CUDA on {site.free} GPUs", cuda.run)
+    _frameworks(node)
+    _without_gpus(node, early)
+    held = node.check(allocation.CHECK, f"{site.free} pods with one GPU each", allocation.run)
+    if held.outcome is Outcome.PASSED:
+        one_more = partial(oversubscription.run, held=held.evidence["held"])
+        node.check(oversubscription.CHECK, "one pod more than GPUs", one_more)
+    node.fail_rest("the workload before it failed.")
+    return node.outcome
+
+
+def _begin(early: Early, pods: Pods) -> Judged:
+    if pods.site.host.network:
+        early.network = [network.start(pods)]
+    early.isolation = isolation.start(pods)
+    return nvidia_smi.run(pods)
+
+
+def _frameworks(node: NodeChecks) -> None:
+    """Both at once, if there is a GPU for each."""
+    rows = frameworks.FRAMEWORKS
+    with ThreadPoolExecutor(max_workers=min(len(rows), node.site.free)) as pool:
+        started = [
+            pool.submit(node.check, row.check, row.title, partial(frameworks.run, framework=row))
+            for row in rows
+        ]
+        for done in started:
+            done.result()
+
+
+def _without_gpus(node: NodeChecks, early: Early) -> None:
+    for probe in early.network:
+        node.check(network.CHECK, "network", partial(network.run, probe=probe))
+    if early.isolation:
+        node.check(isolation.CHECK, "isolation", partial(isolation.run, probes=early.isolation))

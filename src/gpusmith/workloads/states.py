@@ -1,0 +1,98 @@
+"""What the status and the events of a pod say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+FREEZE_RACE = "unable to freeze"
+"""Why runc does not start a container on cgroup v1 when the kernel did not freeze it in time. Its source (cgroups, fs/freezer.go)
+calls that a game of chances; nothing ran, and a pod that may be restarted gets another try from its kubelet."""
+
+
+@dataclass(frozen=True)
+class PodState:
+    """What matters of a pod's status.
+
+    Attributes:
+        phase: Pending, Running, Succeeded, Failed.
+        node: where it is; empty until it is scheduled.
+        waiting: reason and message of a container that does not start.
+        unscheduled: the scheduler's words; empty if it has none.
+        ended: reason, message and exit status of a failed pod.
+        never_ran: its container lost the race of FREEZE_RACE.
+    """
+
+    phase: str
+    node: str
+    waiting: tuple[str, str]
+    unscheduled: str
+    ended: str
+    never_ran: bool
+
+
+@dataclass(frozen=True)
+class Warned:
+    """The latest warning among a pod's events."""
+
+    reason: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.reason}: {self.message}"
+
+
+def latest_warnings(events: Iterable[Mapping[str, Any]]) -> dict[str, Warned]:
+    """Per name of a pod or Job, what was last warned of it.
+
+    Args:
+        events: of core/v1, any order; `lastTimestamp` may be null where `eventTime` is used.
+    """
+    found: dict[str, tuple[str, Warned]] = {}
+    for event in events:
+        involved = event.get("involvedObject") or {}
+        if event.get("type") != "Warning" or involved.get("kind") not in ("Pod", "Job"):
+            continue
+        name = str(involved.get("name"))
+        when = str(event.get("lastTimestamp") or event.get("eventTime") or "")
+        message = " ".join(str(event.get("message") or "").split())[-400:]
+        if name not in found or when >= found[name][0]:
+            found[name] = when, Warned(str(event.get("reason") or "no reason given"), message)
+    return {name: warned for name, (_, warned) in found.items()}
+
+
+def state_of(pod: Mapping[str, Any]) -> PodState:
+    """Read a pod's status."""
+    status = pod.get("status") or {}
+    never_ran = False
+    waiting, ended = ("", ""), [str(status[key]) for key in ("reason", "message") if status.get(key)]
+    for row in status.get("containerStatuses") or []:
+        state = row.get("state") or {}
+        if "waiting" in state:
+            waiting = (str(state["waiting"].get("reason") or ""), str(state["waiting"].get("message") or ""))
+        stopped = state.get("terminated") or {}
+        if stopped.get("reason") == "StartError" and FREEZE_RACE in str(stopped.get("message")):
+            never_ran = True
+        if stopped.get("exitCode"):
+            ended.append(
+                f"exit status {stopped['exitCode']} {stopped.get('message') or stopped.get('reason') or ''}".strip()
+            )
+    unscheduled = ""
+    for row in status.get("conditions") or []:
+        if row.get("type") == "PodScheduled" and row.get("status") == "False":
+            unscheduled = str(row.get("message") or row.get("reason") or "")
+    return PodState(
+        phase=str(status.get("phase") or "Pending"),
+        node=str((pod.get("spec") or {}).get("nodeName") or ""),
+        waiting=waiting,
+        unscheduled=unscheduled,
+        ended=": ".join(ended),
+        never_ran=never_ran,
+    )
+
+
+def is_starting(pod: Mapping[str, Any]) -> bool:
+    """Placed on a node, and not running there."""
+    state = state_of(pod)
+    return state.phase == "Pending" and bool(state.node)

@@ -1,0 +1,87 @@
+"""Which nodes get workloads, and why another gets none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gpusmith.inventory.host import Host
+from gpusmith.snapshot import GPU_RESOURCE, NodeView
+from gpusmith.workloads.jobs import STARTUP_TAINT
+
+
+@dataclass(frozen=True)
+class Target:
+    """A node to run workloads on.
+
+    Attributes:
+        host: what the inventory says.
+        view: its Node object; None if the cluster has none.
+        uuids: of its GPUs by the host's NVML; None if its record could not be read.
+        runtime_classes: names that the cluster has.
+    """
+
+    host: Host
+    view: NodeView | None
+    uuids: frozenset[str] | None
+    runtime_classes: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class NotTested:
+    """Why no workload was started on a node.
+
+    Attributes:
+        reason: one sentence.
+        is_failure: the node is broken, and not merely in use or kept back.
+        step: what frees the node, where waiting does not.
+    """
+
+    reason: str
+    is_failure: bool
+    step: str = "Run the suite again when the node is free."
+
+
+def why_not(target: Target) -> NotTested | None:
+    """Why a node cannot be given workloads; None if it can."""
+    view, host = target.view, target.host
+    if view is None:
+        return NotTested(f"Not tested: the cluster has no node for host '{host.name}'.", True)
+    if view.unschedulable:
+        return NotTested(
+            f"Not tested: node '{view.name}' is cordoned.",
+            False,
+            f"If it may take pods again: kubectl uncordon {view.name}; then run the suite again.",
+        )
+    if not view.ready:
+        return NotTested(f"Not tested: node '{view.name}' is not Ready: {'; '.join(view.conditions)}.", True)
+    return _tainted(view, host) or _without_free_gpus(view)
+
+
+def _tainted(view: NodeView, host: Host) -> NotTested | None:
+    ours = {GPU_RESOURCE, STARTUP_TAINT, *(str(row["key"]) for row in host.taints)}
+    foreign = [
+        row
+        for row in view.taints
+        if row.get("effect") in ("NoSchedule", "NoExecute") and row.get("key") not in ours
+    ]
+    if not foreign:
+        return None
+    named = ", ".join(f"{row.get('key')}={row.get('value') or ''}:{row.get('effect')}" for row in foreign)
+    removed = " ".join(f"{row.get('key')}:{row.get('effect')}-" for row in foreign)
+    return NotTested(
+        f"Not tested: node '{view.name}' has taint {named}, which is not the inventory's.",
+        False,
+        f"Add it to 'kubernetes_node_taints' in the inventory if it is meant; if not: kubectl taint node {view.name}"
+        f" {removed}; then run the suite again.",
+    )
+
+
+def _without_free_gpus(view: NodeView) -> NotTested | None:
+    if not view.allocatable:
+        return NotTested(f"Not tested: node '{view.name}' has no allocatable GPU.", True)
+    if not view.free:
+        held = ", ".join(f"{holder.namespace}/{holder.name} ({holder.gpus})" for holder in view.holders)
+        return NotTested(
+            f"Not tested: all {view.allocatable} GPUs of node '{view.name}' are busy, held by {held}.", False
+        )
+    return None

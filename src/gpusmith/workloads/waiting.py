@@ -1,0 +1,158 @@
+"""What is waited for of a pod, and what makes waiting for it pointless."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gpusmith.errors import GpusmithError
+from gpusmith.kube import Object
+from gpusmith.wait import Done, NotYet
+from gpusmith.workloads.states import PodState, Warned, is_starting, state_of
+
+UNSCHEDULABLE_S = 45.0
+"""How long a pod may wait for GPUs that were free a moment ago."""
+SANDBOX_S = 75.0
+"""How long a node may fail to make a pod's sandbox: some tries of the kubelet, also beside a restart of the runtime."""
+REFUSED_S = 30.0
+"""How long a Job's pod may be refused: the controller tries again and again, and a webhook may come back."""
+CREATION_FAILURE = "FailedCreate"
+SANDBOX_FAILURE = "FailedCreatePodSandBox"
+HOPELESS = (
+    "InvalidImageName",
+    "CreateContainerConfigError",
+    "CreateContainerError",
+    "RunContainerError",
+    "ImagePullBackOff",
+)
+
+
+class PodProblem(GpusmithError):  # noqa: N818 - it is about the system under test
+    """A pod cannot do what it was made for.
+
+    Attributes:
+        log: what it printed.
+    """
+
+    def __init__(self, message: str, hint: str = "", log: str = "") -> None:
+        super().__init__(message, hint)
+        self.log = log
+
+
+class NeverRan(PodProblem):
+    """The runtime lost a race of the kernel's before the container began, so that nothing was learnt about the node's GPUs."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(
+            message,
+            "Run the suite again when the node has less to do; cgroup v2 does not have this race.",
+        )
+
+
+Warnings = Callable[[Mapping[str, Any]], Warned | None]
+"""The latest warning about a pod; None if there is none, or if the pod is too young to be asked for."""
+
+
+def no_warnings(_: Mapping[str, Any]) -> None:
+    """For who has no events."""
+
+
+def no_job_warning() -> None:
+    """For a pod that no controller makes."""
+
+
+def deleted(pod: str = "its pod") -> PodProblem:
+    """What to say of a pod that was there."""
+    return PodProblem(
+        f"{pod} was deleted by somebody else",
+        "Look for what removes pods from this node: a drain, an eviction, a descheduler.",
+    )
+
+
+@dataclass
+class Starts:
+    """Whether the pod runs or has ended; a hopeless one is given up early.
+
+    Attributes:
+        age: seconds since the pod was made.
+        warning: of the pod's events.
+        job_warning: of the events of the Job whose pod is not there.
+        was_there: the pod was seen before.
+    """
+
+    age: Callable[[], float]
+    warning: Warnings = no_warnings
+    job_warning: Callable[[], Warned | None] = no_job_warning
+    was_there: bool = False
+
+    def __call__(self, pod: Object | None) -> Done[Object] | NotYet:
+        """Look at the pod once.
+
+        Raises:
+            PodProblem: it will not start.
+        """
+        if pod is None:
+            return self._missing()
+        self.was_there = True
+        state = state_of(pod)
+        if state.phase in ("Running", "Succeeded", "Failed"):
+            return Done(pod)
+        warned = self.warning(pod) if is_starting(pod) else None
+        self._give_up(state, warned)
+        seen = state.unscheduled or " ".join(state.waiting).strip() or "no reason given"
+        return NotYet(f"{state.phase}, {seen}{f'; {warned}' if warned else ''}")
+
+    def _missing(self) -> NotYet:
+        if self.was_there:
+            raise deleted()
+        refused = self.job_warning()
+        if refused and refused.reason == CREATION_FAILURE and self.age() > REFUSED_S:
+            raise PodProblem(
+                f"no pod can be made for it: {refused}",
+                "Look at admission webhooks and policies, and at quotas of the namespace's kind:"
+                " kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations,validatingadmissionpolicies",
+            )
+        return NotYet(f"no pod yet{f'; {refused}' if refused else ''}")
+
+    def _give_up(self, state: PodState, warned: Warned | None) -> None:
+        """Raise if the pod is hopeless."""
+        reason, message = state.waiting
+        if reason in HOPELESS:
+            raise PodProblem(
+                f"its container does not start: {reason}: {message}",
+                "Look at the image's name and at the node's registry.",
+            )
+        if state.unscheduled and self.age() > UNSCHEDULABLE_S:
+            raise PodProblem(
+                f"the scheduler does not place it: {state.unscheduled}",
+                "Compare allocatable GPUs with the pods of the node.",
+            )
+        if warned and warned.reason == SANDBOX_FAILURE and self.age() > SANDBOX_S:
+            raise PodProblem(
+                f"node '{state.node}' cannot make a sandbox for its pod: {warned}",
+                f"Read 'journalctl -u containerd -u kubelet' on '{state.node}'; look at its runtime and its pod network.",
+            )
+
+
+@dataclass
+class Ends:
+    """Whether the pod has ended.
+
+    Attributes:
+        starts: judges it until it runs.
+    """
+
+    starts: Starts
+
+    def __call__(self, pod: Object | None) -> Done[Object] | NotYet:
+        """Look at the pod once.
+
+        Raises:
+            PodProblem: it will not start.
+        """
+        begun = self.starts(pod)
+        if isinstance(begun, NotYet):
+            return begun
+        phase = state_of(begun.value).phase
+        return begun if phase in ("Succeeded", "Failed") else NotYet(phase)

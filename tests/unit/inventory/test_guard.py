@@ -1,0 +1,76 @@
+"""What the guard refuses, all reasons in one run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from gpusmith.inventory import guard, specs
+from gpusmith.inventory.target import Run
+from gpusmith.inventory.templates import UnfilledError
+
+
+class Hosts:
+    """Variables per host; what a template becomes is in `filled_in`."""
+
+    def __init__(self, rows: Mapping[str, Mapping[str, Any]], **filled_in: Any) -> None:
+        self.rows, self.filled_in = rows, filled_in
+
+    def written(self, host: str) -> Mapping[str, Any]:
+        return self.rows[host]
+
+    def filled(self, host: str, name: str) -> Any:
+        if name not in self.filled_in:
+            raise UnfilledError(name)
+        return self.filled_in[name]
+
+
+def refused(
+    rows: Mapping[str, Mapping[str, Any]], extra: dict[str, Any] | None = None, **filled_in: Any
+) -> list[str]:
+    run = Run("gpu_nodes", list(rows), list(rows), extra=extra or {})
+    found = guard.refusals(run, Hosts(rows, **filled_in), specs.load(), cluster=False)
+    return [refusal.message for refusal in found]
+
+
+def test_every_reason_is_told_with_its_hosts() -> None:
+    wrong = {"gpusmith_simulated": "perhaps", "kubernetes_node_labels": {"a": 1}}
+    assert refused({"a": wrong, "b": {}, "c": wrong}, {"gpusmith_gpu_count": "four"}) == [
+        "Variable 'gpusmith_gpu_count' is the text 'four'.",
+        "Hosts 'a', 'c': variable 'gpusmith_simulated' is the text 'perhaps'.",
+        "Hosts 'a', 'c': 'kubernetes_node_labels.a' must be a string (quote it), not 1.",
+    ]
+
+
+def test_the_command_line_goes_before_the_inventory() -> None:
+    assert refused({"a": {"gpusmith_simulated": "perhaps"}}, {"gpusmith_simulated": "yes"}) == []
+
+
+def test_templates_are_judged_by_what_they_become() -> None:
+    rows = {"a": {"gpusmith_gpu_count": "{{ count }}", "gpusmith_simulated": "{{ ansible_facts.simulated }}"}}
+    assert refused(rows, gpusmith_gpu_count="4") == []
+    (message,) = refused(rows, gpusmith_gpu_count="four")
+    assert "'four'" in message
+
+
+def test_a_limit_and_a_target_are_asked_for_first() -> None:
+    run = Run("gpu_nodes", ["a"], [], "b")
+    found = guard.refusals(run, Hosts({}), specs.load(), needs_limit="This takes nodes out")
+    assert [refusal.message for refusal in found] == ["The limit 'b' leaves no host of group 'gpu_nodes'."]
+
+
+@pytest.mark.parametrize(
+    ("variables", "wrong"),
+    [
+        ({}, False),
+        ({"gpusmith_offline": False}, False),
+        ({"gpusmith_offline": True}, True),
+        ({"gpusmith_offline": "y"}, True),
+        ({"gpusmith_offline": "true", "gpusmith_image_registry": ""}, True),
+        ({"gpusmith_offline": True, "gpusmith_image_registry": "registry.example.com:5000"}, False),
+    ],
+)
+def test_offline_needs_a_registry(variables: dict[str, Any], wrong: bool) -> None:
+    assert bool(guard.check_offline(variables)) is wrong

@@ -1,0 +1,108 @@
+"""What values of the inventory may be, for playbooks and suite alike."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpusmith.errors import Refusal
+from gpusmith.inventory.host import NEEDED
+from gpusmith.inventory.rules import RULES
+from gpusmith.inventory.specs import load
+
+TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
+
+
+def find(values: dict[str, Any]) -> list[Refusal]:
+    return [
+        refusal for name, value in values.items() if name in RULES for refusal in RULES[name](name, value)
+    ]
+
+
+def taint(**changes: Any) -> list[dict[str, Any]]:
+    return [{**TAINT, **changes}]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "place", "wants"),
+    [
+        ("ansible_host", {"a": 1}, "ansible_host", "a string"),
+        ("ansible_user", ["root"], "ansible_user", "a string"),
+        ("ansible_user", 1000, "ansible_user", "a string"),
+        ("ansible_become_user", True, "ansible_become_user", "a string"),
+        ("ansible_port", [22], "ansible_port", "a port"),
+        ("ansible_port", "ssh", "ansible_port", "a port"),
+        ("ansible_port", True, "ansible_port", "a port"),
+        ("ansible_port", 65536, "ansible_port", "a port"),
+        ("ansible_port", 0, "ansible_port", "a port"),
+        ("ansible_become", ["yes"], "ansible_become", "true or false"),
+        ("gpusmith_gpu_count", 0, "gpusmith_gpu_count", "a whole number from 1"),
+        ("validation_timeout_pod_s", "-1", "validation_timeout_pod_s", "a whole number from 1"),
+        ("gpusmith_kubeconfig", ["/a"], "gpusmith_kubeconfig", "the path of a file"),
+        ("gpusmith_kubeconfig", "~nobody-at-all/config", "gpusmith_kubeconfig", "the path of a file"),
+        ("validation_kubeconfig", "/", "validation_kubeconfig", "the path of a file"),
+        ("host_baseline_sysctl", ["a"], "host_baseline_sysctl", "a mapping"),
+        ("host_baseline_sysctl", {"a": ["1"]}, "host_baseline_sysctl.a", "a string of one line or a number"),
+        ("host_baseline_sysctl", {"a": True}, "host_baseline_sysctl.a", "a string of one line or a number"),
+        ("host_baseline_sysctl", {"a": "1\nb = 2"}, "host_baseline_sysctl.a", "a string of one line"),
+        ("host_baseline_sysctl", {"a b": "1"}, "host_baseline_sysctl", "names of kernel parameters"),
+        ("kubernetes_node_labels", ["a"], "kubernetes_node_labels", "a mapping"),
+        ("kubernetes_node_labels", None, "kubernetes_node_labels", "a mapping"),
+        ("kubernetes_node_labels", {"a": 1}, "kubernetes_node_labels.a", "quote it"),
+        ("kubernetes_node_labels", {"a": None}, "kubernetes_node_labels.a", "quote it"),
+        ("kubernetes_node_labels", {"a": "b c"}, "kubernetes_node_labels.a", "63 letters"),
+        ("kubernetes_node_labels", {"a": "b\n"}, "kubernetes_node_labels.a", "63 letters"),
+        ("kubernetes_node_labels", {"a": "-b"}, "kubernetes_node_labels.a", "63 letters"),
+        ("kubernetes_node_labels", {"a": "b" * 64}, "kubernetes_node_labels.a", "63 letters"),
+        ("kubernetes_node_labels", {"a b": "c"}, "kubernetes_node_labels", "keys"),
+        ("kubernetes_node_labels", {"": "c"}, "kubernetes_node_labels", "keys"),
+        ("kubernetes_node_labels", {"a" * 64: "c"}, "kubernetes_node_labels", "keys"),
+        ("kubernetes_node_labels", {"Example.com/a": "c"}, "kubernetes_node_labels", "keys"),
+        ("kubernetes_node_labels", {"a/b/c": "c"}, "kubernetes_node_labels", "keys"),
+        ("kubernetes_node_labels", {"/c": "c"}, "kubernetes_node_labels", "keys"),
+        ("kubernetes_node_labels", {f"{'a.' * 126}aa/c": "c"}, "kubernetes_node_labels", "keys"),
+        ("kubernetes_node_taints", "x", "kubernetes_node_taints", "a list"),
+        ("kubernetes_node_taints", ["x"], "kubernetes_node_taints[0]", "a mapping of key"),
+        ("kubernetes_node_taints", [{"key": "a"}], "kubernetes_node_taints[0]", "a mapping of key"),
+        ("kubernetes_node_taints", taint(since=1), "kubernetes_node_taints[0]", "a mapping of key"),
+        ("kubernetes_node_taints", taint(key="a b"), "kubernetes_node_taints[0].key", "63 letters"),
+        ("kubernetes_node_taints", taint(key=["a"]), "kubernetes_node_taints[0].key", "63 letters"),
+        ("kubernetes_node_taints", taint(value=1), "kubernetes_node_taints[0].value", "quote it"),
+        ("kubernetes_node_taints", taint(value="a/b"), "kubernetes_node_taints[0].value", "63 letters"),
+        ("kubernetes_node_taints", [TAINT, taint(value="x")[0]], "kubernetes_node_taints[1]", "the only one"),
+    ],
+)
+def test_wrong_values_are_named_with_what_is_allowed(name: str, value: Any, place: str, wants: str) -> None:
+    (refusal,) = find({name: value})
+    assert refusal.message.startswith(f"'{place}' must be ")
+    assert wants in refusal.message
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"ansible_host": "192.0.2.1", "ansible_port": "22", "ansible_user": None, "ansible_become": "yes"},
+        {"ansible_port": 65535, "ansible_become": "y"},
+        {"gpusmith_kubeconfig": "/nowhere/config", "validation_kubeconfig": ""},
+        {"host_baseline_sysctl": {"vm.swappiness": 0, "net.ipv4.tcp_rmem": "4096 131072 6291456"}},
+        {"kubernetes_node_labels": {"a": "", "example.com/A_b.c-1": "H100_80.GB-x", "a" * 63: "b" * 63}},
+        {"kubernetes_node_labels": {f"{'a.' * 126}a/c": "c"}},
+        {"kubernetes_node_taints": [TAINT, {"key": "nvidia.com/gpu", "effect": "NoExecute"}]},
+        {"kubernetes_node_taints": taint(value=None), "rack": ["anything"]},
+        {"gpusmith_gpu_count": "8", "validation_timeout_pod_s": None},
+    ],
+)
+def test_good_values_pass(values: dict[str, Any]) -> None:
+    assert find(values) == []
+
+
+def test_defaults_keep_the_rules() -> None:
+    assert (
+        find({name: spec.default for name, spec in load().variables.items() if spec.default is not None})
+        == []
+    )
+
+
+def test_templates_are_filled_in_before_the_rules_look() -> None:
+    assert set(RULES) <= set(NEEDED)

@@ -1,0 +1,51 @@
+"""Kubeconfigs: there for every node, and of the cluster that nodes join."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from gpusmith.inventory.same_cluster import check_kubeconfigs, check_same_cluster
+from gpusmith.inventory.templates import UnfilledError
+
+
+class Hosts:
+    def __init__(self, rows: Mapping[str, Mapping[str, Any]]) -> None:
+        self.rows = rows
+
+    def filled(self, host: str, name: str) -> Any:
+        value = self.rows[host][name]
+        if isinstance(value, Exception):
+            raise value
+        return value
+
+
+def test_every_host_needs_a_kubeconfig_that_exists(tmp_path: Path) -> None:
+    there = {"gpusmith_kubeconfig": str(tmp_path / "config")}
+    (tmp_path / "config").touch()
+    rows: dict[str, dict[str, Any]] = {"a": there, "b": {**there, "validation_kubeconfig": ""}}
+    assert check_kubeconfigs(Hosts(rows), list(rows)) == []
+    rows = {"a": there, "b": {}, "c": {"gpusmith_kubeconfig": ""}}
+    (refusal,) = check_kubeconfigs(Hosts(rows), list(rows))
+    assert refusal.message == "Hosts 'b', 'c': 'gpusmith_kubeconfig' is not set."
+    rows = {"a": there, "b": {**there, "validation_kubeconfig": "/nowhere/few"}}
+    (refusal,) = check_kubeconfigs(Hosts(rows), list(rows))
+    assert refusal.message == "Host 'b': kubeconfig '/nowhere/few' does not exist."
+    assert "'validation_kubeconfig'" in refusal.hint
+
+
+def test_a_template_that_cannot_be_filled_in_is_told_with_its_reason() -> None:
+    rows = {"a": {"gpusmith_kubeconfig": UnfilledError("'nobody' is undefined")}}
+    (refusal,) = check_kubeconfigs(Hosts(rows), ["a"])
+    assert "'nobody' is undefined" in refusal.message
+
+
+def test_the_kubeconfig_must_lead_to_the_cluster_that_nodes_join() -> None:
+    here = ["https://10.0.0.1:6443", "https://api.example:6443"]
+    assert check_same_cluster("k", "10.0.0.1:6443", here) == []
+    assert check_same_cluster("k", "api.example", here) == []
+    assert check_same_cluster("k", "", here) == []
+    assert check_same_cluster("k", "10.0.0.1:6443", []) == []
+    (refusal,) = check_same_cluster("k", "10.9.9.9:6443", here)
+    assert "10.9.9.9:6443" in refusal.message

@@ -1,0 +1,53 @@
+"""Which file of a role says what differs on a system."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible.errors import AnsibleError
+from ansible_collections.gpusmith.gpu.plugins.lookup import os_vars
+
+from gpusmith.paths import repo_root
+
+ROCKY = {"distribution": "Rocky", "distribution_major_version": "9", "os_family": "RedHat"}
+DEBIAN = {"distribution": "Debian", "distribution_major_version": "12", "os_family": "Debian"}
+
+
+def role(tmp_path: Path, *names: str) -> Path:
+    folder = tmp_path / "some_role" / "vars"
+    folder.mkdir(parents=True)
+    for name in names:
+        (folder / name).touch()
+    return folder
+
+
+@pytest.mark.parametrize("at", range(4))
+def test_the_closest_file_wins(tmp_path: Path, at: int) -> None:
+    names = ["Rocky_9.yml", "Rocky.yml", "RedHat_9.yml", "RedHat.yml"]
+    folder = role(tmp_path, "main.yml", "Debian_12.yml", *names[at:])
+    assert os_vars.choose(folder, ROCKY).name == names[at]
+
+
+def test_a_family_that_is_called_like_the_distribution_is_asked_once() -> None:
+    assert os_vars.candidates(DEBIAN) == ["Debian_12.yml", "Debian.yml"]
+
+
+def test_an_unknown_system_is_named_with_what_there_is(tmp_path: Path) -> None:
+    folder = role(tmp_path, "main.yml", "Debian_12.yml", "Ubuntu.yml")
+    with pytest.raises(AnsibleError) as caught:
+        os_vars.choose(folder, ROCKY)
+    for words in ("'some_role'", "'Rocky 9'", "'RedHat'", "Debian_12.yml, Ubuntu.yml", "RedHat_9.yml"):
+        assert words in str(caught.value)
+    assert "main.yml" not in str(caught.value)
+
+
+@pytest.mark.parametrize("facts", [{}, {**DEBIAN, "os_family": ""}])
+def test_a_host_without_facts_is_told_so(tmp_path: Path, facts: dict[str, Any]) -> None:
+    with pytest.raises(AnsibleError, match=r"facts lack .*os_family"):
+        os_vars.choose(role(tmp_path, "Debian.yml"), facts)
+
+
+def test_a_role_of_the_house_is_found_for_the_lab() -> None:
+    assert os_vars.choose(repo_root() / "roles/nvidia_driver/vars", DEBIAN).name == "Debian_12.yml"

@@ -1,0 +1,131 @@
+"""A system with apt in a temporary folder, and a signed repository of small packages for it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.apt import Apt
+from gpulab.artifacts import repos
+
+PROGRAMS = ("apt-get", "dpkg-deb", "apt-ftparchive", "gpg", "ldconfig")
+# What the repository has: name, version, further fields of the control file.
+PACKAGES = [
+    ("drv-cuda", "580.178.04-1", "Depends: drv-libs (= 580.178.04-1), drv-tool"),
+    ("drv-cuda", "595.71.05-1", "Depends: drv-libs (= 595.71.05-1), drv-tool"),
+    ("drv-libs", "580.178.04-1", ""),
+    ("drv-libs", "595.71.05-1", ""),
+    # Needed without a version, as nvidia-modprobe is: without a pin the newest one comes.
+    ("drv-tool", "580.178.04-1", ""),
+    ("drv-tool", "595.71.05-1", ""),
+    # A name of the set's pattern with a version of its own.
+    ("drv-container", "1.20.1-1", ""),
+    ("other", "1.0-1", "Conflicts: drv-cuda"),
+    ("epoch", "1:2.0-1", ""),
+    ("broken", "1.0-1", "Depends: nowhere-to-be-found (>= 3)"),
+]
+
+
+@dataclass(frozen=True)
+class System:
+    """What a test works with.
+
+    Attributes:
+        apt: the backend for the system in the temporary folder.
+        root: that system.
+        given: the repository as an inventory gives it.
+        wrong_key: another repository's key.
+    """
+
+    apt: Any
+    root: Path
+    given: dict[str, Any]
+    wrong_key: str
+
+    @property
+    def repository(self) -> Any:
+        """The repository."""
+        return base.repository(self.given, "test")
+
+    def write(self, files: Any) -> None:
+        """Put files of a backend where they belong."""
+        for file in files:
+            if file.text is not None:
+                file.path.write_text(file.text)
+
+    def configure(self) -> None:
+        """The repository is configured, and its list read."""
+        self.write(self.apt.repository_files("test", self.repository))
+        self.apt.refresh("test")
+
+
+def _deb(folder: Path, name: str, version: str, fields: str) -> Path:
+    tree = folder / f".{name}_{version.replace(':', '')}"
+    (tree / "DEBIAN").mkdir(parents=True)
+    (tree / "opt").mkdir()
+    (tree / "opt" / name).write_text(version)
+    lines = [
+        f"Package: {name}",
+        f"Version: {version}",
+        "Architecture: all",
+        "Maintainer: nobody <a@b.invalid>",
+    ]
+    (tree / "DEBIAN/control").write_text(
+        "\n".join([*lines, *filter(None, [fields]), "Description: a test", ""])
+    )
+    archive = folder / f"{name}_{version.replace(':', '%3a')}_all.deb"
+    subprocess.run(
+        ["dpkg-deb", "--build", "--root-owner-group", "-Znone", tree, archive],
+        check=True,
+        capture_output=True,
+    )
+    shutil.rmtree(tree)
+    return archive
+
+
+@pytest.fixture(scope="session")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """A signed repository, made once, and a key that did not sign it."""
+    if any(shutil.which(program) is None for program in PROGRAMS):
+        pytest.skip(f"needs {', '.join(PROGRAMS)}")
+    folder = tmp_path_factory.mktemp("repository")
+    for name, version, fields in PACKAGES:
+        _deb(folder, name, version, fields)
+    key = repos.signing_key(tmp_path_factory.mktemp("key"))
+    repos.index(folder, "test", key)
+    other = repos.signing_key(tmp_path_factory.mktemp("other-key"))
+    return {
+        "given": {
+            "uris": [f"file:{folder}"],
+            "suites": ["./"],
+            "components": [],
+            "key": key.public.read_text(),
+        },
+        "wrong_key": other.public.read_text(),
+    }
+
+
+@pytest.fixture
+def system(tmp_path: Path, repository: dict[str, Any]) -> System:
+    """An empty system."""
+    for name in (
+        "etc/apt/sources.list.d", "etc/apt/preferences.d", "var/lib/apt/lists/partial", "var/cache/apt/archives/partial",
+        "var/lib/dpkg/updates", "var/lib/dpkg/info", "var/log/apt",
+    ):  # fmt: skip
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "var/lib/dpkg/status").touch()
+    return System(Apt(5, tmp_path, ["-o", "DPkg::Options::=--force-unsafe-io"]), tmp_path, **repository)
+
+
+@pytest.fixture
+def changing(system: System) -> System:
+    """An empty system on which packages can be installed."""
+    if os.geteuid() != 0:
+        pytest.skip("dpkg installs as root only")
+    return system

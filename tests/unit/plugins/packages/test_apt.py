@@ -1,0 +1,173 @@
+"""The backend for apt without apt: files, what apt's programs print, and which programs are run."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import apt, base
+
+KEY = "-----BEGIN PGP PUBLIC KEY BLOCK-----\n\nmDMEaSA=\n-----END PGP PUBLIC KEY BLOCK-----\n"
+REPOSITORY = base.Repository(["http://depot/apt/containerd/"], ["./"], [], KEY.strip())
+
+
+def test_source_carries_key_and_escapes_its_empty_line() -> None:
+    text = apt.render_source(REPOSITORY, "containerd")
+    assert (
+        "URIs: http://depot/apt/containerd/\nSuites: ./\nSigned-By:\n -----BEGIN PGP PUBLIC KEY BLOCK-----\n .\n mDMEaSA=\n"
+        in text
+    )
+    assert "Components" not in text
+
+
+def test_madison_lists_each_version_once_newest_first_and_no_sources() -> None:
+    lines = ["1.36.3-1.1 | http://d", "1.36.2-1.1 | http://d", "1.36.2-1.1 | http://e"]
+    text = "".join(f"kubelet | {line} ./ Packages\n" for line in lines)
+    text += "   kubelet | 1.37.0-1.1 | http://d ./ Sources\n"
+    assert apt.parse_madison(text) == {"kubelet": ["1.36.3-1.1", "1.36.2-1.1"]}
+
+
+def test_half_installed_package_is_not_installed() -> None:
+    text = "a\t1-1\tii \nb\t2-1\thi \nc\t3-1\tiF \nd\t\tun \n"
+    assert apt.parse_installed(text) == {"a": base.Installed("1-1", False), "b": base.Installed("2-1", True)}
+
+
+def test_preferences_pin_each_name_and_pattern_to_each_version() -> None:
+    text = apt.render_preferences({"kubelet": ["1.36.3-1.1"], "lib*": ["1-1", "1-2"]}, "kubernetes_node")
+    assert "Package: kubelet\nPin: version 1.36.3-1.1\nPin-Priority: 1001\n" in text
+    assert text.count("Package: lib*\nPin: version 1-") == 2
+
+
+def test_pins_by_pattern_of_an_older_release_go() -> None:
+    files = {
+        file.path.name: file.text for file in apt.Apt().pin_files("nvidia-driver", {"nvidia-*": ["580-1"]})
+    }
+    assert files["gpusmith-nvidia-driver-set.pref"] is None
+    assert "nvidia-*" in str(files["gpusmith-nvidia-driver.pref"])
+    assert {file.text for file in apt.Apt().pin_files("nvidia-driver", {})} == {None}
+
+
+def test_simulation_tells_new_changed_and_removed() -> None:
+    text = (
+        "NOTE: This is only a simulation!\nInst new:amd64 (1:2.0-1 lab [amd64])\nInst old [1.0-1] (2.0-1 lab [amd64]) []\n"
+        "Remv gone [3.0-1] [other:amd64 ]\nConf new (1:2.0-1 lab [amd64])\n"
+    )
+    assert apt.parse_simulation(text) == base.Plan(
+        {"new": "1:2.0-1"}, {"old": ("1.0-1", "2.0-1")}, {"gone": "3.0-1"}
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "owner"),
+    [
+        ("libnvidia-ml1:amd64: /usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1\n", "libnvidia-ml1"),
+        ("one:amd64, two:amd64: /etc/file\n", "one"),
+        ("diversion by glx from: /usr/lib/x\nreal: /usr/lib/x\n", "real"),
+        ("", None),
+    ],
+)
+def test_owner(text: str, owner: str | None) -> None:
+    assert apt.parse_owner(text) == owner
+
+
+@pytest.mark.parametrize(
+    ("stdout", "stderr", "says"),
+    [
+        ("", "W: hm\nE: Could not get lock /var/lib/dpkg/lock-frontend. It is held by process 7 (apt)\n", "held by process 7"),
+        ("", "E: The repository 'http://d ./ Release' does not have a Release file.\n", "does not have a Release"),
+        ("", "W: GPG error\nE: The repository 'http://d ./ InRelease' is not signed.\n", "is not signed"),
+        ("", "E: You don't have enough free space in /var/cache/apt/archives/.\n", "enough free space"),
+        ("", "dpkg: error processing archive x.deb (--unpack):\n cannot copy: No space left on device\n", "dpkg: error"),
+        (f"x\n{apt.UNMET}\n a : Depends: b (= 1)\n     Depends: c\nmore\n", "E: Unable to correct problems\n",
+         "problems Unmet: a : Depends: b (= 1); Depends: c"),
+        ("only this", "", "only this"),
+    ],
+)  # fmt: skip
+def test_a_complaint_names_the_cause(stdout: str, stderr: str, says: str) -> None:
+    assert says in apt.complaint(stdout, stderr)
+
+
+class Programs:
+    """Stands in for apt's programs.
+
+    Args:
+        fails: for words of a command, how often it fails and with what.
+    """
+
+    def __init__(self, fails: dict[str, list[str]] | None = None) -> None:
+        self.commands: list[str] = []
+        self._fails = fails or {}
+
+    def __call__(self, words: Sequence[str], timeout_s: float, accept: Any = (0,), **_options: Any) -> str:
+        command = " ".join(words)
+        self.commands.append(command)
+        for part, messages in self._fails.items():
+            if part in command and messages:
+                raise base.PackageError(messages.pop(0))
+        return ""
+
+
+def test_a_failed_install_is_tried_again_with_fresh_lists() -> None:
+    programs = Programs({"apt-get install": ["E: Unable to locate package libmnl0"]})
+    apt.Apt(execute=programs).install({"a": "1-1", "b": ""})
+    assert [command.split()[1] for command in programs.commands] == ["install", "update", "install"]
+    assert programs.commands[0].endswith(" a=1-1 b")
+    for word in (
+        "--allow-downgrades",
+        "--allow-change-held-packages",
+        "--no-install-recommends",
+        "DPkg::Lock::Timeout=300",
+    ):
+        assert word in programs.commands[0]
+
+
+def test_a_lock_that_stays_is_not_tried_again() -> None:
+    programs = Programs({"apt-get install": ["E: Could not get lock /var/lib/dpkg/lock-frontend."]})
+    with pytest.raises(base.PackageError, match="Could not get lock"):
+        apt.Apt(lock_timeout_s=7, execute=programs).install({"a": "1-1"})
+    assert len(programs.commands) == 1
+    assert "DPkg::Lock::Timeout=7" in programs.commands[0]
+
+
+def test_one_repository_is_read_and_the_lists_of_others_stay() -> None:
+    programs = Programs()
+    apt.Apt(execute=programs).refresh("containerd")
+    (command,) = programs.commands
+    assert "Dir::Etc::SourceList=/etc/apt/sources.list.d/gpusmith-containerd.sources" in command
+    assert "Dir::Etc::SourceParts=-" in command
+    assert "APT::Get::List-Cleanup=0" in command
+    assert "APT::Update::Error-Mode=any" in command
+
+
+def test_nothing_is_run_for_no_packages() -> None:
+    programs = Programs()
+    backend = apt.Apt(execute=programs)
+    assert backend.installed([]) == {}
+    assert backend.offered([]) == {}
+    backend.hold({})
+    backend.release([])
+    assert programs.commands == []
+
+
+def script(folder: Path, text: str) -> str:
+    path = folder / "program"
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return str(path)
+
+
+def test_a_lock_is_waited_for_and_then_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(apt, "LOCK_TICK_S", 0.01)
+    told = "echo 'E: Could not get lock /var/lib/apt/lists/lock. It is held by process 7' >&2; exit 100"
+    busy = script(
+        tmp_path,
+        f"echo x >> {tmp_path}/tries; [ $(wc -l < {tmp_path}/tries) -ge 3 ] && echo done && exit 0; {told}",
+    )
+    assert apt.run([busy], 10, lock_timeout_s=30) == "done\n"
+    with pytest.raises(base.PackageError, match="held by process 7"):
+        apt.run([script(tmp_path, told)], 10, lock_timeout_s=0.05)
+    with pytest.raises(base.PackageError, match="did not end within"):
+        apt.run([script(tmp_path, "exec sleep 5")], 0.1)

@@ -1,0 +1,172 @@
+"""The backend against the machine's own apt and dpkg, in a system of its own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base
+
+from .conftest import System
+
+OLD, NEW = "580.178.04-1", "595.71.05-1"
+PINS = {"drv-*": [OLD]}
+
+
+def test_a_repository_is_asked_aside_and_nothing_stays(system: System) -> None:
+    before = sorted(system.root.rglob("*"))
+    with system.apt.aside({"test": system.repository}) as asked:
+        assert asked.offered(["drv-cuda", "nothing"]) == {"drv-cuda": [NEW, OLD]}
+    assert system.apt.offered(["drv-cuda"]) == {}
+    assert sorted(system.root.rglob("*")) == before
+
+
+@pytest.mark.parametrize("how", ["another key", "another fingerprint", "dead address"])
+def test_a_wrong_repository_is_refused(system: System, how: str) -> None:
+    given = dict(system.given)
+    if how == "another key":
+        given["key"] = system.wrong_key
+    elif how == "another fingerprint":
+        given["fingerprint"] = base.fingerprints(system.wrong_key)[0]
+    else:
+        given["uris"] = ["file:/nonexistent-repository"]
+    words = {
+        "another key": "not signed|NO_PUBKEY",
+        "another fingerprint": "fingerprint",
+        "dead address": "nonexistent",
+    }
+    with (
+        pytest.raises(base.PackageError, match=words[how]),
+        system.apt.aside({"test": base.repository(given, "test")}) as asked,
+    ):
+        asked.offered(["drv-cuda"])
+
+
+def test_the_right_fingerprint_passes_with_spaces(system: System) -> None:
+    (found,) = base.fingerprints(system.given["key"])
+    assert len(found) == 40
+    spaced = " ".join(found[at : at + 4] for at in range(0, 40, 4)).lower()
+    assert base.repository({**system.given, "fingerprint": spaced}, "test").key == system.given["key"].strip()
+
+
+def test_members_are_what_has_the_version(system: System) -> None:
+    system.configure()
+    assert system.apt.members(["drv-*"], "580.178.04") == {"drv-cuda": OLD, "drv-libs": OLD, "drv-tool": OLD}
+
+
+def test_pins_keep_a_newer_version_away_from_what_comes_along(system: System) -> None:
+    system.configure()
+    # Named alone it is not even installable, and what it needs without a version comes in the newest one.
+    with pytest.raises(base.PackageError, match="drv-libs"):
+        system.apt.simulate({"drv-cuda": OLD}, {})
+    assert system.apt.simulate({"drv-cuda": OLD, "drv-libs": OLD}, {}).installed["drv-tool"] == NEW
+    pinned = system.apt.simulate({"drv-cuda": OLD}, PINS)
+    assert pinned == base.Plan({"drv-cuda": OLD, "drv-libs": OLD, "drv-tool": OLD}, {}, {})
+    system.write(system.apt.pin_files("test", PINS))
+    assert system.apt.simulate({"drv-cuda": OLD}, {}) == pinned
+
+
+def test_a_simulation_beside_the_node_needs_no_repository_on_it(system: System) -> None:
+    with system.apt.aside({"test": system.repository}, beside_node=True) as asked:
+        assert asked.simulate({"drv-cuda": OLD}, PINS).installed["drv-tool"] == OLD
+
+
+def test_an_unmet_dependency_is_named(system: System) -> None:
+    system.configure()
+    with pytest.raises(base.PackageError, match="nowhere-to-be-found"):
+        system.apt.simulate({"broken": "1.0-1"}, {})
+
+
+def test_a_set_goes_there_and_back_and_away(changing: System) -> None:
+    apt = changing.apt
+    changing.configure()
+    changing.write(apt.pin_files("test", PINS))
+    apt.install({"drv-cuda": OLD})
+    apt.hold({"drv-cuda": OLD, "drv-libs": OLD})
+    assert apt.installed(["drv-*"]) == {
+        "drv-cuda": base.Installed(OLD, True),
+        "drv-libs": base.Installed(OLD, True),
+        "drv-tool": base.Installed(OLD, False),
+    }
+    assert apt.owner("/opt/drv-libs") == "drv-libs"
+    assert apt.owner("/opt/nobody") is None
+    # To a newer set, past holds, and what conflicts with it is told before.
+    changing.write(apt.pin_files("test", {"drv-*": [NEW]}))
+    everything = dict.fromkeys(["drv-cuda", "drv-libs", "drv-tool"], NEW)
+    assert apt.simulate(everything, {}).changed == dict.fromkeys(everything, (OLD, NEW))
+    apt.install(everything)
+    assert {package.version for package in apt.installed(["drv-*"]).values()} == {NEW}
+    assert apt.simulate({"other": "1.0-1"}, {}).removed == {"drv-cuda": NEW}
+    apt.release(["drv-cuda"])
+    assert not apt.installed(["drv-cuda"])["drv-cuda"].held
+    apt.remove(["drv-cuda"])
+    assert sorted(apt.installed(["drv-*"])) == ["drv-libs", "drv-tool"]
+
+
+def test_what_came_along_goes_with_what_needed_it(changing: System) -> None:
+    changing.configure()
+    changing.write(changing.apt.pin_files("test", PINS))
+    changing.apt.install({"drv-cuda": OLD})
+    changing.apt.hold({"drv-cuda": OLD})
+    changing.apt.remove(["drv-cuda"], unused=True)
+    assert changing.apt.installed(["drv-*"]) == {}
+
+
+def test_saved_packages_bring_a_version_back_without_a_repository(changing: System, tmp_path: Path) -> None:
+    apt, folder = changing.apt, tmp_path / "saved"
+    changing.configure()
+    wanted = {**dict.fromkeys(["drv-cuda", "drv-libs", "drv-tool"], OLD), "epoch": "1:2.0-1"}
+    saved = apt.fetch(wanted, folder)
+    assert {each.name: each.version for each in saved} == wanted
+    manifest = json.loads((folder / base.MANIFEST).read_text())
+    assert manifest["manager"] == "apt"
+    assert [each["sha256"] for each in manifest["packages"]] == [
+        base.digest(folder / each.file) for each in saved
+    ]
+    stamp = (folder / base.MANIFEST).stat().st_mtime_ns
+    assert apt.fetch(wanted, folder) == saved
+    assert (folder / base.MANIFEST).stat().st_mtime_ns == stamp
+    apt.install(dict.fromkeys(["drv-cuda", "drv-libs", "drv-tool"], NEW))
+    # The repository is gone, and a pin says something else.
+    for path in [
+        *changing.root.glob("etc/apt/sources.list.d/*"),
+        *changing.root.glob("var/lib/apt/lists/*_*"),
+    ]:
+        path.unlink()
+    changing.write(apt.pin_files("test", {"drv-*": [NEW]}))
+    apt.install_from(folder)
+    assert {name: package.version for name, package in apt.installed(wanted).items()} == wanted
+
+
+def test_a_spoiled_or_unfinished_folder_is_not_installed(system: System, tmp_path: Path) -> None:
+    system.configure()
+    folder = tmp_path / "saved"
+    (one,) = system.apt.fetch({"drv-libs": OLD}, folder)
+    (folder / one.file).write_bytes(b"something else")
+    with pytest.raises(base.PackageError, match=r"not what 'manifest\.json' says"):
+        system.apt.install_from(folder)
+    (folder / base.MANIFEST).unlink()
+    with pytest.raises(base.PackageError, match="not complete"):
+        system.apt.install_from(folder)
+    # Asked for anew, it is whole again.
+    assert system.apt.fetch({"drv-libs": OLD}, folder)[0].sha256 == one.sha256
+
+
+def test_what_is_not_offered_cannot_be_saved(system: System, tmp_path: Path) -> None:
+    system.configure()
+    with pytest.raises(base.PackageError, match=rf"'drv-libs' in version '1\.0-1', only '{NEW}', '{OLD}'"):
+        system.apt.fetch({"drv-libs": "1.0-1"}, tmp_path / "saved")
+    assert not (tmp_path / "saved" / base.MANIFEST).exists()
+
+
+def test_what_was_left_half_done_is_finished(changing: System) -> None:
+    apt = changing.apt
+    changing.configure()
+    assert apt.repair() is False
+    apt.install({"drv-libs": OLD})
+    status = changing.root / "var/lib/dpkg/status"
+    status.write_text(status.read_text().replace("install ok installed", "install ok unpacked"))
+    assert apt.installed(["drv-libs"]) == {}
+    assert apt.repair() is True
+    assert apt.installed(["drv-libs"])["drv-libs"].version == OLD

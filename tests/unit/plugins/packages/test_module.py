@@ -1,0 +1,270 @@
+"""What the module does and tells, over a package manager that remembers what it was asked."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base
+from ansible_collections.gpusmith.gpu.plugins.modules import packages
+
+KEY = "-----BEGIN PGP PUBLIC KEY BLOCK-----\n\nmDMEaSA=\n-----END PGP PUBLIC KEY BLOCK-----\n"
+REPOSITORY = {"uris": ["http://depot/"], "suites": ["./"], "components": [], "key": KEY}
+OLD, NEW = "580.178.04-1", "595.71.05-1"
+LISTS = {
+    "smi": [NEW, OLD], "lib": [NEW, OLD], "container": ["1.20.1-1"], "modprobe": ["535.1-1"], "cuda-toolkit-12-8": ["12.8.1-1"],
+}  # fmt: skip
+QUESTIONS = ("installed", "offered", "simulate")
+
+
+class Machine:
+    """A backend that keeps packages in a dictionary. Installing 'smi' brings 'lib' in the same version."""
+
+    name = "apt"
+
+    def __init__(self, folder: Path, packages: dict[str, base.Installed] | None = None) -> None:
+        self.folder = folder
+        self.packages = packages or {}
+        self.lists: dict[str, list[str]] = dict(LISTS)
+        self.after_refresh: dict[str, list[str]] = {}
+        self.asked: list[str] = []
+        self.unpredictable = ""
+
+    @property
+    def changes(self) -> list[str]:
+        return [name for name in self.asked if name not in QUESTIONS]
+
+    def installed(self, names: Iterable[str]) -> dict[str, base.Installed]:
+        self.asked.append("installed")
+        wanted = list(names)
+        return {
+            name: package
+            for name, package in self.packages.items()
+            if any(fnmatch.fnmatchcase(name, each) for each in wanted)
+        }
+
+    def offered(self, names: Iterable[str]) -> dict[str, list[str]]:
+        self.asked.append("offered")
+        return {name: self.lists[name] for name in names if name in self.lists}
+
+    def refresh(self, owner: str | None = None) -> None:
+        self.asked.append(f"refresh {owner or 'all'}")
+        if owner is None:
+            self.lists.update(self.after_refresh)
+
+    def repository_files(self, owner: str, repository: Any) -> list[base.File]:
+        return [base.File(self.folder / f"{owner}.sources", repository.key if repository else None)]
+
+    def pin_files(self, owner: str, pins: Mapping[str, Any]) -> list[base.File]:
+        text = "".join(f"{name} {' '.join(versions)}\n" for name, versions in sorted(pins.items()))
+        return [
+            base.File(self.folder / f"{owner}.pref", text or None),
+            base.File(self.folder / f"{owner}-set.pref", None),
+        ]
+
+    def simulate(self, versions: Mapping[str, str], pins: Any) -> base.Plan:
+        self.asked.append("simulate")
+        if self.unpredictable:
+            raise base.PackageError(self.unpredictable)
+        return base.Plan(dict(versions), {}, {"runc": "1.1"})
+
+    def repair(self) -> bool:
+        self.asked.append("repair")
+        return False
+
+    def install(self, versions: Mapping[str, str], recommends: bool = False) -> None:
+        self.asked.append("install")
+        if "smi" in versions:
+            versions = {**versions, "lib": versions["smi"]}
+        for name, version in versions.items():
+            held = name in self.packages and self.packages[name].held
+            self.packages[name] = base.Installed(version or self.lists[name][0], held)
+
+    def _mark(self, names: Iterable[str], held: bool) -> None:
+        for name in names:
+            self.packages[name] = self.packages[name]._replace(held=held)
+
+    def hold(self, versions: Mapping[str, str]) -> None:
+        self.asked.append(f"hold {' '.join(sorted(versions))}")
+        assert all(self.packages[name].version == version for name, version in versions.items())
+        self._mark(versions, held=True)
+
+    def release(self, names: Iterable[str]) -> None:
+        listed = list(names)
+        self.asked.append(f"release {' '.join(sorted(listed))}")
+        self._mark(listed, held=False)
+
+    def remove(self, names: Iterable[str], unused: bool = False) -> None:
+        listed = list(names)
+        self.asked.append(f"remove {' '.join(sorted(listed))}{' and what is unused' if unused else ''}")
+        for name in listed:
+            del self.packages[name]
+
+
+DEFAULTS: dict[str, Any] = {
+    "name": "drv", "repository": REPOSITORY, "packages": {}, "patterns": [], "unversioned": [], "optional": [], "release": [],
+    "hold": True, "hold_unversioned": False, "recommends": False, "autoremove": False,
+}  # fmt: skip
+DRIVER: dict[str, Any] = {"packages": {"smi": "580.178.04"}, "patterns": ["smi", "lib", "container"]}
+
+
+def present(machine: Machine, check: bool = False, install: bool = True, **params: Any) -> Any:
+    machine.asked = []
+    work = packages.Work({**DEFAULTS, **params}, check, machine)
+    work.present(install)
+    return work
+
+
+def absent(machine: Machine, **params: Any) -> Any:
+    machine.asked = []
+    work = packages.Work({**DEFAULTS, "repository": None, **params}, False, machine)
+    work.absent()
+    return work
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+def test_a_set_is_installed_pinned_and_held_with_what_came_along(machine: Machine) -> None:
+    machine.packages["container"] = base.Installed("1.20.1-1", False)
+    work = present(machine, **DRIVER)
+    assert work.changed
+    assert work.packages == {"smi": {"before": None, "after": OLD}}
+    # Only the set's own repository is read, and a package that only looks alike is no part of the set.
+    assert machine.changes == ["refresh drv", "repair", "install", "hold lib smi"]
+    assert (machine.folder / "drv.pref").read_text() == f"container {OLD}\nlib {OLD}\nsmi {OLD}\n"
+    assert [Path(each["after_header"]).name for each in work.diff] == ["drv.sources", "drv.pref"]
+
+
+def test_a_second_run_asks_one_question(machine: Machine) -> None:
+    present(machine, **DRIVER, unversioned=["modprobe"], hold_unversioned=True)
+    work = present(machine, **DRIVER, unversioned=["modprobe"], hold_unversioned=True)
+    assert not work.changed
+    assert machine.asked == ["installed"]
+    assert work.packages == {
+        "smi": {"before": OLD, "after": OLD},
+        "modprobe": {"before": "535.1-1", "after": "535.1-1"},
+    }
+
+
+def test_pins_of_an_older_release_leave_a_node_that_is_right(machine: Machine) -> None:
+    present(machine, **DRIVER)
+    (machine.folder / "drv-set.pref").write_text("lib 580*")
+    work = present(machine, **DRIVER)
+    assert work.changed
+    assert not (machine.folder / "drv-set.pref").exists()
+    assert machine.asked == ["installed"]
+    assert not present(machine, **DRIVER).changed
+
+
+def test_a_lost_hold_comes_back_alone(machine: Machine) -> None:
+    present(machine, **DRIVER)
+    machine.packages["lib"] = base.Installed(OLD, False)
+    assert present(machine, **DRIVER).changed
+    assert machine.changes == ["hold lib"]
+
+
+def test_another_version_lets_go_of_the_old_one_first(machine: Machine) -> None:
+    present(machine, **DRIVER)
+    work = present(
+        machine, packages={"smi": "595.71.05"}, patterns=DRIVER["patterns"], release=["smi", "lib"]
+    )
+    assert machine.changes == ["refresh drv", "release lib smi", "repair", "install", "hold lib smi"]
+    assert work.packages == {"smi": {"before": OLD, "after": NEW}}
+    assert machine.packages["lib"] == base.Installed(NEW, True)
+
+
+def test_a_missing_version_names_what_is_there(machine: Machine) -> None:
+    with pytest.raises(base.PackageError, match=f"'smi' in version '1.0', only '{NEW}', '{OLD}'"):
+        present(machine, packages={"smi": "1.0"})
+    assert "install" not in machine.asked
+    assert not (machine.folder / "drv.pref").exists()
+
+
+def test_packages_without_a_version_are_held_by_choice_and_never_upgraded(machine: Machine) -> None:
+    machine.packages["modprobe"] = base.Installed("530.1-1", False)
+    assert not present(machine, repository=None, unversioned=["modprobe"]).changed
+    assert present(machine, repository=None, unversioned=["modprobe"], hold_unversioned=True).changed
+    assert machine.packages["modprobe"] == base.Installed("530.1-1", True)
+    # Somebody's own hold stays.
+    assert not present(machine, repository=None, unversioned=["modprobe"]).changed
+
+
+def test_a_pattern_does_not_hold_what_is_held_by_choice(machine: Machine) -> None:
+    machine.packages["modprobe"] = base.Installed(OLD, False)
+    present(machine, packages={"smi": "580.178.04"}, patterns=["*"], unversioned=["modprobe"])
+    assert not machine.packages["modprobe"].held
+    assert machine.packages["lib"].held
+
+
+def test_packages_without_a_version_come_as_they_are_offered(machine: Machine) -> None:
+    machine.after_refresh = {"headers": ["6.1-1"]}
+    work = present(
+        machine, repository=None, unversioned=["cuda-toolkit-12-8"], optional=["headers", "nowhere"]
+    )
+    assert machine.changes == ["refresh all", "repair", "install"]
+    assert {name: each["after"] for name, each in work.packages.items()} == {
+        "cuda-toolkit-12-8": "12.8.1-1", "headers": "6.1-1", "nowhere": None,
+    }  # fmt: skip
+
+
+def test_optional_packages_that_nobody_offers_change_nothing(machine: Machine) -> None:
+    assert not present(machine, repository=None, optional=["nowhere"]).changed
+    assert machine.changes == ["refresh all"]
+    with pytest.raises(base.PackageError, match="No repository offers 'nowhere'"):
+        present(machine, repository=None, unversioned=["nowhere"])
+
+
+def test_check_mode_changes_nothing_and_tells_what_would_come(machine: Machine) -> None:
+    (machine.folder / "drv.sources").write_text(KEY.strip())
+    work = present(machine, check=True, **DRIVER)
+    assert work.changed
+    assert machine.changes == []
+    assert work.packages == {"smi": {"before": None, "after": OLD}}
+    assert work.plan == {"installed": {"smi": OLD}, "changed": {}, "removed": {"runc": "1.1"}}
+    assert not (machine.folder / "drv.pref").exists()
+    machine.unpredictable = "broken"
+    assert "broken" in present(machine, check=True, **DRIVER).warnings[0]
+
+
+def test_check_mode_without_the_repository_says_what_was_asked_for(machine: Machine) -> None:
+    work = present(machine, check=True, **DRIVER)
+    assert work.packages == {"smi": {"before": None, "after": "580.178.04"}}
+    assert work.plan is None
+    assert sorted(machine.folder.iterdir()) == []
+
+
+def test_check_mode_shows_no_pins_of_half_a_set(machine: Machine) -> None:
+    (machine.folder / "drv.sources").write_text(KEY.strip())
+    work = present(machine, check=True, packages={"smi": "580.178.04", "not-listed-yet": "580.178.04"})
+    assert work.diff == []
+    assert work.packages["not-listed-yet"] == {"before": None, "after": "580.178.04"}
+
+
+def test_repository_only_reads_a_new_repository_once(machine: Machine) -> None:
+    assert present(machine, install=False).changed
+    assert machine.asked == ["refresh drv"]
+    assert not present(machine, install=False).changed
+    assert machine.asked == []
+
+
+def test_absent_takes_the_set_and_our_files_and_nothing_else(machine: Machine) -> None:
+    present(machine, **DRIVER, unversioned=["modprobe"])
+    machine.packages["container"] = base.Installed("1.20.1-1", False)
+    work = absent(machine, **DRIVER, unversioned=["modprobe"])
+    assert machine.changes == ["remove lib modprobe smi"]
+    assert list(machine.packages) == ["container"]
+    assert work.packages["smi"] == {"before": OLD, "after": None}
+    assert sorted(machine.folder.iterdir()) == []
+    assert not absent(machine, **DRIVER, unversioned=["modprobe"]).changed
+
+
+def test_absent_goes_by_what_is_installed_not_by_the_inventory(machine: Machine) -> None:
+    present(machine, **DRIVER)
+    absent(machine, packages={"smi": "595.71.05"}, patterns=DRIVER["patterns"])
+    assert machine.packages == {}

@@ -1,0 +1,189 @@
+"""What preflight decides, check by check, over a record of a machine where all is well."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from gpusmith.errors import Refusal
+from gpusmith.preflight.judge import judge
+
+DATA = {
+    name: yaml.safe_load((Path(__file__).parents[3] / "data" / f"{name}.yml").read_text())
+    for name in ("gpus", "compatibility")
+}
+WANTED: dict[str, Any] = {
+    "gpu_model": "h100-sxm", "gpu_count": 2, "simulated": True, "reboot": "never", "secure_boot_allowed": False,
+    "kernel_headers_required": True, "clock_offset_limit_s": 30, "driver_version": "580.178.04",
+    "driver_package": "nvidia-driver-cuda",
+    "module_flavour": "auto", "cuda_versions": ["12.8"], "kubernetes_version": "1.36.3", "containerd_version": "2.3.7",
+}  # fmt: skip
+
+
+def facts() -> dict[str, Any]:
+    gpu = {"device_id": "10de:2330", "class": "0x030200", "driver": None}
+    return {
+        "record": {
+            "host": {"os_id": "debian", "os_version": "12", "kernel": "6.1.0-40-amd64"},
+            "packages": {},
+            "pci": {
+                "gpus": [{**gpu, "address": "0000:18:00.0"}, {**gpu, "address": "0000:2a:00.0"}],
+                "nvswitches": [{}, {}],
+            },
+            "module": {"installed_version": None, "nouveau_loaded": False},
+            "library": {"nvml_version": None, "simulated": None},
+            "kubernetes": {"joined": False, "kubelet_version": None},
+            "system": {"secure_boot": False},
+            "errors": [],
+        },
+        "package_manager": "apt",
+        "repositories": {},
+        "kernel_headers": True,
+        "disk": {"/var": {"free_mib": 90000, "needed_mib": 20480}},
+        "clock_offset_s": 0.4,
+        "foreign_driver": [],
+    }
+
+
+def refused(changed_facts: dict[str, Any] | None = None, **changed: Any) -> list[Refusal]:
+    return judge(changed_facts or facts(), {**WANTED, **changed}, DATA)
+
+
+def only(found: list[Refusal]) -> Refusal:
+    assert len(found) == 1, found
+    return found[0]
+
+
+def test_good_machine_has_no_refusals() -> None:
+    assert refused() == []
+
+
+def changed(path: str, value: Any) -> dict[str, Any]:
+    tree = copy.deepcopy(facts())
+    place = tree
+    *parents, last = path.split(".")
+    for key in parents:
+        place = place[key]
+    place[last] = value
+    return tree
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "check", "says"),
+    [
+        ("record.host.os_version", "13", "operating system", "debian 13"),
+        ("record.pci.gpus", [], "GPU count", "0 on PCI"),
+        ("record.system.secure_boot", True, "secure boot", "on"),
+        ("record.module.nouveau_loaded", True, "nouveau", "loaded"),
+        ("kernel_headers", False, "kernel headers", "6.1.0-40-amd64"),
+        ("disk", {"/var": {"free_mib": 10, "needed_mib": 20480}}, "disk space", "/var"),
+        ("clock_offset_s", -3600.0, "clock", "3600 s behind"),
+        ("package_manager", "dnf", "package manager", "dnf"),
+        ("package_manager", "zypper", "package manager", "zypper"),
+        ("package_manager", "", "package manager", "none that this release knows"),
+        ("foreign_driver", ["/usr/bin/nvidia-uninstall"], "foreign driver", "nvidia-uninstall"),
+        ("record.library.simulated", False, "simulation", "real"),
+    ],
+)
+def test_machine(path: str, value: Any, check: str, says: str) -> None:
+    found = only(refused(changed(path, value)))
+    assert found.message.startswith(f"{check}: ")
+    assert says in found.message.split("; allowed: ")[0]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "check", "allowed"),
+    [
+        ({"gpu_model": "h100"}, "GPU model", "h100-sxm"),
+        ({"gpu_count": 8}, "GPU count", "8"),
+        ({"driver_version": "515.43.04", "cuda_versions": []}, "driver for this GPU", "525"),
+        ({"driver_version": "570.1.1", "cuda_versions": ["13.0"]}, "CUDA and driver", "580"),
+        ({"cuda_versions": ["9.2"]}, "CUDA version", "12.x"),
+        ({"containerd_version": "1.7.28"}, "containerd and Kubernetes", "2.3.0"),
+        ({"kubernetes_version": "1.40.0"}, "Kubernetes version", "1.36.x"),
+    ],
+)
+def test_inventory(wanted: dict[str, Any], check: str, allowed: str) -> None:
+    found = only(refused(**wanted))
+    assert found.message.startswith(f"{check}: ")
+    assert allowed in found.message.split("; allowed: ")[1]
+
+
+def test_wrong_model_names_what_is_built_in() -> None:
+    found = refused(gpu_model="b200", cuda_versions=["12.8"])
+    assert "h100-sxm" in found[0].message
+
+
+def test_blackwell_needs_open_modules() -> None:
+    found = refused(gpu_model="b200", module_flavour="proprietary")
+    assert any(row.message.startswith("module flavour: ") for row in found)
+
+
+def test_missing_version_offers_the_three_nearest() -> None:
+    tree = facts()
+    offered = ["595.91.07-1", "580.178.04-1", "580.95.05-1", "535.261.03-1"]
+    tree["repositories"] = {
+        "nvidia_driver": {
+            "asked": {"nvidia-driver-cuda": "580.178.05"},
+            "versions": {"nvidia-driver-cuda": offered},
+            "error": None,
+        }
+    }
+    found = only(refused(tree, driver_version="580.178.05"))
+    assert found.message.endswith("; allowed: nearest: '580.178.04-1', '580.95.05-1', '595.91.07-1'.")
+
+
+@pytest.mark.parametrize(
+    ("owner", "step"),
+    [("nvidia_driver", "nvidia_driver_package_layout"), ("containerd", "Correct 'containerd_repository'.")],
+)
+def test_a_package_that_no_repository_has_is_not_a_matter_of_versions(owner: str, step: str) -> None:
+    tree = facts()
+    tree["repositories"] = {owner: {"asked": {"some-package": "1.2.3"}, "versions": {}, "error": None}}
+    found = only(refused(tree))
+    assert found.message.endswith("; allowed: nothing of that name is there.")
+    assert step in found.hint
+
+
+def test_branch_is_not_a_version() -> None:
+    tree = facts()
+    offered = ["595.91.07-1", "580.178.04-1", "580.95.05-1"]
+    tree["repositories"] = {
+        "nvidia_driver": {
+            "asked": {"nvidia-driver-cuda": "580"},
+            "versions": {"nvidia-driver-cuda": offered},
+            "error": None,
+        }
+    }
+    found = only(refused(tree, driver_version="580"))
+    assert "branch" in found.message
+    assert "580.178.04-1" in found.hint
+    assert "595" not in found.hint
+
+
+def test_silent_repository_is_told_once() -> None:
+    tree = facts()
+    tree["repositories"] = {
+        "containerd": {"asked": {"containerd.io": "2.3.7"}, "versions": {}, "error": "E: no answer"}
+    }
+    assert "E: no answer" in only(refused(tree)).message
+
+
+@pytest.mark.parametrize(("joined", "count"), [(True, 1), (False, 0)])
+def test_driver_of_a_joined_node_is_never_changed(joined: bool, count: int) -> None:
+    tree = facts()
+    tree["record"]["kubernetes"]["joined"] = joined
+    tree["record"]["packages"] = {"nvidia-driver-cuda": {"version": "580.95.05-1", "held": True}}
+    found = refused(tree)
+    assert len(found) == count
+    assert all("upgrade_driver.yml" in row.hint for row in found)
+
+
+def test_hole_in_the_record_is_a_refusal() -> None:
+    tree = facts()
+    tree["record"]["pci"] = None
+    assert "could not be found out" in only(refused(tree)).message

@@ -1,0 +1,21 @@
+"""The table of hosts that are refused."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from gpusmith.errors import Refusal
+from gpusmith.preflight.table import of_host, table
+
+
+def test_unreachable_host_is_in_the_table() -> None:
+    lines = table({"gpu-1": of_host({"refusals": []}), "gpu-2": of_host(None)})
+    assert lines[0] == "1 of 2 hosts cannot be worked on:"
+    assert lines[1].startswith("gpu-2 | connection: no answer;")
+    assert table({"gpu-1": []}) == []
+
+
+def test_reasons_arrive_as_they_were_found() -> None:
+    refusal = Refusal("GPU count: 3 on PCI; allowed: 4.", "Look for it.")
+    assert of_host({"refusals": [dataclasses.asdict(refusal)]}) == [refusal]
+    assert table({"gpu-1": [refusal]})[1] == "gpu-1 | GPU count: 3 on PCI; allowed: 4. | Look for it."

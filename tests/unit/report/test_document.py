@@ -1,0 +1,64 @@
+"""results.json, by which nodes are stamped."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+from gpusmith.report import document
+from gpusmith.report.coverage import GpuCoverage
+from tests.unit.report.samples import BLOCKED, FAILED, all_passed, results
+
+
+def test_schema() -> None:
+    data = document.plain(results())
+    assert data["schema"] == "gpusmith.results/1"
+    assert set(data) == {"schema", "run", "summary", "coverage", "checks"}
+    assert data["summary"] == {"passed": len(all_passed()), "failed": 0, "error": 0, "skipped": 0}
+    assert (data["coverage"]["nodes"]["expected"], data["coverage"]["nodes"]["tested"]) == (2, 2)
+    assert (data["coverage"]["gpus"]["expected"], data["coverage"]["gpus"]["tested"]) == (8, 8)
+    assert len({row["uuid"] for row in data["coverage"]["gpus"]["uuids"]}) == 8
+    assert set(data["checks"][0]) == {
+        "id",
+        "target",
+        "outcome",
+        "skip",
+        "simulated",
+        "cause",
+        "evidence",
+        "next_step",
+        "duration_s",
+    }
+    assert data["run"]["complete"] is True
+
+
+def test_a_finding_is_written_whole() -> None:
+    (row,) = document.plain(results(replace(BLOCKED, evidence={"at": Path("/x")}, duration_s=1.23456)))[
+        "checks"
+    ]
+    assert row == {
+        "id": "nodes.ecc", "target": "gpu-2", "outcome": "skipped", "skip": "blocked", "simulated": False,
+        "cause": "NVML cannot be asked", "evidence": {"at": "/x"}, "next_step": "", "duration_s": 1.235,
+    }  # fmt: skip
+
+
+def test_who_was_not_tested_is_named() -> None:
+    found = replace(
+        results(FAILED),
+        coverage={"gpu-1": GpuCoverage(4, ("a",), {"team/x": 1}, {"cordoned": 2}), "gpu-2": GpuCoverage(4, (), {"team/y": 4})},
+        node_reasons={"gpu-2": "in use"},
+    )  # fmt: skip
+    coverage = document.plain(found)["coverage"]
+    assert coverage["nodes"] == {
+        "expected": 2, "tested": 1, "busy": ["gpu-2"], "excluded": [{"node": "gpu-2", "reason": "in use"}],
+    }  # fmt: skip
+    assert coverage["gpus"] == {
+        "expected": 8, "tested": 1, "uuids": [{"node": "gpu-1", "uuid": "a"}],
+        "busy": [{"node": "gpu-1", "gpus": 1, "holder": "team/x"}, {"node": "gpu-2", "gpus": 4, "holder": "team/y"}],
+        "excluded": [{"node": "gpu-1", "gpus": 2, "reason": "cordoned"}],
+    }  # fmt: skip
+
+
+def test_text_is_the_document() -> None:
+    assert json.loads(document.text(results(FAILED))) == document.plain(results(FAILED))

@@ -1,0 +1,49 @@
+"""The folder of the reports."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gpusmith.errors import ToolError
+from gpusmith.report import files
+from tests.unit.report.samples import ERROR, FAILED, SKIPPED, all_passed, results
+
+NAMES = ["junit.xml", "metrics.prom", "report.html", "results.json"]
+
+
+def test_reports_of_an_earlier_run_are_removed(tmp_path: Path) -> None:
+    for name in (*NAMES, "notes.txt"):
+        (tmp_path / name).write_text("of an earlier run")
+    files.clear(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"], "what is not ours stays"
+
+
+def test_reports(tmp_path: Path) -> None:
+    files.write(results(*all_passed()[1:], FAILED, ERROR, SKIPPED), tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == NAMES
+    assert json.loads((tmp_path / "results.json").read_text())["run"]["exit_code"] == 1
+
+
+def test_results_appear_after_all_that_is_made_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(_: object) -> bytes:
+        raise ZeroDivisionError
+
+    for name in NAMES[:3]:
+        monkeypatch.setattr(files, "MAKERS", {**files.MAKERS, name: broken})
+        with pytest.raises(ZeroDivisionError):
+            files.write(results(), tmp_path)
+        assert not (tmp_path / "results.json").exists()
+        monkeypatch.undo()
+
+
+def test_folder_that_cannot_be_used_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ToolError, match="cannot be used"):
+        files.clear(tmp_path / "file" / "below")
+    with pytest.raises(ToolError, match="cannot be written"):
+        files.write(results(), tmp_path / "file")

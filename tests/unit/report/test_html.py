@@ -1,0 +1,52 @@
+"""The page: escaped, honest about simulation and about what did not run."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gpusmith.report.html import TEMPLATE, html
+from gpusmith.report.results import ExitCode, Results
+from tests.unit.report.samples import BLOCKED, FAILED, all_passed, results
+
+
+def page(found: Results) -> str:
+    return html(found).decode()
+
+
+def test_what_a_node_says_is_escaped() -> None:
+    shown = page(results(FAILED))
+    assert "&lt;b&gt;GPU 1&lt;/b&gt;" in shown
+    assert "<b>GPU 1" not in shown
+    assert "<b>Next:</b> Reset it." in shown
+
+
+@pytest.mark.parametrize("simulated", [True, False])
+def test_simulation_is_said(simulated: bool) -> None:
+    found = results()
+    shown = page(replace(found, info=replace(found.info, simulated=simulated)))
+    assert ("simulated GPUs</b>" in shown) is simulated
+
+
+@pytest.mark.parametrize(
+    ("found", "says"),
+    [
+        (results(), ""),
+        (results(*all_passed()[1:]), "Only a <b>selection</b> of the checks ran"),
+        (replace(results(BLOCKED), ended=ExitCode.INTERRUPTED), "<b>did not come to its end</b>"),
+    ],
+    ids=["complete", "selection", "interrupted"],
+)
+def test_a_run_that_stamps_no_node_says_why(found: Results, says: str) -> None:
+    shown = page(found)
+    assert says in shown
+    assert ("it stamps no node" in shown) is bool(says)
+
+
+def test_template_is_packed_with_the_package(root: Path) -> None:
+    assert (root / "src" / "gpusmith" / "report" / TEMPLATE).is_file()
+    packed = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]
+    assert any(Path(TEMPLATE).match(pattern) for pattern in packed["gpusmith.report"])

@@ -1,0 +1,48 @@
+"""The summary on the terminal."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+
+from rich.console import Console
+
+from gpusmith.report.coverage import GpuCoverage
+from gpusmith.report.results import Results
+from gpusmith.report.terminal import WIDEST, terminal
+from tests.unit.report.samples import FAILED, INFO, PASSED, SKIPPED, results
+
+
+def shown(found: Results) -> str:
+    out = StringIO()
+    terminal(found, Path("reports"), Console(file=out, width=100))
+    return out.getvalue()
+
+
+def test_terminal_names_cause_and_next_step() -> None:
+    text = shown(results(FAILED, SKIPPED))
+    assert "FAILED nodes.ecc on gpu-1" in text
+    assert "next:  Reset it." in text
+    assert "skipped nodes.fabric: no switches" in text
+    assert "Simulated GPUs" in text
+    assert "Only a selection of the checks ran" in text
+    assert text.rstrip().endswith("FAILED (exit code 1, 2 s)")
+
+
+def test_denominators_and_who_is_missing_are_named() -> None:
+    text = shown(
+        replace(results(PASSED), coverage={"gpu-1": GpuCoverage(8, ("a",), {"team/x": 3}, {"cordoned": 4})})
+    )
+    assert "GPUs: 8 expected, 1 tested, 3 busy, 4 excluded" in text
+    assert "busy: 3 on gpu-1, held by team/x" in text
+    assert "excluded: 4 on gpu-1: cordoned" in text
+
+
+def test_many_nodes_are_counted() -> None:
+    nodes = tuple(f"gpu-{n}" for n in range(WIDEST + 1))
+    found = replace(
+        results(FAILED, *(replace(PASSED, target=name) for name in nodes[2:])),
+        info=replace(INFO, nodes=nodes),
+    )
+    assert "5 passed, 1 failed" in shown(found)

@@ -1,0 +1,79 @@
+"""What pods of the cluster in memory say, and how their containers may fail to start."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gpusmith.snapshot import NodeView
+from gpusmith.workloads.outcome import NodeOutcome
+
+READY = NodeView("gpu-1", True, (), False, 4, 4, {}, {}, ())
+
+
+def answer(**changes: Any) -> Callable[[dict[str, str], list[str]], Any]:
+    def make(env: dict[str, str], uuids: list[str]) -> Any:
+        good = {
+            "ok": True,
+            "simulated": True,
+            "uuid": uuids[0] if uuids else None,
+            "devices": [{"uuid": uuid} for uuid in uuids],
+        }
+        return {**good, **changes}
+
+    return make
+
+
+def start_error(message: str) -> dict[str, Any]:
+    ended = {"exitCode": 128, "reason": "StartError", "message": message}
+    return {"phase": "Failed", "containerStatuses": [{"state": {"terminated": ended}}]}
+
+
+def ends_as(
+    fake_cluster: Any, names: tuple[str, ...], log: str, status: dict[str, Any] | None = None
+) -> None:
+    """Pods of these names print that; with a status, that becomes theirs."""
+    started = fake_cluster.run
+
+    def start(name: str, pod: dict[str, Any], *rest: Any) -> None:
+        started(name, pod, *rest)
+        if name in names:
+            fake_cluster.logs[name] = log
+            pod["status"] = status or pod["status"]
+
+    fake_cluster.run = start
+
+
+def never_starts(fake_cluster: Any, message: str, *names: str) -> None:
+    """Pods of these names end as if the runtime had not started their container."""
+    started = fake_cluster.run
+
+    def give_back(name: str, pod: dict[str, Any], *rest: Any) -> None:
+        started(name, pod, *rest)
+        if name in names:
+            fake_cluster.given.pop(name, None)
+
+    fake_cluster.run = give_back
+    ends_as(fake_cluster, names, "", start_error(message))
+
+
+def before_each_creation(fake_cluster: Any, do: Callable[[dict[str, Any]], object]) -> None:
+    """Show a test every manifest that the run creates."""
+    create = fake_cluster.create
+
+    def show(path: str, body: dict[str, Any]) -> Any:
+        do(body)
+        return create(path, body)
+
+    fake_cluster.create = show
+
+
+def outcomes(found: NodeOutcome) -> dict[str, str]:
+    return {name: finding.outcome.value for name, finding in found.findings.items()}
+
+
+def sandbox_event(when: str, message: str, **changes: Any) -> dict[str, Any]:
+    return {
+        "type": "Warning", "reason": "FailedCreatePodSandBox", "message": message, "lastTimestamp": when,
+        "involvedObject": {"kind": "Pod", "name": "cuda-x"}, **changes,
+    }  # fmt: skip

@@ -1,0 +1,69 @@
+"""Runs of the workloads on a cluster in memory, with short waits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from gpusmith.findings import Finding
+from gpusmith.inventory.host import Host
+from gpusmith.kube import Cluster
+from gpusmith.snapshot import NodeView
+from gpusmith.workloads import board, oversubscription, runner
+from gpusmith.workloads.jobs import Run
+from gpusmith.workloads.outcome import NodeOutcome
+from gpusmith.workloads.targets import Target
+from tests.unit.fake_cluster import FakeCluster
+from tests.unit.workloads.answers import READY
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(board, "TICK_S", 0.02)
+    monkeypatch.setattr(oversubscription, "STAYS_PENDING_S", 0.05)
+    monkeypatch.setattr(oversubscription, "PENDING_WAIT_S", 0.5)
+
+
+@pytest.fixture
+def said() -> list[str]:
+    """What a run says while it goes on."""
+    return []
+
+
+@pytest.fixture
+def run(
+    host: Callable[..., Host], fake_cluster: FakeCluster, programs: Path, said: list[str]
+) -> Callable[..., tuple[dict[str, NodeOutcome], Finding]]:
+    """Runs all workloads on nodes, healthy and free ones unless a test gives a view of them.
+
+    Args of the run:
+        names: of the nodes.
+        views: by the node's name with '_' for '-'.
+        classes: RuntimeClasses of the cluster.
+        values: changes of the hosts' variables.
+        recorded: the nodes' records could be read.
+    """
+
+    def start(
+        names: tuple[str, ...] = ("gpu-1",),
+        classes: tuple[str, ...] = ("nvidia",),
+        values: dict[str, Any] | None = None,
+        recorded: bool = True,
+        **views: NodeView | None,
+    ) -> tuple[dict[str, NodeOutcome], Finding]:
+        targets = [
+            Target(
+                host(name, **(values or {})),
+                views.get(name.replace("-", "_"), replace(READY, name=name)),
+                frozenset(fake_cluster.gpus[name]) if recorded else None,
+                frozenset(classes),
+            )
+            for name in names
+        ]
+        return runner.run_all(cast(Cluster, fake_cluster), Run("a1", "o"), programs, targets, said.append)
+
+    return start

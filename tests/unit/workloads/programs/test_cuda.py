@@ -1,0 +1,72 @@
+"""The CUDA program and the one that holds a GPU, against libraries that are Python objects."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.unit.workloads.programs.fake_libraries import FakeCuda, FakeNvml
+
+
+def test_uuid_is_written_as_nvml_does(uuids: list[str]) -> None:
+    assert uuids[0] == "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f"
+
+
+def test_simulated_gpu_refuses_the_launch_and_says_so(load: Any, uuids: list[str]) -> None:
+    library = FakeCuda(simulated=True)
+    result = load("run_cuda").work(library, FakeNvml(uuids))
+    assert result["simulated"] is True
+    assert result["not_executed"] == ["the kernel on the device"]
+    assert [row["uuid"] for row in result["devices"]] == uuids
+    assert all(row["launch"] == "CUDA_ERROR_NOT_SUPPORTED (801)" for row in result["devices"])
+    assert library.calls.count("cuLaunchKernel") == 2
+    assert library.memory == {}
+
+
+def test_real_gpu_executes(load: Any, uuids: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPUSMITH_SIMULATED", "false")
+    result = load("run_cuda").work(FakeCuda(simulated=False), FakeNvml(uuids))
+    assert result["simulated"] is False
+    assert result["not_executed"] == []
+    assert all(row["launch"] == "executed" for row in result["devices"])
+
+
+@pytest.mark.parametrize(
+    ("says", "library", "words"),
+    [
+        ("false", FakeCuda(simulated=True), "inventory says the GPUs are real"),
+        ("true", FakeCuda(simulated=False), "inventory says the GPUs are simulated"),
+        ("", FakeCuda(simulated=True), "witness is missing"),
+        ("false", FakeCuda(simulated=False, launch=719), "was not executed: CUDA_ERROR_LAUNCH_FAILED"),
+        ("false", FakeCuda(simulated=False, launch=801), "was not executed: CUDA_ERROR_NOT_SUPPORTED"),
+        ("false", FakeCuda(simulated=False, works=False), "the kernel's result is wrong"),
+        (
+            "false",
+            FakeCuda(simulated=False, spoils=True),
+            "a copy to the device and back is wrong in 1 of 1024",
+        ),
+        ("true", FakeCuda(simulated=True, launch=0), "a simulated GPU must refuse a launch"),
+    ],
+)
+def test_nothing_else_passes(
+    load: Any, uuids: list[str], monkeypatch: pytest.MonkeyPatch, says: str, library: FakeCuda, words: str
+) -> None:
+    monkeypatch.setenv("GPUSMITH_SIMULATED", says)
+    with pytest.raises(load("gpu_driver").ProgramError, match=words):
+        load("run_cuda").work(library, FakeNvml(uuids))
+
+
+def test_other_number_of_gpus_than_given_fails(
+    load: Any, uuids: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GPUSMITH_GPUS", "1")
+    with pytest.raises(
+        load("gpu_driver").ProgramError, match="sees 2 devices in this container, it was given 1"
+    ):
+        load("run_cuda").work(FakeCuda(simulated=True), FakeNvml(uuids))
+
+
+def test_holder_must_see_exactly_one(load: Any, uuids: list[str]) -> None:
+    with pytest.raises(load("gpu_driver").ProgramError, match="a pod with one GPU sees"):
+        load("hold_gpu").work(FakeCuda(simulated=True), FakeNvml(uuids))

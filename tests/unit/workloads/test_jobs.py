@@ -1,0 +1,100 @@
+"""What the suite asks a cluster to run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+
+from gpusmith.errors import ToolError
+from gpusmith.workloads import jobs
+from gpusmith.workloads.jobs import Run, Workload
+
+RUN = Run("a1", "host/1/2")
+
+
+def workload(**changes: Any) -> Workload:
+    values: dict[str, Any] = {
+        "name": "n0-cuda", "node": "gpu-1.example", "image": "registry.example/pytorch:1", "command": jobs.program("run_cuda.py"),
+        "gpus": 4, "simulated": True, "tolerated": ("team",), "timeout_s": 60.5,
+    }  # fmt: skip
+    return Workload(**{**values, **changes})
+
+
+@pytest.mark.parametrize("make", [jobs.job, jobs.pod])
+def test_manifests_are_valid(make: Callable[[Run, Workload], dict[str, Any]], programs: Path) -> None:
+    for manifest in (
+        make(RUN, workload()),
+        make(RUN, workload(gpus=0, runtime_class="nvidia")),
+        jobs.namespace(RUN),
+    ):
+        kubernetes_validate.validate(manifest, "1.36", strict=True)
+    kubernetes_validate.validate(jobs.programs(RUN, programs), "1.36", strict=True)
+
+
+def test_pod_asks_for_no_right_it_does_not_need() -> None:
+    spec = jobs.pod(RUN, workload())["spec"]
+    container = spec["containers"][0]
+    assert spec["automountServiceAccountToken"] is False
+    assert spec["securityContext"]["runAsNonRoot"] is True
+    assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert "runtimeClassName" not in spec
+
+
+def test_pod_goes_through_the_scheduler_to_its_node() -> None:
+    spec = jobs.pod(RUN, workload())["spec"]
+    assert "nodeName" not in spec
+    terms = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][
+        "nodeSelectorTerms"
+    ]
+    assert terms == [
+        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["gpu-1.example"]}]}
+    ]
+    assert [row["key"] for row in spec["tolerations"]] == [
+        "nvidia.com/gpu",
+        "gpusmith.io/unvalidated",
+        "team",
+    ]
+
+
+def test_gpus_are_asked_for_only_if_wanted() -> None:
+    assert jobs.pod(RUN, workload())["spec"]["containers"][0]["resources"]["limits"] == {
+        "nvidia.com/gpu": "4"
+    }
+    assert "limits" not in jobs.pod(RUN, workload(gpus=0))["spec"]["containers"][0]["resources"]
+
+
+def test_inventory_witness_reaches_the_program() -> None:
+    for word, says in (("true", True), ("false", False)):
+        env = jobs.pod(RUN, workload(simulated=says))["spec"]["containers"][0]["env"]
+        assert {"name": "GPUSMITH_SIMULATED", "value": word} in env
+
+
+def test_namespace_is_of_the_run_and_restricted() -> None:
+    metadata = jobs.namespace(RUN)["metadata"]
+    assert metadata["name"] == "gpusmith-validation-a1"
+    assert metadata["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
+    assert metadata["annotations"] == {"gpusmith.io/owner": "host/1/2"}
+
+
+def test_programs_do_not_shadow_what_they_import(programs: Path) -> None:
+    names = {name.removesuffix(".py") for name in jobs.programs(RUN, programs)["data"]}
+    assert not names & {"tensorflow", "torch", "pytorch", "cuda", "numpy", "pynvml"}
+
+
+def test_folder_without_programs_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ToolError, match="No programs"):
+        jobs.programs(RUN, tmp_path)
+
+
+def test_bad_name_is_refused() -> None:
+    with pytest.raises(ToolError):
+        jobs.pod(RUN, workload(name="Node.One"))

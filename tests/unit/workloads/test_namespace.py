@@ -1,0 +1,86 @@
+"""The run's namespace: usable before the first pod, gone after the last."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from gpusmith.errors import ToolError
+from gpusmith.kube import Cluster
+from gpusmith.workloads import namespace
+from gpusmith.workloads.jobs import Run
+
+RUN = Run("a1", "host/1/2")
+
+
+class Api:
+    """An API server that needs some looks until what is asked for comes true."""
+
+    def __init__(self, *answers: Any) -> None:
+        self.answers = list(answers)
+        self.done: list[str] = []
+
+    def create(self, path: str, body: dict[str, Any]) -> None:
+        self.done.append(f"create {path}")
+
+    def delete(self, path: str) -> None:
+        self.done.append(f"delete {path}")
+
+    def get(self, path: str) -> Any:
+        self.done.append(f"get {path}")
+        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(namespace, "ACCOUNT_TICK_S", 0.01)
+    monkeypatch.setattr(namespace, "GONE_TICK_S", 0.01)
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(namespace, "ACCOUNT_WAIT_S", 0.1)
+    monkeypatch.setattr(namespace, "GONE_WAIT_S", 0.1)
+
+
+def test_pods_may_come_when_their_account_is_there(programs: Path) -> None:
+    api = Api(None, None, {"kind": "ServiceAccount"})
+    namespace.make(cast(Cluster, api), RUN, programs)
+    folder = "/api/v1/namespaces/gpusmith-validation-a1"
+    assert api.done == [
+        "create /api/v1/namespaces", f"create {folder}/configmaps", *[f"get {folder}/serviceaccounts/default"] * 3,
+    ]  # fmt: skip
+
+
+def test_an_account_that_does_not_come_is_the_clusters_trouble(impatient: None, programs: Path) -> None:
+    with pytest.raises(ToolError, match="service account 'default' of namespace 'gpusmith-validation-a1'"):
+        namespace.make(cast(Cluster, Api(None)), RUN, programs)
+
+
+def test_it_is_waited_for_until_it_is_gone() -> None:
+    there = {"status": {"phase": "Terminating"}}
+    api = Api(there, there, None)
+    assert namespace.remove(cast(Cluster, api), "ns") == ""
+    assert api.done == ["delete /api/v1/namespaces/ns", *["get /api/v1/namespaces/ns"] * 3]
+
+
+def test_what_holds_it_is_said(impatient: None) -> None:
+    rows = [{"status": "True", "message": "some finalizers remain"}, {"status": "False", "message": "no"}]
+    left = namespace.remove(
+        cast(Cluster, Api({"status": {"phase": "Terminating", "conditions": rows}})), "ns"
+    )
+    assert "last seen: some finalizers remain." in left
+    assert "last seen: Terminating." in namespace.remove(
+        cast(Cluster, Api({"status": {"phase": "Terminating"}})), "ns"
+    )
+
+
+def test_a_refused_deletion_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> None:
+        raise ToolError("forbidden")
+
+    api = Api(None)
+    monkeypatch.setattr(api, "delete", refuse)
+    assert namespace.remove(cast(Cluster, api), "ns") == "forbidden"

@@ -1,0 +1,92 @@
+"""A pod that never ran is made once more; one that ran is not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from gpusmith.findings import Outcome
+from gpusmith.inventory.host import Host
+from gpusmith.wait import Deadline
+from gpusmith.workloads import jobs
+from gpusmith.workloads.jobs import Run
+from gpusmith.workloads.outcome import PER_NODE
+from gpusmith.workloads.pods import Pods, Site
+from gpusmith.workloads.targets import Target
+from tests.unit.workloads.answers import READY, never_starts, outcomes
+
+
+@pytest.mark.parametrize(
+    ("pod", "check"),
+    [
+        ("n0-nvidia-smi", "nvidia-smi"), ("n0-cuda", "cuda"), ("n0-pytorch", "pytorch"), ("n0-visible-all", "isolation"),
+        ("n0-hold-2", "allocation"), ("n0-one-more", "oversubscription"),
+    ],
+)  # fmt: skip
+def test_a_pod_whose_runtime_lost_the_race_is_made_once_more(
+    run: Any, fake_cluster: Any, pod: str, check: str
+) -> None:
+    of_job = check not in ("allocation", "oversubscription")
+    never_starts(fake_cluster, "runc create failed: unable to freeze", pod + ("-x" if of_job else ""))
+    found = run()[0]["gpu-1"]
+    assert outcomes(found) == dict.fromkeys(PER_NODE, "passed"), found.findings
+    said = {
+        name: row.evidence["made_again"]
+        for name, row in found.findings.items()
+        if "made_again" in row.evidence
+    }
+    assert list(said) == [f"workloads.{check}"]
+    assert "unable to freeze" in said[f"workloads.{check}"][pod]
+
+
+@pytest.mark.parametrize(
+    ("pods", "message"),
+    [
+        (("n0-cuda-x", "n0-cuda-again-x"), "unable to freeze"),
+        (("n0-cuda-x",), "nvidia-container-cli: initialization error"),
+    ],
+    ids=["twice", "another reason"],
+)
+def test_a_pod_that_does_not_start_fails(
+    run: Any, fake_cluster: Any, pods: tuple[str, ...], message: str
+) -> None:
+    never_starts(fake_cluster, message, *pods)
+    finding = run()[0]["gpu-1"].findings["workloads.cuda"]
+    assert finding.outcome is Outcome.FAILED
+    assert message in finding.cause
+
+
+def test_a_pod_is_missed_from_before_its_creation_on(host: Callable[..., Host]) -> None:
+    done: list[str] = []
+    cluster = SimpleNamespace(create=lambda path, body: done.append(f"create {path} {body['kind']}"))
+    board = SimpleNamespace(expect=lambda name: done.append(f"expect {name}"))
+    target = Target(host(), READY, None)
+    pods = Pods(Site(cast(Any, cluster), Run("a1", "o"), cast(Any, board), target, "n0", done.append))
+    workload = pods.workload("x", "image", ["true"], 0)
+    pods.create(jobs.job, workload)
+    pods.create(jobs.pod, workload)
+    assert done == [
+        "expect n0-x", "create /apis/batch/v1/namespaces/gpusmith-validation-a1/jobs Job",
+        "expect n0-x", "create /api/v1/namespaces/gpusmith-validation-a1/pods Pod",
+    ]  # fmt: skip
+    assert pods.age(workload)() < 60
+
+
+def test_a_pod_ends_by_itself_before_it_is_given_up(host: Callable[..., Host]) -> None:
+    waited: list[float] = []
+
+    def wait(what: str, name: str, check: object, deadline: Deadline) -> Any:
+        waited.append(deadline.seconds)
+        return {"metadata": {"name": name}, "status": {"phase": "Succeeded"}}
+
+    board = SimpleNamespace(wait=wait, warning=None, expect=lambda _: None)
+    cluster = SimpleNamespace(create=lambda *_: None, log=lambda *_: "printed")
+    target = Target(host(validation_timeout_pod_s=7), READY, None)
+    pods = Pods(Site(cast(Any, cluster), Run("a1", "o"), cast(Any, board), target, "n0", print))
+    workload = pods.workload("x", "image", ["true"], 0)
+    assert pods.run_job(workload) == "printed"
+    assert workload.timeout_s == 7
+    assert waited == [22.0]
