@@ -8,25 +8,23 @@ import time
 from typing import Any
 
 from ansible.plugins.action import ActionBase
-from ansible_collections.gpusmith.gpu.plugins.module_utils import driver
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.looking import LookingAction
 
+from gpusmith.errors import GpusmithError
+from gpusmith.expect import driver
+from gpusmith.expect import wanted as wants
+from gpusmith.node.records import parse
 from gpusmith.wait import Deadline, Done, NotYet, WaitTimeout, wait_until
 
 
-def still_missing(record: dict[str, Any], asked: dict[str, Any]) -> str:
-    """Why waiting may help; empty if nothing differs, or if waiting cannot help.
-
-    Raises:
-        ValueError: the settings cannot be met.
-    """
-    wanted = driver.want(record, asked["settings"], asked["layout"], asked["models"])
-    found = driver.differences(record, wanted, str(asked["settings"].get("unit", "")))
-    return "; ".join(difference.text for difference in found) if driver.may_pass(found) else ""
+def still_missing(record: dict[str, Any], wanted: wants.Driver) -> str:
+    """Why waiting may help; empty if nothing is wrong, or if waiting cannot help."""
+    found = driver.problems(parse(record), wanted)
+    return "; ".join(problem.cause for problem in found) if driver.may_pass(found) else ""
 
 
 class ActionModule(LookingAction):
-    """Looks until nothing differs, or waiting cannot help. Never fails for what it sees."""
+    """Looks until nothing is wrong, or waiting cannot help. Never fails for what it sees."""
 
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Entry point of Ansible."""
@@ -35,25 +33,27 @@ class ActionModule(LookingAction):
             argument_spec={
                 "settings": {"type": "dict", "required": True},
                 "layout": {"type": "dict", "required": True},
-                "models": {"type": "dict", "required": True},
                 "timeout": {"type": "float", "required": True},
                 "nvml_timeout": {"type": "float", "default": 30.0},
             }
         )
+        settings = asked["settings"]
+        wanted = wants.driver(settings["node"], settings, layout=wants.layout(asked["layout"]))
         begin = time.monotonic()
         answer: dict[str, Any] = {}
 
         def look() -> Done[None] | NotYet:
             answer.clear()
             answer.update(self.look(asked["nvml_timeout"], task_vars))
-            seen = "" if answer.get("failed") else still_missing(answer["record"], asked)
+            failed = answer.get("failed") or answer.get("unreachable")
+            seen = "" if failed else still_missing(answer["record"], wanted)
             return NotYet(seen) if seen else Done(None)
 
         try:
             wait_until("the driver", look, Deadline(0.0 if self._task.check_mode else asked["timeout"]))
         except WaitTimeout:
             pass  # the caller judges the record that was read last
-        except ValueError as error:
+        except GpusmithError as error:
             answer.update(failed=True, msg=str(error))
         result.update(answer, waited=round(time.monotonic() - begin, 1))
         return result

@@ -15,15 +15,11 @@ version_added: "0.1.0"
 author: gpusmith contributors
 options:
   settings:
-    description: Keys version, module_flavour, fabric_manager and unit, as for P(gpusmith.gpu.driver_plan#filter).
+    description: Keys node, version, module_flavour, fabric_manager and files, as for P(gpusmith.gpu.driver_plan#filter).
     type: dict
     required: true
   layout:
     description: Package names of the repository's layout.
-    type: dict
-    required: true
-  models:
-    description: Rows of C(data/gpus.yml).
     type: dict
     required: true
   timeout:
@@ -43,9 +39,8 @@ attributes:
 EXAMPLES = r"""
 - name: Wait for the driver
   gpusmith.gpu.driver_wait:
-    settings: {version: "580.178.04", module_flavour: auto, fabric_manager: auto, unit: load.service}
+    settings: {node: gpu-1, version: "580.178.04", module_flavour: auto, fabric_manager: auto}
     layout: "{{ layout }}"
-    models: "{{ models }}"
     timeout: 600
 """
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from gpusmith.problems import Problem
+
 
 class Outcome(StrEnum):
     """How a check ended; only ``PASSED`` proves something."""
@@ -53,15 +55,6 @@ class Finding:
     simulated: bool = False
     duration_s: float = 0.0
     skip: Skip | None = None
-
-
-@dataclass(frozen=True)
-class Problem:
-    """One thing that a check found to be wrong."""
-
-    cause: str
-    next_step: str
-    evidence: Mapping[str, Any] = field(default_factory=dict)
 
 
 class NotAsked(Exception):  # noqa: N818 - it is no error

@@ -30,6 +30,7 @@ class Model:
         fabric_manager: CUDA needs the fabric manager's service.
         fabric_state_in_nvml: NVML reports the fabric's state per GPU.
         architecture: as NVML names it.
+        open_module: whether NVIDIA's open kernel module drives it: supported, required or unsupported.
     """
 
     key: str
@@ -40,6 +41,7 @@ class Model:
     fabric_manager: bool
     fabric_state_in_nvml: bool
     architecture: str
+    open_module: str = "supported"
 
     @property
     def row_remapping(self) -> bool:
@@ -66,6 +68,7 @@ def load(path: Path | None = None) -> Mapping[str, Model]:
                 fabric_manager=bool(row["fabric_manager"]),
                 fabric_state_in_nvml=bool(row["fabric_state_in_nvml"]),
                 architecture=str(row["architecture"]),
+                open_module=str(row["open_module"]),
             )
             for key, row in rows.items()
         }

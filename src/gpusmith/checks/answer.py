@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from gpusmith.checks.register import Reads, check
-from gpusmith.findings import Problem
 from gpusmith.node.connections import Probed
+from gpusmith.problems import Problem
 
 
 def _seen(probed: Probed) -> dict[str, Any]:

@@ -10,9 +10,10 @@ from gpusmith.checks.register import check
 from gpusmith.cluster import operands as of_pod
 from gpusmith.cluster.managed_fields import title
 from gpusmith.cluster.views import NodeView
-from gpusmith.findings import CannotAsk, NotApplicable, Problem
+from gpusmith.findings import CannotAsk, NotApplicable
 from gpusmith.inventory.host import Host
 from gpusmith.names import GPU_RESOURCE, OPERANDS_LABEL, SIMULATED_LABEL
+from gpusmith.problems import Problem
 
 SITE = "Run site.yml for the node."
 DRIVER_LABEL = "nvidia.com/cuda.driver-version.full"

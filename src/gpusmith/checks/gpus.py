@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from gpusmith.checks import devices
 from gpusmith.checks.evidence import count_evidence
 from gpusmith.checks.register import check
-from gpusmith.findings import CannotAsk, NotApplicable, Problem
+from gpusmith.findings import CannotAsk, NotApplicable
+from gpusmith.inventory.host import Host
 from gpusmith.node.facts import RESET_STEP, NodeFacts
 from gpusmith.probe.record import Record
+from gpusmith.problems import Problem
 
 
 def _usual_addresses(facts: NodeFacts) -> set[str]:
@@ -197,36 +200,61 @@ def _partitioned(facts: NodeFacts) -> list[Problem]:
     return problems
 
 
+@dataclass(frozen=True)
+class Aspect:
+    """What nodes of a model have in common.
+
+    Attributes:
+        seen: reads it from a record.
+        wanted: what the inventory says of it; only nodes of which it says the same are compared.
+    """
+
+    seen: Callable[[Record], object]
+    wanted: Callable[[Host], object] = lambda _: None
+
+
+ASPECTS: Mapping[str, Aspect] = {
+    "loaded driver": Aspect(lambda row: row.module.loaded_version, lambda host: host.driver_version),
+    "module flavour": Aspect(
+        lambda row: row.module.flavour, lambda host: (host.module_flavour, host.driver_version)
+    ),
+    "kernel": Aspect(lambda row: row.host.kernel),
+    "containerd": Aspect(
+        lambda row: row.containerd.version, lambda host: host.package_versions.get("containerd.io")
+    ),
+    "GPU names": Aspect(lambda row: tuple(sorted({gpu.name for gpu in row.nvml.gpus if gpu.name}))),
+    "number of NVSwitches": Aspect(lambda row: str(len(row.pci.nvswitches))),
+    "number of PCIe lanes": Aspect(
+        lambda row: tuple(sorted({gpu.pcie_width_max for gpu in row.nvml.gpus if gpu.pcie_width_max}))
+    ),
+    "MIG modes": Aspect(lambda row: tuple(sorted({gpu.mig_mode for gpu in row.nvml.gpus if gpu.mig_mode}))),
+}
+
+
 @check(
     "nodes.uniformity",
     place=210,
     proves="the node does not differ from the others of its model",
-    fails_when="driver, kernel, containerd, switches, lanes, names or MIG modes are not those of most nodes of its model",
+    fails_when="driver, kernel, containerd, switches, lanes, names or MIG modes are not those of most nodes that the inventory wants alike",
     do="bring the nodes to one state with site.yml, or put them into groups of their own",
 )
 def uniformity(facts: NodeFacts) -> list[Problem]:
-    """Most nodes of a model set the norm; one that differs is named."""
+    """Most nodes of a model set the norm; one that differs is named, unless the inventory wants it so (a canary)."""
     if len(facts.fleet) < 2:
         raise NotApplicable(
             f"Node '{facts.host.name}' is the only one of model '{facts.host.gpu_model}' in this run."
         )
-    aspects: dict[str, Callable[[Record], object]] = {
-        "loaded driver": lambda row: row.module.loaded_version,
-        "module flavour": lambda row: row.module.flavour,
-        "kernel": lambda row: row.host.kernel,
-        "containerd": lambda row: row.containerd.version,
-        "GPU names": lambda row: tuple(sorted({gpu.name for gpu in row.nvml.gpus if gpu.name})),
-        "number of NVSwitches": lambda row: str(len(row.pci.nvswitches)),
-        "number of PCIe lanes": lambda row: tuple(
-            sorted({gpu.pcie_width_max for gpu in row.nvml.gpus if gpu.pcie_width_max})
-        ),
-        "MIG modes": lambda row: tuple(sorted({gpu.mig_mode for gpu in row.nvml.gpus if gpu.mig_mode})),
-    }
     problems = []
-    for aspect, read in aspects.items():
+    for name, aspect in ASPECTS.items():
+        wanted = aspect.wanted(facts.host)
+        alike = [
+            row
+            for node, row in facts.fleet.items()
+            if aspect.wanted(facts.hosts.get(node, facts.host)) == wanted
+        ]
         # What is not there at all is another check's matter.
-        values = Counter(value for row in facts.fleet.values() if (value := read(row)) not in (None, 0, ()))
-        own = read(facts.record)
+        values = Counter(value for row in alike if (value := aspect.seen(row)) not in (None, 0, ()))
+        own = aspect.seen(facts.record)
         if own not in values:
             continue
         usual, count = values.most_common(1)[0]
@@ -235,9 +263,9 @@ def uniformity(facts: NodeFacts) -> list[Problem]:
             other = usual if own != usual else next(value for value in values if value != own)
             problems.append(
                 Problem(
-                    f"Node '{facts.host.name}': {aspect} is {own!r}, on others of model '{facts.host.gpu_model}' {other!r}.",
-                    "Bring the nodes to one state with site.yml, or put them into groups of their own.",
-                    {aspect: {"own": repr(own), "other": repr(other)}},
+                    f"Node '{facts.host.name}': {name} is {own!r}, on others of model '{facts.host.gpu_model}' {other!r}.",
+                    "Bring the nodes to one state, or say in the inventory that they differ.",
+                    {name: {"own": repr(own), "other": repr(other)}},
                 )
             )
     return problems

@@ -7,10 +7,11 @@ from typing import Any
 
 from gpusmith.checks import gpu_values
 from gpusmith.checks.register import check
-from gpusmith.findings import NotApplicable, Problem
+from gpusmith.findings import NotApplicable
 from gpusmith.node.facts import RESET_STEP, NodeFacts
 from gpusmith.probe.nvml import Gpu
 from gpusmith.probe.record import Record
+from gpusmith.problems import Problem
 
 SLOWDOWNS = {
     "hw_slowdown": "the hardware slows it down (heat or power)",

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from gpusmith.checks.register import Reads, check
 from gpusmith.cluster.snapshot import Snapshot
 from gpusmith.errors import GpusmithError
-from gpusmith.findings import Problem
 from gpusmith.inventory.host import Host
+from gpusmith.problems import Problem
 
 
 @dataclass(frozen=True)

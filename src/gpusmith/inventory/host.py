@@ -19,8 +19,16 @@ OPERANDS = {
 }
 """DaemonSets of the role gpu_operands, by the name that their pods carry, and the variable that says whose they are."""
 
+PACKAGES = {
+    "containerd_version": ("containerd.io",),
+    "nvidia_container_toolkit_version": ("nvidia-container-toolkit", "nvidia-container-toolkit-base"),
+    "kubernetes_node_version": ("kubelet", "kubeadm", "kubectl"),
+}
+"""Packages that roles keep at an exact version, by the variable that gives it."""
+
 NEEDED = (
     "gpusmith_simulated", "gpusmith_gpu_model", "gpusmith_gpu_count", "nvidia_driver_version",
+    "nvidia_driver_module_flavour", "nvidia_driver_fabric_manager", "nvidia_container_toolkit_cdi_spec", *PACKAGES,
     "validation_image_cuda", "validation_image_pytorch", "validation_image_tensorflow", "validation_runtime_class",
     "validation_timeout_pod_s", "validation_accepted_xids", "validation_ecc_required", "validation_network",
     "nvidia_container_toolkit_default_runtime", "kubernetes_node_name", "host_baseline_modules", "host_baseline_swap",
@@ -50,6 +58,10 @@ class Host:
         gpu_model: key of data/gpus.yml.
         gpu_count: GPUs that the machine should have.
         driver_version: exact version that should be installed and loaded.
+        module_flavour: kind of its kernel module ('nvidia_driver_module_flavour').
+        fabric_manager: whether the fabric manager is needed ('nvidia_driver_fabric_manager').
+        cdi_spec: CDI specification that the toolkit's role makes ('nvidia_container_toolkit_cdi_spec').
+        package_versions: exact versions of runtime, toolkit and Kubernetes by package, as far as the inventory gives them.
         kubeconfig: path on this machine; empty if none is named. 'validation_kubeconfig' goes before 'gpusmith_kubeconfig'.
         taints: taints that the Node object should carry.
         labels: labels that the Node object should carry on top of ours.
@@ -75,6 +87,10 @@ class Host:
     gpu_model: str
     gpu_count: int
     driver_version: str
+    module_flavour: str
+    fabric_manager: str
+    cdi_spec: str
+    package_versions: Mapping[str, str]
     kubeconfig: str
     taints: tuple[Mapping[str, str], ...]
     labels: Mapping[str, str]
@@ -182,6 +198,15 @@ def host_of(name: str, values: Mapping[str, Any], specs: Specs) -> Host:
         gpu_model=reader.need("gpusmith_gpu_model"),
         gpu_count=reader.need("gpusmith_gpu_count"),
         driver_version=reader.need("nvidia_driver_version"),
+        module_flavour=reader.get("nvidia_driver_module_flavour"),
+        fabric_manager=reader.get("nvidia_driver_fabric_manager"),
+        cdi_spec=reader.get("nvidia_container_toolkit_cdi_spec"),
+        package_versions={
+            package: version
+            for variable, names in PACKAGES.items()
+            if (version := reader.get(variable, ""))
+            for package in names
+        },
         kubeconfig=reader.get("validation_kubeconfig") or reader.get("gpusmith_kubeconfig", ""),
         taints=tuple(reader.get("kubernetes_node_taints")),
         labels=reader.get("kubernetes_node_labels"),

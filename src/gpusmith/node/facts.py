@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gpusmith import xids
-from gpusmith.findings import CannotAsk, Problem
+from gpusmith.findings import CannotAsk
 from gpusmith.inventory.host import Host
 from gpusmith.models import Model
 from gpusmith.probe.nvml import Gpu
 from gpusmith.probe.record import Record
+from gpusmith.problems import Problem
 from gpusmith.xids import XidTable
 
 RESET_STEP = (
@@ -28,6 +29,7 @@ class NodeFacts:
         record: what the probe saw.
         model: the row of the inventory's GPU model; None if data/gpus.yml has none.
         fleet: records of all nodes of the run that have the same model, this one included.
+        hosts: what the inventory says of the fleet's nodes; of one that is not named, the same as of this one.
         xids: what Xid codes mean.
     """
 
@@ -35,6 +37,7 @@ class NodeFacts:
     record: Record
     model: Model | None
     fleet: Mapping[str, Record]
+    hosts: Mapping[str, Host] = field(default_factory=dict)
     xids: XidTable = field(default_factory=xids.load)
 
 

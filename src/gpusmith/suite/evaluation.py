@@ -69,7 +69,7 @@ def _record(sources: Sources, target: str) -> NodeFacts:
         for name, row in sources.probed.items()
         if row.record is not None and sources.inventory.hosts[name].gpu_model == host.gpu_model
     }
-    return NodeFacts(host, record, sources.models.get(host.gpu_model), fleet)
+    return NodeFacts(host, record, sources.models.get(host.gpu_model), fleet, sources.inventory.hosts)
 
 
 def _node(sources: Sources, target: str) -> ClusterFacts:

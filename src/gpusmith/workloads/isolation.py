@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from gpusmith.findings import Problem
+from gpusmith.problems import Problem
 from gpusmith.workloads import jobs
 from gpusmith.workloads.jobs import Workload
 from gpusmith.workloads.judge import Expected, Judged, program_result

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gpusmith.findings import Problem
+from gpusmith.problems import Problem
 
 WORKLOAD_SCHEMA = "gpusmith.workload/1"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from gpusmith.findings import Problem
+from gpusmith.problems import Problem
 from gpusmith.workloads.judge import Expected, Judged, last_words, uuids_known
 from gpusmith.workloads.pods import Pods
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gpusmith.cluster.api import Object
-from gpusmith.findings import Problem
+from gpusmith.problems import Problem
 from gpusmith.wait import Deadline, Done, NotYet, WaitTimeout
 from gpusmith.workloads import holders, jobs
 from gpusmith.workloads.jobs import Workload

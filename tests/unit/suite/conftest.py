@@ -9,9 +9,9 @@ import pytest
 
 from gpusmith import models
 from gpusmith.checks.register import Reads, catalog
-from gpusmith.findings import Problem
 from gpusmith.node.facts import NodeFacts
 from gpusmith.node.records import parse
+from gpusmith.problems import Problem
 from tests.unit.hosts import UUIDS, VERSION, make_host
 
 Record = dict[str, Any]

@@ -1,47 +1,21 @@
-"""Checks of the nodes tier: one healthy record, and one for each way in which a node can be broken."""
+"""Ways in which a node can be broken, as changes of a healthy record: which check fails, what it says, and what cures it."""
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import pytest
-
-from gpusmith import xids
-from gpusmith.checks import devices, driver, health, services
-from gpusmith.checks import host as host_checks
-from gpusmith.errors import ToolError
-from gpusmith.findings import CannotAsk, NotApplicable, NotAsked
-from gpusmith.node.facts import NodeFacts
-from gpusmith.node.records import parse
-from tests.unit.suite.conftest import RECORD_CHECKS, cdi_spec
+from gpusmith.problems import Cure
+from tests.unit.suite.conftest import cdi_spec
 
 Record = dict[str, Any]
-Facts = Callable[..., NodeFacts]
+
+
 ADDRESS = "0000:2a:00.0"
+
+
 UUID = "GPU-00000001-1111-2222-3333-444444444441"
-
-
-def failing(facts: NodeFacts) -> dict[str, str]:
-    """Ids of the checks that find something, with their causes."""
-    found = {}
-    for name, check in RECORD_CHECKS.items():
-        try:
-            problems = check(facts)
-        except NotAsked:
-            continue
-        if problems:
-            found[name] = " ".join(problem.cause for problem in problems)
-            assert all(problem.next_step for problem in problems), name
-    return found
-
-
-def test_healthy_node_passes_everything(facts: Facts, record: Record) -> None:
-    assert failing(facts(record)) == {}
-    for name, check in RECORD_CHECKS.items():
-        assert list(check(facts(record))) == [], name
 
 
 @dataclass(frozen=True)
@@ -124,6 +98,59 @@ SXID = {
     "time_unix": 1.0,
     "message": "SXid 20034, Fatal, Link 24 LTSSM Fault Up",
 }
+
+
+def without_file(record: Record, path: str) -> object:
+    """A file of ours is gone."""
+    return record.get("managed_files", {}).pop(path, None)
+
+
+def service(name: str, **state: str) -> Callable[[Record], object]:
+    return lambda record: record["services"][name].update(state)
+
+
+def loose(name: str) -> Callable[[Record], object]:
+    return lambda record: record["packages"][name].update(held=False)
+
+
+def version(name: str, text: str) -> Callable[[Record], object]:
+    return lambda record: record["packages"][name].update(version=text)
+
+
+def not_joined(record: Record) -> None:
+    record["kubernetes"].update(joined=False, node_name=None)
+    record["services"]["kubelet"].update(active="activating")
+
+
+def no_driver(record: Record) -> None:
+    """A machine before its first site.yml, as far as the driver goes."""
+    not_joined(record)
+    not_loaded(record)
+    record["module"].update(installed_version=None, flavour=None, firmware=None)
+    record["library"].update(nvml_version=None, cuda_version=None, simulated=None, nvidia_smi=None)
+    for file in record["library"]["files"].values():
+        file["path"] = None
+    for name in [
+        name for name in record["packages"] if name.startswith(("nvidia-", "lib")) and "container" not in name
+    ]:
+        del record["packages"][name]
+
+
+def older_driver_before_the_join(record: Record) -> None:
+    not_joined(record)
+    version("libcuda1", "580.95.05-1")(record)
+
+
+def no_toolkit(record: Record) -> None:
+    for name in ("nvidia-container-toolkit", "nvidia-container-toolkit-base"):
+        record["packages"].pop(name, None)
+    record["containerd"].update(runtime_binary_found=False)
+
+
+HOST_FILES = (
+    "/etc/modules-load.d/gpusmith-host-baseline.conf",
+    "/etc/sysctl.d/gpusmith-host-baseline.conf",
+)
 
 FAULTS = {
     "driver-library-mismatch": Fault(
@@ -459,7 +486,8 @@ FAULTS = {
         "nodes.host-baseline", ("swap unit is turned on at", "'/etc/systemd/system/multi-user.target.wants/a.swap'"),
     ),
     "module-of-no-boot": Fault(
-        lambda record: record["boot"]["modules"]["br_netfilter"].update(file=None), "nodes.host-baseline",
+        lambda record: (record["boot"]["modules"]["br_netfilter"].update(file=None), without_file(record, HOST_FILES[0])),
+        "nodes.host-baseline",
         ("'br_netfilter' is loaded now, but no boot would load it (no file in modules-load.d names it)",),
     ),
     "module-forbidden-at-boot": Fault(
@@ -468,7 +496,10 @@ FAULTS = {
         ("'overlay' is loaded now, but no boot would load it (file '/etc/modprobe.d/hard.conf' forbids it)",),
     ),
     "parameter-of-no-boot": Fault(
-        lambda record: record["boot"]["sysctl"]["net.ipv4.ip_forward"].update(value=None, files=[]), "nodes.host-baseline",
+        lambda record: (
+            record["boot"]["sysctl"]["net.ipv4.ip_forward"].update(value=None, files=[]), without_file(record, HOST_FILES[1]),
+        ),
+        "nodes.host-baseline",
         ("'net.ipv4.ip_forward' is '1' now, but no boot would set it (no file in sysctl.d names it)",),
     ),
     "parameter-taken-out-at-boot": Fault(
@@ -491,489 +522,117 @@ FAULTS = {
         lambda record: record["library"].update(simulated=None),
         "nodes.simulation-witnesses", ("cannot be loaded",), frozenset({"nodes.xid"}),
     ),
+    "containerd-stopped": Fault(
+        service("containerd", active="inactive"), "nodes.services", ("'containerd' is inactive", "no container")
+    ),
+    "containerd-disabled": Fault(
+        service("containerd", enabled="disabled"), "nodes.services", ("'containerd' runs but is disabled",)
+    ),
+    "kubelet-stopped": Fault(service("kubelet", active="inactive"), "nodes.services", ("'kubelet' is inactive",)),
+    "not-joined": Fault(not_joined, "nodes.services", ("'kubelet' is activating",)),
+    "persistence-daemon-disabled": Fault(
+        service("nvidia-persistenced", enabled="disabled"), "nodes.services", ("'nvidia-persistenced' runs but is disabled",)
+    ),
+    "fabric-manager-disabled": Fault(
+        service("nvidia-fabricmanager", enabled="disabled"), "nodes.fabric", ("'nvidia-fabricmanager' runs but is disabled",)
+    ),
+    "module-load-masked": Fault(
+        service("systemd-modules-load", enabled="masked"), "nodes.services", ("no kernel modules are loaded",)
+    ),
+    "runtime-not-held": Fault(loose("containerd.io"), "nodes.holds", ("containerd.io", "not held")),
+    "toolkit-not-held": Fault(loose("nvidia-container-toolkit"), "nodes.holds", ("nvidia-container-toolkit", "not held")),
+    "kubelet-not-held": Fault(loose("kubelet"), "nodes.holds", ("kubelet", "not held")),
+    "runtime-of-another-version": Fault(
+        version("containerd.io", "2.2.1-1"), "nodes.holds", ("'containerd.io' is 2.2.1, the inventory wants 2.3.7",)
+    ),
+    "kubelet-of-another-version": Fault(
+        version("kubelet", "1.36.2-1.1"), "nodes.holds", ("'kubelet' is 1.36.2, the inventory wants 1.36.3",)
+    ),
+    "no-driver": Fault(
+        no_driver, "nodes.driver-versions", ("no driver package is installed", "the CUDA library is missing"),
+        frozenset({"nodes.nvml", "nodes.gpu-count", "nodes.fabric", "nodes.simulation-witnesses", "nodes.services", "nodes.xid"}),
+    ),
+    "older-driver-before-the-join": Fault(
+        older_driver_before_the_join, "nodes.driver-versions", ("'libcuda1' is 580.95.05",), frozenset({"nodes.services"})
+    ),
+    "driver-of-a-dotted-version": Fault(
+        version("libcuda1", "580.178.04.1-1"), "nodes.driver-versions", ("'libcuda1' is 580.178.04.1",)
+    ),
+    "toolkit-missing": Fault(no_toolkit, "nodes.containerd", ("nvidia-container-runtime", "is not there")),
+    "no-cdi": Fault(lambda record: record["cdi"].update(specs=[], devices=[]), "nodes.cdi", ("there is no CDI specification",)),
+    "proprietary-module": Fault(
+        lambda record: record["module"].update(flavour="proprietary"),
+        "nodes.driver-versions", ("is the proprietary one", "wanted is the open one"), frozenset({"nodes.uniformity"}),
+    ),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", FAULTS)
-def test_fault_is_caught_and_named(name: str, facts: Facts, record: Record) -> None:
-    fault = FAULTS[name]
-    fault.breaks(record)
-    found = failing(facts(record))
-    assert fault.check in found
-    assert "gpu-1" in found[fault.check]
-    for words in fault.says:
-        assert words in found[fault.check]
-    assert set(found) <= {fault.check} | fault.others
+def _repair(**cures: set[Cure]) -> Mapping[str, frozenset[Cure]]:
+    return {role: frozenset(kinds) for role, kinds in cures.items()}
 
 
-XIDS = (13, 31, 43, 45, 48, 62, 63, 64, 68, 74, 79, 92, 94, 95, 109, 119, 120, 140, 154)
-
-
-@pytest.mark.parametrize("code", [*XIDS, 1, 999])
-def test_no_xid_passes_by_itself(code: int, facts: Facts, record: Record) -> None:
-    xid(code)(record)
-    assert f"GPU 1 ({UUID}, {ADDRESS}) reported Xid {code} " in failing(facts(record))["nodes.xid"]
-
-
-@pytest.mark.parametrize(
-    ("code", "says", "next_step"),
-    [
-        (31, "application level", "'validation_accepted_xids'"),
-        (48, "GPU memory", "nodes.row-remap"),
-        (64, "could not be remapped", "board replaced"),
-        (74, "NVLink", "nvlink --status"),
-        (79, "fallen off the bus", "reboot it, a reset of the GPU is not enough"),
-        (119, "GSP", "nvidia-bug-report.sh"),
-        (999, "unknown to data/xid.yml", "NVIDIA's Xid catalog"),
-    ],
-)
-def test_xid_says_what_it_is_and_what_to_do(
-    code: int, says: str, next_step: str, facts: Facts, record: Record
-) -> None:
-    xid(code)(record)
-    (problem,) = RECORD_CHECKS["nodes.xid"](facts(record))
-    assert says in problem.cause
-    assert next_step in problem.next_step
-    assert "'gpu-1'" in problem.next_step or code == 999
-    assert "{" not in problem.next_step
-
-
-def test_every_xid_that_is_likely_has_a_meaning() -> None:
-    assert all(xids.load().of(code).meaning for code in XIDS)
-
-
-def test_accepted_xids_stay_in_the_evidence(facts: Facts, record: Record) -> None:
-    for code in (31, 31, 13):
-        xid(code)(record)
-    of = facts(record, validation_accepted_xids=[13, 31])
-    assert health.xid(of) == []
-    assert [
-        (row["code"], row["count"], row["accepted"], UUID in row["gpu"])
-        for row in health.xid_evidence(of.record, of.host.accepted_xids)["xids"]
-    ] == [(13, 1, True, True), (31, 2, True, True)]
-
-
-def test_a_pass_says_since_when_and_from_where_the_log_is(facts: Facts, record: Record) -> None:
-    record["log"]["begins_unix"] = 50.0
-    record["module"]["loaded_unix"] = None
-    of = facts(record)
-    assert health.xid(of) == []
-    evidence = health.xid_evidence(of.record, frozenset())
-    assert (evidence["log_has_driver_load"], evidence["log_begins_unix"], evidence["log_source"]) == (
-        False,
-        50.0,
-        "identifier",
-    )
-
-
-def test_a_log_that_any_user_can_write_proves_nothing_about_a_real_node(facts: Facts, record: Record) -> None:
-    record["library"]["simulated"] = False
-    found = failing(facts(record, gpusmith_simulated=False))
-    assert list(found) == ["nodes.xid"]
-    assert "any user can write" in found["nodes.xid"]
-    record["log"]["source"] = "kernel"
-    assert failing(facts(record, gpusmith_simulated=False)) == {}
-
-
-def test_an_accepted_flood_hides_no_other_xid(facts: Facts, record: Record) -> None:
-    xid(31)(record)
-    record["xids_truncated"] = True
-    assert (
-        "only the youngest 1 were read" in failing(facts(record, validation_accepted_xids=[31]))["nodes.xid"]
-    )
-
-
-HEALTH = {
-    "nodes.ecc": ("ecc_uncorrected", "ecc_uncorrected"),
-    "nodes.row-remap": ("row_remap", "remap_pending"),
-    "nodes.throttle": ("throttle_reasons", "throttle_reasons"),
-    "nodes.pcie-width": ("pcie_width_max", "pcie_width_max"),
-    "nodes.processes": ("processes", "processes"),
+REPAIRS: Mapping[str, Mapping[str, frozenset[Cure]]] = {
+    "driver-not-loaded": _repair(nvidia_driver={Cure.LOAD, Cure.SERVICES}),
+    "gpu-missing": _repair(nvidia_container_toolkit={Cure.CDI}),
+    "fabric-manager-down": _repair(nvidia_driver={Cure.SERVICES}),
+    "containerd-config-clobbered": _repair(
+        containerd={Cure.CONTAINERD}, nvidia_container_toolkit={Cure.CONTAINERD}
+    ),
+    "persistence-daemon-down": _repair(nvidia_driver={Cure.SERVICES}),
+    "kubelet-disabled": _repair(kubernetes_node={Cure.SERVICES}),
+    "module-not-loaded-at-boot": _repair(nvidia_driver={Cure.SERVICES}),
+    "device-unit-masked": _repair(nvidia_container_toolkit={Cure.SERVICES}),
+    "stale-cdi": _repair(nvidia_container_toolkit={Cure.CDI}),
+    "cdi-without-a-gpu": _repair(nvidia_container_toolkit={Cure.CDI}),
+    "cdi-gives-another-gpu": _repair(nvidia_container_toolkit={Cure.CDI}),
+    "cdi-gives-another-gpu-under-its-path": _repair(nvidia_container_toolkit={Cure.CDI}),
+    "cdi-gives-another-device-number": _repair(nvidia_container_toolkit={Cure.CDI}),
+    "cdi-gives-no-device": _repair(nvidia_container_toolkit={Cure.CDI}),
+    "cdi-all-is-not-all": _repair(nvidia_container_toolkit={Cure.CDI}),
+    "cdi-unreadable": _repair(nvidia_container_toolkit={Cure.CDI}),
+    "boot-unit-deleted": _repair(nvidia_container_toolkit={Cure.SERVICES}),
+    "boot-parameters-masked": _repair(host_baseline={Cure.SERVICES}),
+    "cdi-stale-spec-wins": _repair(nvidia_container_toolkit={Cure.CDI}),
+    "no-char-link": _repair(nvidia_container_toolkit={Cure.LINKS}),
+    "not-held": _repair(nvidia_driver={Cure.HOLD}),
+    "no-module-file": _repair(nvidia_driver={Cure.PACKAGES}),
+    "no-uvm-device": _repair(nvidia_driver={Cure.LOAD}),
+    "no-control-device": _repair(nvidia_driver={Cure.LOAD}),
+    "no-uvm-tools-device": _repair(nvidia_driver={Cure.LOAD}),
+    "no-device-node-at-all": _repair(nvidia_driver={Cure.LOAD}),
+    "given-to-vfio": _repair(nvidia_container_toolkit={Cure.CDI}),
+    "containerd-older-than-its-configuration": _repair(
+        containerd={Cure.CONTAINERD}, nvidia_container_toolkit={Cure.CONTAINERD}
+    ),
+    "containerd-started-with-another-configuration": _repair(
+        containerd={Cure.CONTAINERD}, nvidia_container_toolkit={Cure.CONTAINERD}
+    ),
+    "runtime-is-another-program": _repair(nvidia_container_toolkit={Cure.CONTAINERD}),
+    "nvidia-for-every-pod": _repair(nvidia_container_toolkit={Cure.CONTAINERD}),
+    "nvidia-for-every-pod-by-another-name": _repair(nvidia_container_toolkit={Cure.CONTAINERD}),
+    "cdi-of-a-gpu-that-left": _repair(nvidia_container_toolkit={Cure.CDI}),
+    "swap-on": _repair(host_baseline={Cure.HOST}),
+    "swap-at-boot": _repair(host_baseline={Cure.HOST}),
+    "no-forwarding": _repair(host_baseline={Cure.HOST}),
+    "swap-unit-at-boot": _repair(host_baseline={Cure.HOST}),
+    "module-of-no-boot": _repair(host_baseline={Cure.HOST}),
+    "parameter-of-no-boot": _repair(host_baseline={Cure.HOST}),
+    "bridge-module-gone": _repair(host_baseline={Cure.HOST}),
+    "containerd-stopped": _repair(containerd={Cure.SERVICES}),
+    "containerd-disabled": _repair(containerd={Cure.SERVICES}),
+    "kubelet-stopped": _repair(kubernetes_node={Cure.SERVICES}),
+    "not-joined": _repair(kubernetes_node={Cure.JOIN}),
+    "persistence-daemon-disabled": _repair(nvidia_driver={Cure.SERVICES}),
+    "fabric-manager-disabled": _repair(nvidia_driver={Cure.SERVICES}),
+    "module-load-masked": _repair(host_baseline={Cure.SERVICES}),
+    "runtime-not-held": _repair(containerd={Cure.HOLD}),
+    "toolkit-not-held": _repair(nvidia_container_toolkit={Cure.HOLD}),
+    "kubelet-not-held": _repair(kubernetes_node={Cure.HOLD}),
+    "runtime-of-another-version": _repair(containerd={Cure.PACKAGES}),
+    "kubelet-of-another-version": _repair(kubernetes_node={Cure.PACKAGES}),
+    "no-driver": _repair(nvidia_driver={Cure.PACKAGES, Cure.SERVICES}, kubernetes_node={Cure.JOIN}),
+    "older-driver-before-the-join": _repair(nvidia_driver={Cure.PACKAGES}, kubernetes_node={Cure.JOIN}),
+    "toolkit-missing": _repair(nvidia_container_toolkit={Cure.PACKAGES}),
+    "no-cdi": _repair(nvidia_container_toolkit={Cure.CDI}),
 }
-
-
-@pytest.mark.parametrize("check", HEALTH)
-def test_value_that_cannot_be_read_fails_with_nvmls_words(check: str, facts: Facts, record: Record) -> None:
-    value, key = HEALTH[check]
-    record["nvml"]["gpus"][1].update({key: None, "unreadable": {value: "Insufficient Permissions"}})
-    found = failing(facts(record))
-    assert list(found) == [check]
-    assert UUID in found[check]
-    assert "Insufficient Permissions" in found[check]
-
-
-@pytest.mark.parametrize("check", HEALTH)
-def test_null_without_a_word_fails(check: str, facts: Facts, record: Record) -> None:
-    record["nvml"]["gpus"][1][HEALTH[check][1]] = None
-    assert list(failing(facts(record))) == [check]
-
-
-@pytest.mark.parametrize("check", ["nodes.throttle", "nodes.pcie-width", "nodes.processes"])
-def test_value_that_a_gpu_does_not_have_is_no_pass_and_no_failure(
-    check: str, facts: Facts, record: Record
-) -> None:
-    value, key = HEALTH[check]
-    record["nvml"]["gpus"][1].update({key: None, "unsupported": [value]})
-    with pytest.raises(NotApplicable, match=rf"not applicable.*{UUID}.*other 3"):
-        RECORD_CHECKS[check](facts(record))
-    assert failing(facts(record)) == {}
-
-
-def not_supported(record: Record, value: str, *keys: str) -> None:
-    for gpu in record["nvml"]["gpus"]:
-        gpu.update(dict.fromkeys(keys), unsupported=[value])
-
-
-def test_row_remapping_came_with_ampere(facts: Facts, record: Record) -> None:
-    not_supported(record, "row_remap", "remap_pending", "remap_failed")
-    with pytest.raises(NotApplicable, match="row remapping"):
-        health.row_remap(facts(record, gpusmith_gpu_model="t4"))
-    # An H100 that says so has another trouble.
-    assert (
-        "Not Supported, but GPUs of model 'h100-sxm' have row remapping"
-        in failing(facts(record))["nodes.row-remap"]
-    )
-
-
-def test_a_model_with_ecc_must_tell_its_errors(facts: Facts, record: Record) -> None:
-    not_supported(record, "ecc_uncorrected", "ecc_uncorrected")
-    assert "have ECC" in failing(facts(record))["nodes.ecc"]
-
-
-def test_ecc_that_is_switched_off_fails_once_per_gpu(facts: Facts, record: Record) -> None:
-    record["nvml"]["gpus"][1].update(
-        ecc_mode="disabled", ecc_uncorrected=None, unsupported=["ecc_uncorrected"]
-    )
-    (problem,) = health.ecc(facts(record))
-    assert "ECC is switched off on GPU 1" in problem.cause
-
-
-def test_ecc_that_may_be_off_is_named_and_no_pass(facts: Facts, record: Record) -> None:
-    record["nvml"]["gpus"][1].update(
-        ecc_mode="disabled", ecc_uncorrected=None, unsupported=["ecc_uncorrected"]
-    )
-    with pytest.raises(NotApplicable, match="GPU 1"):
-        health.ecc(facts(record, validation_ecc_required=False))
-    # It accepts no errors of the others.
-    record["nvml"]["gpus"][0]["ecc_uncorrected"] = 3
-    (problem,) = health.ecc(facts(record, validation_ecc_required=False))
-    assert "3 uncorrectable" in problem.cause
-
-
-def test_problem_of_one_gpu_outweighs_what_another_does_not_have(facts: Facts, record: Record) -> None:
-    record["nvml"]["gpus"][0].update(throttle_reasons=None, unsupported=["throttle_reasons"])
-    record["nvml"]["gpus"][1]["throttle_reasons"] = ["hw_slowdown"]
-    assert "GPU 1" in failing(facts(record))["nodes.throttle"]
-
-
-def test_health_of_a_silent_gpu_is_not_passed(facts: Facts, record: Record) -> None:
-    record["nvml"]["gpus"][1]["error"] = "GPU is lost"
-    for check in HEALTH:
-        with pytest.raises(CannotAsk, match=r"GPU 1.*does not answer.*see nodes\.nvml"):
-            RECORD_CHECKS[check](facts(record))
-
-
-def test_process_outside_of_pods_is_named(facts: Facts, record: Record) -> None:
-    record["nvml"]["gpus"][1]["processes"] = [
-        {"pid": 7, "name": "python3", "pod": False}, {"pid": 8, "name": "train", "pod": True},
-    ]  # fmt: skip
-    cause = failing(facts(record))["nodes.processes"]
-    assert "GPU 1" in cause
-    assert "'python3' (PID 7)" in cause
-    assert "train" not in cause
-
-
-def test_an_error_that_a_switch_survives_fails_nothing(facts: Facts, record: Record) -> None:
-    record["sxids"].append({**SXID, "fatal": False})
-    assert failing(facts(record)) == {}
-
-
-def test_two_names_of_one_machine_prove_one(facts: Facts, record: Record) -> None:
-    found = failing(facts(record, fleet={"gpu-2": copy.deepcopy(record)}))
-    assert set(found) == {"nodes.gpu-count", "nodes.identity"}
-    assert "also those of node 'gpu-2'" in found["nodes.gpu-count"]
-    assert "one machine" in found["nodes.gpu-count"]
-
-
-def test_a_mode_that_the_driver_was_told_is_right(facts: Facts, record: Record) -> None:
-    record["dev"].update(file_mode=0o660, file_gid=44)
-    for node in record["dev"]["nodes"].values():
-        node.update(mode=0o660, gid=44)
-    assert failing(facts(record)) == {}
-    device("/dev/nvidia3", gid=0)(record)
-    cause = failing(facts(record))["nodes.gpu-count"]
-    assert "/dev/nvidia3 of GPU 2" in cause
-    assert "0:0" in cause
-    assert "0:44" in cause
-
-
-def test_without_a_known_major_any_uvm_character_device_will_do(facts: Facts, record: Record) -> None:
-    record["dev"]["uvm_major"] = None
-    assert failing(facts(record)) == {}
-
-
-def test_nodes_of_a_driver_that_is_not_loaded_are_no_matter(facts: Facts, record: Record) -> None:
-    not_loaded(record)
-    assert "device node" not in failing(facts(record))["nodes.gpu-count"]
-
-
-def test_the_nvidia_runtime_is_every_pods_if_the_inventory_says_so(facts: Facts, record: Record) -> None:
-    wants = {"nvidia_container_toolkit_default_runtime": True}
-    assert "is 'runc'" in failing(facts(record, **wants))["nodes.containerd"]
-    record["containerd"]["effective"].update(
-        default_runtime="nvidia", default_binary="nvidia-container-runtime"
-    )
-    assert failing(facts(record, **wants)) == {}
-
-
-def test_swapped_addresses_are_named(facts: Facts, record: Record) -> None:
-    other = copy.deepcopy(record)
-    record["kubernetes"]["node_name"] = "gpu-2"
-    cause = failing(facts(record, fleet={"gpu-2": other}, ansible_host="192.0.2.7"))["nodes.identity"]
-    assert "'192.0.2.7'" in cause
-    assert "is node 'gpu-2' of the cluster, not 'gpu-1'" in cause
-    assert "the addresses of 'gpu-1' and 'gpu-2' are swapped" in cause
-
-
-def test_the_name_whose_address_is_wrong_is_named(facts: Facts, record: Record) -> None:
-    other = copy.deepcopy(record)
-    record["kubernetes"]["node_name"] = other["kubernetes"]["node_name"] = "gpu-2"
-    assert "also host 'gpu-2'" in failing(facts(record, fleet={"gpu-2": other}))["nodes.identity"]
-    # The other way round: this one's address is right, so that of the other one is not.
-    record["kubernetes"]["node_name"] = other["kubernetes"]["node_name"] = "gpu-1"
-    (problem,) = host_checks.identity(facts(record, fleet={"gpu-2": other}))
-    assert "host 'gpu-2' leads to it as well" in problem.cause
-    assert "'ansible_host' of 'gpu-2'" in problem.next_step
-
-
-def test_a_node_of_no_known_name_is_not_this_one(facts: Facts, record: Record) -> None:
-    record["kubernetes"]["node_name"] = "db-1"
-    (problem,) = host_checks.identity(facts(record))
-    assert "is node 'db-1'" in problem.cause
-    assert "'ansible_host' of 'gpu-1'" in problem.next_step
-    assert host_checks.identity(facts(record, kubernetes_node_name="DB-1")) == []
-
-
-def test_a_machine_that_has_not_joined_has_no_name_yet(facts: Facts, record: Record) -> None:
-    record["kubernetes"].update(joined=False, node_name=None)
-    record["services"]["kubelet"].update(active="activating")
-    with pytest.raises(CannotAsk, match="has not joined"):
-        host_checks.identity(facts(record))
-
-
-def test_a_stale_specification_that_is_shadowed_is_said_and_harms_nobody(
-    facts: Facts, record: Record
-) -> None:
-    stale = {**cdi_spec("/etc/cdi/nvidia.yaml", 0), "driver_version": "580.95.05"}
-    for device in stale["devices"]:
-        device["nodes"] = []
-    record["cdi"]["specs"].insert(0, stale)
-    of = facts(record)
-    assert failing(of) == {}
-    assert devices.cdi_evidence(of.record)["shadowed"] == {
-        "/etc/cdi/nvidia.yaml": "580.95.05 (by /var/run/cdi/nvidia.yaml)"
-    }
-
-
-def test_names_that_conflict_below_are_refused_above_as_well(facts: Facts, record: Record) -> None:
-    record["cdi"]["specs"][:0] = [cdi_spec("/etc/cdi/a.yaml", 0), cdi_spec("/etc/cdi/b.yaml", 0)]
-    assert "both have" in failing(facts(record))["nodes.cdi"]
-
-
-def test_a_library_that_is_nowhere_is_missing(facts: Facts, record: Record) -> None:
-    record["library"].update(cuda_version=None)
-    record["library"]["files"]["cuda"]["path"] = None
-    assert "the CUDA library is missing" in failing(facts(record))["nodes.driver-versions"]
-
-
-def test_a_configuration_that_was_only_touched_is_the_running_one(facts: Facts, record: Record) -> None:
-    record["containerd"]["config_changed_unix"] = 99.0
-    assert failing(facts(record)) == {}
-
-
-def test_a_note_of_an_earlier_start_tells_nothing(facts: Facts, record: Record) -> None:
-    record["services"]["containerd"]["started_unix"] = 50.0
-    record["containerd"].update(noted_digest="other", noted_unix=2.0)
-    assert failing(facts(record)) == {}
-
-
-def test_mig_devices_of_the_cdi_specification_are_not_strange(facts: Facts, record: Record) -> None:
-    spec_of(record)["devices"].extend([{"name": "0:1", "nodes": []}, {"name": "MIG-1", "nodes": []}])
-    assert failing(facts(record)) == {}
-
-
-def test_real_inventory_with_simulated_library_fails(facts: Facts, record: Record) -> None:
-    found = failing(facts(record, gpusmith_simulated=False))
-    assert "the inventory says its GPUs are real" in found["nodes.simulation-witnesses"]
-
-
-def test_accepted_xid_passes(facts: Facts, record: Record) -> None:
-    xid(31)(record)
-    assert failing(facts(record, validation_accepted_xids=[31])) == {}
-
-
-def test_power_cap_is_no_slowdown(facts: Facts, record: Record) -> None:
-    record["nvml"]["gpus"][0]["throttle_reasons"] = ["sw_power_cap", "applications_clocks_setting"]
-    assert failing(facts(record)) == {}
-
-
-def test_users_own_parameters_and_modules_are_checked(facts: Facts, record: Record) -> None:
-    wants = {
-        "host_baseline_sysctl": {"net.ipv4.ip_forward": 1, "vm.max_map_count": 262144, "net.ipv4.tcp_rmem": "4096\t8192 16384"},
-        "host_baseline_modules": ["overlay", "nf-conntrack"],
-    }  # fmt: skip
-    found = failing(facts(record, **wants))["nodes.host-baseline"]
-    assert "'vm.max_map_count' is in no file of role 'host_baseline' in sysctl.d, wanted is '262144'" in found
-    assert "'nf-conntrack' would not be loaded by a boot (no file in modules-load.d names it)" in found
-    assert "ip_forward" not in found
-    file = "/etc/sysctl.d/gpusmith-host-baseline.conf"
-    record["boot"]["modules"]["nf-conntrack"] = {"file": file, "forbidden_by": None}
-    record["boot"]["sysctl"].update(
-        {
-            "vm.max_map_count": {"value": "262144", "files": [file]},
-            "net.ipv4.tcp_rmem": {"value": "4096 8192 16384", "files": [file]},
-        }
-    )
-    found = failing(facts(record, **wants))["nodes.host-baseline"]
-    assert "'vm.max_map_count' is not there, wanted is '262144'" in found
-    assert "'nf-conntrack' is not loaded, the inventory wants it" in found
-    record["system"]["modules"]["nf-conntrack"] = True
-    record["system"]["sysctl"].update({"vm.max_map_count": "262144", "net.ipv4.tcp_rmem": "4096 8192 16384"})
-    assert failing(facts(record, **wants)) == {}
-
-
-def test_forwarding_is_needed_whatever_the_inventory_lists(facts: Facts, record: Record) -> None:
-    record["system"]["sysctl"]["net.ipv4.ip_forward"] = "0"
-    assert "ip_forward" in failing(facts(record, host_baseline_sysctl={}))["nodes.host-baseline"]
-
-
-def test_steps_tell_what_site_yml_repairs_and_what_it_refuses(facts: Facts, record: Record) -> None:
-    boot = record["boot"]
-    boot["modules"]["br_netfilter"].update(file=None)
-    boot["modules"]["overlay"].update(forbidden_by="/etc/modprobe.d/hard.conf")
-    boot["sysctl"]["net.ipv4.ip_forward"].update(value=None, files=[])
-    boot["sysctl"]["net.bridge.bridge-nf-call-iptables"].update(value="0", files=["/etc/sysctl.d/zz.conf"])
-    # Somebody edited ours: that is written again.
-    boot["sysctl"]["net.bridge.bridge-nf-call-ip6tables"]["value"] = "0"
-    assert [problem.next_step for problem in host_checks.host_baseline(facts(record))] == [
-        "Take the module out of '/etc/modprobe.d/hard.conf' on 'gpu-1', then run site.yml for the node.",
-        "Run site.yml for the node.",
-        "Run site.yml for the node.",
-        "Run site.yml for the node; if it refuses because of '/etc/sysctl.d/zz.conf', correct that on 'gpu-1' first.",
-        "Run site.yml for the node.",
-    ]
-
-
-def test_a_node_that_was_booted_with_the_override_says_whose_it_is(facts: Facts, record: Record) -> None:
-    record["system"]["sysctl"]["net.ipv4.ip_forward"] = "0"
-    record["boot"]["sysctl"]["net.ipv4.ip_forward"].update(value="0", files=["/etc/sysctl.d/zz.conf"])
-    record["system"]["modules"]["overlay"] = False
-    record["boot"]["modules"]["overlay"].update(forbidden_by="/etc/modprobe.d/hard.conf")
-    found = failing(facts(record))["nodes.host-baseline"]
-    assert "'net.ipv4.ip_forward' is '0', and a boot would set '0' (file '/etc/sysctl.d/zz.conf')" in found
-    assert (
-        "'overlay' is not loaded, and no boot would load it (file '/etc/modprobe.d/hard.conf' forbids it)"
-        in found
-    )
-
-
-def test_what_boots_do_and_nobody_could_read_is_no_pass(facts: Facts, record: Record) -> None:
-    # A record of an older probe has no such section, too.
-    del record["boot"]
-    assert failing(facts(record)) == {
-        "nodes.host-baseline": "Node 'gpu-1': what a boot would load and set could not be read."
-    }
-
-
-def test_forwarding_that_no_role_writes_must_only_not_be_off_at_boot(facts: Facts, record: Record) -> None:
-    row = record["boot"]["sysctl"]["net.ipv4.ip_forward"]
-    row.update(value=None, files=[])
-    assert failing(facts(record, host_baseline_sysctl={})) == {}
-    row.update(value="0", files=["/etc/sysctl.d/zz.conf"])
-    assert "a boot would set '0'" in failing(facts(record, host_baseline_sysctl={}))["nodes.host-baseline"]
-
-
-def test_what_the_inventory_leaves_out_is_not_needed(facts: Facts, record: Record) -> None:
-    record["system"].update(
-        swap_areas=["/dev/sda2"], modules={"br_netfilter": False}, sysctl={"net.ipv4.ip_forward": "1"}
-    )
-    record["boot"].update(swap_units=["/etc/systemd/system/a.target.wants/b.swap"], modules={}, sysctl={})
-    wants = {"host_baseline_swap": "keep", "host_baseline_modules": [], "host_baseline_sysctl": {}}
-    assert failing(facts(record, **wants)) == {}
-
-
-def test_unknown_model_has_nothing_to_compare_with(facts: Facts, record: Record) -> None:
-    assert "data/gpus.yml" in failing(facts(record, gpusmith_gpu_model="x100"))["nodes.gpu-model"]
-
-
-def test_no_switches_no_fabric(facts: Facts, record: Record) -> None:
-    record["pci"]["nvswitches"] = []
-    with pytest.raises(NotApplicable):
-        services.fabric(facts(record, gpusmith_gpu_model="l40s"))
-
-
-def test_unreadable_log_is_no_pass(facts: Facts, record: Record) -> None:
-    record["xids"] = None
-    record["errors"] = ["xids: journalctl ended with status 1"]
-    assert "could not be read" in failing(facts(record))["nodes.xid"]
-
-
-@pytest.mark.parametrize(
-    "hole",
-    [
-        "pci",
-        "module",
-        "dev",
-        "services",
-        "containerd",
-        "cdi",
-        "nvml",
-        "library",
-        "packages",
-        "system",
-        "boot",
-    ],
-)
-def test_hole_in_the_record_is_no_pass(hole: str, facts: Facts, record: Record) -> None:
-    record[hole] = None
-    assert failing(facts(record))
-
-
-def test_record_of_another_schema_is_refused(record: Record) -> None:
-    record["schema"] = "gpusmith.probe/9"
-    with pytest.raises(ToolError, match=r"gpusmith\.probe/9"):
-        parse(record)
-
-
-@pytest.mark.parametrize(
-    ("version", "plain"),
-    [("580.178.04-1", "580.178.04"), ("1:580.178.04-0ubuntu1", "580.178.04"), ("580.178.04", "580.178.04")],
-)
-def test_upstream_version(version: str, plain: str) -> None:
-    assert driver.upstream(version) == plain
-
-
-def test_a_node_that_others_set_up_has_no_units_of_ours(
-    record: dict[str, Any], facts: Callable[..., Any]
-) -> None:
-    for name in ("gpusmith-nvidia-load", "gpusmith-gpu-devices"):
-        record["services"][name].update(active="inactive", enabled="not-found")
-    assert services.services(facts(record)) == []
-
-
-@pytest.mark.parametrize("state", ["disabled", "masked"])
-def test_only_without_our_unit_a_boot_needs_the_toolkits_own(
-    state: str, record: dict[str, Any], facts: Callable[..., Any]
-) -> None:
-    record["services"]["nvidia-cdi-refresh"]["enabled"] = state
-    assert services.services(facts(record)) == []
-    for name in services.OURS:
-        record["services"][name].update(active="inactive", enabled="not-found")
-    (problem,) = services.services(facts(record))
-    assert problem.cause == (
-        f"Node 'gpu-1': service 'nvidia-cdi-refresh' is {state}, so that after a reboot nobody makes"
-        " CDI specification '/var/run/cdi/nvidia.yaml' anew."
-    )
-    # What a boot keeps needs nobody.
-    spec_of(record)["path"] = "/etc/cdi/nvidia.yaml"
-    assert services.services(facts(record)) == []
+"""What site.yml does about a fault, by the role that does it. The faults that are not here, it does not take away."""

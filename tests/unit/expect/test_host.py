@@ -15,6 +15,7 @@ FILES = [
     {"path": "/etc/sysctl.d/gpusmith-host-baseline.conf", "content": "net.ipv4.ip_forward = 1\n"},
 ]
 SETTINGS: dict[str, Any] = {
+    "node": "gpu-1",
     "swap": "off",
     "modules": ["overlay", "nf-conntrack"],
     "sysctl": {
@@ -22,9 +23,10 @@ SETTINGS: dict[str, Any] = {
         "vm.max_map_count": 262144,
         "net.ipv4.tcp_rmem": "4096 131072\t6291456",
     },
-    "files": FILES,
+    "files": {row["path"]: row["content"] for row in FILES},
 }
 CONVERGED: dict[str, Any] = {
+    "schema": "gpusmith.probe/1",
     "system": {
         "swap_areas": [],
         "swap_fstab": [],
@@ -55,13 +57,14 @@ def record() -> dict[str, Any]:
 def test_numbers_and_blanks_of_the_inventory_are_no_difference(record: dict[str, Any]) -> None:
     # A second run sets nothing: the kernel shows text, and tabs between numbers.
     assert host_baseline_plan(record, SETTINGS) == {
-        "files": [], "modules": [], "sysctl": [], "boot": [], "problems": [], "hints": [],
+        "files": [], "modules": [], "sysctl": [], "units": [], "boot": [], "problems": [], "cures": [], "hints": [],
     }  # fmt: skip
 
 
 def test_bare_machine_needs_everything() -> None:
     # Names that no file of ours has yet are not in the record.
     bare = {
+        "schema": "gpusmith.probe/1",
         "system": {
             "swap_areas": ["/dev/sda2"], "swap_fstab": ["/dev/sda2"], "swap_target_masked": False,
             "modules": {"overlay": False}, "sysctl": {"net.ipv4.ip_forward": "0"},
@@ -84,13 +87,13 @@ def test_what_differs_is_named_with_the_wanted_and_the_seen(record: dict[str, An
     del record["managed_files"][FILES[1]["path"]]
     plan = host_baseline_plan(record, SETTINGS)
     assert plan["problems"] == [
-        "swap: wanted off, seen on '/dev/sda2'",
-        "swap in '/etc/fstab': wanted none, seen '/swapfile'",
-        "'swap.target': wanted masked, seen unmasked",
-        "kernel module 'nf-conntrack': wanted loaded, seen not loaded",
-        "kernel parameter 'vm.max_map_count': wanted '262144', seen '65530'",
-        "kernel parameter 'net.ipv4.tcp_rmem': wanted '4096 131072 6291456', seen nothing",
-        "file '/etc/sysctl.d/gpusmith-host-baseline.conf': wanted as the inventory says, seen missing",
+        "file '/etc/sysctl.d/gpusmith-host-baseline.conf' is missing, wanted as the inventory says",
+        "swap is on, '/dev/sda2', with which kubelet does not start",
+        "/etc/fstab turns swap on at the next boot, '/swapfile'",
+        "'swap.target' is not masked, so that the next boot can turn swap on",
+        "kernel module 'nf-conntrack' is not loaded, the inventory wants it",
+        "kernel parameter 'vm.max_map_count' is '65530', wanted is '262144'",
+        "kernel parameter 'net.ipv4.tcp_rmem' is not there, wanted is '4096 131072 6291456'",
     ]
     assert len(plan["hints"]) == 4
     assert "host_baseline_swap: keep" in plan["hints"][0]
@@ -101,7 +104,7 @@ def test_changed_file_is_written_again(record: dict[str, Any]) -> None:
     plan = host_baseline_plan(record, SETTINGS)
     assert plan["files"] == [FILES[0]["path"]]
     assert plan["problems"] == [
-        f"file '{FILES[0]['path']}': wanted as the inventory says, seen another content"
+        f"file '{FILES[0]['path']}' has another content, wanted as the inventory says"
     ]
 
 
@@ -113,11 +116,15 @@ def test_files_of_others_that_win_at_boot_are_named(record: dict[str, Any]) -> N
     record["boot"]["sysctl"]["vm.max_map_count"] = {"value": None, "files": ["/etc/sysctl.d/yy.conf"]}
     plan = host_baseline_plan(record, SETTINGS)
     assert plan["problems"] == plan["boot"]
+    zz, yy = (
+        "(file '/etc/sysctl.d/zz.conf'), wanted is '1'",
+        "(file '/etc/sysctl.d/yy.conf'), wanted is '262144'",
+    )
     assert plan["boot"] == [
-        "kernel module 'overlay' at boot: wanted loaded, seen forbidden by '/etc/modprobe.d/hard.conf'",
-        "kernel module 'nf-conntrack' at boot: wanted loaded, seen nothing",
-        "kernel parameter 'net.ipv4.ip_forward' at boot: wanted '1', seen '0' in '/etc/sysctl.d/zz.conf'",
-        "kernel parameter 'vm.max_map_count' at boot: wanted '262144', seen nothing in '/etc/sysctl.d/yy.conf'",
+        "kernel module 'overlay' is loaded now, but no boot would load it (file '/etc/modprobe.d/hard.conf' forbids it)",
+        "kernel module 'nf-conntrack' is loaded now, but no boot would load it (no file in modules-load.d names it)",
+        f"kernel parameter 'net.ipv4.ip_forward' is '1' now, but a boot would set '0' {zz}",
+        f"kernel parameter 'vm.max_map_count' is '262144' now, but no boot would set it {yy}",
     ]
     assert "changes no files of others" in plan["hints"][0]
 
@@ -126,7 +133,7 @@ def test_swap_units_are_named_and_are_the_roles_to_disable(record: dict[str, Any
     record["boot"]["swap_units"] = ["/etc/systemd/system/multi-user.target.wants/swapfile.swap"]
     plan = host_baseline_plan(record, SETTINGS)
     assert plan["problems"] == [
-        "swap at boot: wanted off, seen '/etc/systemd/system/multi-user.target.wants/swapfile.swap'"
+        "a swap unit is turned on at the next boot, '/etc/systemd/system/multi-user.target.wants/swapfile.swap'"
     ]
     assert plan["boot"] == []
 

@@ -1,11 +1,19 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from ansible_collections.gpusmith.gpu.plugins.filter.driver_plan import driver_plan
-from ansible_collections.gpusmith.gpu.plugins.module_utils import driver
+
+from gpusmith import models
+from gpusmith.checks import services
+from gpusmith.expect import driver, wanted
+from gpusmith.findings import NotApplicable
+from gpusmith.node.facts import NodeFacts
+from gpusmith.node.records import parse
+from tests.unit.hosts import make_host
 
 VERSION = "580.178.04"
 LAYOUT = {
@@ -15,30 +23,7 @@ LAYOUT = {
     "other_packages": [],
     "patterns": ["nvidia-*", "libnvidia-*", "libcuda1"],
 }
-MODELS = {
-    "h100-sxm": {
-        "name": "NVIDIA H100 80GB HBM3",
-        "pci_device_id": "0x2330",
-        "open_module": "supported",
-        "fabric_manager": True,
-        "nvswitches": 4,
-    },
-    "b200": {
-        "name": "NVIDIA B200",
-        "pci_device_id": "0x2901",
-        "open_module": "required",
-        "fabric_manager": True,
-        "nvswitches": 0,
-    },
-    "v100": {
-        "name": "Tesla V100",
-        "pci_device_id": "0x1db4",
-        "open_module": "unsupported",
-        "fabric_manager": False,
-        "nvswitches": 0,
-    },
-}
-SETTINGS = {"version": VERSION, "module_flavour": "auto", "fabric_manager": "auto"}
+SETTINGS = {"node": "gpu-1", "version": VERSION, "module_flavour": "auto", "fabric_manager": "auto"}
 
 
 def bare(gpus: int = 2) -> dict[str, Any]:
@@ -58,7 +43,13 @@ def bare(gpus: int = 2) -> dict[str, Any]:
             "refcount": None,
             "nouveau_loaded": False,
         },
-        "library": {"nvml_version": None, "cuda_version": None, "simulated": None, "simulated_marker": None},
+        "library": {
+            "nvml_version": None,
+            "cuda_version": None,
+            "simulated": None,
+            "simulated_marker": None,
+            "files": {name: {"path": None, "fault": None, "shadows": []} for name in ("nvidia-ml", "cuda")},
+        },
         "nvml": {"init_code": None, "error": "library not found", "driver_version": None, "gpus": []},
         "dev": {"gpu_minors": [], "control": False, "uvm": False, "uvm_tools": False, "char_links": []},
         "services": {},
@@ -79,7 +70,17 @@ def ready(gpus: int = 2) -> dict[str, Any]:
     ]
     record["packages"].update({name: {"version": f"{VERSION}-1", "held": True} for name in names})
     record["module"].update(installed_version=VERSION, loaded_version=VERSION, flavour="open", refcount=0)
-    record["library"].update(nvml_version=VERSION, cuda_version=VERSION, simulated=False)
+    record["module"]["firmware"] = ["gsp_ga10x.bin"]
+    record["library"].update(
+        nvml_version=VERSION,
+        cuda_version=VERSION,
+        simulated=False,
+        nvidia_smi="/usr/bin/nvidia-smi",
+        files={
+            name: {"path": f"/usr/lib/lib{name}.so.{VERSION}", "fault": None, "shadows": []}
+            for name in ("nvidia-ml", "cuda")
+        },
+    )
     record["nvml"] = {
         "init_code": 0,
         "error": None,
@@ -95,25 +96,25 @@ def ready(gpus: int = 2) -> dict[str, Any]:
             for n in range(gpus)
         ],
     }
-    record["dev"].update(gpu_minors=list(range(gpus)), control=True, uvm=True)
+    record["dev"].update(gpu_minors=list(range(gpus)), control=True, uvm=True, uvm_tools=True)
     running = {"active": "active", "enabled": "enabled", "started_unix": 1.0}
     record["services"] = {"nvidia-persistenced": dict(running), "nvidia-fabricmanager": dict(running)}
     return record
 
 
 def plan(record: dict[str, Any], **settings: str) -> dict[str, Any]:
-    found: dict[str, Any] = driver_plan(record, {**SETTINGS, **settings}, LAYOUT, MODELS)
+    found: dict[str, Any] = driver_plan(record, {**SETTINGS, **settings}, LAYOUT)
     return found
 
 
 def may_pass(record: dict[str, Any]) -> bool:
-    wanted = driver.want(record, SETTINGS, LAYOUT, MODELS)
-    return bool(driver.may_pass(driver.differences(record, wanted, "unit")))
+    want = wanted.driver("gpu-1", SETTINGS, layout=wanted.layout(LAYOUT))
+    return driver.may_pass(driver.problems(parse(record), want))
 
 
 def test_a_node_as_wanted_has_no_differences() -> None:
     found = plan(ready())
-    assert found["differences"] == []
+    assert found["problems"] == []
     assert found["cures"] == []
     assert found["unheld"] == []
 
@@ -123,7 +124,7 @@ def test_a_bare_node_needs_packages_and_is_told_what() -> None:
     assert "packages" in found["cures"]
     assert found["flavour"] == "open"
     assert found["fabric_manager"]
-    assert "package 'nvidia-fabricmanager' is not installed" in found["differences"]
+    assert "package 'nvidia-fabricmanager' is not installed" in found["problems"]
     assert found["installed"] == []
 
 
@@ -162,21 +163,21 @@ def test_an_incomplete_fabric_is_waited_for(state: str) -> None:
     record["nvml"]["gpus"][1]["fabric_state"] = state
     found = plan(record)
     assert found["cures"] == ["wait"]
-    assert state in found["differences"][0]
+    assert state in found["problems"][0]
 
 
 def test_a_lost_gpu_needs_a_person_who_is_told_which() -> None:
     record = ready()
     record["nvml"]["gpus"][1]["error"] = "GPU is lost"
     found = plan(record)
-    assert found["differences"] == ["GPU 1 (0000:02:00.0): GPU is lost"]
+    assert found["problems"] == ["GPU 1 (0000:02:00.0) does not answer: GPU is lost"]
     assert not may_pass(record)
 
 
 def test_counts_must_agree() -> None:
     record = ready()
     record["dev"]["gpu_minors"] = [0]
-    assert plan(record)["differences"] == ["PCI has 2 GPUs, NVML 2, /dev 1"]
+    assert plan(record)["problems"] == ["PCI has 2 GPUs, NVML 2, /dev 1"]
 
 
 def test_loose_packages_are_held() -> None:
@@ -191,10 +192,23 @@ def test_parts_with_versions_of_their_own_are_held_too() -> None:
     record = ready()
     record["packages"]["nvidia-persistenced"] = {"version": "550.163.01-1", "held": False}
     layout = {**LAYOUT, "packages": ["libnvidia-ml1"], "other_packages": ["nvidia-persistenced"]}
-    found = driver_plan(record, SETTINGS, layout, MODELS)
+    found = driver_plan(record, SETTINGS, layout)
     assert found["drift"] == [], "its version is nobody's business"
     assert found["unheld"] == ["nvidia-persistenced"]
     assert found["cures"] == ["hold"]
+
+
+V100 = replace(
+    models.load()["t4"], key="v100", name="Tesla V100", pci_device_id="10de:1db4", open_module="unsupported"
+)
+
+
+def flavour_of(devices: list[str], setting: str) -> str:
+    record = bare()
+    for gpu, device in zip(record["pci"]["gpus"], devices, strict=True):
+        gpu["device_id"] = device
+    want = wanted.Driver("gpu-1", VERSION, setting, models={**models.load(), "v100": V100})
+    return driver.flavour(parse(record), want)
 
 
 @pytest.mark.parametrize(
@@ -206,10 +220,7 @@ def test_parts_with_versions_of_their_own_are_held_too() -> None:
     ],
 )
 def test_the_module_fits_the_gpu(device: str, setting: str, flavour: str) -> None:
-    record = bare()
-    for gpu in record["pci"]["gpus"]:
-        gpu["device_id"] = device
-    assert plan(record, module_flavour=setting)["flavour"] == flavour
+    assert flavour_of([device, device], setting) == flavour
 
 
 @pytest.mark.parametrize(
@@ -221,19 +232,54 @@ def test_the_module_fits_the_gpu(device: str, setting: str, flavour: str) -> Non
     ],
 )
 def test_a_module_that_cannot_drive_the_gpus_is_refused(devices: list[str], setting: str) -> None:
-    record = bare()
-    for gpu, device in zip(record["pci"]["gpus"], devices, strict=True):
-        gpu["device_id"] = device
-    assert "odule" in plan(record, module_flavour=setting)["refused"]
+    with pytest.raises(driver.Unmet, match="odule"):
+        flavour_of(devices, setting)
 
 
-def test_a_board_that_hides_its_switches_needs_the_fabric_manager_too() -> None:
+def test_a_plan_says_why_the_settings_cannot_be_met() -> None:
     record = bare()
-    record["pci"]["nvswitches"] = []
-    assert not plan(record)["fabric_manager"]
     for gpu in record["pci"]["gpus"]:
         gpu["device_id"] = "10de:2901"
-    assert plan(record)["fabric_manager"]
+    refused = plan(record, module_flavour="proprietary")["refused"]
+    assert refused == (
+        "Only the open kernel module supports 'NVIDIA B200'. Set 'nvidia_driver_module_flavour: auto'."
+    )
+
+
+@pytest.mark.parametrize(
+    ("device", "switches", "setting", "needed"),
+    [
+        ("10de:2330", True, "auto", True),
+        # Its board has switches: none on PCI are lost ones, and CUDA does not start without a fabric.
+        ("10de:2330", False, "auto", True),
+        # Its board hides them.
+        ("10de:2901", False, "auto", True),
+        # There are none.
+        ("10de:26b9", False, "auto", False),
+        # Unknown GPUs beside switches.
+        ("10de:ffff", True, "auto", True),
+        # A virtual machine that got GPUs of such a board alone.
+        ("10de:2330", False, "disabled", False),
+        ("10de:26b9", False, "enabled", True),
+    ],
+)
+def test_who_needs_the_fabric_manager_is_one_question_for_role_and_suite(
+    device: str, switches: bool, setting: str, needed: bool
+) -> None:
+    record = ready()
+    for gpu in record["pci"]["gpus"]:
+        gpu["device_id"] = device
+    if not switches:
+        record["pci"]["nvswitches"] = []
+    record["services"]["nvidia-fabricmanager"]["active"] = "failed"
+    assert plan(record, fabric_manager=setting)["fabric_manager"] is needed
+    assert ("services" in plan(record, fabric_manager=setting)["cures"]) is needed
+    facts = NodeFacts(make_host(nvidia_driver_fabric_manager=setting), parse(record), None, {})
+    if needed:
+        assert "'nvidia-fabricmanager' is failed" in services.fabric(facts)[0].cause
+    else:
+        with pytest.raises(NotApplicable):
+            services.fabric(facts)
 
 
 def test_an_image_without_gpu_is_not_told_to_load_anything() -> None:
@@ -245,25 +291,6 @@ def test_an_image_without_gpu_is_not_told_to_load_anything() -> None:
     assert found["cures"] == ["person"]
 
 
-@pytest.mark.parametrize(
-    ("version", "upstream"),
-    [
-        ("580.178.04-1", "580.178.04"),
-        ("535.261.03-1~deb12u1", "535.261.03"),
-        ("1:580.95.05-1", "580.95.05"),
-        ("1.20.1-1", None),
-        ("12.8.1-1", None),
-    ],
-)
-def test_driver_versions_are_told_from_others(version: str, upstream: str | None) -> None:
-    assert driver.upstream_version(version) == upstream
-
-
-def test_a_version_is_not_the_beginning_of_another() -> None:
-    assert driver.is_version("580.95.05-1", "580.95.05")
-    assert not driver.is_version("580.95.051-1", "580.95.05")
-
-
 @pytest.mark.parametrize("state", ["disabled", "masked"])
 def test_a_unit_that_does_not_start_at_boot_is_a_difference(state: str) -> None:
     record = ready()
@@ -273,6 +300,8 @@ def test_a_unit_that_does_not_start_at_boot_is_a_difference(state: str) -> None:
         "enabled": state,
         "started_unix": 1.0,
     }
-    found = plan(record, unit=unit)
+    found = plan(record)
     assert found["cures"] == ["services"]
-    assert found["differences"] == [f"service '{unit}' is {state}, so nothing loads the modules at boot"]
+    assert found["problems"] == [
+        f"service 'gpusmith-nvidia-load' is {state}, so that after a reboot nobody loads the driver before the runtime starts"
+    ]

@@ -1,0 +1,78 @@
+"""Filter: how a node's containerd differs from what the inventory says, from the probe's record."""
+
+# Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ansible.errors import AnsibleFilterError
+from ansible_collections.gpusmith.gpu.plugins.module_utils import containerd
+
+from gpusmith.errors import GpusmithError
+from gpusmith.expect import plans
+
+DOCUMENTATION = r"""
+name: containerd_plan
+short_description: How a node's containerd differs from what the inventory says
+version_added: "0.1.0"
+author: gpusmith contributors
+positional: settings
+options:
+  _input:
+    description: Record of M(gpusmith.gpu.node_state).
+    type: dict
+    required: true
+  settings:
+    description: Keys node, packages (versions by name), name (of the drop-in), runtime and images (its settings).
+    type: dict
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Plan
+  ansible.builtin.debug:
+    msg: "{{ record | gpusmith.gpu.containerd_plan(settings) }}"
+"""
+
+RETURN = r"""
+_value:
+  description: >-
+    problems (in words), cures (kinds of cure that are needed, see C(gpusmith.problems)), files (paths of the role's files that are
+    missing or say something else).
+  type: dict
+"""
+
+SCHEMAS = (2, 3, 4)
+"""A drop-in is written in the schema of the root file, which the record does not tell."""
+
+
+def drop_in(name: str, runtime: Mapping[str, Any], images: Mapping[str, Any]) -> dict[str, list[str]]:
+    """The contents of a drop-in that will do, by its path."""
+    contents = [containerd.drop_in(schema, name, runtime, images) for schema in SCHEMAS]
+    return {f"/etc/containerd/conf.d/{name}.toml": contents}
+
+
+def containerd_plan(record: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """See DOCUMENTATION."""
+    try:
+        return plans.containerd(
+            record,
+            {
+                **settings,
+                "files": drop_in(settings["name"], settings["runtime"], settings.get("images") or {}),
+            },
+        )
+    except GpusmithError as error:
+        raise AnsibleFilterError(
+            f"'containerd_plan' needs the record of 'gpusmith.gpu.node_state'. {error.message}"
+        ) from error
+
+
+class FilterModule:
+    """Filters of this file."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        """By name."""
+        return {"containerd_plan": containerd_plan}

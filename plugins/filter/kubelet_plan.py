@@ -1,0 +1,62 @@
+"""Filter: how a node's kubelet differs from what the inventory says, from the probe's record."""
+
+# Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ansible.errors import AnsibleFilterError
+
+from gpusmith.errors import GpusmithError
+from gpusmith.expect import plans
+
+DOCUMENTATION = r"""
+name: kubelet_plan
+short_description: How a node's kubelet differs from what the inventory says
+version_added: "0.1.0"
+author: gpusmith contributors
+positional: settings
+options:
+  _input:
+    description: Record of M(gpusmith.gpu.node_state).
+    type: dict
+    required: true
+  settings:
+    description: Keys node, packages (versions by name), settings (files that the kubelet reads at its start, content by path) and files.
+    type: dict
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Plan
+  ansible.builtin.debug:
+    msg: "{{ record | gpusmith.gpu.kubelet_plan(settings) }}"
+"""
+
+RETURN = r"""
+_value:
+  description: >-
+    problems (in words), cures (kinds of cure that are needed, see C(gpusmith.problems)), files (paths of the role's files that are
+    missing or say something else).
+  type: dict
+"""
+
+
+def kubelet_plan(record: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """See DOCUMENTATION."""
+    try:
+        return plans.kubernetes_node(record, settings)
+    except GpusmithError as error:
+        raise AnsibleFilterError(
+            f"'kubelet_plan' needs the record of 'gpusmith.gpu.node_state'. {error.message}"
+        ) from error
+
+
+class FilterModule:
+    """Filters of this file."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        """By name."""
+        return {"kubelet_plan": kubelet_plan}

@@ -1,0 +1,231 @@
+"""CDI specifications: made for the loaded driver, with every GPU under its own device node, and from one source."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence, Set
+from itertools import combinations
+from typing import Any
+
+from gpusmith.expect.devices import MAJOR
+from gpusmith.expect.wanted import Cdi
+from gpusmith.probe.cdi import CdiNode, CdiSpec
+from gpusmith.probe.record import Record
+from gpusmith.problems import Cure, Problem
+
+
+def _winners(specs: Sequence[CdiSpec]) -> dict[str, CdiSpec]:
+    """The specification that each name is taken from: CDI lets a later folder win."""
+    return {name: spec for spec in sorted(specs, key=lambda row: row.priority) for name in spec.names}
+
+
+def _shadowed_by(spec: CdiSpec, winners: Mapping[str, CdiSpec]) -> list[str]:
+    """Paths of what takes names from a specification."""
+    return sorted({winners[name].path for name in spec.names} - {spec.path})
+
+
+def evidence(record: Record) -> dict[str, Any]:
+    """Which specifications there are, and which of them nobody gets because others win."""
+    winners = _winners(record.cdi.specs)
+    used = {spec.path for spec in winners.values()}
+    return {
+        "cdi_specs": {spec.path: spec.driver_version for spec in record.cdi.specs},
+        "device_plugin": [spec.path for spec in record.cdi.plugin_specs],
+        "devices": sorted(winners),
+        "shadowed": {
+            spec.path: f"{spec.driver_version} (by {', '.join(_shadowed_by(spec, winners))})"
+            for spec in record.cdi.specs
+            if spec.names and spec.path not in used
+        },
+    }
+
+
+def problems(record: Record, wanted: Cdi) -> list[Problem]:
+    """What is wrong with the specifications that containerd reads."""
+    node, seen = wanted.node, evidence(record)
+    if not record.cdi.specs:
+        return [
+            Problem(
+                f"Node '{node}': there is no CDI specification for nvidia.com/gpu.",
+                _again(wanted, [])[0],
+                seen,
+                Cure.CDI,
+            )
+        ]
+    unread = [_unread(spec, wanted, seen) for spec in record.cdi.specs if spec.problem]
+    if unread:
+        return unread
+    causes = [*_of_driver(record), *_of_gpus(record)]
+    return [
+        *(
+            Problem(f"Node '{node}': {cause}.", step, seen, cure)
+            for cause, step, cure in _conflicts(record.cdi.specs, wanted)
+        ),
+        *(Problem(f"Node '{node}': {cause}.", *_how(wanted, paths, seen)) for cause, paths in causes),
+    ]
+
+
+def plugin(record: Record, wanted: Cdi) -> list[Problem]:
+    """What pods get: the device plugin's own file, which no role writes."""
+    seen = evidence(record)
+    step = f"Have the device plugin write it anew: {wanted.restart_plugin}"
+    return [Problem(f"Node '{wanted.node}': {cause}.", step, seen) for cause in _gpus_of_plugin(record)]
+
+
+def _again(wanted: Cdi, paths: Iterable[str]) -> tuple[str, Cure]:
+    """How specifications are made anew: that of the toolkit's role by site.yml, those of others by whoever made them."""
+    foreign = sorted(path for path in set(paths) if not wanted.is_ours(path))
+    if not foreign:
+        return f"Run 'systemctl restart nvidia-cdi-refresh' on '{wanted.node}', or site.yml.", Cure.CDI
+    named = " and ".join(map(repr, foreign))
+    return f"Remove {named} on '{wanted.node}', or make it anew with 'nvidia-ctk cdi generate'.", Cure.PERSON
+
+
+def _how(wanted: Cdi, paths: Iterable[str], seen: Mapping[str, Any]) -> tuple[str, Mapping[str, Any], Cure]:
+    step, cure = _again(wanted, paths)
+    return step, seen, cure
+
+
+def _unread(spec: CdiSpec, wanted: Cdi, seen: Mapping[str, Any]) -> Problem:
+    ours = wanted.is_ours(spec.path)
+    return Problem(
+        f"Node '{wanted.node}': CDI specification '{spec.path}' cannot be read: {spec.problem}.",
+        f"Compare it with 'nvidia-ctk cdi generate' on '{wanted.node}', which writes what can be read;"
+        f" remove it{' or run site.yml' if ours else ''}.",
+        seen,
+        Cure.CDI if ours else Cure.PERSON,
+    )
+
+
+def _named(names: Sequence[str]) -> str:
+    return ", ".join(repr(name) for name in names[:8]) + (
+        f" and {len(names) - 8} more" if len(names) > 8 else ""
+    )
+
+
+def _conflicts(specs: Sequence[CdiSpec], wanted: Cdi) -> list[tuple[str, str, Cure]]:
+    """Names that CDI refuses: given twice by one folder, even if a later folder has them as well."""
+    node, found = wanted.node, []
+    for spec in specs:
+        twice = [name for name, count in Counter(spec.names).items() if count > 1]
+        if twice:
+            ours = wanted.is_ours(spec.path)
+            make = f"Make '{spec.path}' anew on '{node}': 'nvidia-ctk cdi generate --output={spec.path}'"
+            found.append(
+                (
+                    f"CDI specification '{spec.path}' has {_named(twice)} twice, so CDI refuses all of it",
+                    f"{make}, or run site.yml." if ours else f"{make}.",
+                    Cure.CDI if ours else Cure.PERSON,
+                )
+            )
+    for one, other in combinations(specs, 2):
+        both = [name for name in one.nodes if name in other.nodes]
+        if both and one.priority == other.priority:
+            found.append(
+                (
+                    f"CDI specifications '{one.path}' and '{other.path}' both have {_named(both)}, so CDI refuses these names",
+                    f"Remove one of them on '{node}'; role nvidia_container_toolkit writes 'nvidia_container_toolkit_cdi_spec'.",
+                    Cure.PERSON,
+                )
+            )
+    return found
+
+
+def _of_driver(record: Record) -> list[tuple[str, list[str]]]:
+    """A name that is taken from a specification of another driver mounts libraries that are not there."""
+    winners, loaded = _winners(record.cdi.specs), record.module.loaded_version
+    causes = []
+    for spec in record.cdi.specs:
+        names = [name for name, winner in winners.items() if winner is spec]
+        if loaded is None or not names or spec.driver_version == loaded:
+            continue
+        below = [
+            row.path
+            for row in record.cdi.specs
+            if row.priority < spec.priority and set(row.names) & set(names)
+        ]
+        shadows = f"; it shadows {_named(below)}" if below else ""
+        cause = (
+            f"CDI specification '{spec.path}' is for driver {spec.driver_version}, loaded is {loaded}"
+            f" (devices {_named(names)}){shadows}"
+        )
+        causes.append((cause, [spec.path]))
+    return causes
+
+
+def _of_gpus(record: Record) -> list[tuple[str, list[str]]]:
+    """Every GPU is there, no other one is, and each name leads to its own device node; with the files that say otherwise."""
+    winners, gpus = _winners(record.cdi.specs), record.nvml.gpus
+    causes: list[tuple[str, list[str]]] = [
+        (f"{gpu.label} is not in the CDI specification", [])
+        for gpu in gpus
+        if str(gpu.index) not in winners and gpu.uuid not in winners
+    ]
+    there = {str(gpu.index) for gpu in gpus} | {gpu.uuid for gpu in gpus}
+    strange = sorted(name for name in winners.keys() - there if name.isdigit() or name.startswith("GPU-"))
+    # A GPU that does not answer may be one of them.
+    if strange and gpus and not any(gpu.error for gpu in gpus):
+        cause = f"the CDI specification has {_named(strange)}, which is no GPU of the node"
+        causes.append((cause, [winners[name].path for name in strange]))
+    minors = {gpu.minor for gpu in gpus if gpu.minor is not None}
+    wanted: list[tuple[str, str, Set[int]]] = [
+        (name, gpu.label, {gpu.minor})
+        for gpu in gpus
+        for name in (str(gpu.index), gpu.uuid)
+        if name is not None and name in winners and gpu.minor is not None
+    ]
+    if "all" in winners and len(minors) == len(gpus) > 0:
+        wanted.append(("all", "the node's GPUs", minors))
+    return causes + [
+        (wrong, [winners[name].path])
+        for name, label, own in wanted
+        if (wrong := _astray(winners[name], name, label, own))
+    ]
+
+
+def _gpus_of_plugin(record: Record) -> list[str]:
+    """What pods get: the device plugin's own file, in which a wrong node gives them another GPU than the one that was booked."""
+    causes = [
+        f"the device plugin's CDI specification '{spec.path}' cannot be read: {spec.problem}"
+        for spec in record.cdi.plugin_specs
+        if spec.problem
+    ]
+    known = Counter(gpu.uuid for gpu in record.nvml.gpus)
+    return causes + [
+        wrong
+        for spec in record.cdi.plugin_specs
+        for gpu in record.nvml.gpus
+        for name in (str(gpu.index), gpu.uuid)
+        # Of a UUID that two GPUs have, nodes.gpu-count tells.
+        if name in spec.nodes and gpu.minor is not None and known[gpu.uuid] == 1
+        if (wrong := _astray(spec, str(name), gpu.label, {gpu.minor}))
+    ]
+
+
+def _astray(spec: CdiSpec, name: str, label: str, own: Set[int]) -> str:
+    """What a device of a specification gives, if that is not its own; empty if it is."""
+    nodes = spec.nodes[name]
+    if all(_is_one_of(node, own) for node in nodes) and {_number(node.source) for node in nodes} == own:
+        return ""
+    gives = ", ".join(_words(node) for node in nodes) or "no GPU's device node"
+    return f"CDI device '{name}' of '{spec.path}' gives {gives}, but {label} is {_paths(own)}"
+
+
+def _number(path: str) -> int | None:
+    matched = re.search(r"/dev/nvidia(\d+)$", path)
+    return int(matched.group(1)) if matched else None
+
+
+def _is_one_of(node: CdiNode, minors: Set[int]) -> bool:
+    number = _number(node.source)
+    return number in minors and _number(node.path) == number and node.numbers in (None, f"{MAJOR}:{number}")
+
+
+def _words(node: CdiNode) -> str:
+    source = "" if node.source == node.path else f" made of {node.source}"
+    return f"{node.path}{source}{f' with numbers {node.numbers}' if node.numbers else ''}"
+
+
+def _paths(minors: Set[int]) -> str:
+    return ", ".join(f"/dev/nvidia{minor} ({MAJOR}:{minor})" for minor in sorted(minors))

@@ -1,0 +1,132 @@
+"""The NVSwitch fabric: who needs the fabric manager, and whether every GPU has joined."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from gpusmith.expect import packages, services, versions
+from gpusmith.expect.wanted import Driver
+from gpusmith.models import Model
+from gpusmith.probe.record import Record
+from gpusmith.problems import Cure, Problem
+
+WHY = "without it CUDA cannot start on a machine with NVSwitches"
+JOINING = (None, "not_started", "in_progress")
+
+
+def models_of(record: Record, wanted: Driver) -> list[Model]:
+    """Models of the GPUs on PCI; the inventory's if none of them is known."""
+    by_id = {model.pci_device_id: model for model in wanted.models.values()}
+    found = {by_id[gpu.device_id.lower()] for gpu in record.pci.gpus if gpu.device_id.lower() in by_id}
+    return sorted(found, key=lambda model: model.key) or ([wanted.model] if wanted.model else [])
+
+
+def needed(record: Record, wanted: Driver) -> bool:
+    """Whether the fabric manager must run: by the setting; for auto, by NVSwitches on PCI or by the model of the GPUs.
+
+    A board that has switches needs it also when the PCI bus shows none: they are hidden (B200) or lost, and CUDA does not start
+    either way. Who gives a virtual machine GPUs of such a board without its switches says 'disabled'.
+    """
+    if wanted.fabric_manager != "auto":
+        return wanted.fabric_manager == "enabled"
+    return bool(record.pci.nvswitches) or any(model.fabric_manager for model in models_of(record, wanted))
+
+
+def service(record: Record, node: str) -> list[Problem]:
+    """The fabric manager's service."""
+    return services.service(record, node, "nvidia-fabricmanager", WHY)
+
+
+def _switch_errors(record: Record, node: str) -> list[Problem]:
+    """Fatal errors that NVSwitches reported; what they call non-fatal they survive."""
+    if not record.pci.nvswitches:
+        return []
+    if record.sxids is None:
+        cause = f"Node '{node}': the kernel's log could not be read, which has the NVSwitches' errors."
+        return [Problem(cause, "Look at 'journalctl -b -k'.")]
+    fatal = Counter((row.pci, row.code) for row in record.sxids if row.fatal)
+    found = []
+    for (address, code), count in sorted(fatal.items()):
+        said = [row.message for row in record.sxids if (row.pci, row.code) == (address, code)][-1]
+        found.append(
+            Problem(
+                f"Node '{node}': the NVSwitch at PCI {address} reported SXid {code}, which is fatal, {count} times: {said}.",
+                f"Drain '{node}' and reset all its GPUs and switches ('nvidia-smi --gpu-reset') or reboot; if it comes back, have"
+                " the baseboard looked at.",
+                {f"sxid_{code}_{address}": {"count": count, "message": said}},
+            )
+        )
+    return found
+
+
+def _switches(record: Record, node: str, model: Model | None) -> list[Problem]:
+    if model is None or not record.pci.nvswitches or model.nvswitches <= len(record.pci.nvswitches):
+        return []
+    return [
+        Problem(
+            f"Node '{node}': {len(record.pci.nvswitches)} NVSwitches are on the PCI bus,"
+            f" an HGX board of model '{model.key}' has {model.nvswitches}.",
+            f"Look at 'lspci -d 10de:' on '{node}'; a missing switch is a matter for the machine's vendor.",
+            {"nvswitches": list(record.pci.nvswitches)},
+        )
+    ]
+
+
+def _manager(record: Record, wanted: Driver) -> list[Problem]:
+    manager, loaded = record.packages.get("nvidia-fabricmanager"), record.module.loaded_version
+    if manager is None or loaded is None or versions.is_version(manager.version, loaded):
+        return []
+    # Where it has the inventory's version, the loaded module is the one that is wrong.
+    right = versions.is_version(manager.version, wanted.version)
+    cure = Cure.REBOOT if right else Cure.UPGRADE if record.kubernetes.joined else Cure.PACKAGES
+    return [
+        Problem(
+            f"Node '{wanted.node}': fabric manager is {packages.plain(manager.version, loaded)}, the loaded driver {loaded};"
+            " they must be equal.",
+            {
+                Cure.REBOOT: "Drain the node and reload the module or reboot.",
+                Cure.UPGRADE: "Use playbooks/upgrade_driver.yml.",
+                Cure.PACKAGES: "Run site.yml.",
+            }[cure],
+            {"fabric_manager": manager.version},
+            cure,
+        )
+    ]
+
+
+def joined(record: Record, node: str) -> list[Problem]:
+    """Every GPU that answers has joined the fabric."""
+    found = []
+    for gpu in record.nvml.gpus:
+        if gpu.error is not None or (
+            gpu.fabric_state == "completed" and gpu.fabric_status in (None, "success")
+        ):
+            continue
+        state = f"{gpu.fabric_state}, {gpu.fabric_status}" if gpu.fabric_status else str(gpu.fabric_state)
+        found.append(
+            Problem(
+                f"Node '{node}': {gpu.label} has not joined the NVLink fabric: {state}.",
+                f"Read 'journalctl -u nvidia-fabricmanager' on '{node}'.",
+                {"gpu": gpu.index, "fabric_state": gpu.fabric_state, "fabric_status": gpu.fabric_status},
+                Cure.WAIT if gpu.fabric_state in JOINING else Cure.PERSON,
+            )
+        )
+    return found
+
+
+def tells_state(models: Sequence[Model]) -> bool:
+    """Whether NVML reports the fabric of these GPUs."""
+    return any(model.fabric_state_in_nvml for model in models)
+
+
+def problems(record: Record, wanted: Driver) -> list[Problem]:
+    """All of it, on a node that needs the fabric manager."""
+    models = models_of(record, wanted)
+    return [
+        *service(record, wanted.node),
+        *_switches(record, wanted.node, wanted.model or (models[0] if models else None)),
+        *_switch_errors(record, wanted.node),
+        *_manager(record, wanted),
+        *(joined(record, wanted.node) if tells_state(models) else []),
+    ]

@@ -1,0 +1,54 @@
+"""The kubelet: its packages, its settings, its service, and whether the machine has joined a cluster."""
+
+from __future__ import annotations
+
+from gpusmith.expect import files, packages, services
+from gpusmith.expect.wanted import Kubelet
+from gpusmith.probe.record import Record
+from gpusmith.problems import Cure, Problem
+
+WHY = "the node leaves the cluster"
+
+
+def identity_lost(record: Record, node: str) -> list[Problem]:
+    """A kubelet that runs with a file that is gone: a join is refused, since the kubelet is there."""
+    kubelet = record.services.get("kubelet")
+    if record.kubernetes.joined or kubelet is None or kubelet.active != "active":
+        return []
+    return [
+        Problem(
+            f"Node '{node}': kubelet runs, but '/etc/kubernetes/kubelet.conf' is gone: it cannot start once more.",
+            f"Restore the file on '{node}', or take the node out of the cluster and join it again.",
+        )
+    ]
+
+
+def service(record: Record, node: str) -> list[Problem]:
+    """The kubelet's service; a machine that has not joined has none that could run."""
+    return services.service(
+        record, node, "kubelet", WHY, Cure.SERVICES if record.kubernetes.joined else Cure.JOIN
+    )
+
+
+def joined(record: Record, node: str) -> list[Problem]:
+    """The machine is part of a cluster."""
+    if record.kubernetes.joined or identity_lost(record, node):
+        return []
+    return [
+        Problem(
+            f"Node '{node}': it has not joined a cluster.", "Run site.yml, which joins it.", cure=Cure.JOIN
+        )
+    ]
+
+
+def problems(record: Record, wanted: Kubelet) -> list[Problem]:
+    """What role kubernetes_node answers for on the machine."""
+    node = wanted.node
+    return [
+        *packages.problems(record, wanted.packages),
+        *files.problems(record, node, wanted.settings, Cure.KUBELET),
+        *files.problems(record, node, wanted.files),
+        *identity_lost(record, node),
+        *joined(record, node),
+        *service(record, node),
+    ]

@@ -1,0 +1,161 @@
+"""What a role has to do on a node: the judge's problems as plain data, and what the role's tasks go by.
+
+Every plan has `problems` (in words, without the node's name), `cures` (kinds of cure that are needed, sorted) and `files` (paths
+of the role's files that are missing or say something else). It needs nothing but a record and the role's settings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gpusmith.expect import containerd as runtime
+from gpusmith.expect import driver as drivers
+from gpusmith.expect import fabric, files, host, kubelet, packages, services, toolkit, wanted
+from gpusmith.node.records import parse
+from gpusmith.probe.record import Record
+from gpusmith.problems import Cure, Problem
+
+Plan = dict[str, Any]
+Settings = Mapping[str, Any]
+
+
+def words(problem: Problem, node: str) -> str:
+    """A problem's cause as part of a sentence about its node."""
+    return problem.cause.removeprefix(f"Node '{node}': ").removesuffix(".")
+
+
+def _answer(found: Sequence[Problem], node: str, outdated: Sequence[str] = ()) -> Plan:
+    return {
+        "problems": [words(problem, node) for problem in found],
+        "cures": sorted({str(problem.cure) for problem in found}),
+        "files": list(outdated),
+    }
+
+
+def _packages(settings: Settings) -> wanted.Packages:
+    return wanted.Packages(
+        settings["node"], {name: str(version) for name, version in settings["packages"].items()}
+    )
+
+
+def driver(raw: Mapping[str, Any], settings: Settings, layout: Settings) -> Plan:
+    """Role nvidia_driver: keys node, version, module_flavour, fabric_manager and files; and the layout's names."""
+    record, node = parse(raw), str(settings["node"])
+    want = wanted.driver(node, settings, layout=wanted.layout(layout))
+    try:
+        found = drivers.problems(record, want)
+        must_have = drivers.must_have(record, want)
+        flavour = drivers.flavour(record, want)
+    except drivers.Unmet as error:
+        return {
+            **_answer((), node),
+            "refused": f"{error.message} {error.hint}",
+            "drift": [],
+            "installed": [],
+            "packages": [],
+        }
+    wrong = packages.outdated(record, want)
+    return {
+        **_answer(found, node, files.outdated(record, want.files)),
+        "refused": "",
+        "version": want.version,
+        "flavour": flavour,
+        "fabric_manager": fabric.needed(record, want),
+        "packages": must_have,
+        "other_packages": list(want.layout.others),
+        "patterns": list(want.layout.patterns),
+        "installed": packages.installed_versions(record, want),
+        "drift": [f"'{name}' is {version}" for name, version in sorted(wrong.items())],
+        "outdated": sorted(wrong),
+        "unheld": packages.unheld(record, want),
+    }
+
+
+HINTS = {
+    "swap": (
+        "If swap has to stay, set 'host_baseline_swap: keep' and tell the kubelet with 'failSwapOn: false';"
+        " else look at 'swapon --show' and 'systemctl list-units --type swap' on the node."
+    ),
+    "module": (
+        "Look at 'modprobe NAME' and 'lsmod' on the node; 'host_baseline_modules' needs the names that 'lsmod' shows, no aliases."
+    ),
+    "sysctl": (
+        "Look at 'sysctl NAME' and 'systemd-analyze cat-config sysctl.d' on the node for who sets another value;"
+        " 'host_baseline_sysctl' can only have parameters and values that its kernel takes."
+    ),
+    "file": "Look for who else writes the file, such as another configuration management.",
+}
+"""What to look at, by the beginning of what the evidence is about."""
+BOOT_HINT = (
+    "The role changes no files of others: correct or remove those lines on the node, or make them the inventory's"
+    " 'host_baseline_modules' and 'host_baseline_sysctl'."
+)
+
+
+def host_baseline(raw: Mapping[str, Any], settings: Settings) -> Plan:
+    """Role host_baseline: keys node, swap, modules, sysctl and files."""
+    record, node = parse(raw), str(settings["node"])
+    want = wanted.baseline(node, settings)
+    found = host.problems(record, want)
+    lasting = [problem for problem in found if problem.cure is Cure.PERSON]
+    about = {
+        key.partition("_")[0]
+        for problem in found
+        if problem.cure is not Cure.PERSON
+        for key in problem.evidence
+    }
+    return {
+        **_answer(found, node, files.outdated(record, want.files)),
+        "modules": host.modules_to_load(record, want),
+        "sysctl": host.parameters_to_set(record, want),
+        "units": [name for name in services.OF_SYSTEM if _is_off(record, name)],
+        # What no run changes, so that check mode refuses it, too.
+        "boot": [words(problem, node) for problem in lasting],
+        "hints": [hint for kind, hint in HINTS.items() if kind in about] + ([BOOT_HINT] if lasting else []),
+    }
+
+
+def _is_off(record: Record, unit: str) -> bool:
+    return bool(services.unit_at_boot(record, "", unit, ""))
+
+
+def containerd(raw: Mapping[str, Any], settings: Settings) -> Plan:
+    """Role containerd: keys node, packages, and files with the contents that will do."""
+    record, node = parse(raw), str(settings["node"])
+    own = wanted.files(settings.get("files"))
+    found = [
+        *packages.problems(record, _packages(settings)),
+        *files.problems(record, node, own, Cure.CONTAINERD),
+        *runtime.problems(record, wanted.Runtime(node, nvidia=False)),
+    ]
+    return _answer(found, node, files.outdated(record, own))
+
+
+def container_toolkit(raw: Mapping[str, Any], settings: Settings) -> Plan:
+    """Role nvidia_container_toolkit: keys node, packages, default_runtime, cdi_spec, files and runtime_files."""
+    record, node = parse(raw), str(settings["node"])
+    want = wanted.Toolkit(
+        node,
+        _packages(settings),
+        wanted.Runtime(node, default_nvidia=bool(settings["default_runtime"])),
+        wanted.Cdi(node, str(settings["cdi_spec"])),
+        wanted.files(settings.get("files")),
+        wanted.files(settings.get("runtime_files")),
+    )
+    outdated = [*files.outdated(record, want.files), *files.outdated(record, want.runtime_files)]
+    found = toolkit.problems(record, want)
+    return {
+        **_answer(found, node, outdated),
+        "start_unit": any(problem.cure in toolkit.CURED_BY_UNIT for problem in found),
+    }
+
+
+def kubernetes_node(raw: Mapping[str, Any], settings: Settings) -> Plan:
+    """Role kubernetes_node on the machine: keys node, packages, settings (files of the kubelet) and files."""
+    record, node = parse(raw), str(settings["node"])
+    want = wanted.Kubelet(
+        node, _packages(settings), wanted.files(settings.get("settings")), wanted.files(settings.get("files"))
+    )
+    outdated = [*files.outdated(record, want.settings), *files.outdated(record, want.files)]
+    return _answer(kubelet.problems(record, want), node, outdated)

@@ -1,0 +1,42 @@
+"""When a package has a version: the one rule, for apt and rpm alike.
+
+A version is written in an inventory as people say it, '580.178.04', or with the packager's revision, '580.178.04-1', and with the
+epoch, '1:580.178.04-1'. What is written must be the package's; what is left out may be anything.
+
+- Behind what is wanted comes nothing, or more of the packager's part, which begins with '-', '+' or '~'. A dot begins another
+  upstream version: 550.54.14 and 550.54.15 are two drivers, and neither is 550.54.
+- A revision that is asked for is compared: who writes '580.178.04-1' means that build, and '580.178.04-2' is not it.
+- An epoch only orders versions. It is compared if it is asked for.
+- '12.8.*' is every version that begins with '12.8.'.
+"""
+
+from __future__ import annotations
+
+import re
+
+EPOCH = re.compile(r"^\d+:")
+PACKAGERS = re.compile(r"[-+~]")
+DRIVER = re.compile(r"\d{3}\.\d")
+
+
+def upstream(version: str) -> str:
+    """Without epoch and the packager's part: '580.178.04' of '1:580.178.04-1'."""
+    return PACKAGERS.split(EPOCH.sub("", version), maxsplit=1)[0]
+
+
+def is_version(version: str | None, wanted: str) -> bool:
+    """Whether a package's version is the wanted one."""
+    if version is None:
+        return False
+    plain = EPOCH.sub("", version)
+    if wanted.endswith(".*"):
+        return plain.startswith(wanted[:-1])
+    return wanted in (version, plain) or any(
+        text.startswith(wanted + sign) for text in (plain, version) for sign in "-+~"
+    )
+
+
+def of_driver(version: str) -> str | None:
+    """The driver's version that a package's is; None for versions of other things, as the container toolkit's."""
+    plain = upstream(version)
+    return plain if DRIVER.match(plain) else None

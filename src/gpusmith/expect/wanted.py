@@ -1,0 +1,279 @@
+"""What is wanted of a node, by subject.
+
+Functions `*_of` take it from a host of the inventory, as the suite has it; the roles' filters take it from the settings of their
+role. Both go through the same functions, which know what values mean.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from gpusmith import models as gpu_models
+from gpusmith.cluster.operands import restart_plugin
+from gpusmith.expect.files import Files
+from gpusmith.inventory.host import Host
+from gpusmith.models import Model
+from gpusmith.probe.record import Record
+
+LOADER = "gpusmith-nvidia-load"
+"""Unit of role nvidia_driver, which loads the modules at boot."""
+DEVICES = "gpusmith-gpu-devices"
+"""Unit of role nvidia_container_toolkit, which makes links and CDI specification at boot."""
+CDI_SPEC = "/var/run/cdi/nvidia.yaml"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Names of the driver's packages in a repository.
+
+    Attributes:
+        packages: those that must be there.
+        kernel: package of the module by its flavour.
+        fabric_manager: its package; empty if there is none.
+        others: packages with versions of their own.
+        patterns: names of all that belong to the driver, as shell patterns.
+        demanded: whether these very packages must be there. They need not be on a node that others set up.
+    """
+
+    packages: tuple[str, ...]
+    kernel: Mapping[str, str] = field(default_factory=dict)
+    fabric_manager: str = ""
+    others: tuple[str, ...] = ()
+    patterns: tuple[str, ...] = ()
+    demanded: bool = True
+
+
+ANY_LAYOUT = Layout(
+    packages=("nvidia-driver-cuda", "nvidia-smi", "libcuda1", "libnvidia-ml1", "nvidia-driver"),
+    patterns=(
+        "libnvidia-*",
+        "firmware-nvidia-*",
+        "nvidia-firmware-*",
+        "nvidia-kernel-*",
+        "nvidia-open-kernel-*",
+    ),
+    demanded=False,
+)
+"""Packages of the driver's libraries, tools and modules in all layouts. Helpers (nvidia-modprobe) may have their own versions."""
+
+
+@cache
+def all_models() -> Mapping[str, Model]:
+    """Those of data/gpus.yml, read once."""
+    return gpu_models.load()
+
+
+@dataclass(frozen=True)
+class Driver:
+    """The driver.
+
+    Attributes:
+        node: how messages name it.
+        version: with or without the packager's revision.
+        module_flavour: open, proprietary, or auto (open, unless a GPU is too old for it).
+        fabric_manager: enabled, disabled, or auto (by the machine and its model).
+        model: what the inventory says that the GPUs are, for a machine whose PCI bus does not tell.
+        layout: names of packages.
+        files: that the role writes.
+    """
+
+    node: str
+    version: str
+    module_flavour: str = "auto"
+    fabric_manager: str = "auto"
+    model: Model | None = None
+    layout: Layout = ANY_LAYOUT
+    files: Files = field(default_factory=dict)
+    models: Mapping[str, Model] = field(default_factory=all_models)
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """The operating system.
+
+    Attributes:
+        swap_off: whether swap should be off.
+        modules: kernel modules that should be loaded.
+        sysctl: kernel parameters with their values.
+        needed: parameters that Kubernetes insists on, also where the inventory does not list them.
+        files: that the role writes.
+    """
+
+    node: str
+    swap_off: bool
+    modules: tuple[str, ...]
+    sysctl: Mapping[str, str]
+    needed: Mapping[str, str] = field(default_factory=dict)
+    files: Files = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Packages:
+    """Packages of one subject, with exact versions."""
+
+    node: str
+    versions: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """containerd.
+
+    Attributes:
+        nvidia: whether it must have the runtime 'nvidia', which comes with the toolkit.
+        default_nvidia: whether that is the runtime of every pod.
+    """
+
+    node: str
+    nvidia: bool = True
+    default_nvidia: bool = False
+
+
+@dataclass(frozen=True)
+class Cdi:
+    """CDI specifications.
+
+    Attributes:
+        spec: the file that the toolkit's role makes.
+        restart_plugin: command that has the device plugin write its own anew; empty where that is another's matter.
+    """
+
+    node: str
+    spec: str = CDI_SPEC
+    restart_plugin: str = ""
+
+    def is_ours(self, path: str) -> bool:
+        """Whether a path is that of the file that the role makes; /var/run is /run."""
+        return _run(path) == _run(self.spec)
+
+
+def _run(path: str) -> str:
+    return posixpath.normpath(path).removeprefix("/var") if path.startswith("/var/run/") else path
+
+
+@dataclass(frozen=True)
+class Toolkit:
+    """The container toolkit.
+
+    Attributes:
+        files: settings and unit that the role writes.
+        runtime_files: its part of containerd's configuration.
+    """
+
+    node: str
+    packages: Packages
+    runtime: Runtime
+    cdi: Cdi
+    files: Files = field(default_factory=dict)
+    runtime_files: Files = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Kubelet:
+    """The kubelet.
+
+    Attributes:
+        settings: files that it reads when it starts.
+        files: others that the role writes.
+    """
+
+    node: str
+    packages: Packages
+    settings: Files = field(default_factory=dict)
+    files: Files = field(default_factory=dict)
+
+
+def one_space(value: object) -> str:
+    """A kernel parameter as text: the kernel divides numbers by tabs, people by blanks."""
+    return " ".join(str(value).split())
+
+
+def layout(names: Mapping[str, Any]) -> Layout:
+    """A layout as the role's variables have it."""
+    return Layout(
+        packages=tuple(names["packages"]),
+        kernel=dict(names["kernel"]),
+        fabric_manager=str(names.get("fabric_manager") or ""),
+        others=tuple(names.get("other_packages") or ()),
+        patterns=tuple(names["patterns"]),
+    )
+
+
+def driver(node: str, settings: Mapping[str, Any], **more: Any) -> Driver:
+    """The driver, from keys version, module_flavour, fabric_manager and files."""
+    return Driver(
+        node,
+        str(settings["version"]),
+        str(settings.get("module_flavour") or "auto"),
+        str(settings.get("fabric_manager") or "auto"),
+        files=files(settings.get("files")),
+        **more,
+    )
+
+
+def baseline(node: str, settings: Mapping[str, Any], needed: Mapping[str, str] | None = None) -> Baseline:
+    """The operating system, from keys swap, modules, sysctl and files."""
+    return Baseline(
+        node,
+        # Unquoted, YAML takes 'off' for false.
+        swap_off=settings["swap"] != "keep",
+        modules=tuple(map(str, settings["modules"])),
+        sysctl={str(name): one_space(value) for name, value in settings["sysctl"].items()},
+        needed=needed or {},
+        files=files(settings.get("files")),
+    )
+
+
+def files(given: Mapping[str, Any] | None) -> Files:
+    """Contents by path, also where there are none."""
+    return dict(given or {})
+
+
+IP_FORWARD = {"net.ipv4.ip_forward": "1"}
+"""kubeadm and every pod network insist on it, also where the inventory lists other ones."""
+
+
+def driver_of(host: Host, model: Model | None) -> Driver:
+    """What a host's inventory says of its driver."""
+    return driver(
+        host.name,
+        {
+            "version": host.driver_version,
+            "module_flavour": host.module_flavour,
+            "fabric_manager": host.fabric_manager,
+        },
+        model=model,
+    )
+
+
+def packages_of(host: Host, record: Record) -> Packages:
+    """Runtime, toolkit and Kubernetes, as far as they are there: a node that others set up need not have all of them."""
+    there = {name: version for name, version in host.package_versions.items() if name in record.packages}
+    return Packages(host.name, there)
+
+
+def baseline_of(host: Host) -> Baseline:
+    """What a host's inventory says of its operating system."""
+    return baseline(
+        host.name,
+        {
+            "swap": "off" if host.swap_off else "keep",
+            "modules": host.kernel_modules,
+            "sysctl": host.sysctl,
+        },
+        IP_FORWARD,
+    )
+
+
+def cdi_of(host: Host) -> Cdi:
+    """What a host's inventory says of CDI."""
+    return Cdi(host.name, host.cdi_spec, restart_plugin(host.operands_namespace, host.node_name))
+
+
+def runtime_of(host: Host) -> Runtime:
+    """What a host's inventory says of containerd."""
+    return Runtime(host.name, default_nvidia=host.default_runtime_nvidia)

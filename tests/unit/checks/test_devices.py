@@ -1,0 +1,32 @@
+"""CDI specifications."""
+
+from __future__ import annotations
+
+from gpusmith.checks import devices
+from tests.faults import Record, spec_of
+from tests.unit.checks.judged import Facts, failing
+from tests.unit.suite.conftest import cdi_spec
+
+
+def test_a_stale_specification_that_is_shadowed_is_said_and_harms_nobody(
+    facts: Facts, record: Record
+) -> None:
+    stale = {**cdi_spec("/etc/cdi/nvidia.yaml", 0), "driver_version": "580.95.05"}
+    for device in stale["devices"]:
+        device["nodes"] = []
+    record["cdi"]["specs"].insert(0, stale)
+    of = facts(record)
+    assert failing(of) == {}
+    assert devices.cdi_evidence(of.record)["shadowed"] == {
+        "/etc/cdi/nvidia.yaml": "580.95.05 (by /var/run/cdi/nvidia.yaml)"
+    }
+
+
+def test_names_that_conflict_below_are_refused_above_as_well(facts: Facts, record: Record) -> None:
+    record["cdi"]["specs"][:0] = [cdi_spec("/etc/cdi/a.yaml", 0), cdi_spec("/etc/cdi/b.yaml", 0)]
+    assert "both have" in failing(facts(record))["nodes.cdi"]
+
+
+def test_mig_devices_of_the_cdi_specification_are_not_strange(facts: Facts, record: Record) -> None:
+    spec_of(record)["devices"].extend([{"name": "0:1", "nodes": []}, {"name": "MIG-1", "nodes": []}])
+    assert failing(facts(record)) == {}

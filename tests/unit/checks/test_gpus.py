@@ -1,0 +1,104 @@
+"""Which GPUs there are, and that nodes are alike."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from gpusmith.checks import gpus
+from gpusmith.node.facts import NodeFacts
+from gpusmith.node.records import parse
+from tests.faults import Record, device, not_loaded
+from tests.unit.checks.judged import Facts, failing
+from tests.unit.hosts import make_host
+from tests.unit.suite.conftest import healthy_record
+
+
+def test_two_names_of_one_machine_prove_one(facts: Facts, record: Record) -> None:
+    found = failing(facts(record, fleet={"gpu-2": copy.deepcopy(record)}))
+    assert set(found) == {"nodes.gpu-count", "nodes.identity"}
+    assert "also those of node 'gpu-2'" in found["nodes.gpu-count"]
+    assert "one machine" in found["nodes.gpu-count"]
+
+
+def test_a_mode_that_the_driver_was_told_is_right(facts: Facts, record: Record) -> None:
+    record["dev"].update(file_mode=0o660, file_gid=44)
+    for node in record["dev"]["nodes"].values():
+        node.update(mode=0o660, gid=44)
+    assert failing(facts(record)) == {}
+    device("/dev/nvidia3", gid=0)(record)
+    cause = failing(facts(record))["nodes.gpu-count"]
+    assert "/dev/nvidia3 of GPU 2" in cause
+    assert "0:0" in cause
+    assert "0:44" in cause
+
+
+def test_without_a_known_major_any_uvm_character_device_will_do(facts: Facts, record: Record) -> None:
+    record["dev"]["uvm_major"] = None
+    assert failing(facts(record)) == {}
+
+
+def test_nodes_of_a_driver_that_is_not_loaded_are_no_matter(facts: Facts, record: Record) -> None:
+    not_loaded(record)
+    assert "device node" not in failing(facts(record))["nodes.gpu-count"]
+
+
+def test_unknown_model_has_nothing_to_compare_with(facts: Facts, record: Record) -> None:
+    assert "data/gpus.yml" in failing(facts(record, gpusmith_gpu_model="x100"))["nodes.gpu-model"]
+
+
+def of_fleet(wanted: dict[str, dict[str, Any]], seen: dict[str, Record]) -> dict[str, str]:
+    """What uniformity says of each node, by what the inventory wants of it and what its record shows."""
+    hosts = {name: make_host(name, **changes) for name, changes in wanted.items()}
+    fleet = {name: parse(record) for name, record in seen.items()}
+    return {
+        name: " ".join(
+            problem.cause for problem in gpus.uniformity(NodeFacts(hosts[name], record, None, fleet, hosts))
+        )
+        for name, record in fleet.items()
+    }
+
+
+def on_driver(version: str) -> Record:
+    record = healthy_record()
+    record["module"]["loaded_version"] = version
+    return record
+
+
+def test_a_canary_that_the_inventory_wants_is_no_difference() -> None:
+    wanted: dict[str, dict[str, Any]] = {
+        "gpu-1": {"nvidia_driver_version": "590.10.01"},
+        "gpu-2": {},
+        "gpu-3": {},
+    }
+    seen = {
+        "gpu-1": on_driver("590.10.01"),
+        "gpu-2": on_driver("580.178.04"),
+        "gpu-3": on_driver("580.178.04"),
+    }
+    assert of_fleet(wanted, seen) == {"gpu-1": "", "gpu-2": "", "gpu-3": ""}
+    # Of which the inventory wants the same, the one that differs is named: neither canary nor others hide it.
+    found = of_fleet({**wanted, "gpu-1": {}}, seen)
+    assert "loaded driver is '590.10.01'" in found["gpu-1"]
+    assert (found["gpu-2"], found["gpu-3"]) == ("", "")
+    wanted["gpu-4"] = {"nvidia_driver_version": "590.10.01"}
+    found = of_fleet(wanted, {**seen, "gpu-4": on_driver("580.178.04")})
+    assert "loaded driver is '580.178.04', on others" in found["gpu-4"]
+
+
+def test_what_the_inventory_does_not_set_is_compared_with_a_canary_too() -> None:
+    seen = {name: healthy_record() for name in ("gpu-1", "gpu-2", "gpu-3")}
+    seen["gpu-1"]["host"]["kernel"] = "6.12"
+    wanted: dict[str, dict[str, Any]] = {
+        "gpu-1": {"nvidia_driver_version": "590.10.01"},
+        "gpu-2": {},
+        "gpu-3": {},
+    }
+    assert "kernel is '6.12'" in of_fleet(wanted, seen)["gpu-1"]
+
+
+def test_a_canary_of_containerd_is_no_difference() -> None:
+    seen = {name: healthy_record() for name in ("gpu-1", "gpu-2")}
+    seen["gpu-1"]["containerd"]["version"] = "2.4.0"
+    assert set(of_fleet({"gpu-1": {"containerd_version": "2.4.0"}, "gpu-2": {}}, seen).values()) == {""}
+    assert "containerd is '2.4.0'" in of_fleet({"gpu-1": {}, "gpu-2": {}}, seen)["gpu-1"]

@@ -1,0 +1,111 @@
+"""A node that site.yml has made, as the probe records it, and the settings with which its roles ask for their plans."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import yaml
+from ansible_collections.gpusmith.gpu.plugins.filter.containerd_plan import containerd_plan, drop_in
+from ansible_collections.gpusmith.gpu.plugins.filter.driver_plan import driver_plan
+from ansible_collections.gpusmith.gpu.plugins.filter.host_baseline_plan import host_baseline_plan
+from ansible_collections.gpusmith.gpu.plugins.filter.kubelet_plan import kubelet_plan
+from ansible_collections.gpusmith.gpu.plugins.filter.toolkit_plan import toolkit_plan
+
+from gpusmith.paths import repo_root
+from tests.unit.hosts import VERSION
+from tests.unit.suite.conftest import healthy_record
+
+Record = dict[str, Any]
+NODE = "gpu-1"
+LAYOUT = yaml.safe_load((repo_root() / "roles/nvidia_driver/vars/Debian_12.yml").read_text())[
+    "__nvidia_driver_layouts"
+]["nvidia"]
+DRIVER_FILES = {
+    "/etc/modprobe.d/gpusmith-nvidia-driver.conf": "nouveau",
+    "/etc/systemd/system/gpusmith-nvidia-load.service": "load",
+}
+HOST_FILES = {
+    "/etc/modules-load.d/gpusmith-host-baseline.conf": "modules",
+    "/etc/sysctl.d/gpusmith-host-baseline.conf": "sysctl",
+}
+TOOLKIT_FILES = {
+    "/etc/nvidia-container-runtime/config.toml": "settings",
+    "/etc/systemd/system/gpusmith-gpu-devices.service": "devices",
+}
+KUBELET_FILE = {"/etc/kubernetes/kubelet.conf.d/gpusmith-node.conf": "kubelet"}
+ORDER_FILE = {"/etc/systemd/system/kubelet.service.d/gpusmith-order.conf": "order"}
+CONTAINERD = {"runtime": {"enable_cdi": True}, "images": {}}
+DROP_INS = {**drop_in("50-gpusmith", **CONTAINERD), **drop_in("60-gpusmith-nvidia", **CONTAINERD)}
+
+SETTINGS: Mapping[str, Mapping[str, Any]] = {
+    "nvidia_driver": {
+        "node": NODE,
+        "version": VERSION,
+        "module_flavour": "auto",
+        "fabric_manager": "auto",
+        "files": DRIVER_FILES,
+    },
+    "host_baseline": {
+        "node": NODE,
+        "swap": "off",
+        "modules": ["overlay", "br_netfilter"],
+        "sysctl": dict.fromkeys(
+            (
+                "net.ipv4.ip_forward",
+                "net.bridge.bridge-nf-call-iptables",
+                "net.bridge.bridge-nf-call-ip6tables",
+            ),
+            1,
+        ),
+        "files": HOST_FILES,
+    },
+    "containerd": {
+        "node": NODE,
+        "packages": {"containerd.io": "2.3.7"},
+        "name": "50-gpusmith",
+        **CONTAINERD,
+    },
+    "nvidia_container_toolkit": {
+        "node": NODE,
+        "packages": {"nvidia-container-toolkit": "1.20.1", "nvidia-container-toolkit-base": "1.20.1"},
+        "default_runtime": False,
+        "cdi_spec": "/var/run/cdi/nvidia.yaml",
+        "files": TOOLKIT_FILES,
+        "name": "60-gpusmith-nvidia",
+        "runtime": CONTAINERD["runtime"],
+    },
+    "kubernetes_node": {
+        "node": NODE,
+        "packages": dict.fromkeys(("kubelet", "kubeadm", "kubectl"), "1.36.3"),
+        "settings": KUBELET_FILE,
+        "files": ORDER_FILE,
+    },
+}
+"""By role."""
+
+PLANS: Mapping[str, Callable[[Record], dict[str, Any]]] = {
+    "host_baseline": lambda record: host_baseline_plan(record, SETTINGS["host_baseline"]),
+    "nvidia_driver": lambda record: driver_plan(record, SETTINGS["nvidia_driver"], LAYOUT),
+    "containerd": lambda record: containerd_plan(record, SETTINGS["containerd"]),
+    "nvidia_container_toolkit": lambda record: toolkit_plan(record, SETTINGS["nvidia_container_toolkit"]),
+    "kubernetes_node": lambda record: kubelet_plan(record, SETTINGS["kubernetes_node"]),
+}
+"""What a role has to do on a node, by role, in the order of site.yml."""
+
+
+def converged_record() -> Record:
+    """A healthy node with all that the roles bring besides what the suite asks for."""
+    record = healthy_record()
+    for name in ("nvidia-modprobe", "nvidia-kernel-open-dkms"):
+        record["packages"][name] = {"version": f"{VERSION}-1", "held": True}
+    record["packages"]["nvidia-container-toolkit-base"] = {"version": "1.20.1-1", "held": True}
+    for name in ("kubeadm", "kubectl"):
+        record["packages"][name] = {"version": "1.36.3-1.1", "held": True}
+    contents = {**DRIVER_FILES, **HOST_FILES, **TOOLKIT_FILES, **KUBELET_FILE, **ORDER_FILE}
+    record["managed_files"] = {
+        path: hashlib.sha256(text.encode()).hexdigest()
+        for path, text in {**contents, **{path: texts[-1] for path, texts in DROP_INS.items()}}.items()
+    }
+    return record

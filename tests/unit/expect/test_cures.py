@@ -1,0 +1,126 @@
+"""What the suite says that site.yml repairs, a role's plan for the same record wants done; and the other way round."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from gpusmith.findings import NotAsked
+from gpusmith.node.records import parse
+from gpusmith.problems import SITE, Cure, Problem
+from tests.faults import FAULTS, REPAIRS
+from tests.unit.checks.judged import Facts
+from tests.unit.expect.converged import PLANS, Record, converged_record
+from tests.unit.suite.conftest import RECORD_CHECKS
+
+
+def reported(facts: Facts, record: Record) -> dict[str, Sequence[Problem]]:
+    """Problems by check."""
+    found, of = {}, facts(record)
+    for name, check in RECORD_CHECKS.items():
+        try:
+            found[name] = check(of)
+        except NotAsked:
+            continue
+    return found
+
+
+def of_site(cures: Sequence[str]) -> frozenset[Cure]:
+    return frozenset(Cure(cure) for cure in cures) & SITE
+
+
+def broken(fault: str) -> Record:
+    record = converged_record()
+    FAULTS[fault].breaks(record)
+    return record
+
+
+def test_nothing_is_to_be_done_where_nothing_is_wrong(facts: Facts) -> None:
+    record = converged_record()
+    for role, plan in PLANS.items():
+        answer = plan(record)
+        assert (answer["problems"], answer["cures"], answer["files"]) == ([], [], []), role
+    assert [problem for found in reported(facts, record).values() for problem in found] == []
+
+
+def test_the_table_names_faults() -> None:
+    assert set(REPAIRS) <= set(FAULTS)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_suite_and_roles_name_the_same_cures(fault: str, facts: Facts) -> None:
+    record = broken(fault)
+    wanted = REPAIRS.get(fault, {})
+    plans = {role: of_site(plan(record)["cures"]) for role, plan in PLANS.items()}
+    assert {role: cures for role, cures in plans.items() if cures} == wanted
+    found = reported(facts, record)
+    said = {problem.cure for problems in found.values() for problem in problems} & SITE
+    assert said == frozenset().union(*wanted.values())
+    # Who reads that site.yml helps can go by it, and who could be helped by it reads so.
+    for name, problems in found.items():
+        for problem in problems:
+            assert ("site.yml" in problem.next_step) is (problem.cure in SITE), (name, problem)
+
+
+@pytest.mark.parametrize("cure", SITE - {Cure.FILES, Cure.KUBELET})
+def test_each_cure_is_walked(cure: Cure) -> None:
+    assert any(cure in cures for roles in REPAIRS.values() for cures in roles.values())
+
+
+# Contents of files are known to roles alone; the suite sees what they do.
+FILES = [
+    (path, role, plan)
+    for path in converged_record()["managed_files"]
+    for role, plan in PLANS.items()
+    if path in plan({**converged_record(), "managed_files": {}})["files"]
+]
+
+
+def test_every_file_of_ours_is_a_roles() -> None:
+    assert {path for path, _role, _plan in FILES} == set(converged_record()["managed_files"])
+
+
+@pytest.mark.parametrize(("path", "role", "plan"), FILES)
+@pytest.mark.parametrize("change", ["missing", "another"])
+def test_files_that_are_not_as_wanted_are_written(path: str, role: str, plan: Any, change: str) -> None:
+    record = converged_record()
+    if change == "missing":
+        del record["managed_files"][path]
+    else:
+        record["managed_files"][path] = "0" * 64
+    answer = plan(record)
+    assert answer["files"] == [path], role
+    assert set(answer["cures"]) < {Cure.FILES, Cure.HOST, Cure.CONTAINERD, Cure.KUBELET}
+    assert f"file '{path}'" in answer["problems"][0]
+
+
+def test_a_missing_link_makes_the_role_start_its_unit() -> None:
+    # The role counted links, and repaired nothing as long as their number was right.
+    record = broken("no-char-link")
+    record["dev"]["char_links"].append("195:7")
+    assert PLANS["nvidia_container_toolkit"](record)["start_unit"]
+    assert not PLANS["nvidia_container_toolkit"](converged_record())["start_unit"]
+
+
+@pytest.mark.parametrize("role", PLANS)
+def test_a_plan_is_made_of_a_machine_that_has_nothing(role: str) -> None:
+    answer = PLANS[role]({"schema": "gpusmith.probe/1"})
+    assert answer["problems"]
+    assert of_site(answer["cures"])
+
+
+def test_a_plan_needs_a_record() -> None:
+    for plan in PLANS.values():
+        with pytest.raises(Exception, match="node_state"):
+            plan({})
+
+
+def test_cures_of_a_serving_node_are_never_a_new_driver() -> None:
+    record = converged_record()
+    record["packages"]["libcuda1"]["version"] = "580.95.05-1"
+    assert PLANS["nvidia_driver"](record)["cures"] == ["upgrade"]
+    record["kubernetes"]["joined"] = False
+    assert PLANS["nvidia_driver"](record)["cures"] == ["packages"]
+    assert parse(record).kubernetes.joined is False
