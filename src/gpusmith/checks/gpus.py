@@ -235,7 +235,7 @@ ASPECTS: Mapping[str, Aspect] = {
     "nodes.uniformity",
     place=210,
     proves="the node does not differ from the others of its model",
-    fails_when="driver, kernel, containerd, switches, lanes, names or MIG modes are not those of most nodes that the inventory wants alike",
+    fails_when="driver, kernel, containerd, switches, lanes or names are not those of most nodes that the inventory wants alike",
     do="bring the nodes to one state with site.yml, or put them into groups of their own",
 )
 def uniformity(facts: NodeFacts) -> list[Problem]:

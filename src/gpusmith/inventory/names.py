@@ -7,13 +7,14 @@ from collections.abc import Iterable, Mapping
 
 from gpusmith.errors import Refusal
 from gpusmith.inventory.specs import Specs, did_you_mean
+from gpusmith.names import STARTUP_TAINT
 
 ALIKE = 0.9
 """What a typing error does to a name: alike enough that nobody means both."""
 
 REMOVED: Mapping[str, str] = {
     "kubernetes_node_startup_taint": (
-        "The key of the startup taint is always 'gpusmith.io/unvalidated', since another one was never taken off again: "
+        f"The key of the startup taint is always '{STARTUP_TAINT}', since another one was never taken off again: "
         "take the variable out."
     ),
     "cuda_toolkit_apt_lock_timeout_s": (

@@ -50,7 +50,7 @@ def site(
 def test_good_values_are_not_in_the_way(tmp_path: Path) -> None:
     mine = {"kubernetes_node_labels": {"rack": "{{ rack }}"}, "rack": "r2", "ansible_port": "22"}
     output = site(tmp_path, {"gpu-1": {}, "gpu-2": mine})
-    assert f"Kubeconfig '{tmp_path}/hosts.yml' cannot be read" in output
+    assert f"File '{tmp_path}/hosts.yml' is no kubeconfig" in output
     assert "gpu-2'" not in output
 
 
@@ -108,7 +108,7 @@ def test_nodes_are_removed_only_by_name(tmp_path: Path) -> None:
     assert "This takes nodes out of the cluster: name them with -l. Nothing was changed." in output
     output = site(tmp_path, {"gpu-1": {}}, "-l", "gpu-1", playbook=playbook, start=tmp_path)
     assert "name them with -l" not in output
-    assert "cannot be read" in output
+    assert "is no kubeconfig" in output
 
 
 def test_every_playbook_imports_the_guard_first() -> None:

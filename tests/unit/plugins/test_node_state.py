@@ -62,13 +62,12 @@ def test_a_module_that_failed_is_told_as_it_is(run: Run) -> None:
 
 WANTED: dict[str, Any] = {
     "settings": {
+        "node": "gpu-1",
         "version": "580.178.04",
         "module_flavour": "auto",
         "fabric_manager": "disabled",
-        "unit": "u.service",
     },
     "layout": {"packages": [], "kernel": {"open": "nvidia-driver-cuda"}, "patterns": []},
-    "models": {},
 }
 
 
