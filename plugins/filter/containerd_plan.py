@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
@@ -25,7 +25,7 @@ options:
     type: dict
     required: true
   settings:
-    description: Keys node, packages (versions by name), name (of the drop-in), runtime and images (its settings).
+    description: Keys node, packages (versions by name), name (of the drop-in), runtime and images (its settings), registries.
     type: dict
     required: true
 """
@@ -54,6 +54,14 @@ def drop_in(name: str, runtime: Mapping[str, Any], images: Mapping[str, Any]) ->
     return {f"/etc/containerd/conf.d/{name}.toml": contents}
 
 
+def hosts_files(registries: Iterable[Mapping[str, str]]) -> dict[str, list[str]]:
+    """Where images of each registry are fetched, by the path of its file."""
+    return {
+        f"/etc/containerd/certs.d/{row['host']}/hosts.toml": [containerd.hosts_toml(row["endpoint"])]
+        for row in registries
+    }
+
+
 def containerd_plan(record: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
     """See DOCUMENTATION."""
     try:
@@ -61,7 +69,10 @@ def containerd_plan(record: Mapping[str, Any], settings: Mapping[str, Any]) -> d
             record,
             {
                 **settings,
-                "files": drop_in(settings["name"], settings["runtime"], settings.get("images") or {}),
+                "files": {
+                    **drop_in(settings["name"], settings["runtime"], settings.get("images") or {}),
+                    **hosts_files(settings.get("registries") or ()),
+                },
             },
         )
     except GpusmithError as error:

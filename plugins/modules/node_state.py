@@ -10,7 +10,7 @@ short_description: Tell the state of a GPU node
 description:
   - Gathers packages, PCI devices, kernel module, NVIDIA libraries, NVML's answers, device nodes, services, Xid messages, the
     effective configuration of containerd, CDI specifications and the kubelet's state in one round trip.
-  - Changes nothing, and needs nothing but Python 3.8 on the node: the probe travels there, and leaves no file. What could not be found
+  - Changes nothing, and needs nothing but Python 3.8 on the node; the probe travels there, and leaves no file. What could not be found
     out is null.
 version_added: "0.1.0"
 author: gpusmith contributors

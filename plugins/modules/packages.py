@@ -120,7 +120,7 @@ plan:
 
 import fnmatch
 from pathlib import Path
-from typing import Any, Iterable
+from typing import Any, Callable, Iterable
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpusmith.gpu.plugins.module_utils import packages as door
@@ -135,6 +135,11 @@ def read(path: Path) -> str | None:
         return None
 
 
+def is_on_disk(file: base.File) -> bool:
+    """Whether a file of this machine is as it should be."""
+    return bool(read(file.path) == file.text)
+
+
 class Work:
     """The work of one call.
 
@@ -146,11 +151,26 @@ class Work:
         warnings: what could not be predicted.
     """
 
-    def __init__(self, params: dict[str, Any], check: bool, backend: base.Backend) -> None:
+    def __init__(
+        self,
+        params: dict[str, Any],
+        check: bool,
+        backend: base.Backend,
+        is_there: Callable[[base.File], bool] = is_on_disk,
+    ) -> None:
+        """Prepare the work.
+
+        Args:
+            params: of the module.
+            check: whether nothing may be changed.
+            backend: of the package manager.
+            is_there: whether a file is as it should be; replaced by who knows the node from its record only.
+        """
         self._params = params
         self._name: str = params["name"]
         self._check = check
         self._backend = backend
+        self._is_there = is_there
         self._wanted = {name: str(version) for name, version in params["packages"].items()}
         self.changed = False
         self.packages: dict[str, dict[str, Any]] = {}
@@ -161,7 +181,7 @@ class Work:
     # --- files -----------------------------------------------------------------------------------------------------
 
     def _write(self, files: Iterable[base.File]) -> bool:
-        different = [file for file in files if read(file.path) != file.text]
+        different = [file for file in files if not self._is_there(file)]
         for file in different:
             header = str(file.path)
             self.diff.append(

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gpusmith.expect import containerd as runtime
+from gpusmith.expect import cuda, fabric, files, host, kubelet, packages, services, toolkit, wanted
 from gpusmith.expect import driver as drivers
-from gpusmith.expect import fabric, files, host, kubelet, packages, services, toolkit, wanted
 from gpusmith.node.records import parse
 from gpusmith.probe.record import Record
 from gpusmith.problems import Cure, Problem
@@ -149,6 +149,13 @@ def container_toolkit(raw: Mapping[str, Any], settings: Settings) -> Plan:
         **_answer(found, node, outdated),
         "start_unit": any(problem.cure in toolkit.CURED_BY_UNIT for problem in found),
     }
+
+
+def cuda_toolkit(raw: Mapping[str, Any], settings: Settings) -> Plan:
+    """Role cuda_toolkit: keys node, versions and default."""
+    record, node = parse(raw), str(settings["node"])
+    want = wanted.CudaToolkits(node, tuple(map(str, settings["versions"])), str(settings["default"] or ""))
+    return {**_answer(cuda.problems(record, want), node), "missing": cuda.missing(record, want)}
 
 
 def kubernetes_node(raw: Mapping[str, Any], settings: Settings) -> Plan:

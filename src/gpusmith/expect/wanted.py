@@ -173,6 +173,20 @@ class Toolkit:
 
 
 @dataclass(frozen=True)
+class CudaToolkits:
+    """CUDA toolkits.
+
+    Attributes:
+        versions: MAJOR.MINOR of each.
+        default: what /usr/local/cuda leads to; empty where nobody asks.
+    """
+
+    node: str
+    versions: tuple[str, ...]
+    default: str = ""
+
+
+@dataclass(frozen=True)
 class Kubelet:
     """The kubelet.
 

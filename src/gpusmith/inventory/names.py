@@ -17,6 +17,7 @@ REMOVED: Mapping[str, str] = {
         f"The key of the startup taint is always '{STARTUP_TAINT}', since another one was never taken off again: "
         "take the variable out."
     ),
+    "node_stamp_nvml_timeout_s": "Every look at a node has one deadline: use 'node_record_nvml_timeout_s'.",
     "cuda_toolkit_apt_lock_timeout_s": (
         "All roles wait up to 300 s for the package manager's lock: take the variable out."
     ),

@@ -14,7 +14,9 @@ from typing import Any, Callable, TypeVar
 from gpusmith.probe import (
     boot,
     cdi,
+    clock,
     containerd,
+    cuda,
     dev,
     host,
     kubernetes,
@@ -55,7 +57,7 @@ def collect(nvml_timeout_s: float = NVML_TIMEOUT_S) -> Record:
     # What takes longest runs beside all that follows.
     asked_containerd, asked_libraries, asked_packages = containerd.ask(), library.ask(), packages.ask()
     asked_services, asked_module, asked_kubelet = services.ask(), module.ask(), kubernetes.ask()
-    asked_log = log.ask()
+    asked_log, asked_clock = log.ask(), clock.ask()
     # Before NVML starts, which makes missing device nodes anew.
     devices = safely("dev", dev.gather)
     paths = safely("library", lambda: library.find(asked_libraries, errors)) or {"nvidia-ml": [], "cuda": []}
@@ -66,6 +68,7 @@ def collect(nvml_timeout_s: float = NVML_TIMEOUT_S) -> Record:
         "host": safely("host", host.gather),
         "pci": safely("pci", pci.gather),
         "dev": devices,
+        "cuda": safely("cuda", cuda.gather),
         "managed_files": safely("managed files", managed.gather),
     }
     boots = found["boot"] = safely("boot", boot.gather)
@@ -79,6 +82,7 @@ def collect(nvml_timeout_s: float = NVML_TIMEOUT_S) -> Record:
     found["cdi"] = specs
     found["packages"] = safely("packages", lambda: packages.gather(asked_packages, errors))
     found["services"] = safely("services", lambda: services.gather(asked_services, errors))
+    found["clock"] = safely("clock", lambda: clock.gather(asked_clock))
     found["kubernetes"] = safely("kubernetes", lambda: kubernetes.gather(asked_kubelet, errors))
     driver = safely("module", lambda: module.gather(asked_module, errors))
 

@@ -15,6 +15,8 @@ MANAGED_FILES = (
     "/etc/apt/preferences.d/gpusmith-*",
     "/etc/apt/apt.conf.d/*gpusmith-*",
     "/etc/containerd/conf.d/*gpusmith*",
+    # Of every registry: the file's name is containerd's.
+    "/etc/containerd/certs.d/*/hosts.toml",
     "/etc/kubernetes/kubelet.conf.d/gpusmith-*",
     "/etc/modprobe.d/gpusmith-*",
     # The one file without our name: its program reads no other.

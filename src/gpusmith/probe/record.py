@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 
 from gpusmith.probe.boot import Boot
 from gpusmith.probe.cdi import Cdi
+from gpusmith.probe.clock import Clock
 from gpusmith.probe.containerd import Containerd
+from gpusmith.probe.cuda import Cuda
 from gpusmith.probe.dev import Dev
 from gpusmith.probe.host import Host
 from gpusmith.probe.kubernetes import Kubernetes
@@ -55,6 +57,8 @@ class Record:
     cdi: Cdi = field(default_factory=Cdi)
     kubernetes: Kubernetes = field(default_factory=Kubernetes)
     system: System = field(default_factory=System)
+    clock: Clock = field(default_factory=Clock)
+    cuda: Cuda = field(default_factory=Cuda)
     boot: Boot | None = None
     managed_files: Mapping[str, str] = field(default_factory=dict)
     errors: tuple[str, ...] = ()

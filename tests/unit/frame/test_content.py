@@ -8,6 +8,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 
 from gpusmith.paths import repo_root
 
@@ -88,3 +89,21 @@ def test_lock_has_what_the_project_names(python: str) -> None:
     assert [
         name for name in sorted(names) if not re.search(rf"^{re.escape(name)}==", text, re.MULTILINE)
     ] == []
+
+
+@pytest.mark.parametrize(
+    "path",
+    sorted(
+        path
+        for kind in ("modules", "filter", "lookup", "callback")
+        for path in (repo_root() / "plugins" / kind).glob("*.py")
+    ),
+    ids=lambda path: f"{path.parent.name}-{path.stem}",
+)
+def test_documentation_is_yaml(path: Path) -> None:
+    # Ansible shows nothing of a plugin whose documentation cannot be read, and fails nothing.
+    blocks = re.findall(
+        r'^(DOCUMENTATION|EXAMPLES|RETURN) = r?"""(.*?)"""', path.read_text(), re.MULTILINE | re.DOTALL
+    )
+    for name, text in blocks:
+        assert yaml.safe_load(text) is not None, f"{name} of '{path}'"

@@ -136,6 +136,8 @@ def healthy_record() -> Record:
             "plugin_specs": [plugin_spec()],
         },
         "kubernetes": {"kubelet_version": "1.36.3", "joined": True, "node_name": "gpu-1"},
+        "clock": {"synchronised": "yes"},
+        "cuda": {"versions": ["13.0"], "default": "13.0"},
         "system": {
             "swap_active": False, "swap_areas": [], "swap_fstab": [], "swap_target_masked": True,
             "modules": {"overlay": True, "br_netfilter": True},

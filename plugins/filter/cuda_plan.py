@@ -1,0 +1,60 @@
+"""Filter: how a node's CUDA toolkits differ from what the inventory says, from the probe's record."""
+
+# Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ansible.errors import AnsibleFilterError
+
+from gpusmith.errors import GpusmithError
+from gpusmith.expect import plans
+
+DOCUMENTATION = r"""
+name: cuda_plan
+short_description: How a node's CUDA toolkits differ from what the inventory says
+version_added: "0.1.0"
+author: gpusmith contributors
+positional: settings
+options:
+  _input:
+    description: Record of M(gpusmith.gpu.node_state).
+    type: dict
+    required: true
+  settings:
+    description: Keys node, versions (MAJOR.MINOR) and default.
+    type: dict
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Plan
+  ansible.builtin.debug:
+    msg: "{{ record | gpusmith.gpu.cuda_plan(settings) }}"
+"""
+
+RETURN = r"""
+_value:
+  description: problems (in words), cures (kinds of cure that are needed, see C(gpusmith.problems)), missing (versions), files (none).
+  type: dict
+"""
+
+
+def cuda_plan(record: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """See DOCUMENTATION."""
+    try:
+        return plans.cuda_toolkit(record, settings)
+    except GpusmithError as error:
+        raise AnsibleFilterError(
+            f"'cuda_plan' needs the record of 'gpusmith.gpu.node_state'. {error.message}"
+        ) from error
+
+
+class FilterModule:
+    """Filters of this file."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        """By name."""
+        return {"cuda_plan": cuda_plan}

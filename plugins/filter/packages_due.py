@@ -1,0 +1,64 @@
+"""Filter: whether module packages would change a node, from the probe's record."""
+
+# Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ansible.errors import AnsibleFilterError
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import plain
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.packages_due import is_due
+
+DOCUMENTATION = r"""
+name: packages_due
+short_description: Whether module packages would change a node
+description:
+  - Does the work of M(gpusmith.gpu.packages) in check mode over a record instead of a machine. A node whose repository, pins,
+    versions and holds are right needs no task.
+version_added: "0.1.0"
+author: gpusmith contributors
+positional: asked
+options:
+  _input:
+    description: Record of M(gpusmith.gpu.node_state).
+    type: dict
+    required: true
+  asked:
+    description: Arguments of M(gpusmith.gpu.packages).
+    type: dict
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Install containerd
+  ansible.builtin.include_tasks: install.yml
+  when: record | gpusmith.gpu.packages_due(asked)
+"""
+
+RETURN = r"""
+_value:
+  description: Whether anything is to be done. That is so for a repository that cannot be used, too, of which the module says why.
+  type: bool
+"""
+
+
+def packages_due(record: Mapping[str, Any], asked: Mapping[str, Any]) -> bool:
+    """See DOCUMENTATION."""
+    if "packages" not in record:
+        raise AnsibleFilterError("'packages_due' needs the record of 'gpusmith.gpu.node_state'.")
+    try:
+        due: bool = is_due(plain(record), plain(asked))
+    except base.PackageError:
+        return True
+    return due
+
+
+class FilterModule:
+    """Filters of this file."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        """By name."""
+        return {"packages_due": packages_due}

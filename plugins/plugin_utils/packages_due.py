@@ -1,0 +1,73 @@
+"""Whether a node lacks anything of what module packages would do, by its record alone: the module's own work, without the node."""
+
+# Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
+
+from __future__ import annotations
+
+import fnmatch
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.apt import Apt
+from ansible_collections.gpusmith.gpu.plugins.modules.packages import Work
+
+DEFAULTS: Mapping[str, Any] = {
+    "repository": None,
+    "packages": {},
+    "patterns": [],
+    "unversioned": [],
+    "optional": [],
+    "release": [],
+    "hold": True,
+    "hold_unversioned": False,
+    "recommends": False,
+}
+
+
+class OfRecord(Apt):
+    """Apt as a record shows it: what is installed and held; nothing is offered, and nothing can be changed."""
+
+    def __init__(self, record: Mapping[str, Any]) -> None:
+        super().__init__()
+        self._there = record.get("packages") or {}
+
+    def installed(self, names: Iterable[str]) -> dict[str, base.Installed]:
+        """Installed packages of these names and patterns."""
+        patterns = list(names)
+        return {
+            name: base.Installed(row["version"], row["held"])
+            for name, row in self._there.items()
+            if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+        }
+
+    def offered(self, names: Iterable[str]) -> base.Offers:  # noqa: ARG002 - of the protocol
+        """A record does not know what repositories have."""
+        return {}
+
+    def simulate(self, versions: Mapping[str, str], pins: Mapping[str, Sequence[str]]) -> base.Plan:  # noqa: ARG002 - likewise
+        """Nor what would come along."""
+        return base.Plan({}, {}, {})
+
+
+def is_due(record: Mapping[str, Any], asked: Mapping[str, Any]) -> bool:
+    """Whether module packages, called with these arguments, would change the node.
+
+    Args:
+        record: of the node, plain JSON.
+        asked: arguments of the module, with `name`.
+
+    Raises:
+        base.PackageError: the repository is incomplete, or its key is not the one that is wanted.
+    """
+    digests = record.get("managed_files") or {}
+
+    def is_there(file: base.File) -> bool:
+        found = digests.get(str(file.path))
+        return found == (None if file.text is None else hashlib.sha256(file.text.encode()).hexdigest())
+
+    work = Work({**DEFAULTS, **asked}, check=True, backend=OfRecord(record), is_there=is_there)
+    work.present(install=True)
+    lacking = [name for name in asked.get("unversioned") or () if name not in (record.get("packages") or {})]
+    return work.changed or bool(lacking)

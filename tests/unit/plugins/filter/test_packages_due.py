@@ -1,0 +1,90 @@
+"""Whether module packages has anything to do is known from the record, by the module's own work."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from ansible.errors import AnsibleFilterError
+from ansible_collections.gpusmith.gpu.plugins.filter.packages_due import packages_due
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import apt, base
+
+KEY = "-----BEGIN PGP PUBLIC KEY BLOCK-----\n\nabc\n-----END PGP PUBLIC KEY BLOCK-----"
+ASKED: dict[str, Any] = {
+    "name": "nvidia-driver",
+    "repository": {"uris": ["https://example.org/apt"], "suites": ["./"], "key": KEY},
+    "packages": {"libcuda1": "580.178.04"},
+    "patterns": ["libnvidia-*"],
+    "unversioned": ["nvidia-modprobe"],
+    "hold_unversioned": True,
+}
+PINS = {"libcuda1": ["580.178.04-1"], "libnvidia-*": ["580.178.04-1"]}
+SOURCE, PREFERENCES = (
+    "/etc/apt/sources.list.d/gpusmith-nvidia-driver.sources",
+    "/etc/apt/preferences.d/gpusmith-nvidia-driver",
+)
+
+
+def digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@pytest.fixture
+def record() -> dict[str, Any]:
+    """A node on which nothing is to be done."""
+    source = apt.render_source(base.repository(ASKED["repository"], "nvidia-driver"), "nvidia-driver")
+    return {
+        "packages": {
+            "libcuda1": {"version": "580.178.04-1", "held": True},
+            "libnvidia-ml1": {"version": "580.178.04-1", "held": True},
+            "nvidia-modprobe": {"version": "590.1-1", "held": True},
+        },
+        "managed_files": {
+            SOURCE: digest(source),
+            f"{PREFERENCES}.pref": digest(apt.render_preferences(PINS, "nvidia-driver")),
+        },
+    }
+
+
+def test_a_node_that_is_right_needs_nothing(record: dict[str, Any]) -> None:
+    before = copy.deepcopy(record)
+    assert packages_due(record, ASKED) is False
+    assert record == before
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda record: record["packages"].pop("libcuda1"),
+        lambda record: record["packages"].pop("nvidia-modprobe"),
+        lambda record: record["packages"]["libcuda1"].update(version="575.1-1"),
+        lambda record: record["packages"]["libcuda1"].update(held=False),
+        lambda record: record["packages"]["libnvidia-ml1"].update(held=False),
+        lambda record: record["packages"]["nvidia-modprobe"].update(held=False),
+        lambda record: record["managed_files"].pop(SOURCE),
+        lambda record: record["managed_files"].update({SOURCE: digest("other")}),
+        lambda record: record["managed_files"].pop(f"{PREFERENCES}.pref"),
+        lambda record: record["managed_files"].update({f"{PREFERENCES}-set.pref": digest("old")}),
+    ],
+)
+def test_whatever_differs_is_due(record: dict[str, Any], spoil: Callable[[dict[str, Any]], object]) -> None:
+    spoil(record)
+    assert packages_due(record, ASKED) is True
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"key": KEY.replace("abc", "xyz")}, {"uris": ["https://example.org/other"]}, {"key": "damaged"}],
+)
+def test_another_repository_is_due_also_on_a_node_that_has_everything(
+    record: dict[str, Any], change: dict[str, Any]
+) -> None:
+    assert packages_due(record, {**ASKED, "repository": {**ASKED["repository"], **change}}) is True
+
+
+def test_what_is_no_record_is_refused() -> None:
+    with pytest.raises(AnsibleFilterError, match="node_state"):
+        packages_due({}, ASKED)
