@@ -11,27 +11,40 @@ from typing import Any
 
 import yaml
 from ansible.plugins.action import ActionBase
-from ansible_collections.gpusmith.gpu.plugins.plugin_utils.bundled import BundledAction
 
 from gpusmith.preflight.judge import judge
 
 DATA = Path(__file__).resolve().parents[2] / "data"
 
 
-class ActionModule(BundledAction):
+class ActionModule(ActionBase):
     """Runs the module of the same name and adds `refusals` to its answer."""
+
+    TRANSFERS_FILES = False
 
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Gather and judge; a host that cannot be reached is reported by Ansible itself."""
-        result: dict[str, Any] = ActionBase.run(self, tmp, task_vars)
-        arguments = dict(self._task.args, controller_time=time.time())
-        result.update(self.run_bundled("gpusmith.gpu.preflight", arguments, task_vars))
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        asked = dict(self._task.args)
+        record = asked.pop("record", None)
+        if not record:
+            result.update(failed=True, msg="'preflight' needs the record of 'gpusmith.gpu.node_state'.")
+            return result
+        library = record.get("library") or {}
+        path = library["files"]["nvidia-ml"]["path"] if library.get("nvml_version") else None
+        # The module's own spec asks for a record: what it needs of it is the library.
+        arguments = {**asked, "record": {}, "library": path, "controller_time": time.time()}
+        result.update(
+            self._execute_module(
+                module_name="gpusmith.gpu.preflight", module_args=arguments, task_vars=task_vars
+            )
+        )
         if result.get("failed") or result.get("unreachable"):
             return result
         data = {
             name: yaml.safe_load((DATA / f"{name}.yml").read_text(encoding="utf-8"))
             for name in ("gpus", "compatibility")
         }
-        found = judge(result, self._task.args["wanted"], data)
+        found = judge({**result, "record": record}, asked["wanted"], data)
         result["refusals"] = [dataclasses.asdict(refusal) for refusal in found]
         return result

@@ -9,10 +9,10 @@ DOCUMENTATION = r"""
 module: preflight
 short_description: Find reasons not to touch a machine
 description:
-  - Gathers the probe's record, free space, clock, kernel headers, drivers that no package owns, the package manager, and
+  - Gathers free space, clock, kernel headers, drivers that no package owns, the package manager, and
     what the configured repositories offer of packages that are not installed yet, in one round trip. Repositories are asked in a folder that
     vanishes afterwards, signature included.
-  - Judges all that on the controller, against the inventory, C(data/gpus.yml) and C(data/compatibility.yml).
+  - Judges all that and the node's record on the controller, against the inventory, C(data/gpus.yml) and C(data/compatibility.yml).
   - Never fails because of what it finds; it returns reasons to refuse the machine.
 version_added: "0.1.0"
 author: gpusmith contributors
@@ -32,10 +32,13 @@ options:
   controller_time:
     description: Unix time of the controller; set by the action plugin.
     type: float
-  bundle:
-    description: The probe's code; set by the action plugin.
+  record:
+    description: Record of the node, as M(gpusmith.gpu.node_state) says it. It stays on the controller.
+    type: dict
+    required: true
+  library:
+    description: Path of the NVIDIA management library; set by the action plugin.
     type: str
-    default: ""
 attributes:
   check_mode:
     support: full
@@ -46,6 +49,7 @@ EXAMPLES = r"""
 - name: Look at the machine
   gpusmith.gpu.preflight:
     wanted: {gpu_model: h100-sxm, gpu_count: 8}
+    record: "{{ node_record_now.record }}"
   register: __preflight
 """
 
@@ -55,13 +59,8 @@ refusals:
   returned: always
   type: list
   elements: dict
-record:
-  description: The probe's record.
-  returned: always
-  type: dict
 """
 
-import json
 import os
 import platform
 import time
@@ -70,7 +69,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpusmith.gpu.plugins.module_utils import bundle, packages
+from ansible_collections.gpusmith.gpu.plugins.module_utils import packages
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base
 
 
@@ -128,18 +127,15 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "wanted": {"type": "dict", "required": True},
+            "record": {"type": "dict", "required": True},
             "repositories": {"type": "dict", "default": {}},
             "free_space_mib": {"type": "dict", "default": {}},
             "controller_time": {"type": "float"},
-            "bundle": bundle.OPTION,
+            "library": {"type": "str"},
         },
         supports_check_mode=True,
     )
-    bundle.take(module)
-    from gpusmith.probe.collect import as_json, collect
-
     now = time.time()
-    record = json.loads(as_json(collect()))
     repositories: dict[str, Any] = {}
     manager = packages.manager()
     backend = packages.backend() if manager in packages.SUPPORTED else None
@@ -151,12 +147,9 @@ def main() -> None:
             }
         answers = {owner: future.result() for owner, future in waiting.items()}
         repositories = {owner: answer for owner, answer in answers.items() if answer is not None}
-    installed = record["library"] or {}
-    library = installed["files"]["nvidia-ml"]["path"] if installed.get("nvml_version") else None
     controller = module.params["controller_time"]
     module.exit_json(
         changed=False,
-        record=record,
         package_manager=manager,
         repositories=repositories,
         kernel_headers=headers_there(backend, platform.release()),
@@ -165,7 +158,7 @@ def main() -> None:
             for path, need in module.params["free_space_mib"].items()
         },
         clock_offset_s=now - controller if controller else 0.0,
-        foreign_driver=unowned_driver(backend, library),
+        foreign_driver=unowned_driver(backend, module.params["library"]),
     )
 
 
