@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gpusmith.findings import NotAsked
+from gpusmith.checks.findings import NotAsked
 from gpusmith.node.facts import NodeFacts
 from tests.unit.suite.conftest import RECORD_CHECKS
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gpusmith import xids
 from gpusmith.checks import health
-from gpusmith.findings import CannotAsk, NotApplicable
+from gpusmith.checks.findings import CannotAsk, NotApplicable
+from gpusmith.data import xids
 from tests.faults import ADDRESS, UUID, Record, xid
 from tests.unit.checks.judged import Facts, failing
 from tests.unit.suite.conftest import RECORD_CHECKS

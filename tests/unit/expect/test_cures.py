@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpusmith.findings import NotAsked
+from gpusmith.checks.findings import NotAsked
 from gpusmith.node.records import parse
 from gpusmith.problems import SITE, Cure, Problem
 from tests.faults import FAULTS, REPAIRS

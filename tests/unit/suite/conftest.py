@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from gpusmith import models
 from gpusmith.checks.register import Reads, catalog
+from gpusmith.data import models
 from gpusmith.node.facts import NodeFacts
 from gpusmith.node.records import parse
 from gpusmith.problems import Problem

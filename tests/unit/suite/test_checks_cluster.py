@@ -10,13 +10,13 @@ import pytest
 import yaml
 
 from gpusmith.checks.cluster import ClusterFacts
+from gpusmith.checks.findings import Finding, NotAsked, Outcome
 from gpusmith.checks.register import catalog
 from gpusmith.checks.whole_cluster import Removed, WholeCluster, leftovers, runtime_class
 from gpusmith.cluster import snapshot
 from gpusmith.cluster.api import Cluster
 from gpusmith.cluster.snapshot import Snapshot, take, take_settled
 from gpusmith.cluster.views import view_of
-from gpusmith.findings import Finding, NotAsked, Outcome
 from gpusmith.inventory.host import Host, Inventory
 from gpusmith.node.connections import Probed
 from gpusmith.suite.run import Suite
