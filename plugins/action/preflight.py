@@ -6,16 +6,14 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from pathlib import Path
 from typing import Any
 
-import yaml
 from ansible.plugins.action import ActionBase
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.bundled import BundledAction
 
+from gpusmith.data import compatibility, models
 from gpusmith.preflight.judge import judge
-
-DATA = Path(__file__).resolve().parents[2] / "data"
+from gpusmith.preflight.words import Tables
 
 
 class ActionModule(BundledAction):
@@ -28,10 +26,7 @@ class ActionModule(BundledAction):
         result.update(self.run_bundled("gpusmith.gpu.preflight", arguments, task_vars))
         if result.get("failed") or result.get("unreachable"):
             return result
-        data = {
-            name: yaml.safe_load((DATA / f"{name}.yml").read_text(encoding="utf-8"))
-            for name in ("gpus", "compatibility")
-        }
-        found = judge(result, self._task.args["wanted"], data)
+        tables = Tables(models.load(), compatibility.load())
+        found = judge(result, self._task.args["wanted"], tables)
         result["refusals"] = [dataclasses.asdict(refusal) for refusal in found]
         return result

@@ -1,4 +1,4 @@
-"""The GPU models of data/gpus.yml, as far as checks need them."""
+"""The GPU models of data/gpus.yml, as far as preflight and checks need them."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ class Model:
         fabric_state_in_nvml: NVML reports the fabric's state per GPU.
         architecture: as NVML names it.
         open_module: whether NVIDIA's open kernel module drives it: supported, required or unsupported.
+        min_driver_branch: first driver branch that supports it.
     """
 
     key: str
@@ -42,6 +43,7 @@ class Model:
     fabric_state_in_nvml: bool
     architecture: str
     open_module: str = "supported"
+    min_driver_branch: int = 0
 
     @property
     def row_remapping(self) -> bool:
@@ -69,10 +71,11 @@ def load(path: Path | None = None) -> Mapping[str, Model]:
                 fabric_state_in_nvml=bool(row["fabric_state_in_nvml"]),
                 architecture=str(row["architecture"]),
                 open_module=str(row["open_module"]),
+                min_driver_branch=int(row["min_driver_branch"]),
             )
             for key, row in rows.items()
         }
-    except (OSError, yaml.YAMLError, KeyError, TypeError, ValueError) as error:
+    except (OSError, yaml.YAMLError, AttributeError, KeyError, TypeError, ValueError) as error:
         raise ToolError(
             f"The table of GPU models '{source}' cannot be read: {error!r}.",
             "Restore it from the repository.",

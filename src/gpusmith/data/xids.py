@@ -90,7 +90,7 @@ def load(path: Path | None = None) -> XidTable:
             for code, row in data["codes"].items()
         }
         return XidTable(codes, classes[UNKNOWN])
-    except (OSError, yaml.YAMLError, KeyError, TypeError, ValueError) as error:
+    except (OSError, yaml.YAMLError, AttributeError, KeyError, TypeError, ValueError) as error:
         raise ToolError(
             f"The table of Xid codes '{source}' cannot be read: {error!r}.",
             "Restore it from the repository.",
