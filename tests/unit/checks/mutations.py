@@ -10,7 +10,7 @@ from gpusmith.checks.findings import Outcome
 from gpusmith.checks.whole_cluster import Removed
 from gpusmith.errors import ToolError
 from tests.unit.checks.world import CLASSES, PODS, SETS, World
-from tests.unit.suite.test_checks_cluster import set_by_others
+from tests.unit.objects import set_by_others
 
 
 @dataclass(frozen=True)

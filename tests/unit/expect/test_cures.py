@@ -11,9 +11,8 @@ from gpusmith.checks.findings import NotAsked
 from gpusmith.node.records import parse
 from gpusmith.problems import SITE, Cure, Problem
 from tests.faults import FAULTS, REPAIRS
-from tests.unit.checks.judged import Facts
+from tests.unit.checks.judged import RECORD_CHECKS, Facts
 from tests.unit.expect.converged import PLANS, Record, converged_record
-from tests.unit.suite.conftest import RECORD_CHECKS
 
 
 def reported(facts: Facts, record: Record) -> dict[str, Sequence[Problem]]:

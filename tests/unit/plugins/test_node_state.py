@@ -12,7 +12,7 @@ from ansible.playbook.task import Task
 from ansible_collections.gpusmith.gpu.plugins.action import driver_wait, node_state
 
 from gpusmith.node.bundle import bundle
-from tests.unit.suite.conftest import healthy_record
+from tests.unit.records import healthy_record
 
 Run = Callable[..., tuple[dict[str, Any], list[dict[str, Any]]]]
 
