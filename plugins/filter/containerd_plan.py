@@ -7,10 +7,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ansible.errors import AnsibleFilterError
 from ansible_collections.gpusmith.gpu.plugins.module_utils import containerd
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.plans import of_record
 
-from gpusmith.errors import GpusmithError
 from gpusmith.expect import plans
 
 DOCUMENTATION = r"""
@@ -54,20 +53,16 @@ def drop_in(name: str, runtime: Mapping[str, Any], images: Mapping[str, Any]) ->
     return {f"/etc/containerd/conf.d/{name}.toml": contents}
 
 
+@of_record
 def containerd_plan(record: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
     """See DOCUMENTATION."""
-    try:
-        return plans.containerd(
-            record,
-            {
-                **settings,
-                "files": drop_in(settings["name"], settings["runtime"], settings.get("images") or {}),
-            },
-        )
-    except GpusmithError as error:
-        raise AnsibleFilterError(
-            f"'containerd_plan' needs the record of 'gpusmith.gpu.node_state'. {error.message}"
-        ) from error
+    return plans.containerd(
+        record,
+        {
+            **settings,
+            "files": drop_in(settings["name"], settings["runtime"], settings.get("images") or {}),
+        },
+    )
 
 
 class FilterModule:

@@ -6,11 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
-import yaml
-
-from gpusmith.errors import ToolError
-from gpusmith.paths import repo_root
+from gpusmith.data import table
 
 SCHEMA = "gpusmith.compatibility/1"
 
@@ -49,6 +47,19 @@ class Compatibility:
     architectures: Mapping[str, Limits]
 
 
+def _parse(content: dict[str, Any]) -> Compatibility:
+    return Compatibility(
+        operating_systems=[(row["id"], row["version"]) for row in content["operating_systems"]["rows"]],
+        containerd={row["kubernetes"]: row["containerd"] for row in content["kubernetes_containerd"]["rows"]},
+        containerd_minimum=str(content["containerd_minimum"]["version"]),
+        driver_for_cuda={row["cuda"]: int(row["minimum_branch"]) for row in content["cuda_driver"]["rows"]},
+        architectures={
+            row["architecture"]: Limits(**{key: row[key] for key in row if key != "architecture"})
+            for row in content["architectures"]["rows"]
+        },
+    )
+
+
 @cache
 def load(path: Path | None = None) -> Compatibility:
     """The tables.
@@ -56,25 +67,4 @@ def load(path: Path | None = None) -> Compatibility:
     Raises:
         ToolError: the file is missing or has another shape.
     """
-    source = path or repo_root() / "data" / "compatibility.yml"
-    try:
-        data = yaml.safe_load(source.read_text())
-        if data["schema"] != SCHEMA:
-            raise ValueError(f"schema is '{data['schema']}', not '{SCHEMA}'")
-        return Compatibility(
-            operating_systems=[(row["id"], row["version"]) for row in data["operating_systems"]["rows"]],
-            containerd={
-                row["kubernetes"]: row["containerd"] for row in data["kubernetes_containerd"]["rows"]
-            },
-            containerd_minimum=str(data["containerd_minimum"]["version"]),
-            driver_for_cuda={row["cuda"]: int(row["minimum_branch"]) for row in data["cuda_driver"]["rows"]},
-            architectures={
-                row["architecture"]: Limits(**{key: row[key] for key in row if key != "architecture"})
-                for row in data["architectures"]["rows"]
-            },
-        )
-    except (OSError, yaml.YAMLError, AttributeError, KeyError, TypeError, ValueError) as error:
-        raise ToolError(
-            f"The table of versions '{source}' cannot be read: {error!r}.",
-            "Restore it from the repository.",
-        ) from error
+    return table.read(path, "compatibility.yml", SCHEMA, "versions", _parse)
