@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpusmith.problems import Cure
-from tests.unit.suite.conftest import cdi_spec
+from tests.unit.records import cdi_spec
 
 Record = dict[str, Any]
 

@@ -11,9 +11,9 @@ from types import FrameType
 import pytest
 from rich.console import Console
 
+from gpusmith.checks.findings import Outcome
 from gpusmith.checks.register import CLUSTER, TIERS, catalog
 from gpusmith.errors import GpusmithError, InputError
-from gpusmith.findings import Outcome
 from gpusmith.inventory.read import read
 from gpusmith.paths import repo_root
 from gpusmith.report import files

@@ -35,8 +35,8 @@ class ActionModule(ControllerAction):
                 "msg": f"Node '{name}' cannot be stamped: its {' and '.join(unknown)} could not be read.",
             }
         results = stamps.read_results(Path(asked["results"]), asked["not_before"])
-        verdict = stamps.judge(results, name, asked["all_nodes"])
-        done = stamps.put_outcome(Cluster(asked["kubeconfig"]), name, verdict, facts, check)
+        proof = stamps.judge(results, name, asked["all_nodes"])
+        done = stamps.put_outcome(Cluster(asked["kubeconfig"]), name, proof, facts, check)
         return {
             "changed": done.changed,
             "stamp": done.stamp,

@@ -6,15 +6,13 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from pathlib import Path
 from typing import Any
 
-import yaml
 from ansible.plugins.action import ActionBase
 
+from gpusmith.data import compatibility, models
 from gpusmith.preflight.judge import judge
-
-DATA = Path(__file__).resolve().parents[2] / "data"
+from gpusmith.preflight.words import Tables
 
 
 class ActionModule(ActionBase):
@@ -41,10 +39,7 @@ class ActionModule(ActionBase):
         )
         if result.get("failed") or result.get("unreachable"):
             return result
-        data = {
-            name: yaml.safe_load((DATA / f"{name}.yml").read_text(encoding="utf-8"))
-            for name in ("gpus", "compatibility")
-        }
-        found = judge({**result, "record": record}, asked["wanted"], data)
+        tables = Tables(models.load(), compatibility.load())
+        found = judge({**result, "record": record}, asked["wanted"], tables)
         result["refusals"] = [dataclasses.asdict(refusal) for refusal in found]
         return result

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import ControllerAction
 
-from gpusmith import suite_run
+from gpusmith.suite import start
 
 
 class ActionModule(ControllerAction):
@@ -26,7 +26,7 @@ class ActionModule(ControllerAction):
     def act(self, asked: dict[str, Any], check: bool) -> dict[str, Any]:
         if check:
             return {"skipped": True, "msg": "The suite runs pods: it is not run in check mode."}
-        done = suite_run.run(
+        done = start.run(
             asked["suite"],
             asked["inventory"],
             asked["limit"],

@@ -7,10 +7,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from ansible.errors import AnsibleFilterError
 from ansible_collections.gpusmith.gpu.plugins.module_utils import containerd
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.plans import of_record
 
-from gpusmith.errors import GpusmithError
 from gpusmith.expect import plans
 
 DOCUMENTATION = r"""
@@ -62,23 +61,19 @@ def hosts_files(registries: Iterable[Mapping[str, str]]) -> dict[str, list[str]]
     }
 
 
+@of_record
 def containerd_plan(record: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
     """See DOCUMENTATION."""
-    try:
-        return plans.containerd(
-            record,
-            {
-                **settings,
-                "files": {
-                    **drop_in(settings["name"], settings["runtime"], settings.get("images") or {}),
-                    **hosts_files(settings.get("registries") or ()),
-                },
+    return plans.containerd(
+        record,
+        {
+            **settings,
+            "files": {
+                **drop_in(settings["name"], settings["runtime"], settings.get("images") or {}),
+                **hosts_files(settings.get("registries") or ()),
             },
-        )
-    except GpusmithError as error:
-        raise AnsibleFilterError(
-            f"'containerd_plan' needs the record of 'gpusmith.gpu.node_state'. {error.message}"
-        ) from error
+        },
+    )
 
 
 class FilterModule:

@@ -7,9 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ansible.errors import AnsibleFilterError
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.plans import of_record
 
-from gpusmith.errors import GpusmithError
 from gpusmith.expect import plans
 
 DOCUMENTATION = r"""
@@ -42,14 +41,10 @@ _value:
 """
 
 
+@of_record
 def cuda_plan(record: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
     """See DOCUMENTATION."""
-    try:
-        return plans.cuda_toolkit(record, settings)
-    except GpusmithError as error:
-        raise AnsibleFilterError(
-            f"'cuda_plan' needs the record of 'gpusmith.gpu.node_state'. {error.message}"
-        ) from error
+    return plans.cuda_toolkit(record, settings)
 
 
 class FilterModule:

@@ -7,9 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ansible.errors import AnsibleFilterError
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.plans import of_record
 
-from gpusmith.errors import GpusmithError
 from gpusmith.expect import plans
 
 DOCUMENTATION = r"""
@@ -45,14 +44,10 @@ _value:
 """
 
 
+@of_record
 def host_baseline_plan(record: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
     """See DOCUMENTATION."""
-    try:
-        return plans.host_baseline(record, settings)
-    except GpusmithError as error:
-        raise AnsibleFilterError(
-            f"'host_baseline_plan' needs the record of 'gpusmith.gpu.node_state'. {error.message}"
-        ) from error
+    return plans.host_baseline(record, settings)
 
 
 class FilterModule:

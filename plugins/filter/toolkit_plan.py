@@ -7,10 +7,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ansible.errors import AnsibleFilterError
 from ansible_collections.gpusmith.gpu.plugins.filter.containerd_plan import drop_in
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.plans import of_record
 
-from gpusmith.errors import GpusmithError
 from gpusmith.expect import plans
 
 DOCUMENTATION = r"""
@@ -46,16 +45,12 @@ _value:
 """
 
 
+@of_record
 def toolkit_plan(record: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
     """See DOCUMENTATION."""
-    try:
-        return plans.container_toolkit(
-            record, {**settings, "runtime_files": drop_in(settings["name"], settings["runtime"], {})}
-        )
-    except GpusmithError as error:
-        raise AnsibleFilterError(
-            f"'toolkit_plan' needs the record of 'gpusmith.gpu.node_state'. {error.message}"
-        ) from error
+    return plans.container_toolkit(
+        record, {**settings, "runtime_files": drop_in(settings["name"], settings["runtime"], {})}
+    )
 
 
 class FilterModule:

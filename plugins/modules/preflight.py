@@ -87,7 +87,7 @@ def headers_there(backend: base.Backend | None, kernel: str) -> bool:
     if Path(f"/lib/modules/{kernel}/build").exists():
         return True
     if backend is None:
-        return True  # the package manager is a finding of its own, and this name would not be its package's
+        return True  # the package manager is refused on its own, and this name would not be its package's
     try:
         return bool(backend.offered([f"linux-headers-{kernel}"]))
     except base.PackageError:

@@ -8,9 +8,13 @@ from typing import Any
 
 import pytest
 
+from gpusmith.data import models
 from gpusmith.inventory.host import Host
+from gpusmith.node.facts import NodeFacts
+from gpusmith.node.records import parse
 from tests.unit.fake_cluster import FakeCluster
 from tests.unit.hosts import UUIDS, host_variables, make_host
+from tests.unit.records import Record, healthy_record, other_record
 
 
 @pytest.fixture
@@ -36,3 +40,22 @@ def fake_cluster() -> FakeCluster:
     """Two nodes of four GPUs."""
     other = [uuid.replace("GPU-0", "GPU-9") for uuid in UUIDS]
     return FakeCluster({"gpu-1": list(UUIDS), "gpu-2": other})
+
+
+@pytest.fixture
+def record() -> Record:
+    """A healthy node's record, to be broken."""
+    return healthy_record()
+
+
+@pytest.fixture
+def facts() -> Callable[..., NodeFacts]:
+    """Makes what a node check gets: a record, other nodes' records, changes of the inventory."""
+
+    def make(raw: Record, fleet: dict[str, Record] | None = None, **changes: Any) -> NodeFacts:
+        of = make_host(**changes)
+        rows = {"gpu-1": raw, **(fleet or {"gpu-2": other_record()})}
+        parsed = {name: parse(row) for name, row in rows.items()}
+        return NodeFacts(of, parsed["gpu-1"], models.load().get(of.gpu_model), parsed)
+
+    return make

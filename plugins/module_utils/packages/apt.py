@@ -129,7 +129,7 @@ def parse_owner(text: str) -> Optional[str]:
     return None
 
 
-def complaint(stdout: str, stderr: str) -> str:
+def cause(stdout: str, stderr: str) -> str:
     """The lines that say what is wrong; which dependency is not met stands in the other output."""
     told = [line for line in stderr.splitlines() if line.startswith(("E:", "dpkg:"))]
     told = told or stderr.splitlines()[-3:]
@@ -189,7 +189,7 @@ def run(
         if done.returncode in accept:
             return done.stdout
         if not LOCKED.search(done.stderr) or time.monotonic() >= deadline:
-            raise PackageError(f"'{' '.join(words[:2])}' failed: {complaint(done.stdout, done.stderr)}")
+            raise PackageError(f"'{' '.join(words[:2])}' failed: {cause(done.stdout, done.stderr)}")
         time.sleep(LOCK_TICK_S)
 
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from gpusmith.checks.findings import CannotAsk, NotApplicable
 from gpusmith.checks.register import check
 from gpusmith.cluster import operands as of_pod
 from gpusmith.cluster.managed_fields import title
 from gpusmith.cluster.views import NodeView
-from gpusmith.findings import CannotAsk, NotApplicable
 from gpusmith.inventory.host import Host
 from gpusmith.names import GPU_RESOURCE, OPERANDS_LABEL, SIMULATED_LABEL
 from gpusmith.problems import Problem

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from gpusmith.checks.findings import CannotAsk
 from gpusmith.checks.register import check
 from gpusmith.expect import cdi as expected_cdi
 from gpusmith.expect import devices as expected
 from gpusmith.expect.wanted import cdi_of
-from gpusmith.findings import CannotAsk
 from gpusmith.node.facts import NodeFacts
 from gpusmith.probe.record import Record
 from gpusmith.problems import Problem

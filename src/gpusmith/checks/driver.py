@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from gpusmith.checks.evidence import versions_evidence, witnesses_evidence
+from gpusmith.checks.findings import CannotAsk
 from gpusmith.checks.register import check
 from gpusmith.expect import driver as expected
 from gpusmith.expect import packages
 from gpusmith.expect.wanted import driver_of, packages_of
-from gpusmith.findings import CannotAsk
 from gpusmith.node.facts import NodeFacts
 from gpusmith.problems import Cure, Problem
 

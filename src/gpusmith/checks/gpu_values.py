@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gpusmith.findings import CannotAsk, NotApplicable
+from gpusmith.checks.findings import CannotAsk, NotApplicable
 from gpusmith.node.facts import NodeFacts, need_nvml
 from gpusmith.probe.nvml import Gpu
 from gpusmith.problems import Problem

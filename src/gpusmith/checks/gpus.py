@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from gpusmith.checks import devices
 from gpusmith.checks.evidence import count_evidence
+from gpusmith.checks.findings import CannotAsk, NotApplicable
 from gpusmith.checks.register import check
-from gpusmith.findings import CannotAsk, NotApplicable
 from gpusmith.inventory.host import Host
 from gpusmith.node.facts import RESET_STEP, NodeFacts
 from gpusmith.probe.record import Record

@@ -6,8 +6,8 @@ from collections import Counter
 from typing import Any
 
 from gpusmith.checks import gpu_values
+from gpusmith.checks.findings import NotApplicable
 from gpusmith.checks.register import check
-from gpusmith.findings import NotApplicable
 from gpusmith.node.facts import RESET_STEP, NodeFacts
 from gpusmith.probe.nvml import Gpu
 from gpusmith.probe.record import Record

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from gpusmith.checks.findings import CannotAsk
 from gpusmith.checks.register import check
 from gpusmith.expect import host as expected
 from gpusmith.expect import kubelet
 from gpusmith.expect.wanted import baseline_of
-from gpusmith.findings import CannotAsk
 from gpusmith.node.facts import NodeFacts
 from gpusmith.problems import Problem
 

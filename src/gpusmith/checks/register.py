@@ -10,7 +10,7 @@ from enum import Enum, auto
 from functools import cache
 from typing import Any, TypeVar
 
-from gpusmith.findings import Finding
+from gpusmith.checks.findings import Finding
 from gpusmith.problems import Problem
 
 TIERS = ("nodes", "cluster", "workloads")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from gpusmith.checks.findings import NotApplicable
 from gpusmith.checks.register import check
 from gpusmith.expect import fabric as expected_fabric
 from gpusmith.expect import kubelet
 from gpusmith.expect import services as expected
 from gpusmith.expect.wanted import driver_of
-from gpusmith.findings import NotApplicable
 from gpusmith.node.facts import NodeFacts
 from gpusmith.problems import Problem
 

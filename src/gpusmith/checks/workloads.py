@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gpusmith.checks.findings import Finding
 from gpusmith.checks.register import check
-from gpusmith.findings import Finding
 
 if TYPE_CHECKING:  # the run of the workloads reads the register
     from gpusmith.workloads.outcome import NodeOutcome

@@ -13,6 +13,7 @@ from gpusmith.cluster.api import CONFLICT, ApiRefused, Cluster
 from gpusmith.cluster.views import NODES, node_path
 from gpusmith.errors import GpusmithError, ToolError
 from gpusmith.names import STAMP, STAMP_MANAGER, STARTUP_TAINT
+from gpusmith.problems import Problem
 
 TRIES = 5
 RESULTS_SCHEMA = "gpusmith.results/1"
@@ -76,24 +77,20 @@ def reason(node: Node | None, facts: Mapping[str, Any], policy: str) -> str:
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """Whether results prove a node.
+class Proof:
+    """Whether results prove a node: they do if nothing stands against it.
 
     Attributes:
-        passed: every check of the node passed, in a complete run, on every GPU.
+        problem: why not; None if every check of the node passed, in a complete run, on every GPU.
         busy: nothing was wrong, but jobs held GPUs, so that these could not be tested.
-        cause: why not passed; one sentence or more.
-        next_step: what to do; empty if nothing is known.
     """
 
-    passed: bool
-    busy: bool
-    cause: str
-    next_step: str
+    problem: Problem | None = None
+    busy: bool = False
 
 
-def _wrong(cause: str, next_step: str = "") -> Verdict:
-    return Verdict(False, False, cause, next_step)
+def _none(cause: str, next_step: str = "") -> Proof:
+    return Proof(Problem(cause, next_step))
 
 
 def _rows(results: Mapping[str, Any], kind: str, key: str, node: str) -> list[Mapping[str, Any]]:
@@ -101,23 +98,22 @@ def _rows(results: Mapping[str, Any], kind: str, key: str, node: str) -> list[Ma
     return [row for row in rows if isinstance(row, Mapping) and row.get("node") == node]
 
 
-def _coverage(results: Mapping[str, Any], node: str) -> Verdict | None:
+def _coverage(results: Mapping[str, Any], node: str) -> Proof | None:
     run = results.get("run") or {}
     if node not in (run.get("nodes") or []):
-        return _wrong("the suite did not test the node")
+        return _none("the suite did not test the node")
     left_out = _rows(results, "nodes", "excluded", node) + _rows(results, "gpus", "excluded", node)
     if left_out:
-        return _wrong("; ".join(str(row.get("reason") or "left out without a reason") for row in left_out))
+        return _none("; ".join(str(row.get("reason") or "left out without a reason") for row in left_out))
     busy = _rows(results, "gpus", "busy", node)
     if busy:
         held = ", ".join(f"{row.get('gpus')} by '{row.get('holder')}'" for row in busy)
-        return Verdict(
-            False, True, f"GPUs were busy and could not be tested: {held}", "Run it again when they are free."
-        )
+        cause = f"GPUs were busy and could not be tested: {held}"
+        return Proof(Problem(cause, "Run it again when they are free."), busy=True)
     return None
 
 
-def judge(results: Mapping[str, Any], node: str, all_nodes: Iterable[str]) -> Verdict:
+def judge(results: Mapping[str, Any], node: str, all_nodes: Iterable[str]) -> Proof:
     """Whether the results of one run of the suite prove a node.
 
     Args:
@@ -126,9 +122,9 @@ def judge(results: Mapping[str, Any], node: str, all_nodes: Iterable[str]) -> Ve
         all_nodes: names of all nodes of the run; a check whose target is none of them, such as 'cluster', concerns every node.
     """
     if results.get("schema") != RESULTS_SCHEMA:
-        return _wrong(f"the results are of schema '{results.get('schema')}', not '{RESULTS_SCHEMA}'")
+        return _none(f"the results are of schema '{results.get('schema')}', not '{RESULTS_SCHEMA}'")
     if (results.get("run") or {}).get("complete") is not True:
-        return _wrong(
+        return _none(
             "only a selection of the checks ran, which proves nothing", "Run the suite without a filter."
         )
     others = set(all_nodes) - {node}
@@ -137,7 +133,7 @@ def judge(results: Mapping[str, Any], node: str, all_nodes: Iterable[str]) -> Ve
     if bad:
         causes = "; ".join(f"{check.get('id')}: {check.get('cause') or 'no cause given'}" for check in bad)
         steps = list(dict.fromkeys(str(check["next_step"]) for check in bad if check.get("next_step")))
-        return _wrong(causes, " ".join(steps))
+        return _none(causes, " ".join(steps))
     uncovered = _coverage(results, node)
     if uncovered:
         return uncovered
@@ -151,10 +147,10 @@ def judge(results: Mapping[str, Any], node: str, all_nodes: Iterable[str]) -> Ve
         causes = "; ".join(
             f"{check.get('id')}: {check.get('cause') or 'no cause given'}" for check in open_ones
         )
-        return _wrong(f"not every check could be made: {causes}", "Run the suite again.")
+        return _none(f"not every check could be made: {causes}", "Run the suite again.")
     if not any(check.get("target") == node and check.get("outcome") == "passed" for check in checks):
-        return _wrong("no check of this node passed")
-    return Verdict(True, False, "", "")
+        return _none("no check of this node passed")
+    return Proof()
 
 
 # --- what the Node object gets -------------------------------------------------------------------------------------
@@ -246,7 +242,7 @@ class Stamped:
 def put_outcome(
     cluster: Cluster,
     name: str,
-    verdict: Verdict,
+    proof: Proof,
     facts: Mapping[str, Any],
     check: bool,
     now: time.struct_time | None = None,
@@ -256,7 +252,7 @@ def put_outcome(
     Args:
         cluster: the API.
         name: of the Node.
-        verdict: from judge().
+        proof: from judge().
         facts: that the stamp is for.
         check: have the API server try the change out only.
         now: replaced in tests.
@@ -264,13 +260,13 @@ def put_outcome(
     Raises:
         ToolError: the cluster does not take the change.
     """
-    if verdict.passed:
+    if proof.problem is None:
         text = make_stamp(facts, time.strftime("%Y-%m-%dT%H:%M:%SZ", now or time.gmtime()))
         return Stamped(True, True, text, _put(cluster, name, text, check))
-    message = f"Node '{name}' is not validated: {verdict.cause}. {verdict.next_step}".strip()
+    message = f"Node '{name}' is not validated: {proof.problem.cause}. {proof.problem.next_step}".strip()
     node = cluster.get(node_path(name))
     old = read_stamp(node) if node is not None else None
-    if verdict.busy and old is not None and old.get("digest") == facts.get("digest"):
+    if proof.busy and old is not None and old.get("digest") == facts.get("digest"):
         # Nothing speaks against the stamp that is there, and nothing new was proved.
         return Stamped(True, False, message=message)
     if old is not None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from gpusmith.data.models import Model
 from gpusmith.expect import packages, services, versions
 from gpusmith.expect.wanted import Driver
-from gpusmith.models import Model
 from gpusmith.probe.record import Record
 from gpusmith.problems import Cure, Problem
 

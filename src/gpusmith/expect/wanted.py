@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from gpusmith import models as gpu_models
 from gpusmith.cluster.operands import restart_plugin
+from gpusmith.data import models as gpu_models
+from gpusmith.data.models import Model
 from gpusmith.expect.files import Files
 from gpusmith.inventory.host import Host
-from gpusmith.models import Model
 from gpusmith.probe.record import Record
 
 LOADER = "gpusmith-nvidia-load"

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from gpusmith import xids
-from gpusmith.findings import CannotAsk
+from gpusmith.checks.findings import CannotAsk
+from gpusmith.data import xids
+from gpusmith.data.models import Model
+from gpusmith.data.xids import XidTable
 from gpusmith.inventory.host import Host
-from gpusmith.models import Model
 from gpusmith.probe.nvml import Gpu
 from gpusmith.probe.record import Record
 from gpusmith.problems import Problem
-from gpusmith.xids import XidTable
 
 RESET_STEP = (
     "Drain the node, then reset the GPU ('nvidia-smi --gpu-reset -i INDEX') or reboot;"

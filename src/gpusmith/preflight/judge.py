@@ -22,9 +22,9 @@ from gpusmith.preflight.machine import (
 )
 from gpusmith.preflight.repositories import check_drift, check_repositories
 from gpusmith.preflight.versions import check_containerd, check_cuda, check_driver
-from gpusmith.preflight.words import Data, Facts, Wanted, refusal
+from gpusmith.preflight.words import Facts, Tables, Wanted, refusal
 
-CHECKS: Sequence[Callable[[Facts, Wanted, Data], Iterator[Refusal]]] = [
+CHECKS: Sequence[Callable[[Facts, Wanted, Tables], Iterator[Refusal]]] = [
     check_os,
     check_package_manager,
     check_gpus,
@@ -43,18 +43,18 @@ CHECKS: Sequence[Callable[[Facts, Wanted, Data], Iterator[Refusal]]] = [
 ]
 
 
-def judge(facts: Facts, wanted: Wanted, data: Data) -> list[Refusal]:
+def judge(facts: Facts, wanted: Wanted, tables: Tables) -> list[Refusal]:
     """All reasons to refuse one host.
 
     Args:
         facts: what module `preflight` gathered on it.
         wanted: what the inventory says.
-        data: the content of data/gpus.yml and data/compatibility.yml, under `gpus` and `compatibility`.
+        tables: what is known of GPU models and of versions.
     """
     found: list[Refusal] = []
     for check in CHECKS:
         try:
-            found.extend(check(facts, wanted, data))
+            found.extend(check(facts, wanted, tables))
         except (KeyError, TypeError) as error:
             # A hole in the record: the probe could not find out, which is no reason to go on.
             name = check.__name__.replace("check_", "").replace("_", " ")

@@ -5,24 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpusmith.errors import Refusal
-from gpusmith.preflight.words import Data, Facts, Wanted, quoted, refusal
+from gpusmith.preflight.words import Facts, Tables, Wanted, quoted, refusal
 
 
-def check_os(facts: Facts, _wanted: Wanted, data: Data) -> Iterator[Refusal]:
+def check_os(facts: Facts, _wanted: Wanted, tables: Tables) -> Iterator[Refusal]:
     """The distribution and its release are in data/compatibility.yml."""
     host = facts["record"]["host"]
-    rows = data["compatibility"]["operating_systems"]["rows"]
     major = str(host.get("os_version") or "").split(".")[0]
-    if not any(row["id"] == host.get("os_id") and row["version"] == major for row in rows):
+    if (host.get("os_id"), major) not in tables.versions.operating_systems:
         yield refusal(
             "operating system",
             f"'{host.get('os_id')} {host.get('os_version')}'",
-            quoted(f"{row['id']} {row['version']}" for row in rows),
+            quoted(f"{name} {release}" for name, release in tables.versions.operating_systems),
             "It is not supported yet; install a supported one.",
         )
 
 
-def check_package_manager(facts: Facts, _wanted: Wanted, _data: Data) -> Iterator[Refusal]:
+def check_package_manager(facts: Facts, _wanted: Wanted, _tables: Tables) -> Iterator[Refusal]:
     """Without a backend for it, no repository was asked and no package can be managed."""
     name = facts["package_manager"]
     if name != "apt":
@@ -34,20 +33,18 @@ def check_package_manager(facts: Facts, _wanted: Wanted, _data: Data) -> Iterato
         )
 
 
-def check_gpus(facts: Facts, wanted: Wanted, data: Data) -> Iterator[Refusal]:
+def check_gpus(facts: Facts, wanted: Wanted, tables: Tables) -> Iterator[Refusal]:
     """GPUs on PCI; NVSwitches are bridges and were never among them."""
     gpus = facts["record"]["pci"]["gpus"]
-    models = data["gpus"]["models"]
-    name, count = wanted.get("gpu_model"), wanted.get("gpu_count")
+    models = tables.models
+    name, count = str(wanted.get("gpu_model") or ""), wanted.get("gpu_count")
     if name not in models:
-        yield refusal(
-            "GPU model", f"'{name or ''}'", quoted(models), "Set 'gpusmith_gpu_model' to one of them."
-        )
+        yield refusal("GPU model", f"'{name}'", quoted(models), "Set 'gpusmith_gpu_model' to one of them.")
         return
-    expected = "10de:" + models[name]["pci_device_id"].replace("0x", "")
+    expected = models[name].pci_device_id
     others = sorted({gpu["device_id"] for gpu in gpus} - {expected})
     if others:
-        known = {"10de:" + model["pci_device_id"].replace("0x", ""): key for key, model in models.items()}
+        known = {model.pci_device_id: key for key, model in models.items()}
         told = ", ".join(f"'{device}' ({known.get(device, 'unknown to data/gpus.yml')})" for device in others)
         yield refusal(
             "GPU model",
@@ -64,7 +61,7 @@ def check_gpus(facts: Facts, wanted: Wanted, data: Data) -> Iterator[Refusal]:
         )
 
 
-def check_nouveau(facts: Facts, wanted: Wanted, _data: Data) -> Iterator[Refusal]:
+def check_nouveau(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[Refusal]:
     """A loaded nouveau needs a reboot, which has to be allowed."""
     if facts["record"]["module"]["nouveau_loaded"] and wanted.get("reboot") == "never":
         yield refusal(
@@ -75,7 +72,7 @@ def check_nouveau(facts: Facts, wanted: Wanted, _data: Data) -> Iterator[Refusal
         )
 
 
-def check_secure_boot(facts: Facts, wanted: Wanted, _data: Data) -> Iterator[Refusal]:
+def check_secure_boot(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[Refusal]:
     """Modules are signed with a key that the firmware knows."""
     if facts["record"]["system"]["secure_boot"] and not wanted.get("secure_boot_allowed"):
         yield refusal(
@@ -86,7 +83,7 @@ def check_secure_boot(facts: Facts, wanted: Wanted, _data: Data) -> Iterator[Ref
         )
 
 
-def check_headers(facts: Facts, wanted: Wanted, _data: Data) -> Iterator[Refusal]:
+def check_headers(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[Refusal]:
     """The kernel module can be compiled, or is installed already."""
     record = facts["record"]
     if (
@@ -103,7 +100,7 @@ def check_headers(facts: Facts, wanted: Wanted, _data: Data) -> Iterator[Refusal
         )
 
 
-def check_disk(facts: Facts, _wanted: Wanted, _data: Data) -> Iterator[Refusal]:
+def check_disk(facts: Facts, _wanted: Wanted, _tables: Tables) -> Iterator[Refusal]:
     """Space for packages and images."""
     for path, space in sorted(facts["disk"].items()):
         if space["free_mib"] < space["needed_mib"]:
@@ -115,7 +112,7 @@ def check_disk(facts: Facts, _wanted: Wanted, _data: Data) -> Iterator[Refusal]:
             )
 
 
-def check_clock(facts: Facts, wanted: Wanted, _data: Data) -> Iterator[Refusal]:
+def check_clock(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[Refusal]:
     """The clock is near enough to the controller for certificates."""
     offset, limit = facts["clock_offset_s"], wanted.get("clock_offset_limit_s")
     if limit and abs(offset) > limit:
@@ -127,7 +124,7 @@ def check_clock(facts: Facts, wanted: Wanted, _data: Data) -> Iterator[Refusal]:
         )
 
 
-def check_foreign_driver(facts: Facts, _wanted: Wanted, _data: Data) -> Iterator[Refusal]:
+def check_foreign_driver(facts: Facts, _wanted: Wanted, _tables: Tables) -> Iterator[Refusal]:
     """No driver that came past the package manager."""
     if facts["foreign_driver"]:
         yield refusal(
@@ -138,7 +135,7 @@ def check_foreign_driver(facts: Facts, _wanted: Wanted, _data: Data) -> Iterator
         )
 
 
-def check_witness(facts: Facts, wanted: Wanted, _data: Data) -> Iterator[Refusal]:
+def check_witness(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[Refusal]:
     """The installed library and the inventory agree on whether the GPUs are simulated."""
     library = facts["record"]["library"]["simulated"]
     inventory = bool(wanted.get("simulated"))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import satisfies
 
 from gpusmith.errors import Refusal
-from gpusmith.preflight.words import FULL_DRIVER_VERSION, Data, Facts, Wanted, nearest, quoted, refusal
+from gpusmith.preflight.words import FULL_DRIVER_VERSION, Facts, Tables, Wanted, nearest, quoted, refusal
 
 OPTION = {
     "nvidia_driver": "nvidia_driver_version",
@@ -24,7 +24,7 @@ NOT_THERE = {
 }
 
 
-def check_repositories(facts: Facts, wanted: Wanted, _data: Data) -> Iterator[Refusal]:
+def check_repositories(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[Refusal]:
     """Every version that is not installed yet has to be in its repository."""
     for owner, answer in sorted(facts["repositories"].items()):
         option = OPTION.get(owner, owner)
@@ -53,7 +53,7 @@ def check_repositories(facts: Facts, wanted: Wanted, _data: Data) -> Iterator[Re
             )
 
 
-def check_drift(facts: Facts, wanted: Wanted, _data: Data) -> Iterator[Refusal]:
+def check_drift(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[Refusal]:
     """What site.yml never changes on a node that serves."""
     record = facts["record"]
     if not record["kubernetes"]["joined"]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
+from gpusmith.data.compatibility import Limits
+from gpusmith.data.models import Model
 from gpusmith.errors import Refusal
 from gpusmith.preflight.words import (
     FULL_DRIVER_VERSION,
-    Data,
     Facts,
+    Tables,
     Wanted,
     branch,
     nearest,
@@ -20,7 +21,12 @@ from gpusmith.preflight.words import (
 )
 
 
-def check_driver(facts: Facts, wanted: Wanted, data: Data) -> Iterator[Refusal]:
+def _limits(model: Model | None, tables: Tables) -> Limits:
+    """Of a model's architecture; no bounds if it is not known."""
+    return tables.versions.architectures.get(model.architecture if model else "", Limits())
+
+
+def check_driver(facts: Facts, wanted: Wanted, tables: Tables) -> Iterator[Refusal]:
     """A full version, and a branch and module that support the GPU."""
     version = str(wanted.get("driver_version") or "")
     if not FULL_DRIVER_VERSION.match(version):
@@ -35,19 +41,19 @@ def check_driver(facts: Facts, wanted: Wanted, data: Data) -> Iterator[Refusal]:
             "driver version", f"'{version}', which is a branch or no version", "a full version", step
         )
         return
-    model = data["gpus"]["models"].get(wanted.get("gpu_model")) or {}
-    rows = data["compatibility"]["architectures"]["rows"]
-    row: dict[str, Any] = next((row for row in rows if row["architecture"] == model.get("architecture")), {})
-    first, last = int(model.get("min_driver_branch", 0)), int(row.get("last_branch", 10**6))
-    if not first <= branch(version) <= last:
+    model = tables.models.get(wanted.get("gpu_model", ""))
+    if model is None:
+        return
+    first, last = model.min_driver_branch, _limits(model, tables).last_branch
+    if branch(version) < first or (last is not None and branch(version) > last):
         allowed = f"branch {first} or newer" if branch(version) < first else f"branch {last} or older"
         yield refusal(
             "driver for this GPU",
             f"driver '{version}'",
-            f"{allowed} for '{wanted.get('gpu_model')}' ({model.get('architecture')})",
+            f"{allowed} for '{wanted.get('gpu_model')}' ({model.architecture})",
             "Correct 'nvidia_driver_version'.",
         )
-    flavour, ability = wanted.get("module_flavour"), model.get("open_module")
+    flavour, ability = wanted.get("module_flavour"), model.open_module
     if (flavour == "proprietary" and ability == "required") or (
         flavour == "open" and ability == "unsupported"
     ):
@@ -60,56 +66,50 @@ def check_driver(facts: Facts, wanted: Wanted, data: Data) -> Iterator[Refusal]:
         )
 
 
-def check_cuda(_facts: Facts, wanted: Wanted, data: Data) -> Iterator[Refusal]:
+def check_cuda(_facts: Facts, wanted: Wanted, tables: Tables) -> Iterator[Refusal]:
     """CUDA versions that driver and GPU support."""
     driver = str(wanted.get("driver_version") or "")
-    rows = {row["cuda"]: row for row in data["compatibility"]["cuda_driver"]["rows"]}
-    model = data["gpus"]["models"].get(wanted.get("gpu_model")) or {}
-    known = data["compatibility"]["architectures"]["rows"]
-    limits: dict[str, Any] = next(
-        (row for row in known if row["architecture"] == model.get("architecture")), {}
-    )
+    rows = tables.versions.driver_for_cuda
+    limits = _limits(tables.models.get(wanted.get("gpu_model", "")), tables)
     for version in wanted.get("cuda_versions") or []:
-        row = rows.get(str(version).split(".")[0])
-        if row is None:
+        least = rows.get(str(version).split(".")[0])
+        if least is None:
             yield refusal(
                 "CUDA version",
                 f"'{version}'",
                 quoted(f"{cuda}.x" for cuda in rows),
                 "Correct 'cuda_toolkit_versions'.",
             )
-        elif branch(driver) < row["minimum_branch"]:
+        elif branch(driver) < least:
             yield refusal(
                 "CUDA and driver",
                 f"CUDA '{version}' with driver '{driver}'",
-                f"driver branch {row['minimum_branch']} or newer",
+                f"driver branch {least} or newer",
                 "Choose a newer 'nvidia_driver_version' or an older CUDA.",
             )
-        if "last_cuda" in limits and numbers(version)[0] > int(limits["last_cuda"]):
+        if limits.last_cuda and numbers(version)[0] > int(limits.last_cuda):
             yield refusal(
                 "CUDA for this GPU",
                 f"CUDA '{version}'",
-                f"{limits['last_cuda']}.x or older",
+                f"{limits.last_cuda}.x or older",
                 "Correct 'cuda_toolkit_versions'.",
             )
-        if "first_cuda" in limits and numbers(version) < numbers(limits["first_cuda"]):
+        if limits.first_cuda and numbers(version) < numbers(limits.first_cuda):
             yield refusal(
                 "CUDA for this GPU",
                 f"CUDA '{version}'",
-                f"{limits['first_cuda']} or newer",
+                f"{limits.first_cuda} or newer",
                 "Correct 'cuda_toolkit_versions'.",
             )
 
 
-def check_containerd(_facts: Facts, wanted: Wanted, data: Data) -> Iterator[Refusal]:
+def check_containerd(_facts: Facts, wanted: Wanted, tables: Tables) -> Iterator[Refusal]:
     """A containerd that the Kubernetes version supports."""
     kubernetes, version = (
         str(wanted.get("kubernetes_version") or ""),
         str(wanted.get("containerd_version") or ""),
     )
-    rows = {
-        row["kubernetes"]: row["containerd"] for row in data["compatibility"]["kubernetes_containerd"]["rows"]
-    }
+    rows = tables.versions.containerd
     minor = ".".join(kubernetes.split(".")[:2])
     if minor not in rows:
         yield refusal(
@@ -120,7 +120,7 @@ def check_containerd(_facts: Facts, wanted: Wanted, data: Data) -> Iterator[Refu
         )
         return
     first = next((good for good in rows[minor] if numbers(good)[:2] == numbers(version)[:2]), None)
-    least = data["compatibility"]["containerd_minimum"]["version"]
+    least = tables.versions.containerd_minimum
     if first is None or numbers(version) < max(numbers(first), numbers(least)):
         good = [release for release in rows[minor] if numbers(release) >= numbers(least)]
         yield refusal(

@@ -4,16 +4,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
+from gpusmith.data.compatibility import Compatibility
+from gpusmith.data.models import Model
 from gpusmith.errors import Refusal
 
 Facts = Mapping[str, Any]
 Wanted = Mapping[str, Any]
-Data = Mapping[str, Any]
 
 NEAREST = 3
 FULL_DRIVER_VERSION = re.compile(r"^\d+\.\d+(\.\d+)?$")
+
+
+@dataclass(frozen=True)
+class Tables:
+    """What is known of GPU models and of versions."""
+
+    models: Mapping[str, Model]
+    versions: Compatibility
 
 
 def refusal(check: str, found: str, allowed: str, next_step: str) -> Refusal:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from gpusmith.findings import Finding, Outcome
+from gpusmith.checks.findings import Finding, Outcome
 from gpusmith.report.results import Results
 
 SCHEMA = "gpusmith.results/1"

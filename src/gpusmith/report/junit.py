@@ -6,8 +6,8 @@ import json
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
 
+from gpusmith.checks.findings import Finding, Outcome
 from gpusmith.checks.register import TIERS
-from gpusmith.findings import Finding, Outcome
 from gpusmith.report.results import Results
 
 # What XML 1.0 cannot carry, even escaped.

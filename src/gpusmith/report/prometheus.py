@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
-from gpusmith.findings import Outcome
+from gpusmith.checks.findings import Outcome
 from gpusmith.report.results import Results
 
 

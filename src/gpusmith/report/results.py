@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
+from gpusmith.checks.findings import Finding, Outcome, Skip
 from gpusmith.checks.register import CLUSTER, catalog
-from gpusmith.findings import Finding, Outcome, Skip
 from gpusmith.report.coverage import GpuCoverage
 
 

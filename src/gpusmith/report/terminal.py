@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from gpusmith.checks.findings import Finding, Outcome
 from gpusmith.checks.register import CLUSTER
-from gpusmith.findings import Finding, Outcome
 from gpusmith.report import document
 from gpusmith.report.results import Results
 

@@ -8,10 +8,10 @@ from dataclasses import replace
 from typing import Any
 
 from gpusmith.checks.cluster import ClusterFacts
+from gpusmith.checks.findings import CannotAsk, Finding, NotAsked, Outcome, merge
 from gpusmith.checks.register import CLUSTER, Check, Reads
 from gpusmith.checks.whole_cluster import ClusterAnswer, WholeCluster
 from gpusmith.errors import GpusmithError
-from gpusmith.findings import CannotAsk, Finding, NotAsked, Outcome, merge
 from gpusmith.node.connections import Probed
 from gpusmith.node.facts import NodeFacts
 from gpusmith.suite.sources import Sources

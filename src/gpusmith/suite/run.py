@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping
 from importlib import metadata
 from pathlib import Path
 
+from gpusmith.checks.findings import Finding, Outcome, Skip
 from gpusmith.checks.register import CLUSTER, TIERS, catalog, of_tier
 from gpusmith.cluster import leftovers
 from gpusmith.errors import InputError, ToolError
-from gpusmith.findings import Finding, Outcome, Skip
 from gpusmith.inventory.host import Inventory
 from gpusmith.node.connections import Node
 from gpusmith.report.results import ExitCode, Results, RunInfo, in_catalog_order

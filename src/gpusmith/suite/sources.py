@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from gpusmith import models
+from gpusmith.checks.findings import CannotAsk, Finding
 from gpusmith.checks.whole_cluster import Removed
 from gpusmith.cluster import leftovers, snapshot
 from gpusmith.cluster.api import Cluster
 from gpusmith.cluster.snapshot import Snapshot
 from gpusmith.cluster.views import NodeView
+from gpusmith.data import models
 from gpusmith.errors import GpusmithError
-from gpusmith.findings import CannotAsk, Finding
 from gpusmith.inventory.host import Inventory
 from gpusmith.node.connections import Node, Probed, connect, probe_all
 from gpusmith.probe.record import Record

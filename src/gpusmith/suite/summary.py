@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gpusmith.findings import Outcome
+from gpusmith.checks.findings import Outcome
 from gpusmith.report.coverage import GpuCoverage, gpu_coverage
 from gpusmith.suite.sources import Sources
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 
+from gpusmith.checks.findings import Finding, Outcome
 from gpusmith.checks.register import CLUSTER
 from gpusmith.cluster.api import Cluster
-from gpusmith.findings import Finding, Outcome
 from gpusmith.workloads import namespace
 from gpusmith.workloads.jobs import Run
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gpusmith.findings import Finding, Outcome, Skip
+from gpusmith.checks.findings import Finding, Outcome, Skip
 from gpusmith.inventory.host import Host
 from gpusmith.workloads import jobs
 from gpusmith.workloads.jobs import Workload

@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from gpusmith.checks.findings import Finding, Outcome, Skip, merge
 from gpusmith.checks.register import of_tier
 from gpusmith.errors import GpusmithError
-from gpusmith.findings import Finding, Outcome, Skip, merge
 from gpusmith.inventory.host import Host
 from gpusmith.workloads.judge import Judged, last_words
 from gpusmith.workloads.pods import Pods, Site

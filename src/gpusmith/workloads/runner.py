@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from gpusmith.checks.findings import Finding, Outcome
 from gpusmith.cluster.api import Cluster
-from gpusmith.findings import Finding, Outcome
 from gpusmith.workloads import (
     allocation,
     cleanup,

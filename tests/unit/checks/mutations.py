@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from gpusmith.checks.findings import Outcome
 from gpusmith.checks.whole_cluster import Removed
 from gpusmith.errors import ToolError
-from gpusmith.findings import Outcome
 from tests.unit.checks.world import CLASSES, PODS, SETS, World
-from tests.unit.suite.test_checks_cluster import set_by_others
+from tests.unit.objects import set_by_others
 
 
 @dataclass(frozen=True)

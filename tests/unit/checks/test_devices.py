@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpusmith.checks import devices
 from tests.faults import Record, spec_of
 from tests.unit.checks.judged import Facts, failing
-from tests.unit.suite.conftest import cdi_spec
+from tests.unit.records import cdi_spec
 
 
 def test_a_stale_specification_that_is_shadowed_is_said_and_harms_nobody(

@@ -11,7 +11,7 @@ from gpusmith.node.records import parse
 from tests.faults import Record, device, not_loaded
 from tests.unit.checks.judged import Facts, failing
 from tests.unit.hosts import make_host
-from tests.unit.suite.conftest import healthy_record
+from tests.unit.records import healthy_record
 
 
 def test_two_names_of_one_machine_prove_one(facts: Facts, record: Record) -> None:

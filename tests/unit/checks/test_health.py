@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from gpusmith import xids
 from gpusmith.checks import health
-from gpusmith.findings import CannotAsk, NotApplicable
+from gpusmith.checks.findings import CannotAsk, NotApplicable
+from gpusmith.data import xids
 from tests.faults import ADDRESS, UUID, Record, xid
-from tests.unit.checks.judged import Facts, failing
-from tests.unit.suite.conftest import RECORD_CHECKS
+from tests.unit.checks.judged import RECORD_CHECKS, Facts, failing
 
 XIDS = (13, 31, 43, 45, 48, 62, 63, 64, 68, 74, 79, 92, 94, 95, 109, 119, 120, 140, 154)
 

@@ -7,7 +7,7 @@ import copy
 import pytest
 
 from gpusmith.checks import host as host_checks
-from gpusmith.findings import CannotAsk
+from gpusmith.checks.findings import CannotAsk
 from tests.faults import Record
 from tests.unit.checks.judged import Facts, failing
 

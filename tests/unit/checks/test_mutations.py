@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from gpusmith.checks.findings import Finding, Outcome
 from gpusmith.checks.register import CLUSTER, Check, catalog, of_tier
-from gpusmith.findings import Finding, Outcome
 from gpusmith.suite.evaluation import evaluate
 from gpusmith.workloads import board, oversubscription
 from tests.unit.checks.mutations import MUTATIONS, Mutation

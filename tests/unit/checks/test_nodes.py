@@ -7,8 +7,7 @@ import pytest
 from gpusmith.errors import ToolError
 from gpusmith.node.records import parse
 from tests.faults import FAULTS, Record
-from tests.unit.checks.judged import Facts, failing
-from tests.unit.suite.conftest import RECORD_CHECKS
+from tests.unit.checks.judged import RECORD_CHECKS, Facts, failing
 
 
 def test_healthy_node_passes_everything(facts: Facts, record: Record) -> None:

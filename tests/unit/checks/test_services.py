@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from gpusmith.checks import services
+from gpusmith.checks.findings import NotApplicable
 from gpusmith.expect import services as expected
-from gpusmith.findings import NotApplicable
 from tests.faults import SXID, Record, spec_of
 from tests.unit.checks.judged import Facts, failing
 

@@ -17,8 +17,8 @@ from gpusmith.suite.sources import ClusterState, Sources
 from gpusmith.workloads.jobs import Run
 from tests.unit.fake_cluster import FakeCluster
 from tests.unit.hosts import UUIDS, host_variables
-from tests.unit.suite.conftest import healthy_record, other_record
-from tests.unit.suite.test_checks_cluster import ON_NODE, node, operand
+from tests.unit.objects import ON_NODE, node, operand
+from tests.unit.records import healthy_record, other_record
 
 Json = dict[str, Any]
 NAMES = ("gpu-1", "gpu-2")

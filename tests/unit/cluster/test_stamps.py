@@ -14,6 +14,7 @@ from gpusmith.cluster.api import ApiRefused
 from gpusmith.errors import GpusmithError, ToolError
 from gpusmith.names import STAMP as ANNOTATION
 from gpusmith.names import STARTUP_TAINT
+from gpusmith.problems import Problem
 from tests.unit.cluster.conftest import Memory
 
 FACTS = {
@@ -51,6 +52,11 @@ def results(
 STAMP = stamps.make_stamp(FACTS, "2026-11-21T10:00:00Z")
 
 
+def cause(proof: stamps.Proof) -> str:
+    assert proof.problem is not None
+    return proof.problem.cause
+
+
 def test_a_current_stamp_needs_no_validation_unless_asked_for() -> None:
     assert stamps.reason(node(STAMP), FACTS, "if_needed") == ""
     assert stamps.reason(node(STAMP), FACTS, "always")
@@ -76,22 +82,24 @@ def test_a_changed_fact_makes_the_stamp_stale_and_is_named() -> None:
 
 
 def test_a_node_is_proved_by_its_own_and_the_clusters_checks() -> None:
-    assert stamps.judge(results(check("gpu-1"), check("cluster")), "gpu-1", ["gpu-1", "gpu-2"]).passed
+    assert (
+        stamps.judge(results(check("gpu-1"), check("cluster")), "gpu-1", ["gpu-1", "gpu-2"]).problem is None
+    )
     other = results(check("gpu-1"), check("gpu-2", "failed", cause="x"))
-    assert stamps.judge(other, "gpu-1", ["gpu-1", "gpu-2"]).passed
-    assert not stamps.judge(other, "gpu-2", ["gpu-1", "gpu-2"]).passed
+    assert stamps.judge(other, "gpu-1", ["gpu-1", "gpu-2"]).problem is None
+    assert stamps.judge(other, "gpu-2", ["gpu-1", "gpu-2"]).problem is not None
     cluster = results(check("gpu-1"), check("cluster", "failed", cause="no RuntimeClass"))
-    assert "no RuntimeClass" in stamps.judge(cluster, "gpu-1", ["gpu-1", "gpu-2"]).cause
+    assert "no RuntimeClass" in cause(stamps.judge(cluster, "gpu-1", ["gpu-1", "gpu-2"]))
 
 
 @pytest.mark.parametrize("outcome", ["failed", "error"])
 def test_a_bad_check_gives_cause_and_next_step(outcome: str) -> None:
-    verdict = stamps.judge(
+    proof = stamps.judge(
         results(check("gpu-1", outcome, cause="GPU 3 is lost", next_step="Reset it.")), "gpu-1", ["gpu-1"]
     )
-    assert not verdict.passed
-    assert "GPU 3 is lost" in verdict.cause
-    assert verdict.next_step == "Reset it."
+    assert proof.problem is not None
+    assert "GPU 3 is lost" in proof.problem.cause
+    assert proof.problem.next_step == "Reset it."
 
 
 @pytest.mark.parametrize(
@@ -112,23 +120,23 @@ def test_a_bad_check_gives_cause_and_next_step(outcome: str) -> None:
     ],
 )
 def test_nothing_less_than_a_complete_pass_proves_a_node(given: dict[str, Any]) -> None:
-    verdict = stamps.judge(given, "gpu-1", ["gpu-1", "gpu-2"])
-    assert not verdict.passed
-    assert not verdict.busy
+    proof = stamps.judge(given, "gpu-1", ["gpu-1", "gpu-2"])
+    assert proof.problem is not None
+    assert not proof.busy
 
 
 def test_what_a_node_does_not_have_it_need_not_prove() -> None:
     given = results(check("gpu-1"), check("gpu-1", "skipped", skip="not_applicable", cause="no NVSwitches"))
-    assert stamps.judge(given, "gpu-1", ["gpu-1"]).passed
+    assert stamps.judge(given, "gpu-1", ["gpu-1"]).problem is None
 
 
 def test_busy_gpus_leave_the_question_open_and_name_their_holder() -> None:
     given = results(check("gpu-1"), busy=[{"node": "gpu-1", "gpus": 2, "holder": "team/job"}])
-    verdict = stamps.judge(given, "gpu-1", ["gpu-1", "gpu-2"])
-    assert verdict.busy
-    assert not verdict.passed
-    assert "2 by 'team/job'" in verdict.cause
-    assert stamps.judge(given, "gpu-2", ["gpu-2"]).cause == "no check of this node passed"
+    proof = stamps.judge(given, "gpu-1", ["gpu-1", "gpu-2"])
+    assert proof.busy
+    assert proof.problem is not None
+    assert "2 by 'team/job'" in proof.problem.cause
+    assert cause(stamps.judge(given, "gpu-2", ["gpu-2"])) == "no check of this node passed"
 
 
 def test_the_patch_keeps_the_taints_of_others_and_guards_against_races() -> None:
@@ -147,9 +155,9 @@ def test_a_stamp_can_be_read_back() -> None:
 # --- with the cluster ------------------------------------------------------------------------------------
 
 NODE = "/api/v1/nodes/gpu-1"
-PASSED = stamps.Verdict(True, False, "", "")
-FAILED = stamps.Verdict(False, False, "GPU 3 is lost", "Reset it.")
-BUSY = stamps.Verdict(False, True, "GPUs were busy", "")
+PASSED = stamps.Proof()
+FAILED = stamps.Proof(Problem("GPU 3 is lost", "Reset it."))
+BUSY = stamps.Proof(Problem("GPUs were busy", ""), busy=True)
 
 
 def test_one_list_decides_for_all_hosts() -> None:
@@ -201,10 +209,10 @@ def test_busy_gpus_leave_a_current_stamp_and_no_stale_one() -> None:
     assert (stale.proved, stale.changed) == (False, True)
 
 
-@pytest.mark.parametrize("verdict", [PASSED, FAILED])
-def test_check_mode_tries_out_only(verdict: stamps.Verdict) -> None:
+@pytest.mark.parametrize("proof", [PASSED, FAILED])
+def test_check_mode_tries_out_only(proof: stamps.Proof) -> None:
     memory = Memory({NODE: node(STAMP, STARTUP_TAINT)})
-    assert stamps.put_outcome(memory.cluster, "gpu-1", verdict, FACTS, check=True).changed
+    assert stamps.put_outcome(memory.cluster, "gpu-1", proof, FACTS, check=True).changed
     assert memory.dry == {True}
 
 

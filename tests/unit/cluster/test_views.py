@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from gpusmith.cluster.views import Readiness, readiness, view_of
+from tests.unit.objects import holder, node
 
 
 @pytest.mark.parametrize(
@@ -28,3 +29,13 @@ def test_readiness(rows: list[dict[str, Any]] | None, expected: Readiness) -> No
 
 def test_a_node_that_is_not_there_is_not_ready() -> None:
     assert readiness(None) == Readiness(False, "the cluster has no such node")
+
+
+def test_busy_gpus_are_counted_with_their_holders() -> None:
+    view = view_of(
+        node(),
+        [holder("train", "2", "Running"), holder("done", "1", "Succeeded"), holder("soon", "1", "Pending")],
+        "x",
+    )
+    assert [(row.name, row.gpus) for row in view.holders] == [("train", 2), ("soon", 1)]
+    assert (view.held, view.free) == (3, 1)

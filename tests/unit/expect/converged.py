@@ -15,7 +15,7 @@ from ansible_collections.gpusmith.gpu.plugins.filter.toolkit_plan import toolkit
 
 from gpusmith.paths import repo_root
 from tests.unit.hosts import VERSION
-from tests.unit.suite.conftest import healthy_record
+from tests.unit.records import healthy_record
 
 Record = dict[str, Any]
 NODE = "gpu-1"

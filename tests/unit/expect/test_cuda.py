@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gpusmith.expect import plans
-from tests.unit.suite.conftest import healthy_record
+from tests.unit.records import healthy_record
 
 
 @pytest.mark.parametrize(

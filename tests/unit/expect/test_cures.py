@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 
-from gpusmith.findings import NotAsked
+from gpusmith.checks.findings import NotAsked
 from gpusmith.node.records import parse
 from gpusmith.problems import SITE, Cure, Problem
 from tests.faults import FAULTS, REPAIRS
-from tests.unit.checks.judged import Facts
+from tests.unit.checks.judged import RECORD_CHECKS, Facts
 from tests.unit.expect.converged import PLANS, Record, converged_record
-from tests.unit.suite.conftest import RECORD_CHECKS
 
 
 def reported(facts: Facts, record: Record) -> dict[str, Sequence[Problem]]:
@@ -64,7 +63,7 @@ def test_suite_and_roles_name_the_same_cures(fault: str, facts: Facts) -> None:
             assert ("site.yml" in problem.next_step) is (problem.cure in SITE), (name, problem)
 
 
-@pytest.mark.parametrize("cure", SITE - {Cure.FILES, Cure.KUBELET})
+@pytest.mark.parametrize("cure", sorted(SITE - {Cure.FILES, Cure.KUBELET}))
 def test_each_cure_is_walked(cure: Cure) -> None:
     assert any(cure in cures for roles in REPAIRS.values() for cures in roles.values())
 

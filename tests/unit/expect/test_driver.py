@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from ansible_collections.gpusmith.gpu.plugins.filter.driver_plan import driver_plan
 
-from gpusmith import models
 from gpusmith.checks import services
+from gpusmith.checks.findings import NotApplicable
+from gpusmith.data import models
 from gpusmith.expect import driver, wanted
-from gpusmith.findings import NotApplicable
 from gpusmith.node.facts import NodeFacts
 from gpusmith.node.records import parse
 from tests.unit.hosts import make_host

@@ -10,7 +10,7 @@ from gpusmith.node.facts import NodeFacts
 from gpusmith.node.records import parse
 from tests.unit.expect.test_driver import LAYOUT
 from tests.unit.hosts import make_host
-from tests.unit.suite.conftest import healthy_record
+from tests.unit.records import healthy_record
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from gpusmith.node.facts import NodeFacts
 from gpusmith.node.records import parse
 from gpusmith.paths import repo_root
 from tests.unit.hosts import make_host
-from tests.unit.suite.conftest import healthy_record
+from tests.unit.records import healthy_record
 
 DOCKER_DEFAULT = '#   Copyright\n\ndisabled_plugins = ["cri"]\n\n#root = "/var/lib/containerd"\n'
 RUNTIME = {

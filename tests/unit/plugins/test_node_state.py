@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +13,8 @@ from ansible.playbook.task import Task
 from ansible_collections.gpusmith.gpu.plugins.action import driver_wait, node_state
 
 from gpusmith.node.bundle import bundle
-from tests.unit.suite.conftest import healthy_record
+from gpusmith.wait import wait_until
+from tests.unit.records import healthy_record
 
 Run = Callable[..., tuple[dict[str, Any], list[dict[str, Any]]]]
 
@@ -72,7 +74,7 @@ WANTED: dict[str, Any] = {
 
 
 def test_waiting_ends_when_nothing_differs(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("time.sleep", lambda _seconds: None)
+    monkeypatch.setattr(driver_wait, "wait_until", partial(wait_until, sleep=lambda _seconds: None))
     late = looked()
     late["record"]["services"]["nvidia-persistenced"]["active"] = "activating"
     result, sent = run(driver_wait, [late, late, looked()], **WANTED, timeout=60)

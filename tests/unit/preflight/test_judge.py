@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import copy
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
+from gpusmith.data import compatibility, models
 from gpusmith.errors import Refusal
 from gpusmith.preflight.judge import judge
+from gpusmith.preflight.words import Tables
 
-DATA = {
-    name: yaml.safe_load((Path(__file__).parents[3] / "data" / f"{name}.yml").read_text())
-    for name in ("gpus", "compatibility")
-}
+TABLES = Tables(models.load(), compatibility.load())
 WANTED: dict[str, Any] = {
     "gpu_model": "h100-sxm", "gpu_count": 2, "simulated": True, "reboot": "never", "secure_boot_allowed": False,
     "kernel_headers_required": True, "clock_offset_limit_s": 30, "driver_version": "580.178.04",
@@ -50,7 +47,7 @@ def facts() -> dict[str, Any]:
 
 
 def refused(changed_facts: dict[str, Any] | None = None, **changed: Any) -> list[Refusal]:
-    return judge(changed_facts or facts(), {**WANTED, **changed}, DATA)
+    return judge(changed_facts or facts(), {**WANTED, **changed}, TABLES)
 
 
 def only(found: list[Refusal]) -> Refusal:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from gpusmith.checks.findings import Finding, Outcome, Skip
 from gpusmith.checks.register import CLUSTER, catalog
-from gpusmith.findings import Finding, Outcome, Skip
 from gpusmith.report.coverage import GpuCoverage
 from gpusmith.report.results import Results, RunInfo
 

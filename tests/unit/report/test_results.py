@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from gpusmith.findings import Finding
+from gpusmith.checks.findings import Finding
 from gpusmith.report.results import ExitCode, in_catalog_order
 from tests.unit.report.samples import BLOCKED, ERROR, FAILED, PASSED, REACHED, SKIPPED, all_passed, results
 

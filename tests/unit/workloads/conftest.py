@@ -9,9 +9,9 @@ from typing import Any, cast
 
 import pytest
 
+from gpusmith.checks.findings import Finding
 from gpusmith.cluster.api import Cluster
 from gpusmith.cluster.views import NodeView
-from gpusmith.findings import Finding
 from gpusmith.inventory.host import Host
 from gpusmith.workloads import board, oversubscription, runner
 from gpusmith.workloads.jobs import Run

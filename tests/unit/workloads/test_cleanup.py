@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from gpusmith.checks.findings import Outcome
 from gpusmith.errors import ToolError
-from gpusmith.findings import Outcome
 
 
 def test_a_namespace_that_stays_fails_the_run(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from gpusmith.findings import Outcome
+from gpusmith.checks.findings import Outcome
 from gpusmith.workloads import isolation
 from gpusmith.workloads.judge import Expected
 from tests.unit.workloads.answers import before_each_creation

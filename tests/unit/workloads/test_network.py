@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from gpusmith.findings import Outcome, Skip
+from gpusmith.checks.findings import Outcome, Skip
 from gpusmith.workloads.judge import Expected
 from gpusmith.workloads.network import judge
 from tests.unit.workloads.answers import answer, never_starts, outcomes

@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import pytest
 
+from gpusmith.checks.findings import Finding, Outcome
 from gpusmith.errors import ToolError
-from gpusmith.findings import Finding, Outcome
 from gpusmith.problems import Problem
 from gpusmith.workloads.judge import Judged
 from gpusmith.workloads.outcome import PER_NODE, NodeChecks

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpusmith.findings import Outcome
+from gpusmith.checks.findings import Outcome
 from gpusmith.wait import Done, NotYet
 from gpusmith.workloads import oversubscription, waiting
 from gpusmith.workloads.judge import Expected

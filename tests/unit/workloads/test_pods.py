@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from gpusmith.findings import Outcome
+from gpusmith.checks.findings import Outcome
 from gpusmith.inventory.host import Host
 from gpusmith.wait import Deadline
 from gpusmith.workloads import jobs

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from gpusmith.checks.findings import Outcome
 from gpusmith.cluster.holders import Holder
-from gpusmith.findings import Outcome
 from gpusmith.workloads.outcome import PER_NODE
 from tests.unit.workloads.answers import READY, answer, before_each_creation, ends_as, never_starts, outcomes
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from gpusmith.checks.findings import Finding, Skip
 from gpusmith.cluster.holders import Holder
 from gpusmith.cluster.views import NodeView
-from gpusmith.findings import Finding, Skip
 from gpusmith.names import STARTUP_TAINT
 from gpusmith.workloads.outcome import PER_NODE, NodeOutcome
 from gpusmith.workloads.targets import Target, why_not

@@ -86,8 +86,8 @@ def test_owner(text: str, owner: str | None) -> None:
         ("only this", "", "only this"),
     ],
 )  # fmt: skip
-def test_a_complaint_names_the_cause(stdout: str, stderr: str, says: str) -> None:
-    assert says in apt.complaint(stdout, stderr)
+def test_an_error_names_its_cause(stdout: str, stderr: str, says: str) -> None:
+    assert says in apt.cause(stdout, stderr)
 
 
 class Programs:

@@ -1,4 +1,4 @@
-"""The GPU models of data/gpus.yml, as far as checks need them."""
+"""The GPU models of data/gpus.yml, as far as preflight and checks need them."""
 
 from __future__ import annotations
 
@@ -7,10 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from gpusmith.errors import ToolError
-from gpusmith.paths import repo_root
+from gpusmith.data import table
 
 NO_ROW_REMAPPING = frozenset({"maxwell", "pascal", "volta", "turing"})
 """Architectures without row remapping: NVIDIA, "GPU Memory Error Management", table "Supported GPUs", has it from Ampere on
@@ -31,6 +28,7 @@ class Model:
         fabric_state_in_nvml: NVML reports the fabric's state per GPU.
         architecture: as NVML names it.
         open_module: whether NVIDIA's open kernel module drives it: supported, required or unsupported.
+        min_driver_branch: first driver branch that supports it.
     """
 
     key: str
@@ -42,11 +40,31 @@ class Model:
     fabric_state_in_nvml: bool
     architecture: str
     open_module: str = "supported"
+    min_driver_branch: int = 0
 
     @property
     def row_remapping(self) -> bool:
         """Whether its memory has spare rows."""
         return self.architecture not in NO_ROW_REMAPPING
+
+
+def _parse(content: dict[str, Any]) -> Mapping[str, Model]:
+    rows: dict[str, dict[str, Any]] = content["models"]
+    return {
+        key: Model(
+            key=key,
+            name=str(row["name"]),
+            pci_device_id="10de:" + str(row["pci_device_id"]).removeprefix("0x").lower(),
+            memory_mib=int(row["memory_mib"]),
+            nvswitches=int(row["nvswitches"]),
+            fabric_manager=bool(row["fabric_manager"]),
+            fabric_state_in_nvml=bool(row["fabric_state_in_nvml"]),
+            architecture=str(row["architecture"]),
+            open_module=str(row["open_module"]),
+            min_driver_branch=int(row["min_driver_branch"]),
+        )
+        for key, row in rows.items()
+    }
 
 
 def load(path: Path | None = None) -> Mapping[str, Model]:
@@ -55,25 +73,4 @@ def load(path: Path | None = None) -> Mapping[str, Model]:
     Raises:
         ToolError: the file is missing or has another shape.
     """
-    source = path or repo_root() / "data" / "gpus.yml"
-    try:
-        rows: dict[str, dict[str, Any]] = yaml.safe_load(source.read_text())["models"]
-        return {
-            key: Model(
-                key=key,
-                name=str(row["name"]),
-                pci_device_id="10de:" + str(row["pci_device_id"]).removeprefix("0x").lower(),
-                memory_mib=int(row["memory_mib"]),
-                nvswitches=int(row["nvswitches"]),
-                fabric_manager=bool(row["fabric_manager"]),
-                fabric_state_in_nvml=bool(row["fabric_state_in_nvml"]),
-                architecture=str(row["architecture"]),
-                open_module=str(row["open_module"]),
-            )
-            for key, row in rows.items()
-        }
-    except (OSError, yaml.YAMLError, KeyError, TypeError, ValueError) as error:
-        raise ToolError(
-            f"The table of GPU models '{source}' cannot be read: {error!r}.",
-            "Restore it from the repository.",
-        ) from error
+    return table.read(path, "gpus.yml", "gpusmith.gpus/1", "GPU models", _parse)

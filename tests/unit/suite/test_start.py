@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from gpusmith import suite_run
 from gpusmith.errors import InputError
-from gpusmith.suite_run import SuiteRun
+from gpusmith.suite import start
+from gpusmith.suite.start import SuiteRun
 
 OPTIONS = "def pytest_addoption(parser):\n" + "".join(
     f"    parser.addoption('--{name}')\n" for name in ("inventory", "limit", "report-dir")
@@ -22,14 +22,14 @@ def checkout(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def start(checkout: Path, test: str, timeout_s: float = 60.0) -> SuiteRun:
+def begin(checkout: Path, test: str, timeout_s: float = 60.0) -> SuiteRun:
     (checkout / "suite/test_it.py").write_text(f"def test_it(pytestconfig):\n    {test}\n")
     where = str(checkout / "suite")
-    return suite_run.run(where, "inv", ["a", "b"], "out/reports", "out/logs/x.log", timeout_s)
+    return start.run(where, "inv", ["a", "b"], "out/reports", "out/logs/x.log", timeout_s)
 
 
 def test_it_gets_inventory_hosts_and_folder_and_writes_a_log(checkout: Path) -> None:
-    done = start(checkout, "assert pytestconfig.getoption('limit') == 'a,b'")
+    done = begin(checkout, "assert pytestconfig.getoption('limit') == 'a,b'")
     assert (done.status, done.trouble) == (0, "")
     assert done.results_file == str(checkout / "out/reports/results.json")
     log = (checkout / "out/logs/x.log").read_text()
@@ -39,13 +39,13 @@ def test_it_gets_inventory_hosts_and_folder_and_writes_a_log(checkout: Path) -> 
 
 
 def test_failed_checks_are_an_outcome(checkout: Path) -> None:
-    done = start(checkout, "assert False")
+    done = begin(checkout, "assert False")
     assert (done.status, done.trouble) == (1, "")
 
 
 def test_a_suite_that_could_not_work_is_named_with_the_end_of_its_log(checkout: Path) -> None:
     (checkout / "suite/conftest.py").write_text("raise SystemError('broken')\n")
-    done = start(checkout, "pass")
+    done = begin(checkout, "pass")
     assert done.status not in (0, 1, None)
     assert (
         f"could not do its work (status {done.status}). Its log is '{checkout}/out/logs/x.log'"
@@ -55,11 +55,11 @@ def test_a_suite_that_could_not_work_is_named_with_the_end_of_its_log(checkout: 
 
 
 def test_a_suite_that_does_not_end_is_ended(checkout: Path) -> None:
-    done = start(checkout, "import time; time.sleep(60)", timeout_s=1.0)
+    done = begin(checkout, "import time; time.sleep(60)", timeout_s=1.0)
     assert done.status is None
     assert "did not end within 1 s" in done.trouble
 
 
 def test_a_missing_suite_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"'.*nowhere' does not exist. Run from a checkout"):
-        suite_run.run(str(tmp_path / "nowhere"), "i", ["a"], "r", "l", 1.0)
+        start.run(str(tmp_path / "nowhere"), "i", ["a"], "r", "l", 1.0)

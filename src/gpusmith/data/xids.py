@@ -6,11 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
-import yaml
-
-from gpusmith.errors import ToolError
-from gpusmith.paths import repo_root
+from gpusmith.data import table
 
 SCHEMA = "gpusmith.xid/1"
 UNKNOWN = "unknown"
@@ -69,6 +67,18 @@ class XidTable:
         return self.codes.get(code) or XidMeaning(code, "", self.unknown, "")
 
 
+def _parse(content: dict[str, Any]) -> XidTable:
+    classes = {
+        name: XidClass(name, str(row["is"]), str(row["next_step"]).strip())
+        for name, row in content["classes"].items()
+    }
+    codes = {
+        int(code): XidMeaning(int(code), str(row["meaning"]), classes[row["class"]], str(row["action"]))
+        for code, row in content["codes"].items()
+    }
+    return XidTable(codes, classes[UNKNOWN])
+
+
 @cache
 def load(path: Path | None = None) -> XidTable:
     """The table.
@@ -76,22 +86,4 @@ def load(path: Path | None = None) -> XidTable:
     Raises:
         ToolError: the file is missing or has another shape.
     """
-    source = path or repo_root() / "data" / "xid.yml"
-    try:
-        data = yaml.safe_load(source.read_text())
-        if data["schema"] != SCHEMA:
-            raise ValueError(f"schema is '{data['schema']}', not '{SCHEMA}'")
-        classes = {
-            name: XidClass(name, str(row["is"]), str(row["next_step"]).strip())
-            for name, row in data["classes"].items()
-        }
-        codes = {
-            int(code): XidMeaning(int(code), str(row["meaning"]), classes[row["class"]], str(row["action"]))
-            for code, row in data["codes"].items()
-        }
-        return XidTable(codes, classes[UNKNOWN])
-    except (OSError, yaml.YAMLError, KeyError, TypeError, ValueError) as error:
-        raise ToolError(
-            f"The table of Xid codes '{source}' cannot be read: {error!r}.",
-            "Restore it from the repository.",
-        ) from error
+    return table.read(path, "xid.yml", SCHEMA, "Xid codes", _parse)

@@ -2,30 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any
 
-import pytest
-
-from gpusmith import models
-from gpusmith.checks.register import Reads, catalog
-from gpusmith.node.facts import NodeFacts
-from gpusmith.node.records import parse
-from gpusmith.problems import Problem
-from tests.unit.hosts import UUIDS, VERSION, make_host
+from tests.unit.hosts import UUIDS, VERSION
 
 Record = dict[str, Any]
-
-
-def _functions(reads: Reads) -> dict[str, Callable[[Any], Sequence[Problem]]]:
-    found = {row.id: row.judge for row in catalog().values() if row.reads is reads}
-    return cast("dict[str, Callable[[Any], Sequence[Problem]]]", found)
-
-
-RECORD_CHECKS = _functions(Reads.RECORD)
-"""Functions of the checks that judge a node's record."""
-NODE_CHECKS = _functions(Reads.NODE)
-"""Functions of the checks that judge a node as the cluster has it."""
 ADDRESSES = ["0000:18:00.0", "0000:2a:00.0", "0000:3a:00.0", "0000:5d:00.0"]
 # Minors in another order than NVML's, as on real boards.
 MINORS = [1, 0, 3, 2]
@@ -170,22 +151,3 @@ def other_record() -> Record:
     for gpu in record["nvml"]["gpus"]:
         gpu["uuid"] = gpu["uuid"].replace("GPU-0", "GPU-9")
     return record
-
-
-@pytest.fixture
-def record() -> Record:
-    """A healthy node's record, to be broken."""
-    return healthy_record()
-
-
-@pytest.fixture
-def facts() -> Callable[..., NodeFacts]:
-    """Makes what a node check gets: a record, other nodes' records, changes of the inventory."""
-
-    def make(raw: Record, fleet: dict[str, Record] | None = None, **changes: Any) -> NodeFacts:
-        of = make_host(**changes)
-        rows = {"gpu-1": raw, **(fleet or {"gpu-2": other_record()})}
-        parsed = {name: parse(row) for name, row in rows.items()}
-        return NodeFacts(of, parsed["gpu-1"], models.load().get(of.gpu_model), parsed)
-
-    return make

@@ -48,17 +48,59 @@ def dead(tmp_path: Path, variables: Callable[..., dict[str, Any]]) -> Path:
     return folder
 
 
-def start(root: Path, folder: Path, *words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    environment = {
+def of_a_person(folder: Path) -> dict[str, str]:
+    return {
         **os.environ,
         "NO_COLOR": "1",
         "ANSIBLE_CONFIG": str(folder.parent / "ansible.cfg"),
         "PYTHONPATH": str(folder.parent),
     }
+
+
+def start(root: Path, folder: Path, *words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    environment = of_a_person(folder)
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "impatient", *words]
     return subprocess.run(
         command, cwd=cwd or root, env=environment, capture_output=True, text=True, check=False, timeout=120
     )
+
+
+SEVERAL = """
+import contextlib, io, json, os, sys
+import pytest
+from gpusmith.inventory import programs, read
+
+asked = {}
+
+
+def once(name, words, folder, environment):
+    key = (name, *words, str(folder))
+    if key not in asked:
+        asked[key] = programs.run(name, words, folder, environment)
+    return asked[key]
+
+
+read.run = once
+done = []
+for words in json.loads(sys.argv[1]):
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        status = pytest.main(["-p", "no:cacheprovider", "-p", "impatient", *words])
+    done.append([int(status), said.getvalue()])
+print("\\n" + json.dumps(done))
+"""
+"""One process for commands that differ in their options only: starting Python and Ansible takes longer than what is tested."""
+
+
+def start_several(cwd: Path, folder: Path, *commands: list[str]) -> list[tuple[int, str]]:
+    """Status and output of each."""
+    environment = of_a_person(folder)
+    words = [sys.executable, "-c", SEVERAL, json.dumps(commands)]
+    done = subprocess.run(
+        words, cwd=cwd, env=environment, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return [(status, said) for status, said in json.loads(done.stdout.splitlines()[-1])]
 
 
 def test_node_and_cluster_that_do_not_answer(root: Path, dead: Path, tmp_path: Path) -> None:
@@ -110,27 +152,27 @@ def test_any_working_directory_and_both_spellings(
     assert json.loads((tmp_path / "r" / "results.json").read_text())["run"]["nodes"] == ["gpu-1"]
 
 
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
+def test_bad_input_is_refused(root: Path, dead: Path, tmp_path: Path) -> None:
+    inputs: list[tuple[list[str], str]] = [
         (["--inventory", "nowhere"], "Inventory 'nowhere' does not exist."),
-        (["--inventory={dead}", "--limit", "nobody"], "Pattern 'nobody' matches no host"),
-        (["--inventory={dead}", "-k", "no_such_test"], "No check was made"),
-        (["--inventory={dead}", "--limit", ""], "Option '--limit' is empty"),
+        ([f"--inventory={dead}", "--limit", "nobody"], "Pattern 'nobody' matches no host"),
+        ([f"--inventory={dead}", "-k", "no_such_test"], "No check was made"),
+        ([f"--inventory={dead}", "--limit", ""], "Option '--limit' is empty"),
         (["--inventory="], "Option '--inventory' is empty"),
-    ],
-)
-def test_bad_input_is_refused(root: Path, dead: Path, tmp_path: Path, words: list[str], says: str) -> None:
-    reports = tmp_path / "reports"
-    reports.mkdir()
-    (reports / "results.json").write_text("of an earlier run")
-    filled = [word.format(dead=dead) for word in words]
-    done = start(root, dead, str(root / "validation"), *filled, f"--report-dir={reports}", cwd=tmp_path)
-    assert done.returncode == 4, done.stdout + done.stderr
-    assert says in done.stdout + done.stderr
-    assert "Traceback" not in done.stdout + done.stderr
-    left = reports / "results.json"
-    assert not left.exists() or json.loads(left.read_text())["checks"] == []
+    ]
+    folders = [tmp_path / f"reports-{number}" for number in range(len(inputs))]
+    for folder in folders:
+        folder.mkdir()
+        (folder / "results.json").write_text("of an earlier run")
+    rows = zip(inputs, folders, strict=True)
+    commands = [[str(root / "validation"), *words, f"--report-dir={folder}"] for (words, _), folder in rows]
+    done = start_several(tmp_path, dead, *commands)
+    for (_, says), folder, (status, output) in zip(inputs, folders, done, strict=True):
+        assert status == 4, output
+        assert says in output
+        assert "Traceback" not in output
+        left = folder / "results.json"
+        assert not left.exists() or json.loads(left.read_text())["checks"] == []
 
 
 def test_a_missing_kubeconfig_is_refused_where_the_cluster_is_asked(
@@ -139,14 +181,14 @@ def test_a_missing_kubeconfig_is_refused_where_the_cluster_is_asked(
     words = ["validation", f"--inventory={dead}", f"--report-dir={tmp_path / 'r'}"]
     text = (dead / "hosts.yml").read_text()
     (dead / "hosts.yml").write_text(text.replace(str(dead / "kubeconfig"), "''"))
-    done = start(root, dead, *words)
-    assert done.returncode == 4, done.stdout + done.stderr
-    assert "Host 'gpu-1' has no 'gpusmith_kubeconfig'." in done.stdout + done.stderr
     # What is selected decides, however it was selected.
-    for of_nodes in (["--tier=nodes"], ["-k", "nodes.xid"]):
-        assert start(root, dead, *words, *of_nodes, "--collect-only").returncode == 0
-    words[0] = "validation/nodes"
-    assert start(root, dead, *words, "--collect-only").returncode == 0
+    of_nodes = (["--tier=nodes"], ["-k", "nodes.xid"])
+    others = [[*words, *more, "--collect-only"] for more in of_nodes]
+    others.append(["validation/nodes", *words[1:], "--collect-only"])
+    refused, *listed = start_several(root, dead, words, *others)
+    assert refused[0] == 4, refused
+    assert "Host 'gpu-1' has no 'gpusmith_kubeconfig'." in refused[1]
+    assert [status for status, _ in listed] == [0, 0, 0], listed
 
 
 def test_a_check_is_selected_by_its_id(root: Path, dead: Path, tmp_path: Path) -> None:
@@ -199,31 +241,21 @@ def test_an_interrupted_run_is_no_pass(
     assert "gpusmith_validation_exit_code 2.0" in (reports / "metrics.prom").read_text()
 
 
-def test_every_check_is_listed_in_order(root: Path, dead: Path, tmp_path: Path) -> None:
-    report = f"--report-dir={tmp_path / 'r'}"
+def test_selections(root: Path, dead: Path, tmp_path: Path) -> None:
     # However the folders are named.
     folders = [f"validation/{tier}" for tier in ("workloads", "nodes", "cluster")]
-    done = start(root, dead, *folders, f"--inventory={dead}", "--collect-only", "-q", report)
-    assert done.returncode == 0, done.stdout + done.stderr
-    listed = re.findall(r"\[(.+)\]$", done.stdout, re.MULTILINE)
-    assert listed == [f"{row.id}-gpu-1" if row.per_node else row.id for row in catalog().values()]
-    assert not (tmp_path / "r").exists()
-
-
-@pytest.mark.parametrize(
-    ("words", "tiers"),
-    [
+    by_tiers: list[tuple[list[str], set[str]]] = [
         (["-m", "safe"], {"nodes", "cluster"}),
         (["-m", "workloads"], {"workloads"}),
         (["-k", "cluster"], {"cluster"}),
         (["--tier=nodes,workloads"], {"nodes", "workloads"}),
-    ],
-)
-def test_tiers_are_selected_by_marker_name_and_option(
-    root: Path, dead: Path, tmp_path: Path, words: list[str], tiers: set[str]
-) -> None:
-    report = f"--report-dir={tmp_path / 'r'}"
-    done = start(root, dead, "validation", f"--inventory={dead}", "--collect-only", "-q", report, *words)
-    assert done.returncode == 0, done.stdout + done.stderr
-    listed = set(re.findall(r"\[([a-z]+)\.", done.stdout))
-    assert listed == tiers
+    ]
+    listing = [f"--inventory={dead}", "--collect-only", "-q", f"--report-dir={tmp_path / 'r'}"]
+    commands = [[*folders, *listing], *(["validation", *listing, *words] for words, _ in by_tiers)]
+    done = start_several(root, dead, *commands)
+    assert [status for status, _ in done] == [0] * len(commands), done
+    listed = re.findall(r"\[(.+)\]$", done[0][1], re.MULTILINE)
+    assert listed == [f"{row.id}-gpu-1" if row.per_node else row.id for row in catalog().values()]
+    for (words, tiers), (_, output) in zip(by_tiers, done[1:], strict=True):
+        assert set(re.findall(r"\[([a-z]+)\.", output)) == tiers, words
+    assert not (tmp_path / "r").exists()

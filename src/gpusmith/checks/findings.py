@@ -58,7 +58,7 @@ class Finding:
 
 
 class NotAsked(Exception):  # noqa: N818 - it is no error
-    """Raised by a check that comes to no verdict."""
+    """Raised by a check that comes to no finding of its own."""
 
     skip = Skip.BLOCKED
 

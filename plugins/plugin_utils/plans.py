@@ -1,0 +1,30 @@
+"""What filters share that plan from a node's record."""
+
+# Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from ansible.errors import AnsibleFilterError
+
+from gpusmith.errors import GpusmithError
+
+Plan = Callable[..., dict[str, Any]]
+
+
+def of_record(plan: Plan) -> Plan:
+    """Name the filter and what it needs if it is given no record."""
+
+    @wraps(plan)
+    def named(*given: Any) -> dict[str, Any]:
+        try:
+            return plan(*given)
+        except GpusmithError as error:
+            raise AnsibleFilterError(
+                f"'{plan.__name__}' needs the record of 'gpusmith.gpu.node_state'. {error.message}"
+            ) from error
+
+    return named

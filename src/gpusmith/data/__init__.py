@@ -1,0 +1,1 @@
+"""The facts of data/ as typed tables; each row there names its source and date."""

@@ -1,0 +1,110 @@
+"""What the suite reads of the cluster, once its operands had time to start."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+
+from gpusmith.cluster import snapshot
+from gpusmith.cluster.api import Cluster
+from gpusmith.cluster.snapshot import Snapshot, take, take_settled
+from gpusmith.inventory.host import Host
+from tests.unit.checks.judged import failing_in_cluster as failing
+from tests.unit.objects import node, operand
+
+MakeHost = Callable[..., Host]
+
+
+def test_a_snapshot_keeps_operands_that_are_on_no_gpu_node() -> None:
+    waiting, done, other = operand("nfd-master"), operand("nfd-gc"), operand("nfd-master")
+    done["status"]["phase"] = "Succeeded"
+    other["metadata"]["namespace"] = "team"
+    lists = {
+        "/api/v1/nodes": [node()],
+        "/api/v1/pods": [waiting, done, other],
+        "/apis/node.k8s.io/v1/runtimeclasses": [],
+        "/apis/apps/v1/daemonsets": [],
+    }
+
+    class Api:
+        def items(self, path: str) -> list[dict[str, Any]]:
+            return lists[path]
+
+    taken = take(cast("Cluster", Api()), {"gpu-1": "gpusmith-system"})
+    assert taken.system_pods == (waiting,)
+    assert taken.nodes["gpu-1"].system_pods == ()
+
+
+def placed(state: dict[str, Any], name: str = "nfd-worker") -> dict[str, Any]:
+    pod = operand(name, ready=False)
+    pod["spec"]["nodeName"] = "gpu-1"
+    pod["status"]["containerStatuses"][0]["state"] = state
+    return pod
+
+
+PROBED = placed({"running": {"startedAt": "2026-01-01T00:00:00Z"}})
+SERVES = {**operand("nfd-worker"), "spec": PROBED["spec"]}
+
+
+def asked(*answers: tuple[dict[str, Any], list[dict[str, Any]]]) -> tuple[Snapshot, list[str], int]:
+    """What the suite reads, is told and how often it asks while the cluster changes from look to look."""
+    looks = 0
+    said: list[str] = []
+
+    class Changing:
+        def items(self, path: str, **_: str) -> list[dict[str, Any]]:
+            nonlocal looks
+            if path == "/api/v1/nodes":
+                looks += 1
+            raw, pods = answers[min(looks, len(answers)) - 1]
+            return {"/api/v1/nodes": [raw], "/api/v1/pods": pods}.get(path, [])
+
+    found = take_settled(cast(Cluster, Changing()), {"gpu-1": "gpusmith-system"}, said.append, lambda _: None)
+    return found, said, looks
+
+
+def test_a_readiness_probe_that_is_about_to_pass_is_waited_for() -> None:
+    found, said, looks = asked((node(), [PROBED]), (node(), [PROBED]), (node(), [SERVES]))
+    assert (looks, len(said)) == (3, 1)
+    assert "nfd-worker-x" in said[0]
+    assert found.nodes["gpu-1"].system_pods == (SERVES,)
+
+
+@pytest.mark.parametrize(
+    ("raw", "pod"),
+    [
+        (node(), SERVES),
+        (node(), placed({"waiting": {"reason": "CrashLoopBackOff"}})),
+        (node(), placed({"waiting": {"reason": "ImagePullBackOff"}})),
+        (node(), placed({"terminated": {"reason": "Error"}})),
+        (node(), {**operand("nfd-master"), "status": {"phase": "Pending"}}),
+        (node(status__conditions=[{"type": "Ready", "status": "Unknown"}]), PROBED),
+    ],
+    ids=["ready", "crashes", "no image", "ended", "on no node", "on a dead node"],
+)
+def test_nothing_else_is_waited_for(raw: dict[str, Any], pod: dict[str, Any]) -> None:
+    assert asked((raw, [pod]))[1:] == ([], 1)
+
+
+def test_a_probe_that_does_not_pass_is_named(host: MakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshot, "OPERANDS_WAIT_S", 0.0)
+    found, _, looks = asked((node(), [PROBED]))
+    assert looks == 1
+    pods = [
+        operand("nvidia-device-plugin"),
+        operand("gpu-feature-discovery"),
+        *found.nodes["gpu-1"].system_pods,
+    ]
+    assert (
+        "runs since 2026-01-01T00:00:00Z, its readiness probe does not pass"
+        in failing(host(), node(), pods)["cluster.operands"]
+    )
+
+
+def test_the_master_is_waited_for_wherever_it_runs() -> None:
+    elsewhere = placed({"waiting": {"reason": "ContainerCreating"}}, "nfd-master")
+    elsewhere["spec"]["nodeName"] = "cp-1"
+    ready = {**operand("nfd-master"), "spec": elsewhere["spec"]}
+    assert asked((node(), [elsewhere]), (node(), [ready]))[2] == 2

@@ -1,0 +1,83 @@
+"""A healthy GPU node and its operands as the Kubernetes API lists them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.unit.hosts import VERSION
+
+
+def node(**changes: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "metadata": {
+            "name": "gpu-1",
+            "labels": {
+                "gpu-type": "h100-sxm", "gpusmith.io/operands": "enabled", "gpusmith.io/simulated": "true",
+                "nvidia.com/gpu.count": "4", "nvidia.com/cuda.driver-version.full": VERSION,
+            },
+        },
+        "spec": {"taints": [{"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}]},
+        "status": {
+            "conditions": [{"type": "Ready", "status": "True"}, {"type": "DiskPressure", "status": "False"}],
+            "capacity": {"nvidia.com/gpu": "4"}, "allocatable": {"nvidia.com/gpu": "4"},
+        },
+    }  # fmt: skip
+    for path, value in changes.items():
+        part = found
+        *folders, last = path.split("__")
+        for folder in folders:
+            part = part[folder]
+        part[last] = value
+    return found
+
+
+def operand(name: str, ready: bool = True) -> dict[str, Any]:
+    return {
+        "metadata": {
+            "name": f"{name}-x", "namespace": "gpusmith-system", "labels": {"app.kubernetes.io/name": name},
+        },
+        "spec": {"containers": [{"image": "registry.example/k8s-device-plugin:v1"}]},
+        "status": {
+            "phase": "Running",
+            "conditions": [{"type": "Ready", "status": str(ready)}],
+            "containerStatuses": [
+                {
+                    "name": "p",
+                    "ready": ready,
+                    "state": {} if ready else {"waiting": {"reason": "CrashLoopBackOff"}},
+                }
+            ],
+        },
+    }  # fmt: skip
+
+
+ON_NODE = ("nvidia-device-plugin", "gpu-feature-discovery", "nfd-worker")
+MASTER = operand("nfd-master")
+
+
+def operands(**ready: bool) -> list[dict[str, Any]]:
+    """All that run on a node; by name, those that are not ready."""
+    return [operand(name, ready.get(name.replace("-", "_"), True)) for name in ON_NODE]
+
+
+def set_by_others(name: str, namespace: str | None, *fields: str) -> dict[str, Any]:
+    """An object of a list, which has no kind, in which somebody else set these fields of its specification."""
+    rows = [
+        {"manager": "gpusmith", "operation": "Apply", "fieldsV1": {"f:spec": {"f:selector": {}}}},
+        {
+            "manager": "kubectl-set",
+            "operation": "Update",
+            "fieldsV1": {"f:spec": {f"f:{field}": {} for field in fields}},
+        },
+    ]
+    where = {"namespace": namespace} if namespace else {}
+    return {"metadata": {"name": name, **where, "managedFields": rows}, "handler": "nvidia"}
+
+
+def holder(name: str, gpus: str, phase: str) -> dict[str, Any]:
+    limits = {"nvidia.com/gpu": gpus}
+    return {
+        "metadata": {"name": name, "namespace": "team"},
+        "spec": {"containers": [{"resources": {"limits": limits}}]},
+        "status": {"phase": phase},
+    }
