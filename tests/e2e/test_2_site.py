@@ -109,7 +109,9 @@ def test_driver_of_a_joined_node_is_never_changed(bare_lab: Lab) -> None:
     playbook = bare_lab.logs / "install_driver.yml"
     role = {"name": "gpusmith.gpu.nvidia_driver", "tasks_from": "install"}
     tasks = [{"name": "Install", "ansible.builtin.import_role": role}]
-    playbook.write_text(json.dumps([{"hosts": "gpu-1", "gather_subset": ["min"], "tasks": tasks}]))
+    playbook.write_text(
+        json.dumps([{"hosts": "gpu-1", "gather_facts": True, "gather_subset": ["min"], "tasks": tasks}])
+    )
     ended = bare_lab.run(bare_lab.program("ansible-playbook"), "-i", str(inventory), str(playbook))
     assert ended.status != 0
     assert "Nothing was changed" in ended.output
