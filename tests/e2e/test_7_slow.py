@@ -30,7 +30,8 @@ def test_a_missed_deadline_says_what_was_waited_for(slow_lab: Lab, spoilt: Path)
     ended = slow_lab.site(inventory=spoilt)
     assert ended.status != 0
     assert re.search(
-        r"The driver of 'gpu-1' is not as wanted: GPU 0 .*fabric is in_progress", ended.output
+        r"The driver of 'gpu-1' is not as wanted: GPU 0 .*has not joined the NVLink fabric: in_progress",
+        ended.output,
     ), str(ended)
     recap = ended.recap()
     assert (recap["gpu-1"]["failed"], recap["gpu-2"]["failed"]) == (1, 0), "one bad node stops itself only"
