@@ -55,7 +55,7 @@ def _no_witness(facts: NodeFacts, says: bool, evidence: dict[str, bool | None]) 
     place=40,
     proves="driver package = libraries = module file = loaded module = the inventory's version",
     fails_when="one of them is missing, broken, shadowed or of another version, firmware is missing, or nouveau is loaded",
-    do="run site.yml for what is missing; change a version with playbooks/upgrade_driver.yml or in the inventory",
+    do="run site.yml for what is missing; correct 'nvidia_driver_version' if the inventory is wrong",
     critical=True,
     evidence=versions_evidence,
 )
