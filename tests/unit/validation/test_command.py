@@ -218,7 +218,8 @@ def test_an_interrupted_run_is_no_pass(
         words = ["validation", f"--inventory={dead}", "--tier=cluster", f"--report-dir={reports}"]
         environment = {**os.environ, "NO_COLOR": "1", "ANSIBLE_CONFIG": str(dead.parent / "ansible.cfg")}
         process = subprocess.Popen(
-            [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *words],
+            # Who runs the tests in the background of a shell has interrupts ignored, and so have its children.
+            ["env", "--default-signal=INT", sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *words],
             cwd=root,
             env=environment,
             stdout=subprocess.PIPE,
