@@ -50,11 +50,6 @@ def finished(pod: Pod) -> bool:
     return (pod.get("status") or {}).get("phase") in FINISHED
 
 
-def gpus_of(pod: Pod) -> int:
-    """Whole GPUs that the scheduler counts for a pod."""
-    return _counted(pod)[GPU_RESOURCE]
-
-
 def holders(pods: Iterable[Pod]) -> tuple[Holder, ...]:
     """Those that hold something; a pod that is being deleted holds it until it is gone."""
     found = []
