@@ -93,6 +93,8 @@ RULES: Mapping[str, Rule] = {
     "gpusmith_kubeconfig": kubeconfig,
     "validation_kubeconfig": kubeconfig,
     "gpusmith_gpu_count": from_one,
+    "node_record_nvml_timeout_s": from_one,
+    "nvidia_driver_nvml_timeout_s": from_one,
     "validation_timeout_pod_s": from_one,
     "kubernetes_node_labels": labels,
     "kubernetes_node_taints": taints,

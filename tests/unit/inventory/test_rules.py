@@ -38,6 +38,7 @@ def taint(**changes: Any) -> list[dict[str, Any]]:
         ("ansible_port", 0, "ansible_port", "a port"),
         ("ansible_become", ["yes"], "ansible_become", "true or false"),
         ("gpusmith_gpu_count", 0, "gpusmith_gpu_count", "a whole number from 1"),
+        ("node_record_nvml_timeout_s", 0, "node_record_nvml_timeout_s", "a whole number from 1"),
         ("validation_timeout_pod_s", "-1", "validation_timeout_pod_s", "a whole number from 1"),
         ("gpusmith_kubeconfig", ["/a"], "gpusmith_kubeconfig", "the path of a file"),
         ("gpusmith_kubeconfig", "~nobody-at-all/config", "gpusmith_kubeconfig", "the path of a file"),
