@@ -7,7 +7,7 @@ SHELL := bash
 .NOTPARALLEL:
 MAKEFLAGS += --no-print-directory
 
-.PHONY: help setup demo test check e2e lab-up lab-down lock docs format clean
+.PHONY: help setup demo test test-long check e2e lab-up lab-down lock docs format clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do printf '  make %-9s %s\n' "$$name" "$$text"; done
@@ -20,6 +20,9 @@ demo: setup ## Start the lab, bring its bare nodes in with site.yml, validate th
 
 test: setup ## Everything that checks the project: `make check`, and the lab end to end
 	@scripts/test
+
+test-long: setup ## What takes too long for `make test`; writes docs/evidence/long-tests.md (40 min)
+	@scripts/test-long
 
 check: setup ## Format, lint, types and unit tests, without lab and network
 	@scripts/check
