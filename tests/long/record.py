@@ -10,7 +10,7 @@ from pathlib import Path
 PAGE = Path("docs/evidence/long-tests.md")
 HEAD = """# Long tests
 
-What `make test-long` found last, with the date and the commit of each run. `make test` does not run these. All GPUs are simulated.
+What `make test-long` found last, with date and commit of each run. `make test` does not run these. All GPUs are simulated.
 
 | test | result | seconds | date | commit | measured |
 | --- | --- | --- | --- | --- | --- |
