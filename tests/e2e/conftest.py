@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -35,12 +36,14 @@ def lab(root: Path, keep_lab: bool) -> Iterator[Lab]:
     """The commands; the lab itself may be down."""
     logs = root / ".cache" / "e2e"
     shutil.rmtree(logs, ignore_errors=True)
-    lab = Lab(root, logs)
-    if not keep_lab:
-        lab.gpulab("down")
-    yield lab
-    if not keep_lab:
-        lab.gpulab("down")
+    # One of their own, to see what they leave in it.
+    with tempfile.TemporaryDirectory(prefix="gpusmith-e2e-") as temporary:
+        lab = Lab(root, logs, environment={"TMPDIR": temporary})
+        if not keep_lab:
+            lab.gpulab("down")
+        yield lab
+        if not keep_lab:
+            lab.gpulab("down")
 
 
 @pytest.fixture(scope="session")

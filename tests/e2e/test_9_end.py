@@ -1,14 +1,20 @@
-"""`gpulab down` leaves nothing of the lab, and can be called again."""
+"""No command left a key behind; `gpulab down` leaves nothing of the lab, and can be called again."""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 from tests.e2e.harness import Lab
 
 LABEL = "label=io.gpusmith.lab=default"
+
+
+def test_no_command_left_a_private_key(ready_lab: Lab) -> None:
+    files = [path for path in Path(ready_lab.environment["TMPDIR"]).rglob("*") if path.is_file()]
+    assert [str(path) for path in files if b"PRIVATE KEY" in path.read_bytes()] == []
 
 
 def test_down_twice(bare_lab: Lab, keep_lab: bool) -> None:

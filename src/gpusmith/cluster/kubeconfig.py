@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gpusmith.cluster import memory_files
 from gpusmith.errors import InputError, ToolError
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ def load(kubeconfig: str) -> tuple[Path, Configuration]:
 
     Raises:
         InputError: it is missing or unusable.
-        ToolError: the client is not installed.
+        ToolError: the client is not installed, or not one that is known.
     """
     path = Path(kubeconfig).expanduser()
     if not kubeconfig or not path.is_file():
@@ -31,6 +32,7 @@ def load(kubeconfig: str) -> tuple[Path, Configuration]:
         raise ToolError(
             f"The Python package 'kubernetes' cannot be used here: {error}.", "Run 'make setup'."
         ) from error
+    memory_files.use()
     settings = client.Configuration()
     try:
         config.load_kube_config(config_file=str(path), client_configuration=settings)
