@@ -52,7 +52,10 @@ GPUS, ALL = "group_vars/gpu_nodes.yml", "group_vars/all.yml"
 REFUSALS = {
     "limit-control-plane": Refused(words=("-l", "cp-1"), says=("cp-1|GPU nodes|gpu_nodes",)),
     "variables": Refused(
-        words=("-e", "wrong_variable=1"),
+        words=(
+            *("-e", "wrong_variable=1"),
+            *("-e", '{"kubernetes_node_kubelet_config": {"maxPods": "many", "maxPodz": 20}}'),
+        ),
         edits=(
             (GPUS, "nvidia_driver_verison", 'nvidia_driver_verison: "580.178.04"'),
             (GPUS, "nvidia_driver_version", "nvidia_driver_version: 550.120"),
@@ -61,6 +64,8 @@ REFUSALS = {
             "'wrong_variable'",
             "'nvidia_driver_verison'.*\n?.*'nvidia_driver_version'",
             "nvidia_driver_version.*(quotes|string)",
+            "'kubernetes_node_kubelet_config.maxPods' must be",
+            "'maxPodz'",
         ),
     ),
     "wrong-kubeconfig": Refused(

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gpusmith.errors import Refusal
+from gpusmith.inventory import kubelet
 from gpusmith.inventory.labels import labels, must_be, taints
 from gpusmith.inventory.values import truth, whole
 
@@ -99,5 +100,6 @@ RULES: Mapping[str, Rule] = {
     "kubernetes_node_labels": labels,
     "kubernetes_node_taints": taints,
     "host_baseline_sysctl": sysctl,
+    kubelet.VARIABLE: kubelet.settings,
 }
 """By the name of the variable."""

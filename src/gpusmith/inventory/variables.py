@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpusmith.errors import Refusal
+from gpusmith.inventory import kubelet
 from gpusmith.inventory.names import check_inventory_names
 from gpusmith.inventory.rules import RULES
 from gpusmith.inventory.specs import Specs
@@ -49,4 +50,13 @@ def check_hosts(hosts: Mapping[str, Mapping[str, Any]], specs: Specs) -> list[Re
                 rows.append((value, [host]))
         for value, there in rows:
             found += [on_hosts(refusal, there) for refusal in check_values({name: value}, specs)]
-    return found
+    return found + _too_new(hosts)
+
+
+def _too_new(hosts: Mapping[str, Mapping[str, Any]]) -> list[Refusal]:
+    """Settings that the kubelet of a host's version does not know yet."""
+    rows: dict[Refusal, list[str]] = {}
+    for host, values in hosts.items():
+        for refusal in kubelet.too_new(values.get(kubelet.VARIABLE), values.get("kubernetes_node_version")):
+            rows.setdefault(refusal, []).append(host)
+    return [on_hosts(refusal, there) for refusal, there in rows.items()]

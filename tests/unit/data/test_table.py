@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gpusmith.data import compatibility, models, xids
+from gpusmith.data import compatibility, kubelet, models, xids
 from gpusmith.errors import ToolError
 
 
@@ -19,7 +19,7 @@ def test_every_architecture_of_a_model_has_a_row() -> None:
     } == {}
 
 
-@pytest.mark.parametrize("load", [models.load, xids.load, compatibility.load])
+@pytest.mark.parametrize("load", [models.load, xids.load, compatibility.load, kubelet.load])
 @pytest.mark.parametrize(
     "text", [None, "schema: other/9\n", "models: 1\n", "[", "schema: gpusmith.compatibility/1\n"]
 )
