@@ -524,6 +524,24 @@ FAULTS = {
     ),
     "containerd-stopped": Fault(
         service("containerd", active="inactive"), "nodes.services", ("'containerd' is inactive", "no container")
+    "too-few-inotify-instances": Fault(
+        lambda record: record["system"]["sysctl"].update({"fs.inotify.max_user_instances": "128"}),
+        "nodes.host-baseline", ("'fs.inotify.max_user_instances' is '128', wanted is at least '8192'",),
+    ),
+    "too-few-inotify-instances-of-a-container": Fault(
+        lambda record: (
+            record["system"]["sysctl"].update({"fs.inotify.max_user_instances": "128"}),
+            record["system"].update(locked=["fs.inotify.max_user_instances"]),
+        ),
+        "nodes.host-baseline", ("'fs.inotify.max_user_instances' is '128', wanted is at least '8192'",),
+    ),
+    "fewer-inotify-watches-at-boot": Fault(
+        lambda record: record["boot"]["sysctl"]["fs.inotify.max_user_watches"].update(
+            value="65536", files=["/etc/sysctl.d/zz.conf"]
+        ),
+        "nodes.host-baseline",
+        ("'fs.inotify.max_user_watches' is '524288', and a boot would set '65536' ('/etc/sysctl.d/zz.conf')",),
+    ),
     ),
     "containerd-disabled": Fault(
         service("containerd", enabled="disabled"), "nodes.services", ("'containerd' runs but is disabled",)
@@ -631,6 +649,7 @@ REPAIRS: Mapping[str, Mapping[str, frozenset[Cure]]] = {
     "runtime-of-another-version": _repair(containerd={Cure.PACKAGES}),
     "kubelet-of-another-version": _repair(kubernetes_node={Cure.PACKAGES}),
     "no-driver": _repair(nvidia_driver={Cure.PACKAGES, Cure.SERVICES}, kubernetes_node={Cure.JOIN}),
+    "too-few-inotify-instances": _repair(host_baseline={Cure.HOST}),
     "older-driver-before-the-join": _repair(nvidia_driver={Cure.PACKAGES}, kubernetes_node={Cure.JOIN}),
     "toolkit-missing": _repair(nvidia_container_toolkit={Cure.PACKAGES}),
     "no-cdi": _repair(nvidia_container_toolkit={Cure.CDI}),

@@ -23,7 +23,9 @@ options:
     type: dict
     required: true
   settings:
-    description: Keys node, swap (C(off) or C(keep)), modules (names), sysctl (values by name) and files (content by path).
+    description: >-
+      Keys node, swap (C(off) or C(keep)), modules (names), sysctl (values by name), sysctl_minimum (least values by name), files
+      (content by path) and sysctl_file (path and first line of the file that the plan makes of both).
     type: dict
     required: true
 """
@@ -38,7 +40,8 @@ RETURN = r"""
 _value:
   description: >-
     problems (in words), cures (kinds of cure that are needed, see C(gpusmith.problems)), files (paths of the role's files that are
-    missing or say something else), modules and sysctl (names that are to be set now), units (of systemd that boots do not
+    missing or say something else), contents (of these files), modules (names that are to be loaded now), sysctl (values that are to be
+    set now, by name), units (of systemd that boots do not
     start), boot (of the problems, those that no run changes), hints (what to look at).
   type: dict
 """

@@ -8,6 +8,7 @@ from tests.unit.hosts import UUIDS, VERSION
 
 Record = dict[str, Any]
 ADDRESSES = ["0000:18:00.0", "0000:2a:00.0", "0000:3a:00.0", "0000:5d:00.0"]
+INOTIFY = {"fs.inotify.max_user_instances": "8192", "fs.inotify.max_user_watches": "524288"}
 # Minors in another order than NVML's, as on real boards.
 MINORS = [1, 0, 3, 2]
 
@@ -125,17 +126,20 @@ def healthy_record() -> Record:
             "sysctl": {
                 "net.ipv4.ip_forward": "1", "net.bridge.bridge-nf-call-iptables": "1", "net.bridge.bridge-nf-call-ip6tables": "1",
             },
+                **INOTIFY,
         },
+            "locked": [],
         "boot": {
             "modules": {
                 name: {"file": "/etc/modules-load.d/gpusmith-host-baseline.conf", "forbidden_by": None}
                 for name in ("overlay", "br_netfilter")
             },
             "sysctl": {
-                name: {"value": "1", "files": ["/etc/sysctl.d/gpusmith-host-baseline.conf"]}
-                for name in (
-                    "net.ipv4.ip_forward", "net.bridge.bridge-nf-call-iptables", "net.bridge.bridge-nf-call-ip6tables",
-                )
+                name: {"value": value, "files": ["/etc/sysctl.d/gpusmith-host-baseline.conf"]}
+                for name, value in {
+                    "net.ipv4.ip_forward": "1", "net.bridge.bridge-nf-call-iptables": "1",
+                    "net.bridge.bridge-nf-call-ip6tables": "1", **INOTIFY,
+                }.items()
             },
             "swap_units": [],
         },

@@ -28,7 +28,8 @@ def problems(record: Record, wanted: Baseline) -> list[Problem]:
 
 def baseline(record: Record, wanted: Baseline) -> list[Problem]:
     """What kubelet and the pod network need of the kernel, and what else the inventory sets."""
-    found = _swap(record, wanted) + _modules(record, wanted) + _parameters(record, wanted)
+    found = _swap(record, wanted) + _modules(record, wanted)
+    found += _parameters(record, wanted) + _minima(record, wanted)
     if record.boot is None:
         cause = f"Node '{wanted.node}': what a boot would load and set could not be read."
         found.append(Problem(cause, "Read the record's 'errors': they say what could not be read."))
@@ -40,9 +41,44 @@ def modules_to_load(record: Record, wanted: Baseline) -> list[str]:
     return [name for name in wanted.modules if not record.system.modules.get(name)]
 
 
-def parameters_to_set(record: Record, wanted: Baseline) -> list[str]:
-    """Kernel parameters that have another value."""
-    return [name for name, value in wanted.sysctl.items() if record.system.sysctl.get(name) != value]
+def parameters_to_set(record: Record, wanted: Baseline) -> dict[str, str]:
+    """Kernel parameters that have another value, or too small a one, with the wanted one."""
+    seen = record.system.sysctl
+    other = {name: value for name, value in wanted.sysctl.items() if seen.get(name) != value}
+    return other | {
+        name: str(least) for name, least in wanted.minimum.items() if _is_less(seen.get(name), least)
+    }
+
+
+def minima_to_name(record: Record, wanted: Baseline) -> dict[str, str]:
+    """Parameters with a least value that the role's file has to set at boot.
+
+    What is enough without us, by the kernel itself or by a file of others, stays out: the file would make it less.
+    """
+    return {name: str(least) for name, least in wanted.minimum.items() if not _by_others(record, name, least)}
+
+
+def _by_others(record: Record, name: str, least: int) -> bool:
+    row = record.boot.sysctl.get(name) if record.boot else None
+    if row is None or any(OWN_FILES in path for path in row.files):
+        return False
+    return not _is_less(record.system.sysctl.get(name), least) and (
+        row.value is None or not _is_less(row.value, least)
+    )
+
+
+def _is_less(value: str | None, least: int) -> bool:
+    """Whether a parameter's value is too small; what is no number is."""
+    return value is None or not value.isdigit() or int(value) < least
+
+
+def cannot_set(record: Record, wanted: Baseline) -> dict[str, str]:
+    """Of the parameters that are to be set, those that nobody can set on the machine, with the wanted values."""
+    return {
+        name: value
+        for name, value in parameters_to_set(record, wanted).items()
+        if name in record.system.locked
+    }
 
 
 def _boot(record: Record, wanted: Baseline) -> Boot | None:
@@ -194,6 +230,41 @@ def _parameters(record: Record, wanted: Baseline) -> list[Problem]:
                 f"Node '{node}': kernel parameter '{name}' {fault}, wanted is '{value}'.",
                 step,
                 {f"sysctl_{name}": {"wanted": value, "seen": seen, "at_boot": row and asdict(row)}},
+                cure,
+            )
+        )
+    return found
+
+
+def _minima(record: Record, wanted: Baseline) -> list[Problem]:
+    """Parameters of which more is right as well."""
+    found, node, boot = [], wanted.node, _boot(record, wanted)
+    for name, least in wanted.minimum.items():
+        seen, row = record.system.sysctl.get(name), boot.sysctl.get(name) if boot else None
+        at_boot = row is not None and row.value is not None and _is_less(row.value, least)
+        if not _is_less(seen, least) and not at_boot:
+            continue
+        fault = f"is '{seen}'" if seen is not None else "is not there, or in no file of role 'host_baseline'"
+        if row is not None and at_boot:
+            fault += f", and a boot would set '{row.value}' ({', '.join(map(repr, row.files))})"
+        foreign = [path for path in row.files if _wins(path)] if row and at_boot else []
+        step, cure = "Run site.yml for the node.", Cure.HOST
+        if name in record.system.locked and _is_less(seen, least):
+            step, cure = (
+                f"This machine cannot set it, as a container cannot: run 'sysctl -w {name}={least}' on its host.",
+                Cure.PERSON,
+            )
+        elif foreign:
+            named = " and ".join(map(repr, foreign))
+            step, cure = (
+                f"Correct {named} on '{node}', which wins over the file of role 'host_baseline'.",
+                Cure.PERSON,
+            )
+        found.append(
+            Problem(
+                f"Node '{node}': kernel parameter '{name}' {fault}, wanted is at least '{least}'.",
+                step,
+                {f"sysctl_{name}": {"at_least": least, "seen": seen, "at_boot": row and asdict(row)}},
                 cure,
             )
         )

@@ -7,6 +7,7 @@ of the role's files that are missing or say something else). It needs nothing bu
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from gpusmith.expect import containerd as runtime
@@ -94,9 +95,15 @@ BOOT_HINT = (
 
 
 def host_baseline(raw: Mapping[str, Any], settings: Settings) -> Plan:
-    """Role host_baseline: keys node, swap, modules, sysctl and files."""
+    """Role host_baseline: keys node, swap, modules, sysctl, sysctl_minimum, files and sysctl_file (its path and first line)."""
     record, node = parse(raw), str(settings["node"])
     want = wanted.baseline(node, settings)
+    file = settings["sysctl_file"]
+    lines = {**settings["sysctl"], **host.minima_to_name(record, want)}
+    text = "".join(
+        f"{line}\n" for line in (file["head"], *(f"{name} = {value}" for name, value in lines.items()))
+    )
+    want = replace(want, files={**want.files, str(file["path"]): text})
     found = host.problems(record, want)
     lasting = [problem for problem in found if problem.cure is Cure.PERSON]
     about = {
@@ -106,7 +113,8 @@ def host_baseline(raw: Mapping[str, Any], settings: Settings) -> Plan:
         for key in problem.evidence
     }
     return {
-        **_answer(found, node, files.outdated(record, want.files)),
+        **_answer(found, node, outdated := files.outdated(record, want.files)),
+        "contents": {path: want.files[path] for path in outdated},
         "modules": host.modules_to_load(record, want),
         "sysctl": host.parameters_to_set(record, want),
         "units": [name for name in services.OF_SYSTEM if _is_off(record, name)],

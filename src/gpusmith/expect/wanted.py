@@ -100,6 +100,7 @@ class Baseline:
         modules: kernel modules that should be loaded.
         sysctl: kernel parameters with their values.
         needed: parameters that Kubernetes insists on, also where the inventory does not list them.
+        minimum: parameters with the least value that will do; more is right as well.
         files: that the role writes.
     """
 
@@ -108,6 +109,7 @@ class Baseline:
     modules: tuple[str, ...]
     sysctl: Mapping[str, str]
     needed: Mapping[str, str] = field(default_factory=dict)
+    minimum: Mapping[str, int] = field(default_factory=dict)
     files: Files = field(default_factory=dict)
 
 
@@ -230,7 +232,8 @@ def driver(node: str, settings: Mapping[str, Any], **more: Any) -> Driver:
 
 
 def baseline(node: str, settings: Mapping[str, Any], needed: Mapping[str, str] | None = None) -> Baseline:
-    """The operating system, from keys swap, modules, sysctl and files."""
+    """The operating system, from keys swap, modules, sysctl, sysctl_minimum and files."""
+    least = {str(name): int(value) for name, value in (settings.get("sysctl_minimum") or {}).items()}
     return Baseline(
         node,
         # Unquoted, YAML takes 'off' for false.
@@ -238,6 +241,7 @@ def baseline(node: str, settings: Mapping[str, Any], needed: Mapping[str, str] |
         modules=tuple(map(str, settings["modules"])),
         sysctl={str(name): one_space(value) for name, value in settings["sysctl"].items()},
         needed=needed or {},
+        minimum={name: value for name, value in least.items() if name not in settings["sysctl"]},
         files=files(settings.get("files")),
     )
 
@@ -278,6 +282,7 @@ def baseline_of(host: Host) -> Baseline:
             "swap": "off" if host.swap_off else "keep",
             "modules": host.kernel_modules,
             "sysctl": host.sysctl,
+            "sysctl_minimum": host.sysctl_minimum,
         },
         IP_FORWARD,
     )

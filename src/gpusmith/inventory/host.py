@@ -78,6 +78,7 @@ class Host:
         swap_off: whether swap should be off ('host_baseline_swap').
         kernel_modules: kernel modules that should be loaded.
         sysctl: kernel parameters and their values.
+        sysctl_minimum: kernel parameters and the least value that will do.
     """
 
     name: str
@@ -107,6 +108,7 @@ class Host:
     swap_off: bool
     kernel_modules: tuple[str, ...]
     sysctl: Mapping[str, str]
+    sysctl_minimum: Mapping[str, int]
 
 
 @dataclass(frozen=True)
@@ -227,4 +229,7 @@ def host_of(name: str, values: Mapping[str, Any], specs: Specs) -> Host:
         swap_off=reader.get("host_baseline_swap") == "off",
         kernel_modules=tuple(reader.get("host_baseline_modules")),
         sysctl={key: str(setting) for key, setting in reader.get("host_baseline_sysctl").items()},
+        sysctl_minimum={
+            key: int(setting) for key, setting in reader.get("host_baseline_sysctl_minimum").items()
+        },
     )

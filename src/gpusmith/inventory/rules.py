@@ -29,6 +29,18 @@ def sysctl(name: str, value: Any) -> Iterator[Refusal]:
             yield must_be(f"{name}.{key}", "a string of one line or a number", setting)
 
 
+def sysctl_minimum(name: str, value: Any) -> Iterator[Refusal]:
+    """Kernel parameters with a least value: one number each, so that more can be told from less."""
+    found = list(sysctl(name, value))
+    yield from found
+    for key, setting in value.items() if not found else ():
+        if any(sign in key for sign in "*?["):
+            yield must_be(name, "a mapping whose keys are no patterns", key)
+        least = whole(setting)
+        if least is None or least < 0:
+            yield must_be(f"{name}.{key}", "a whole number from 0", setting)
+
+
 def kubeconfig(name: str, value: Any) -> Iterator[Refusal]:
     """Path of a kubeconfig; whether there has to be one is known to who needs it."""
     if value is not None and not isinstance(value, str):
@@ -101,5 +113,6 @@ RULES: Mapping[str, Rule] = {
     "kubernetes_node_taints": taints,
     "host_baseline_sysctl": sysctl,
     kubelet.VARIABLE: kubelet.settings,
+    "host_baseline_sysctl_minimum": sysctl_minimum,
 }
 """By the name of the variable."""

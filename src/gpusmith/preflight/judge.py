@@ -17,6 +17,7 @@ from gpusmith.preflight.machine import (
     check_nouveau,
     check_os,
     check_package_manager,
+    check_parameters,
     check_secure_boot,
     check_witness,
 )
@@ -34,6 +35,7 @@ CHECKS: Sequence[Callable[[Facts, Wanted, Tables], Iterator[Refusal]]] = [
     check_headers,
     check_disk,
     check_clock,
+    check_parameters,
     check_foreign_driver,
     check_driver,
     check_cuda,

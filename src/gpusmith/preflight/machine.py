@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpusmith.errors import Refusal
+from gpusmith.expect.host import cannot_set
+from gpusmith.expect.wanted import baseline
+from gpusmith.inventory.specs import load as load_specs
+from gpusmith.node.records import load
 from gpusmith.preflight.words import Facts, Tables, Wanted, quoted, refusal
+from gpusmith.probe.record import SCHEMA, Record
+from gpusmith.probe.system import System
 
 
 def check_os(facts: Facts, _wanted: Wanted, tables: Tables) -> Iterator[Refusal]:
@@ -121,6 +127,24 @@ def check_clock(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[Refus
             f"{abs(offset):.0f} s {'ahead of' if offset > 0 else 'behind'} the controller",
             f"at most {limit} s apart, or certificates are not valid yet",
             "Let both machines follow a time server.",
+        )
+
+
+def check_parameters(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[Refusal]:
+    """Role host_baseline can set what the inventory wants of the kernel, which it cannot in every container."""
+    specs = load_specs().variables
+    settings = {
+        key: specs[f"host_baseline_{key}"].default if wanted.get(key) is None else wanted[key]
+        for key in ("sysctl", "sysctl_minimum")
+    }
+    record = Record(SCHEMA, system=load(System, facts["record"]["system"]))
+    for name, value in cannot_set(record, baseline("", {"swap": "keep", "modules": (), **settings})).items():
+        yield refusal(
+            "kernel parameter",
+            f"'{name}' is '{record.system.sysctl.get(name)}', and this machine cannot set it",
+            f"'{value}'" + (" or more" if name in settings["sysctl_minimum"] else ""),
+            f"Run 'sysctl -w {name}={value}' on the host of this container or virtual machine,"
+            " or take the parameter out of 'host_baseline_sysctl' or 'host_baseline_sysctl_minimum' in the inventory.",
         )
 
 

@@ -18,6 +18,7 @@ from gpusmith.probe.files import read_text
 MODULES = ("overlay", "br_netfilter")
 SYSCTLS = (
     "net.ipv4.ip_forward", "net.bridge.bridge-nf-call-iptables", "net.bridge.bridge-nf-call-ip6tables",
+    "fs.inotify.max_user_instances", "fs.inotify.max_user_watches",
 )  # fmt: skip
 # What users add to those stands in files of ours: without looking there, nobody could tell that it is right already.
 MODULE_FILES = "/etc/modules-load.d/gpusmith-*"

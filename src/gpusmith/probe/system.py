@@ -24,6 +24,7 @@ class System:
         swap_target_masked: None without systemd.
         modules: by name, whether it is loaded or part of the kernel.
         sysctl: values by name; None where the kernel has no such parameter.
+        locked: names of parameters that nobody on this machine can set, as in a container.
         secure_boot: None if it cannot be read.
     """
 
@@ -33,6 +34,7 @@ class System:
     swap_target_masked: bool | None = None
     modules: Mapping[str, bool] = field(default_factory=dict)
     sysctl: Mapping[str, str | None] = field(default_factory=dict)
+    locked: tuple[str, ...] = ()
     secure_boot: bool | None = None
 
 
@@ -44,6 +46,12 @@ def read_sysctl(name: str, root: str = "/proc/sys") -> str | None:
     texts = (read_text(path) for path in glob.glob(os.path.join(root, sysctl_key(name))))
     values = sorted({" ".join(text.split()) for text in texts if text is not None})
     return ", ".join(values) if values else None
+
+
+def is_locked(name: str, root: str = "/proc/sys") -> bool:
+    """Whether a parameter is there and cannot be written, also by root: /proc/sys is read-only, or belongs to the host's root."""
+    paths = glob.glob(os.path.join(root, sysctl_key(name)))
+    return bool(paths) and not any(os.access(path, os.W_OK) for path in paths)
 
 
 def module_present(name: str, builtin: str, root: str = "/sys/module") -> bool:
@@ -103,12 +111,14 @@ def gather(boot: Boot | None) -> System:
     # Without systemd, which alone finds swap partitions by itself, there is nothing to mask.
     systemd = os.path.isdir("/run/systemd/system")
     masked = os.path.realpath(UNIT_FOLDER + "/swap.target") == "/dev/null"
+    parameters = (*SYSCTLS, *(boot.sysctl if boot else ()))
     return System(
         swap_active=bool(areas) if areas is not None else None,
         swap_areas=areas,
         swap_fstab=tuple(swap_lines(read_text("/etc/fstab") or "")),
         swap_target_masked=masked if systemd else None,
         modules=modules,
-        sysctl={name: read_sysctl(name) for name in (*SYSCTLS, *(boot.sysctl if boot else ()))},
+        sysctl={name: read_sysctl(name) for name in parameters},
+        locked=tuple(name for name in dict.fromkeys(parameters) if is_locked(name)),
         secure_boot=secure_boot(),
     )

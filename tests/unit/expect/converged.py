@@ -15,7 +15,7 @@ from ansible_collections.gpusmith.gpu.plugins.filter.toolkit_plan import toolkit
 
 from gpusmith.paths import repo_root
 from tests.unit.hosts import VERSION
-from tests.unit.records import healthy_record
+from tests.unit.records import INOTIFY, healthy_record
 
 Record = dict[str, Any]
 NODE = "gpu-1"
@@ -26,10 +26,19 @@ DRIVER_FILES = {
     "/etc/modprobe.d/gpusmith-nvidia-driver.conf": "nouveau",
     "/etc/systemd/system/gpusmith-nvidia-load.service": "load",
 }
-HOST_FILES = {
-    "/etc/modules-load.d/gpusmith-host-baseline.conf": "modules",
-    "/etc/sysctl.d/gpusmith-host-baseline.conf": "sysctl",
+MODULES_FILE = {"/etc/modules-load.d/gpusmith-host-baseline.conf": "modules"}
+SYSCTL = {
+    "net.ipv4.ip_forward": 1,
+    "net.bridge.bridge-nf-call-iptables": 1,
+    "net.bridge.bridge-nf-call-ip6tables": 1,
 }
+SYSCTL_FILE = {
+    "/etc/sysctl.d/gpusmith-host-baseline.conf": "".join(
+        f"{line}\n"
+        for line in ("# head", *(f"{name} = {value}" for name, value in {**SYSCTL, **INOTIFY}.items()))
+    )
+}
+HOST_FILES = {**MODULES_FILE, **SYSCTL_FILE}
 TOOLKIT_FILES = {
     "/etc/nvidia-container-runtime/config.toml": "settings",
     "/etc/systemd/system/gpusmith-gpu-devices.service": "devices",
@@ -51,15 +60,10 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
         "node": NODE,
         "swap": "off",
         "modules": ["overlay", "br_netfilter"],
-        "sysctl": dict.fromkeys(
-            (
-                "net.ipv4.ip_forward",
-                "net.bridge.bridge-nf-call-iptables",
-                "net.bridge.bridge-nf-call-ip6tables",
-            ),
-            1,
-        ),
-        "files": HOST_FILES,
+        "sysctl": SYSCTL,
+        "sysctl_minimum": INOTIFY,
+        "files": MODULES_FILE,
+        "sysctl_file": {"path": next(iter(SYSCTL_FILE)), "head": "# head"},
     },
     "containerd": {
         "node": NODE,

@@ -12,7 +12,10 @@ from ansible_collections.gpusmith.gpu.plugins.filter.host_baseline_plan import h
 
 FILES = [
     {"path": "/etc/modules-load.d/gpusmith-host-baseline.conf", "content": "overlay\nnf-conntrack\n"},
-    {"path": "/etc/sysctl.d/gpusmith-host-baseline.conf", "content": "net.ipv4.ip_forward = 1\n"},
+    {
+        "path": "/etc/sysctl.d/gpusmith-host-baseline.conf",
+        "content": "# head\nnet.ipv4.ip_forward = 1\nvm.max_map_count = 262144\nnet.ipv4.tcp_rmem = 4096 131072\t6291456\n",
+    },
 ]
 SETTINGS: dict[str, Any] = {
     "node": "gpu-1",
@@ -23,7 +26,8 @@ SETTINGS: dict[str, Any] = {
         "vm.max_map_count": 262144,
         "net.ipv4.tcp_rmem": "4096 131072\t6291456",
     },
-    "files": {row["path"]: row["content"] for row in FILES},
+    "files": {FILES[0]["path"]: FILES[0]["content"]},
+    "sysctl_file": {"path": FILES[1]["path"], "head": "# head"},
 }
 CONVERGED: dict[str, Any] = {
     "schema": "gpusmith.probe/1",
@@ -57,7 +61,8 @@ def record() -> dict[str, Any]:
 def test_numbers_and_blanks_of_the_inventory_are_no_difference(record: dict[str, Any]) -> None:
     # A second run sets nothing: the kernel shows text, and tabs between numbers.
     assert host_baseline_plan(record, SETTINGS) == {
-        "files": [], "modules": [], "sysctl": [], "units": [], "boot": [], "problems": [], "cures": [], "hints": [],
+        "files": [], "contents": {}, "modules": [], "sysctl": {}, "units": [], "boot": [], "problems": [], "cures": [],
+        "hints": [],
     }  # fmt: skip
 
 
@@ -75,7 +80,12 @@ def test_bare_machine_needs_everything() -> None:
     plan = host_baseline_plan(bare, SETTINGS)
     assert plan["files"] == [row["path"] for row in FILES]
     assert plan["modules"] == ["overlay", "nf-conntrack"]
-    assert plan["sysctl"] == list(SETTINGS["sysctl"])
+    assert plan["contents"] == {row["path"]: row["content"] for row in FILES}
+    assert plan["sysctl"] == {
+        **SETTINGS["sysctl"],
+        "vm.max_map_count": "262144",
+        "net.ipv4.tcp_rmem": "4096 131072 6291456",
+    }
     # Check mode refuses nothing that the run itself would change.
     assert plan["boot"] == []
 
@@ -165,3 +175,77 @@ def test_hole_in_the_record_is_no_pass(record: dict[str, Any], hole: dict[str, A
 def test_something_else_than_a_record_is_refused() -> None:
     with pytest.raises(AnsibleFilterError, match="node_state"):
         host_baseline_plan({}, SETTINGS)
+
+
+LIMIT = "fs.inotify.max_user_instances"
+OURS = [FILES[1]["path"]]
+WITH_LIMIT = {**SETTINGS, "sysctl_minimum": {LIMIT: "8192"}}
+
+
+def limited(record: dict[str, Any], seen: str | None, value: str | None, files: list[str]) -> dict[str, Any]:
+    """The plan for a machine with a limit: as it is now, and as boots set it."""
+    record["system"]["sysctl"][LIMIT] = seen
+    record["boot"]["sysctl"][LIMIT] = {"value": value, "files": files}
+    plan: dict[str, Any] = host_baseline_plan(record, WITH_LIMIT)
+    return plan
+
+
+@pytest.mark.parametrize(
+    ("seen", "value", "files"),
+    [
+        ("8192", None, []),  # the kernel's own
+        ("1048576", None, []),
+        ("65536", "65536", ["/etc/sysctl.d/99-other.conf"]),
+    ],
+)
+def test_a_limit_that_is_enough_without_us_is_not_ours_to_set(
+    record: dict[str, Any], seen: str, value: str | None, files: list[str]
+) -> None:
+    # A line of ours would make it less at the next boot.
+    plan = limited(record, seen, value, files)
+    assert (plan["problems"], plan["contents"], plan["sysctl"]) == ([], {}, {})
+
+
+@pytest.mark.parametrize(
+    ("seen", "value", "files", "now"),
+    [
+        ("128", None, [], {LIMIT: "8192"}),
+        (None, None, [], {LIMIT: "8192"}),
+        ("128", "256", ["/etc/sysctl.d/10-other.conf"], {LIMIT: "8192"}),
+        ("65536", "256", ["/etc/sysctl.d/10-other.conf"], {}),  # raised by hand: the next boot makes it less
+    ],
+)
+def test_a_limit_that_is_too_low_is_set_now_and_at_boot(
+    record: dict[str, Any], seen: str | None, value: str | None, files: list[str], now: dict[str, str]
+) -> None:
+    plan = limited(record, seen, value, files)
+    assert plan["sysctl"] == now
+    assert plan["contents"] == {OURS[0]: f"{FILES[1]['content']}{LIMIT} = 8192\n"}
+    assert plan["problems"]
+    assert plan["boot"] == []
+
+
+def test_a_limit_that_is_ours_stays_ours(record: dict[str, Any]) -> None:
+    text = f"{FILES[1]['content']}{LIMIT} = 8192\n"
+    record["managed_files"][OURS[0]] = hashlib.sha256(text.encode()).hexdigest()
+    for seen in ("8192", "65536"):  # also where somebody raised it further for now
+        plan = limited(record, seen, "8192", OURS)
+        assert (plan["problems"], plan["contents"], plan["sysctl"]) == ([], {}, {})
+    plan = limited(record, "256", "256", ["/etc/sysctl.d/zz.conf"])
+    assert "a boot would set '256' ('/etc/sysctl.d/zz.conf')" in plan["boot"][0]
+
+
+def test_a_value_of_the_inventory_goes_before_a_least_one(record: dict[str, Any]) -> None:
+    settings = {**WITH_LIMIT, "sysctl": {**SETTINGS["sysctl"], LIMIT: "1024"}}
+    text = f"{FILES[1]['content']}{LIMIT} = 1024\n"
+    record["managed_files"][OURS[0]] = hashlib.sha256(text.encode()).hexdigest()
+    record["system"]["sysctl"][LIMIT] = "1024"
+    record["boot"]["sysctl"][LIMIT] = {"value": "1024", "files": OURS}
+    assert host_baseline_plan(record, settings)["problems"] == []
+
+
+def test_what_a_container_cannot_set_is_left_to_its_host(record: dict[str, Any]) -> None:
+    record["system"]["locked"] = [LIMIT]
+    plan = limited(record, "128", None, [])
+    assert f"'{LIMIT}' is '128', wanted is at least '8192'" in plan["problems"][-1]
+    assert plan["boot"] == [plan["problems"][-1]]

@@ -48,6 +48,10 @@ def taint(**changes: Any) -> list[dict[str, Any]]:
         ("host_baseline_sysctl", {"a": True}, "host_baseline_sysctl.a", "a string of one line or a number"),
         ("host_baseline_sysctl", {"a": "1\nb = 2"}, "host_baseline_sysctl.a", "a string of one line"),
         ("host_baseline_sysctl", {"a b": "1"}, "host_baseline_sysctl", "names of kernel parameters"),
+        ("host_baseline_sysctl_minimum", ["a"], "host_baseline_sysctl_minimum", "a mapping"),
+        ("host_baseline_sysctl_minimum", {"a": "1 2"}, "host_baseline_sysctl_minimum.a", "a whole number"),
+        ("host_baseline_sysctl_minimum", {"a": -1}, "host_baseline_sysctl_minimum.a", "a whole number"),
+        ("host_baseline_sysctl_minimum", {"a.*.b": 1}, "host_baseline_sysctl_minimum", "no patterns"),
         ("kubernetes_node_labels", ["a"], "kubernetes_node_labels", "a mapping"),
         ("kubernetes_node_labels", None, "kubernetes_node_labels", "a mapping"),
         ("kubernetes_node_labels", {"a": 1}, "kubernetes_node_labels.a", "quote it"),
@@ -87,6 +91,12 @@ def test_wrong_values_are_named_with_what_is_allowed(name: str, value: Any, plac
         {"ansible_port": 65535, "ansible_become": "y"},
         {"gpusmith_kubeconfig": "/nowhere/config", "validation_kubeconfig": ""},
         {"host_baseline_sysctl": {"vm.swappiness": 0, "net.ipv4.tcp_rmem": "4096 131072 6291456"}},
+        {
+            "host_baseline_sysctl_minimum": {
+                "fs.inotify.max_user_instances": "1024",
+                "vm.max_map_count": 262144,
+            }
+        },
         {"kubernetes_node_labels": {"a": "", "example.com/A_b.c-1": "H100_80.GB-x", "a" * 63: "b" * 63}},
         {"kubernetes_node_labels": {f"{'a.' * 126}a/c": "c"}},
         {"kubernetes_node_taints": [TAINT, {"key": "nvidia.com/gpu", "effect": "NoExecute"}]},

@@ -184,3 +184,24 @@ def test_hole_in_the_record_is_a_refusal() -> None:
     tree = facts()
     tree["record"]["pci"] = None
     assert "could not be found out" in only(refused(tree)).message
+
+
+def test_parameters_that_a_container_cannot_set_are_refused_before_any_change() -> None:
+    limit = "fs.inotify.max_user_instances"
+    seen = facts()
+    seen["record"]["system"].update(
+        sysctl={limit: "128", "vm.swappiness": "60"}, locked=[limit, "vm.swappiness"]
+    )
+    found = only(refused(seen))
+    assert found.message == (
+        f"kernel parameter: '{limit}' is '128', and this machine cannot set it; allowed: '8192' or more."
+    )
+    assert f"'sysctl -w {limit}=8192' on the host" in found.hint
+    # The inventory's word counts, and what can be set is set.
+    assert refused(seen, sysctl_minimum={}) == []
+    assert (
+        "'vm.swappiness' is '60'"
+        in only(refused(seen, sysctl_minimum={}, sysctl={"vm.swappiness": 0})).message
+    )
+    seen["record"]["system"]["sysctl"][limit] = "9000"
+    assert refused(seen) == []

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from gpusmith.probe import system
 
 
@@ -34,3 +36,17 @@ def test_swap_of_now_and_of_the_next_boot_is_read() -> None:
     assert system.swap_areas(swaps) == ["/dev/sda2"]
     assert system.swap_areas("Filename Type Size Used Priority\n") == []
     assert system.swap_lines(fstab) == ["/swapfile"]
+
+
+def test_parameters_that_cannot_be_written_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "fs" / "inotify"
+    folder.mkdir(parents=True)
+    for name in ("max_user_instances", "max_user_watches"):
+        (folder / name).write_text("128\n")
+    # Root may write what it may not by the file's mode: only a read-only /proc/sys, or one of another root, says no.
+    read_only = str(folder / "max_user_instances")
+    monkeypatch.setattr("os.access", lambda path, mode: path != read_only)
+    root = str(tmp_path)
+    assert system.is_locked("fs.inotify.max_user_instances", root)
+    assert not system.is_locked("fs.inotify.max_user_watches", root)
+    assert not system.is_locked("fs.inotify.no_such", root)
