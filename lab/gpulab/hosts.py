@@ -7,9 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpusmith.errors import ToolError
+from gpusmith.inventory import specs
+from gpusmith.progress import say
 
 WANTED_FILES = 20000
 WANTED_PROCESSES = 8000
+SYSCTL = Path("/proc/sys")
+INSTANCES = "fs.inotify.max_user_instances"
+# inotify instances that were counted on a lab with its pods: control plane and depot 40, a GPU node 16; and some for the host.
+INSTANCES_OF_LAB = 64
+INSTANCES_OF_NODE = 20
 
 
 @dataclass(frozen=True)
@@ -67,6 +74,38 @@ class Host:
             raise ToolError(
                 "This host has cgroup v1 without a unified tree beside it, in which machines could be kept apart.",
                 "Mount one: mkdir -p /sys/fs/cgroup/unified && mount -t cgroup2 none /sys/fs/cgroup/unified",
+            )
+
+    def raise_limits(self, nodes: int, sysctl: Path = SYSCTL) -> None:
+        """Raise the kernel's limits that all machines share to what role host_baseline wants of one node.
+
+        A node would do that as well, with this host's kernel; here it is said.
+
+        Args:
+            nodes: how many the lab has beside the control plane.
+            sysctl: where the kernel shows its parameters.
+
+        Raises:
+            ToolError: they cannot be raised, and there are too few for that many machines.
+        """
+        for name, least in specs.load().variables["host_baseline_sysctl_minimum"].default.items():
+            file = sysctl / name.replace(".", "/")
+            seen = int(file.read_text())
+            if seen >= least:
+                continue
+            try:
+                file.write_text(f"{least}\n")
+            except OSError as error:
+                needed = INSTANCES_OF_LAB + nodes * INSTANCES_OF_NODE
+                if name == INSTANCES and seen < needed:
+                    raise ToolError(
+                        f"The host's '{name}' is {seen} and cannot be set here ({error.strerror}); all machines share it,"
+                        f" and {nodes} nodes need {needed}.",
+                        f"Run 'sysctl -w {name}={least}' as root of the host, or start fewer nodes.",
+                    ) from error
+                continue
+            say(
+                f"Raised '{name}' of this host from {seen} to {least}, until its next boot: all machines share it."
             )
 
     def ignored_preflight_errors(self) -> list[dict[str, str]]:

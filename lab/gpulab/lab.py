@@ -81,6 +81,7 @@ class Lab:
         machines = planned(wanted, self.places)
         state = reshape(before, wanted)
         plan = Plan.parse(wanted.subnet)
+        self.machinery.host.raise_limits(len(machines) - 1)
         # Late: the recipes of packages and images are not needed to look at a lab or to remove it.
         from gpulab import artifacts as store
         from gpulab.simgpu import hardware

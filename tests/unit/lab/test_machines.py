@@ -61,6 +61,40 @@ def test_unknown_machine_lists_the_known_ones(places: Places) -> None:
         find(planned(Shape(gpu_nodes=1), places), "gpu-7")
 
 
+@pytest.fixture
+def limits(tmp_path: Path) -> Path:
+    """The kernel's limits on a stock Debian."""
+    folder = tmp_path / "fs" / "inotify"
+    folder.mkdir(parents=True)
+    (folder / "max_user_instances").write_text("128\n")
+    (folder / "max_user_watches").write_text("1048576\n")
+    return folder
+
+
+def test_low_limits_of_the_host_are_raised_and_named(
+    limits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Host(cgroup_version=2).raise_limits(10, tmp_path)
+    assert (limits / "max_user_instances").read_text() == "8192\n"
+    assert (limits / "max_user_watches").read_text() == "1048576\n"
+    assert "'fs.inotify.max_user_instances' of this host from 128 to 8192" in capsys.readouterr().err
+    Host(cgroup_version=2).raise_limits(10, tmp_path)
+    assert capsys.readouterr().err == ""
+
+
+def test_limits_that_cannot_be_raised_are_refused_with_the_command(
+    limits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read_only(path: Path, text: str) -> None:
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(Path, "write_text", read_only)
+    Host(cgroup_version=2).raise_limits(2, tmp_path)
+    with pytest.raises(ToolError, match="6 nodes need 184") as raised:
+        Host(cgroup_version=2).raise_limits(6, tmp_path)
+    assert "'sysctl -w fs.inotify.max_user_instances=8192'" in raised.value.hint
+
+
 def test_command_line_of_a_machine() -> None:
     words = create_arguments(NODE, "image:1", Host(cgroup_version=1))
     text = " ".join(words)
