@@ -147,6 +147,11 @@ def no_toolkit(record: Record) -> None:
     record["containerd"].update(runtime_binary_found=False)
 
 
+NO_WATCHER = (
+    "failed to create CRI service: failed to create cni conf monitor for default:"
+    " failed to create fsnotify watcher: too many open files"
+)
+
 HOST_FILES = (
     "/etc/modules-load.d/gpusmith-host-baseline.conf",
     "/etc/sysctl.d/gpusmith-host-baseline.conf",
@@ -412,6 +417,14 @@ FAULTS = {
         lambda record: record["containerd"].update(noted_digest="other", noted_unix=2.0),
         "nodes.containerd", ("started with another configuration",),
     ),
+    "cri-plugin-down": Fault(
+        lambda record: record["containerd"].update(cri={"up": False, "error": NO_WATCHER}),
+        "nodes.cri", ("CRI plugin does not", NO_WATCHER, "'fs.inotify.max_user_instances' is '8192'"),
+    ),
+    "cri-plugin-cannot-be-asked": Fault(
+        lambda record: record["containerd"].update(cri={"up": None, "error": "there is no 'ctr'"}),
+        "nodes.cri", ("cannot be asked", "there is no 'ctr'"),
+    ),
     "runtime-program-missing": Fault(
         lambda record: record["containerd"].update(runtime_binary_found=False),
         "nodes.containerd", ("nvidia-container-runtime", "is not there"),
@@ -511,19 +524,6 @@ FAULTS = {
         "nodes.host-baseline",
         ("'net.ipv4.ip_forward' is '1' now, but a boot would set '0' (file '/etc/sysctl.d/zz.conf'), wanted is '1'",),
     ),
-    "bridge-module-gone": Fault(
-        lambda record: record["system"].update(
-            modules={"overlay": True, "br_netfilter": False}, sysctl={"net.ipv4.ip_forward": "1"}
-        ),
-        "nodes.host-baseline",
-        ("'br_netfilter' is not loaded", "'net.bridge.bridge-nf-call-iptables' is not there", "needs module 'br_netfilter'"),
-    ),
-    "library-missing": Fault(
-        lambda record: record["library"].update(simulated=None),
-        "nodes.simulation-witnesses", ("cannot be loaded",), frozenset({"nodes.xid"}),
-    ),
-    "containerd-stopped": Fault(
-        service("containerd", active="inactive"), "nodes.services", ("'containerd' is inactive", "no container")
     "too-few-inotify-instances": Fault(
         lambda record: record["system"]["sysctl"].update({"fs.inotify.max_user_instances": "128"}),
         "nodes.host-baseline", ("'fs.inotify.max_user_instances' is '128', wanted is at least '8192'",),
@@ -542,6 +542,19 @@ FAULTS = {
         "nodes.host-baseline",
         ("'fs.inotify.max_user_watches' is '524288', and a boot would set '65536' ('/etc/sysctl.d/zz.conf')",),
     ),
+    "bridge-module-gone": Fault(
+        lambda record: record["system"].update(
+            modules={"overlay": True, "br_netfilter": False}, sysctl={"net.ipv4.ip_forward": "1"}
+        ),
+        "nodes.host-baseline",
+        ("'br_netfilter' is not loaded", "'net.bridge.bridge-nf-call-iptables' is not there", "needs module 'br_netfilter'"),
+    ),
+    "library-missing": Fault(
+        lambda record: record["library"].update(simulated=None),
+        "nodes.simulation-witnesses", ("cannot be loaded",), frozenset({"nodes.xid"}),
+    ),
+    "containerd-stopped": Fault(
+        service("containerd", active="inactive"), "nodes.services", ("'containerd' is inactive", "no container")
     ),
     "containerd-disabled": Fault(
         service("containerd", enabled="disabled"), "nodes.services", ("'containerd' runs but is disabled",)
@@ -625,6 +638,7 @@ REPAIRS: Mapping[str, Mapping[str, frozenset[Cure]]] = {
     "containerd-started-with-another-configuration": _repair(
         containerd={Cure.CONTAINERD}, nvidia_container_toolkit={Cure.CONTAINERD}
     ),
+    "cri-plugin-down": _repair(containerd={Cure.CONTAINERD}),
     "runtime-is-another-program": _repair(nvidia_container_toolkit={Cure.CONTAINERD}),
     "nvidia-for-every-pod": _repair(nvidia_container_toolkit={Cure.CONTAINERD}),
     "nvidia-for-every-pod-by-another-name": _repair(nvidia_container_toolkit={Cure.CONTAINERD}),
@@ -635,6 +649,7 @@ REPAIRS: Mapping[str, Mapping[str, frozenset[Cure]]] = {
     "swap-unit-at-boot": _repair(host_baseline={Cure.HOST}),
     "module-of-no-boot": _repair(host_baseline={Cure.HOST}),
     "parameter-of-no-boot": _repair(host_baseline={Cure.HOST}),
+    "too-few-inotify-instances": _repair(host_baseline={Cure.HOST}),
     "bridge-module-gone": _repair(host_baseline={Cure.HOST}),
     "containerd-stopped": _repair(containerd={Cure.SERVICES}),
     "containerd-disabled": _repair(containerd={Cure.SERVICES}),
@@ -649,7 +664,6 @@ REPAIRS: Mapping[str, Mapping[str, frozenset[Cure]]] = {
     "runtime-of-another-version": _repair(containerd={Cure.PACKAGES}),
     "kubelet-of-another-version": _repair(kubernetes_node={Cure.PACKAGES}),
     "no-driver": _repair(nvidia_driver={Cure.PACKAGES, Cure.SERVICES}, kubernetes_node={Cure.JOIN}),
-    "too-few-inotify-instances": _repair(host_baseline={Cure.HOST}),
     "older-driver-before-the-join": _repair(nvidia_driver={Cure.PACKAGES}, kubernetes_node={Cure.JOIN}),
     "toolkit-missing": _repair(nvidia_container_toolkit={Cure.PACKAGES}),
     "no-cdi": _repair(nvidia_container_toolkit={Cure.CDI}),

@@ -43,20 +43,24 @@ _value:
   type: dict
 """
 
-SCHEMAS = (2, 3, 4)
-"""A drop-in is written in the schema of the root file, which the record does not tell."""
+
+def schema(record: Mapping[str, Any]) -> int:
+    """The schema of a drop-in: that of the root file; of a file that is still to be written, the newest that containerd reads."""
+    there = record.get("containerd") or {}
+    return int(there.get("root_schema") or containerd.schema_of_release(str(there.get("version") or "")))
 
 
-def drop_in(name: str, runtime: Mapping[str, Any], images: Mapping[str, Any]) -> dict[str, list[str]]:
-    """The contents of a drop-in that will do, by its path."""
-    contents = [containerd.drop_in(schema, name, runtime, images) for schema in SCHEMAS]
-    return {f"/etc/containerd/conf.d/{name}.toml": contents}
+def drop_in(
+    record: Mapping[str, Any], name: str, runtime: Mapping[str, Any], images: Mapping[str, Any]
+) -> dict[str, str]:
+    """The content of a drop-in by its path."""
+    return {f"/etc/containerd/conf.d/{name}.toml": containerd.drop_in(schema(record), name, runtime, images)}
 
 
-def hosts_files(registries: Iterable[Mapping[str, str]]) -> dict[str, list[str]]:
+def hosts_files(registries: Iterable[Mapping[str, str]]) -> dict[str, str]:
     """Where images of each registry are fetched, by the path of its file."""
     return {
-        f"/etc/containerd/certs.d/{row['host']}/hosts.toml": [containerd.hosts_toml(row["endpoint"])]
+        f"/etc/containerd/certs.d/{row['host']}/hosts.toml": containerd.hosts_toml(row["endpoint"])
         for row in registries
     }
 
@@ -69,7 +73,7 @@ def containerd_plan(record: Mapping[str, Any], settings: Mapping[str, Any]) -> d
         {
             **settings,
             "files": {
-                **drop_in(settings["name"], settings["runtime"], settings.get("images") or {}),
+                **drop_in(record, settings["name"], settings["runtime"], settings.get("images") or {}),
                 **hosts_files(settings.get("registries") or ()),
             },
         },

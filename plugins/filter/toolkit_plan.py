@@ -49,7 +49,7 @@ _value:
 def toolkit_plan(record: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
     """See DOCUMENTATION."""
     return plans.container_toolkit(
-        record, {**settings, "runtime_files": drop_in(settings["name"], settings["runtime"], {})}
+        record, {**settings, "runtime_files": drop_in(record, settings["name"], settings["runtime"], {})}
     )
 
 

@@ -30,12 +30,6 @@ def schema_of_release(version: str) -> int:
     return 3 if numbers >= (2, 0) else 2
 
 
-def schema_of_file(text: str) -> int | None:
-    """The `version` that a root file states."""
-    matched = re.search(r"^\s*version\s*=\s*(\d+)", text, re.MULTILINE)
-    return int(matched.group(1)) if matched else None
-
-
 def _statements(text: str) -> list[str]:
     return [line.strip() for line in text.splitlines() if line.strip() and not line.strip().startswith("#")]
 
@@ -68,6 +62,9 @@ def root_file(text: str | None, release: str) -> Tuple[str, int]:
             f'{OURS}. Settings are in the drop-ins.\nversion = {schema}\nimports = ["{IMPORTS}"]\n',
             schema,
         )
+    # Late: on a node the probe's code comes with the module's arguments.
+    from gpusmith.probe.containerd import schema_of_file
+
     stated = schema_of_file(text)
     if stated is None or stated < 2:
         raise ConfigError(

@@ -13,7 +13,7 @@ description:
     that turns CRI off, it writes a minimal one.
   - Writes one drop-in in the schema version of the root file, and the registries' C(hosts.toml) (read by containerd at each pull).
   - Compares what C(containerd config dump) says with what the running containerd was started with, and restarts it only if
-    they differ. If it does not come up, the files go back to what they were.
+    they differ, or if its CRI plugin is down. If containerd does not come up with its CRI plugin, the files go back to what they were.
   - Never asks systemd for a daemon-reload, which takes GPUs away from running containers.
 version_added: "0.1.0"
 author: gpusmith contributors
@@ -76,6 +76,10 @@ restarted:
   description: Whether containerd was or would be restarted.
   returned: always
   type: bool
+cri_error:
+  description: Why the CRI plugin of the running containerd was down before, in its own words; empty if it was up.
+  returned: when containerd is installed
+  type: str
 """
 
 import glob
@@ -91,13 +95,14 @@ FOLDER = Path("/etc/containerd")
 ROOT = FOLDER / "config.toml"
 # Gone at the next boot, as the containerd that it speaks of.
 NOTE = Path("/run/gpusmith/containerd-started-with")
+INSTANCES = Path("/proc/sys/fs/inotify/max_user_instances")
 
 
 class Configuration:
     """The work of one call."""
 
     def __init__(self, module: Any) -> None:
-        self._module = module
+        self.module = module
         self._before: dict[Path, str | None] = {}
         self.diff: list[dict[str, str]] = []
 
@@ -115,7 +120,7 @@ class Configuration:
                 "after_header": str(path),
             }
         )
-        if not self._module.check_mode:
+        if not self.module.check_mode:
             self._put(path, text)
 
     @staticmethod
@@ -136,12 +141,12 @@ class Configuration:
 
     def dump(self) -> tuple[str | None, str]:
         """The effective configuration, or None and containerd's own words."""
-        status, output, error = self._module.run_command(["containerd", "config", "dump"])
+        status, output, error = self.module.run_command(["containerd", "config", "dump"])
         return (output, "") if status == 0 else (None, error.strip())
 
     def started(self) -> float | None:
         """Unix time of containerd's start, None if it is not active."""
-        _status, output, _error = self._module.run_command(
+        _status, output, _error = self.module.run_command(
             [
                 "systemctl",
                 "show",
@@ -155,15 +160,28 @@ class Configuration:
         service = parse_services(output).get("containerd")
         return service.started_unix if service else None
 
+    def cri_error(self) -> str:
+        """Why the CRI plugin of the running containerd is down; empty if it is up."""
+        from gpusmith.probe import cri
+
+        status, output, error = self.module.run_command(list(cri.LIST))
+        if status != 0:
+            return f"it cannot be asked: {error.strip()}"
+        told = cri.read_plugins(output).error or ""
+        limit = INSTANCES.read_text(encoding="utf-8").strip() if INSTANCES.exists() else None
+        return f"{told}. {cri.hint(told, limit)}".rstrip(". ") if told else ""
+
     def restart(self) -> str:
-        """Restart; empty if containerd is up, otherwise what its journal says."""
-        # Type=notify: the command ends when containerd serves, or failed.
-        status, _output, error = self._module.run_command(["systemctl", "restart", "containerd.service"])
+        """Restart; empty if containerd is up with its CRI plugin, otherwise what that or its journal says."""
+        # Type=notify: the command ends when containerd has loaded its plugins and serves, or failed.
+        status, _output, error = self.module.run_command(["systemctl", "restart", "containerd.service"])
         if status == 0:
-            status, _output, error = self._module.run_command(["ctr", "version"])
+            status, _output, error = self.module.run_command(["ctr", "version"])
         if status == 0:
-            return ""
-        _status, journal, _error = self._module.run_command(
+            # A plugin that cannot be started is no reason for containerd not to run.
+            down = self.cri_error()
+            return f"its CRI plugin is down: {down}" if down else ""
+        _status, journal, _error = self.module.run_command(
             ["journalctl", "-u", "containerd", "-n", "5", "--no-pager", "-o", "cat"]
         )
         return f"{error.strip()} {journal.strip()}".strip()
@@ -258,8 +276,6 @@ def main() -> None:
         supports_check_mode=True,
     )
     bundle.take(module)
-    from gpusmith.probe.containerd import read_containerd_dump
-
     path = FOLDER / "conf.d" / f"{module.params['name']}.toml"
     version = version_of(module)
     if version is None:
@@ -296,30 +312,53 @@ def main() -> None:
             msg=f"containerd does not accept its configuration; the files are back to what they were. It says: {problem}"
         )
         return
+    finish(work, effective)
+
+
+def finish(work: Configuration, effective: str) -> None:
+    """Have containerd run with the configuration that is there now, with its CRI plugin, and end the module."""
+    from gpusmith.probe.containerd import read_containerd_dump
+
+    module, settings = work.module, read_containerd_dump(effective)
     digest = hashlib.sha256(effective.encode()).hexdigest()
     started = work.started()
     running = noted(started)
     due = containerd.restart_due(
         digest, running, newest([ROOT, *(FOLDER / "conf.d").glob("*.toml")]), started
     )
-    due = module.params["restart"] and (due or (module.check_mode and bool(work.diff)))
+    due = due or (module.check_mode and bool(work.diff))
+    # What nobody asks for, no restart brings.
+    cri_error = "" if started is None or settings.cri_disabled else work.cri_error()
+    due = module.params["restart"] and (due or bool(cri_error))
     if due and not module.check_mode:
         problem = work.restart()
         if problem:
-            work.back_out()
-            again = work.restart()
-            state = "runs with it" if not again else "does not come up with that either"
-            module.fail_json(
-                msg=f"containerd did not come up, so its old configuration was put back; it {state}. It said: {problem}"
+            fail(work, problem)
+        if cri_error:
+            module.warn(
+                f"containerd's CRI plugin was down, so containerd was restarted. It said: {cri_error}."
             )
     if (due or running is None) and not module.check_mode and module.params["restart"]:
         note(digest)
     module.exit_json(
         changed=bool(work.diff) or due,
-        effective=asdict(read_containerd_dump(effective)),
+        effective=asdict(settings),
         overrides=overrides(effective),
         restarted=due,
+        cri_error=cri_error,
         diff=work.diff,
+    )
+
+
+def fail(work: Configuration, problem: str) -> None:
+    """Put back what was there, and end the module with what containerd said."""
+    if not work.diff:
+        work.module.fail_json(msg=f"containerd did not come up after a restart. It said: {problem}")
+    work.back_out()
+    again = work.restart()
+    state = "runs with it" if not again else "does not come up with that either"
+    work.module.fail_json(
+        msg=f"containerd did not come up, so its old configuration was put back; it {state}. It said: {problem}"
     )
 
 

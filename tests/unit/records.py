@@ -105,7 +105,8 @@ def healthy_record() -> Record:
         "xids_truncated": False,
         "log": {"source": "identifier", "begins_unix": 1.0},
         "containerd": {
-            "version": "2.3.7", "digest": "d", "config_changed_unix": 1.0, "noted_digest": "d", "noted_unix": 1.0,
+            "version": "2.3.7", "root_schema": 4, "cri": {"up": True, "error": None},
+            "digest": "d", "config_changed_unix": 1.0, "noted_digest": "d", "noted_unix": 1.0,
             "runtime_binary_found": True,
             "effective": {
                 "runtime_nvidia": True, "runtime_binary": "nvidia-container-runtime", "systemd_cgroup": True, "cdi": True,
@@ -125,10 +126,10 @@ def healthy_record() -> Record:
             "modules": {"overlay": True, "br_netfilter": True},
             "sysctl": {
                 "net.ipv4.ip_forward": "1", "net.bridge.bridge-nf-call-iptables": "1", "net.bridge.bridge-nf-call-ip6tables": "1",
-            },
                 **INOTIFY,
-        },
+            },
             "locked": [],
+        },
         "boot": {
             "modules": {
                 name: {"file": "/etc/modules-load.d/gpusmith-host-baseline.conf", "forbidden_by": None}

@@ -1,4 +1,4 @@
-"""Checks of the nodes tier on the container runtime: its effective configuration, and that the running one has it."""
+"""Checks of the nodes tier on the container runtime: its effective configuration, that it runs with it, and its CRI plugin."""
 
 from __future__ import annotations
 
@@ -20,3 +20,16 @@ from gpusmith.problems import Problem
 def containerd(facts: NodeFacts) -> list[Problem]:
     """What containerd would really use, all its files merged."""
     return expected.configuration(facts.record, runtime_of(facts.host))
+
+
+@check(
+    "nodes.cri",
+    place=165,
+    proves="containerd's CRI plugin, which the kubelet talks to, is up",
+    fails_when="containerd runs without it, which it does if the plugin could not be started, or cannot be asked",
+    do="run site.yml, which restarts containerd once; take away what the plugin's own words name",
+    critical=True,
+)
+def cri(facts: NodeFacts) -> list[Problem]:
+    """A containerd that runs can have lost what the kubelet needs of it."""
+    return expected.cri(facts.record, facts.host.name)

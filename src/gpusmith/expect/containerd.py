@@ -1,4 +1,4 @@
-"""containerd: its effective configuration, all files merged, and that the running one has it."""
+"""containerd: its effective configuration, all files merged, that the running one has it, and that its CRI plugin is up."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 from gpusmith.expect import services
 from gpusmith.expect.wanted import Runtime
+from gpusmith.probe.cri import INSTANCES, LIST, hint
 from gpusmith.probe.record import Record
 from gpusmith.problems import Cure, Problem
 
@@ -23,7 +24,24 @@ NVIDIA = {"runtime_nvidia": "has no runtime 'nvidia', so pods get no GPU"}
 
 def problems(record: Record, wanted: Runtime) -> list[Problem]:
     """Configuration and service: what role containerd answers for, and with runtime 'nvidia' role nvidia_container_toolkit."""
-    return configuration(record, wanted) + services.containerd(record, wanted.node)
+    return configuration(record, wanted) + services.containerd(record, wanted.node) + cri(record, wanted.node)
+
+
+def cri(record: Record, node: str) -> list[Problem]:
+    """The plugin that the kubelet talks to: the service is up and has the right configuration also without it."""
+    service, seen = record.services.get("containerd"), record.containerd.cri
+    if seen.up or service is None or service.active != "active" or record.containerd.effective.cri_disabled:
+        return []  # what is wrong with the service, or with its configuration, is said by those
+    instances = record.system.sysctl.get(INSTANCES)
+    evidence = {"cri": asdict(seen), INSTANCES: instances}
+    if seen.up is None:
+        cause = f"Node '{node}': whether containerd's CRI plugin is up cannot be asked ({seen.error})."
+        step = f"Run '{' '.join(LIST[:3])}' on '{node}'; it must list plugin 'cri' as 'ok'."
+        return [Problem(cause, step, evidence)]
+    told = f" {hint(str(seen.error), instances)}".rstrip()
+    cause = f"Node '{node}': containerd runs, but its CRI plugin does not, so kubelet cannot start a pod: '{seen.error}'.{told}"
+    step = "Run site.yml, which restarts containerd once; if the plugin is not up then, what it says has to be taken away first."
+    return [Problem(cause, step, evidence, Cure.CONTAINERD)]
 
 
 def configuration(record: Record, wanted: Runtime) -> list[Problem]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from gpusmith.probe.record import Record
 from gpusmith.problems import Cure, Problem
 
-Files = Mapping[str, str | Sequence[str]]
-"""Content by path; several contents where each of them will do. None are known to who has only the inventory."""
+Files = Mapping[str, str]
+"""Content by path. None are known to who has only the inventory."""
 
 
 def digest(content: str) -> str:
@@ -19,12 +19,7 @@ def digest(content: str) -> str:
 
 def outdated(record: Record, files: Files) -> list[str]:
     """Paths of files that are missing or say something else."""
-    return [
-        path
-        for path, content in files.items()
-        if record.managed_files.get(path)
-        not in {digest(text) for text in ([content] if isinstance(content, str) else content)}
-    ]
+    return [path for path, content in files.items() if record.managed_files.get(path) != digest(content)]
 
 
 def problems(record: Record, node: str, files: Files, cure: Cure = Cure.FILES) -> list[Problem]:

@@ -129,7 +129,7 @@ def _is_off(record: Record, unit: str) -> bool:
 
 
 def containerd(raw: Mapping[str, Any], settings: Settings) -> Plan:
-    """Role containerd: keys node, packages, and files with the contents that will do."""
+    """Role containerd: keys node, packages and files."""
     record, node = parse(raw), str(settings["node"])
     own = wanted.files(settings.get("files"))
     found = [

@@ -12,9 +12,12 @@ import sys
 from dataclasses import dataclass, field
 from typing import Any
 
+from gpusmith.probe import cri
 from gpusmith.probe.commands import Command, find_program
+from gpusmith.probe.cri import Cri
 from gpusmith.probe.files import read_text
 
+ROOT_FILE = "/etc/containerd/config.toml"
 # Module containerd_config notes there the digest of the configuration that it started containerd with.
 CONTAINERD_NOTE = "/run/gpusmith/containerd-started-with"
 
@@ -42,10 +45,13 @@ class Containerd:
         config_changed_unix: when the youngest file was changed.
         noted_digest: of the configuration that it was last started with by a role.
         noted_unix: when that was noted.
+        root_schema: that the root file states; None if it states none, or there is none.
         runtime_binary_found: whether the program of runtime 'nvidia' is there; None if it has none of its own.
     """
 
     version: str | None = None
+    root_schema: int | None = None
+    cri: Cri = field(default_factory=Cri)
     effective: Effective = field(default_factory=Effective)
     digest: str | None = None
     config_changed_unix: float | None = None
@@ -99,27 +105,40 @@ def read_containerd_dump(text: str) -> Effective:
     )
 
 
-def ask() -> tuple[Command, Command]:
-    """Start containerd twice, for its effective configuration and its version."""
-    return Command("containerd", "config", "dump"), Command("containerd", "--version")
+def schema_of_file(text: str | None) -> int | None:
+    """The `version` that a root file states."""
+    matched = re.search(r"^\s*version\s*=\s*(\d+)", text or "", re.MULTILINE)
+    return int(matched.group(1)) if matched else None
 
 
-def gather(asked: tuple[Command, Command], errors: list[str]) -> Containerd:
+def ask() -> tuple[Command, Command, Command]:
+    """Ask containerd for its effective configuration, its version and the state of its CRI plugin."""
+    return Command("containerd", "config", "dump"), Command("containerd", "--version"), Command(*cri.LIST)
+
+
+def gather(asked: tuple[Command, Command, Command], errors: list[str]) -> Containerd:
     """What containerd of this machine works with."""
-    dump, version = asked
+    dump, version, plugins = asked
     text = dump.output(errors)
     words = (version.output(errors) or "").split()
     numbers = [word.lstrip("v") for word in words if re.match(r"^v?\d+\.\d+", word)]
     newest = None
-    for path in ["/etc/containerd/config.toml", *glob.glob("/etc/containerd/conf.d/*.toml")]:
+    for path in [ROOT_FILE, *glob.glob("/etc/containerd/conf.d/*.toml")]:
         try:
             newest = max(newest or 0.0, os.stat(path).st_mtime)
         except OSError:
             continue
     effective = read_containerd_dump(text) if text else Effective()
     binary = effective.runtime_binary
+    # A containerd that is down or not there is no error of the probe: its service says so.
+    unasked: list[str] = []
+    listed = plugins.output(unasked)
     return Containerd(
         version=numbers[0] if numbers else None,
+        root_schema=schema_of_file(read_text(ROOT_FILE)),
+        cri=cri.read_plugins(listed)
+        if listed is not None
+        else Cri(error="; ".join(unasked) or "there is no 'ctr'"),
         effective=effective,
         digest=hashlib.sha256(text.encode()).hexdigest() if text else None,
         config_changed_unix=newest,

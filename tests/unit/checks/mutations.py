@@ -165,6 +165,10 @@ MUTATIONS: Mapping[str, tuple[Mutation, ...]] = {
         _in("CDI switched off", "containerd", "effective", cdi=False),
         _in("started with another configuration", "containerd", noted_digest="other", noted_unix=2.0),
     ),
+    "nodes.cri": (
+        _in("CRI plugin does not", "containerd", cri={"up": False, "error": "too many open files"}),
+        _in("cannot be asked", "containerd", cri={"up": None, "error": "'ctr plugins' did not end"}),
+    ),
     "nodes.cdi": (
         Mutation(lambda world: world.seen["cdi"]["specs"][0].update(driver_version="570.1.2"), "for driver 570.1.2"),
         Mutation(lambda world: world.seen["cdi"]["specs"][0]["devices"].pop(1), "is not in the CDI specification"),

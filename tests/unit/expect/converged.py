@@ -7,7 +7,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import yaml
-from ansible_collections.gpusmith.gpu.plugins.filter.containerd_plan import containerd_plan, drop_in
+from ansible_collections.gpusmith.gpu.plugins.filter.containerd_plan import (
+    containerd_plan,
+    drop_in,
+    hosts_files,
+)
 from ansible_collections.gpusmith.gpu.plugins.filter.driver_plan import driver_plan
 from ansible_collections.gpusmith.gpu.plugins.filter.host_baseline_plan import host_baseline_plan
 from ansible_collections.gpusmith.gpu.plugins.filter.kubelet_plan import kubelet_plan
@@ -46,7 +50,12 @@ TOOLKIT_FILES = {
 KUBELET_FILE = {"/etc/kubernetes/kubelet.conf.d/gpusmith-node.conf": "kubelet"}
 ORDER_FILE = {"/etc/systemd/system/kubelet.service.d/gpusmith-order.conf": "order"}
 CONTAINERD = {"runtime": {"enable_cdi": True}, "images": {}}
-DROP_INS = {**drop_in("50-gpusmith", **CONTAINERD), **drop_in("60-gpusmith-nvidia", **CONTAINERD)}
+REGISTRIES = [{"host": "registry.example.com", "endpoint": "http://10.0.0.1:5000"}]
+DROP_INS = {
+    path: text
+    for name in ("50-gpusmith", "60-gpusmith-nvidia")
+    for path, text in drop_in(healthy_record(), name, **CONTAINERD).items()
+}
 
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "nvidia_driver": {
@@ -69,6 +78,7 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
         "node": NODE,
         "packages": {"containerd.io": "2.3.7"},
         "name": "50-gpusmith",
+        "registries": REGISTRIES,
         **CONTAINERD,
     },
     "nvidia_container_toolkit": {
@@ -110,6 +120,6 @@ def converged_record() -> Record:
     contents = {**DRIVER_FILES, **HOST_FILES, **TOOLKIT_FILES, **KUBELET_FILE, **ORDER_FILE}
     record["managed_files"] = {
         path: hashlib.sha256(text.encode()).hexdigest()
-        for path, text in {**contents, **{path: texts[-1] for path, texts in DROP_INS.items()}}.items()
+        for path, text in {**contents, **DROP_INS, **hosts_files(REGISTRIES)}.items()
     }
     return record

@@ -110,6 +110,19 @@ def test_a_plan_is_made_of_a_machine_that_has_nothing(role: str) -> None:
     assert of_site(answer["cures"])
 
 
+@pytest.mark.parametrize("role", ["containerd", "nvidia_container_toolkit"])
+@pytest.mark.parametrize("schema", [2, 3])
+def test_a_drop_in_has_the_schema_of_the_root_file(role: str, schema: int) -> None:
+    # Somebody put an older root file back: containerd refuses drop-ins that are newer.
+    record = converged_record()
+    record["containerd"]["root_schema"] = schema
+    answer = PLANS[role](record)
+    assert (answer["cures"], len(answer["files"])) == (["containerd"], 1)
+    # Without a root file the role writes one, in the newest schema that the release reads.
+    record["containerd"]["root_schema"] = None
+    assert PLANS[role](record)["files"] == []
+
+
 def test_a_plan_needs_a_record() -> None:
     for plan in PLANS.values():
         with pytest.raises(Exception, match="node_state"):

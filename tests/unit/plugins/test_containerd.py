@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import tomllib
 from collections.abc import Callable
@@ -248,3 +249,111 @@ def test_a_missing_containerd_is_named(tmp_path: Path) -> None:
     containerd_config.without_containerd(module, tmp_path / "50-gpusmith.toml")
     assert module.ended["failed"]
     assert "not installed" in module.ended["msg"]
+
+
+# --- containerd runs, and its CRI plugin does not --------------------------------------------------------------------
+
+NO_WATCHER = "failed to create CRI service: failed to create fsnotify watcher: too many open files"
+UP = "Type:   io.containerd.grpc.v1\nID:   cri\n"
+DOWN = f"{UP}Error:\n        Message:   {NO_WATCHER}\n"
+DUMP = 'version = 4\n[plugins."io.containerd.cri.v1.runtime"]\nenable_cdi = true\n'
+
+
+class EndedError(Exception):
+    """The module has ended."""
+
+
+class Running(Module):
+    """A machine with containerd: what `ctr plugins` says before and after each restart."""
+
+    def __init__(self, *states: str, check: bool = False) -> None:
+        super().__init__("present", check)
+        self.params["restart"] = True  # type: ignore[assignment]
+        self.states, self.warnings, self.restarts = list(states), list[str](), 0
+
+    def run_command(self, words: list[str], environ_update: Any = None) -> tuple[int, str, str]:
+        if words[:2] == ["systemctl", "restart"]:
+            self.restarts += 1
+            self.states.pop(0)
+        if words[:2] == ["systemctl", "show"]:
+            return (
+                0,
+                "Id=containerd.service\nActiveState=active\nActiveEnterTimestamp=Sat 2026-11-21 10:11:57 UTC\n",
+                "",
+            )
+        return 0, self.states[0] if words[:2] == ["ctr", "plugins"] else "", ""
+
+    def warn(self, text: str) -> None:
+        self.warnings.append(text)
+
+    def exit_json(self, **result: Any) -> None:
+        super().exit_json(**result)
+        raise EndedError
+
+    def fail_json(self, **result: Any) -> None:
+        super().fail_json(**result)
+        raise EndedError
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Running]:
+    """Run the end of the module."""
+    for name in ("ROOT", "NOTE", "INSTANCES"):
+        monkeypatch.setattr(containerd_config, name, tmp_path / name)
+    monkeypatch.setattr(containerd_config, "FOLDER", tmp_path)
+    (tmp_path / "INSTANCES").write_text("128\n")
+    (tmp_path / "NOTE").write_text(hashlib.sha256(DUMP.encode()).hexdigest())
+
+    def run(*states: str, drop_in: str = "", check: bool = False, dump: str = DUMP) -> Running:
+        module = Running(*states, check=check)
+        work = containerd_config.Configuration(module)
+        if drop_in:
+            work.write(tmp_path / "conf.d" / "50-gpusmith.toml", drop_in)
+        with pytest.raises(EndedError):
+            containerd_config.finish(work, dump)
+        return module
+
+    return run
+
+
+def test_a_plugin_that_is_up_costs_no_restart(machine: Callable[..., Running]) -> None:
+    module = machine(UP)
+    assert (module.ended["changed"], module.ended["cri_error"], module.restarts) == (False, "", 0)
+
+
+def test_a_dead_plugin_is_named_and_costs_one_restart(machine: Callable[..., Running]) -> None:
+    # The configuration is the one that containerd was started with: nothing else would ever repair it.
+    module = machine(DOWN, UP)
+    assert (module.ended["changed"], module.ended["restarted"], module.restarts) == (True, True, 1)
+    assert NO_WATCHER in module.warnings[0]
+    assert NO_WATCHER in module.ended["cri_error"]
+
+
+def test_a_plugin_that_stays_dead_fails_in_its_own_words(machine: Callable[..., Running]) -> None:
+    module = machine(DOWN, DOWN)
+    assert (module.ended["failed"], module.restarts) == (True, 1)
+    assert NO_WATCHER in module.ended["msg"]
+    assert "'fs.inotify.max_user_instances' is '128'" in module.ended["msg"]
+
+
+def test_a_change_that_kills_the_plugin_is_taken_back(
+    machine: Callable[..., Running], tmp_path: Path
+) -> None:
+    module = machine(UP, DOWN, UP, drop_in="version = 4\n", dump=DUMP.replace("true", "false"))
+    assert module.ended["failed"]
+    assert "it runs with it" in module.ended["msg"]
+    assert NO_WATCHER in module.ended["msg"]
+    assert list((tmp_path / "conf.d").iterdir()) == []
+
+
+def test_check_mode_says_that_it_would_restart(machine: Callable[..., Running]) -> None:
+    module = machine(DOWN, check=True)
+    assert (module.ended["changed"], module.restarts) == (True, 0)
+
+
+def test_a_plugin_that_is_turned_off_is_not_asked_for(
+    machine: Callable[..., Running], tmp_path: Path
+) -> None:
+    off = f'disabled_plugins = ["cri"]\n{DUMP}'
+    (tmp_path / "NOTE").write_text(hashlib.sha256(off.encode()).hexdigest())
+    assert machine("", dump=off).restarts == 0

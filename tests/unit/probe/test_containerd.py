@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpusmith.probe import containerd
+from gpusmith.probe import containerd, cri
 
 DUMP = """\
 version = 4
@@ -69,3 +69,64 @@ def test_the_runtime_of_every_pod_is_read() -> None:
         "nvidia",
         "/usr/bin/nvidia-container-runtime",
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "schema"),
+    [
+        ("version = 3\n", 3),
+        ("# version = 2\nroot = '/data'\nversion = 4", 4),
+        ("root = '/data'", None),
+        (None, None),
+    ],
+)
+def test_the_root_files_schema_is_read(text: str | None, schema: int | None) -> None:
+    assert containerd.schema_of_file(text) == schema
+
+
+def printed(*lines: str) -> str:
+    """As ctr prints them: filled with blanks."""
+    return "".join(f"{line:<40}\n" for line in lines)
+
+
+# As containerd 2.3.7 says it, the second one with max_user_instances used up.
+RUNTIME = printed(
+    "Type:          io.containerd.cri.v1",
+    "ID:            runtime",
+    "Requires:",
+    "               io.containerd.warning.v1",
+    "Exports:",
+    "               CRIVersion      v1",
+    "",
+)
+SERVICE = printed(
+    "Type:          io.containerd.grpc.v1",
+    "ID:            cri",
+    "Requires:",
+    "               io.containerd.cri.v1",
+)
+UP = RUNTIME + SERVICE
+NO_WATCHER = "failed to create CRI service: failed to create fsnotify watcher: too many open files"
+DOWN = UP + printed(
+    "Error:", "               Code:        Unknown", f"               Message:     {NO_WATCHER}", ""
+)
+
+
+def test_a_cri_plugin_that_is_up_is_seen() -> None:
+    assert cri.read_plugins(UP) == cri.Cri(up=True)
+
+
+def test_a_dead_cri_plugin_is_told_in_its_own_words() -> None:
+    assert cri.read_plugins(DOWN) == cri.Cri(up=False, error=NO_WATCHER)
+    assert "'fs.inotify.max_user_instances' is '128'" in cri.hint(NO_WATCHER, "128")
+    assert cri.hint("no such file", "128") == ""
+
+
+def test_of_several_plugins_the_first_one_has_the_reason() -> None:
+    first = RUNTIME.rstrip() + "\n" + printed("Error:", "               Message:     no runc", "")
+    assert cri.read_plugins(first + DOWN.removeprefix(RUNTIME)) == cri.Cri(up=False, error="no runc")
+
+
+@pytest.mark.parametrize("text", ["", RUNTIME])
+def test_a_containerd_without_the_plugin_is_seen(text: str) -> None:
+    assert cri.read_plugins(text) == cri.Cri(up=False, error="containerd has no plugin 'cri'")

@@ -1,0 +1,47 @@
+"""containerd's CRI plugin, which the kubelet talks to: containerd runs and answers also if it could not be started."""
+
+# Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+# The plugin's service, and since 2.0 what that is made of.
+FILTERS = ("id==cri", "type==io.containerd.cri.v1")
+LIST = ("ctr", "plugins", "ls", "--detailed", *FILTERS)
+INSTANCES = "fs.inotify.max_user_instances"
+
+
+@dataclass(frozen=True)
+class Cri:
+    """The CRI plugin of the running containerd.
+
+    Attributes:
+        up: None if containerd could not be asked.
+        error: why it is not up, in containerd's own words; or why that is not known.
+    """
+
+    up: bool | None = None
+    error: str | None = None
+
+
+def read_plugins(text: str) -> Cri:
+    """The state of the CRI plugin, from what `LIST` prints: blocks of KEY: VALUE, divided by empty lines."""
+    listed, errors = False, []
+    for block in re.split(r"\n\s*\n", text):
+        keys = dict(re.findall(r"^\s*(Type|ID|Message):[ \t]*(.*?)[ \t]*$", block, re.MULTILINE))
+        listed = listed or keys.get("ID") == "cri"
+        # Those that another one needs come first, and so the reason of all.
+        if re.search(r"^Error:", block, re.MULTILINE):
+            errors.append(keys.get("Message") or f"plugin '{keys.get('ID')}' failed")
+    if not listed:
+        errors.append("containerd has no plugin 'cri'")
+    return Cri(up=not errors, error=errors[0] if errors else None)
+
+
+def hint(error: str, instances: str | None) -> str:
+    """What the plugin's words mean where they do not say it; empty if they do."""
+    if "too many open files" not in error or "watcher" not in error:
+        return ""
+    return f"The machine's user 'root' has as many inotify instances as the kernel gives it: '{INSTANCES}' is '{instances}'."
