@@ -10,6 +10,7 @@ from gpusmith.checks import devices
 from gpusmith.checks.evidence import count_evidence
 from gpusmith.checks.findings import CannotAsk, NotApplicable
 from gpusmith.checks.register import check
+from gpusmith.expect import mig
 from gpusmith.inventory.host import Host
 from gpusmith.node.facts import RESET_STEP, NodeFacts
 from gpusmith.probe.record import Record
@@ -171,33 +172,7 @@ def gpu_model(facts: NodeFacts) -> list[Problem]:
                     {"gpu": gpu.index, "memory_mib": gpu.memory_mib},
                 )
             )
-    return [*problems, *_partitioned(facts)]
-
-
-def _partitioned(facts: NodeFacts) -> list[Problem]:
-    """Inventories name whole GPUs; one in MIG mode runs nothing without instances, and less with them."""
-    node, problems = facts.host.name, []
-    for gpu in facts.record.nvml.gpus:
-        if gpu.error:
-            continue
-        evidence = {
-            "gpu": gpu.index,
-            "uuid": gpu.uuid,
-            "mig": gpu.mig_mode,
-            "mig_pending": gpu.mig_mode_pending,
-        }
-        step = f"Drain '{node}' and run 'nvidia-smi -i {gpu.index} -mig 0', then reset the GPU."
-        if "mig_mode" in gpu.unreadable:
-            why = gpu.unreadable["mig_mode"]
-            cause = f"Node '{node}': whether {gpu.label} is in MIG mode cannot be read, NVML says: {why}."
-            problems.append(Problem(cause, f"Run 'nvidia-smi -q -i {gpu.index}' on '{node}'.", evidence))
-        elif gpu.mig_mode == "enabled":
-            cause = f"Node '{node}': {gpu.label} is in MIG mode, the inventory counts whole GPUs."
-            problems.append(Problem(cause, step, evidence))
-        elif gpu.mig_mode_pending == "enabled":
-            cause = f"Node '{node}': {gpu.label} will be in MIG mode after its next reset, the inventory counts whole GPUs."
-            problems.append(Problem(cause, step, evidence))
-    return problems
+    return [*problems, *mig.problems(record, node)]
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,19 @@ class Limits:
 
 
 @dataclass(frozen=True)
+class Refused:
+    """A release that harms a node.
+
+    Attributes:
+        why: what it does.
+        instead: the first release without that.
+    """
+
+    why: str
+    instead: str
+
+
+@dataclass(frozen=True)
 class Compatibility:
     """What preflight judges versions by.
 
@@ -36,6 +49,8 @@ class Compatibility:
         operating_systems: pairs of ID and major version as os-release has them.
         containerd: by minor version of Kubernetes, the first good patch of each minor version of containerd.
         containerd_minimum: first release of containerd that works with our configuration.
+        toolkit_cdi_minimum: first release of the container toolkit whose runtime uses CDI by itself.
+        toolkit_refused: releases of the container toolkit that harm a node.
         driver_for_cuda: by major version of CUDA, the smallest driver branch.
         architectures: by GPU architecture.
     """
@@ -43,6 +58,8 @@ class Compatibility:
     operating_systems: Sequence[tuple[str, str]]
     containerd: Mapping[str, Sequence[str]]
     containerd_minimum: str
+    toolkit_cdi_minimum: str
+    toolkit_refused: Mapping[str, Refused]
     driver_for_cuda: Mapping[str, int]
     architectures: Mapping[str, Limits]
 
@@ -52,6 +69,11 @@ def _parse(content: dict[str, Any]) -> Compatibility:
         operating_systems=[(row["id"], row["version"]) for row in content["operating_systems"]["rows"]],
         containerd={row["kubernetes"]: row["containerd"] for row in content["kubernetes_containerd"]["rows"]},
         containerd_minimum=str(content["containerd_minimum"]["version"]),
+        toolkit_cdi_minimum=str(content["container_toolkit"]["cdi_minimum"]),
+        toolkit_refused={
+            str(row["version"]): Refused(str(row["why"]), str(row["instead"]))
+            for row in content["container_toolkit"]["refused"]
+        },
         driver_for_cuda={row["cuda"]: int(row["minimum_branch"]) for row in content["cuda_driver"]["rows"]},
         architectures={
             row["architecture"]: Limits(**{key: row[key] for key in row if key != "architecture"})

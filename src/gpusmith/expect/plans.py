@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from gpusmith.expect import containerd as runtime
-from gpusmith.expect import cuda, fabric, files, host, kubelet, packages, services, toolkit, wanted
+from gpusmith.expect import cuda, fabric, files, host, kubelet, mig, packages, services, toolkit, wanted
 from gpusmith.expect import driver as drivers
 from gpusmith.node.records import parse
 from gpusmith.probe.record import Record
@@ -52,6 +52,7 @@ def driver(raw: Mapping[str, Any], settings: Settings, layout: Settings) -> Plan
         return {
             **_answer((), node),
             "refused": f"{error.message} {error.hint}",
+            "divided": [],
             "drift": [],
             "installed": [],
             "packages": [],
@@ -60,6 +61,7 @@ def driver(raw: Mapping[str, Any], settings: Settings, layout: Settings) -> Plan
     return {
         **_answer(found, node, files.outdated(record, want.files)),
         "refused": "",
+        "divided": [f"{problem.cause} {problem.next_step}" for problem in mig.divided(record, node)],
         "version": want.version,
         "flavour": flavour,
         "fabric_manager": fabric.needed(record, want),

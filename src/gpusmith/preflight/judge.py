@@ -14,6 +14,7 @@ from gpusmith.preflight.machine import (
     check_foreign_driver,
     check_gpus,
     check_headers,
+    check_mig,
     check_nouveau,
     check_os,
     check_package_manager,
@@ -22,7 +23,7 @@ from gpusmith.preflight.machine import (
     check_witness,
 )
 from gpusmith.preflight.repositories import check_drift, check_repositories
-from gpusmith.preflight.versions import check_containerd, check_cuda, check_driver
+from gpusmith.preflight.versions import check_container_toolkit, check_containerd, check_cuda, check_driver
 from gpusmith.preflight.words import Facts, Tables, Wanted, refusal
 
 CHECKS: Sequence[Callable[[Facts, Wanted, Tables], Iterator[Refusal]]] = [
@@ -37,9 +38,11 @@ CHECKS: Sequence[Callable[[Facts, Wanted, Tables], Iterator[Refusal]]] = [
     check_clock,
     check_parameters,
     check_foreign_driver,
+    check_mig,
     check_driver,
     check_cuda,
     check_containerd,
+    check_container_toolkit,
     check_drift,
     check_repositories,
 ]

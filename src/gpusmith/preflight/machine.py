@@ -171,3 +171,17 @@ def check_witness(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[Ref
             f"{words[inventory]}, as the inventory says",
             "Correct 'gpusmith_simulated', or the machine that this host name leads to.",
         )
+
+
+def check_mig(facts: Facts, _wanted: Wanted, _tables: Tables) -> Iterator[Refusal]:
+    """No GPU is divided; a driver that is not loaded yet cannot tell, and is asked right after it is."""
+    gpus = facts["record"]["nvml"]["gpus"]
+    divided = [gpu for gpu in gpus if "enabled" in (gpu["mig_mode"], gpu["mig_mode_pending"])]
+    if divided:
+        index = ",".join(str(gpu["index"]) for gpu in divided)
+        yield refusal(
+            "MIG mode",
+            f"on, or on after the next reset, for GPU {index.replace(',', ', ')}",
+            "off, since inventories count whole GPUs",
+            f"Empty the machine of GPU jobs, run 'nvidia-smi -i {index} -mig 0' on it, then 'nvidia-smi -i {index} --gpu-reset'.",
+        )

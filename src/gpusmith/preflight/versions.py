@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import satisfies
+
 from gpusmith.data.compatibility import Limits
 from gpusmith.data.models import Model
 from gpusmith.errors import Refusal
@@ -128,4 +130,35 @@ def check_containerd(_facts: Facts, wanted: Wanted, tables: Tables) -> Iterator[
             f"containerd '{version}' with Kubernetes '{kubernetes}'",
             quoted(f"{release} and later patches" for release in good),
             "Correct 'containerd_version'.",
+        )
+
+
+def check_container_toolkit(_facts: Facts, wanted: Wanted, tables: Tables) -> Iterator[Refusal]:
+    """A container toolkit that harms no node, and that uses CDI as our device plugin does."""
+    version, rows = str(wanted.get("toolkit_version") or ""), tables.versions
+    if not version:
+        return
+    bad = next((row for release, row in rows.toolkit_refused.items() if satisfies(version, release)), None)
+    if bad is not None:
+        yield refusal(
+            "container toolkit",
+            f"version '{version}': {bad.why}",
+            f"'{bad.instead}' or newer",
+            "Correct 'nvidia_container_toolkit_version'.",
+        )
+    if wanted.get("device_plugin") != "managed":
+        return
+    if numbers(version) < numbers(rows.toolkit_cdi_minimum):
+        yield refusal(
+            "container toolkit and device plugin",
+            f"version '{version}', whose runtime does not use CDI by itself",
+            f"'{rows.toolkit_cdi_minimum}' or newer with our device plugin, which hands out GPUs by CDI",
+            "Correct 'nvidia_container_toolkit_version'.",
+        )
+    if wanted.get("toolkit_mode") == "legacy":
+        yield refusal(
+            "container toolkit and device plugin",
+            "'nvidia_container_toolkit_mode: legacy'",
+            "'auto' or 'cdi' with our device plugin, which hands out GPUs by CDI",
+            "Correct 'nvidia_container_toolkit_mode', or keep a plugin of the cluster's: 'gpu_operands_device_plugin: existing'.",
         )

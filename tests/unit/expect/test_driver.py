@@ -247,6 +247,29 @@ def test_a_plan_says_why_the_settings_cannot_be_met() -> None:
 
 
 @pytest.mark.parametrize(
+    ("modes", "says"),
+    [
+        ({"mig_mode": "enabled", "mig_mode_pending": "disabled"}, "is in MIG mode"),
+        (
+            {"mig_mode": "disabled", "mig_mode_pending": "enabled"},
+            "will be in MIG mode after its next reset",
+        ),
+        ({"mig_mode": "disabled", "mig_mode_pending": "disabled"}, ""),
+        ({}, ""),
+    ],
+)
+def test_a_divided_gpu_is_told_as_soon_as_the_driver_is_loaded(modes: dict[str, str], says: str) -> None:
+    record = ready()
+    record["nvml"]["gpus"][1].update(modes)
+    found = plan(record)
+    assert [says in sentence and "'nvidia-smi -i 1 -mig 0'" in sentence for sentence in found["divided"]] == (
+        [True] if says else []
+    )
+    # Waiting for the driver does not help.
+    assert found["problems"] == []
+
+
+@pytest.mark.parametrize(
     ("device", "switches", "setting", "needed"),
     [
         ("10de:2330", True, "auto", True),

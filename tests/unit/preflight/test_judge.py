@@ -18,6 +18,7 @@ WANTED: dict[str, Any] = {
     "kernel_headers_required": True, "clock_offset_limit_s": 30, "driver_version": "580.178.04",
     "driver_package": "nvidia-driver-cuda",
     "module_flavour": "auto", "cuda_versions": ["12.8"], "kubernetes_version": "1.36.3", "containerd_version": "2.3.7",
+    "toolkit_version": "1.20.0", "toolkit_mode": "auto", "device_plugin": "managed",
 }  # fmt: skip
 
 
@@ -33,6 +34,9 @@ def facts() -> dict[str, Any]:
             },
             "module": {"installed_version": None, "nouveau_loaded": False},
             "library": {"nvml_version": None, "simulated": None},
+            "nvml": {
+                "gpus": [{"index": index, "mig_mode": None, "mig_mode_pending": None} for index in (0, 1)]
+            },
             "kubernetes": {"joined": False, "kubelet_version": None},
             "system": {"secure_boot": False},
             "errors": [],
@@ -102,12 +106,37 @@ def test_machine(path: str, value: Any, check: str, says: str) -> None:
         ({"cuda_versions": ["9.2"]}, "CUDA version", "12.x"),
         ({"containerd_version": "1.7.28"}, "containerd and Kubernetes", "2.3.0"),
         ({"kubernetes_version": "1.40.0"}, "Kubernetes version", "1.36.x"),
+        ({"toolkit_version": "1.19.0"}, "container toolkit", "1.19.1"),
+        ({"toolkit_version": "1.19.0-1"}, "container toolkit", "1.19.1"),
+        ({"toolkit_version": "1.19.0~rc.7-1"}, "container toolkit", "1.19.1"),
+        ({"toolkit_version": "1.17.8-1"}, "container toolkit and device plugin", "1.18.0"),
+        ({"toolkit_mode": "legacy"}, "container toolkit and device plugin", "'auto' or 'cdi'"),
     ],
 )
 def test_inventory(wanted: dict[str, Any], check: str, allowed: str) -> None:
     found = only(refused(**wanted))
     assert found.message.startswith(f"{check}: ")
     assert allowed in found.message.split("; allowed: ")[1]
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [{"toolkit_version": version} for version in ("1.18.0", "1.18.2-1", "1.19.1-1", "1.20.1")]
+    + [{"toolkit_version": "1.17.8", "toolkit_mode": "legacy", "device_plugin": "existing"}],
+)
+def test_toolkits_that_work(wanted: dict[str, Any]) -> None:
+    assert refused(**wanted) == []
+
+
+@pytest.mark.parametrize("field", ["mig_mode", "mig_mode_pending"])
+def test_mig_mode_is_refused_before_a_machine_is_changed(field: str) -> None:
+    tree = facts()
+    tree["record"]["nvml"]["gpus"][1].update(
+        {"mig_mode": "disabled", "mig_mode_pending": "disabled", field: "enabled"}
+    )
+    found = only(refused(tree))
+    assert found.message.startswith("MIG mode: on, or on after the next reset, for GPU 1;")
+    assert "'nvidia-smi -i 1 -mig 0'" in found.hint
 
 
 def test_wrong_model_names_what_is_built_in() -> None:
