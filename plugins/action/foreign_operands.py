@@ -1,35 +1,49 @@
-"""Action plugin: refuse a cluster whose GPU operands belong to somebody else."""
+"""Action plugin: refuse a cluster whose GPU operands belong to somebody else, or do not go with the container runtime."""
 
 # Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, ClassVar
 
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import ControllerAction
 
-from gpusmith.cluster import operands
+from gpusmith.cluster import operands, plugin_strategy
 from gpusmith.cluster.api import Cluster
 
 
 class ActionModule(ControllerAction):
-    """Lists workloads once and refuses a second owner."""
+    """Lists workloads once; refuses a second owner, and a device plugin whose GPUs would not reach containers."""
 
     SPEC: ClassVar[dict[str, dict[str, Any]]] = {
         "kubeconfig": {"type": "path", "required": True},
         "namespace": {"type": "str", "required": True},
         "components": {"type": "list", "elements": "dict", "required": True},
+        "plugin_strategies": {"type": "list", "elements": "str"},
     }
 
     def act(self, asked: dict[str, Any], check: bool) -> dict[str, Any]:  # noqa: ARG002 - changes nothing
         cluster = Cluster(asked["kubeconfig"])
-        lists = (cluster.items(f"/apis/apps/v1/{kind}") for kind in ("daemonsets", "deployments"))
-        workloads = [row for rows in lists for row in rows]
-        found = operands.second_owners(workloads, asked["namespace"], asked["components"])
+        daemon_sets, deployments = (
+            cluster.items(f"/apis/apps/v1/{kind}") for kind in ("daemonsets", "deployments")
+        )
+        found = operands.second_owners([*daemon_sets, *deployments], asked["namespace"], asked["components"])
+        accepted, unreached = asked["plugin_strategies"], []
+        if accepted is not None:
+            unreached = plugin_strategy.unreached(daemon_sets, accepted, partial(config_map, cluster))
         there = cluster.get(f"/api/v1/namespaces/{asked['namespace']}") is not None
-        result = {"changed": False, "foreign": found, "namespace_exists": there}
-        if found:
-            result.update(
-                failed=True, msg=f"Two owners of one operand would fight over the GPUs: {' '.join(found)}"
-            )
+        result = {"changed": False, "foreign": found, "unreached": unreached, "namespace_exists": there}
+        sentences = [
+            *([f"Two owners of one operand would fight over the GPUs: {' '.join(found)}"] if found else []),
+            *unreached,
+        ]
+        if sentences:
+            result.update(failed=True, msg=" ".join(sentences))
         return result
+
+
+def config_map(cluster: Cluster, namespace: str, name: str) -> dict[str, str]:
+    """Texts by key; none where there is no such ConfigMap."""
+    found = cluster.get(f"/api/v1/namespaces/{namespace}/configmaps/{name}") or {}
+    return dict(found.get("data") or {})

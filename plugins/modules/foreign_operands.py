@@ -6,10 +6,12 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: foreign_operands
-short_description: Refuse a second owner of the device plugin and its companions
+short_description: Refuse a second owner of the device plugin and its companions, and a plugin that the runtime does not go with
 description:
   - Lists the DaemonSets and Deployments of the cluster once, and fails if one outside of our namespace runs a component that is to
     be ours. Device plugin and feature discovery share an image; the command of the container tells them apart.
+  - Where the device plugin is the cluster's own, reads how it hands out GPUs (arguments, environment, ConfigMap), and fails if the container
+    runtime of the nodes does not accept that.
   - Runs on the controller.
 version_added: "0.1.0"
 author: gpusmith contributors
@@ -29,6 +31,12 @@ options:
     type: list
     elements: dict
     required: true
+  plugin_strategies:
+    description: >-
+      Strategies besides CDI by which the runtime accepts GPUs of a device plugin that others run (C(envvar), C(volume-mounts)). Without this
+      option no plugin is judged.
+    type: list
+    elements: str
 attributes:
   check_mode:
     support: full
@@ -49,6 +57,11 @@ EXAMPLES = r"""
 RETURN = r"""
 foreign:
   description: What was found, one sentence each.
+  returned: always
+  type: list
+  elements: str
+unreached:
+  description: Device plugins whose GPUs would not get into containers, one sentence each.
   returned: always
   type: list
   elements: str

@@ -5,12 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import yaml
-from ansible.parsing.dataloader import DataLoader
-from ansible.template import Templar, trust_as_template
 
 from gpusmith.cluster.operands import second_owners
-from gpusmith.paths import repo_root
+from tests.unit.cluster.roles import filled_in
 
 PLUGIN = {"image": "registry/nvidia/k8s-device-plugin:v0.17"}
 DISCOVERY = {**PLUGIN, "command": ["gpu-feature-discovery"]}
@@ -26,15 +23,8 @@ def workload(namespace: str, *containers: dict[str, Any]) -> dict[str, Any]:
 
 def components(**owners: str) -> list[dict[str, str]]:
     """What the role refuses by its own variables."""
-    role = repo_root() / "roles/gpu_operands"
-    files = [yaml.safe_load((role / name).read_text()) for name in ("defaults/main.yml", "vars/main.yml")]
-    values = {**files[0], **files[1], **{f"gpu_operands_{name}": owner for name, owner in owners.items()}}
-    trusted = {
-        name: trust_as_template(value) if isinstance(value, str) else value for name, value in values.items()
-    }
-    found: list[dict[str, str]] = Templar(DataLoader(), variables=trusted).template(
-        trust_as_template("{{ __gpu_operands_components }}")
-    )
+    given = {f"gpu_operands_{name}": owner for name, owner in owners.items()}
+    found: list[dict[str, str]] = filled_in("{{ __gpu_operands_components }}", **given)
     return found
 
 

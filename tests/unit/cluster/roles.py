@@ -1,0 +1,22 @@
+"""Variables of role gpu_operands."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar, trust_as_template
+
+from gpusmith.paths import repo_root
+
+
+def filled_in(template: str, **given: Any) -> Any:
+    """What a template is with the role's variables and those that are given."""
+    role = repo_root() / "roles/gpu_operands"
+    files = [yaml.safe_load((role / name).read_text()) for name in ("defaults/main.yml", "vars/main.yml")]
+    trusted = {
+        name: trust_as_template(value) if isinstance(value, str) else value
+        for name, value in {**files[0], **files[1], **given}.items()
+    }
+    return Templar(DataLoader(), variables=trusted).template(trust_as_template(template))
