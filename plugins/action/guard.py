@@ -52,6 +52,7 @@ class ActionModule(ActionBase):
                 "group": {"type": "str", "default": GPU_GROUP},
                 "cluster": {"type": "bool", "default": True},
                 "needs_limit": {"type": "str", "default": ""},
+                "tags": {"type": "list", "elements": "str", "default": []},
             }
         )
         variables = task_vars or {}
@@ -62,6 +63,8 @@ class ActionModule(ActionBase):
             limit=context.CLIARGS.get("subset") or "",
             sources=list(context.CLIARGS.get("inventory") or ()),
             extra=dict(load_extra_vars(self._loader)),
+            tags=list(variables.get("ansible_run_tags") or ()),
+            skipped_tags=list(variables.get("ansible_skip_tags") or ()),
         )
         refusals = guard.refusals(
             run,
@@ -69,6 +72,7 @@ class ActionModule(ActionBase):
             specs.load(),
             cluster=arguments["cluster"],
             needs_limit=arguments["needs_limit"],
+            tags=arguments["tags"],
         )
         result.update(changed=False, nodes=run.nodes)
         if refusals:

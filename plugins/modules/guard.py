@@ -31,6 +31,11 @@ options:
       - Empty if it may work on the whole group.
     type: str
     default: ""
+  tags:
+    description: Tags of the playbook. Others are refused, since Ansible would run nothing for them and end with success.
+    type: list
+    elements: str
+    default: []
 attributes:
   check_mode:
     support: full

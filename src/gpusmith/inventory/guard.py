@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from gpusmith.errors import Refusal
@@ -11,7 +11,7 @@ from gpusmith.inventory.names import check_extra_names
 from gpusmith.inventory.rules import RULES
 from gpusmith.inventory.same_cluster import check_cluster, check_kubeconfigs
 from gpusmith.inventory.specs import Specs
-from gpusmith.inventory.target import Run, check_limit, check_sources, check_target
+from gpusmith.inventory.target import Run, check_limit, check_sources, check_tags, check_target
 from gpusmith.inventory.templates import UnfilledError, has_open, is_plain
 from gpusmith.inventory.values import truth
 from gpusmith.inventory.variables import check_hosts, check_values
@@ -28,7 +28,13 @@ class Hosts(Protocol):
 
 
 def refusals(
-    run: Run, hosts: Hosts, specs: Specs, *, cluster: bool = True, needs_limit: str = ""
+    run: Run,
+    hosts: Hosts,
+    specs: Specs,
+    *,
+    cluster: bool = True,
+    needs_limit: str = "",
+    tags: Sequence[str] = (),
 ) -> list[Refusal]:
     """Every reason to refuse a run.
 
@@ -38,9 +44,10 @@ def refusals(
         specs: the variables that there are.
         cluster: whether the playbook needs the cluster that nodes join.
         needs_limit: what the playbook does to nodes that must be named for it; empty if they need not.
+        tags: those of the playbook.
     """
     nodes = run.nodes
-    found = check_target(run) + check_limit(run, needs_limit)
+    found = check_target(run) + check_limit(run, needs_limit) + check_tags(run, tags)
     found += check_extra_names(run.extra, specs) + check_values(run.extra, specs)
     found += check_hosts({node: _values(hosts, node, run.extra) for node in nodes}, specs)
     if nodes:

@@ -23,6 +23,8 @@ class Run:
         limit: the pattern given with --limit; empty if none.
         sources: inventories of the command line, or of ansible.cfg.
         extra: variables given with -e.
+        tags: given with --tags; `all` if none was.
+        skipped_tags: given with --skip-tags.
     """
 
     group: str
@@ -31,6 +33,8 @@ class Run:
     limit: str = ""
     sources: Sequence[str] = ()
     extra: dict[str, Any] = field(default_factory=dict)
+    tags: Sequence[str] = ("all",)
+    skipped_tags: Sequence[str] = ()
 
     @property
     def nodes(self) -> list[str]:
@@ -79,6 +83,33 @@ def check_sources(run: Run) -> list[Refusal]:
             "Put them into one folder and name that: the validation suite reads one.",
         )
     ]
+
+
+ALL_TAGS = frozenset({"all", "tagged"})
+"""Ansible's words by which all that a playbook does is run."""
+
+
+def check_tags(run: Run, known: Sequence[str]) -> list[Refusal]:
+    """Whether tags name parts of the playbook: Ansible runs nothing for an unknown one, and ends with success.
+
+    Args:
+        run: the run.
+        known: tags of the playbook.
+    """
+    there = f"It knows {', '.join(known)}." if known else "It has no parts to choose from: leave tags out."
+    found = [
+        Refusal(f"The playbook has no tag '{tag}'.", there)
+        for tag in (*run.tags, *run.skipped_tags)
+        if tag not in known and not (tag in ALL_TAGS and tag in run.tags)
+    ]
+    if "preflight" in run.skipped_tags:
+        found.append(
+            Refusal(
+                "Preflight cannot be skipped: it finds what would go wrong before a machine is changed.",
+                "Leave '--skip-tags preflight' out.",
+            )
+        )
+    return found
 
 
 def on_hosts(refusal: Refusal, hosts: Sequence[str]) -> Refusal:

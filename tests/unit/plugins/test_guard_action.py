@@ -111,6 +111,31 @@ def test_nodes_are_removed_only_by_name(tmp_path: Path) -> None:
     assert "is no kubeconfig" in output
 
 
+def test_tags_that_would_run_nothing(tmp_path: Path) -> None:
+    output = site(tmp_path, {"gpu-1": {}}, "--tags", "containerd,containrd", "--skip-tags", "preflight,guard")
+    assert "The playbook has no tag 'containrd'. It knows preflight, host_baseline, nvidia_driver" in output
+    assert "The playbook has no tag 'guard'." in output
+    assert "The playbook has no tag 'containerd'." not in output
+    assert "Preflight cannot be skipped" in output
+    output = site(tmp_path, {"gpu-1": {}}, "--tags", "containerd", playbook="gpusmith.gpu.validate")
+    assert "The playbook has no tag 'containerd'. It has no parts to choose from" in output
+
+
+def test_every_role_of_site_has_its_tag() -> None:
+    guard, _look, work = yaml.safe_load((repo_root() / "playbooks" / "provision_nodes.yml").read_text())[:3]
+    tagged = {
+        tag
+        for task in work["tasks"]
+        if (name := task.get("ansible.builtin.import_role", {}).get("name", ""))
+        and (tag := name.rpartition(".")[2])
+    }
+    assert all(task.get("tags") for task in work["tasks"])
+    assert {tag for task in work["tasks"] for tag in task["tags"]} >= tagged
+    assert set(guard["vars"]["__guard_tags"]) == {tag for task in work["tasks"] for tag in task["tags"]} | {
+        "preflight"
+    }
+
+
 def test_every_playbook_imports_the_guard_first() -> None:
     folder = repo_root() / "playbooks"
     (play,) = yaml.safe_load((folder / "guard.yml").read_text())
