@@ -12,6 +12,7 @@ from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import Con
 
 from gpusmith.cluster import node_metadata
 from gpusmith.cluster.api import Cluster
+from gpusmith.verdict.changes import TELLS
 
 
 class ActionModule(ControllerAction):
@@ -27,8 +28,10 @@ class ActionModule(ControllerAction):
         wanted = {name: node_metadata.Wanted.read(entry) for name, entry in asked["nodes"].items()}
         states = node_metadata.make(Cluster(asked["kubeconfig"]), wanted, asked["ready_timeout"], check)
         patched = {name: state.patched for name, state in states.items() if state.patched}
+        told = {name: {"changes": state.changes} for name, state in states.items() if state.changes}
         return {
             "changed": bool(patched),
+            **({TELLS: told} if told else {}),
             "nodes": {name: asdict(state) for name, state in states.items()},
             "diff": {"prepared": json.dumps(patched, indent=2) if patched else ""},
         }

@@ -50,6 +50,7 @@ class State:
         patched: what was changed, of labels and taints.
         seen: what it said of itself last.
         problem: what went wrong; empty if nothing did.
+        changes: of labels and taints, by kind and in words.
     """
 
     present: bool
@@ -57,6 +58,7 @@ class State:
     seen: str
     patched: list[str] = field(default_factory=list)
     problem: str = ""
+    changes: dict[str, list[str]] = field(default_factory=dict)
 
 
 def owned_labels(node: Object) -> set[str]:
@@ -90,8 +92,7 @@ def taint_patch(node: Object, wanted: Sequence[Taint], startup: str = "") -> Obj
 
     It carries the version that it was computed from: a taint that somebody sets meanwhile is not lost, the patch is refused.
     """
-    annotation = (node["metadata"].get("annotations") or {}).get(OWNED_TAINTS, "")
-    owned = {name for name in annotation.split(",") if name}
+    owned = _owned_taints(node)
     ours = {identity(taint): {k: str(v) for k, v in taint.items() if v not in (None, "")} for taint in wanted}
     now = (node.get("spec") or {}).get("taints") or []
     kept = [taint for taint in now if identity(taint) not in ours and identity(taint) not in owned]
@@ -113,6 +114,38 @@ def taint_patch(node: Object, wanted: Sequence[Taint], startup: str = "") -> Obj
         },
         "spec": {"taints": kept + fresh + [ours[name] for name in sorted(ours)]},
     }
+
+
+def changes(node: Object | None, wanted: Wanted) -> dict[str, list[str]]:
+    """What differs from the wanted labels and taints, in words; of a node that the cluster does not have, all of them."""
+    there = node or {"metadata": {}}
+    labels = there["metadata"].get("labels") or {}
+    owned = owned_labels(there)
+    told = [f"{key}={value}" for key, value in sorted(wanted.labels.items()) if labels.get(key) != value]
+    told += [f"{key} is removed" for key in sorted((owned - set(wanted.labels)) & set(labels))]
+    kept = {in_words(taint) for taint in (there.get("spec") or {}).get("taints") or []}
+    fresh = [{"key": wanted.startup_taint, "effect": "NoSchedule"}] if wanted.startup_taint else []
+    taints = [text for text in map(in_words, [*wanted.taints, *fresh]) if text not in kept]
+    ours = {identity(taint) for taint in wanted.taints}
+    taints += [
+        f"{name} is removed" for name in sorted(_owned_taints(there) - ours) if name in _identities(there)
+    ]
+    return {kind: items for kind, items in (("labels", told), ("taints", taints)) if items}
+
+
+def in_words(taint: Taint) -> str:
+    """A taint as kubectl writes it."""
+    value = taint.get("value")
+    return f"{taint['key']}{f'={value}' if value else ''}:{taint['effect']}"
+
+
+def _owned_taints(node: Object) -> set[str]:
+    annotation = (node["metadata"].get("annotations") or {}).get(OWNED_TAINTS, "")
+    return {name for name in annotation.split(",") if name}
+
+
+def _identities(node: Object) -> set[str]:
+    return {identity(taint) for taint in (node.get("spec") or {}).get("taints") or []}
 
 
 def make(
@@ -158,6 +191,9 @@ def make(
         for state in states.values():
             if not state.ready:
                 state.problem = f"not Ready after {timeout_s:.0f} s, last seen: {state.seen.rstrip('.')}"
+    for name in wanted:
+        if check and name not in found:
+            states[name].changes = changes(None, wanted[name])
     for name, node in found.items():
         # The taint of a machine made anew cannot wait: the next run finds the machine joined and does not ask for it.
         if check or states[name].ready or wanted[name].startup_taint:
@@ -171,6 +207,7 @@ def make(
 
 def _patch(cluster: Cluster, node: Object, wanted: Wanted, state: State, check: bool) -> None:
     path = node_path(node["metadata"]["name"])
+    state.changes = changes(node, wanted)
     body = label_patch(node, wanted.labels)
     if body is not None:
         cluster.apply(path, body, MANAGER, dry_run=check)

@@ -175,3 +175,20 @@ def test_check_mode_blames_nobody_for_not_being_there_yet() -> None:
     assert memory.dry == {True}
     assert [state.problem for state in nodes.values()] == ["", ""]
     assert not nodes["gpu-2"].present
+
+
+def test_what_differs_is_told_in_words() -> None:
+    wanted = Wanted({"rack": "r2", "gpu-type": "t4"}, [GPU])
+    there = node({"rack": "r1", "gpu-type": "t4", "old": "x"}, ["rack", "old"], [STARTUP], "gone:NoSchedule")
+    there["spec"]["taints"].append({"key": "gone", "value": "v", "effect": "NoSchedule"})
+    assert node_metadata.changes(there, wanted) == {
+        "labels": ["rack=r2", "old is removed"],
+        "taints": ["nvidia.com/gpu=present:NoSchedule", "gone:NoSchedule is removed"],
+    }
+    right = node({"rack": "r2", "gpu-type": "t4"}, ["rack", "gpu-type"], [GPU], "nvidia.com/gpu:NoSchedule")
+    assert node_metadata.changes(right, wanted) == {}
+
+
+def test_check_mode_tells_all_of_a_node_that_the_cluster_does_not_have() -> None:
+    states = node_metadata.make(Memory({}).cluster, {"gpu-9": Wanted({"rack": "r2"}, [GPU])}, 0, check=True)
+    assert states["gpu-9"].changes == {"labels": ["rack=r2"], "taints": ["nvidia.com/gpu=present:NoSchedule"]}

@@ -1,0 +1,51 @@
+"""Action plugin: gives the verdict at the end of the run something to say of the host."""
+
+# Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible.plugins.action import ActionBase
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import plain
+
+from gpusmith.expect import forecast
+from gpusmith.verdict.changes import KINDS, TELLS
+
+
+class ActionModule(ActionBase):
+    """Says it; the callback `verdict` prints it."""
+
+    TRANSFERS_FILES = False
+    _requires_connection = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Entry point of Ansible."""
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        _validation, arguments = self.validate_argument_spec(
+            argument_spec={
+                "role": {"type": "str", "choices": list(forecast.ROLES)},
+                "plan": {"type": "dict"},
+                "changes": {
+                    "type": "dict",
+                    "default": {},
+                    "options": {kind: {"type": "list", "elements": "str", "default": []} for kind in KINDS},
+                },
+                "unpredictable": {"type": "list", "elements": "str", "default": []},
+                "notes": {"type": "list", "elements": "str", "default": []},
+            },
+            required_together=[("role", "plan")],
+        )
+        asked = plain(arguments)
+        said = {
+            "changes": {kind: items for kind, items in asked["changes"].items() if items},
+            "unpredictable": asked["unpredictable"],
+            "notes": asked["notes"],
+        }
+        if asked["role"]:
+            found = forecast.of_role(asked["role"], asked["plan"])
+            said["changes"] = {**found["changes"], **said["changes"]}
+            said["unpredictable"] = [*found["unpredictable"], *said["unpredictable"]]
+        result.update(changed=False)
+        result[TELLS] = {str((task_vars or {})["inventory_hostname"]): said}
+        return result

@@ -1,0 +1,160 @@
+"""What one task changed, or would change, by kind and in words, from the result that Ansible has of it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+Result = Mapping[str, Any]
+
+TELLS = "verdict"
+"""Key of a result by which a task tells the verdict more: by host, `changes`, `unpredictable` and `notes`."""
+
+KINDS = (
+    "packages",
+    "dependencies",
+    "files",
+    "units",
+    "modules",
+    "parameters",
+    "commands",
+    "labels",
+    "taints",
+    "objects",
+    "more",
+)
+"""What changes are about, in the order in which they are told."""
+
+
+@dataclass
+class Told:
+    """What is said of one host.
+
+    Attributes:
+        changes: by kind, each once.
+        unpredictable: what only a run can tell.
+        notes: what a person should know at the end, whether or not anything changed.
+    """
+
+    changes: dict[str, dict[str, None]] = field(default_factory=dict)
+    unpredictable: dict[str, None] = field(default_factory=dict)
+    notes: dict[str, None] = field(default_factory=dict)
+
+    def add(
+        self,
+        changes: Mapping[str, Iterable[str]] | None = None,
+        unpredictable: Iterable[str] = (),
+        notes: Iterable[str] = (),
+    ) -> None:
+        """Say more."""
+        for kind, items in (changes or {}).items():
+            for item in items:
+                self.changes.setdefault(kind, {})[str(item)] = None
+        self.unpredictable.update(dict.fromkeys(map(str, unpredictable)))
+        self.notes.update(dict.fromkeys(map(str, notes)))
+
+
+def of_task(action: str, result: Result) -> Told:
+    """What the result of a task on one host says by itself; each item of a loop counts.
+
+    Args:
+        action: name of the module.
+        result: of the task.
+    """
+    told = Told()
+    read = READERS.get(action.rpartition(".")[2], _nothing)
+    for item in result.get("results") or [result]:
+        if isinstance(item, Mapping) and (item.get("changed") or _would_have_run(item)):
+            read(item, told)
+    return told
+
+
+def _nothing(result: Result, told: Told) -> None:
+    """A module of which only the role's plan knows what it changes."""
+
+
+def _would_have_run(result: Result) -> bool:
+    """Check mode leaves commands out, and says so."""
+    return str(result.get("msg") or "").startswith("Command would have run")
+
+
+def _packages(result: Result, told: Told) -> None:
+    plan: Mapping[str, Any] = result.get("plan") or {}
+    installed: Mapping[str, Any] = plan.get("installed") or {}
+    rows: Mapping[str, Mapping[str, Any]] = result.get("packages") or {}
+    loose = ((result.get("invocation") or {}).get("module_args") or {}).get("unversioned") or []
+    named = []
+    for name, row in rows.items():
+        before, after = row.get("before"), installed.get(name) or row.get("after")
+        if before == after and not (before is None and name in loose):
+            continue
+        named.append(f"{name} {before} -> {after}" if before else f"{name} {after or '(as offered)'}")
+    along = [f"{name} {version}" for name, version in installed.items() if name not in rows]
+    along += [
+        f"{name} {pair[0]} -> {pair[1]}"
+        for name, pair in (plan.get("changed") or {}).items()
+        if name not in rows
+    ]
+    along += [f"{name} {version} is removed" for name, version in (plan.get("removed") or {}).items()]
+    files = _headers(result)
+    told.add({"packages": named, "dependencies": along, "files": files})
+    if named and not plan:
+        told.add(
+            unpredictable=[
+                "which packages come along as dependencies: the node has no list of the repository yet"
+            ]
+        )
+    if not (named or along or files):
+        told.add({"more": ["packages are held, or released"]})
+
+
+def _headers(result: Result) -> list[str]:
+    rows = result.get("diff") or []
+    return [str(row["after_header"]) for row in rows if isinstance(row, Mapping) and row.get("after_header")]
+
+
+def _files(result: Result, told: Told) -> None:
+    path = result.get("dest") or result.get("path")
+    if path and result.get("state") != "directory":
+        told.add({"files": [str(path)]})
+
+
+def _configuration(result: Result, told: Told) -> None:
+    told.add({"files": _headers(result), "units": ["containerd.service"] if result.get("restarted") else []})
+
+
+def _units(result: Result, told: Told) -> None:
+    name = str(result.get("name") or "")
+    told.add({"units": [name if "." in name else f"{name}.service"] if name else []})
+
+
+def _commands(result: Result, told: Told) -> None:
+    words = result.get("cmd") or []
+    told.add(
+        {"commands": [words if isinstance(words, str) else shlex.join(map(str, words))] if words else []}
+    )
+
+
+def _objects(result: Result, told: Told) -> None:
+    names = [*(result.get("objects") or []), *(result.get("foreign") or {}), *(result.get("left_out") or [])]
+    told.add({"objects": map(str, names)})
+
+
+def _swap(result: Result, told: Told) -> None:  # noqa: ARG001 - one signature for all
+    told.add({"more": ["swap is turned off, now and at boot"]})
+
+
+READERS: Mapping[str, Callable[[Result, Told], None]] = {
+    "packages": _packages,
+    "copy": _files,
+    "template": _files,
+    "file": _files,
+    "containerd_config": _configuration,
+    "systemd_service": _units,
+    "command": _commands,
+    "operands": _objects,
+    "swap_off": _swap,
+}
+"""By the module's short name."""

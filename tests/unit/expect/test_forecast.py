@@ -1,0 +1,92 @@
+"""What check mode tells of a role, from its plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from ansible_collections.gpusmith.gpu.plugins.filter.cuda_plan import cuda_plan
+
+from gpusmith.expect import forecast
+from tests.faults import FAULTS
+from tests.unit.expect.converged import (
+    DRIVER_FILES,
+    KUBELET_FILE,
+    NODE,
+    ORDER_FILE,
+    PLANS,
+    TOOLKIT_FILES,
+    Record,
+    converged_record,
+)
+
+CUDA: Callable[[Record], dict[str, Any]] = lambda record: cuda_plan(  # noqa: E731
+    record, {"node": NODE, "versions": ["12.8"], "default": "12.8"}
+)
+
+
+def bare_record() -> Record:
+    """A machine on which nothing was installed yet, as far as roles look."""
+    record = converged_record()
+    record["packages"], record["managed_files"] = {}, {}
+    record["module"].update(installed_version=None, loaded_version=None, flavour=None)
+    record["kubernetes"]["joined"] = False
+    for name, unit in record["services"].items():
+        if not name.startswith("systemd-"):
+            unit.update(active="inactive", enabled="not-found", started_unix=None)
+    record["cuda"] = {"versions": [], "default": None}
+    return record
+
+
+@pytest.mark.parametrize("role", PLANS)
+def test_nothing_is_foretold_of_a_converged_node(role: str) -> None:
+    assert forecast.of_role(role, PLANS[role](converged_record())) == {"changes": {}, "unpredictable": []}
+
+
+def test_a_bare_machine_is_foretold() -> None:
+    record = bare_record()
+    told = {role: forecast.of_role(role, plan(record)) for role, plan in PLANS.items()}
+    assert told["nvidia_driver"]["changes"] == {
+        "files": list(DRIVER_FILES),
+        "units": [
+            "gpusmith-nvidia-load.service",
+            "nvidia-persistenced.service",
+            "nvidia-fabricmanager.service",
+        ],
+    }
+    assert "reboot" in told["nvidia_driver"]["unpredictable"][0]
+    assert told["containerd"]["changes"]["units"] == ["containerd.service"]
+    assert told["containerd"]["changes"]["files"] == ["/etc/containerd/conf.d/50-gpusmith.toml"]
+    toolkit = told["nvidia_container_toolkit"]["changes"]
+    assert toolkit["files"] == [*TOOLKIT_FILES, "/etc/containerd/conf.d/60-gpusmith-nvidia.toml"]
+    assert toolkit["units"] == ["containerd.service", "gpusmith-gpu-devices.service"]
+    assert told["kubernetes_node"]["changes"] == {
+        "files": [*KUBELET_FILE, *ORDER_FILE],
+        "units": ["kubelet.service"],
+        "taints": ["gpusmith.io/unvalidated:NoSchedule, until the node is validated"],
+        "more": ["joins the cluster"],
+    }
+    assert "kubeadm" in told["kubernetes_node"]["unpredictable"][0]
+    cuda = forecast.of_role("cuda_toolkit", CUDA(record))
+    assert cuda["changes"] == {"more": ["'/usr/local/cuda' leads to no CUDA toolkit, wanted is 12.8"]}
+
+
+def test_one_difference_is_foretold_alone() -> None:
+    record = converged_record()
+    record["managed_files"].pop(next(iter(KUBELET_FILE)))
+    told = {role: forecast.of_role(role, plan(record)) for role, plan in PLANS.items()}
+    assert {role: found for role, found in told.items() if found["changes"]} == {
+        "kubernetes_node": {
+            "changes": {"files": list(KUBELET_FILE), "units": ["kubelet.service"]},
+            "unpredictable": [],
+        }
+    }
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_every_plan_can_be_foretold(fault: str) -> None:
+    record = converged_record()
+    FAULTS[fault].breaks(record)
+    for role, plan in PLANS.items():
+        forecast.of_role(role, plan(record))

@@ -1,0 +1,117 @@
+"""The verdict at the end of a run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpusmith.verdict import lines
+from gpusmith.verdict.lines import End
+from gpusmith.verdict.run import Run, Task
+
+COPY = Task("Write", "containerd", "ansible.builtin.copy")
+ONCE = Task("Apply", "gpu_operands", "gpusmith.gpu.operands", for_all=True)
+TELL = Task("Tell", "containerd", "gpusmith.gpu.tell")
+
+
+def run(*hosts: str) -> Run:
+    found = Run()
+    for host in hosts:
+        found.ended(host, Task("Look"), {})
+    return found
+
+
+def told(**said: Any) -> dict[str, Any]:
+    return {"verdict": {"gpu-1": said}}
+
+
+def test_nothing_to_do_is_one_line() -> None:
+    fine = run("gpu-1", "gpu-2")
+    fine.ended("cp-1", ONCE, {"changed": False})
+    assert lines.of_run(fine, End(12.4)) == ["Nothing to do on 2 hosts: gpu-1, gpu-2 (12 s)."]
+    assert lines.of_check(fine, End(12.4)) == ["Nothing would change on 2 hosts: gpu-1, gpu-2 (12 s)."]
+    many = run(*(f"gpu-{number:02}" for number in range(1, 31)))
+    assert lines.of_run(many, End(1)) == [
+        "Nothing to do on 30 hosts: gpu-01, gpu-02, gpu-03, gpu-04, gpu-05, gpu-06, gpu-07, gpu-08 and 22 more (1 s)."
+    ]
+
+
+def test_a_part_of_the_run_is_no_verdict_on_the_whole() -> None:
+    assert lines.of_run(run("gpu-1"), End(1, tags=["containerd"])) == [
+        "Nothing to do on 1 host: gpu-1 (1 s). Only tasks with these tags were looked at: containerd."
+    ]
+
+
+def test_hosts_with_different_ends() -> None:
+    mixed = run("gpu-1", "gpu-2", "gpu-3", "gpu-4")
+    for host in ("gpu-1", "gpu-2", "gpu-4"):
+        mixed.ended(host, COPY, {"changed": True, "dest": "/etc/a"})
+    mixed.failed("gpu-4", Task("Verify", "nvidia_driver"), {})
+    mixed.ended("gpu-1", ONCE, {"changed": True, "objects": ["DaemonSet 'a'"]})
+    end = End(60, frozenset({"gpu-4"}), frozenset({"gpu-5"}))
+    assert lines.of_run(mixed, end) == [
+        "gpu-1, gpu-2: changed by containerd",
+        "gpu-3: nothing to do",
+        "gpu-4: failed at 'Verify' of role nvidia_driver, after changes by containerd",
+        "gpu-5: unreachable",
+        "the cluster: changed by gpu_operands",
+        "Not done (60 s): 2 hosts changed; nothing to do on 1; 1 failed, as told above; 1 unreachable.",
+    ]
+
+
+def test_a_task_that_ends_the_run_for_all() -> None:
+    stopped = run("gpu-1", "gpu-2")
+    stopped.failed("gpu-1", Task("Report", "preflight", for_all=True), {})
+    assert lines.of_run(stopped, End(3)) == [
+        "gpu-1, gpu-2: not finished",
+        "Stopped at 'Report' of role preflight, as told above (3 s). Nothing was changed.",
+    ]
+
+
+def test_notes_are_told_with_the_verdict() -> None:
+    noted = run("gpu-1", "gpu-2")
+    for host in ("gpu-1", "gpu-2"):
+        noted.ended(host, TELL, {"verdict": {host: {"notes": ["cordoned"]}}})
+    assert lines.of_run(noted, End(3)) == [
+        "gpu-1, gpu-2: cordoned",
+        "Nothing to do on 2 hosts: gpu-1, gpu-2 (3 s).",
+    ]
+
+
+def test_what_would_change_equal_hosts_once() -> None:
+    found = run("gpu-1", "gpu-2", "gpu-3")
+    for host in ("gpu-1", "gpu-2"):
+        found.ended(host, COPY, {"changed": True, "dest": "/etc/a"})
+        said = {"changes": {"files": ["/etc/a", "/etc/b"]}, "unpredictable": ["a reboot"]}
+        found.ended(host, TELL, {"verdict": {host: said}})
+    found.ended("gpu-1", ONCE, {"changed": True, "objects": ["DaemonSet 'a'"]})
+    assert lines.of_check(found, End(20)) == [
+        "gpu-1, gpu-2:",
+        "  containerd",
+        "    files: /etc/a, /etc/b",
+        "  only a run can tell: a reboot",
+        "the cluster:",
+        "  gpu_operands",
+        "    objects: DaemonSet 'a'",
+        "Checked (20 s): 2 hosts would change; nothing to do on 1.",
+    ]
+
+
+def test_what_one_task_tells_of_all_hosts_is_told_of_each() -> None:
+    found = run("gpu-1", "gpu-2")
+    changes = {"labels": ["rack=r1"]}
+    once = Task("Patch", "kubernetes_node", "gpusmith.gpu.node_metadata", for_all=True)
+    found.ended("gpu-1", once, {"changed": True, "verdict": {"gpu-2": {"changes": changes}}})
+    assert lines.of_run(found, End(1)) == [
+        "gpu-1: nothing to do",
+        "gpu-2: changed by kubernetes_node",
+        "Done (1 s): 1 host changed; nothing to do on 1.",
+    ]
+
+
+def test_a_refusal_in_check_mode() -> None:
+    found = run("gpu-1", "gpu-2")
+    found.failed("gpu-2", Task("Validate", "containerd"), {})
+    assert lines.of_check(found, End(2, frozenset({"gpu-2"}))) == [
+        "gpu-2: failed at 'Validate' of role containerd",
+        "Not done (2 s): nothing to do on 1; 1 failed, as told above.",
+    ]
