@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from gpusmith.inventory import read
 from gpusmith.inventory.names import check_inventory_names
 from gpusmith.inventory.specs import PROJECT, Spec, load
 from gpusmith.inventory.variables import check_hosts
@@ -91,3 +93,24 @@ def test_models_of_the_example_exist() -> None:
         assert model is None or re.search(rf"^  {model}:", models, re.MULTILINE), (
             f"'{model}' is not in data/gpus.yml"
         )
+
+
+def test_the_folder_of_keys_is_no_inventory(tmp_path: Path) -> None:
+    copy = tmp_path / "mysite"
+    shutil.copytree(EXAMPLE, copy)
+    named = re.findall(r"/keys/([a-z-]+\.asc)", (copy / "group_vars" / "all.yml").read_text())
+    told = (copy / "keys" / "README.md").read_text()
+    for name in named:
+        assert f"curl -fsSLo {name} " in told
+        (copy / "keys" / name).write_text("-----BEGIN PGP PUBLIC KEY BLOCK-----\n")
+    found = read.read(str(copy), None, repo_root())
+    assert len(found.hosts) == 10
+
+
+def test_fingerprints_of_the_example_are_those_of_its_table() -> None:
+    told = (EXAMPLE / "keys" / "README.md").read_text().replace(" ", "")
+    values = yaml.safe_load((EXAMPLE / "group_vars" / "all.yml").read_text())
+    for name, value in values.items():
+        if name.endswith("_repository") and isinstance(value, dict):
+            (key,) = re.findall(r"/keys/([a-z-]+\.asc)", value["key"])
+            assert f"`{key}`|`{value['fingerprint']}`|" in told
