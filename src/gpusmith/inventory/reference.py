@@ -17,6 +17,9 @@ from gpusmith.paths import repo_root
 
 BEGIN = "<!-- variables: written by 'make docs' from argument_specs -->"
 END = "<!-- end of variables -->"
+TABLE_BEGIN = "<!-- table of all variables: written by 'make docs' from argument_specs -->"
+TABLE_END = "<!-- end of the table -->"
+SHORT = 48
 CODE = re.compile(r"\b[CIBV]\(([^)]*)\)")
 
 
@@ -73,28 +76,55 @@ def reference(variables: Mapping[str, Spec], defaults: Mapping[str, Any]) -> str
     return "\n\n".join(["## Variables", *parts])
 
 
-def filled_in(text: str, generated: str, path: Path) -> str:
+def table(specs: Specs, defaults: Mapping[str, Any]) -> str:
+    """One row per variable of all owners, each with a link to its section."""
+    rows = ["| variable | type | default | of |", "| --- | --- | --- | --- |"]
+    for name, spec in sorted(specs.variables.items()):
+        page = "" if spec.owner == PROJECT else f"../roles/{spec.owner}/README.md"
+        of = "all" if spec.owner == PROJECT else spec.owner
+        default = defaults.get(name) if spec.default is None else spec.default
+        told = "required" if spec.required else _short(default)
+        rows.append(f"| [`{name}`]({page}#{name}) | {_type(spec)} | {told} | {of} |")
+    return "\n".join(rows)
+
+
+def _short(default: Any) -> str:
+    """A default in a cell of a table: what is long or worked out stands in the variable's section."""
+    if default is None:
+        return ""
+    if is_open(default):
+        return "worked out"
+    text = _inline(default).replace("|", "\\|")
+    return text if len(text) <= SHORT else "see there"
+
+
+def filled_in(text: str, generated: str, path: Path, markers: tuple[str, str] = (BEGIN, END)) -> str:
     """A document with the generated part between its markers.
 
     Raises:
         ToolError: the markers are not there.
     """
-    before, begin, rest = text.partition(BEGIN)
-    _old, end, after = rest.partition(END)
+    first, last = markers
+    before, begin, rest = text.partition(first)
+    _old, end, after = rest.partition(last)
     if not begin or not end:
-        raise ToolError(f"'{path}' has no place for its variables.", f"Put '{BEGIN}' and '{END}' into it.")
-    return f"{before}{BEGIN}\n\n{generated}\n\n{END}{after}"
+        raise ToolError(f"'{path}' has no place for its variables.", f"Put '{first}' and '{last}' into it.")
+    return f"{before}{first}\n\n{generated}\n\n{last}{after}"
 
 
 def documents(root: Path, specs: Specs) -> dict[Path, str]:
     """Every document with variables, as it should be."""
     found = {}
+    everywhere: dict[str, Any] = {}
     for owner in (*specs.roles, PROJECT):
         path = root / "docs" / "variables.md" if owner == PROJECT else root / "roles" / owner / "README.md"
         stated = root / "roles" / owner / "defaults" / "main.yml"
         defaults = yaml.safe_load(stated.read_text(encoding="utf-8")) if stated.is_file() else None
+        everywhere |= defaults or {}
         generated = reference(specs.of(owner), defaults or {})
         found[path] = filled_in(path.read_text(encoding="utf-8"), generated, path)
+    # The project's own page comes last.
+    found[path] = filled_in(found[path], table(specs, everywhere), path, (TABLE_BEGIN, TABLE_END))
     return found
 
 
