@@ -189,7 +189,8 @@ def satisfies(version: Optional[str], wanted: str) -> bool:
     plain = re.sub(r"^\d+:", "", version)
     if wanted.endswith(".*"):
         return plain.startswith(wanted[:-1])
-    return wanted in (version, plain) or plain.startswith((wanted + "-", wanted + "+", wanted + "~"))
+    behind = (wanted + "-", wanted + "+", wanted + "~")
+    return wanted in (version, plain) or plain.startswith(behind) or version.startswith(behind)
 
 
 def newest_match(versions: Iterable[str], wanted: str) -> Optional[str]:

@@ -21,6 +21,20 @@ class Unmet(GpusmithError):  # noqa: N818 - it says what the settings are
     """No driver can be what the settings ask for on this machine."""
 
 
+def full_version(wanted: Driver) -> str:
+    """The version, which has to name one build.
+
+    Raises:
+        Unmet: it is a branch, or none.
+    """
+    if not versions.FULL_DRIVER.match(wanted.version):
+        raise Unmet(
+            f"'nvidia_driver_version' is '{wanted.version}', which is a branch or no version.",
+            "Give an exact one, such as '580.178.04'.",
+        )
+    return wanted.version
+
+
 def flavour(record: Record, wanted: Driver) -> str:
     """Which kernel module the machine gets: the open one, unless a GPU is too old for it.
 

@@ -45,6 +45,7 @@ def driver(raw: Mapping[str, Any], settings: Settings, layout: Settings) -> Plan
     record, node = parse(raw), str(settings["node"])
     want = wanted.driver(node, settings, layout=wanted.layout(layout))
     try:
+        drivers.full_version(want)
         found = drivers.problems(record, want)
         must_have = drivers.must_have(record, want)
         flavour = drivers.flavour(record, want)

@@ -17,6 +17,8 @@ import re
 EPOCH = re.compile(r"^\d+:")
 PACKAGERS = re.compile(r"[-+~]")
 DRIVER = re.compile(r"\d{3}\.\d")
+FULL_DRIVER = re.compile(r"(?:\d+:)?\d{3}\.\d+(?:\.\d+)?(?:[-+~]\S+)?$")
+"""A driver's version that names one build, not a branch."""
 
 
 def upstream(version: str) -> str:

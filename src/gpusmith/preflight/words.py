@@ -10,12 +10,13 @@ from typing import Any
 from gpusmith.data.compatibility import Compatibility
 from gpusmith.data.models import Model
 from gpusmith.errors import Refusal
+from gpusmith.expect.versions import FULL_DRIVER
 
 Facts = Mapping[str, Any]
 Wanted = Mapping[str, Any]
 
 NEAREST = 3
-FULL_DRIVER_VERSION = re.compile(r"^\d+\.\d+(\.\d+)?$")
+FULL_DRIVER_VERSION = FULL_DRIVER
 
 
 @dataclass(frozen=True)

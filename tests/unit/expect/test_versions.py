@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base
 
 from gpusmith.checks.driver import driver_versions
 from gpusmith.expect import plans, versions
 from gpusmith.node.facts import NodeFacts
 from gpusmith.node.records import parse
+from gpusmith.preflight.words import FULL_DRIVER_VERSION
 from tests.unit.expect.test_driver import LAYOUT
 from tests.unit.hosts import make_host
 from tests.unit.records import healthy_record
@@ -77,6 +79,26 @@ def test_a_version_is_not_the_beginning_of_another() -> None:
 )
 def test_whether_a_package_has_the_wanted_version(version: str | None, wanted: str, is_it: bool) -> None:
     assert versions.is_version(version, wanted) is is_it
+    # What installs packages travels to nodes alone, and has to say the same.
+    assert base.satisfies(version, wanted) is is_it
+
+
+@pytest.mark.parametrize(
+    ("version", "full"),
+    [
+        ("580.178.04", True),
+        ("550.120", True),
+        ("580.178.04-1", True),
+        ("1:535.261.03-1~deb12u1", True),
+        ("580", False),
+        ("latest", False),
+        ("", False),
+    ],
+)
+def test_role_and_preflight_agree_on_what_a_full_version_is(version: str, full: bool) -> None:
+    settings = {"node": "gpu-1", "version": version, "module_flavour": "auto", "fabric_manager": "auto"}
+    assert (plans.driver(healthy_record(), settings, LAYOUT)["refused"] == "") is full
+    assert bool(FULL_DRIVER_VERSION.match(version)) is full
 
 
 @pytest.mark.parametrize(
