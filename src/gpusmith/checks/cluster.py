@@ -11,6 +11,7 @@ from gpusmith.checks.register import check
 from gpusmith.cluster import operands as of_pod
 from gpusmith.cluster.managed_fields import title
 from gpusmith.cluster.views import NodeView
+from gpusmith.expect.versions import upstream
 from gpusmith.inventory.host import Host
 from gpusmith.names import GPU_RESOURCE, OPERANDS_LABEL, SIMULATED_LABEL
 from gpusmith.problems import Problem
@@ -196,7 +197,8 @@ def labels(facts: ClusterFacts) -> list[Problem]:
             )
         )
     described = view.labels.get(DRIVER_LABEL)
-    if found is not None and described not in (None, host.driver_version):
+    # The inventory may name a packager's revision, which the driver does not know of.
+    if found is not None and described not in (None, upstream(host.driver_version)):
         problems.append(
             Problem(
                 f"Node '{view.name}': label '{DRIVER_LABEL}' is '{described}', the inventory's driver is {host.driver_version}.",

@@ -22,6 +22,7 @@ from gpusmith.suite.run import Suite
 from gpusmith.suite.sources import ClusterState
 from tests.unit.checks.judged import NODE_CHECKS
 from tests.unit.checks.judged import failing_in_cluster as failing
+from tests.unit.hosts import VERSION
 from tests.unit.objects import MASTER, ON_NODE, node, operand, operands, set_by_others
 
 MakeHost = Callable[..., Host]
@@ -100,6 +101,12 @@ def test_labels_of_another_driver_fail(host: MakeHost) -> None:
     raw = node()
     raw["metadata"]["labels"]["nvidia.com/cuda.driver-version.full"] = "570.1.2"
     assert "is '570.1.2', the inventory's driver is" in failing(host(), raw, operands())["cluster.labels"]
+
+
+def test_a_revision_in_the_inventory_is_no_other_driver(host: MakeHost) -> None:
+    raw = node()
+    raw["metadata"]["labels"]["nvidia.com/cuda.driver-version.full"] = VERSION
+    assert failing(host(nvidia_driver_version=f"{VERSION}-1"), raw, operands()) == {}
 
 
 def test_missing_node_fails_once(host: MakeHost) -> None:
