@@ -28,6 +28,18 @@ def test_check_mode_on_bare_machines(bare_lab: Lab) -> None:
     ended = bare_lab.site("--check")
     assert ended.status == 0, str(ended)
     assert bare_lab.on("gpu-1", "command -v containerd kubelet || echo nothing") == "nothing"
+    for told in (
+        "\ngpu-1, gpu-2:\n",
+        "packages: containerd.io 2.3.7",
+        "/etc/containerd/conf.d/60-gpusmith-nvidia.toml",
+        "units: gpusmith-nvidia-load.service, nvidia-persistenced.service, nvidia-fabricmanager.service",
+        "gpu-type=h100-sxm",
+        "taints: gpusmith.io/unvalidated:NoSchedule, until the node is validated, nvidia.com/gpu=present:NoSchedule",
+        "more: joins the cluster",
+        "only a run can tell: whether kubeadm's own checks let the machine join",
+        "2 hosts would change.",
+    ):
+        assert told in ended.output, str(ended)
 
 
 def test_killed_in_the_driver_role(bare_lab: Lab) -> None:
@@ -90,6 +102,10 @@ def test_second_run_changes_nothing(bare_lab: Lab) -> None:
         ended
     )
     assert {name: bare_lab.service_starts(name) for name in nodes} == before
+    assert re.search(r"\nNothing to do on 2 hosts: gpu-1, gpu-2 \(\d+ s\)\.\n$", ended.output), str(ended)
+    assert "WARNING" not in ended.output
+    checked = bare_lab.site_ok("--check").output
+    assert re.search(r"\nNothing would change on 2 hosts: gpu-1, gpu-2 \(\d+ s\)\.\n$", checked), checked
     # How long it may take is measured by scripts/bench-second-run, on a machine that does nothing else.
     print(f"second run: {ended.seconds:.1f} s")
 
