@@ -16,7 +16,8 @@ TRACE = "Traceback (most recent call last)"
 
 def text(result: Result) -> str:
     """The message of a result: one line, or one below the other."""
-    said = result.get("msg")
+    # Of a task whose output is secret, Ansible keeps only why.
+    said = result.get("msg", result.get("censored"))
     if said is None:
         return ""
     if isinstance(said, list | tuple):
