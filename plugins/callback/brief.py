@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible import constants
+from ansible import constants, context
 from ansible.playbook.task_include import TaskInclude
 from ansible.plugins.callback.default import CallbackModule as Default
 
@@ -70,8 +70,9 @@ class CallbackModule(Default):
 
     def _task_start(self, task: Any, prefix: str | None = None) -> None:
         super()._task_start(task, prefix)
-        # Named when it begins, so that a person sees what takes long.
-        if not self._all and self._last_task_name is not None and _short(task) not in QUIET:
+        # Named when it begins, so that a person sees what takes long; in check mode nothing does.
+        quiet = self._all or self._last_task_name is None or _short(task) in QUIET
+        if not quiet and not context.CLIARGS.get("check"):
             self._print_task_banner(task)
 
     def v2_runner_on_ok(self, result: Any) -> None:

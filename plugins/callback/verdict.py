@@ -64,8 +64,10 @@ class CallbackModule(CallbackBase):
         self._run.ended(result.host.get_name(), self._task(result), result.result)
 
     def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
-        """A task that failed."""
-        if not ignore_errors:
+        """A task that failed, or that the playbook lets fail."""
+        if ignore_errors:
+            self._run.host(result.host.get_name())
+        else:
             self._run.failed(result.host.get_name(), self._task(result), result.result)
 
     def v2_playbook_on_stats(self, stats: Any) -> None:

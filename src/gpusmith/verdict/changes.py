@@ -117,7 +117,10 @@ def _headers(result: Result) -> list[str]:
 
 def _files(result: Result, told: Told) -> None:
     path = result.get("dest") or result.get("path")
-    if path and result.get("state") != "directory":
+    diff = result.get("diff")
+    after = diff.get("after") if isinstance(diff, Mapping) else None
+    state = after.get("state") if isinstance(after, Mapping) else result.get("state")
+    if path and state != "directory":
         told.add({"files": [str(path)]})
 
 

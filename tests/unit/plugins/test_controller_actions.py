@@ -84,6 +84,8 @@ def test_they_fail_in_words_for_a_host_that_nobody_can_connect_to(tmp_path: Path
     assert "Traceback" not in output
     assert "unreachable=0" in output, output
     assert f"ignored={len(TASKS)}" in output, output
-    assert output.count("msg: Kubeconfig '/nowhere/k' does not exist. Set 'gpusmith_kubeconfig'") == 2, output
+    assert output.count("FAILED! Kubeconfig '/nowhere/k' does not exist. Set 'gpusmith_kubeconfig'") == 2, (
+        output
+    )
     assert "value of state must be one of: present, absent, got: gone" in output
-    assert "msg: The validation suite '/nowhere/s' does not exist. Run from a checkout" in output
+    assert "FAILED! The validation suite '/nowhere/s' does not exist. Run from a checkout" in output

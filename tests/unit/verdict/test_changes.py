@@ -61,6 +61,16 @@ def test_holds_alone() -> None:
     [
         ("ansible.builtin.copy", {"dest": "/etc/a", "state": "file"}, {"files": ["/etc/a"]}),
         ("ansible.builtin.file", {"path": "/etc/a", "state": "directory"}, {}),
+        # As check mode says that a folder would be made.
+        (
+            "ansible.builtin.file",
+            {
+                "path": "/etc/a",
+                "state": "absent",
+                "diff": {"after": {"path": "/etc/a", "state": "directory"}},
+            },
+            {},
+        ),
         ("ansible.builtin.systemd_service", {"name": "containerd"}, {"units": ["containerd.service"]}),
         ("ansible.builtin.systemd_service", {"name": "a.service"}, {"units": ["a.service"]}),
         ("ansible.builtin.systemd_service", {"name": None}, {}),
