@@ -18,9 +18,11 @@ def of_host(result: Mapping[str, Any] | None) -> list[Refusal]:
 
 
 def table(by_host: Mapping[str, Sequence[Refusal]]) -> list[str]:
-    """Lines for a person: every host that is refused, each reason with what to do next."""
+    """Lines for a person: each reason with what to do next, once for all hosts that are refused for it."""
     bad = {host: refusals for host, refusals in by_host.items() if refusals}
     lines = [f"{len(bad)} of {len(by_host)} hosts cannot be worked on:"] if bad else []
+    hosts: dict[Refusal, list[str]] = {}
     for host, refusals in bad.items():
-        lines += [f"{host} | {row.message} | {row.hint}" for row in refusals]
-    return lines
+        for row in refusals:
+            hosts.setdefault(row, []).append(host)
+    return lines + [f"{', '.join(names)} | {row.message} | {row.hint}" for row, names in hosts.items()]

@@ -19,3 +19,12 @@ def test_reasons_arrive_as_they_were_found() -> None:
     refusal = Refusal("GPU count: 3 on PCI; allowed: 4.", "Look for it.")
     assert of_host({"refusals": [dataclasses.asdict(refusal)]}) == [refusal]
     assert table({"gpu-1": [refusal]})[1] == "gpu-1 | GPU count: 3 on PCI; allowed: 4. | Look for it."
+
+
+def test_a_reason_is_told_once_for_all_its_hosts() -> None:
+    version, count = Refusal("version: none.", "Correct it."), Refusal("GPU count: 3.", "Look.")
+    assert table({"gpu-1": [version], "gpu-2": [count, version], "gpu-3": []}) == [
+        "2 of 3 hosts cannot be worked on:",
+        "gpu-1, gpu-2 | version: none. | Correct it.",
+        "gpu-2 | GPU count: 3. | Look.",
+    ]
