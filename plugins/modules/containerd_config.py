@@ -31,10 +31,11 @@ options:
     type: dict
     default: {}
   registries:
-    description: Registries with a special address; keys host and endpoint.
+    description:
+      - Registries with a special address; keys host and endpoint. Those that this module wrote and that are not listed any more are removed,
+        as are all of them with O(state=absent); those of others stay. Without this option nothing is done about registries.
     type: list
     elements: dict
-    default: []
   restart:
     description: Whether containerd may be restarted.
     type: bool
@@ -93,6 +94,7 @@ from ansible_collections.gpusmith.gpu.plugins.module_utils import bundle, contai
 
 FOLDER = Path("/etc/containerd")
 ROOT = FOLDER / "config.toml"
+HOSTS = "hosts.toml"
 # Gone at the next boot, as the containerd that it speaks of.
 NOTE = Path("/run/gpusmith/containerd-started-with")
 INSTANCES = Path("/proc/sys/fs/inotify/max_user_instances")
@@ -121,12 +123,15 @@ class Configuration:
             }
         )
         if not self.module.check_mode:
-            self._put(path, text)
+            self.put(path, text)
 
     @staticmethod
-    def _put(path: Path, text: str | None) -> None:
+    def put(path: Path, text: str | None) -> None:
+        """Have a file with this text, or none."""
         if text is None:
             path.unlink()
+            if path.name == HOSTS and not any(path.parent.iterdir()):
+                path.parent.rmdir()
             return
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(f".{path.name}.new")
@@ -137,7 +142,7 @@ class Configuration:
     def back_out(self) -> None:
         """Put back what was there before this call."""
         for path, text in self._before.items():
-            self._put(path, text)
+            self.put(path, text)
 
     def dump(self) -> tuple[str | None, str]:
         """The effective configuration, or None and containerd's own words."""
@@ -220,6 +225,23 @@ def overrides(effective: str) -> list[str]:
     return found
 
 
+def registries(
+    wanted: list[dict[str, str]] | None, state: str, folder: Path = FOLDER / "certs.d"
+) -> dict[Path, str | None]:
+    """What the registries' files have to be, by path; None for those of ours that are to go."""
+    if wanted is None:
+        return {}
+    mark = containerd.OURS.encode()
+    files: dict[Path, str | None] = {
+        path: None for path in folder.glob(f"*/{HOSTS}") if path.read_bytes().startswith(mark)
+    }
+    listed = wanted if state == "present" else []
+    return {
+        **files,
+        **{folder / row["host"] / HOSTS: containerd.hosts_toml(row["endpoint"]) for row in listed},
+    }
+
+
 def newest(paths: list[Path]) -> float | None:
     """Unix time of the youngest of these files."""
     times = [path.stat().st_mtime for path in paths if path.exists()]
@@ -251,14 +273,15 @@ def version_of(module: Any) -> str | None:
     return next((word.lstrip("v") for word in told.split() if word.lstrip("v")[:1].isdigit()), None)
 
 
-def without_containerd(module: Any, path: Path) -> None:
-    """End the module: nobody reads a drop-in that is to go, and one that is to be there cannot be written."""
+def without_containerd(module: Any, *paths: Path) -> None:
+    """End the module: nobody reads files that are to go, and those that are to be there cannot be written."""
     if module.params["state"] == "present":
         module.fail_json(msg="containerd is not installed on this machine. Run role 'containerd' first.")
-    there = path.exists()
-    if there and not module.check_mode:
-        path.unlink()
-    module.exit_json(changed=there)
+    there = [path for path in paths if path.exists()]
+    if not module.check_mode:
+        for path in there:
+            Configuration.put(path, None)
+    module.exit_json(changed=bool(there))
 
 
 def main() -> None:
@@ -268,7 +291,7 @@ def main() -> None:
             "name": {"type": "str", "required": True},
             "runtime": {"type": "dict", "default": {}},
             "images": {"type": "dict", "default": {}},
-            "registries": {"type": "list", "elements": "dict", "default": []},
+            "registries": {"type": "list", "elements": "dict"},
             "restart": {"type": "bool", "default": True},
             "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
             "bundle": bundle.OPTION,
@@ -279,7 +302,7 @@ def main() -> None:
     path = FOLDER / "conf.d" / f"{module.params['name']}.toml"
     version = version_of(module)
     if version is None:
-        without_containerd(module, path)
+        without_containerd(module, path, *registries(module.params["registries"], "absent"))
         return
 
     work = Configuration(module)
@@ -294,13 +317,10 @@ def main() -> None:
                     schema, module.params["name"], module.params["runtime"], module.params["images"]
                 ),
             )
-            for registry in module.params["registries"]:
-                work.write(
-                    FOLDER / "certs.d" / registry["host"] / "hosts.toml",
-                    containerd.hosts_toml(registry["endpoint"]),
-                )
         elif path.exists():
             work.write(path, None)
+        for place, content in registries(module.params["registries"], module.params["state"]).items():
+            work.write(place, content)
     except containerd.ConfigError as error:
         module.fail_json(msg=str(error))
 

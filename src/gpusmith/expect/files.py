@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from fnmatch import fnmatchcase
 
 from gpusmith.probe.record import Record
 from gpusmith.problems import Cure, Problem
@@ -20,6 +21,20 @@ def digest(content: str) -> str:
 def outdated(record: Record, files: Files) -> list[str]:
     """Paths of files that are missing or say something else."""
     return [path for path, content in files.items() if record.managed_files.get(path) != digest(content)]
+
+
+def left_over(record: Record, node: str, files: Files, pattern: str, cure: Cure) -> list[Problem]:
+    """Each file of ours by a pattern that the inventory does not list any more; those of others are not ours to judge."""
+    return [
+        Problem(
+            f"Node '{node}': file '{path}' is still there, and the inventory does not list it any more.",
+            "Run site.yml for the node.",
+            {f"file_{path}": record.managed_files.get(path)},
+            cure,
+        )
+        for path in record.marked_files
+        if fnmatchcase(path, pattern) and path not in files
+    ]
 
 
 def problems(record: Record, node: str, files: Files, cure: Cure = Cure.FILES) -> list[Problem]:

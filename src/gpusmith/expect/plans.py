@@ -131,6 +131,9 @@ def _is_off(record: Record, unit: str) -> bool:
     return bool(services.unit_at_boot(record, "", unit, ""))
 
 
+REGISTRIES = "/etc/containerd/certs.d/*/hosts.toml"
+
+
 def containerd(raw: Mapping[str, Any], settings: Settings) -> Plan:
     """Role containerd: keys node, packages and files."""
     record, node = parse(raw), str(settings["node"])
@@ -138,6 +141,7 @@ def containerd(raw: Mapping[str, Any], settings: Settings) -> Plan:
     found = [
         *packages.problems(record, _packages(settings)),
         *files.problems(record, node, own, Cure.CONTAINERD),
+        *files.left_over(record, node, own, REGISTRIES, Cure.CONTAINERD),
         *runtime.problems(record, wanted.Runtime(node, nvidia=False)),
     ]
     return _answer(found, node, files.outdated(record, own))

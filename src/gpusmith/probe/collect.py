@@ -70,6 +70,7 @@ def collect(nvml_timeout_s: float = NVML_TIMEOUT_S) -> Record:
         "dev": devices,
         "cuda": safely("cuda", cuda.gather),
         "managed_files": safely("managed files", managed.gather),
+        "marked_files": safely("marked files", managed.marked),
     }
     boots = found["boot"] = safely("boot", boot.gather)
     found["system"] = safely("system", lambda: system.gather(boots))

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import glob
 import hashlib
+from typing import Iterator
 
 from gpusmith.probe.boot import MODULE_FILES, SYSCTL_FILES
 
@@ -27,15 +28,25 @@ MANAGED_FILES = (
     "/etc/systemd/system/*.service.d/*gpusmith-*",
 )
 
+# What our files begin with, in folders where others have files of the same name.
+MARK = b"# Written by gpusmith"
 
-def gather() -> dict[str, str]:
-    """SHA-256 digests by path."""
-    found = {}
+
+def _contents() -> Iterator[tuple[str, bytes]]:
     for pattern in MANAGED_FILES:
         for path in glob.glob(pattern):
             try:
                 with open(path, "rb") as file:
-                    found[path] = hashlib.sha256(file.read()).hexdigest()
+                    yield path, file.read()
             except OSError:
                 continue
-    return found
+
+
+def gather() -> dict[str, str]:
+    """SHA-256 digests by path."""
+    return {path: hashlib.sha256(content).hexdigest() for path, content in _contents()}
+
+
+def marked() -> tuple[str, ...]:
+    """Paths of those that say that they are ours."""
+    return tuple(sorted(path for path, content in _contents() if content.startswith(MARK)))

@@ -35,6 +35,7 @@ class Record:
         packages: by name.
         services: by unit name without '.service'.
         managed_files: SHA-256 digests of files that roles write, by path.
+        marked_files: paths of those that begin with our mark.
         xids: since the driver was loaded; None if nobody can know them.
         boot: None if its files could not be read.
         errors: what could not be found out, with the reason.
@@ -61,6 +62,7 @@ class Record:
     cuda: Cuda = field(default_factory=Cuda)
     boot: Boot | None = None
     managed_files: Mapping[str, str] = field(default_factory=dict)
+    marked_files: tuple[str, ...] = ()
     errors: tuple[str, ...] = ()
 
     @property

@@ -95,6 +95,18 @@ def test_files_that_are_not_as_wanted_are_written(path: str, role: str, plan: An
     assert f"file '{path}'" in answer["problems"][0]
 
 
+def test_a_registry_that_left_the_inventory_is_removed_unless_others_wrote_it() -> None:
+    record, left = converged_record(), "/etc/containerd/certs.d/left.example:5000/hosts.toml"
+    record["managed_files"][left] = "0" * 64
+    assert PLANS["containerd"](record)["cures"] == []
+    record["marked_files"] = sorted(record["managed_files"])
+    answer = PLANS["containerd"](record)
+    assert answer["cures"] == ["containerd"]
+    assert answer["problems"] == [
+        f"file '{left}' is still there, and the inventory does not list it any more"
+    ]
+
+
 def test_a_missing_link_makes_the_role_start_its_unit() -> None:
     # The role counted links, and repaired nothing as long as their number was right.
     record = broken("no-char-link")

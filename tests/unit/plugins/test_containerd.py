@@ -103,6 +103,37 @@ def test_hosts_toml() -> None:
     }  # fmt: skip
 
 
+def test_a_registry_that_leaves_the_list_leaves_the_node_and_those_of_others_stay(tmp_path: Path) -> None:
+    texts = {
+        "kept": containerd.hosts_toml("http://kept"),
+        "left": containerd.hosts_toml("http://left"),
+        "theirs": 'server = "https://theirs"\n',
+    }
+    for host, text in texts.items():
+        (tmp_path / host).mkdir()
+        (tmp_path / host / "hosts.toml").write_text(text)
+    (tmp_path / "left" / "ca.crt").write_text("of somebody else")
+    rows = [{"host": "kept", "endpoint": "http://kept"}, {"host": "new", "endpoint": "http://new"}]
+    files = containerd_config.registries(rows, "present", tmp_path)
+    for path, content in files.items():
+        if path.parent.name != "kept":
+            containerd_config.Configuration.put(path, content)
+    assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.*")) == [
+        "kept/hosts.toml", "left/ca.crt", "new/hosts.toml", "theirs/hosts.toml",
+    ]  # fmt: skip
+    assert (tmp_path / "new" / "hosts.toml").read_text() == containerd.hosts_toml("http://new")
+    assert set(containerd_config.registries([], "absent", tmp_path).values()) == {None}
+    # Who has nothing to say about registries, as role nvidia_container_toolkit, leaves them alone.
+    assert containerd_config.registries(None, "present", tmp_path) == {}
+
+
+def test_the_folder_of_a_registry_goes_with_its_last_file(tmp_path: Path) -> None:
+    path = tmp_path / "left" / "hosts.toml"
+    containerd_config.Configuration.put(path, containerd.hosts_toml("http://left"))
+    containerd_config.Configuration.put(path, None)
+    assert list(tmp_path.iterdir()) == []
+
+
 # --- who else sets what is ours ----------------------------------------------------------------------------------------
 
 NVIDIA = {"containerd": {"runtimes": {"nvidia": {"options": {"SystemdCgroup": True}}}}}
