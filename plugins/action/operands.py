@@ -11,6 +11,11 @@ from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import Con
 from gpusmith.cluster import apply
 from gpusmith.cluster.api import Cluster
 
+FORMER_CLASS = (
+    "RuntimeClass '{name}' is gpusmith's, and the inventory has another one. It stays, since pods may name it."
+    " If none does: kubectl delete runtimeclass {name}"
+)
+
 
 class ActionModule(ControllerAction):
     """Takes fields of others over, applies, and says what that changed."""
@@ -18,6 +23,7 @@ class ActionModule(ControllerAction):
     SPEC: ClassVar[dict[str, dict[str, Any]]] = {
         "kubeconfig": {"type": "path", "required": True},
         "objects": {"type": "list", "elements": "dict", "required": True},
+        "gone": {"type": "list", "elements": "dict", "default": []},
         "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
         "timeout": {"type": "float", "default": 300.0},
     }
@@ -27,7 +33,10 @@ class ActionModule(ControllerAction):
         if asked["state"] == "absent":
             gone = apply.remove(cluster, objects, asked["timeout"], check)
             return {"changed": bool(gone), "objects": gone, "foreign": {}, "left_out": []}
+        # First: two device plugins on one node would fight over its GPUs.
+        gone = apply.remove(cluster, apply.ours(cluster, asked["gone"]), asked["timeout"], check)
         done = apply.apply(cluster, objects, check)
+        classes = apply.former_classes(cluster, objects)
         lines = [f"{name}: {', '.join(fields)}" for name, fields in done.foreign.items()]
         diff: list[dict[str, Any]] = [
             {"prepared": "".join(f"others set, which is taken away: {line}\n" for line in lines)}
@@ -36,13 +45,15 @@ class ActionModule(ControllerAction):
             {"before": before, "after": after, "before_header": name, "after_header": name}
             for name, (before, after) in done.changed.items()
         ]
+        diff += [{"prepared": f"deleted: {name}\n"} for name in gone]
         return {
-            "changed": bool(done.foreign or done.changed),
-            "objects": list(done.changed),
+            "changed": bool(gone or done.foreign or done.changed),
+            "objects": [*gone, *done.changed],
             "foreign": done.foreign,
             "left_out": done.left_out,
             "msg": f"Others set, which is taken away: {'; '.join(lines)}."
             if lines
             else "Nobody else set anything.",
             "diff": diff,
+            **({"warnings": [FORMER_CLASS.format(name=name) for name in classes]} if classes else {}),
         }

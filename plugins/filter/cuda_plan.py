@@ -36,7 +36,9 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: problems (in words), cures (kinds of cure that are needed, see C(gpusmith.problems)), missing (versions), files (none).
+  description: >-
+    problems (in words), cures (kinds of cure that are needed, see C(gpusmith.problems)), missing (versions), others (versions that are there and
+    not asked for), files (none).
   type: dict
 """
 

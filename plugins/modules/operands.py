@@ -14,6 +14,7 @@ description:
     subresource wrote, and the time of C(kubectl rollout restart) are left alone.
   - Reports a change only if the API server's answer differs from what was there.
   - Refuses a RuntimeClass that has another handler before it changes anything, since nobody can change that.
+  - Warns of a RuntimeClass of ours that is not among the objects any more, since pods may still name it.
   - Runs on the controller.
 version_added: "0.1.0"
 author: gpusmith contributors
@@ -27,6 +28,13 @@ options:
     type: list
     elements: dict
     required: true
+  gone:
+    description: >-
+      With O(state=present), manifests of objects that are deleted first if they are there and have the label
+      C(app.kubernetes.io/managed-by=gpusmith).
+    type: list
+    elements: dict
+    default: []
   state:
     description: Whether the objects are to be there.
     type: str

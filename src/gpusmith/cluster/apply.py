@@ -10,7 +10,7 @@ from typing import Any
 from gpusmith.cluster.api import CONFLICT, JSON_PATCH, ApiRefused, Cluster, Object
 from gpusmith.cluster.managed_fields import additions, own_fields, taken_over, title
 from gpusmith.errors import GpusmithError, ToolError
-from gpusmith.names import MANAGER
+from gpusmith.names import MANAGED_BY, MANAGER
 from gpusmith.wait import Deadline, Done, NotYet, WaitTimeout, wait_until
 
 ALONE = {
@@ -158,6 +158,22 @@ def remove(
             error.message, "Look at the finalizers of what is left: kubectl get -o yaml."
         ) from error
     return list(deleted.values())
+
+
+def ours(cluster: Cluster, objects: Iterable[Object]) -> list[Object]:
+    """Those that are there and say that they are ours; somebody else may have one of the same name."""
+    return [wanted for wanted in objects if _is_ours(cluster.get(path_of(wanted)))]
+
+
+def _is_ours(found: Object | None) -> bool:
+    return bool(found) and ((found or {})["metadata"].get("labels") or {}).get(MANAGED_BY) == MANAGER
+
+
+def former_classes(cluster: Cluster, objects: Iterable[Object]) -> list[str]:
+    """RuntimeClasses of ours by names that we do not apply any more."""
+    wanted = {row["metadata"]["name"] for row in objects if row["kind"] == "RuntimeClass"}
+    found = cluster.items("/apis/node.k8s.io/v1/runtimeclasses", labelSelector=f"{MANAGED_BY}={MANAGER}")
+    return sorted({str(row["metadata"]["name"]) for row in found} - wanted)
 
 
 def _refuse_another_handler(cluster: Cluster, wanted: Object) -> None:

@@ -12,6 +12,11 @@ def missing(record: Record, wanted: CudaToolkits) -> list[str]:
     return [version for version in wanted.versions if version not in record.cuda.versions]
 
 
+def others(record: Record, wanted: CudaToolkits) -> list[str]:
+    """Versions that the inventory does not list. Nothing tells who installed them, and people may build with them."""
+    return [version for version in record.cuda.versions if version not in wanted.versions]
+
+
 def problems(record: Record, wanted: CudaToolkits) -> list[Problem]:
     """What role cuda_toolkit answers for."""
     node, seen = wanted.node, record.cuda

@@ -170,7 +170,11 @@ def cuda_toolkit(raw: Mapping[str, Any], settings: Settings) -> Plan:
     """Role cuda_toolkit: keys node, versions and default."""
     record, node = parse(raw), str(settings["node"])
     want = wanted.CudaToolkits(node, tuple(map(str, settings["versions"])), str(settings["default"] or ""))
-    return {**_answer(cuda.problems(record, want), node), "missing": cuda.missing(record, want)}
+    return {
+        **_answer(cuda.problems(record, want), node),
+        "missing": cuda.missing(record, want),
+        "others": cuda.others(record, want),
+    }
 
 
 def kubernetes_node(raw: Mapping[str, Any], settings: Settings) -> Plan:

@@ -182,3 +182,16 @@ def test_what_is_still_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "delete", lambda path: path in memory.objects)
     with pytest.raises(ToolError, match=r"RuntimeClass 'nvidia'.* still there"):
         apply.remove(memory.cluster, [CLASS], 0.0, check=False)
+
+
+def test_what_others_made_under_a_name_of_ours_is_not_ours() -> None:
+    memory = cluster()
+    memory.objects[PLUGIN_PATH]["metadata"]["labels"] = {"app.kubernetes.io/managed-by": "gpusmith"}
+    memory.objects[CONFIG_PATH] = {**CONFIG, "metadata": {"name": "c", "labels": {"app": "theirs"}}}
+    assert apply.ours(memory.cluster, OBJECTS) == [PLUGIN]
+
+
+def test_a_class_under_a_former_name_is_told() -> None:
+    memory = cluster()
+    memory.objects[CLASS_PATH.replace("nvidia", "old")] = {**CLASS, "metadata": {"name": "old"}}
+    assert apply.former_classes(memory.cluster, OBJECTS) == ["old"]

@@ -33,6 +33,7 @@ def test_plan(seen: dict[str, Any], problems: list[str], missing: list[str]) -> 
     record = {**healthy_record(), "cuda": seen}
     plan = plans.cuda_toolkit(record, {"node": "gpu-1", "versions": ["13.0"], "default": "13.0"})
     assert (plan["problems"], plan["missing"]) == (problems, missing)
+    assert plan["others"] == [version for version in seen["versions"] if version != "13.0"]
 
 
 def test_nobody_asks_for_a_default() -> None:
