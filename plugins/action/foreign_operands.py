@@ -32,15 +32,13 @@ class ActionModule(ControllerAction):
         accepted, unreached = asked["plugin_strategies"], []
         if accepted is not None:
             unreached = plugin_strategy.unreached(daemon_sets, accepted, partial(config_map, cluster))
+        if found or unreached:
+            fight = (
+                [f"Two owners of one operand would fight over the GPUs: {' '.join(found)}"] if found else []
+            )
+            return {"changed": False, "failed": True, "msg": " ".join([*fight, *unreached])}
         there = cluster.get(f"/api/v1/namespaces/{asked['namespace']}") is not None
-        result = {"changed": False, "foreign": found, "unreached": unreached, "namespace_exists": there}
-        sentences = [
-            *([f"Two owners of one operand would fight over the GPUs: {' '.join(found)}"] if found else []),
-            *unreached,
-        ]
-        if sentences:
-            result.update(failed=True, msg=" ".join(sentences))
-        return result
+        return {"changed": False, "namespace_exists": there}
 
 
 def config_map(cluster: Cluster, namespace: str, name: str) -> dict[str, str]:

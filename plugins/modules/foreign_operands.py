@@ -55,16 +55,6 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-foreign:
-  description: What was found, one sentence each.
-  returned: always
-  type: list
-  elements: str
-unreached:
-  description: Device plugins whose GPUs would not get into containers, one sentence each.
-  returned: always
-  type: list
-  elements: str
 namespace_exists:
   description: Whether our namespace is there already.
   returned: success
