@@ -92,6 +92,19 @@ def test_nodes_are_labelled_stamped_and_open(bare_lab: Lab) -> None:
         assert stamp["simulated"] is True
 
 
+def test_a_registry_that_left_the_inventory_leaves_the_node(bare_lab: Lab) -> None:
+    left, theirs = (f"/etc/containerd/certs.d/{host}/hosts.toml" for host in ("left:5000", "theirs:5000"))
+    bare_lab.on(
+        "gpu-1", f"mkdir -p $(dirname {left} {theirs}); echo '# Written by gpusmith.' > {left}; : > {theirs}"
+    )
+    before = bare_lab.service_starts("gpu-1")
+    ended = bare_lab.site_ok("-l", "gpu-1")
+    assert ended.recap()["gpu-1"]["changed"] == 1, str(ended)
+    assert bare_lab.on("gpu-1", f"ls -d $(dirname {left}) {theirs} 2>/dev/null || true") == theirs
+    assert bare_lab.service_starts("gpu-1") == before
+    bare_lab.on("gpu-1", f"rm -r $(dirname {theirs})")
+
+
 def test_second_run_changes_nothing(bare_lab: Lab) -> None:
     nodes = bare_lab.gpu_nodes()
     before = {name: bare_lab.service_starts(name) for name in nodes}

@@ -76,8 +76,9 @@ REFUSALS = {
         edits=(
             (GPUS, "nvidia_driver_version", 'nvidia_driver_version: "999.11.22"'),
             (GPUS, "gpusmith_gpu_model", "gpusmith_gpu_model: h100-sxn"),
+            (GPUS, "nvidia_container_toolkit_version", 'nvidia_container_toolkit_version: "1.19.0"'),
         ),
-        says=("999.11.22", "h100-sxn"),
+        says=("999.11.22", "h100-sxn", "ordering cycle"),
     ),
 }
 
@@ -94,6 +95,33 @@ def test_site_refuses(ready_lab: Lab, spoilt: Path, case: Refused) -> None:
     assert "Traceback" not in ended.output
     assert not any(numbers["changed"] for numbers in ended.recap().values()), str(ended)
     assert {name: ready_lab.service_starts(name) for name in before} == before
+
+
+def test_a_plugin_whose_gpus_would_not_reach_containers_is_refused(ready_lab: Lab, spoilt: Path) -> None:
+    edit(spoilt / GPUS, set_line("gpu_operands_device_plugin", "gpu_operands_device_plugin: existing"))
+    labels = {"app": "their-device-plugin"}
+    # NVIDIA's default; it runs nowhere.
+    container = {"name": "plugin", "image": "nvcr.io/nvidia/k8s-device-plugin:v0.17.1"}
+    spec = {"containers": [container], "nodeSelector": {"nowhere": "true"}}
+    ready_lab.apply(
+        {
+            "apiVersion": "apps/v1",
+            "kind": "DaemonSet",
+            "metadata": {"name": "their-device-plugin", "namespace": "kube-system"},
+            "spec": {
+                "selector": {"matchLabels": labels},
+                "template": {"metadata": {"labels": labels}, "spec": spec},
+            },
+        }
+    )
+    try:
+        ended = ready_lab.site(inventory=spoilt)
+    finally:
+        ready_lab.kubectl("-n", "kube-system", "delete", "daemonset", "their-device-plugin")
+    assert ended.status != 0, str(ended)
+    assert "kube-system/their-device-plugin" in ended.output
+    assert "'envvar'" in ended.output.replace("''", "'")
+    assert not any(numbers["changed"] for numbers in ended.recap().values()), str(ended)
 
 
 # --- both commands ---------------------------------------------------------------------------------------
