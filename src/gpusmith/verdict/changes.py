@@ -80,11 +80,16 @@ def _would_have_run(result: Result) -> bool:
     return str(result.get("msg") or "").startswith("Command would have run")
 
 
+def _asked(result: Result) -> Mapping[str, Any]:
+    """The module's arguments, as the module was given them."""
+    return (result.get("invocation") or {}).get("module_args") or {}
+
+
 def _packages(result: Result, told: Told) -> None:
     plan: Mapping[str, Any] = result.get("plan") or {}
     installed: Mapping[str, Any] = plan.get("installed") or {}
     rows: Mapping[str, Mapping[str, Any]] = result.get("packages") or {}
-    loose = ((result.get("invocation") or {}).get("module_args") or {}).get("unversioned") or []
+    loose = _asked(result).get("unversioned") or []
     named = []
     for name, row in rows.items():
         before, after = row.get("before"), installed.get(name) or row.get("after")
@@ -117,10 +122,8 @@ def _headers(result: Result) -> list[str]:
 
 def _files(result: Result, told: Told) -> None:
     path = result.get("dest") or result.get("path")
-    diff = result.get("diff")
-    after = diff.get("after") if isinstance(diff, Mapping) else None
-    state = after.get("state") if isinstance(after, Mapping) else result.get("state")
-    if path and state != "directory":
+    # Check mode's result does not say that it is a folder.
+    if path and "directory" not in (result.get("state"), _asked(result).get("state")):
         told.add({"files": [str(path)]})
 
 

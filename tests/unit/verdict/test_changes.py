@@ -64,11 +64,7 @@ def test_holds_alone() -> None:
         # As check mode says that a folder would be made.
         (
             "ansible.builtin.file",
-            {
-                "path": "/etc/a",
-                "state": "absent",
-                "diff": {"after": {"path": "/etc/a", "state": "directory"}},
-            },
+            {"path": "/etc/a", "invocation": {"module_args": {"state": "directory"}}},
             {},
         ),
         ("ansible.builtin.systemd_service", {"name": "containerd"}, {"units": ["containerd.service"]}),
