@@ -4,25 +4,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ansible_collections.gpusmith.gpu.plugins.module_utils import containerd
-from ansible_collections.gpusmith.gpu.plugins.plugin_utils.plans import of_record
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.plans import filter_module, of_record
 
 from gpusmith.expect import plans
 
 DOCUMENTATION = r"""
 name: containerd_plan
 short_description: How a node's containerd differs from what the inventory says
+description:
+  - Compares packages, files, effective configuration and service of containerd with the inventory.
 version_added: "0.1.0"
 author: gpusmith contributors
+extends_documentation_fragment: gpusmith.gpu.plan
 positional: settings
 options:
-  _input:
-    description: Record of M(gpusmith.gpu.node_state).
-    type: dict
-    required: true
   settings:
     description: Keys node, packages (versions by name), name (of the drop-in), runtime and images (its settings), registries.
     type: dict
@@ -80,9 +79,4 @@ def containerd_plan(record: Mapping[str, Any], settings: Mapping[str, Any]) -> d
     )
 
 
-class FilterModule:
-    """Filters of this file."""
-
-    def filters(self) -> dict[str, Callable[..., Any]]:
-        """By name."""
-        return {"containerd_plan": containerd_plan}
+FilterModule = filter_module(containerd_plan)

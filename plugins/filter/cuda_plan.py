@@ -4,24 +4,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.gpusmith.gpu.plugins.plugin_utils.plans import of_record
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.plans import filter_module, of_record
 
 from gpusmith.expect import plans
 
 DOCUMENTATION = r"""
 name: cuda_plan
 short_description: How a node's CUDA toolkits differ from what the inventory says
+description:
+  - Compares the installed CUDA toolkits, and the one that C(/usr/local/cuda) leads to, with the inventory.
 version_added: "0.1.0"
 author: gpusmith contributors
+extends_documentation_fragment: gpusmith.gpu.plan
 positional: settings
 options:
-  _input:
-    description: Record of M(gpusmith.gpu.node_state).
-    type: dict
-    required: true
   settings:
     description: Keys node, versions (MAJOR.MINOR) and default.
     type: dict
@@ -49,9 +48,4 @@ def cuda_plan(record: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[st
     return plans.cuda_toolkit(record, settings)
 
 
-class FilterModule:
-    """Filters of this file."""
-
-    def filters(self) -> dict[str, Callable[..., Any]]:
-        """By name."""
-        return {"cuda_plan": cuda_plan}
+FilterModule = filter_module(cuda_plan)

@@ -4,24 +4,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.gpusmith.gpu.plugins.plugin_utils.plans import of_record
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.plans import filter_module, of_record
 
 from gpusmith.expect import plans
 
 DOCUMENTATION = r"""
 name: driver_plan
 short_description: What a node's driver should be, and how the node differs from that
+description:
+  - Compares packages, module, libraries, services, device nodes and files of the driver with the inventory.
 version_added: "0.1.0"
 author: gpusmith contributors
+extends_documentation_fragment: gpusmith.gpu.plan
 positional: settings, layout
 options:
-  _input:
-    description: Record of M(gpusmith.gpu.node_state).
-    type: dict
-    required: true
   settings:
     description: Keys node, version, module_flavour, fabric_manager and files (content by path).
     type: dict
@@ -57,9 +56,4 @@ def driver_plan(
     return plans.driver(record, settings, layout)
 
 
-class FilterModule:
-    """Filters of this file."""
-
-    def filters(self) -> dict[str, Callable[..., Any]]:
-        """By name."""
-        return {"driver_plan": driver_plan}
+FilterModule = filter_module(driver_plan)

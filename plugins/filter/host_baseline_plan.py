@@ -4,24 +4,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.gpusmith.gpu.plugins.plugin_utils.plans import of_record
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.plans import filter_module, of_record
 
 from gpusmith.expect import plans
 
 DOCUMENTATION = r"""
 name: host_baseline_plan
 short_description: How a node differs from what Kubernetes needs of a host
+description:
+  - Compares swap, kernel modules and kernel parameters, now and at the next boot, with the inventory.
 version_added: "0.1.0"
 author: gpusmith contributors
+extends_documentation_fragment: gpusmith.gpu.plan
 positional: settings
 options:
-  _input:
-    description: Record of M(gpusmith.gpu.node_state).
-    type: dict
-    required: true
   settings:
     description: >-
       Keys node, swap (C(off) or C(keep)), modules (names), sysctl (values by name), sysctl_minimum (least values by name), files
@@ -53,9 +52,4 @@ def host_baseline_plan(record: Mapping[str, Any], settings: Mapping[str, Any]) -
     return plans.host_baseline(record, settings)
 
 
-class FilterModule:
-    """Filters of this file."""
-
-    def filters(self) -> dict[str, Callable[..., Any]]:
-        """By name."""
-        return {"host_baseline_plan": host_baseline_plan}
+FilterModule = filter_module(host_baseline_plan)

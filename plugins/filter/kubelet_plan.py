@@ -4,24 +4,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.gpusmith.gpu.plugins.plugin_utils.plans import of_record
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.plans import filter_module, of_record
 
 from gpusmith.expect import plans
 
 DOCUMENTATION = r"""
 name: kubelet_plan
 short_description: How a node's kubelet differs from what the inventory says
+description:
+  - Compares packages, settings and service of the kubelet with the inventory, and asks whether the machine has joined.
 version_added: "0.1.0"
 author: gpusmith contributors
+extends_documentation_fragment: gpusmith.gpu.plan
 positional: settings
 options:
-  _input:
-    description: Record of M(gpusmith.gpu.node_state).
-    type: dict
-    required: true
   settings:
     description: Keys node, packages (versions by name), settings (files that the kubelet reads at its start, content by path) and files.
     type: dict
@@ -49,9 +48,4 @@ def kubelet_plan(record: Mapping[str, Any], settings: Mapping[str, Any]) -> dict
     return plans.kubernetes_node(record, settings)
 
 
-class FilterModule:
-    """Filters of this file."""
-
-    def filters(self) -> dict[str, Callable[..., Any]]:
-        """By name."""
-        return {"kubelet_plan": kubelet_plan}
+FilterModule = filter_module(kubelet_plan)

@@ -4,13 +4,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import plain
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.packages_due import is_due
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.plans import filter_module
 
 DOCUMENTATION = r"""
 name: packages_due
@@ -20,12 +21,9 @@ description:
     versions and holds are right needs no task.
 version_added: "0.1.0"
 author: gpusmith contributors
+extends_documentation_fragment: gpusmith.gpu.plan
 positional: asked
 options:
-  _input:
-    description: Record of M(gpusmith.gpu.node_state).
-    type: dict
-    required: true
   asked:
     description: Arguments of M(gpusmith.gpu.packages).
     type: dict
@@ -56,9 +54,4 @@ def packages_due(record: Mapping[str, Any], asked: Mapping[str, Any]) -> bool:
     return due
 
 
-class FilterModule:
-    """Filters of this file."""
-
-    def filters(self) -> dict[str, Callable[..., Any]]:
-        """By name."""
-        return {"packages_due": packages_due}
+FilterModule = filter_module(packages_due)

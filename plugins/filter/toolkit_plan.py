@@ -4,25 +4,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.gpusmith.gpu.plugins.filter.containerd_plan import drop_in
-from ansible_collections.gpusmith.gpu.plugins.plugin_utils.plans import of_record
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.plans import filter_module, of_record
 
 from gpusmith.expect import plans
 
 DOCUMENTATION = r"""
 name: toolkit_plan
 short_description: How a node's container toolkit differs from what the inventory says
+description:
+  - Compares packages, files, runtime, CDI specification, device links and unit of the container toolkit with the inventory.
 version_added: "0.1.0"
 author: gpusmith contributors
+extends_documentation_fragment: gpusmith.gpu.plan
 positional: settings
 options:
-  _input:
-    description: Record of M(gpusmith.gpu.node_state).
-    type: dict
-    required: true
   settings:
     description: Keys node, packages (versions by name), default_runtime, cdi_spec, files (content by path), name (of the drop-in of containerd)
       and runtime (its settings).
@@ -53,9 +52,4 @@ def toolkit_plan(record: Mapping[str, Any], settings: Mapping[str, Any]) -> dict
     )
 
 
-class FilterModule:
-    """Filters of this file."""
-
-    def filters(self) -> dict[str, Callable[..., Any]]:
-        """By name."""
-        return {"toolkit_plan": toolkit_plan}
+FilterModule = filter_module(toolkit_plan)

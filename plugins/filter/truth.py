@@ -4,10 +4,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.plans import filter_module
 
 from gpusmith.inventory import values
 
@@ -45,9 +45,4 @@ def truth(value: Any) -> bool:
     return found
 
 
-class FilterModule:
-    """The filter by name."""
-
-    def filters(self) -> dict[str, Callable[..., Any]]:
-        """Called by Ansible."""
-        return {"truth": truth}
+FilterModule = filter_module(truth)

@@ -28,3 +28,16 @@ def of_record(plan: Plan) -> Plan:
             ) from error
 
     return named
+
+
+def filter_module(*functions: Callable[..., Any]) -> type:
+    """The class that Ansible looks for in a file of filters, which go by the names of their functions."""
+
+    class FilterModule:
+        """Filters of the file."""
+
+        def filters(self) -> dict[str, Callable[..., Any]]:
+            """By name."""
+            return {function.__name__: function for function in functions}
+
+    return FilterModule
