@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -119,6 +120,22 @@ def test_tags_that_would_run_nothing(tmp_path: Path) -> None:
     assert "Preflight cannot be skipped" in output
     output = site(tmp_path, {"gpu-1": {}}, "--tags", "containerd", playbook="gpusmith.gpu.validate")
     assert "The playbook has no tag 'containerd'. It has no parts to choose from" in output
+
+
+def test_a_tag_runs_its_role_with_guard_and_preflight() -> None:
+    root = repo_root()
+    program = str(Path(sys.executable).parent / "ansible-playbook")
+    words = ["-i", str(root / "inventory/example"), str(root / "site.yml"), "--tags", "containerd"]
+    done = subprocess.run([program, *words, "--list-tasks"], capture_output=True, text=True, cwd=root)
+    tasks = re.findall(r"^ {6}(?:gpusmith\.gpu\.)?(.+?)\tTAGS: ", done.stdout, re.MULTILINE)
+    assert tasks[0] == "Check target, variables and cluster"
+    # The arguments of all roles are compared with their specs, whatever the tags.
+    work = [name for name in tasks[1:] if " : " in name and "Validating arguments" not in name]
+    assert {name.partition(" : ")[0] for name in work} == {
+        "preflight",
+        "gpu_operands",  # of which preflight refuses a second owner
+        "containerd",
+    }
 
 
 def test_every_role_of_site_has_its_tag() -> None:
