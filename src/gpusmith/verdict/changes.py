@@ -28,6 +28,9 @@ KINDS = (
 """What changes are about, in the order in which they are told."""
 
 
+UNKNOWN_DEPENDENCIES = "which packages come along as dependencies: the node has no list of the repository yet"
+
+
 @dataclass
 class Told:
     """What is said of one host.
@@ -64,7 +67,11 @@ def of_task(action: str, result: Result) -> Told:
         result: of the task.
     """
     told = Told()
-    read = READERS.get(action.rpartition(".")[2], _nothing)
+    module = action.rpartition(".")[2]
+    read = READERS.get(module, _nothing)
+    if module == "preflight":
+        read(result, told)
+        return told
     for item in result.get("results") or [result]:
         if isinstance(item, Mapping) and (item.get("changed") or _would_have_run(item)):
             read(item, told)
@@ -96,23 +103,26 @@ def _packages(result: Result, told: Told) -> None:
         if before == after and not (before is None and name in loose):
             continue
         named.append(f"{name} {before} -> {after}" if before else f"{name} {after or '(as offered)'}")
-    along = [f"{name} {version}" for name, version in installed.items() if name not in rows]
-    along += [
-        f"{name} {pair[0]} -> {pair[1]}"
-        for name, pair in (plan.get("changed") or {}).items()
-        if name not in rows
-    ]
-    along += [f"{name} {version} is removed" for name, version in (plan.get("removed") or {}).items()]
+    along = [text for text in _along(plan) if text.split()[0] not in rows]
     files = _headers(result)
     told.add({"packages": named, "dependencies": along, "files": files})
     if named and not plan:
-        told.add(
-            unpredictable=[
-                "which packages come along as dependencies: the node has no list of the repository yet"
-            ]
-        )
+        told.add(unpredictable=[UNKNOWN_DEPENDENCIES])
     if not (named or along or files):
         told.add({"more": ["packages are held, or released"]})
+
+
+def _simulation(result: Result, told: Told) -> None:
+    """What preflight saw that installing everything together would do; it changes nothing itself."""
+    plan = (result.get("simulation") or {}).get("plan") or {}
+    told.add({"dependencies": _along(plan)})
+
+
+def _along(plan: Mapping[str, Any]) -> list[str]:
+    """What a package manager would do, package by package."""
+    found = [f"{name} {version}" for name, version in (plan.get("installed") or {}).items()]
+    found += [f"{name} {pair[0]} -> {pair[1]}" for name, pair in (plan.get("changed") or {}).items()]
+    return found + [f"{name} {version} is removed" for name, version in (plan.get("removed") or {}).items()]
 
 
 def _headers(result: Result) -> list[str]:
@@ -153,6 +163,7 @@ def _swap(result: Result, told: Told) -> None:  # noqa: ARG001 - one signature f
 
 
 READERS: Mapping[str, Callable[[Result, Told], None]] = {
+    "preflight": _simulation,
     "packages": _packages,
     "copy": _files,
     "template": _files,

@@ -6,11 +6,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from gpusmith.verdict.changes import KINDS
+from gpusmith.verdict.changes import KINDS, UNKNOWN_DEPENDENCIES
 from gpusmith.verdict.run import CLUSTER, Host, Run
 
 MOST_NAMES = 10
 NOTHING = "nothing to do"
+ALONG = "dependencies"
 Said = TypeVar("Said")
 
 
@@ -107,13 +108,25 @@ def _became(name: str, host: Host, run: Run, end: End) -> str:
 
 def _forecast(host: Host | None) -> list[str]:
     """What would change on a host, by role."""
+    if host is None:
+        return []
     lines = []
-    for part, told in (host.parts if host else {}).items():
-        rows = [(kind, told.changes[kind]) for kind in KINDS if told.changes.get(kind)]
+    for part, told in host.parts.items():
+        rows = [(kind, told.changes[kind]) for kind in KINDS if kind != ALONG and told.changes.get(kind)]
         known = [f"    {kind}: {', '.join(items)}" for kind, items in rows]
-        if known or (host and part in host.changed):
+        if known or part in host.changed:
             lines += [f"  {part}", *known]
-    return lines + [f"  only a run can tell: {text}" for text in (host.unpredictable if host else [])]
+    along = _come_along(host)
+    lines += [f"  packages that come along: {', '.join(along)}"] if along else []
+    open_ones = [text for text in host.unpredictable if not (along and text == UNKNOWN_DEPENDENCIES)]
+    return lines + [f"  only a run can tell: {text}" for text in open_ones]
+
+
+def _come_along(host: Host) -> list[str]:
+    """Packages that no role names; preflight and roles may each have seen them."""
+    named = {item.split()[0] for told in host.parts.values() for item in told.changes.get("packages", ())}
+    found = (item for told in host.parts.values() for item in told.changes.get(ALONG, ()))
+    return [item for item in dict.fromkeys(found) if item.split()[0] not in named]
 
 
 def _notes(run: Run) -> list[str]:

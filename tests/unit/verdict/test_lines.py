@@ -115,3 +115,31 @@ def test_a_refusal_in_check_mode() -> None:
         "gpu-2: failed at 'Validate' of role containerd",
         "Not done (2 s): nothing to do on 1; 1 failed, as told above.",
     ]
+
+
+def test_packages_that_come_along_are_told_once() -> None:
+    found = run("gpu-1")
+    installed = {"containerd.io": "2.3.7-1", "runc": "1.2", "libseccomp2": "2.5"}
+    plan = {"installed": installed, "changed": {"libc6": ["1", "2"]}, "removed": {}}
+    look = Task("Gather", "preflight", "gpusmith.gpu.preflight")
+    found.ended("gpu-1", look, {"changed": False, "simulation": {"plan": plan}})
+    packages = {"containerd.io": {"before": None, "after": "2.3.7"}}
+    install = Task("Install", "containerd", "gpusmith.gpu.packages")
+    found.ended("gpu-1", install, {"changed": True, "packages": packages})
+    assert lines.of_check(found, End(1)) == [
+        "gpu-1:",
+        "  containerd",
+        "    packages: containerd.io 2.3.7",
+        "  packages that come along: runc 1.2, libseccomp2 2.5, libc6 1 -> 2",
+        "Checked (1 s): 1 host would change.",
+    ]
+
+
+def test_what_comes_along_is_left_open_where_nobody_saw_it() -> None:
+    found = run("gpu-1")
+    packages = {"containerd.io": {"before": None, "after": "2.3.7"}}
+    install = Task("Install", "containerd", "gpusmith.gpu.packages")
+    found.ended("gpu-1", Task("Gather", "preflight", "gpusmith.gpu.preflight"), {"simulation": None})
+    found.ended("gpu-1", install, {"changed": True, "packages": packages})
+    told = lines.of_check(found, End(1))
+    assert "dependencies: the node has no list of the repository yet" in told[-2]
