@@ -41,7 +41,7 @@ def library_mismatch(record: Record) -> None:
 
 
 def not_loaded(record: Record) -> None:
-    record["module"].update(loaded_version=None, refcount=None)
+    record["module"].update(loaded_version=None, refcount=None, loaded_unix=None)
     record["nvml"].update(init_code=9, error="Driver Not Loaded", gpus=[])
     record["dev"].update(gpu_minors=[], control=False, uvm=False)
     record["services"]["nvidia-persistenced"]["active"] = "failed"
@@ -178,7 +178,10 @@ FAULTS = {
         frozenset({"nodes.cdi"}),
     ),
     "xid-79": Fault(xid(79), "nodes.xid", ("GPU 1", UUID, ADDRESS, "Xid 79", "fallen off the bus")),
-    "xid-31": Fault(xid(31), "nodes.xid", ("GPU 1", "Xid 31", "application")),
+    "xid-8": Fault(xid(8), "nodes.xid", ("GPU 1", "Xid 8", "application")),
+    "kernel-log-begins-late": Fault(
+        lambda record: record["module"].update(loaded_unix=None), "nodes.xid", ("after the driver was loaded",)
+    ),
     "xid-of-no-list": Fault(xid(999), "nodes.xid", ("GPU 1", "Xid 999")),
     "ecc-uncorrectable": Fault(
         lambda record: record["nvml"]["gpus"][1].update(ecc_uncorrected=2), "nodes.ecc", ("GPU 1", UUID, "2 uncorrectable")

@@ -1,16 +1,12 @@
-"""Checks of the nodes tier on the health of each GPU: memory, Xids, slowdowns, PCIe, who uses it."""
+"""Checks of the nodes tier on the health of each GPU: memory, slowdowns, PCIe, who uses it."""
 
 from __future__ import annotations
-
-from collections import Counter
-from typing import Any
 
 from gpusmith.checks import gpu_values
 from gpusmith.checks.findings import NotApplicable
 from gpusmith.checks.register import check
 from gpusmith.node.facts import RESET_STEP, NodeFacts
 from gpusmith.probe.nvml import Gpu
-from gpusmith.probe.record import Record
 from gpusmith.problems import Problem
 
 SLOWDOWNS = {
@@ -198,81 +194,3 @@ def processes(facts: NodeFacts) -> list[Problem]:
                 )
             )
     return values.judged(problems)
-
-
-# --- Xids -----------------------------------------------------------------------------------------------------
-
-
-def xid_evidence(record: Record, accepted: frozenset[int]) -> dict[str, Any]:
-    """All Xids, also those that an inventory accepts: a pass does not hide them."""
-    counts = Counter((row.pci, row.code) for row in record.xids or ())
-    return {
-        "xids": [
-            {"gpu": record.gpu_at(address), "code": code, "count": count, "accepted": code in accepted}
-            for (address, code), count in sorted(counts.items())
-        ],
-        # Without it the log begins later than the driver, and older Xids cannot be known.
-        "log_has_driver_load": record.module.loaded_unix is not None,
-        "log_begins_unix": record.log.begins_unix,
-        "log_source": record.log.source,
-    }
-
-
-@check(
-    "nodes.xid",
-    place=120,
-    proves="the kernel module reported no Xid since it was loaded",
-    fails_when="there is an Xid that 'validation_accepted_xids' does not accept, or the kernel's log cannot be read or trusted",
-    do="the finding says what the code asks for: the way to the application, or drain, reset, reboot, replace",
-    evidence=lambda facts: xid_evidence(facts.record, facts.host.accepted_xids),
-)
-def xid(facts: NodeFacts) -> list[Problem]:
-    """No Xid in the kernel's log since the module was loaded, but for codes that the inventory accepts."""
-    record, node = facts.record, facts.host.name
-    if record.xids is None:
-        return [
-            Problem(
-                f"Node '{node}': the kernel's log could not be read: {'; '.join(record.errors)}.",
-                "Look at 'journalctl -b'.",
-            )
-        ]
-    if record.log.source != "kernel" and not (record.log.source == "identifier" and record.library.simulated):
-        return [
-            Problem(
-                f"Node '{node}': the messages do not come from the kernel itself, any user can write such a log.",
-                f"Look at 'journalctl -b _TRANSPORT=kernel' on '{node}'.",
-                {"log_source": record.log.source},
-            )
-        ]
-    problems = []
-    if record.xids_truncated:
-        problems.append(
-            Problem(
-                f"Node '{node}': the kernel's log has so many Xids that only the youngest {len(record.xids)} were read.",
-                f"Look at 'journalctl -b -k -g Xid' on '{node}' for the others.",
-                {"xids_read": len(record.xids)},
-            )
-        )
-    for (address, code), count in Counter((row.pci, row.code) for row in record.xids).items():
-        if code in facts.host.accepted_xids:
-            continue
-        last = [row for row in record.xids if (row.pci, row.code) == (address, code)][-1]
-        meaning = facts.xids.of(code)
-        times = "" if count == 1 else f" {count} times"
-        problems.append(
-            Problem(
-                f"Node '{node}': {record.gpu_at(address)} reported Xid {code}{times} since the driver was loaded:"
-                f" {meaning.words}.",
-                meaning.next_step(node),
-                {
-                    f"xid_{code}_{address}": {
-                        "count": count,
-                        "class": meaning.kind.name,
-                        "nvidia_action": meaning.action or None,
-                        "message": last.message,
-                        "time_unix": last.time_unix,
-                    }
-                },
-            )
-        )
-    return problems

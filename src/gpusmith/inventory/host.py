@@ -30,7 +30,8 @@ NEEDED = (
     "gpusmith_simulated", "gpusmith_gpu_model", "gpusmith_gpu_count", "nvidia_driver_version",
     "nvidia_driver_module_flavour", "nvidia_driver_fabric_manager", "nvidia_container_toolkit_cdi_spec", *PACKAGES,
     "validation_image_cuda", "validation_image_pytorch", "validation_image_tensorflow", "validation_runtime_class",
-    "validation_timeout_pod_s", "validation_accepted_xids", "validation_ecc_required", "validation_network",
+    "validation_timeout_pod_s", "validation_accepted_xids", "validation_xid_history_required", "validation_ecc_required",
+    "validation_network",
     "nvidia_container_toolkit_default_runtime", "kubernetes_node_name", "host_baseline_modules", "host_baseline_swap",
     "gpu_operands_namespace", "gpu_operands_runtime_class", *OPERANDS.values(), *RULES,
 )  # fmt: skip
@@ -72,6 +73,7 @@ class Host:
         operands: values of 'app.kubernetes.io/name' of the operands that are ours and run on every GPU node.
         pod_timeout_s: seconds that one workload may take, image pull included.
         accepted_xids: Xid codes that do not fail a node ('validation_accepted_xids').
+        xid_history_required: whether the kernel's log must go back to the load of the driver ('validation_xid_history_required').
         default_runtime_nvidia: whether every pod should run with the NVIDIA runtime ('nvidia_container_toolkit_default_runtime').
         ecc_required: whether a GPU whose ECC is switched off fails ('validation_ecc_required').
         network: whether a pod of a new namespace should reach Services by name ('validation_network').
@@ -102,6 +104,7 @@ class Host:
     operands: tuple[str, ...]
     pod_timeout_s: float
     accepted_xids: frozenset[int]
+    xid_history_required: bool
     default_runtime_nvidia: bool
     ecc_required: bool
     network: bool
@@ -223,6 +226,7 @@ def host_of(name: str, values: Mapping[str, Any], specs: Specs) -> Host:
         operands=tuple(operand for operand, owner in OPERANDS.items() if reader.get(owner) == "managed"),
         pod_timeout_s=float(reader.get("validation_timeout_pod_s")),
         accepted_xids=frozenset(reader.get("validation_accepted_xids")),
+        xid_history_required=reader.get("validation_xid_history_required"),
         default_runtime_nvidia=reader.get("nvidia_container_toolkit_default_runtime"),
         ecc_required=reader.get("validation_ecc_required"),
         network=reader.get("validation_network"),

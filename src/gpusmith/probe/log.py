@@ -18,6 +18,10 @@ KERNEL_LOG_LINES = 5000
 # which any user can; a simulated driver has no kernel and nothing else, and simulated GPUs prove nothing about real ones.
 LOG_SOURCES = {"kernel": "_TRANSPORT=kernel", "identifier": "SYSLOG_IDENTIFIER=kernel"}
 
+# With MIG instances, the place says which of them it was: 'PCI:0000:01:00 GPU-I:05 GPU-CI:00' (kernel_rc.c of NVIDIA's open
+# kernel modules). Older drivers leave 'PCI:' out.
+XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)[^)]*\): (\d+)")
+
 
 @dataclass(frozen=True)
 class Xid:
@@ -109,7 +113,7 @@ def parse_kernel_log(text: str) -> tuple[list[Xid], float | None]:
     found: list[Xid] = []
     entries, loaded = _log_entries(text)
     for stamp, message in entries:
-        matched = re.search(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)\): (\d+)", message)
+        matched = XID.search(message)
         if matched and stamp >= (loaded or 0.0):
             pci, code = normal_pci(matched.group(1)), int(matched.group(2))
             found.append(Xid(code=code, pci=pci, message=message, time_unix=stamp))

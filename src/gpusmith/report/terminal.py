@@ -40,6 +40,8 @@ def terminal(results: Results, folder: Path, console: Console) -> None:
             line(f"  cause: {escape(row.cause)}")
             if row.next_step:
                 line(f"  next:  {escape(row.next_step)}")
+        for note in row.evidence.get("notes", ()):
+            line(f"[yellow]noted[/] {row.check} on {escape(row.target)}: {escape(note)}")
     for cause, checks in _skipped(results).items():
         line(f"[yellow]skipped[/] {', '.join(checks)}: {escape(cause)}")
     for text in _coverage(results):

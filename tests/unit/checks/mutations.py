@@ -156,7 +156,10 @@ MUTATIONS: Mapping[str, tuple[Mutation, ...]] = {
         _gpu("waits to be remapped", remap_pending=True),
         _gpu("could not remap", remap_failed=True),
     ),
-    "nodes.xid": (Mutation(lambda world: world.seen["xids"].append(XID), "Xid 79"),),
+    "nodes.xid": (
+        Mutation(lambda world: world.seen["xids"].append(XID), "Xid 79"),
+        _in("begins on 1970-01-01", "module", loaded_unix=None),
+    ),
     "nodes.throttle": (_gpu("it is too hot", throttle_reasons=["hw_thermal_slowdown"]),),
     "nodes.pcie-width": (_gpu("runs on 8 PCIe lanes", pcie_width=8),),
     "nodes.processes": (_gpu("'python3' (PID 7)", processes=[{"pid": 7, "name": "python3", "pod": False}]),),

@@ -3,6 +3,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from gpusmith.probe import log
 
 
@@ -26,6 +28,21 @@ def test_xids_from_before_the_driver_was_loaded_are_history() -> None:
     xids, loaded = log.parse_kernel_log(_log(LOST, 5) + _log(LOADING, 7) + _log(LOST, 9) + _log(LOADING, 3))
     assert [xid.time_unix for xid in xids] == [9.0]
     assert loaded == 7.0
+
+
+@pytest.mark.parametrize(
+    ("place", "pci"),
+    [
+        ("PCI:0000:01:00 GPU-I:05 GPU-CI:00", "0000:01:00.0"),
+        ("PCI:0000:01:00 GPU-I:05", "0000:01:00.0"),
+        ("PCI:0008:81:00", "0008:81:00.0"),
+        ("0000:01:00", "0000:01:00.0"),
+    ],
+)
+def test_xids_of_mig_instances_and_of_older_drivers_are_read(place: str, pci: str) -> None:
+    line = f"NVRM: Xid ({place}): 94, pid=7, name=python3, Contained: SM (0x1). RST: No, D-RST: No"
+    xids, _ = log.parse_kernel_log(_log(line, 5))
+    assert [(xid.code, xid.pci) for xid in xids] == [(94, pci)]
 
 
 def test_fatal_errors_of_nvswitches_are_read() -> None:

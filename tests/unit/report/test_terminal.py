@@ -30,6 +30,12 @@ def test_terminal_names_cause_and_next_step() -> None:
     assert text.rstrip().endswith("FAILED (exit code 1, 2 s)")
 
 
+def test_what_a_passed_check_accepts_is_shown() -> None:
+    passed = replace(PASSED, check="nodes.xid", evidence={"notes": ["GPU 0 [x] reported Xid 31"]})
+    assert "noted nodes.xid on gpu-1: GPU 0 [x] reported Xid 31" in shown(results(passed))
+    assert "noted" not in shown(results(PASSED))
+
+
 def test_denominators_and_who_is_missing_are_named() -> None:
     text = shown(
         replace(results(PASSED), coverage={"gpu-1": GpuCoverage(8, ("a",), {"team/x": 3}, {"cordoned": 4})})
