@@ -152,6 +152,8 @@ NO_WATCHER = (
     " failed to create fsnotify watcher: too many open files"
 )
 
+LINKS = ("195:0", "195:1", "195:2", "195:3", "195:255", "511:0", "511:1")
+"""In /dev/char, of a healthy node."""
 HOST_FILES = (
     "/etc/modules-load.d/gpusmith-host-baseline.conf",
     "/etc/sysctl.d/gpusmith-host-baseline.conf",
@@ -209,7 +211,7 @@ FAULTS = {
         lambda record: record["dev"]["gpu_minors"].remove(0), "nodes.gpu-count", ("3 in /dev", "GPU 1", "/dev/nvidia0")
     ),
     "device-node-too-many": Fault(
-        lambda record: record["dev"].update(gpu_minors=[0, 1, 2, 3, 4], char_links=[f"195:{n}" for n in (0, 1, 2, 3, 4, 255)]),
+        lambda record: record["dev"].update(gpu_minors=[0, 1, 2, 3, 4], char_links=[*LINKS, "195:4"]),
         "nodes.gpu-count", ("5 in /dev", "/dev/nvidia4 belongs to no GPU"),
     ),
     "switch-fatal": Fault(
@@ -314,6 +316,21 @@ FAULTS = {
     "narrow-link": Fault(
         lambda record: record["nvml"]["gpus"][1].update(pcie_width=8), "nodes.pcie-width", ("GPU 1", "8 PCIe lanes", "16")
     ),
+    "narrow-slot": Fault(
+        lambda record: record["nvml"]["gpus"][1].update(pcie_width=8, pcie_width_max=8),
+        "nodes.pcie-width", ("GPU 1", "8 PCIe lanes", "16", "slot"), frozenset({"nodes.uniformity"}),
+    ),
+    "nvml-of-another-driver": Fault(
+        lambda record: record["nvml"].update(driver_version="570.1.2"),
+        "nodes.driver-versions", ("NVML says that the driver is 570.1.2", "580.178.04"),
+    ),
+    "nvml-without-a-version": Fault(
+        lambda record: record["nvml"].update(driver_version=None),
+        "nodes.driver-versions", ("NVML does not tell the driver's version",),
+    ),
+    "no-char-link-of-uvm": Fault(
+        lambda record: record["dev"]["char_links"].remove("511:0"), "nodes.char-links", ("/dev/char/511:0",)
+    ),
     "other-kernel": Fault(lambda record: record["host"].update(kernel="6.12"), "nodes.uniformity", ("kernel", "6.12", "6.1.0")),
     "package-of-other-version": Fault(
         lambda record: record["packages"]["libcuda1"].update(version="595.91.07-1"),
@@ -344,7 +361,7 @@ FAULTS = {
         "nodes.gpu-count", ("0000:99:00.0 is unknown to NVML", "GPU 1", "not on the PCI bus"),
     ),
     "same-number-other-minors": Fault(
-        lambda record: record["dev"].update(gpu_minors=[0, 1, 2, 7], char_links=["195:0", "195:1", "195:2", "195:7", "195:255"]),
+        lambda record: record["dev"].update(gpu_minors=[0, 1, 2, 7], char_links=[*LINKS, "195:7"]),
         "nodes.gpu-count", ("GPU 2", "no device node /dev/nvidia3", "/dev/nvidia7 belongs to no GPU"),
     ),
     "uuid-twice": Fault(
@@ -410,7 +427,7 @@ FAULTS = {
     ),
     "slot-narrower-than-others": Fault(
         lambda record: [gpu.update(pcie_width=8, pcie_width_max=8) for gpu in record["nvml"]["gpus"]],
-        "nodes.uniformity", ("PCIe lanes", "8", "16"),
+        "nodes.uniformity", ("PCIe lanes", "8", "16"), frozenset({"nodes.pcie-width"}),
     ),
     "containerd-older-than-its-configuration": Fault(
         lambda record: record["containerd"].update(config_changed_unix=99.0, noted_digest=None, noted_unix=None),
@@ -628,6 +645,7 @@ REPAIRS: Mapping[str, Mapping[str, frozenset[Cure]]] = {
     "boot-parameters-masked": _repair(host_baseline={Cure.SERVICES}),
     "cdi-stale-spec-wins": _repair(nvidia_container_toolkit={Cure.CDI}),
     "no-char-link": _repair(nvidia_container_toolkit={Cure.LINKS}),
+    "no-char-link-of-uvm": _repair(nvidia_container_toolkit={Cure.LINKS}),
     "not-held": _repair(nvidia_driver={Cure.HOLD}),
     "no-module-file": _repair(nvidia_driver={Cure.PACKAGES}),
     "no-uvm-device": _repair(nvidia_driver={Cure.LOAD}),

@@ -17,9 +17,11 @@ def _gpu(index: int) -> Record:
     return {
         "index": index, "uuid": UUIDS[index], "name": "NVIDIA H100 80GB HBM3", "minor": MINORS[index], "pci": ADDRESSES[index],
         "memory_mib": 81559, "ecc_mode": "enabled", "ecc_uncorrected": 0, "remap_pending": False, "remap_failed": False,
+        "retired_pages": None, "retirement_pending": None,
         "throttle_reasons": [], "mig_mode": "disabled", "mig_mode_pending": "disabled", "processes": [],
         "pcie_gen": 5, "pcie_width": 16, "pcie_gen_max": 5, "pcie_width_max": 16,
-        "fabric_state": "completed", "fabric_status": "success", "error": None, "unsupported": [], "unreadable": {},
+        "fabric_state": "completed", "fabric_status": "success", "error": None,
+        "unsupported": ["retired_pages"], "unreadable": {},
     }  # fmt: skip
 
 
@@ -85,7 +87,7 @@ def healthy_record() -> Record:
         "nvml": {"init_code": 0, "error": None, "driver_version": VERSION, "gpus": [_gpu(n) for n in range(4)]},
         "dev": {
             "gpu_minors": [0, 1, 2, 3], "control": True, "uvm": True, "uvm_tools": True,
-            "char_links": ["195:0", "195:1", "195:2", "195:3", "195:255"],
+            "char_links": ["195:0", "195:1", "195:2", "195:3", "195:255", "511:0", "511:1"],
             "nodes": {
                 **{f"/dev/nvidia{n}": _device(195, n) for n in range(4)},
                 "/dev/nvidiactl": _device(195, 255), "/dev/nvidia-uvm": _device(511, 0), "/dev/nvidia-uvm-tools": _device(511, 1),

@@ -401,16 +401,19 @@ API ret_t nvmlDeviceGetRowRemapperHistogram(void *h, unsigned out[5]) {
     return OK;
 }
 API ret_t nvmlDeviceGetRetiredPages(void *h, int cause, unsigned *count, unsigned long long *addresses) {
-    (void)cause; (void)addresses;
     DEVICE(h); NEED(count);
-    if (S->arch >= 7) return NOT_SUPPORTED;
-    *count = 0;
+    if (S->arch >= 7) return NOT_SUPPORTED; /* page retirement ended with Turing */
+    /* cause: 1 = double bit errors, which are the lab's. Pages that wait are listed as well. */
+    unsigned found = cause == 1 ? (unsigned)(G->remapped + G->pending) : 0, room = *count;
+    *count = found;
+    if (found > room) return INSUFFICIENT_SIZE;
+    for (unsigned i = 0; addresses && i < found; i++) addresses[i] = 0x1000ull * (i + 1);
     return OK;
 }
 API ret_t nvmlDeviceGetRetiredPagesPendingStatus(void *h, int *out) {
     DEVICE(h); NEED(out);
     if (S->arch >= 7) return NOT_SUPPORTED;
-    *out = 0;
+    *out = G->pending > 0;
     return OK;
 }
 NUMBER(nvmlDeviceGetCurrentClocksEventReasons, unsigned long long, G->throttle ? G->throttle : 1)

@@ -23,7 +23,7 @@ def device_nodes(facts: NodeFacts) -> list[Problem]:
     "nodes.char-links",
     place=180,
     proves="/dev/char links keep GPUs in containers over a reload of systemd",
-    fails_when="the link of a GPU's or the driver's own device node is missing or leads elsewhere",
+    fails_when="the link of a GPU's or of one of the driver's own device nodes, also nvidia-uvm, is missing or leads elsewhere",
     do="run 'nvidia-ctk system create-dev-char-symlinks --create-all' on the node, or site.yml",
 )
 def char_links(facts: NodeFacts) -> list[Problem]:

@@ -10,9 +10,11 @@ from gpusmith.checks import devices
 from gpusmith.checks.evidence import count_evidence
 from gpusmith.checks.findings import CannotAsk, NotApplicable
 from gpusmith.checks.register import check
+from gpusmith.data.models import Model
 from gpusmith.expect import mig
 from gpusmith.inventory.host import Host
 from gpusmith.node.facts import RESET_STEP, NodeFacts
+from gpusmith.probe.nvml import Gpu
 from gpusmith.probe.record import Record
 from gpusmith.problems import Problem
 
@@ -126,6 +128,13 @@ def gpu_count(facts: NodeFacts) -> list[Problem]:
     return [differ, *others]
 
 
+def _memory_mib(model: Model, gpu: Gpu) -> int:
+    """Memory that a GPU of the model has in its present ECC mode."""
+    if model.memory_holds_ecc and gpu.ecc_mode == "disabled":
+        return model.memory_mib * 16 // 15
+    return model.memory_mib
+
+
 @check(
     "nodes.gpu-model",
     place=70,
@@ -163,11 +172,13 @@ def gpu_model(facts: NodeFacts) -> list[Problem]:
                     {"gpu": gpu.index, "name": gpu.name},
                 )
             )
+        expected_mib = _memory_mib(model, gpu)
         # Drivers differ by some MiB in what they reserve.
-        if gpu.memory_mib is not None and abs(gpu.memory_mib - model.memory_mib) > model.memory_mib * 0.02:
+        if gpu.memory_mib is not None and abs(gpu.memory_mib - expected_mib) > expected_mib * 0.02:
             problems.append(
                 Problem(
-                    f"Node '{node}': {gpu.label} has {gpu.memory_mib} MiB of memory, model '{model.key}' has {model.memory_mib}.",
+                    f"Node '{node}': {gpu.label} has {gpu.memory_mib} MiB of memory, model '{model.key}' has {expected_mib}"
+                    f"{' without ECC' if expected_mib != model.memory_mib else ''}.",
                     RESET_STEP,
                     {"gpu": gpu.index, "memory_mib": gpu.memory_mib},
                 )

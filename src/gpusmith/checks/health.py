@@ -76,7 +76,11 @@ def ecc(facts: NodeFacts) -> list[Problem]:
     return judged
 
 
-def _remap_problem(node: str, gpu: Gpu) -> Problem | None:
+MAX_RETIRED_PAGES = 63
+"""From so many on, NVIDIA's diagnostics fail a board (DCGM, dcgm_gpu_hardware_limits.h: DCGM_LIMIT_MAX_RETIRED_PAGES)."""
+
+
+def _row_problem(node: str, gpu: Gpu) -> Problem | None:
     evidence = {
         "gpu": gpu.index,
         "uuid": gpu.uuid,
@@ -94,21 +98,61 @@ def _remap_problem(node: str, gpu: Gpu) -> Problem | None:
     return None
 
 
+def _page_problem(node: str, gpu: Gpu) -> Problem | None:
+    evidence = {
+        "gpu": gpu.index,
+        "uuid": gpu.uuid,
+        "retired_pages": gpu.retired_pages,
+        "retirement_pending": gpu.retirement_pending,
+    }
+    if (gpu.retired_pages or 0) >= MAX_RETIRED_PAGES:
+        return Problem(
+            f"Node '{node}': {gpu.label} has retired {gpu.retired_pages} pages of bad memory, as many as it can.",
+            "Replace the board.",
+            evidence,
+        )
+    if gpu.retirement_pending:
+        return Problem(
+            f"Node '{node}': {gpu.label} has a page of bad memory that waits to be retired.",
+            RESET_STEP,
+            evidence,
+        )
+    return None
+
+
+def _retires_pages(facts: NodeFacts) -> bool:
+    """Whether the GPUs retire pages: what there was before rows were remapped."""
+    if facts.model is not None:
+        return not facts.model.row_remapping
+    gpus = facts.record.nvml.gpus
+    return bool(gpus) and all(
+        "row_remap" in gpu.unsupported and "retired_pages" not in gpu.unsupported for gpu in gpus
+    )
+
+
 @check(
     "nodes.row-remap",
     place=110,
-    proves="no memory row waits for or failed remapping",
-    fails_when="a row waits to be remapped, could not be remapped, or a model that can tell does not",
-    do="drain the node and reset the GPU or reboot; replace a board that could not remap",
+    proves="no bad memory row waits for or failed remapping; before Ampere, no page waits for or has no room for retirement",
+    fails_when="a row or page waits, a row could not be remapped, no page can be retired any more, or the model does not tell",
+    do="drain the node and reset the GPU or reboot; replace a board that could not remap, or has no page left to retire",
 )
 def row_remap(facts: NodeFacts) -> list[Problem]:
-    """No memory row waits for remapping, none failed."""
-    remaps = facts.model is not None and facts.model.row_remapping
-    # With MIG instances NVML does not say (documentation of nvmlDeviceGetRemappedRows).
-    partitioned = any(gpu.mig_mode == "enabled" for gpu in facts.record.nvml.gpus)
-    missing = _of_model(facts, "row remapping") if remaps and not partitioned else ""
-    values = gpu_values.sort(facts, ("row_remap",), "the state of row remapping", missing)
-    found = [_remap_problem(facts.host.name, gpu) for gpu in values.known]
+    """Bad memory is out of use, and the GPU could still take more out."""
+    gpus = facts.record.nvml.gpus
+    if _retires_pages(facts):
+        # Without ECC nobody sees bad memory, and NVML has no list; nodes.ecc says that it is off.
+        missing = (
+            "" if any(gpu.ecc_mode == "disabled" for gpu in gpus) else _of_model(facts, "page retirement")
+        )
+        values = gpu_values.sort(facts, ("retired_pages",), "the list of retired memory pages", missing)
+        found = [_page_problem(facts.host.name, gpu) for gpu in values.known]
+    else:
+        # With MIG instances NVML does not say (documentation of nvmlDeviceGetRemappedRows).
+        partitioned = any(gpu.mig_mode == "enabled" for gpu in gpus)
+        missing = _of_model(facts, "row remapping") if facts.model is not None and not partitioned else ""
+        values = gpu_values.sort(facts, ("row_remap",), "the state of row remapping", missing)
+        found = [_row_problem(facts.host.name, gpu) for gpu in values.known]
     return values.judged([problem for problem in found if problem is not None])
 
 
@@ -144,29 +188,41 @@ def throttle(facts: NodeFacts) -> list[Problem]:
 @check(
     "nodes.pcie-width",
     place=140,
-    proves="every GPU has all PCIe lanes that it and its slot can do",
-    fails_when="a GPU runs on fewer lanes than it and its slot can do",
-    do="reseat the board or riser; look for AER messages in the kernel's log",
+    proves="every GPU has all PCIe lanes that its model has",
+    fails_when="a GPU runs on fewer lanes than its model has, or than 'validation_pcie_width' says",
+    do="reseat the board or riser; look for AER messages in the kernel's log; for narrower slots, set 'validation_pcie_width'",
 )
 def pcie_width(facts: NodeFacts) -> list[Problem]:
     """All lanes; the generation is left alone, it falls when a GPU is idle."""
     values = gpu_values.sort(facts, ("pcie_width", "pcie_width_max"), "the number of PCIe lanes")
-    return values.judged(
-        [
-            Problem(
-                f"Node '{facts.host.name}': {gpu.label} runs on {gpu.pcie_width} PCIe lanes, it can use {gpu.pcie_width_max}.",
-                "Reseat the board or riser; look for AER messages in 'journalctl -k'.",
-                {
-                    "gpu": gpu.index,
-                    "uuid": gpu.uuid,
-                    "pcie_width": gpu.pcie_width,
-                    "pcie_width_max": gpu.pcie_width_max,
-                },
+    found = []
+    for gpu in values.known:
+        lanes, slot = gpu.pcie_width or 0, gpu.pcie_width_max or 0
+        # NVML's maximum is that of GPU and slot together: lanes that a riser lost are missing in it as well.
+        wanted = facts.host.pcie_width or (facts.model.pcie_width if facts.model is not None else slot)
+        if lanes >= wanted:
+            continue
+        why = f"{facts.host.pcie_width} are wanted ('validation_pcie_width')"
+        if not facts.host.pcie_width:
+            why = (
+                f"model '{facts.model.key}' has {wanted}"
+                if facts.model is not None
+                else f"it can use {wanted}"
             )
-            for gpu in values.known
-            if (gpu.pcie_width or 0) < (gpu.pcie_width_max or 0)
-        ]
-    )
+        narrow = f"; more than {slot} its slot does not offer" if lanes == slot else ""
+        found.append(
+            Problem(
+                f"Node '{facts.host.name}': {gpu.label} runs on {lanes} PCIe lanes, {why}{narrow}.",
+                "Reseat the board or riser; look for AER messages in 'journalctl -k'"
+                + (
+                    "; if the machine's slots are meant to have fewer lanes, say so with 'validation_pcie_width'."
+                    if narrow and not facts.host.pcie_width
+                    else "."
+                ),
+                {"gpu": gpu.index, "uuid": gpu.uuid, "pcie_width": lanes, "pcie_width_max": slot},
+            )
+        )
+    return values.judged(found)
 
 
 @check(

@@ -105,7 +105,7 @@ def _cut_log(facts: NodeFacts) -> list[Problem]:
     "nodes.xid",
     place=120,
     proves="the kernel module reported no Xid since it was loaded, but for those of applications",
-    fails_when="there is an Xid that 'validation_accepted_xids' does not accept, or the log cannot be trusted, or begins too late",
+    fails_when="there is an Xid that 'validation_accepted_xids' does not accept, or its log cannot be trusted or begins late",
     do="the finding says what the code asks for: the way to the application, or drain, reset, reboot, replace",
     evidence=xid_evidence,
 )

@@ -29,6 +29,8 @@ class Model:
         architecture: as NVML names it.
         open_module: whether NVIDIA's open kernel module drives it: supported, required or unsupported.
         min_driver_branch: first driver branch that supports it.
+        pcie_width: lanes that the board has.
+        memory_holds_ecc: its memory keeps the check bits of ECC, and is a fifteenth larger without.
     """
 
     key: str
@@ -41,6 +43,8 @@ class Model:
     architecture: str
     open_module: str = "supported"
     min_driver_branch: int = 0
+    pcie_width: int = 16
+    memory_holds_ecc: bool = False
 
     @property
     def row_remapping(self) -> bool:
@@ -62,6 +66,8 @@ def _parse(content: dict[str, Any]) -> Mapping[str, Model]:
             architecture=str(row["architecture"]),
             open_module=str(row["open_module"]),
             min_driver_branch=int(row["min_driver_branch"]),
+            pcie_width=int(row["pcie_width"]),
+            memory_holds_ecc=bool(row["memory_holds_ecc"]),
         )
         for key, row in rows.items()
     }

@@ -115,7 +115,10 @@ def _wrong(path: str, device: DeviceNode, devices: Dev) -> str:
 def char_links(record: Record, node: str) -> list[Problem]:
     """Without them a daemon-reload takes GPUs out of running containers (nvidia-container-toolkit, issue 48)."""
     minors = [*record.dev.gpu_minors, *([255] if record.dev.control else [])]
-    names = [f"{MAJOR}:{minor}" for minor in minors]
+    # Its major may be another one after each load. That a device node is missing or wrong is said elsewhere.
+    major, nodes = record.dev.uvm_major, record.dev.nodes or {}
+    uvm = [_numbers(path, record.dev)[1] for path in (UVM, UVM_TOOLS) if path in nodes and major is not None]
+    names = [f"{MAJOR}:{minor}" for minor in minors] + [f"{major}:{minor}" for minor in uvm]
     missing = [name for name in names if name not in record.dev.char_links]
     if not missing:
         return []

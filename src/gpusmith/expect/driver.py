@@ -87,6 +87,7 @@ def _evidence(record: Record, wanted: Driver) -> dict[str, Any]:
         **libraries.seen(record),
         "module file": record.module.installed_version,
         "loaded module": record.module.loaded_version,
+        "driver of NVML": record.nvml.driver_version,
     }
     return {
         "wanted": wanted.version,
@@ -230,6 +231,7 @@ def driver_versions(record: Record, wanted: Driver) -> list[Problem]:
         *loaded_module(record, wanted, evidence),
         *libraries.files(record, wanted, evidence),
         *libraries.library_versions(record, wanted, evidence),
+        *libraries.of_nvml(record, wanted, evidence),
         *module_versions(record, wanted, evidence),
         *libraries.missing_parts(record, wanted, evidence),
         *module_flavour(record, wanted, evidence),

@@ -127,6 +127,23 @@ def library_versions(record: Record, wanted: Driver, evidence: Mapping[str, Any]
     return found
 
 
+def of_nvml(record: Record, wanted: Driver, evidence: Mapping[str, Any]) -> list[Problem]:
+    """NVML, once it runs, tells the version of the driver that it talks to: the loaded module's."""
+    told, loaded = record.nvml.driver_version, record.module.loaded_version
+    # A loaded module that is not the wanted one is said elsewhere.
+    if not record.nvml_usable or told == loaded or loaded != versions.upstream(wanted.version):
+        return []
+    said = f"says that the driver is {told}" if told else "does not tell the driver's version"
+    return [
+        Problem(
+            f"Node '{wanted.node}': NVML {said}, the loaded module is {loaded}.",
+            f"Compare what 'nvidia-smi' on '{wanted.node}' shows with '/sys/module/nvidia/version': the library that answers is"
+            " not that of the driver's packages.",
+            evidence,
+        )
+    ]
+
+
 def _of_library(record: Record, wanted: Driver) -> tuple[str, Cure]:
     if packages.outdated(record, wanted):
         return (

@@ -31,7 +31,7 @@ NEEDED = (
     "nvidia_driver_module_flavour", "nvidia_driver_fabric_manager", "nvidia_container_toolkit_cdi_spec", *PACKAGES,
     "validation_image_cuda", "validation_image_pytorch", "validation_image_tensorflow", "validation_runtime_class",
     "validation_timeout_pod_s", "validation_accepted_xids", "validation_xid_history_required", "validation_ecc_required",
-    "validation_network",
+    "validation_pcie_width", "validation_network",
     "nvidia_container_toolkit_default_runtime", "kubernetes_node_name", "host_baseline_modules", "host_baseline_swap",
     "gpu_operands_namespace", "gpu_operands_runtime_class", *OPERANDS.values(), *RULES,
 )  # fmt: skip
@@ -76,6 +76,7 @@ class Host:
         xid_history_required: whether the kernel's log must go back to the load of the driver ('validation_xid_history_required').
         default_runtime_nvidia: whether every pod should run with the NVIDIA runtime ('nvidia_container_toolkit_default_runtime').
         ecc_required: whether a GPU whose ECC is switched off fails ('validation_ecc_required').
+        pcie_width: PCIe lanes that every GPU must have ('validation_pcie_width'); 0 for those of its model.
         network: whether a pod of a new namespace should reach Services by name ('validation_network').
         swap_off: whether swap should be off ('host_baseline_swap').
         kernel_modules: kernel modules that should be loaded.
@@ -107,6 +108,7 @@ class Host:
     xid_history_required: bool
     default_runtime_nvidia: bool
     ecc_required: bool
+    pcie_width: int
     network: bool
     swap_off: bool
     kernel_modules: tuple[str, ...]
@@ -229,6 +231,7 @@ def host_of(name: str, values: Mapping[str, Any], specs: Specs) -> Host:
         xid_history_required=reader.get("validation_xid_history_required"),
         default_runtime_nvidia=reader.get("nvidia_container_toolkit_default_runtime"),
         ecc_required=reader.get("validation_ecc_required"),
+        pcie_width=reader.get("validation_pcie_width"),
         network=reader.get("validation_network"),
         swap_off=reader.get("host_baseline_swap") == "off",
         kernel_modules=tuple(reader.get("host_baseline_modules")),

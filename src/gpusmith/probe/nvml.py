@@ -49,6 +49,7 @@ VALUES = {
         )
     },
     "row_remap": ("remap_pending", "remap_failed"),
+    "retired_pages": ("retired_pages", "retirement_pending"),
 }  # fmt: skip
 """What every GPU is asked, with the fields that it gives. Not the fabric, which some models do not have in NVML."""
 
@@ -58,6 +59,8 @@ class Gpu:
     """A GPU as NVML sees it.
 
     Attributes:
+        retired_pages: pages of memory that are no longer used, of GPUs that cannot remap rows.
+        retirement_pending: more of them wait for the next load of the driver.
         error: NVML's own words when the GPU cannot be asked at all.
         unsupported: values that NVML says the GPU does not have.
         unreadable: values that could not be read, with NVML's words.
@@ -73,6 +76,8 @@ class Gpu:
     ecc_uncorrected: int | None = None
     remap_pending: bool | None = None
     remap_failed: bool | None = None
+    retired_pages: int | None = None
+    retirement_pending: bool | None = None
     throttle_reasons: tuple[str, ...] | None = None
     mig_mode: str | None = None
     mig_mode_pending: str | None = None
@@ -222,12 +227,24 @@ def _fabric(handle: Any) -> tuple[str, str | None]:
     return state, "success" if info.status == pynvml.NVML_SUCCESS else words(pynvml.NVMLError(info.status))
 
 
+def _retired(handle: Any) -> tuple[int, bool]:
+    import pynvml
+
+    causes = (
+        pynvml.NVML_PAGE_RETIREMENT_CAUSE_MULTIPLE_SINGLE_BIT_ECC_ERRORS,
+        pynvml.NVML_PAGE_RETIREMENT_CAUSE_DOUBLE_BIT_ECC_ERROR,
+    )
+    pages = sum(len(pynvml.nvmlDeviceGetRetiredPages(handle, cause)) for cause in causes)
+    return pages, bool(pynvml.nvmlDeviceGetRetiredPagesPendingStatus(handle))
+
+
 def _health(questions: Questions) -> dict[str, Any]:
     """Memory errors, row remapping, slowdowns and partitioning of one GPU."""
     import pynvml
 
     ecc = questions.ask("ecc_mode", pynvml.nvmlDeviceGetEccMode)
     rows = questions.ask("row_remap", pynvml.nvmlDeviceGetRemappedRows)
+    retired = questions.ask("retired_pages", _retired)
     mig = questions.ask("mig_mode", pynvml.nvmlDeviceGetMigMode)
     return {
         "ecc_mode": _mode(ecc[0]) if ecc else None,
@@ -239,6 +256,8 @@ def _health(questions: Questions) -> dict[str, Any]:
         ),
         "remap_pending": bool(rows[2]) if rows else None,
         "remap_failed": bool(rows[3]) if rows else None,
+        "retired_pages": retired[0] if retired else None,
+        "retirement_pending": retired[1] if retired else None,
         "throttle_reasons": questions.ask("throttle_reasons", _clock_reasons),
         "mig_mode": _mode(mig[0]) if mig else None,
         "mig_mode_pending": _mode(mig[1]) if mig else None,

@@ -125,6 +125,7 @@ MUTATIONS: Mapping[str, tuple[Mutation, ...]] = {
         _in("'libcuda1' is 570.1.2", "packages", "libcuda1", version="570.1.2-1"),
         _in("is cut off", "library", "files", "cuda", fault="is cut off"),
         _in("nouveau", "module", nouveau_loaded=True),
+        _in("NVML says that the driver is 570.1.2", "nvml", driver_version="570.1.2"),
     ),
     "nodes.nvml": (
         _gpu("GPU is lost", error="GPU is lost"),
@@ -161,7 +162,10 @@ MUTATIONS: Mapping[str, tuple[Mutation, ...]] = {
         _in("begins on 1970-01-01", "module", loaded_unix=None),
     ),
     "nodes.throttle": (_gpu("it is too hot", throttle_reasons=["hw_thermal_slowdown"]),),
-    "nodes.pcie-width": (_gpu("runs on 8 PCIe lanes", pcie_width=8),),
+    "nodes.pcie-width": (
+        _gpu("runs on 8 PCIe lanes", pcie_width=8),
+        _gpu("more than 8 its slot does not offer", pcie_width=8, pcie_width_max=8),
+    ),
     "nodes.processes": (_gpu("'python3' (PID 7)", processes=[{"pid": 7, "name": "python3", "pod": False}]),),
     "nodes.containerd": (
         _in("has no runtime 'nvidia'", "containerd", "effective", runtime_nvidia=False),
@@ -179,6 +183,7 @@ MUTATIONS: Mapping[str, tuple[Mutation, ...]] = {
     "nodes.char-links": (
         Mutation(lambda world: world.seen["dev"]["char_links"].remove("195:1"), "/dev/char/195:1"),
         Mutation(lambda world: world.seen["dev"]["char_links"].remove("195:255"), "/dev/char/195:255"),
+        Mutation(lambda world: world.seen["dev"]["char_links"].remove("511:1"), "/dev/char/511:1"),
     ),
     "nodes.host-baseline": (
         _in("swap is on", "system", swap_areas=["/dev/sda2"]),

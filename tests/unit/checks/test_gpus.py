@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+import pytest
+
 from gpusmith.checks import gpus
 from gpusmith.node.facts import NodeFacts
 from gpusmith.node.records import parse
@@ -45,6 +47,26 @@ def test_nodes_of_a_driver_that_is_not_loaded_are_no_matter(facts: Facts, record
 
 def test_unknown_model_has_nothing_to_compare_with(facts: Facts, record: Record) -> None:
     assert "data/gpus.yml" in failing(facts(record, gpusmith_gpu_model="x100"))["nodes.gpu-model"]
+
+
+@pytest.mark.parametrize(
+    ("model", "ecc", "memory", "right"),
+    [
+        ("t4", "enabled", 15360, True),
+        ("t4", "disabled", 16384, True),
+        ("t4", "disabled", 15360, False),
+        ("t4", "enabled", 16384, False),
+        ("l40s", "disabled", 49140, True),
+        ("h100-sxm", "disabled", 81559, True),
+        ("h100-sxm", "disabled", 86996, False),
+    ],
+)
+def test_ecc_takes_a_sixteenth_of_gddr_memory(
+    model: str, ecc: str, memory: int, right: bool, facts: Facts, record: Record
+) -> None:
+    record["nvml"]["gpus"][1].update(ecc_mode=ecc, memory_mib=memory)
+    causes = [problem.cause for problem in gpus.gpu_model(facts(record, gpusmith_gpu_model=model))]
+    assert right is not any(f"has {memory} MiB of memory" in cause for cause in causes)
 
 
 def of_fleet(wanted: dict[str, dict[str, Any]], seen: dict[str, Record]) -> dict[str, str]:

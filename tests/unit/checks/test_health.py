@@ -50,15 +50,86 @@ def not_supported(record: Record, value: str, *keys: str) -> None:
         gpu.update(dict.fromkeys(keys), unsupported=[value])
 
 
+def turing(record: Record, **changes: object) -> None:
+    """GPUs that retire pages, as those before Ampere; the changes are those of GPU 1."""
+    for gpu in record["nvml"]["gpus"]:
+        gpu.update(remap_pending=None, remap_failed=None, retired_pages=0, retirement_pending=False)
+        gpu["unsupported"] = ["row_remap"]
+    record["nvml"]["gpus"][1].update(changes)
+
+
 def test_row_remapping_came_with_ampere(facts: Facts, record: Record) -> None:
     not_supported(record, "row_remap", "remap_pending", "remap_failed")
-    with pytest.raises(NotApplicable, match="row remapping"):
-        health.row_remap(facts(record, gpusmith_gpu_model="t4"))
     # An H100 that says so has another trouble.
     assert (
         "Not Supported, but GPUs of model 'h100-sxm' have row remapping"
         in failing(facts(record))["nodes.row-remap"]
     )
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"retirement_pending": True}, "waits to be retired"),
+        ({"retired_pages": 63}, "retired 63 pages of bad memory, as many as it can"),
+        ({"retired_pages": None, "unreadable": {"retired_pages": "Unknown Error"}}, "Unknown Error"),
+        ({"unsupported": ["row_remap", "retired_pages"]}, "have page retirement"),
+    ],
+)
+@pytest.mark.parametrize("model", ["t4", "x100"])
+def test_before_ampere_pages_are_retired(
+    model: str, changes: dict[str, object], says: str, facts: Facts, record: Record
+) -> None:
+    turing(record)
+    assert health.row_remap(facts(record, gpusmith_gpu_model=model)) == []
+    turing(record, **changes)
+    if model == "x100" and "unsupported" in changes:
+        # Nobody knows what such a GPU can do.
+        with pytest.raises(NotApplicable):
+            health.row_remap(facts(record, gpusmith_gpu_model=model))
+        return
+    (problem,) = health.row_remap(facts(record, gpusmith_gpu_model=model))
+    assert "GPU 1" in problem.cause
+    assert says in problem.cause
+
+
+def test_some_retired_pages_are_no_fault(facts: Facts, record: Record) -> None:
+    turing(record, retired_pages=62)
+    assert health.row_remap(facts(record, gpusmith_gpu_model="t4")) == []
+
+
+def test_without_ecc_there_is_no_list_of_retired_pages(facts: Facts, record: Record) -> None:
+    turing(record, ecc_mode="disabled", retired_pages=None, unsupported=["row_remap", "retired_pages"])
+    with pytest.raises(NotApplicable, match="retired memory pages on GPU 1"):
+        health.row_remap(facts(record, gpusmith_gpu_model="t4"))
+
+
+def lanes(facts: Facts, record: Record, now: int, slot: int, **variables: object) -> str:
+    record["nvml"]["gpus"][1].update(pcie_width=now, pcie_width_max=slot)
+    return " ".join(
+        f"{problem.cause} {problem.next_step}" for problem in health.pcie_width(facts(record, **variables))
+    )
+
+
+def test_lanes_that_a_slot_lost_are_missing_too(facts: Facts, record: Record) -> None:
+    said = lanes(facts, record, 8, 8)
+    assert "GPU 1" in said
+    assert "runs on 8 PCIe lanes, model 'h100-sxm' has 16; more than 8 its slot does not offer." in said
+    assert "'validation_pcie_width'" in said
+    assert "slot" not in lanes(facts, record, 8, 16)
+
+
+def test_an_inventory_may_have_narrower_slots(facts: Facts, record: Record) -> None:
+    assert lanes(facts, record, 8, 8, validation_pcie_width=8) == ""
+    assert lanes(facts, record, 8, 16, validation_pcie_width=8) == ""
+    assert "runs on 4 PCIe lanes, 8 are wanted ('validation_pcie_width')" in lanes(
+        facts, record, 4, 8, validation_pcie_width=8
+    )
+
+
+def test_lanes_of_an_unknown_model_are_those_of_gpu_and_slot(facts: Facts, record: Record) -> None:
+    assert lanes(facts, record, 8, 8, gpusmith_gpu_model="x100") == ""
+    assert "it can use 16" in lanes(facts, record, 8, 16, gpusmith_gpu_model="x100")
 
 
 def test_a_model_with_ecc_must_tell_its_errors(facts: Facts, record: Record) -> None:

@@ -45,6 +45,7 @@ def test_what_nvml_does_not_support_and_what_it_could_not_read_are_told_apart(
     healthy = gpu()
     assert (healthy.unsupported, healthy.unreadable, healthy.error) == (frozenset(), {}, None)
     assert (healthy.ecc_uncorrected, healthy.remap_failed, healthy.throttle_reasons) == (0, False, ())
+    assert healthy.retirement_pending is False
     found = gpu(
         nvmlDeviceGetRemappedRows=3, nvmlDeviceGetTotalEccErrors=999, nvmlDeviceGetCurrPcieLinkWidth=4,
         nvmlDeviceGetCurrentClocksEventReasons=None, nvmlDeviceGetCurrentClocksThrottleReasons=None,

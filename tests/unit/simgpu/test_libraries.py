@@ -314,7 +314,7 @@ print(json.dumps(asdict(ask_library("libnvidia-ml.so.1").nvml)["gpus"], default=
 
 def test_the_probe_knows_everything_of_a_simulated_gpu(node: Any) -> None:
     for row in node.python(PROBE):
-        assert (row["unreadable"], row["unsupported"], row["error"]) == ({}, [], None)
+        assert (row["unreadable"], row["unsupported"], row["error"]) == ({}, ["retired_pages"], None)
         assert (row["ecc_mode"], row["remap_failed"], row["mig_mode_pending"]) == (
             "enabled",
             False,
@@ -328,6 +328,18 @@ def test_the_probe_is_told_what_an_older_gpu_does_not_have(node: Any) -> None:
     row = node.python(PROBE)[0]
     assert {"row_remap", "mig_mode"} <= set(row["unsupported"])
     assert row["unreadable"] == {}
+    assert (row["retired_pages"], row["retirement_pending"]) == (0, False)
+
+
+def test_an_older_gpu_retires_pages(node: Any) -> None:
+    node.change(arch="6", mig="0", fabric_nvml="0")
+    state = State.load()
+    state.gpus[1].update(pending="1", remapped="2")
+    state.save()
+    assert [(row["retired_pages"], row["retirement_pending"]) for row in node.python(PROBE)[:2]] == [
+        (0, False),
+        (3, True),
+    ]
 
 
 def test_a_lost_gpu_is_an_error_and_no_healthy_one(node: Any) -> None:
@@ -363,5 +375,5 @@ print(as_json(Record(SCHEMA, nvml=answer.nvml)))
     nvml = parse(json.loads(done.stdout)).nvml
     assert (nvml.init_code, nvml.driver_version, len(nvml.gpus)) == (0, "580.178.04", 4)
     for gpu in nvml.gpus:
-        assert (gpu.unreadable, gpu.unsupported, gpu.error) == ({}, frozenset(), None)
+        assert (gpu.unreadable, gpu.unsupported, gpu.error) == ({}, frozenset({"retired_pages"}), None)
         assert (gpu.fabric_state, gpu.memory_mib, gpu.processes) == ("not_started", 81559, ())
