@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from gpusmith.checks import devices
-from tests.faults import Record, spec_of
+from tests.faults.cdi import spec_of
+from tests.faults.fault import Record
 from tests.unit.checks.judged import Facts, failing
 from tests.unit.records import cdi_spec
 

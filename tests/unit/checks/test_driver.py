@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.faults import Record
+from tests.faults.fault import Record
 from tests.unit.checks.judged import Facts, failing
 
 

@@ -10,7 +10,9 @@ import pytest
 from gpusmith.checks import gpus
 from gpusmith.node.facts import NodeFacts
 from gpusmith.node.records import parse
-from tests.faults import Record, device, not_loaded
+from tests.faults.driver import not_loaded
+from tests.faults.fault import Record
+from tests.faults.gpus import device
 from tests.unit.checks.judged import Facts, failing
 from tests.unit.hosts import make_host
 from tests.unit.records import healthy_record

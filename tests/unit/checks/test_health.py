@@ -6,7 +6,7 @@ import pytest
 
 from gpusmith.checks import health
 from gpusmith.checks.findings import CannotAsk, NotApplicable
-from tests.faults import UUID, Record
+from tests.faults.fault import UUID, Record
 from tests.unit.checks.judged import RECORD_CHECKS, Facts, failing
 
 HEALTH = {

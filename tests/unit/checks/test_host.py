@@ -8,7 +8,7 @@ import pytest
 
 from gpusmith.checks import host as host_checks
 from gpusmith.checks.findings import CannotAsk
-from tests.faults import Record
+from tests.faults.fault import Record
 from tests.unit.checks.judged import Facts, failing
 
 

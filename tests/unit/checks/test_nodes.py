@@ -6,7 +6,8 @@ import pytest
 
 from gpusmith.errors import ToolError
 from gpusmith.node.records import parse
-from tests.faults import FAULTS, Record
+from tests.faults import FAULTS
+from tests.faults.fault import Record
 from tests.unit.checks.judged import RECORD_CHECKS, Facts, failing
 
 

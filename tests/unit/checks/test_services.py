@@ -10,7 +10,9 @@ import pytest
 from gpusmith.checks import services
 from gpusmith.checks.findings import NotApplicable
 from gpusmith.expect import services as expected
-from tests.faults import SXID, Record, spec_of
+from tests.faults.cdi import spec_of
+from tests.faults.fabric import SXID
+from tests.faults.fault import Record
 from tests.unit.checks.judged import Facts, failing
 
 

@@ -7,7 +7,8 @@ import pytest
 from gpusmith.checks import xids as check
 from gpusmith.checks.findings import NotApplicable
 from gpusmith.data import xids
-from tests.faults import ADDRESS, UUID, Record, xid
+from tests.faults.fault import ADDRESS, UUID, Record
+from tests.faults.health import xid
 from tests.unit.checks.judged import RECORD_CHECKS, Facts, failing
 
 APPLICATIONS = (13, 31, 43, 45, 68, 109)

@@ -10,7 +10,7 @@ import pytest
 from gpusmith.checks.findings import NotAsked
 from gpusmith.node.records import parse
 from gpusmith.problems import SITE, Cure, Problem
-from tests.faults import FAULTS, REPAIRS
+from tests.faults import FAULTS
 from tests.unit.checks.judged import RECORD_CHECKS, Facts
 from tests.unit.expect.converged import PLANS, Record, converged_record
 
@@ -44,14 +44,10 @@ def test_nothing_is_to_be_done_where_nothing_is_wrong(facts: Facts) -> None:
     assert [problem for found in reported(facts, record).values() for problem in found] == []
 
 
-def test_the_table_names_faults() -> None:
-    assert set(REPAIRS) <= set(FAULTS)
-
-
 @pytest.mark.parametrize("fault", FAULTS)
 def test_suite_and_roles_name_the_same_cures(fault: str, facts: Facts) -> None:
     record = broken(fault)
-    wanted = REPAIRS.get(fault, {})
+    wanted = FAULTS[fault].repairs
     plans = {role: of_site(plan(record)["cures"]) for role, plan in PLANS.items()}
     assert {role: cures for role, cures in plans.items() if cures} == wanted
     found = reported(facts, record)
@@ -65,7 +61,7 @@ def test_suite_and_roles_name_the_same_cures(fault: str, facts: Facts) -> None:
 
 @pytest.mark.parametrize("cure", sorted(SITE - {Cure.FILES, Cure.KUBELET}))
 def test_each_cure_is_walked(cure: Cure) -> None:
-    assert any(cure in cures for roles in REPAIRS.values() for cures in roles.values())
+    assert any(cure in cures for fault in FAULTS.values() for cures in fault.repairs.values())
 
 
 # Contents of files are known to roles alone; the suite sees what they do.
