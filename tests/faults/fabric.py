@@ -14,6 +14,15 @@ SXID = {
 
 
 FAULTS = {
+    "fabric-that-nobody-completes": Fault(
+        lambda record: (
+            record["pci"].update(nvswitches=[]),
+            record["nvml"]["gpus"][1].update(fabric_state="in_progress", fabric_status=None),
+        ),
+        "nodes.fabric",
+        ("GPU 1", "waits for its NVLink fabric", "no NVSwitches"),
+        frozenset({"nodes.uniformity"}),
+    ),
     "fabric-manager-down": Fault(
         lambda record: record["services"]["nvidia-fabricmanager"].update(active="inactive"),
         "nodes.fabric",

@@ -37,7 +37,9 @@ FAULTS = {
             value="65536", files=["/etc/sysctl.d/zz.conf"]
         ),
         "nodes.host-baseline",
-        ("'fs.inotify.max_user_watches' is '524288', and a boot would set '65536' ('/etc/sysctl.d/zz.conf')",),
+        (
+            "'fs.inotify.max_user_watches' is '524288', and a boot would set '65536' ('/etc/sysctl.d/zz.conf')",
+        ),
     ),
     "swap-on": Fault(
         lambda record: record["system"].update(swap_areas=["/dev/sda2"]),

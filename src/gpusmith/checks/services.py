@@ -45,5 +45,8 @@ def fabric(facts: NodeFacts) -> list[Problem]:
     """Where there are NVSwitches, CUDA works only after fabric manager has joined every GPU."""
     wanted = driver_of(facts.host, facts.model)
     if not expected_fabric.needed(facts.record, wanted):
-        raise NotApplicable(f"Node '{facts.host.name}' has no NVSwitches.")
+        found = expected_fabric.waiting(facts.record, wanted)
+        if found:
+            return found
+        raise NotApplicable(f"Node '{facts.host.name}' shows no NVSwitches, and none are missing.")
     return expected_fabric.problems(facts.record, wanted)

@@ -30,6 +30,7 @@ class Model:
         open_module: whether NVIDIA's open kernel module drives it: supported, required or unsupported.
         min_driver_branch: first driver branch that supports it.
         pcie_width: lanes that the board has.
+        refused: why site.yml does not set machines with it up; empty if it does.
         memory_holds_ecc: its memory keeps the check bits of ECC, and is a fifteenth larger without.
     """
 
@@ -45,6 +46,7 @@ class Model:
     min_driver_branch: int = 0
     pcie_width: int = 16
     memory_holds_ecc: bool = False
+    refused: str = ""
 
     @property
     def row_remapping(self) -> bool:
@@ -68,6 +70,7 @@ def _parse(content: dict[str, Any]) -> Mapping[str, Model]:
             min_driver_branch=int(row["min_driver_branch"]),
             pcie_width=int(row["pcie_width"]),
             memory_holds_ecc=bool(row["memory_holds_ecc"]),
+            refused=str(row.get("refused") or ""),
         )
         for key, row in rows.items()
     }

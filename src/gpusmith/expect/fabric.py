@@ -12,6 +12,8 @@ from gpusmith.probe.record import Record
 from gpusmith.problems import Cure, Problem
 
 WHY = "without it CUDA cannot start on a machine with NVSwitches"
+WHOLE_BOARD = 8
+"""GPUs of an HGX board that has NVSwitches; those with fewer connect their GPUs directly."""
 JOINING = (None, "not_started", "in_progress")
 
 
@@ -23,14 +25,18 @@ def models_of(record: Record, wanted: Driver) -> list[Model]:
 
 
 def needed(record: Record, wanted: Driver) -> bool:
-    """Whether the fabric manager must run: by the setting; for auto, by NVSwitches on PCI or by the model of the GPUs.
+    """Whether the fabric manager must run: by the setting; for auto, by NVSwitches on PCI.
 
-    A board that has switches needs it also when the PCI bus shows none: they are hidden (B200) or lost, and CUDA does not start
-    either way. Who gives a virtual machine GPUs of such a board without its switches says 'disabled'.
+    Where none are visible, a whole board has lost them: CUDA does not start without. A board of four GPUs has none, and a virtual
+    machine may have got GPUs of a board whose switches somebody else manages. Without GPUs an image is baked, for the model's.
     """
     if wanted.fabric_manager != "auto":
         return wanted.fabric_manager == "enabled"
-    return bool(record.pci.nvswitches) or any(model.fabric_manager for model in models_of(record, wanted))
+    if record.pci.nvswitches:
+        return True
+    gpus = len(record.pci.gpus)
+    lost = gpus >= WHOLE_BOARD and not record.host.virtual
+    return (lost or not gpus) and any(model.fabric_manager for model in models_of(record, wanted))
 
 
 def service(record: Record, node: str) -> list[Problem]:
@@ -61,7 +67,11 @@ def _switch_errors(record: Record, node: str) -> list[Problem]:
 
 
 def _switches(record: Record, node: str, model: Model | None) -> list[Problem]:
-    if model is None or not record.pci.nvswitches or model.nvswitches <= len(record.pci.nvswitches):
+    if model is None or model.nvswitches <= len(record.pci.nvswitches):
+        return []
+    # A virtual machine with some of a board's GPUs gets some of its switches, and the board of four GPUs has none.
+    whole = len(record.pci.gpus) >= WHOLE_BOARD
+    if not whole and (record.host.virtual or not record.pci.nvswitches):
         return []
     return [
         Problem(
@@ -118,6 +128,25 @@ def joined(record: Record, node: str) -> list[Problem]:
 def tells_state(models: Sequence[Model]) -> bool:
     """Whether NVML reports the fabric of these GPUs."""
     return any(model.fabric_state_in_nvml for model in models)
+
+
+def waiting(record: Record, wanted: Driver) -> list[Problem]:
+    """GPUs that wait for a fabric which nothing on this node would complete, where no fabric manager is needed.
+
+    Those that have none say 'not supported'; in a virtual machine, whoever manages the switches has completed it.
+    """
+    if not tells_state(models_of(record, wanted)):
+        return []
+    return [
+        Problem(
+            f"Node '{wanted.node}': {gpu.label} waits for its NVLink fabric, and the node shows no NVSwitches.",
+            f"Look for NVSwitches with 'lspci -d 10de:' on '{wanted.node}'; in a virtual machine, ask whose host manages them."
+            " If the fabric manager has to run here, set 'nvidia_driver_fabric_manager: enabled'.",
+            {"gpu": gpu.index, "fabric_state": gpu.fabric_state},
+        )
+        for gpu in record.nvml.gpus
+        if gpu.error is None and gpu.fabric_state == "in_progress"
+    ]
 
 
 def problems(record: Record, wanted: Driver) -> list[Problem]:

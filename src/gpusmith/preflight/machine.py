@@ -47,6 +47,13 @@ def check_gpus(facts: Facts, wanted: Wanted, tables: Tables) -> Iterator[Refusal
     if name not in models:
         yield refusal("GPU model", f"'{name}'", quoted(models), "Set 'gpusmith_gpu_model' to one of them.")
         return
+    if models[name].refused:
+        yield refusal(
+            "GPU model",
+            f"'{name}': {models[name].refused}",
+            quoted(key for key, model in models.items() if not model.refused),
+            "Leave the machine out with -l; 'pytest validation' checks a node that others set up.",
+        )
     expected = models[name].pci_device_id
     others = sorted({gpu["device_id"] for gpu in gpus} - {expected})
     if others:

@@ -11,10 +11,17 @@ from dataclasses import dataclass
 
 from gpusmith.probe.files import read_text
 
+VIRTUAL_VENDORS = ("QEMU", "Xen", "VMware, Inc.", "Google", "Amazon EC2", "Microsoft Corporation")
+"""Of whom there are only virtual machines; NVIDIA's GPUs are in none that they build otherwise."""
+
 
 @dataclass(frozen=True)
 class Host:
-    """Which machine it is, and what runs on it."""
+    """Which machine it is, and what runs on it.
+
+    Attributes:
+        virtual: whether a hypervisor runs it; None if the machine does not tell.
+    """
 
     hostname: str = ""
     boot_id: str | None = None
@@ -24,6 +31,7 @@ class Host:
     os_version: str | None = None
     uptime_s: float | None = None
     time_unix: float | None = None
+    virtual: bool | None = None
 
 
 def read_os_release(text: str) -> dict[str, str]:
@@ -34,6 +42,14 @@ def read_os_release(text: str) -> dict[str, str]:
         if separator:
             found[key.strip()] = value.strip().strip("\"'")
     return found
+
+
+def is_virtual(cpus: str | None, vendor: str | None) -> bool | None:
+    """By the flags of the processor in /proc/cpuinfo, which are those of x86; elsewhere by who made the machine."""
+    flags = [line for line in (cpus or "").splitlines() if line.startswith("flags")]
+    if flags:
+        return "hypervisor" in flags[0].split()
+    return vendor in VIRTUAL_VENDORS if vendor else None
 
 
 def gather() -> Host:
@@ -49,4 +65,5 @@ def gather() -> Host:
         os_version=release.get("VERSION_ID"),
         uptime_s=float(uptime.split()[0]) if uptime else None,
         time_unix=time.time(),
+        virtual=is_virtual(read_text("/proc/cpuinfo"), read_text("/sys/class/dmi/id/sys_vendor")),
     )

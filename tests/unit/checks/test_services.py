@@ -37,6 +37,36 @@ def test_a_node_that_others_set_up_has_no_units_of_ours(
     assert services.services(facts(record)) == []
 
 
+@pytest.mark.parametrize(
+    ("state", "waits"), [("in_progress", True), ("not_supported", False), ("completed", False)]
+)
+def test_without_switches_a_gpu_must_not_wait_for_a_fabric(
+    state: str, waits: bool, facts: Facts, record: Record
+) -> None:
+    record["pci"]["nvswitches"] = []
+    for gpu in record["nvml"]["gpus"]:
+        gpu.update(fabric_state=state, fabric_status=None)
+    if waits:
+        assert "GPU 1" in services.fabric(facts(record))[1].cause
+        assert "waits for its NVLink fabric" in services.fabric(facts(record))[1].cause
+    else:
+        with pytest.raises(NotApplicable):
+            services.fabric(facts(record))
+
+
+def test_a_whole_board_without_any_switch_has_lost_them(facts: Facts, record: Record) -> None:
+    gpus = record["pci"]["gpus"]
+    record["pci"].update(gpus=[dict(gpus[0], address=f"0000:{n}8:00.0") for n in range(1, 9)], nvswitches=[])
+    assert "0 NVSwitches are on the PCI bus" in failing(facts(record))["nodes.fabric"]
+
+
+def test_part_of_a_board_in_a_virtual_machine_has_part_of_its_switches(facts: Facts, record: Record) -> None:
+    record["pci"]["nvswitches"].pop()
+    assert "3 NVSwitches" in failing(facts(record))["nodes.fabric"]
+    record["host"]["virtual"] = True
+    assert "nodes.fabric" not in failing(facts(record))
+
+
 @pytest.mark.parametrize("state", ["disabled", "masked"])
 def test_only_without_our_unit_a_boot_needs_the_toolkits_own(
     state: str, record: dict[str, Any], facts: Callable[..., Any]

@@ -10,7 +10,8 @@ from ansible_collections.gpusmith.gpu.plugins.filter.driver_plan import driver_p
 from gpusmith.checks import services
 from gpusmith.checks.findings import NotApplicable
 from gpusmith.data import models
-from gpusmith.expect import driver, wanted
+from gpusmith.expect import driver, fabric, wanted
+from gpusmith.expect.wanted import Driver, all_models
 from gpusmith.node.facts import NodeFacts
 from gpusmith.node.records import parse
 from tests.unit.hosts import make_host
@@ -270,28 +271,33 @@ def test_a_divided_gpu_is_told_as_soon_as_the_driver_is_loaded(modes: dict[str, 
 
 
 @pytest.mark.parametrize(
-    ("device", "switches", "setting", "needed"),
+    ("device", "gpus", "switches", "virtual", "setting", "needed"),
     [
-        ("10de:2330", True, "auto", True),
-        # Its board has switches: none on PCI are lost ones, and CUDA does not start without a fabric.
-        ("10de:2330", False, "auto", True),
+        ("10de:2330", 8, True, False, "auto", True),
+        ("10de:2330", 4, True, True, "auto", True),
+        # A whole board has switches: none on PCI are lost ones, and CUDA does not start without a fabric.
+        ("10de:2330", 8, False, False, "auto", True),
+        ("10de:2330", 8, False, None, "auto", True),
         # Its board hides them.
-        ("10de:2901", False, "auto", True),
-        # There are none.
-        ("10de:26b9", False, "auto", False),
-        # Unknown GPUs beside switches.
-        ("10de:ffff", True, "auto", True),
+        ("10de:2901", 8, False, False, "auto", True),
+        # The board of four GPUs has none.
+        ("10de:2330", 4, False, False, "auto", False),
         # A virtual machine that got GPUs of such a board alone.
-        ("10de:2330", False, "disabled", False),
-        ("10de:26b9", False, "enabled", True),
+        ("10de:2330", 8, False, True, "auto", False),
+        ("10de:2330", 8, False, False, "disabled", False),
+        # There are none.
+        ("10de:26b9", 8, False, False, "auto", False),
+        # Unknown GPUs beside switches.
+        ("10de:ffff", 8, True, False, "auto", True),
+        ("10de:26b9", 8, False, False, "enabled", True),
     ],
 )
 def test_who_needs_the_fabric_manager_is_one_question_for_role_and_suite(
-    device: str, switches: bool, setting: str, needed: bool
+    device: str, gpus: int, switches: bool, virtual: bool | None, setting: str, needed: bool
 ) -> None:
     record = ready()
-    for gpu in record["pci"]["gpus"]:
-        gpu["device_id"] = device
+    record.setdefault("host", {})["virtual"] = virtual
+    record["pci"]["gpus"] = [{"address": f"0000:{n}8:00.0", "device_id": device} for n in range(1, gpus + 1)]
     if not switches:
         record["pci"]["nvswitches"] = []
     record["services"]["nvidia-fabricmanager"]["active"] = "failed"
@@ -303,6 +309,14 @@ def test_who_needs_the_fabric_manager_is_one_question_for_role_and_suite(
     else:
         with pytest.raises(NotApplicable):
             services.fabric(facts)
+
+
+def test_an_image_for_a_board_with_switches_gets_the_fabric_manager() -> None:
+    record = ready()
+    record["pci"] = {"gpus": [], "nvswitches": []}
+    for model, needed in (("h100-sxm", True), ("l40s", False)):
+        image = Driver("gpu-1", VERSION, model=all_models()[model])
+        assert fabric.needed(parse(record), image) is needed
 
 
 def test_an_image_without_gpu_is_not_told_to_load_anything() -> None:

@@ -140,8 +140,19 @@ def test_mig_mode_is_refused_before_a_machine_is_changed(field: str) -> None:
 
 
 def test_wrong_model_names_what_is_built_in() -> None:
-    found = refused(gpu_model="b200", cuda_versions=["12.8"])
-    assert "h100-sxm" in found[0].message
+    found = refused(gpu_model="h200-sxm")
+    assert "'10de:2330' (h100-sxm)" in found[0].message
+
+
+def test_a_board_whose_fabric_nobody_sets_up_is_refused() -> None:
+    tree = facts()
+    for gpu in tree["record"]["pci"]["gpus"]:
+        gpu["device_id"] = "10de:2901"
+    found = only(refused(tree, gpu_model="b200", cuda_versions=["12.8"]))
+    assert "'b200'" in found.message
+    assert "nvlsm" in found.message
+    assert "ib_umad" in found.message
+    assert "b200" not in found.message.split("; allowed: ")[1]
 
 
 def test_blackwell_needs_open_modules() -> None:
