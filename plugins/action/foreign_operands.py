@@ -10,7 +10,17 @@ from typing import Any, ClassVar
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import ControllerAction
 
 from gpusmith.cluster import operands, plugin_strategy
-from gpusmith.cluster.api import Cluster
+from gpusmith.cluster.api import MISSING, ApiRefused, Cluster, Object
+
+
+def _policies(cluster: Cluster) -> list[Object]:
+    """What the GPU Operator is told to install; a cluster that never had one has no such list."""
+    try:
+        return list(cluster.items(operands.POLICIES))
+    except ApiRefused as refused:
+        if refused.status != MISSING:
+            raise
+        return []
 
 
 class ActionModule(ControllerAction):
@@ -28,7 +38,9 @@ class ActionModule(ControllerAction):
         daemon_sets, deployments = (
             cluster.items(f"/apis/apps/v1/{kind}") for kind in ("daemonsets", "deployments")
         )
-        found = operands.second_owners([*daemon_sets, *deployments], asked["namespace"], asked["components"])
+        found = operands.second_owners(
+            [*daemon_sets, *deployments], asked["namespace"], asked["components"], lambda: _policies(cluster)
+        )
         accepted, unreached = asked["plugin_strategies"], []
         if accepted is not None:
             unreached = plugin_strategy.unreached(daemon_sets, accepted, partial(config_map, cluster))

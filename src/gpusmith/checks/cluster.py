@@ -106,9 +106,14 @@ def gpu_capacity(facts: ClusterFacts) -> list[Problem]:
         )
         for name, count in view.others.items()
     ]
-    return problems + _gpu_capacity(
-        view, wanted, of_pod.restart_plugin(facts.host.operands_namespace, facts.host.node_name)
-    )
+    return problems + _gpu_capacity(view, wanted, _restart(facts.host))
+
+
+def _restart(host: Host) -> str:
+    """How the device plugin starts anew, as far as it is ours to say."""
+    if of_pod.DEVICE_PLUGIN not in host.operands:
+        return "have its owner restart it"
+    return f"restart it: {of_pod.restart_plugin(host.operands_namespace, host.node_name)}"
 
 
 def _gpu_capacity(view: NodeView, wanted: int, restart: str) -> list[Problem]:
@@ -141,7 +146,7 @@ def _gpu_capacity(view: NodeView, wanted: int, restart: str) -> list[Problem]:
         Problem(
             cause + ".",
             "Read the device plugin's log for the node; see nodes.gpu-count and nodes.xid."
-            + ("" if view.allocatable else f" If those passed, restart it: {restart}"),
+            + ("" if view.allocatable else f" If those passed, {restart}"),
             evidence,
         )
     ]
@@ -181,14 +186,14 @@ def labels(facts: ClusterFacts) -> list[Problem]:
             )
         )
     found = view.labels.get("nvidia.com/gpu.count")
-    if found is None:
+    if found is None and ("gpu-feature-discovery" in host.operands or view.discovered):
         problems.append(
             Problem(
                 f"Node '{view.name}' has no label 'nvidia.com/gpu.count': GPU feature discovery did not describe it.",
                 "Read the logs of GPU feature discovery and of node feature discovery.",
             )
         )
-    elif found != str(host.gpu_count):
+    elif found is not None and found != str(host.gpu_count):
         problems.append(
             Problem(
                 f"Node '{view.name}': GPU feature discovery counts {found} GPUs, the inventory says {host.gpu_count}.",
@@ -241,7 +246,7 @@ def taints(facts: ClusterFacts) -> list[Problem]:
     place=80,
     proves="the device plugin and the other operands of the node are ready, and ours are as site.yml made them",
     fails_when="a pod of them is missing or not ready, there is a second device plugin, or somebody else set a field of ours",
-    do="read the pod's log; remove a second device plugin; run site.yml, which takes foreign fields back",
+    do="read the pod's log; settle with its owner which device plugin stays; run site.yml, which takes foreign fields back",
 )
 def operands(facts: ClusterFacts) -> list[Problem]:
     """Pods of the operands' namespace on the node are ready; operands of ours have one there, and are as site.yml made them."""
@@ -267,7 +272,8 @@ def operands(facts: ClusterFacts) -> list[Problem]:
             Problem(
                 f"Node '{view.name}': pod '{name}' is a second device plugin; the last one that starts takes the GPUs over,"
                 " and none has them when it ends.",
-                "Remove it, then restart ours: "
+                "Ask its owner which of the two stays. If it is theirs, set 'gpu_operands_device_plugin: existing';"
+                " if it is ours, restart it once theirs is gone: "
                 + of_pod.restart_plugin(facts.host.operands_namespace, facts.host.node_name),
                 {"plugins": list(view.plugins)},
             )

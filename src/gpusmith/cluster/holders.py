@@ -13,8 +13,8 @@ from gpusmith.names import GPU_RESOURCE
 Pod = Mapping[str, Any]
 
 FINISHED = ("Succeeded", "Failed")
-PART = re.compile(r"nvidia\.com/(mig-.+|gpu\.shared)")
-"""Resources that are parts of GPUs, or shares in one."""
+PART = re.compile(r"nvidia\.com/(mig-.+|gpu[.-].+)")
+"""Resources that are parts of GPUs, or shares in one: 'gpu.shared', and names that sharing gives. 'hostdev' is no GPU."""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 Pod = Mapping[str, Any]
@@ -15,18 +15,44 @@ DEVICE_PLUGIN = "nvidia-device-plugin"
 FEATURE_DISCOVERY = "gpu-feature-discovery"
 NODE_FEATURE_DISCOVERY = "node-feature-discovery"
 OPERATOR = "gpu-operator"
+POLICIES = "/apis/nvidia.com/v1/clusterpolicies"
+"""What the GPU Operator installs; there is no such list without it."""
 PLUGIN_IMAGE = "k8s-device-plugin"
-"""Part of the name of NVIDIA's image. It holds several programs; without a command it runs the device plugin."""
-COMPANIONS = ("config-manager", "mps-control-daemon")
-"""Programs of that image that are no operands by themselves: NVIDIA's chart runs them beside the device plugin."""
+"""Name of NVIDIA's image. It holds several programs; without a command it runs the device plugin."""
+OTHER_VENDORS = "rocm"
+"""AMD's repository, whose images have the same names."""
+PLUGIN_FOLDER = "/var/lib/kubelet/device-plugins"
+"""Where device plugins meet kubelet; who does not mount it is none."""
+SHELLS = ("sh", "bash", "ash", "dash")
+
+
+def components(spec: Mapping[str, Any]) -> frozenset[str]:
+    """Which operands the containers of a pod's specification run."""
+    found = {component(row) for row in spec.get("containers") or []} - {""}
+    return frozenset(found if _meets_kubelet(spec) else found - {DEVICE_PLUGIN})
+
+
+def _meets_kubelet(spec: Mapping[str, Any]) -> bool:
+    """Whether a pod has kubelet's folder of device plugins, or one that it lies in; kubelet may have its own elsewhere."""
+    paths = [
+        str((volume.get("hostPath") or {}).get("path") or "").rstrip("/") + "/"
+        for volume in spec.get("volumes") or []
+        if volume.get("hostPath")
+    ]
+    return any(path.endswith("/device-plugins/") or f"{PLUGIN_FOLDER}/".startswith(path) for path in paths)
 
 
 def component(container: Mapping[str, Any]) -> str:
     """Which operand a container of a pod runs, by its image and, where that has several, its command; empty if none."""
     image = str(container.get("image"))
-    if PLUGIN_IMAGE in image:
+    *folders, last = image.partition("@")[0].split("/")
+    called = last.split(":")[0]
+    if OTHER_VENDORS in folders:
+        return ""
+    if called.endswith(PLUGIN_IMAGE):
         return _program(container)
-    return next((mark for mark in (FEATURE_DISCOVERY, NODE_FEATURE_DISCOVERY, OPERATOR) if mark in image), "")
+    marks = (FEATURE_DISCOVERY, NODE_FEATURE_DISCOVERY, OPERATOR)
+    return next((mark for mark in marks if called.endswith(mark)), "")
 
 
 def _program(container: Mapping[str, Any]) -> str:
@@ -34,10 +60,10 @@ def _program(container: Mapping[str, Any]) -> str:
     if not command:
         return DEVICE_PLUGIN  # what there is of arguments is the plugin's
     program = command[0].rpartition("/")[2]
-    if program in COMPANIONS:
-        return ""
     if program in (DEVICE_PLUGIN, FEATURE_DISCOVERY):
         return program
+    if program not in SHELLS:
+        return ""
     words = " ".join([*command, *map(str, container.get("args") or [])])
     # What a script starts cannot be seen; of the two, a second device plugin is the worse surprise.
     return FEATURE_DISCOVERY if FEATURE_DISCOVERY in words and DEVICE_PLUGIN not in words else DEVICE_PLUGIN
@@ -100,24 +126,52 @@ def restart_plugin(namespace: str, node: str) -> str:
 
 
 def second_owners(
-    workloads: Iterable[Mapping[str, Any]], namespace: str, components: Sequence[Mapping[str, str]]
+    workloads: Iterable[Mapping[str, Any]],
+    namespace: str,
+    components_of_ours: Sequence[Mapping[str, str]],
+    policies: Callable[[], Iterable[Mapping[str, Any]]] = tuple,
 ) -> list[str]:
     """Operands that somebody else runs, one sentence each.
 
     Args:
         workloads: DaemonSets and Deployments of the cluster.
         namespace: ours.
-        components: that are to be ours, each with component, name and advice.
+        components_of_ours: those that are to be ours, each with component, name and advice.
+        policies: gets the ClusterPolicies of the GPU Operator, which say what it installs; called if it is there.
     """
-    found = []
+    found, operators = [], []
     for workload in workloads:
         metadata = workload["metadata"]
         if metadata["namespace"] == namespace:
             continue
-        theirs = {component(row) for row in workload["spec"]["template"]["spec"].get("containers") or []}
+        title = f"'{metadata['namespace']}/{metadata['name']}'"
+        theirs = components(workload["spec"]["template"]["spec"])
         found += [
-            f"'{metadata['namespace']}/{metadata['name']}' is a {ours['name']} of somebody else. {ours['advice']}"
-            for ours in components
+            f"{title} is a {ours['name']} of somebody else. {ours['advice']}"
+            for ours in components_of_ours
             if ours["component"] in theirs
         ]
-    return found
+        if OPERATOR in theirs:
+            operators.append(title)
+    if not operators:
+        return found
+    return found + [
+        f"The GPU Operator {' and '.join(operators)} installs {' and '.join(parts)} (ClusterPolicy '{name}'), as site.yml does."
+        f" Set {' and '.join(f'{part}.enabled=false' for part in parts)} in the operator's values; for what else it"
+        " runs, 'gpu_operands_device_plugin', 'gpu_operands_feature_discovery' and 'gpu_operands_node_feature_discovery' are"
+        " 'existing'."
+        for name, parts in _owned(policies()).items()
+        if parts
+    ]
+
+
+def _owned(policies: Iterable[Mapping[str, Any]]) -> dict[str, list[str]]:
+    """What of ours each ClusterPolicy has the operator install; what it leaves out is on."""
+    return {
+        policy["metadata"]["name"]: [
+            part
+            for part in ("driver", "toolkit")
+            if ((policy.get("spec") or {}).get(part) or {}).get("enabled") is not False
+        ]
+        for policy in policies
+    }

@@ -8,12 +8,11 @@ from typing import Any
 
 from gpusmith.cluster import operands
 from gpusmith.cluster.api import Object
-from gpusmith.cluster.holders import Holder, finished, holders, quantity
+from gpusmith.cluster.holders import PART, Holder, finished, holders, quantity
 from gpusmith.names import GPU_RESOURCE
 
 NODES = "/api/v1/nodes"
 PODS = "/api/v1/pods"
-FAMILY = "nvidia.com/"
 GOOD_WHEN_TRUE = ("Ready", "Healthy")
 """How names of conditions end that are well when true, such as AWS's AcceleratedHardwareReady; the others are pressure."""
 
@@ -64,7 +63,8 @@ class NodeView:
         holders: pods that hold GPUs.
         system_pods: pods of the operands' namespace on the node.
         plugins: pods of NVIDIA's device plugin in other namespaces, as namespace/name.
-        others: resources of NVIDIA's by other names that the node has any of, such as MIG devices.
+        discovered: whether a pod of GPU feature discovery runs there, whosever.
+        others: GPUs by other names that the node has any of, such as MIG devices.
     """
 
     name: str
@@ -79,6 +79,7 @@ class NodeView:
     holders: tuple[Holder, ...] = ()
     system_pods: tuple[Object, ...] = field(default=(), repr=False)
     plugins: tuple[str, ...] = ()
+    discovered: bool = False
     others: Mapping[str, int] = field(default_factory=dict)
 
     @property
@@ -96,11 +97,8 @@ def _name(pod: Object) -> str:
     return f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
 
 
-def _is_foreign_plugin(pod: Object, operands_namespace: str) -> bool:
-    containers = (pod.get("spec") or {}).get("containers") or []
-    return pod["metadata"]["namespace"] != operands_namespace and any(
-        operands.component(row) == operands.DEVICE_PLUGIN for row in containers
-    )
+def _runs(pod: Object, component: str) -> bool:
+    return component in operands.components(pod.get("spec") or {})
 
 
 def view_of(node: Object, pods: Iterable[Object], operands_namespace: str) -> NodeView:
@@ -125,10 +123,15 @@ def view_of(node: Object, pods: Iterable[Object], operands_namespace: str) -> No
         taints=tuple(spec.get("taints") or ()),
         holders=tuple(holder for holder in holders(present) if holder.gpus),
         system_pods=tuple(pod for pod in present if pod["metadata"]["namespace"] == operands_namespace),
-        plugins=tuple(_name(pod) for pod in present if _is_foreign_plugin(pod, operands_namespace)),
+        plugins=tuple(
+            _name(pod)
+            for pod in present
+            if pod["metadata"]["namespace"] != operands_namespace and _runs(pod, operands.DEVICE_PLUGIN)
+        ),
+        discovered=any(_runs(pod, operands.FEATURE_DISCOVERY) for pod in present),
         others={
             name: count
             for name, value in (status.get("capacity") or {}).items()
-            if name.startswith(FAMILY) and name != GPU_RESOURCE and (count := quantity(value))
+            if PART.fullmatch(name) and (count := quantity(value))
         },
     )

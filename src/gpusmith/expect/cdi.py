@@ -69,7 +69,9 @@ def problems(record: Record, wanted: Cdi) -> list[Problem]:
 def plugin(record: Record, wanted: Cdi) -> list[Problem]:
     """What pods get: the device plugin's own file, which no role writes."""
     seen = evidence(record)
-    step = f"Have the device plugin write it anew: {wanted.restart_plugin}"
+    step = "Have the owner of the device plugin restart it, which writes it anew."
+    if wanted.restart_plugin:
+        step = f"Have the device plugin write it anew: {wanted.restart_plugin}"
     return [Problem(f"Node '{wanted.node}': {cause}.", step, seen) for cause in _gpus_of_plugin(record)]
 
 

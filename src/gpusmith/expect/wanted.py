@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from gpusmith.cluster.operands import restart_plugin
+from gpusmith.cluster.operands import DEVICE_PLUGIN, restart_plugin
 from gpusmith.data import models as gpu_models
 from gpusmith.data.models import Model
 from gpusmith.expect.files import Files
@@ -290,7 +290,10 @@ def baseline_of(host: Host) -> Baseline:
 
 def cdi_of(host: Host) -> Cdi:
     """What a host's inventory says of CDI."""
-    return Cdi(host.name, host.cdi_spec, restart_plugin(host.operands_namespace, host.node_name))
+    ours = DEVICE_PLUGIN in host.operands
+    return Cdi(
+        host.name, host.cdi_spec, restart_plugin(host.operands_namespace, host.node_name) if ours else ""
+    )
 
 
 def runtime_of(host: Host) -> Runtime:

@@ -63,6 +63,10 @@ def test_healthy_node_passes(host: MakeHost) -> None:
             {"status__capacity": {"nvidia.com/gpu": "4", "nvidia.com/mig-1g.10gb": "7", "nvidia.com/gpu.shared": "0"}},
             "cluster.gpu-capacity", "also offers 7 of 'nvidia.com/mig-1g.10gb'",
         ),
+        (
+            {"status__capacity": {"nvidia.com/gpu": "4", "nvidia.com/gpu-quarter": "16"}},
+            "cluster.gpu-capacity", "also offers 16 of 'nvidia.com/gpu-quarter'",
+        ),
         ({"spec__taints": []}, "cluster.taints", "nvidia.com/gpu=present:NoSchedule"),
         ({"metadata__labels": {}}, "cluster.labels", "gpu-type"),
     ],
@@ -72,6 +76,28 @@ def test_fault_is_named(host: MakeHost, changes: dict[str, Any], check: str, say
     assert list(found) == [check]
     assert says in found[check]
     assert "gpu-1" in found[check]
+
+
+def test_other_devices_of_nvidia_are_no_gpus(host: MakeHost) -> None:
+    capacity = {"nvidia.com/gpu": "4", "nvidia.com/hostdev": "8", "nvidia.com/rdma_shared_device_a": "63"}
+    assert failing(host(), node(status__capacity=capacity), operands()) == {}
+
+
+def test_the_count_of_feature_discovery_is_wanted_where_it_runs(host: MakeHost) -> None:
+    raw = node()
+    del raw["metadata"]["labels"]["nvidia.com/gpu.count"]
+    theirs = host(gpu_operands_feature_discovery="existing")
+    assert "did not describe it" in failing(host(), raw, operands())["cluster.labels"]
+    # A cluster without one has no such label.
+    assert failing(theirs, raw, operands()) == {}
+    raw["metadata"]["labels"]["nvidia.com/gpu.count"] = "3"
+    assert "counts 3 GPUs" in failing(theirs, raw, operands())["cluster.labels"]
+    # One that somebody else runs there has to write it.
+    del raw["metadata"]["labels"]["nvidia.com/gpu.count"]
+    other = operand("gfd")
+    other["metadata"]["namespace"] = "theirs"
+    other["spec"]["containers"][0]["command"] = ["gpu-feature-discovery"]
+    assert "did not describe it" in failing(theirs, raw, [*operands(), other])["cluster.labels"]
 
 
 def test_condition_that_says_ready_is_no_pressure(host: MakeHost) -> None:
@@ -155,6 +181,7 @@ def test_a_second_device_plugin_is_named(host: MakeHost) -> None:
     other = operand("dp2")
     other["metadata"]["namespace"] = "default"
     other["spec"]["containers"][0]["image"] = "nvcr.io/nvidia/k8s-device-plugin:v0.17.0"
+    other["spec"]["volumes"] = [{"hostPath": {"path": "/var/lib/kubelet/device-plugins"}}]
     causes = failing(host(), node(), [*operands(), other])
     assert list(causes) == ["cluster.operands"]
     assert "'default/dp2-x' is a second device plugin" in causes["cluster.operands"]
@@ -175,6 +202,9 @@ def test_a_node_without_any_allocatable_gpu_is_told_to_restart_the_plugin(host: 
     (problem,) = NODE_CHECKS["cluster.gpu-capacity"](ClusterFacts(host(), "gpu-1", view))
     assert "delete pod -l app.kubernetes.io/name=nvidia-device-plugin" in problem.next_step
     assert "spec.nodeName=gpu-1" in problem.next_step
+    theirs = host(gpu_operands_device_plugin="existing")
+    (problem,) = NODE_CHECKS["cluster.gpu-capacity"](ClusterFacts(theirs, "gpu-1", view))
+    assert "delete" not in problem.next_step
 
 
 PLUGIN_SET = set_by_others("nvidia-device-plugin", "gpusmith-system", "x", "y")

@@ -23,6 +23,15 @@ def test_a_stale_specification_that_is_shadowed_is_said_and_harms_nobody(
     }
 
 
+def test_the_device_plugins_file_is_written_anew_by_whose_plugin_it_is(facts: Facts, record: Record) -> None:
+    record["cdi"]["plugin_specs"][0].update(problem="no JSON", devices=[])
+    (ours,) = devices.cdi(facts(record))
+    assert "kubectl -n gpusmith-system delete pod" in ours.next_step
+    (theirs,) = devices.cdi(facts(record, gpu_operands_device_plugin="existing"))
+    assert "kubectl" not in theirs.next_step
+    assert "owner" in theirs.next_step
+
+
 def test_names_that_conflict_below_are_refused_above_as_well(facts: Facts, record: Record) -> None:
     record["cdi"]["specs"][:0] = [cdi_spec("/etc/cdi/a.yaml", 0), cdi_spec("/etc/cdi/b.yaml", 0)]
     assert "both have" in failing(facts(record))["nodes.cdi"]

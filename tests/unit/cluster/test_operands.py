@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpusmith.cluster.operands import component
+from gpusmith.cluster.operands import component, components
 
 PLUGIN = "registry.example/nvidia/k8s-device-plugin:v0.19.0"
 
@@ -37,9 +37,47 @@ PLUGIN = "registry.example/nvidia/k8s-device-plugin:v0.19.0"
         ({"image": "nvcr.io/nvidia/gpu-feature-discovery:v0.8.2"}, "gpu-feature-discovery"),
         ({"image": "registry.k8s.io/nfd/node-feature-discovery:v0.18.3"}, "node-feature-discovery"),
         ({"image": "nvcr.io/nvidia/gpu-operator:v25.3.0"}, "gpu-operator"),
+        ({"image": "reg.example:5000/nvidia/gpu-operator@sha256:0a"}, "gpu-operator"),
+        ({"image": "nvcr.io/nvidia/cloud-native/gpu-operator-validator:v25.3.0"}, ""),
+        # Somebody looks around in the image.
+        ({"image": PLUGIN, "command": ["sleep", "infinity"]}, ""),
+        # AMD's have the same names.
+        ({"image": "docker.io/rocm/k8s-device-plugin:1.31"}, ""),
+        ({"image": "rocm/gpu-operator:v1.3.0"}, ""),
+        ({"image": "registry.example/k8s-device-plugin-dashboard:1"}, ""),
         ({"image": "nginx:1"}, ""),
         ({}, ""),
     ],
 )
 def test_component(container: dict[str, Any], expected: str) -> None:
     assert component(container) == expected
+
+
+def pod(path: str, **container: Any) -> dict[str, Any]:
+    """A pod's specification with a folder of its host."""
+    return {
+        "containers": [{"image": PLUGIN, **container}],
+        "volumes": [{"emptyDir": {}}, {"hostPath": {"path": path}}],
+    }
+
+
+@pytest.mark.parametrize(
+    ("path", "found"),
+    [
+        ("/var/lib/kubelet/device-plugins", {"nvidia-device-plugin"}),
+        ("/var/snap/microk8s/common/var/lib/kubelet/device-plugins/", {"nvidia-device-plugin"}),
+        ("/var/lib/kubelet", {"nvidia-device-plugin"}),
+        ("/", {"nvidia-device-plugin"}),
+        ("/var/lib/kubelet/pods", set()),
+        ("/var/log", set()),
+    ],
+)
+def test_a_device_plugin_has_kubelets_folder(path: str, found: set[str]) -> None:
+    assert components(pod(path)) == found
+
+
+def test_feature_discovery_needs_no_folder() -> None:
+    assert components({"containers": [{"image": PLUGIN, "command": ["gpu-feature-discovery"]}]}) == {
+        "gpu-feature-discovery"
+    }
+    assert components({"containers": [{"image": PLUGIN}]}) == components({}) == set()

@@ -10,6 +10,7 @@ from gpusmith.cluster.operands import second_owners
 from tests.unit.cluster.roles import filled_in
 
 PLUGIN = {"image": "registry/nvidia/k8s-device-plugin:v0.17"}
+FOLDER = {"hostPath": {"path": "/var/lib/kubelet/device-plugins"}}
 DISCOVERY = {**PLUGIN, "command": ["gpu-feature-discovery"]}
 
 
@@ -17,7 +18,7 @@ def workload(namespace: str, *containers: dict[str, Any]) -> dict[str, Any]:
     """A DaemonSet with these containers."""
     return {
         "metadata": {"namespace": namespace, "name": "some"},
-        "spec": {"template": {"spec": {"containers": list(containers)}}},
+        "spec": {"template": {"spec": {"containers": list(containers), "volumes": [FOLDER]}}},
     }
 
 
@@ -32,7 +33,7 @@ def test_a_second_owner_is_named_with_what_to_do() -> None:
     (sentence,) = second_owners([workload("theirs", {"image": "sidecar:1"}, PLUGIN)], "ours", components())
     assert sentence == (
         "'theirs/some' is a device plugin of somebody else."
-        " Remove it, or say that it stays with 'gpu_operands_device_plugin: existing'."
+        " Let it stay with 'gpu_operands_device_plugin: existing'; which of the two serves is for its owner to say."
     )
 
 
@@ -57,10 +58,53 @@ def test_what_stays_is_not_refused(container: dict[str, Any], variable: str) -> 
     assert second_owners([workload("theirs", container)], "ours", components(**{variable: "existing"})) == []
 
 
-def test_the_gpu_operator_is_always_refused() -> None:
-    owners = dict.fromkeys(("device_plugin", "feature_discovery", "node_feature_discovery"), "existing")
-    operator = workload("theirs", {"image": "nvcr.io/nvidia/gpu-operator:v25.3.0"})
-    assert "GPU Operator" in second_owners([operator], "ours", components(**owners))[0]
+OWNERS = dict.fromkeys(("device_plugin", "feature_discovery", "node_feature_discovery"), "existing")
+OPERATOR = workload("theirs", {"image": "nvcr.io/nvidia/gpu-operator:v25.3.0"})
+
+
+def policy(**parts: bool | None) -> dict[str, Any]:
+    """A ClusterPolicy; None leaves the word out."""
+    spec = {part: {} if on is None else {"enabled": on} for part, on in parts.items()}
+    return {"metadata": {"name": "cluster-policy"}, "spec": spec}
+
+
+@pytest.mark.parametrize(
+    ("spec", "says"),
+    [
+        ({"driver": True, "toolkit": True}, "installs driver and toolkit (ClusterPolicy 'cluster-policy')"),
+        ({"driver": None, "toolkit": False}, "installs driver (ClusterPolicy"),
+        ({"driver": False}, "Set toolkit.enabled=false"),
+        ({"driver": False, "toolkit": False}, ""),
+    ],
+)
+def test_the_gpu_operator_may_stay_without_driver_and_toolkit(
+    spec: dict[str, bool | None], says: str
+) -> None:
+    found = second_owners([OPERATOR], "ours", components(**OWNERS), lambda: [policy(**spec)])
+    assert says in " ".join(found)
+    assert bool(found) is bool(says)
+    # Without a policy it installs nothing.
+    assert second_owners([OPERATOR], "ours", components(**OWNERS)) == []
+
+
+def test_what_the_gpu_operator_runs_is_refused_as_a_second_owner() -> None:
+    plugin = workload("theirs", {**PLUGIN, "command": ["/bin/bash", "-c"], "args": ["/bin/entrypoint.sh"]})
+    off = policy(driver=False, toolkit=False)
+    (sentence,) = second_owners([OPERATOR, plugin], "ours", components(), lambda: [off])
+    assert "'gpu_operands_device_plugin: existing'" in sentence
+    assert second_owners([OPERATOR, plugin], "ours", components(**OWNERS), lambda: [off]) == []
+
+
+def test_without_the_operator_nobody_asks_for_its_policies() -> None:
+    def asked() -> list[dict[str, Any]]:
+        raise AssertionError
+
+    assert second_owners([workload("theirs", {"image": "nginx:1"})], "ours", components(), asked) == []
+
+
+def test_no_advice_is_to_remove_what_is_somebody_elses() -> None:
+    for row in components():
+        assert "emove" not in row["advice"]
 
 
 def test_ours_and_strangers_are_left_alone() -> None:
