@@ -70,7 +70,7 @@ def _parse(content: dict[str, Any]) -> Mapping[str, Model]:
             min_driver_branch=int(row["min_driver_branch"]),
             pcie_width=int(row["pcie_width"]),
             memory_holds_ecc=bool(row["memory_holds_ecc"]),
-            refused=str(row.get("refused") or ""),
+            refused=str(row["refused"]),
         )
         for key, row in rows.items()
     }

@@ -18,6 +18,7 @@ from gpusmith.inventory.host import Inventory
 from gpusmith.inventory.programs import ansible_environment
 from gpusmith.inventory.values import truth
 from gpusmith.node.bundle import BOOTSTRAP, bundle
+from gpusmith.node.hostkey import changed_key
 from gpusmith.node.records import parse
 from gpusmith.probe.record import Record
 
@@ -87,6 +88,9 @@ class TestinfraNode:
         except RuntimeError as error:
             # The ssh backend raises its own result when ssh itself failed.
             said = getattr(error.args[0], "stderr", str(error)) if error.args else str(error)
+            changed = changed_key(str(said))
+            if changed is not None:
+                raise Unreachable(f"Node '{self.name}': {changed.cause}.", changed.next_step) from error
             raise Unreachable(
                 f"Node '{self.name}' does not answer over ssh: {' '.join(str(said).split())[-400:] or 'no reason given'}",
                 f"Try: ansible {self.name} -m ansible.builtin.ping. Is the machine up, its address right and its host key known?",

@@ -6,13 +6,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gpusmith.errors import Refusal
+from gpusmith.node.hostkey import changed_key
 from gpusmith.preflight.words import refusal
 
 
 def of_host(result: Mapping[str, Any] | None) -> list[Refusal]:
     """Reasons to refuse a host by the result of its preflight task; a host without one could not be reached."""
     if result is None or result.get("unreachable") or "refusals" not in result:
-        why = str((result or {}).get("msg") or "no answer").strip().replace("\n", " ")
+        why = str((result or {}).get("msg") or "no answer").strip()
+        changed = changed_key(why)
+        if changed is not None:
+            return [refusal("connection", changed.cause, "the key that is known", changed.next_step)]
+        why = why.replace("\n", " ")
         return [refusal("connection", why, "an answer by ssh", "Start the machine, or leave it out with -l.")]
     return [Refusal(row["message"], row["hint"]) for row in result["refusals"]]
 

@@ -14,6 +14,7 @@ from gpusmith.inventory.read import build
 from gpusmith.node import connections as node
 from gpusmith.node.bundle import BOOTSTRAP, bundle
 from gpusmith.node.connections import Result, Unreachable
+from tests.unit.node.test_hostkey import WARNING
 
 
 class FakeNode:
@@ -92,6 +93,19 @@ def test_connection_keeps_the_inventorys_settings(variables: Callable[..., dict[
         assert part in line
     assert adapter.become is True
     assert "StrictHostKeyChecking=no" not in line
+
+
+def test_a_changed_host_key_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Backend:
+        def run(self, command: str) -> None:
+            raise RuntimeError(Result(255, "", WARNING))
+
+    class Host:
+        backend = Backend()
+
+    with pytest.raises(Unreachable, match=r"^Node 'gpu-1': its host key is not the one") as caught:
+        node.TestinfraNode("gpu-1", Host()).run(["true"])
+    assert "ssh-keygen -f" in caught.value.hint
 
 
 def test_stopped_node_is_named(variables: Callable[..., dict[str, Any]]) -> None:
