@@ -43,7 +43,7 @@ _value:
     problems (in words), cures (kinds of cure that are needed, see C(gpusmith.problems)), files (paths of the role's files that are
     missing or say something else), refused (why the settings cannot be met), divided (GPUs in MIG mode), version, flavour, fabric_manager,
     packages, other_packages, patterns, installed (versions on the node), drift (packages of another version, in words), outdated (their
-    names), unheld.
+    names), unheld, change_driver (how a serving node gets another driver, in words).
   type: dict
 """
 

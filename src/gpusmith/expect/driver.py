@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from gpusmith.errors import GpusmithError
-from gpusmith.expect import devices, fabric, files, libraries, packages, services, versions
+from gpusmith.expect import devices, fabric, files, libraries, packages, services, steps, versions
 from gpusmith.expect.wanted import Driver
 from gpusmith.node.facts import RESET_STEP
 from gpusmith.probe.record import Record
@@ -117,7 +117,7 @@ def package_versions(record: Record, wanted: Driver, evidence: dict[str, Any]) -
     wrong = packages.outdated(record, wanted)
     if wrong:
         named = packages.in_words(wrong, wanted.version)
-        step, cure = libraries.version_step(record)
+        step, cure = libraries.version_step(record, node)
         found.append(
             Problem(
                 f"Node '{node}': driver package {named}, the inventory wants {wanted.version}.",
@@ -159,7 +159,7 @@ def module_versions(record: Record, wanted: Driver, evidence: dict[str, Any]) ->
     if module.installed_version not in (None, version):
         step, cure = f"Look at 'dkms status' on '{node}'.", Cure.PERSON
         if packages.outdated(record, wanted):
-            step, cure = libraries.version_step(record)
+            step, cure = libraries.version_step(record, node)
         found.append(
             Problem(
                 f"Node '{node}': the module file is {module.installed_version}, the inventory wants {wanted.version};"
@@ -192,7 +192,7 @@ def module_flavour(record: Record, wanted: Driver, evidence: dict[str, Any]) -> 
         return []
     if record.kubernetes.joined:
         step, cure = (
-            "Use playbooks/upgrade_driver.yml, or correct 'nvidia_driver_module_flavour'.",
+            f"Correct 'nvidia_driver_module_flavour', or {steps.change_driver(node)}.",
             Cure.UPGRADE,
         )
     elif record.module.loaded_version is not None:

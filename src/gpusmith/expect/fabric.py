@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from gpusmith.data.models import Model
-from gpusmith.expect import packages, services, versions
+from gpusmith.expect import packages, services, steps, versions
 from gpusmith.expect.wanted import Driver
 from gpusmith.probe.record import Record
 from gpusmith.problems import Cure, Problem
@@ -96,7 +96,7 @@ def _manager(record: Record, wanted: Driver) -> list[Problem]:
             " they must be equal.",
             {
                 Cure.REBOOT: "Drain the node and reload the module or reboot.",
-                Cure.UPGRADE: "Use playbooks/upgrade_driver.yml.",
+                Cure.UPGRADE: f"To make them equal, {steps.change_driver(wanted.node)}.",
                 Cure.PACKAGES: "Run site.yml.",
             }[cure],
             {"fabric_manager": manager.version},

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gpusmith.expect import packages, versions
+from gpusmith.expect import packages, steps, versions
 from gpusmith.expect.wanted import Driver
 from gpusmith.probe.record import Record
 from gpusmith.problems import Cure, Problem
@@ -32,18 +32,18 @@ def repair(record: Record, wanted: Driver, carriers: tuple[str, ...] = ()) -> tu
     if not there or (carriers and not any(name in there for name in carriers)):
         return "Install the driver's packages: site.yml.", Cure.PACKAGES
     if packages.outdated(record, wanted):
-        return version_step(record)
+        return version_step(record, wanted.node)
     return (
         f"'dpkg -V' or 'rpm -V' on '{wanted.node}' names changed files of packages: install that package again.",
         Cure.PERSON,
     )
 
 
-def version_step(record: Record) -> tuple[str, Cure]:
+def version_step(record: Record, node: str) -> tuple[str, Cure]:
     """How a node gets another version: a serving one never by site.yml."""
     if record.kubernetes.joined:
         return (
-            "Change the driver with playbooks/upgrade_driver.yml, or correct 'nvidia_driver_version'.",
+            f"Correct 'nvidia_driver_version', or {steps.change_driver(node)}.",
             Cure.UPGRADE,
         )
     return "Run site.yml, which installs that version, or correct 'nvidia_driver_version'.", Cure.PACKAGES
@@ -146,11 +146,7 @@ def of_nvml(record: Record, wanted: Driver, evidence: Mapping[str, Any]) -> list
 
 def _of_library(record: Record, wanted: Driver) -> tuple[str, Cure]:
     if packages.outdated(record, wanted):
-        return (
-            ("Use playbooks/upgrade_driver.yml.", Cure.UPGRADE)
-            if record.kubernetes.joined
-            else version_step(record)
-        )
+        return version_step(record, wanted.node)
     return repair(record, wanted)
 
 

@@ -11,7 +11,19 @@ from dataclasses import replace
 from typing import Any
 
 from gpusmith.expect import containerd as runtime
-from gpusmith.expect import cuda, fabric, files, host, kubelet, mig, packages, services, toolkit, wanted
+from gpusmith.expect import (
+    cuda,
+    fabric,
+    files,
+    host,
+    kubelet,
+    mig,
+    packages,
+    services,
+    steps,
+    toolkit,
+    wanted,
+)
 from gpusmith.expect import driver as drivers
 from gpusmith.node.records import parse
 from gpusmith.probe.record import Record
@@ -73,6 +85,7 @@ def driver(raw: Mapping[str, Any], settings: Settings, layout: Settings) -> Plan
         "drift": [f"'{name}' is {version}" for name, version in sorted(wrong.items())],
         "outdated": sorted(wrong),
         "unheld": packages.unheld(record, want),
+        "change_driver": steps.change_driver(node),
     }
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import satisfies
 
 from gpusmith.errors import Refusal
+from gpusmith.expect.steps import change_driver
 from gpusmith.preflight.words import FULL_DRIVER_VERSION, Facts, Tables, Wanted, nearest, quoted, refusal
 
 OPTION = {
@@ -65,8 +66,7 @@ def check_drift(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[Refus
             "driver of a joined node",
             f"'{driver}' is installed",
             f"'{wanted.get('driver_version')}', as the inventory says; site.yml never changes it on a joined node",
-            "That is the job of 'playbooks/upgrade_driver.yml', which is not available yet. "
-            "Put the installed version into the inventory.",
+            f"Put the installed version into the inventory, or {change_driver('NODE')}.",
         )
     kubelet = record["kubernetes"]["kubelet_version"]
     # The inventory may give the package's version, revision and all; the program tells its own.
