@@ -47,7 +47,7 @@ def _no_witness(facts: NodeFacts, says: bool, evidence: dict[str, bool | None]) 
     )
     if packages.of_driver(record, wanted):
         return Problem(cause, f"Run 'nvidia-smi' on '{node}'; see nodes.driver-versions.", evidence)
-    return Problem(cause, "Install the driver: ansible-playbook site.yml.", evidence, Cure.PACKAGES)
+    return Problem(cause, "Install the driver: site.yml.", evidence, Cure.PACKAGES)
 
 
 @check(

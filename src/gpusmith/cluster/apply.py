@@ -155,7 +155,7 @@ def remove(
         wait_until("the operands to be gone", look, Deadline(timeout_s), TICK_S, sleep)
     except WaitTimeout as error:
         raise ToolError(
-            error.message, "Look at the finalizers of what is left: kubectl get -o yaml."
+            error.message, "Look at the finalizers of what is left with 'kubectl get KIND NAME -o yaml'."
         ) from error
     return list(deleted.values())
 

@@ -109,7 +109,7 @@ def package_versions(record: Record, wanted: Driver, evidence: dict[str, Any]) -
         found.append(
             Problem(
                 f"Node '{node}': no driver package is installed.",
-                "Install it: ansible-playbook site.yml.",
+                "Install it: site.yml.",
                 evidence,
                 Cure.PACKAGES,
             )

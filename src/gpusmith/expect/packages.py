@@ -125,7 +125,7 @@ def missing(record: Record, node: str, names: list[str]) -> list[Problem]:
     return [
         Problem(
             f"Node '{node}': package '{name}' is not installed.",
-            "Install it: ansible-playbook site.yml.",
+            "Install it: site.yml.",
             {"missing": name},
             Cure.PACKAGES,
         )
