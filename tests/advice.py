@@ -105,6 +105,7 @@ COMMANDS: Mapping[str, Command] = {
     "nvidia-modprobe X": _node("nvidia-modprobe -c 255 && nvidia-modprobe -u"),
     "sysctl -w X=X": _node("sysctl -w net.ipv4.ip_forward=1"),
     "systemctl enable X": _node("systemctl enable nvidia-persistenced"),
+    "systemctl restart kubelet": _node("systemctl restart kubelet"),
     "systemctl restart nvidia-cdi-refresh": _node("systemctl restart nvidia-cdi-refresh"),
     "systemctl start X": _node("systemctl start nvidia-persistenced"),
     # tests/e2e/test_2_site.py and test_6_faults.py: the runtime's configuration, units that changed.
@@ -141,7 +142,7 @@ COMMANDS: Mapping[str, Command] = {
         Where.CONTROLLER, "ansible -i INVENTORY gpu-1 -m ansible.builtin.ping"
     ),
     "ansible-inventory --list": Command(Where.CONTROLLER, "ansible-inventory -i INVENTORY --list"),
-    # tests/e2e/test_7_removal.py goes this way with another driver.
+    # tests/long/test_serving_driver.py goes this way.
     "ansible-playbook -i INVENTORY playbooks/remove_nodes.yml -l X": WALKED,
     "ansible-playbook -i INVENTORY site.yml -l X -e gpusmith_reboot=if_needed": WALKED,
     "gpulab up": WALKED,

@@ -33,6 +33,10 @@ class Cure(StrEnum):
     """The kubelet's settings are written, and the kubelet is restarted with them."""
     JOIN = "join"
     """The machine joins its cluster."""
+    LABELS = "labels"
+    """Labels and taints of the Node object are set."""
+    OPERANDS = "operands"
+    """Operands and RuntimeClass are applied to the cluster."""
     WAIT = "wait"
     """It passes by itself while services start."""
     REBOOT = "reboot"
@@ -56,6 +60,8 @@ SITE = frozenset(
         Cure.HOST,
         Cure.KUBELET,
         Cure.JOIN,
+        Cure.LABELS,
+        Cure.OPERANDS,
     }
 )
 """What site.yml performs. The next step of a problem names site.yml if its cure is one of these, and only then."""

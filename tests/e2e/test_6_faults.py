@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
 
+from tests.advice import COMMANDS, Where
 from tests.e2e.harness import Lab, Validation
 
 FIRST, SECOND = NODES = ("gpu-1", "gpu-2")
@@ -229,6 +231,56 @@ def test_faults_by_hand_are_each_named_and_site_repairs_its_own(ready_lab: Lab) 
     ready_lab.site_ok()
     ready_lab.wait_allocatable(HEALTHY, 120)
     ready_lab.validate_nodes().assert_passed()
+
+
+# --- what messages advise ----------------------------------------------------------------------------------
+
+
+def test_commands_that_messages_advise_work(ready_lab: Lab) -> None:
+    """Those that only look, or that change nothing on a healthy node; tests/advice.py has them all."""
+    wanted = {row.example: row.status for row in COMMANDS.values() if row.where is Where.NODE}
+    script = "\n".join(
+        f"timeout 20 sh -c {shlex.quote(example)} >/dev/null 2>&1 </dev/null && s=0 || s=$?; echo $s"
+        for example in wanted
+    )
+    ended = [int(line) for line in ready_lab.on(FIRST, script, timeout=180).split()]
+    wrong = {
+        example: status
+        for (example, allowed), status in zip(wanted.items(), ended, strict=True)
+        if status not in allowed
+    }
+    assert wrong == {}
+    for row in COMMANDS.values():
+        words = shlex.split(row.example)
+        if row.where is Where.CLUSTER:
+            done = ready_lab.run(ready_lab.program("gpulab"), "kubectl", *words)
+            assert done.status in row.status, str(done)
+        elif row.where is Where.CONTROLLER:
+            program, *rest = [str(ready_lab.inventory) if word == "INVENTORY" else word for word in words]
+            done = ready_lab.run(ready_lab.program(program), *rest)
+            assert done.status in row.status, str(done)
+
+
+SPOILT = {
+    "nodes.char-links": "rm /dev/char/195:0",
+    "nodes.gpu-count": "rm /dev/nvidia-uvm-tools",
+    "nodes.services": "systemctl disable nvidia-persistenced",
+    "nodes.cdi": "rm -f /var/run/cdi/nvidia.yaml /run/cdi/nvidia.yaml",
+}
+"""By the check that finds it, whose next step is then taken as it stands."""
+
+
+def test_the_next_step_of_a_finding_repairs_it(ready_lab: Lab) -> None:
+    for command in SPOILT.values():
+        ready_lab.on(SECOND, command)
+    broken = ready_lab.validate_nodes("--limit", SECOND)
+    found = {row["id"]: row["next_step"] for row in broken.failed()}
+    assert set(found) == set(SPOILT), str(broken.ended)
+    for step in found.values():
+        commands = re.findall(r"'((?:nvidia-ctk|nvidia-modprobe|systemctl) [^']+)'", step)
+        assert commands, step
+        ready_lab.on(SECOND, commands[0])
+    ready_lab.validate_nodes("--limit", SECOND).assert_passed()
 
 
 def test_edits_in_the_cluster_are_named_and_taken_back(ready_lab: Lab) -> None:

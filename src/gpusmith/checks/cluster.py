@@ -14,7 +14,7 @@ from gpusmith.cluster.views import NodeView
 from gpusmith.expect.versions import upstream
 from gpusmith.inventory.host import Host
 from gpusmith.names import GPU_RESOURCE, OPERANDS_LABEL, SIMULATED_LABEL
-from gpusmith.problems import Problem
+from gpusmith.problems import Cure, Problem
 
 SITE = "Run site.yml for the node."
 DRIVER_LABEL = "nvidia.com/cuda.driver-version.full"
@@ -69,7 +69,10 @@ def node_ready(facts: ClusterFacts) -> list[Problem]:
     if facts.view is None:
         return [
             Problem(
-                f"The cluster has no node '{facts.node_name}' (host '{facts.host.name}').", "Join it: " + SITE
+                f"The cluster has no node '{facts.node_name}' (host '{facts.host.name}').",
+                "Run site.yml, which joins it. If its Node was deleted, 'systemctl restart kubelet' on"
+                f" '{facts.host.name}' makes it anew.",
+                cure=Cure.JOIN,
             )
         ]
     if facts.view.ready and not facts.view.conditions:
@@ -174,6 +177,7 @@ def labels(facts: ClusterFacts) -> list[Problem]:
             f"Node '{view.name}': label '{key}' is {seen!r}, it must be '{wanted[key]}'.",
             SITE,
             {"labels": {key: seen}},
+            Cure.LABELS,
         )
         for key, seen in wrong.items()
     ]
@@ -183,6 +187,7 @@ def labels(facts: ClusterFacts) -> list[Problem]:
                 f"Node '{view.name}' is labelled as simulated, the inventory says that its GPUs are real.",
                 "Correct 'gpusmith_simulated' in the inventory, or run site.yml.",
                 {"labels": {SIMULATED_LABEL: "true"}},
+                Cure.LABELS,
             )
         )
     found = view.labels.get("nvidia.com/gpu.count")
@@ -235,6 +240,7 @@ def taints(facts: ClusterFacts) -> list[Problem]:
             f"Node '{view.name}' lacks taint '{key}={value}:{effect}', so pods without GPUs can take its place.",
             SITE,
             {"taints": [list(row) for row in sorted(present)]},
+            Cure.LABELS,
         )
         for key, value, effect in map(flat, facts.host.taints)
         if (key, value, effect) not in present
@@ -279,13 +285,17 @@ def operands(facts: ClusterFacts) -> list[Problem]:
             )
             for name in view.plugins
         ]
-    where = f"Look at: kubectl -n {host.operands_namespace} get daemonsets,pods -o wide"
+    where = (
+        "Run site.yml, which applies it; if it is there, look at:"
+        f" kubectl -n {host.operands_namespace} get daemonsets,pods -o wide"
+    )
     present = {of_pod.name(pod) for pod in view.system_pods}
     problems += [
         Problem(
             f"Node '{view.name}' runs no pod of operand '{name}' in namespace '{host.operands_namespace}'.",
             where,
             {"present": sorted(present)},
+            Cure.OPERANDS,
         )
         for name in host.operands
         if name not in present
@@ -300,7 +310,9 @@ def operands(facts: ClusterFacts) -> list[Problem]:
             Problem(
                 f"No pod of '{of_pod.NFD_MASTER}' is ready in namespace '{host.operands_namespace}': what feature discovery finds"
                 f" on node '{view.name}' does not become labels.",
-                f"Look at: kubectl -n {host.operands_namespace} get deployments,pods -o wide",
+                "Run site.yml, which applies it; if it is there, look at:"
+                f" kubectl -n {host.operands_namespace} get deployments,pods -o wide",
+                cure=Cure.OPERANDS,
             )
         )
     return problems + _foreign_fields(facts, view)
@@ -320,6 +332,7 @@ def _foreign_fields(facts: ClusterFacts, view: NodeView) -> list[Problem]:
             f"Node '{view.name}': in {name} somebody else than site.yml set {', '.join(fields)}.",
             "Run site.yml.",
             {"foreign_fields": found},
+            Cure.OPERANDS,
         )
         for name, fields in found.items()
     ]

@@ -9,7 +9,7 @@ from gpusmith.checks.register import Reads, check
 from gpusmith.cluster.snapshot import Snapshot
 from gpusmith.errors import GpusmithError
 from gpusmith.inventory.host import Host
-from gpusmith.problems import Problem
+from gpusmith.problems import Cure, Problem
 
 
 @dataclass(frozen=True)
@@ -99,6 +99,7 @@ def runtime_class(facts: WholeCluster) -> list[Problem]:
                     f"The cluster has no RuntimeClass '{name}'.",
                     "Run site.yml.",
                     {"runtime_classes": dict(facts.snapshot.runtime_classes)},
+                    Cure.OPERANDS,
                 )
             )
         elif name == "nvidia" and handler != "nvidia":
