@@ -48,7 +48,7 @@ def of_code(path: Path) -> Iterator[str]:
         elif isinstance(node, ast.JoinedStr):
             inner.update(map(id, node.values))
         if id(node) not in inner and (text := _text(node)):
-            yield text
+            yield re.sub(r"\{\w+\}", "X", text)
 
 
 def of_yaml(value: Any) -> Iterator[str]:
