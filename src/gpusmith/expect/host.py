@@ -13,8 +13,8 @@ from gpusmith.problems import Cure, Problem
 
 OWN_FILES = "/gpusmith-"
 """In the paths of files that our roles write."""
-OWN_SYSCTL = "gpusmith-host-baseline.conf"
-"""The role's file of kernel parameters. Of all files in sysctl.d, those that follow it by name win over it."""
+OWN_FILE = "gpusmith-host-baseline.conf"
+"""Name of the role's files of modules and of parameters. Of all files in sysctl.d, those that follow it by name win over it."""
 
 
 def problems(record: Record, wanted: Baseline) -> list[Problem]:
@@ -56,6 +56,26 @@ def minima_to_name(record: Record, wanted: Baseline) -> dict[str, str]:
     What is enough without us, by the kernel itself or by a file of others, stays out: the file would make it less.
     """
     return {name: str(least) for name, least in wanted.minimum.items() if not _by_others(record, name, least)}
+
+
+def leaving(record: Record, wanted: Baseline) -> list[str]:
+    """What the role's files name and the inventory does not any more; the running kernel keeps it until the next boot."""
+    if record.boot is None:
+        return []
+    modules = {name.replace("-", "_") for name in wanted.modules}
+    return [
+        *(
+            f"module '{name}'"
+            for name, row in record.boot.modules.items()
+            if (row.file or "").endswith(OWN_FILE) and name.replace("-", "_") not in modules
+        ),
+        *(
+            f"parameter '{name}'"
+            for name, row in record.boot.sysctl.items()
+            if any(path.endswith(OWN_FILE) for path in row.files)
+            and name not in {**wanted.sysctl, **wanted.minimum}
+        ),
+    ]
 
 
 def _by_others(record: Record, name: str, least: int) -> bool:
@@ -188,7 +208,7 @@ def _unread(node: str, folder: str) -> str:
 
 def _wins(path: str) -> bool:
     """Whether a file's lines stay whatever ours says."""
-    return OWN_FILES not in path and posixpath.basename(path) > OWN_SYSCTL
+    return OWN_FILES not in path and posixpath.basename(path) > OWN_FILE
 
 
 def _parameters(record: Record, wanted: Baseline) -> list[Problem]:

@@ -133,6 +133,7 @@ def host_baseline(raw: Mapping[str, Any], settings: Settings) -> Plan:
         "contents": {path: want.files[path] for path in outdated},
         "modules": host.modules_to_load(record, want),
         "sysctl": host.parameters_to_set(record, want),
+        "leaving": host.leaving(record, want),
         "units": [name for name in services.OF_SYSTEM if _is_off(record, name)],
         # What no run changes, so that check mode refuses it, too.
         "boot": [words(problem, node) for problem in lasting],

@@ -62,7 +62,7 @@ def test_numbers_and_blanks_of_the_inventory_are_no_difference(record: dict[str,
     # A second run sets nothing: the kernel shows text, and tabs between numbers.
     assert host_baseline_plan(record, SETTINGS) == {
         "files": [], "contents": {}, "modules": [], "sysctl": {}, "units": [], "boot": [], "problems": [], "cures": [],
-        "hints": [],
+        "hints": [], "leaving": [],
     }  # fmt: skip
 
 
@@ -107,6 +107,18 @@ def test_what_differs_is_named_with_the_wanted_and_the_seen(record: dict[str, An
     ]
     assert len(plan["hints"]) == 4
     assert "host_baseline_swap: keep" in plan["hints"][0]
+
+
+def test_what_leaves_the_inventory_is_told_since_the_kernel_keeps_it(record: dict[str, Any]) -> None:
+    modules, sysctl = record["boot"]["modules"], record["boot"]["sysctl"]
+    modules["nf_tables"] = {"file": FILES[0]["path"], "forbidden_by": None}
+    modules["theirs"] = {"file": "/etc/modules-load.d/theirs.conf", "forbidden_by": None}
+    # The inventory writes it with a dash.
+    modules["nf_conntrack"] = modules["nf-conntrack"]
+    sysctl["vm.swappiness"] = {"value": "1", "files": [FILES[1]["path"]]}
+    sysctl["vm.dirty_ratio"] = {"value": "1", "files": ["/etc/sysctl.d/theirs.conf"]}
+    plan = host_baseline_plan(record, SETTINGS)
+    assert plan["leaving"] == ["module 'nf_tables'", "parameter 'vm.swappiness'"]
 
 
 def test_changed_file_is_written_again(record: dict[str, Any]) -> None:
