@@ -102,7 +102,8 @@ def test_a_plugin_whose_gpus_would_not_reach_containers_is_refused(ready_lab: La
     labels = {"app": "their-device-plugin"}
     # NVIDIA's default; it runs nowhere.
     container = {"name": "plugin", "image": "nvcr.io/nvidia/k8s-device-plugin:v0.17.1"}
-    spec = {"containers": [container], "nodeSelector": {"nowhere": "true"}}
+    folder = {"name": "plugins", "hostPath": {"path": "/var/lib/kubelet/device-plugins"}}
+    spec = {"containers": [container], "volumes": [folder], "nodeSelector": {"nowhere": "true"}}
     ready_lab.apply(
         {
             "apiVersion": "apps/v1",

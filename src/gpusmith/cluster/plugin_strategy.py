@@ -55,6 +55,8 @@ def unreached(
     found = []
     for workload in workloads:
         metadata, spec = workload["metadata"], workload["spec"]["template"]["spec"]
+        if operands.DEVICE_PLUGIN not in operands.components(spec):
+            continue
         for container in spec.get("containers") or []:
             if operands.component(container) != operands.DEVICE_PLUGIN:
                 continue

@@ -11,18 +11,17 @@ from gpusmith.cluster.plugin_strategy import unreached
 
 IMAGE = "nvcr.io/nvidia/k8s-device-plugin:v0.17.1"
 CONFIG = "version: v1\nflags:\n  plugin:\n    deviceListStrategy: {}\n"
+FOLDER = {"name": "kubelet", "hostPath": {"path": "/var/lib/kubelet/device-plugins"}}
 MANAGER_MOUNT = {"name": "available-configs", "mountPath": "/available-configs"}
 
 
 def plugin(spec: Mapping[str, Any] | None = None, **container: Any) -> dict[str, Any]:
     """A DaemonSet like that of NVIDIA's static manifest, which sets no strategy."""
+    made = {"containers": [{"name": "ctr", "image": IMAGE, **container}], **(spec or {})}
+    made["volumes"] = [*made.get("volumes", []), FOLDER]
     return {
         "metadata": {"namespace": "kube-system", "name": "nvidia-device-plugin-daemonset"},
-        "spec": {
-            "template": {
-                "spec": {"containers": [{"name": "ctr", "image": IMAGE, **container}], **(spec or {})}
-            }
-        },
+        "spec": {"template": {"spec": made}},
     }
 
 
@@ -154,3 +153,10 @@ def test_what_the_inventory_has_the_runtime_accept_is_not_refused(strategy: str,
     (sentence,) = judged(daemon_set)
     assert option in sentence
     assert judged(daemon_set, strategy) == []
+
+
+def test_a_pod_that_does_not_meet_kubelet_hands_out_nothing() -> None:
+    stranger = plugin()
+    stranger["spec"]["template"]["spec"]["volumes"] = []
+    assert judged(plugin())
+    assert judged(stranger) == []
