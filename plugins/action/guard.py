@@ -23,6 +23,8 @@ class Variables:
 
     def __init__(self, hostvars: Any) -> None:
         self._hostvars = hostvars
+        # Ansible puts the variables of a host together anew each time that it is asked for them.
+        self._of: dict[str, Any] = {}
 
     def written(self, host: str) -> Mapping[str, Any]:
         """All variables of a host, templates as they are written."""
@@ -33,7 +35,9 @@ class Variables:
         """One variable with its templates filled in."""
         try:
             # Ansible fills in what is inside lists and mappings only when it is looked at.
-            return copy.deepcopy(self._hostvars[host][name])
+            if host not in self._of:
+                self._of[host] = self._hostvars[host]
+            return copy.deepcopy(self._of[host][name])
         except AnsibleError as error:
             raise UnfilledError(str(error)) from error
 

@@ -4,13 +4,18 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import time
 from typing import Any
 
+from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
 
 from gpusmith.data import compatibility, models
+from gpusmith.inventory import specs
+from gpusmith.inventory.templates import UnfilledError
+from gpusmith.inventory.variables import check_templates
 from gpusmith.preflight.judge import judge
 from gpusmith.preflight.words import Tables
 
@@ -41,5 +46,14 @@ class ActionModule(ActionBase):
             return result
         tables = Tables(models.load(), compatibility.load())
         found = judge({**result, "record": record}, asked["wanted"], tables)
+        found += check_templates(
+            task_vars or {}, lambda name: self._filled(name, task_vars or {}), specs.load()
+        )
         result["refusals"] = [dataclasses.asdict(refusal) for refusal in found]
         return result
+
+    def _filled(self, name: str, task_vars: dict[str, Any]) -> Any:
+        try:
+            return copy.deepcopy(self._templar.template(task_vars[name]))
+        except AnsibleError as error:
+            raise UnfilledError(str(error)) from error

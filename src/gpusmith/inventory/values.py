@@ -108,6 +108,11 @@ def check(name: str, spec: Spec, value: Any) -> list[Refusal]:
             else:
                 message = f"Variable '{name}' has no key '{key}'."
                 found.append(Refusal(message, did_you_mean(str(key), spec.options)))
+        found += [
+            Refusal(f"Variable '{name}' lacks the key '{key}'.", "Give it in the inventory.")
+            for key, part in spec.options.items()
+            if part.required and value.get(key) is None
+        ]
     return found
 
 

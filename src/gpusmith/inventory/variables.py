@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from gpusmith.errors import Refusal
@@ -11,7 +12,7 @@ from gpusmith.inventory.names import check_inventory_names
 from gpusmith.inventory.rules import RULES
 from gpusmith.inventory.specs import Specs
 from gpusmith.inventory.target import on_hosts
-from gpusmith.inventory.templates import has_open, is_plain
+from gpusmith.inventory.templates import UnfilledError, has_open, is_plain
 from gpusmith.inventory.values import check
 
 
@@ -24,6 +25,23 @@ def check_values(values: Mapping[str, Any], specs: Specs) -> list[Refusal]:
             wrong = list(RULES[name](name, value))
         found += wrong
     return found
+
+
+def check_templates(written: Mapping[str, Any], fill: Callable[[str], Any], specs: Specs) -> list[Refusal]:
+    """Types, choices and rules of a host's templates: those that the guard could not fill in, since they need facts.
+
+    Args:
+        written: variables by name, templates as they are written.
+        fill: the value of one with its templates filled in. What raises `UnfilledError` is left to the task that needs it.
+        specs: the variables that there are.
+    """
+    values: dict[str, Any] = {}
+    for name in specs.variables:
+        value = written.get(name)
+        if has_open(value) and is_plain(value):
+            with suppress(UnfilledError):
+                values[name] = fill(name)
+    return check_values(values, specs)
 
 
 def check_hosts(hosts: Mapping[str, Mapping[str, Any]], specs: Specs) -> list[Refusal]:

@@ -143,3 +143,37 @@ def test_the_backends_stand_alone_on_a_node() -> None:
         "plugins/module_utils/packages/__init__.py",
         "plugins/module_utils/packages/apt.py",
     }
+
+
+def calls(tasks: Any) -> list[dict[str, Any]]:
+    """Imports and includes of roles in plays and tasks, also those inside of blocks."""
+    found: list[dict[str, Any]] = []
+    for task in tasks or ():
+        found += [
+            task[name]
+            for name in ("ansible.builtin.import_role", "ansible.builtin.include_role")
+            if name in task
+        ]
+        for part in ("tasks", "pre_tasks", "post_tasks", "block", "rescue", "always"):
+            found += calls(task.get(part))
+    return found
+
+
+PLAYBOOKS = sorted((repo_root() / "playbooks").rglob("*.yml"))
+
+
+@pytest.mark.parametrize("path", PLAYBOOKS, ids=lambda path: path.name)
+def test_playbooks_have_arguments_validated_by_the_guard_alone(path: Path) -> None:
+    # A task for each role and host would do it once more, and take a fifth of a second run. Who calls a role alone gets it.
+    assert [call["name"] for call in calls(load(path)) if call.get("rolespec_validate") is not False] == []
+
+
+@by_role
+def test_roles_do_not_validate_the_arguments_of_a_look_at_the_node(role: Path) -> None:
+    looks = [call for path in sorted((role / "tasks").glob("*.yml")) for call in calls(load(path))]
+    assert [call["name"] for call in looks if call.get("rolespec_validate") is not False] == []
+
+
+def test_arguments_that_must_be_given_are_parts_of_variables() -> None:
+    # The guard, which validates for all roles, knows no variable that every host must have.
+    assert [name for name, spec in specs.load().variables.items() if spec.required] == []

@@ -10,6 +10,7 @@ import pytest
 from gpusmith.inventory import guard, specs
 from gpusmith.inventory.target import Run
 from gpusmith.inventory.templates import UnfilledError
+from gpusmith.inventory.variables import check_templates
 
 
 class Hosts:
@@ -53,6 +54,29 @@ def test_templates_are_judged_by_what_they_become() -> None:
     assert refused(rows, gpusmith_gpu_count="4") == []
     (message,) = refused(rows, gpusmith_gpu_count="four")
     assert "'four'" in message
+
+
+def test_templates_of_every_role_are_judged() -> None:
+    # Playbooks leave the roles' own validation of arguments out.
+    rows = {"a": {"containerd_registries": "{{ mirrors }}"}}
+    (message,) = refused(rows, containerd_registries=[{"host": "r.example.com"}])
+    assert "'containerd_registries[0]' lacks the key 'endpoint'" in message
+
+
+def test_templates_that_need_facts_are_judged_where_these_are_known() -> None:
+    def fill(name: str) -> str:
+        if name != "gpusmith_gpu_count":
+            raise UnfilledError(name)
+        return "four"
+
+    written = {
+        "gpusmith_gpu_count": "{{ ansible_facts.gpus }}",
+        "host_baseline_swap": "{{ unknown }}",
+        "x": "{{ y }}",
+    }
+    (refusal,) = check_templates(written, fill, specs.load())
+    assert refusal.message == "Variable 'gpusmith_gpu_count' is the text 'four'."
+    assert check_templates({**written, "gpusmith_gpu_count": 4}, fill, specs.load()) == []
 
 
 def test_a_limit_and_a_target_are_asked_for_first() -> None:
