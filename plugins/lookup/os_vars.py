@@ -62,7 +62,7 @@ def choose(folder: Path, facts: Mapping[str, Any]) -> Path:
     lacking = [name for name in FACTS if not facts.get(name)]
     if lacking:
         raise AnsibleError(
-            f"The operating system is not known: the facts lack {', '.join(lacking)}. Gather facts first ('gather_subset: min' is enough)."
+            f"The operating system is not known: the facts lack {', '.join(lacking)}. Look at the node first (role 'gpusmith.gpu.node_record'), or gather facts."
         )
     names = candidates(facts)
     for name in names:

@@ -32,6 +32,10 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+ansible_facts:
+  description: C(distribution), C(distribution_version), C(distribution_major_version) and C(os_family), as M(ansible.builtin.setup) has them.
+  returned: always
+  type: dict
 record:
   description: The record, schema C(gpusmith.probe/1).
   returned: always

@@ -5,14 +5,18 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from ansible.playbook.task import Task
 from ansible_collections.gpusmith.gpu.plugins.action import driver_wait, node_state
+from ansible_collections.gpusmith.gpu.plugins.lookup import os_vars
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils import looking
 
 from gpusmith.node.bundle import bundle
+from gpusmith.probe.host import read_os_release
 from gpusmith.wait import wait_until
 from tests.unit.records import healthy_record
 
@@ -55,6 +59,44 @@ def test_the_probe_travels_and_its_record_comes_back_with_the_stamp(run: Run) ->
         ("gpusmith.gpu.probe", 7.0)
     ]
     assert base64.b64decode(sent[0]["module_args"]["bundle"]) == bundle()
+
+
+def test_a_look_tells_ansible_the_operating_system(run: Run) -> None:
+    answer = looked()
+    answer["record"]["host"].update(os_id="debian", os_version="12")
+    answer["ansible_facts"] = {"discovered_interpreter_python": "/usr/bin/python3"}
+    result, _sent = run(node_state, [answer])
+    assert result["ansible_facts"] == {
+        "discovered_interpreter_python": "/usr/bin/python3",
+        "distribution": "Debian", "distribution_version": "12", "distribution_major_version": "12", "os_family": "Debian",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("os_id", "version", "names"),
+    [
+        ("rocky", "9.5", ["Rocky_9.yml", "Rocky.yml", "RedHat_9.yml", "RedHat.yml"]),
+        ("plan9", "4", None),
+        ("debian", None, None),
+    ],
+)
+def test_names_of_systems_are_those_of_ansible(
+    os_id: str, version: str | None, names: list[str] | None
+) -> None:
+    facts = looking.os_facts({"host": {"os_id": os_id, "os_version": version}})
+    assert (os_vars.candidates(facts) if facts else None) == names
+
+
+def test_this_machine_is_named_as_ansible_names_it() -> None:
+    distribution = pytest.importorskip("ansible.module_utils.facts.system.distribution")
+    release = read_os_release(Path("/etc/os-release").read_text())
+    facts = looking.os_facts({"host": {"os_id": release["ID"], "os_version": release["VERSION_ID"]}})
+    module = SimpleNamespace(get_bin_path=lambda *_: None, run_command=lambda *_, **__: (1, "", ""))
+    told = distribution.Distribution(module).get_distribution_facts()
+    assert facts
+    assert {name: told[name] for name in facts if name != "distribution_version"} == {
+        name: value for name, value in facts.items() if name != "distribution_version"
+    }
 
 
 def test_a_module_that_failed_is_told_as_it_is(run: Run) -> None:
