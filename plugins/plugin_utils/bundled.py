@@ -8,9 +8,11 @@ import base64
 from typing import Any
 
 from ansible.plugins.action import ActionBase
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils import filters
 
 from gpusmith.node.bundle import bundle
 
+filters.load()
 # Made when ansible-playbook loads the plugin, before it forks a worker for each host.
 PACKED = base64.b64encode(bundle()).decode()
 

@@ -44,7 +44,10 @@ class ControllerAction(ActionBase):
 
 def plain(value: Any) -> Any:
     """The same data in Python's own containers: Ansible's fill templates in when they are looked at."""
-    if isinstance(value, Mapping):
+    # The commonest first: an abstract class is slow to ask.
+    if isinstance(value, str | bool | int | float | None):
+        return value
+    if isinstance(value, dict | Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields, is_dataclass, replace
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from gpusmith.errors import ToolError
 from gpusmith.probe.record import SCHEMA, Record
@@ -37,9 +37,27 @@ def parse(raw: Mapping[str, Any]) -> Record:
     return replace(record, nvml=replace(record.nvml, gpus=gpus))
 
 
+class _Field(NamedTuple):
+    name: str
+    key: str
+    has_default: bool
+    read: Callable[[Any], Any]
+
+
 @cache
-def _types(kind: Any) -> dict[str, Any]:
-    return typing.get_type_hints(kind)
+def _fields(kind: Any) -> tuple[_Field, ...]:
+    """Worked out once for a dataclass: a controller makes records of the same few for every node and role."""
+    hints = typing.get_type_hints(kind)
+    return tuple(
+        _Field(
+            field.name,
+            # A trailing underscore, as that of `class_`, is only Python's.
+            field.name.rstrip("_"),
+            field.default is not MISSING or field.default_factory is not MISSING,
+            _reader(hints[field.name]),
+        )
+        for field in fields(kind)
+    )
 
 
 def load(kind: type[T], data: Mapping[str, Any]) -> T:
@@ -48,31 +66,40 @@ def load(kind: type[T], data: Mapping[str, Any]) -> T:
     Raises:
         KeyError: a field without default is missing.
     """
-    hints, values = _types(typing.cast(Any, kind)), {}
-    for field in fields(kind):  # type: ignore[arg-type]
-        # A trailing underscore, as that of `class_`, is only Python's.
-        key = field.name.rstrip("_")
-        given = data.get(key)
-        if given is None and (field.default is not MISSING or field.default_factory is not MISSING):
+    values = {}
+    for field in _fields(typing.cast(Any, kind)):
+        given = data.get(field.key)
+        if given is None and field.has_default:
             continue
-        if key not in data:
-            raise KeyError(f"{kind.__name__}.{key}")
-        values[field.name] = _value(hints[field.name], given)
+        if given is None and field.key not in data:
+            raise KeyError(f"{kind.__name__}.{field.key}")
+        values[field.name] = field.read(given)
     return kind(**values)
 
 
-def _value(kind: Any, value: Any) -> Any:
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+def _reader(kind: Any) -> Callable[[Any], Any]:
+    """What makes a value of a field's type."""
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
     if origin in (types.UnionType, typing.Union):
-        if value is None:
-            return None
-        return _value(next(part for part in inner if part is not types.NoneType), value)
+        part = _reader(next(one for one in inner if one is not types.NoneType))
+        return part if part is _as_it_is else lambda value: None if value is None else part(value)
     if is_dataclass(kind) and isinstance(kind, type):
-        return load(kind, value)
+        _fields(kind)
+        return lambda value: load(kind, value)
     if origin is tuple:
-        return tuple(_value(inner[0], row) for row in value)
+        part = _reader(inner[0])
+        return tuple if part is _as_it_is else lambda value: tuple(map(part, value))
     if origin is frozenset:
-        return frozenset(value)
+        return frozenset
     if isinstance(origin, type) and issubclass(origin, Mapping):
-        return {key: _value(inner[1], row) for key, row in value.items()}
-    return value
+        part = _reader(inner[1])
+        return lambda value: {key: part(row) for key, row in value.items()}
+    return _as_it_is
+
+
+# Worked out before ansible-playbook forks a worker for each host and task.
+_fields(Record)
