@@ -203,6 +203,12 @@ BY_HAND = {
         "rm /usr/local/lib/libcuda.so.1 && ldconfig",
     ),
     "device-link-removed": ByHand(SECOND, "rm /dev/char/195:1", "/dev/char/195:1"),
+    # What kept the plugin from starting is gone again, so that nothing but its state tells.
+    "cri-plugin-down": ByHand(
+        SECOND,
+        "cd /etc/cni && mv net.d kept && touch net.d && systemctl restart containerd; rm net.d && mv kept net.d",
+        "CRI plugin does not, so kubelet cannot start a pod: 'failed to",
+    ),
     "forwarding-off-at-boot": ByHand(
         SECOND,
         "echo net.ipv4.ip_forward = 0 > /etc/sysctl.d/zz-other.conf",
