@@ -73,8 +73,8 @@ COMMANDS: Mapping[str, Command] = {
     "journalctl -u nvidia-fabricmanager": _node("journalctl -u nvidia-fabricmanager -n 1"),
     "ldconfig -p": _node("ldconfig -p"),
     "ls -l /dev/nvidia*": _node("ls -l /dev/nvidia*"),
-    "lspci -d 10de:": _node("lspci -d 10de:", 127),
-    "lspci -nn": _node("lspci -nn", 127),
+    "lspci -d 10de:": _node("lspci -d 10de:"),
+    "lspci -nn": _node("lspci -nn"),
     "nvidia-smi -L": _node("nvidia-smi -L"),
     "nvidia-smi -q": _node("nvidia-smi -q"),
     "nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER": _node("nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER"),
@@ -95,6 +95,9 @@ COMMANDS: Mapping[str, Command] = {
     "modprobe X": _node("modprobe overlay"),
     "modprobe nvidia": _node("modprobe nvidia"),
     "nvidia-ctk cdi generate": _node("nvidia-ctk cdi generate --output=/tmp/cdi.yaml && rm /tmp/cdi.yaml"),
+    "nvidia-ctk cdi generate --output=FILE": _node(
+        "nvidia-ctk cdi generate --output=/tmp/cdi.yaml && rm /tmp/cdi.yaml"
+    ),
     "nvidia-ctk cdi generate --output=X": _node(
         "nvidia-ctk cdi generate --output=/tmp/cdi.yaml && rm /tmp/cdi.yaml"
     ),
@@ -106,7 +109,6 @@ COMMANDS: Mapping[str, Command] = {
     "sysctl -w X=X": _node("sysctl -w net.ipv4.ip_forward=1"),
     "systemctl enable X": _node("systemctl enable nvidia-persistenced"),
     "systemctl restart kubelet": _node("systemctl restart kubelet"),
-    "systemctl restart nvidia-cdi-refresh": _node("systemctl restart nvidia-cdi-refresh"),
     "systemctl start X": _node("systemctl start nvidia-persistenced"),
     # tests/e2e/test_2_site.py and test_6_faults.py: the runtime's configuration, units that changed.
     "systemctl daemon-reload": WALKED,

@@ -265,6 +265,7 @@ def test_commands_that_messages_advise_work(ready_lab: Lab) -> None:
             program, *rest = [str(ready_lab.inventory) if word == "INVENTORY" else word for word in words]
             done = ready_lab.run(ready_lab.program(program), *rest)
             assert done.status in row.status, str(done)
+    ready_lab.wait_allocatable(HEALTHY, 60)
 
 
 SPOILT = {

@@ -283,9 +283,10 @@ int main(int argc, char **argv) {
         else if (!strncmp(a, "--query-gpu=", 12)) { what = 'g'; fields = a + 12; }
         else if (!strncmp(a, "--format=", 9)) format = a + 9;
         else if ((!strcmp(a, "-i") && i + 1 < argc) || !strncmp(a, "--id=", 5)) only = number(a[1] == 'i' ? argv[++i] : a + 5);
+        else if (!strcmp(a, "-d") && i + 1 < argc) i++; /* sections of -q: all of them are shown */
         else if (!strcmp(a, "--version")) what = 'v';
         else if (!strcmp(a, "-h") || !strcmp(a, "--help")) {
-            puts("nvidia-smi (SIMULATED, gpusmith lab): [-L] [-q] [-i N] [--query-gpu=FIELD,... --format=csv[,noheader][,nounits]]");
+            puts("nvidia-smi (SIMULATED, gpusmith lab): [-L] [-q [-d SECTIONS]] [-i N] [--query-gpu=FIELD,... --format=csv[,noheader][,nounits]]");
             return 0;
         } else {
             printf("Invalid combination of input arguments. The SIMULATED nvidia-smi of the gpusmith lab does not know '%s'.\n", a);

@@ -43,7 +43,7 @@ def cdi_evidence(record: Record) -> dict[str, Any]:
     place=170,
     proves="the CDI specification is for the loaded driver and leads exactly to the node's GPUs",
     fails_when="it is missing, unreadable, stale or there twice, or a device of it or of the device plugin's leads elsewhere",
-    do="run 'systemctl restart nvidia-cdi-refresh' on the node or site.yml; restart the device plugin if its own file is wrong",
+    do="run 'nvidia-ctk cdi generate --output=FILE' on the node or site.yml; restart the device plugin if its own file is wrong",
     evidence=lambda facts: cdi_evidence(facts.record),
 )
 def cdi(facts: NodeFacts) -> list[Problem]:

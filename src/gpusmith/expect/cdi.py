@@ -79,7 +79,11 @@ def _again(wanted: Cdi, paths: Iterable[str]) -> tuple[str, Cure]:
     """How specifications are made anew: that of the toolkit's role by site.yml, those of others by whoever made them."""
     foreign = sorted(path for path in set(paths) if not wanted.is_ours(path))
     if not foreign:
-        return f"Run 'systemctl restart nvidia-cdi-refresh' on '{wanted.node}', or site.yml.", Cure.CDI
+        # The toolkit's own unit is not there before 1.18, and knows no other path than its own.
+        return (
+            f"Run 'nvidia-ctk cdi generate --output={wanted.spec}' on '{wanted.node}', or site.yml.",
+            Cure.CDI,
+        )
     named = " and ".join(map(repr, foreign))
     return f"Remove {named} on '{wanted.node}', or make it anew with 'nvidia-ctk cdi generate'.", Cure.PERSON
 
