@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from gpusmith.names import MANAGED_BY, MANAGER
+
 Pod = Mapping[str, Any]
 
 NFD_MASTER = "nfd-master"
@@ -146,8 +148,12 @@ def second_owners(
             continue
         title = f"'{metadata['namespace']}/{metadata['name']}'"
         theirs = components(workload["spec"]["template"]["spec"])
+        former = (metadata.get("labels") or {}).get(MANAGED_BY) == MANAGER
         found += [
-            f"{title} is a {ours['name']} of somebody else. {ours['advice']}"
+            f"{title} is a {ours['name']} that gpusmith made under another 'gpu_operands_namespace'."
+            f" Set that again, or remove the old one: kubectl delete namespace {metadata['namespace']}"
+            if former
+            else f"{title} is a {ours['name']} of somebody else. {ours['advice']}"
             for ours in components_of_ours
             if ours["component"] in theirs
         ]

@@ -17,7 +17,10 @@ MANAGER_MOUNT = {"name": "available-configs", "mountPath": "/available-configs"}
 
 def plugin(spec: Mapping[str, Any] | None = None, **container: Any) -> dict[str, Any]:
     """A DaemonSet like that of NVIDIA's static manifest, which sets no strategy."""
-    made = {"containers": [{"name": "ctr", "image": IMAGE, **container}], **(spec or {})}
+    kubelet = {"name": "device-plugin", "hostPath": {"path": "/var/lib/kubelet/device-plugins"}}
+    given = dict(spec or {})
+    given["volumes"] = [kubelet, *given.get("volumes", [])]
+    made = {"containers": [{"name": "ctr", "image": IMAGE, **container}], **given}
     made["volumes"] = [*made.get("volumes", []), FOLDER]
     return {
         "metadata": {"namespace": "kube-system", "name": "nvidia-device-plugin-daemonset"},
@@ -160,3 +163,9 @@ def test_a_pod_that_does_not_meet_kubelet_hands_out_nothing() -> None:
     stranger["spec"]["template"]["spec"]["volumes"] = []
     assert judged(plugin())
     assert judged(stranger) == []
+
+
+def test_a_pod_that_does_not_meet_kubelet_is_no_device_plugin() -> None:
+    daemon_set = plugin()
+    daemon_set["spec"]["template"]["spec"]["volumes"] = []
+    assert judged(daemon_set) == []

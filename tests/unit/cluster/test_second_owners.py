@@ -37,6 +37,16 @@ def test_a_second_owner_is_named_with_what_to_do() -> None:
     )
 
 
+def test_what_gpusmith_made_in_another_namespace_is_nobody_elses() -> None:
+    former = workload("former", PLUGIN)
+    former["metadata"]["labels"] = {"app.kubernetes.io/managed-by": "gpusmith"}
+    (sentence,) = second_owners([former], "ours", components())
+    assert sentence == (
+        "'former/some' is a device plugin that gpusmith made under another 'gpu_operands_namespace'."
+        " Set that again, or remove the old one: kubectl delete namespace former"
+    )
+
+
 def test_a_second_feature_discovery_is_called_so() -> None:
     (sentence,) = second_owners([workload("theirs", DISCOVERY)], "ours", components())
     assert sentence.startswith("'theirs/some' is a GPU feature discovery of somebody else.")
