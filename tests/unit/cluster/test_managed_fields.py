@@ -162,3 +162,15 @@ def test_a_field_and_what_lies_in_it_both_stay_members() -> None:
     fields: dict[str, Any] = {"f:spec": {"f:a": {".": {}, "f:b": {}}, "f:c": {}}}
     found = {"apiVersion": "v1", "metadata": {"managedFields": [ours({}), row("x", fields)]}}
     assert taken_over(found)[0]["fieldsV1"] == fields
+
+
+def test_a_runtime_class_that_the_gpu_operator_made_first_is_as_we_want_it() -> None:
+    theirs = {
+        "f:handler": {},
+        "f:metadata": {"f:labels": {"f:app": {}}, "f:ownerReferences": {'k:{"uid":"1"}': {}}},
+    }
+    rows = [
+        {"manager": "gpu-operator", "operation": "Update", "fieldsV1": theirs},
+        {"manager": "gpusmith", "operation": "Apply", "fieldsV1": {"f:handler": {}}},
+    ]
+    assert additions({"metadata": {"name": "nvidia", "managedFields": rows}}) == []
