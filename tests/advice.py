@@ -91,8 +91,8 @@ COMMANDS: Mapping[str, Command] = {
     "systemd-analyze cat-config sysctl.d": _node("systemd-analyze cat-config sysctl.d"),
     # --- on a node: to repair ----------------------------------------------------------------------------------
     "apt-mark hold": _node("apt-mark hold kubelet"),
-    "modprobe NAME": _node("modprobe overlay"),
-    "modprobe X": _node("modprobe overlay"),
+    "modprobe NAME": _node("modprobe nvidia_uvm"),
+    "modprobe X": _node("modprobe nvidia_uvm"),
     "modprobe nvidia": _node("modprobe nvidia"),
     "nvidia-ctk cdi generate": _node("nvidia-ctk cdi generate --output=/tmp/cdi.yaml && rm /tmp/cdi.yaml"),
     "nvidia-ctk cdi generate --output=FILE": _node(
