@@ -44,4 +44,4 @@ def hint(error: str, instances: str | None) -> str:
     """What the plugin's words mean where they do not say it; empty if they do."""
     if "too many open files" not in error or "watcher" not in error:
         return ""
-    return f"The machine's user 'root' has as many inotify instances as the kernel gives it: '{INSTANCES}' is '{instances}'."
+    return f"These are inotify instances, all that the kernel gave root at that time: '{INSTANCES}' is '{instances}' now."
