@@ -8,6 +8,7 @@ from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import 
 
 from gpusmith.errors import Refusal
 from gpusmith.expect.steps import change_driver
+from gpusmith.expect.versions import is_version, upstream
 from gpusmith.preflight.words import FULL_DRIVER_VERSION, Facts, Tables, Wanted, nearest, quoted, refusal
 
 OPTION = {
@@ -61,7 +62,9 @@ def check_drift(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[Refus
         return
     package = (record["packages"].get(str(wanted.get("driver_package"))) or {}).get("version")
     driver = package or record["library"]["nvml_version"] or record["module"]["installed_version"]
-    if driver and not satisfies(driver, str(wanted.get("driver_version"))):
+    version = str(wanted.get("driver_version"))
+    # Only packages know of the packager's revision, which the inventory may name.
+    if driver and not is_version(driver, version if package else upstream(version)):
         yield refusal(
             "driver of a joined node",
             f"'{driver}' is installed",

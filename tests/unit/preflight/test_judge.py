@@ -222,6 +222,14 @@ def test_driver_of_a_joined_node_is_never_changed(joined: bool, count: int) -> N
     )
 
 
+def test_a_library_without_package_knows_no_revision() -> None:
+    tree = facts()
+    tree["record"]["kubernetes"]["joined"] = True
+    tree["record"]["library"]["nvml_version"] = "580.178.04"
+    assert refused(tree, driver_version="580.178.04-1") == []
+    assert len(refused(tree, driver_version="580.95.05-1")) == 1
+
+
 def test_hole_in_the_record_is_a_refusal() -> None:
     tree = facts()
     tree["record"]["pci"] = None
