@@ -165,7 +165,7 @@ def test_a_field_and_what_lies_in_it_both_stay_members() -> None:
 
 
 def test_a_runtime_class_that_the_gpu_operator_made_first_is_as_we_want_it() -> None:
-    theirs = {
+    theirs: dict[str, Any] = {
         "f:handler": {},
         "f:metadata": {"f:labels": {"f:app": {}}, "f:ownerReferences": {'k:{"uid":"1"}': {}}},
     }
