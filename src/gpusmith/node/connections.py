@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -17,6 +18,7 @@ from gpusmith.errors import GpusmithError, ToolError
 from gpusmith.inventory.host import Inventory
 from gpusmith.inventory.programs import ansible_environment
 from gpusmith.inventory.values import truth
+from gpusmith.node import local
 from gpusmith.node.bundle import BOOTSTRAP, bundle
 from gpusmith.node.hostkey import changed_key
 from gpusmith.node.records import parse
@@ -25,7 +27,8 @@ from gpusmith.probe.record import Record
 PROBES_AT_ONCE = 32
 PROBE_TIMEOUT_S = 90
 CONNECT_TIMEOUT_S = 10
-SSH_FAILED = 255
+SSH_SLACK_S = 20.0
+"""What connecting and logging in may take beside the program on the node, which has a deadline there."""
 
 
 @dataclass(frozen=True)
@@ -83,8 +86,15 @@ class TestinfraNode:
     def run(self, argv: Sequence[str], stdin: bytes = b"", timeout_s: float = 60.0) -> Result:
         """See Node.run."""
         command = with_input([*(["sudo", "-n"] if self.become else []), *argv], stdin, timeout_s)
+        backend, deadline_s = self.host.backend, timeout_s + CONNECT_TIMEOUT_S + SSH_SLACK_S
+        backend.run_local = partial(local.run_local, backend, deadline_s)
         try:
-            done = self.host.backend.run(command)
+            done = backend.run(command)
+        except local.Stalled as error:
+            raise Unreachable(
+                f"Node '{self.name}' does not answer over ssh: no end within {deadline_s:.0f} s, although it takes connections.",
+                f"Its sshd, its logins or its shell stall: try 'ssh -v' to '{self.name}', and look at its console.",
+            ) from error
         except RuntimeError as error:
             # The ssh backend raises its own result when ssh itself failed.
             said = getattr(error.args[0], "stderr", str(error)) if error.args else str(error)
@@ -201,4 +211,10 @@ def probe_all(nodes: Mapping[str, Node]) -> dict[str, Probed]:
     program = bundle()
     with ThreadPoolExecutor(max_workers=min(PROBES_AT_ONCE, len(nodes))) as pool:
         asked = {name: pool.submit(probe, node, program) for name, node in nodes.items()}
-        return {name: future.result() for name, future in asked.items()}
+        try:
+            return {name: future.result() for name, future in asked.items()}
+        except BaseException:
+            # Interrupted: the pool waits for its threads, and they wait for ssh.
+            pool.shutdown(wait=False, cancel_futures=True)
+            local.end_all()
+            raise
