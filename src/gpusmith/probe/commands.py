@@ -26,6 +26,7 @@ class Command:
         self.name = " ".join(words[:2])
         self.process: subprocess.Popen[str] | None = None
         self.missing = True
+        self.late = False
         program = find_program(words[0])
         if program is None:
             return
@@ -40,15 +41,21 @@ class Command:
         except OSError:
             return
 
-    def output(self, errors: list[str], accept: Sequence[int] | None = (0,)) -> str | None:
+    def output(
+        self,
+        errors: list[str],
+        accept: Sequence[int] | None = (0,),
+        timeout_s: float = COMMAND_TIMEOUT_S,
+    ) -> str | None:
         """Standard output; None if the program is missing, failed or did not end in time."""
         if self.process is None:
             return None
         try:
-            text, _unused = self.process.communicate(timeout=COMMAND_TIMEOUT_S)
+            text, _unused = self.process.communicate(timeout=timeout_s)
         except subprocess.TimeoutExpired:
             self.process.kill()
-            errors.append(f"'{self.name}' did not end within {COMMAND_TIMEOUT_S:.0f} s")
+            self.late = True
+            errors.append(f"'{self.name}' did not end within {timeout_s:.0f} s")
             return None
         except (OSError, ValueError) as error:
             errors.append(f"'{self.name}' could not be read: {error}")

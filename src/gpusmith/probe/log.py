@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -14,6 +15,10 @@ from gpusmith.probe.pci import normal_pci
 
 # Of the driver's messages in the kernel log, the youngest. More than that, and the record says that some were not read.
 KERNEL_LOG_LINES = 5000
+# journalctl looks for them from the youngest message on. A kernel that has said millions of other things, as a firewall makes it,
+# takes longer than that; then only what is recent is read, and the record says from when on.
+LOG_TIMEOUT_S = 20.0
+RECENT_S = 6 * 3600
 # Who may say what the kernel said. The journal itself notes the transport. The identifier is what the sender calls himself,
 # which any user can; a simulated driver has no kernel and nothing else, and simulated GPUs prove nothing about real ones.
 LOG_SOURCES = {"kernel": "_TRANSPORT=kernel", "identifier": "SYSLOG_IDENTIFIER=kernel"}
@@ -50,11 +55,13 @@ class Log:
 
     Attributes:
         source: 'kernel', or 'identifier' for a simulated driver, which has no kernel.
-        begins_unix: time of the oldest message of this boot.
+        begins_unix: time of the oldest message of this boot; of a log that is too large, from when on it was read.
+        too_large: not all of this boot's log could be read in time.
     """
 
     source: str | None = None
     begins_unix: float | None = None
+    too_large: bool = False
 
 
 @dataclass(frozen=True)
@@ -132,9 +139,16 @@ def parse_switch_log(text: str) -> list[SwitchXid]:
     return found
 
 
-def log_words(source: str) -> tuple[Sequence[str], Sequence[str]]:
-    """The commands that read the driver's messages of this boot, and the oldest message of all."""
-    words = ("journalctl", "-b", "-q", "-o", "json", "--output-fields=MESSAGE", "--no-pager")
+def log_words(source: str, since_unix: float | None = None) -> tuple[Sequence[str], Sequence[str]]:
+    """The commands that read the driver's messages of this boot, and the oldest message of all.
+
+    Args:
+        source: one of LOG_SOURCES.
+        since_unix: from when on; None for all of this boot.
+    """
+    words: tuple[str, ...] = ("journalctl", "-b", "-q", "-o", "json", "--output-fields=MESSAGE", "--no-pager")
+    if since_unix is not None:
+        words = (*words, f"--since=@{since_unix:.0f}")
     pattern = "NVRM: (Xid|loading NVIDIA UNIX)|SXid"
     return (
         (*words, "-n", str(KERNEL_LOG_LINES), "-g", pattern, LOG_SOURCES[source]),
@@ -142,10 +156,15 @@ def log_words(source: str) -> tuple[Sequence[str], Sequence[str]]:
     )
 
 
-def ask(source: str = "kernel") -> Asked:
+def ask(source: str = "kernel", since_unix: float | None = None) -> Asked:
     """Start the commands for a source."""
-    words, first = log_words(source)
+    words, first = log_words(source, since_unix)
     return Asked(Command(*words), Command(*first))
+
+
+def _time_of(line: str) -> float | None:
+    stamp = re.search(r'"__REALTIME_TIMESTAMP"\s*:\s*"(\d+)"', line)
+    return int(stamp.group(1)) / 1e6 if stamp else None
 
 
 def gather(
@@ -153,7 +172,7 @@ def gather(
     loaded_version: str | None,
     simulated: bool | None,
     errors: list[str],
-    ask: Callable[[str], Asked] = ask,
+    ask: Callable[[str, float | None], Asked] = ask,
 ) -> KernelLog:
     """The Xids, None if nobody can know them, and when the driver was loaded.
 
@@ -168,12 +187,22 @@ def gather(
     if simulated is True:
         for command in (trusted.words, trusted.first):
             command.first_line()  # ends it
-        source, asked = "identifier", ask("identifier")
+        source, asked = "identifier", ask("identifier", None)
     # Status 1: no such message.
-    text = asked.words.output(errors, accept=(0, 1))
+    late: list[str] = []
+    text = asked.words.output(late, accept=(0, 1), timeout_s=LOG_TIMEOUT_S)
     oldest = asked.first.first_line()
-    stamp = re.search(r'"__REALTIME_TIMESTAMP"\s*:\s*"(\d+)"', oldest)
-    log = Log(source=source, begins_unix=int(stamp.group(1)) / 1e6 if stamp else None)
+    since, too_large = _time_of(oldest), text is None and asked.words.late
+    if too_large:
+        since = time.time() - RECENT_S
+        recent = ask(source, since)
+        recent.first.first_line()  # ends it
+        late.append(
+            f"of the kernel's log, which is too large, only the last {RECENT_S // 3600} hours were looked at"
+        )
+        text = recent.words.output(late, accept=(0, 1))
+    errors += late
+    log = Log(source, since, too_large)
     if text is None:
         return KernelLog(log)
     xids, loaded_unix = parse_kernel_log(text)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -59,10 +60,12 @@ def test_fatal_errors_of_nvswitches_are_read() -> None:
 class Said:
     """A command that has ended."""
 
-    def __init__(self, text: str | None) -> None:
-        self.text = text
+    def __init__(self, text: str | None, late: bool = False) -> None:
+        self.text, self.late = text, late
+        self.timeout_s = 0.0
 
-    def output(self, errors: list[str], accept: object = None) -> str | None:
+    def output(self, errors: list[str], accept: object = None, timeout_s: float = 10.0) -> str | None:
+        self.timeout_s = timeout_s
         if self.text is None:
             errors.append("'journalctl -b' ended with status 2")
         return self.text
@@ -80,14 +83,14 @@ def kernel_log(
 ) -> tuple[log.KernelLog, list[str]]:
     errors: list[str] = []
 
-    def ask(source: str) -> Any:
+    def ask(source: str, since_unix: float | None) -> Any:
         trusted = source == "kernel"
         return log.Asked(
             Said(words if trusted else forgeable),  # type: ignore[arg-type]
             Said(kernel if trusted else forgeable),  # type: ignore[arg-type]
         )
 
-    return log.gather(ask("kernel"), loaded, simulated, errors, ask), errors
+    return log.gather(ask("kernel", None), loaded, simulated, errors, ask), errors
 
 
 def test_a_kernel_log_that_nobody_keeps_is_no_log_without_xids() -> None:
@@ -120,3 +123,39 @@ def test_the_journal_is_asked_for_what_the_kernel_itself_said() -> None:
     assert all("_TRANSPORT=kernel" in part for part in words[0])
     assert all("SYSLOG_IDENTIFIER=kernel" in part for part in words[1])
     assert not any("SYSLOG_IDENTIFIER=kernel" in part for part in words[0])
+
+
+@pytest.mark.parametrize("readable", [True, False])
+def test_of_a_log_that_is_too_large_what_is_recent_is_read(readable: bool) -> None:
+    asked: list[tuple[str, float | None]] = []
+    recent = Said(_log(LOST, 9) if readable else None)
+
+    def again(source: str, since_unix: float | None) -> Any:
+        asked.append((source, since_unix))
+        return log.Asked(recent, Said(""))  # type: ignore[arg-type]
+
+    errors: list[str] = []
+    whole = Said(None, late=True)
+    trusted = log.Asked(whole, Said(_log("booted", 1)))  # type: ignore[arg-type]
+    found = log.gather(trusted, "580.178.04", False, errors, again)
+    ((source, since),) = asked
+    assert source == "kernel"
+    assert since is not None
+    assert abs(time.time() - log.RECENT_S - since) < 60
+    assert whole.timeout_s == log.LOG_TIMEOUT_S
+    assert found.log == log.Log("kernel", since, too_large=True), "nothing is said of what was not read"
+    assert "only the last 6 hours" in errors[1]
+    assert [xid.code for xid in found.xids or ()] == ([79] if readable else [])
+    assert (found.xids is None) is not readable
+
+
+def test_a_log_that_cannot_be_read_is_not_asked_again() -> None:
+    found, errors = kernel_log(None, _log("booted", 1))
+    assert (found.xids, found.log, errors) == (
+        None, log.Log("kernel", 1.0), ["'journalctl -b' ended with status 2"],
+    )  # fmt: skip
+
+
+def test_a_part_of_the_log_is_asked_for_by_time() -> None:
+    assert all("--since=@1700000000" in part for part in log.log_words("kernel", 1700000000.4))
+    assert not any("--since" in word for part in log.log_words("kernel") for word in part)
