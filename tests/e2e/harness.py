@@ -37,6 +37,7 @@ class PodSpec:
     gpus: int = 0
     runtime_class: str = ""
     env: Mapping[str, str] = field(default_factory=dict)
+    priority_class: str = ""
 
     def manifest(self, image: str) -> dict[str, Any]:
         """As the API takes it."""
@@ -56,6 +57,8 @@ class PodSpec:
         }
         if self.runtime_class:
             spec["runtimeClassName"] = self.runtime_class
+        if self.priority_class:
+            spec["priorityClassName"] = self.priority_class
         return {
             "apiVersion": "v1",
             "kind": "Pod",

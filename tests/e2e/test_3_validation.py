@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from gpusmith.cluster.api import ApiRefused, Cluster
+from gpusmith.wait import Deadline, Done, NotYet, wait_until
+from gpusmith.workloads import jobs
+from gpusmith.workloads.jobs import Run, Workload
 from tests.e2e.harness import Lab, Validation
 
 RBAC = "validation/rbac.yml"
@@ -32,7 +36,8 @@ def few_rights(ready_lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iter
         out.write(f"validation_kubeconfig: {kubeconfig}\n")
     yield inventory
     ready_lab.kubectl("delete", "namespace", ACCOUNT, "--wait=true", timeout=180)
-    ready_lab.kubectl("delete", "clusterrole,clusterrolebinding", ACCOUNT)
+    policy = "validatingadmissionpolicy,validatingadmissionpolicybinding"
+    ready_lab.kubectl("delete", f"clusterrole,clusterrolebinding,{policy}", ACCOUNT)
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +53,7 @@ def whole(ready_lab: Lab, few_rights: Path) -> Validation:
         "list daemonsets.apps",
         "create namespaces",
         "create jobs.batch",
+        "delete jobs.batch",
         "get pods --subresource=log",
     ],
 )
@@ -64,10 +70,66 @@ def test_rights_that_the_suite_needs(ready_lab: Lab, few_rights: Path, may: str)
         "create pods --subresource=exec",
         "create rolebindings",
         "delete nodes",
+        "create priorityclasses.scheduling.k8s.io",
     ],
 )
 def test_rights_that_the_suite_must_not_have(ready_lab: Lab, few_rights: Path, may_not: str) -> None:
     assert not ready_lab.may(ACCOUNT, may_not)
+
+
+@pytest.fixture(scope="module")
+def token(few_rights: Path) -> Cluster:
+    """The API with the suite's token, once the policy of validation/rbac.yml is in force, which takes some seconds."""
+    cluster = Cluster(str(few_rights.parent / "kubeconfig"))
+
+    def look() -> Done[None] | NotYet:
+        try:
+            cluster.delete("/api/v1/namespaces/gpusmith-system", dry_run=True)
+        except ApiRefused as error:
+            return Done(None) if error.status == 403 else NotYet(error.message)
+        return NotYet("it may delete a namespace")
+
+    wait_until("the policy to be in force", look, Deadline(60), tick=1.0)
+    return cluster
+
+
+RUN = Run("e2e", "nobody")
+OURS = jobs.namespace(RUN)
+POD = jobs.pod(RUN, Workload("pod", "gpu-1", "registry.example/x:1", ["true"], 0, True))
+URGENT = {**POD, "spec": {**POD["spec"], "priorityClassName": "system-node-critical"}}
+ELSEWHERE = {**POD, "metadata": {**POD["metadata"], "namespace": "default"}}
+STRANGE = {**OURS, "metadata": {**OURS["metadata"], "name": "theirs"}}
+OPEN = {**OURS, "metadata": {**OURS["metadata"], "labels": {"gpusmith.io/purpose": "validation"}}}
+PRIVILEGED = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "privileged"}}}
+HARM: dict[str, Callable[[Cluster], object]] = {
+    "delete a namespace": lambda api: api.delete("/api/v1/namespaces/kube-public", dry_run=True),
+    "delete its own account's": lambda api: api.delete(f"/api/v1/namespaces/{ACCOUNT}", dry_run=True),
+    "change a namespace": lambda api: api.patch(
+        "/api/v1/namespaces/default", {"metadata": {"labels": {"x": "y"}}}, "e2e", dry_run=True
+    ),
+    "make a namespace": lambda api: api.create("/api/v1/namespaces", STRANGE),
+    "make one for privileged pods": lambda api: api.create("/api/v1/namespaces", OPEN),
+    "make a pod elsewhere": lambda api: api.create("/api/v1/namespaces/default/pods", ELSEWHERE),
+    "delete a pod": lambda api: api.delete("/api/v1/namespaces/kube-system/pods/etcd-cp-1", dry_run=True),
+}
+
+
+@pytest.mark.parametrize("harm", HARM)
+def test_the_token_changes_nothing_but_namespaces_of_runs(token: Cluster, harm: str) -> None:
+    with pytest.raises(ApiRefused, match="validation") as caught:
+        HARM[harm](token)
+    assert caught.value.status in (403, 422), caught.value.message
+
+
+def test_the_token_works_in_a_namespace_of_a_run_and_its_pods_go_before_nobody(token: Cluster) -> None:
+    token.create("/api/v1/namespaces", OURS)
+    try:
+        with pytest.raises(ApiRefused, match="PriorityClass 'gpusmith-validation'"):
+            token.create(f"/api/v1/namespaces/{RUN.namespace}/pods", URGENT)
+        with pytest.raises(ApiRefused, match="restricted pods only"):
+            token.patch(f"/api/v1/namespaces/{RUN.namespace}", PRIVILEGED, "e2e")
+    finally:
+        assert token.delete(f"/api/v1/namespaces/{RUN.namespace}")
 
 
 def count(value: int | list[Any]) -> int:

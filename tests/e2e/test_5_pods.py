@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import ast
+import json
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
 from tests.e2e.harness import NAMESPACE, Lab, PodSpec, PodStarter
 
 NODE, OTHER = "gpu-1", "gpu-2"
+LOWEST = "gpusmith-e2e-lowest"
 EPERM = 1
 # Opens every GPU's device node, present or made by hand, and prints the error numbers (0: it could be opened). On simulated
 # hardware a granted device answers ENXIO; EPERM is the kernel's device cgroup saying no.
@@ -44,13 +47,15 @@ def granted(seen: dict[int, int]) -> set[int]:
 def pods(ready_lab: Lab, start_pods: PodStarter) -> Mapping[str, dict[int, int]]:
     """What each pod sees. They run at the same time: started one after the other they would take a minute."""
     everything = {"NVIDIA_VISIBLE_DEVICES": "all"}
+    lowest = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": LOWEST}}
+    ready_lab.apply({**lowest, "value": -2_000_000_000, "description": "less than that of the suite's pods"})
     names = start_pods(
         PodSpec("plain", NODE),
         PodSpec("greedy", NODE, env=everything),
         PodSpec("greedy-nvidia", NODE, runtime_class="nvidia", env=everything),
         PodSpec("pair", NODE, gpus=2),
         PodSpec("other-pair", NODE, gpus=2),
-        PodSpec("keeper", OTHER, gpus=1),
+        PodSpec("keeper", OTHER, gpus=1, priority_class=LOWEST),
     )
     return {name: gpus_seen(ready_lab, name) for name in names}
 
@@ -78,6 +83,34 @@ def test_a_pod_keeps_its_gpu(ready_lab: Lab, pods: Mapping[str, dict[int, int]])
     ready_lab.on(OTHER, "systemctl restart containerd && systemctl daemon-reload")
     ready_lab.wait_allocatable({OTHER: 4}, 120)
     assert gpus_seen(ready_lab, "keeper") == before
+
+
+def test_two_runs_and_a_pod_of_less_priority_leave_each_other_alone(
+    ready_lab: Lab, pods: Mapping[str, dict[int, int]], tmp_path: Path
+) -> None:
+    before = ready_lab.get("pod", "keeper", f"--namespace={NAMESPACE}")
+    words = [
+        ready_lab.program("pytest"),
+        "validation/workloads",
+        f"--inventory={ready_lab.inventory}",
+        f"--limit={OTHER}",
+    ]
+    # As in two containers of a CI system: the same host name, and process ids of their own.
+    container = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    folders = [tmp_path / "one", tmp_path / "two"]
+    runs = [ready_lab.start(*container, *words, f"--report-dir={folder}") for folder in folders]
+    for (process, log), folder in zip(runs, folders, strict=True):
+        assert process.wait(300) in (0, 1), log.read_text()
+        results = json.loads((folder / "results.json").read_text())
+        wrong = [row for row in results["checks"] if row["outcome"] in ("failed", "error")]
+        assert wrong == [], log.read_text()
+        assert {"node": OTHER, "gpus": 1, "holder": f"{NAMESPACE}/keeper"} in results["coverage"]["gpus"][
+            "busy"
+        ]
+    after = ready_lab.get("pod", "keeper", f"--namespace={NAMESPACE}")
+    assert (after["metadata"]["uid"], after["status"]["phase"]) == (before["metadata"]["uid"], "Running")
+    names = {entry["metadata"]["name"] for entry in ready_lab.get("namespaces")["items"]}
+    assert not {name for name in names if name.startswith("gpusmith-validation-")}
 
 
 def test_a_node_with_a_gpu_pod_is_not_removed(ready_lab: Lab, pods: Mapping[str, dict[int, int]]) -> None:

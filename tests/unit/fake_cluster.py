@@ -17,7 +17,9 @@ class FakeCluster:
         gpus: UUIDs per node.
         answers: per program a function from environment and UUIDs to a result; replaced by tests.
         namespaces: those that are there.
-        busiest: the most GPUs that were held at one moment.
+        foreign: UUIDs per node that pods of others hold.
+        events: of the run's namespace.
+        classes: PriorityClasses.
     """
 
     def __init__(self, gpus: dict[str, list[str]]) -> None:
@@ -39,6 +41,9 @@ class FakeCluster:
             self.good,
         )
         self.lock = threading.RLock()
+        self.events: list[Any] = []
+        self.classes: dict[str, Any] = {}
+        self.beats = 0
 
     @staticmethod
     def good(env: dict[str, str], uuids: list[str]) -> Any:
@@ -53,6 +58,9 @@ class FakeCluster:
         with self.lock:
             body = copy.deepcopy(body)
             name = body["metadata"]["name"]
+            if body["kind"] == "PriorityClass":
+                self.classes[name] = body
+                return body
             if body["kind"] == "Namespace":
                 self.namespaces[name] = body
             elif body["kind"] == "Job":
@@ -113,12 +121,21 @@ class FakeCluster:
             pod["status"] = {"phase": "Succeeded" if answer["ok"] else "Failed"}
 
     def get(self, path: str) -> Any:
-        """Namespaces and their service account."""
-        name = path.split("/")[4]
-        return self.namespaces.get(name)
+        """Namespaces and their service account; PriorityClasses."""
+        kind, name = path.split("/")[-2:]
+        return (
+            self.classes.get(name) if kind == "priorityclasses" else self.namespaces.get(path.split("/")[4])
+        )
+
+    def patch(self, path: str, body: dict[str, Any], manager: str) -> None:
+        """Signs of life."""
+        assert path.split("/")[-1] in self.namespaces
+        self.beats += 1
 
     def items(self, path: str, **query: str) -> list[Any]:
-        """Pods."""
+        """Pods, and events."""
+        if path.endswith("/events"):
+            return self.events
         with self.lock:
             return copy.deepcopy(list(self.pods.values()))
 
@@ -131,6 +148,7 @@ class FakeCluster:
                 self.pods.clear()
                 self.given.clear()
             else:
+                name += "-x" if kind == "jobs" else ""
                 self.pods.pop(name, None)
                 self.given.pop(name, None)
             self.schedule()

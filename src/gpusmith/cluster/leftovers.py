@@ -1,41 +1,72 @@
-"""What an earlier run left behind because it was killed."""
+"""Namespaces of other runs of the suite: whose run lives, and which ones a killed run left behind."""
 
 from __future__ import annotations
 
-import datetime as dt
 import os
 import socket
-from collections.abc import Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 
 from gpusmith.cluster.api import Cluster, Object
-from gpusmith.names import OWNER_ANNOTATION, PURPOSE, PURPOSE_LABEL
+from gpusmith.names import ALIVE_ANNOTATION, OWNER_ANNOTATION, PURPOSE, PURPOSE_LABEL
 
-FOREIGN_AGE_S = 2 * 3600
-"""A run of another machine cannot be asked whether it lives; after this time it does not."""
+BEAT_S = 5.0
+"""How often a run says that it lives."""
+LOST_LOOKS = 45
+"""How many looks without a new sign of life make a run dead."""
+LOOK_S = 1.0
+SLOW_LOOK_S = 5.0
+"""An API server that takes so long for a list did not take signs of life either: looks are counted anew."""
+MOST_LOOKS = 300
+
+Say = Callable[[str], None]
 
 
 def own_owner() -> str:
-    """Host, process id and its start, which together are unique."""
-    return f"{socket.gethostname()}/{os.getpid()}/{_start_of(os.getpid())}"
+    """Host name, for people; then boot and PID namespace, in which process id and its start are unique.
+
+    Host names are not: containers of one image often share theirs, and each has a process 1.
+    """
+    return f"{socket.gethostname()}/{_here()}/{os.getpid()}/{_start_of(os.getpid())}"
 
 
-def _start_of(pid: int) -> str:
+def _here() -> str:
+    """Boot and PID namespace of this process; empty if they cannot be known, as in some sandboxes."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
+        return f"{boot}/{Path('/proc/self/ns/pid').stat().st_ino}"
+    except OSError:
+        return ""
+
+
+def _start_of(pid: int) -> str | None:
+    """When a process started; None if there is none, empty if this user may not see it."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8") as file:  # noqa: PTH123
             # The program's name may contain blanks and brackets; what follows its last bracket does not.
             return file.read().rpartition(")")[2].split()[19]
     except (OSError, IndexError):
-        return "gone"
+        pass
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return None
+    except OSError:
+        pass
+    return ""
 
 
-def is_alive(owner: str, age_s: float) -> bool:
-    """Whether the run of that owner still goes on."""
-    host, _, rest = owner.partition("/")
-    pid, _, start = rest.partition("/")
-    if host != socket.gethostname() or not pid.isdigit():
-        return age_s < FOREIGN_AGE_S
-    return _start_of(int(pid)) == start
+def is_alive(owner: str) -> bool | None:
+    """Whether the run of that owner goes on; None if it cannot be known from here."""
+    _, _, rest = owner.partition("/")
+    where, _, process = rest.rpartition("/")[0].rpartition("/")
+    started = rest.rpartition("/")[2]
+    if not where or where != _here() or not process.isdigit():
+        return None
+    now = _start_of(int(process))
+    return None if now == "" else now == started
 
 
 @dataclass(frozen=True)
@@ -44,27 +75,75 @@ class Leftovers:
 
     Attributes:
         dead: to be removed.
-        alive: other runs that go on now; theirs is left alone.
+        alive: of runs that go on now; theirs is left alone.
+        unknown: of runs of other machines, with their last sign of life.
     """
 
     dead: tuple[str, ...]
     alive: tuple[str, ...]
+    unknown: Mapping[str, str] = field(default_factory=dict)
 
 
-def sort_out(namespaces: Sequence[Object], now: dt.datetime) -> Leftovers:
-    """Which namespaces of validation runs are dead."""
+def sort_out(namespaces: Sequence[Object]) -> Leftovers:
+    """What is known of runs from here."""
     dead: list[str] = []
     alive: list[str] = []
+    unknown: dict[str, str] = {}
     for row in namespaces:
         metadata = row["metadata"]
-        made = dt.datetime.fromisoformat(str(metadata["creationTimestamp"]))
-        owner = str((metadata.get("annotations") or {}).get(OWNER_ANNOTATION, ""))
-        lives = is_alive(owner, (now - made).total_seconds()) and not metadata.get("deletionTimestamp")
-        (alive if lives else dead).append(str(metadata["name"]))
+        name, marks = str(metadata["name"]), metadata.get("annotations") or {}
+        lives = False if metadata.get("deletionTimestamp") else is_alive(str(marks.get(OWNER_ANNOTATION, "")))
+        if lives is None:
+            unknown[name] = str(marks.get(ALIVE_ANNOTATION, ""))
+        else:
+            (alive if lives else dead).append(name)
+    return Leftovers(tuple(dead), tuple(alive), unknown)
+
+
+def _list(cluster: Cluster) -> Leftovers:
+    return sort_out(cluster.items("/api/v1/namespaces", labelSelector=f"{PURPOSE_LABEL}={PURPOSE}"))
+
+
+def find(
+    cluster: Cluster,
+    say: Say = lambda _: None,
+    sleep: Callable[[float], None] = time.sleep,
+    clock: Callable[[], float] = time.monotonic,
+) -> Leftovers:
+    """One list; more while a run of another machine has not shown whether it lives.
+
+    Clocks of two machines are never compared: a sign of life is that the annotation changes while it is looked at.
+
+    Args:
+        cluster: the API.
+        say: told about waiting.
+        sleep: replaced in tests.
+        clock: replaced in tests.
+    """
+    found = _list(cluster)
+    first, alive, looks = dict(found.unknown), list(found.alive), 0
+    dead = dict.fromkeys(found.dead)
+    waiting = set(first)
+    if waiting:
+        named = ", ".join(f"'{name}'" for name in sorted(waiting))
+        say(
+            f"waiting {LOST_LOOKS * LOOK_S:.0f} s at most for a sign of life in namespace {named} of another machine's run"
+        )
+    for _ in range(MOST_LOOKS):
+        if not waiting or looks == LOST_LOOKS:
+            break
+        sleep(LOOK_S)
+        begin = clock()
+        now = _list(cluster)
+        looks = looks + 1 if clock() - begin < SLOW_LOOK_S else 0
+        for name in sorted(waiting):
+            if now.unknown.get(name) == first[name]:
+                continue
+            waiting.discard(name)
+            if name in now.unknown:
+                alive.append(name)
+            elif name in now.dead:
+                dead[name] = None
+    # Who could not be watched for long enough is left alone.
+    (dead.update(dict.fromkeys(sorted(waiting))) if looks == LOST_LOOKS else alive.extend(sorted(waiting)))
     return Leftovers(tuple(dead), tuple(alive))
-
-
-def find(cluster: Cluster) -> Leftovers:
-    """One list."""
-    rows = cluster.items("/api/v1/namespaces", labelSelector=f"{PURPOSE_LABEL}={PURPOSE}")
-    return sort_out(rows, dt.datetime.now(dt.UTC))

@@ -71,7 +71,8 @@ class Host:
         pod_runtime_class: 'validation_runtime_class', empty by default.
         operands_namespace: where the device plugin runs.
         operands: values of 'app.kubernetes.io/name' of the operands that are ours and run on every GPU node.
-        pod_timeout_s: seconds that one workload may take, image pull included.
+        pod_timeout_s: seconds that one workload may run.
+        pull_timeout_s: seconds that a pod may take until it runs, image pull included.
         accepted_xids: Xid codes that do not fail a node ('validation_accepted_xids').
         xid_history_required: whether the kernel's log must go back to the load of the driver ('validation_xid_history_required').
         default_runtime_nvidia: whether every pod should run with the NVIDIA runtime ('nvidia_container_toolkit_default_runtime').
@@ -104,6 +105,7 @@ class Host:
     operands_namespace: str
     operands: tuple[str, ...]
     pod_timeout_s: float
+    pull_timeout_s: float
     accepted_xids: frozenset[int]
     xid_history_required: bool
     default_runtime_nvidia: bool
@@ -227,6 +229,7 @@ def host_of(name: str, values: Mapping[str, Any], specs: Specs) -> Host:
         operands_namespace=reader.get("gpu_operands_namespace"),
         operands=tuple(operand for operand, owner in OPERANDS.items() if reader.get(owner) == "managed"),
         pod_timeout_s=float(reader.get("validation_timeout_pod_s")),
+        pull_timeout_s=float(reader.get("validation_timeout_pull_s")),
         accepted_xids=frozenset(reader.get("validation_accepted_xids")),
         xid_history_required=reader.get("validation_xid_history_required"),
         default_runtime_nvidia=reader.get("nvidia_container_toolkit_default_runtime"),

@@ -124,7 +124,7 @@ class Sources:
         return ClusterState(cluster, snapshot.take_settled(cluster, wanted, self.say), removed)
 
     def _remove_leftovers(self, cluster: Cluster) -> Removed:
-        found = leftovers.find(cluster)
+        found = leftovers.find(cluster, self.say)
         stuck = {}
         for name in found.dead:
             self.say(f"removing namespace '{name}', which an earlier run left")

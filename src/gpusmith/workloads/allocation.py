@@ -10,15 +10,17 @@ from gpusmith.workloads.judge import Expected, Judged, uuids_known
 from gpusmith.workloads.pods import Pods
 
 CHECK = "workloads.allocation"
-HOLD_S = 1800
+HOLD_SLACK_S = 120
+"""On top of the time in which these pods start and one of them is followed by another: they end by themselves after a kill."""
 
 
 def run(pods: Pods) -> Judged:
     """Pods that hold their GPUs until the run ends; the evidence says which pod holds which."""
     site = pods.site
-    env = {"GPUSMITH_HOLD_S": str(HOLD_S)}
+    hold_s = 2 * site.host.pod_timeout_s + HOLD_SLACK_S
+    env = {"GPUSMITH_HOLD_S": str(int(hold_s))}
     waiting = [
-        pods.workload(f"hold-{n}", site.host.images.cuda, holders.PROGRAM, 1, timeout_s=HOLD_S, env=env)
+        pods.workload(f"hold-{n}", site.host.images.cuda, holders.PROGRAM, 1, timeout_s=hold_s, env=env)
         for n in range(site.free)
     ]
     for holder in waiting:

@@ -52,6 +52,11 @@ class Board:
         self.stop()
         self._thread.join(timeout=60)
 
+    @property
+    def stopped(self) -> bool:
+        """Whether the run ends now."""
+        return self._stop.is_set()
+
     def stop(self) -> None:
         """End the watching and everybody's waiting."""
         self._stop.set()

@@ -9,7 +9,7 @@ from gpusmith.workloads import jobs, judge
 from gpusmith.workloads.jobs import Workload
 from gpusmith.workloads.pods import Pods
 from gpusmith.workloads.states import PodState, state_of
-from gpusmith.workloads.waiting import NeverRan, PodProblem, Starts, deleted
+from gpusmith.workloads.waiting import Contended, NeverRan, PodProblem, Starts, deleted
 
 PROGRAM = jobs.program("hold_gpu.py")
 TICK_S = 0.5
@@ -32,7 +32,7 @@ def held(pods: Pods, holder: Workload, deadline: Deadline) -> tuple[str, str]:
 def _named(pods: Pods, deadline: Deadline, holder: Workload) -> tuple[str, str]:
     board, name = pods.site.board, holder.name
     try:
-        board.wait(f"pod '{name}' to run", name, Starts(pods.age(holder), board.warning), deadline)
+        pods.started(holder, Starts(pods.age(holder), board.warning), f"pod '{name}'")
         uuid = wait_until(f"pod '{name}' to name its GPU", partial(_look, pods, name), deadline, tick=TICK_S)
     except WaitTimeout as error:
         raise PodProblem(error.message, "Look at the pod's events and log.") from error
@@ -63,6 +63,8 @@ def judge_holder(expected: judge.Expected, name: str, state: PodState, log: str)
     """
     if state.never_ran:
         raise NeverRan(f"pod '{name}' was not started: {state.ended}")
+    if state.displaced:
+        raise Contended(f"pod '{name}' was ended from outside: {state.displaced}", "", log)
     result, problems = judge.program_result(expected, f"pod '{name}'", log)
     if result is None and state.phase != "Running":
         raise PodProblem(

@@ -14,6 +14,7 @@ from gpusmith.names import (
     MANAGED_BY,
     MANAGER,
     OWNER_ANNOTATION,
+    PRIORITY_CLASS,
     PROGRAMS,
     PURPOSE,
     PURPOSE_LABEL,
@@ -35,7 +36,7 @@ class Run:
 
     Attributes:
         id: short and unique, lower case.
-        owner: host name and process id of the suite, so that the next run can tell whether this one still lives.
+        owner: process of the suite and where it runs, so that another run can tell whether this one still lives.
     """
 
     id: str
@@ -61,7 +62,8 @@ class Workload:
         tolerated: taint keys of the inventory.
         runtime_class: empty for the cluster's default.
         env: further variables.
-        timeout_s: the pod is ended after this many seconds.
+        timeout_s: how long it may run.
+        pull_s: how long it may take until it runs; the pod is ended after both together.
     """
 
     name: str
@@ -74,6 +76,12 @@ class Workload:
     runtime_class: str = ""
     env: Mapping[str, str] = field(default_factory=dict)
     timeout_s: float = 300.0
+    pull_s: float = 900.0
+
+    @property
+    def ends_after_s(self) -> int:
+        """When the cluster ends the pod, whatever became of the suite."""
+        return int(self.timeout_s + self.pull_s)
 
 
 def labels(run: Run) -> dict[str, str]:
@@ -123,7 +131,8 @@ def _pod_spec(workload: Workload) -> Manifest:
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": 1,
-        "activeDeadlineSeconds": int(workload.timeout_s),
+        "activeDeadlineSeconds": workload.ends_after_s,
+        "priorityClassName": PRIORITY_CLASS,
         "affinity": _only_on(workload.node),
         "tolerations": [{"key": key, "operator": "Exists"} for key in tolerated],
         "securityContext": {
@@ -202,7 +211,7 @@ def job(run: Run, workload: Workload) -> Manifest:
             "backoffLimit": 0,
             "completions": 1,
             "parallelism": 1,
-            "activeDeadlineSeconds": int(workload.timeout_s),
+            "activeDeadlineSeconds": workload.ends_after_s,
             "template": {"metadata": {"labels": metadata["labels"]}, "spec": _pod_spec(workload)},
         },
     }

@@ -14,7 +14,7 @@ from gpusmith.workloads.jobs import Workload
 from gpusmith.workloads.judge import Expected, Judged
 from gpusmith.workloads.pods import Pods
 from gpusmith.workloads.states import state_of
-from gpusmith.workloads.waiting import PodProblem
+from gpusmith.workloads.waiting import Contended, PodProblem
 
 CHECK = "workloads.oversubscription"
 PENDING_WAIT_S = 60.0
@@ -37,6 +37,8 @@ def run(pods: Pods, held: Mapping[str, str]) -> Judged:
     # It waited rightly until now: its patience starts here.
     site.made[extra.name] = time.monotonic()
     _, got = holders.held(pods, extra, Deadline(site.host.pod_timeout_s))
+    if got != freed and (by_others := site.by_others([extra.name])):
+        raise Contended(f"the waiting pod got {got} instead of {freed}: {by_others}")
     return judge(site.expected, held, freed, got, pending)
 
 
@@ -85,13 +87,13 @@ class StaysPending:
         """Look at the pod once.
 
         Raises:
-            PodProblem: it was placed.
+            Contended: it was placed.
         """
         if pod is None:
             return NotYet("no pod yet")
         state = state_of(pod)
         if state.node:
-            raise PodProblem(
+            raise Contended(
                 f"pod '{self.pod}' was placed while {self.holders} pods hold all GPUs that were free",
                 "Look for more than one device plugin, time slicing, or a pod of somebody else that ended meanwhile.",
             )

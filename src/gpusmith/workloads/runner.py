@@ -22,11 +22,12 @@ from gpusmith.workloads import (
     oversubscription,
 )
 from gpusmith.workloads.board import Board
+from gpusmith.workloads.heartbeat import Heartbeat
 from gpusmith.workloads.jobs import Run, Workload
 from gpusmith.workloads.judge import Judged
 from gpusmith.workloads.outcome import NodeChecks, NodeOutcome, not_tested
 from gpusmith.workloads.pods import Pods, Say, Site
-from gpusmith.workloads.targets import Target, why_not
+from gpusmith.workloads.targets import Look, Target, looker, why_not
 
 NODES_AT_ONCE = 16
 
@@ -45,7 +46,7 @@ class Early:
 
 
 def run_all(
-    cluster: Cluster, run: Run, programs: Path, targets: Sequence[Target], say: Say
+    cluster: Cluster, run: Run, programs: Path, targets: Sequence[Target], say: Say, look: Look | None = None
 ) -> tuple[dict[str, NodeOutcome], Finding]:
     """Workloads on all nodes, and the finding about what is left behind.
 
@@ -55,35 +56,41 @@ def run_all(
         programs: folder of what runs inside pods.
         targets: the nodes.
         say: told what is going on.
+        look: reads a Node object anew; replaced in tests.
 
     Raises:
         ToolError: nothing could be started.
     """
     outcomes: dict[str, NodeOutcome] = {}
-    ready: list[Target] = []
+    reasons = {target.host.name: why_not(target) for target in targets}
     for target in targets:
-        why = why_not(target)
-        if why is None:
-            ready.append(target)
-        else:
+        why = reasons[target.host.name]
+        if why is not None:
             say(f"{target.host.name}: {why.reason}")
             outcomes[target.host.name] = not_tested(target, why)
-    if not ready:
+    if all(reasons.values()):
         return outcomes, cleanup.nothing_made()
+    # With many nodes, minutes pass until a node has its turn: what is free is looked at again then.
+    ready = [target for target in targets if target.view is not None]
     try:
         namespace.make(cluster, run, programs)
-        outcomes.update(_on_nodes(cluster, run, ready, say))
+        with Heartbeat(cluster, run):
+            outcomes.update(_on_nodes(cluster, run, ready, say, look or looker(cluster, run.namespace)))
     finally:
         cleaned = cleanup.run(cluster, run)
     return outcomes, cleaned
 
 
-def _on_nodes(cluster: Cluster, run: Run, ready: Sequence[Target], say: Say) -> dict[str, NodeOutcome]:
+def _on_nodes(
+    cluster: Cluster, run: Run, ready: Sequence[Target], say: Say, look: Look
+) -> dict[str, NodeOutcome]:
     with (
         Board(cluster, run.namespace) as board,
         ThreadPoolExecutor(max_workers=min(NODES_AT_ONCE, len(ready))) as pool,
     ):
-        sites = [Site(cluster, run, board, target, f"n{place}", say) for place, target in enumerate(ready)]
+        sites = [
+            Site(cluster, run, board, target, f"n{place}", say, look) for place, target in enumerate(ready)
+        ]
         started = [(site.host.name, pool.submit(run_node, site)) for site in sites]
         try:
             return {name: future.result() for name, future in started}
@@ -94,24 +101,40 @@ def _on_nodes(cluster: Cluster, run: Run, ready: Sequence[Target], say: Say) -> 
 
 
 def run_node(site: Site) -> NodeOutcome:
-    """Everything on one node, in the order in which a failure tells most."""
-    node, early = NodeChecks(site), Early()
+    """Everything on one node, as it is when it has its turn."""
+    why = site.refresh()
+    if why is not None:
+        return not_tested(site.target, why)
+    node = NodeChecks(site)
+    try:
+        _in_order(node)
+    finally:
+        node.release()
+    return node.outcome
+
+
+def _in_order(node: NodeChecks) -> None:
+    """The order in which a failure tells most."""
+    site, early = node.site, Early()
     if not site.host.network:
         node.record(network.left_out(site.host))
+    node.outcome.view = site.view
     first = node.check(nvidia_smi.CHECK, "nvidia-smi", partial(_begin, early))
     if first.outcome is Outcome.ERROR or (first.outcome is Outcome.FAILED and "uuids" not in first.evidence):
         _without_gpus(node, early)
-        node.fail_rest("the first workload did not run; see workloads.nvidia-smi.")
-        return node.outcome
-    node.check(cuda.CHECK, f"CUDA on {site.free} GPUs", cuda.run)
+        node.rest("the first workload did not run; see workloads.nvidia-smi.", first)
+        return
+    node.on_gpus(cuda.CHECK, lambda free: f"CUDA on {free} GPUs", cuda.run)
+    node.outcome.view = site.target.view
     _frameworks(node)
     _without_gpus(node, early)
-    held = node.check(allocation.CHECK, f"{site.free} pods with one GPU each", allocation.run)
-    if held.outcome is Outcome.PASSED:
+    held = node.on_gpus(
+        allocation.CHECK, lambda free: f"{free} pods with one GPU each", allocation.run, keep=True
+    )
+    if "held" in held.evidence and held.outcome in (Outcome.PASSED, Outcome.SKIPPED):
         one_more = partial(oversubscription.run, held=held.evidence["held"])
         node.check(oversubscription.CHECK, "one pod more than GPUs", one_more)
-    node.fail_rest("the workload before it failed.")
-    return node.outcome
+    node.rest("the workload before it did not pass.", held)
 
 
 def _begin(early: Early, pods: Pods) -> Judged:
@@ -124,13 +147,13 @@ def _begin(early: Early, pods: Pods) -> Judged:
 def _frameworks(node: NodeChecks) -> None:
     """Both at once, if there is a GPU for each."""
     rows = frameworks.FRAMEWORKS
-    with ThreadPoolExecutor(max_workers=min(len(rows), node.site.free)) as pool:
-        started = [
-            pool.submit(node.check, row.check, row.title, partial(frameworks.run, framework=row))
-            for row in rows
-        ]
-        for done in started:
+    with ThreadPoolExecutor(max_workers=max(1, min(len(rows), node.site.free))) as pool:
+        for done in [pool.submit(_framework, node, row) for row in rows]:
             done.result()
+
+
+def _framework(node: NodeChecks, row: frameworks.Framework) -> Finding:
+    return node.on_gpus(row.check, lambda _: row.title, partial(frameworks.run, framework=row))
 
 
 def _without_gpus(node: NodeChecks, early: Early) -> None:

@@ -10,6 +10,11 @@ FREEZE_RACE = "unable to freeze"
 """Why runc does not start a container on cgroup v1 when the kernel did not freeze it in time. Its source (cgroups, fs/freezer.go)
 calls that a game of chances; nothing ran, and a pod that may be restarted gets another try from its kubelet."""
 
+REPEATED = ("Error: ErrImagePull", "Error: ImagePullBackOff")
+"""Warnings that hide the registry's words, which are in the one before."""
+LOST_PLACE = ("OutOf", "UnexpectedAdmissionError")
+"""How reasons begin for which a kubelet refuses a pod whose devices somebody else got meanwhile."""
+
 
 @dataclass(frozen=True)
 class PodState:
@@ -22,6 +27,7 @@ class PodState:
         unscheduled: the scheduler's words; empty if it has none.
         ended: reason, message and exit status of a failed pod.
         never_ran: its container lost the race of FREEZE_RACE.
+        displaced: who ended it for somebody else's sake, in the cluster's words; empty if nobody did.
     """
 
     phase: str
@@ -30,6 +36,7 @@ class PodState:
     unscheduled: str
     ended: str
     never_ran: bool
+    displaced: str = ""
 
 
 @dataclass(frozen=True)
@@ -57,6 +64,8 @@ def latest_warnings(events: Iterable[Mapping[str, Any]]) -> dict[str, Warned]:
         name = str(involved.get("name"))
         when = str(event.get("lastTimestamp") or event.get("eventTime") or "")
         message = " ".join(str(event.get("message") or "").split())[-400:]
+        if message in REPEATED:
+            continue
         if name not in found or when >= found[name][0]:
             found[name] = when, Warned(str(event.get("reason") or "no reason given"), message)
     return {name: warned for name, (_, warned) in found.items()}
@@ -78,8 +87,15 @@ def state_of(pod: Mapping[str, Any]) -> PodState:
             ended.append(
                 f"exit status {stopped['exitCode']} {stopped.get('message') or stopped.get('reason') or ''}".strip()
             )
-    unscheduled = ""
+    unscheduled, reason = "", str(status.get("reason") or "")
+    displaced = f"{reason}: {status.get('message')}" if reason.startswith(LOST_PLACE) else ""
     for row in status.get("conditions") or []:
+        if (
+            row.get("type") == "DisruptionTarget"
+            and row.get("status") == "True"
+            and row.get("reason") != "TerminationByKubelet"
+        ):
+            displaced = str(row.get("message") or row.get("reason"))
         if row.get("type") == "PodScheduled" and row.get("status") == "False":
             unscheduled = str(row.get("message") or row.get("reason") or "")
     return PodState(
@@ -89,6 +105,7 @@ def state_of(pod: Mapping[str, Any]) -> PodState:
         unscheduled=unscheduled,
         ended=": ".join(ended),
         never_ran=never_ran,
+        displaced=displaced,
     )
 
 

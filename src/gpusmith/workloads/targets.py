@@ -1,10 +1,13 @@
-"""Which nodes get workloads, and why another gets none."""
+"""Which nodes get workloads, why another gets none, and what others do to its GPUs meanwhile."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
-from gpusmith.cluster.views import NodeView
+from gpusmith.cluster.api import Cluster
+from gpusmith.cluster.views import NODES, PODS, NodeView, view_of
 from gpusmith.inventory.host import Host
 from gpusmith.names import GPU_RESOURCE, STARTUP_TAINT
 
@@ -39,6 +42,53 @@ class NotTested:
     reason: str
     is_failure: bool
     step: str = "Run the suite again when the node is free."
+
+
+Look = Callable[[Target], NodeView | None]
+"""Reads a target's Node object anew."""
+
+
+def looker(cluster: Cluster, namespace: str) -> Look:
+    """Looks at a node by two lists.
+
+    Args:
+        cluster: the API.
+        namespace: of the run, whose own pods do not count as holders.
+    """
+
+    def look(target: Target) -> NodeView | None:
+        name = target.view.name if target.view else target.host.node_name
+        nodes = cluster.items(NODES, fieldSelector=f"metadata.name={name}")
+        if not nodes:
+            return None
+        pods = cluster.items(PODS, fieldSelector=f"spec.nodeName={name}")
+        others = [pod for pod in pods if pod["metadata"]["namespace"] != namespace]
+        return view_of(nodes[0], others, target.host.operands_namespace)
+
+    return look
+
+
+def by_others(before: Target, now: NodeView | None) -> str:
+    """What others did to a node's GPUs while it was tested; empty if that explains nothing.
+
+    Args:
+        before: the node as it was.
+        now: the node as it is.
+    """
+    why = why_not(replace(before, view=now))
+    if why is not None:
+        return "" if why.is_failure else why.reason.removeprefix("Not tested: ").rstrip(".")
+    assert before.view is not None
+    assert now is not None
+    had, has = (
+        Counter({holder.title: holder.gpus for holder in view.holders}) for view in (before.view, now)
+    )
+    said = [
+        f"{what} by {', '.join(f'{title} ({count})' for title, count in sorted(rows.items()))}"
+        for what, rows in (("taken", has - had), ("freed", had - has))
+        if rows
+    ]
+    return f"GPUs of node '{now.name}' were {' and '.join(said)} meanwhile" if said else ""
 
 
 def why_not(target: Target) -> NotTested | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpusmith.cluster.api import Object
-from gpusmith.errors import GpusmithError
+from gpusmith.errors import GpusmithError, ToolError
 from gpusmith.wait import Done, NotYet
 from gpusmith.workloads.states import PodState, Warned, is_starting, state_of
 
@@ -19,13 +19,11 @@ REFUSED_S = 30.0
 """How long a Job's pod may be refused: the controller tries again and again, and a webhook may come back."""
 CREATION_FAILURE = "FailedCreate"
 SANDBOX_FAILURE = "FailedCreatePodSandBox"
-HOPELESS = (
-    "InvalidImageName",
-    "CreateContainerConfigError",
-    "CreateContainerError",
-    "RunContainerError",
-    "ImagePullBackOff",
-)
+HOPELESS = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError")
+PULL_RETRIES_S = 60.0
+"""How long a registry may fail to give an image: some tries of the kubelet, since it may have too much to do for a moment."""
+PULL_FAILURES = ("ErrImagePull", "ImagePullBackOff", "ImageInspectError", "RegistryUnavailable")
+PULL_HOPELESS = ("InvalidImageName", "ErrImageNeverPull", "SignatureValidationFailed")
 
 
 class PodProblem(GpusmithError):  # noqa: N818 - it is about the system under test
@@ -38,6 +36,21 @@ class PodProblem(GpusmithError):  # noqa: N818 - it is about the system under te
     def __init__(self, message: str, hint: str = "", log: str = "") -> None:
         super().__init__(message, hint)
         self.log = log
+
+
+class Contended(PodProblem):
+    """What may be the doing of others who use the node, which is for the check to find out."""
+
+
+class PullTrouble(ToolError):  # noqa: N818
+    """An image cannot be had: the registry's trouble, which says nothing about GPUs."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(
+            message,
+            "Look at the image's name in the inventory ('validation_image_*'), at the registry, and at the node's way to it;"
+            " a large image needs a larger 'validation_timeout_pull_s'.",
+        )
 
 
 class NeverRan(PodProblem):
@@ -62,9 +75,9 @@ def no_job_warning() -> None:
     """For a pod that no controller makes."""
 
 
-def deleted(pod: str = "its pod") -> PodProblem:
+def deleted(pod: str = "its pod") -> Contended:
     """What to say of a pod that was there."""
-    return PodProblem(
+    return Contended(
         f"{pod} was deleted by somebody else",
         "Look for what removes pods from this node: a drain, an eviction, a descheduler.",
     )
@@ -79,18 +92,23 @@ class Starts:
         warning: of the pod's events.
         job_warning: of the events of the Job whose pod is not there.
         was_there: the pod was seen before.
+        pull_failed_at: age at which the image was first seen not to be had.
+        registry: what the registry said last.
     """
 
     age: Callable[[], float]
     warning: Warnings = no_warnings
     job_warning: Callable[[], Warned | None] = no_job_warning
     was_there: bool = False
+    pull_failed_at: float | None = None
+    registry: str = ""
 
     def __call__(self, pod: Object | None) -> Done[Object] | NotYet:
         """Look at the pod once.
 
         Raises:
             PodProblem: it will not start.
+            PullTrouble: its image cannot be had.
         """
         if pod is None:
             return self._missing()
@@ -99,6 +117,7 @@ class Starts:
         if state.phase in ("Running", "Succeeded", "Failed"):
             return Done(pod)
         warned = self.warning(pod) if is_starting(pod) else None
+        self._pulls(state, warned)
         self._give_up(state, warned)
         seen = state.unscheduled or " ".join(state.waiting).strip() or "no reason given"
         return NotYet(f"{state.phase}, {seen}{f'; {warned}' if warned else ''}")
@@ -115,16 +134,30 @@ class Starts:
             )
         return NotYet(f"no pod yet{f'; {refused}' if refused else ''}")
 
+    def _pulls(self, state: PodState, warned: Warned | None) -> None:
+        """Remember what the registry says; raise if it goes on saying so."""
+        reason, message = state.waiting
+        if reason not in (*PULL_FAILURES, *PULL_HOPELESS):
+            return
+        # While a kubelet pauses, its own words come first, or stand alone.
+        said = message.partition(": ErrImagePull: ")[2] or (message if reason != "ImagePullBackOff" else "")
+        event = warned.message if warned and warned.reason == "Failed" else ""
+        self.registry = said or event or self.registry or message
+        if self.pull_failed_at is None:
+            self.pull_failed_at = self.age()
+        if reason in PULL_HOPELESS or self.age() - self.pull_failed_at > PULL_RETRIES_S:
+            raise PullTrouble(f"the image of its pod cannot be had: {reason}: {self.registry}")
+
     def _give_up(self, state: PodState, warned: Warned | None) -> None:
         """Raise if the pod is hopeless."""
         reason, message = state.waiting
         if reason in HOPELESS:
             raise PodProblem(
                 f"its container does not start: {reason}: {message}",
-                "Look at the image's name and at the node's registry.",
+                "Look at the pod's events and at the runtime of the node.",
             )
         if state.unscheduled and self.age() > UNSCHEDULABLE_S:
-            raise PodProblem(
+            raise Contended(
                 f"the scheduler does not place it: {state.unscheduled}",
                 "Compare allocatable GPUs with the pods of the node.",
             )

@@ -13,10 +13,10 @@ from gpusmith.checks.findings import Finding
 from gpusmith.cluster.api import Cluster
 from gpusmith.cluster.views import NodeView
 from gpusmith.inventory.host import Host
-from gpusmith.workloads import board, oversubscription, runner
+from gpusmith.workloads import board, oversubscription, pods, runner
 from gpusmith.workloads.jobs import Run
 from gpusmith.workloads.outcome import NodeOutcome
-from gpusmith.workloads.targets import Target
+from gpusmith.workloads.targets import Look, Target
 from tests.unit.fake_cluster import FakeCluster
 from tests.unit.workloads.answers import READY
 
@@ -26,6 +26,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(board, "TICK_S", 0.02)
     monkeypatch.setattr(oversubscription, "STAYS_PENDING_S", 0.05)
     monkeypatch.setattr(oversubscription, "PENDING_WAIT_S", 0.5)
+    monkeypatch.setattr(pods, "OTHERS_WAIT_S", 0.1)
+    monkeypatch.setattr(pods, "OTHERS_TICK_S", 0.02)
 
 
 @pytest.fixture
@@ -46,6 +48,7 @@ def run(
         classes: RuntimeClasses of the cluster.
         values: changes of the hosts' variables.
         recorded: the nodes' records could be read.
+        look: how a node is at a later look; as in the beginning, if a test does not say.
     """
 
     def start(
@@ -53,6 +56,7 @@ def run(
         classes: tuple[str, ...] = ("nvidia",),
         values: dict[str, Any] | None = None,
         recorded: bool = True,
+        look: Look = lambda target: target.view,
         **views: NodeView | None,
     ) -> tuple[dict[str, NodeOutcome], Finding]:
         targets = [
@@ -64,6 +68,8 @@ def run(
             )
             for name in names
         ]
-        return runner.run_all(cast(Cluster, fake_cluster), Run("a1", "o"), programs, targets, said.append)
+        return runner.run_all(
+            cast(Cluster, fake_cluster), Run("a1", "o"), programs, targets, said.append, look
+        )
 
     return start

@@ -65,6 +65,17 @@ def test_pod_goes_through_the_scheduler_to_its_node() -> None:
     ]
 
 
+@pytest.mark.parametrize("gpus", [0, 4])
+def test_pod_takes_nobodys_place_and_ends_by_itself(gpus: int) -> None:
+    made = workload(gpus=gpus, pull_s=100.0)
+    pod, job = jobs.pod(RUN, made)["spec"], jobs.job(RUN, made)["spec"]
+    assert [spec["priorityClassName"] for spec in (pod, job["template"]["spec"])] == [
+        "gpusmith-validation"
+    ] * 2
+    ends = [spec["activeDeadlineSeconds"] for spec in (pod, job, job["template"]["spec"])]
+    assert ends == [160] * 3, "pulling does not shorten what it may run"
+
+
 def test_gpus_are_asked_for_only_if_wanted() -> None:
     assert jobs.pod(RUN, workload())["spec"]["containers"][0]["resources"]["limits"] == {
         "nvidia.com/gpu": "4"

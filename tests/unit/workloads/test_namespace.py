@@ -9,7 +9,7 @@ import pytest
 
 from gpusmith.cluster.api import Cluster
 from gpusmith.errors import ToolError
-from gpusmith.workloads import namespace
+from gpusmith.workloads import namespace, priority
 from gpusmith.workloads.jobs import Run
 
 RUN = Run("a1", "host/1/2")
@@ -29,6 +29,8 @@ class Api:
         self.done.append(f"delete {path}")
 
     def get(self, path: str) -> Any:
+        if "priorityclasses" in path:
+            return priority.manifest()
         self.done.append(f"get {path}")
         return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
 

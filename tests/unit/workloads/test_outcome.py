@@ -22,7 +22,7 @@ from tests.unit.workloads.answers import READY
 @pytest.fixture
 def node(said: list[str]) -> NodeChecks:
     none = cast(Any, None)
-    return NodeChecks(Site(none, none, none, Target(make_host(), READY, None), "n0", said.append))
+    return NodeChecks(Site(none, none, none, Target(make_host(), READY, None), "n0", said.append, none))
 
 
 def found(node: NodeChecks, result: Judged | Exception) -> Finding:
@@ -68,7 +68,7 @@ def test_gpus_that_were_exercised_are_remembered(node: NodeChecks) -> None:
 
 def test_what_was_not_made_fails(node: NodeChecks) -> None:
     made = found(node, Judged({}))
-    node.fail_rest("the disk is full.")
+    node.rest("the disk is full.", Finding("workloads.cuda", "gpu-1", Outcome.FAILED))
     assert set(node.outcome.findings) == set(PER_NODE)
     rest = [row for row in node.outcome.findings.values() if row.check != made.check]
     assert {(row.outcome, row.cause) for row in rest} == {

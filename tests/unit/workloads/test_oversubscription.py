@@ -112,7 +112,11 @@ def test_a_gpu_is_freed_only_after_the_pod_waited(run: Any, fake_cluster: Any) -
     before_each_creation(fake_cluster, lambda body: done.append(body["metadata"]["name"]))
     fake_cluster.delete = note_delete
     found = run()[0]["gpu-1"].findings["workloads.oversubscription"]
-    assert done[-3:] == ["n0-one-more", "delete n0-hold-0 1", "delete gpusmith-validation-a1 None"]
+    after = done[done.index("n0-one-more") + 1 :]
+    assert after[0] == "delete n0-hold-0 1"
+    held = {f"delete n0-{name} 1" for name in ("hold-1", "hold-2", "hold-3", "one-more")}
+    assert held <= set(after[1:-1]), "what holds GPUs is gone before the namespace"
+    assert after[-1] == "delete gpusmith-validation-a1 None"
     assert "Insufficient nvidia.com/gpu" in found.evidence["pending"]
     assert found.evidence["got"] == found.evidence["held"]["n0-hold-0"]
 

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from gpusmith.checks.findings import Outcome
 from gpusmith.inventory.host import Host
-from gpusmith.wait import Deadline
+from gpusmith.wait import Deadline, WaitTimeout
 from gpusmith.workloads import jobs
 from gpusmith.workloads.jobs import Run
 from gpusmith.workloads.outcome import PER_NODE
 from gpusmith.workloads.pods import Pods, Site
 from gpusmith.workloads.targets import Target
+from gpusmith.workloads.waiting import PodProblem, PullTrouble
 from tests.unit.workloads.answers import READY, never_starts, outcomes
 
 
@@ -59,12 +60,16 @@ def test_a_pod_that_does_not_start_fails(
     assert message in finding.cause
 
 
+def site(cluster: Any, board: Any, target: Target, say: Callable[[str], None] = print) -> Site:
+    return Site(cluster, Run("a1", "o"), board, target, "n0", say, lambda row: row.view)
+
+
 def test_a_pod_is_missed_from_before_its_creation_on(host: Callable[..., Host]) -> None:
     done: list[str] = []
     cluster = SimpleNamespace(create=lambda path, body: done.append(f"create {path} {body['kind']}"))
     board = SimpleNamespace(expect=lambda name: done.append(f"expect {name}"))
     target = Target(host(), READY, None)
-    pods = Pods(Site(cast(Any, cluster), Run("a1", "o"), cast(Any, board), target, "n0", done.append))
+    pods = Pods(site(cluster, board, target, done.append))
     workload = pods.workload("x", "image", ["true"], 0)
     pods.create(jobs.job, workload)
     pods.create(jobs.pod, workload)
@@ -84,9 +89,36 @@ def test_a_pod_ends_by_itself_before_it_is_given_up(host: Callable[..., Host]) -
 
     board = SimpleNamespace(wait=wait, warning=None, expect=lambda _: None)
     cluster = SimpleNamespace(create=lambda *_: None, log=lambda *_: "printed")
-    target = Target(host(validation_timeout_pod_s=7), READY, None)
-    pods = Pods(Site(cast(Any, cluster), Run("a1", "o"), cast(Any, board), target, "n0", print))
+    target = Target(host(validation_timeout_pod_s=7, validation_timeout_pull_s=9), READY, None)
+    pods = Pods(site(cluster, board, target))
     workload = pods.workload("x", "image", ["true"], 0)
     assert pods.run_job(workload) == "printed"
     assert workload.timeout_s == 7
-    assert waited == [22.0]
+    assert waited == [9.0, 22.0], "pulling has a time of its own"
+
+
+def pulls(reason: str) -> dict[str, Any]:
+    return {"reason": reason, "message": f"{reason} image 'big'", "involvedObject": {"name": "n0-x-1"}}
+
+
+@pytest.mark.parametrize(
+    ("events", "kind", "says"),
+    [
+        ([pulls("Pulling")], PullTrouble, "did not come within 9 s: Pulling image 'big'"),
+        ([pulls("Pulled"), pulls("Pulling")], PodProblem, "did not start in time"),
+        ([], PodProblem, "did not start in time"),
+    ],
+    ids=["large image", "pulled", "never pulled"],
+)
+def test_an_image_that_does_not_come_in_time_is_no_failure_of_the_node(
+    host: Callable[..., Host], events: list[Any], kind: type[Exception], says: str
+) -> None:
+    def wait(*_: Any) -> Any:
+        raise WaitTimeout("Waited 9 s")
+
+    pod = {"metadata": {"name": "n0-x-1"}}
+    board = SimpleNamespace(wait=wait, warning=None, expect=lambda _: None, pod=lambda _: pod, stopped=False)
+    cluster = SimpleNamespace(create=lambda *_: None, items=lambda *_, **__: events)
+    pods = Pods(site(cluster, board, Target(host(validation_timeout_pull_s=9), READY, None)))
+    with pytest.raises(kind, match=says):
+        pods.run_job(pods.workload("x", "image", ["true"], 0))

@@ -115,6 +115,8 @@ def test_order_on_a_node(run: Any, fake_cluster: Any, said: list[str]) -> None:
     before_each_creation(fake_cluster, lambda body: made.append(body["metadata"]["name"].removeprefix("n0-")))
     run()
     early = ["network", "no-request", "visible-all", "visible-all-runtime"]
+    assert made[0] == "gpusmith-validation", "without the class, a pod could preempt others"
+    made.pop(0)
     assert made[2:8] == [*early, "nvidia-smi", "cuda"]
     assert set(made[8:10]) == {"pytorch", "tensorflow"}
     assert made[10:] == ["hold-0", "hold-1", "hold-2", "hold-3", "one-more"]

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from gpusmith.errors import ToolError
 from gpusmith.wait import NotYet
 from gpusmith.workloads.states import Warned
-from gpusmith.workloads.waiting import Ends, PodProblem, Starts
+from gpusmith.workloads.waiting import Contended, Ends, PodProblem, PullTrouble, Starts
 
 
 def test_a_pod_that_was_deleted_is_not_waited_for() -> None:
     running = {"metadata": {"name": "cuda-x"}, "spec": {"nodeName": "gpu-1"}, "status": {"phase": "Running"}}
     check = Ends(Starts(lambda: 0.0))
     assert [check(None), check(running)] == [NotYet("no pod yet"), NotYet("Running")]
-    with pytest.raises(PodProblem, match="was deleted by somebody else"):
+    with pytest.raises(Contended, match="was deleted by somebody else"):
         check(None)
 
 
@@ -29,15 +32,50 @@ def test_a_job_whose_pod_is_refused_is_given_up_with_the_reason() -> None:
     assert isinstance(Ends(Starts(lambda: 40.0))(None), NotYet)
 
 
-def test_hopeless_pod_is_given_up_early() -> None:
-    pod = {
-        "status": {
-            "phase": "Pending",
-            "containerStatuses": [{"state": {"waiting": {"reason": "ImagePullBackOff", "message": "no"}}}],
-        }
+def waits(reason: str, message: str) -> dict[str, Any]:
+    waiting = [{"state": {"waiting": {"reason": reason, "message": message}}}]
+    return {
+        "metadata": {"name": "cuda-x"},
+        "spec": {"nodeName": "gpu-1"},
+        "status": {"phase": "Pending", "containerStatuses": waiting},
     }
-    with pytest.raises(PodProblem, match="ImagePullBackOff: no"):
-        Starts(lambda: 0.0)(pod)
+
+
+def test_hopeless_pod_is_given_up_early() -> None:
+    with pytest.raises(PodProblem, match="CreateContainerError: no"):
+        Starts(lambda: 0.0)(waits("CreateContainerError", "no"))
+
+
+WORDS = 'failed to resolve reference "registry.example/x:1": registry.example/x:1: not found'
+IMAGE = 'Back-off pulling image "registry.example/x:1"'
+
+
+def test_a_registry_that_fails_for_a_moment_is_borne_and_then_quoted() -> None:
+    age = [10.0]
+    starts = Starts(lambda: age[0])
+    for age[0], reason, message in ((10.0, "ErrImagePull", WORDS), (60.0, "ImagePullBackOff", IMAGE)):
+        assert isinstance(starts(waits(reason, message)), NotYet)
+    age[0] = 71.0
+    with pytest.raises(PullTrouble, match=r"ImagePullBackOff: failed to resolve reference.*not found"):
+        starts(waits("ImagePullBackOff", IMAGE))
+    assert isinstance(PullTrouble("x"), ToolError), "it is no word about GPUs"
+
+
+@pytest.mark.parametrize(
+    ("message", "event"), [(f"{IMAGE}: ErrImagePull: {WORDS}", None), (IMAGE, Warned("Failed", WORDS))]
+)
+def test_the_registrys_words_are_found_wherever_they_are(message: str, event: Warned | None) -> None:
+    age = [0.0]
+    starts = Starts(lambda: age[0], lambda _: event)
+    starts(waits("ImagePullBackOff", message))
+    age[0] = 100.0
+    with pytest.raises(PullTrouble, match="not found"):
+        starts(waits("ImagePullBackOff", IMAGE))
+
+
+def test_an_image_name_that_is_none_is_given_up_at_once() -> None:
+    with pytest.raises(PullTrouble, match="InvalidImageName: couldn't parse"):
+        Starts(lambda: 0.0)(waits("InvalidImageName", "couldn't parse"))
 
 
 def test_a_pod_whose_sandbox_cannot_be_made_is_given_up_with_the_reason() -> None:
@@ -59,5 +97,5 @@ def test_a_pod_that_is_not_placed_is_given_up_with_the_schedulers_words() -> Non
     row = {"type": "PodScheduled", "status": "False", "message": "Insufficient nvidia.com/gpu"}
     pod = {"metadata": {"name": "cuda-x"}, "status": {"phase": "Pending", "conditions": [row]}}
     assert Starts(lambda: 40.0)(pod) == NotYet("Pending, Insufficient nvidia.com/gpu")
-    with pytest.raises(PodProblem, match="does not place it: Insufficient"):
+    with pytest.raises(Contended, match="does not place it: Insufficient"):
         Starts(lambda: 50.0)(pod)

@@ -1,0 +1,70 @@
+"""The PriorityClass of the suite's pods: everybody's pods go before them, and they take nobody's place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gpusmith.cluster.api import CONFLICT, ApiRefused, Cluster, Object
+from gpusmith.errors import ToolError
+from gpusmith.names import MANAGED_BY, MANAGER, PRIORITY_CLASS
+
+FOLDER = "/apis/scheduling.k8s.io/v1/priorityclasses"
+VALUE = -1_000_000_000
+"""Below what people use, so that a waiting pod of the suite does not go before one of theirs."""
+RBAC = "kubectl apply -f validation/rbac.yml"
+FORBIDDEN = 403
+
+
+def manifest() -> Object:
+    """The same as in validation/rbac.yml."""
+    return {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": PRIORITY_CLASS, "labels": {MANAGED_BY: MANAGER}},
+        "value": VALUE,
+        "preemptionPolicy": "Never",
+        "description": "Test pods of gpusmith's validation: they preempt nobody, and give way to everybody.",
+    }
+
+
+def ensure(cluster: Cluster) -> None:
+    """Have the class, made now if it is missing and this user may; it stays, since other runs may need it at any moment.
+
+    Raises:
+        ToolError: it is missing or harmful; without it no pod is made.
+    """
+    try:
+        there = cluster.get(f"{FOLDER}/{PRIORITY_CLASS}") or _create(cluster)
+    except ApiRefused as error:
+        if error.status != FORBIDDEN:
+            raise
+        raise ToolError(
+            f"PriorityClass '{PRIORITY_CLASS}', without which the suite's pods could preempt others, is missing or may"
+            f" not be read: {error.message}",
+            f"Have an administrator run, once: {RBAC}",
+        ) from error
+    wrong = harm(there)
+    if wrong:
+        raise ToolError(
+            f"PriorityClass '{PRIORITY_CLASS}' {wrong}, so the suite's pods could take the place of others.",
+            f"It cannot be changed. Make it anew: kubectl delete priorityclass {PRIORITY_CLASS}; then {RBAC}",
+        )
+
+
+def _create(cluster: Cluster) -> Object:
+    try:
+        return cluster.create(FOLDER, manifest())
+    except ApiRefused as error:
+        there = cluster.get(f"{FOLDER}/{PRIORITY_CLASS}") if error.status == CONFLICT else None
+        if there is None:
+            raise
+        return there
+
+
+def harm(found: Mapping[str, Any]) -> str:
+    """What makes a PriorityClass of that name unfit; empty if nothing does."""
+    value, policy = int(found.get("value") or 0), found.get("preemptionPolicy") or "PreemptLowerPriority"
+    if value >= 0:
+        return f"has value {value}, which is not negative"
+    return "" if policy == "Never" else f"has preemptionPolicy '{policy}', not 'Never'"
