@@ -13,10 +13,12 @@ from rich.console import Console
 
 from gpusmith.checks.findings import Outcome
 from gpusmith.checks.register import CLUSTER, TIERS, catalog
+from gpusmith.cluster import kubeconfig as kubeconfigs
 from gpusmith.errors import GpusmithError, InputError
 from gpusmith.inventory.read import read
 from gpusmith.paths import repo_root
 from gpusmith.report import files
+from gpusmith.report.coverage import percent_of
 from gpusmith.report.results import ExitCode
 from gpusmith.report.terminal import terminal
 from gpusmith.suite.run import Suite, tiers_of
@@ -40,6 +42,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--report-dir", metavar="DIR", help="folder for the reports (default: reports/latest of the checkout)"
     )
+    group.addoption(
+        "--min-coverage",
+        metavar="PERCENT",
+        help="so many percent of all nodes and GPUs must be tested (default: all that nobody uses or keeps back)",
+    )
     group.addoption("--tier", metavar="LIST", help=f"only these tiers, divided by commas: {','.join(TIERS)}")
 
 
@@ -62,6 +69,7 @@ def pytest_configure(config: pytest.Config) -> None:
             files.clear(reports_folder)
         _refuse_empty(config, "--inventory", "--limit")
         tiers = tiers_of(config.getoption("--tier", default=None))
+        least = percent_of(config.getoption("--min-coverage", default=None))
         source = config.getoption("--inventory", default=None)
         inventory = read(source, config.getoption("--limit", default=None), here)
     except GpusmithError as error:
@@ -73,7 +81,9 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.tbstyle = "no"
     config.option.reportchars = ""
     config.stash[FOLDER] = reports_folder
-    config.stash[SUITE] = Suite(inventory, PROGRAMS, tiers, _sayer(config), working_folder=here)
+    config.stash[SUITE] = Suite(
+        inventory, PROGRAMS, tiers, _sayer(config), working_folder=here, min_coverage=least
+    )
 
 
 def _refuse_empty(config: pytest.Config, *options: str) -> None:
@@ -138,8 +148,8 @@ def pytest_collection_modifyitems(
     yield
     if any(catalog()[row[0]].tier != "nodes" for item in items if (row := _planned(item)) is not None):
         try:
-            # Refused now, and not when the first check asks the cluster.
-            _ = suite.inventory.kubeconfig
+            # Refused now, and not when the first check asks the cluster: nodes that do not answer would come first.
+            kubeconfigs.load(suite.inventory.kubeconfig)
         except GpusmithError as error:
             raise pytest.UsageError(f"{error.message}\n  Next: {error.hint}") from error
 
@@ -210,6 +220,17 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 def _interrupt(number: int, _: FrameType | None) -> None:
     raise KeyboardInterrupt(signal.Signals(number).name)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, object]:
+    """An interruption ends the run by name: of its own accord pytest shows a line of some program with it."""
+    try:
+        return (yield)
+    except KeyboardInterrupt as error:
+        if session.config.stash.get(SUITE, None) is None:
+            raise
+        pytest.exit(f"interrupted by {str(error) or 'Ctrl-C'}", returncode=pytest.ExitCode.INTERRUPTED)
 
 
 def exit_code_of(suite: Suite, status: int) -> int:

@@ -19,7 +19,7 @@ def to_json(results: Results) -> Document:
         "schema": SCHEMA,
         "run": _run(results),
         "summary": {outcome.value: results.count(outcome) for outcome in Outcome},
-        "coverage": {"nodes": _nodes(results), "gpus": _gpus(results)},
+        "coverage": {"nodes": _nodes(results), "gpus": _gpus(results), "required": _required(results)},
         "checks": [_check(finding) for finding in results.findings],
     }
 
@@ -80,6 +80,16 @@ def _gpus(results: Results) -> Document:
             for reason, count in row.excluded.items()
         ],
         "uuids": tested,
+    }
+
+
+def _required(results: Results) -> Document:
+    asked = results.demand
+    return {
+        "rule": asked.rule,
+        "nodes": asked.wanted["nodes"],
+        "gpus": asked.wanted.get("GPUs"),
+        "met": not asked.missed,
     }
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from gpusmith.checks.findings import Finding, Outcome, Skip
 from gpusmith.checks.register import CLUSTER, catalog
-from gpusmith.report.coverage import GpuCoverage
+from gpusmith.report.coverage import Demand, GpuCoverage, demand
 
 
 class ExitCode(IntEnum):
@@ -59,6 +59,7 @@ class Results:
         coverage: GPUs per node.
         node_reasons: why a node was not tested at all, per node.
         facts: per node what a stamp depends on.
+        min_coverage: percentage of all nodes and GPUs that must be tested; None for all that nobody uses or keeps back.
         ended: how the run ended, where that is worse than what its checks say: interrupted, broken, nothing selected.
     """
 
@@ -68,6 +69,7 @@ class Results:
     node_reasons: Mapping[str, str] = field(default_factory=dict)
     facts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     ended: ExitCode | None = None
+    min_coverage: float | None = None
 
     def count(self, outcome: Outcome) -> int:
         """Findings of an outcome."""
@@ -82,6 +84,15 @@ class Results:
             if finding.outcome in (Outcome.PASSED, Outcome.FAILED) and finding.check != "nodes.reachable"
         }
         return tuple(name for name in self.info.nodes if name in seen and name not in self.node_reasons)
+
+    @property
+    def demand(self) -> Demand:
+        """How much had to be tested: one node of many is no pass."""
+        gpus = any(finding.check == "workloads.cuda" for finding in self.findings)
+        # A selection of checks may leave nodes out by name.
+        asked = {finding.target for finding in self.findings}
+        nodes = [name for name in self.info.nodes if name in asked]
+        return demand(self.tested_nodes, self.coverage, nodes, gpus, self.min_coverage)
 
     @property
     def complete(self) -> bool:
@@ -112,7 +123,7 @@ class Results:
             return ExitCode.BROKEN
         if self.blocked:
             return ExitCode.FAILED
-        return ExitCode.PASSED if self.tested_nodes else ExitCode.FAILED
+        return ExitCode.PASSED if self.tested_nodes and not self.demand.missed else ExitCode.FAILED
 
     @property
     def verdict(self) -> str:
@@ -128,7 +139,11 @@ class Results:
             return "ERROR: no check was selected"
         if self.count(Outcome.FAILED):
             return "FAILED"
-        return f"FAILED: {self.blocked[0].cause}" if self.blocked else "FAILED: no GPU node was tested"
+        if self.blocked:
+            return f"FAILED: {self.blocked[0].cause}"
+        if not self.tested_nodes:
+            return "FAILED: no GPU node was tested"
+        return f"FAILED: only {self.demand.missed} were tested, {self.demand.rule} must be"
 
 
 def in_catalog_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:

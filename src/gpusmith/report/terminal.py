@@ -23,6 +23,8 @@ COLOURS = {
 }
 WIDEST = 6
 """Nodes that fit beside each other."""
+MOST_NAMED = 20
+"""Nodes that are named where they share a cause; the reports have all."""
 
 
 def terminal(results: Results, folder: Path, console: Console) -> None:
@@ -32,18 +34,18 @@ def terminal(results: Results, folder: Path, console: Console) -> None:
     def line(text: str) -> None:
         console.print(text, soft_wrap=True)
 
+    for (outcome, cause, step), rows in _alike(results, Outcome.FAILED, Outcome.ERROR).items():
+        checks, targets = _named(rows)
+        line(f"[bold {COLOURS[outcome]}]{outcome.value.upper()} {checks}[/] on {escape(targets)}")
+        line(f"  cause: {escape(cause)}")
+        if step:
+            line(f"  next:  {escape(step)}")
     for row in results.findings:
-        if row.outcome in (Outcome.FAILED, Outcome.ERROR):
-            line(
-                f"[bold {COLOURS[row.outcome]}]{row.outcome.value.upper()} {row.check}[/] on {escape(row.target)}"
-            )
-            line(f"  cause: {escape(row.cause)}")
-            if row.next_step:
-                line(f"  next:  {escape(row.next_step)}")
         for note in row.evidence.get("notes", ()):
             line(f"[yellow]noted[/] {row.check} on {escape(row.target)}: {escape(note)}")
-    for cause, checks in _skipped(results).items():
-        line(f"[yellow]skipped[/] {', '.join(checks)}: {escape(cause)}")
+    for (_, cause, _), rows in _alike(results, Outcome.SKIPPED).items():
+        checks, targets = _named(rows)
+        line(f"[yellow]skipped[/] {checks} on {escape(targets)}: {escape(cause)}")
     for text in _coverage(results):
         line(text)
     line(f"Reports: {escape(str(folder))}/ with report.html, results.json, junit.xml, metrics.prom")
@@ -81,15 +83,35 @@ def _table(results: Results) -> Table:
     return table
 
 
-def _skipped(results: Results) -> dict[str, list[str]]:
-    """Skipped checks by their reason, each reason once."""
-    found: dict[str, list[str]] = {}
+def _alike(results: Results, *outcomes: Outcome) -> dict[tuple[Outcome, str, str], list[Finding]]:
+    """Findings by what they say, each said once: what is the same of many nodes differs by their names only."""
+    found: dict[tuple[Outcome, str, str], list[Finding]] = {}
     for row in results.findings:
-        if row.outcome is Outcome.SKIPPED:
-            checks = found.setdefault(row.cause, [])
-            if row.check not in checks:
-                checks.append(row.check)
-    return found
+        if row.outcome in outcomes:
+            cause, step = (_without_name(text, row.target) for text in (row.cause, row.next_step))
+            found.setdefault((row.outcome, cause, step), []).append(row)
+    # One node is named as it was.
+    return {
+        (
+            (row, cause, step)
+            if len({one.target for one in rows}) > 1
+            else (row, rows[0].cause, rows[0].next_step)
+        ): rows
+        for (row, cause, step), rows in found.items()
+    }
+
+
+def _without_name(text: str, target: str) -> str:
+    return text.replace(f"'{target}'", "'NODE'") if target != CLUSTER else text
+
+
+def _named(rows: list[Finding]) -> tuple[str, str]:
+    """Checks and targets, each once; of very many nodes the first ones."""
+    checks, targets = (
+        list(dict.fromkeys(names)) for names in ((row.check for row in rows), (row.target for row in rows))
+    )
+    more = f" and {len(targets) - MOST_NAMED} more" if len(targets) > MOST_NAMED else ""
+    return ", ".join(checks), ", ".join(targets[:MOST_NAMED]) + more
 
 
 def _coverage(results: Results) -> Iterator[str]:
@@ -103,6 +125,9 @@ def _coverage(results: Results) -> Iterator[str]:
         yield f"  busy: {row['gpus']} on {escape(row['node'])}, held by {escape(row['holder'])}"
     for row in data["gpus"]["excluded"]:
         yield f"  excluded: {row['gpus']} on {escape(row['node'])}: {escape(row['reason'])}"
+    missed = results.demand.missed
+    if missed:
+        yield f"[red]Only {missed} were tested; {escape(results.demand.rule)} must be (--min-coverage).[/]"
     if results.info.simulated:
         yield "[yellow]Simulated GPUs: nothing is proved about CUDA, bandwidth or a driver on silicon.[/]"
     if results.ended is not None:

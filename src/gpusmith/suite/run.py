@@ -49,6 +49,7 @@ class Suite:
         say: told about long steps.
         nodes: replaced in tests; by default the inventory's connections.
         working_folder: where the suite was started.
+        min_coverage: percentage of nodes and GPUs that must be tested; None for all that nobody uses or keeps back.
     """
 
     def __init__(
@@ -59,7 +60,9 @@ class Suite:
         say: Say = lambda _: None,
         nodes: Mapping[str, Node] | None = None,
         working_folder: Path | None = None,
+        min_coverage: float | None = None,
     ) -> None:
+        self.min_coverage = min_coverage
         self.inventory, self.tiers, self.say = inventory, tiers, say
         self.run = Run(
             f"{dt.datetime.now(dt.UTC):%m%d%H%M%S}-{secrets.token_hex(3)}",
@@ -143,6 +146,7 @@ class Suite:
             summary.node_reasons(self.sources),
             summary.facts(self.sources),
             self._ended,
+            self.min_coverage,
         )
 
 

@@ -15,9 +15,15 @@ def coverage(sources: Sources) -> dict[str, GpuCoverage]:
     found = {}
     for name, host in sources.inventory.hosts.items():
         outcome, view = sources.outcomes_so_far.get(name), sources.view_so_far(name)
-        busy = {f"{holder.namespace}/{holder.name}": holder.gpus for holder in view.holders} if view else {}
+        # As it was when its GPUs were counted: others took and freed some since the lists were read.
+        view = outcome.view if outcome and outcome.view else view
+        busy = {holder.title: holder.gpus for holder in view.holders} if view else {}
         found[name] = gpu_coverage(
-            host.gpu_count, outcome.tested if outcome else (), busy, _why_not(sources, name)
+            host.gpu_count,
+            outcome.tested if outcome else (),
+            busy,
+            _why_not(sources, name),
+            outcome.kept_back if outcome else False,
         )
     return found
 

@@ -50,6 +50,8 @@ def test_who_was_not_tested_is_named() -> None:
         node_reasons={"gpu-2": "in use"},
     )  # fmt: skip
     coverage = document.plain(found)["coverage"]
+    required = {"rule": "all that nobody uses or keeps back", "nodes": 1, "gpus": None, "met": True}
+    assert coverage["required"] == required
     assert coverage["nodes"] == {
         "expected": 2, "tested": 1, "busy": ["gpu-2"], "excluded": [{"node": "gpu-2", "reason": "in use"}],
     }  # fmt: skip

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from gpusmith.checks.findings import Finding
 from gpusmith.report.coverage import GpuCoverage
 from gpusmith.report.results import Results
 from gpusmith.report.terminal import WIDEST, terminal
@@ -24,7 +25,7 @@ def test_terminal_names_cause_and_next_step() -> None:
     text = shown(results(FAILED, SKIPPED))
     assert "FAILED nodes.ecc on gpu-1" in text
     assert "next:  Reset it." in text
-    assert "skipped nodes.fabric: no switches" in text
+    assert "skipped nodes.fabric on gpu-1: no switches" in text
     assert "Simulated GPUs" in text
     assert "Only a selection of the checks ran" in text
     assert text.rstrip().endswith("FAILED (exit code 1, 2 s)")
@@ -52,3 +53,34 @@ def test_many_nodes_are_counted() -> None:
         info=replace(INFO, nodes=nodes),
     )
     assert "5 passed, 1 failed" in shown(found)
+
+
+def test_what_many_nodes_share_is_said_once() -> None:
+    nodes = tuple(f"gpu-{n}" for n in range(100))
+    asked = ("nodes.xid", "nodes.ecc")
+
+    def rows(kind: Finding, check: str, cause: str) -> list[Finding]:
+        return [
+            replace(kind, check=check, target=name, cause=cause.format(name), next_step="") for name in nodes
+        ]
+
+    skipped = [
+        row for check in asked for row in rows(SKIPPED, check, "There is no record of node '{}'; see X.")
+    ]
+    failed = rows(FAILED, "nodes.reachable", "Node '{}' does not answer.")
+    text = shown(replace(results(*failed, *skipped), info=replace(INFO, nodes=nodes)))
+    assert text.count("There is no record") == text.count("does not answer") == 1
+    assert "skipped nodes.xid, nodes.ecc on gpu-0, gpu-1," in text
+    assert "gpu-19 and 80 more: There is no record of node 'NODE'; see X." in text
+    assert "FAILED nodes.reachable on gpu-0" in text
+
+
+def test_a_cause_of_one_node_names_it() -> None:
+    text = shown(
+        results(
+            replace(FAILED, cause="Node 'gpu-1' is hot."),
+            replace(FAILED, cause="Node 'gpu-2' is cold.", target="gpu-2"),
+        )
+    )
+    assert "Node 'gpu-1' is hot." in text
+    assert "Node 'gpu-2' is cold." in text

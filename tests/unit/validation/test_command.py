@@ -159,6 +159,7 @@ def test_bad_input_is_refused(root: Path, dead: Path, tmp_path: Path) -> None:
         ([f"--inventory={dead}", "-k", "no_such_test"], "No check was made"),
         ([f"--inventory={dead}", "--limit", ""], "Option '--limit' is empty"),
         (["--inventory="], "Option '--inventory' is empty"),
+        ([f"--inventory={dead}", "--min-coverage=most"], "'most' is no percentage"),
     ]
     folders = [tmp_path / f"reports-{number}" for number in range(len(inputs))]
     for folder in folders:
@@ -189,6 +190,22 @@ def test_a_missing_kubeconfig_is_refused_where_the_cluster_is_asked(
     assert refused[0] == 4, refused
     assert "Host 'gpu-1' has no 'gpusmith_kubeconfig'." in refused[1]
     assert [status for status, _ in listed] == [0, 0, 0], listed
+
+
+@pytest.mark.parametrize(
+    ("content", "says"), [(None, "does not exist"), ("nothing: here\n", "is no kubeconfig")]
+)
+def test_a_kubeconfig_that_is_none_is_refused_before_nodes_are_asked(
+    root: Path, dead: Path, tmp_path: Path, content: str | None, says: str
+) -> None:
+    kubeconfig = dead / "kubeconfig"
+    kubeconfig.unlink()
+    if content is not None:
+        kubeconfig.write_text(content)
+    done = start(root, dead, "validation", f"--inventory={dead}", f"--report-dir={tmp_path / 'r'}")
+    assert done.returncode == 4, done.stdout + done.stderr
+    assert says in done.stdout + done.stderr
+    assert "does not answer" not in done.stdout
 
 
 def test_a_check_is_selected_by_its_id(root: Path, dead: Path, tmp_path: Path) -> None:
@@ -233,6 +250,8 @@ def test_an_interrupted_run_is_no_pass(
         connection.close()
     assert process.returncode == 2, output
     assert "INTERRUPTED" in output
+    assert f"interrupted by {'Ctrl-C' if number is signal.SIGINT else 'SIGTERM'}" in output
+    assert not re.search(r"\.py:\d+|Traceback|full-trace", output), output
     data = json.loads((reports / "results.json").read_text())
     assert data["run"]["exit_code"] == 2
     assert not data["run"]["complete"]
