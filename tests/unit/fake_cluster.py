@@ -51,6 +51,7 @@ class FakeCluster:
         return {
             "ok": True, "simulated": True, "not_executed": ["the kernel"], "uuid": uuids[0] if uuids else None,
             "devices": [{"uuid": uuid} for uuid in uuids],
+            "slowdowns": {uuid: {"reasons": 4, "looks": 1} for uuid in uuids},
         }  # fmt: skip
 
     def create(self, path: str, body: dict[str, Any]) -> dict[str, Any]:

@@ -42,6 +42,13 @@ _of_the_run(
     do="look at the checks of the nodes tier first, then run the program by hand in a pod",
 )
 _of_the_run(
+    "workloads.throttle",
+    place=35,
+    proves="no GPU is slowed down by heat, hardware or power while the CUDA workload loads all free GPUs of the node at once",
+    fails_when="NVML in the pod names such a reason for a GPU, or cannot be asked for one; a power cap is none",
+    do="look at 'nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER' under load, at the cooling and the power supply",
+)
+_of_the_run(
     "workloads.pytorch",
     place=40,
     proves="a PyTorch training step: the loss falls and the weights are the closed form's",

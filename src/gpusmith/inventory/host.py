@@ -72,6 +72,7 @@ class Host:
         operands_namespace: where the device plugin runs.
         operands: values of 'app.kubernetes.io/name' of the operands that are ours and run on every GPU node.
         pod_timeout_s: seconds that one workload may run.
+        load_s: seconds for which all GPUs of a node compute at once ('validation_load_s').
         pull_timeout_s: seconds that a pod may take until it runs, image pull included.
         accepted_xids: Xid codes that do not fail a node ('validation_accepted_xids').
         xid_history_required: whether the kernel's log must go back to the load of the driver ('validation_xid_history_required').
@@ -105,6 +106,7 @@ class Host:
     operands_namespace: str
     operands: tuple[str, ...]
     pod_timeout_s: float
+    load_s: float
     pull_timeout_s: float
     accepted_xids: frozenset[int]
     xid_history_required: bool
@@ -229,6 +231,7 @@ def host_of(name: str, values: Mapping[str, Any], specs: Specs) -> Host:
         operands_namespace=reader.get("gpu_operands_namespace"),
         operands=tuple(operand for operand, owner in OPERANDS.items() if reader.get(owner) == "managed"),
         pod_timeout_s=float(reader.get("validation_timeout_pod_s")),
+        load_s=float(reader.get("validation_load_s")),
         pull_timeout_s=float(reader.get("validation_timeout_pull_s")),
         accepted_xids=frozenset(reader.get("validation_accepted_xids")),
         xid_history_required=reader.get("validation_xid_history_required"),

@@ -110,6 +110,7 @@ RULES: Mapping[str, Rule] = {
     "nvidia_driver_nvml_timeout_s": from_one,
     "validation_timeout_pod_s": from_one,
     "validation_timeout_pull_s": from_one,
+    "validation_load_s": from_one,
     "kubernetes_node_labels": labels,
     "kubernetes_node_taints": taints,
     "host_baseline_sysctl": sysctl,

@@ -14,7 +14,10 @@ CHECK = "workloads.cuda"
 def run(pods: Pods) -> Judged:
     """A Job with all free GPUs."""
     site = pods.site
-    workload = pods.workload("cuda", site.host.images.cuda, jobs.program("run_cuda.py"), site.free)
+    load_s = site.host.load_s
+    env, timeout_s = {"GPUSMITH_LOAD_S": f"{load_s:g}"}, site.host.pod_timeout_s + load_s
+    program, image = jobs.program("run_cuda.py"), site.host.images.cuda
+    workload = pods.workload("cuda", image, program, site.free, env=env, timeout_s=timeout_s)
     return judge(site.expected, pods.run_job(workload), site.free)
 
 

@@ -164,10 +164,11 @@ class NodeChecks:
         """
         for check in PER_NODE:
             if check not in self.outcome.findings:
-                self.record(_not_made(check, self.site.host, cause, because))
+                self.record(not_made(check, self.site.host, cause, because))
 
 
-def _not_made(check: str, host: Host, cause: str, because: Finding) -> Finding:
+def not_made(check: str, host: Host, cause: str, because: Finding) -> Finding:
+    """Of a check that was not made because of how another one came out."""
     said = f"Node '{host.name}': not tested: {cause}"
     if because.outcome is Outcome.FAILED:
         return Finding(check, host.name, Outcome.FAILED, said, simulated=host.simulated)

@@ -16,6 +16,7 @@ from gpusmith.workloads import (
     cuda,
     frameworks,
     isolation,
+    load,
     namespace,
     network,
     nvidia_smi,
@@ -25,7 +26,7 @@ from gpusmith.workloads.board import Board
 from gpusmith.workloads.heartbeat import Heartbeat
 from gpusmith.workloads.jobs import Run, Workload
 from gpusmith.workloads.judge import Judged
-from gpusmith.workloads.outcome import NodeChecks, NodeOutcome, not_tested
+from gpusmith.workloads.outcome import NodeChecks, NodeOutcome, not_made, not_tested
 from gpusmith.workloads.pods import Pods, Say, Site
 from gpusmith.workloads.targets import Look, Target, looker, why_not
 
@@ -124,7 +125,13 @@ def _in_order(node: NodeChecks) -> None:
         _without_gpus(node, early)
         node.rest("the first workload did not run; see workloads.nvidia-smi.", first)
         return
-    node.on_gpus(cuda.CHECK, lambda free: f"CUDA on {free} GPUs", cuda.run)
+    computed = node.on_gpus(cuda.CHECK, lambda free: f"CUDA on {free} GPUs", cuda.run)
+    node.record(
+        load.judge(site.host, computed)
+        or not_made(
+            load.CHECK, site.host, "the CUDA workload did not come so far; see workloads.cuda.", computed
+        )
+    )
     node.outcome.view = site.target.view
     _frameworks(node)
     _without_gpus(node, early)

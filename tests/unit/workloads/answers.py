@@ -18,6 +18,7 @@ def answer(**changes: Any) -> Callable[[dict[str, str], list[str]], Any]:
             "simulated": True,
             "uuid": uuids[0] if uuids else None,
             "devices": [{"uuid": uuid} for uuid in uuids],
+            "slowdowns": {uuid: {"reasons": 4, "looks": 1} for uuid in uuids},
         }
         return {**good, **changes}
 

@@ -1,4 +1,4 @@
-"""CUDA: our own kernel on every GPU of the container, its result compared with the CPU's."""
+"""CUDA: our own kernel on every GPU of the container, its result compared with the CPU's; then load on all of them at once."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 from typing import Any
 
 import gpu_driver
+import gpu_load
 from gpu_driver import ProgramError
 
 
@@ -18,20 +19,23 @@ def work(library: Any = None, nvml: Any = None) -> dict[str, Any]:
     count, wanted = cuda.start(), int(os.environ.get("GPUSMITH_GPUS", "1"))
     if count != wanted:
         raise ProgramError(f"CUDA sees {count} devices in this container, it was given {wanted}")
-    shown = {
-        gpu["uuid"]
-        for gpu in gpu_driver.nvml_gpus(nvml if nvml is not None else gpu_driver.load("libnvidia-ml.so.1"))
-    }
+    nvml = nvml if nvml is not None else gpu_driver.load("libnvidia-ml.so.1")
+    shown = {gpu["uuid"] for gpu in gpu_driver.nvml_gpus(nvml)}
     devices = [gpu_driver.exercise(cuda, ordinal, is_simulated) for ordinal in range(count)]
     seen = {device["uuid"] for device in devices}
     if seen != shown:
         raise ProgramError(f"CUDA shows {sorted(seen)}, NVML shows {sorted(shown)}")
+    # A simulated GPU executes nothing: what slows it down is read all the same.
+    load_s = 0.0 if is_simulated else float(os.environ.get("GPUSMITH_LOAD_S", "0"))
+    slowdowns = gpu_load.under_load(cuda, nvml, count, load_s)
     version = ctypes.c_int()
     cuda.call("cuDriverGetVersion", ctypes.byref(version))
     return {
         "simulated": is_simulated,
-        "not_executed": ["the kernel on the device"] if is_simulated else [],
+        "not_executed": ["the kernel on the device", "load"] if is_simulated else [],
         "devices": devices,
+        "load_s": load_s,
+        "slowdowns": slowdowns,
         "cuda_driver_api": f"{version.value // 1000}.{version.value % 1000 // 10}",
     }
 

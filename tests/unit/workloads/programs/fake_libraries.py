@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
+from collections.abc import Callable
 from typing import Any
 
 UUID = [bytes(range(n, n + 16)) for n in (0, 16)]
@@ -19,11 +20,18 @@ class FakeCuda:
         launch: code of a launch; None for the library's own.
         works: whether an executed kernel really computes.
         spoils: whether copies are wrong.
+        under_load: code of a launch of the kernel that makes load.
     """
 
     def __init__(
-        self, simulated: bool, launch: int | None = None, works: bool = True, spoils: bool = False
+        self,
+        simulated: bool,
+        launch: int | None = None,
+        works: bool = True,
+        spoils: bool = False,
+        under_load: int = 0,
     ) -> None:
+        self.under_load = under_load
         self.fake_marker, self.works, self.spoils = simulated, works, spoils
         self.launch = launch if launch is not None else (801 if simulated else 0)
         self.memory: dict[int, bytearray] = {}
@@ -90,10 +98,15 @@ class FakeCuda:
 
     def do_cuModuleUnload(self, module: Any) -> None: ...
 
-    def do_cuModuleGetFunction(self, out: Any, module: Any, name: bytes) -> None:
-        assert name == b"gpusmith_saxpy"
+    def do_cuModuleGetFunction(self, function: Any, module: Any, name: bytes) -> None:
+        assert name in (b"gpusmith_saxpy", b"gpusmith_load")
+        self.put(function, len(name))
+
+    def do_cuCtxSetCurrent(self, context: Any) -> None: ...
 
     def do_cuLaunchKernel(self, function: Any, *rest: Any) -> int:
+        if function.value == len("gpusmith_load"):
+            return self.under_load
         if self.launch == 0 and self.works:
             values = rest[8]
             x, y = (ctypes.c_uint64.from_address(values[n]).value for n in (0, 1))
@@ -116,8 +129,16 @@ class FakeCuda:
 class FakeNvml:
     """NVML that shows devices."""
 
-    def __init__(self, uuids: list[str]) -> None:
-        self.uuids = uuids
+    def __init__(
+        self, uuids: list[str], reasons: Callable[[int, int], int] = lambda *_: 1, code: int = 0
+    ) -> None:
+        self.uuids, self.reasons, self.code = uuids, reasons, code
+        self.asked = 0
+
+    def nvmlDeviceGetCurrentClocksEventReasons(self, handle: Any, out: Any) -> int:
+        self.asked += 1
+        out._obj.value = self.reasons(handle.value - 1, self.asked)
+        return self.code
 
     def nvmlInit_v2(self) -> int:
         return 0

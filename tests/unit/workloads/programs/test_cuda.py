@@ -17,7 +17,9 @@ def test_simulated_gpu_refuses_the_launch_and_says_so(load: Any, uuids: list[str
     library = FakeCuda(simulated=True)
     result = load("run_cuda").work(library, FakeNvml(uuids))
     assert result["simulated"] is True
-    assert result["not_executed"] == ["the kernel on the device"]
+    assert result["not_executed"] == ["the kernel on the device", "load"]
+    assert result["slowdowns"] == {uuid: {"reasons": 1, "looks": 1} for uuid in uuids}
+    assert result["load_s"] == 0
     assert [row["uuid"] for row in result["devices"]] == uuids
     assert all(row["launch"] == "CUDA_ERROR_NOT_SUPPORTED (801)" for row in result["devices"])
     assert library.calls.count("cuLaunchKernel") == 2
@@ -55,6 +57,43 @@ def test_nothing_else_passes(
     monkeypatch.setenv("GPUSMITH_SIMULATED", says)
     with pytest.raises(load("gpu_driver").ProgramError, match=words):
         load("run_cuda").work(library, FakeNvml(uuids))
+
+
+def test_slowdowns_are_read_while_all_gpus_compute(
+    load: Any, uuids: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GPUSMITH_SIMULATED", "false")
+    monkeypatch.setenv("GPUSMITH_LOAD_S", "0.05")
+    cuda = FakeCuda(simulated=False)
+    # Only the second GPU, and only for a moment: what was said once stays.
+    nvml = FakeNvml(uuids, lambda gpu, look: 0x48 if (gpu, look) == (1, 4) else 4)
+    result = load("run_cuda").work(cuda, nvml)
+    assert result["slowdowns"][uuids[0]]["reasons"] == 4
+    assert result["slowdowns"][uuids[1]]["reasons"] == 0x4C
+    assert result["slowdowns"][uuids[0]]["looks"] >= 2
+    first_look = cuda.calls.index("cuCtxSynchronize", cuda.calls.index("cuCtxSetCurrent"))
+    assert cuda.calls[:first_look].count("cuLaunchKernel") == 2 + 2 * 4, (
+        "all compute when the first one is asked"
+    )
+    assert cuda.memory == {}
+
+
+def test_a_gpu_that_does_not_bear_load_fails(
+    load: Any, uuids: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GPUSMITH_SIMULATED", "false")
+    monkeypatch.setenv("GPUSMITH_LOAD_S", "0.05")
+    cuda = FakeCuda(simulated=False, under_load=719)
+    with pytest.raises(
+        load("gpu_driver").ProgramError, match="under load, cuLaunchKernel answers CUDA_ERROR_LAUNCH"
+    ):
+        load("run_cuda").work(cuda, FakeNvml(uuids))
+    assert cuda.memory == {}
+
+
+def test_slowdowns_that_cannot_be_read_are_said(load: Any, uuids: list[str]) -> None:
+    result = load("run_cuda").work(FakeCuda(simulated=True), FakeNvml(uuids, code=3))
+    assert result["slowdowns"] == {uuid: {"reasons": 0, "looks": 0, "code": 3} for uuid in uuids}
 
 
 def test_other_number_of_gpus_than_given_fails(
