@@ -38,4 +38,4 @@ def judge(expected: Expected, held: Mapping[str, str], wanted: int) -> Judged:
         wanted: how many pods there are.
     """
     problems = uuids_known(expected, f"{wanted} pods at the same time", list(held.values()), wanted)
-    return Judged({"held": dict(held)}, problems)
+    return Judged({"held": dict(held)}, problems, of_host=True)

@@ -38,11 +38,13 @@ class Judged:
         evidence: what was seen, as plain JSON data.
         problems: what is wrong; none if it passed.
         tested: UUIDs of the GPUs that it exercised, whatever came of it.
+        of_host: it passed by a comparison with the host's GPUs, so that without these nothing is proved.
     """
 
     evidence: Mapping[str, Any]
     problems: Sequence[Problem] = ()
     tested: Sequence[str] = ()
+    of_host: bool = False
 
 
 def result_of(log: str) -> Result | None:
@@ -139,4 +141,4 @@ def program_on_gpus(
     result, problems = program_result(expected, what, log)
     if result and not problems:
         problems = uuids_known(expected, what, seen_in(result), wanted)
-    return Judged(dict(result or {}), problems)
+    return Judged(dict(result or {}), problems, of_host=True)

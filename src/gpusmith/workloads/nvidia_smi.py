@@ -29,7 +29,7 @@ def judge(expected: Expected, log: str, wanted: int) -> Judged:
     """
     seen = UUID.findall(log)
     if seen:
-        return Judged({"uuids": seen}, uuids_known(expected, "nvidia-smi", seen, wanted))
+        return Judged({"uuids": seen}, uuids_known(expected, "nvidia-smi", seen, wanted), of_host=True)
     said = " ".join(log.split())[-200:] or "no output"
     problem = Problem(
         f"Node '{expected.node}': nvidia-smi in a pod lists no GPU: {said}.",

@@ -123,8 +123,10 @@ class NodeChecks:
         about = f"Node '{host.name}': {what}"
         try:
             judged = work(pods)
-            if judged.tested:
+            if judged.tested and self.site.target.uuids is not None:
                 self.outcome.tested = tuple(judged.tested)
+            if judged.of_host and not judged.problems and self.site.target.uuids is None:
+                return self._unproved(check, judged)
             return merge(check, host.name, judged.problems, host.simulated, judged.evidence)
         except Contended as error:
             return self._contended(check, about, error, pods)
@@ -135,6 +137,17 @@ class NodeChecks:
         except Exception as error:  # noqa: BLE001 - a fault of ours on one node must not take the others along
             cause, step = f"{about}: {type(error).__name__}: {error}", "Report this as a fault of gpusmith."
         return Finding(check, host.name, Outcome.ERROR, cause, {}, step, host.simulated)
+
+    def _unproved(self, check: str, judged: Judged) -> Finding:
+        """A pod's word alone: nobody knows whether these are the host's GPUs."""
+        host = self.site.host
+        cause = (
+            f"Node '{host.name}': the GPUs that pods named cannot be compared with the host's, whose record could not be read;"
+            " see nodes.reachable."
+        )
+        return Finding(
+            check, host.name, Outcome.SKIPPED, cause, judged.evidence, "", host.simulated, skip=Skip.BLOCKED
+        )
 
     def _problem(self, check: str, about: str, error: PodProblem) -> Finding:
         host, evidence = self.site.host, {"log": last_words(error.log)} if error.log else {}

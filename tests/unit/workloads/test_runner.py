@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gpusmith.checks.findings import Outcome
+from gpusmith.checks.findings import Outcome, Skip
 from gpusmith.cluster.holders import Holder
 from gpusmith.workloads.outcome import PER_NODE
 from tests.unit.workloads.answers import READY, answer, before_each_creation, ends_as, never_starts, outcomes
@@ -148,3 +148,18 @@ def test_a_first_workload_that_lists_too_few_does_not(run: Any, fake_cluster: An
     ends_as(fake_cluster, ("n0-nvidia-smi-x",), one)
     found = outcomes(run()[0]["gpu-1"])
     assert {name for name, outcome in found.items() if outcome != "passed"} == {"workloads.nvidia-smi"}
+
+
+def test_without_the_hosts_record_uuids_of_pods_prove_nothing(run: Any, fake_cluster: Any) -> None:
+    found = run(recorded=False)[0]["gpu-1"]
+    blocked = {name for name, row in found.findings.items() if row.skip is Skip.BLOCKED}
+    by_uuid = ("nvidia-smi", "cuda", "pytorch", "tensorflow", "allocation")
+    assert blocked == {f"workloads.{name}" for name in by_uuid}, found.findings
+    assert "see nodes.reachable" in found.findings["workloads.cuda"].cause
+    assert found.tested == (), "coverage counts what is proved"
+    assert found.findings["workloads.oversubscription"].outcome is Outcome.PASSED
+
+
+def test_without_the_hosts_record_a_failure_is_one(run: Any, fake_cluster: Any) -> None:
+    fake_cluster.answers["run_cuda.py"] = answer(ok=False, error="wrong")
+    assert run(recorded=False)[0]["gpu-1"].findings["workloads.cuda"].outcome is Outcome.FAILED
