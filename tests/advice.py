@@ -136,6 +136,11 @@ COMMANDS: Mapping[str, Command] = {
         "get validatingwebhookconfigurations,mutatingwebhookconfigurations,validatingadmissionpolicies"
     ),
     "kubectl taint node X X": _kubectl("taint node gpu-1 gpusmith.io/unvalidated-", 1),
+    # The tests of the suite's rights apply it.
+    "kubectl apply -f validation/rbac.yml": WALKED,
+    "kubectl delete priorityclass X": _kubectl(
+        "delete priorityclass gpusmith-validation --dry-run=server", 1
+    ),
     "kubectl uncordon X": _kubectl("uncordon gpu-1"),
     # --- where the inventory is --------------------------------------------------------------------------------
     "ansible X -m ansible.builtin.debug -a var=X": Command(

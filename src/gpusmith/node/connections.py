@@ -93,7 +93,7 @@ class TestinfraNode:
         except local.Stalled as error:
             raise Unreachable(
                 f"Node '{self.name}' does not answer over ssh: no end within {deadline_s:.0f} s, although it takes connections.",
-                f"Its sshd, its logins or its shell stall: try 'ssh -v' to '{self.name}', and look at its console.",
+                f"Its sshd, its logins or its shell stall: log in to '{self.name}' by hand, and look at its console.",
             ) from error
         except RuntimeError as error:
             # The ssh backend raises its own result when ssh itself failed.

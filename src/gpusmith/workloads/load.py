@@ -46,7 +46,7 @@ def judge(host: Host, cuda: Finding) -> Finding | None:
 def _of_gpu(node: str, uuid: str, row: Mapping[str, int]) -> list[Problem]:
     if not row.get("looks"):
         cause = f"Node '{node}': NVML does not say in a pod what slows {uuid} down: it answers code {row.get('code')}."
-        return [Problem(cause, "Compare with nodes.throttle and 'nvidia-smi -q -d PERFORMANCE' on the node.")]
+        return [Problem(cause, "Compare with nodes.throttle, which asks NVML on the node itself.")]
     reasons = [reason for reason in _reasons(row) if reason in SLOWDOWNS]
     if not reasons:
         return []

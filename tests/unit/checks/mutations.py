@@ -230,6 +230,13 @@ MUTATIONS: Mapping[str, tuple[Mutation, ...]] = {
         Mutation(_answer("run_cuda.py", simulated=False), "ran on real GPUs", kind="cuda"),
         Mutation(_answer("run_cuda.py", devices=[]), "saw 0 GPUs", kind="cuda"),
     ),
+    "workloads.throttle": (
+        Mutation(
+            _answer("run_cuda.py", slowdowns={"GPU-5": {"reasons": 0x40, "looks": 1}}),
+            "GPU-5 is throttled under load",
+            kind="load",
+        ),
+    ),
     "workloads.pytorch": (Mutation(_answer("run_pytorch.py", **WRONG), "it is wrong", kind="frameworks"),),
     "workloads.tensorflow": (
         Mutation(_answer("run_tensorflow.py", uuid="GPU-5"), "does not know", kind="frameworks"),

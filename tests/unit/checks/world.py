@@ -61,7 +61,11 @@ class _Api(FakeCluster):
         self.lists = lists
 
     def items(self, path: str, **query: str) -> Any:
-        return list(self.lists[path]) if path in self.lists else super().items(path, **query)
+        if path not in self.lists:
+            return super().items(path, **query)
+        field_name, _, value = query.get("fieldSelector", "").partition("=")
+        part, _, key = field_name.partition(".")
+        return [row for row in self.lists[path] if not key or row.get(part, {}).get(key) == value]
 
 
 @dataclass

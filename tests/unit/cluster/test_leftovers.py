@@ -40,7 +40,16 @@ GONE = str(2**22 + 1)
         ("", None),
         ("runner/1/777", None),
     ],
-    ids=["own", "host renamed", "ended", "process id used again", "other boot", "other container", "none", "old"],
+    ids=[
+        "own",
+        "host renamed",
+        "ended",
+        "process id used again",
+        "other boot",
+        "other container",
+        "none",
+        "old",
+    ],
 )
 def test_a_process_is_known_only_where_it_runs(owner: str, lives: bool | None) -> None:
     assert is_alive(owner) is lives
