@@ -95,14 +95,15 @@ def token(few_rights: Path) -> Cluster:
 
 RUN = Run("e2e", "nobody")
 OURS = jobs.namespace(RUN)
-POD = jobs.pod(RUN, Workload("pod", "gpu-1", "registry.example/x:1", ["true"], 0, True))
-URGENT = {**POD, "spec": {**POD["spec"], "priorityClassName": "system-node-critical"}}
+WORKLOAD = Workload("pod", "gpu-1", "registry.example/x:1", ["true"], 0, True)
+POD, URGENT = jobs.pod(RUN, WORKLOAD), jobs.job(RUN, WORKLOAD)
+URGENT["spec"]["template"]["spec"]["priorityClassName"] = "system-node-critical"
 ELSEWHERE = {**POD, "metadata": {**POD["metadata"], "namespace": "default"}}
 STRANGE = {**OURS, "metadata": {**OURS["metadata"], "name": "theirs"}}
 OPEN = {**OURS, "metadata": {**OURS["metadata"], "labels": {"gpusmith.io/purpose": "validation"}}}
 PRIVILEGED = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "privileged"}}}
 HARM: dict[str, Callable[[Cluster], object]] = {
-    "delete a namespace": lambda api: api.delete("/api/v1/namespaces/kube-public", dry_run=True),
+    "delete a namespace": lambda api: api.delete("/api/v1/namespaces/gpusmith-system", dry_run=True),
     "delete its own account's": lambda api: api.delete(f"/api/v1/namespaces/{ACCOUNT}", dry_run=True),
     "change a namespace": lambda api: api.patch(
         "/api/v1/namespaces/default", {"metadata": {"labels": {"x": "y"}}}, "e2e", dry_run=True
@@ -125,7 +126,7 @@ def test_the_token_works_in_a_namespace_of_a_run_and_its_pods_go_before_nobody(t
     token.create("/api/v1/namespaces", OURS)
     try:
         with pytest.raises(ApiRefused, match="PriorityClass 'gpusmith-validation'"):
-            token.create(f"/api/v1/namespaces/{RUN.namespace}/pods", URGENT)
+            token.create(f"/apis/batch/v1/namespaces/{RUN.namespace}/jobs", URGENT)
         with pytest.raises(ApiRefused, match="restricted pods only"):
             token.patch(f"/api/v1/namespaces/{RUN.namespace}", PRIVILEGED, "e2e")
     finally:

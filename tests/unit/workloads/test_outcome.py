@@ -22,7 +22,9 @@ from tests.unit.workloads.answers import READY
 @pytest.fixture
 def node(said: list[str]) -> NodeChecks:
     none = cast(Any, None)
-    return NodeChecks(Site(none, none, none, Target(make_host(), READY, frozenset({"GPU-a"})), "n0", said.append, none))
+    return NodeChecks(
+        Site(none, none, none, Target(make_host(), READY, frozenset({"GPU-a"})), "n0", said.append, none)
+    )
 
 
 def found(node: NodeChecks, result: Judged | Exception) -> Finding:
