@@ -152,7 +152,7 @@ class Builder:
 
     @cached_property
     def _package_inputs(self) -> Inputs:
-        return {package.name: debs.inputs(package, self.component_key) for package in self._packages}
+        return {package.filename: debs.inputs(package, self.component_key) for package in self._packages}
 
     def _apt_inputs(self) -> Inputs:
         return {

@@ -19,8 +19,8 @@ from gpusmith.errors import ToolError
 from gpusmith.paths import cache_dir
 from gpusmith.progress import run_logged
 
-RECIPE = 1  # raise when this file changes what comes out
-RELATIONS = ("pre_depends", "depends", "provides", "conflicts", "breaks", "replaces")
+RECIPE = 2  # raise when this file changes what comes out
+RELATIONS = ("pre_depends", "depends", "recommends", "provides", "conflicts", "breaks", "replaces")
 MAINTAINER = "gpusmith lab <lab@gpusmith.invalid>"
 
 # What debhelper would write: units are enabled on the first installation unless an administrator said otherwise.
@@ -115,7 +115,7 @@ def _package(repository: str, entry: dict[str, Any], versions: Mapping[str, str]
         name=entry["name"],
         version=entry["version"].format(**versions),
         description=entry["description"],
-        files=entry["files"],
+        files=entry.get("files", {}),
         links=entry.get("links", {}),
         relations={
             name: tuple(item.format(**versions) for item in entry[name])
@@ -184,6 +184,7 @@ def build(package: Package, folder: Path, component_folder: Callable[[str], Path
         ToolError: a source is missing, or dpkg-deb failed.
     """
     root = folder / f".{package.name}"
+    root.mkdir()
     for path, source in package.files.items():
         for target, origin in _sources(path, source, component_folder):
             place = root / target.lstrip("/")

@@ -14,8 +14,9 @@ from gpulab.artifacts.sources import PACKAGES
 from gpusmith.errors import ToolError
 
 PROGRAMS = {part.name: part.programs for part in COMPONENTS}
-LOADED = {package.name: package for package in debs.load()}
-EACH = pytest.mark.parametrize("package", LOADED.values(), ids=lambda package: package.name)
+EVERY = debs.load()
+LOADED = {package.name: package for package in reversed(EVERY)}
+EACH = pytest.mark.parametrize("package", EVERY, ids=lambda package: package.filename)
 needs_apt = pytest.mark.skipif(
     any(shutil.which(program) is None for program in ("dpkg-deb", "apt-ftparchive", "gpg", "apt-get")),
     reason="needs dpkg-deb, apt-ftparchive and gpg",
@@ -160,3 +161,16 @@ def test_apt_trusts_the_repository_and_refuses_a_changed_one(tmp_path: Path, pro
     packages.write_text(packages.read_text().replace("1.0-1", "9.9-1"))
     (repository / "Packages.gz").unlink()
     assert update().returncode != 0
+
+
+def test_the_toolkit_pulls_in_the_library_of_exactly_its_version() -> None:
+    depends = LOADED["nvidia-container-toolkit"].relations["depends"]
+    assert f"libnvidia-container-tools (= {LOADED['libnvidia-container-tools'].version})" in depends
+
+
+@pytest.mark.parametrize("repository", ["containerd", "nvidia-container-toolkit", "kubernetes"])
+def test_each_repository_has_a_newer_release_that_holds_nothing(repository: str) -> None:
+    newer = [each for each in EVERY if each.repository == repository and ".999." in each.version]
+    wanted = {"containerd.io", "nvidia-container-toolkit", "libnvidia-container1", "kubelet"}
+    assert wanted & {each.name for each in newer}
+    assert not any(each.files for each in newer)
