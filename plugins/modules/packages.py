@@ -30,8 +30,8 @@ options:
     default: {}
   patterns:
     description:
-      - Shell patterns of names that belong to the set. Packages by them are pinned to the set's versions, and those
-        of them that came along in such a version are held, and removed, together with the set.
+      - Shell patterns of names that belong to the set; V(src:PATTERN) is for the name of the source package. Packages by them are pinned
+        to the set's versions, and those of them that came along in such a version are held, and removed, together with the set.
     type: list
     elements: str
     default: []
@@ -42,6 +42,11 @@ options:
     default: []
   optional:
     description: Like O(unversioned), for packages that are left out where no repository offers them, and that stay when the set goes.
+    type: list
+    elements: str
+    default: []
+  companions:
+    description: Packages with versions of their own that come along with others, or not. They are held where they are, and never asked for.
     type: list
     elements: str
     default: []
@@ -118,7 +123,6 @@ plan:
   sample: {"installed": {"containerd.io": "2.3.7-1"}, "changed": {}, "removed": {}}
 """
 
-import fnmatch
 from pathlib import Path
 from typing import Any, Callable, Iterable
 
@@ -208,13 +212,8 @@ class Work:
 
     def present(self, install: bool) -> None:
         """Repository, pins, packages and holds as asked for."""
-        new_source = False
-        if self._params["repository"]:
-            repository = base.repository(self._params["repository"], self._name)
-            new_source = self._write(self._backend.repository_files(self._name, repository))
+        new_source = self._params["repository"] is not None and self._configure()
         if not install:
-            if new_source and not self._check:
-                self._backend.refresh(self._name)
             return
         now = self._look()
         missing = [
@@ -225,12 +224,12 @@ class Work:
         exact = {name: now[name].version for name in self._wanted if name not in missing}
         coming: dict[str, str] = {}
         if missing or loose or optional:
-            if self._params["repository"] and not self._check:
+            if self._params["repository"] and not new_source and not self._check:
                 self._backend.refresh(self._name)
             exact = self._resolve(exact, missing, unknown_repository=new_source and self._check)
             coming = {name: exact[name] for name in missing if name in exact}
             coming.update(self._choose(loose, optional))
-        pins = self._pins(exact)
+        pins = base.pins(exact, self._params["patterns"])
         if len(exact) == len(self._wanted):
             self._write(self._backend.pin_files(self._name, pins))
         self._release(now)
@@ -248,11 +247,27 @@ class Work:
             known = self._version(after, name) if not self._check or name not in coming else None
             self.packages[name] = {"before": self._version(now, name), "after": known or expected}
 
+    def _configure(self) -> bool:
+        """Write the repository, and read it: one that does not answer, or is signed with another key, does not stay."""
+        repository = base.repository(self._params["repository"], self._name)
+        files = self._backend.repository_files(self._name, repository)
+        before = [base.File(file.path, read(file.path)) for file in files]
+        if not self._write(files):
+            return False
+        if not self._check:
+            try:
+                self._backend.refresh(self._name)
+            except base.PackageError:
+                self._write(before)
+                raise
+        return True
+
     def _look(self) -> dict[str, base.Installed]:
         named = [
             *self._wanted,
             *self._params["unversioned"],
             *self._params["optional"],
+            *self._params["companions"],
             *self._params["release"],
         ]
         found: dict[str, base.Installed] = self._backend.installed([*named, *self._params["patterns"]])
@@ -290,13 +305,6 @@ class Work:
             )
         return dict.fromkeys([*loose, *(each for each in optional if offers.get(each))], "")
 
-    def _pins(self, exact: dict[str, str]) -> dict[str, list[str]]:
-        if not exact:
-            return {}
-        pins = {pattern: sorted(set(exact.values())) for pattern in self._params["patterns"]}
-        pins.update({name: [version] for name, version in exact.items()})
-        return pins
-
     def _predict(self, coming: dict[str, str], pins: dict[str, list[str]]) -> None:
         if not coming:
             return
@@ -315,7 +323,7 @@ class Work:
             for name, package in there.items()
             if name in self._wanted
             or (
-                any(fnmatch.fnmatchcase(name, pattern) for pattern in self._params["patterns"])
+                base.alike(name, package.source, self._params["patterns"])
                 and name not in self._params["unversioned"]
                 and (
                     package.version in allowed
@@ -334,10 +342,12 @@ class Work:
     def _hold(self, there: dict[str, base.Installed], exact: dict[str, str]) -> None:
         hold: bool = self._params["hold"]
         different = [name for name in self._belonging(there, exact.values()) if there[name].held != hold]
+        own = [*self._params["companions"]]
         if self._params["hold_unversioned"]:
-            different += [
-                name for name in self._params["unversioned"] if name in there and not there[name].held
-            ]
+            own += self._params["unversioned"]
+        different += [
+            name for name in own if name in there and not there[name].held and name not in different
+        ]
         if not different:
             return
         self.changed = True
@@ -375,6 +385,7 @@ def main() -> None:
             "patterns": names,
             "unversioned": names,
             "optional": names,
+            "companions": names,
             "release": names,
             "hold": {"type": "bool", "default": True},
             "hold_unversioned": {"type": "bool", "default": False},

@@ -9,9 +9,9 @@ DOCUMENTATION = r"""
 module: preflight
 short_description: Find reasons not to touch a machine
 description:
-  - Gathers free space, clock, kernel headers, drivers that no package owns, the package manager, and
-    what the configured repositories offer of packages that are not installed yet, in one round trip. Repositories are asked in a folder that
-    vanishes afterwards, signature included.
+  - Gathers free space, clock, kernel headers, drivers that no package owns, the package manager, what the inventory's repositories
+    offer of packages that are not installed yet, and what installing all of them would do, in one round trip. Repositories are asked in a
+    folder that vanishes afterwards, signature included, and the installation is simulated there. A node that lacks nothing asks nobody.
   - Judges all that and the node's record on the controller, against the inventory, C(data/gpus.yml) and C(data/compatibility.yml).
   - Never fails because of what it finds; it returns reasons to refuse the machine.
 version_added: "0.1.0"
@@ -21,8 +21,12 @@ options:
     description: What the inventory says, see role C(preflight).
     type: dict
     required: true
-  repositories:
-    description: By owner, the repository and the version that is needed of each package; keys repository and packages.
+  asks:
+    description: By role, arguments of M(gpusmith.gpu.packages) where something is due; set by the action plugin.
+    type: dict
+    default: {}
+  headers:
+    description: By release of a kernel for which the module is to be built, the package of its headers; set by the action plugin.
     type: dict
     default: {}
   free_space_mib:
@@ -62,15 +66,14 @@ refusals:
 """
 
 import os
-import platform
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpusmith.gpu.plugins.module_utils import packages
-from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base, preview
 
 
 def free_mib(path: str) -> int:
@@ -82,16 +85,17 @@ def free_mib(path: str) -> int:
     return status.f_bavail * status.f_frsize // (1024 * 1024)
 
 
-def headers_there(backend: base.Backend | None, kernel: str) -> bool:
-    """Whether modules can be compiled for the running kernel, now or with a package that the package manager knows."""
-    if Path(f"/lib/modules/{kernel}/build").exists():
-        return True
-    if backend is None:
-        return True  # the package manager is refused on its own, and this name would not be its package's
-    try:
-        return bool(backend.offered([f"linux-headers-{kernel}"]))
-    except base.PackageError:
-        return False
+def headers_lacking(backend: base.Backend, headers: dict[str, str]) -> list[str]:
+    """Releases of kernels for which modules cannot be compiled, neither now nor with a package that the package manager knows."""
+    open_ones = {
+        release: name
+        for release, name in headers.items()
+        if not os.path.exists(f"/lib/modules/{release}/build/.")
+    }
+    if not open_ones:
+        return []
+    there = {**backend.installed(open_ones.values()), **backend.offered(open_ones.values())}
+    return [release for release, name in open_ones.items() if name not in there]
 
 
 def unowned_driver(backend: base.Backend | None, library: str | None) -> list[str]:
@@ -102,24 +106,58 @@ def unowned_driver(backend: base.Backend | None, library: str | None) -> list[st
     return found
 
 
-def ask(backend: base.Backend, owner: str, asked: dict[str, Any]) -> dict[str, Any] | None:
-    """What a repository offers; None if everything that is needed of it is installed."""
-    names = {name: str(version) for name, version in asked["packages"].items()}
-    there = backend.installed(names)
-    missing = {
-        name: version
-        for name, version in names.items()
-        if not base.satisfies(there[name].version if name in there else None, version)
-    }
-    if not missing:
-        return None
-    answer: dict[str, Any] = {"asked": missing, "versions": {}, "error": None}
+def ask(backend: base.Backend, role: str, asked: dict[str, Any], lacks: preview.Needs) -> dict[str, Any]:
+    """What a repository offers of what is missing."""
+    loose = {name: version for name, version in (asked.get("expected") or {}).items() if name in lacks.loose}
+    answer: dict[str, Any] = {"asked": {**lacks.missing, **loose}, "versions": {}, "error": None}
+    given = asked.get("repository") or asked.get("offered_by") or {}
     try:
-        with backend.aside({owner: base.repository(asked["repository"], owner)}) as beside:
-            answer["versions"] = beside.offered(missing)
+        with backend.aside({asked["name"]: base.repository(given, role)}) as beside:
+            answer["versions"] = beside.offered(answer["asked"])
     except base.PackageError as error:
         answer["error"] = str(error)
     return answer
+
+
+class Answers(NamedTuple):
+    """What repositories tell.
+
+    Attributes:
+        repositories: by role, what `ask` found.
+        simulation: what `preview.simulate` found; None if nothing is to be installed, or a repository does not answer.
+        headers_lacking: releases of kernels.
+    """
+
+    repositories: dict[str, Any]
+    simulation: dict[str, Any] | None
+    headers_lacking: list[str]
+
+
+def ask_all(backend: base.Backend, asks: dict[str, Any], headers: dict[str, str]) -> Answers:
+    """Ask the repositories side by side, then simulate."""
+    lacks = {role: preview.needs(backend, asked) for role, asked in asks.items()}
+    open_ones = {
+        role: asks[role] for role, each in lacks.items() if each.missing or each.loose or each.repository
+    }
+    with ThreadPoolExecutor(max_workers=8) as pool:
+        waiting = {
+            role: pool.submit(ask, backend, role, asked, lacks[role]) for role, asked in open_ones.items()
+        }
+    repositories = {role: future.result() for role, future in waiting.items()}
+    if not open_ones or any(each["error"] for each in repositories.values()):
+        return Answers(repositories, None, headers_lacking(backend, headers))
+    given = {
+        asked["name"]: base.repository(asked["repository"], role)
+        for role, asked in open_ones.items()
+        if asked.get("repository")
+    }
+    try:
+        with backend.aside(given, beside_node=True) as beside:
+            found = preview.simulate(beside, open_ones, lacks)
+            return Answers(repositories, found, headers_lacking(beside, headers))
+    except base.PackageError as error:
+        found = {"plan": base.Plan({}, {}, {})._asdict(), "error": str(error), "trouble": ""}
+        return Answers(repositories, found, headers_lacking(backend, headers))
 
 
 def main() -> None:
@@ -128,7 +166,8 @@ def main() -> None:
         argument_spec={
             "wanted": {"type": "dict", "required": True},
             "record": {"type": "dict", "required": True},
-            "repositories": {"type": "dict", "default": {}},
+            "asks": {"type": "dict", "default": {}},
+            "headers": {"type": "dict", "default": {}},
             "free_space_mib": {"type": "dict", "default": {}},
             "controller_time": {"type": "float"},
             "library": {"type": "str"},
@@ -136,23 +175,17 @@ def main() -> None:
         supports_check_mode=True,
     )
     now = time.time()
-    repositories: dict[str, Any] = {}
     manager = packages.manager()
     backend = packages.backend() if manager in packages.SUPPORTED else None
+    # An unknown package manager is refused on its own, and these names would not be its packages'.
+    answers = Answers({}, None, [])
     if backend is not None:
-        with ThreadPoolExecutor(max_workers=8) as pool:
-            waiting = {
-                owner: pool.submit(ask, backend, owner, asked)
-                for owner, asked in module.params["repositories"].items()
-            }
-        answers = {owner: future.result() for owner, future in waiting.items()}
-        repositories = {owner: answer for owner, answer in answers.items() if answer is not None}
+        answers = ask_all(backend, module.params["asks"], module.params["headers"])
     controller = module.params["controller_time"]
     module.exit_json(
         changed=False,
         package_manager=manager,
-        repositories=repositories,
-        kernel_headers=headers_there(backend, platform.release()),
+        **answers._asdict(),
         disk={
             path: {"free_mib": free_mib(path), "needed_mib": int(need)}
             for path, need in module.params["free_space_mib"].items()

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -19,6 +18,7 @@ DEFAULTS: Mapping[str, Any] = {
     "patterns": [],
     "unversioned": [],
     "optional": [],
+    "companions": [],
     "release": [],
     "hold": True,
     "hold_unversioned": False,
@@ -37,9 +37,9 @@ class OfRecord(Apt):
         """Installed packages of these names and patterns."""
         patterns = list(names)
         return {
-            name: base.Installed(row["version"], row["held"])
+            name: base.Installed(row["version"], row["held"], row.get("source") or "")
             for name, row in self._there.items()
-            if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+            if base.alike(name, row.get("source") or "", patterns)
         }
 
     def offered(self, names: Iterable[str]) -> base.Offers:  # noqa: ARG002 - of the protocol

@@ -23,6 +23,7 @@ from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import 
     INSTALL_TIMEOUT_S,
     LOCK_TIMEOUT_S,
     MANIFEST,
+    SOURCE,
     UPDATE_TIMEOUT_S,
     Backend,
     File,
@@ -32,6 +33,7 @@ from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import 
     Plan,
     Repository,
     Saved,
+    alike,
     digest,
     missing_version,
     read_manifest,
@@ -42,7 +44,7 @@ from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import 
 # Above 1000, so that a newer version that is already there is replaced as well.
 PIN_PRIORITY = 1001
 LOCK_TICK_S = 2.0
-QUERY = "${Package}\t${Version}\t${db:Status-Abbrev}\n"
+QUERY = "${Package}\t${Version}\t${db:Status-Abbrev}\t${source:Package}\n"
 # A package's second state letter: unpacked, half configured, half installed, waiting for or having pending triggers.
 HALF_DONE = set("UFHWt")
 FORCE = ["--force-confdef", "--force-confold"]
@@ -74,7 +76,8 @@ def render_preferences(pins: Mapping[str, Sequence[str]], owner: str) -> str:
     """Apt preferences that allow each package, by name or pattern, only its versions."""
     blocks = [f"# Written by gpusmith for {owner}.\n"]
     blocks += [
-        f"Package: {name}\nPin: version {version}\nPin-Priority: {PIN_PRIORITY}\n"
+        # Without an architecture, apt takes a source for that of the machine's own packages only.
+        f"Package: {name}{':any' if name.startswith(SOURCE) else ''}\nPin: version {version}\nPin-Priority: {PIN_PRIORITY}\n"
         for name, versions in sorted(pins.items())
         for version in versions
     ]
@@ -97,12 +100,12 @@ def parse_madison(text: str) -> Offers:
 
 
 def parse_installed(text: str) -> Dict[str, Installed]:
-    r"""Packages of ``dpkg-query -W -f '${Package}\t${Version}\t${db:Status-Abbrev}\n'`` whose files are all there."""
+    """Packages whose files are all there, of ``dpkg-query`` with name, version, abbreviated status and source, divided by tabs."""
     found = {}
     for line in text.splitlines():
         fields = line.split("\t")
-        if len(fields) == 3 and fields[2][1:2] == "i":
-            found[fields[0]] = Installed(fields[1], fields[2].startswith("h"))
+        if len(fields) == 4 and fields[2][1:2] == "i":
+            found[fields[0]] = Installed(fields[1], fields[2].startswith("h"), fields[3])
     return found
 
 
@@ -216,7 +219,11 @@ class Apt:
         self._root = root
         self._execute = execute
         self._etc = root / "etc/apt"
+        self._sources = self._etc / "sources.list.d"
+        self._preferences = self._etc / "preferences.d"
+        self._lists = root / "var/lib/apt/lists"
         self._dpkg = root / "var/lib/dpkg"
+        self.trouble = ""
         self._options = list(options)
         self._database: List[str] = []
         if root != Path("/"):
@@ -231,10 +238,14 @@ class Apt:
         listed = sorted(set(names))
         if not listed:
             return {}
-        # Status 1 only says that one of them is unknown.
-        return parse_installed(
-            self._execute(["dpkg-query", *self._database, "-W", "-f", QUERY, *listed], 60, accept=(0, 1))
+        # dpkg-query knows patterns of names only. Status 1 only says that one of them is unknown.
+        asked = [] if any(name.startswith(SOURCE) for name in listed) else listed
+        found = parse_installed(
+            self._execute(["dpkg-query", *self._database, "-W", "-f", QUERY, *asked], 60, accept=(0, 1))
         )
+        if asked:
+            return found
+        return {name: package for name, package in found.items() if alike(name, package.source, listed)}
 
     def refresh(self, owner: Optional[str] = None) -> None:
         """See `base.Backend`."""
@@ -267,11 +278,14 @@ class Apt:
             folder = Path(name)
             # apt downloads as its own user.
             folder.chmod(0o755)
-            for part in ("sources", "lists/partial", "cache/archives/partial"):
+            for part in ("sources", "preferences", "log", "lists/partial", "cache/archives/partial"):
                 (folder / part).mkdir(parents=True)
-            if beside_node and (self._etc / "sources.list.d").is_dir():
-                for path in (self._etc / "sources.list.d").iterdir():
-                    shutil.copy(path, folder / "sources")
+            if beside_node:
+                ours = {file.path for owner in repositories for file in self.pin_files(owner, {})}
+                _copy(self._sources, folder / "sources")
+                _copy(self._preferences, folder / "preferences", ours)
+                # What is known already is not fetched again, and is what there is where a mirror does not answer.
+                _copy(self._lists, folder / "lists")
             for owner, repository in repositories.items():
                 (folder / "sources" / self._source(owner).name).write_text(
                     render_source(repository, owner), encoding="utf-8"
@@ -282,14 +296,34 @@ class Apt:
                 "-o",
                 f"Dir::State::Lists={folder}/lists",
             ]
-            options += ["-o", f"Dir::Cache={folder}/cache", "-o", "APT::Sandbox::User=root"]
+            options += [
+                "-o",
+                f"Dir::Log={folder}/log",
+                "-o",
+                f"Dir::Cache={folder}/cache",
+                "-o",
+                "APT::Sandbox::User=root",
+            ]
             options += ["-o", "Acquire::Languages=none", "-o", "Acquire::Retries=1"]
-            if not beside_node:
+            options += ["-o", "Acquire::http::Timeout=20", "-o", "Acquire::https::Timeout=20"]
+            if beside_node:
+                options += ["-o", f"Dir::Etc::PreferencesParts={folder}/preferences"]
+            else:
                 options += ["-o", f"Dir::Etc::SourceList={folder}/none", "-o", "Dir::State::status=/dev/null"]
             asked = Apt(self._lock_timeout_s, self._root, options, self._execute)
             # Later ones win: what is asked stands after what belongs to the root.
             asked._options = [*self._options, *options]
-            asked.refresh()
+            asked._sources, asked._preferences = folder / "sources", folder / "preferences"
+            if not beside_node:
+                asked.refresh()
+                yield asked
+                return
+            for owner in repositories:
+                asked.refresh(owner)
+            try:
+                asked.refresh()
+            except PackageError as error:
+                asked.trouble = str(error)
             yield asked
 
     def owner(self, path: str) -> Optional[str]:
@@ -305,7 +339,10 @@ class Apt:
         with tempfile.NamedTemporaryFile(
             "w", prefix="gpusmith-pins-", suffix=".pref", encoding="utf-8"
         ) as stream:
-            stream.write(render_preferences(pins, "a simulation"))
+            # The file stands in for that of an administrator, whose pins count as well.
+            main = self._etc / "preferences"
+            own = main.read_text(encoding="utf-8") + "\n" if main.is_file() else ""
+            stream.write(own + render_preferences(pins, "a simulation"))
             stream.flush()
             words = [*self._get("install"), "--simulate", "-o", f"Dir::Etc::Preferences={stream.name}"]
             return parse_simulation(
@@ -315,7 +352,7 @@ class Apt:
     # --- files -----------------------------------------------------------------------------------------------------
 
     def _source(self, owner: str) -> Path:
-        return self._etc / "sources.list.d" / f"gpusmith-{owner}.sources"
+        return self._sources / f"gpusmith-{owner}.sources"
 
     def repository_files(self, owner: str, repository: Optional[Repository]) -> List[File]:
         """See `base.Backend`."""
@@ -323,11 +360,13 @@ class Apt:
 
     def pin_files(self, owner: str, pins: Mapping[str, Sequence[str]]) -> List[File]:
         """See `base.Backend`."""
-        folder = self._etc / "preferences.d"
         return [
-            File(folder / f"gpusmith-{owner}.pref", render_preferences(pins, owner) if pins else None),
+            File(
+                self._preferences / f"gpusmith-{owner}.pref",
+                render_preferences(pins, owner) if pins else None,
+            ),
             # Patterns had a file of their own; left there, it would pin the version of its day.
-            File(folder / f"gpusmith-{owner}-set.pref", None),
+            File(self._preferences / f"gpusmith-{owner}-set.pref", None),
         ]
 
     # --- changing --------------------------------------------------------------------------------------------------
@@ -472,6 +511,13 @@ class Apt:
             UPDATE_TIMEOUT_S,
             lock_timeout_s=self._lock_timeout_s,
         )
+
+
+def _copy(folder: Path, target: Path, without: Iterable[Path] = ()) -> None:
+    """Files of a folder, if there is one; times of the lists tell apt what is new."""
+    for path in folder.iterdir() if folder.is_dir() else ():
+        if path.is_file() and path.name != "lock" and path not in without:
+            shutil.copy2(path, target)
 
 
 def _only(source: Path) -> List[str]:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import fnmatch
 import hashlib
 import json
 import re
@@ -54,10 +55,12 @@ class Installed(NamedTuple):
     Attributes:
         version: full, with epoch and revision.
         held: whether upgrades leave it alone.
+        source: name of the source package that it was built from.
     """
 
     version: str
     held: bool
+    source: str = ""
 
 
 class Plan(NamedTuple):
@@ -119,12 +122,18 @@ class Repository(NamedTuple):
 
 
 class Backend(Protocol):
-    """One package manager. All of it raises PackageError."""
+    """One package manager. All of it raises PackageError.
+
+    Attributes:
+        name: of the package manager.
+        trouble: why repositories of the node could not be read that `aside` looks at besides; empty if all could.
+    """
 
     name: str
+    trouble: str
 
     def installed(self, names: Iterable[str]) -> Dict[str, Installed]:
-        """The installed ones of these packages; shell patterns are names too."""
+        """The installed ones of these packages; shell patterns are names too, and 'src:NAME' is all that was built from a source."""
 
     def refresh(self, owner: Optional[str] = None) -> None:
         """Read the lists of the repository that we wrote for an owner, or of all repositories."""
@@ -142,7 +151,8 @@ class Backend(Protocol):
 
         Args:
             repositories: what to ask, signature included.
-            beside_node: whether it sees the node's own repositories and installed packages too, as a simulation needs.
+            beside_node: whether it sees the node's own repositories, pins and installed packages too, as a simulation needs: what an
+                owner has there counts as taken away. Only the repositories that are given have to answer.
         """
 
     def repository_files(self, owner: str, repository: Optional[Repository]) -> List[File]:
@@ -177,6 +187,30 @@ class Backend(Protocol):
 
     def repair(self) -> bool:
         """Finish what an interrupted run left half done, removing nothing; whether there was anything."""
+
+
+# --- names ---------------------------------------------------------------------------------------------------------
+
+SOURCE = "src:"
+
+
+def alike(name: str, source: str, patterns: Iterable[str]) -> bool:
+    """Whether a package is meant by one of these shell patterns of names, or of sources ('src:PATTERN')."""
+    return any(
+        fnmatch.fnmatchcase(source, pattern[len(SOURCE) :])
+        if pattern.startswith(SOURCE)
+        else fnmatch.fnmatchcase(name, pattern)
+        for pattern in patterns
+    )
+
+
+def pins(exact: Mapping[str, str], patterns: Iterable[str]) -> Dict[str, List[str]]:
+    """Versions by name and pattern that a set allows."""
+    if not exact:
+        return {}
+    found = {pattern: sorted(set(exact.values())) for pattern in patterns}
+    found.update({name: [version] for name, version in exact.items()})
+    return found
 
 
 # --- versions ------------------------------------------------------------------------------------------------------
@@ -248,14 +282,16 @@ def repository(given: Mapping[str, Any], owner: str) -> Repository:
         raise PackageError(
             f"The key of the repository of '{owner}' is no armored public key ('-----BEGIN PGP PUBLIC KEY BLOCK-----')."
         )
-    wanted = re.sub(r"\s", "", str(given.get("fingerprint") or "")).upper()
-    if wanted:
+    try:
         found = fingerprints(key)
-        if wanted not in found:
-            raise PackageError(
-                f"The key of the repository of '{owner}' has the fingerprint {' and '.join(found) or 'of no key'}, "
-                f"the inventory says '{wanted}'. Find out which is right before you go on."
-            )
+    except PackageError as error:
+        raise PackageError(f"The repository of '{owner}': {error}") from error
+    wanted = re.sub(r"\s", "", str(given.get("fingerprint") or "")).upper()
+    if wanted and wanted not in found:
+        raise PackageError(
+            f"The key of the repository of '{owner}' has the fingerprint {' and '.join(found)}, "
+            f"the inventory says '{wanted}'. Find out which is right before you go on."
+        )
     return Repository(
         uris=[str(uri) for uri in given["uris"]],
         suites=[str(suite) for suite in given["suites"]],
@@ -268,26 +304,43 @@ def fingerprints(armored: str) -> List[str]:
     """Fingerprints of the primary keys in an armored block, in capitals.
 
     Raises:
-        PackageError: the block is damaged.
+        PackageError: the block is damaged, or holds no key.
     """
     found: List[str] = []
     block = re.compile(
         r"-----BEGIN PGP PUBLIC KEY BLOCK-----(.*?)-----END PGP PUBLIC KEY BLOCK-----", re.DOTALL
     )
     try:
-        for body in block.findall(armored):
+        for body in block.findall(armored.replace("\r", "")):
             # Headers end with an empty line; the checksum's line begins with '='.
             text = re.sub(r"\A.*?\n[ \t]*\n", "", body, count=1, flags=re.DOTALL)
             lines = [line.strip() for line in text.splitlines() if line.strip()]
             packets = base64.b64decode(
                 "".join(line for line in lines if not line.startswith("=")), validate=True
             )
+            for line in lines:
+                if line.startswith("=") and base64.b64decode(line[1:], validate=True) != _checksum(packets):
+                    raise ValueError("its checksum is that of other content")
             found += [_fingerprint(content) for tag, content in _packets(packets) if tag == 6]
+        if not found:
+            raise ValueError("there is no key in it")
     except (binascii.Error, IndexError, ValueError) as error:
         raise PackageError(
             f"The armored public key is damaged ({error}). Copy it anew into the inventory."
         ) from error
     return found
+
+
+def _checksum(data: bytes) -> bytes:
+    """CRC-24 of RFC 9580, section 6.1.1, which tells a slip in copying from a key."""
+    value = 0xB704CE
+    for byte in data:
+        value ^= byte << 16
+        for _ in range(8):
+            value <<= 1
+            if value & 0x1000000:
+                value ^= 0x1864CFB
+    return value.to_bytes(3, "big")
 
 
 def _packets(data: bytes) -> List[Tuple[int, bytes]]:

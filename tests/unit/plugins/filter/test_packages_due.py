@@ -12,7 +12,8 @@ from ansible.errors import AnsibleFilterError
 from ansible_collections.gpusmith.gpu.plugins.filter.packages_due import packages_due
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import apt, base
 
-KEY = "-----BEGIN PGP PUBLIC KEY BLOCK-----\n\nabc\n-----END PGP PUBLIC KEY BLOCK-----"
+from tests.unit.keys import KEY, OTHER_KEY
+
 ASKED: dict[str, Any] = {
     "name": "nvidia-driver",
     "repository": {"uris": ["https://example.org/apt"], "suites": ["./"], "key": KEY},
@@ -77,7 +78,7 @@ def test_whatever_differs_is_due(record: dict[str, Any], spoil: Callable[[dict[s
 
 @pytest.mark.parametrize(
     "change",
-    [{"key": KEY.replace("abc", "xyz")}, {"uris": ["https://example.org/other"]}, {"key": "damaged"}],
+    [{"key": OTHER_KEY}, {"uris": ["https://example.org/other"]}, {"key": "damaged"}],
 )
 def test_another_repository_is_due_also_on_a_node_that_has_everything(
     record: dict[str, Any], change: dict[str, Any]

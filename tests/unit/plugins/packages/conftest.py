@@ -26,6 +26,24 @@ PACKAGES = [
     ("drv-tool", "595.71.05-1", ""),
     # A name of the set's pattern with a version of its own.
     ("drv-container", "1.20.1-1", ""),
+    # The name tells nothing, the source does, as of libnvcuvid1 and libnvoptix1.
+    ("codec", "580.178.04-1", "Source: drv-source"),
+    ("codec", "595.71.05-1", "Source: drv-source"),
+    # As the container toolkit: everything wants everything else in its own version, the library at least in that.
+    *(
+        row
+        for version in ("1.20.1-1", "1.21.0-1")
+        for row in (
+            ("kit", version, f"Depends: kit-base (= {version}), kit-tools (= {version})"),
+            ("kit-base", version, ""),
+            ("kit-tools", version, f"Depends: kit-library (>= {version})"),
+            ("kit-library", version, ""),
+        )
+    ),
+    # As Docker's containerd: it is Debian's, and the other way round it is not.
+    ("runtime.io", "2.3.7-1", "Conflicts: runtime\nReplaces: runtime\nProvides: runtime"),
+    ("runtime", "1.6.20-1", ""),
+    ("engine", "20.10-1", "Depends: runtime (>= 1.4)"),
     ("other", "1.0-1", "Conflicts: drv-cuda"),
     ("epoch", "1:2.0-1", ""),
     ("broken", "1.0-1", "Depends: nowhere-to-be-found (>= 3)"),

@@ -10,14 +10,15 @@ from typing import Any
 import pytest
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import apt, base
 
-KEY = "-----BEGIN PGP PUBLIC KEY BLOCK-----\n\nmDMEaSA=\n-----END PGP PUBLIC KEY BLOCK-----\n"
+from tests.unit.keys import KEY
+
 REPOSITORY = base.Repository(["http://depot/apt/containerd/"], ["./"], [], KEY.strip())
 
 
 def test_source_carries_key_and_escapes_its_empty_line() -> None:
     text = apt.render_source(REPOSITORY, "containerd")
     assert (
-        "URIs: http://depot/apt/containerd/\nSuites: ./\nSigned-By:\n -----BEGIN PGP PUBLIC KEY BLOCK-----\n .\n mDMEaSA=\n"
+        "URIs: http://depot/apt/containerd/\nSuites: ./\nSigned-By:\n -----BEGIN PGP PUBLIC KEY BLOCK-----\n .\n "
         in text
     )
     assert "Components" not in text
@@ -31,8 +32,11 @@ def test_madison_lists_each_version_once_newest_first_and_no_sources() -> None:
 
 
 def test_half_installed_package_is_not_installed() -> None:
-    text = "a\t1-1\tii \nb\t2-1\thi \nc\t3-1\tiF \nd\t\tun \n"
-    assert apt.parse_installed(text) == {"a": base.Installed("1-1", False), "b": base.Installed("2-1", True)}
+    text = "a\t1-1\tii \tsrc\nb\t2-1\thi \tb\nc\t3-1\tiF \tc\nd\t\tun \td\n"
+    assert apt.parse_installed(text) == {
+        "a": base.Installed("1-1", False, "src"),
+        "b": base.Installed("2-1", True, "b"),
+    }
 
 
 def test_preferences_pin_each_name_and_pattern_to_each_version() -> None:

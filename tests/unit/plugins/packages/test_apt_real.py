@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
-from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base, preview
 
 from .conftest import System
 
@@ -67,6 +68,21 @@ def test_pins_keep_a_newer_version_away_from_what_comes_along(system: System) ->
     assert system.apt.simulate({"drv-cuda": OLD}, {}) == pinned
 
 
+def test_a_pin_by_source_reaches_what_no_pattern_of_names_does(system: System) -> None:
+    system.configure()
+    assert system.apt.simulate({"codec": ""}, {}).installed == {"codec": NEW}
+    assert system.apt.simulate({"codec": ""}, {"src:drv-*": [OLD]}).installed == {"codec": OLD}
+
+
+def test_a_toolkit_without_its_library_is_not_installable_and_the_whole_set_is(system: System) -> None:
+    system.configure()
+    alone = {"kit": "1.20.1-1", "kit-base": "1.20.1-1"}
+    with pytest.raises(base.PackageError, match="kit-tools"):
+        system.apt.simulate(alone, {name: [version] for name, version in alone.items()})
+    whole = dict.fromkeys(["kit", "kit-base", "kit-tools", "kit-library"], "1.20.1-1")
+    assert system.apt.simulate(whole, {}).installed == whole
+
+
 def test_a_simulation_beside_the_node_needs_no_repository_on_it(system: System) -> None:
     with system.apt.aside({"test": system.repository}, beside_node=True) as asked:
         assert asked.simulate({"drv-cuda": OLD}, PINS).installed["drv-tool"] == OLD
@@ -85,9 +101,9 @@ def test_a_set_goes_there_and_back_and_away(changing: System) -> None:
     apt.install({"drv-cuda": OLD})
     apt.hold({"drv-cuda": OLD, "drv-libs": OLD})
     assert apt.installed(["drv-*"]) == {
-        "drv-cuda": base.Installed(OLD, True),
-        "drv-libs": base.Installed(OLD, True),
-        "drv-tool": base.Installed(OLD, False),
+        "drv-cuda": base.Installed(OLD, True, "drv-cuda"),
+        "drv-libs": base.Installed(OLD, True, "drv-libs"),
+        "drv-tool": base.Installed(OLD, False, "drv-tool"),
     }
     assert apt.owner("/opt/drv-libs") == "drv-libs"
     assert apt.owner("/opt/nobody") is None
@@ -170,3 +186,95 @@ def test_what_was_left_half_done_is_finished(changing: System) -> None:
     assert apt.installed(["drv-libs"]) == {}
     assert apt.repair() is True
     assert apt.installed(["drv-libs"])["drv-libs"].version == OLD
+
+
+# --- what preflight asks for ---------------------------------------------------------------------------------------
+
+KIT = dict.fromkeys(["kit", "kit-base", "kit-tools", "kit-library"], "1.20.1")
+
+
+def previewed(system: System, *packages: dict[str, str], **more: Any) -> dict[str, Any]:
+    asks = {
+        f"role{at}": {"name": f"set{at}", "repository": system.given, "packages": each, **more}
+        for at, each in enumerate(packages)
+    }
+    lacks = {role: preview.needs(system.apt, asked) for role, asked in asks.items()}
+    repositories = {asked["name"]: system.repository for asked in asks.values()}
+    with system.apt.aside(repositories, beside_node=True) as beside:
+        found: dict[str, Any] = preview.simulate(beside, asks, lacks)
+    return found
+
+
+def test_all_sets_are_simulated_at_once_and_nothing_stays(system: System) -> None:
+    before = sorted(system.root.rglob("*"))
+    found = previewed(system, KIT, {"drv-cuda": "580.178.04"}, patterns=["drv-*"])
+    assert found["error"] == ""
+    assert found["plan"]["installed"] == {
+        **dict.fromkeys(KIT, "1.20.1-1"),
+        **dict.fromkeys(["drv-cuda", "drv-libs", "drv-tool"], OLD),
+    }
+    assert sorted(system.root.rglob("*")) == before
+
+
+def test_a_gap_is_named_before_anything_is_changed(system: System) -> None:
+    assert "nowhere-to-be-found" in previewed(system, KIT, {"broken": "1.0"})["error"]
+    without_library = {name: version for name, version in KIT.items() if name in ("kit", "kit-base")}
+    assert "kit-tools" in previewed(system, without_library)["error"]
+
+
+def test_a_version_that_nobody_offers_hides_no_other_gap(system: System) -> None:
+    found = previewed(system, {"kit": "9.9.9"}, {"broken": "1.0"})
+    assert "nowhere-to-be-found" in found["error"]
+
+
+def test_what_would_go_is_named_with_what_depends_on_it(changing: System) -> None:
+    changing.configure()
+    changing.apt.install({"runtime": "1.6.20-1", "engine": "20.10-1"})
+    found = previewed(changing, {"runtime.io": "2.3.7"})
+    # What others provide has no version, so that who needs one goes as well.
+    assert found["plan"]["removed"] == {"runtime": "1.6.20-1", "engine": "20.10-1"}
+
+
+def test_a_held_package_in_the_way_is_named(changing: System) -> None:
+    changing.configure()
+    changing.apt.install({"drv-tool": NEW, "drv-libs": NEW})
+    changing.apt.hold({"drv-libs": NEW})
+    assert "drv-libs" in previewed(changing, {"drv-cuda": "580.178.04"}, patterns=["drv-*"])["error"]
+    changing.apt.release(["drv-libs"])
+    found = previewed(changing, {"drv-cuda": "580.178.04"}, patterns=["drv-*"])
+    assert found["plan"]["changed"]["drv-libs"] == (NEW, OLD)
+
+
+def test_pins_of_an_administrator_count_and_our_own_of_yesterday_do_not(system: System) -> None:
+    system.write(system.apt.pin_files("set0", {"drv-tool": [NEW]}))
+    assert (
+        previewed(system, {"drv-cuda": "580.178.04"}, patterns=["drv-*"])["plan"]["installed"]["drv-tool"]
+        == OLD
+    )
+    (system.root / "etc/apt/preferences").write_text("Package: drv-tool\nPin: version *\nPin-Priority: -1\n")
+    assert "drv-tool" in previewed(system, {"drv-cuda": "580.178.04", "drv-libs": "580.178.04"})["error"]
+
+
+def test_a_mirror_that_is_down_is_told_and_only_that(system: System) -> None:
+    (system.root / "etc/apt/sources.list").write_text("deb [trusted=yes] file:/nonexistent-mirror ./\n")
+    found = previewed(system, KIT)
+    assert found["error"] == ""
+    assert "nonexistent-mirror" in found["trouble"]
+
+
+def test_the_same_source_with_another_key_of_somebody_is_found(system: System) -> None:
+    """As where Docker's own instructions were followed before: apt then reads nothing at all."""
+    key = system.root / "etc/apt/docker.asc"
+    key.write_text(system.wrong_key)
+    (uri,) = system.given["uris"]
+    (system.root / "etc/apt/sources.list.d/docker.list").write_text(f"deb [signed-by={key}] {uri} ./\n")
+    assert "Signed-By" in previewed(system, KIT)["error"]
+
+
+def test_a_lost_hold_needs_no_repository(changing: System) -> None:
+    changing.configure()
+    changing.apt.install({"kit-base": "1.20.1-1"})
+    asked = {"name": "test", "repository": changing.given, "packages": {"kit-base": "1.20.1"}}
+    assert preview.needs(changing.apt, asked) == preview.Needs({}, [], {"kit-base": "1.20.1-1"}, False)
+    other = {**asked, "repository": {**changing.given, "suites": ["other/"]}}
+    assert preview.needs(changing.apt, other).repository

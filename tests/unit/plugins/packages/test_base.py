@@ -44,17 +44,24 @@ def test_another_key_than_the_fingerprint_says_is_refused() -> None:
         base.repository({**REPOSITORY, "fingerprint": "0" * 40}, "containerd")
 
 
-@pytest.mark.parametrize("how", ["cut off", "other letters", "no packet"])
-def test_a_damaged_key_is_refused(how: str) -> None:
+@pytest.mark.parametrize("fingerprint", ["", FINGERPRINT])
+@pytest.mark.parametrize("how", ["cut off", "other letters", "one other letter", "no packet", "empty"])
+def test_a_damaged_key_is_refused(how: str, fingerprint: str) -> None:
     body = KEY.splitlines()[2]
     spoiled = {
         "cut off": body[:40],
+        "empty": "",
+        "one other letter": "\n".join([body.replace("9PGx", "9PGy"), *KEY.splitlines()[3:-1]]),
         "other letters": body + "!" + "\n".join(KEY.splitlines()[3:-1]),
         "no packet": base64.b64encode(b"not a key at all").decode(),
     }[how]
     block = KEY.replace("\n".join(KEY.splitlines()[2:-1]), spoiled)
-    with pytest.raises(base.PackageError, match="damaged"):
-        base.repository({**REPOSITORY, "key": block, "fingerprint": FINGERPRINT}, "containerd")
+    with pytest.raises(base.PackageError, match=r"containerd.*damaged"):
+        base.repository({**REPOSITORY, "key": block, "fingerprint": fingerprint}, "containerd")
+
+
+def test_a_key_with_the_line_ends_of_windows_is_the_same() -> None:
+    assert base.fingerprints(KEY.replace("\n", "\r\n")) == [FINGERPRINT]
 
 
 @pytest.mark.parametrize(

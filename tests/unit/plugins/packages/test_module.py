@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,8 @@ import pytest
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base
 from ansible_collections.gpusmith.gpu.plugins.modules import packages
 
-KEY = "-----BEGIN PGP PUBLIC KEY BLOCK-----\n\nmDMEaSA=\n-----END PGP PUBLIC KEY BLOCK-----\n"
+from tests.unit.keys import KEY, OTHER_KEY
+
 REPOSITORY = {"uris": ["http://depot/"], "suites": ["./"], "components": [], "key": KEY}
 OLD, NEW = "580.178.04-1", "595.71.05-1"
 LISTS = {
@@ -32,6 +32,7 @@ class Machine:
         self.after_refresh: dict[str, list[str]] = {}
         self.asked: list[str] = []
         self.unpredictable = ""
+        self.unreadable = ""
 
     @property
     def changes(self) -> list[str]:
@@ -43,7 +44,7 @@ class Machine:
         return {
             name: package
             for name, package in self.packages.items()
-            if any(fnmatch.fnmatchcase(name, each) for each in wanted)
+            if base.alike(name, package.source, wanted)
         }
 
     def offered(self, names: Iterable[str]) -> dict[str, list[str]]:
@@ -52,6 +53,8 @@ class Machine:
 
     def refresh(self, owner: str | None = None) -> None:
         self.asked.append(f"refresh {owner or 'all'}")
+        if self.unreadable:
+            raise base.PackageError(self.unreadable)
         if owner is None:
             self.lists.update(self.after_refresh)
 
@@ -106,6 +109,7 @@ class Machine:
 
 DEFAULTS: dict[str, Any] = {
     "name": "drv", "repository": REPOSITORY, "packages": {}, "patterns": [], "unversioned": [], "optional": [], "release": [],
+    "companions": [],
     "hold": True, "hold_unversioned": False, "recommends": False, "autoremove": False,
 }  # fmt: skip
 DRIVER: dict[str, Any] = {"packages": {"smi": "580.178.04"}, "patterns": ["smi", "lib", "container"]}
@@ -160,6 +164,40 @@ def test_pins_of_an_older_release_leave_a_node_that_is_right(machine: Machine) -
     assert not (machine.folder / "drv-set.pref").exists()
     assert machine.asked == ["installed"]
     assert not present(machine, **DRIVER).changed
+
+
+def test_a_new_repository_of_a_node_that_has_everything_is_read(machine: Machine) -> None:
+    present(machine, **DRIVER)
+    assert present(machine, **DRIVER, repository={**REPOSITORY, "key": OTHER_KEY}).changed
+    assert machine.changes == ["refresh drv"]
+
+
+def test_a_repository_that_cannot_be_read_does_not_stay(machine: Machine) -> None:
+    present(machine, **DRIVER)
+    machine.unreadable = "NO_PUBKEY"
+    with pytest.raises(base.PackageError, match="NO_PUBKEY"):
+        present(machine, **DRIVER, repository={**REPOSITORY, "key": OTHER_KEY})
+    assert (machine.folder / "drv.sources").read_text() == KEY.strip()
+    (machine.folder / "drv.sources").unlink()
+    with pytest.raises(base.PackageError, match="NO_PUBKEY"):
+        present(machine, **DRIVER)
+    assert not (machine.folder / "drv.sources").exists()
+
+
+def test_a_set_has_what_comes_from_its_source_whatever_its_name(machine: Machine) -> None:
+    present(machine, **DRIVER)
+    machine.packages["codec"] = base.Installed(OLD, False, "drv-source")
+    machine.packages["foreign"] = base.Installed(OLD, False, "foreign")
+    present(machine, packages=DRIVER["packages"], patterns=["lib", "src:drv-*"])
+    assert machine.changes == ["hold codec"]
+
+
+def test_companions_are_held_where_they_are_and_never_asked_for(machine: Machine) -> None:
+    assert not present(machine, repository=None, companions=["modprobe"]).changed
+    machine.packages["modprobe"] = base.Installed("530.1-1", False)
+    assert present(machine, repository=None, companions=["modprobe"]).changed
+    assert machine.packages["modprobe"] == base.Installed("530.1-1", True)
+    assert not present(machine, repository=None, companions=["modprobe"]).changed
 
 
 def test_a_lost_hold_comes_back_alone(machine: Machine) -> None:

@@ -1,0 +1,114 @@
+"""What installing several sets at once would do, before anything of the node is changed.
+
+Standard library only, Python 3.8 or newer: it runs on the node.
+"""
+
+# Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional
+
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base
+
+# Arguments of module packages.
+Ask = Mapping[str, Any]
+
+
+class Needs(NamedTuple):
+    """What a node lacks of a set.
+
+    Attributes:
+        missing: wanted version by name of what is not there in it.
+        loose: packages that any version of will do, and that are not there.
+        exact: full version by name of what is there.
+        repository: whether its repository is to be configured, or configured anew.
+    """
+
+    missing: Dict[str, str]
+    loose: List[str]
+    exact: Dict[str, str]
+    repository: bool
+
+
+def needs(backend: base.Backend, asked: Ask) -> Needs:
+    """What a node lacks of a set; a lost hold or pin needs no repository and is not told."""
+    wanted = {name: str(version) for name, version in (asked.get("packages") or {}).items()}
+    loose = list(asked.get("unversioned") or [])
+    there = backend.installed([*wanted, *loose])
+    exact = {
+        name: there[name].version
+        for name, version in wanted.items()
+        if name in there and base.satisfies(there[name].version, version)
+    }
+    return Needs(
+        {name: version for name, version in wanted.items() if name not in exact},
+        [name for name in loose if name not in there],
+        exact,
+        _is_new(backend, asked),
+    )
+
+
+def _is_new(backend: base.Backend, asked: Ask) -> bool:
+    if not asked.get("repository"):
+        return False
+    try:
+        files = backend.repository_files(asked["name"], base.repository(asked["repository"], asked["name"]))
+    except base.PackageError:
+        return True  # who asks it tells why
+    return any(_read(file.path) != file.text for file in files)
+
+
+def _read(path: Path) -> Optional[str]:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return None
+
+
+def simulate(beside: base.Backend, asks: Mapping[str, Ask], lacks: Mapping[str, Needs]) -> Dict[str, Any]:
+    """One simulation of everything that is missing.
+
+    Args:
+        beside: what `aside` gives, with the repositories of all sets.
+        asks: arguments of module packages by role.
+        lacks: of the same roles.
+
+    Returns:
+        'plan', 'error' and 'trouble'. A set of which a version is not offered is left
+        out: who asks its repository tells that, with the versions that there are.
+    """
+    coming: Dict[str, str] = {}
+    pins: Dict[str, List[str]] = {}
+    left_out = False
+    for role, asked in asks.items():
+        needed = lacks[role]
+        offers = beside.offered([*needed.missing, *needed.loose])
+        known = {name: [version] for name, version in needed.exact.items()}
+        exact = base.exact(
+            {**offers, **known}, {**needed.missing, **{name: each[0] for name, each in known.items()}}
+        )
+        if any(name not in exact for name in needed.missing) or any(
+            not offers.get(name) for name in needed.loose
+        ):
+            left_out = True
+            continue
+        coming.update({name: exact[name] for name in needed.missing})
+        coming.update(dict.fromkeys(needed.loose, ""))
+        pins.update(base.pins(exact, asked.get("patterns") or []))
+    answer: Dict[str, Any] = {
+        "plan": base.Plan({}, {}, {})._asdict(),
+        "error": "",
+        "trouble": beside.trouble,
+    }
+    # Two sources that contradict each other leave apt without any list.
+    if left_out and beside.trouble:
+        return {**answer, "error": beside.trouble}
+    if not coming:
+        return answer
+    try:
+        plan = beside.simulate(coming, pins)
+    except base.PackageError as error:
+        return {**answer, "error": str(error)}
+    return {**answer, "plan": plan._asdict()}
