@@ -38,7 +38,9 @@ class ActionModule(LookingAction):
             }
         )
         settings = asked["settings"]
-        wanted = wants.driver(settings["node"], settings, layout=wants.layout(asked["layout"]))
+        wanted = wants.driver(
+            settings["node"], settings, layout=wants.layout(asked["layout"], str(settings["version"]))
+        )
         begin = time.monotonic()
         answer: dict[str, Any] = {}
 

@@ -5,15 +5,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+import yaml
 from ansible.errors import AnsibleError
 from ansible.plugins.lookup import LookupBase
 
 DOCUMENTATION = r"""
 name: os_vars
-short_description: The file of a role with what is different on the node's operating system
+short_description: The file of a role with what is different on the node's operating system, or a variable of it
 description:
   - The first one that exists in the folder of C(DISTRIBUTION_MAJOR.yml), C(DISTRIBUTION.yml), C(FAMILY_MAJOR.yml) and C(FAMILY.yml),
     for example C(Rocky_9.yml), C(Rocky.yml), C(RedHat_9.yml), C(RedHat.yml).
@@ -28,19 +30,27 @@ options:
     description: The node's facts; keys distribution, distribution_major_version and os_family.
     type: dict
     required: true
+  name:
+    description: A variable of the file, whose value is the answer then instead of the path. It is plain data, without templates.
+    type: str
 """
 
 EXAMPLES = r"""
 - name: Read what differs between distributions
   ansible.builtin.include_vars:
     file: "{{ lookup('gpusmith.gpu.os_vars', role_path ~ '/vars', facts=ansible_facts) }}"
+
+# Costs no task, also in vars/main.yml.
+- name: Show what the packages are called
+  ansible.builtin.debug:
+    msg: "{{ lookup('gpusmith.gpu.os_vars', role_path ~ '/vars', facts=ansible_facts, name='__containerd_names') }}"
 """
 
 RETURN = r"""
 _raw:
-  description: Path of the file.
+  description: Path of the file, or value of the variable.
   type: list
-  elements: path
+  elements: raw
 """
 
 FACTS = ("distribution", "distribution_major_version", "os_family")
@@ -78,10 +88,31 @@ def choose(folder: Path, facts: Mapping[str, Any]) -> Path:
     )
 
 
+@cache
+def _content(path: Path) -> Mapping[str, Any]:
+    content: Mapping[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return content
+
+
+def value(folder: Path, facts: Mapping[str, Any], name: str) -> Any:
+    """A variable of the file for a system.
+
+    Raises:
+        AnsibleError: facts are missing, there is no file for the system, or it has no such variable.
+    """
+    path = choose(folder, facts)
+    if name not in _content(path):
+        raise AnsibleError(f"'{path}' does not have '{name}'.")
+    return _content(path)[name]
+
+
 class LookupModule(LookupBase):
     """See DOCUMENTATION."""
 
-    def run(self, terms: list[str], variables: Any = None, **kwargs: Any) -> list[str]:
+    def run(self, terms: list[str], variables: Any = None, **kwargs: Any) -> list[Any]:
         """Called by Ansible."""
         self.set_options(var_options=variables, direct=kwargs)
-        return [str(choose(Path(term), self.get_option("facts"))) for term in terms]
+        facts, name = self.get_option("facts"), self.get_option("name")
+        if name:
+            return [value(Path(term), facts, name) for term in terms]
+        return [str(choose(Path(term), facts)) for term in terms]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 
@@ -14,6 +15,8 @@ from gpusmith.problems import Cure, Problem
 WHY = "without it CUDA cannot start on a machine with NVSwitches"
 WHOLE_BOARD = 8
 """GPUs of an HGX board that has NVSwitches; those with fewer connect their GPUs directly."""
+PACKAGE = re.compile(r"nvidia-fabricmanager(-\d+)?")
+"""Its name carries the branch in NVIDIA's repository up to 575, and always in Ubuntu's archive."""
 JOINING = (None, "not_started", "in_progress")
 
 
@@ -84,7 +87,8 @@ def _switches(record: Record, node: str, model: Model | None) -> list[Problem]:
 
 
 def _manager(record: Record, wanted: Driver) -> list[Problem]:
-    manager, loaded = record.packages.get("nvidia-fabricmanager"), record.module.loaded_version
+    loaded = record.module.loaded_version
+    manager = next((each for name, each in record.packages.items() if PACKAGE.fullmatch(name)), None)
     if manager is None or loaded is None or versions.is_version(manager.version, loaded):
         return []
     # Where it has the inventory's version, the loaded module is the one that is wrong.

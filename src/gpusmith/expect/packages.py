@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import fnmatch
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import alike
 
 from gpusmith.expect import versions
 from gpusmith.expect.wanted import Driver, Packages
@@ -14,16 +14,25 @@ HELD = (
     "kubelet",
     "kubeadm",
     "kubectl",
+    "kubernetes-cni",
+    "cri-tools",
     "nvidia-container-toolkit",
     "nvidia-container-toolkit-base",
+    "libnvidia-container-tools",
+    "libnvidia-container1",
 )
 """Besides the driver's, packages that nobody's routine upgrade may change."""
-HELD_PATTERNS = ("nvidia-*", "libnvidia-*", "libcuda*")
+HELD_PATTERNS = (
+    "*nvidia*",
+    "libcuda*",
+    "libnvcuvid*",
+    "libnvoptix*",
+    "libnvsdm*",
+    "libxnvctrl*",
+    "cuda-drivers*",
+    "src:nvidia-graphics-drivers*",
+)
 """Packages that are the driver's if they have its version, in any layout."""
-
-
-def _alike(name: str, patterns: tuple[str, ...]) -> bool:
-    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def named(wanted: Driver, flavour: str, fabric_manager: bool) -> list[str]:
@@ -46,7 +55,7 @@ def of_driver(record: Record, wanted: Driver) -> dict[str, str]:
         if name in must
         or (
             name not in layout.others
-            and _alike(name, layout.patterns)
+            and alike(name, package.source or "", layout.patterns)
             and versions.of_driver(package.version) is not None
         )
     }
@@ -83,7 +92,8 @@ def of_driver_to_hold(record: Record, wanted: Driver) -> set[str]:
     return belonging | {
         name
         for name, package in record.packages.items()
-        if _alike(name, HELD_PATTERNS) and versions.is_version(package.version, wanted.version)
+        if alike(name, package.source or "", HELD_PATTERNS)
+        and versions.is_version(package.version, wanted.version)
     }
 
 

@@ -55,6 +55,8 @@ ANY_LAYOUT = Layout(
         "nvidia-firmware-*",
         "nvidia-kernel-*",
         "nvidia-open-kernel-*",
+        "libnvcuvid1",
+        "libnvoptix1",
     ),
     demanded=False,
 )
@@ -208,12 +210,16 @@ def one_space(value: object) -> str:
     return " ".join(str(value).split())
 
 
-def layout(names: Mapping[str, Any]) -> Layout:
-    """A layout as the role's variables have it."""
+def layout(names: Mapping[str, Any], version: str) -> Layout:
+    """A layout as the role's variables have it, for a version of the driver: names can depend on its branch."""
+    branch, older = version.split(".", maxsplit=1)[0], names.get("fabric_manager_until")
+    fabric_manager = str(names.get("fabric_manager") or "")
+    if older and branch.isdigit() and int(branch) <= int(older["branch"]):
+        fabric_manager = str(older["name"]).format(branch=branch)
     return Layout(
         packages=tuple(names["packages"]),
         kernel=dict(names["kernel"]),
-        fabric_manager=str(names.get("fabric_manager") or ""),
+        fabric_manager=fabric_manager,
         others=tuple(names.get("other_packages") or ()),
         patterns=tuple(names["patterns"]),
     )

@@ -21,7 +21,12 @@ OPERANDS = {
 
 PACKAGES = {
     "containerd_version": ("containerd.io",),
-    "nvidia_container_toolkit_version": ("nvidia-container-toolkit", "nvidia-container-toolkit-base"),
+    "nvidia_container_toolkit_version": (
+        "nvidia-container-toolkit",
+        "nvidia-container-toolkit-base",
+        "libnvidia-container-tools",
+        "libnvidia-container1",
+    ),
     "kubernetes_node_version": ("kubelet", "kubeadm", "kubectl"),
 }
 """Packages that roles keep at an exact version, by the variable that gives it."""

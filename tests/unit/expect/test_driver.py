@@ -109,7 +109,7 @@ def plan(record: dict[str, Any], **settings: str) -> dict[str, Any]:
 
 
 def may_pass(record: dict[str, Any]) -> bool:
-    want = wanted.driver("gpu-1", SETTINGS, layout=wanted.layout(LAYOUT))
+    want = wanted.driver("gpu-1", SETTINGS, layout=wanted.layout(LAYOUT, SETTINGS["version"]))
     return driver.may_pass(driver.problems(parse(record), want))
 
 
@@ -342,3 +342,21 @@ def test_a_unit_that_does_not_start_at_boot_is_a_difference(state: str) -> None:
     assert found["problems"] == [
         f"service 'gpusmith-nvidia-load' is {state}, so that after a reboot nobody loads the driver before the runtime starts"
     ]
+
+
+@pytest.mark.parametrize(
+    ("version", "name"),
+    [
+        ("535.261.03", "nvidia-fabricmanager-535"),
+        ("575.57.08", "nvidia-fabricmanager-575"),
+        ("580.178.04", "nvidia-fabricmanager"),
+    ],
+)
+def test_the_fabric_manager_is_called_by_its_branch_up_to_575(version: str, name: str) -> None:
+    settings = {**SETTINGS, "version": version, "fabric_manager": "enabled"}
+    names: dict[str, Any] = {
+        **LAYOUT,
+        "fabric_manager_until": {"branch": 575, "name": "nvidia-fabricmanager-{branch}"},
+    }
+    want = wanted.driver("gpu-1", settings, layout=wanted.layout(names, version))
+    assert name in driver.must_have(parse(bare()), want)

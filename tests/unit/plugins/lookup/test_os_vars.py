@@ -51,3 +51,27 @@ def test_a_host_without_facts_is_told_so(tmp_path: Path, facts: dict[str, Any]) 
 
 def test_a_role_of_the_house_is_found_for_the_lab() -> None:
     assert os_vars.choose(repo_root() / "roles/nvidia_driver/vars", DEBIAN).name == "Debian_12.yml"
+
+
+def test_a_variable_of_the_file_is_read(tmp_path: Path) -> None:
+    folder = role(tmp_path, "Debian.yml")
+    (folder / "Debian.yml").write_text("__some_names: {packages: [containerd.io]}\n")
+    assert os_vars.value(folder, DEBIAN, "__some_names") == {"packages": ["containerd.io"]}
+    with pytest.raises(AnsibleError, match="does not have '__other'"):
+        os_vars.value(folder, DEBIAN, "__other")
+
+
+@pytest.mark.parametrize(
+    ("role_name", "variable"),
+    [
+        ("nvidia_driver", "__nvidia_driver_layouts"),
+        ("nvidia_driver", "__nvidia_driver_kernel"),
+        ("containerd", "__containerd_names"),
+        ("nvidia_container_toolkit", "__nvidia_container_toolkit_names"),
+        ("kubernetes_node", "__kubernetes_node_names"),
+        ("cuda_toolkit", "__cuda_toolkit_names"),
+    ],
+)
+def test_names_are_plain_data_that_the_controller_can_read(role_name: str, variable: str) -> None:
+    found = os_vars.value(repo_root() / f"roles/{role_name}/vars", DEBIAN, variable)
+    assert "{{" not in str(found)
