@@ -22,7 +22,7 @@ extends_documentation_fragment: gpusmith.gpu.plan
 positional: settings, layout
 options:
   settings:
-    description: Keys node, version, module_flavour, fabric_manager and files (content by path).
+    description: Keys node, version, module_flavour, fabric_manager, files (content by path) and kernel (names of its packages).
     type: dict
     required: true
   layout:
@@ -43,7 +43,8 @@ _value:
     problems (in words), cures (kinds of cure that are needed, see C(gpusmith.problems)), files (paths of the role's files that are
     missing or say something else), refused (why the settings cannot be met), divided (GPUs in MIG mode), version, flavour, fabric_manager,
     packages, other_packages, patterns, installed (versions on the node), drift (packages of another version, in words), outdated (their
-    names), unheld, change_driver (how a serving node gets another driver, in words).
+    names), unheld, headers (packages of kernels that lack the module, and of those to come), unbuilt (kernels that have headers and no
+    module), change_driver (how a serving node gets another driver, in words).
   type: dict
 """
 

@@ -190,6 +190,12 @@ BY_HAND = {
         FIRST, "systemctl disable gpusmith-nvidia-load", "'gpusmith-nvidia-load' is disabled"
     ),
     "hold-removed": ByHand(FIRST, "apt-mark unhold nvidia-driver-cuda", "hold|held"),
+    # Headers are there, so that site.yml can build for it.
+    "next-kernel-without-driver": ByHand(
+        SECOND,
+        "mkdir -p /lib/modules/9.9.9-next/build && touch /boot/vmlinuz-9.9.9-next",
+        "kernel 9.9.9-next is installed and has no module",
+    ),
     "cdi-of-another-gpu": ByHand(
         SECOND,
         "sed -i 's,/dev/nvidia1$,/dev/nvidia2,' /var/run/cdi/nvidia.yaml",

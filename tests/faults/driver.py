@@ -89,6 +89,21 @@ FAULTS = {
         ("no module file for kernel 6.1.0", "next boot"),
         repairs=repairs(nvidia_driver={Cure.PACKAGES}),
     ),
+    "next-kernel-without-module": Fault(
+        lambda record: record["kernels"].append(
+            {"release": "6.1.1", "image": "/boot/vmlinuz-6.1.1", "module": None}
+        ),
+        "nodes.kernels",
+        ("kernel 6.1.1", "no module 'nvidia'", "no GPUs"),
+        repairs=repairs(nvidia_driver={Cure.PACKAGES}),
+    ),
+    "next-kernel-with-another-module": Fault(
+        lambda record: record["kernels"].append(
+            {"release": "6.1.1", "image": "/boot/vmlinuz-6.1.1", "module": "m", "module_version": "570.86.10"}
+        ),
+        "nodes.kernels",
+        ("kernel 6.1.1", "570.86.10"),
+    ),
     "rest-of-another-driver": Fault(
         lambda record: record["packages"].update(
             {"libnvidia-ptxjitcompiler1": {"version": "570.86.10-1", "held": True}}

@@ -76,6 +76,11 @@ def healthy_record() -> Record:
             "installed_version": VERSION, "loaded_version": VERSION, "flavour": "open", "refcount": 1, "nouveau_loaded": False,
             "firmware": ["gsp_ga10x.bin"], "loaded_unix": 1.0,
         },
+        "kernels": [
+            {"release": "6.1.0", "image": "/boot/vmlinuz-6.1.0", "module": "m", "module_version": VERSION, "headers": True},
+            # What the removal of a kernel leaves.
+            {"release": "5.10.0", "image": None, "module": None, "module_version": None, "headers": False},
+        ],
         "library": {
             "nvml_version": VERSION, "cuda_version": VERSION, "simulated": True, "simulated_marker": "m",
             "nvidia_smi": "/usr/bin/nvidia-smi",

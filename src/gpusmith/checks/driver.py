@@ -6,7 +6,7 @@ from gpusmith.checks.evidence import versions_evidence, witnesses_evidence
 from gpusmith.checks.findings import CannotAsk
 from gpusmith.checks.register import check
 from gpusmith.expect import driver as expected
-from gpusmith.expect import packages
+from gpusmith.expect import kernels, packages
 from gpusmith.expect.wanted import driver_of, packages_of
 from gpusmith.node.facts import NodeFacts
 from gpusmith.problems import Cure, Problem
@@ -62,6 +62,21 @@ def _no_witness(facts: NodeFacts, says: bool, evidence: dict[str, bool | None]) 
 def driver_versions(facts: NodeFacts) -> list[Problem]:
     """Package = libraries = module file = loaded module = the inventory's version."""
     return expected.driver_versions(facts.record, driver_of(facts.host, facts.model))
+
+
+@check(
+    "nodes.kernels",
+    place=45,
+    proves="every kernel that the node can boot has the driver's module",
+    fails_when="a kernel besides the running one has no module 'nvidia', or that of another version",
+    do="run site.yml, which installs the kernel's headers and builds the module, or remove that kernel",
+)
+def next_boot(facts: NodeFacts) -> list[Problem]:
+    """Every kernel that can be booted has the driver's module."""
+    node, record = facts.host.name, facts.record
+    if record.kernels is None:
+        raise CannotAsk(f"Node '{node}': the kernels in '/lib/modules' could not be listed.")
+    return kernels.problems(record, driver_of(facts.host, facts.model))
 
 
 @check(

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from gpusmith.errors import GpusmithError
-from gpusmith.expect import devices, fabric, files, libraries, packages, services, steps, versions
+from gpusmith.expect import devices, fabric, files, kernels, libraries, packages, services, steps, versions
 from gpusmith.expect.wanted import Driver
 from gpusmith.node.facts import RESET_STEP
 from gpusmith.probe.record import Record
@@ -339,6 +339,7 @@ def problems(record: Record, wanted: Driver) -> list[Problem]:
     must_have(record, wanted)
     found = [
         *driver_versions(record, wanted),
+        *kernels.problems(record, wanted),
         *packages.not_held(packages.unheld(record, wanted), wanted.node),
         *files.problems(record, wanted.node, wanted.files),
     ]

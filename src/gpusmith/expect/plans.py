@@ -16,6 +16,7 @@ from gpusmith.expect import (
     fabric,
     files,
     host,
+    kernels,
     kubelet,
     mig,
     packages,
@@ -53,12 +54,18 @@ def _packages(settings: Settings) -> wanted.Packages:
 
 
 def driver(raw: Mapping[str, Any], settings: Settings, layout: Settings) -> Plan:
-    """Role nvidia_driver: keys node, version, module_flavour, fabric_manager and files; and the layout's names."""
+    """Role nvidia_driver: keys node, version, module_flavour, fabric_manager, files and kernel; and the layout's names.
+
+    Key 'kernel' is what the operating system calls a kernel's packages; without it nothing is said about headers.
+    """
     record, node = parse(raw), str(settings["node"])
-    want = wanted.driver(node, settings, layout=wanted.layout(layout))
+    want = wanted.driver(node, settings, layout=wanted.layout(layout, str(settings["version"])))
     try:
         drivers.full_version(want)
-        found = drivers.problems(record, want)
+        headers = kernels.headers(
+            record, settings.get("kernel") or {}, needed=record.module.installed_version is None
+        )
+        found = [*drivers.problems(record, want), *kernels.unprepared(headers["next"], node)]
         must_have = drivers.must_have(record, want)
         flavour = drivers.flavour(record, want)
     except drivers.Unmet as error:
@@ -82,6 +89,8 @@ def driver(raw: Mapping[str, Any], settings: Settings, layout: Settings) -> Plan
         "other_packages": list(want.layout.others),
         "patterns": list(want.layout.patterns),
         "installed": packages.installed_versions(record, want),
+        "headers": [*headers["kernels"], *headers["next"]],
+        "unbuilt": kernels.unbuilt(record),
         "drift": [f"'{name}' is {version}" for name, version in sorted(wrong.items())],
         "outdated": sorted(wrong),
         "unheld": packages.unheld(record, want),

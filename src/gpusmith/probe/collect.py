@@ -19,6 +19,7 @@ from gpusmith.probe import (
     cuda,
     dev,
     host,
+    kernels,
     kubernetes,
     library,
     log,
@@ -58,6 +59,7 @@ def collect(nvml_timeout_s: float = NVML_TIMEOUT_S) -> Record:
     asked_containerd, asked_libraries, asked_packages = containerd.ask(), library.ask(), packages.ask()
     asked_services, asked_module, asked_kubelet = services.ask(), module.ask(), kubernetes.ask()
     asked_log, asked_clock = log.ask(), clock.ask()
+    asked_kernels = safely("kernels", kernels.ask)
     # Before NVML starts, which makes missing device nodes anew.
     devices = safely("dev", dev.gather)
     paths = safely("library", lambda: library.find(asked_libraries, errors)) or {"nvidia-ml": [], "cuda": []}
@@ -85,6 +87,8 @@ def collect(nvml_timeout_s: float = NVML_TIMEOUT_S) -> Record:
     found["services"] = safely("services", lambda: services.gather(asked_services, errors))
     found["clock"] = safely("clock", lambda: clock.gather(asked_clock))
     found["kubernetes"] = safely("kubernetes", lambda: kubernetes.gather(asked_kubelet, errors))
+    if asked_kernels is not None:
+        found["kernels"] = safely("kernels", lambda: kernels.gather(asked_kernels, errors))
     driver = safely("module", lambda: module.gather(asked_module, errors))
 
     answer, problem = child.result(nvml_timeout_s) if child else (None, None if path else "library not found")

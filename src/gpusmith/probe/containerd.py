@@ -34,6 +34,7 @@ class Effective:
     default_runtime: str | None = None
     default_binary: str | None = None
     cdi_spec_dirs: tuple[str, ...] | None = None
+    cni_folders: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,8 @@ def read_containerd_dump(text: str) -> Effective:
     ]
     disabled = tree.get("disabled_plugins") or []
     folders = cri.get("cdi_spec_dirs")
+    # Newer releases have a list, and may show the single one as well, empty.
+    plugins_in = _dig(cri, "cni", "bin_dirs") or _dig(cri, "cni", "bin_dir") or ()
     return Effective(
         runtime_nvidia=nvidia is not None,
         runtime_binary=_dig(nvidia, "options", "BinaryName"),
@@ -101,6 +104,7 @@ def read_containerd_dump(text: str) -> Effective:
         default_runtime=str(default),
         default_binary=_dig(runtimes, default, "options", "BinaryName") or None,
         cdi_spec_dirs=tuple(folders) if folders else None,
+        cni_folders=((plugins_in,) if isinstance(plugins_in, str) else tuple(plugins_in)) or None,
         cri_disabled=any(str(name) == "cri" or "cri" in str(name).split(".") for name in disabled),
     )
 

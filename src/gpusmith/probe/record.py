@@ -14,6 +14,7 @@ from gpusmith.probe.containerd import Containerd
 from gpusmith.probe.cuda import Cuda
 from gpusmith.probe.dev import Dev
 from gpusmith.probe.host import Host
+from gpusmith.probe.kernels import Kernel
 from gpusmith.probe.kubernetes import Kubernetes
 from gpusmith.probe.library import Library
 from gpusmith.probe.log import Log, SwitchXid, Xid
@@ -38,6 +39,7 @@ class Record:
         marked_files: paths of those that begin with our mark.
         xids: since the driver was loaded; None if nobody can know them.
         boot: None if its files could not be read.
+        kernels: folders of modules, with the kernels that they are of.
         errors: what could not be found out, with the reason.
     """
 
@@ -61,6 +63,7 @@ class Record:
     clock: Clock = field(default_factory=Clock)
     cuda: Cuda = field(default_factory=Cuda)
     boot: Boot | None = None
+    kernels: tuple[Kernel, ...] | None = None
     managed_files: Mapping[str, str] = field(default_factory=dict)
     marked_files: tuple[str, ...] = ()
     errors: tuple[str, ...] = ()

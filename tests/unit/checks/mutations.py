@@ -127,6 +127,12 @@ MUTATIONS: Mapping[str, tuple[Mutation, ...]] = {
         _in("nouveau", "module", nouveau_loaded=True),
         _in("NVML says that the driver is 570.1.2", "nvml", driver_version="570.1.2"),
     ),
+    "nodes.kernels": (
+        Mutation(
+            lambda world: world.seen["kernels"].append({"release": "6.1.1", "image": "/boot/vmlinuz-6.1.1"}),
+            "kernel 6.1.1 is installed and has no module",
+        ),
+    ),
     "nodes.nvml": (
         _gpu("GPU is lost", error="GPU is lost"),
         _in("NVML does not start: Driver Not Loaded", "nvml", init_code=9, error="Driver Not Loaded", gpus=[]),

@@ -101,7 +101,8 @@ def test_the_keys_of_the_record_are_those_of_the_schema() -> None:
     plain = json.loads(collect.as_json(Record(SCHEMA, pci=pci.Pci(gpus=(gpu,)))))
     assert set(plain) == {
         "schema", "host", "packages", "pci", "module", "library", "nvml", "dev", "services", "xids", "sxids",
-        "xids_truncated", "log", "containerd", "cdi", "kubernetes", "system", "clock", "cuda", "boot", "managed_files",
+        "xids_truncated", "log", "containerd", "cdi", "kubernetes", "system", "clock", "cuda", "boot", "kernels",
+        "managed_files",
         "marked_files", "errors",
     }  # fmt: skip
     assert plain["pci"]["gpus"][0]["class"] == "0x030200"

@@ -1,0 +1,120 @@
+"""The next boot: every kernel that the machine can boot has the driver's module, and the next one that comes gets its headers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from gpusmith.expect import versions
+from gpusmith.expect.wanted import Driver
+from gpusmith.probe.kernels import Kernel
+from gpusmith.probe.record import Record
+from gpusmith.problems import Cure, Problem
+
+DKMS = re.compile(r"nvidia-.*dkms.*|kmod-nvidia-.*dkms")
+
+
+def others(record: Record) -> list[Kernel]:
+    """Kernels that can be booted, besides the running one. A folder of modules without a kernel is what a removed one left."""
+    return [
+        kernel
+        for kernel in record.kernels or ()
+        if kernel.image is not None and kernel.release != record.host.kernel
+    ]
+
+
+def without_module(record: Record) -> list[str]:
+    """Releases that have no module of the driver at all."""
+    return [kernel.release for kernel in others(record) if kernel.module is None]
+
+
+def unbuilt(record: Record) -> list[str]:
+    """Releases for which a module could be built and was not: a driver's package builds for the running and the newest kernel."""
+    return [kernel.release for kernel in others(record) if kernel.module is None and kernel.headers]
+
+
+def problems(record: Record, wanted: Driver) -> list[Problem]:
+    """Every other kernel has the driver's module, in the wanted version. The running one is judged with the driver."""
+    node, found = wanted.node, []
+    by_dkms = not any(_is_driver(name) for name in record.packages) or any(
+        DKMS.fullmatch(name) for name in record.packages
+    )
+    for kernel in others(record):
+        release = kernel.release
+        evidence = {"kernel": release, "image": kernel.image, "module": kernel.module_version}
+        if kernel.module is None:
+            step, cure = (
+                f"Run site.yml, which installs its headers and builds the module, or remove kernel {release}.",
+                Cure.PACKAGES,
+            )
+            if not by_dkms:
+                step = f"Install the driver's module package of that kernel, or remove kernel {release}."
+                cure = Cure.PERSON
+            cause = f"Node '{node}': kernel {release} is installed and has no module 'nvidia': a boot into it has no GPUs."
+            found.append(Problem(cause, step, evidence, cure))
+        elif kernel.module_version is not None and not versions.is_version(
+            kernel.module_version, versions.upstream(wanted.version)
+        ):
+            found.append(
+                Problem(
+                    f"Node '{node}': kernel {release} is installed with module {kernel.module_version},"
+                    f" the inventory wants {wanted.version}.",
+                    f"Look at 'dkms status' on '{node}'; 'dkms autoinstall -k {release}' builds it anew. Or remove that kernel.",
+                    evidence,
+                )
+            )
+    return found
+
+
+def _is_driver(name: str) -> bool:
+    return name.startswith(("nvidia-driver", "libnvidia-ml", "libcuda1", "nvidia-smi"))
+
+
+# --- headers ---------------------------------------------------------------------------------------------------------
+
+
+def headers(record: Record, names: Mapping[str, Any], needed: bool = True) -> dict[str, list[str]]:
+    """Packages of headers that DKMS needs and the node lacks.
+
+    Args:
+        record: of the node.
+        names: what the operating system calls them: keys headers, flavour, next_kernel and next_headers.
+        needed: whether the running kernel's module has to be built.
+
+    Returns:
+        'kernels' for kernels that are there, which a repository may no longer have; 'next' for what brings the next kernel's.
+    """
+    found: dict[str, list[str]] = {"kernels": [], "next": []}
+    if not names:
+        return found
+    releases = without_module(record)
+    if needed and record.host.kernel:
+        releases = [record.host.kernel, *releases]
+    lacking = [str(names["headers"]).format(kernel=release) for release in releases]
+    found["kernels"] = [name for name in lacking if name not in record.packages]
+    for release in {kernel.release for kernel in others(record)} | {record.host.kernel or ""}:
+        flavour = re.match(str(names["flavour"]), release)
+        if flavour is None:
+            continue
+        image = str(names["next_kernel"]).format(flavour=flavour[1])
+        package = str(names["next_headers"]).format(flavour=flavour[1])
+        there = record.packages.get(image)
+        # Without it no kernel comes by itself, and a held one brings none.
+        if there is not None and not there.held and package not in record.packages:
+            found["next"].append(package)
+    found["next"] = sorted(set(found["next"]))
+    return found
+
+
+def unprepared(packages: list[str], node: str) -> list[Problem]:
+    """The next kernel would come without its headers, and then without the driver."""
+    return [
+        Problem(
+            f"Node '{node}': package '{name}' is not installed: the next kernel comes without headers and without the driver.",
+            "Run site.yml, or hold the kernel's package.",
+            {"missing": name},
+            Cure.PACKAGES,
+        )
+        for name in packages
+    ]

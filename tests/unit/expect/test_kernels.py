@@ -1,0 +1,112 @@
+"""Every kernel that can be booted has the driver's module, and the next one gets its headers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+from gpusmith.expect import kernels, wanted
+from gpusmith.node.records import parse
+from gpusmith.paths import repo_root
+from gpusmith.problems import Cure
+from tests.unit.hosts import VERSION
+from tests.unit.records import healthy_record
+
+NAMES = yaml.safe_load((repo_root() / "roles/nvidia_driver/vars/Debian_12.yml").read_text())[
+    "__nvidia_driver_kernel"
+]
+RUNNING, NEXT = "6.1.0-40-amd64", "6.1.0-41-amd64"
+WANTED = wanted.Driver("gpu-1", VERSION)
+
+
+def record(*rows: dict[str, Any], **packages: bool) -> Any:
+    """A healthy node with these kernels besides the running one, and packages that are held or not."""
+    raw = healthy_record()
+    raw["host"]["kernel"] = RUNNING
+    raw["kernels"] = [{"release": RUNNING, "image": "i", "module": "m", "module_version": VERSION}, *rows]
+    raw["packages"]["nvidia-kernel-open-dkms"] = {"version": f"{VERSION}-1", "held": True}
+    for name, held in packages.items():
+        raw["packages"][name.replace("_", "-")] = {"version": "6.1.1-1", "held": held}
+    return parse(raw)
+
+
+def row(**changes: Any) -> dict[str, Any]:
+    return {
+        "release": NEXT,
+        "image": f"/boot/vmlinuz-{NEXT}",
+        "module": "m",
+        "module_version": VERSION,
+        **changes,
+    }
+
+
+def test_kernels_with_the_module_are_right() -> None:
+    assert kernels.problems(record(row()), WANTED) == []
+
+
+def test_a_kernel_without_the_module_is_named_and_site_builds_it() -> None:
+    (found,) = kernels.problems(record(row(module=None, module_version=None)), WANTED)
+    assert NEXT in found.cause
+    assert found.cure is Cure.PACKAGES
+    raw = record(row(module=None))
+    without = {name: package for name, package in raw.packages.items() if "dkms" not in name}
+    (found,) = kernels.problems(type(raw)(**{**vars(raw), "packages": without}), WANTED)
+    assert found.cure is Cure.PERSON
+
+
+def test_a_module_of_another_version_is_a_persons_matter() -> None:
+    (found,) = kernels.problems(record(row(module_version="570.1.1")), WANTED)
+    assert "570.1.1" in found.cause
+    assert found.cure is Cure.PERSON
+
+
+def test_what_nothing_can_boot_is_no_kernel() -> None:
+    assert kernels.problems(record(row(image=None, module=None)), WANTED) == []
+    assert kernels.headers(record(row(image=None, module=None)), NAMES, needed=False)["kernels"] == []
+
+
+def test_headers_of_every_kernel_without_module_are_asked_for() -> None:
+    found = kernels.headers(record(row(module=None)), NAMES)
+    assert found["kernels"] == [f"linux-headers-{RUNNING}", f"linux-headers-{NEXT}"]
+    there = record(row(module=None), **{"linux_headers_6.1.0_41_amd64": False})
+    assert kernels.headers(there, NAMES, needed=False)["kernels"] == []
+
+
+@pytest.mark.parametrize(
+    ("packages", "expected"),
+    [
+        ({"linux_image_amd64": False}, ["linux-headers-amd64"]),
+        ({"linux_image_amd64": True}, []),
+        ({"linux_image_amd64": False, "linux_headers_amd64": False}, []),
+        ({}, []),
+        ({"linux_image_cloud_amd64": False}, []),
+    ],
+)
+def test_what_brings_the_next_kernel_brings_its_headers(
+    packages: dict[str, bool], expected: list[str]
+) -> None:
+    assert kernels.headers(record(**packages), NAMES)["next"] == expected
+
+
+@pytest.mark.parametrize(
+    ("release", "flavour"),
+    [
+        ("6.1.0-40-amd64", "amd64"),
+        ("6.1.0-40-cloud-amd64", "cloud-amd64"),
+        ("6.1.0-40-rt-amd64", "rt-amd64"),
+        ("6.12.43+deb13-cloud-amd64", "cloud-amd64"),
+        ("6.1.0-0.deb11.5-amd64", "amd64"),
+        ("6.8.0-79-generic", "generic"),
+        ("6.18.5", None),
+        ("6.18.5-custom", "custom"),
+    ],
+)
+def test_the_flavour_is_what_a_release_ends_with(release: str, flavour: str | None) -> None:
+    raw = healthy_record()
+    raw["host"]["kernel"] = release
+    if flavour:
+        raw["packages"][f"linux-image-{flavour}"] = {"version": "1", "held": False}
+    expected = [f"linux-headers-{flavour}"] if flavour else []
+    assert kernels.headers(parse(raw), NAMES)["next"] == expected

@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpusmith.probe import kernels
+
+
+def kernel(
+    root: Path, release: str, module: str = "", image: bool = True, file: bool = True, headers: bool = False
+) -> None:
+    folder = root / "lib/modules" / release
+    folder.mkdir(parents=True)
+    (root / "boot").mkdir(exist_ok=True)
+    (folder / "modules.dep").write_text(
+        f"kernel/fs/ext4.ko: kernel/fs/jbd2.ko\n{module}:\n" if module else ""
+    )
+    if module and file:
+        (folder / module).parent.mkdir(parents=True, exist_ok=True)
+        (folder / module).touch()
+    if image:
+        (root / f"boot/vmlinuz-{release}").touch()
+    if headers:
+        (folder / "build").mkdir()
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "updates/dkms/nvidia.ko",
+        "updates/dkms/nvidia-current-open.ko.xz",
+        "kernel/nvidia-580srv-open/nvidia.ko.zst",
+        "extra/nvidia.ko.xz",
+    ],
+)
+def test_a_module_is_found_wherever_its_package_puts_it(tmp_path: Path, module: str) -> None:
+    kernel(tmp_path, "6.1.0-41-amd64", module)
+    (found,) = kernels.find(str(tmp_path))
+    assert found.module == f"{tmp_path}/lib/modules/6.1.0-41-amd64/{module}"
+    assert found.image == f"{tmp_path}/boot/vmlinuz-6.1.0-41-amd64"
+
+
+@pytest.mark.parametrize(
+    "module",
+    ["kernel/drivers/net/nvidia-net.ko", "updates/dkms/nvidia-uvm.ko", "kernel/i2c/i2c-nvidia-gpu.ko"],
+)
+def test_other_modules_are_not_the_drivers(tmp_path: Path, module: str) -> None:
+    kernel(tmp_path, "6.1.0-41-amd64", module)
+    assert kernels.find(str(tmp_path))[0].module is None
+
+
+def test_what_a_list_names_and_is_gone_is_not_there(tmp_path: Path) -> None:
+    kernel(tmp_path, "6.1.0-41-amd64", "updates/dkms/nvidia.ko", file=False)
+    assert kernels.find(str(tmp_path))[0].module is None
+
+
+def test_a_folder_that_a_removed_kernel_left_has_no_image(tmp_path: Path) -> None:
+    kernel(tmp_path, "5.10.0-1-amd64", "updates/dkms/nvidia.ko", image=False)
+    kernel(tmp_path, "6.1.0-41-amd64", headers=True)
+    kernel(tmp_path, "5.14.0-503.el9", image=False)
+    (tmp_path / "lib/modules/5.14.0-503.el9/vmlinuz").touch()
+    found = {each.release: (each.image is not None, each.headers) for each in kernels.find(str(tmp_path))}
+    assert found == {
+        "5.10.0-1-amd64": (False, False),
+        "6.1.0-41-amd64": (True, True),
+        "5.14.0-503.el9": (True, False),
+    }
+
+
+def test_a_machine_without_modules_has_no_kernels(tmp_path: Path) -> None:
+    assert kernels.find(str(tmp_path)) == []
