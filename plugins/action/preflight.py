@@ -7,17 +7,33 @@ from __future__ import annotations
 import copy
 import dataclasses
 import time
+from pathlib import Path
 from typing import Any
 
 from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
+from ansible_collections.gpusmith.gpu.plugins.lookup import os_vars
 
 from gpusmith.data import compatibility, models
+from gpusmith.errors import GpusmithError
 from gpusmith.inventory import specs
 from gpusmith.inventory.templates import UnfilledError
 from gpusmith.inventory.variables import check_templates
+from gpusmith.preflight import asked as packages
 from gpusmith.preflight.judge import judge
 from gpusmith.preflight.words import Tables
+
+ROLES = Path(__file__).resolve().parents[2] / "roles"
+
+
+def _names(facts: dict[str, Any]) -> dict[str, Any]:
+    """What the roles' files of the node's operating system call things; nothing for a system that one of them does not know."""
+    rows = {role: (role, variable) for role, variable in packages.VARIABLES.items()}
+    rows[packages.KERNEL] = ("nvidia_driver", packages.KERNEL)
+    try:
+        return {key: os_vars.value(ROLES / role / "vars", facts, name) for key, (role, name) in rows.items()}
+    except AnsibleError:
+        return {}
 
 
 class ActionModule(ActionBase):
@@ -33,10 +49,25 @@ class ActionModule(ActionBase):
         if not record:
             result.update(failed=True, msg="'preflight' needs the record of 'gpusmith.gpu.node_state'.")
             return result
+        wanted = asked["wanted"]
+        try:
+            names = _names((task_vars or {}).get("ansible_facts") or {})
+            asks = packages.all_of(record, wanted, names)
+            due, headers = packages.due(record, asks), packages.headers(record, wanted, names)
+        except GpusmithError as error:
+            result.update(failed=True, msg=str(error))
+            return result
         library = record.get("library") or {}
         path = library["files"]["nvidia-ml"]["path"] if library.get("nvml_version") else None
         # The module's own spec asks for a record: what it needs of it is the library.
-        arguments = {**asked, "record": {}, "library": path, "controller_time": time.time()}
+        arguments = {
+            **asked,
+            "record": {},
+            "library": path,
+            "controller_time": time.time(),
+            "asks": due,
+            "headers": headers,
+        }
         result.update(
             self._execute_module(
                 module_name="gpusmith.gpu.preflight", module_args=arguments, task_vars=task_vars
@@ -45,7 +76,16 @@ class ActionModule(ActionBase):
         if result.get("failed") or result.get("unreachable"):
             return result
         tables = Tables(models.load(), compatibility.load())
-        found = judge({**result, "record": record}, asked["wanted"], tables)
+        found = judge(
+            {
+                **result,
+                "record": record,
+                "asked": asks,
+                "driver_package": packages.driver_package(wanted, names),
+            },
+            wanted,
+            tables,
+        )
         found += check_templates(
             task_vars or {}, lambda name: self._filled(name, task_vars or {}), specs.load()
         )

@@ -22,7 +22,8 @@ from gpusmith.preflight.machine import (
     check_secure_boot,
     check_witness,
 )
-from gpusmith.preflight.repositories import check_drift, check_repositories
+from gpusmith.preflight.repositories import check_drift, check_keys, check_repositories
+from gpusmith.preflight.simulation import check_cni, check_simulation
 from gpusmith.preflight.versions import check_container_toolkit, check_containerd, check_cuda, check_driver
 from gpusmith.preflight.words import Facts, Tables, Wanted, refusal
 
@@ -44,7 +45,10 @@ CHECKS: Sequence[Callable[[Facts, Wanted, Tables], Iterator[Refusal]]] = [
     check_containerd,
     check_container_toolkit,
     check_drift,
+    check_keys,
     check_repositories,
+    check_cni,
+    check_simulation,
 ]
 
 

@@ -96,20 +96,17 @@ def check_secure_boot(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator
         )
 
 
-def check_headers(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[Refusal]:
-    """The kernel module can be compiled, or is installed already."""
-    record = facts["record"]
-    if (
-        wanted.get("kernel_headers_required")
-        and not facts["kernel_headers"]
-        and not record["module"]["installed_version"]
-    ):
-        kernel = record["host"]["kernel"]
+def check_headers(facts: Facts, _wanted: Wanted, _tables: Tables) -> Iterator[Refusal]:
+    """The kernel module can be compiled for each kernel that can be booted, or is there already."""
+    running = facts["record"]["host"]["kernel"]
+    for kernel in facts["headers_lacking"]:
         yield refusal(
             "kernel headers",
             f"none for kernel '{kernel}', and no package that brings them",
-            f"'/lib/modules/{kernel}/build', or package 'linux-headers-{kernel}' in a repository",
-            "Boot the distribution's current kernel, or add a repository with the headers.",
+            f"'/lib/modules/{kernel}/build', or a package in a repository that brings it",
+            "Boot the distribution's current kernel, or add a repository with the headers."
+            if kernel == running
+            else "It is installed and would boot without a driver: remove that kernel, or add a repository with its headers.",
         )
 
 

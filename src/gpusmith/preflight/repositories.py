@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import satisfies
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import (
+    PackageError,
+    repository,
+    satisfies,
+)
 
 from gpusmith.errors import Refusal
 from gpusmith.expect.steps import change_driver
@@ -38,21 +42,44 @@ def check_repositories(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterato
                 f"Correct '{owner}_repository', or bring it up.",
             )
             continue
-        for package, version in sorted(answer["asked"].items()):
-            offered = answer["versions"].get(package, [])
-            if any(satisfies(candidate, version) for candidate in offered):
-                continue
-            if owner == "nvidia_driver" and not FULL_DRIVER_VERSION.match(
-                str(wanted.get("driver_version") or "")
-            ):
-                continue  # told already, with the versions of that branch
-            near = nearest(offered, version)
-            yield refusal(
-                "version in the repository",
-                f"no '{package}' of version '{version}' in '{owner}_repository'",
-                f"nearest: {quoted(near)}" if near else "nothing of that name is there",
-                f"Correct '{option}'." if near else NOT_THERE.get(owner, f"Correct '{owner}_repository'."),
-            )
+        if owner == "nvidia_driver" and not FULL_DRIVER_VERSION.match(
+            str(wanted.get("driver_version") or "")
+        ):
+            continue  # told already, with the versions of that branch
+        lacking = {
+            package: (version, answer["versions"].get(package, []))
+            for package, version in sorted(answer["asked"].items())
+            if not any(satisfies(candidate, version) for candidate in answer["versions"].get(package, []))
+        }
+        for version in dict.fromkeys(version for version, _offered in lacking.values()):
+            here = {name: offered for name, (wants, offered) in lacking.items() if wants == version}
+            known = {name: offered for name, offered in here.items() if offered}
+            if known:
+                near = nearest(next(iter(known.values())), version)
+                yield refusal(
+                    "version in the repository",
+                    f"no {quoted(known)} of version '{version}' in '{owner}_repository'",
+                    f"nearest: {quoted(near)}",
+                    f"Correct '{option}'.",
+                )
+            if len(known) < len(here):
+                yield refusal(
+                    "package in the repository",
+                    f"no {quoted(name for name in here if name not in known)} in '{owner}_repository'",
+                    "a repository that has it",
+                    NOT_THERE.get(owner, f"Correct '{owner}_repository'."),
+                )
+
+
+def check_keys(facts: Facts, _wanted: Wanted, _tables: Tables) -> Iterator[Refusal]:
+    """Every repository has an address and a sound key, also where nothing is to be installed."""
+    for owner, asked in sorted(facts["asked"].items()):
+        if not asked.get("repository") or (facts["repositories"].get(owner) or {}).get("error"):
+            continue
+        try:
+            repository(asked["repository"], owner)
+        except PackageError as error:
+            yield refusal("repository", str(error), "a sound key", f"Correct '{owner}_repository'.")
 
 
 def check_drift(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[Refusal]:
@@ -60,7 +87,7 @@ def check_drift(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[Refus
     record = facts["record"]
     if not record["kubernetes"]["joined"]:
         return
-    package = (record["packages"].get(str(wanted.get("driver_package"))) or {}).get("version")
+    package = (record["packages"].get(str(facts.get("driver_package"))) or {}).get("version")
     driver = package or record["library"]["nvml_version"] or record["module"]["installed_version"]
     version = str(wanted.get("driver_version"))
     # Only packages know of the packager's revision, which the inventory may name.

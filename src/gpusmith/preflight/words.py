@@ -69,4 +69,5 @@ def nearest(versions: Iterable[str], wanted: str) -> list[str]:
 def offered_by(facts: Facts, owner: str) -> list[str]:
     """Versions that the repository of a role has of what was asked."""
     answer = facts["repositories"].get(owner) or {}
-    return [version for versions in (answer.get("versions") or {}).values() for version in versions]
+    versions = (answer.get("versions") or {}).values()
+    return list(dict.fromkeys(version for offered in versions for version in offered))

@@ -1,0 +1,130 @@
+"""What each role would ask module packages for, before any role runs: what is due on a node, and from which repository."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import PackageError
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.packages_due import is_due
+
+from gpusmith.expect import kernels, plans
+from gpusmith.node.records import parse
+from gpusmith.preflight.words import Wanted
+
+Ask = dict[str, Any]
+Names = Mapping[str, Any]
+"""By role, what its file of the operating system calls things."""
+
+VARIABLES = {
+    "nvidia_driver": "__nvidia_driver_layouts",
+    "cuda_toolkit": "__cuda_toolkit_names",
+    "containerd": "__containerd_names",
+    "nvidia_container_toolkit": "__nvidia_container_toolkit_names",
+    "kubernetes_node": "__kubernetes_node_names",
+}
+"""By role, the variable of its file of the operating system that has the packages' names."""
+KERNEL = "__nvidia_driver_kernel"
+
+
+def all_of(record: Mapping[str, Any], wanted: Wanted, names: Names) -> dict[str, Ask]:
+    """Arguments of module packages by role, as the roles give them.
+
+    Args:
+        record: of the node.
+        wanted: what the inventory says.
+        names: by role; of a system that nobody knows there are none, which another check says.
+    """
+    if not names:
+        return {}
+    found = {
+        "nvidia_driver": _driver(record, wanted, names["nvidia_driver"]),
+        "containerd": _set("containerd", wanted, "containerd", names),
+        "nvidia_container_toolkit": _set(
+            "nvidia-container-toolkit", wanted, "nvidia_container_toolkit", names
+        ),
+        "kubernetes_node": _set("kubernetes", wanted, "kubernetes_node", names),
+    }
+    if wanted.get("cuda_versions"):
+        found["cuda_toolkit"] = _cuda(record, wanted, names["cuda_toolkit"])
+    return found
+
+
+def driver_package(wanted: Wanted, names: Names) -> str:
+    """The package whose version is the driver's; empty on a system that nobody knows."""
+    return str(names["nvidia_driver"][str(wanted.get("driver_layout"))]["stands_for_all"]) if names else ""
+
+
+def headers(record: Mapping[str, Any], wanted: Wanted, names: Names) -> dict[str, str]:
+    """By release of a kernel that has no module, the package of its headers."""
+    if not wanted.get("kernel_headers_required") or KERNEL not in names:
+        return {}
+    node = parse(record)
+    releases = kernels.without_module(node)
+    if node.module.installed_version is None and node.host.kernel:
+        releases.insert(0, node.host.kernel)
+    return {release: str(names[KERNEL]["headers"]).format(kernel=release) for release in releases}
+
+
+def due(record: Mapping[str, Any], asks: Mapping[str, Ask]) -> dict[str, Ask]:
+    """Those of which a node lacks anything."""
+    found = {}
+    for role, asked in asks.items():
+        try:
+            if is_due(record, {key: value for key, value in asked.items() if key not in OURS}):
+                found[role] = asked
+        except PackageError:
+            found[role] = asked
+    return found
+
+
+OURS = ("expected", "offered_by")
+"""Keys that module packages does not know: versions of what a role asks for without one, and the repository that offers it."""
+
+
+def _repository(wanted: Wanted, role: str) -> dict[str, Any]:
+    return dict((wanted.get("repositories") or {}).get(role) or {})
+
+
+def _set(name: str, wanted: Wanted, role: str, names: Names) -> Ask:
+    version = str((wanted.get("versions") or {}).get(role) or "")
+    return {
+        "name": name,
+        "repository": _repository(wanted, role),
+        "packages": dict.fromkeys(names[role]["packages"], version),
+        **{key: list(names[role][key]) for key in ("patterns", "companions") if key in names[role]},
+    }
+
+
+def _driver(record: Mapping[str, Any], wanted: Wanted, layouts: Names) -> Ask:
+    layout, version = layouts[str(wanted.get("driver_layout"))], str(wanted.get("driver_version") or "")
+    settings = {
+        "node": "",
+        "version": version,
+        "module_flavour": wanted.get("module_flavour"),
+        "fabric_manager": wanted.get("fabric_manager"),
+    }
+    plan = plans.driver(record, settings, layout)
+    return {
+        "name": "nvidia-driver",
+        "repository": _repository(wanted, "nvidia_driver"),
+        # What cannot be met is refused elsewhere; the repository is asked for the versions that it has all the same.
+        "packages": dict.fromkeys(plan["packages"] or [layout["stands_for_all"]], version),
+        "patterns": list(layout["patterns"]),
+        "unversioned": list(layout["other_packages"]),
+        "hold_unversioned": True,
+        "release": plan.get("outdated") or [],
+    }
+
+
+def _cuda(record: Mapping[str, Any], wanted: Wanted, names: Names) -> Ask:
+    settings = {"node": "", "versions": wanted["cuda_versions"], "default": ""}
+    lacking = plans.cuda_toolkit(record, settings)["missing"]
+    packages = {str(names["prefix"]) + version.replace(".", "-"): version for version in lacking}
+    own = _repository(wanted, "cuda_toolkit")
+    driver = _repository(wanted, "nvidia_driver")
+    asked: Ask = {"name": "cuda-toolkit", "unversioned": list(packages)}
+    if own.get("uris") and own["uris"] != driver.get("uris"):
+        asked["repository"] = own
+    asked["offered_by"] = own if own.get("uris") else driver
+    return {**asked, "expected": {name: f"{version}.*" for name, version in packages.items()}}

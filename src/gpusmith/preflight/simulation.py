@@ -1,0 +1,81 @@
+"""What installing everything that is due would do besides, from one simulation on the node."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import alike
+
+from gpusmith.errors import Refusal
+from gpusmith.preflight.words import Facts, Tables, Wanted, refusal
+
+CNI_FOLDER = "/opt/cni/bin"
+"""Where package kubernetes-cni and the DaemonSets of pod networks put their plugins."""
+
+
+def _listed(packages: Mapping[str, str]) -> str:
+    return ", ".join(f"'{name}' ({version})" for name, version in sorted(packages.items()))
+
+
+def _ours(name: str, source: str, asks: Mapping[str, Mapping[str, Any]]) -> bool:
+    return any(
+        name in asked.get("packages", {})
+        or name in asked.get("unversioned", [])
+        or name in asked.get("companions", [])
+        or alike(name, source, asked.get("patterns", []))
+        for asked in asks.values()
+    )
+
+
+def check_simulation(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[Refusal]:
+    """All that is due can be installed together, and nobody else's package goes."""
+    simulation = facts["simulation"]
+    if simulation is None:
+        return
+    trouble = simulation["trouble"]
+    if simulation["error"]:
+        hint = (
+            f"The system's own repositories could not be read: {trouble} Bring them up, or correct them in '/etc/apt'."
+            if trouble
+            else "Add what is missing to the node's repositories (Debian's 'contrib', 'non-free' and 'non-free-firmware' are off"
+            " by default), or correct the versions in the inventory."
+        )
+        yield refusal(
+            "packages", f"they cannot be installed together: {simulation['error']}", "a set that can", hint
+        )
+        return
+    plan, there = simulation["plan"], facts["record"]["packages"]
+
+    def is_ours(name: str) -> bool:
+        return _ours(name, str((there.get(name) or {}).get("source") or ""), facts["asked"])
+
+    allowed = [str(name) for name in wanted.get("removable_packages") or []]
+    gone = {
+        name: version
+        for name, version in plan["removed"].items()
+        if not is_ours(name) and not any(fnmatch.fnmatchcase(name, pattern) for pattern in allowed)
+    }
+    if gone:
+        yield refusal(
+            "packages of others",
+            f"installing what the inventory wants would remove {_listed(gone)}",
+            "no package of others goes",
+            "Look at what uses them on the node. If nothing does, remove them, or name them in 'preflight_removable_packages';"
+            " else leave the machine out with -l.",
+        )
+
+
+def check_cni(facts: Facts, _wanted: Wanted, _tables: Tables) -> Iterator[Refusal]:
+    """The pod network's plugins are looked for where they come to be: a package's configuration file outlives the package."""
+    record = facts["record"]
+    folders = record["containerd"]["effective"].get("cni_folders")
+    if folders is None or CNI_FOLDER in folders or "kubernetes-cni" in record["packages"]:
+        return
+    yield refusal(
+        "CNI plugins",
+        f"containerd on the machine looks for them in {', '.join(map(repr, folders))}",
+        f"'{CNI_FOLDER}', where 'kubernetes-cni' and pod networks put them",
+        "Debian's own containerd says so in '/etc/containerd/config.toml', which outlives the package: remove 'bin_dir' there.",
+    )

@@ -1,0 +1,174 @@
+"""What preflight takes for due is what the roles would do: both go by one set of names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar, trust_as_template
+
+from gpusmith.paths import repo_root
+from gpusmith.preflight import asked
+from tests.unit.expect.converged import converged_record
+from tests.unit.hosts import VERSION
+from tests.unit.keys import KEY, OTHER_KEY
+
+REPOSITORY = {"uris": ["http://depot/apt/"], "suites": ["./"], "components": [], "key": KEY}
+FILES = {
+    "nvidia_driver": "Debian_12",
+    "cuda_toolkit": "Debian",
+    "containerd": "Debian",
+    "nvidia_container_toolkit": "Debian",
+    "kubernetes_node": "Debian",
+}
+NAMES = {
+    role: yaml.safe_load((repo_root() / f"roles/{role}/vars/{FILES[role]}.yml").read_text())[variable]
+    for role, variable in asked.VARIABLES.items()
+}
+WANTED: dict[str, Any] = {
+    "driver_version": VERSION,
+    "driver_layout": "nvidia",
+    "module_flavour": "auto",
+    "fabric_manager": "auto",
+    "cuda_versions": ["12.8"],
+    "versions": {
+        "containerd": "2.3.7",
+        "nvidia_container_toolkit": "1.20.1",
+        "kubernetes_node": "1.36.3",
+    },
+    "repositories": dict.fromkeys(asked.VARIABLES, REPOSITORY),
+}
+
+
+def bare() -> dict[str, Any]:
+    record = converged_record()
+    return {
+        **record,
+        "packages": {},
+        "managed_files": {},
+        "kubernetes": {"joined": False},
+        "cuda": {"versions": []},
+    }
+
+
+def test_a_bare_machine_lacks_everything() -> None:
+    asks = asked.all_of(bare(), WANTED, NAMES)
+    assert asked.due(bare(), asks) == asks
+    assert set(asks) == set(asked.VARIABLES)
+    assert asks["nvidia_container_toolkit"]["packages"] == dict.fromkeys(
+        (
+            "nvidia-container-toolkit",
+            "nvidia-container-toolkit-base",
+            "libnvidia-container-tools",
+            "libnvidia-container1",
+        ),
+        "1.20.1",
+    )
+    assert "nvidia-fabricmanager" in asks["nvidia_driver"]["packages"]
+    assert asks["cuda_toolkit"]["unversioned"] == ["cuda-toolkit-12-8"]
+    assert asks["cuda_toolkit"]["expected"] == {"cuda-toolkit-12-8": "12.8.*"}
+
+
+def test_an_unknown_system_asks_for_nothing() -> None:
+    assert asked.all_of(bare(), WANTED, {}) == {}
+
+
+def test_cuda_of_the_drivers_repository_asks_there() -> None:
+    assert "repository" not in asked.all_of(bare(), WANTED, NAMES)["cuda_toolkit"]
+    own = {**WANTED["repositories"], "cuda_toolkit": {**REPOSITORY, "uris": ["http://other/"]}}
+    cuda = asked.all_of(bare(), {**WANTED, "repositories": own}, NAMES)["cuda_toolkit"]
+    assert cuda["repository"]["uris"] == cuda["offered_by"]["uris"] == ["http://other/"]
+
+
+def converged() -> dict[str, Any]:
+    """A node on which the roles' packages are all there, with their files."""
+    import hashlib
+
+    from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import apt, base
+
+    record = {**converged_record(), "cuda": {"versions": ["12.8"]}}
+    asks = asked.all_of(record, WANTED, NAMES)
+    for each in asks.values():
+        versions = {name: f"{version}-1" for name, version in each.get("packages", {}).items()}
+        for name, version in versions.items():
+            record["packages"][name] = {"version": version, "held": True}
+        pins = {name: [version] for name, version in versions.items()}
+        if versions:
+            pins |= {pattern: sorted(set(versions.values())) for pattern in each.get("patterns", [])}
+        texts = (
+            {
+                f"/etc/apt/preferences.d/gpusmith-{each['name']}.pref": apt.render_preferences(
+                    pins, each["name"]
+                )
+            }
+            if pins
+            else {}
+        )
+        if each.get("repository"):
+            source = base.repository(each["repository"], each["name"])
+            texts[f"/etc/apt/sources.list.d/gpusmith-{each['name']}.sources"] = apt.render_source(
+                source, each["name"]
+            )
+        record["managed_files"] |= {
+            path: hashlib.sha256(text.encode()).hexdigest() for path, text in texts.items()
+        }
+    return record
+
+
+def test_a_converged_node_pays_nothing() -> None:
+    record = converged()
+    assert asked.due(record, asked.all_of(record, WANTED, NAMES)) == {}
+
+
+@pytest.mark.parametrize("key", [OTHER_KEY, KEY.replace("B", "C", 1).replace("AAA", "AAB"), "nonsense"])
+def test_another_or_a_damaged_key_is_due_on_a_converged_node(key: str) -> None:
+    record = converged()
+    repositories = {**WANTED["repositories"], "containerd": {**REPOSITORY, "key": key}}
+    asks = asked.all_of(record, {**WANTED, "repositories": repositories}, NAMES)
+    assert set(asked.due(record, asks)) == {"containerd"}
+
+
+@pytest.mark.parametrize(
+    ("role", "variable", "inventory"),
+    [
+        (
+            "containerd",
+            "__containerd_asked",
+            {"containerd_version": "2.3.7", "containerd_repository": REPOSITORY},
+        ),
+        (
+            "nvidia_container_toolkit",
+            "__nvidia_container_toolkit_asked",
+            {"nvidia_container_toolkit_version": "1.20.1", "nvidia_container_toolkit_repository": REPOSITORY},
+        ),
+        (
+            "kubernetes_node",
+            "__kubernetes_node_asked",
+            {"kubernetes_node_version": "1.36.3", "kubernetes_node_repository": REPOSITORY},
+        ),
+    ],
+)
+def test_the_role_asks_for_the_same(role: str, variable: str, inventory: dict[str, Any]) -> None:
+    folder = repo_root() / "roles" / role
+    values = yaml.safe_load((folder / "vars/main.yml").read_text())
+    trusted = {name: _trusted(value) for name, value in values.items()}
+    trusted[asked.VARIABLES[role]] = NAMES[role]
+    templar = Templar(DataLoader(), variables={**trusted, **inventory})
+    assert templar.template(trusted[variable]) == asked.all_of(bare(), WANTED, NAMES)[role]
+
+
+def test_the_drivers_role_asks_by_the_same_keys() -> None:
+    values = yaml.safe_load((repo_root() / "roles/nvidia_driver/vars/main.yml").read_text())
+    assert set(values["__nvidia_driver_packages"]) == set(
+        asked.all_of(bare(), WANTED, NAMES)["nvidia_driver"]
+    )
+
+
+def _trusted(value: Any) -> Any:
+    if isinstance(value, str):
+        return trust_as_template(value)
+    if isinstance(value, dict):
+        return {key: _trusted(each) for key, each in value.items()}
+    return [_trusted(each) for each in value] if isinstance(value, list) else value

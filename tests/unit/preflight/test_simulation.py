@@ -1,0 +1,86 @@
+"""What preflight says of the simulated installation."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from gpusmith.errors import Refusal
+from gpusmith.preflight.simulation import check_cni, check_simulation
+from tests.unit.preflight.test_judge import TABLES, WANTED, facts
+
+NOTHING: dict[str, Any] = {"installed": {}, "changed": {}, "removed": {}}
+ASKED: dict[str, Any] = {
+    "containerd": {"packages": {"containerd.io": "2.3.7"}},
+    "nvidia_driver": {
+        "packages": {"nvidia-driver-cuda": "580.178.04"},
+        "patterns": ["*nvidia*", "src:nvidia-graphics-drivers"],
+    },
+}
+
+
+def judged(wanted: dict[str, Any] | None = None, **changes: Any) -> list[Refusal]:
+    tree = facts()
+    tree["asked"] = ASKED
+    tree["simulation"] = {"plan": copy.deepcopy(NOTHING), "error": "", "trouble": "", **changes}
+    tree["record"]["packages"]["libnvoptix1"] = {
+        "version": "1",
+        "held": True,
+        "source": "nvidia-graphics-drivers",
+    }
+    return list(check_simulation(tree, {**WANTED, **(wanted or {})}, TABLES))
+
+
+def test_nothing_was_due_or_nothing_is_in_the_way() -> None:
+    assert list(check_simulation({**facts(), "simulation": None}, WANTED, TABLES)) == []
+    assert judged(plan={**NOTHING, "installed": {"containerd.io": "2.3.7-1", "libseccomp2": "2.5"}}) == []
+
+
+def test_what_containerd_io_would_remove_is_named() -> None:
+    gone = {"containerd": "1.6.20~ds1-1", "runc": "1.1.5", "docker.io": "20.10.24"}
+    (found,) = judged(plan={**NOTHING, "removed": gone})
+    for name, version in gone.items():
+        assert f"'{name}' ({version})" in found.message
+    allowed = {"removable_packages": ["containerd", "runc"]}
+    (found,) = judged(allowed, plan={**NOTHING, "removed": gone})
+    assert "docker.io" in found.message
+    assert "'runc'" not in found.message
+    assert judged({"removable_packages": ["*"]}, plan={**NOTHING, "removed": gone}) == []
+
+
+@pytest.mark.parametrize("name", ["nvidia-kernel-dkms", "libnvoptix1", "nvidia-driver-cuda"])
+def test_parts_of_our_own_sets_may_go(name: str) -> None:
+    assert judged(plan={**NOTHING, "removed": {name: "1"}}) == []
+
+
+def test_an_unmet_dependency_is_named_with_what_to_do() -> None:
+    (found,) = judged(error="Unmet: nvidia-kernel-dkms : Depends: dkms")
+    assert "Depends: dkms" in found.message
+    assert "contrib" in found.hint
+    (found,) = judged(error="Unmet: x", trouble="Could not connect to deb.example.org.")
+    assert "deb.example.org" in found.hint
+
+
+@pytest.mark.parametrize(
+    ("folders", "packages", "refused"),
+    [
+        (None, [], False),
+        (["/opt/cni/bin"], [], False),
+        (["/usr/lib/cni"], [], True),
+        (["/usr/lib/cni", "/opt/cni/bin"], [], False),
+        # Somebody's own folder on a node of ours works: its pods have a network.
+        (["/usr/lib/cni"], ["kubernetes-cni"], False),
+    ],
+)
+def test_the_folder_of_cni_plugins_that_debians_containerd_leaves(
+    folders: list[str] | None, packages: list[str], refused: bool
+) -> None:
+    tree = facts()
+    tree["record"]["containerd"] = {"effective": {"cni_folders": folders}}
+    tree["record"]["packages"] = {name: {"version": "1", "held": True} for name in packages}
+    found = list(check_cni(tree, WANTED, TABLES))
+    assert bool(found) is refused
+    if refused:
+        assert "/usr/lib/cni" in found[0].message
