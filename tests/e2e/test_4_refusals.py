@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -48,6 +49,11 @@ class Refused:
 
 
 GPUS, ALL = "group_vars/gpu_nodes.yml", "group_vars/all.yml"
+DAMAGED = {
+    "uris": ["http://depot.invalid/"],
+    "suites": ["./"],
+    "key": "-----BEGIN PGP PUBLIC KEY BLOCK-----\n\nabc\n-----END PGP PUBLIC KEY BLOCK-----",
+}
 # What is found at the same moment is told at the same moment, so that one run shows it.
 REFUSALS = {
     "limit-control-plane": Refused(words=("-l", "cp-1"), says=("cp-1|GPU nodes|gpu_nodes",)),
@@ -77,8 +83,15 @@ REFUSALS = {
             (GPUS, "nvidia_driver_version", 'nvidia_driver_version: "999.11.22"'),
             (GPUS, "gpusmith_gpu_model", "gpusmith_gpu_model: h100-sxn"),
             (GPUS, "nvidia_container_toolkit_version", 'nvidia_container_toolkit_version: "1.19.0"'),
+            # On nodes that have all packages, too.
+            (GPUS, "containerd_repository", f"containerd_repository: {json.dumps(DAMAGED)}"),
         ),
-        says=("999.11.22", "h100-sxn", "ordering cycle"),
+        says=(
+            "999.11.22",
+            "h100-sxn",
+            "ordering cycle",
+            r"'containerd': The\s+armored\s+public\s+key\s+is\s+damaged",
+        ),
     ),
 }
 
