@@ -111,9 +111,15 @@ def _forecast(host: Host | None) -> list[str]:
     if host is None:
         return []
     lines = []
+    full = {item.split()[0]: item for told in host.parts.values() for item in told.changes.get(ALONG, ())}
     for part, told in host.parts.items():
         rows = [(kind, told.changes[kind]) for kind in KINDS if kind != ALONG and told.changes.get(kind)]
-        known = [f"    {kind}: {', '.join(items)}" for kind, items in rows]
+        # What preflight simulated has the full version, which the inventory need not name.
+        told_in_full = [
+            (kind, [full.get(item.split()[0], item) if kind == "packages" else item for item in items])
+            for kind, items in rows
+        ]
+        known = [f"    {kind}: {', '.join(items)}" for kind, items in told_in_full]
         if known or part in host.changed:
             lines += [f"  {part}", *known]
     along = _come_along(host)

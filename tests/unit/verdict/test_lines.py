@@ -129,7 +129,7 @@ def test_packages_that_come_along_are_told_once() -> None:
     assert lines.of_check(found, End(1)) == [
         "gpu-1:",
         "  containerd",
-        "    packages: containerd.io 2.3.7",
+        "    packages: containerd.io 2.3.7-1",
         "  packages that come along: runc 1.2, libseccomp2 2.5, libc6 1 -> 2",
         "Checked (1 s): 1 host would change.",
     ]
