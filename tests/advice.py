@@ -132,6 +132,9 @@ COMMANDS: Mapping[str, Command] = {
     "kubectl get namespace NAME -o yaml": _kubectl("get namespace gpusmith-system -o yaml"),
     "kubectl get namespace X -o yaml": _kubectl("get namespace gpusmith-system -o yaml"),
     "kubectl get nodes": _kubectl("get nodes"),
+    "kubectl get pods -A --field-selector spec.nodeName=X -o custom-columns=UID:.metadata.uid,NAME:.metadata.name": _kubectl(
+        "get pods -A --field-selector spec.nodeName=gpu-1 -o custom-columns=UID:.metadata.uid,NAME:.metadata.name"
+    ),
     "kubectl get pods -A -o wide": _kubectl("get pods -A -o wide"),
     "kubectl get pods -A | grep device-plugin": _kubectl("get pods -A"),
     "kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations,validatingadmissionpolicies": _kubectl(

@@ -151,6 +151,7 @@ def healthy_record() -> Record:
             },
             "swap_units": [],
         },
+        "allocations": {"devices": {"1b4e28ba-2fa1-11d2-883f-0016d3cca427": [UUIDS[0]]}, "claimants": []},
         "errors": [],
     }  # fmt: skip
 

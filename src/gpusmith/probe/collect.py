@@ -12,6 +12,7 @@ from dataclasses import asdict, replace
 from typing import Any, Callable, TypeVar
 
 from gpusmith.probe import (
+    allocations,
     boot,
     cdi,
     clock,
@@ -64,6 +65,7 @@ def collect(nvml_timeout_s: float = NVML_TIMEOUT_S) -> Record:
     devices = safely("dev", dev.gather)
     paths = safely("library", lambda: library.find(asked_libraries, errors)) or {"nvidia-ml": [], "cuda": []}
     path = next(iter(paths["nvidia-ml"]), None)
+    given = safely("allocations", lambda: allocations.read(errors))
     child = safely("nvml", lambda: Child(lambda: nvml.ask_library(path))) if path else None
 
     found: dict[str, Any] = {
@@ -94,6 +96,7 @@ def collect(nvml_timeout_s: float = NVML_TIMEOUT_S) -> Record:
     answer, problem = child.result(nvml_timeout_s) if child else (None, None if path else "library not found")
     answer = answer or nvml.Answer(nvml.Nvml(error=problem))
     found["nvml"] = answer.nvml
+    found["allocations"] = safely("allocations", lambda: allocations.gather(given, errors))
     libraries = safely("library", lambda: library.gather(paths, answer.loaded, answer.marker))
     found["library"] = libraries
     version = driver.loaded_version if driver else None

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Callable
 
+from gpusmith.probe.allocations import pod_uid
 from gpusmith.probe.files import read_text
 from gpusmith.probe.pci import normal_pci
 
@@ -33,11 +34,13 @@ class Process:
 
     Attributes:
         pod: whether it belongs to a pod, by its cgroup.
+        pod_uid: of that pod.
     """
 
     pid: int
     name: str | None
     pod: bool
+    pod_uid: str | None = None
 
 
 VALUES = {
@@ -205,15 +208,12 @@ def _processes(handle: Any) -> tuple[Process, ...]:
     except pynvml.NVMLError_InsufficientSize:  # more have come than it left room for
         rows = pynvml.nvmlDeviceGetComputeRunningProcesses_v3(handle)
     # What is not there has ended since, or is another PID namespace's.
-    return tuple(
-        Process(
-            pid=row.pid,
-            name=read_text(f"/proc/{row.pid}/comm"),
-            pod=in_pod(read_text(f"/proc/{row.pid}/cgroup")),
-        )
-        for row in rows
-        if os.path.exists(f"/proc/{row.pid}")
-    )
+    return tuple(_process(row.pid) for row in rows if os.path.exists(f"/proc/{row.pid}"))
+
+
+def _process(pid: int) -> Process:
+    cgroup = read_text(f"/proc/{pid}/cgroup")
+    return Process(pid, read_text(f"/proc/{pid}/comm"), in_pod(cgroup), pod_uid(cgroup))
 
 
 def _fabric(handle: Any) -> tuple[str, str | None]:

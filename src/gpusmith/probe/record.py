@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from gpusmith.probe.allocations import Allocations
 from gpusmith.probe.boot import Boot
 from gpusmith.probe.cdi import Cdi
 from gpusmith.probe.clock import Clock
@@ -40,6 +41,7 @@ class Record:
         xids: since the driver was loaded; None if nobody can know them.
         boot: None if its files could not be read.
         kernels: folders of modules, with the kernels that they are of.
+        allocations: which pods were given which devices; None if the kubelet has no notes of it.
         errors: what could not be found out, with the reason.
     """
 
@@ -64,6 +66,7 @@ class Record:
     cuda: Cuda = field(default_factory=Cuda)
     boot: Boot | None = None
     kernels: tuple[Kernel, ...] | None = None
+    allocations: Allocations | None = None
     managed_files: Mapping[str, str] = field(default_factory=dict)
     marked_files: tuple[str, ...] = ()
     errors: tuple[str, ...] = ()

@@ -10,6 +10,7 @@ from gpusmith.checks.findings import Outcome
 from gpusmith.checks.whole_cluster import Removed
 from gpusmith.errors import ToolError
 from tests.unit.checks.world import CLASSES, PODS, SETS, World
+from tests.unit.hosts import UUIDS
 from tests.unit.objects import set_by_others
 
 
@@ -107,6 +108,8 @@ def _pod_is_not_ready(world: World) -> None:
     status["containerStatuses"][0].update(ready=False, state={"waiting": {"reason": "CrashLoopBackOff"}})
 
 
+TRAINS = {"pid": 8, "name": "train", "pod": True}
+HOLDER = "1b4e28ba-2fa1-11d2-883f-0016d3cca427"
 XID = {"time_unix": 1.0, "pci": "0000:2a:00.0", "code": 79, "message": "NVRM: Xid (PCI:0000:2a:00): 79"}
 WRONG = {"ok": False, "error": "it is wrong"}
 
@@ -173,6 +176,10 @@ MUTATIONS: Mapping[str, tuple[Mutation, ...]] = {
         _gpu("more than 8 its slot does not offer", pcie_width=8, pcie_width_max=8),
     ),
     "nodes.processes": (_gpu("'python3' (PID 7)", processes=[{"pid": 7, "name": "python3", "pod": False}]),),
+    "nodes.pod-processes": (
+        _gpu("but it was given no GPU", processes=[{**TRAINS, "pod_uid": "9b4e28ba-2fa1-11d2-883f-0016d3cca427"}]),
+        _gpu(f"but it was given {UUIDS[0]}", processes=[{**TRAINS, "pod_uid": HOLDER}]),
+    ),
     "nodes.containerd": (
         _in("has no runtime 'nvidia'", "containerd", "effective", runtime_nvidia=False),
         _in("CDI switched off", "containerd", "effective", cdi=False),
