@@ -20,6 +20,7 @@ def node(**changes: Any) -> dict[str, Any]:
         "status": {
             "conditions": [{"type": "Ready", "status": "True"}, {"type": "DiskPressure", "status": "False"}],
             "capacity": {"nvidia.com/gpu": "4"}, "allocatable": {"nvidia.com/gpu": "4"},
+            "nodeInfo": {"machineID": "m", "bootID": "b", "systemUUID": "s"},
         },
     }  # fmt: skip
     for path, value in changes.items():

@@ -61,7 +61,7 @@ def healthy_record() -> Record:
     running = {"active": "active", "enabled": "enabled", "started_unix": 1.0, "changed": False}
     return {
         "schema": "gpusmith.probe/1",
-        "host": {"hostname": "gpu-1", "boot_id": "b", "kernel": "6.1.0", "uptime_s": 100.0, "time_unix": 2.0},
+        "host": {"hostname": "gpu-1", "boot_id": "b", "machine_id": "m", "kernel": "6.1.0", "uptime_s": 100.0, "time_unix": 2.0},
         "packages": {
             "nvidia-driver-cuda": dict(package), "libcuda1": dict(package), "libnvidia-ml1": dict(package),
             "nvidia-persistenced": dict(package), "nvidia-fabricmanager": dict(package),
@@ -159,7 +159,7 @@ def healthy_record() -> Record:
 def other_record() -> Record:
     """A healthy node beside it: another machine with other GPUs."""
     record = healthy_record()
-    record["host"].update(hostname="gpu-2", boot_id="other")
+    record["host"].update(hostname="gpu-2", boot_id="other", machine_id="other")
     record["kubernetes"]["node_name"] = "gpu-2"
     for gpu in record["nvml"]["gpus"]:
         gpu["uuid"] = gpu["uuid"].replace("GPU-0", "GPU-9")

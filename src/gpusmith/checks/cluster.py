@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from gpusmith.checks.findings import CannotAsk, NotApplicable
@@ -11,6 +11,8 @@ from gpusmith.checks.register import check
 from gpusmith.cluster import operands as of_pod
 from gpusmith.cluster.managed_fields import title
 from gpusmith.cluster.views import NodeView
+from gpusmith.expect import identity
+from gpusmith.expect.identity import Machine
 from gpusmith.expect.versions import upstream
 from gpusmith.inventory.host import Host
 from gpusmith.names import GPU_RESOURCE, OPERANDS_LABEL, SIMULATED_LABEL
@@ -30,6 +32,7 @@ class ClusterFacts:
         view: the Node object; None if the cluster has none.
         system_pods: pods of the operands' namespaces on all nodes.
         foreign_fields: as of Snapshot.
+        machine: what the host leads to; None if it did not answer.
     """
 
     host: Host
@@ -37,6 +40,7 @@ class ClusterFacts:
     view: NodeView | None
     system_pods: Sequence[Mapping[str, Any]] = ()
     foreign_fields: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    machine: Machine | None = None
 
 
 def _need_view(facts: ClusterFacts) -> NodeView:
@@ -85,6 +89,27 @@ def node_ready(facts: ClusterFacts) -> list[Problem]:
             {"conditions": list(facts.view.conditions)},
         )
     ]
+
+
+@check(
+    "cluster.node-identity",
+    place=45,
+    proves="the machine that answers is the one that told the cluster what the Node says",
+    fails_when="the Node was told another machine ID, or is Ready and of another boot than the machine",
+    do="correct 'ansible_host' before anything is done to the node, or find the copy of its disk",
+    evidence=lambda facts: {"node": asdict(facts.view.told)} if facts.view else {},
+)
+def node_identity(facts: ClusterFacts) -> list[Problem]:
+    """Machine ID and boot ID of the machine are those of the Node, which the playbooks ask for as well."""
+    view = _need_view(facts)
+    if facts.machine is None:
+        raise CannotAsk(f"There is no record of node '{facts.host.name}'; see nodes.reachable.")
+    if facts.machine.name != facts.machine.node:
+        raise CannotAsk(
+            f"The machine at the address of '{facts.host.name}' is not its node; see nodes.identity."
+        )
+    nodes = identity.Nodes({facts.machine.node: view.told})
+    return list(identity.judge(facts.machine, (), nodes).problems)
 
 
 @check(

@@ -9,6 +9,7 @@ from typing import Any
 from gpusmith.cluster import operands
 from gpusmith.cluster.api import Object
 from gpusmith.cluster.holders import PART, Holder, finished, holders, quantity
+from gpusmith.expect.identity import Told
 from gpusmith.names import GPU_RESOURCE
 
 NODES = "/api/v1/nodes"
@@ -41,6 +42,17 @@ def readiness(node: Mapping[str, Any] | None) -> Readiness:
     return Readiness(False, "not Ready yet")
 
 
+def told_of(node: Mapping[str, Any]) -> Told:
+    """What a Node says of the machine that it is of."""
+    info = (node.get("status") or {}).get("nodeInfo") or {}
+    return Told(
+        machine_id=str(info.get("machineID") or ""),
+        boot_id=str(info.get("bootID") or ""),
+        system_uuid=str(info.get("systemUUID") or ""),
+        ready=readiness(node).ready,
+    )
+
+
 def node_path(name: str) -> str:
     """Where the API server has a Node."""
     return f"{NODES}/{name}"
@@ -65,6 +77,7 @@ class NodeView:
         plugins: pods of NVIDIA's device plugin in other namespaces, as namespace/name.
         discovered: whether a pod of GPU feature discovery runs there, whosever.
         others: GPUs by other names that the node has any of, such as MIG devices.
+        told: which machine it is of, as its kubelet told.
     """
 
     name: str
@@ -81,6 +94,7 @@ class NodeView:
     plugins: tuple[str, ...] = ()
     discovered: bool = False
     others: Mapping[str, int] = field(default_factory=dict)
+    told: Told = field(default_factory=Told)
 
     @property
     def held(self) -> int:
@@ -134,4 +148,5 @@ def view_of(node: Object, pods: Iterable[Object], operands_namespace: str) -> No
             for name, value in (status.get("capacity") or {}).items()
             if PART.fullmatch(name) and (count := quantity(value))
         },
+        told=told_of(node),
     )

@@ -9,6 +9,7 @@ from gpusmith.checks.findings import CannotAsk
 from gpusmith.data import xids
 from gpusmith.data.models import Model
 from gpusmith.data.xids import XidTable
+from gpusmith.expect.identity import Machine
 from gpusmith.inventory.host import Host
 from gpusmith.probe.nvml import Gpu
 from gpusmith.probe.record import Record
@@ -31,6 +32,7 @@ class NodeFacts:
         fleet: records of all nodes of the run that have the same model, this one included.
         hosts: what the inventory says of the fleet's nodes; of one that is not named, the same as of this one.
         xids: what Xid codes mean.
+        everyone: records of all nodes of the run; of the fleet, if they are not given.
     """
 
     host: Host
@@ -39,6 +41,27 @@ class NodeFacts:
     fleet: Mapping[str, Record]
     hosts: Mapping[str, Host] = field(default_factory=dict)
     xids: XidTable = field(default_factory=xids.load)
+    everyone: Mapping[str, Record] = field(default_factory=dict)
+
+    @property
+    def machine(self) -> Machine:
+        """What the host leads to."""
+        return machine_of(self.host, self.record)
+
+    @property
+    def machines(self) -> list[Machine]:
+        """What the hosts of the run lead to."""
+        return [
+            machine_of(self.hosts[name], record)
+            if name in self.hosts
+            else Machine(name, name.lower(), name, record)
+            for name, record in (self.everyone or self.fleet).items()
+        ]
+
+
+def machine_of(host: Host, record: Record) -> Machine:
+    """What a host of the inventory leads to."""
+    return Machine(host.name, host.node_name, str(host.variables.get("ansible_host") or host.name), record)
 
 
 NodeCheck = Callable[[NodeFacts], Sequence[Problem]]

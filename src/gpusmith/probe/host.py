@@ -20,11 +20,16 @@ class Host:
     """Which machine it is, and what runs on it.
 
     Attributes:
+        boot_id: another one at every boot.
+        machine_id: another one for every installed system, unless somebody copied it.
+        system_uuid: of the board, by its firmware.
         virtual: whether a hypervisor runs it; None if the machine does not tell.
     """
 
     hostname: str = ""
     boot_id: str | None = None
+    machine_id: str | None = None
+    system_uuid: str | None = None
     kernel: str | None = None
     architecture: str | None = None
     os_id: str | None = None
@@ -59,6 +64,9 @@ def gather() -> Host:
     return Host(
         hostname=socket.gethostname(),
         boot_id=read_text("/proc/sys/kernel/random/boot_id"),
+        # As the kubelet reads them.
+        machine_id=read_text("/etc/machine-id") or read_text("/var/lib/dbus/machine-id"),
+        system_uuid=read_text("/sys/class/dmi/id/product_uuid"),
         kernel=platform.release(),
         architecture=platform.machine(),
         os_id=release.get("ID"),

@@ -4,6 +4,9 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
+import hashlib
 import os
 import re
 import socket
@@ -11,6 +14,8 @@ from dataclasses import dataclass
 
 from gpusmith.probe.commands import Command
 from gpusmith.probe.files import read_text
+
+KUBECONFIG = "/etc/kubernetes/kubelet.conf"
 
 
 @dataclass(frozen=True)
@@ -20,11 +25,36 @@ class Kubernetes:
     Attributes:
         joined: whether kubelet's kubeconfig is there.
         node_name: of its Node object; None if it has not joined.
+        authorities: digests of the certificates by which it knows its cluster.
     """
 
     kubelet_version: str | None = None
     joined: bool = False
     node_name: str | None = None
+    authorities: tuple[str, ...] = ()
+
+
+def digests(certificates: str) -> tuple[str, ...]:
+    """SHA-256 of each certificate of a PEM text."""
+    found = []
+    for body in re.findall(r"-----BEGIN CERTIFICATE-----(.*?)-----END", certificates, re.DOTALL):
+        try:
+            found.append(hashlib.sha256(base64.b64decode("".join(body.split()), validate=True)).hexdigest())
+        except binascii.Error:
+            continue
+    return tuple(found)
+
+
+def authorities(kubeconfig: str) -> tuple[str, ...]:
+    """Digests of the certificates in which a kubeconfig trusts, given in it or in a file beside it."""
+    inside = re.search(r"certificate-authority-data:\s*\"?([A-Za-z0-9+/=]+)", kubeconfig)
+    if inside:
+        try:
+            return digests(base64.b64decode(inside.group(1), validate=True).decode("ascii", "replace"))
+        except binascii.Error:
+            return ()
+    beside = re.search(r"certificate-authority:\s*\"?([^\s\"]+)", kubeconfig)
+    return digests(read_text(beside.group(1)) or "") if beside else ()
 
 
 def ask() -> Command:
@@ -38,10 +68,11 @@ def gather(asked: Command, errors: list[str]) -> Kubernetes:
     override = re.search(
         r"--hostname-override[= ]([^\s\"']+)", read_text("/var/lib/kubelet/kubeadm-flags.env") or ""
     )
-    joined = os.path.exists("/etc/kubernetes/kubelet.conf")
+    joined = os.path.exists(KUBECONFIG)
     name = override.group(1) if override else socket.gethostname().lower()
     return Kubernetes(
         kubelet_version=words[-1].lstrip("v") if words else None,
         joined=joined,
         node_name=name if joined else None,
+        authorities=authorities(read_text(KUBECONFIG) or "") if joined else (),
     )

@@ -13,7 +13,7 @@ from gpusmith.checks.register import CLUSTER, Check, Reads
 from gpusmith.checks.whole_cluster import ClusterAnswer, WholeCluster
 from gpusmith.errors import GpusmithError
 from gpusmith.node.connections import Probed
-from gpusmith.node.facts import NodeFacts
+from gpusmith.node.facts import NodeFacts, machine_of
 from gpusmith.suite.sources import Sources
 from gpusmith.workloads.outcome import NodeOutcome
 
@@ -69,17 +69,20 @@ def _record(sources: Sources, target: str) -> NodeFacts:
         for name, row in sources.probed.items()
         if row.record is not None and sources.inventory.hosts[name].gpu_model == host.gpu_model
     }
-    return NodeFacts(host, record, sources.models.get(host.gpu_model), fleet, sources.inventory.hosts)
+    everyone = {name: row.record for name, row in sources.probed.items() if row.record is not None}
+    model = sources.models.get(host.gpu_model)
+    return NodeFacts(host, record, model, fleet, sources.inventory.hosts, everyone=everyone)
 
 
 def _node(sources: Sources, target: str) -> ClusterFacts:
-    lists = sources.cluster().snapshot
+    lists, record = sources.cluster().snapshot, sources.record(target)
     return ClusterFacts(
         sources.inventory.hosts[target],
         sources.node_name(target),
         sources.view(target),
         lists.system_pods,
         lists.foreign_fields,
+        machine_of(sources.inventory.hosts[target], record) if record else None,
     )
 
 

@@ -118,6 +118,8 @@ MUTATIONS: Mapping[str, tuple[Mutation, ...]] = {
     "nodes.identity": (
         _in("is node 'db-1' of the cluster", "kubernetes", node_name="db-1"),
         _in("kubelet.conf' is gone", "kubernetes", joined=False, node_name=None),
+        _in("their disks are copies", "host", machine_id="other"),
+        _in("host 'gpu-2' leads to it as well", "host", boot_id="other"),
     ),
     "nodes.simulation-witnesses": (
         _in("the loaded library is that of real ones", "library", simulated=False),
@@ -218,6 +220,10 @@ MUTATIONS: Mapping[str, tuple[Mutation, ...]] = {
         Mutation(
             lambda world: world.node["status"].update(conditions=[{"type": "Ready", "status": "Unknown"}]), "not Ready"
         ),
+    ),
+    "cluster.node-identity": (
+        _in("another machine is Node 'gpu-1'", "host", machine_id="x", boot_id="y"),
+        _in("a second machine tells the cluster", "host", boot_id="y", time_unix=100.0),
     ),
     "cluster.gpu-capacity": (
         Mutation(

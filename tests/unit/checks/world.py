@@ -22,6 +22,7 @@ from tests.unit.records import healthy_record, other_record
 
 Json = dict[str, Any]
 NAMES = ("gpu-1", "gpu-2")
+MACHINES = {"gpu-1": ("m", "b"), "gpu-2": ("other", "other")}
 NODES, PODS, CLASSES, SETS = (
     "/api/v1/nodes",
     "/api/v1/pods",
@@ -33,6 +34,7 @@ NODES, PODS, CLASSES, SETS = (
 def _node(name: str) -> Json:
     found = node()
     found["metadata"]["name"] = name
+    found["status"]["nodeInfo"] = {"machineID": MACHINES[name][0], "bootID": MACHINES[name][1]}
     return found
 
 

@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+import base64
+import hashlib
+from pathlib import Path
+
+from gpusmith.probe import kubernetes
+
+
+def pem(der: bytes, width: int = 8) -> str:
+    text = base64.b64encode(der).decode()
+    lines = "\n".join(text[place : place + width] for place in range(0, len(text), width))
+    return f"-----BEGIN CERTIFICATE-----\n{lines}\n-----END CERTIFICATE-----\n"
+
+
+def test_a_certificate_is_known_however_it_is_wrapped(tmp_path: Path) -> None:
+    digest = hashlib.sha256(b"one authority").hexdigest()
+    other = hashlib.sha256(b"another").hexdigest()
+    inside = base64.b64encode((pem(b"one authority") + pem(b"another")).encode()).decode()
+    assert kubernetes.authorities(f"clusters:\n- cluster:\n    certificate-authority-data: {inside}\n") == (
+        digest,
+        other,
+    )
+    (tmp_path / "ca.crt").write_text(pem(b"one authority", 64))
+    assert kubernetes.authorities(f'    certificate-authority: "{tmp_path}/ca.crt"\n') == (digest,)
+
+
+def test_what_is_no_certificate_is_none() -> None:
+    assert kubernetes.authorities("") == ()
+    assert kubernetes.authorities("certificate-authority-data: abc") == ()
+    assert kubernetes.authorities("certificate-authority: /nowhere/ca.crt") == ()
+    assert kubernetes.digests("-----BEGIN CERTIFICATE-----\n??\n-----END CERTIFICATE-----") == ()
