@@ -4,42 +4,15 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Mapping
 from typing import Any
 
 from ansible import context
-from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible.utils.vars import load_extra_vars
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.variables import Variables
 
 from gpusmith.inventory import guard, specs
 from gpusmith.inventory.target import GPU_GROUP, Run
-from gpusmith.inventory.templates import UnfilledError
-
-
-class Variables:
-    """The variables of hosts, by Ansible's own."""
-
-    def __init__(self, hostvars: Any) -> None:
-        self._hostvars = hostvars
-        # Ansible puts the variables of a host together anew each time that it is asked for them.
-        self._of: dict[str, Any] = {}
-
-    def written(self, host: str) -> Mapping[str, Any]:
-        """All variables of a host, templates as they are written."""
-        found: Mapping[str, Any] = self._hostvars.raw_get(host)
-        return found
-
-    def filled(self, host: str, name: str) -> Any:
-        """One variable with its templates filled in."""
-        try:
-            # Ansible fills in what is inside lists and mappings only when it is looked at.
-            if host not in self._of:
-                self._of[host] = self._hostvars[host]
-            return copy.deepcopy(self._of[host][name])
-        except AnsibleError as error:
-            raise UnfilledError(str(error)) from error
 
 
 class ActionModule(ActionBase):
@@ -57,6 +30,7 @@ class ActionModule(ActionBase):
                 "cluster": {"type": "bool", "default": True},
                 "needs_limit": {"type": "str", "default": ""},
                 "tags": {"type": "list", "elements": "str", "default": []},
+                "joins": {"type": "bool", "default": False},
             }
         )
         variables = task_vars or {}
@@ -69,6 +43,7 @@ class ActionModule(ActionBase):
             extra=dict(load_extra_vars(self._loader)),
             tags=list(variables.get("ansible_run_tags") or ()),
             skipped_tags=list(variables.get("ansible_skip_tags") or ()),
+            groups=variables.get("groups", {}),
         )
         refusals = guard.refusals(
             run,
@@ -77,6 +52,7 @@ class ActionModule(ActionBase):
             cluster=arguments["cluster"],
             needs_limit=arguments["needs_limit"],
             tags=arguments["tags"],
+            joins=arguments["joins"],
         )
         result.update(changed=False, nodes=run.nodes)
         if refusals:

@@ -11,6 +11,7 @@ description:
   - Looks at the target, the names, types and choices of variables, and the way to the cluster, before any host is touched.
   - Connection variables, labels, taints, kernel parameters and kubeconfigs go by the rules of the validation suite. Templates in them
     are filled in first, unless they need what only a look at the host can tell.
+  - Hosts, files and folders that variables name must be there, such as the host that makes join tokens.
   - Meant for the first play of a playbook, on C(all:localhost), so that an empty inventory and a limit without GPU nodes do not end
     with success because nothing was to be done.
   - Runs on the controller and connects to no host of the inventory.
@@ -36,6 +37,10 @@ options:
     type: list
     elements: str
     default: []
+  joins:
+    description: Whether nodes may join the cluster, so that what a join needs must be given.
+    type: bool
+    default: false
 attributes:
   check_mode:
     support: full

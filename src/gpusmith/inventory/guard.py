@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from gpusmith.errors import Refusal
 from gpusmith.inventory.host import NEEDED
 from gpusmith.inventory.names import check_extra_names
+from gpusmith.inventory.places import check_places
 from gpusmith.inventory.rules import RULES
 from gpusmith.inventory.same_cluster import check_cluster, check_kubeconfigs
 from gpusmith.inventory.specs import Specs
@@ -35,6 +36,7 @@ def refusals(
     cluster: bool = True,
     needs_limit: str = "",
     tags: Sequence[str] = (),
+    joins: bool = False,
 ) -> list[Refusal]:
     """Every reason to refuse a run.
 
@@ -45,12 +47,15 @@ def refusals(
         cluster: whether the playbook needs the cluster that nodes join.
         needs_limit: what the playbook does to nodes that must be named for it; empty if they need not.
         tags: those of the playbook.
+        joins: whether nodes may join the cluster.
     """
     nodes = run.nodes
     templated = frozenset(RULES) | frozenset(NEEDED) | frozenset(specs.variables)
     found = check_target(run) + check_limit(run, needs_limit) + check_tags(run, tags)
     found += check_extra_names(run.extra, specs) + check_values(run.extra, specs)
-    found += check_hosts({node: _values(hosts, node, run.extra, templated) for node in nodes}, specs)
+    values = {node: _values(hosts, node, run.extra, templated) for node in nodes}
+    found += check_hosts(values, specs)
+    found += check_places({node: {**row, **run.extra} for node, row in values.items()}, run.groups, joins)
     if nodes:
         found += check_offline({**hosts.written(nodes[0]), **run.extra})
     found += check_sources(run)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ class Run:
         extra: variables given with -e.
         tags: given with --tags; `all` if none was.
         skipped_tags: given with --skip-tags.
+        groups: hosts of the inventory by group.
     """
 
     group: str
@@ -35,6 +36,7 @@ class Run:
     extra: dict[str, Any] = field(default_factory=dict)
     tags: Sequence[str] = ("all",)
     skipped_tags: Sequence[str] = ()
+    groups: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @property
     def nodes(self) -> list[str]:

@@ -14,7 +14,11 @@ import yaml
 
 from gpusmith.paths import repo_root
 
-FINE = {"gpusmith_kubeconfig": "{{ inventory_dir }}/hosts.yml", "kubernetes_node_labels": {"rack": "r1"}}
+FINE = {
+    "gpusmith_kubeconfig": "{{ inventory_dir }}/hosts.yml", "kubernetes_node_labels": {"rack": "r1"},
+    "kubernetes_node_version": "1.36.3", "kubernetes_node_repository": {"uris": ["http://r"]},
+    "kubernetes_node_control_plane_endpoint": "c:6443", "kubernetes_node_token_host": "{{ groups['gpu_nodes'] | first }}",
+}  # fmt: skip
 
 
 def site(
@@ -74,7 +78,12 @@ def test_wrong_values_are_named_with_their_hosts(tmp_path: Path) -> None:
                 "host_baseline_swap": "kep",
             },
             "gpu-4": {"ansible_port": {"a": 1}, "kubernetes_node_labels": {"rack": "{{ nobody }}"}},
-            "gpu-5": {"gpusmith_kubeconfig": str(tmp_path), "validation_kubeconfig": "{{ inventory_dir }}"},
+            "gpu-5": {
+                "gpusmith_kubeconfig": str(tmp_path),
+                "validation_kubeconfig": "{{ inventory_dir }}",
+                "kubernetes_node_token_host": "{{ 'cp' }}-9",
+                "ansible_ssh_private_key_file": "/nowhere/key",
+            },
         },
         "-e",
         '{"validation_timeout_pod_s": 0, "kubernetes_node_startup_taint": "mine"}',
@@ -90,6 +99,8 @@ def test_wrong_values_are_named_with_their_hosts(tmp_path: Path) -> None:
         "Host 'gpu-3': 'kubernetes_node_labels.rack' must be empty or at most 63 letters",
         "Host 'gpu-3': variable 'host_baseline_swap' is 'kep'.",
         "Host 'gpu-4': 'ansible_port' must be a port from 1 to 65535, not {'a': 1}.",
+        "Host 'gpu-5': 'kubernetes_node_token_host' names 'cp-9', which is no host of the inventory.",
+        "Host 'gpu-5': 'ansible_ssh_private_key_file' names the file '/nowhere/key', which does not exist",
         f"Host 'gpu-5': 'gpusmith_kubeconfig' must be the path of a file, not the folder '{tmp_path}'.",
         f"Host 'gpu-5': 'validation_kubeconfig' must be the path of a file, not the folder '{tmp_path}'.",
     ):

@@ -1,0 +1,37 @@
+"""The variables of all hosts, for action plugins that decide for a whole run."""
+
+# Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+from ansible.errors import AnsibleError
+
+from gpusmith.inventory.templates import UnfilledError
+
+
+class Variables:
+    """The variables of hosts, by Ansible's own."""
+
+    def __init__(self, hostvars: Any) -> None:
+        self._hostvars = hostvars
+        # Ansible puts the variables of a host together anew each time that it is asked for them.
+        self._of: dict[str, Any] = {}
+
+    def written(self, host: str) -> Mapping[str, Any]:
+        """All variables of a host, templates as they are written."""
+        found: Mapping[str, Any] = self._hostvars.raw_get(host)
+        return found
+
+    def filled(self, host: str, name: str) -> Any:
+        """One variable with its templates filled in."""
+        try:
+            # Ansible fills in what is inside lists and mappings only when it is looked at.
+            if host not in self._of:
+                self._of[host] = self._hostvars[host]
+            return copy.deepcopy(self._of[host][name])
+        except AnsibleError as error:
+            raise UnfilledError(str(error)) from error

@@ -1,0 +1,153 @@
+"""Hosts, files and folders that variables name: they are there before a machine is changed, not only when they are used."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from gpusmith.errors import Refusal
+from gpusmith.inventory.specs import did_you_mean
+from gpusmith.inventory.target import on_hosts, shorten
+from gpusmith.inventory.templates import has_open
+
+TOKEN_HOST = "kubernetes_node_token_host"  # noqa: S105 - the name of a variable
+ENDPOINT = "kubernetes_node_control_plane_endpoint"
+LOCALHOST = ("localhost", "127.0.0.1", "::1")
+"""Ansible knows these without an inventory."""
+FOR_A_JOIN = {
+    "kubernetes_node_version": "Give the cluster's version, or one minor below, in quotes.",
+    ENDPOINT: "Give host:port of the API server, as the nodes reach it.",
+    TOKEN_HOST: "Name a control plane machine of the inventory, which makes the join tokens.",
+}
+"""What a node cannot join without, and what to do about one that is not set."""
+
+
+FILES = (
+    "ansible_ssh_private_key_file", "ansible_private_key_file", "gpu_operands_kubeconfig", "kubernetes_node_kubeconfig",
+    "node_stamp_kubeconfig", "preflight_kubeconfig",
+)  # fmt: skip
+FOLDERS_TO_WRITE = ("gpusmith_report_dir", "node_stamp_report_dir")
+FOLDERS = ("node_stamp_suite",)
+READ = (
+    *FOR_A_JOIN,
+    *FILES,
+    *FOLDERS_TO_WRITE,
+    *FOLDERS,
+    "kubernetes_node_name",
+)
+"""Variables that are judged by what their templates become."""
+
+Values = Mapping[str, Any]
+
+
+def check_places(
+    nodes: Mapping[str, Values], groups: Mapping[str, Sequence[str]], joins: bool = False
+) -> list[Refusal]:
+    """What is named and is not there; each thing once, with the hosts that name it.
+
+    Args:
+        nodes: variables by name, by node of the run; templates are filled in where that can be done.
+        groups: hosts of the inventory by group; 'all' has every one.
+        joins: whether nodes may join a cluster in this run, which needs more than others do.
+    """
+    found: dict[Refusal, list[str]] = {}
+    for node, values in nodes.items():
+        for refusal in (*_there(values, groups), *(_join(node, values) if joins else ())):
+            found.setdefault(refusal, []).append(node)
+    return [on_hosts(refusal, there) for refusal, there in found.items()]
+
+
+def _there(values: Values, groups: Mapping[str, Sequence[str]]) -> Iterator[Refusal]:
+    judges: list[tuple[Sequence[str], Callable[[str, str], Refusal | None]]] = [
+        ((TOKEN_HOST,), lambda name, value: _host(name, value, groups)),
+        (FILES, _file),
+        (FOLDERS_TO_WRITE, _folder_to_write),
+        (FOLDERS, _folder),
+    ]
+    for names, judge in judges:
+        for name in names:
+            # Who uses a template that needs facts says what is wrong with it.
+            if (value := values.get(name)) and not has_open(value) and (refusal := judge(name, str(value))):
+                yield refusal
+
+
+def _host(name: str, value: str, groups: Mapping[str, Sequence[str]]) -> Refusal | None:
+    known = groups.get("all", ())
+    if not known or value in known or value in LOCALHOST:
+        return None
+    if value in groups:
+        members = groups[value]
+        hint = (
+            f"Name one of its hosts: {shorten(members)}." if members else "Name a host; the group has none."
+        )
+        return Refusal(f"'{name}' must be a host, and '{value}' is a group.", hint)
+    control_plane = list(groups.get("kube_control_plane", ()))
+    hint = (
+        f"Machines of 'kube_control_plane' are {shorten(control_plane)}."
+        if control_plane
+        else did_you_mean(value, known)
+    )
+    return Refusal(f"'{name}' names '{value}', which is no host of the inventory.", hint)
+
+
+def _file(name: str, value: str) -> Refusal | None:
+    if _path(value).is_file():
+        return None
+    return Refusal(
+        f"'{name}' names the file '{value}', which does not exist on this machine.", "Correct the path."
+    )
+
+
+def _folder(name: str, value: str) -> Refusal | None:
+    if _path(value).is_dir():
+        return None
+    return Refusal(
+        f"'{name}' names the folder '{value}', which does not exist on this machine.", "Correct the path."
+    )
+
+
+def _folder_to_write(name: str, value: str) -> Refusal | None:
+    path = _path(value).absolute()
+    there = next(each for each in (path, *path.parents) if each.exists())
+    if there.is_dir() and os.access(there, os.W_OK | os.X_OK):
+        return None
+    why = "is no folder" if not there.is_dir() else "cannot be written by this user"
+    return Refusal(
+        f"'{name}' names the folder '{value}', but '{there}' {why}.", "Name a folder that can be made."
+    )
+
+
+def _path(value: str) -> Path:
+    try:
+        return Path(value).expanduser()
+    except RuntimeError:
+        return Path(value)
+
+
+def _join(node: str, values: Values) -> Iterator[Refusal]:
+    """What the role that joins a node would ask for only after driver and runtime are installed."""
+    for name, hint in FOR_A_JOIN.items():
+        if not values.get(name):
+            yield Refusal(f"'{name}' is not set.", hint)
+    known = {name: value for name, value in values.items() if name in READ and value and not has_open(value)}
+    if (endpoint := known.get(ENDPOINT)) and not re.fullmatch(r"[^\s/]+:[0-9]{1,5}", str(endpoint)):
+        yield Refusal(f"'{ENDPOINT}' must be host:port, not '{endpoint}'.", FOR_A_JOIN[ENDPOINT])
+    repository = values.get("kubernetes_node_repository") or {}
+    if isinstance(repository, Mapping) and not repository.get("uris"):
+        yield Refusal(
+            "'kubernetes_node_repository' has no 'uris'.", "Name the repository of kubelet and kubeadm."
+        )
+    version = known.get("kubernetes_node_version")
+    if version and not re.match(r"[0-9]+\.[0-9]+\.[0-9]+", str(version)):
+        yield Refusal(
+            f"'kubernetes_node_version' is '{version}'.", "Give all three numbers, for example '1.36.3'."
+        )
+    name = str(known.get("kubernetes_node_name") or node)
+    if name != node or node != node.lower():
+        yield Refusal(
+            f"'kubernetes_node_name' is '{name}'; a node has the name of its host in the inventory, in lower case.",
+            f"Name the host '{name.lower()}' in the inventory.",
+        )
