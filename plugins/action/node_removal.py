@@ -19,13 +19,15 @@ class ActionModule(ControllerAction):
     SPEC: ClassVar[dict[str, dict[str, Any]]] = {
         "kubeconfig": {"type": "path", "required": True},
         "name": {"type": "str", "required": True},
-        "state": {"type": "str", "choices": ["empty", "absent"], "required": True},
+        "state": {"type": "str", "choices": ["removable", "empty", "absent"], "required": True},
         "timeout": {"type": "float", "default": 300.0},
     }
 
     def act(self, asked: dict[str, Any], check: bool) -> dict[str, Any]:
         cluster = Cluster(asked["kubeconfig"])
+        if asked["state"] == "removable":
+            return {"changed": False, "present": maintenance.must_be_free(cluster, asked["name"])}
         if asked["state"] == "absent":
-            return {"changed": maintenance.delete_node(cluster, asked["name"], check)}
+            return {"changed": maintenance.remove(cluster, asked["name"], asked["timeout"], check)}
         done = maintenance.empty(cluster, asked["name"], asked["timeout"], check)
         return {"changed": bool(done.cordoned or done.evicted), **asdict(done)}

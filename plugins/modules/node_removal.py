@@ -6,13 +6,15 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: node_removal
-short_description: Empty a node, or delete its Node object
+short_description: Empty a node, or delete its Node object and what is left of its pods
 description:
   - C(state=empty) cordons a node and evicts its pods, as their disruption budgets allow. Pods of DaemonSets and the kubelet's own stay; what
     pods have in emptyDir volumes is lost.
   - Refuses while pods hold GPUs or parts of some, and names them; also while there are pods that no controller would make anew. The node is
     not cordoned then. It looks again after the cordon, and takes the cordon back if a pod came in between.
-  - C(state=absent) deletes the Node object.
+  - C(state=removable) only refuses, for the same reasons, and changes nothing.
+  - C(state=absent) deletes the Node object, and then the pods that are left of it, since the machine has left the cluster before. A node
+    that joins under the same name finds none of them.
   - Runs on the controller.
 version_added: "0.1.0"
 author: gpusmith contributors
@@ -28,7 +30,7 @@ options:
   state:
     description: What is wanted.
     type: str
-    choices: [empty, absent]
+    choices: [removable, empty, absent]
     required: true
   timeout:
     description: Seconds until the pods must be gone.
@@ -51,7 +53,7 @@ EXAMPLES = r"""
 RETURN = r"""
 present:
   description: Whether the cluster has the node.
-  returned: success, with C(state=empty)
+  returned: success, with C(state=empty) or C(state=removable)
   type: bool
 cordoned:
   description: Whether the node was cordoned by this.

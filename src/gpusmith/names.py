@@ -43,5 +43,11 @@ RUN_NAMESPACE = "gpusmith-validation-"
 PROGRAMS = "gpusmith-programs"
 """ConfigMap that holds the programs of a run."""
 
+# --- who works on which nodes now ---
+RUNS_NAMESPACE = "kube-system"
+"""It is there before anything of ours is."""
+RUNS = MANAGER + "-runs"
+"""ConfigMap with an entry for each run of a playbook that changes nodes."""
+
 # --- what others call things ---
 GPU_RESOURCE = "nvidia.com/gpu"

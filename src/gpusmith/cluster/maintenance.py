@@ -16,6 +16,7 @@ from gpusmith.names import MANAGER
 from gpusmith.wait import Deadline, Done, NotYet, WaitTimeout, wait_until
 
 TICK_S = 2.0
+REMOVAL_TICK_S = 0.5
 MIRROR = "kubernetes.io/config.mirror"
 """Annotation of pods that the kubelet runs from its own files."""
 AGAIN = "then run this again"
@@ -80,6 +81,19 @@ def empty(
             _cordon(cluster, name, False)
             raise
     return Emptied(True, takes_pods, _drain(cluster, name, timeout_s, sleep, clock))
+
+
+def must_be_free(cluster: Cluster, name: str) -> bool:
+    """Refuse a node that somebody needs, and change nothing; False if the cluster has no such node.
+
+    Raises:
+        NodeInUse: as of empty().
+        ToolError: as of empty().
+    """
+    if cluster.get(node_path(name)) is None:
+        return False
+    _refuse(name, pods_of(cluster, name))
+    return True
 
 
 def pods_of(cluster: Cluster, node: str) -> list[Object]:
@@ -156,9 +170,54 @@ def _cordon(cluster: Cluster, name: str, cordoned: bool) -> None:
     cluster.patch(node_path(name), {"spec": {"unschedulable": True if cordoned else None}}, MANAGER)
 
 
-def delete_node(cluster: Cluster, name: str, check: bool) -> bool:
-    """Delete the Node object; False if there is none."""
-    return cluster.delete(node_path(name), dry_run=check)
+def remove(
+    cluster: Cluster,
+    name: str,
+    timeout_s: float,
+    check: bool = False,
+    sleep: Callable[[float], None] = time.sleep,
+    clock: Callable[[], float] = time.monotonic,
+) -> bool:
+    """Delete the Node object of a machine that has left, and then what is left of its pods; False if there was neither.
+
+    The cluster itself deletes them after a minute. A machine that joins under that name before would be said to run them.
+
+    Args:
+        cluster: the API.
+        name: of the Node.
+        timeout_s: until the pods must be gone.
+        check: change nothing.
+        sleep: replaced in tests.
+        clock: replaced in tests.
+
+    Raises:
+        ToolError: the cluster does not answer or refuses.
+        GpusmithError: pods are still there at the end.
+    """
+    # Before its pods: while there is a Node, its DaemonSets make new ones.
+    there = cluster.delete(node_path(name), dry_run=check)
+    left = pods_of(cluster, name)
+    if check or not left:
+        return there or bool(left)
+
+    def look() -> Done[None] | NotYet:
+        pods = pods_of(cluster, name)
+        for pod in pods:
+            cluster.delete(
+                f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}", grace_s=0
+            )
+        return NotYet(_named(map(_title, pods))) if pods else Done(None)
+
+    try:
+        wait_until(
+            f"the pods of node '{name}' to be gone", look, Deadline(timeout_s, clock), REMOVAL_TICK_S, sleep
+        )
+    except WaitTimeout as error:
+        raise GpusmithError(
+            f"{error.message.rstrip('.')}. The node itself has left.",
+            "Look at their finalizers, and delete the pods before the machine joins again.",
+        ) from error
+    return True
 
 
 def _owners(pod: Object) -> list[dict[str, Any]]:

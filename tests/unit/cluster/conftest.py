@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import pytest
 
-from gpusmith.cluster.api import ApiRefused, Cluster
+from gpusmith.cluster.api import CONFLICT, MISSING, ApiRefused, Cluster
 from gpusmith.cluster.retries import Patience
 
 KUBECONFIG = (
@@ -122,6 +122,7 @@ class Memory:
         refusals: for a method and path, statuses of its next answers.
         done: methods and paths of all changes, dry ones too.
         dry: whether changes were only tried out.
+        graces: seconds that deleted pods were given.
     """
 
     def __init__(self, objects: dict[str, dict[str, Any]]) -> None:
@@ -130,6 +131,7 @@ class Memory:
         self.asked: list[str] = []
         self.done: list[tuple[str, str]] = []
         self.dry: set[bool] = set()
+        self.graces: set[int | None] = set()
         self.at_list: Callable[[], None] = lambda: None
 
     @property
@@ -166,8 +168,10 @@ class Memory:
                 assert body[1]["value"] == self.objects[path]["metadata"]["resourceVersion"]
                 self.objects[path]["metadata"]["managedFields"] = body[0]["value"]
             else:
-                for part in ("metadata", "spec"):
-                    _merge(self.objects[path].setdefault(part, {}), body.get(part) or {})
+                self.must_be_version(path, (body.get("metadata") or {}).get("resourceVersion"))
+                for part in ("metadata", "spec", "data"):
+                    if part in body:
+                        _merge(self.objects[path].setdefault(part, {}), body[part])
             self.touch(path)
         return copy.deepcopy(self.objects[path])
 
@@ -189,12 +193,30 @@ class Memory:
                 self.touch(path)
         return copy.deepcopy(self.objects[path] if real else after)
 
+    def create(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        place = f"{path}/{body['metadata']['name']}"
+        if place in self.objects:
+            raise ApiRefused(f"'{place}' is there.", "", CONFLICT)
+        if self.change("POST", place, False):
+            self.objects[place] = copy.deepcopy(body)
+            self.touch(place)
+        return copy.deepcopy(self.objects[place])
+
+    def must_be_version(self, path: str, version: str | None) -> None:
+        if path not in self.objects:
+            raise ApiRefused(f"'{path}' is not there.", "", MISSING)
+        there = self.objects[path]["metadata"].get("resourceVersion")
+        if version is not None and there is not None and version != there:
+            raise ApiRefused(f"'{path}' was changed.", "", CONFLICT)
+
     def touch(self, path: str) -> None:
         metadata = self.objects[path]["metadata"]
         metadata["resourceVersion"] = str(int(metadata.get("resourceVersion", "0")) + 1)
 
-    def delete(self, path: str, dry_run: bool = False) -> bool:
+    def delete(self, path: str, grace_s: int | None = None, dry_run: bool = False) -> bool:
         there = path in self.objects
+        if "/pods/" in path:
+            self.graces.add(grace_s)
         if self.change("DELETE", path, dry_run):
             self.objects.pop(path, None)
         return there

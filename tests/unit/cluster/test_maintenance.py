@@ -156,4 +156,53 @@ def test_check_mode_says_what_would_go(time: Time) -> None:
 
 def test_a_node_that_has_left_is_no_failure(time: Time) -> None:
     assert empty(Memory({}), time) == Emptied(present=False)
-    assert maintenance.delete_node(Memory({}).cluster, "gpu-2", check=False) is False
+    assert maintenance.remove(Memory({}).cluster, "gpu-2", 60.0) is False
+    assert maintenance.must_be_free(Memory({}).cluster, "gpu-2") is False
+
+
+@pytest.mark.parametrize("there", [True, False], ids=["node", "killed-before"])
+def test_a_node_that_leaves_takes_its_pods_with_it(there: bool, time: Time) -> None:
+    mirror = pod("mirror", "Node", annotations={"kubernetes.io/config.mirror": "x"})
+    elsewhere = pod("elsewhere", "DaemonSet")
+    elsewhere["spec"]["nodeName"] = "gpu-1"
+    memory = cluster(pod("kube-proxy", "DaemonSet"), mirror, elsewhere)
+    if not there:
+        del memory.objects[NODE]
+    assert maintenance.remove(memory.cluster, "gpu-2", 60.0, False, time.sleep, time.clock) is True
+    assert set(memory.objects) == {path("elsewhere")}
+    # While there is a Node, the pods of DaemonSets are made anew.
+    assert memory.done[0] == ("DELETE", NODE)
+    # Nobody is there who could end them.
+    assert memory.graces == {0}
+    assert maintenance.remove(memory.cluster, "gpu-2", 60.0, False, time.sleep, time.clock) is False
+
+
+def test_a_pod_that_stays_is_named(time: Time) -> None:
+    memory = cluster(pod("kube-proxy", "DaemonSet"))
+    stays = memory.delete
+
+    def delete(where: str, grace_s: int | None = None, dry_run: bool = False) -> bool:
+        return stays(where, grace_s, dry_run or where == path("kube-proxy"))
+
+    memory.__dict__["delete"] = delete
+    with pytest.raises(
+        GpusmithError,
+        match=r"last seen: 'team/kube-proxy'\. The node itself has left\. Look at their finalizers",
+    ):
+        maintenance.remove(memory.cluster, "gpu-2", 60.0, False, time.sleep, time.clock)
+    assert time.now == 60.0
+
+
+def test_check_mode_removes_nothing() -> None:
+    memory = cluster(pod("kube-proxy", "DaemonSet"))
+    before = dict(memory.objects)
+    assert maintenance.remove(memory.cluster, "gpu-2", 60.0, check=True) is True
+    assert memory.objects == before
+
+
+def test_a_node_that_is_needed_is_refused_without_a_change() -> None:
+    memory = cluster(pod("web"), pod("train", gpus=2))
+    with pytest.raises(NodeInUse, match="'team/train'"):
+        maintenance.must_be_free(memory.cluster, "gpu-2")
+    assert memory.done == []
+    assert maintenance.must_be_free(cluster(pod("web")).cluster, "gpu-2") is True

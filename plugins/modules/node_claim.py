@@ -1,0 +1,55 @@
+"""Documentation of the action plugin of the same name, which runs on the controller."""
+
+# Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: node_claim
+short_description: Refuse a run on wrong machines, or on nodes that another run works on
+description:
+  - Judges for all hosts of the play whether the machine at a host's address is the one whose Node the inventory means, by the node
+    name of its kubelet, by machine ID and by boot ID. It reads what role C(node_record) left of each host.
+  - Then it claims the nodes for this run of ansible-playbook, also those that have not joined. A run that works on one of them is
+    named, and this one is refused. The claims stand in ConfigMap C(kube-system/gpusmith-runs).
+  - A process of its own keeps the claim, and gives it back when ansible-playbook and the tasks that it started have ended, in
+    whatever way. A run that is dead is in nobody's way, that of another machine after 45 seconds without a sign of life.
+  - To be called once in a play, before any change. Runs on the controller.
+version_added: "0.1.0"
+author: gpusmith contributors
+options:
+  kubeconfig:
+    description: Path of a kubeconfig on the controller. Without one, hosts are compared with each other only, and nothing is claimed.
+    type: path
+    default: ""
+  preflight:
+    description: Name of the variable that holds the answer of M(gpusmith.gpu.preflight) per host, to be told and judged in one table.
+    type: str
+    default: ""
+  bad_host:
+    description: >-
+      What to do when preflight refuses a host. C(exclude_host) claims the nodes of the others. A wrong machine refuses the run in
+      any case.
+    type: str
+    choices: [refuse_all, exclude_host]
+    default: refuse_all
+attributes:
+  check_mode:
+    support: full
+    description: Judges, and claims nothing.
+"""
+
+EXAMPLES = r"""
+- name: Refuse wrong machines, and claim the nodes for this run
+  gpusmith.gpu.node_claim:
+    kubeconfig: "{{ gpusmith_kubeconfig }}"
+  run_once: true
+"""
+
+RETURN = r"""
+cordoned:
+  description: Nodes of the run that take no pods.
+  returned: success
+  type: list
+  elements: str
+"""

@@ -1,0 +1,232 @@
+"""Which run of a playbook works on which nodes, so that two never change the same one.
+
+All runs stand in one object of the cluster, one entry each, which is changed only as it was read: whoever comes second sees the
+first. It also holds for machines that have not joined, and for runs from several machines.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from gpusmith.cluster.api import CONFLICT, MISSING, ApiRefused, Cluster, Object
+from gpusmith.errors import GpusmithError
+from gpusmith.names import MANAGED_BY, MANAGER, RUNS, RUNS_NAMESPACE
+from gpusmith.owner import Process
+from gpusmith.wait import Deadline, Done, NotYet, WaitTimeout, wait_until
+
+FOLDER = f"/api/v1/namespaces/{RUNS_NAMESPACE}/configmaps"
+PATH = f"{FOLDER}/{RUNS}"
+TRIES = 20
+BEAT_S = 10.0
+SILENT_S = 45.0
+"""A run of another machine that gives no sign of life for so long is dead."""
+ORPHANS_S = 120.0
+"""How long to wait for tasks of a run that was killed: each ends by itself."""
+TICK_S = 1.0
+
+Say = Callable[[str], None]
+
+
+class Taken(GpusmithError):  # noqa: N818
+    """Another run works on one of the nodes."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One run.
+
+    Attributes:
+        run: its name.
+        what: the playbook.
+        who: user and machine.
+        since: when it began.
+        leader: process of ansible-playbook.
+        keeper: process that gives signs of life, until the leader and its tasks have ended.
+        nodes: machine IDs by name of the Node; empty where a machine's is not known.
+        beat: sign of life, another one every time.
+    """
+
+    run: str
+    what: str
+    who: str
+    since: str
+    leader: Process
+    keeper: Process
+    nodes: Mapping[str, str] = field(default_factory=dict)
+    beat: int = 0
+
+    @property
+    def title(self) -> str:
+        """For a person."""
+        return f"'{self.what}' of {self.who} (process {self.leader.pid}), since {self.since}"
+
+    def shares(self, other: Claim) -> list[str]:
+        """Names of its nodes that are also the other's, by name or by machine."""
+        machines = {machine for machine in other.nodes.values() if machine}
+        return sorted(
+            name for name, machine in self.nodes.items() if name in other.nodes or machine in machines
+        )
+
+    @property
+    def lives(self) -> bool | None:
+        """Whether anything of it still runs; None if that cannot be seen from here."""
+        seen = (self.leader.lives, self.keeper.lives)
+        return None if None in seen else any(seen)
+
+
+def read(text: str) -> Claim | None:
+    """An entry; None if it is none that can be read."""
+    try:
+        raw: dict[str, Any] = json.loads(text)
+        raw.update({name: Process(**raw[name]) for name in ("leader", "keeper")})
+        return Claim(**raw)
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return None
+
+
+def written(claim: Claim) -> str:
+    """The entry."""
+    return json.dumps(asdict(claim), sort_keys=True)
+
+
+def book(cluster: Cluster) -> tuple[Object | None, dict[str, Claim]]:
+    """The object, and the runs in it that can be read."""
+    there = cluster.get(PATH)
+    rows = {name: read(text) for name, text in ((there or {}).get("data") or {}).items()}
+    return there, {name: row for name, row in rows.items() if row is not None}
+
+
+# --- the beginning of a run ----------------------------------------------------------------------------------------
+
+
+def claim(
+    cluster: Cluster,
+    mine: Claim,
+    say: Say,
+    sleep: Callable[[float], None] = time.sleep,
+    clock: Callable[[], float] = time.monotonic,
+) -> None:
+    """Enter a run, unless another one works on a node of it; entries of dead runs go.
+
+    Args:
+        cluster: the API.
+        mine: the run.
+        say: told about waiting.
+        sleep: replaced in tests.
+        clock: replaced in tests.
+
+    Raises:
+        Taken: by whom, and since when.
+        ToolError: the cluster does not answer or refuses.
+    """
+    dead: set[str] = set()
+    for left in reversed(range(TRIES)):
+        there, runs = book(cluster)
+        rivals = [row for name, row in runs.items() if name not in dead and mine.shares(row)]
+        if rivals:
+            dead.add(_outlive(cluster, mine, rivals[0], say, sleep, clock))
+            continue
+        gone = {name: None for name in runs if name in dead}
+        try:
+            _enter(cluster, there, {mine.run: written(mine), **gone})
+        except ApiRefused as error:
+            if error.status != CONFLICT or not left:
+                raise
+            continue
+        return
+    raise Taken(f"Other runs kept coming and going on node '{next(iter(mine.nodes))}'.", "Run this again.")
+
+
+def _enter(cluster: Cluster, there: Object | None, data: Mapping[str, str | None]) -> None:
+    if there is None:
+        metadata = {"name": RUNS, "namespace": RUNS_NAMESPACE, "labels": {MANAGED_BY: MANAGER}}
+        rows = {name: text for name, text in data.items() if text is not None}
+        cluster.create(FOLDER, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": rows})
+        return
+    version = {"resourceVersion": there["metadata"]["resourceVersion"]}
+    cluster.patch(PATH, {"metadata": version, "data": dict(data)}, MANAGER)
+
+
+def _outlive(
+    cluster: Cluster,
+    mine: Claim,
+    rival: Claim,
+    say: Say,
+    sleep: Callable[[float], None],
+    clock: Callable[[], float],
+) -> str:
+    """The name of a rival that is dead.
+
+    Raises:
+        Taken: it lives.
+    """
+    alive = rival.lives
+    if alive is False:
+        return rival.run
+    if alive and rival.leader.lives:
+        raise _taken(mine, rival)
+    what, seconds = ("ends", ORPHANS_S) if alive else ("gives a sign of life", SILENT_S)
+    say(
+        f"Node '{mine.shares(rival)[0]}' was claimed by {rival.title}: waiting at most {seconds:.0f} s whether it {what}."
+    )
+
+    def look() -> Done[None] | NotYet:
+        now = book(cluster)[1].get(rival.run)
+        if now is None or now.lives is False:
+            return Done(None)
+        if now.beat != rival.beat and not alive:
+            raise _taken(mine, rival)
+        return NotYet("it has not ended")
+
+    try:
+        wait_until("the other run to end", look, Deadline(seconds, clock), TICK_S, sleep)
+    except WaitTimeout:
+        if alive:
+            raise _taken(
+                mine, rival, f" It was killed, and its tasks go on: process {rival.keeper.pid} watches them."
+            ) from None
+    return rival.run
+
+
+def _taken(mine: Claim, rival: Claim, more: str = "") -> Taken:
+    nodes: Sequence[str] = mine.shares(rival)
+    shown = ", ".join(f"'{name}'" for name in nodes[:5]) + (
+        f" and {len(nodes) - 5} more" if len(nodes) > 5 else ""
+    )
+    verb = "is" if len(nodes) == 1 else "are"
+    return Taken(
+        f"Node{'' if len(nodes) == 1 else 's'} {shown} {verb} worked on by another run: {rival.title}.{more}",
+        "Nothing was changed. Wait until it ends, then run this again.",
+    )
+
+
+# --- while it goes on, and its end ---------------------------------------------------------------------------------
+
+
+def beat(cluster: Cluster, mine: Claim) -> Claim | None:
+    """Give a sign of life; None if the entry is gone, because others had seen none for too long."""
+    for left in reversed(range(TRIES)):
+        there, runs = book(cluster)
+        if there is None or mine.run not in runs:
+            return None
+        now = replace(mine, beat=mine.beat + 1)
+        try:
+            _enter(cluster, there, {mine.run: written(now)})
+            return now
+        except ApiRefused as error:
+            if error.status != CONFLICT or not left:
+                raise
+    return None
+
+
+def release(cluster: Cluster, run: str) -> None:
+    """Take an entry away; nothing if it is gone."""
+    try:
+        cluster.patch(PATH, {"data": {run: None}}, MANAGER)
+    except ApiRefused as error:
+        if error.status != MISSING:
+            raise

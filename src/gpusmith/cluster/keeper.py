@@ -1,0 +1,105 @@
+"""The process that keeps a run's claim while the run goes on, and gives it back when the run has ended in whatever way."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import NoReturn
+
+from gpusmith.cluster import claims
+from gpusmith.cluster.api import Cluster
+from gpusmith.cluster.claims import BEAT_S, Claim, Say
+from gpusmith.errors import GpusmithError
+from gpusmith.owner import Process, process
+
+LOOK_S = 0.5
+LAST_FD = 4096
+GO = b"1"
+
+
+def start(cluster: Callable[[], Cluster], claim: Claim, say: Say) -> None:
+    """Claim nodes, and have a process keep the claim until the claim's leader and the tasks that it started have ended.
+
+    Args:
+        cluster: makes connections to the API, of which each process needs its own.
+        claim: the run; its keeper is filled in here.
+        say: told about waiting.
+
+    Raises:
+        Taken: another run works on one of the nodes.
+        ToolError: the cluster does not answer or refuses.
+    """
+    number_reader, number_writer = os.pipe()
+    go_reader, go_writer = os.pipe()
+    child = os.fork()
+    if not child:
+        _in_the_background(number_writer, go_reader, cluster, claim)
+    for end in (number_writer, go_reader):
+        os.close(end)
+    try:
+        os.waitpid(child, 0)
+        mine = replace(claim, keeper=process(int(os.read(number_reader, 32))))
+        claims.claim(cluster(), mine, say)
+        os.write(go_writer, GO)
+    finally:
+        # Without a word before, its end ends the keeper.
+        for end in (number_reader, go_writer):
+            os.close(end)
+
+
+def _in_the_background(
+    number_writer: int, go_reader: int, cluster: Callable[[], Cluster], claim: Claim
+) -> NoReturn:
+    """The keeper's whole life, apart from the session and the files of who started it."""
+    try:
+        os.setsid()
+        if os.fork():
+            os._exit(0)
+        os.write(number_writer, str(os.getpid()).encode())
+        os.dup2(go_reader, 3)
+        os.closerange(4, LAST_FD)
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for standard in range(3):
+            os.dup2(nothing, standard)
+        if os.read(3, 1) == GO:
+            keep(cluster(), replace(claim, keeper=process()))
+    finally:
+        # Nothing that the copied process would do at its end is this one's to do.
+        os._exit(0)
+
+
+def keep(
+    cluster: Cluster,
+    claim: Claim,
+    sleep: Callable[[float], None] = time.sleep,
+    clock: Callable[[], float] = time.monotonic,
+) -> None:
+    """Give signs of life until leader and tasks have ended, then take the claim back. An API that is away is asked again."""
+    now: Claim | None = claim
+    tasks: set[Process] = set()
+    due = clock() + BEAT_S
+    while now is not None:
+        if claim.leader.lives:
+            tasks = _children(claim.leader.pid)
+        elif not any(task.lives for task in tasks):
+            with suppress(GpusmithError):
+                claims.release(cluster, claim.run)
+            return
+        if clock() >= due:
+            with suppress(GpusmithError):
+                now = claims.beat(cluster, now)
+            due = clock() + BEAT_S
+        sleep(LOOK_S)
+
+
+def _children(pid: int) -> set[Process]:
+    """Processes that one has started."""
+    try:
+        numbers = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
+    except OSError:
+        return set()
+    return {process(int(number)) for number in numbers}

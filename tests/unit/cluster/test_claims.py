@@ -1,0 +1,234 @@
+"""Two runs never work on one node, and a dead one is in nobody's way."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpusmith import owner, wait
+from gpusmith.cluster import claims
+from gpusmith.cluster import keeper as keeper_module
+from gpusmith.cluster.claims import PATH, Claim, Taken
+from gpusmith.owner import Process, process
+from tests.unit.cluster.conftest import Memory, Time
+
+DEAD = Process(process().place, "ctl", 4711, "1")
+ELSEWHERE = Process("other/pid:[1]", "ci", 7, "1")
+
+
+@pytest.fixture
+def clock() -> Time:
+    return Time()
+
+
+def run(name: str, leader: Process | None = None, nodes: Mapping[str, str] | None = None) -> Claim:
+    who, rows = leader or process(), nodes or {"gpu-1": "m1"}
+    return Claim(name, "site.yml", "root@ctl", "2026-11-22T09:00:00Z", who, who, rows)
+
+
+def entered(memory: Memory) -> set[str]:
+    return set(memory.objects.get(PATH, {}).get("data") or {})
+
+
+def enter(memory: Memory, clock: Time, mine: Claim) -> list[str]:
+    said: list[str] = []
+    claims.claim(memory.cluster, mine, said.append, clock.sleep, clock.clock)
+    return said
+
+
+def test_the_first_comes_in_and_goes(clock: Time) -> None:
+    memory = Memory({})
+    enter(memory, clock, run("a"))
+    assert entered(memory) == {"a"}
+    assert claims.read(memory.objects[PATH]["data"]["a"]) == run("a")
+    claims.release(memory.cluster, "a")
+    assert entered(memory) == set()
+
+
+def test_runs_on_different_nodes_both_work(clock: Time) -> None:
+    memory = Memory({})
+    enter(memory, clock, run("a"))
+    enter(memory, clock, run("b", nodes={"gpu-2": "m2"}))
+    assert entered(memory) == {"a", "b"}
+    claims.release(memory.cluster, "a")
+    assert entered(memory) == {"b"}
+
+
+@pytest.mark.parametrize("nodes", [{"gpu-1": "", "gpu-3": "m3"}, {"node-9": "m1"}], ids=["name", "machine"])
+def test_the_second_is_refused_by_name(clock: Time, nodes: dict[str, str]) -> None:
+    memory = Memory({})
+    enter(memory, clock, run("a"))
+    before = dict(memory.objects[PATH]["data"])
+    with pytest.raises(Taken) as refused:
+        enter(memory, clock, run("b", nodes=nodes))
+    assert "'site.yml' of root@ctl" in str(refused.value)
+    assert f"(process {os.getpid()}), since 2026-11-22T09:00:00Z" in str(refused.value)
+    assert "Nothing was changed" in str(refused.value)
+    assert memory.objects[PATH]["data"] == before
+    assert clock.slept == []
+
+
+def test_a_run_that_is_dead_goes_at_once(clock: Time) -> None:
+    memory = Memory({})
+    enter(memory, clock, run("a", DEAD))
+    assert enter(memory, clock, run("b")) == []
+    assert entered(memory) == {"b"}
+
+
+def test_tasks_of_a_killed_run_are_waited_for(clock: Time) -> None:
+    memory = Memory({})
+    enter(memory, clock, replace(run("a", DEAD), keeper=process()))
+    with pytest.raises(Taken, match="It was killed, and its tasks go on"):
+        enter(memory, clock, run("b"))
+    assert clock.now == claims.ORPHANS_S
+
+    def ends(seconds: float) -> None:
+        clock.sleep(seconds)
+        memory.objects[PATH]["data"].pop("a", None)
+
+    said: list[str] = []
+    claims.claim(memory.cluster, run("b"), said.append, ends, clock.clock)
+    assert entered(memory) == {"b"}
+    assert "waiting" in said[0]
+
+
+def test_a_run_elsewhere_is_dead_when_it_is_silent(clock: Time) -> None:
+    memory = Memory({})
+    enter(memory, clock, run("a", ELSEWHERE))
+    enter(memory, clock, run("b"))
+    assert clock.now == claims.SILENT_S
+    assert entered(memory) == {"b"}
+
+
+def test_a_run_elsewhere_that_gives_a_sign_of_life_is_refused(clock: Time) -> None:
+    memory = Memory({})
+    far = run("a", ELSEWHERE)
+    enter(memory, clock, far)
+
+    def beats(seconds: float) -> None:
+        clock.sleep(seconds)
+        assert claims.beat(memory.cluster, far) is not None
+
+    with pytest.raises(Taken, match="worked on by another run"):
+        claims.claim(memory.cluster, run("b"), print, beats, clock.clock)
+    assert entered(memory) == {"a"}
+
+
+def test_who_comes_in_between_look_and_entry_is_seen(clock: Time) -> None:
+    memory = Memory({})
+    enter(memory, clock, run("z", nodes={"gpu-9": "m9"}))
+    look = memory.get
+
+    def get(path: str) -> Any:
+        there = look(path)
+        memory.__dict__.pop("get")
+        enter(memory, clock, run("a"))
+        return there
+
+    memory.__dict__["get"] = get
+    with pytest.raises(Taken):
+        enter(memory, clock, run("b"))
+    assert entered(memory) == {"z", "a"}
+
+
+def test_a_run_whose_entry_was_taken_away_does_not_come_back(clock: Time) -> None:
+    memory = Memory({})
+    enter(memory, clock, run("a"))
+    claims.release(memory.cluster, "a")
+    assert claims.beat(memory.cluster, run("a")) is None
+    assert entered(memory) == set()
+
+
+def test_an_entry_that_nobody_can_read_is_in_nobodys_way(clock: Time) -> None:
+    memory = Memory({PATH: {"metadata": {"resourceVersion": "1"}, "data": {"x": "[]", "y": '{"run": 1}'}}})
+    enter(memory, clock, run("a"))
+    assert "a" in entered(memory)
+
+
+# --- the process that keeps it ---------------------------------------------------------------------------------
+
+LEADER = """
+import json, os, pathlib, subprocess, sys, time
+from gpusmith.cluster import claims, keeper
+from gpusmith.owner import process
+
+book = pathlib.Path(sys.argv[1])
+
+class Api:
+    def get(self, path):
+        return {"metadata": {"resourceVersion": "1"}, "data": json.loads(book.read_text())} if book.exists() else None
+    def create(self, path, body):
+        book.write_text(json.dumps(body["data"]))
+    def patch(self, path, body, manager):
+        rows = {**json.loads(book.read_text()), **body["data"]}
+        book.write_text(json.dumps({name: text for name, text in rows.items() if text is not None}))
+
+claim = claims.Claim("a", "site.yml", "root", "now", process(), process(), {"gpu-1": "m1"})
+keeper.start(Api, claim, print)
+task = subprocess.Popen(["sleep", sys.argv[2]], stdout=subprocess.DEVNULL)
+print(claims.read(json.loads(book.read_text())["a"]).keeper.pid, task.pid, flush=True)
+sys.stdin.read()
+task.kill()
+task.wait()
+"""
+
+
+def leader(book: Path, task_s: str) -> tuple[subprocess.Popen[str], int, int]:
+    """A run that has claimed a node and works on a task; its keeper and its task."""
+    words = [sys.executable, "-c", LEADER, str(book), task_s]
+    process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    keeper, task = process.stdout.readline().split()
+    return process, int(keeper), int(task)
+
+
+def gone(book: Path) -> None:
+    def look() -> wait.Done[None] | wait.NotYet:
+        return wait.NotYet(book.read_text()) if json.loads(book.read_text()) else wait.Done(None)
+
+    wait.wait_until("the claim to be given back", look, wait.Deadline(20), 0.05)
+
+
+def test_a_run_that_ends_gives_its_nodes_back(tmp_path: Path) -> None:
+    book = tmp_path / "book"
+    process, keeper, _ = leader(book, "60")
+    assert owner.process(keeper).lives
+    # Who waits for the end of its output does not wait for the keeper.
+    process.communicate(timeout=10)
+    gone(book)
+
+
+def test_a_run_that_is_killed_gives_them_back_when_its_task_has_ended(tmp_path: Path) -> None:
+    book = tmp_path / "book"
+    process, _, task = leader(book, "60")
+    time.sleep(2 * keeper_module.LOOK_S)  # it has seen the task
+    process.kill()
+    process.wait()
+    time.sleep(2 * keeper_module.LOOK_S)
+    assert json.loads(book.read_text()), "the task still runs"
+    os.kill(task, signal.SIGKILL)
+    gone(book)
+
+
+def test_nodes_of_a_run_whose_keeper_was_killed_too_are_free(tmp_path: Path) -> None:
+    book = tmp_path / "book"
+    process, keeper, _ = leader(book, "0")
+    kept = claims.read(json.loads(book.read_text())["a"])
+    assert kept is not None
+    assert kept.lives is True
+    os.kill(keeper, signal.SIGKILL)
+    process.kill()
+    process.wait()
+    wait.wait_until(
+        "its end", lambda: wait.NotYet("") if kept.lives else wait.Done(None), wait.Deadline(10), 0.05
+    )

@@ -1,0 +1,33 @@
+"""Which process something is of, and whether it lives."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import replace
+
+from gpusmith import owner
+
+
+def test_a_process_is_known_by_its_start() -> None:
+    mine = owner.process()
+    assert (mine.pid, mine.lives) == (os.getpid(), True)
+    assert replace(mine, start="1").lives is False
+
+
+def test_one_that_has_ended_is_dead_before_and_after_somebody_asked() -> None:
+    child = subprocess.Popen(["sleep", "60"])
+    there = owner.process(child.pid)
+    assert there.start
+    child.kill()
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    assert not there.lives
+    child.wait()
+    assert not there.lives
+
+
+def test_of_another_place_nobody_can_tell() -> None:
+    mine = owner.process()
+    assert mine.place.count("/") == 1
+    assert replace(mine, place=mine.place + "1").lives is None
+    assert replace(mine, place="").lives is None
