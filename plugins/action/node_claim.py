@@ -31,6 +31,8 @@ from gpusmith.node.records import parse
 from gpusmith.owner import process
 from gpusmith.preflight import table
 
+CORDONED = "Node '{0}' is cordoned: it takes no pods until 'kubectl uncordon {0}'."
+
 
 class ActionModule(ControllerAction):
     """Refuses the whole run before any change; what it claims is given back when the run ends."""
@@ -62,6 +64,10 @@ class ActionModule(ControllerAction):
             for host in hosts
         }
         result: dict[str, Any] = {"changed": False, "cordoned": list(cordoned)}
+        if asked["preflight"] and cordoned:
+            result["verdict"] = {
+                row.host: {"notes": [CORDONED.format(row.node)]} for row in machines if row.node in cordoned
+            }
         if notes := [
             f"{row.cause} {row.next_step}".strip() for each in verdicts.values() for row in each.notes
         ]:

@@ -52,4 +52,8 @@ cordoned:
   returned: success
   type: list
   elements: str
+verdict:
+  description: What callback P(gpusmith.gpu.verdict#callback) tells at the end of the run, by host.
+  returned: if nodes are cordoned, with C(preflight)
+  type: dict
 """

@@ -36,7 +36,7 @@ def place() -> str:
     """Boot and process namespace of this process; empty where there are none, as outside of Linux."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
-        return f"{boot}/{os.readlink('/proc/self/ns/pid')}"  # noqa: PTH115 - a link to nothing that has a path
+        return f"{boot}/{Path('/proc/self/ns/pid').readlink()}"
     except OSError:
         return ""
 

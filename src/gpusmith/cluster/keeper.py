@@ -13,11 +13,10 @@ from typing import NoReturn
 from gpusmith.cluster import claims
 from gpusmith.cluster.api import Cluster
 from gpusmith.cluster.claims import BEAT_S, Claim, Say
-from gpusmith.errors import GpusmithError
+from gpusmith.errors import GpusmithError, ToolError
 from gpusmith.owner import Process, process
 
 LOOK_S = 0.5
-LAST_FD = 4096
 GO = b"1"
 
 
@@ -42,7 +41,12 @@ def start(cluster: Callable[[], Cluster], claim: Claim, say: Say) -> None:
         os.close(end)
     try:
         os.waitpid(child, 0)
-        mine = replace(claim, keeper=process(int(os.read(number_reader, 32))))
+        number = os.read(number_reader, 32)
+        if not number:
+            raise ToolError(
+                "The process that would keep this run's claim on its nodes could not start.", "Report this."
+            )
+        mine = replace(claim, keeper=process(int(number)))
         claims.claim(cluster(), mine, say)
         os.write(go_writer, GO)
     finally:
@@ -59,17 +63,26 @@ def _in_the_background(
         os.setsid()
         if os.fork():
             os._exit(0)
+        _leave_files({number_writer, go_reader})
+        connected = cluster()
         os.write(number_writer, str(os.getpid()).encode())
-        os.dup2(go_reader, 3)
-        os.closerange(4, LAST_FD)
-        nothing = os.open(os.devnull, os.O_RDWR)
-        for standard in range(3):
-            os.dup2(nothing, standard)
-        if os.read(3, 1) == GO:
-            keep(cluster(), replace(claim, keeper=process()))
+        os.close(number_writer)
+        if os.read(go_reader, 1) == GO:
+            keep(connected, replace(claim, keeper=process()))
     finally:
         # Nothing that the copied process would do at its end is this one's to do.
         os._exit(0)
+
+
+def _leave_files(kept: set[int]) -> None:
+    """Close what others may wait for the end of; certificates in memory stay, which the client knows by their number."""
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for number in map(int, os.listdir("/proc/self/fd")):  # noqa: PTH208 - numbers, not paths
+        with suppress(OSError):
+            if number < 3:
+                os.dup2(nothing, number)
+            elif number not in kept and "/memfd:" not in str(Path(f"/proc/self/fd/{number}").readlink()):
+                os.close(number)
 
 
 def keep(

@@ -18,7 +18,9 @@ import pytest
 from gpusmith import owner, wait
 from gpusmith.cluster import claims
 from gpusmith.cluster import keeper as keeper_module
+from gpusmith.cluster.api import Cluster
 from gpusmith.cluster.claims import PATH, Claim, Taken
+from gpusmith.errors import ToolError
 from gpusmith.owner import Process, process
 from tests.unit.cluster.conftest import Memory, Time
 
@@ -164,7 +166,13 @@ from gpusmith.owner import process
 
 book = pathlib.Path(sys.argv[1])
 
+secret = os.memfd_create("key")
+os.write(secret, b"key")
+
 class Api:
+    def __init__(self):
+        # As the client reads its certificates.
+        assert open(f"/proc/self/fd/{secret}").read() == "key"
     def get(self, path):
         return {"metadata": {"resourceVersion": "1"}, "data": json.loads(book.read_text())} if book.exists() else None
     def create(self, path, body):
@@ -218,6 +226,14 @@ def test_a_run_that_is_killed_gives_them_back_when_its_task_has_ended(tmp_path: 
     assert json.loads(book.read_text()), "the task still runs"
     os.kill(task, signal.SIGKILL)
     gone(book)
+
+
+def test_a_keeper_that_cannot_connect_is_no_claim() -> None:
+    def fails() -> Cluster:
+        raise ToolError("No.")
+
+    with pytest.raises(ToolError, match="could not start"):
+        keeper_module.start(fails, run("a"), print)
 
 
 def test_nodes_of_a_run_whose_keeper_was_killed_too_are_free(tmp_path: Path) -> None:

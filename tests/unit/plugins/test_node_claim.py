@@ -1,0 +1,144 @@
+"""Machines are compared, and nodes are claimed, in one task of a play that has not changed anything yet."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpusmith.cluster import claims
+from gpusmith.cluster.claims import Claim
+from gpusmith.owner import process
+from gpusmith.paths import repo_root
+from tests.unit.cluster.conftest import KUBECONFIG
+from tests.unit.objects import node
+from tests.unit.records import healthy_record, other_record
+
+BOOK = "/api/v1/namespaces/kube-system/configmaps/gpusmith-runs"
+
+
+class Api(ThreadingHTTPServer):
+    """Two Nodes, and the object of claims."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        one, two = node(spec__unschedulable=True), node()
+        two["metadata"]["name"] = "gpu-2"
+        two["status"]["nodeInfo"] = {"machineID": "other", "bootID": "other"}
+        self.nodes = [one, two]
+        self.data: dict[str, str] = {}
+        self.changes: list[dict[str, Any]] = []
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Api
+
+    def answer(self) -> None:
+        sent = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        if self.command == "PATCH":
+            changes = json.loads(sent)["data"]
+            self.server.changes.append(changes)
+            rows = {**self.server.data, **changes}
+            self.server.data = {name: text for name, text in rows.items() if text is not None}
+        if self.path.startswith("/api/v1/nodes"):
+            found: Any = {"items": self.server.nodes}
+        else:
+            found = {"metadata": {"resourceVersion": "1"}, "data": self.server.data}
+        text = json.dumps(found).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    do_GET = do_PATCH = answer  # noqa: N815 - names of the base class
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def api() -> Iterator[Api]:
+    made = Api()
+    threading.Thread(target=made.serve_forever, args=(0.01,), daemon=True).start()
+    yield made
+    made.shutdown()
+    made.server_close()
+
+
+def run(folder: Path, api: Api, hosts: dict[str, Any], *words: str) -> str:
+    """Output of a play that claims the nodes, then says that it goes on."""
+    (folder / "kubeconfig").write_text(KUBECONFIG.format(server=f"http://127.0.0.1:{api.server_port}"))
+    rows = {
+        name: {"node_record_now": {"record": record}, "answer": {"refusals": []}}
+        for name, record in hosts.items()
+    }
+    (folder / "hosts.json").write_text(json.dumps({"gpu_nodes": {"hosts": rows}}))
+    claim = {"kubeconfig": str(folder / "kubeconfig"), "preflight": "answer"}
+    tasks = [
+        {"gpusmith.gpu.node_claim": claim, "run_once": True},
+        {"ansible.builtin.debug": {"msg": "it goes on"}},
+    ]
+    (folder / "play.json").write_text(json.dumps([{"hosts": "all", "gather_facts": False, "tasks": tasks}]))
+    program = Path(sys.executable).parent / "ansible-playbook"
+    command = [str(program), "-i", str(folder / "hosts.json"), str(folder / "play.json"), *words]
+    environment = {**os.environ, "NO_COLOR": "1", "ANSIBLE_CONFIG": str(repo_root() / "ansible.cfg")}
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=False, timeout=120, cwd=folder
+    )
+    output = " ".join((done.stdout + done.stderr).split())
+    assert "Traceback" not in output, output
+    assert (done.returncode == 0) == ("it goes on" in output), output
+    return output
+
+
+def test_swapped_addresses_refuse_the_run(tmp_path: Path, api: Api) -> None:
+    output = run(tmp_path, api, {"gpu-1": other_record(), "gpu-2": healthy_record()})
+    assert "it goes on" not in output
+    for name, other in (("gpu-1", "gpu-2"), ("gpu-2", "gpu-1")):
+        assert (
+            f"{name} | Node '{name}': the machine at its address '{name}' is node '{other}' of the cluster"
+            in output
+        )
+    assert "Nothing was changed." in output
+    assert api.changes == []
+
+
+def test_a_run_claims_its_nodes_and_gives_them_back(tmp_path: Path, api: Api) -> None:
+    output = run(tmp_path, api, {"gpu-1": healthy_record(), "gpu-2": other_record()}, "-v")
+    assert "it goes on" in output
+    assert re.search(r"cordoned:? .*gpu-1", output)
+    (entered,) = api.changes[0].values()
+    mine = claims.read(entered)
+    assert mine is not None
+    assert (mine.what, mine.nodes) == ("play.json", {"gpu-1": "m", "gpu-2": "other"})
+    assert mine.leader.pid != os.getpid()
+    for _ in range(100):
+        if not api.data:
+            break
+        threading.Event().wait(0.1)
+    assert api.data == {}
+
+
+@pytest.mark.parametrize("words", [(), ("--check",)], ids=["run", "check"])
+def test_the_second_run_is_refused_and_a_check_is_not(
+    tmp_path: Path, api: Api, words: tuple[str, ...]
+) -> None:
+    rival = Claim("a", "site.yml", "ann@ctl", "2026-11-22T09:00:00Z", process(), process(), {"gpu-2": ""})
+    api.data = {"a": claims.written(rival)}
+    output = run(tmp_path, api, {"gpu-1": healthy_record(), "gpu-2": other_record()}, *words)
+    refused = (
+        f"Node 'gpu-2' is worked on by another run: 'site.yml' of ann@ctl (process {os.getpid()}), since 2026"
+    )
+    assert (refused in output) is (not words)
+    assert api.changes == []
