@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import subprocess
 import sys
 import time
@@ -11,8 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpusmith.errors import InputError
+from gpusmith.wait import Deadline
 
 TAIL_LINES = 12
+LOOK_S = 1.0
+ENDS_IN_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -59,21 +63,17 @@ def run(
         made.mkdir(parents=True, exist_ok=True)
     words = [sys.executable, "-m", "pytest", str(folder), "--inventory", inventory]
     words += ["--limit", ",".join(limit), "--report-dir", str(reports)]
-    started, status = time.time(), None
+    started = time.time()
     with log_file.open("w", encoding="utf-8") as out:
         out.write("$ " + " ".join(words) + "\n")
         out.flush()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            # The suite finds its configuration by its own path; the folder only decides how relative paths are read.
-            status = subprocess.run(
-                words,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-                cwd=checkout,
-                timeout=timeout_s,
-                check=False,
-            ).returncode
+        # The suite finds its configuration by its own path; the folder only decides how relative paths are read.
+        status = _to_the_end(
+            subprocess.Popen(
+                words, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, cwd=checkout
+            ),
+            timeout_s,
+        )
     trouble = ""
     if status not in (0, 1):
         what = (
@@ -83,6 +83,24 @@ def run(
         )
         trouble = f"The validation suite {what}. Its log is '{log_file}', which ends with:\n{tail(log_file)}"
     return SuiteRun(status, started, str(reports / "results.json"), trouble)
+
+
+def _to_the_end(process: subprocess.Popen[bytes], timeout_s: float) -> int | None:
+    """Its exit status; None if it was ended, because it took too long or because the run that wanted it was killed."""
+    wanted_by, deadline = os.getppid(), Deadline(timeout_s)
+    try:
+        while not deadline.passed() and os.getppid() == wanted_by:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                return process.wait(min(LOOK_S, deadline.remaining()))
+        return None
+    finally:
+        if process.poll() is None:
+            process.terminate()  # it removes its pods then
+            try:
+                process.wait(ENDS_IN_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
 
 
 def tail(path: Path) -> str:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from gpusmith.errors import InputError
+from gpusmith.owner import process
 from gpusmith.suite import start
 from gpusmith.suite.start import SuiteRun
+from gpusmith.wait import Deadline, Done, NotYet, wait_until
 
 OPTIONS = "def pytest_addoption(parser):\n" + "".join(
     f"    parser.addoption('--{name}')\n" for name in ("inventory", "limit", "report-dir")
@@ -58,6 +62,28 @@ def test_a_suite_that_does_not_end_is_ended(checkout: Path) -> None:
     done = begin(checkout, "import time; time.sleep(60)", timeout_s=1.0)
     assert done.status is None
     assert "did not end within 1 s" in done.trouble
+
+
+def test_the_suite_of_a_run_that_was_killed_is_ended(checkout: Path) -> None:
+    """Its worker lives on after kill -9 of ansible-playbook, and nobody reads what the suite finds."""
+    (checkout / "suite/test_it.py").write_text(
+        "import os, pathlib, time\n"
+        "def test_it():\n"
+        "    pathlib.Path('pid').write_text(str(os.getpid()))\n"
+        "    time.sleep(60)\n"
+    )
+    worker = f"from gpusmith.suite import start; start.run({str(checkout / 'suite')!r}, 'i', ['a'], 'r', 'l', 60.0)"
+    leader = subprocess.Popen(
+        [sys.executable, "-c", f"import subprocess, sys; subprocess.run([sys.executable, '-c', {worker!r}])"]
+    )
+    told = checkout / "pid"
+    wait_until(
+        "the suite", lambda: Done(0) if told.exists() and told.read_text() else NotYet(""), Deadline(60), 0.1
+    )
+    suite = process(int(told.read_text()))
+    leader.kill()
+    leader.wait()
+    wait_until("its end", lambda: NotYet("it runs") if suite.lives else Done(0), Deadline(60), 0.1)
 
 
 def test_a_missing_suite_is_named(tmp_path: Path) -> None:
