@@ -192,9 +192,9 @@ class Lab:
         command = [self.program("ansible-playbook"), "-i", where, "site.yml", *words]
         return self.run(*command, timeout=SITE_TIMEOUT_S)
 
-    def playbook(self, *words: str) -> Ended:
-        """Run any playbook on the lab's inventory, whatever its exit status."""
-        command = [self.program("ansible-playbook"), "-i", str(self.inventory), *words]
+    def playbook(self, *words: str, inventory: Path | None = None) -> Ended:
+        """Run any playbook, on the lab's inventory if no other is named, whatever its exit status."""
+        command = [self.program("ansible-playbook"), "-i", str(inventory or self.inventory), *words]
         return self.run(*command, timeout=SITE_TIMEOUT_S)
 
     def site_ok(self, *words: str) -> Ended:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from gpusmith.wait import Deadline, Done, NotYet, wait_until
 from tests.e2e.harness import Lab
 
 NO_INVENTORY = 4
@@ -65,8 +66,10 @@ REFUSALS = {
         edits=(
             (GPUS, "nvidia_driver_verison", 'nvidia_driver_verison: "580.178.04"'),
             (GPUS, "nvidia_driver_version", "nvidia_driver_version: 550.120"),
+            (ALL, "kubernetes_node_token_host", "kubernetes_node_token_host: cp-9"),
         ),
         says=(
+            "'kubernetes_node_token_host' names 'cp-9'.*\n?.*'cp-1'",
             "'wrong_variable'",
             "'nvidia_driver_verison'.*\n?.*'nvidia_driver_version'",
             "nvidia_driver_version.*(quotes|string)",
@@ -136,6 +139,78 @@ def test_a_plugin_whose_gpus_would_not_reach_containers_is_refused(ready_lab: La
     assert "kube-system/their-device-plugin" in ended.output
     assert "'envvar'" in ended.output.replace("''", "'")
     assert not any(numbers["changed"] for numbers in ended.recap().values()), str(ended)
+
+
+# --- the wrong machine, and a second run -----------------------------------------------------------------
+
+
+def swap_addresses(inventory: Path) -> None:
+    hosts = yaml.safe_load((inventory / "hosts.yml").read_text())
+    rows = hosts["all"]["children"]["gpu_nodes"]["hosts"]
+    one, two = rows["gpu-1"], rows["gpu-2"]
+    one["ansible_host"], two["ansible_host"] = two["ansible_host"], one["ansible_host"]
+    (inventory / "hosts.yml").write_text(yaml.safe_dump(hosts))
+
+
+@pytest.mark.parametrize("words", [("site.yml",), ("playbooks/remove_nodes.yml", "-l", "gpu-1")])
+def test_swapped_addresses_change_nothing(ready_lab: Lab, spoilt: Path, words: tuple[str, ...]) -> None:
+    swap_addresses(spoilt)
+    before = {name: ready_lab.service_starts(name) for name in ready_lab.gpu_nodes()}
+    ended = ready_lab.playbook(*words, inventory=spoilt)
+    assert ended.status != 0, str(ended)
+    assert re.search(r"is node\s+'gpu-2'\s+of\s+the\s+cluster,\s+not\s+'gpu-1'", ended.output), str(ended)
+    assert not any(numbers["changed"] for numbers in ended.recap().values()), str(ended)
+    assert {name: ready_lab.service_starts(name) for name in before} == before
+    assert not any(node["spec"].get("unschedulable") for node in ready_lab.get("nodes")["items"])
+
+
+def claims(lab: Lab) -> str:
+    """What runs have claimed."""
+    ended = lab.run(
+        lab.program("gpulab"),
+        "kubectl",
+        "-n",
+        "kube-system",
+        "get",
+        "configmap",
+        "gpusmith-runs",
+        "--output=json",
+    )
+    return str(json.loads(ended.output).get("data") or "") if ended.status == 0 else ""
+
+
+def test_a_second_run_is_refused_until_the_first_is_killed(ready_lab: Lab, tmp_path: Path) -> None:
+    record = {"name": "Look", "ansible.builtin.import_role": {"name": "gpusmith.gpu.node_record"}}
+    claim = {"kubeconfig": "{{ gpusmith_kubeconfig }}"}
+    tasks = [
+        record,
+        {"gpusmith.gpu.node_claim": claim, "run_once": True},
+        {"ansible.builtin.pause": {"seconds": 300}},
+    ]
+    playbook = tmp_path / "first.yml"
+    playbook.write_text(json.dumps([{"hosts": "gpu-2", "gather_facts": False, "tasks": tasks}]))
+    program = ready_lab.program("ansible-playbook")
+    first, _log = ready_lab.start(program, "-i", str(ready_lab.inventory), str(playbook))
+    try:
+        wait_until(
+            "the claim", lambda: Done(0) if "first.yml" in claims(ready_lab) else NotYet(""), Deadline(60)
+        )
+        ended = ready_lab.site()
+        assert ended.status != 0, str(ended)
+        assert re.search(
+            rf"worked\s+on\s+by\s+another\s+run:\s+'first.yml'(.|\n)*process\s+{first.pid}\)", ended.output
+        ), str(ended)
+        assert not any(numbers["changed"] for numbers in ended.recap().values()), str(ended)
+        ready_lab.site_ok("-l", "gpu-1")
+    finally:
+        first.kill()
+        first.wait()
+    ready_lab.site_ok("-l", "gpu-2")
+    wait_until(
+        "the claims to be given back",
+        lambda: NotYet(claims(ready_lab)) if claims(ready_lab) else Done(0),
+        Deadline(20),
+    )
 
 
 # --- both commands ---------------------------------------------------------------------------------------
