@@ -18,7 +18,10 @@ def node(**changes: Any) -> dict[str, Any]:
         },
         "spec": {"taints": [{"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}]},
         "status": {
-            "conditions": [{"type": "Ready", "status": "True"}, {"type": "DiskPressure", "status": "False"}],
+            "conditions": [
+                {"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-01-01T00:00:00Z"},
+                {"type": "DiskPressure", "status": "False"},
+            ],
             "capacity": {"nvidia.com/gpu": "4"}, "allocatable": {"nvidia.com/gpu": "4"},
             "nodeInfo": {"machineID": "m", "bootID": "b", "systemUUID": "s"},
         },

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -50,7 +51,18 @@ def told_of(node: Mapping[str, Any]) -> Told:
         boot_id=str(info.get("bootID") or ""),
         system_uuid=str(info.get("systemUUID") or ""),
         ready=readiness(node).ready,
+        heartbeat_unix=_heartbeat(node),
     )
+
+
+def _heartbeat(node: Mapping[str, Any]) -> float | None:
+    rows = (node.get("status") or {}).get("conditions") or []
+    told = [
+        str(row["lastHeartbeatTime"])
+        for row in rows
+        if row.get("type") == "Ready" and row.get("lastHeartbeatTime")
+    ]
+    return dt.datetime.fromisoformat(told[0]).timestamp() if told else None
 
 
 def node_path(name: str) -> str:

@@ -13,7 +13,7 @@ from gpusmith.probe.record import Record
 from gpusmith.problems import Problem
 
 TELLS_AFTER_S = 60.0
-"""A kubelet that runs for longer has told the cluster which boot it is of, if it can reach it."""
+"""What a Node is told so long after the start of a kubelet comes from this kubelet, or from another one. Clocks differ."""
 
 
 @dataclass(frozen=True)
@@ -25,12 +25,14 @@ class Told:
         boot_id: of the boot.
         system_uuid: of the board.
         ready: it still tells.
+        heartbeat_unix: when it told something for the last time; None if that is not known.
     """
 
     machine_id: str = ""
     boot_id: str = ""
     system_uuid: str = ""
     ready: bool = False
+    heartbeat_unix: float | None = None
 
 
 @dataclass(frozen=True)
@@ -250,13 +252,13 @@ def _of_joined(machine: Machine, told: Told, copy: bool) -> Verdict:
                 ),
             )
         )
-    for_s = _kubelet_runs_for(machine.record)
-    if told.ready and for_s > TELLS_AFTER_S:
+    since = _kubelet_runs_since(machine.record)
+    if since is not None and (told.heartbeat_unix or 0.0) > since + TELLS_AFTER_S:
         return Verdict(
             (
                 Problem(
-                    f"Node '{machine.host}': a second machine tells the cluster that it is Node '{machine.node}': the Node is"
-                    f" Ready and of another boot than the machine at '{machine.address}', whose kubelet runs for {for_s:.0f} s.",
+                    f"Node '{machine.host}': a second machine tells the cluster that it is Node '{machine.node}': the Node has"
+                    f" the boot ID of another machine than the one at '{machine.address}', whose kubelet ran when it was told so.",
                     f"Find the copy of '{machine.host}' and stop its kubelet; then run this again.",
                     evidence,
                 ),
@@ -305,9 +307,7 @@ def _of_bare(machine: Machine, told: Told, copy: bool, nodes: Nodes) -> Verdict:
     )
 
 
-def _kubelet_runs_for(record: Record) -> float:
-    """Seconds that the kubelet runs; 0 if it does not."""
-    kubelet, now = record.services.get("kubelet"), record.host.time_unix
-    if kubelet is None or kubelet.active != "active" or now is None:
-        return 0.0
-    return max(0.0, now - (kubelet.started_unix or now))
+def _kubelet_runs_since(record: Record) -> float | None:
+    """When the kubelet was started; None if it does not run."""
+    kubelet = record.services.get("kubelet")
+    return kubelet.started_unix if kubelet is not None and kubelet.active == "active" else None

@@ -29,7 +29,7 @@ def test_nodes_tell_their_machines_and_cordons() -> None:
     nodes, cordoned = nodes_for(
         memory(spec__unschedulable=True).cluster, [machine("gpu-1"), machine("new", False)]
     )
-    assert nodes.told == {"gpu-1": Told("m", "b", "s", True)}
+    assert nodes.told == {"gpu-1": Told("m", "b", "s", True, 1767225600.0)}
     assert cordoned == ("gpu-1",)
     assert nodes_for(memory().cluster, [machine("new", False)])[1] == ()
 

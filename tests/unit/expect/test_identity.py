@@ -29,8 +29,11 @@ def machine(
     return Machine(host, host, more.get("address", "192.0.2.1"), parse(raw))
 
 
-def told(machine_id: str = "m1", boot_id: str = "b1", ready: bool = True, board: str = "s1") -> Told:
-    return Told(machine_id, boot_id, board, ready)
+def told(
+    machine_id: str = "m1", boot_id: str = "b1", ready: bool = True, board: str = "s1", ago_s: float = 100.0
+) -> Told:
+    """What a Node was told some time before the look at the machine."""
+    return Told(machine_id, boot_id, board, ready, 1000.0 - ago_s)
 
 
 def said(verdict: Verdict) -> tuple[str, str]:
@@ -85,9 +88,10 @@ def test_a_boot_that_the_cluster_does_not_know_yet_is_no_other_machine() -> None
     problems, notes = on(down, gpu_1=told())
     assert problems == ""
     assert "was booted since its kubelet told" in notes
-    assert on(machine(boot_id="b2", runs_s=5.0), gpu_1=told())[0] == ""
-    # It runs and cannot reach the cluster, which therefore no longer trusts the Node.
-    assert on(machine(boot_id="b2"), gpu_1=told(ready=False))[0] == ""
+    assert on(machine(boot_id="b2", runs_s=5.0), gpu_1=told(ago_s=0.0))[0] == ""
+    # It runs, and could not tell so far: what the Node says is older. The cluster itself may be back for a second only.
+    assert on(machine(boot_id="b2"), gpu_1=told(ready=False, ago_s=600.0))[0] == ""
+    assert on(machine(boot_id="b2"), gpu_1=told(ago_s=600.0))[0] == ""
 
 
 def test_a_copy_of_the_whole_disk_is_found_by_its_boot() -> None:
