@@ -258,7 +258,7 @@ def _of_joined(machine: Machine, told: Told, copy: bool) -> Verdict:
             (
                 Problem(
                     f"Node '{machine.host}': a second machine tells the cluster that it is Node '{machine.node}': the Node has"
-                    f" the boot ID of another machine than the one at '{machine.address}', whose kubelet ran when it was told so.",
+                    f" the boot ID of another machine than the one at '{machine.address}', whose kubelet ran when that was told.",
                     f"Find the copy of '{machine.host}' and stop its kubelet; then run this again.",
                     evidence,
                 ),
