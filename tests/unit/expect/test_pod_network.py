@@ -1,0 +1,23 @@
+"""Bridges of a pod network, by its configuration."""
+
+from __future__ import annotations
+
+import json
+
+from gpusmith.expect.pod_network import bridges
+
+
+def test_bridges_are_named_once() -> None:
+    plain = json.dumps({"type": "bridge"})
+    listed = json.dumps(
+        {"plugins": [{"type": "bridge", "bridge": "pods0"}, {"type": "portmap"}, {"type": "flannel"}]}
+    )
+    delegating = json.dumps({"plugins": [{"type": "flannel", "delegate": {"bridge": "fl0"}}]})
+    assert bridges([plain, listed, delegating]) == ["cni0", "pods0", "fl0"]
+
+
+def test_other_networks_have_none() -> None:
+    assert (
+        bridges(["", "[]", "{", '{"plugins": 1}', '{"plugins": [1, {"type": "calico", "bridge": "no"}]}'])
+        == []
+    )
