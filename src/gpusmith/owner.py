@@ -29,7 +29,8 @@ class Process:
         """Whether it still runs; None if that cannot be seen from here."""
         if not self.place or self.place != place():
             return None
-        return started(self.pid) == self.start
+        now = started(self.pid)
+        return None if now == "" else now == self.start
 
 
 def place() -> str:
@@ -41,19 +42,25 @@ def place() -> str:
         return ""
 
 
-def started(pid: int) -> str:
-    """When a process started, in ticks since the boot; empty if there is none."""
+def started(pid: int) -> str | None:
+    """When a process started, in ticks since the boot; None if there is none, empty if this user may not see it."""
     try:
         # The program's name may contain blanks and brackets; what follows its last bracket does not.
-        fields = (
-            Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-        )
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        fields = text.rpartition(")")[2].split()
+        return None if fields[0] in ("Z", "X") else fields[19]
+    except (OSError, IndexError):
+        pass
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return None
     except OSError:
-        return ""
-    return "" if fields[0] in ("Z", "X") else fields[19]
+        pass
+    return ""
 
 
 def process(pid: int | None = None) -> Process:
     """A process of this machine; this one, if no other is named."""
     number = os.getpid() if pid is None else pid
-    return Process(place(), socket.gethostname(), number, started(number))
+    return Process(place(), socket.gethostname(), number, started(number) or "")

@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 from dataclasses import replace
+from pathlib import Path
+
+import pytest
 
 from gpusmith import owner
 
@@ -24,6 +27,16 @@ def test_one_that_has_ended_is_dead_before_and_after_somebody_asked() -> None:
     assert not there.lives
     child.wait()
     assert not there.lives
+
+
+def test_one_that_this_user_may_not_see_is_not_dead(monkeypatch: pytest.MonkeyPatch) -> None:
+    def hidden(*_: object, **__: object) -> str:
+        raise FileNotFoundError
+
+    mine = owner.process()
+    monkeypatch.setattr(Path, "read_text", hidden)
+    monkeypatch.setattr(owner, "place", lambda: mine.place)
+    assert mine.lives is None
 
 
 def test_of_another_place_nobody_can_tell() -> None:
