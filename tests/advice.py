@@ -126,6 +126,7 @@ COMMANDS: Mapping[str, Command] = {
         " --field-selector spec.nodeName=gpu-1 --dry-run=server"
     ),
     "kubectl describe node X": _kubectl("describe node gpu-1"),
+    "kubectl delete node X": _kubectl("delete node gpu-1 --dry-run=server"),
     "kubectl delete namespace X": _kubectl("delete namespace gpusmith-system --dry-run=server"),
     "kubectl delete runtimeclass X": _kubectl("delete runtimeclass nvidia --dry-run=server"),
     "kubectl get KIND NAME -o yaml": _kubectl("get namespace gpusmith-system -o yaml"),

@@ -1,4 +1,4 @@
-"""A node leaves the cluster, and joins again after a reboot. One whose GPUs are held is in test_5_pods."""
+"""A node leaves the cluster, and joins again at once. One whose GPUs are held is in test_5_pods."""
 
 from __future__ import annotations
 
@@ -33,6 +33,11 @@ def test_a_free_node_leaves_and_its_machine_is_clean(ready_lab: Lab) -> None:
     assert NODE not in ready_lab.allocatable()
     assert ready_lab.on(NODE, "find /etc/kubernetes -type f") == ""
     assert ready_lab.on(NODE, "command -v kubelet kubeadm || true") == ""
+    # A machine that joins again would be said to run them.
+    assert [
+        pod["metadata"]["name"]
+        for pod in ready_lab.get("pods", "-A", f"--field-selector=spec.nodeName={NODE}")["items"]
+    ] == []
     assert ready_lab.service_starts("gpu-1") == services
     again = ready_lab.playbook(REMOVE, "-l", NODE)
     assert again.status == 0, str(again)
@@ -52,8 +57,8 @@ def test_the_operands_leave_when_they_are_asked_to(ready_lab: Lab, tmp_path: Pat
     assert "nvidia" not in [each["metadata"]["name"] for each in kept]
 
 
-def test_it_joins_again_after_a_reboot(ready_lab: Lab) -> None:
-    ready_lab.gpulab("reboot", NODE)
+def test_it_joins_again_at_once_and_its_pods_have_a_network(ready_lab: Lab) -> None:
+    # Its validation has pods find a Service by name.
     ready_lab.site_ok("-l", NODE)
     ready_lab.wait_allocatable({"gpu-1": 4, NODE: 4}, 60)
 

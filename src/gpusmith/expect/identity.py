@@ -193,7 +193,7 @@ def _copied(machine: Machine, others: Iterable[Machine], nodes: Nodes | None) ->
         Problem(
             f"Node '{machine.host}': its machine ID '{machine.machine_id}' is also that of {' and '.join(sorted(twins))}:"
             " their disks are copies.",
-            f"Give '{machine.host}' one of its own: 'rm /etc/machine-id', 'systemd-machine-id-setup', then reboot it.",
+            f"Remove '/etc/machine-id' on '{machine.host}', run 'systemd-machine-id-setup' there, and reboot it.",
             _evidence(machine),
         )
     ]
