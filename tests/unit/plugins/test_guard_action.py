@@ -145,6 +145,7 @@ def test_a_tag_runs_its_role_with_guard_and_preflight() -> None:
     assert {name.partition(" : ")[0] for name in work} == {
         "preflight",
         "gpu_operands",  # of which preflight refuses a second owner
+        "kubernetes_node",  # of which preflight refuses a join that would get no token
         "containerd",
     }
 

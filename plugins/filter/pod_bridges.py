@@ -1,0 +1,50 @@
+"""Filter: the bridges that the configuration of a pod network names."""
+
+# Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.plans import filter_module
+
+from gpusmith.expect import pod_network
+
+DOCUMENTATION = r"""
+name: pod_bridges
+short_description: The bridges that the configuration of a pod network names
+description:
+  - Reads files of C(/etc/cni/net.d) for the CNI plugins C(bridge) and C(flannel). What is no such file names none.
+version_added: "0.1.0"
+author: gpusmith contributors
+options:
+  _input:
+    description: Results of M(ansible.builtin.slurp) in a loop.
+    type: list
+    elements: dict
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Show the bridges
+  ansible.builtin.debug:
+    msg: "{{ read.results | gpusmith.gpu.pod_bridges }}"
+"""
+
+RETURN = r"""
+_value:
+  description: Names, each once.
+  type: list
+  elements: str
+"""
+
+
+def pod_bridges(slurped: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Bridges that the files name."""
+    texts = (base64.b64decode(row.get("content", "")).decode(errors="replace") for row in slurped)
+    return pod_network.bridges(texts)
+
+
+FilterModule = filter_module(pod_bridges)
