@@ -158,6 +158,7 @@ COMMANDS: Mapping[str, Command] = {
     "ansible-inventory --list": Command(Where.CONTROLLER, "ansible-inventory -i INVENTORY --list"),
     # tests/long/test_serving_driver.py goes this way.
     "ansible-playbook -i INVENTORY playbooks/remove_nodes.yml -l X": WALKED,
+    "ansible-playbook -i INVENTORY site.yml -l X": WALKED,
     "ansible-playbook -i INVENTORY site.yml -l X -e gpusmith_reboot=if_needed": WALKED,
     "gpulab up": WALKED,
     "make docs": WALKED,

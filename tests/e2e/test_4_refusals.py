@@ -213,6 +213,29 @@ def test_a_second_run_is_refused_until_the_first_is_killed(ready_lab: Lab, tmp_p
     )
 
 
+def test_a_setting_that_breaks_the_kubelet_reaches_one_node_and_is_taken_back(
+    ready_lab: Lab, spoilt: Path
+) -> None:
+    # It fits its type: only the kubelet itself knows that it cannot be.
+    values = yaml.safe_load((spoilt / ALL).read_text())
+    values["kubernetes_node_kubelet_config"]["imageGCHighThresholdPercent"] = 101
+    (spoilt / ALL).write_text(yaml.safe_dump(values))
+    nodes = ready_lab.gpu_nodes()
+    show = "sha256sum /etc/kubernetes/kubelet.conf.d/*; ls /var/lib/gpusmith/changes"
+    starts = {name: ready_lab.service_starts(name) for name in nodes}
+    ended = ready_lab.site(inventory=spoilt)
+    assert ended.status != 0, str(ended)
+    told = re.search(
+        r"Node '(\S+)': the change of 'kubelet' failed.*imageGCHighThresholdPercent.* is back", ended.output
+    )
+    assert told, str(ended)
+    assert f"since the change of '{told[1]}' was not proved" in ended.output
+    assert {name for name in nodes if ready_lab.service_starts(name) != starts[name]} == {told[1]}
+    assert len({ready_lab.on(name, show) for name in nodes}) == 1
+    again = ready_lab.site_ok()
+    assert not any(numbers["changed"] for numbers in again.recap().values()), str(again)
+
+
 # --- both commands ---------------------------------------------------------------------------------------
 
 

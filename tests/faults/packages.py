@@ -38,12 +38,10 @@ FAULTS = {
         version("containerd.io", "2.2.1-1"),
         "nodes.holds",
         ("'containerd.io' is 2.2.1, the inventory wants 2.3.7",),
-        repairs=repairs(containerd={Cure.PACKAGES}),
     ),
     "kubelet-of-another-version": Fault(
         version("kubelet", "1.36.2-1.1"),
         "nodes.holds",
         ("'kubelet' is 1.36.2, the inventory wants 1.36.3",),
-        repairs=repairs(kubernetes_node={Cure.PACKAGES}),
     ),
 }

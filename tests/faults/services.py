@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from gpusmith.problems import Cure
-from tests.faults.fault import Fault, not_joined, repairs, service
+from tests.faults.fault import Fault, Record, not_joined, repairs, service
+
+
+def unproved(role: str) -> Callable[[Record], object]:
+    path = f"/var/lib/gpusmith/changes/{role}.json"
+    return lambda record: record.setdefault("managed_files", {}).update({path: "digest"})
+
 
 FAULTS = {
     "persistence-daemon-down": Fault(
@@ -89,5 +97,23 @@ FAULTS = {
         "nodes.services",
         ("no kernel modules are loaded",),
         repairs=repairs(host_baseline={Cure.SERVICES}),
+    ),
+    "containerd-changed-without-proof": Fault(
+        unproved("containerd"),
+        "nodes.services",
+        ("'containerd' was begun by role 'containerd'", "neither proved nor taken back"),
+        repairs=repairs(containerd={Cure.CONTAINERD}),
+    ),
+    "toolkit-changed-without-proof": Fault(
+        unproved("nvidia_container_toolkit"),
+        "nodes.services",
+        ("begun by role 'nvidia_container_toolkit'",),
+        repairs=repairs(nvidia_container_toolkit={Cure.CONTAINERD}),
+    ),
+    "kubelet-changed-without-proof": Fault(
+        unproved("kubernetes_node"),
+        "nodes.services",
+        ("'kubelet' was begun by role 'kubernetes_node'",),
+        repairs=repairs(kubernetes_node={Cure.KUBELET}),
     ),
 }

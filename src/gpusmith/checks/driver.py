@@ -96,7 +96,7 @@ def nvml(facts: NodeFacts) -> list[Problem]:
     "nodes.holds",
     place=200,
     proves="driver, runtime and Kubernetes packages are held at their version",
-    fails_when="any upgrade could change one of these packages",
+    fails_when="any upgrade could change one of these packages, or one but the driver's is not of the inventory's version",
     do="run site.yml, or hold the packages that are named",
 )
 def holds(facts: NodeFacts) -> list[Problem]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from gpusmith.checks.findings import NotApplicable
 from gpusmith.checks.register import check
+from gpusmith.expect import changes, kubelet
 from gpusmith.expect import fabric as expected_fabric
-from gpusmith.expect import kubelet
 from gpusmith.expect import services as expected
 from gpusmith.expect.wanted import driver_of
 from gpusmith.node.facts import NodeFacts
@@ -16,7 +16,7 @@ from gpusmith.problems import Problem
     "nodes.services",
     place=80,
     proves="container runtime, kubelet and the driver's daemons run and are enabled",
-    fails_when="one of them does not run, will not run after a reboot, or runs by unit files that have changed",
+    fails_when="one does not run, will not after a reboot, runs by unit files that have changed, or was changed without proof",
     do="read 'journalctl -u NAME' on the node, then start or enable it, or run site.yml",
     critical=True,
 )
@@ -30,6 +30,7 @@ def services(facts: NodeFacts) -> list[Problem]:
         *expected.loader(record, node),
         *expected.devices(record, node),
         *expected.of_system(record, node),
+        *(problem for role in changes.OF for problem in changes.unproved(record, node, role)),
     ]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import alike
 
-from gpusmith.expect import versions
+from gpusmith.expect import steps, versions
 from gpusmith.expect.wanted import Driver, Packages
 from gpusmith.probe.record import Record
 from gpusmith.problems import Cure, Problem
@@ -153,12 +153,30 @@ def wrong_versions(record: Record, wanted: Packages) -> list[Problem]:
             found.append(
                 Problem(
                     f"Node '{node}': package '{name}' is {plain(package.version, version)}, the inventory wants {version}.",
-                    "Run site.yml, or correct the version in the inventory.",
+                    f"Correct the version in the inventory, or {steps.change_runtime(node)}."
+                    if wanted.kept
+                    else "Run site.yml, or correct the version in the inventory.",
                     {name: package.version},
-                    Cure.PACKAGES,
+                    Cure.UPGRADE if wanted.kept else Cure.PACKAGES,
                 )
             )
     return found
+
+
+def to_ask_for(record: Record, wanted: Packages) -> dict[str, str]:
+    """The versions that a role asks for: on a node that keeps its own, those, also for what is missing of the same set."""
+    there = {name: record.packages[name].version for name in wanted.versions if name in record.packages}
+    own = {
+        name: version
+        for name, version in there.items()
+        if not versions.is_version(version, wanted.versions[name])
+    }
+    if not (wanted.kept and own):
+        return dict(wanted.versions)
+    return {
+        name: own.get(name) or (version if name in there else next(iter(own.values())))
+        for name, version in wanted.versions.items()
+    }
 
 
 def problems(record: Record, wanted: Packages) -> list[Problem]:

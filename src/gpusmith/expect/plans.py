@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from gpusmith.expect import containerd as runtime
 from gpusmith.expect import (
+    changes,
     cuda,
     fabric,
     files,
@@ -25,6 +25,7 @@ from gpusmith.expect import (
     toolkit,
     wanted,
 )
+from gpusmith.expect import containerd as runtime
 from gpusmith.expect import driver as drivers
 from gpusmith.node.records import parse
 from gpusmith.probe.record import Record
@@ -47,10 +48,34 @@ def _answer(found: Sequence[Problem], node: str, outdated: Sequence[str] = ()) -
     }
 
 
-def _packages(settings: Settings) -> wanted.Packages:
-    return wanted.Packages(
-        settings["node"], {name: str(version) for name, version in settings["packages"].items()}
-    )
+def _packages(record: Record, settings: Settings) -> wanted.Packages:
+    versions = {name: str(version) for name, version in settings["packages"].items()}
+    kept = record.kubernetes.joined and not settings.get("change_on_joined", False)
+    return wanted.Packages(settings["node"], versions, kept)
+
+
+def _of_packages(
+    record: Record,
+    want: wanted.Packages,
+    role: str,
+    found: Sequence[Problem],
+    outdated: Sequence[str],
+) -> Plan:
+    """A role that changes a service of a node that serves.
+
+    Versions that such a node keeps are no work of the role, and are said at the end of a run. What an earlier run left open is
+    work, and no reason to fail while it is done.
+    """
+    drift = [problem for problem in found if problem.cure is Cure.UPGRADE]
+    unproved = changes.unproved(record, want.node, role)
+    answer = _answer([problem for problem in found if problem not in drift], want.node, outdated)
+    return {
+        **answer,
+        "cures": sorted({*answer["cures"], *(str(problem.cure) for problem in unproved)}),
+        "unproved": bool(unproved),
+        "drift": [words(problem, want.node) for problem in drift],
+        "versions": packages.to_ask_for(record, want),
+    }
 
 
 def driver(raw: Mapping[str, Any], settings: Settings, layout: Settings) -> Plan:
@@ -158,24 +183,24 @@ REGISTRIES = "/etc/containerd/certs.d/*/hosts.toml"
 
 
 def containerd(raw: Mapping[str, Any], settings: Settings) -> Plan:
-    """Role containerd: keys node, packages and files."""
+    """Role containerd: keys node, packages, change_on_joined and files."""
     record, node = parse(raw), str(settings["node"])
-    own = wanted.files(settings.get("files"))
+    own, of_packages = wanted.files(settings.get("files")), _packages(record, settings)
     found = [
-        *packages.problems(record, _packages(settings)),
+        *packages.problems(record, of_packages),
         *files.problems(record, node, own, Cure.CONTAINERD),
         *files.left_over(record, node, own, REGISTRIES, Cure.CONTAINERD),
         *runtime.problems(record, wanted.Runtime(node, nvidia=False)),
     ]
-    return _answer(found, node, files.outdated(record, own))
+    return _of_packages(record, of_packages, "containerd", found, files.outdated(record, own))
 
 
 def container_toolkit(raw: Mapping[str, Any], settings: Settings) -> Plan:
-    """Role nvidia_container_toolkit: keys node, packages, default_runtime, cdi_spec, files and runtime_files."""
+    """Role nvidia_container_toolkit: keys node, packages, change_on_joined, default_runtime, cdi_spec, files, runtime_files."""
     record, node = parse(raw), str(settings["node"])
     want = wanted.Toolkit(
         node,
-        _packages(settings),
+        _packages(record, settings),
         wanted.Runtime(node, default_nvidia=bool(settings["default_runtime"])),
         wanted.Cdi(node, str(settings["cdi_spec"])),
         wanted.files(settings.get("files")),
@@ -184,7 +209,7 @@ def container_toolkit(raw: Mapping[str, Any], settings: Settings) -> Plan:
     outdated = [*files.outdated(record, want.files), *files.outdated(record, want.runtime_files)]
     found = toolkit.problems(record, want)
     return {
-        **_answer(found, node, outdated),
+        **_of_packages(record, want.packages, "nvidia_container_toolkit", found, outdated),
         "start_unit": any(problem.cure in toolkit.CURED_BY_UNIT for problem in found),
     }
 
@@ -201,10 +226,13 @@ def cuda_toolkit(raw: Mapping[str, Any], settings: Settings) -> Plan:
 
 
 def kubernetes_node(raw: Mapping[str, Any], settings: Settings) -> Plan:
-    """Role kubernetes_node on the machine: keys node, packages, settings (files of the kubelet) and files."""
+    """Role kubernetes_node on the machine: keys node, packages, change_on_joined, settings (files of the kubelet) and files."""
     record, node = parse(raw), str(settings["node"])
     want = wanted.Kubelet(
-        node, _packages(settings), wanted.files(settings.get("settings")), wanted.files(settings.get("files"))
+        node,
+        _packages(record, settings),
+        wanted.files(settings.get("settings")),
+        wanted.files(settings.get("files")),
     )
     outdated = [*files.outdated(record, want.settings), *files.outdated(record, want.files)]
-    return _answer(kubelet.problems(record, want), node, outdated)
+    return _of_packages(record, want.packages, "kubernetes_node", kubelet.problems(record, want), outdated)

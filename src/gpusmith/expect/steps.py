@@ -10,3 +10,11 @@ def change_driver(node: str) -> str:
         f" bring it back with 'ansible-playbook -i INVENTORY site.yml -l {node} -e gpusmith_reboot=if_needed', which installs the"
         " inventory's driver"
     )
+
+
+def change_runtime(node: str) -> str:
+    """How a node that serves gets other packages of runtime, toolkit or Kubernetes."""
+    return (
+        "set 'gpusmith_change_runtime_on_joined' to true and run"
+        f" 'ansible-playbook -i INVENTORY site.yml -l {node}', which changes such nodes one after another"
+    )

@@ -117,10 +117,15 @@ class Baseline:
 
 @dataclass(frozen=True)
 class Packages:
-    """Packages of one subject, with exact versions."""
+    """Packages of one subject, with exact versions.
+
+    Attributes:
+        kept: whether other versions stay that are there: the node serves, and the inventory does not allow to change them.
+    """
 
     node: str
     versions: Mapping[str, str]
+    kept: bool = False
 
 
 @dataclass(frozen=True)
@@ -277,7 +282,7 @@ def driver_of(host: Host, model: Model | None) -> Driver:
 def packages_of(host: Host, record: Record) -> Packages:
     """Runtime, toolkit and Kubernetes, as far as they are there: a node that others set up need not have all of them."""
     there = {name: version for name, version in host.package_versions.items() if name in record.packages}
-    return Packages(host.name, there)
+    return Packages(host.name, there, record.kubernetes.joined and not host.change_runtime_on_joined)
 
 
 def baseline_of(host: Host) -> Baseline:

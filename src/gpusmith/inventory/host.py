@@ -33,6 +33,7 @@ PACKAGES = {
 
 NEEDED = (
     "gpusmith_simulated", "gpusmith_gpu_model", "gpusmith_gpu_count", "nvidia_driver_version",
+    "gpusmith_change_runtime_on_joined",
     "nvidia_driver_module_flavour", "nvidia_driver_fabric_manager", "nvidia_container_toolkit_cdi_spec", *PACKAGES,
     "validation_image_cuda", "validation_image_pytorch", "validation_image_tensorflow", "validation_runtime_class",
     "validation_timeout_pod_s", "validation_accepted_xids", "validation_xid_history_required", "validation_ecc_required",
@@ -68,6 +69,7 @@ class Host:
         fabric_manager: whether the fabric manager is needed ('nvidia_driver_fabric_manager').
         cdi_spec: CDI specification that the toolkit's role makes ('nvidia_container_toolkit_cdi_spec').
         package_versions: exact versions of runtime, toolkit and Kubernetes by package, as far as the inventory gives them.
+        change_runtime_on_joined: whether site.yml changes those on a node that serves ('gpusmith_change_runtime_on_joined').
         kubeconfig: path on this machine; empty if none is named. 'validation_kubeconfig' goes before 'gpusmith_kubeconfig'.
         taints: taints that the Node object should carry.
         labels: labels that the Node object should carry on top of ours.
@@ -102,6 +104,7 @@ class Host:
     fabric_manager: str
     cdi_spec: str
     package_versions: Mapping[str, str]
+    change_runtime_on_joined: bool
     kubeconfig: str
     taints: tuple[Mapping[str, str], ...]
     labels: Mapping[str, str]
@@ -241,6 +244,7 @@ def host_of(name: str, values: Mapping[str, Any], specs: Specs) -> Host:
         accepted_xids=frozenset(reader.get("validation_accepted_xids")),
         xid_history_required=reader.get("validation_xid_history_required"),
         default_runtime_nvidia=reader.get("nvidia_container_toolkit_default_runtime"),
+        change_runtime_on_joined=reader.get("gpusmith_change_runtime_on_joined"),
         ecc_required=reader.get("validation_ecc_required"),
         pcie_width=reader.get("validation_pcie_width"),
         network=reader.get("validation_network"),

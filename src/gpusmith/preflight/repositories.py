@@ -98,12 +98,16 @@ def check_drift(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[Refus
             f"'{wanted.get('driver_version')}', as the inventory says; site.yml never changes it on a joined node",
             f"Put the installed version into the inventory, or {change_driver('NODE')}.",
         )
-    kubelet = record["kubernetes"]["kubelet_version"]
-    # The inventory may give the package's version, revision and all; the program tells its own.
-    if kubelet and not satisfies(str(wanted.get("kubernetes_version")), kubelet):
+    kubelet, version = record["kubernetes"]["kubelet_version"], str(wanted.get("kubernetes_version"))
+    # Within a minor version role kubernetes_node changes it, if it may.
+    if wanted.get("change_runtime_on_joined") and kubelet and _minor(kubelet) != _minor(version):
         yield refusal(
             "kubelet of a joined node",
             f"'{kubelet}' is installed",
-            f"'{wanted.get('kubernetes_version')}', as the inventory says; site.yml never changes it on a joined node",
+            f"'{version}', as the inventory says; another minor version needs the cluster's configuration of it first",
             "Upgrade the node with 'kubeadm upgrade node', or put the installed version into the inventory.",
         )
+
+
+def _minor(version: str) -> list[str]:
+    return version.split(".")[:2]

@@ -10,6 +10,9 @@ from typing import Iterator
 
 from gpusmith.probe.boot import MODULE_FILES, SYSCTL_FILES
 
+# What was there before a change of a service that is not proved yet, by module serving_change.
+CHANGES = "/var/lib/gpusmith/changes"
+
 # Files that roles write carry our name, so that a role can compare what is there with what it would write.
 MANAGED_FILES = (
     "/etc/apt/sources.list.d/gpusmith-*",
@@ -26,6 +29,7 @@ MANAGED_FILES = (
     SYSCTL_FILES,
     "/etc/systemd/system/gpusmith-*.service",
     "/etc/systemd/system/*.service.d/*gpusmith-*",
+    f"{CHANGES}/*.json",
 )
 
 # What our files begin with, in folders where others have files of the same name.

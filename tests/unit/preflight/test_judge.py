@@ -259,3 +259,20 @@ def test_parameters_that_a_container_cannot_set_are_refused_before_any_change() 
     )
     seen["record"]["system"]["sysctl"][limit] = "9000"
     assert refused(seen) == []
+
+
+@pytest.mark.parametrize(
+    ("version", "allowed", "told"),
+    [("1.36.4", True, False), ("1.37.0", False, False), ("1.37.0", True, True)],
+)
+def test_another_minor_version_of_the_kubelet_is_no_work_of_site(
+    version: str, allowed: bool, told: bool
+) -> None:
+    record = changed("record.kubernetes", {"joined": True, "kubelet_version": "1.36.3"})
+    # Without the variable a node that serves keeps what it has, which the end of the run says.
+    found = [
+        refusal.message
+        for refusal in refused(record, kubernetes_version=version, change_runtime_on_joined=allowed)
+        if "kubelet of a joined node" in refusal.message
+    ]
+    assert bool(found) is told

@@ -1,0 +1,113 @@
+"""Action plugin: proves a change of a service on a node that serves, or takes it back."""
+
+# Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from ansible.plugins.action import ActionBase
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import plain
+
+from gpusmith.cluster import heartbeat
+from gpusmith.cluster.api import Cluster
+from gpusmith.errors import GpusmithError, ToolError
+from gpusmith.node.serving import Change, TakenBack
+from gpusmith.wait import Deadline
+
+SPEC: dict[str, dict[str, Any]] = {
+    "state": {"type": "str", "choices": ["begun", "proved", "taken_back"], "required": True},
+    "subject": {"type": "str", "required": True},
+    "unit": {"type": "str", "required": True},
+    "node": {"type": "str", "required": True},
+    "kubeconfig": {"type": "path", "required": True},
+    "files": {"type": "list", "elements": "path", "default": []},
+    "packages": {"type": "dict", "default": {}},
+    "restart_with": {"type": "list", "elements": "str", "choices": ["files", "packages"], "default": []},
+    "stay": {"type": "float", "default": 5.0},
+    "timeout": {"type": "float", "default": 120.0},
+    "reason": {"type": "str", "default": ""},
+}
+KUBELET = "kubelet"
+
+
+class ActionModule(ActionBase):
+    """Goes to and fro between the node and the cluster."""
+
+    TRANSFERS_FILES = False
+
+    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Entry point of Ansible."""
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        _validation, arguments = self.validate_argument_spec(argument_spec=SPEC)
+        asked = plain(arguments)
+        try:
+            result.update(self._act(asked, task_vars))
+        except GpusmithError as error:
+            result.update(failed=True, msg=str(error))
+        return result
+
+    def _act(self, asked: Mapping[str, Any], task_vars: dict[str, Any] | None) -> dict[str, Any]:
+        on_node = partial(self._on_node, asked, task_vars)
+        cluster = Cluster(asked["kubeconfig"])
+        node = asked["node"]
+        if asked["state"] == "begun":
+            kept = on_node("begin", ready=heartbeat.is_ready(cluster, node))
+            return {"changed": bool(kept["changed"]), "outcome": "begun"}
+
+        def sign(since: float, ready: bool) -> None:
+            deadline = Deadline(asked["timeout"])
+            heartbeat.wait(cluster, node, since, deadline, ready=ready, anew=asked["unit"] == KUBELET)
+
+        def put_packages(versions: Mapping[str, str]) -> None:
+            arguments = {**asked["packages"], "packages": dict(versions)}
+            self._module("gpusmith.gpu.packages", arguments, task_vars)
+
+        change = Change(
+            node=node,
+            unit=asked["unit"],
+            step=on_node,
+            heartbeat=sign,
+            put_packages=put_packages,
+            restart_with=tuple(asked["restart_with"]),
+            stay_s=asked["stay"],
+        )
+        if asked["state"] == "proved":
+            return {"changed": False, "restarted": change.prove(), "outcome": "proved"}
+        back = change.take_back()
+        outcome = "taken back" if back.touched else "nothing changed"
+        return {"failed": True, "msg": self._words(asked, back), "outcome": outcome}
+
+    @staticmethod
+    def _words(asked: Mapping[str, Any], back: TakenBack) -> str:
+        reason = " ".join(asked["reason"].split())
+        others = " No further node that serves is changed." if back.touched else ""
+        return (
+            f"Node '{asked['node']}': the change of '{asked['unit']}' failed. {reason} {back.said}{others}"
+            " Correct what it says in the inventory or on the node, then run site.yml again."
+        )
+
+    def _on_node(
+        self, asked: Mapping[str, Any], task_vars: dict[str, Any] | None, step: str, ready: bool = False
+    ) -> dict[str, Any]:
+        arguments = {
+            "step": step,
+            "ready": ready,
+            "subject": asked["subject"],
+            "unit": asked["unit"],
+            "files": asked["files"],
+            "packages": sorted(asked["packages"].get("packages") or {}),
+        }
+        return self._module("gpusmith.gpu.serving_change", arguments, task_vars)
+
+    def _module(
+        self, name: str, arguments: Mapping[str, Any], task_vars: dict[str, Any] | None
+    ) -> dict[str, Any]:
+        answer: dict[str, Any] = self._execute_module(
+            module_name=name, module_args=dict(arguments), task_vars=task_vars
+        )
+        if answer.get("failed"):
+            raise ToolError(str(answer.get("msg")))
+        return answer

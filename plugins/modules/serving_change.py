@@ -1,0 +1,284 @@
+#!/usr/bin/python
+"""Ansible module: what was there before a service of a serving node is changed, and the way back to it."""
+
+# Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: serving_change
+short_description: Prove a change of a service on a node that serves, or take it back
+description:
+  - C(state=begun) keeps the files and the versions of packages that are about to change, in C(/var/lib/gpusmith/changes). What an earlier
+    run kept and did not prove stays, since that was good last.
+  - C(state=proved) waits until the unit stayed up without a restart in between, the node's Lease was renewed after its restart and, if it
+    was Ready before, the node is Ready. A unit that O(restart_with) names and that was not restarted is restarted first. A unit that was
+    not restarted needs no proof. What was kept is deleted.
+  - C(state=taken_back) puts files and packages back, restarts the unit, proves it, and fails with the reason.
+  - Unit and files are looked at on the node, the Lease on the controller.
+version_added: "0.1.0"
+author: gpusmith contributors
+options:
+  state:
+    description: What is done.
+    type: str
+    choices: [begun, proved, taken_back]
+    required: true
+  subject:
+    description: Names the change. One of the same name that was not proved goes on.
+    type: str
+    required: true
+  unit:
+    description: The service, without '.service'.
+    type: str
+    required: true
+  node:
+    description: Name of the Node object.
+    type: str
+    required: true
+  kubeconfig:
+    description: Path of a kubeconfig on the controller.
+    type: path
+    required: true
+  files:
+    description: Paths of files that may change.
+    type: list
+    elements: path
+    default: []
+  packages:
+    description: Arguments of M(gpusmith.gpu.packages) for the packages that may change.
+    type: dict
+    default: {}
+  restart_with:
+    description: After a change of which of these the unit must have been restarted; it is then, if nobody did.
+    type: list
+    elements: str
+    choices: [files, packages]
+    default: []
+  stay:
+    description: Seconds that the unit must stay up.
+    type: float
+    default: 5.0
+  timeout:
+    description: Seconds until the node must have renewed its Lease.
+    type: float
+    default: 120.0
+  reason:
+    description: With O(state=taken_back), why.
+    type: str
+    default: ""
+  step:
+    description: Part of the work on the node; set by the action plugin.
+    type: str
+    default: ""
+  ready:
+    description: Whether the node is Ready before the change; set by the action plugin.
+    type: bool
+    default: false
+attributes:
+  check_mode:
+    support: none
+    description: There is nothing to be proved.
+"""
+
+EXAMPLES = r"""
+- name: Prove that the kubelet runs with its new settings
+  gpusmith.gpu.serving_change:
+    state: proved
+    subject: kubernetes_node
+    unit: kubelet
+    node: gpu-1
+    kubeconfig: /etc/kubernetes/admin.conf
+    files: [/etc/kubernetes/kubelet.conf.d/gpusmith-node.conf]
+"""
+
+RETURN = r"""
+outcome:
+  description: V(begun), V(proved), V(taken back), or V(nothing changed) for one that failed before it changed anything.
+  returned: always
+  type: str
+restarted:
+  description: Whether the unit was restarted since the change began.
+  returned: with C(state=proved)
+  type: bool
+"""
+
+import json
+import re
+import time
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpusmith.gpu.plugins.module_utils import packages as door
+
+# Read by the probe, too: what is open here was not proved.
+FOLDER = Path("/var/lib/gpusmith/changes")
+PROPERTIES = "ActiveState,SubState,InvocationID,NRestarts,ActiveEnterTimestampMonotonic"
+LAST_WORDS = 3
+
+Run = Callable[[Sequence[str]], Tuple[int, str, str]]
+Versions = Callable[[Sequence[str]], Dict[str, str]]
+
+
+def put(path: Path, text: Optional[str], mode: int = 0o644) -> None:
+    """Make a file's content this, or remove the file."""
+    if text is None:
+        if path.exists():
+            path.unlink()
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name("." + path.name + ".new")
+    temporary.touch(mode=0o600)
+    temporary.write_text(text, encoding="utf-8")
+    temporary.chmod(mode)
+    temporary.replace(path)
+
+
+def read(path: Path) -> Optional[str]:
+    """A file's content; None if there is none."""
+    return path.read_text(encoding="utf-8") if path.exists() else None
+
+
+def last_words(journal: str) -> str:
+    """What a service said last of why it ended: its errors, or else its last lines."""
+    lines = [line.strip() for line in journal.splitlines() if line.strip()]
+    errors = [line for line in lines if re.match(r"[EF][0-9]{4} |.*level=(error|fatal)", line)]
+    return " ".join((errors or lines)[-LAST_WORDS:])
+
+
+class Change:
+    """One change on this machine.
+
+    Args:
+        subject: names it.
+        unit: the service.
+        run: runs a command; status, output and error.
+        versions: full versions of installed packages by name.
+        folder: of what is kept.
+    """
+
+    def __init__(self, subject: str, unit: str, run: Run, versions: Versions, folder: Path = FOLDER) -> None:
+        self._unit, self._run, self._versions = unit + ".service", run, versions
+        self._path = folder / (subject + ".json")
+
+    def _kept(self) -> Optional[Mapping[str, Any]]:
+        text = read(self._path)
+        kept: Optional[Mapping[str, Any]] = json.loads(text) if text else None
+        return kept
+
+    def begin(self, files: Sequence[str], packages: Sequence[str], ready: bool) -> bool:
+        """Keep what is there, unless an earlier run has; whether it was kept now."""
+        if self._kept() is not None:
+            return False
+        there = self._versions(packages)
+        unit = self._show()
+        kept = {
+            "unit": self._unit,
+            "since": time.time(),
+            "invocation": unit["invocation"],
+            "ready": ready,
+            "files": {path: read(Path(path)) for path in files},
+            "packages": {name: there.get(name) for name in packages},
+        }
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        put(self._path, json.dumps(kept), 0o600)
+        return True
+
+    def look(self) -> Dict[str, Any]:
+        """The unit now, and how this machine differs from what was kept."""
+        kept = self._kept()
+        found: Dict[str, Any] = {**self._show(), "open": kept is not None, "words": ""}
+        if kept is None:
+            return found
+        there = self._versions(list(kept["packages"]))
+        found.update(
+            before=kept["invocation"],
+            ready=kept["ready"],
+            files=[path for path, text in kept["files"].items() if read(Path(path)) != text],
+            packages={
+                name: version
+                for name, version in kept["packages"].items()
+                if version is not None and there.get(name) != version
+            },
+        )
+        if found["active"] != "active" or found["sub"] != "running":
+            found["words"] = self._words(kept["since"])
+        return found
+
+    def restore(self) -> List[str]:
+        """Put the kept files back; the paths that were different."""
+        kept = self._kept()
+        changed = (
+            [] if kept is None else [path for path, text in kept["files"].items() if read(Path(path)) != text]
+        )
+        for path in changed:
+            put(Path(path), kept["files"][path] if kept else None)
+        return changed
+
+    def restart(self) -> None:
+        """Start the unit anew. Whether it stays up is seen later."""
+        self._run(["systemctl", "reset-failed", self._unit])
+        self._run(["systemctl", "restart", self._unit])
+
+    def end(self) -> None:
+        """Forget what was kept."""
+        put(self._path, None)
+
+    def _show(self) -> Dict[str, Any]:
+        _status, output, _error = self._run(["systemctl", "show", "--property=" + PROPERTIES, self._unit])
+        keys = dict(line.split("=", 1) for line in output.splitlines() if "=" in line)
+        entered = int(keys.get("ActiveEnterTimestampMonotonic") or 0) / 1e6
+        active = keys.get("ActiveState", "unknown")
+        up_s = time.clock_gettime(time.CLOCK_MONOTONIC) - entered if active == "active" and entered else 0.0
+        return {
+            "active": active,
+            "sub": keys.get("SubState", ""),
+            "invocation": keys.get("InvocationID", ""),
+            "up_s": round(up_s, 3),
+            "started": round(time.time() - up_s, 3),
+        }
+
+    def _words(self, since: float) -> str:
+        # Lines of the unit's processes alone: systemd's own say nothing of the cause.
+        command = ["journalctl", "_SYSTEMD_UNIT=" + self._unit, "--since=@%d" % since]
+        _status, output, _error = self._run([*command, "--lines=30", "--no-pager", "--output=cat"])
+        return last_words(output)
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={
+            "subject": {"type": "str", "required": True},
+            "unit": {"type": "str", "required": True},
+            "files": {"type": "list", "elements": "path", "default": []},
+            "packages": {"type": "list", "elements": "str", "default": []},
+            "ready": {"type": "bool", "default": False},
+            "step": {"choices": ["begin", "look", "restart", "restore", "end"], "required": True},
+        }
+    )
+    asked = module.params
+
+    def versions(names: Sequence[str]) -> Dict[str, str]:
+        if not names:
+            return {}
+        return {name: found.version for name, found in door.backend().installed(names).items()}
+
+    change = Change(asked["subject"], asked["unit"], module.run_command, versions)
+    try:
+        if asked["step"] == "begin":
+            module.exit_json(changed=change.begin(asked["files"], asked["packages"], asked["ready"]))
+        elif asked["step"] == "restore":
+            module.exit_json(changed=True, restored=change.restore())
+        elif asked["step"] == "look":
+            module.exit_json(changed=False, **change.look())
+        else:
+            (change.restart if asked["step"] == "restart" else change.end)()
+            module.exit_json(changed=True)
+    except (OSError, ValueError) as error:
+        module.fail_json(msg=f"The change of '{asked['subject']}' cannot be kept in '{FOLDER}': {error}.")
+
+
+if __name__ == "__main__":
+    main()

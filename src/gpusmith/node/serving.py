@@ -1,0 +1,152 @@
+"""One change of a service on a node that serves: proved, or taken back.
+
+What happens on the node is asked by steps ('begin', 'look', 'restart', 'restore', 'end'), each one call of module serving_change.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gpusmith.errors import GpusmithError
+from gpusmith.wait import Deadline, Done, GiveUp, NotYet, wait_until
+
+UP_S = 60.0
+"""How long a unit may take to start; containerd tells systemd when it serves."""
+TICK_S = 1.0
+
+Seen = Mapping[str, Any]
+Step = Callable[[str], Seen]
+Heartbeat = Callable[[float, bool], None]
+"""Waits for a sign of life since a Unix time; of a node that must be Ready."""
+
+
+class Unproved(GpusmithError):  # noqa: N818 - it is a verdict
+    """A changed service does not run as it must."""
+
+
+@dataclass(frozen=True)
+class TakenBack:
+    """What became of a change that failed.
+
+    Attributes:
+        touched: whether it had changed anything, so that it may do so on the next node.
+        said: in words.
+    """
+
+    touched: bool
+    said: str
+
+
+@dataclass(frozen=True)
+class Change:
+    """A change on one node.
+
+    Attributes:
+        node: its name.
+        unit: the service.
+        step: does a step on the node.
+        heartbeat: waits for a sign of life.
+        put_packages: installs packages in these full versions.
+        restart_with: after a change of which ('files', 'packages') the unit must have been restarted.
+        stay_s: seconds that the unit must stay up.
+        sleep: replaced in tests.
+    """
+
+    node: str
+    unit: str
+    step: Step
+    heartbeat: Heartbeat
+    put_packages: Callable[[Mapping[str, str]], None]
+    restart_with: tuple[str, ...] = ()
+    stay_s: float = 5.0
+    sleep: Callable[[float], None] = time.sleep
+
+    def prove(self) -> bool:
+        """Prove the change; whether the unit was restarted since it began.
+
+        Raises:
+            Unproved: the unit does not stay up, or the node gives no sign of life.
+            ToolError: the node or the cluster cannot be asked.
+        """
+        seen = self.step("look")
+        if not seen["open"]:
+            return False
+        if any(seen[what] for what in self.restart_with) and seen["invocation"] == seen["before"]:
+            self.step("restart")
+        restarted = self._runs()
+        self.step("end")
+        return restarted
+
+    def _runs(self) -> bool:
+        seen = self._stays_up()
+        if seen["invocation"] == seen["before"]:
+            return False
+        try:
+            self.heartbeat(seen["started"], seen["ready"])
+        except GpusmithError as error:
+            again = self.step("look")
+            raise Unproved(f"{error.message} {self._said(again)}".strip()) from error
+        # Between the first seconds and the sign of life it may have ended.
+        again = self._stays_up()
+        if again["invocation"] != seen["invocation"]:
+            raise Unproved(f"'{self.unit}' was started anew meanwhile. {self._said(again)}".strip())
+        return True
+
+    def _stays_up(self) -> Seen:
+        first: list[str] = []
+
+        def look() -> Done[Seen] | NotYet:
+            seen = self.step("look")
+            state = f"'{self.unit}' is {seen['active']} ({seen['sub']})"
+            if seen["active"] in ("failed", "inactive") or seen["sub"] == "auto-restart":
+                raise GiveUp(f"{state}. {self._said(seen)}".strip())
+            if seen["active"] != "active":
+                return NotYet(state)
+            if first and first[0] != seen["invocation"]:
+                raise GiveUp(f"'{self.unit}' does not stay up. {self._said(seen)}".strip())
+            first[:] = [seen["invocation"]]
+            return Done(seen) if seen["up_s"] >= self.stay_s else NotYet(f"{state} for {seen['up_s']:.0f} s")
+
+        try:
+            return wait_until(
+                f"'{self.unit}' to stay up", look, Deadline(UP_S + self.stay_s), TICK_S, self.sleep
+            )
+        except GpusmithError as error:
+            raise Unproved(error.message) from error
+
+    @staticmethod
+    def _said(seen: Seen) -> str:
+        return f"Its last words: {seen['words']}" if seen.get("words") else ""
+
+    def take_back(self) -> TakenBack:
+        """Put back what was kept."""
+        seen = self.step("look")
+        if not seen["open"]:
+            return TakenBack(False, "Nothing was changed on it.")
+        different = bool(seen["files"] or seen["packages"])
+        if not different and seen["invocation"] == seen["before"]:
+            self.step("end")
+            return TakenBack(False, "Nothing was changed on it.")
+        trouble = ""
+        if seen["packages"]:
+            try:
+                self.put_packages(seen["packages"])
+            except GpusmithError as error:
+                trouble = f" Its packages could not be put back: {error}"
+        try:
+            self.step("restore")
+            if different or seen["active"] != "active":
+                self.step("restart")
+            self._runs()
+        except GpusmithError as error:
+            # What was kept stays, so that the next run goes by it.
+            said = f"What was there before was put back, but that cannot be proved either: {error.message}"
+            return TakenBack(True, said + trouble)
+        if trouble:
+            said = f"Its files are what they were before, and '{self.unit}' runs with them.{trouble}"
+            return TakenBack(True, said)
+        self.step("end")
+        return TakenBack(True, f"What was there before is back, and '{self.unit}' runs with it.")

@@ -1,0 +1,120 @@
+"""What a node keeps before a service is changed, and what it says of the service."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import yaml
+from ansible_collections.gpusmith.gpu.plugins.action import serving_change as action
+from ansible_collections.gpusmith.gpu.plugins.modules import serving_change
+from ansible_collections.gpusmith.gpu.plugins.modules.serving_change import Change, last_words
+
+from gpusmith.expect.changes import OF
+from gpusmith.paths import repo_root
+from gpusmith.probe.managed import CHANGES
+
+JOURNAL = """I1122 10:00:00.1 1 server.go:1] "Kubelet version"
+E1122 10:00:01.2 1 run.go:72] "command failed" err="unknown eviction signal"
+"""
+
+
+class Machine:
+    """systemctl and journalctl of a machine."""
+
+    def __init__(self) -> None:
+        self.ran: list[str] = []
+        self.state = "active\nSubState=running\nInvocationID=abc\nActiveEnterTimestampMonotonic=1000000"
+
+    def run(self, words: Sequence[str]) -> tuple[int, str, str]:
+        self.ran.append(" ".join(words))
+        return 0, JOURNAL if words[0] == "journalctl" else f"ActiveState={self.state}\n", ""
+
+
+@pytest.fixture
+def machine() -> Machine:
+    return Machine()
+
+
+@pytest.fixture
+def change(tmp_path: Path, machine: Machine) -> Change:
+    versions = {"kubelet": "1.36.2-1.1"}
+    return Change("kubernetes_node", "kubelet", machine.run, lambda _names: versions, tmp_path / "changes")
+
+
+def test_what_was_there_is_kept_and_comes_back(change: Change, tmp_path: Path) -> None:
+    there, new = tmp_path / "there.conf", tmp_path / "new.conf"
+    there.write_text("old ä\n")
+    assert change.begin([str(there), str(new)], ["kubelet", "absent"], ready=True)
+    kept = tmp_path / "changes" / "kubernetes_node.json"
+    # Files may have secrets.
+    assert (kept.stat().st_mode & 0o777, kept.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+    there.write_text("new\n")
+    new.write_text("new\n")
+    seen = change.look()
+    assert (seen["open"], seen["before"], seen["ready"]) == (True, "abc", True)
+    assert seen["files"] == [str(there), str(new)]
+    assert change.restore() == [str(there), str(new)]
+    assert there.read_text() == "old ä\n"
+    assert not new.exists()
+    assert change.look()["files"] == []
+    change.end()
+    assert change.look()["open"] is False
+    change.end()
+
+
+def test_what_was_good_last_is_not_lost_to_a_second_run(change: Change, tmp_path: Path) -> None:
+    file = tmp_path / "file.conf"
+    file.write_text("good\n")
+    change.begin([str(file)], [], ready=True)
+    file.write_text("bad\n")
+    assert not change.begin([str(file)], [], ready=False)
+    assert change.look()["ready"] is True
+    change.restore()
+    assert file.read_text() == "good\n"
+
+
+def test_packages_that_changed_are_named_with_what_they_were(tmp_path: Path, machine: Machine) -> None:
+    versions = {"kubelet": "1.36.2-1.1", "kubeadm": "1.36.2-1.1"}
+    change = Change("kubernetes_node", "kubelet", machine.run, lambda _names: versions, tmp_path)
+    change.begin([], ["kubelet", "kubeadm", "kubectl"], ready=True)
+    versions.update(kubelet="1.36.3-1.1", kubectl="1.36.3-1.1")
+    assert change.look()["packages"] == {"kubelet": "1.36.2-1.1"}
+
+
+def test_a_unit_that_does_not_run_says_its_last_words(change: Change, machine: Machine) -> None:
+    change.begin([], [], ready=True)
+    assert change.look()["words"] == ""
+    machine.state = "activating\nSubState=auto-restart\nInvocationID=abd\nActiveEnterTimestampMonotonic=0"
+    seen = change.look()
+    assert (seen["active"], seen["sub"], seen["up_s"]) == ("activating", "auto-restart", 0.0)
+    assert seen["words"] == 'E1122 10:00:01.2 1 run.go:72] "command failed" err="unknown eviction signal"'
+    assert machine.ran[-1].startswith("journalctl _SYSTEMD_UNIT=kubelet.service --since=@")
+
+
+def test_last_words_are_errors_if_there_are_some() -> None:
+    assert last_words("a\nb\nc\n\nd\n") == "b c d"
+    assert last_words('time="x" level=fatal msg="no"\nfurther\n') == 'time="x" level=fatal msg="no"'
+    assert last_words("") == ""
+
+
+def test_probe_and_judge_know_where_it_is_kept() -> None:
+    assert str(serving_change.FOLDER) == CHANGES
+    for role, (unit, _cure) in OF.items():
+        tasks = (repo_root() / "roles" / role / "tasks/main.yml").read_text()
+        assert f"serving_change_role: gpusmith.gpu.{role}\n" in tasks
+        assert f"serving_change_unit: {unit}\n" in tasks
+
+
+def test_documentation_names_what_the_action_takes() -> None:
+    options = yaml.safe_load(serving_change.DOCUMENTATION)["options"]
+    inner = {"step", "ready"}
+    documented = {
+        key: {word: value for word, value in option.items() if word != "description"}
+        for key, option in options.items()
+        if key not in inner
+    }
+    assert documented == action.SPEC
+    assert json.loads(json.dumps(documented)) == documented
