@@ -54,8 +54,9 @@ class ActionModule(ActionBase):
         cluster = Cluster(asked["kubeconfig"])
         node = asked["node"]
         if asked["state"] == "begun":
-            kept = on_node("begin", ready=heartbeat.is_ready(cluster, node))
-            return {"changed": bool(kept["changed"]), "outcome": "begun"}
+            on_node("begin", ready=heartbeat.is_ready(cluster, node))
+            # What is kept goes when the change is proved: it is no change of the node.
+            return {"changed": False, "outcome": "begun"}
 
         def sign(since: float, ready: bool) -> None:
             deadline = Deadline(asked["timeout"])

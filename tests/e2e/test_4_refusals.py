@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -203,7 +205,8 @@ def test_a_second_run_is_refused_until_the_first_is_killed(ready_lab: Lab, tmp_p
         assert not any(numbers["changed"] for numbers in ended.recap().values()), str(ended)
         ready_lab.site_ok("-l", "gpu-1")
     finally:
-        first.kill()
+        # With its workers, which would go on with their task.
+        os.killpg(first.pid, signal.SIGKILL)
         first.wait()
     ready_lab.site_ok("-l", "gpu-2")
     wait_until(
