@@ -205,8 +205,10 @@ def test_a_second_run_is_refused_until_the_first_is_killed(ready_lab: Lab, tmp_p
         assert not any(numbers["changed"] for numbers in ended.recap().values()), str(ended)
         ready_lab.site_ok("-l", "gpu-1")
     finally:
-        # With its workers, which would go on with their task.
-        os.killpg(first.pid, signal.SIGKILL)
+        # With its workers, which are in sessions of their own and would go on with their task.
+        workers = Path(f"/proc/{first.pid}/task/{first.pid}/children").read_text().split()
+        for pid in (first.pid, *map(int, workers)):
+            os.kill(pid, signal.SIGKILL)
         first.wait()
     ready_lab.site_ok("-l", "gpu-2")
     wait_until(
