@@ -326,18 +326,22 @@ class Cluster:
         path = f"/api/v1/namespaces/{namespace}/pods/{pod}/eviction"
         self.call("POST", path, body, patience=retries.ONE_TRY)
 
-    def delete(self, path: str, grace_s: int | None = None, dry_run: bool = False) -> bool:
-        """Delete an object; False if it was gone already."""
+    def delete(
+        self, path: str, grace_s: int | None = None, dry_run: bool = False, uid: str | None = None
+    ) -> bool:
+        """Delete an object; False if it was gone already, or if another one than `uid` has its name."""
         body: Object = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"}
         if grace_s is not None:
             body["gracePeriodSeconds"] = grace_s
+        if uid:
+            body["preconditions"] = {"uid": uid}
         if dry_run:
             # In the body: beside one, the API server does not look at the query.
             body["dryRun"] = ["All"]
         try:
             self.call("DELETE", path, body)
         except ApiRefused as error:
-            if error.status != MISSING:
+            if error.status != MISSING and not (uid and error.status == CONFLICT):
                 raise
             return False
         return True

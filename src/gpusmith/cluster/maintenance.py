@@ -17,6 +17,7 @@ from gpusmith.wait import Deadline, Done, NotYet, WaitTimeout, wait_until
 
 TICK_S = 2.0
 REMOVAL_TICK_S = 0.5
+CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
 MIRROR = "kubernetes.io/config.mirror"
 """Annotation of pods that the kubelet runs from its own files."""
 AGAIN = "then run this again"
@@ -60,15 +61,16 @@ def empty(
         clock: replaced in tests.
 
     Raises:
-        NodeInUse: pods hold GPUs, or nobody would make one of the pods anew; the node is as it was.
+        NodeInUse: pods hold GPUs, nobody would make one of the pods anew, or it is of the control plane; the node is as it was.
         ToolError: the cluster does not answer or refuses.
         GpusmithError: pods are still there at the end; the node stays cordoned.
     """
     node = cluster.get(node_path(name))
-    if node is None:
-        return Emptied(present=False)
     pods = pods_of(cluster, name)
     _refuse(name, pods)
+    if node is None:
+        return Emptied(present=False)
+    _refuse_control_plane(node)
     takes_pods = not (node.get("spec") or {}).get("unschedulable")
     if check:
         return Emptied(True, takes_pods, tuple(_title(pod) for pod in movable(pods)))
@@ -90,10 +92,12 @@ def must_be_free(cluster: Cluster, name: str) -> bool:
         NodeInUse: as of empty().
         ToolError: as of empty().
     """
-    if cluster.get(node_path(name)) is None:
-        return False
+    node = cluster.get(node_path(name))
+    # Also where somebody deleted the Node: its pods go on for a while.
     _refuse(name, pods_of(cluster, name))
-    return True
+    if node is not None:
+        _refuse_control_plane(node)
+    return node is not None
 
 
 def pods_of(cluster: Cluster, node: str) -> list[Object]:
@@ -122,6 +126,15 @@ def _refuse(node: str, pods: Iterable[Object]) -> None:
         raise NodeInUse(
             f"Node '{node}' runs pods that no controller would make anew: {_named(map(_title, alone))}. Nothing was changed.",
             f"Delete them if nobody needs them, {AGAIN}.",
+        )
+
+
+def _refuse_control_plane(node: Object) -> None:
+    # Its API server and etcd are pods of the kubelet's own, which nothing else here counts.
+    if CONTROL_PLANE in (node["metadata"].get("labels") or {}):
+        raise NodeInUse(
+            f"Node '{node['metadata']['name']}' is of the control plane, whose data would be lost. Nothing was changed.",
+            "Take it out of the control plane first, by kubeadm's own steps.",
         )
 
 
@@ -203,8 +216,12 @@ def remove(
     def look() -> Done[None] | NotYet:
         pods = pods_of(cluster, name)
         for pod in pods:
+            metadata = pod["metadata"]
+            # By its UID: a new pod of that name may run elsewhere by now.
             cluster.delete(
-                f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}", grace_s=0
+                f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}",
+                grace_s=0,
+                uid=metadata.get("uid"),
             )
         return NotYet(_named(map(_title, pods))) if pods else Done(None)
 

@@ -213,8 +213,12 @@ class Memory:
         metadata = self.objects[path]["metadata"]
         metadata["resourceVersion"] = str(int(metadata.get("resourceVersion", "0")) + 1)
 
-    def delete(self, path: str, grace_s: int | None = None, dry_run: bool = False) -> bool:
+    def delete(
+        self, path: str, grace_s: int | None = None, dry_run: bool = False, uid: str | None = None
+    ) -> bool:
         there = path in self.objects
+        if uid and there and self.objects[path]["metadata"].get("uid") != uid:
+            return False
         if "/pods/" in path:
             self.graces.add(grace_s)
         if self.change("DELETE", path, dry_run):

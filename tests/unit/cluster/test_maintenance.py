@@ -160,6 +160,39 @@ def test_a_node_that_has_left_is_no_failure(time: Time) -> None:
     assert maintenance.must_be_free(Memory({}).cluster, "gpu-2") is False
 
 
+def test_a_node_of_the_control_plane_stays(time: Time) -> None:
+    memory = cluster(pod("etcd", "Node", annotations={"kubernetes.io/config.mirror": "x"}))
+    memory.objects[NODE]["metadata"]["labels"] = {"node-role.kubernetes.io/control-plane": ""}
+    for refused in (lambda: empty(memory, time), lambda: maintenance.must_be_free(memory.cluster, "gpu-2")):
+        with pytest.raises(NodeInUse, match="'gpu-2' is of the control plane"):
+            refused()
+    assert memory.done == []
+
+
+def test_pods_with_gpus_count_also_where_the_node_was_deleted(time: Time) -> None:
+    memory = cluster(pod("train", gpus=2))
+    del memory.objects[NODE]
+    for refused in (lambda: empty(memory, time), lambda: maintenance.must_be_free(memory.cluster, "gpu-2")):
+        with pytest.raises(NodeInUse, match="hold GPUs: 'team/train'"):
+            refused()
+
+
+def test_a_pod_that_was_made_anew_elsewhere_is_left_alone(time: Time) -> None:
+    memory = cluster(pod("db-0", "StatefulSet", uid="old"))
+    delete = memory.delete
+
+    def made_anew(where: str, *words: Any, **more: Any) -> bool:
+        if where == path("db-0"):
+            again = pod("db-0", "StatefulSet", uid="new")
+            again["spec"]["nodeName"] = "gpu-1"
+            memory.objects[where] = again
+        return delete(where, *words, **more)
+
+    memory.__dict__["delete"] = made_anew
+    assert maintenance.remove(memory.cluster, "gpu-2", 60.0, False, time.sleep, time.clock) is True
+    assert set(memory.objects) == {path("db-0")}
+
+
 @pytest.mark.parametrize("there", [True, False], ids=["node", "killed-before"])
 def test_a_node_that_leaves_takes_its_pods_with_it(there: bool, time: Time) -> None:
     mirror = pod("mirror", "Node", annotations={"kubernetes.io/config.mirror": "x"})
@@ -181,8 +214,8 @@ def test_a_pod_that_stays_is_named(time: Time) -> None:
     memory = cluster(pod("kube-proxy", "DaemonSet"))
     stays = memory.delete
 
-    def delete(where: str, grace_s: int | None = None, dry_run: bool = False) -> bool:
-        return stays(where, grace_s, dry_run or where == path("kube-proxy"))
+    def delete(where: str, grace_s: int | None = None, dry_run: bool = False, uid: str | None = None) -> bool:
+        return stays(where, grace_s, dry_run or where == path("kube-proxy"), uid)
 
     memory.__dict__["delete"] = delete
     with pytest.raises(
