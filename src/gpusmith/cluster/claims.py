@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from gpusmith.cluster.api import CONFLICT, MISSING, ApiRefused, Cluster, Object
@@ -82,10 +82,15 @@ def read(text: str) -> Claim | None:
     """An entry; None if it is none that can be read."""
     try:
         raw: dict[str, Any] = json.loads(text)
-        raw.update({name: Process(**raw[name]) for name in ("leader", "keeper")})
-        return Claim(**raw)
+        raw.update({name: Process(**_known(Process, raw[name])) for name in ("leader", "keeper")})
+        return Claim(**_known(Claim, raw))
     except (ValueError, TypeError, KeyError, AttributeError):
         return None
+
+
+def _known(shape: type[Any], raw: Mapping[str, Any]) -> dict[str, Any]:
+    """What this release knows of an entry: a later one may say more, and its runs count all the same."""
+    return {each.name: raw[each.name] for each in fields(shape) if each.name in raw}
 
 
 def written(claim: Claim) -> str:
@@ -126,7 +131,12 @@ def claim(
     dead: set[str] = set()
     for left in reversed(range(TRIES)):
         there, runs = book(cluster)
-        rivals = [row for name, row in runs.items() if name not in dead and mine.shares(row)]
+        rivals = [
+            row
+            for name, row in runs.items()
+            # Not its own entry, whose answer was lost, nor that of a playbook before it in the same run.
+            if name not in dead and name != mine.run and row.leader != mine.leader and mine.shares(row)
+        ]
         if rivals:
             dead.add(_outlive(cluster, mine, rivals[0], say, sleep, clock))
             continue
@@ -187,7 +197,9 @@ def _outlive(
     except WaitTimeout:
         if alive:
             raise _taken(
-                mine, rival, f" It was killed, and its tasks go on: process {rival.keeper.pid} watches them."
+                mine,
+                rival,
+                f" It was killed, and its tasks go on: process {rival.keeper.pid} watches them; if they hang, end that process.",
             ) from None
     return rival.run
 

@@ -103,7 +103,8 @@ def keep(
                 claims.release(cluster, claim.run)
             return
         if clock() >= due:
-            with suppress(GpusmithError):
+            # A proxy may answer with what is no JSON.
+            with suppress(GpusmithError, ValueError):
                 now = claims.beat(cluster, now)
             due = clock() + BEAT_S
         sleep(LOOK_S)

@@ -25,6 +25,7 @@ from gpusmith.owner import Process, process
 from tests.unit.cluster.conftest import Memory, Time
 
 DEAD = Process(process().place, "ctl", 4711, "1")
+SECOND = process(os.getppid())
 ELSEWHERE = Process("other/pid:[1]", "ci", 7, "1")
 
 
@@ -72,7 +73,7 @@ def test_the_second_is_refused_by_name(clock: Time, nodes: dict[str, str]) -> No
     enter(memory, clock, run("a"))
     before = dict(memory.objects[PATH]["data"])
     with pytest.raises(Taken) as refused:
-        enter(memory, clock, run("b", nodes=nodes))
+        enter(memory, clock, run("b", SECOND, nodes))
     assert "'site.yml' of root@ctl" in str(refused.value)
     assert f"(process {os.getpid()}), since 2026-11-22T09:00:00Z" in str(refused.value)
     assert "Nothing was changed" in str(refused.value)
@@ -139,8 +140,26 @@ def test_who_comes_in_between_look_and_entry_is_seen(clock: Time) -> None:
 
     memory.__dict__["get"] = get
     with pytest.raises(Taken):
-        enter(memory, clock, run("b"))
+        enter(memory, clock, run("b", SECOND))
     assert entered(memory) == {"z", "a"}
+
+
+def test_a_run_is_never_in_its_own_way(clock: Time) -> None:
+    memory = Memory({})
+    enter(memory, clock, run("a"))
+    # Its next playbook, and an entry whose answer was lost.
+    enter(memory, clock, run("b"))
+    enter(memory, clock, run("b"))
+    assert entered(memory) == {"a", "b"}
+
+
+def test_a_run_of_a_later_release_counts(clock: Time) -> None:
+    memory = Memory({})
+    enter(memory, clock, run("a"))
+    rows = memory.objects[PATH]["data"]
+    rows["a"] = json.dumps({**json.loads(rows["a"]), "waves": 3})
+    with pytest.raises(Taken):
+        enter(memory, clock, run("b", SECOND))
 
 
 def test_a_run_whose_entry_was_taken_away_does_not_come_back(clock: Time) -> None:
