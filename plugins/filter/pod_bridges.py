@@ -17,6 +17,7 @@ name: pod_bridges
 short_description: The bridges that the configuration of a pod network names
 description:
   - Reads files of C(/etc/cni/net.d) for the CNI plugins C(bridge) and C(flannel). What is no such file names none.
+  - Only the first file by name counts, as for containerd. Others are those of other programs, such as podman.
 version_added: "0.1.0"
 author: gpusmith contributors
 options:
@@ -43,7 +44,8 @@ _value:
 
 def pod_bridges(slurped: Sequence[Mapping[str, Any]]) -> list[str]:
     """Bridges that the files name."""
-    texts = (base64.b64decode(row.get("content", "")).decode(errors="replace") for row in slurped)
+    first = sorted(slurped, key=lambda row: str(row.get("source", "")))[:1]
+    texts = (base64.b64decode(row.get("content", "")).decode(errors="replace") for row in first)
     return pod_network.bridges(texts)
 
 

@@ -19,7 +19,8 @@ def bridges(texts: Iterable[str]) -> list[str]:
     for text in texts:
         for plugin in _plugins(text):
             kind, delegate = plugin.get("type"), plugin.get("delegate")
-            if kind == "bridge":
+            # Without an address of the pods' range it is a bridge that somebody else made.
+            if kind == "bridge" and (plugin.get("isGateway") or plugin.get("isDefaultGateway")):
                 found[str(plugin.get("bridge") or DEFAULT_BRIDGE)] = None
             elif kind == "flannel":
                 inner = delegate if isinstance(delegate, Mapping) else {}
