@@ -207,13 +207,25 @@ def _against_node(machine: Machine, nodes: Nodes) -> Verdict:
     if told is None:
         return _without_node(machine, nodes)
     if machine.boot_id and machine.boot_id == told.boot_id:
-        return Verdict()
+        return _joined_in_another_way(machine, told)
     if not told.machine_id and not told.boot_id:
         return Verdict()  # nobody has ever told anything: the Node object was made by hand
     copy = bool(machine.machine_id) and machine.machine_id == told.machine_id
     return (
         _of_joined(machine, told, copy) if machine.name is not None else _of_bare(machine, told, copy, nodes)
     )
+
+
+def _joined_in_another_way(machine: Machine, told: Told) -> Verdict:
+    """Of a machine that is the Node: whether what it serves by is what all others go by, kubeadm's kubeconfig."""
+    if machine.name is not None or not told.ready:
+        return Verdict()
+    problem = Problem(
+        f"Node '{machine.host}': it serves in the cluster, but has no '/etc/kubernetes/kubelet.conf', by which kubeadm joins.",
+        "gpusmith works with nodes that kubeadm joined. If this one has just left, run this again in a minute.",
+        _evidence(machine),
+    )
+    return Verdict((problem,))
 
 
 def _without_node(machine: Machine, nodes: Nodes) -> Verdict:

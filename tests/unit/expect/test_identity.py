@@ -121,7 +121,7 @@ def test_a_name_that_another_machine_has_is_not_given_away() -> None:
 
 def test_its_own_past_is_taken_over() -> None:
     # Reset in this boot, reset in an earlier one, and installed anew on the same board.
-    assert on(machine(joined=None), gpu_1=told()) == ("", "")
+    assert on(machine(joined=None), gpu_1=told(ready=False)) == ("", "")
     problems, notes = on(machine(joined=None, boot_id="b2"), gpu_1=told(ready=False))
     assert (problems, "left from before it was reset" in notes) == ("", True)
     anew = machine(joined=None, machine_id="m2", boot_id="b2", board="S1")
@@ -131,6 +131,10 @@ def test_its_own_past_is_taken_over() -> None:
     assert "another machine's" in on(anew, gpu_1=told(ready=False), gpu_2=told("m3", "b3"))[0]
     assert "which is Ready" in on(anew, gpu_1=told())[0]
     assert "which is Ready" in on(machine(joined=None, boot_id="b2"), gpu_1=told())[0]
+
+
+def test_a_node_that_joined_without_kubeadm_is_no_bare_machine() -> None:
+    assert "has no '/etc/kubernetes/kubelet.conf'" in on(machine(joined=None), gpu_1=told())[0]
 
 
 def test_two_hosts_that_lead_to_one_machine_are_named() -> None:
