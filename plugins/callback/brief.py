@@ -80,6 +80,9 @@ class CallbackModule(Default):
         said = errors.text(result.result) if _short(result.task) == "debug" else ""
         if not self._all and isinstance(result.task, TaskInclude):
             return
+        if not self._all:
+            # The default callback drops them with the results that it does not show.
+            self._handle_warnings(result.result)
         if self._all or not said:
             super().v2_runner_on_ok(result)
             return

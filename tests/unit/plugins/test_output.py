@@ -61,6 +61,17 @@ def test_what_is_said_and_changed_is_seen(tmp_path: Path) -> None:
     ), output
 
 
+def test_a_warning_of_a_task_that_changed_nothing_is_seen(tmp_path: Path) -> None:
+    (tmp_path / "library").mkdir()
+    (tmp_path / "library" / "warner.py").write_text(
+        "from ansible.module_utils.basic import AnsibleModule\n"
+        "module = AnsibleModule({})\nmodule.warn('look here')\nmodule.exit_json(changed=False)\n"
+    )
+    own = {"ansible_python_interpreter": sys.executable}
+    output = run(tmp_path, {"name": "Warns", "warner": {}}, vars=own)
+    assert "look here" in output, output
+
+
 def test_an_error_is_told_once(tmp_path: Path) -> None:
     words = "Node '{{ inventory_hostname }}' is not as wanted. Look at it."
     output = run(tmp_path, {"name": "Judge", "ansible.builtin.fail": {"msg": words}}, status=2)
