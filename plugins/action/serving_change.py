@@ -47,6 +47,9 @@ class ActionModule(ActionBase):
             result.update(self._act(asked, task_vars))
         except GpusmithError as error:
             result.update(failed=True, msg=str(error))
+            if asked["state"] == "begun":
+                # Nobody else has to wait for this node.
+                result["outcome"] = "nothing changed"
         return result
 
     def _act(self, asked: Mapping[str, Any], task_vars: dict[str, Any] | None) -> dict[str, Any]:

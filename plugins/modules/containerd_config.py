@@ -85,6 +85,7 @@ cri_error:
 
 import glob
 import hashlib
+import stat
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -135,8 +136,10 @@ class Configuration:
             return
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(f".{path.name}.new")
+        temporary.touch(mode=0o600)
         temporary.write_text(text, encoding="utf-8")
-        temporary.chmod(0o644)
+        # A registry's password may stand in it.
+        temporary.chmod(stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o644)
         temporary.replace(path)
 
     def back_out(self) -> None:

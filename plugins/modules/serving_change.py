@@ -105,6 +105,7 @@ restarted:
 
 import json
 import re
+import stat
 import time
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
@@ -121,8 +122,8 @@ Run = Callable[[Sequence[str]], Tuple[int, str, str]]
 Versions = Callable[[Sequence[str]], Dict[str, str]]
 
 
-def put(path: Path, text: Optional[str], mode: int = 0o644) -> None:
-    """Make a file's content this, or remove the file."""
+def put(path: Path, text: Optional[str], mode: Optional[int] = None) -> None:
+    """Make a file's content this, or remove the file. Without a mode it keeps the one that it has."""
     if text is None:
         if path.exists():
             path.unlink()
@@ -131,6 +132,8 @@ def put(path: Path, text: Optional[str], mode: int = 0o644) -> None:
     temporary = path.with_name("." + path.name + ".new")
     temporary.touch(mode=0o600)
     temporary.write_text(text, encoding="utf-8")
+    if mode is None:
+        mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o644
     temporary.chmod(mode)
     temporary.replace(path)
 
