@@ -239,6 +239,15 @@ def _without_node(machine: Machine, nodes: Nodes) -> Verdict:
         )
         step = f"Correct 'ansible_host' of '{machine.host}' or 'gpusmith_kubeconfig' in the inventory."
         return Verdict((Problem(cause, step, _evidence(machine)),))
+    if not mine & nodes.authorities:
+        cause = (
+            f"Node '{machine.host}': the machine at its address '{machine.address}' has joined a cluster, but this one has no"
+            f" Node '{machine.node}', and their certificate authorities could not be compared."
+        )
+        step = (
+            f"If it is of this cluster, 'systemctl restart kubelet' on '{machine.host}' makes its Node anew."
+        )
+        return Verdict((Problem(cause, step, _evidence(machine)),))
     return Verdict(
         notes=(
             Problem(
