@@ -80,6 +80,7 @@ def simulate(beside: base.Backend, asks: Mapping[str, Ask], lacks: Mapping[str, 
         out: who asks its repository tells that, with the versions that there are.
     """
     coming: Dict[str, str] = {}
+    others: Dict[str, List[str]] = {}
     pins: Dict[str, List[str]] = {}
     left_out = False
     for role, asked in asks.items():
@@ -95,7 +96,7 @@ def simulate(beside: base.Backend, asks: Mapping[str, Ask], lacks: Mapping[str, 
             left_out = True
             continue
         coming.update({name: exact[name] for name in needed.missing})
-        coming.update(dict.fromkeys(needed.loose, ""))
+        others.update({name: list(offers[name]) for name in needed.loose})
         pins.update(base.pins(exact, asked.get("patterns") or []))
     answer: Dict[str, Any] = {
         "plan": base.Plan({}, {}, {})._asdict(),
@@ -105,10 +106,29 @@ def simulate(beside: base.Backend, asks: Mapping[str, Ask], lacks: Mapping[str, 
     # Two sources that contradict each other leave apt without any list.
     if left_out and beside.trouble:
         return {**answer, "error": beside.trouble}
-    if not coming:
+    if not coming and not others:
         return answer
-    try:
-        plan = beside.simulate(coming, pins)
-    except base.PackageError as error:
-        return {**answer, "error": str(error)}
-    return {**answer, "plan": plan._asdict()}
+    error = ""
+    for versions in _choices(others):
+        try:
+            plan = beside.simulate({**coming, **versions}, pins)
+        except base.PackageError as problem:
+            error = error or str(problem)
+        else:
+            return {**answer, "plan": plan._asdict()}
+    return {**answer, "error": error}
+
+
+def _choices(offers: Mapping[str, List[str]]) -> List[Dict[str, str]]:
+    """Versions of packages that any version of will do: apt's choice, then each offer.
+
+    The newest may be of another set, whose repository is configured after the package was installed.
+    """
+    depth = max([len(versions) for versions in offers.values()], default=0)
+    return [
+        dict.fromkeys(offers, ""),
+        *(
+            {name: versions[min(place, len(versions) - 1)] for name, versions in offers.items()}
+            for place in range(depth)
+        ),
+    ]
