@@ -110,13 +110,18 @@ def simulate(beside: base.Backend, asks: Mapping[str, Ask], lacks: Mapping[str, 
         return answer
     error = ""
     for versions in _choices(others):
-        try:
-            plan = beside.simulate({**coming, **versions}, pins)
-        except base.PackageError as problem:
-            error = error or str(problem)
-        else:
-            return {**answer, "plan": plan._asdict()}
+        found = _tried(beside, {**coming, **versions}, pins)
+        if not found["error"]:
+            return {**answer, **found}
+        error = error or found["error"]
     return {**answer, "error": error}
+
+
+def _tried(beside: base.Backend, coming: Dict[str, str], pins: Dict[str, List[str]]) -> Dict[str, Any]:
+    try:
+        return {"plan": beside.simulate(coming, pins)._asdict(), "error": ""}
+    except base.PackageError as error:
+        return {"error": str(error)}
 
 
 def _choices(offers: Mapping[str, List[str]]) -> List[Dict[str, str]]:
