@@ -32,6 +32,20 @@ class Process:
         now = started(self.pid)
         return None if now == "" else now == self.start
 
+    def __str__(self) -> str:
+        """In one line, as an annotation keeps it."""
+        return f"{self.host}/{self.place}/{self.pid}/{self.start}"
+
+
+def lives(text: str) -> bool | None:
+    """Whether the process of such a line still runs; None if that cannot be seen from here, or the line is none."""
+    host, _, rest = text.partition("/")
+    try:
+        where, number, start = rest.rsplit("/", 2)
+        return Process(where, host, int(number), start).lives
+    except ValueError:
+        return None
+
 
 def place() -> str:
     """Boot and process namespace of this process; empty where there are none, as outside of Linux."""

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from gpusmith.cluster.api import Cluster, Object
 from gpusmith.names import ALIVE_ANNOTATION, OWNER_ANNOTATION, PURPOSE, PURPOSE_LABEL
+from gpusmith.owner import lives
 
 BEAT_S = 5.0
 """How often a run says that it lives."""
@@ -22,51 +20,6 @@ SLOW_LOOK_S = 5.0
 MOST_LOOKS = 300
 
 Say = Callable[[str], None]
-
-
-def own_owner() -> str:
-    """Host name, for people; then boot and PID namespace, in which process id and its start are unique.
-
-    Host names are not: containers of one image often share theirs, and each has a process 1.
-    """
-    return f"{socket.gethostname()}/{_here()}/{os.getpid()}/{_start_of(os.getpid())}"
-
-
-def _here() -> str:
-    """Boot and PID namespace of this process; empty if they cannot be known, as in some sandboxes."""
-    try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
-        return f"{boot}/{Path('/proc/self/ns/pid').stat().st_ino}"
-    except OSError:
-        return ""
-
-
-def _start_of(pid: int) -> str | None:
-    """When a process started; None if there is none, empty if this user may not see it."""
-    try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8") as file:  # noqa: PTH123
-            # The program's name may contain blanks and brackets; what follows its last bracket does not.
-            return file.read().rpartition(")")[2].split()[19]
-    except (OSError, IndexError):
-        pass
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return None
-    except OSError:
-        pass
-    return ""
-
-
-def is_alive(owner: str) -> bool | None:
-    """Whether the run of that owner goes on; None if it cannot be known from here."""
-    _, _, rest = owner.partition("/")
-    where, _, process = rest.rpartition("/")[0].rpartition("/")
-    started = rest.rpartition("/")[2]
-    if not where or where != _here() or not process.isdigit():
-        return None
-    now = _start_of(int(process))
-    return None if now == "" else now == started
 
 
 @dataclass(frozen=True)
@@ -92,11 +45,11 @@ def sort_out(namespaces: Sequence[Object]) -> Leftovers:
     for row in namespaces:
         metadata = row["metadata"]
         name, marks = str(metadata["name"]), metadata.get("annotations") or {}
-        lives = False if metadata.get("deletionTimestamp") else is_alive(str(marks.get(OWNER_ANNOTATION, "")))
-        if lives is None:
+        on = False if metadata.get("deletionTimestamp") else lives(str(marks.get(OWNER_ANNOTATION, "")))
+        if on is None:
             unknown[name] = str(marks.get(ALIVE_ANNOTATION, ""))
         else:
-            (alive if lives else dead).append(name)
+            (alive if on else dead).append(name)
     return Leftovers(tuple(dead), tuple(alive), unknown)
 
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 from gpusmith.checks.findings import Finding, Outcome, Skip
 from gpusmith.checks.register import CLUSTER, TIERS, catalog, of_tier
-from gpusmith.cluster import leftovers
 from gpusmith.errors import InputError, ToolError
 from gpusmith.inventory.host import Inventory
 from gpusmith.node.connections import Node
+from gpusmith.owner import process
 from gpusmith.report.results import ExitCode, Results, RunInfo, in_catalog_order
 from gpusmith.suite import summary
 from gpusmith.suite.evaluation import evaluate
@@ -66,7 +66,7 @@ class Suite:
         self.inventory, self.tiers, self.say = inventory, tiers, say
         self.run = Run(
             f"{dt.datetime.now(dt.UTC):%m%d%H%M%S}-{secrets.token_hex(3)}",
-            leftovers.own_owner(),
+            str(process()),
         )
         self.sources = Sources(inventory, programs, self.run, say, nodes, working_folder or Path.cwd())
         self.findings: list[Finding] = []

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
 from gpusmith.cluster import leftovers
 from gpusmith.cluster.api import Cluster
-from gpusmith.cluster.leftovers import Leftovers, is_alive, own_owner, sort_out
+from gpusmith.cluster.leftovers import Leftovers, sort_out
+from gpusmith.owner import lives, process
 
 
 def row(name: str, owner: str, alive: str = "", **changes: Any) -> dict[str, Any]:
@@ -19,7 +21,7 @@ def row(name: str, owner: str, alive: str = "", **changes: Any) -> dict[str, Any
 
 
 def changed(place: int, value: str) -> str:
-    parts = own_owner().split("/")
+    parts = str(process()).split("/")
     parts[place] = value
     return "/".join(parts)
 
@@ -28,9 +30,9 @@ GONE = str(2**22 + 1)
 
 
 @pytest.mark.parametrize(
-    ("owner", "lives"),
+    ("owner", "known"),
     [
-        (own_owner(), True),
+        (str(process()), True),
         (changed(0, "renamed"), True),
         (changed(3, GONE), False),
         (changed(4, "1"), False),
@@ -51,24 +53,31 @@ GONE = str(2**22 + 1)
         "old",
     ],
 )
-def test_a_process_is_known_only_where_it_runs(owner: str, lives: bool | None) -> None:
-    assert is_alive(owner) is lives
+def test_a_process_is_known_only_where_it_runs(owner: str, known: bool | None) -> None:
+    assert lives(owner) is known
 
 
 def test_a_process_that_may_not_be_seen_is_not_dead(monkeypatch: pytest.MonkeyPatch) -> None:
-    def hidden(*_: Any, **__: Any) -> Any:
-        raise FileNotFoundError
+    read = Path.read_text
+
+    def hidden(path: Path, *words: Any, **more: Any) -> str:
+        if path.name == "stat":
+            raise FileNotFoundError
+        return read(path, *words, **more)
 
     def not_yours(*_: Any) -> None:
         raise PermissionError
 
-    monkeypatch.setattr("builtins.open", hidden)
+    monkeypatch.setattr(Path, "read_text", hidden)
     monkeypatch.setattr(os, "kill", not_yours)
-    assert is_alive(changed(3, "1")) is None
+    assert lives(changed(3, "1")) is None
 
 
 def test_what_is_being_deleted_is_dead() -> None:
-    rows = [row("gone", own_owner(), deletionTimestamp="2026-01-01T00:00:00Z"), row("here", own_owner())]
+    rows = [
+        row("gone", str(process()), deletionTimestamp="2026-01-01T00:00:00Z"),
+        row("here", str(process())),
+    ]
     assert sort_out(rows) == Leftovers(("gone",), ("here",))
 
 
@@ -100,7 +109,7 @@ def test_a_run_elsewhere_lives_if_it_says_so_while_it_is_watched() -> None:
 
 
 def test_a_run_elsewhere_that_says_nothing_is_dead() -> None:
-    api = Api([row("a", FAR, "1"), row("b", own_owner())])
+    api = Api([row("a", FAR, "1"), row("b", str(process()))])
     found, _ = find(api)
     assert found == Leftovers(("a",), ("b",))
     assert api.looks == leftovers.LOST_LOOKS + 1
@@ -112,7 +121,7 @@ def test_one_that_ends_meanwhile_is_nobodys() -> None:
 
 
 def test_nobody_is_waited_for_without_need() -> None:
-    api = Api([row("a", own_owner()), row("b", changed(3, GONE))])
+    api = Api([row("a", str(process())), row("b", changed(3, GONE))])
     assert (find(api), api.looks) == ((Leftovers(("b",), ("a",)), []), 1)
 
 
