@@ -16,6 +16,18 @@ STARTUP_TAINT = DOMAIN + "unvalidated"
 OWNED_TAINTS = DOMAIN + "owned-taints"
 """Annotation: the taints that site.yml set, as 'key:effect', separated by commas."""
 
+UPGRADE = DOMAIN + "driver-upgrade"
+"""Annotation: the ledger of a node's driver upgrade."""
+PREVIOUS_DRIVER = DOMAIN + "driver-previous"
+"""Annotation: the driver that the last upgrade replaced, and where its packages are; a rollback goes by it."""
+HOLD = DOMAIN + "hold"
+"""Annotation or label: a person's veto. An upgrade leaves a node alone that carries it, whatever its value."""
+
+# --- values of OPERANDS_LABEL ---
+OPERANDS_ON = "enabled"
+OPERANDS_PAUSED = "paused"
+"""An upgrade has taken our operands off the node for a while."""
+
 # --- field managers ---
 MANAGER = "gpusmith"
 """Field manager of everything that site.yml applies, and value of MANAGED_BY."""

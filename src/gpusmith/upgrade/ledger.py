@@ -1,0 +1,166 @@
+"""The ledger of a node's driver upgrade: an annotation of the Node, so that the next run can finish what a killed one began."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from enum import StrEnum
+from typing import Any
+
+from gpusmith.names import PREVIOUS_DRIVER, UPGRADE
+
+SCHEMA = 1
+
+Node = Mapping[str, Any]
+
+
+class State(StrEnum):
+    """How far a node's upgrade is."""
+
+    ADMITTED = "admitted"
+    """The node is cordoned, and counts against the budget."""
+    DRAINING = "draining"
+    """The run waits until no pod holds a GPU."""
+    QUIET = "quiet"
+    """No pod holds a GPU, and our operands are off."""
+    CHANGING = "changing"
+    """Modules are unloaded and packages replaced. From here on the node goes forward or back."""
+    LOADED = "loaded"
+    """The driver runs in the wanted version."""
+    VALIDATING = "validating"
+    """Operands are on again, and the suite tests the node."""
+    DONE = "done"
+    """The node is validated with the target version."""
+    ROLLING_BACK = "rolling_back"
+    """The version before is put back."""
+    ROLLED_BACK = "rolled_back"
+    """The node is validated with the version before."""
+    RELEASED = "released"
+    """The upgrade was given up before anything was changed, and all is as it was."""
+    STUCK = "stuck"
+    """Neither version could be validated; the node is left cordoned."""
+
+
+FINISHED = frozenset({State.DONE, State.ROLLED_BACK, State.RELEASED})
+"""The node is as before, or better; every other state needs another run."""
+UNTOUCHED = frozenset({State.ADMITTED, State.DRAINING, State.QUIET})
+"""Nothing was changed on the machine yet: the node can be released."""
+FAILED = frozenset({State.ROLLED_BACK, State.STUCK, State.ROLLING_BACK})
+"""The target version did not work there."""
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """One entry; a node has at most one.
+
+    Attributes:
+        run: ID of the run that wrote it last.
+        target: version that is to be installed.
+        origin: version before.
+        state: how far it is.
+        since: when that state began, in UTC.
+        cordoned: this upgrade cordoned the node, so it may uncordon it.
+        paused: this upgrade took our operands off.
+        gpus: number of the node's GPUs.
+        model: their model, as the budget counts them.
+        stopped: systemd units that were stopped for it, and are started again.
+        attempt: how often the change was begun.
+        reason: why it failed or was released.
+        before: what the GPUs were before, for the comparison afterwards.
+        flavour: kind of the kernel module before, 'open' or 'proprietary'.
+    """
+
+    run: str
+    target: str
+    origin: str
+    state: State
+    since: str
+    cordoned: bool = False
+    paused: bool = False
+    gpus: int = 0
+    model: str = ""
+    stopped: tuple[str, ...] = ()
+    attempt: int = 0
+    reason: str = ""
+    before: Mapping[str, Any] = field(default_factory=dict)
+    flavour: str = ""
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing is left to do."""
+        return self.state in FINISHED
+
+
+class Unreadable(ValueError):  # noqa: N818 - it is a state of the annotation
+    """The annotation is there, but no ledger that this release knows."""
+
+
+def read(node: Node) -> Ledger | None:
+    """The ledger of a Node object; None if it has none.
+
+    Raises:
+        Unreadable: somebody else wrote it, or a later release.
+    """
+    text = ((node.get("metadata") or {}).get("annotations") or {}).get(UPGRADE)
+    if text is None:
+        return None
+    try:
+        raw = json.loads(text)
+        if raw["schema"] != SCHEMA:
+            raise Unreadable(f"schema '{raw['schema']}'")
+        known = {each.name: raw[each.name] for each in fields(Ledger) if each.name in raw}
+        return Ledger(**{**known, "state": State(raw["state"]), "stopped": tuple(raw.get("stopped") or ())})
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise Unreadable(str(error)) from error
+
+
+def unfinished(node: Node) -> str:
+    """Why nothing but the upgrade may touch a node now, with its state; empty if it may.
+
+    Args:
+        node: its Node object.
+    """
+    try:
+        ledger = read(node)
+    except Unreadable as error:
+        return f"its annotation '{UPGRADE}' cannot be read ({error})"
+    if ledger is None or ledger.finished:
+        return ""
+    words = (
+        f"its driver upgrade from {ledger.origin} to {ledger.target} is '{ledger.state}' since {ledger.since}"
+    )
+    return f"{words} ({ledger.reason})" if ledger.reason else words
+
+
+def written(ledger: Ledger) -> str:
+    """The annotation's value."""
+    return json.dumps({"schema": SCHEMA, **asdict(ledger)}, sort_keys=True)
+
+
+def now() -> str:
+    """The time, as ledgers say it."""
+    return dt.datetime.now(dt.UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def patch(
+    node: Node, ledger: Ledger, cordon: bool | None = None, previous: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Merge patch that writes a ledger, refused by the API server if somebody changed the Node in between.
+
+    Args:
+        node: the Node as it was read.
+        ledger: the new one.
+        cordon: True cordons, False uncordons, None leaves it.
+        previous: for PREVIOUS_DRIVER; None leaves it.
+    """
+    annotations = {UPGRADE: written(ledger)}
+    if previous is not None:
+        annotations[PREVIOUS_DRIVER] = json.dumps(dict(previous), sort_keys=True)
+    body: dict[str, Any] = {
+        "metadata": {"resourceVersion": node["metadata"]["resourceVersion"], "annotations": annotations}
+    }
+    if cordon is not None:
+        body["spec"] = {"unschedulable": True if cordon else None}
+    return body
