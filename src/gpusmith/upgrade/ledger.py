@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
 from typing import Any
 
+from gpusmith.errors import GpusmithError
 from gpusmith.names import PREVIOUS_DRIVER, UPGRADE
 
 SCHEMA = 1
@@ -93,8 +94,14 @@ class Ledger:
         return self.state in FINISHED
 
 
-class Unreadable(ValueError):  # noqa: N818 - it is a state of the annotation
+class Unreadable(GpusmithError):  # noqa: N818 - it is a state of the annotation
     """The annotation is there, but no ledger that this release knows."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(
+            f"Annotation '{UPGRADE}' is no ledger of a driver upgrade that this release can read ({why}).",
+            "Use the release that wrote it.",
+        )
 
 
 def read(node: Node) -> Ledger | None:
@@ -109,7 +116,7 @@ def read(node: Node) -> Ledger | None:
     try:
         raw = json.loads(text)
         if raw["schema"] != SCHEMA:
-            raise Unreadable(f"schema '{raw['schema']}'")
+            raise ValueError(f"schema '{raw['schema']}'")
         known = {each.name: raw[each.name] for each in fields(Ledger) if each.name in raw}
         return Ledger(**{**known, "state": State(raw["state"]), "stopped": tuple(raw.get("stopped") or ())})
     except (ValueError, TypeError, KeyError, AttributeError) as error:
@@ -125,7 +132,7 @@ def unfinished(node: Node) -> str:
     try:
         ledger = read(node)
     except Unreadable as error:
-        return f"its annotation '{UPGRADE}' cannot be read ({error})"
+        return error.message
     if ledger is None or ledger.finished:
         return ""
     words = (

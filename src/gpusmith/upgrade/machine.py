@@ -1,0 +1,373 @@
+"""The steps of one node's upgrade, forward and back.
+
+Every step can be repeated. The ledger says how far a run came, and each state is written before what it names is done: whoever
+finds it knows what may have happened. Before `changing` a node is released; afterwards it goes forward, or back.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from functools import partial
+from typing import Any
+
+from gpusmith.cluster.api import CONFLICT, ApiRefused
+from gpusmith.errors import GpusmithError
+from gpusmith.names import HOLD, OPERANDS_ON, OPERANDS_PAUSED
+from gpusmith.upgrade import ledger as ledgers
+from gpusmith.upgrade.effects import DriverFailed, Fenced, Halted, InCluster, InUse, Node, OnMachine
+from gpusmith.upgrade.ledger import UNTOUCHED, Ledger, State
+from gpusmith.wait import Deadline, Done, GiveUp, NotYet, WaitTimeout, wait_until
+
+TICK_S = 2.0
+TRIES = 5
+ATTEMPTS = 2
+"""How often a change is begun before the node goes back: a run that always ends in it is the driver's doing."""
+
+
+class Result(StrEnum):
+    """What became of a node."""
+
+    UPGRADED = "upgraded"
+    ROLLED_BACK = "rolled back"
+    RELEASED = "released"
+    STUCK = "left cordoned"
+    UNFINISHED = "unfinished"
+    UNTOUCHED = "untouched"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a node, and why."""
+
+    result: Result
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Times:
+    """Seconds to wait.
+
+    Attributes:
+        drain_s: until no pod holds a GPU; then the node is released.
+        users_s: until processes of pods that ended let go of the driver.
+        operands_s: until the operands' pods are gone, and until the GPUs are offered again.
+    """
+
+    drain_s: float = 3600.0
+    users_s: float = 60.0
+    operands_s: float = 300.0
+
+
+@dataclass
+class Upgrade:
+    """One node's upgrade in one run.
+
+    Attributes:
+        name: of the Node.
+        run: ID of the run.
+        target: version that is wanted.
+        origin: version that the machine has, if no ledger says it.
+        machine: its effects.
+        cluster: likewise.
+        fence: raises Fenced when this run must not act any more.
+        say: told about every step, with the state.
+        back: only bring an unfinished upgrade back to the version before.
+        units: units of others that may be stopped for it.
+        gpus: number of GPUs of the node.
+        model: their model.
+        flavour: kind of its kernel module.
+        times: how long to wait.
+        sleep: replaced in tests.
+        clock: replaced in tests.
+    """
+
+    name: str
+    run: str
+    target: str
+    origin: str
+    machine: OnMachine
+    cluster: InCluster
+    fence: Callable[[], None]
+    say: Callable[[str, str], None]
+    back: bool = False
+    units: Sequence[str] = ()
+    gpus: int = 0
+    model: str = ""
+    flavour: str = ""
+    times: Times = field(default_factory=Times)
+    sleep: Callable[[float], None] = time.sleep
+    clock: Callable[[], float] = time.monotonic
+    _entry: Ledger | None = None
+
+    def carry_out(self) -> Outcome:
+        """Begin the node's upgrade, or finish the one that was begun.
+
+        Raises:
+            Fenced: this run must not act any more; the next one finishes it.
+        """
+        try:
+            entry = ledgers.read(self.cluster.node())
+            if entry is not None and not entry.finished:
+                return self._resumed(entry)
+            if self.back:
+                return Outcome(Result.UNTOUCHED, "no upgrade of it is unfinished")
+            return self._begun()
+        except Fenced:
+            raise
+        except GpusmithError as error:
+            return self._interrupted(error)
+
+    # --- from the beginning, or from where another run was killed ------------------------------------------------
+
+    def _begun(self) -> Outcome:
+        self.say("preparing", f"fetching the packages of {self.target} and {self.origin}")
+        try:
+            for version in (self.origin, self.target):
+                self._do(partial(self.machine.fetch, version))
+            self.say("preparing", "checking the node before anything is changed")
+            self._do(lambda: self.machine.precheck(self.origin))
+            before = self.machine.snapshot()
+        except Fenced:
+            raise
+        except GpusmithError as error:
+            return Outcome(Result.UNTOUCHED, str(error))
+        entry = Ledger(
+            run=self.run,
+            target=self.target,
+            origin=self.origin,
+            state=State.ADMITTED,
+            since=ledgers.now(),
+            cordoned=True,
+            gpus=self.gpus,
+            model=self.model,
+            before=before,
+            flavour=self.flavour,
+        )
+        try:
+            self._admitted(entry)
+        except Halted as error:
+            return Outcome(Result.UNTOUCHED, str(error))
+        self._entry = entry
+        self.say(State.ADMITTED, "cordoned")
+        return self._forward()
+
+    def _admitted(self, entry: Ledger) -> None:
+        said: list[str] = []
+
+        def look() -> Done[None] | NotYet:
+            self.fence()
+            why_not = self.cluster.admit(replace(entry, since=ledgers.now()))
+            if why_not and said != [why_not]:
+                said[:] = [why_not]
+                self.say("waiting", why_not)
+            return NotYet(why_not) if why_not else Done(None)
+
+        # It ends by itself: as long as nodes of this run are on their way, one of them makes room or halts the run.
+        wait_until("the budget to allow it", look, Deadline(float("inf"), self.clock), TICK_S, self.sleep)
+
+    def _resumed(self, entry: Ledger) -> Outcome:
+        self.say(entry.state, f"going on with what run '{entry.run}' began")
+        self._entry = entry
+        self._write(run=self.run)
+        if self.back or entry.state is State.ROLLING_BACK:
+            if entry.state in UNTOUCHED:
+                return self._release("it was called back")
+            return self._back(entry.reason or "it was called back")
+        if entry.state in (State.CHANGING, State.LOADED) and entry.attempt >= ATTEMPTS:
+            return self._back(f"its change was begun {entry.attempt} times and never came to an end")
+        return self._forward()
+
+    # --- forward -------------------------------------------------------------------------------------------------
+
+    def _forward(self) -> Outcome:
+        entry = self._now
+        if entry.state in UNTOUCHED:
+            try:
+                self._empty()
+                self._users_gone()
+            except Fenced:
+                raise
+            except GpusmithError as error:
+                return self._release(str(error))
+        try:
+            if not (self._now.state is State.VALIDATING and self.machine.runs(self.target)):
+                self._write(state=State.CHANGING, attempt=self._now.attempt + 1)
+                self._swap(self.target)
+                self._write(state=State.LOADED)
+            self._compare()
+            self._write(state=State.VALIDATING)
+            self._serve(self.target)
+        except InUse as error:
+            if self.machine.runs(self.origin):
+                self._do(lambda: self.machine.load(self.origin, self._now.stopped))
+                return self._release(str(error))
+            raise
+        except DriverFailed as error:
+            return self._back(str(error))
+        previous = {"version": self._now.origin, "flavour": self._now.flavour, "replaced": ledgers.now()}
+        self._write(state=State.DONE, reason="", uncordon=True, previous=previous)
+        return Outcome(Result.UPGRADED)
+
+    def _empty(self) -> None:
+        """No pod holds a GPU, and none of our operands runs."""
+        if self._now.state is State.ADMITTED:
+            self._write(state=State.DRAINING)
+        self._wait("no pod to hold a GPU", self._pods_that_hold, self.times.drain_s)
+        self._pause()
+        self._write(state=State.QUIET)
+        # Who tolerates everything may have come meanwhile.
+        self._wait("no pod to hold a GPU", self._pods_that_hold, 0)
+
+    def _pods_that_hold(self) -> Sequence[str]:
+        node = self.cluster.node()
+        metadata = node["metadata"]
+        if self._now.cordoned and not (node.get("spec") or {}).get("unschedulable"):
+            raise GiveUp(f"Somebody uncordoned node '{self.name}' meanwhile.")
+        if any(HOLD in (metadata.get(kind) or {}) for kind in ("annotations", "labels")):
+            raise GiveUp(f"Node '{self.name}' carries '{HOLD}'.")
+        return self.cluster.holders()
+
+    def _users_gone(self) -> None:
+        self._wait("nobody to use the driver", lambda: self.machine.users(self.units), self.times.users_s)
+
+    # --- back ----------------------------------------------------------------------------------------------------
+
+    def _back(self, reason: str) -> Outcome:
+        origin = self._now.origin
+        self._write(state=State.ROLLING_BACK, reason=reason)
+        self.say(State.ROLLING_BACK, reason)
+        try:
+            self._swap(origin)
+            self._compare()
+            self._serve(origin)
+        except DriverFailed as error:
+            words = f"{reason} And the version before, {origin}: {error}"
+            self._write(state=State.STUCK, reason=words)
+            return Outcome(Result.STUCK, words)
+        self._write(state=State.ROLLED_BACK, uncordon=True)
+        return Outcome(Result.ROLLED_BACK, reason)
+
+    def _release(self, reason: str) -> Outcome:
+        """Give the node back as it was."""
+        self.say(State.RELEASED, reason)
+        if self._now.paused:
+            self._do(lambda: self.cluster.operands(OPERANDS_ON))
+        self._write(state=State.RELEASED, reason=reason, paused=False, uncordon=True)
+        return Outcome(Result.RELEASED, reason)
+
+    # --- both ways -----------------------------------------------------------------------------------------------
+
+    def _swap(self, version: str) -> None:
+        """Another version of packages and modules; nothing is unloaded that is that version already."""
+        if not self.machine.runs(version):
+            self._pause()
+            self._wait("no pod to hold a GPU", self.cluster.holders, self.times.operands_s)
+            if tuple(self.units) != self._now.stopped:
+                self._write(stopped=tuple(self.units))
+            self._do(lambda: self.machine.unload(self._now.stopped), "unloading the modules")
+        self._do(lambda: self.machine.install(version), f"installing {version}")
+        self._do(lambda: self.machine.load(version, self._now.stopped), f"loading {version}")
+
+    def _compare(self) -> None:
+        self._do(lambda: self.machine.compare(self._now.before), "comparing the GPUs with what they were")
+
+    def _serve(self, version: str) -> None:
+        """Operands on, and the suite."""
+        self._cordoned_still()
+        self._do(lambda: self.cluster.operands(OPERANDS_ON), "putting the operands on again")
+        self._write(paused=False)
+        wanted = self._now.gpus
+
+        def missing() -> Sequence[str]:
+            offered = self.cluster.allocatable()
+            return [] if offered >= wanted else [f"{offered} of {wanted}"]
+
+        try:
+            self._wait("its GPUs to be offered", missing, self.times.operands_s)
+        except WaitTimeout as error:
+            raise DriverFailed(error.message, error.hint) from error
+        self._do(lambda: self.machine.validate(version), f"validating {version}")
+
+    def _cordoned_still(self) -> None:
+        """Nobody's pods come before the node is validated, even if somebody uncordoned it."""
+        if self._now.cordoned and not (self.cluster.node().get("spec") or {}).get("unschedulable"):
+            self.say(self._now.state, "somebody uncordoned it meanwhile; cordoning it until it is validated")
+            self._write(cordon=True)
+
+    def _pause(self) -> None:
+        """Our operands off the node."""
+        if not self._now.paused:
+            self._write(paused=True)
+        self._do(lambda: self.cluster.operands(OPERANDS_PAUSED), "taking the operands off")
+        self._wait("the operands' pods to be gone", self.cluster.operand_pods, self.times.operands_s)
+
+    # --- small steps ---------------------------------------------------------------------------------------------
+
+    @property
+    def _now(self) -> Ledger:
+        assert self._entry is not None
+        return self._entry
+
+    def _do(self, effect: Callable[[], Any], words: str = "") -> None:
+        self.fence()
+        if words:
+            self.say(self._entry.state if self._entry else "preparing", words)
+        effect()
+
+    def _wait(self, what: str, left: Callable[[], Sequence[str]], seconds: float) -> None:
+        said: list[str] = []
+
+        def look() -> Done[None] | NotYet:
+            self.fence()
+            found = list(left())
+            if found and found != said:
+                said[:] = found
+                self.say(self._now.state, f"waiting for {what}: {', '.join(found)}")
+            return NotYet(", ".join(found)) if found else Done(None)
+
+        wait_until(f"{what} on node '{self.name}'", look, Deadline(seconds, self.clock), TICK_S, self.sleep)
+
+    def _write(
+        self,
+        state: State | None = None,
+        uncordon: bool = False,
+        cordon: bool = False,
+        previous: Mapping[str, Any] | None = None,
+        **other: Any,
+    ) -> None:
+        """Write the ledger, and cordon or uncordon in the same patch."""
+        new = replace(self._now, **other)
+        if state is not None and state is not new.state:
+            new = replace(new, state=state, since=ledgers.now())
+        for left in reversed(range(TRIES)):
+            self.fence()
+            node = self.cluster.node()
+            self._refuse_others(node)
+            change = True if cordon else False if uncordon and new.cordoned else None
+            try:
+                self.cluster.write(ledgers.patch(node, new, change, previous))
+                break
+            except ApiRefused as error:
+                if error.status != CONFLICT or not left:
+                    raise
+        self._entry = new
+        if state is not None:
+            self.say(state, new.reason)
+
+    def _refuse_others(self, node: Node) -> None:
+        """Only the run that holds the ledger goes on."""
+        there = ledgers.read(node)
+        if there is None or there.run not in (self._now.run, self.run):
+            raise Fenced(
+                f"The ledger of node '{self.name}' is of another run now ({there.run if there else 'it is gone'}).",
+                "Look at that run.",
+            )
+
+    def _interrupted(self, error: GpusmithError) -> Outcome:
+        """Trouble that says nothing about the driver: the node stays as it is, and the next run goes on."""
+        if self._entry is None:
+            return Outcome(Result.UNTOUCHED, str(error))
+        return Outcome(Result.UNFINISHED, f"{error} (state '{self._entry.state}')")

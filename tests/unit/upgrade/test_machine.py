@@ -1,0 +1,254 @@
+"""One node's upgrade, killed around every effect and with every fault: it ends in the same states."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpusmith.names import HOLD, OPERANDS_ON, PREVIOUS_DRIVER
+from gpusmith.upgrade import ledger as ledgers
+from gpusmith.upgrade.effects import Fenced
+from gpusmith.upgrade.ledger import State
+from gpusmith.upgrade.machine import Outcome, Result, Upgrade
+from tests.unit.upgrade.world import NEW, OLD, Killed, World, to_the_end
+
+BAD = ("install", "load", "compare", "validate")
+KINDS = ("before", "within", "after", "error", "conflict")
+
+
+def as_before_or_better(world: World) -> None:
+    """What every end has in common, but for a node that is stuck."""
+    assert not world.wrong, world.wrong
+    assert not world.cordoned
+    assert world.label == OPERANDS_ON
+    assert world.packages == world.loaded == world.validated
+    assert world.running
+    assert world.unit
+    assert not world.blocked
+
+
+def effects_of(world: World) -> int:
+    """How many there are without trouble."""
+    to_the_end(world)
+    return world.effects
+
+
+# --- the ways it can end -------------------------------------------------------------------------------------------
+
+
+def test_a_good_version_is_installed_and_the_one_before_remembered() -> None:
+    world = World(job_ends=3, users_end=2)
+    assert world.run() == Outcome(Result.UPGRADED)
+    as_before_or_better(world)
+    assert world.packages == NEW
+    assert world.entry is not None
+    assert world.entry.state is State.DONE
+    previous = json.loads(world.object["metadata"]["annotations"][PREVIOUS_DRIVER])
+    assert previous["version"] == OLD
+
+
+@pytest.mark.parametrize("step", BAD)
+def test_a_bad_version_is_rolled_back_from_the_folder(step: str) -> None:
+    world = World(bad={NEW: step})
+    found = world.run()
+    assert found.result is Result.ROLLED_BACK
+    as_before_or_better(world)
+    assert world.packages == OLD
+    assert PREVIOUS_DRIVER not in world.object["metadata"]["annotations"]
+
+
+@pytest.mark.parametrize("step", BAD)
+def test_a_node_that_no_version_drives_stays_cordoned_and_says_both_reasons(step: str) -> None:
+    world = World(bad={NEW: step, OLD: "validate"})
+    found = world.run()
+    assert found.result is Result.STUCK
+    assert OLD in found.reason
+    assert world.cordoned
+    assert not world.wrong, world.wrong
+
+
+@pytest.mark.parametrize("who", ["job_ends", "users_end"])
+def test_who_never_lets_go_keeps_the_node(who: str) -> None:
+    world = World(**{who: None})  # type: ignore[arg-type]
+    found = world.run()
+    assert found.result is Result.RELEASED
+    assert "somebody" in found.reason
+    as_before_or_better(world)
+    assert world.packages == OLD
+    assert "unload" not in world.did
+
+
+def test_a_version_that_is_nowhere_changes_nothing() -> None:
+    world = World(offered={OLD})
+    assert world.run().result is Result.UNTOUCHED
+    assert world.entry is None
+    assert "admit" not in world.did
+
+
+def test_a_node_that_is_not_admitted_is_untouched() -> None:
+    world = World(hold=True)
+    assert world.run() == Outcome(Result.UNTOUCHED, "held")
+    assert world.entry is None
+
+
+@pytest.mark.parametrize("kind", ["annotations", "labels"])
+def test_a_hold_that_comes_while_it_waits_for_a_job_is_obeyed(kind: str) -> None:
+    world = World(job_ends=5)
+
+    def admit_then_hold(entry: ledgers.Ledger, admit=world.admit) -> str:  # type: ignore[no-untyped-def]
+        why: str = admit(entry)
+        world.object["metadata"][kind][HOLD] = "no"
+        return why
+
+    world.admit = admit_then_hold  # type: ignore[method-assign]
+    found = world.run()
+    assert found.result is Result.RELEASED
+    assert HOLD in found.reason
+    as_before_or_better(world)
+
+
+def test_a_node_that_somebody_uncordons_while_it_waits_is_released() -> None:
+    world = World(job_ends=5)
+
+    def admit_then_uncordon(entry: ledgers.Ledger, admit=world.admit) -> str:  # type: ignore[no-untyped-def]
+        why: str = admit(entry)
+        world.object["spec"] = {}
+        return why
+
+    world.admit = admit_then_uncordon  # type: ignore[method-assign]
+    found = world.run()
+    assert found.result is Result.RELEASED
+    assert "uncordoned" in found.reason
+    assert "unload" not in world.did
+
+
+def test_a_node_that_somebody_uncordons_later_is_cordoned_until_it_is_validated() -> None:
+    world = World()
+
+    def compare_then_uncordon(before, compare=world.compare) -> None:  # type: ignore[no-untyped-def]
+        compare(before)
+        world.object["spec"] = {}
+
+    world.compare = compare_then_uncordon  # type: ignore[method-assign]
+    assert world.run().result is Result.UPGRADED
+    as_before_or_better(world)
+
+
+def test_a_run_that_must_not_act_any_more_does_nothing_more() -> None:
+    world = World()
+    calls = 0
+
+    def fence() -> None:
+        nonlocal calls
+        calls += 1
+        if calls > 12:
+            raise Fenced("another run has it")
+
+    upgrade = Upgrade(
+        "gpu-1", "run-1", NEW, OLD, world, world, fence, lambda *_: None, gpus=4, sleep=world.sleep, clock=lambda: world.time
+    )  # fmt: skip
+    with pytest.raises(Fenced):
+        upgrade.carry_out()
+    before = world.effects
+    with pytest.raises(Fenced):
+        upgrade.carry_out()
+    # It may look; it changes nothing.
+    assert set(world.did[before:]) <= {"node"}
+
+
+def test_the_ledger_of_another_run_stops_this_one() -> None:
+    world = World(job_ends=3)
+
+    def admit_then_lose(entry: ledgers.Ledger, admit=world.admit) -> str:  # type: ignore[no-untyped-def]
+        why: str = admit(entry)
+        world.object["metadata"]["annotations"].update(
+            ledgers.patch(world.object, ledgers.Ledger("other", NEW, OLD, State.ADMITTED, "now", True))[
+                "metadata"
+            ]["annotations"]
+        )
+        return why
+
+    world.admit = admit_then_lose  # type: ignore[method-assign]
+    with pytest.raises(Fenced, match="other"):
+        world.run()
+    assert world.cordoned
+
+
+# --- back by hand --------------------------------------------------------------------------------------------------
+
+
+def test_back_by_hand_is_an_upgrade_to_the_version_before_without_a_repository() -> None:
+    world = World()
+    world.run()
+    world.offered = set()
+    assert world.run(2, target=OLD).result is Result.UPGRADED
+    as_before_or_better(world)
+    assert world.packages == OLD
+
+
+@pytest.mark.parametrize("step", range(1, 60))
+def test_an_unfinished_upgrade_can_be_called_back_wherever_it_was_killed(step: int) -> None:
+    world = World(trouble={step: "after"})
+    try:
+        world.run()
+    except Killed:
+        world.offered = set()
+        found = world.run(2, back=True)
+        entry = world.entry
+        assert entry is None or entry.finished
+        as_before_or_better(world)
+        if found.result is not Result.UNTOUCHED:
+            assert world.packages == OLD
+
+
+# --- kills and faults ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("bad", ["", *BAD])
+def test_one_trouble_at_any_effect_changes_nothing_about_the_end(kind: str, bad: str) -> None:
+    faulty = {NEW: bad} if bad else {}
+    count = effects_of(World(bad=faulty, job_ends=2, users_end=1))
+    for at in range(1, count + 1):
+        world = World(bad=faulty, job_ends=2, users_end=1, trouble={at: kind})
+        found = to_the_end(world)
+        as_before_or_better(world)
+        assert found is not None
+        entry = world.entry
+        if kind == "error" and (entry is None or entry.state is State.RELEASED):
+            # Before anything was changed, trouble gives the node back.
+            assert world.packages == OLD, at
+            continue
+        assert world.packages == (OLD if bad else NEW), (at, found)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    trouble=st.dictionaries(st.integers(1, 160), st.sampled_from(KINDS), max_size=5),
+    bad=st.sampled_from(["", *BAD]),
+    old_bad=st.sampled_from(["", "", "", "validate", "load"]),
+    job=st.sampled_from([0, 1, 4, None]),
+    users=st.sampled_from([0, 1, None]),
+)
+def test_any_troubles_end_in_a_state_that_is_allowed(
+    trouble: dict[int, str], bad: str, old_bad: str, job: int | None, users: int | None
+) -> None:
+    faulty = {**({NEW: bad} if bad else {}), **({OLD: old_bad} if old_bad else {})}
+    world = World(bad=faulty, job_ends=job, users_end=users, trouble=dict(trouble))
+    found = to_the_end(world)
+    assert found is not None
+    assert not world.wrong, world.wrong
+    entry = world.entry
+    if entry is not None and entry.state is State.STUCK:
+        # The version before did not work either, and the node takes no pods.
+        assert old_bad
+        assert world.cordoned
+        return
+    as_before_or_better(world)
+    if job is None or users is None:
+        assert world.packages == OLD
+    if bad:
+        assert world.packages == OLD

@@ -1,0 +1,276 @@
+"""One node in memory: machine and Node object, and a run that can be killed around every effect on them."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from gpusmith.cluster.api import CONFLICT, ApiRefused
+from gpusmith.errors import ToolError
+from gpusmith.names import OPERANDS_ON, OPERANDS_PAUSED, UPGRADE
+from gpusmith.upgrade import ledger as ledgers
+from gpusmith.upgrade.effects import DriverFailed, Halted, InUse
+from gpusmith.upgrade.ledger import FINISHED, Ledger, State
+from gpusmith.upgrade.machine import Outcome, Times, Upgrade
+
+T = TypeVar("T")
+
+OLD, NEW = "580.178.04", "580.200.01"
+NAME, GPUS = "gpu-1", 4
+UNIT = "nvidia-dcgm.service"
+
+
+class Killed(BaseException):
+    """kill -9 of the run."""
+
+
+@dataclass
+class World:
+    """A node, and what happens to it.
+
+    Attributes:
+        bad: in which step a version fails: 'install', 'load', 'compare' or 'validate'.
+        job_ends: after how many looks the pod that holds a GPU ends; None for never.
+        users_end: after how many looks a process lets go of the driver; None for never.
+        trouble: by an effect's number: 'before', 'within' and 'after' it the run is killed; 'error' and 'conflict' are answers.
+        hold: the node is not admitted.
+    """
+
+    bad: Mapping[str, str] = field(default_factory=dict)
+    job_ends: int | None = 0
+    users_end: int | None = 0
+    trouble: dict[int, str] = field(default_factory=dict)
+    hold: bool = False
+
+    packages: str = OLD
+    loaded: str | None = OLD
+    validated: str | None = OLD
+    blocked: bool = False
+    running: bool = True
+    unit: bool = True
+    folder: set[str] = field(default_factory=set)
+    offered: set[str] = field(default_factory=lambda: {OLD, NEW})
+    label: str = OPERANDS_ON
+    effects: int = 0
+    time: float = 0.0
+    wrong: list[str] = field(default_factory=list)
+    did: list[str] = field(default_factory=list)
+    object: dict[str, Any] = field(
+        default_factory=lambda: {
+            "metadata": {"name": NAME, "resourceVersion": "1", "annotations": {}, "labels": {}},
+            "spec": {},
+        }
+    )
+
+    # --- the run -------------------------------------------------------------------------------------------------
+
+    def run(self, number: int = 1, back: bool = False, target: str = NEW) -> Outcome:
+        """One run to its end; Killed if it was."""
+        return Upgrade(
+            name=NAME,
+            run=f"run-{number}",
+            target=target,
+            origin=self.packages,
+            machine=self,
+            cluster=self,
+            fence=lambda: None,
+            say=lambda *_: None,
+            back=back,
+            units=(UNIT,),
+            gpus=GPUS,
+            times=Times(60, 20, 20),
+            sleep=self.sleep,
+            clock=lambda: self.time,
+        ).carry_out()
+
+    def sleep(self, seconds: float) -> None:
+        """Time goes on by itself."""
+        self.time += max(seconds, 0.1)
+
+    def _effect(self, name: str, work: Callable[[], T], within: Callable[[], None] | None = None) -> T:
+        self.effects += 1
+        self.did.append(name)
+        what = self.trouble.pop(self.effects, "")
+        if what == "error":
+            raise ToolError(f"'{name}' got no answer.")
+        if what == "conflict" and name == "write":
+            raise ApiRefused("changed meanwhile", "", CONFLICT)
+        if what == "before":
+            raise Killed
+        if what == "within":
+            if within:
+                within()
+            raise Killed
+        done = work()
+        if what == "after":
+            raise Killed
+        return done
+
+    def must(self, true: bool, words: str) -> None:
+        """An invariant."""
+        if not true:
+            self.wrong.append(f"effect {self.effects} ({', '.join(self.did[-6:])}): {words}")
+
+    # --- the machine ---------------------------------------------------------------------------------------------
+
+    def fetch(self, version: str) -> None:
+        def work() -> None:
+            if version not in self.offered | self.folder:
+                raise ToolError(f"No repository has '{version}'.")
+            self.folder.add(version)
+
+        self._effect("fetch", work)
+
+    def precheck(self, version: str) -> None:
+        self._effect("precheck", lambda: self.must(version == self.loaded, "checked at another version"))
+
+    def runs(self, version: str) -> bool:
+        return self.packages == version and self.loaded == version
+
+    def _look(self, name: str) -> list[str]:
+        left: int | None = getattr(self, name)
+        if left:
+            setattr(self, name, left - 1)
+        return ["somebody"] if left is None or left > 0 else []
+
+    def users(self, stopped: Sequence[str]) -> Sequence[str]:
+        return self._effect("users", lambda: self._look("users_end"))
+
+    def unload(self, units: Sequence[str]) -> None:
+        def half() -> None:
+            self.running = self.unit = False
+            self.blocked = True
+
+        def work() -> None:
+            self.must(self.cordoned, "unloaded on a node that takes pods")
+            self.must(self.job_ends == 0, "unloaded under a job")
+            self.must(self.label == OPERANDS_PAUSED, "unloaded under the operands")
+            self.must(self.entry is not None and not self.entry.finished, "unloaded without a ledger")
+            if self.users_end:
+                raise InUse("a process uses the driver")
+            half()
+            self.loaded = None
+            self.validated = None
+
+        self._effect("unload", work, half)
+
+    def install(self, version: str) -> None:
+        def half() -> None:
+            self.packages = "half"
+
+        def work() -> None:
+            self.must(version in self.folder, "installed what the folder has not")
+            self.must(self.loaded in (None, version), "replaced packages under a loaded module")
+            if self.bad.get(version) == "install":
+                self.packages = "half"
+                raise DriverFailed(f"{version} does not install")
+            self.packages = version
+
+        self._effect("install", work, half)
+
+    def load(self, version: str, units: Sequence[str]) -> None:
+        def work() -> None:
+            self.blocked = False
+            if self.bad.get(version) == "load":
+                raise DriverFailed(f"{version} does not load")
+            self.must(self.packages == version, "loaded what is not installed")
+            self.loaded, self.running, self.unit = version, True, True
+
+        self._effect("load", work)
+
+    def snapshot(self) -> Mapping[str, Any]:
+        return self._effect("snapshot", lambda: {"GPU-1": {"vbios": "96"}})
+
+    def compare(self, before: Mapping[str, Any]) -> None:
+        def work() -> None:
+            self.must(bool(before), "nothing to compare with")
+            if self.bad.get(str(self.loaded)) == "compare":
+                raise DriverFailed("other UUIDs")
+
+        self._effect("compare", work)
+
+    def validate(self, version: str) -> None:
+        def work() -> None:
+            self.must(self.cordoned, "validated on a node that takes pods")
+            self.must(self.label == OPERANDS_ON, "validated without operands")
+            if self.bad.get(version) == "validate":
+                raise DriverFailed("the suite failed")
+            self.must(self.loaded == version == self.packages, "validated another version")
+            self.validated = version
+
+        self._effect("validate", work)
+
+    # --- the cluster ---------------------------------------------------------------------------------------------
+
+    @property
+    def cordoned(self) -> bool:
+        return bool(self.object["spec"].get("unschedulable"))
+
+    @property
+    def entry(self) -> Ledger | None:
+        return ledgers.read(self.object)
+
+    def node(self) -> Mapping[str, Any]:
+        return self._effect("node", lambda: copy.deepcopy(self.object))
+
+    def write(self, body: Mapping[str, Any]) -> None:
+        self._effect("write", lambda: self._patch(body))
+
+    def _patch(self, body: Mapping[str, Any]) -> None:
+        metadata = self.object["metadata"]
+        if body["metadata"]["resourceVersion"] != metadata["resourceVersion"]:
+            raise ApiRefused("changed meanwhile", "", CONFLICT)
+        metadata["annotations"].update(body["metadata"]["annotations"])
+        metadata["resourceVersion"] = str(int(metadata["resourceVersion"]) + 1)
+        if "spec" in body:
+            change = body["spec"]["unschedulable"]
+            self.object["spec"] = {"unschedulable": True} if change else {}
+            if not change:
+                self.must(self.validated == self.loaded == self.packages, "given back unvalidated")
+                self.must(self.label == OPERANDS_ON, "given back without operands")
+                self.must(self.running and self.unit and not self.blocked, "given back without its services")
+                self.must(
+                    json.loads(body["metadata"]["annotations"][UPGRADE])["state"] in FINISHED,
+                    "given back unfinished",
+                )
+
+    def admit(self, entry: Ledger) -> str:
+        def work() -> str:
+            if self.hold:
+                raise Halted("held")
+            self._patch(ledgers.patch(self.object, entry, cordon=True))
+            return ""
+
+        return self._effect("admit", work)
+
+    def holders(self) -> Sequence[str]:
+        return self._effect("holders", lambda: self._look("job_ends"))
+
+    def operands(self, value: str) -> None:
+        def work() -> None:
+            self.label = value
+
+        self._effect("operands", work)
+
+    def operand_pods(self) -> Sequence[str]:
+        return self._effect("operand_pods", lambda: [] if self.label == OPERANDS_PAUSED else ["plugin"])
+
+    def allocatable(self) -> int:
+        return self._effect("allocatable", lambda: GPUS if self.label == OPERANDS_ON and self.loaded else 0)
+
+
+def to_the_end(world: World, runs: int = 12) -> Outcome | None:
+    """Run the same command again until nothing is left to do; the last outcome."""
+    last: Outcome | None = None
+    for number in range(1, runs + 1):
+        try:
+            last = world.run(number)
+        except Killed:
+            continue
+        entry = world.entry
+        if entry is None or entry.finished or entry.state is State.STUCK:
+            return last
+    return last
