@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpusmith.names import HOLD, OPERANDS_ON, PREVIOUS_DRIVER
+from gpusmith.names import HOLD, OPERANDS_ON, OPERANDS_PAUSED, PREVIOUS_DRIVER
 from gpusmith.upgrade import ledger as ledgers
 from gpusmith.upgrade.effects import Fenced
 from gpusmith.upgrade.ledger import State
@@ -36,6 +36,11 @@ def effects_of(world: World) -> int:
     return world.effects
 
 
+def _did(world: World) -> list[str]:
+    to_the_end(world)
+    return world.did
+
+
 # --- the ways it can end -------------------------------------------------------------------------------------------
 
 
@@ -60,9 +65,10 @@ def test_a_bad_version_is_rolled_back_from_the_folder(step: str) -> None:
     assert PREVIOUS_DRIVER not in world.object["metadata"]["annotations"]
 
 
+@pytest.mark.parametrize("old", ["compare", "validate"])
 @pytest.mark.parametrize("step", BAD)
-def test_a_node_that_no_version_drives_stays_cordoned_and_says_both_reasons(step: str) -> None:
-    world = World(bad={NEW: step, OLD: "validate"})
+def test_a_node_that_no_version_drives_stays_cordoned_and_says_both_reasons(step: str, old: str) -> None:
+    world = World(bad={NEW: step, OLD: old})
     found = world.run()
     assert found.result is Result.STUCK
     assert OLD in found.reason
@@ -79,6 +85,52 @@ def test_who_never_lets_go_keeps_the_node(who: str) -> None:
     as_before_or_better(world)
     assert world.packages == OLD
     assert "unload" not in world.did
+
+
+def test_a_pod_that_tolerates_everything_and_comes_late_keeps_the_node() -> None:
+    world = World()
+
+    def come(value: str) -> None:
+        world.job_ends = None if value == OPERANDS_PAUSED else world.job_ends
+
+    world.on_operands = come  # type: ignore[method-assign]
+    found = world.run()
+    assert found.result is Result.RELEASED
+    assert "unload" not in world.did
+    as_before_or_better(world)
+
+
+def test_a_pod_that_comes_during_validation_is_waited_for_before_the_way_back() -> None:
+    world = World(bad={NEW: "validate"})
+
+    def come(value: str) -> None:
+        if world.loaded == NEW:
+            world.job_ends = 3
+
+    world.on_operands = come  # type: ignore[method-assign]
+    assert world.run().result is Result.ROLLED_BACK
+    as_before_or_better(world)
+
+
+def test_who_uses_the_driver_after_a_killed_unload_gets_its_services_back() -> None:
+    at = [*_did(World())].index("unload") + 1
+    world = World(trouble={at: "within"})
+    with pytest.raises(Killed):
+        world.run()
+    assert not world.running
+    world.users_end = None
+    assert world.run(2).result is Result.RELEASED
+    as_before_or_better(world)
+
+
+def test_a_driver_that_kills_the_machine_each_time_goes_back() -> None:
+    world = World(bad={NEW: "panic"})
+    found = to_the_end(world)
+    assert found is not None
+    assert found.result is Result.ROLLED_BACK
+    assert "2 times" in found.reason
+    as_before_or_better(world)
+    assert world.did.count("load") == 3
 
 
 def test_a_version_that_is_nowhere_changes_nothing() -> None:

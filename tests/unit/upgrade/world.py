@@ -32,7 +32,7 @@ class World:
     """A node, and what happens to it.
 
     Attributes:
-        bad: in which step a version fails: 'install', 'load', 'compare' or 'validate'.
+        bad: in which step a version fails: 'install', 'load', 'panic' (the machine dies), 'compare' or 'validate'.
         job_ends: after how many looks the pod that holds a GPU ends; None for never.
         users_end: after how many looks a process lets go of the driver; None for never.
         trouble: by an effect's number: 'before', 'within' and 'after' it the run is killed; 'error' and 'conflict' are answers.
@@ -64,6 +64,9 @@ class World:
             "spec": {},
         }
     )
+
+    def on_operands(self, value: str) -> None:
+        """Replaced by tests, for what comes at that moment."""
 
     # --- the run -------------------------------------------------------------------------------------------------
 
@@ -149,7 +152,7 @@ class World:
             self.must(self.job_ends == 0, "unloaded under a job")
             self.must(self.label == OPERANDS_PAUSED, "unloaded under the operands")
             self.must(self.entry is not None and not self.entry.finished, "unloaded without a ledger")
-            if self.users_end:
+            if self.users_end != 0:
                 raise InUse("a process uses the driver")
             half()
             self.loaded = None
@@ -174,10 +177,12 @@ class World:
     def load(self, version: str, units: Sequence[str]) -> None:
         def work() -> None:
             self.blocked = False
+            if self.bad.get(version) == "panic":
+                raise Killed
             if self.bad.get(version) == "load":
                 raise DriverFailed(f"{version} does not load")
             self.must(self.packages == version, "loaded what is not installed")
-            self.loaded, self.running, self.unit = version, True, True
+            self.loaded, self.running, self.unit = version, True, UNIT in units or self.unit
 
         self._effect("load", work)
 
@@ -254,6 +259,7 @@ class World:
             self.label = value
 
         self._effect("operands", work)
+        self.on_operands(value)
 
     def operand_pods(self) -> Sequence[str]:
         return self._effect("operand_pods", lambda: [] if self.label == OPERANDS_PAUSED else ["plugin"])
