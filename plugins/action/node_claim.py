@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import getpass
-import multiprocessing
 import os
 import socket
 import time
@@ -16,7 +15,7 @@ from typing import Any, ClassVar
 
 from ansible import context
 from ansible.utils.display import Display
-from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import ControllerAction
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import ControllerAction, leader
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.variables import Variables
 
 from gpusmith.cluster import keeper
@@ -28,7 +27,6 @@ from gpusmith.expect import identity
 from gpusmith.expect.identity import Machine, Verdict
 from gpusmith.inventory.templates import UnfilledError
 from gpusmith.node.records import parse
-from gpusmith.owner import process
 from gpusmith.preflight import table
 
 CORDONED = "Node '{0}' is cordoned: it takes no pods until 'kubectl uncordon {0}'."
@@ -102,13 +100,12 @@ def _refusals(verdict: Verdict | None) -> list[Refusal]:
 
 
 def claim(nodes: Mapping[str, str]) -> Claim:
-    """This run of ansible-playbook, whose worker this process is."""
-    parent = multiprocessing.parent_process()
-    leader = process(parent.pid if parent and parent.pid else os.getppid())
+    """The claim of this run of ansible-playbook."""
+    mine = leader()
     playbooks = ", ".join(Path(word).name for word in context.CLIARGS.get("args") or ()) or "ansible"
     since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     who = f"{_user()}@{socket.gethostname()}"
-    return Claim(uuid.uuid4().hex[:12], playbooks, who, since, leader, leader, dict(nodes))
+    return Claim(uuid.uuid4().hex[:12], playbooks, who, since, mine, mine, dict(nodes))
 
 
 def _user() -> str:

@@ -7,9 +7,9 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any, ClassVar
 
-from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import ControllerAction
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import ControllerAction, leader
 
-from gpusmith.cluster import maintenance
+from gpusmith.cluster import claims, maintenance
 from gpusmith.cluster.api import Cluster
 
 
@@ -29,5 +29,7 @@ class ActionModule(ControllerAction):
             return {"changed": False, "present": maintenance.must_be_free(cluster, asked["name"])}
         if asked["state"] == "absent":
             return {"changed": maintenance.remove(cluster, asked["name"], asked["timeout"], check)}
+        if not check:
+            claims.must_hold(cluster, asked["name"].lower(), leader())
         done = maintenance.empty(cluster, asked["name"], asked["timeout"], check)
         return {"changed": bool(done.cordoned or done.evicted), **asdict(done)}

@@ -14,6 +14,8 @@ description:
     named, and this one is refused. The claims stand in ConfigMap C(kube-system/gpusmith-runs).
   - A process of its own keeps the claim, and gives it back when ansible-playbook and the tasks that it started have ended, in
     whatever way. A run that is dead is in nobody's way, that of another machine after 45 seconds without a sign of life.
+  - A run whose claim was taken meanwhile, for example while its machine was asleep, is ended as by Ctrl-C as soon as the process that
+    keeps the claim sees it. What runs on a node at that moment may go on there for a while.
   - To be called once in a play, before any change. Runs on the controller.
 version_added: "0.1.0"
 author: gpusmith contributors

@@ -12,6 +12,7 @@ description:
     pods have in emptyDir volumes is lost.
   - Refuses while pods hold GPUs or parts of some, and names them; also while there are pods that no controller would make anew. The node is
     not cordoned then. It looks again after the cordon, and takes the cordon back if a pod came in between.
+  - C(state=empty) needs the claim of this run on the node (M(gpusmith.gpu.node_claim)), and refuses if another run has taken it.
   - C(state=removable) only refuses, for the same reasons, and changes nothing.
   - C(state=absent) deletes the Node object, and then the pods that are left of it, since the machine has left the cluster before. A node
     that joins under the same name finds none of them.

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -13,6 +15,7 @@ import kubernetes.config  # noqa: F401
 from ansible.plugins.action import ActionBase
 
 from gpusmith.errors import GpusmithError
+from gpusmith.owner import Process, process
 
 
 class ControllerAction(ActionBase):
@@ -40,6 +43,12 @@ class ControllerAction(ActionBase):
             check: whether nothing may be changed.
         """
         raise NotImplementedError
+
+
+def leader() -> Process:
+    """The process of ansible-playbook, whose worker this process is."""
+    parent = multiprocessing.parent_process()
+    return process(parent.pid if parent and parent.pid else os.getppid())
 
 
 def plain(value: Any) -> Any:

@@ -17,6 +17,7 @@ from gpusmith.errors import GpusmithError
 from gpusmith.names import MANAGED_BY, MANAGER, RUNS, RUNS_NAMESPACE
 from gpusmith.owner import Process
 from gpusmith.wait import Deadline, Done, NotYet, WaitTimeout, wait_until
+from gpusmith.wording import shorten
 
 FOLDER = f"/api/v1/namespaces/{RUNS_NAMESPACE}/configmaps"
 PATH = f"{FOLDER}/{RUNS}"
@@ -27,12 +28,17 @@ SILENT_S = 45.0
 ORPHANS_S = 120.0
 """How long to wait for tasks of a run that was killed: each ends by itself."""
 TICK_S = 1.0
+AGAIN = "Run this again."
 
 Say = Callable[[str], None]
 
 
 class Taken(GpusmithError):  # noqa: N818
     """Another run works on one of the nodes."""
+
+
+class Lost(GpusmithError):  # noqa: N818
+    """The run no longer has its claim."""
 
 
 @dataclass(frozen=True)
@@ -205,15 +211,16 @@ def _outlive(
 
 
 def _taken(mine: Claim, rival: Claim, more: str = "") -> Taken:
-    nodes: Sequence[str] = mine.shares(rival)
-    shown = ", ".join(f"'{name}'" for name in nodes[:5]) + (
-        f" and {len(nodes) - 5} more" if len(nodes) > 5 else ""
-    )
-    verb = "is" if len(nodes) == 1 else "are"
+    nodes = mine.shares(rival)
+    named = _named(nodes)
     return Taken(
-        f"Node{'' if len(nodes) == 1 else 's'} {shown} {verb} worked on by another run: {rival.title}.{more}",
+        f"{named[0].upper()}{named[1:]} {'is' if len(nodes) == 1 else 'are'} worked on by another run: {rival.title}.{more}",
         "Nothing was changed. Wait until it ends, then run this again.",
     )
+
+
+def _named(nodes: Sequence[str]) -> str:
+    return f"node{'' if len(nodes) == 1 else 's'} {shorten(nodes)}"
 
 
 # --- while it goes on, and its end ---------------------------------------------------------------------------------
@@ -233,6 +240,35 @@ def beat(cluster: Cluster, mine: Claim) -> Claim | None:
             if error.status != CONFLICT or not left:
                 raise
     return None
+
+
+def must_hold(cluster: Cluster, node: str, leader: Process) -> None:
+    """Refuse to go on unless the run still has its claim on a node. Call it before a change, and in each turn of a long wait.
+
+    The keeper ends a run that has lost its claim, but only when it gives the next sign of life; and workers of ansible-playbook
+    outlive an ansible-playbook that was killed.
+
+    Args:
+        cluster: the API.
+        node: name of the Node.
+        leader: process of ansible-playbook.
+
+    Raises:
+        Lost: ansible-playbook has ended, or no claim of it has the node.
+        ToolError: the cluster does not answer.
+    """
+    if leader.lives is False:
+        raise Lost(f"The run that was to change node '{node}' has ended.", AGAIN)
+    if not any(row.leader == leader and node in row.nodes for row in book(cluster)[1].values()):
+        raise Lost(lost(node), AGAIN)
+
+
+def lost(*nodes: str) -> str:
+    """What is said of a run without its claim."""
+    return (
+        f"This run has no claim on {_named(nodes)} any more: its entry is gone from ConfigMap '{RUNS_NAMESPACE}/{RUNS}'. "
+        f"Another run that saw no sign of life for {SILENT_S:.0f} s may work there now."
+    )
 
 
 def release(cluster: Cluster, run: str) -> None:

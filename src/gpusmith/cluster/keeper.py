@@ -1,8 +1,9 @@
-"""The process that keeps a run's claim while the run goes on, and gives it back when the run has ended in whatever way."""
+"""The process that keeps a run's claim while the run goes on, releases it when the run has ended, and ends a run that lost it."""
 
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -17,6 +18,8 @@ from gpusmith.errors import GpusmithError, ToolError
 from gpusmith.owner import Process, process
 
 LOOK_S = 0.5
+END_S = 5.0
+"""How long a process may take to end after a signal."""
 GO = b"1"
 
 
@@ -85,17 +88,25 @@ def _leave_files(kept: set[int]) -> None:
                 os.close(number)
 
 
+def _clock() -> float:
+    """Seconds since the boot, also those in which the machine was asleep."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
 def keep(
     cluster: Cluster,
     claim: Claim,
     sleep: Callable[[float], None] = time.sleep,
-    clock: Callable[[], float] = time.monotonic,
+    clock: Callable[[], float] = _clock,
 ) -> None:
-    """Give signs of life until leader and tasks have ended, then take the claim back. An API that is away is asked again."""
-    now: Claim | None = claim
+    """Give signs of life until leader and tasks have ended, then release the claim. End them if the claim is lost.
+
+    While the API does not answer, the run goes on: a run elsewhere could only take the nodes by the same API.
+    """
+    now = claim
     tasks: set[Process] = set()
     due = clock() + BEAT_S
-    while now is not None:
+    while True:
         if claim.leader.lives:
             tasks = _children(claim.leader.pid)
         elif not any(task.lives for task in tasks):
@@ -105,15 +116,48 @@ def keep(
         if clock() >= due:
             # A proxy may answer with what is no JSON.
             with suppress(GpusmithError, ValueError):
-                now = claims.beat(cluster, now)
+                beaten = claims.beat(cluster, now)
+                if beaten is None:
+                    _end_run(claim, {claim.leader, *tasks, *_children(claim.leader.pid)}, sleep)
+                    return
+                now = beaten
             due = clock() + BEAT_S
         sleep(LOOK_S)
 
 
+def _end_run(claim: Claim, run: set[Process], sleep: Callable[[float], None]) -> None:
+    """End ansible-playbook and its tasks. What they started on nodes may go on there for a while."""
+    error = claims.Lost(f"{claims.lost(*claim.nodes)} This run is ended.", claims.AGAIN)
+    _tell(claim.leader, f"gpusmith: {error}")
+    # As by Ctrl-C, after which ansible-playbook cleans up. The others are for processes that do not end by it.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
+        for each in run:
+            _signal(each, number)
+        for _ in range(round(END_S / LOOK_S)):
+            if not any(each.lives for each in run):
+                return
+            sleep(LOOK_S)
+
+
+def _signal(whom: Process, number: signal.Signals) -> None:
+    with suppress(OSError):
+        if whom.lives:
+            os.kill(whom.pid, number)
+
+
+def _tell(whom: Process, text: str) -> None:
+    """Write to the standard error of another process."""
+    with suppress(OSError):
+        way = f"/proc/{whom.pid}/fd/2"
+        number = os.open(way, os.O_WRONLY | os.O_APPEND | os.O_NOCTTY | os.O_NONBLOCK)
+        with os.fdopen(number, "w", encoding="utf-8") as file:
+            file.write(f"\n{text}\n")
+
+
 def _children(pid: int) -> set[Process]:
-    """Processes that one has started."""
+    """Processes that one has started, without this one: process 1 of a container inherits it."""
     try:
         numbers = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
     except OSError:
         return set()
-    return {process(int(number)) for number in numbers}
+    return {process(int(number)) for number in numbers if int(number) != os.getpid()}

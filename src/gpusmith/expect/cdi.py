@@ -13,6 +13,7 @@ from gpusmith.expect.wanted import Cdi
 from gpusmith.probe.cdi import CdiNode, CdiSpec
 from gpusmith.probe.record import Record
 from gpusmith.problems import Cure, Problem
+from gpusmith.wording import shorten
 
 
 def _winners(specs: Sequence[CdiSpec]) -> dict[str, CdiSpec]:
@@ -104,12 +105,6 @@ def _unread(spec: CdiSpec, wanted: Cdi, seen: Mapping[str, Any]) -> Problem:
     )
 
 
-def _named(names: Sequence[str]) -> str:
-    return ", ".join(repr(name) for name in names[:8]) + (
-        f" and {len(names) - 8} more" if len(names) > 8 else ""
-    )
-
-
 def _conflicts(specs: Sequence[CdiSpec], wanted: Cdi) -> list[tuple[str, str, Cure]]:
     """Names that CDI refuses: given twice by one folder, even if a later folder has them as well."""
     node, found = wanted.node, []
@@ -120,7 +115,7 @@ def _conflicts(specs: Sequence[CdiSpec], wanted: Cdi) -> list[tuple[str, str, Cu
             make = f"Make '{spec.path}' anew on '{node}': 'nvidia-ctk cdi generate --output={spec.path}'"
             found.append(
                 (
-                    f"CDI specification '{spec.path}' has {_named(twice)} twice, so CDI refuses all of it",
+                    f"CDI specification '{spec.path}' has {shorten(twice, most=8)} twice, so CDI refuses all of it",
                     f"{make}, or run site.yml." if ours else f"{make}.",
                     Cure.CDI if ours else Cure.PERSON,
                 )
@@ -128,9 +123,10 @@ def _conflicts(specs: Sequence[CdiSpec], wanted: Cdi) -> list[tuple[str, str, Cu
     for one, other in combinations(specs, 2):
         both = [name for name in one.nodes if name in other.nodes]
         if both and one.priority == other.priority:
+            shared = shorten(both, most=8)
             found.append(
                 (
-                    f"CDI specifications '{one.path}' and '{other.path}' both have {_named(both)}, so CDI refuses these names",
+                    f"CDI specifications '{one.path}' and '{other.path}' both have {shared}, so CDI refuses these names",
                     f"Remove one of them on '{node}'; role nvidia_container_toolkit writes 'nvidia_container_toolkit_cdi_spec'.",
                     Cure.PERSON,
                 )
@@ -151,10 +147,10 @@ def _of_driver(record: Record) -> list[tuple[str, list[str]]]:
             for row in record.cdi.specs
             if row.priority < spec.priority and set(row.names) & set(names)
         ]
-        shadows = f"; it shadows {_named(below)}" if below else ""
+        shadows = f"; it shadows {shorten(below, most=8)}" if below else ""
         cause = (
             f"CDI specification '{spec.path}' is for driver {spec.driver_version}, loaded is {loaded}"
-            f" (devices {_named(names)}){shadows}"
+            f" (devices {shorten(names, most=8)}){shadows}"
         )
         causes.append((cause, [spec.path]))
     return causes
@@ -172,7 +168,7 @@ def _of_gpus(record: Record) -> list[tuple[str, list[str]]]:
     strange = sorted(name for name in winners.keys() - there if name.isdigit() or name.startswith("GPU-"))
     # A GPU that does not answer may be one of them.
     if strange and gpus and not any(gpu.error for gpu in gpus):
-        cause = f"the CDI specification has {_named(strange)}, which is no GPU of the node"
+        cause = f"the CDI specification has {shorten(strange, most=8)}, which is no GPU of the node"
         causes.append((cause, [winners[name].path for name in strange]))
     minors = {gpu.minor for gpu in gpus if gpu.minor is not None}
     wanted: list[tuple[str, str, Set[int]]] = [

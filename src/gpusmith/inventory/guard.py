@@ -12,7 +12,14 @@ from gpusmith.inventory.places import check_places
 from gpusmith.inventory.rules import RULES
 from gpusmith.inventory.same_cluster import check_cluster, check_kubeconfigs
 from gpusmith.inventory.specs import Specs
-from gpusmith.inventory.target import Run, check_limit, check_sources, check_tags, check_target
+from gpusmith.inventory.target import (
+    Run,
+    check_controller,
+    check_limit,
+    check_sources,
+    check_tags,
+    check_target,
+)
 from gpusmith.inventory.templates import UnfilledError, has_open, is_plain
 from gpusmith.inventory.values import truth
 from gpusmith.inventory.variables import check_hosts, check_values
@@ -51,7 +58,7 @@ def refusals(
     """
     nodes = run.nodes
     templated = frozenset(RULES) | frozenset(NEEDED) | frozenset(specs.variables)
-    found = check_target(run) + check_limit(run, needs_limit) + check_tags(run, tags)
+    found = check_controller() + check_target(run) + check_limit(run, needs_limit) + check_tags(run, tags)
     found += check_extra_names(run.extra, specs) + check_values(run.extra, specs)
     values = {node: _values(hosts, node, run.extra, templated) for node in nodes}
     found += check_hosts(values, specs)

@@ -10,8 +10,9 @@ from typing import Any
 
 from gpusmith.errors import Refusal
 from gpusmith.inventory.specs import did_you_mean
-from gpusmith.inventory.target import on_hosts, shorten
+from gpusmith.inventory.target import on_hosts
 from gpusmith.inventory.templates import has_open
+from gpusmith.wording import shorten
 
 TOKEN_HOST = "kubernetes_node_token_host"  # noqa: S105 - the name of a variable
 ENDPOINT = "kubernetes_node_control_plane_endpoint"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from gpusmith.errors import Refusal
+from gpusmith.wording import shorten
 
 GPU_GROUP = "gpu_nodes"
 
@@ -42,6 +44,22 @@ class Run:
     def nodes(self) -> list[str]:
         """The hosts that the run works on."""
         return [host for host in self.members if host in self.play_hosts]
+
+
+def check_controller(system: str = sys.platform) -> list[Refusal]:
+    """Whether this machine can run playbooks: the keeper of a run's claim needs fork and /proc.
+
+    Args:
+        system: as `sys.platform` calls it.
+    """
+    if system == "linux":
+        return []
+    return [
+        Refusal(
+            f"Playbooks must run on Linux, and this machine runs '{system}'.",
+            "Use a Linux machine, or a container on this one.",
+        )
+    ]
 
 
 def check_target(run: Run) -> list[Refusal]:
@@ -120,9 +138,3 @@ def on_hosts(refusal: Refusal, hosts: Sequence[str]) -> Refusal:
     if not message.startswith("'"):
         message = message[:1].lower() + message[1:]
     return Refusal(f"Host{'s' if len(hosts) > 1 else ''} {shorten(hosts)}: {message}", refusal.hint)
-
-
-def shorten(names: Sequence[str], most: int = 5) -> str:
-    """The first few names, and how many more there are."""
-    shown = ", ".join(f"'{name}'" for name in list(names)[:most])
-    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"

@@ -19,7 +19,7 @@ from gpusmith import owner, wait
 from gpusmith.cluster import claims
 from gpusmith.cluster import keeper as keeper_module
 from gpusmith.cluster.api import Cluster
-from gpusmith.cluster.claims import PATH, Claim, Taken
+from gpusmith.cluster.claims import PATH, Claim, Lost, Taken
 from gpusmith.errors import ToolError
 from gpusmith.owner import Process, process
 from tests.unit.cluster.conftest import Memory, Time
@@ -195,11 +195,15 @@ class Api:
     def get(self, path):
         return {"metadata": {"resourceVersion": "1"}, "data": json.loads(book.read_text())} if book.exists() else None
     def create(self, path, body):
-        book.write_text(json.dumps(body["data"]))
+        # At once for those who read it.
+        new = book.with_suffix(f".{os.getpid()}")
+        new.write_text(json.dumps(body["data"]))
+        new.replace(book)
     def patch(self, path, body, manager):
         rows = {**json.loads(book.read_text()), **body["data"]}
-        book.write_text(json.dumps({name: text for name, text in rows.items() if text is not None}))
+        self.create(path, {"data": {name: text for name, text in rows.items() if text is not None}})
 
+keeper.BEAT_S = 0.2
 claim = claims.Claim("a", "site.yml", "root", "now", process(), process(), {"gpu-1": "m1"})
 keeper.start(Api, claim, print)
 task = subprocess.Popen(["sleep", sys.argv[2]], stdout=subprocess.DEVNULL)
@@ -213,10 +217,19 @@ task.wait()
 def leader(book: Path, task_s: str) -> tuple[subprocess.Popen[str], int, int]:
     """A run that has claimed a node and works on a task; its keeper and its task."""
     words = [sys.executable, "-c", LEADER, str(book), task_s]
-    process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(words, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
     assert process.stdout is not None
     keeper, task = process.stdout.readline().split()
     return process, int(keeper), int(task)
+
+
+def ended(*processes: Process) -> None:
+    def look() -> wait.Done[None] | wait.NotYet:
+        living = [each.pid for each in processes if each.lives]
+        return wait.NotYet(str(living)) if living else wait.Done(None)
+
+    wait.wait_until("processes to end", look, wait.Deadline(20), 0.05)
 
 
 def gone(book: Path) -> None:
@@ -264,6 +277,51 @@ def test_nodes_of_a_run_whose_keeper_was_killed_too_are_free(tmp_path: Path) -> 
     os.kill(keeper, signal.SIGKILL)
     process.kill()
     process.wait()
-    wait.wait_until(
-        "its end", lambda: wait.NotYet("") if kept.lives else wait.Done(None), wait.Deadline(10), 0.05
-    )
+    ended(kept.leader, kept.keeper)
+    assert kept.lives is False
+
+
+# --- a run that lost its claim -----------------------------------------------------------------------------------
+
+
+def test_a_run_whose_claim_was_taken_while_it_was_silent_is_ended(tmp_path: Path) -> None:
+    book = tmp_path / "book"
+    process, keeper, task = leader(book, "60")
+    members = [owner.process(pid) for pid in (process.pid, keeper, task)]
+    # As a machine that sleeps.
+    os.kill(keeper, signal.SIGSTOP)
+    book.write_text(json.dumps({"b": claims.written(run("b", ELSEWHERE))}))
+    time.sleep(2 * keeper_module.LOOK_S)
+    assert process.poll() is None
+    os.kill(keeper, signal.SIGCONT)
+    assert process.wait(timeout=20) != 0
+    said = process.communicate()[1]
+    assert "This run has no claim on node 'gpu-1' any more" in said
+    assert "ConfigMap 'kube-system/gpusmith-runs'" in said
+    ended(*members)
+    assert set(json.loads(book.read_text())) == {"b"}
+
+
+def test_tasks_of_a_killed_run_that_lost_its_claim_are_ended(tmp_path: Path) -> None:
+    book = tmp_path / "book"
+    process, _, task = leader(book, "60")
+    sleeps = owner.process(task)
+    time.sleep(2 * keeper_module.LOOK_S)  # the keeper has seen the task
+    process.kill()
+    process.wait()
+    book.write_text("{}")
+    ended(sleeps)
+
+
+def test_only_who_holds_a_claim_may_go_on(clock: Time) -> None:
+    memory = Memory({})
+    with pytest.raises(Lost, match="no claim on node 'gpu-1' any more"):
+        claims.must_hold(memory.cluster, "gpu-1", process())
+    enter(memory, clock, run("a"))
+    claims.must_hold(memory.cluster, "gpu-1", process())
+    for node, who in (("gpu-2", process()), ("gpu-1", SECOND)):
+        with pytest.raises(Lost, match="no claim"):
+            claims.must_hold(memory.cluster, node, who)
+    enter(memory, clock, run("b", DEAD, {"gpu-2": "m2"}))
+    with pytest.raises(Lost, match="has ended"):
+        claims.must_hold(memory.cluster, "gpu-2", DEAD)

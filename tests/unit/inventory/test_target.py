@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from gpusmith.errors import Refusal
-from gpusmith.inventory.target import Run, check_limit, check_sources, check_target, on_hosts, shorten
+from gpusmith.inventory.target import (
+    Run,
+    check_controller,
+    check_limit,
+    check_sources,
+    check_target,
+    on_hosts,
+)
+from gpusmith.wording import shorten
 
 
 def test_a_run_without_gpu_nodes_is_refused() -> None:
@@ -43,3 +51,9 @@ def test_a_reason_names_its_hosts() -> None:
 
 def test_long_lists_are_shortened() -> None:
     assert shorten([f"gpu-{n}" for n in range(8)]).endswith("and 3 more")
+
+
+def test_a_controller_that_cannot_keep_claims_is_refused_by_name() -> None:
+    assert check_controller("linux") == []
+    (refusal,) = check_controller("darwin")
+    assert "must run on Linux, and this machine runs 'darwin'" in str(refusal)

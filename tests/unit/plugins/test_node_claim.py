@@ -76,8 +76,10 @@ def api() -> Iterator[Api]:
     made.server_close()
 
 
-def run(folder: Path, api: Api, hosts: dict[str, Any], *words: str) -> str:
-    """Output of a play that claims the nodes, then says that it goes on."""
+def run(
+    folder: Path, api: Api, hosts: dict[str, Any], *words: str, more: tuple[dict[str, Any], ...] = ()
+) -> str:
+    """Output of a play that claims the nodes, does more, then says that it goes on."""
     (folder / "kubeconfig").write_text(KUBECONFIG.format(server=f"http://127.0.0.1:{api.server_port}"))
     rows = {
         name: {"node_record_now": {"record": record}, "answer": {"refusals": []}}
@@ -87,6 +89,7 @@ def run(folder: Path, api: Api, hosts: dict[str, Any], *words: str) -> str:
     claim = {"kubeconfig": str(folder / "kubeconfig"), "preflight": "answer"}
     tasks = [
         {"gpusmith.gpu.node_claim": claim, "run_once": True},
+        *more,
         {"ansible.builtin.debug": {"msg": "it goes on"}},
     ]
     (folder / "play.json").write_text(json.dumps([{"hosts": "all", "gather_facts": False, "tasks": tasks}]))
@@ -142,3 +145,10 @@ def test_the_second_run_is_refused_and_a_check_is_not(
     )
     assert (refused in output) is (not words)
     assert api.changes == []
+
+
+def test_a_node_without_a_claim_is_not_emptied(tmp_path: Path, api: Api) -> None:
+    name = {"kubeconfig": str(tmp_path / "kubeconfig"), "name": "gpu-9", "state": "empty"}
+    output = run(tmp_path, api, {"gpu-1": healthy_record()}, more=({"gpusmith.gpu.node_removal": name},))
+    assert "This run has no claim on node 'gpu-9' any more" in output
+    assert len(api.changes) == 1, "only the claim itself"
