@@ -30,7 +30,7 @@ class ActionModule(ActionBase):
                 "cluster": {"type": "bool", "default": True},
                 "needs_limit": {"type": "str", "default": ""},
                 "tags": {"type": "list", "elements": "str", "default": []},
-                "joins": {"type": "bool", "default": False},
+                "join_tag": {"type": "str", "default": ""},
             }
         )
         variables = task_vars or {}
@@ -52,7 +52,7 @@ class ActionModule(ActionBase):
             cluster=arguments["cluster"],
             needs_limit=arguments["needs_limit"],
             tags=arguments["tags"],
-            joins=arguments["joins"],
+            join_tag=arguments["join_tag"],
         )
         result.update(changed=False, nodes=run.nodes)
         if refusals:

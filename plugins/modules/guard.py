@@ -37,10 +37,10 @@ options:
     type: list
     elements: str
     default: []
-  joins:
-    description: Whether nodes may join the cluster, so that what a join needs must be given.
-    type: bool
-    default: false
+  join_tag:
+    description: Tag of what joins nodes to the cluster. If it is to run, what a join needs must be given. Empty if the playbook joins none.
+    type: str
+    default: ""
 attributes:
   check_mode:
     support: full

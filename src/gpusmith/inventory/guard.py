@@ -43,7 +43,7 @@ def refusals(
     cluster: bool = True,
     needs_limit: str = "",
     tags: Sequence[str] = (),
-    joins: bool = False,
+    join_tag: str = "",
 ) -> list[Refusal]:
     """Every reason to refuse a run.
 
@@ -54,7 +54,7 @@ def refusals(
         cluster: whether the playbook needs the cluster that nodes join.
         needs_limit: what the playbook does to nodes that must be named for it; empty if they need not.
         tags: those of the playbook.
-        joins: whether nodes may join the cluster.
+        join_tag: tag of what joins nodes to the cluster; empty if the playbook joins none.
     """
     nodes = run.nodes
     templated = frozenset(RULES) | frozenset(NEEDED) | frozenset(specs.variables)
@@ -62,6 +62,7 @@ def refusals(
     found += check_extra_names(run.extra, specs) + check_values(run.extra, specs)
     values = {node: _values(hosts, node, run.extra, templated) for node in nodes}
     found += check_hosts(values, specs)
+    joins = bool(join_tag) and run.includes(join_tag)
     found += check_places({node: {**row, **run.extra} for node, row in values.items()}, run.groups, joins)
     if nodes:
         found += check_offline({**hosts.written(nodes[0]), **run.extra})

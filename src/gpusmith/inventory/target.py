@@ -45,6 +45,11 @@ class Run:
         """The hosts that the run works on."""
         return [host for host in self.members if host in self.play_hosts]
 
+    def includes(self, tag: str) -> bool:
+        """Whether tasks run that have this tag only."""
+        chosen = tag in self.tags or not ALL_TAGS.isdisjoint(self.tags)
+        return chosen and tag not in self.skipped_tags
+
 
 def check_controller(system: str = sys.platform) -> list[Refusal]:
     """Whether this machine can run playbooks: the keeper of a run's claim needs fork and /proc.

@@ -133,24 +133,45 @@ def test_tags_that_would_run_nothing(tmp_path: Path) -> None:
     assert "The playbook has no tag 'containerd'. It has no parts to choose from" in output
 
 
+def test_what_only_a_join_needs_is_asked_for_only_if_nodes_may_join(tmp_path: Path) -> None:
+    without = {"gpu-1": {"kubernetes_node_version": ""}}
+    refusal = "Host 'gpu-1': 'kubernetes_node_version' is not set."
+    for words in (
+        (),
+        ("--tags", "containerd,kubernetes_node"),
+        ("--tags", "all"),
+        ("--skip-tags", "containerd"),
+    ):
+        assert refusal in site(tmp_path, without, *words)
+    for words in (("--tags", "containerd"), ("--skip-tags", "kubernetes_node")):
+        assert refusal not in site(tmp_path, without, *words)
+
+
 def test_a_tag_runs_its_role_with_guard_and_preflight() -> None:
     root = repo_root()
     program = str(Path(sys.executable).parent / "ansible-playbook")
-    words = ["-i", str(root / "inventory/example"), str(root / "site.yml"), "--tags", "containerd"]
-    done = subprocess.run([program, *words, "--list-tasks"], capture_output=True, text=True, cwd=root)
-    tasks = re.findall(r"^ {6}(?:gpusmith\.gpu\.)?(.+?)\tTAGS: ", done.stdout, re.MULTILINE)
+
+    def listed(*words: str) -> list[str]:
+        known = ["-i", str(root / "inventory/example"), str(root / "site.yml"), "--list-tasks"]
+        done = subprocess.run([program, *known, *words], capture_output=True, text=True, cwd=root)
+        return re.findall(r"^ {6}(?:gpusmith\.gpu\.)?(.+?)\tTAGS: ", done.stdout, re.MULTILINE)
+
+    tasks = listed("--tags", "containerd")
     assert tasks[0] == "Check target, variables and cluster"
     # The arguments of all roles are compared with their specs, whatever the tags.
     work = [name for name in tasks[1:] if " : " in name and "Validating arguments" not in name]
     assert {name.partition(" : ")[0] for name in work} == {
         "preflight",
         "gpu_operands",  # of which preflight refuses a second owner
-        "kubernetes_node",  # of which preflight refuses a join that would get no token
     }
     # The role's own tasks include others, which Ansible lists without the role's name.
     assert [name for name in tasks if name.startswith("Make ")] == [
         "Make containerd what the inventory says, on nodes that serve one after another"
     ]
+    token = "kubernetes_node : Token | The host that makes join tokens answers, and has its kubeconfig"
+    assert token in listed()
+    assert token in listed("--tags", "kubernetes_node")
+    assert token not in tasks
 
 
 def test_every_role_of_site_has_its_tag() -> None:
