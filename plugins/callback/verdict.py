@@ -74,7 +74,7 @@ class CallbackModule(CallbackBase):
         """The end of the run."""
         tags = [tag for tag in context.CLIARGS.get("tags") or () if tag != "all"]
         seconds = time.monotonic() - self._begin
-        failed = frozenset(name for name in stats.failures if not self._run.stopped)
+        failed = self._run.failed_hosts(stats.failures, stats.rescued)
         end = lines.End(seconds, failed, frozenset(stats.dark), tags)
         check = bool(context.CLIARGS.get("check"))
         self._display.banner("WHAT WOULD CHANGE" if check else "VERDICT")

@@ -145,7 +145,9 @@ def _last(run: Run, end: End, names: Sequence[str], changed: str, nothing: str) 
     took = f" ({end.seconds:.0f} s)"
     part = f" Only tasks with these tags were looked at: {', '.join(end.tags)}." if end.tags else ""
     if run.stopped:
-        return f"Stopped at {run.stopped}, as told above{took}. {'' if anything else 'Nothing was changed.'}".rstrip()
+        # What a task had done on a host when it failed is not known.
+        known = "" if anything or end.failed else " Nothing was changed."
+        return f"Stopped at {run.stopped}, as told above{took}.{known}"
     good = [name for name in names if name not in end.bad]
     altered = [name for name in good if run.hosts.get(name, Host()).changed]
     if not anything and not end.bad:

@@ -40,11 +40,13 @@ class Host:
         parts: what is told of it, by role, or by task outside of roles.
         changed: those parts that changed something.
         failed: the task that failed last.
+        failures: how many failed, rescued ones too; without those that end the run for all hosts.
     """
 
     parts: dict[str, Told] = field(default_factory=dict)
     changed: dict[str, None] = field(default_factory=dict)
     failed: Task | None = None
+    failures: int = 0
 
     def part(self, name: str) -> Told:
         """What is told of a part."""
@@ -101,7 +103,22 @@ class Run:
         if task.for_all:
             self.stopped = task
         else:
-            self.host(name).failed = task
+            host = self.host(name)
+            host.failed = task
+            host.failures += 1
+
+    def failed_hosts(self, failures: Mapping[str, int], rescued: Mapping[str, int]) -> frozenset[str]:
+        """Hosts with a failure of their own that nothing rescued.
+
+        Args:
+            failures: how many failures of a host nothing rescued, as Ansible counts: those that end the run for all hosts too.
+            rescued: how many were rescued.
+        """
+        if not self.stopped:
+            return frozenset(failures)
+        return frozenset(
+            name for name in failures if self.hosts.get(name, Host()).failures > rescued.get(name, 0)
+        )
 
     def _tell(self, told: Mapping[str, Any], task: Task) -> None:
         """What a task says of hosts by their names, also of others than the one that it ran on."""

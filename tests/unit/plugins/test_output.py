@@ -93,3 +93,12 @@ def test_what_ends_the_run_for_all_is_said_so(tmp_path: Path) -> None:
     output = run(tmp_path, fails, status=2)
     assert "FAILED! \n    one\n    two\n" in output
     assert output.endswith("*\nStopped at 'Fails', as told above (0 s). Nothing was changed.\n"), output
+
+
+def test_a_host_that_failed_before_is_named_with_its_task(tmp_path: Path) -> None:
+    mine = {"name": "Mine", "ansible.builtin.fail": {"msg": "no"}, "when": "inventory_hostname == 'gpu-2'"}
+    fails = {"name": "Fails", "ansible.builtin.fail": {"msg": "never"}, "run_once": True}
+    output = run(tmp_path, mine, fails, status=2)
+    assert output.endswith(
+        "*\ngpu-1: not finished\ngpu-2: failed at 'Mine'\nStopped at 'Fails', as told above (0 s).\n"
+    ), output

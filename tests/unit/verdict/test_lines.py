@@ -67,6 +67,27 @@ def test_a_task_that_ends_the_run_for_all() -> None:
     ]
 
 
+def test_a_host_that_failed_before_the_run_was_stopped() -> None:
+    stopped = run("gpu-1", "gpu-2", "gpu-3")
+    stopped.failed("gpu-2", Task("Verify", "nvidia_driver"), {})
+    stopped.failed("gpu-3", Task("Tried", "containerd"), {})  # and was rescued
+    stopped.failed("gpu-1", ONCE, {})
+    end = End(3, stopped.failed_hosts(failures={"gpu-1": 1, "gpu-2": 1}, rescued={"gpu-3": 1}))
+    assert lines.of_run(stopped, end) == [
+        "gpu-1, gpu-3: not finished",
+        "gpu-2: failed at 'Verify' of role nvidia_driver",
+        # What the task that failed had done is not known.
+        "Stopped at 'Apply' of role gpu_operands, as told above (3 s).",
+    ]
+
+
+def test_a_host_that_was_rescued_before_it_ended_the_run_for_all() -> None:
+    stopped = run("gpu-1", "gpu-2")
+    stopped.failed("gpu-1", Task("Tried", "containerd"), {})
+    stopped.failed("gpu-1", ONCE, {})
+    assert stopped.failed_hosts(failures={"gpu-1": 1}, rescued={"gpu-1": 1}) == frozenset()
+
+
 def test_notes_are_told_with_the_verdict() -> None:
     noted = run("gpu-1", "gpu-2")
     for host in ("gpu-1", "gpu-2"):
