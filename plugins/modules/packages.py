@@ -75,10 +75,20 @@ options:
     description: Seconds that another program may keep the package manager's lock.
     type: int
     default: 300
+  folder:
+    description:
+      - With O(state=fetched), where archives of the packages are saved, with a manifest of names, versions and checksums.
+      - With O(state=present), exactly what is there is installed, also over newer versions, pinned and held. No repository is asked, or
+        written. O(packages) may be left out; if they are given, the folder must have them in these versions.
+    type: path
   state:
-    description: V(repository_only) writes the repository and installs nothing. V(absent) removes packages, pins and repository.
+    description:
+      - V(repository_only) writes the repository and installs nothing. V(absent) removes packages, pins and repository.
+      - V(fetched) changes nothing but O(folder). A set that is to come is saved with all that its installation would bring or change on this
+        node; one that is there, with what belongs to it by O(patterns) and O(companions), as it is there. What no repository has any more
+        is taken from the package manager's cache. A complete folder that has O(packages) already is left as it is.
     type: str
-    choices: [present, absent, repository_only]
+    choices: [present, absent, repository_only, fetched]
     default: present
 attributes:
   check_mode:
@@ -104,6 +114,22 @@ EXAMPLES = r"""
     packages: {nvidia-driver-cuda: "580.178.04", nvidia-kernel-open-dkms: "580.178.04"}
     patterns: ["nvidia-*", "libnvidia-*", libcuda1]
 
+- name: Save all parts of a driver, and what comes along with them
+  gpusmith.gpu.packages:
+    name: nvidia-driver
+    repository: "{{ nvidia_driver_repository }}"
+    packages: {nvidia-driver-cuda: "580.178.04", nvidia-kernel-open-dkms: "580.178.04"}
+    patterns: ["nvidia-*", "libnvidia-*", libcuda1]
+    folder: /var/lib/gpusmith/packages/580.178.04
+    state: fetched
+
+- name: Install them later, without a repository
+  gpusmith.gpu.packages:
+    name: nvidia-driver
+    packages: {nvidia-driver-cuda: "580.178.04", nvidia-kernel-open-dkms: "580.178.04"}
+    patterns: ["nvidia-*", "libnvidia-*", libcuda1]
+    folder: /var/lib/gpusmith/packages/580.178.04
+
 - name: Install kernel headers, if a repository has them
   gpusmith.gpu.packages:
     name: kernel-headers
@@ -116,6 +142,11 @@ packages:
   returned: always
   type: dict
   sample: {"containerd.io": {"before": null, "after": "2.3.7-1"}}
+saved:
+  description: By name, the version in the folder. Empty in check mode if it would be fetched.
+  returned: with a folder
+  type: dict
+  sample: {"containerd.io": "2.3.7-1"}
 plan:
   description: In check mode, what the package manager would install, change and remove, if its lists are on the node.
   returned: in check mode, if something would be installed
@@ -144,12 +175,17 @@ def is_on_disk(file: base.File) -> bool:
     return bool(read(file.path) == file.text)
 
 
+def _by_name(saved: Iterable[base.Saved]) -> dict[str, str]:
+    return {each.name: each.version for each in saved}
+
+
 class Work:
     """The work of one call.
 
     Attributes:
         changed: whether anything was or would be changed.
         packages: by name, the version before and after.
+        saved: by name, the version in the folder.
         plan: what would be done, in check mode.
         diff: of files.
         warnings: what could not be predicted.
@@ -178,6 +214,7 @@ class Work:
         self._wanted = {name: str(version) for name, version in params["packages"].items()}
         self.changed = False
         self.packages: dict[str, dict[str, Any]] = {}
+        self.saved: dict[str, str] = {}
         self.plan: dict[str, Any] | None = None
         self.diff: list[dict[str, str]] = []
         self.warnings: list[str] = []
@@ -216,30 +253,43 @@ class Work:
         if not install:
             return
         now = self._look()
-        missing = [
-            name for name, want in self._wanted.items() if not base.satisfies(self._version(now, name), want)
-        ]
-        loose = [name for name in self._params["unversioned"] if name not in now]
+        missing, loose = self._lacking(now)
         optional = [name for name in self._params["optional"] if name not in now]
         exact = {name: now[name].version for name in self._wanted if name not in missing}
         coming: dict[str, str] = {}
         if missing or loose or optional:
             if self._params["repository"] and not new_source and not self._check:
                 self._backend.refresh(self._name)
-            exact = self._resolve(exact, missing, unknown_repository=new_source and self._check)
+            # In check mode the list may not be on the node yet; preflight asks the repository itself.
+            offers = {} if new_source and self._check else self._backend.offered(missing)
+            exact = self._resolve(exact, missing, offers)
             coming = {name: exact[name] for name in missing if name in exact}
             coming.update(self._choose(loose, optional))
+        self._settle(now, exact, coming, due=bool(missing or coming))
+
+    def _settle(
+        self,
+        now: dict[str, base.Installed],
+        exact: dict[str, str],
+        coming: dict[str, str],
+        due: bool,
+        folder: Path | None = None,
+    ) -> None:
+        """Pins, packages and holds, in that order: what comes along goes by the pins."""
         pins = base.pins(exact, self._params["patterns"])
         if len(exact) == len(self._wanted):
             self._write(self._backend.pin_files(self._name, pins))
         self._release(now)
-        if missing or coming:
+        if due:
             self.changed = True
-            if self._check:
-                self._predict(coming, pins)
-            else:
+            if not self._check:
                 self._backend.repair()
-                self._backend.install(coming, self._params["recommends"])
+                if folder is None:
+                    self._backend.install(coming, self._params["recommends"])
+                else:
+                    self._backend.install_from(folder)
+            elif folder is None:
+                self._predict(coming, pins)
         after = now if self._check or not coming else self._look()
         self._hold(after, exact)
         for name in [*self._wanted, *self._params["unversioned"], *self._params["optional"]]:
@@ -273,13 +323,18 @@ class Work:
         found: dict[str, base.Installed] = self._backend.installed([*named, *self._params["patterns"]])
         return found
 
+    def _lacking(self, now: dict[str, base.Installed]) -> tuple[list[str], list[str]]:
+        """Packages that are not there in their version, and those that any version of will do."""
+        missing = [
+            name for name, want in self._wanted.items() if not base.satisfies(self._version(now, name), want)
+        ]
+        return missing, [name for name in self._params["unversioned"] if name not in now]
+
     @staticmethod
     def _version(packages: dict[str, base.Installed], name: str) -> str | None:
         return packages[name].version if name in packages else None
 
-    def _resolve(self, there: dict[str, str], missing: list[str], unknown_repository: bool) -> dict[str, str]:
-        # In check mode the list may not be on the node yet; preflight asks the repository itself.
-        offers = {} if unknown_repository else self._backend.offered(missing)
+    def _resolve(self, there: dict[str, str], missing: list[str], offers: base.Offers) -> dict[str, str]:
         exact: dict[str, str] = base.exact(
             {**offers, **{name: [version] for name, version in there.items()}}, self._wanted
         )
@@ -309,9 +364,82 @@ class Work:
         if not coming:
             return
         try:
-            self.plan = self._backend.simulate(coming, pins)._asdict()
+            self.plan = self._backend.simulate(coming, pins, self._params["release"])._asdict()
         except base.PackageError as error:
             self.warnings.append(f"What would come along cannot be predicted: {error}")
+
+    # --- sets in a folder ------------------------------------------------------------------------------------------
+
+    def fetched(self, folder: Path) -> None:
+        """The set in a folder, with what its installation pulls in or changes on this node; a set that is there, as it is there."""
+        try:
+            self.saved = _by_name(base.read_manifest(folder, self._backend.name))
+        except base.PackageError:
+            self.saved = {}
+        if all(base.satisfies(self.saved.get(name), want) for name, want in self._wanted.items()):
+            return
+        self.changed = True
+        if self._check:
+            return
+        now = self._look()
+        missing, loose = self._lacking(now)
+        given, trouble = self._params["repository"], ""
+        if not missing and not loose:
+            try:
+                self.saved = _by_name(self._backend.fetch(self._as_it_is(now), folder))
+                return
+            except base.PackageError as error:
+                # Its lists may be old, or the inventory's repository may have it.
+                trouble = f"{error} "
+        repositories = {self._name: base.repository(given, self._name)} if given else {}
+        try:
+            # Lists, pins and repositories of the node stay what they are.
+            with self._backend.aside(repositories, beside_node=True) as beside:
+                versions = (
+                    self._to_come(beside, now, missing, loose) if missing or loose else self._as_it_is(now)
+                )
+                self.saved = _by_name(beside.fetch(versions, folder))
+        except base.PackageError as error:
+            raise base.PackageError(trouble.replace(f"{error} ", "") + str(error)) from error
+
+    def _as_it_is(self, now: dict[str, base.Installed]) -> dict[str, str]:
+        exact = {name: now[name].version for name in self._wanted}
+        own = [name for name in [*self._params["unversioned"], *self._params["companions"]] if name in now]
+        names = [*self._belonging(now, exact.values()), *own]
+        return {**exact, **{name: now[name].version for name in names}}
+
+    def _to_come(
+        self, beside: base.Backend, now: dict[str, base.Installed], missing: list[str], loose: list[str]
+    ) -> dict[str, str]:
+        there = {name: now[name].version for name in self._wanted if name not in missing}
+        exact = self._resolve(there, missing, beside.offered(missing))
+        allowed, patterns = set(exact.values()), self._params["patterns"]
+        # Parts of the set that nothing named needs in its version would stay behind.
+        parts = [name for name, package in now.items() if base.alike(name, package.source, patterns)]
+        coming = {
+            name: next(version for version in versions if version in allowed)
+            for name, versions in beside.offered(parts).items()
+            if name not in self._wanted and now[name].version not in allowed and allowed & set(versions)
+        }
+        coming.update({name: exact[name] for name in missing})
+        coming.update(dict.fromkeys(loose, ""))
+        plan = beside.simulate(coming, base.pins(exact, patterns), self._params["release"])
+        return {**exact, **plan.installed, **{name: after for name, (_, after) in plan.changed.items()}}
+
+    def from_folder(self, folder: Path) -> None:
+        """Exactly what a folder has, pinned and held. No repository is asked, or written."""
+        self.saved = _by_name(base.read_manifest(folder, self._backend.name))
+        self._wanted = self._wanted or dict(self.saved)
+        for name, want in self._wanted.items():
+            if not base.satisfies(self.saved.get(name), want):
+                raise base.PackageError(
+                    f"'{folder}' has '{name}' in version '{self.saved.get(name, 'none')}', not '{want}'. Fetch that version."
+                )
+        now = {**self._backend.installed(self.saved), **self._look()}
+        coming = {
+            name: version for name, version in self.saved.items() if self._version(now, name) != version
+        }
+        self._settle(now, {name: self.saved[name] for name in self._wanted}, coming, bool(coming), folder)
 
     # --- holds -----------------------------------------------------------------------------------------------------
 
@@ -392,28 +520,37 @@ def main() -> None:
             "recommends": {"type": "bool", "default": False},
             "autoremove": {"type": "bool", "default": False},
             "lock_timeout": {"type": "int", "default": base.LOCK_TIMEOUT_S},
+            "folder": {"type": "path"},
             "state": {
                 "type": "str",
-                "choices": ["present", "absent", "repository_only"],
+                "choices": ["present", "absent", "repository_only", "fetched"],
                 "default": "present",
             },
         },
+        required_if=[("state", "fetched", ["folder"])],
         supports_check_mode=True,
     )
+    state, folder = module.params["state"], module.params["folder"]
     packages: dict[str, Any] = {}
     try:
         work = Work(module.params, module.check_mode, door.backend(module.params["lock_timeout"]))
         packages = work.packages
-        if module.params["state"] == "absent":
+        if state == "absent":
             work.absent()
+        elif state == "fetched":
+            work.fetched(Path(folder))
+        elif state == "present" and folder:
+            work.from_folder(Path(folder))
         else:
-            work.present(install=module.params["state"] == "present")
+            work.present(install=state == "present")
     except (base.PackageError, OSError) as error:
         module.fail_json(msg=str(error), packages=packages)
         raise
     for warning in work.warnings:
         module.warn(warning)
-    told = {} if work.plan is None else {"plan": work.plan}
+    told: dict[str, Any] = {} if work.plan is None else {"plan": work.plan}
+    if folder:
+        told["saved"] = work.saved
     module.exit_json(changed=work.changed, packages=packages, diff=work.diff, **told)
 
 

@@ -46,7 +46,12 @@ class OfRecord(Apt):
         """A record does not know what repositories have."""
         return {}
 
-    def simulate(self, versions: Mapping[str, str], pins: Mapping[str, Sequence[str]]) -> base.Plan:  # noqa: ARG002 - likewise
+    def simulate(
+        self,
+        versions: Mapping[str, str],  # noqa: ARG002 - likewise
+        pins: Mapping[str, Sequence[str]],  # noqa: ARG002
+        released: Sequence[str] = (),  # noqa: ARG002
+    ) -> base.Plan:
         """Nor what would come along."""
         return base.Plan({}, {}, {})
 

@@ -35,7 +35,6 @@ from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import 
     Saved,
     alike,
     digest,
-    missing_version,
     read_manifest,
     satisfies,
     write_manifest,
@@ -121,6 +120,12 @@ def parse_simulation(text: str) -> Plan:
         elif gone:
             plan.removed[gone.group(1)] = gone.group(2)
     return plan
+
+
+def without_holds(status: str, names: Iterable[str]) -> str:
+    """Text of dpkg's status in which these packages are not held."""
+    listed = "|".join(map(re.escape, names))
+    return re.sub(rf"(?m)^(Package: (?:{listed})\n(?:[^\n]+\n)*?Status: )hold ", r"\1install ", status)
 
 
 def parse_owner(text: str) -> Optional[str]:
@@ -334,17 +339,25 @@ class Apt:
             self._execute(["dpkg-query", *self._database, "-S", *sorted(names)], 60, accept=(0, 1))
         )
 
-    def simulate(self, versions: Mapping[str, str], pins: Mapping[str, Sequence[str]]) -> Plan:
+    def simulate(
+        self, versions: Mapping[str, str], pins: Mapping[str, Sequence[str]], released: Sequence[str] = ()
+    ) -> Plan:
         """See `base.Backend`."""
-        with tempfile.NamedTemporaryFile(
-            "w", prefix="gpusmith-pins-", suffix=".pref", encoding="utf-8"
-        ) as stream:
+        with tempfile.TemporaryDirectory(prefix="gpusmith-simulation-") as name:
+            folder = Path(name)
             # The file stands in for that of an administrator, whose pins count as well.
             main = self._etc / "preferences"
             own = main.read_text(encoding="utf-8") + "\n" if main.is_file() else ""
-            stream.write(own + render_preferences(pins, "a simulation"))
-            stream.flush()
-            words = [*self._get("install"), "--simulate", "-o", f"Dir::Etc::Preferences={stream.name}"]
+            (folder / "pins.pref").write_text(
+                own + render_preferences(pins, "a simulation"), encoding="utf-8"
+            )
+            words = [*self._get("install"), "--simulate", "-o", f"Dir::Etc::Preferences={folder}/pins.pref"]
+            if released:
+                status = (self._dpkg / "status").read_text(encoding="utf-8", errors="surrogateescape")
+                (folder / "status").write_text(
+                    without_holds(status, released), encoding="utf-8", errors="surrogateescape"
+                )
+                words += ["-o", f"Dir::State::status={folder}/status"]
             return parse_simulation(
                 self._execute([*words, "--no-install-recommends", *_exact_words(versions)], UPDATE_TIMEOUT_S)
             )
@@ -409,11 +422,13 @@ class Apt:
         if (folder / MANIFEST).exists():
             (folder / MANIFEST).unlink()
         offers = self.offered(versions)
+        offered = {name: version for name, version in versions.items() if version in offers.get(name, [])}
         for name, version in sorted(versions.items()):
-            if version not in offers.get(name, []):
-                raise missing_version(name, version, offers)
-        words = ["apt-get", *self._options, "download", "-q", "-o", "APT::Sandbox::User=root"]
-        self._execute([*words, *_exact_words(versions)], INSTALL_TIMEOUT_S, cwd=folder)
+            if name not in offered:
+                shutil.copy2(self._cached(name, version), folder)
+        if offered:
+            words = ["apt-get", *self._options, "download", "-q", "-o", "APT::Sandbox::User=root"]
+            self._execute([*words, *_exact_words(offered)], INSTALL_TIMEOUT_S, cwd=folder)
         saved = []
         for path in sorted(folder.glob("*.deb")):
             fields = self._execute(["dpkg-deb", "-W", "--showformat=${Package}\t${Version}", str(path)], 60)
@@ -429,6 +444,15 @@ class Apt:
             )
         write_manifest(folder, self.name, saved)
         return saved
+
+    def _cached(self, name: str, version: str) -> Path:
+        """The archive that an earlier installation left in apt's cache."""
+        cache = self._root / "var/cache/apt/archives"
+        # As apt names them. One of the machine's own architecture sorts before a foreign one.
+        found = sorted(cache.glob(f"{name}_{version.replace(':', '%3a')}_*.deb"))
+        if not found:
+            raise PackageError(f"Neither a repository nor '{cache}' has '{name}' in version '{version}'.")
+        return found[0]
 
     def install_from(self, folder: Path) -> None:
         """See `base.Backend`."""

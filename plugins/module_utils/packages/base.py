@@ -167,14 +167,19 @@ class Backend(Protocol):
     def release(self, names: Iterable[str]) -> None:
         """Let upgrades change packages again."""
 
-    def simulate(self, versions: Mapping[str, str], pins: Mapping[str, Sequence[str]]) -> Plan:
-        """What an exact install would do, with pins as if they were there already."""
+    def simulate(
+        self, versions: Mapping[str, str], pins: Mapping[str, Sequence[str]], released: Sequence[str] = ()
+    ) -> Plan:
+        """What an exact install would do, with pins as if they were there already, and holds as if they were let go."""
 
     def install(self, versions: Mapping[str, str], recommends: bool = False) -> None:
         """Install exactly these; an empty version takes the one that is offered."""
 
     def fetch(self, versions: Mapping[str, str], folder: Path) -> List[Saved]:
-        """Save exactly these packages in a folder, with a manifest; what they pull in is simulate's to tell."""
+        """Save exactly these packages in a folder, with a manifest; what they pull in is simulate's to tell.
+
+        What no repository offers any more is taken from what the package manager itself has kept.
+        """
 
     def install_from(self, folder: Path) -> None:
         """Install what fetch saved, after a look at its manifest. Needs no repository."""

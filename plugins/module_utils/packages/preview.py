@@ -82,6 +82,7 @@ def simulate(beside: base.Backend, asks: Mapping[str, Ask], lacks: Mapping[str, 
     coming: Dict[str, str] = {}
     others: Dict[str, List[str]] = {}
     pins: Dict[str, List[str]] = {}
+    released: List[str] = []
     left_out = False
     for role, asked in asks.items():
         needed = lacks[role]
@@ -98,6 +99,7 @@ def simulate(beside: base.Backend, asks: Mapping[str, Ask], lacks: Mapping[str, 
         coming.update({name: exact[name] for name in needed.missing})
         others.update({name: list(offers[name]) for name in needed.loose})
         pins.update(base.pins(exact, asked.get("patterns") or []))
+        released += asked.get("release") or []
     answer: Dict[str, Any] = {
         "plan": base.Plan({}, {}, {})._asdict(),
         "error": "",
@@ -110,16 +112,18 @@ def simulate(beside: base.Backend, asks: Mapping[str, Ask], lacks: Mapping[str, 
         return answer
     error = ""
     for versions in _choices(others):
-        found = _tried(beside, {**coming, **versions}, pins)
+        found = _tried(beside, {**coming, **versions}, pins, released)
         if not found["error"]:
             return {**answer, **found}
         error = error or found["error"]
     return {**answer, "error": error}
 
 
-def _tried(beside: base.Backend, coming: Dict[str, str], pins: Dict[str, List[str]]) -> Dict[str, Any]:
+def _tried(
+    beside: base.Backend, coming: Dict[str, str], pins: Dict[str, List[str]], released: List[str]
+) -> Dict[str, Any]:
     try:
-        return {"plan": beside.simulate(coming, pins)._asdict(), "error": ""}
+        return {"plan": beside.simulate(coming, pins, released)._asdict(), "error": ""}
     except base.PackageError as error:
         return {"error": str(error)}
 

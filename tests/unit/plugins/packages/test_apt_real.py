@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base, preview
+from ansible_collections.gpusmith.gpu.plugins.modules import packages
 
 from .conftest import System
+from .test_module import DEFAULTS
 
 OLD, NEW = "580.178.04-1", "595.71.05-1"
 PINS = {"drv-*": [OLD]}
@@ -169,11 +171,30 @@ def test_a_spoiled_or_unfinished_folder_is_not_installed(system: System, tmp_pat
     assert system.apt.fetch({"drv-libs": OLD}, folder)[0].sha256 == one.sha256
 
 
-def test_what_is_not_offered_cannot_be_saved(system: System, tmp_path: Path) -> None:
+def test_what_is_nowhere_cannot_be_saved(system: System, tmp_path: Path) -> None:
     system.configure()
-    with pytest.raises(base.PackageError, match=rf"'drv-libs' in version '1\.0-1', only '{NEW}', '{OLD}'"):
-        system.apt.fetch({"drv-libs": "1.0-1"}, tmp_path / "saved")
+    with pytest.raises(
+        base.PackageError, match=r"nor '.*/var/cache/apt/archives' has 'drv-libs' in version '1\.0-1'"
+    ):
+        system.apt.fetch({"drv-libs": "1.0-1", "drv-tool": OLD}, tmp_path / "saved")
     assert not (tmp_path / "saved" / base.MANIFEST).exists()
+
+
+def test_what_no_repository_has_any_more_is_saved_from_the_cache(system: System, tmp_path: Path) -> None:
+    (uri,) = system.given["uris"]
+    cache = system.root / "var/cache/apt/archives"
+    for file in Path(uri.removeprefix("file:")).glob("epoch_*.deb"):
+        (cache / file.name).write_bytes(file.read_bytes())
+    # One whose name lies is none.
+    (cache / f"drv-libs_{OLD}_all.deb").write_bytes((cache / "epoch_1%3a2.0-1_all.deb").read_bytes())
+    (saved,) = system.apt.fetch({"epoch": "1:2.0-1"}, tmp_path / "saved")
+    assert (saved.name, saved.version, saved.sha256) == (
+        "epoch",
+        "1:2.0-1",
+        base.digest(tmp_path / "saved" / saved.file),
+    )
+    with pytest.raises(base.PackageError, match="did not save drv-libs"):
+        system.apt.fetch({"drv-libs": OLD}, tmp_path / "other")
 
 
 def test_what_was_left_half_done_is_finished(changing: System) -> None:
@@ -186,6 +207,112 @@ def test_what_was_left_half_done_is_finished(changing: System) -> None:
     assert apt.installed(["drv-libs"]) == {}
     assert apt.repair() is True
     assert apt.installed(["drv-libs"])["drv-libs"].version == OLD
+
+
+# --- sets in a folder ----------------------------------------------------------------------------------------------
+
+KITS = {"packages": {"kit": "1.20.1"}, "patterns": ["kit*"]}
+
+
+def work(system: System, params: dict[str, Any], check: bool = False) -> Any:
+    return packages.Work(
+        {**DEFAULTS, "name": "test", "repository": system.given, **params}, check, system.apt
+    )
+
+
+def versions(system: System, *names: str) -> dict[str, str]:
+    return {name: package.version for name, package in system.apt.installed(names).items()}
+
+
+def test_a_set_that_is_to_come_is_saved_with_what_it_pulls_in(system: System, tmp_path: Path) -> None:
+    folder, before = tmp_path / "target", sorted(system.root.rglob("*"))
+    predicted = work(system, {**KITS, "repository": None}, check=True)
+    predicted.fetched(folder)
+    assert (predicted.changed, folder.exists()) == (True, False)
+    fetched = work(system, KITS)
+    fetched.fetched(folder)
+    assert fetched.changed
+    assert fetched.saved == dict.fromkeys(KIT, "1.20.1-1")
+    # Neither repository nor lists of the node were written.
+    assert sorted(path for path in system.root.rglob("*") if folder not in (path, *path.parents)) == before
+    again = work(system, {**KITS, "repository": {**system.given, "uris": ["file:/nonexistent-repository"]}})
+    again.fetched(folder)
+    assert (again.changed, again.saved) == (False, fetched.saved)
+
+
+def test_a_set_that_is_there_comes_back_from_its_folder_and_nothing_else(
+    changing: System, tmp_path: Path
+) -> None:
+    kit = {**KITS, "companions": ["epoch"]}
+    changing.configure()
+    changing.apt.install({"epoch": "1:2.0-1", "drv-tool": NEW})
+    work(changing, kit).present(install=True)
+    there = versions(changing, "kit*", "epoch")
+    folder = tmp_path / "present"
+    work(changing, kit).fetched(folder)
+    assert {each.name: each.version for each in base.read_manifest(folder, "apt")} == there
+    work(changing, {**kit, "packages": {"kit": "1.21.0"}, "release": list(KIT)}).present(install=True)
+    assert versions(changing, "kit*") == dict.fromkeys(KIT, "1.21.0-1")
+    # The repository is gone, and so is one package.
+    changing.write(
+        [base.File(changing.root / "etc/apt/sources.list", "deb file:/nonexistent-repository ./\n")]
+    )
+    changing.apt.remove(["epoch"])
+    dead = {**kit, "repository": {**changing.given, "uris": ["file:/nonexistent-repository"]}}
+    predicted = work(changing, dead, check=True)
+    predicted.from_folder(folder)
+    assert predicted.changed
+    assert versions(changing, "kit") == {"kit": "1.21.0-1"}
+    back = work(changing, dead)
+    back.from_folder(folder)
+    assert back.packages["kit"] == {"before": "1.21.0-1", "after": "1.20.1-1"}
+    assert versions(changing, "kit*", "epoch") == there
+    assert all(package.held for package in changing.apt.installed(["kit*", "epoch"]).values())
+    assert "Pin: version 1.20.1-1" in (changing.root / "etc/apt/preferences.d/gpusmith-test.pref").read_text()
+    assert "nonexistent" not in (changing.root / "etc/apt/sources.list.d/gpusmith-test.sources").read_text()
+    again = work(changing, dead)
+    again.from_folder(folder)
+    assert not again.changed
+
+
+def test_a_set_that_replaces_a_held_one_is_saved_whole(changing: System, tmp_path: Path) -> None:
+    driver = {"packages": {"drv-cuda": "595.71.05"}, "patterns": ["drv-*"]}
+    changing.configure()
+    work(changing, driver).present(install=True)
+    # Back by downgrade: pins and holds of today must not keep what is needed without a version.
+    older = {
+        **driver,
+        "packages": {"drv-cuda": "580.178.04"},
+        "release": ["drv-cuda", "drv-libs", "drv-tool"],
+    }
+    fetched = work(changing, older)
+    fetched.fetched(tmp_path / "older")
+    assert fetched.saved == dict.fromkeys(["drv-cuda", "drv-libs", "drv-tool"], OLD)
+    work(changing, older).from_folder(tmp_path / "older")
+    assert versions(changing, "drv-*") == fetched.saved
+
+
+def test_a_folder_with_another_set_changes_nothing(changing: System, tmp_path: Path) -> None:
+    changing.configure()
+    work(changing, KITS).fetched(tmp_path)
+    with pytest.raises(base.PackageError, match=r"has 'kit' in version '1\.20\.1-1', not '1\.21\.0'"):
+        work(changing, {**KITS, "packages": {"kit": "1.21.0"}}).from_folder(tmp_path)
+    with pytest.raises(base.PackageError, match="not complete"):
+        work(changing, KITS).from_folder(tmp_path / "none")
+    assert versions(changing, "kit*") == {}
+    assert not (changing.root / "etc/apt/preferences.d/gpusmith-test.pref").exists()
+
+
+def test_a_set_that_can_be_had_nowhere_is_named(changing: System, tmp_path: Path) -> None:
+    changing.configure()
+    work(changing, KITS).present(install=True)
+    for path in changing.root.glob("etc/apt/sources.list.d/*"):
+        path.unlink()
+    empty = {**KITS, "repository": {**changing.given, "uris": ["file:/nonexistent-repository"]}}
+    with pytest.raises(base.PackageError, match=r"'kit' in version '1\.20\.1-1'.*nonexistent-repo"):
+        work(changing, empty).fetched(tmp_path / "saved")
+    # Another one of the inventory's has it.
+    work(changing, KITS).fetched(tmp_path / "saved")
 
 
 # --- what preflight asks for ---------------------------------------------------------------------------------------
@@ -240,9 +367,11 @@ def test_a_held_package_in_the_way_is_named(changing: System) -> None:
     changing.apt.install({"drv-tool": NEW, "drv-libs": NEW})
     changing.apt.hold({"drv-libs": NEW})
     assert "drv-libs" in previewed(changing, {"drv-cuda": "580.178.04"}, patterns=["drv-*"])["error"]
-    changing.apt.release(["drv-libs"])
-    found = previewed(changing, {"drv-cuda": "580.178.04"}, patterns=["drv-*"])
-    assert found["plan"]["changed"]["drv-libs"] == (NEW, OLD)
+    # The role lets go of what it replaces first.
+    for release in (["drv-libs"], []):
+        found = previewed(changing, {"drv-cuda": "580.178.04"}, patterns=["drv-*"], release=release)
+        assert found["plan"]["changed"]["drv-libs"] == (NEW, OLD)
+        changing.apt.release(["drv-libs"])
 
 
 def test_pins_of_an_administrator_count_and_our_own_of_yesterday_do_not(system: System) -> None:

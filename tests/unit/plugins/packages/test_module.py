@@ -68,7 +68,7 @@ class Machine:
             base.File(self.folder / f"{owner}-set.pref", None),
         ]
 
-    def simulate(self, versions: Mapping[str, str], pins: Any) -> base.Plan:
+    def simulate(self, versions: Mapping[str, str], pins: Any, released: Any = ()) -> base.Plan:
         self.asked.append("simulate")
         if self.unpredictable:
             raise base.PackageError(self.unpredictable)
