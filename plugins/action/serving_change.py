@@ -56,28 +56,30 @@ class ActionModule(ActionBase):
         on_node = partial(self._on_node, asked, task_vars)
         cluster = Cluster(asked["kubeconfig"])
         node = asked["node"]
-        if asked["state"] == "begun":
-            on_node("begin", ready=heartbeat.is_ready(cluster, node))
-            # What is kept goes when the change is proved: it is no change of the node.
-            return {"changed": False, "outcome": "begun"}
 
         def sign(since: float, ready: bool) -> None:
             deadline = Deadline(asked["timeout"])
             heartbeat.wait(cluster, node, since, deadline, ready=ready, anew=asked["unit"] == KUBELET)
 
-        def put_packages(versions: Mapping[str, str]) -> None:
-            arguments = {**asked["packages"], "packages": dict(versions)}
-            self._module("gpusmith.gpu.packages", arguments, task_vars)
+        def packages(versions: Mapping[str, str], folder: str, state: str = "present") -> None:
+            arguments = {**asked["packages"], "packages": dict(versions), "folder": folder or None}
+            self._module("gpusmith.gpu.packages", {**arguments, "state": state}, task_vars)
 
         change = Change(
             node=node,
             unit=asked["unit"],
             step=on_node,
             heartbeat=sign,
-            put_packages=put_packages,
+            put_packages=packages,
+            save_packages=partial(packages, state="fetched"),
             restart_with=tuple(asked["restart_with"]),
             stay_s=asked["stay"],
         )
+        if asked["state"] == "begun":
+            change.save(asked["packages"].get("packages") or {})
+            on_node("begin", ready=heartbeat.is_ready(cluster, node))
+            # What is kept goes when the change is proved: it is no change of the node.
+            return {"changed": False, "outcome": "begun"}
         if asked["state"] == "proved":
             return {"changed": False, "restarted": change.prove(), "outcome": "proved"}
         back = change.take_back()

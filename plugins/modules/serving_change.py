@@ -10,7 +10,8 @@ module: serving_change
 short_description: Prove a change of a service on a node that serves, or take it back
 description:
   - C(state=begun) keeps the files and the versions of packages that are about to change, in C(/var/lib/gpusmith/changes). What an earlier
-    run kept and did not prove stays, since that was good last.
+    run kept and did not prove stays, since that was good last. If versions are to change, the present packages themselves are kept there,
+    so that the way back needs no repository; where they can be had nowhere, it fails, and nothing was changed.
   - C(state=proved) waits until the unit stayed up without a restart in between, the node's Lease was renewed after its restart and, if it
     was Ready before, the node is Ready. A unit that O(restart_with) names and that was not restarted is restarted first. A unit that was
     not restarted needs no proof. What was kept is deleted.
@@ -105,6 +106,7 @@ restarted:
 
 import json
 import re
+import shutil
 import stat
 import time
 from pathlib import Path
@@ -112,6 +114,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpusmith.gpu.plugins.module_utils import packages as door
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base
 
 # Read by the probe, too: what is open here was not proved.
 FOLDER = Path("/var/lib/gpusmith/changes")
@@ -164,6 +167,7 @@ class Change:
     def __init__(self, subject: str, unit: str, run: Run, versions: Versions, folder: Path = FOLDER) -> None:
         self._unit, self._run, self._versions = unit + ".service", run, versions
         self._path = folder / (subject + ".json")
+        self._saved = folder / (subject + ".packages")
 
     def _kept(self) -> Optional[Mapping[str, Any]]:
         text = read(self._path)
@@ -188,14 +192,21 @@ class Change:
         put(self._path, json.dumps(kept), 0o600)
         return True
 
-    def look(self) -> Dict[str, Any]:
-        """The unit now, and how this machine differs from what was kept."""
+    def look(self, packages: Sequence[str] = ()) -> Dict[str, Any]:
+        """The unit now, and how this machine differs from what was kept; versions of packages as they were before the change."""
         kept = self._kept()
-        found: Dict[str, Any] = {**self._show(), "open": kept is not None, "words": ""}
+        found: Dict[str, Any] = {
+            **self._show(),
+            "open": kept is not None,
+            "words": "",
+            "folder": str(self._saved),
+        }
         if kept is None:
-            return found
+            return {**found, "former": self._versions(packages)}
         there = self._versions(list(kept["packages"]))
         found.update(
+            former={name: version for name, version in kept["packages"].items() if version is not None},
+            saved=(self._saved / base.MANIFEST).exists(),
             before=kept["invocation"],
             ready=kept["ready"],
             files=[path for path, text in kept["files"].items() if read(Path(path)) != text],
@@ -227,6 +238,7 @@ class Change:
     def end(self) -> None:
         """Forget what was kept."""
         put(self._path, None)
+        shutil.rmtree(str(self._saved), ignore_errors=True)
 
     def _show(self) -> Dict[str, Any]:
         _status, output, _error = self._run(["systemctl", "show", "--property=" + PROPERTIES, self._unit])
@@ -275,7 +287,7 @@ def main() -> None:
         elif asked["step"] == "restore":
             module.exit_json(changed=True, restored=change.restore())
         elif asked["step"] == "look":
-            module.exit_json(changed=False, **change.look())
+            module.exit_json(changed=False, **change.look(asked["packages"]))
         else:
             (change.restart if asked["step"] == "restart" else change.end)()
             module.exit_json(changed=True)

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import satisfies
+
 from gpusmith.errors import GpusmithError
 from gpusmith.wait import Deadline, Done, GiveUp, NotYet, wait_until
 
@@ -49,7 +51,8 @@ class Change:
         unit: the service.
         step: does a step on the node.
         heartbeat: waits for a sign of life.
-        put_packages: installs packages in these full versions.
+        put_packages: installs packages in these full versions, from a folder if it is not empty.
+        save_packages: saves packages in these full versions, and what belongs to them, in a folder.
         restart_with: after a change of which ('files', 'packages') the unit must have been restarted.
         stay_s: seconds that the unit must stay up.
         sleep: replaced in tests.
@@ -59,10 +62,35 @@ class Change:
     unit: str
     step: Step
     heartbeat: Heartbeat
-    put_packages: Callable[[Mapping[str, str]], None]
+    put_packages: Callable[[Mapping[str, str], str], None]
+    save_packages: Callable[[Mapping[str, str], str], None]
     restart_with: tuple[str, ...] = ()
     stay_s: float = 5.0
     sleep: Callable[[float], None] = time.sleep
+
+    def save(self, wanted: Mapping[str, str]) -> None:
+        """Save the present packages before the change, if it brings other versions of them.
+
+        Args:
+            wanted: versions after the change.
+
+        Raises:
+            Unproved: there would be no way back.
+            ToolError: the node cannot be asked.
+        """
+        seen = self.step("look")
+        # What an open change has saved is from before it.
+        former = {} if seen["open"] else seen["former"]
+        if all(satisfies(version, wanted[name]) for name, version in former.items()):
+            return
+        try:
+            self.save_packages(former, seen["folder"])
+        except GpusmithError as error:
+            raise Unproved(
+                f"Node '{self.node}': nothing was changed, since the packages that '{self.unit}' has now cannot be saved for"
+                f" the way back: {error}",
+                "Add a repository that has them to the node, or put their archives into its cache, then run site.yml again.",
+            ) from error
 
     def prove(self) -> bool:
         """Prove the change; whether the unit was restarted since it began.
@@ -133,7 +161,7 @@ class Change:
         trouble = ""
         if seen["packages"]:
             try:
-                self.put_packages(seen["packages"])
+                self.put_packages(seen["former"], seen["folder"] if seen["saved"] else "")
             except GpusmithError as error:
                 trouble = f" Its packages could not be put back: {error}"
         try:

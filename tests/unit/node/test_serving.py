@@ -20,6 +20,7 @@ class Node:
         self.starts, self.before, self.clock, self.open = 1, "1", 100.0, True
         self.steps: list[str] = []
         self.bad = {"bad"}
+        self.saved, self.gone = True, False
         self.lives = True
         self.dies_after = 1e9
         vars(self).update(changes)
@@ -47,6 +48,7 @@ class Node:
             "invocation": str(self.starts), "before": self.before, "up_s": self.clock, "started": 1000.0, "ready": True,
             "files": ["/f"] if self.text != self.kept else [],
             "packages": {"p": self.former} if self.packages != self.former else {},
+            "former": {"p": self.former}, "folder": "/saved", "saved": self.saved,
         }  # fmt: skip
 
     def sleep(self, seconds: float) -> None:
@@ -57,12 +59,19 @@ class Node:
         if not self.lives or self.text == "mute":
             raise WaitTimeout("Waited 120 s for a heartbeat of node 'gpu-1'; last seen: nothing.")
 
-    def put(self, versions: Mapping[str, str]) -> None:
-        self.steps.append(f"packages {dict(versions)}")
+    def put(self, versions: Mapping[str, str], folder: str) -> None:
+        self.steps.append(f"packages {dict(versions)} from {folder or 'a repository'}")
         self.packages = versions["p"]
 
+    def save(self, versions: Mapping[str, str], folder: str) -> None:
+        if self.gone:
+            raise ToolError("Neither a repository nor the cache has 'p' in version '2.0'.")
+        self.steps.append(f"save {dict(versions)} in {folder}")
+
     def change(self, *restart_with: str) -> Change:
-        return Change("gpu-1", "kubelet", self.step, self.heartbeat, self.put, restart_with, 5.0, self.sleep)
+        return Change(
+            "gpu-1", "kubelet", self.step, self.heartbeat, self.put, self.save, restart_with, 5.0, self.sleep
+        )
 
 
 def restarted(node: Node) -> Node:
@@ -126,7 +135,7 @@ def test_a_unit_that_ends_before_the_sign_of_life_is_not_proved() -> None:
         node.heartbeat(since, ready)
         node.step("restart")
 
-    change = Change("gpu-1", "kubelet", node.step, late, node.put, (), 5.0, node.sleep)
+    change = Change("gpu-1", "kubelet", node.step, late, node.put, node.save, (), 5.0, node.sleep)
     with pytest.raises(Unproved, match="started anew meanwhile"):
         change.prove()
 
@@ -145,7 +154,13 @@ def test_what_was_there_before_comes_back_and_is_proved() -> None:
     )
     assert (node.text, node.packages, node.open) == ("old", "2.0", False)
     order = [step for step in node.steps if step != "look"]
-    assert order == ["packages {'p': '2.0'}", "restore", "restart", "heartbeat since 1000 ready", "end"]
+    assert order == [
+        "packages {'p': '2.0'} from /saved",
+        "restore",
+        "restart",
+        "heartbeat since 1000 ready",
+        "end",
+    ]
 
 
 def test_what_changed_nothing_is_left_alone() -> None:
@@ -165,10 +180,42 @@ def test_what_cannot_be_taken_back_is_kept_for_the_next_run() -> None:
     assert "cannot be proved either: Waited" in node.change().take_back().said
     assert node.open
 
-    def refused(versions: Mapping[str, str]) -> None:
+    def refused(versions: Mapping[str, str], folder: str) -> None:
         raise ToolError("No repository offers 'p'.")
 
     node = restarted(Node("bad", packages="2.1"))
-    change = Change("gpu-1", "kubelet", node.step, node.heartbeat, refused, (), 5.0, node.sleep)
+    change = Change("gpu-1", "kubelet", node.step, node.heartbeat, refused, node.save, (), 5.0, node.sleep)
     assert "No repository offers 'p'." in change.take_back().said
     assert (node.text, node.open) == ("old", True)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "changes", "steps"),
+    [
+        ("2.1", {}, ["look", "save {'p': '2.0'} in /saved"]),
+        # The kubelet's settings change, or a revision is not told: no repository is asked.
+        ("2.0", {"former": "2.0-1.1"}, ["look"]),
+        # Of an open change the packages were saved before it.
+        ("2.1", {"open": True}, ["look"]),
+    ],
+)
+def test_packages_are_saved_before_other_versions_come(
+    wanted: str, changes: dict[str, Any], steps: list[str]
+) -> None:
+    node = Node(**{"open": False, **changes})
+    node.change().save({"p": wanted})
+    assert node.steps == steps
+
+
+def test_without_a_way_back_nothing_is_begun() -> None:
+    node = Node(open=False, gone=True)
+    with pytest.raises(Unproved, match=r"'gpu-1': nothing was changed.*'p' in version '2\.0'") as told:
+        node.change().save({"p": "2.1"})
+    assert node.steps == ["look"]
+    assert "repository" in told.value.hint
+
+
+def test_a_change_of_an_older_release_goes_back_by_a_repository() -> None:
+    node = restarted(Node("bad", packages="2.1", saved=False))
+    node.change().take_back()
+    assert "packages {'p': '2.0'} from a repository" in node.steps

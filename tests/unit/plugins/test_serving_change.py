@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 from ansible_collections.gpusmith.gpu.plugins.action import serving_change as action
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base
 from ansible_collections.gpusmith.gpu.plugins.modules import serving_change
 from ansible_collections.gpusmith.gpu.plugins.modules.serving_change import Change, last_words
 
@@ -91,7 +93,24 @@ def test_packages_that_changed_are_named_with_what_they_were(tmp_path: Path, mac
     change = Change("kubernetes_node", "kubelet", machine.run, lambda _names: versions, tmp_path)
     change.begin([], ["kubelet", "kubeadm", "kubectl"], ready=True)
     versions.update(kubelet="1.36.3-1.1", kubectl="1.36.3-1.1")
-    assert change.look()["packages"] == {"kubelet": "1.36.2-1.1"}
+    seen = change.look()
+    assert seen["packages"] == {"kubelet": "1.36.2-1.1"}
+    # All of the set go back at once, and none that was not there.
+    assert seen["former"] == {"kubelet": "1.36.2-1.1", "kubeadm": "1.36.2-1.1"}
+
+
+def test_packages_are_kept_with_the_change_and_go_with_it(change: Change, tmp_path: Path) -> None:
+    before = change.look(["kubelet"])
+    assert (before["open"], before["former"]) == (False, {"kubelet": "1.36.2-1.1"})
+    folder = Path(before["folder"])
+    assert folder.parent == tmp_path / "changes"
+    folder.mkdir(parents=True)
+    change.begin([], ["kubelet"], ready=True)
+    assert change.look()["saved"] is False
+    (folder / base.MANIFEST).touch()
+    assert change.look()["saved"] is True
+    change.end()
+    assert not folder.exists()
 
 
 def test_a_unit_that_does_not_run_says_its_last_words(change: Change, machine: Machine) -> None:
@@ -128,3 +147,38 @@ def test_documentation_names_what_the_action_takes() -> None:
     }
     assert documented == action.SPEC
     assert json.loads(json.dumps(documented)) == documented
+
+
+ASKED: dict[str, Any] = {
+    "subject": "containerd", "unit": "containerd", "node": "gpu-1", "kubeconfig": "k", "files": [], "restart_with": [],
+    "packages": {"name": "containerd", "repository": {"uris": ["dead"]}, "packages": {"containerd.io": "2.3.7"}},
+    "stay": 0.0, "timeout": 1.0, "reason": "broken",
+}  # fmt: skip
+
+
+def test_the_way_back_is_saved_first_and_needs_no_repository(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = {
+        "open": False, "former": {"containerd.io": "2.3.6-1"}, "folder": "/saved", "saved": True, "files": [], "invocation": "2",
+        "before": "1", "packages": {"containerd.io": "2.3.6-1"}, "active": "active", "sub": "running", "up_s": 9.0,
+        "started": 1.0, "ready": True,
+    }  # fmt: skip
+    calls: list[tuple[str, dict[str, Any]]] = []
+
+    def run(name: str, arguments: dict[str, Any], _variables: Any) -> dict[str, Any]:
+        calls.append((name.split(".")[-1], dict(arguments)))
+        return seen
+
+    module = object.__new__(action.ActionModule)
+    monkeypatch.setattr(module, "_module", run)
+    monkeypatch.setattr(action, "Cluster", lambda _path: None)
+    monkeypatch.setattr(action.heartbeat, "is_ready", lambda _cluster, _node: True)
+    monkeypatch.setattr(action.heartbeat, "wait", lambda *_words, **_options: None)
+    module._act({**ASKED, "state": "begun"}, None)
+    assert [arguments.get("step", "packages") for _name, arguments in calls] == ["look", "packages", "begin"]
+    kept = {"packages": {"containerd.io": "2.3.6-1"}, "folder": "/saved"}
+    assert calls[1][1] == {**ASKED["packages"], **kept, "state": "fetched"}
+    calls.clear()
+    seen["open"] = True
+    module._act({**ASKED, "state": "taken_back"}, None)
+    (back,) = [arguments for name, arguments in calls if name == "packages"]
+    assert back == {**ASKED["packages"], **kept, "state": "present"}
