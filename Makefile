@@ -47,4 +47,4 @@ lock: setup ## Write requirements/lock-py3.*.txt anew from pyproject.toml
 	@scripts/lock
 
 clean: ## Remove what make wrote into the checkout, but neither .venv nor the lab
-	@rm -rf reports .cache .ansible .mypy_cache .pytest_cache .ruff_cache build dist ./*.egg-info
+	@rm -rf reports .cache .ansible .mypy_cache .pytest_cache .hypothesis .ruff_cache build dist ./*.egg-info

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from gpusmith.data import models
 from gpusmith.inventory.host import Host
@@ -15,6 +16,10 @@ from gpusmith.node.records import parse
 from tests.unit.fake_cluster import FakeCluster
 from tests.unit.hosts import UUIDS, host_variables, make_host
 from tests.unit.records import Record, healthy_record, other_record
+
+# The same examples in every run: a red check is red again for whoever looks, and no machine is too slow.
+settings.register_profile("gpusmith", derandomize=True, database=None, deadline=None)
+settings.load_profile("gpusmith")
 
 
 @pytest.fixture
