@@ -29,8 +29,8 @@ PROGRAMS = {
     "podman": "podman",
     "zstd": "zstd",
 }
-REPOSITORIES = ("kubernetes", "containerd", "nvidia-container-toolkit", "cuda", "debian")
-SIMULATED = ("cuda", "debian")  # filled with the simulated driver's packages
+REPOSITORIES = ("kubernetes", "containerd", "nvidia-container-toolkit", "cuda", "cuda-broken", "debian")
+SIMULATED = ("cuda", "cuda-broken", "debian")  # filled with the simulated driver's packages
 DATA_OF_SIMULATION = ("data/gpus.yml",)
 
 
@@ -125,7 +125,7 @@ class Builder:
         }
 
     def simulated(self) -> Path:
-        """The folder with 'cuda' and 'debian': packages of the simulated driver."""
+        """The folder with the repositories of the simulated driver's packages."""
 
         def build(folder: Path) -> None:
             targets = [folder / name for name in SIMULATED]

@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,7 +29,8 @@ MAINTAINER = "gpusmith lab <lab@gpusmith.invalid>"
 EPOCH = 1_700_000_000
 HINT = "Install the packages of 'lab/simgpu/host.txt'."
 
-CFLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Wno-format-truncation", "-g0")
+# Without a build ID: it would be all that differs between two versions but for their number.
+CFLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Wno-format-truncation", "-g0", "-Wl,--build-id=none")
 LIBRARIES: Mapping[str, str] = {
     "libnvidia-ml.so": "nvml.c",
     "libcuda.so": "cuda.c",
@@ -51,6 +52,20 @@ MODULES: Mapping[str, str] = {
     "nvidia-peermem": "nvidia",
 }
 LICENSES = {"open": "Dual MIT/GPL", "proprietary": "NVIDIA"}
+DEFECTS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "package": {},
+    "module": {"nvidia.o": ('-DMODULE_DEFECT="module"',)},
+    "cuda": {"libcuda.so": ("-DCUDA_INIT_FAILS=SYSTEM_NOT_READY",)},
+    "uuids": {"nvidia.o": ('-DMODULE_DEFECT="uuids"',)},
+}
+"""In which way a version is broken -> file name of a part -> what it is compiled with. A broken package is so by its script."""
+BUILD_FAILS = """\
+if [ "$1" = configure ]; then
+    echo "Error! Bad return status for module build on kernel: $(uname -r) ($(uname -m))" >&2
+    echo "Consult /var/lib/dkms/{name}/{version}/build/make.log for more information. (SIMULATED)" >&2
+    exit 10
+fi
+"""
 
 
 @dataclass(frozen=True)
@@ -98,11 +113,12 @@ def fingerprint() -> str:
     return digest.hexdigest()
 
 
-def build(out_cuda: Path, out_debian: Path) -> None:
+def build(out_cuda: Path, out_broken: Path, out_debian: Path) -> None:
     """Write all simulated packages.
 
     Args:
         out_cuda: folder for the packages of NVIDIA's repository (driver and CUDA toolkit).
+        out_broken: folder for the driver versions that are broken on purpose.
         out_debian: folder for those of Debian's archive (driver, dkms, kernel headers).
 
     Raises:
@@ -111,11 +127,16 @@ def build(out_cuda: Path, out_debian: Path) -> None:
     with TemporaryDirectory(prefix="simgpu-") as folder:
         work = Path(folder)
         nvidia, debian, cuda = table("nvidia"), table("debian"), table("cuda")
+        broken = nvidia | {"drivers": table("broken")["drivers"]}
         jobs: list[tuple[Path, Deb]] = []
-        for rows, out in ((nvidia, out_cuda), (debian, out_debian)):
-            for row in rows["drivers"]:
-                built = Driver(work, row["version"], row["cuda"])
-                jobs += [(out, deb) for deb in driver_packages(rows, row, built)]
+        versions = [
+            (rows, row, out)
+            for rows, out in ((nvidia, out_cuda), (broken, out_broken), (debian, out_debian))
+            for row in rows["drivers"]
+        ]
+        built_in_order = made([row for _, row, _ in versions], work)
+        for (rows, row, out), built in zip(versions, built_in_order, strict=True):
+            jobs += [(out, deb) for deb in driver_packages(rows, row, built)]
         for single in debian["singles"]:
             for version in single["versions"]:
                 built = Driver(work, upstream(version), debian["drivers"][0]["cuda"])
@@ -124,19 +145,24 @@ def build(out_cuda: Path, out_debian: Path) -> None:
                 jobs += [(outs[name], deb) for name in single.get("repositories", ["debian"])]
         jobs += [(out_cuda, deb) for deb in toolkit_packages(cuda)]
         jobs.append((out_debian, headers()))
-        out_cuda.mkdir(parents=True, exist_ok=True)
-        out_debian.mkdir(parents=True, exist_ok=True)
+        for out in (out_cuda, out_broken, out_debian):
+            out.mkdir(parents=True, exist_ok=True)
         with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
             list(pool.map(lambda job: write(job[1], job[0], work), jobs))
 
 
 def table(name: str) -> dict[str, Any]:
-    """One of the tables nvidia, debian, cuda."""
+    """One of the tables nvidia, broken, debian, cuda."""
     path = source_dir() / "packages" / f"{name}.yml"
     content: dict[str, Any] = yaml.safe_load(path.read_text())
     if content.get("schema") != SCHEMA:
         raise ToolError(f"The package table '{path}' has schema '{content.get('schema')}', not '{SCHEMA}'.")
     return content
+
+
+def broken_drivers() -> str:
+    """The versions of the repository 'cuda-broken' for people, one a line."""
+    return "\n".join(f"  {row['version']}  {row['summary']}" for row in table("broken")["drivers"])
 
 
 def upstream(version: str) -> str:
@@ -182,13 +208,23 @@ def compile_library(
 
 
 class Driver:
-    """The compiled parts of one driver version, each made when it is first asked for."""
+    """The compiled parts of one driver version, each made when it is first asked for.
 
-    def __init__(self, work: Path, version: str, cuda: int) -> None:
-        self.folder = work / f"driver-{version}"
+    Attributes:
+        version: its number, which is compiled into every part.
+        cuda: what its CUDA library calls itself.
+        like: a version whose parts become this one's when its number, of the same length, is replaced.
+    """
+
+    def __init__(
+        self, work: Path, version: str, cuda: int, like: Driver | None = None, breaks: str = ""
+    ) -> None:
+        self.folder = work / f"driver-{version}{'-' if breaks else ''}{breaks}"
         self.folder.mkdir(exist_ok=True)
         self.version = version
         self.cuda = cuda
+        self.like = like
+        self._defects = DEFECTS[breaks] if breaks else {}
 
     def part(self, name: str) -> Path:
         """Path of one part, by the name that the tables use.
@@ -204,8 +240,13 @@ class Driver:
     def _make(self, name: str, path: Path) -> None:
         src = source_dir() / "src"
         define = f'-DDRIVER_VERSION="{self.version}"'
-        if name in LIBRARIES:
-            compile_library(LIBRARIES[name], path, f"{name}.1", self.version, self.cuda)
+        path.parent.mkdir(exist_ok=True)
+        broken = self._defects.get(path.name, ())
+        if self.like and not broken:
+            content = self.like.part(name).read_bytes()
+            path.write_bytes(content.replace(self.like.version.encode(), self.version.encode()))
+        elif name in LIBRARIES:
+            compile_library(LIBRARIES[name], path, f"{name}.1", self.version, self.cuda, broken)
         elif name in PROGRAMS:
             source, flags = PROGRAMS[name]
             run("gcc", *CFLAGS, define, *flags, "-o", path, src / source, "-lpthread", "-ldl")
@@ -218,12 +259,23 @@ class Driver:
                     f"A package table names the unknown part '{name}'.",
                     "Correct the table in 'lab/simgpu/packages'.",
                 )
-            path.parent.mkdir(exist_ok=True)
             run(
-                "gcc", "-c", define, f'-DMODULE_NAME="{module}"', f'-DMODULE_LICENSE="{LICENSES[flavour]}"',
+                "gcc", "-c", define, *broken, f'-DMODULE_NAME="{module}"', f'-DMODULE_LICENSE="{LICENSES[flavour]}"',
                 f'-DMODULE_DEPENDS="{MODULES[module]}"', *(["-DMODULE_ALIASES"] if module == "nvidia" else []),
                 "-o", path, src / "module.c",
             )  # fmt: skip
+
+
+def made(rows: Sequence[Mapping[str, Any]], work: Path) -> list[Driver]:
+    """A driver for each row of the tables; what can be compiled once for several versions is."""
+    compiled: dict[tuple[int, int], Driver] = {}
+    drivers = []
+    for row in rows:
+        alike = len(row["version"]), row["cuda"]
+        driver = Driver(work, row["version"], row["cuda"], compiled.get(alike), row.get("breaks", ""))
+        compiled.setdefault(alike, driver)
+        drivers.append(driver)
+    return drivers
 
 
 # --- from tables to packages -----------------------------------------------------------------------------
@@ -245,7 +297,7 @@ def placeholders(version: str, deb: str, **more: str) -> dict[str, str]:
 
 def driver_packages(rows: Mapping[str, Any], row: Mapping[str, Any], built: Driver | None) -> list[Deb]:
     """All packages of one driver version."""
-    values = placeholders(row["version"], row["deb"])
+    values = placeholders(row["version"], row["deb"], breaks=row.get("breaks", ""))
     branch = [
         other["version"] for other in rows["drivers"] if other["version"].startswith(values["branch"] + ".")
     ]
@@ -329,7 +381,9 @@ def package(template: Mapping[str, Any], values: Mapping[str, str], built: Drive
             f'PACKAGE_NAME="{name}"\nPACKAGE_VERSION="{values["version"]}"\nAUTOINSTALL=yes\n'
         )
         scripts["postinst"] = (
-            f'if [ "$1" = configure ]; then dkms postinst -m {name} -v {values["version"]}; fi\n'
+            fill_text(BUILD_FAILS, {**values, "name": name})
+            if values.get("breaks") == "package"
+            else f'if [ "$1" = configure ]; then dkms postinst -m {name} -v {values["version"]}; fi\n'
         )
         scripts["prerm"] = f"dkms remove -m {name} -v {values['version']} --all\n"
     if "user" in template:

@@ -92,6 +92,10 @@ static result begin(void) {
     }
     if (!count) { answer = NO_DEVICE; goto out; }
     if (state->fabric_needed && sg_fabric(live, state) != 3) { answer = SYSTEM_NOT_READY; goto out; }
+#ifdef CUDA_INIT_FAILS /* a version of the repository cuda-broken */
+    answer = CUDA_INIT_FAILS;
+    goto out;
+#endif
     devices = visible(state, granted, count, order);
     if (!devices) { answer = NO_DEVICE; goto out; }
     if (sg_hold(live, SG_NVIDIA) || sg_hold(live, SG_UVM)) { answer = UNKNOWN; goto out; }

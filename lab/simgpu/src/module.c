@@ -10,6 +10,9 @@ INFO("license=" MODULE_LICENSE);
 INFO("description=SIMULATED NVIDIA module of the gpusmith lab");
 INFO("depends=" MODULE_DEPENDS);
 INFO("supported=external");
+#ifdef MODULE_DEFECT /* a version of the repository cuda-broken; the simulated kernel knows what it means */
+INFO("simgpu_defect=" MODULE_DEFECT);
+#endif
 #ifdef MODULE_ALIASES
 INFO("alias=pci:v000010DEd*sv*sd*bc06sc80i00*");
 INFO("alias=pci:v000010DEd*sv*sd*bc03sc02i00*");

@@ -46,15 +46,31 @@ def module_file(built: packages.Driver, tmp_path: Path) -> ModuleFile:
     """Makes a module as dkms leaves it: for one kernel release."""
 
     def make(part: str, release: str = "") -> Path:
-        data = built.part(part).read_bytes()
-        start = data.index(b"vermagic=@")
-        end = data.index(b"\0", start)
-        magic = f"vermagic={release or os.uname().release} SMP".encode()
-        path = tmp_path / "module.ko"
-        path.write_bytes(data[:start] + magic.ljust(end - start, b"\0") + data[end:])
-        return path
+        return as_dkms_leaves_it(built.part(part), tmp_path, release)
 
     return make
+
+
+@pytest.fixture
+def broken_file(tmp_path: Path) -> ModuleFile:
+    """The same of a version that is broken in one way."""
+
+    def make(kind: str) -> Path:
+        driver = packages.Driver(tmp_path, VERSION, 13000, breaks=kind)
+        return as_dkms_leaves_it(driver.part("open/nvidia.o"), tmp_path)
+
+    return make
+
+
+def as_dkms_leaves_it(part: Path, folder: Path, release: str = "") -> Path:
+    """A module for one kernel release."""
+    data = part.read_bytes()
+    start = data.index(b"vermagic=@")
+    end = data.index(b"\0", start)
+    magic = f"vermagic={release or os.uname().release} SMP".encode()
+    path = folder / "module.ko"
+    path.write_bytes(data[:start] + magic.ljust(end - start, b"\0") + data[end:])
+    return path
 
 
 @pytest.fixture

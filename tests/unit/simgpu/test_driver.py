@@ -61,6 +61,35 @@ def test_modules_that_do_not_fit_are_refused(module_file: ModuleFile) -> None:
     assert refusal.value.code == errno.EEXIST
 
 
+@pytest.mark.usefixtures("machine", "firmware")
+def test_a_broken_module_is_refused_with_a_line_in_the_kernel_log(
+    broken_file: ModuleFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log: list[str] = []
+    monkeypatch.setattr(driver, "klog", lambda text, *_: log.append(text))
+    with pytest.raises(RefusedError, match="Unknown symbol in module") as refusal:
+        driver.load(broken_file("module"), {})
+    assert refusal.value.code == errno.ENOENT
+    assert "nvidia: Unknown symbol" in log[0]
+    assert State.load().modules == []
+
+
+def test_a_version_that_gives_gpus_other_uuids(
+    machine: Machine, firmware: None, broken_file: ModuleFile, module_file: ModuleFile
+) -> None:
+    real = sorted(gpu["uuid"] for gpu in machine["gpus"])
+    seen = []
+    for _ in range(2):
+        driver.load(broken_file("uuids"), {})
+        seen.append(sorted(row["uuid"] for row in State.load().gpus))
+        driver.unload("nvidia")
+    assert seen[0] == seen[1], "as long as that version runs they are the same"
+    assert not set(seen[0]) & set(real)
+    assert len(set(seen[0])) == 4
+    driver.load(module_file("open/nvidia.o"), {})
+    assert sorted(row["uuid"] for row in State.load().gpus) == real
+
+
 @pytest.mark.parametrize(
     ("change", "version", "flavour"),
     [

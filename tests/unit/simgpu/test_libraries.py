@@ -19,6 +19,7 @@ from simgpu.state import State
 from gpusmith.node.bundle import bundle
 from gpusmith.node.records import parse
 from tests.unit.pythons import PYTHONS
+from tests.unit.simgpu.conftest import VERSION
 
 LIST = """
 import json, pynvml as n
@@ -254,6 +255,19 @@ def test_cuda_init_codes(node: Any, values: dict[str, str], code: int) -> None:
     handle = completed(node)
     node.change(**values)
     assert node.python(CUDA)[0] == code
+    os.close(handle)
+
+
+def test_nvml_starts_and_cuda_of_a_broken_version_does_not(node: Any, tmp_path: Path) -> None:
+    handle = completed(node)
+    assert node.python(CUDA)[0] == 0
+    folder = tmp_path / "broken"
+    folder.mkdir()
+    defines = ("-DSIMGPU_TEST", "-O0", *packages.DEFECTS["cuda"]["libcuda.so"])
+    packages.compile_library("cuda.c", folder / "libcuda.so.1", "libcuda.so.1", VERSION, 13000, defines)
+    with_it = {"LD_LIBRARY_PATH": f"{folder}:{node.libraries}"}
+    assert node.python(CUDA, env=with_it) == [802, []]
+    assert node.python(INIT, env=with_it) == 0
     os.close(handle)
 
 

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gpulab import inventory
 from gpulab.simgpu import packages
+from simgpu.modinfo import modinfo
 
 from gpusmith.errors import ToolError
 
@@ -34,10 +36,24 @@ def content(path: Path) -> dict[str, str]:
     }
 
 
+def drivers(tmp_path: Path) -> tuple[packages.Driver, packages.Driver]:
+    """A version, and another one that takes its parts from it."""
+    first = packages.Driver(tmp_path, "580.178.04", 13000)
+    return first, packages.Driver(tmp_path, "580.200.03", 13000, like=first)
+
+
 @pytest.mark.parametrize("name", ["nvidia", "debian"])
-def test_two_versions_of_one_branch_and_one_of_a_newer(name: str) -> None:
+def test_versions_of_one_branch_and_of_a_newer(name: str) -> None:
     branches = [driver["version"].split(".")[0] for driver in packages.table(name)["drivers"]]
-    assert sorted(branches.count(branch) for branch in set(branches)) == [1, 2]
+    assert len(set(branches)) == 2
+    assert branches.count(min(branches)) >= 2
+
+
+def test_the_driver_of_the_labs_inventory_can_be_upgraded_and_downgraded() -> None:
+    number = packages.numbers(inventory.DRIVER_VERSION)
+    there = [packages.numbers(driver["version"]) for driver in packages.table("nvidia")["drivers"]]
+    of_branch = [other for other in there if other[0] == number[0]]
+    assert min(of_branch) < number < max(of_branch) < max(there)
 
 
 def test_a_version_is_text_everywhere() -> None:
@@ -121,3 +137,98 @@ def test_a_part_that_does_not_exist_is_named(tmp_path: Path) -> None:
 
 def test_fingerprint_is_stable() -> None:
     assert packages.fingerprint() == packages.fingerprint()
+
+
+def test_what_is_compiled_once_is_what_its_own_compilation_gives(tmp_path: Path) -> None:
+    _, copied = drivers(tmp_path)
+    (tmp_path / "compiled").mkdir()
+    compiled = packages.Driver(tmp_path / "compiled", copied.version, 13000)
+    for part in ("libcuda.so", "nvidia-persistenced", "open/nvidia.o"):
+        assert copied.part(part).read_bytes() == compiled.part(part).read_bytes(), part
+
+
+def test_parts_are_shared_by_versions_that_differ_in_nothing_else(tmp_path: Path) -> None:
+    rows = [row for name in ("nvidia", "broken") for row in packages.table(name)["drivers"]]
+    made = packages.made(rows, tmp_path)
+    compiled = [driver.version for driver in made if driver.like is None]
+    assert compiled == ["580.95.05", "580.178.04", "595.91.07"]
+    assert all(driver.like.cuda == driver.cuda for driver in made if driver.like)
+
+
+# --- versions that are broken ------------------------------------------------------------------------------
+
+BROKEN = {row["breaks"]: row for row in packages.table("broken")["drivers"]}
+
+
+def broken(kind: str, folder: Path) -> dict[str, packages.Deb]:
+    """The packages of the version that is broken in one way."""
+    like = packages.Driver(folder, "580.178.04", 13000)
+    built = packages.Driver(folder, BROKEN[kind]["version"], 13000, like, kind)
+    rows = packages.table("nvidia") | {"drivers": [BROKEN[kind]]}
+    return {deb.name: deb for deb in packages.driver_packages(rows, BROKEN[kind], built)}
+
+
+def test_every_way_has_one_version_newer_than_the_good_ones_of_the_branch() -> None:
+    assert sorted(BROKEN) == sorted(packages.DEFECTS)
+    good = [packages.numbers(row["version"]) for row in packages.table("nvidia")["drivers"]]
+    for row in BROKEN.values():
+        number = packages.numbers(row["version"])
+        assert all(number > other for other in good if other[0] == number[0])
+        assert isinstance(row["version"], str)
+
+
+def test_the_page_of_the_lab_and_the_help_name_them(root: Path) -> None:
+    page, said = (root / "docs" / "lab.md").read_text(), packages.broken_drivers()
+    for row in BROKEN.values():
+        assert f"| `{row['version']}` | {row['summary']} |" in page
+        assert f"{row['version']}  {row['summary']}" in said
+
+
+def test_a_broken_version_has_the_whole_set_of_packages(tmp_path: Path) -> None:
+    rows = packages.table("nvidia")
+    good = {
+        deb.name
+        for deb in packages.driver_packages(rows, rows["drivers"][1], None)
+        if "pinning" not in deb.name
+    }
+    for kind in BROKEN:
+        assert good <= set(broken(kind, tmp_path)), kind
+
+
+def test_the_package_that_cannot_be_installed_fails_when_it_is_configured(tmp_path: Path) -> None:
+    debs = broken("package", tmp_path)
+    for name in ("nvidia-kernel-open-dkms", "nvidia-kernel-dkms"):
+        done = subprocess.run(
+            ["sh", "-ec", debs[name].scripts["postinst"], "postinst", "configure"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 10
+        assert "Bad return status for module build" in done.stderr
+        # Whoever removes it again must be able to.
+        assert "exit" not in debs[name].scripts["prerm"]
+    assert "exit" not in broken("module", tmp_path)["nvidia-kernel-open-dkms"].scripts["postinst"]
+
+
+@pytest.mark.parametrize("kind", ["module", "uuids"])
+def test_a_broken_module_says_so_where_the_simulated_kernel_reads(kind: str, tmp_path: Path) -> None:
+    files = broken(kind, tmp_path)["nvidia-kernel-open-dkms"].files
+    folder = f"/usr/src/nvidia-{BROKEN[kind]['version']}"
+    info = modinfo(files[f"{folder}/nvidia.simulated.o"])
+    assert (info["version"], info["simgpu_defect"]) == (BROKEN[kind]["version"], kind)
+    assert "simgpu_defect" not in modinfo(files[f"{folder}/nvidia-uvm.simulated.o"])
+
+
+def test_a_broken_cuda_library_is_the_only_part_that_differs(tmp_path: Path) -> None:
+    debs = broken("cuda", tmp_path)
+    version = BROKEN["cuda"]["version"]
+    (library,) = debs["libcuda1"].files.values()
+    (nvml,) = debs["libnvidia-ml1"].files.values()
+    good = packages.Driver(tmp_path, "580.178.04", 13000)
+
+    def renamed(part: str) -> bytes:
+        return good.part(part).read_bytes().replace(b"580.178.04", version.encode())
+
+    assert library.read_bytes() != renamed("libcuda.so")
+    assert nvml.read_bytes() == renamed("libnvidia-ml.so")

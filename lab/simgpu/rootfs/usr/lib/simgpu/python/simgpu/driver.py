@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import time
+import uuid
 from pathlib import Path
 
 from simgpu import fault, paths, pci
@@ -23,6 +24,8 @@ from simgpu.state import FABRIC, State
 ARCHITECTURES = {"turing": 6, "ampere": 7, "ada": 8, "hopper": 9, "blackwell": 10}
 FIRMWARE = Path("/lib/firmware/nvidia")
 COOL_C = "31"
+DEFECT = "simgpu_defect"
+"""Field of a module's file in a version that is broken on purpose (repository cuda-broken)."""
 DAEMONS = ("nvidia-persistenced.service", "nvidia-fabricmanager.service")
 
 
@@ -144,6 +147,9 @@ def _refuse_module(name: str, info: dict[str, str], state: State) -> None:
         if state.values["version"] != info["version"]:
             klog(f"{name}: disagrees about version of symbol nvidia_register_module", ERROR)
             raise RefusedError(errno.EINVAL)
+    if info.get(DEFECT) == "module":
+        klog(f"{name}: Unknown symbol drm_client_setup (err -2)", ERROR)
+        raise RefusedError(errno.ENOENT, "Unknown symbol in module, or unknown parameter (see dmesg)")
 
 
 def _start_driver(machine: Machine, state: State, info: dict[str, str]) -> None:
@@ -154,6 +160,8 @@ def _start_driver(machine: Machine, state: State, info: dict[str, str]) -> None:
     reset_values(state, machine)
     state.values.update({"version": version, "flavour": flavour})
     state.gpus, state.xids = probe_gpus(machine), []
+    if info.get(DEFECT) == "uuids":
+        _rename(state.gpus, version)
     fault.show_all(machine, state)
     needs_firmware = flavour == "open" or machine["architecture"] != "turing"
     if needs_firmware and not list((FIRMWARE / version).glob("gsp_*.bin")):
@@ -166,6 +174,12 @@ def _start_driver(machine: Machine, state: State, info: dict[str, str]) -> None:
     klog(f"nvidia-nvlink: Nvlink Core is being initialized, major device number {major}")
     kind = "Open Kernel Module" if flavour == "open" else "Kernel Module"
     klog(f"NVRM: loading NVIDIA UNIX {kind} for x86_64  {version}  SIMULATED (major {FRONTEND_MAJOR})")
+
+
+def _rename(gpus: list[dict[str, str]], version: str) -> None:
+    """Give GPUs other UUIDs, the same at each load of a version."""
+    for row in gpus:
+        row["uuid"] = f"GPU-{uuid.uuid5(uuid.UUID(row['uuid'].removeprefix('GPU-')), version)}"
 
 
 def refuse_hardware(machine: Machine, version: str, flavour: str) -> None:
