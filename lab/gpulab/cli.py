@@ -12,6 +12,7 @@ from simgpu.fault import listing
 
 from gpulab.lab import Lab
 from gpulab.machines import attach
+from gpulab.simgpu.packages import broken_drivers
 from gpulab.state import DEFAULT_SUBNET, Shape, load, locked
 from gpusmith.errors import GpusmithError, InputError
 from gpusmith.progress import say
@@ -76,6 +77,12 @@ def parser() -> argparse.ArgumentParser:
         ("start", "Power a machine on again."),
     ):
         add(name, text).add_argument("node", metavar="NODE")
+    depot = add(
+        "depot",
+        "Stop or start the depot: packages and images for all machines.",
+        f"Drivers of the repository 'cuda-broken', which is served beside 'cuda':\n{broken_drivers()}",
+    )
+    depot.add_argument("action", choices=("stop", "start"))
     fault = add("fault", "Break a machine in one way.", f"fault kinds:\n{listing()}")
     fault.add_argument("node", metavar="NODE")
     fault.add_argument("kind", metavar="KIND")
@@ -225,6 +232,12 @@ def _start(lab: Lab, options: argparse.Namespace) -> int:
     return OK
 
 
+def _depot(lab: Lab, options: argparse.Namespace) -> int:
+    with locked(lab.places, f"depot {options.action}"):
+        lab.depot(options.action)
+    return OK
+
+
 def _fault(lab: Lab, options: argparse.Namespace) -> int:
     with locked(lab.places, "fault"):
         lab.fault(options.node, options.kind, options.gpu, options.code)
@@ -268,6 +281,7 @@ COMMANDS: dict[str, Callable[[Lab, argparse.Namespace], int]] = {
     "reinstall": _reinstall,
     "stop": _stop,
     "start": _start,
+    "depot": _depot,
     "fault": _fault,
     "heal": _heal,
     "delay": _delay,

@@ -38,6 +38,7 @@ def urls(plan: Plan, repositories: list[str]) -> list[str]:
     """What must answer before the depot counts as up."""
     return [
         f"http://{plan.registry}/v2/",
+        f"http://{plan.depot}/apt/",
         *(f"http://{plan.depot}/apt/{name}/InRelease" for name in repositories),
     ]
 

@@ -326,6 +326,17 @@ class Lab:
             self._wait_booted([machine])
             self._wait_api([machine])
 
+    def depot(self, action: str) -> None:
+        """Stop or start what gives packages and images to all machines, as if the site's mirror were down."""
+        plan = Plan.parse(self.state().shape.subnet)
+        supply = Machine(DEPOT, DEPOT, plan.depot)
+        with step(f"{action} the depot"):
+            if action == "stop":
+                self.machinery.podman.run("stop", "--time", "20", supply.container)
+            else:
+                self.machinery.podman.run("start", supply.container)
+                depot.wait_serving(self.machinery, supply, plan, [])
+
     def _wait_api(self, booted: Sequence[Machine]) -> None:
         """Who reboots the control plane goes on when it answers again."""
         control_plane = self.machine("cp-1")

@@ -35,6 +35,8 @@ class FakePodman(Podman):
             out = identity
         elif arguments[0] == "start":
             self.containers[arguments[-1]]["State"] = {"Status": "running", "Pid": os.getpid()}
+        elif arguments[0] == "stop":
+            self.containers[arguments[-1]]["State"] = {"Status": "exited", "Pid": 0}
         elif arguments[0] == "rm":
             status = self._rm(arguments[-1])
         elif arguments[0] == "ps":

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from gpulab import cli
+from gpulab.simgpu import packages
 from gpulab.state import Shape
 
 
@@ -27,6 +28,7 @@ def test_status_without_a_lab_fails_and_prints_an_empty_list(capsys: pytest.Capt
         ["reboot", "--all"],
         ["heal", "gpu-1"],
         ["delay", "gpu-1"],
+        ["depot", "stop"],
     ],
 )
 def test_commands_that_need_a_lab_say_so(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -52,7 +54,7 @@ def test_wrong_input_is_refused_by_name(
 
 
 @pytest.mark.parametrize(
-    "words", [[], ["reboot"], ["reboot", "gpu-1", "--all"], ["fly"], ["up", "--gpus", "many"]]
+    "words", [[], ["depot"], ["reboot"], ["reboot", "gpu-1", "--all"], ["fly"], ["up", "--gpus", "many"]]
 )
 def test_wrong_words_end_with_usage(words: list[str]) -> None:
     with pytest.raises(SystemExit) as ended:
@@ -66,6 +68,13 @@ def test_every_command_has_help(command: list[str], capsys: pytest.CaptureFixtur
         cli.main([*command, "--help"])
     assert ended.value.code == 0
     assert "usage: gpulab" in capsys.readouterr().out
+
+
+def test_the_help_of_the_depot_names_the_broken_drivers(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["depot", "--help"])
+    said = capsys.readouterr().out
+    assert all(row["version"] in said for row in packages.table("broken")["drivers"])
 
 
 def test_kubectl_gets_its_options_untouched(monkeypatch: pytest.MonkeyPatch) -> None:
