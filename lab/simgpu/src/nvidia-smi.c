@@ -237,6 +237,35 @@ static int details(int only) {
     return result;
 }
 
+/* -pl WATTS or -pm 0|1 for one GPU, or for all. */
+static int change(int what, int value, int only) {
+    unsigned count = 0, low = 0, high = 0, before = 0;
+    CALL("nvmlDeviceGetCount_v2", &count);
+    if (!count) { puts("No devices were found"); return 6; }
+    for (unsigned i = 0; i < count; i++) {
+        void *gpu = NULL;
+        char bus[256];
+        if (only >= 0 && (unsigned)only != i) continue;
+        int code = CALL("nvmlDeviceGetHandleByIndex_v2", i, &gpu);
+        if (code) return lost(i, code);
+        value_of(gpu, "pci.bus_id", bus);
+        if (what == 'l') {
+            CALL("nvmlDeviceGetPowerManagementLimitConstraints", gpu, &low, &high);
+            CALL("nvmlDeviceGetPowerManagementLimit", gpu, &before);
+            code = CALL("nvmlDeviceSetPowerManagementLimit", gpu, (unsigned)value * 1000);
+            if (code == 2) printf("Provided power limit %d.00 W is not a valid power limit which should be between %u.00 W and %u.00 W for GPU %s\n", value, low / 1000, high / 1000, bus);
+            else if (!code) printf("Power limit for GPU %s was set to %d.00 W from %u.00 W.\n", bus, value, before / 1000);
+        } else {
+            code = CALL("nvmlDeviceSetPersistenceMode", gpu, value);
+            if (!code) printf("%s persistence mode for GPU %s.\n", value ? "Enabled" : "Disabled", bus);
+        }
+        if (code && code != 2) printf("Unable to change GPU %s: %s\nTerminating early due to previous errors.\n", bus, words_of(code));
+        if (code) return code;
+    }
+    puts("All done.");
+    return 0;
+}
+
 static int table(void) {
     unsigned count = 0;
     int result = 0;
@@ -274,7 +303,7 @@ static int table(void) {
 }
 
 int main(int argc, char **argv) {
-    int only = -1, what = 0, header = 1, units = 1;
+    int only = -1, what = 0, header = 1, units = 1, value = 0;
     const char *fields = NULL, *format = NULL;
     for (int i = 1; i < argc; i++) {
         const char *a = argv[i];
@@ -283,10 +312,11 @@ int main(int argc, char **argv) {
         else if (!strncmp(a, "--query-gpu=", 12)) { what = 'g'; fields = a + 12; }
         else if (!strncmp(a, "--format=", 9)) format = a + 9;
         else if ((!strcmp(a, "-i") && i + 1 < argc) || !strncmp(a, "--id=", 5)) only = number(a[1] == 'i' ? argv[++i] : a + 5);
+        else if ((!strcmp(a, "-pl") || !strcmp(a, "-pm")) && i + 1 < argc) { what = a[2]; value = number(argv[++i]); }
         else if (!strcmp(a, "-d") && i + 1 < argc) i++; /* sections of -q: all of them are shown */
         else if (!strcmp(a, "--version")) what = 'v';
         else if (!strcmp(a, "-h") || !strcmp(a, "--help")) {
-            puts("nvidia-smi (SIMULATED, gpusmith lab): [-L] [-q [-d SECTIONS]] [-i N] [--query-gpu=FIELD,... --format=csv[,noheader][,nounits]]");
+            puts("nvidia-smi (SIMULATED, gpusmith lab): [-L] [-q [-d SECTIONS]] [-i N] [-pl WATTS] [-pm 0|1] [--query-gpu=FIELD,... --format=csv[,noheader][,nounits]]");
             return 0;
         } else {
             printf("Invalid combination of input arguments. The SIMULATED nvidia-smi of the gpusmith lab does not know '%s'.\n", a);
@@ -301,6 +331,7 @@ int main(int argc, char **argv) {
     switch (what) {
     case 'L': code = list(); break;
     case 'q': code = details(only); break;
+    case 'l': case 'm': code = change(what, value, only); break;
     case 'g': code = query(fields, header, units, only); break;
     case 'v': printf("NVIDIA-SMI version  : %s (SIMULATED)\nDRIVER version      : %s\nCUDA Version        : %d.%d\n", driver, driver, cuda / 1000, cuda % 1000 / 10); break;
     default: code = table();

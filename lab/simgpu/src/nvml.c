@@ -311,7 +311,20 @@ NUMBER(nvmlDeviceGetDisplayActive, int, 0)
 NUMBER(nvmlDeviceGetVirtualizationMode, int, 0)
 NUMBER(nvmlDeviceGetPerformanceState, int, 0)
 NUMBER(nvmlDeviceGetPowerState, int, 0)
-NUMBER(nvmlDeviceGetPersistenceMode, int, sg_held(live, SG_PERSISTENCED))
+NUMBER(nvmlDeviceGetPersistenceMode, int, G->persistence || sg_held(live, SG_PERSISTENCED))
+/* Settings belong to the driver: the simulated kernel keeps them until it is unloaded. */
+static ret_t set(const sg_gpu *gpu, const char *name, unsigned value) {
+    char number[16];
+    const char *tool = sg_path("/usr/lib/simgpu/simgpu");
+    snprintf(number, sizeof number, "%u", value);
+    const char *const words[] = {tool, "set", gpu->pci, name, number, NULL};
+    if (geteuid() || access(tool, X_OK)) return NO_PERMISSION;
+    return sg_run(words) ? UNKNOWN : OK;
+}
+API ret_t nvmlDeviceSetPersistenceMode(void *h, int mode) {
+    DEVICE(h);
+    return mode == 0 || mode == 1 ? set(G, "persistence", (unsigned)mode) : INVALID_ARGUMENT;
+}
 NUMBER(nvmlDeviceGetIrqNum, unsigned, 0)
 API ret_t nvmlDeviceGetCudaComputeCapability(void *h, int *major, int *minor) {
     DEVICE(h); NEED(major); NEED(minor);
@@ -441,14 +454,21 @@ API ret_t nvmlDeviceGetTemperatureThreshold(void *h, int kind, unsigned *out) {
 }
 NUMBER(nvmlDeviceGetPowerUsage, unsigned, G->power_mw)
 NUMBER(nvmlDeviceGetPowerManagementMode, int, 1)
-NUMBER(nvmlDeviceGetPowerManagementLimit, unsigned, S->power_w * 1000)
+static unsigned limit_of(const sg_state *s, const sg_gpu *gpu) { return gpu->limit_mw ? (unsigned)gpu->limit_mw : (unsigned)s->power_w * 1000; }
+NUMBER(nvmlDeviceGetPowerManagementLimit, unsigned, limit_of(S, G))
 NUMBER(nvmlDeviceGetPowerManagementDefaultLimit, unsigned, S->power_w * 1000)
-NUMBER(nvmlDeviceGetEnforcedPowerLimit, unsigned, S->power_w * 1000)
+NUMBER(nvmlDeviceGetEnforcedPowerLimit, unsigned, limit_of(S, G))
 API ret_t nvmlDeviceGetPowerManagementLimitConstraints(void *h, unsigned *low, unsigned *high) {
     DEVICE(h); NEED(low); NEED(high);
     *low = 200000 < S->power_w * 500 ? 200000 : (unsigned)S->power_w * 500;
     *high = (unsigned)S->power_w * 1000;
     return OK;
+}
+API ret_t nvmlDeviceSetPowerManagementLimit(void *h, unsigned limit) {
+    DEVICE(h);
+    unsigned low, high;
+    nvmlDeviceGetPowerManagementLimitConstraints(h, &low, &high);
+    return limit < low || limit > high ? INVALID_ARGUMENT : set(G, "limit_mw", limit);
 }
 static unsigned clock_of(int kind) { return kind == 2 ? 2619 : 1980; }
 API ret_t nvmlDeviceGetClockInfo(void *h, int kind, unsigned *out) {
@@ -686,8 +706,8 @@ API ret_t nvmlDeviceGetFieldValues(void *h, int count, field_value *values) {
 /* --- not simulated: said so ------------------------------------------------------------------------------ */
 
 #define REFUSE(function) API ret_t function(void *h) { if (!users) return UNINITIALIZED; return check(h) ? NOT_SUPPORTED : INVALID_ARGUMENT; }
-REFUSE(nvmlDeviceSetMigMode) REFUSE(nvmlDeviceSetPersistenceMode) REFUSE(nvmlDeviceSetComputeMode)
-REFUSE(nvmlDeviceSetEccMode) REFUSE(nvmlDeviceSetPowerManagementLimit) REFUSE(nvmlDeviceClearEccErrorCounts)
+REFUSE(nvmlDeviceSetMigMode) REFUSE(nvmlDeviceSetComputeMode)
+REFUSE(nvmlDeviceSetEccMode) REFUSE(nvmlDeviceClearEccErrorCounts)
 REFUSE(nvmlDeviceGetDeviceHandleFromMigDeviceHandle) REFUSE(nvmlDeviceGetGpuInstanceId) REFUSE(nvmlDeviceGetComputeInstanceId)
 REFUSE(nvmlDeviceGetAttributes) REFUSE(nvmlDeviceGetAttributes_v2) REFUSE(nvmlDeviceGetGpuInstanceById)
 REFUSE(nvmlDeviceGetGpuInstanceProfileInfo) REFUSE(nvmlDeviceGetGpuInstanceProfileInfoV) REFUSE(nvmlDeviceGetGpuInstances)

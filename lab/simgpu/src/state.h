@@ -41,7 +41,7 @@ enum { SG_NVIDIA = 0, SG_UVM = 1, SG_MODESET = 2, SG_DRM = 3, SG_PERSISTENCED = 
 
 typedef struct {
     char pci[20], uuid[48], serial[32];
-    int minor, numa, lost, ecc, ecc_total, remapped, pending, throttle, temp, power_mw;
+    int minor, numa, lost, ecc, ecc_total, remapped, pending, throttle, temp, power_mw, limit_mw, persistence;
 } sg_gpu;
 
 typedef struct {
@@ -112,7 +112,7 @@ static void sg_parse_gpu(sg_gpu *gpu, char *text) {
         else if (!strcmp(item, "serial")) sg_copy(gpu->serial, sizeof gpu->serial, value);
 #define FIELD(f) else if (!strcmp(item, #f)) gpu->f = (int)sg_number(value);
         FIELD(minor) FIELD(numa) FIELD(lost) FIELD(ecc) FIELD(ecc_total) FIELD(remapped) FIELD(pending)
-        FIELD(throttle) FIELD(temp) FIELD(power_mw)
+        FIELD(throttle) FIELD(temp) FIELD(power_mw) FIELD(limit_mw) FIELD(persistence)
 #undef FIELD
     }
 }

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from gpulab.simgpu import packages
-from simgpu import modules, paths
+from simgpu import cli, modules, paths
 from simgpu.hardware import Machine
 from simgpu.state import State
 
@@ -114,6 +114,44 @@ for f, a in ((n.nvmlDeviceSetMigMode, (h, 1)), (n.nvmlDeviceGetFanSpeed, (h,)), 
 print(json.dumps(answers))
 """
     assert 0 not in node.python(code)
+
+
+SETTINGS = """
+import json, pynvml as n
+n.nvmlInit()
+h = n.nvmlDeviceGetHandleByIndex(1)
+def code(f, *a):
+    try:
+        f(*a)
+    except n.NVMLError as error:
+        return error.value
+    return 0
+print(json.dumps([
+    [code(n.nvmlDeviceSetPowerManagementLimit, h, watts * 1000) for watts in (100, 500, 701)],
+    code(n.nvmlDeviceSetPersistenceMode, h, 1),
+    [n.nvmlDeviceGetPowerManagementLimit(h), n.nvmlDeviceGetEnforcedPowerLimit(h), n.nvmlDeviceGetPersistenceMode(h)],
+]))
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may change settings")
+def test_settings_are_set_by_the_kernel_and_seen(
+    node: Any, machine: Machine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert node.python(SETTINGS)[:2] == [[2, 4, 2], 4], "nobody may without the simulated kernel's program"
+    program = node.root / "usr" / "lib" / "simgpu" / "simgpu"
+    program.parent.mkdir(parents=True)
+    program.write_text(f'#!/bin/sh\necho "$*" >> {node.root}/asked\n')
+    program.chmod(0o755)
+    assert node.python(SETTINGS)[:2] == [[2, 0, 2], 0]
+    asked = (node.root / "asked").read_text().splitlines()
+    address = sorted(gpu["pci"] for gpu in machine["gpus"])[1]
+    assert asked == [f"set {address} limit_mw 500000", f"set {address} persistence 1"]
+    for line in asked:
+        assert cli.main(line.split()) == 0
+    assert node.python(SETTINGS)[2] == [500000, 500000, 1]
+    assert cli.main(["set", "0000:ff:00.0", "persistence", "1"]) != 0
+    assert "does not drive" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ simgpu coldplug                  loads drivers by the modalias of the PCI device
 simgpu load FILE [OPTION=V ...]  insert a simulated kernel module (what insmod does)
 simgpu unload NAME [--force]     remove one (EBUSY if it is used)
 simgpu fabric STATE              used by nv-fabricmanager: not-started | in-progress | completed
+simgpu set PCI NAME NUMBER       used by NVML: limit_mw | persistence of a GPU, until the driver is unloaded
 simgpu fault KIND [CODE] [--gpu N]   N is the index of NVML; see simgpu fault --help
 simgpu heal                      take all faults away
 simgpu status [--json]
@@ -41,6 +42,10 @@ def parser(words: list[str]) -> argparse.ArgumentParser:
     sub.add_argument("--force", action="store_true", help="whoever uses it")
     sub = commands.add_parser("fabric")
     sub.add_argument("state", choices=list(FABRIC)[1:])
+    sub = commands.add_parser("set")
+    sub.add_argument("pci")
+    sub.add_argument("name", choices=["limit_mw", "persistence"])
+    sub.add_argument("number", type=int)
     sub = commands.add_parser("fault", formatter_class=argparse.RawDescriptionHelpFormatter)
     if words[:1] == ["fault"]:
         _fault(sub)
@@ -100,6 +105,10 @@ def _run(options: argparse.Namespace) -> None:
             from simgpu.driver import fabric
 
             fabric(options.state)
+        case "set":
+            from simgpu.driver import change_setting
+
+            change_setting(options.pci, options.name, options.number)
         case "fault":
             from simgpu.injection import inject
 

@@ -96,6 +96,8 @@ def gpu_row(gpu: Gpu, minor: int) -> dict[str, str]:
         "throttle": "0",
         "temp": COOL_C,
         "power_mw": "69000",
+        "limit_mw": "0",  # the model's own
+        "persistence": "0",
     }
 
 
@@ -255,6 +257,16 @@ def reload() -> None:
     for unit in DAEMONS:
         if call("systemctl", "is-enabled", "-q", unit, check=False) == 0:
             call("systemctl", "restart", unit, check=False)
+
+
+def change_setting(address: str, name: str, number: int) -> None:
+    """Keep a setting of a GPU until the driver is unloaded."""
+    state = State.load()
+    row = state.gpu(address)
+    if row is None:
+        raise RefusedError(errno.ENODEV, f"the driver does not drive GPU {address}")
+    row[name] = str(number)
+    state.save()
 
 
 def fabric(name: str) -> None:
