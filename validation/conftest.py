@@ -14,13 +14,14 @@ from rich.console import Console
 from gpusmith.checks.findings import Outcome
 from gpusmith.checks.register import CLUSTER, TIERS, catalog
 from gpusmith.cluster import kubeconfig as kubeconfigs
-from gpusmith.errors import GpusmithError, InputError
+from gpusmith.errors import GpusmithError, InputError, ToolError
 from gpusmith.inventory.read import read
 from gpusmith.paths import repo_root
 from gpusmith.report import files
 from gpusmith.report.coverage import percent_of
 from gpusmith.report.results import ExitCode
 from gpusmith.report.terminal import terminal
+from gpusmith.suite import maintenance
 from gpusmith.suite.run import Suite, tiers_of
 
 PROGRAMS = Path(__file__).parent / "workloads" / "programs"
@@ -48,6 +49,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="so many percent of all nodes and GPUs must be tested (default: all that nobody uses or keeps back)",
     )
     group.addoption("--tier", metavar="LIST", help=f"only these tiers, divided by commas: {','.join(TIERS)}")
+    group.addoption(
+        maintenance.ID,
+        metavar="ID",
+        help="also test the nodes that this run of a driver upgrade has cordoned",
+    )
+    group.addoption(
+        maintenance.VERSION,
+        metavar="X",
+        help="the driver that these nodes must have, whatever the inventory says",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -67,22 +78,36 @@ def pytest_configure(config: pytest.Config) -> None:
         _refuse_empty(config, "--report-dir")
         if not config.getoption("collectonly"):
             files.clear(reports_folder)
-        _refuse_empty(config, "--inventory", "--limit")
+        _refuse_empty(config, "--inventory", "--limit", maintenance.ID, maintenance.VERSION)
         tiers = tiers_of(config.getoption("--tier", default=None))
         least = percent_of(config.getoption("--min-coverage", default=None))
         source = config.getoption("--inventory", default=None)
-        inventory = read(source, config.getoption("--limit", default=None), here)
+        upgrade = maintenance.asked(
+            config.getoption(maintenance.ID, default=None),
+            config.getoption(maintenance.VERSION, default=None),
+            tiers,
+        )
+        inventory = maintenance.applied(
+            upgrade, read(source, config.getoption("--limit", default=None), here)
+        )
     except GpusmithError as error:
-        raise pytest.UsageError(
-            f"{error.message}\n  Next: {error.hint}" if error.hint else error.message
-        ) from error
+        said = f"{error.message}\n  Next: {error.hint}" if error.hint else error.message
+        if isinstance(error, ToolError):
+            pytest.exit(said, returncode=int(ExitCode.BROKEN))
+        raise pytest.UsageError(said) from error
     # The summary of this suite says each cause once; pytest's own sections would say it twice more.
     if config.option.tbstyle == "auto":
         config.option.tbstyle = "no"
     config.option.reportchars = ""
     config.stash[FOLDER] = reports_folder
     config.stash[SUITE] = Suite(
-        inventory, PROGRAMS, tiers, _sayer(config), working_folder=here, min_coverage=least
+        inventory,
+        PROGRAMS,
+        tiers,
+        _sayer(config),
+        working_folder=here,
+        min_coverage=least,
+        maintenance=upgrade,
     )
 
 

@@ -63,3 +63,9 @@ RUNS = MANAGER + "-runs"
 
 # --- what others call things ---
 GPU_RESOURCE = "nvidia.com/gpu"
+DRIVER_LABEL = "nvidia.com/cuda.driver-version.full"
+"""Label: the driver by GPU feature discovery; older ones do not write it."""
+COUNT_LABEL = "nvidia.com/gpu.count"
+"""Label: the number of GPUs by GPU feature discovery."""
+CORDON_TAINT = "node.kubernetes.io/unschedulable"
+"""Taint by which Kubernetes keeps pods off a cordoned node."""

@@ -15,11 +15,10 @@ from gpusmith.expect import identity
 from gpusmith.expect.identity import Machine
 from gpusmith.expect.versions import upstream
 from gpusmith.inventory.host import Host
-from gpusmith.names import GPU_RESOURCE, OPERANDS_LABEL, SIMULATED_LABEL
+from gpusmith.names import COUNT_LABEL, DRIVER_LABEL, GPU_RESOURCE, OPERANDS_LABEL, SIMULATED_LABEL
 from gpusmith.problems import Cure, Problem
 
 SITE = "Run site.yml for the node."
-DRIVER_LABEL = "nvidia.com/cuda.driver-version.full"
 
 
 @dataclass(frozen=True)
@@ -215,11 +214,11 @@ def labels(facts: ClusterFacts) -> list[Problem]:
                 Cure.LABELS,
             )
         )
-    found = view.labels.get("nvidia.com/gpu.count")
+    found = view.labels.get(COUNT_LABEL)
     if found is None and ("gpu-feature-discovery" in host.operands or view.discovered):
         problems.append(
             Problem(
-                f"Node '{view.name}' has no label 'nvidia.com/gpu.count': GPU feature discovery did not describe it.",
+                f"Node '{view.name}' has no label '{COUNT_LABEL}': GPU feature discovery did not describe it.",
                 "Read the logs of GPU feature discovery and of node feature discovery.",
             )
         )
@@ -228,7 +227,7 @@ def labels(facts: ClusterFacts) -> list[Problem]:
             Problem(
                 f"Node '{view.name}': GPU feature discovery counts {found} GPUs, the inventory says {host.gpu_count}.",
                 "See nodes.gpu-count.",
-                {"labels": {"nvidia.com/gpu.count": found}},
+                {"labels": {COUNT_LABEL: found}},
             )
         )
     described = view.labels.get(DRIVER_LABEL)

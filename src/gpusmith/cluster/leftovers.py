@@ -45,7 +45,10 @@ def sort_out(namespaces: Sequence[Object]) -> Leftovers:
     for row in namespaces:
         metadata = row["metadata"]
         name, marks = str(metadata["name"]), metadata.get("annotations") or {}
-        on = False if metadata.get("deletionTimestamp") else lives(str(marks.get(OWNER_ANNOTATION, "")))
+        on = lives(str(marks.get(OWNER_ANNOTATION, "")))
+        # Elsewhere a run that deletes its namespace gives no sign of life any more.
+        if on is None and metadata.get("deletionTimestamp"):
+            on = False
         if on is None:
             unknown[name] = str(marks.get(ALIVE_ANNOTATION, ""))
         else:

@@ -11,6 +11,7 @@ from gpusmith.cluster import managed_fields, operands
 from gpusmith.cluster.api import Cluster, Object
 from gpusmith.cluster.holders import finished
 from gpusmith.cluster.views import NODES, PODS, NodeView, view_of
+from gpusmith.names import COUNT_LABEL, DRIVER_LABEL
 from gpusmith.wait import Deadline, Done, NotYet, WaitTimeout, wait_until
 
 OPERANDS_WAIT_S = 60.0
@@ -84,6 +85,7 @@ def take_settled(
     operands_namespaces: Mapping[str, str],
     say: Callable[[str], None],
     sleep: Callable[[float], None] = time.sleep,
+    loaded: Mapping[str, str] | None = None,
 ) -> Snapshot:
     """The lists, once no operand is about to become ready; one that is not by the deadline is for the checks to name.
 
@@ -92,6 +94,7 @@ def take_settled(
         operands_namespaces: as of take().
         say: told about waiting.
         sleep: replaced in tests.
+        loaded: driver of nodes that got another one a moment ago: feature discovery needs a while to describe it.
 
     Raises:
         ToolError: as take().
@@ -100,11 +103,22 @@ def take_settled(
 
     def look() -> Done[None] | NotYet:
         taken.append(take(cluster, operands_namespaces))
-        pods = operands.starting(taken[-1].operand_pods)
-        if pods and len(taken) == 1:
-            say(f"waiting for operands that start, {OPERANDS_WAIT_S:.0f} s at most: {', '.join(pods)}")
-        return NotYet(", ".join(pods)) if pods else Done(None)
+        late = [*operands.starting(taken[-1].operand_pods), *_outdated(taken[-1], loaded or {})]
+        if late and len(taken) == 1:
+            say(f"waiting for operands that start, {OPERANDS_WAIT_S:.0f} s at most: {', '.join(late)}")
+        return NotYet(", ".join(late)) if late else Done(None)
 
     with suppress(WaitTimeout):
         wait_until("the operands to start", look, Deadline(OPERANDS_WAIT_S), OPERANDS_TICK_S, sleep)
     return taken[-1]
+
+
+def _outdated(taken: Snapshot, loaded: Mapping[str, str]) -> list[str]:
+    """Nodes whose labels do not describe the driver that is loaded, in words."""
+    late = []
+    for name, version in loaded.items():
+        labels = taken.nodes[name].labels if name in taken.nodes else {DRIVER_LABEL: version}
+        told = labels.get(DRIVER_LABEL, version if COUNT_LABEL in labels else "nothing")
+        if told != version:
+            late.append(f"labels of node '{name}', which tell driver '{told}'")
+    return late

@@ -48,6 +48,8 @@ def _run(results: Results) -> Document:
         "simulated": info.simulated,
         "complete": results.complete,
         "nodes": list(info.nodes),
+        "maintenance_id": info.maintenance_id,
+        "driver_version": info.driver_version,
         "facts": {name: dict(facts) for name, facts in results.facts.items()},
         "verdict": results.verdict,
         "exit_code": int(results.exit_code),

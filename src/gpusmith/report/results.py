@@ -36,6 +36,8 @@ class RunInfo:
         tiers: that were asked for.
         simulated: any node is simulated.
         nodes: names of all GPU nodes of the run.
+        maintenance_id: of the driver upgrade whose cordoned nodes are tested all the same; empty if there is none.
+        driver_version: that those nodes must have, or all if there is no such ID; empty if the inventory's counts.
     """
 
     id: str
@@ -47,6 +49,8 @@ class RunInfo:
     tiers: tuple[str, ...]
     simulated: bool
     nodes: tuple[str, ...]
+    maintenance_id: str = ""
+    driver_version: str = ""
 
 
 @dataclass(frozen=True)

@@ -128,12 +128,19 @@ def _coverage(results: Results) -> Iterator[str]:
     missed = results.demand.missed
     if missed:
         yield f"[red]Only {missed} were tested; {escape(results.demand.rule)} must be (--min-coverage).[/]"
+    if results.info.driver_version:
+        yield f"Tested{_upgrade(results)} for driver {escape(results.info.driver_version)}, whatever the inventory says."
     if results.info.simulated:
         yield "[yellow]Simulated GPUs: nothing is proved about CUDA, bandwidth or a driver on silicon.[/]"
     if results.ended is not None:
         yield "[yellow]The run did not come to its end; it stamps no node.[/]"
     elif not results.complete:
         yield "[yellow]Only a selection of the checks ran; it stamps no node.[/]"
+
+
+def _upgrade(results: Results) -> str:
+    run = results.info.maintenance_id
+    return f" in maintenance {escape(run)}, with the nodes that it cordoned," if run else ""
 
 
 def _sum(rows: list[Any]) -> int:

@@ -18,6 +18,7 @@ from gpusmith.owner import process
 from gpusmith.report.results import ExitCode, Results, RunInfo, in_catalog_order
 from gpusmith.suite import summary
 from gpusmith.suite.evaluation import evaluate
+from gpusmith.suite.maintenance import NONE, Maintenance
 from gpusmith.suite.sources import Say, Sources
 from gpusmith.workloads.jobs import Run
 
@@ -50,6 +51,7 @@ class Suite:
         nodes: replaced in tests; by default the inventory's connections.
         working_folder: where the suite was started.
         min_coverage: percentage of nodes and GPUs that must be tested; None for all that nobody uses or keeps back.
+        maintenance: the upgrade that nodes are tested for.
     """
 
     def __init__(
@@ -61,14 +63,17 @@ class Suite:
         nodes: Mapping[str, Node] | None = None,
         working_folder: Path | None = None,
         min_coverage: float | None = None,
+        maintenance: Maintenance = NONE,
     ) -> None:
-        self.min_coverage = min_coverage
+        self.min_coverage, self.maintenance = min_coverage, maintenance
         self.inventory, self.tiers, self.say = inventory, tiers, say
         self.run = Run(
             f"{dt.datetime.now(dt.UTC):%m%d%H%M%S}-{secrets.token_hex(3)}",
             str(process()),
         )
-        self.sources = Sources(inventory, programs, self.run, say, nodes, working_folder or Path.cwd())
+        self.sources = Sources(
+            inventory, programs, self.run, say, nodes, working_folder or Path.cwd(), maintenance.id
+        )
         self.findings: list[Finding] = []
         self._started = dt.datetime.now(dt.UTC)
         self._begin = time.monotonic()
@@ -138,6 +143,8 @@ class Suite:
             tiers=self.tiers,
             simulated=self.inventory.simulated,
             nodes=tuple(self.inventory.hosts),
+            maintenance_id=self.maintenance.id,
+            driver_version=self.maintenance.driver_version,
         )
         return Results(
             info,

@@ -11,6 +11,7 @@ from gpusmith.checks.findings import CannotAsk, Finding
 from gpusmith.checks.whole_cluster import Removed
 from gpusmith.cluster import leftovers, snapshot
 from gpusmith.cluster.api import Cluster
+from gpusmith.cluster.operands import FEATURE_DISCOVERY
 from gpusmith.cluster.snapshot import Snapshot
 from gpusmith.cluster.views import NodeView
 from gpusmith.data import models
@@ -51,6 +52,7 @@ class Sources:
         say: told about long steps.
         nodes: replaced in tests; by default the inventory's connections.
         working_folder: where the suite was started.
+        maintenance: ID of the upgrade that nodes are tested for; empty if there is none.
     """
 
     def __init__(
@@ -61,8 +63,10 @@ class Sources:
         say: Say,
         nodes: Mapping[str, Node] | None,
         working_folder: Path,
+        maintenance: str = "",
     ) -> None:
         self.inventory, self.programs, self.run, self.say = inventory, programs, run, say
+        self.maintenance = maintenance
         self.workloads_began = False
         self._nodes, self._folder = nodes, working_folder
         self._cluster_trouble: GpusmithError | None = None
@@ -121,7 +125,17 @@ class Sources:
         wanted = {
             self.node_name(name): host.operands_namespace for name, host in self.inventory.hosts.items()
         }
-        return ClusterState(cluster, snapshot.take_settled(cluster, wanted, self.say), removed)
+        taken = snapshot.take_settled(cluster, wanted, self.say, loaded=self._loaded())
+        return ClusterState(cluster, taken, removed)
+
+    def _loaded(self) -> dict[str, str]:
+        """Drivers that an upgrade loaded, by the node that our feature discovery describes anew."""
+        found = {
+            self.node_name(name): record.module.loaded_version
+            for name, host in self.inventory.hosts.items()
+            if self.maintenance and FEATURE_DISCOVERY in host.operands and (record := self.record(name))
+        }
+        return {name: version for name, version in found.items() if version}
 
     def _remove_leftovers(self, cluster: Cluster) -> Removed:
         found = leftovers.find(cluster, self.say)
@@ -170,7 +184,8 @@ class Sources:
         for name, host in self.inventory.hosts.items():
             record = self.record(name)
             uuids = frozenset(gpu.uuid for gpu in record.nvml.gpus if gpu.uuid) if record else None
-            targets.append(Target(host, self.view(name), uuids, frozenset(state.snapshot.runtime_classes)))
+            classes = frozenset(state.snapshot.runtime_classes)
+            targets.append(Target(host, self.view(name), uuids, classes, self.maintenance))
         self.say(f"running workloads in namespace '{self.run.namespace}'")
         self.workloads_began = True
         return runner.run_all(state.cluster, self.run, self.programs, targets, self.say)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpusmith.errors import InputError
+from gpusmith.suite.maintenance import ID, NONE, VERSION, Maintenance
 from gpusmith.wait import Deadline
 
 TAIL_LINES = 12
@@ -37,7 +38,15 @@ class SuiteRun:
 
 
 def run(
-    suite: str, inventory: str, limit: Sequence[str], report_dir: str, log: str, timeout_s: float
+    suite: str,
+    inventory: str,
+    limit: Sequence[str],
+    report_dir: str,
+    log: str,
+    timeout_s: float,
+    *,
+    maintenance: Maintenance = NONE,
+    tiers: Sequence[str] = (),
 ) -> SuiteRun:
     """Run it to its end.
 
@@ -48,6 +57,8 @@ def run(
         report_dir: folder for results and reports.
         log: file for the output.
         timeout_s: that it may take.
+        maintenance: the driver upgrade that the hosts are tested for.
+        tiers: to run; all by default.
 
     Raises:
         InputError: there is no such suite.
@@ -63,6 +74,8 @@ def run(
         made.mkdir(parents=True, exist_ok=True)
     words = [sys.executable, "-m", "pytest", str(folder), "--inventory", inventory]
     words += ["--limit", ",".join(limit), "--report-dir", str(reports)]
+    options = {ID: maintenance.id, VERSION: maintenance.driver_version, "--tier": ",".join(tiers)}
+    words += [word for option, value in options.items() if value for word in (option, value)]
     started = time.time()
     with log_file.open("w", encoding="utf-8") as out:
         out.write("$ " + " ".join(words) + "\n")

@@ -10,6 +10,7 @@ from typing import Any
 
 from gpusmith.errors import ToolError
 from gpusmith.names import (
+    CORDON_TAINT,
     GPU_RESOURCE,
     MANAGED_BY,
     MANAGER,
@@ -60,6 +61,7 @@ class Workload:
         gpus: how many it asks for; 0 for a pod that must see none.
         simulated: the inventory's word, which the program compares with the library.
         tolerated: taint keys of the inventory.
+        cordoned: it goes to the node although that is cordoned.
         runtime_class: empty for the cluster's default.
         env: further variables.
         timeout_s: how long it may run.
@@ -73,6 +75,7 @@ class Workload:
     gpus: int
     simulated: bool
     tolerated: Sequence[str] = ()
+    cordoned: bool = False
     runtime_class: str = ""
     env: Mapping[str, str] = field(default_factory=dict)
     timeout_s: float = 300.0
@@ -125,7 +128,10 @@ def program(name: str) -> list[str]:
 
 
 def _pod_spec(workload: Workload) -> Manifest:
-    tolerated = dict.fromkeys([GPU_RESOURCE, STARTUP_TAINT, *workload.tolerated])
+    keys = dict.fromkeys([GPU_RESOURCE, STARTUP_TAINT, *workload.tolerated])
+    tolerations = [{"key": key, "operator": "Exists"} for key in keys]
+    if workload.cordoned:
+        tolerations.append({"key": CORDON_TAINT, "operator": "Exists", "effect": "NoSchedule"})
     spec: Manifest = {
         "restartPolicy": "Never",
         "automountServiceAccountToken": False,
@@ -134,7 +140,7 @@ def _pod_spec(workload: Workload) -> Manifest:
         "activeDeadlineSeconds": workload.ends_after_s,
         "priorityClassName": PRIORITY_CLASS,
         "affinity": _only_on(workload.node),
-        "tolerations": [{"key": key, "operator": "Exists"} for key in tolerated],
+        "tolerations": tolerations,
         "securityContext": {
             "runAsNonRoot": True,
             "runAsUser": NOBODY,

@@ -152,6 +152,7 @@ class Pods:
             gpus=gpus,
             simulated=host.simulated,
             tolerated=tuple(str(row["key"]) for row in host.taints),
+            cordoned=self.site.target.in_maintenance,
             runtime_class=host.pod_runtime_class,
             timeout_s=host.pod_timeout_s,
             pull_s=host.pull_timeout_s,

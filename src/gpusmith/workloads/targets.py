@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from gpusmith.cluster.api import Cluster
 from gpusmith.cluster.views import NODES, PODS, NodeView, view_of
 from gpusmith.inventory.host import Host
-from gpusmith.names import GPU_RESOURCE, STARTUP_TAINT
+from gpusmith.names import CORDON_TAINT, GPU_RESOURCE, STARTUP_TAINT
+from gpusmith.upgrade import unfinished
 
 
 @dataclass(frozen=True)
@@ -21,12 +22,22 @@ class Target:
         view: its Node object; None if the cluster has none.
         uuids: of its GPUs by the host's NVML; None if its record could not be read.
         runtime_classes: names that the cluster has.
+        maintenance: ID of the upgrade that this run tests nodes for; empty if it tests for none.
     """
 
     host: Host
     view: NodeView | None
     uuids: frozenset[str] | None
     runtime_classes: frozenset[str] = frozenset()
+    maintenance: str = ""
+
+    @property
+    def in_maintenance(self) -> bool:
+        """Whether its cordon is the upgrade's own, as its ledger says now."""
+        if self.view is None:
+            return False
+        found = unfinished.of_run({"metadata": {"annotations": self.view.annotations}}, self.maintenance)
+        return found is not None and found.cordoned
 
 
 @dataclass(frozen=True)
@@ -96,7 +107,7 @@ def why_not(target: Target) -> NotTested | None:
     view, host = target.view, target.host
     if view is None:
         return NotTested(f"Not tested: the cluster has no node for host '{host.name}'.", True)
-    if view.unschedulable:
+    if view.unschedulable and not target.in_maintenance:
         return NotTested(
             f"Not tested: node '{view.name}' is cordoned.",
             False,
@@ -104,11 +115,13 @@ def why_not(target: Target) -> NotTested | None:
         )
     if not view.ready:
         return NotTested(f"Not tested: node '{view.name}' is not Ready: {'; '.join(view.conditions)}.", True)
-    return _tainted(view, host) or _without_free_gpus(view)
+    return _tainted(target, view) or _without_free_gpus(view)
 
 
-def _tainted(view: NodeView, host: Host) -> NotTested | None:
-    ours = {GPU_RESOURCE, STARTUP_TAINT, *(str(row["key"]) for row in host.taints)}
+def _tainted(target: Target, view: NodeView) -> NotTested | None:
+    ours = {GPU_RESOURCE, STARTUP_TAINT, *(str(row["key"]) for row in target.host.taints)}
+    if target.in_maintenance:
+        ours.add(CORDON_TAINT)
     foreign = [
         row
         for row in view.taints

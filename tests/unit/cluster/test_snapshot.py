@@ -48,7 +48,9 @@ PROBED = placed({"running": {"startedAt": "2026-01-01T00:00:00Z"}})
 SERVES = {**operand("nfd-worker"), "spec": PROBED["spec"]}
 
 
-def asked(*answers: tuple[dict[str, Any], list[dict[str, Any]]]) -> tuple[Snapshot, list[str], int]:
+def asked(
+    *answers: tuple[dict[str, Any], list[dict[str, Any]]], **loaded: str
+) -> tuple[Snapshot, list[str], int]:
     """What the suite reads, is told and how often it asks while the cluster changes from look to look."""
     looks = 0
     said: list[str] = []
@@ -61,7 +63,13 @@ def asked(*answers: tuple[dict[str, Any], list[dict[str, Any]]]) -> tuple[Snapsh
             raw, pods = answers[min(looks, len(answers)) - 1]
             return {"/api/v1/nodes": [raw], "/api/v1/pods": pods}.get(path, [])
 
-    found = take_settled(cast(Cluster, Changing()), {"gpu-1": "gpusmith-system"}, said.append, lambda _: None)
+    found = take_settled(
+        cast(Cluster, Changing()),
+        {"gpu-1": "gpusmith-system"},
+        said.append,
+        lambda _: None,
+        {name.replace("_", "-"): version for name, version in loaded.items()},
+    )
     return found, said, looks
 
 
@@ -108,3 +116,24 @@ def test_the_master_is_waited_for_wherever_it_runs() -> None:
     elsewhere["spec"]["nodeName"] = "cp-1"
     ready = {**operand("nfd-master"), "spec": elsewhere["spec"]}
     assert asked((node(), [elsewhere]), (node(), [ready]))[2] == 2
+
+
+def test_a_description_of_the_driver_before_is_waited_for() -> None:
+    """After an upgrade feature discovery needs a while; its labels are those of the old driver, then none, then new ones."""
+    old, none, new = node(), node(), node()
+    none["metadata"]["labels"] = {}
+    new["metadata"]["labels"]["nvidia.com/cuda.driver-version.full"] = "580.200.01"
+    rows = [(raw, [SERVES]) for raw in (old, none, new)]
+    found, said, looks = asked(*rows, gpu_1="580.200.01")
+    assert (looks, len(said)) == (3, 1)
+    assert "labels of node 'gpu-1', which tell driver '580.178.04'" in said[0]
+    assert found.nodes["gpu-1"].labels["nvidia.com/cuda.driver-version.full"] == "580.200.01"
+
+
+@pytest.mark.parametrize("loaded", [{}, {"gpu_1": "580.178.04"}, {"gpu_2": "580.200.01"}])
+def test_descriptions_are_not_waited_for_without_need(loaded: dict[str, str]) -> None:
+    assert asked((node(), [SERVES]), **loaded)[1:] == ([], 1)
+    # An old feature discovery tells no driver.
+    bare = node()
+    del bare["metadata"]["labels"]["nvidia.com/cuda.driver-version.full"]
+    assert asked((bare, [SERVES]), **loaded)[1:] == ([], 1)

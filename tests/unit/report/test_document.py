@@ -6,9 +6,10 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+from gpusmith.cluster import stamps
 from gpusmith.report import document
 from gpusmith.report.coverage import GpuCoverage
-from tests.unit.report.samples import BLOCKED, FAILED, all_passed, results
+from tests.unit.report.samples import BLOCKED, FAILED, INFO, all_passed, results
 
 
 def test_schema() -> None:
@@ -31,6 +32,17 @@ def test_schema() -> None:
         "duration_s",
     }
     assert data["run"]["complete"] is True
+
+
+def test_a_run_for_an_upgrade_is_as_complete_as_any_other() -> None:
+    found = results()
+    told = replace(found, info=replace(found.info, maintenance_id="u1", driver_version="580.200.01"))
+    run = document.plain(told)["run"]
+    assert (run["maintenance_id"], run["driver_version"]) == ("u1", "580.200.01")
+    assert run["complete"] is True
+    assert stamps.judge(document.plain(told), "gpu-1", INFO.nodes) == stamps.Proof()
+    plain = document.plain(found)["run"]
+    assert (plain["maintenance_id"], plain["driver_version"]) == ("", "")
 
 
 def test_a_finding_is_written_whole() -> None:

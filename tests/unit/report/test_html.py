@@ -24,6 +24,14 @@ def test_what_a_node_says_is_escaped() -> None:
     assert "<b>Next:</b> Reset it." in shown
 
 
+def test_a_run_for_an_upgrade_says_so() -> None:
+    found = results()
+    shown = page(replace(found, info=replace(found.info, maintenance_id="u1", driver_version="580.200.01")))
+    assert "maintenance <code>u1</code> with the nodes that it cordoned, for driver 580.200.01" in shown
+    assert "maintenance" not in page(found)
+    assert "for driver" not in page(found)
+
+
 @pytest.mark.parametrize("simulated", [True, False])
 def test_simulation_is_said(simulated: bool) -> None:
     found = results()

@@ -84,3 +84,12 @@ def test_a_cause_of_one_node_names_it() -> None:
     )
     assert "Node 'gpu-1' is hot." in text
     assert "Node 'gpu-2' is cold." in text
+
+
+def test_a_run_for_an_upgrade_says_so() -> None:
+    info = replace(INFO, maintenance_id="u1", driver_version="580.200.01")
+    text = shown(replace(results(), info=info))
+    assert "Tested in maintenance u1, with the nodes that it cordoned, for driver 580.200.01" in text
+    alone = shown(replace(results(), info=replace(info, maintenance_id="")))
+    assert "Tested for driver 580.200.01, whatever the inventory says." in alone
+    assert "Tested" not in shown(results())

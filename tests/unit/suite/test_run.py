@@ -14,11 +14,15 @@ from gpusmith.cluster import snapshot
 from gpusmith.cluster.snapshot import Snapshot
 from gpusmith.cluster.views import NodeView
 from gpusmith.inventory.read import build
-from gpusmith.node.connections import Result, Unreachable
+from gpusmith.node.connections import Probed, Result, Unreachable
+from gpusmith.node.records import parse
 from gpusmith.suite import sources
+from gpusmith.suite.maintenance import NONE, Maintenance
 from gpusmith.suite.run import Suite
 from gpusmith.suite.sources import ClusterState, Sources
 from gpusmith.workloads import runner
+from tests.unit.hosts import VERSION
+from tests.unit.records import healthy_record
 
 
 @pytest.fixture
@@ -78,3 +82,31 @@ def test_the_lists_are_read_again_while_an_operand_starts(
     monkeypatch.setattr(snapshot, "OPERANDS_TICK_S", 0.0)
     del suite.sources.__dict__["cluster_state"]
     assert suite.sources.cluster_state.snapshot is answers[1]
+
+
+def test_a_run_for_an_upgrade_tells_its_workloads_and_waits_for_its_labels(
+    variables: Callable[..., dict[str, Any]], programs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inventory = build({"gpu_nodes": {"hosts": ["gpu-1"]}}, {"gpu-1": variables()}, "inventory", "")
+    seen: dict[str, Any] = {}
+
+    def take(*_: Any, loaded: dict[str, str]) -> Snapshot:
+        seen["loaded"] = loaded
+        return Snapshot({}, {})
+
+    def run_all(*words: Any) -> Any:
+        seen["maintenance"] = [target.maintenance for target in words[3]]
+        return {}, None
+
+    monkeypatch.setattr(sources, "Cluster", lambda _: None)
+    monkeypatch.setattr(Sources, "_remove_leftovers", lambda *_: None)
+    monkeypatch.setattr(snapshot, "take_settled", take)
+    monkeypatch.setattr(runner, "run_all", run_all)
+    record = parse(healthy_record())
+    for upgrade, loaded in ((Maintenance("u1", "580.200.01"), {"gpu-1": VERSION}), (NONE, {})):
+        made = Suite(inventory, programs, nodes={}, maintenance=upgrade)
+        made.sources.__dict__["probed"] = {"gpu-1": Probed(record, "", "", 0.0)}
+        assert made.sources.workload_runs[0] == {}
+        assert seen == {"loaded": loaded, "maintenance": [upgrade.id]}
+        told = made.results().info
+        assert (told.maintenance_id, told.driver_version) == (upgrade.id, upgrade.driver_version)

@@ -11,11 +11,13 @@ import pytest
 from gpusmith.errors import InputError
 from gpusmith.owner import process
 from gpusmith.suite import start
+from gpusmith.suite.maintenance import Maintenance
 from gpusmith.suite.start import SuiteRun
 from gpusmith.wait import Deadline, Done, NotYet, wait_until
 
 OPTIONS = "def pytest_addoption(parser):\n" + "".join(
-    f"    parser.addoption('--{name}')\n" for name in ("inventory", "limit", "report-dir")
+    f"    parser.addoption('--{name}')\n"
+    for name in ("inventory", "limit", "report-dir", "maintenance-id", "driver-version", "tier")
 )
 
 
@@ -40,6 +42,20 @@ def test_it_gets_inventory_hosts_and_folder_and_writes_a_log(checkout: Path) -> 
     assert log.startswith("$ ")
     assert f"--inventory inv --limit a,b --report-dir {checkout}/out/reports" in log
     assert "1 passed" in log
+
+
+def test_an_upgrade_says_which_one_it_is_and_what_is_to_be_tested(checkout: Path) -> None:
+    (checkout / "suite/test_it.py").write_text(
+        "def test_it(pytestconfig):\n"
+        "    given = [pytestconfig.getoption(name) for name in ('maintenance_id', 'driver_version', 'tier')]\n"
+        "    assert given == ['u1', '580.200.01', 'nodes,cluster']\n"
+    )
+    words = (str(checkout / "suite"), "inv", ["a"], "out/a", "a.log", 60.0)
+    upgrade = Maintenance("u1", "580.200.01")
+    assert start.run(*words, maintenance=upgrade, tiers=("nodes", "cluster")).status == 0
+    # An option that says nothing would be refused.
+    assert start.run(*words).status == 1
+    assert "--tier" not in (checkout / "a.log").read_text().splitlines()[0]
 
 
 def test_failed_checks_are_an_outcome(checkout: Path) -> None:

@@ -17,6 +17,10 @@ import pytest
 import yaml
 
 from gpusmith.checks.register import catalog
+from gpusmith.names import UPGRADE
+from tests.unit.cluster.conftest import Server
+from tests.unit.ledgers import ledger
+from tests.unit.objects import node
 
 IMPATIENT = "from gpusmith.cluster import retries\n\nretries.PATIENT = retries.Patience(0.5, 0.5)\n"
 """A plugin of pytest: no test waits as long as a person would for an API server that is restarted."""
@@ -160,6 +164,18 @@ def test_bad_input_is_refused(root: Path, dead: Path, tmp_path: Path) -> None:
         ([f"--inventory={dead}", "--limit", ""], "Option '--limit' is empty"),
         (["--inventory="], "Option '--inventory' is empty"),
         ([f"--inventory={dead}", "--min-coverage=most"], "'most' is no percentage"),
+        (
+            [f"--inventory={dead}", "--maintenance-id=", "--driver-version=580.1.1"],
+            "'--maintenance-id' is empty",
+        ),
+        (
+            [f"--inventory={dead}", "--maintenance-id=u1"],
+            "Option '--maintenance-id' needs '--driver-version'",
+        ),
+        (
+            [f"--inventory={dead}", "--driver-version=580.1.1"],
+            "Option '--driver-version' needs '--maintenance-id'",
+        ),
     ]
     folders = [tmp_path / f"reports-{number}" for number in range(len(inputs))]
     for folder in folders:
@@ -279,3 +295,22 @@ def test_selections(root: Path, dead: Path, tmp_path: Path) -> None:
     for (words, tiers), (_, output) in zip(by_tiers, done[1:], strict=True):
         assert set(re.findall(r"\[([a-z]+)\.", output)) == tiers, words
     assert not (tmp_path / "r").exists()
+
+
+def test_a_run_for_an_upgrade_asks_which_nodes_it_is_about(
+    root: Path, dead: Path, tmp_path: Path, server: Server
+) -> None:
+    reports = tmp_path / "reports"
+    kubeconfig = dead / "kubeconfig"
+    kubeconfig.write_text(kubeconfig.read_text().replace("http://127.0.0.1:1", server.url))
+    there = node(metadata__annotations={UPGRADE: ledger()})
+    words = [str(root / "validation"), f"--inventory={dead}", f"--report-dir={reports}", "--tier=nodes"]
+    words.append("--driver-version=580.200.01")
+    server.will(*[(200, {}, {"items": [there]})] * 2, *[(403, {}, {"message": "no"})] * 9)
+    commands = [[*words, f"--maintenance-id={run}"] for run in ("another", "u1", "u1")]
+    (refused, said), (tested, shown), (broken, why) = start_several(tmp_path, dead, *commands)
+    assert (refused, "in a driver upgrade of run 'another'" in said) == (4, True), said
+    # The third could not ask the cluster: nobody's input is wrong.
+    assert (broken, "Traceback" in why, "no" in why) == (3, False, True), why
+    assert tested == 1, shown
+    assert "Tested in maintenance u1" in " ".join(shown.split())

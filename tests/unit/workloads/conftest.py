@@ -49,6 +49,7 @@ def run(
         values: changes of the hosts' variables.
         recorded: the nodes' records could be read.
         look: how a node is at a later look; as in the beginning, if a test does not say.
+        maintenance: ID of the upgrade that the nodes are tested for.
     """
 
     def start(
@@ -57,6 +58,7 @@ def run(
         values: dict[str, Any] | None = None,
         recorded: bool = True,
         look: Look = lambda target: target.view,
+        maintenance: str = "",
         **views: NodeView | None,
     ) -> tuple[dict[str, NodeOutcome], Finding]:
         targets = [
@@ -65,6 +67,7 @@ def run(
                 views.get(name.replace("-", "_"), replace(READY, name=name)),
                 frozenset(fake_cluster.gpus[name]) if recorded else None,
                 frozenset(classes),
+                maintenance,
             )
             for name in names
         ]

@@ -11,11 +11,13 @@ import pytest
 from gpusmith.checks.findings import Finding, Skip
 from gpusmith.cluster.holders import Holder
 from gpusmith.cluster.views import NodeView
-from gpusmith.names import STARTUP_TAINT
+from gpusmith.names import STARTUP_TAINT, UPGRADE
+from gpusmith.upgrade.ledger import State
 from gpusmith.workloads.outcome import PER_NODE, NodeOutcome
 from gpusmith.workloads.targets import Target, why_not
 from tests.unit.hosts import make_host
-from tests.unit.workloads.answers import READY, outcomes
+from tests.unit.ledgers import ledger
+from tests.unit.workloads.answers import READY, before_each_creation, outcomes
 
 
 @pytest.mark.parametrize(
@@ -84,3 +86,82 @@ def test_only_foreign_taints_that_keep_pods_off_count(key: str, effect: str, kep
     host = make_host(kubernetes_node_taints=[{"key": "team", "value": "a", "effect": "NoSchedule"}])
     target = Target(host, replace(READY, taints=({"key": key, "effect": effect},)), None)
     assert (why_not(target) is not None) is kept_back
+
+
+# --- an upgrade's own cordon -----------------------------------------------------------------------------------------
+
+CORDONED = replace(
+    READY,
+    unschedulable=True,
+    taints=({"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"},),
+)
+
+
+@pytest.mark.parametrize(
+    ("entry", "tested"),
+    [
+        (ledger(), True),
+        (ledger(state=State.VALIDATING), True),
+        (ledger(run="another"), False),
+        (ledger(cordoned=False), False),
+        (ledger(state=State.DONE), False),
+        ("{}", False),
+        (None, False),
+    ],
+    ids=["ours", "validating", "another run", "cordoned by others", "finished", "unreadable", "none"],
+)
+def test_a_cordoned_node_is_tested_for_the_upgrade_that_cordoned_it_alone(
+    run: Any, fake_cluster: Any, entry: str | None, tested: bool
+) -> None:
+    made: list[Any] = []
+    before_each_creation(fake_cluster, made.append)
+    view = replace(CORDONED, annotations={} if entry is None else {UPGRADE: entry})
+    found, _ = run(gpu_1=view, maintenance="u1")
+    assert set(outcomes(found["gpu-1"]).values()) == {"passed" if tested else "skipped"}
+    assert bool(found["gpu-1"].reason) is not tested
+    assert all(TOLERATED in spec["tolerations"] for spec in map(pod_spec, made) if spec)
+    # Not asked for, the same node is left out.
+    without, _ = run(gpu_1=view)
+    assert set(outcomes(without["gpu-1"]).values()) == {"skipped"}
+
+
+TOLERATED = {"key": "node.kubernetes.io/unschedulable", "operator": "Exists", "effect": "NoSchedule"}
+
+
+def pod_spec(manifest: Any) -> Any:
+    if manifest["kind"] == "Job":
+        return manifest["spec"]["template"]["spec"]
+    return manifest["spec"] if manifest["kind"] == "Pod" else None
+
+
+def test_no_other_nodes_pods_go_to_a_cordoned_node(run: Any, fake_cluster: Any) -> None:
+    made: list[Any] = []
+    before_each_creation(fake_cluster, made.append)
+    run(maintenance="u1")
+    specs = [spec for spec in map(pod_spec, made) if spec]
+    assert specs
+    assert not any(TOLERATED in spec["tolerations"] for spec in specs)
+
+
+def test_a_node_whose_upgrade_ends_in_the_middle_is_left_out(run: Any) -> None:
+    ours = replace(CORDONED, annotations={UPGRADE: ledger()})
+    looks = iter([ours, replace(ours, annotations={UPGRADE: ledger(state=State.STUCK, run="next")})])
+    last = [ours]
+
+    def look(_: Target) -> NodeView:
+        last[0] = next(looks, last[0])
+        return last[0]
+
+    found, _ = run(gpu_1=ours, maintenance="u1", look=look)
+    of = outcomes(found["gpu-1"])
+    assert (of["workloads.nvidia-smi"], of["workloads.cuda"]) == ("passed", "skipped")
+
+
+def test_other_taints_and_states_of_such_a_node_count_as_ever() -> None:
+    ours = replace(CORDONED, annotations={UPGRADE: ledger()})
+    tainted = replace(ours, taints=(*ours.taints, {"key": "fix", "effect": "NoSchedule"}))
+    for view, says in ((tainted, "taint fix=:NoSchedule"), (replace(ours, ready=False), "not Ready")):
+        why = why_not(Target(make_host(), view, None, maintenance="u1"))
+        assert why is not None
+        assert says in why.reason
+        assert "unschedulable" not in why.reason

@@ -1,0 +1,94 @@
+"""Testing nodes in the middle of a driver upgrade: which ones, although they are cordoned, and with which driver."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gpusmith.cluster.api import Cluster
+from gpusmith.cluster.views import NODES
+from gpusmith.errors import InputError
+from gpusmith.expect.versions import FULL_DRIVER
+from gpusmith.inventory.host import Inventory
+from gpusmith.names import UPGRADE
+from gpusmith.upgrade import unfinished
+
+ID, VERSION = "--maintenance-id", "--driver-version"
+
+
+@dataclass(frozen=True)
+class Maintenance:
+    """What a run is told of an upgrade; nothing by default.
+
+    Attributes:
+        id: of the upgrade's run, whose cordons do not keep this run off; empty if there is none.
+        driver_version: that the nodes must have, whatever the inventory says; empty if the inventory's counts.
+    """
+
+    id: str = ""
+    driver_version: str = ""
+
+
+NONE = Maintenance()
+
+
+def asked(run: str | None, version: str | None, tiers: Sequence[str]) -> Maintenance:
+    """The values of both options.
+
+    Args:
+        run: of --maintenance-id; None if it is not given.
+        version: of --driver-version; None if it is not given.
+        tiers: that the suite runs.
+
+    Raises:
+        InputError: they do not go together.
+    """
+    if run is not None and version is None:
+        raise InputError(
+            f"Option '{ID}' needs '{VERSION}', the driver that the upgrade has put on its nodes.",
+            "Give both, or none.",
+        )
+    if version is not None and not FULL_DRIVER.match(version):
+        raise InputError(
+            f"'{version}' of option '{VERSION}' is no driver version.", "Give a full one, such as 580.178.04."
+        )
+    if version is not None and run is None and "workloads" in tiers:
+        raise InputError(
+            f"Option '{VERSION}' needs '{ID}', the ID of the upgrade's run that cordoned the nodes.",
+            "Give both, or none; '--tier nodes' alone can look at nodes of another driver than the inventory's.",
+        )
+    return Maintenance(run or "", version or "")
+
+
+def applied(maintenance: Maintenance, inventory: Inventory) -> Inventory:
+    """The inventory, with the upgrade's driver for the nodes that it is about.
+
+    Raises:
+        InputError: the upgrade works on none of them.
+        ToolError: the cluster does not answer or refuses.
+    """
+    if not maintenance.id:
+        return _with_driver(inventory, maintenance.driver_version, inventory.hosts)
+    nodes = Cluster(inventory.kubeconfig).items(NODES)
+    return _with_driver(inventory, maintenance.driver_version, _hosts(inventory, maintenance.id, nodes))
+
+
+def _hosts(inventory: Inventory, run: str, nodes: Iterable[Mapping[str, Any]]) -> list[str]:
+    there = {str(node["metadata"]["name"]): node for node in nodes}
+    found = [
+        name
+        for name, host in inventory.hosts.items()
+        if unfinished.of_run(there.get(host.node_name, {}), run)
+    ]
+    if not found:
+        raise InputError(
+            f"No node of this run is in a driver upgrade of run '{run}' ('{ID}').",
+            f"Look at annotation '{UPGRADE}' of the nodes: the upgrade may have ended, or another run goes on with it.",
+        )
+    return found
+
+
+def _with_driver(inventory: Inventory, version: str, names: Iterable[str]) -> Inventory:
+    others = {name: replace(inventory.hosts[name], driver_version=version) for name in names if version}
+    return replace(inventory, hosts={**inventory.hosts, **others})
