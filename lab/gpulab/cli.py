@@ -23,6 +23,11 @@ exit status: 0 if a lab is up, 1 if not. A machine that is down shows in its 'st
 """
 
 
+def sizes(text: str) -> tuple[int, ...]:
+    """Numbers of GPUs, separated by commas."""
+    return tuple(map(int, text.split(",")))
+
+
 def parser() -> argparse.ArgumentParser:
     """All commands and their help."""
     top = argparse.ArgumentParser(
@@ -48,7 +53,12 @@ def parser() -> argparse.ArgumentParser:
         "On a running lab of that shape nothing changes; missing machines are added; a killed 'up' is repaired.",
     )
     up.add_argument("--gpu-nodes", type=int, metavar="N", help="machines with GPUs (default: 2)")
-    up.add_argument("--gpus", type=int, metavar="N", help="GPUs of each of them (default: 4)")
+    up.add_argument(
+        "--gpus",
+        type=sizes,
+        metavar="N[,N...]",
+        help="GPUs of each of them (default: 4), or of gpu-1, gpu-2, ...; the last number is that of all further ones",
+    )
     up.add_argument("--model", help="GPU model, a key of data/gpus.yml (default: h100-sxm)")
     up.add_argument(
         "--cpu-nodes", type=int, metavar="N", help="workers without GPUs, joined to the cluster (default: 0)"

@@ -81,11 +81,14 @@ class Contents:
         return f"{self.plan.registry}/{upstream}"
 
 
-def hosts(machines: Iterable[Machine]) -> dict[str, Any]:
-    """Content of hosts.yml."""
+def hosts(shape: Shape, machines: Iterable[Machine]) -> dict[str, Any]:
+    """Content of hosts.yml, with the number of GPUs of those that have another one than the group says."""
     groups: dict[str, Any] = {group: {"hosts": {}} for group in GROUP_OF_ROLE.values()}
     for machine in machines:
-        groups[GROUP_OF_ROLE[machine.role]]["hosts"][machine.name] = {"ansible_host": machine.address}
+        values: dict[str, Any] = {"ansible_host": machine.address}
+        if machine.gpus not in (0, shape.gpus[0]):
+            values["gpusmith_gpu_count"] = machine.gpus
+        groups[GROUP_OF_ROLE[machine.role]]["hosts"][machine.name] = values
     return {"all": {"children": groups}}
 
 
@@ -142,7 +145,7 @@ def gpu_vars(contents: Contents) -> dict[str, Any]:
     return {
         "gpusmith_simulated": True,
         "gpusmith_gpu_model": contents.shape.model,
-        "gpusmith_gpu_count": contents.shape.gpus,
+        "gpusmith_gpu_count": contents.shape.gpus[0],
         "nvidia_driver_version": DRIVER_VERSION,
         "nvidia_driver_package_layout": "nvidia",
         "cuda_toolkit_versions": [CUDA_VERSION],
@@ -172,7 +175,7 @@ def write(contents: Contents, machines: list[Machine], places: Places) -> None:
     """Write the inventory; files that others may already read are replaced in one step each."""
     folder = places.inventory
     files: list[tuple[str, dict[str, Any], str]] = [
-        ("hosts.yml", hosts(machines), ""),
+        ("hosts.yml", hosts(contents.shape, machines), ""),
         ("group_vars/all.yml", all_vars(contents, places), _reasons()),
         ("group_vars/gpu_nodes.yml", gpu_vars(contents), f"# {', '.join(DEADLINES)}: {DEADLINES_REASON}\n"),
         ("group_vars/kube_control_plane.yml", control_plane_vars(contents), ""),

@@ -88,7 +88,7 @@ class Lab:
 
         # Before anything is built: an unknown model or an impossible number is refused here.
         descriptions = {
-            machine.name: hardware.describe(wanted.model, wanted.gpus, machine.name)
+            machine.name: hardware.describe(wanted.model, machine.gpus, machine.name)
             for machine in machines
             if machine.role == "gpu"
         }
@@ -267,7 +267,7 @@ class Lab:
             }
             node["kubernetes"] = None if conditions is None else conditions.get(machine.name)
             if machine.role == "gpu":
-                node |= {"gpus": state.shape.gpus, "model": state.shape.model}
+                node |= {"gpus": machine.gpus, "model": state.shape.model}
             nodes.append(node)
         if not running and all(node["state"] == "missing" for node in nodes):
             return None
@@ -370,8 +370,7 @@ class Lab:
             control_plane = self.machine("cp-1")
             cluster.renew_operands(self.machinery, control_plane, name)
             try:
-                gpus = self.state().shape.gpus
-                cluster.wait_gpus(self.machinery, control_plane, name, gpus, Deadline(HEALED_S))
+                cluster.wait_gpus(self.machinery, control_plane, name, machine.gpus, Deadline(HEALED_S))
             except WaitTimeout as error:
                 # The faults are out all the same; what is left may need a person, or site.yml.
                 say(f"    {error}")

@@ -41,6 +41,7 @@ class Machine:
         init: first process.
         mounts: (folder of the host, path in the machine, mount options).
         files: path in the machine -> text, what its installer left there beside the identity.
+        gpus: number of its GPUs.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Machine:
     init: str = NODE_INIT
     mounts: tuple[tuple[Path, str, str], ...] = ()
     files: tuple[tuple[str, str], ...] = ()
+    gpus: int = 0
 
     @property
     def container(self) -> str:
@@ -65,24 +67,30 @@ def planned(shape: Shape, places: Places) -> list[Machine]:
     """The nodes of a lab of this shape, in the order in which they are made.
 
     Raises:
-        InputError: more machines than the network has addresses for, or a negative number.
+        InputError: more machines than the network has addresses for, a negative number, or sizes of machines that are not there.
     """
     for option, count, least in (
         ("--gpu-nodes", shape.gpu_nodes, 0),
         ("--cpu-nodes", shape.cpu_nodes, 0),
-        ("--gpus", shape.gpus, 1),
+        *(("--gpus", count, 1) for count in shape.gpus),
     ):
         most = MOST_GPUS if option == "--gpus" else MOST_MACHINES
         if not least <= count <= most:
             raise InputError(
                 f"Option '{option} {count}' is outside {least} to {most}.", "Choose a number in that range."
             )
+    if len(shape.gpus) > max(shape.gpu_nodes, 1):
+        raise InputError(
+            f"Option '--gpus {shape.sizes}' is for {len(shape.gpus)} machines, and there are {shape.gpu_nodes} with GPUs.",
+            f"Add '--gpu-nodes {len(shape.gpus)}'.",
+        )
     plan = Plan.parse(shape.subnet)
     machines = [Machine("cp-1", "control-plane", plan.control_plane)]
     for number in range(1, shape.gpu_nodes + 1):
         name = f"gpu-{number}"
-        hardware = places.hardware(name)
-        machines.append(Machine(name, "gpu", plan.gpu(number), mounts=((hardware, "/var/lib/simgpu", "rw"),)))
+        mounts = ((places.hardware(name), "/var/lib/simgpu", "rw"),)
+        gpus = shape.gpus[min(number, len(shape.gpus)) - 1]
+        machines.append(Machine(name, "gpu", plan.gpu(number), mounts=mounts, gpus=gpus))
     machines += [
         Machine(f"cpu-{number}", "cpu", plan.cpu(number)) for number in range(1, shape.cpu_nodes + 1)
     ]

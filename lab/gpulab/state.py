@@ -27,7 +27,7 @@ class Shape:
 
     Attributes:
         gpu_nodes: machines with simulated GPUs.
-        gpus: GPUs of each of them.
+        gpus: GPUs of gpu-1, gpu-2, ...; the last number is that of all further ones.
         model: key of data/gpus.yml.
         cpu_nodes: workers without GPUs, members of the existing cluster.
         subnet: the lab network, a /24.
@@ -35,7 +35,7 @@ class Shape:
     """
 
     gpu_nodes: int = 2
-    gpus: int = 4
+    gpus: tuple[int, ...] = (4,)
     model: str = "h100-sxm"
     cpu_nodes: int = 0
     subnet: str = DEFAULT_SUBNET
@@ -43,10 +43,15 @@ class Shape:
 
     def __str__(self) -> str:
         parts = [
-            f"{self.gpu_nodes} GPU machines with {self.gpus} x {self.model}",
+            f"{self.gpu_nodes} GPU machines with {self.sizes} x {self.model}",
             f"{self.cpu_nodes} CPU machines",
         ]
         return ", ".join([*parts, self.subnet, "with a cluster" if self.cluster else "without a cluster"])
+
+    @property
+    def sizes(self) -> str:
+        """The numbers of GPUs, as the option says them."""
+        return ",".join(map(str, self.gpus))
 
 
 @dataclass(frozen=True)
@@ -121,8 +126,11 @@ def load(places: Places) -> State | None:
         raw = json.loads(places.state_file.read_text())
         if raw["schema"] != SCHEMA:
             raise ValueError(f"schema {raw['schema']}")
+        sizes = raw["shape"]["gpus"]
+        # Older releases had one number for all.
+        gpus = (sizes,) if isinstance(sizes, int) else tuple(sizes)
         return State(
-            shape=Shape(**raw["shape"]),
+            shape=Shape(**{**raw["shape"], "gpus": gpus}),
             complete=bool(raw["complete"]),
             cluster_ready=bool(raw["cluster_ready"]),
             busy=tuple(raw["busy"]),
@@ -179,7 +187,7 @@ def reshape(running: State | None, wanted: Shape) -> State:
     have = running.shape
     fixed = [
         ("--model", have.model, wanted.model),
-        ("--gpus", str(have.gpus), str(wanted.gpus)),
+        ("--gpus", have.sizes, wanted.sizes),
         ("--subnet", have.subnet, wanted.subnet),
     ]
     for option, old, new in fixed:

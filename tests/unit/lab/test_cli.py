@@ -43,6 +43,7 @@ def test_commands_that_need_a_lab_say_so(words: list[str], capsys: pytest.Captur
     [
         (["up", "--subnet", "nonsense"], "'nonsense'"),
         (["up", "--gpus", "0"], "--gpus 0"),
+        (["up", "--gpus", "8,4,1"], "--gpus 8,4,1"),
         (["up", "--gpu-nodes", "1000"], "--gpu-nodes 1000"),
     ],
 )
@@ -54,7 +55,16 @@ def test_wrong_input_is_refused_by_name(
 
 
 @pytest.mark.parametrize(
-    "words", [[], ["depot"], ["reboot"], ["reboot", "gpu-1", "--all"], ["fly"], ["up", "--gpus", "many"]]
+    "words",
+    [
+        [],
+        ["depot"],
+        ["reboot"],
+        ["reboot", "gpu-1", "--all"],
+        ["fly"],
+        ["up", "--gpus", "many"],
+        ["up", "--gpus", "4,"],
+    ],
 )
 def test_wrong_words_end_with_usage(words: list[str]) -> None:
     with pytest.raises(SystemExit) as ended:
@@ -90,12 +100,17 @@ def test_kubectl_gets_its_options_untouched(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_up_without_options_keeps_the_running_shape() -> None:
-    running = Shape(gpu_nodes=3, gpus=8, model="b200", subnet="10.78.0.0/24")
+    running = Shape(gpu_nodes=3, gpus=(8,), model="b200", subnet="10.78.0.0/24")
     assert cli.shape_of(cli.parser().parse_args(["up"]), running) == running
     assert cli.shape_of(cli.parser().parse_args(["up", "--gpu-nodes", "5"]), running).gpu_nodes == 5
 
 
+def test_machines_of_different_sizes() -> None:
+    options = cli.parser().parse_args(["up", "--gpu-nodes", "3", "--gpus", "8,4,1"])
+    assert cli.shape_of(options, None).gpus == (8, 4, 1)
+
+
 def test_up_has_the_documented_defaults() -> None:
     assert cli.shape_of(cli.parser().parse_args(["up"]), None) == Shape(
-        2, 4, "h100-sxm", 0, "10.77.0.0/24", True
+        2, (4,), "h100-sxm", 0, "10.77.0.0/24", True
     )

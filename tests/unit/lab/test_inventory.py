@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import stat
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -51,6 +52,16 @@ def test_groups(written: dict[str, Any]) -> None:
         "cpu_nodes": ["cpu-1"],
     }
     assert groups["gpu_nodes"]["hosts"]["gpu-2"] == {"ansible_host": "10.77.0.22"}
+
+
+def test_machines_of_other_sizes_say_so_themselves(contents: Contents, places: Places) -> None:
+    shape = replace(contents.shape, gpu_nodes=3, gpus=(8, 4))
+    inventory.write(replace(contents, shape=shape), planned(shape, places), places)
+    groups = yaml.safe_load((places.inventory / "hosts.yml").read_text())["all"]["children"]
+    values = yaml.safe_load((places.inventory / "group_vars" / "gpu_nodes.yml").read_text())
+    assert values["gpusmith_gpu_count"] == 8
+    own = {name: row.get("gpusmith_gpu_count") for name, row in groups["gpu_nodes"]["hosts"].items()}
+    assert own == {"gpu-1": None, "gpu-2": 4, "gpu-3": 4}
 
 
 def test_versions_stay_text(written: dict[str, Any]) -> None:

@@ -38,6 +38,11 @@ def test_only_gpu_machines_get_hardware(places: Places) -> None:
     assert [machine.name for machine in machines if machine.mounts] == ["gpu-1"]
 
 
+def test_the_last_number_of_gpus_is_that_of_all_further_machines(places: Places) -> None:
+    machines = planned(Shape(gpu_nodes=4, gpus=(8, 4, 1), cpu_nodes=1), places)
+    assert [machine.gpus for machine in machines] == [0, 8, 4, 1, 1, 0]
+
+
 def test_addresses_follow_the_subnet(places: Places) -> None:
     assert planned(Shape(subnet="192.168.99.0/24"), places)[1].address == "192.168.99.21"
 
@@ -46,8 +51,9 @@ def test_addresses_follow_the_subnet(places: Places) -> None:
     ("shape", "option"),
     [
         (Shape(gpu_nodes=-1), "--gpu-nodes"),
-        (Shape(gpus=0), "--gpus"),
-        (Shape(gpus=9), "--gpus"),
+        (Shape(gpus=(0,)), "--gpus"),
+        (Shape(gpus=(4, 9)), "--gpus"),
+        (Shape(gpus=(8, 4, 1)), "--gpus"),
         (Shape(cpu_nodes=91), "--cpu-nodes"),
     ],
 )

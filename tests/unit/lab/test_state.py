@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -33,8 +34,18 @@ def test_no_state_means_no_lab(places: Places) -> None:
     assert load(places) is None
 
 
-def test_state_survives(places: Places) -> None:
+@pytest.mark.parametrize("gpus", [(4,), (8, 4, 1)])
+def test_state_survives(places: Places, gpus: tuple[int, ...]) -> None:
+    state = State(Shape(gpu_nodes=3, gpus=gpus), complete=True)
+    save(places, state)
+    assert load(places) == state
+
+
+def test_a_lab_that_an_older_release_has_up_is_known(places: Places) -> None:
     save(places, UP)
+    text = re.sub(r'"gpus": \[\s*4\s*\]', '"gpus": 4', places.state_file.read_text())
+    assert '"gpus": 4' in text
+    places.state_file.write_text(text)
     assert load(places) == UP
 
 
@@ -70,7 +81,7 @@ def test_a_cluster_can_be_added() -> None:
     ("wanted", "option"),
     [
         (Shape(gpu_nodes=1), "--gpu-nodes"),
-        (Shape(gpus=8), "--gpus"),
+        (Shape(gpus=(8,)), "--gpus"),
         (Shape(model="t4"), "--model"),
         (Shape(subnet="10.78.0.0/24"), "--subnet"),
         (Shape(cluster=False), "--no-cluster"),
