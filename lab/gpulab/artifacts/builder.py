@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -122,6 +123,8 @@ class Builder:
             "folders": [digest_tree(path) for path in folders if path.is_dir()],
             "files": [digest_file(path) for path in files if path.is_file()],
             "sysroot": self.sysroot_key,
+            # The kernel's headers are among the packages.
+            "kernel": f"{os.uname().release} {os.uname().machine}",
         }
 
     def simulated(self) -> Path:

@@ -12,7 +12,7 @@ from pathlib import Path
 import yaml
 
 from gpulab.artifacts.sources import IMAGES
-from gpulab.artifacts.store import Inputs, Store, digest_file
+from gpulab.artifacts.store import Inputs, Store
 from gpusmith.errors import ToolError
 from gpusmith.paths import cache_dir
 from gpusmith.progress import run_logged
@@ -219,8 +219,3 @@ def forwarded_options() -> str:
     """The host's apt options that its mirrors need (proxy, validity), in apt's syntax."""
     dumped = subprocess.run(["apt-config", "dump"], capture_output=True, text=True, check=True).stdout
     return "\n".join(["# from the building machine", *FORWARDED.findall(dumped), ""])
-
-
-def overlay_digest(paths: Sequence[Path]) -> list[str]:
-    """Digests of files that are laid over a root file system."""
-    return [digest_file(path) for path in paths]

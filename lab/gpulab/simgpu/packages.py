@@ -1,12 +1,10 @@
 """Builds the simulated driver and CUDA packages from their tables in lab/simgpu/packages/ (gcc and dpkg-deb).
 
-Everything is made for the kernel release and architecture of the machine that builds: callers who cache the result
-have to make ``fingerprint()`` part of their key.
+Everything is made for the kernel release and architecture of the machine that builds. They must be in the key of a cached result.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import shutil
@@ -98,19 +96,6 @@ def architecture() -> tuple[str, str]:
             f"There is no simulated driver for the architecture '{machine}'.", "Use x86_64 or aarch64."
         )
     return known[machine]
-
-
-def fingerprint() -> str:
-    """Digest of all that the packages are made of: sources, tables, this file, kernel release, architecture."""
-    digest = hashlib.sha256(f"{os.uname().release}\0{os.uname().machine}".encode())
-    for path in [
-        Path(__file__),
-        *sorted((source_dir() / "src").iterdir()),
-        *sorted((source_dir() / "packages").iterdir()),
-    ]:
-        if path.is_file():
-            digest.update(path.name.encode() + b"\0" + path.read_bytes())
-    return digest.hexdigest()
 
 
 def build(out_cuda: Path, out_broken: Path, out_debian: Path) -> None:

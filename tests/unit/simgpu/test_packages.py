@@ -135,10 +135,6 @@ def test_a_part_that_does_not_exist_is_named(tmp_path: Path) -> None:
         packages.Driver(tmp_path, "580.178.04", 13000).part("nvidia-sim")
 
 
-def test_fingerprint_is_stable() -> None:
-    assert packages.fingerprint() == packages.fingerprint()
-
-
 def test_what_is_compiled_once_is_what_its_own_compilation_gives(tmp_path: Path) -> None:
     _, copied = drivers(tmp_path)
     (tmp_path / "compiled").mkdir()
