@@ -57,8 +57,6 @@ def unreached(
         metadata, spec = workload["metadata"], workload["spec"]["template"]["spec"]
         if operands.DEVICE_PLUGIN not in operands.components(spec):
             continue
-        if operands.DEVICE_PLUGIN not in operands.components(spec):
-            continue
         for container in spec.get("containers") or []:
             if operands.component(container) != operands.DEVICE_PLUGIN:
                 continue

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gpusmith.checks.findings import CannotAsk
@@ -13,7 +13,6 @@ from gpusmith.expect.identity import Machine
 from gpusmith.inventory.host import Host
 from gpusmith.probe.nvml import Gpu
 from gpusmith.probe.record import Record
-from gpusmith.problems import Problem
 
 RESET_STEP = (
     "Drain the node, then reset the GPU ('nvidia-smi --gpu-reset -i INDEX') or reboot;"
@@ -62,9 +61,6 @@ class NodeFacts:
 def machine_of(host: Host, record: Record) -> Machine:
     """What a host of the inventory leads to."""
     return Machine(host.name, host.node_name, str(host.variables.get("ansible_host") or host.name), record)
-
-
-NodeCheck = Callable[[NodeFacts], Sequence[Problem]]
 
 
 def need_nvml(facts: NodeFacts) -> tuple[Gpu, ...]:

@@ -12,8 +12,8 @@ from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import 
 
 from gpusmith.errors import Refusal
 from gpusmith.expect.steps import change_driver
-from gpusmith.expect.versions import is_version, upstream
-from gpusmith.preflight.words import FULL_DRIVER_VERSION, Facts, Tables, Wanted, nearest, quoted, refusal
+from gpusmith.expect.versions import FULL_DRIVER, is_version, upstream
+from gpusmith.preflight.words import Facts, Tables, Wanted, nearest, quoted, refusal
 
 OPTION = {
     "nvidia_driver": "nvidia_driver_version",
@@ -42,9 +42,7 @@ def check_repositories(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterato
                 f"Correct '{owner}_repository', or bring it up.",
             )
             continue
-        if owner == "nvidia_driver" and not FULL_DRIVER_VERSION.match(
-            str(wanted.get("driver_version") or "")
-        ):
+        if owner == "nvidia_driver" and not FULL_DRIVER.match(str(wanted.get("driver_version") or "")):
             continue  # told already, with the versions of that branch
         lacking = {
             package: (version, answer["versions"].get(package, []))

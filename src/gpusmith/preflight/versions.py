@@ -9,8 +9,8 @@ from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import 
 from gpusmith.data.compatibility import Limits
 from gpusmith.data.models import Model
 from gpusmith.errors import Refusal
+from gpusmith.expect.versions import FULL_DRIVER
 from gpusmith.preflight.words import (
-    FULL_DRIVER_VERSION,
     Facts,
     Tables,
     Wanted,
@@ -31,7 +31,7 @@ def _limits(model: Model | None, tables: Tables) -> Limits:
 def check_driver(facts: Facts, wanted: Wanted, tables: Tables) -> Iterator[Refusal]:
     """A full version, and a branch and module that support the GPU."""
     version = str(wanted.get("driver_version") or "")
-    if not FULL_DRIVER_VERSION.match(version):
+    if not FULL_DRIVER.match(version):
         offered = offered_by(facts, "nvidia_driver")
         alike = [name for name in offered if str(branch(name)) == version] or offered
         step = (

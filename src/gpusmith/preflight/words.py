@@ -10,13 +10,12 @@ from typing import Any
 from gpusmith.data.compatibility import Compatibility
 from gpusmith.data.models import Model
 from gpusmith.errors import Refusal
-from gpusmith.expect.versions import FULL_DRIVER
+from gpusmith.expect.versions import upstream
 
 Facts = Mapping[str, Any]
 Wanted = Mapping[str, Any]
 
 NEAREST = 3
-FULL_DRIVER_VERSION = FULL_DRIVER
 
 
 @dataclass(frozen=True)
@@ -33,9 +32,8 @@ def refusal(check: str, found: str, allowed: str, next_step: str) -> Refusal:
 
 
 def numbers(version: str) -> tuple[int, ...]:
-    """The numeric parts of a version, without epoch and Debian revision."""
-    plain = re.sub(r"^\d+:", "", str(version)).split("-")[0]
-    return tuple(int(part) for part in re.findall(r"\d+", plain))
+    """The numeric parts of a version, without epoch and the packager's part."""
+    return tuple(int(part) for part in re.findall(r"\d+", upstream(version)))
 
 
 def branch(driver: str) -> int:

@@ -7,9 +7,9 @@ from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base
 
 from gpusmith.checks.driver import driver_versions
 from gpusmith.expect import plans, versions
+from gpusmith.expect.versions import FULL_DRIVER
 from gpusmith.node.facts import NodeFacts
 from gpusmith.node.records import parse
-from gpusmith.preflight.words import FULL_DRIVER_VERSION
 from tests.unit.expect.test_driver import LAYOUT
 from tests.unit.hosts import make_host
 from tests.unit.records import healthy_record
@@ -98,7 +98,7 @@ def test_whether_a_package_has_the_wanted_version(version: str | None, wanted: s
 def test_role_and_preflight_agree_on_what_a_full_version_is(version: str, full: bool) -> None:
     settings = {"node": "gpu-1", "version": version, "module_flavour": "auto", "fabric_manager": "auto"}
     assert (plans.driver(healthy_record(), settings, LAYOUT)["refused"] == "") is full
-    assert bool(FULL_DRIVER_VERSION.match(version)) is full
+    assert bool(FULL_DRIVER.match(version)) is full
 
 
 @pytest.mark.parametrize(
