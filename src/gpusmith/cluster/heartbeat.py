@@ -8,27 +8,17 @@ from datetime import datetime
 from typing import Any
 
 from gpusmith.cluster.api import Cluster
-from gpusmith.cluster.views import node_path, readiness
+from gpusmith.cluster.views import node_path, readiness, told_of
 from gpusmith.wait import Deadline, Done, NotYet, wait_until
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 TICK_S = 1.0
 
 
-def unix(text: str | None) -> float:
-    """Time of an object as Unix time; 0 if there is none."""
-    return datetime.fromisoformat(text).timestamp() if text else 0.0
-
-
 def renewed(lease: Mapping[str, Any] | None) -> float:
-    """When a node's Lease was renewed."""
-    return unix(((lease or {}).get("spec") or {}).get("renewTime"))
-
-
-def reported(node: Mapping[str, Any] | None) -> float:
-    """When the kubelet told last whether its node is Ready."""
-    rows = ((node or {}).get("status") or {}).get("conditions") or []
-    return next((unix(row.get("lastHeartbeatTime")) for row in rows if row.get("type") == "Ready"), 0.0)
+    """When a node's Lease was renewed, in Unix time; 0 if it never was."""
+    text = ((lease or {}).get("spec") or {}).get("renewTime")
+    return datetime.fromisoformat(text).timestamp() if text else 0.0
 
 
 def is_ready(cluster: Cluster, node: str) -> bool:
@@ -69,7 +59,7 @@ def wait(
             return Done(None)
         found = cluster.get(node_path(node))
         # Kubernetes tells whole seconds.
-        if anew and reported(found) < int(since):
+        if anew and (told_of(found or {}).heartbeat_unix or 0.0) < int(since):
             return NotYet("the kubelet has not reported since the restart")
         judged = readiness(found)
         return Done(None) if judged.ready else NotYet(judged.seen.rstrip("."))

@@ -23,9 +23,9 @@ from gpusmith.workloads import (
     oversubscription,
 )
 from gpusmith.workloads.board import Board
-from gpusmith.workloads.heartbeat import Heartbeat
 from gpusmith.workloads.jobs import Run, Workload
 from gpusmith.workloads.judge import Judged
+from gpusmith.workloads.keepalive import KeepAlive
 from gpusmith.workloads.outcome import NodeChecks, NodeOutcome, not_made, not_tested
 from gpusmith.workloads.pods import Pods, Say, Site
 from gpusmith.workloads.targets import Look, Target, looker, why_not
@@ -75,7 +75,7 @@ def run_all(
     ready = [target for target in targets if target.view is not None]
     try:
         namespace.make(cluster, run, programs)
-        with Heartbeat(cluster, run):
+        with KeepAlive(cluster, run):
             outcomes.update(_on_nodes(cluster, run, ready, say, look or looker(cluster, run.namespace)))
     finally:
         cleaned = cleanup.run(cluster, run)

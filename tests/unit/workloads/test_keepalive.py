@@ -10,8 +10,8 @@ import pytest
 from gpusmith.cluster import leftovers
 from gpusmith.cluster.api import Cluster
 from gpusmith.errors import ToolError
-from gpusmith.workloads.heartbeat import Heartbeat
 from gpusmith.workloads.jobs import Run
+from gpusmith.workloads.keepalive import KeepAlive
 
 RUN = Run("a1", "host/boot/ns/1/2")
 
@@ -37,7 +37,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_each_sign_of_life_is_another_one_and_they_end_with_the_run() -> None:
     api = Api(2)
-    with Heartbeat(cast(Cluster, api), RUN):
+    with KeepAlive(cast(Cluster, api), RUN):
         end = time.monotonic() + 10
         while len(api.beats) < 4 and time.monotonic() < end:
             time.sleep(0.01)
@@ -49,5 +49,5 @@ def test_each_sign_of_life_is_another_one_and_they_end_with_the_run() -> None:
 
 
 def test_a_run_that_may_not_say_that_it_lives_does_not_begin() -> None:
-    with pytest.raises(ToolError), Heartbeat(cast(Cluster, Api(1)), RUN):
+    with pytest.raises(ToolError), KeepAlive(cast(Cluster, Api(1)), RUN):
         raise AssertionError

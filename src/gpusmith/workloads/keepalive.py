@@ -1,4 +1,4 @@
-"""Says in the run's namespace that the run lives, so that another machine's run does not take it for a leftover."""
+"""Renews an annotation of the run's namespace, so that a run on another machine does not remove it as a leftover."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from gpusmith.workloads.jobs import Run
 JOIN_S = 1.0
 
 
-class Heartbeat:
-    """Signs of life, for as long as the block runs.
+class KeepAlive:
+    """Renews it while the block runs.
 
     Args:
         cluster: the API.
@@ -27,9 +27,9 @@ class Heartbeat:
         self._cluster = cluster
         self._path = f"/api/v1/namespaces/{run.namespace}"
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._keep, name="gpusmith-heartbeat", daemon=True)
+        self._thread = threading.Thread(target=self._keep, name="gpusmith-keepalive", daemon=True)
 
-    def __enter__(self) -> Heartbeat:
+    def __enter__(self) -> KeepAlive:
         # The first one here: a run that may not say that it lives must end before others remove what it made.
         self._beat()
         self._thread.start()
