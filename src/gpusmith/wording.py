@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+
+
+def quoted(names: Iterable[object]) -> str:
+    """All names, in quotes."""
+    return ", ".join(f"'{name}'" for name in names)
 
 
 def shorten(names: Sequence[str], most: int = 5) -> str:
     """The first few names in quotes, and how many more there are."""
-    shown = ", ".join(f"'{name}'" for name in list(names)[:most])
+    shown = quoted(names[:most])
     return shown if len(names) <= most else f"{shown} and {len(names) - most} more"

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from gpusmith.cluster.api import Cluster, Object
 from gpusmith.names import ALIVE_ANNOTATION, OWNER_ANNOTATION, PURPOSE, PURPOSE_LABEL
 from gpusmith.owner import lives
+from gpusmith.wording import quoted
 
 BEAT_S = 5.0
 """How often a run says that it lives."""
@@ -81,9 +82,9 @@ def find(
     dead = dict.fromkeys(found.dead)
     waiting = set(first)
     if waiting:
-        named = ", ".join(f"'{name}'" for name in sorted(waiting))
         say(
-            f"waiting {LOST_LOOKS * LOOK_S:.0f} s at most for a sign of life in namespace {named} of another machine's run"
+            f"waiting {LOST_LOOKS * LOOK_S:.0f} s at most for a sign of life in namespace {quoted(sorted(waiting))}"
+            " of another machine's run"
         )
     for _ in range(MOST_LOOKS):
         if not waiting or looks == LOST_LOOKS:

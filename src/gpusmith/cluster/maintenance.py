@@ -14,6 +14,7 @@ from gpusmith.cluster.views import PODS, node_path
 from gpusmith.errors import GpusmithError
 from gpusmith.names import MANAGER
 from gpusmith.wait import Deadline, Done, NotYet, WaitTimeout, wait_until
+from gpusmith.wording import quoted
 
 TICK_S = 2.0
 REMOVAL_TICK_S = 0.5
@@ -119,12 +120,12 @@ def _refuse(node: str, pods: Iterable[Object]) -> None:
     pods = list(pods)
     if found := holders(pods):
         raise NodeInUse(
-            f"Node '{node}' runs pods that hold GPUs: {_named(holder.title for holder in found)}. Nothing was changed.",
+            f"Node '{node}' runs pods that hold GPUs: {quoted(holder.title for holder in found)}. Nothing was changed.",
             f"Wait until they end, or delete them, {AGAIN}.",
         )
     if alone := [pod for pod in movable(pods) if not _owners(pod) and not finished(pod)]:
         raise NodeInUse(
-            f"Node '{node}' runs pods that no controller would make anew: {_named(map(_title, alone))}. Nothing was changed.",
+            f"Node '{node}' runs pods that no controller would make anew: {quoted(map(_title, alone))}. Nothing was changed.",
             f"Delete them if nobody needs them, {AGAIN}.",
         )
 
@@ -223,7 +224,7 @@ def remove(
                 grace_s=0,
                 uid=metadata.get("uid"),
             )
-        return NotYet(_named(map(_title, pods))) if pods else Done(None)
+        return NotYet(quoted(map(_title, pods))) if pods else Done(None)
 
     try:
         wait_until(
@@ -243,7 +244,3 @@ def _owners(pod: Object) -> list[dict[str, Any]]:
 
 def _title(pod: Object) -> str:
     return f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
-
-
-def _named(titles: Iterable[str]) -> str:
-    return ", ".join(f"'{title}'" for title in titles)

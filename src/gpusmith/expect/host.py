@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 from gpusmith.expect import files, services
 from gpusmith.expect.wanted import Baseline
-from gpusmith.probe.boot import Boot
+from gpusmith.probe.boot import Boot, BootParameter
 from gpusmith.probe.record import Record
 from gpusmith.problems import Cure, Problem
 
@@ -211,6 +211,12 @@ def _wins(path: str) -> bool:
     return OWN_FILES not in path and posixpath.basename(path) > OWN_FILE
 
 
+def _overriding(row: BootParameter | None, node: str) -> str:
+    """What to do about files whose lines win over ours; empty if there are none."""
+    named = " and ".join(repr(path) for path in (row.files if row else ()) if _wins(path))
+    return f"Correct {named} on '{node}', which wins over the file of role 'host_baseline'." if named else ""
+
+
 def _parameters(record: Record, wanted: Baseline) -> list[Problem]:
     found = []
     node, boot = wanted.node, _boot(record, wanted)
@@ -228,17 +234,13 @@ def _parameters(record: Record, wanted: Baseline) -> list[Problem]:
         else:
             fault = f"{state}{why}" + (f", and {at_boot}" if at_boot else "")
         row = boot.sysctl.get(name) if boot else None
-        foreign = [path for path in row.files if _wins(path)] if row and at_boot else []
+        foreign = _overriding(row, node) if at_boot else ""
         cure = Cure.HOST
         if name not in wanted.sysctl:
             # No role sets it.
             step, cure = "Add it to 'host_baseline_sysctl' in the inventory.", Cure.PERSON
         elif foreign:
-            named = " and ".join(map(repr, foreign))
-            step, cure = (
-                f"Correct {named} on '{node}', which wins over the file of role 'host_baseline'.",
-                Cure.PERSON,
-            )
+            step, cure = foreign, Cure.PERSON
         elif at_boot and wanted.files:
             step, cure = _unread(node, "sysctl.d"), Cure.PERSON
         elif at_boot:
@@ -267,7 +269,7 @@ def _minima(record: Record, wanted: Baseline) -> list[Problem]:
         fault = f"is '{seen}'" if seen is not None else "is not there, or in no file of role 'host_baseline'"
         if row is not None and at_boot:
             fault += f", and a boot would set '{row.value}' ({', '.join(map(repr, row.files))})"
-        foreign = [path for path in row.files if _wins(path)] if row and at_boot else []
+        foreign = _overriding(row, node) if at_boot else ""
         step, cure = "Run site.yml for the node.", Cure.HOST
         if name in record.system.locked and _is_less(seen, least):
             step, cure = (
@@ -275,11 +277,7 @@ def _minima(record: Record, wanted: Baseline) -> list[Problem]:
                 Cure.PERSON,
             )
         elif foreign:
-            named = " and ".join(map(repr, foreign))
-            step, cure = (
-                f"Correct {named} on '{node}', which wins over the file of role 'host_baseline'.",
-                Cure.PERSON,
-            )
+            step, cure = foreign, Cure.PERSON
         found.append(
             Problem(
                 f"Node '{node}': kernel parameter '{name}' {fault}, wanted is at least '{least}'.",

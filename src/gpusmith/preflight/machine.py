@@ -9,9 +9,10 @@ from gpusmith.expect.host import cannot_set
 from gpusmith.expect.wanted import baseline
 from gpusmith.inventory.specs import load as load_specs
 from gpusmith.node.records import load
-from gpusmith.preflight.words import Facts, Tables, Wanted, quoted, refusal
+from gpusmith.preflight.words import Facts, Tables, Wanted, refusal
 from gpusmith.probe.record import SCHEMA, Record
 from gpusmith.probe.system import System
+from gpusmith.wording import quoted
 
 
 def check_os(facts: Facts, _wanted: Wanted, tables: Tables) -> Iterator[Refusal]:

@@ -13,7 +13,8 @@ from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import 
 from gpusmith.errors import Refusal
 from gpusmith.expect.steps import change_driver
 from gpusmith.expect.versions import FULL_DRIVER, is_version, upstream
-from gpusmith.preflight.words import Facts, Tables, Wanted, nearest, quoted, refusal
+from gpusmith.preflight.words import Facts, Tables, Wanted, nearest, refusal
+from gpusmith.wording import quoted
 
 OPTION = {
     "nvidia_driver": "nvidia_driver_version",

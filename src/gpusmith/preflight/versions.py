@@ -18,9 +18,9 @@ from gpusmith.preflight.words import (
     nearest,
     numbers,
     offered_by,
-    quoted,
     refusal,
 )
+from gpusmith.wording import quoted
 
 
 def _limits(model: Model | None, tables: Tables) -> Limits:

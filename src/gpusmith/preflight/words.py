@@ -42,11 +42,6 @@ def branch(driver: str) -> int:
     return parts[0] if parts else 0
 
 
-def quoted(names: Iterable[object]) -> str:
-    """Names for a sentence."""
-    return ", ".join(f"'{name}'" for name in names)
-
-
 def nearest(versions: Iterable[str], wanted: str) -> list[str]:
     """The versions with the smallest distance to the wanted one, the best first."""
     goal = numbers(wanted)
