@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpusmith.errors import Refusal
+from gpusmith.expect import mig
 from gpusmith.expect.host import cannot_set
 from gpusmith.expect.wanted import baseline
 from gpusmith.inventory.specs import load as load_specs
 from gpusmith.node.records import load
 from gpusmith.preflight.words import Facts, Tables, Wanted, refusal
+from gpusmith.probe.nvml import Nvml
 from gpusmith.probe.record import SCHEMA, Record
 from gpusmith.probe.system import System
 from gpusmith.wording import quoted
@@ -180,10 +182,10 @@ def check_witness(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[Ref
 
 def check_mig(facts: Facts, _wanted: Wanted, _tables: Tables) -> Iterator[Refusal]:
     """No GPU is divided; a driver that is not loaded yet cannot tell, and is asked right after it is."""
-    gpus = facts["record"]["nvml"]["gpus"]
-    divided = [gpu for gpu in gpus if "enabled" in (gpu["mig_mode"], gpu["mig_mode_pending"])]
+    record = Record(SCHEMA, nvml=load(Nvml, facts["record"]["nvml"]))
+    divided = mig.divided(record, "")
     if divided:
-        index = ",".join(str(gpu["index"]) for gpu in divided)
+        index = ",".join(str(problem.evidence["gpu"]) for problem in divided)
         yield refusal(
             "MIG mode",
             f"on, or on after the next reset, for GPU {index.replace(',', ', ')}",
