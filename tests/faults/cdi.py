@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpusmith.problems import Cure
-from tests.faults.fault import Fault, Record, repairs
+from tests.faults.fault import Fault, Record, repairs, sets
 from tests.unit.records import cdi_spec
 
 
@@ -76,12 +76,12 @@ FAULTS = {
         ("CDI device 'GPU-", "k8s.device-plugin.nvidia.com-gpu.json' gives /dev/nvidia0", "GPU 0", "GPU 1"),
     ),
     "plugin-gives-another-number": Fault(
-        lambda record: record["cdi"]["plugin_specs"][0]["devices"][2]["nodes"][0].update(numbers="195:1"),
+        sets("cdi", "plugin_specs", 0, "devices", 2, "nodes", 0, numbers="195:1"),
         "nodes.cdi",
         ("195:1", "GPU 2"),
     ),
     "plugin-unreadable": Fault(
-        lambda record: record["cdi"]["plugin_specs"][0].update(problem="no JSON", devices=[]),
+        sets("cdi", "plugin_specs", 0, problem="no JSON", devices=[]),
         "nodes.cdi",
         ("device plugin's CDI specification", "cannot be read: no JSON"),
     ),
@@ -120,7 +120,7 @@ FAULTS = {
         repairs=repairs(nvidia_container_toolkit={Cure.CDI}),
     ),
     "no-cdi": Fault(
-        lambda record: record["cdi"].update(specs=[], devices=[]),
+        sets("cdi", specs=[], devices=[]),
         "nodes.cdi",
         ("there is no CDI specification",),
         repairs=repairs(nvidia_container_toolkit={Cure.CDI}),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpusmith.problems import Cure
-from tests.faults.fault import ADDRESS, UUID, Fault, Record, not_joined, repairs, version
+from tests.faults.fault import ADDRESS, UUID, Fault, Record, not_joined, repairs, sets, version
 
 
 def library_mismatch(record: Record) -> None:
@@ -53,38 +53,34 @@ FAULTS = {
         repairs=repairs(nvidia_driver={Cure.LOAD, Cure.SERVICES}),
     ),
     "gpu-lost": Fault(
-        lambda record: record["nvml"]["gpus"][1].update(error="GPU is lost"),
+        sets("nvml", "gpus", 1, error="GPU is lost"),
         "nodes.nvml",
         ("GPU 1", UUID, "GPU is lost"),
     ),
     "gpu-lost-without-handle": Fault(
-        lambda record: record["nvml"]["gpus"][1].update(
-            error="GPU is lost", uuid=None, pci=None, minor=None, name=None
-        ),
+        sets("nvml", "gpus", 1, error="GPU is lost", uuid=None, pci=None, minor=None, name=None),
         "nodes.nvml",
         ("GPU 1", f"PCI {ADDRESS}", "GPU is lost"),
         frozenset({"nodes.cdi"}),
     ),
     "nvml-of-another-driver": Fault(
-        lambda record: record["nvml"].update(driver_version="570.1.2"),
+        sets("nvml", driver_version="570.1.2"),
         "nodes.driver-versions",
         ("NVML says that the driver is 570.1.2", "580.178.04"),
     ),
     "nvml-without-a-version": Fault(
-        lambda record: record["nvml"].update(driver_version=None),
+        sets("nvml", driver_version=None),
         "nodes.driver-versions",
         ("NVML does not tell the driver's version",),
     ),
     "package-of-other-version": Fault(
-        lambda record: record["packages"]["libcuda1"].update(version="595.91.07-1"),
+        sets("packages", "libcuda1", version="595.91.07-1"),
         "nodes.driver-versions",
         ("'libcuda1' is 595.91.07", "580.178.04"),
     ),
-    "nouveau": Fault(
-        lambda record: record["module"].update(nouveau_loaded=True), "nodes.driver-versions", ("nouveau",)
-    ),
+    "nouveau": Fault(sets("module", nouveau_loaded=True), "nodes.driver-versions", ("nouveau",)),
     "no-module-file": Fault(
-        lambda record: record["module"].update(installed_version=None),
+        sets("module", installed_version=None),
         "nodes.driver-versions",
         ("no module file for kernel 6.1.0", "next boot"),
         repairs=repairs(nvidia_driver={Cure.PACKAGES}),
@@ -112,26 +108,24 @@ FAULTS = {
         ("'libnvidia-ptxjitcompiler1' is 570.86.10", "580.178.04"),
     ),
     "firmware-missing": Fault(
-        lambda record: record["module"].update(firmware=[]),
+        sets("module", firmware=[]),
         "nodes.driver-versions",
         ("firmware", "/lib/firmware/nvidia/580.178.04"),
     ),
-    "nvidia-smi-missing": Fault(
-        lambda record: record["library"].update(nvidia_smi=None), "nodes.driver-versions", ("nvidia-smi",)
-    ),
+    "nvidia-smi-missing": Fault(sets("library", nvidia_smi=None), "nodes.driver-versions", ("nvidia-smi",)),
     "uuid-unreadable": Fault(
-        lambda record: record["nvml"]["gpus"][1].update(minor=None, unreadable={"minor": "Unknown Error"}),
+        sets("nvml", "gpus", 1, minor=None, unreadable={"minor": "Unknown Error"}),
         "nodes.nvml",
         ("GPU 1", "minor", "Unknown Error"),
         frozenset({"nodes.gpu-count"}),
     ),
     "cuda-library-empty": Fault(
-        lambda record: record["library"]["files"]["cuda"].update(fault="is empty"),
+        sets("library", "files", "cuda", fault="is empty"),
         "nodes.driver-versions",
         ("CUDA library '/usr/lib/x86_64-linux-gnu/libcuda.so.580.178.04' is empty",),
     ),
     "nvml-library-cut-off": Fault(
-        lambda record: record["library"]["files"]["nvidia-ml"].update(fault="is cut off after 4096 bytes"),
+        sets("library", "files", "nvidia-ml", fault="is cut off after 4096 bytes"),
         "nodes.driver-versions",
         ("NVML library", "cut off"),
     ),
@@ -167,18 +161,18 @@ FAULTS = {
         ),
     ),
     "libraries-unread": Fault(
-        lambda record: record["library"].update(files=None),
+        sets("library", files=None),
         "nodes.driver-versions",
         ("files", "could not be read"),
     ),
     "library-not-simulated": Fault(
-        lambda record: record["library"].update(simulated=False),
+        sets("library", simulated=False),
         "nodes.simulation-witnesses",
         ("says its GPUs are simulated", "real"),
         frozenset({"nodes.xid"}),
     ),
     "library-missing": Fault(
-        lambda record: record["library"].update(simulated=None),
+        sets("library", simulated=None),
         "nodes.simulation-witnesses",
         ("cannot be loaded",),
         frozenset({"nodes.xid"}),
@@ -210,7 +204,7 @@ FAULTS = {
         version("libcuda1", "580.178.04.1-1"), "nodes.driver-versions", ("'libcuda1' is 580.178.04.1",)
     ),
     "proprietary-module": Fault(
-        lambda record: record["module"].update(flavour="proprietary"),
+        sets("module", flavour="proprietary"),
         "nodes.driver-versions",
         ("is the proprietary one", "wanted is the open one"),
         frozenset({"nodes.uniformity"}),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpusmith.problems import Cure
-from tests.faults.fault import Fault, repairs, service
+from tests.faults.fault import Fault, repairs, sets
 
 SXID = {
     "pci": "0000:81:00.0",
@@ -24,13 +24,13 @@ FAULTS = {
         frozenset({"nodes.uniformity"}),
     ),
     "fabric-manager-down": Fault(
-        lambda record: record["services"]["nvidia-fabricmanager"].update(active="inactive"),
+        sets("services", "nvidia-fabricmanager", active="inactive"),
         "nodes.fabric",
         ("nvidia-fabricmanager", "inactive"),
         repairs=repairs(nvidia_driver={Cure.SERVICES}),
     ),
     "fabric-of-one-gpu": Fault(
-        lambda record: record["nvml"]["gpus"][1].update(fabric_state="in_progress", fabric_status=None),
+        sets("nvml", "gpus", 1, fabric_state="in_progress", fabric_status=None),
         "nodes.fabric",
         ("GPU 1", "in_progress"),
     ),
@@ -49,7 +49,7 @@ FAULTS = {
         frozenset({"nodes.uniformity"}),
     ),
     "fabric-manager-disabled": Fault(
-        service("nvidia-fabricmanager", enabled="disabled"),
+        sets("services", "nvidia-fabricmanager", enabled="disabled"),
         "nodes.fabric",
         ("'nvidia-fabricmanager' runs but is disabled",),
         repairs=repairs(nvidia_driver={Cure.SERVICES}),

@@ -37,12 +37,20 @@ def repairs(**cures: set[Cure]) -> Mapping[str, frozenset[Cure]]:
     return {role: frozenset(kinds) for role, kinds in cures.items()}
 
 
-def service(name: str, **state: str) -> Callable[[Record], object]:
-    return lambda record: record["services"][name].update(state)
+def sets(*path: str | int, **values: Any) -> Callable[[Record], object]:
+    """Gives fields of a part of the record other values."""
+
+    def change(record: Record) -> None:
+        part: Any = record
+        for key in path:
+            part = part[key]
+        part.update(values)
+
+    return change
 
 
 def version(name: str, text: str) -> Callable[[Record], object]:
-    return lambda record: record["packages"][name].update(version=text)
+    return sets("packages", name, version=text)
 
 
 def not_joined(record: Record) -> None:

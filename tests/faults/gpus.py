@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from gpusmith.problems import Cure
-from tests.faults.fault import ADDRESS, UUID, Fault, Record, repairs
+from tests.faults.fault import ADDRESS, UUID, Fault, Record, repairs, sets
 
 
 def device(path: str, **changes: Any) -> Callable[[Record], object]:
-    return lambda record: record["dev"]["nodes"][path].update(changes)
+    return sets("dev", "nodes", path, **changes)
 
 
 def gpu_missing(record: Record) -> None:
@@ -42,12 +42,12 @@ FAULTS = {
         ("3 in /dev", "GPU 1", "/dev/nvidia0"),
     ),
     "device-node-too-many": Fault(
-        lambda record: record["dev"].update(gpu_minors=[0, 1, 2, 3, 4], char_links=[*LINKS, "195:4"]),
+        sets("dev", gpu_minors=[0, 1, 2, 3, 4], char_links=[*LINKS, "195:4"]),
         "nodes.gpu-count",
         ("5 in /dev", "/dev/nvidia4 belongs to no GPU"),
     ),
     "another-board": Fault(
-        lambda record: record["pci"]["gpus"][1].update(device_id="10de:2335"),
+        sets("pci", "gpus", 1, device_id="10de:2335"),
         "nodes.gpu-model",
         ("GPU 1", "10de:2335", "h100-sxm"),
     ),
@@ -63,30 +63,26 @@ FAULTS = {
         ("/dev/char/511:0",),
         repairs=repairs(nvidia_container_toolkit={Cure.LINKS}),
     ),
-    "other-kernel": Fault(
-        lambda record: record["host"].update(kernel="6.12"), "nodes.uniformity", ("kernel", "6.12", "6.1.0")
-    ),
+    "other-kernel": Fault(sets("host", kernel="6.12"), "nodes.uniformity", ("kernel", "6.12", "6.1.0")),
     "same-number-other-addresses": Fault(
-        lambda record: record["pci"]["gpus"][1].update(address="0000:99:00.0"),
+        sets("pci", "gpus", 1, address="0000:99:00.0"),
         "nodes.gpu-count",
         ("0000:99:00.0 is unknown to NVML", "GPU 1", "not on the PCI bus"),
     ),
     "same-number-other-minors": Fault(
-        lambda record: record["dev"].update(gpu_minors=[0, 1, 2, 7], char_links=[*LINKS, "195:7"]),
+        sets("dev", gpu_minors=[0, 1, 2, 7], char_links=[*LINKS, "195:7"]),
         "nodes.gpu-count",
         ("GPU 2", "no device node /dev/nvidia3", "/dev/nvidia7 belongs to no GPU"),
     ),
-    "uuid-twice": Fault(
-        lambda record: record["nvml"]["gpus"][2].update(uuid=UUID), "nodes.gpu-count", (UUID, "2 GPUs")
-    ),
+    "uuid-twice": Fault(sets("nvml", "gpus", 2, uuid=UUID), "nodes.gpu-count", (UUID, "2 GPUs")),
     "no-uvm-device": Fault(
-        lambda record: record["dev"].update(uvm=False),
+        sets("dev", uvm=False),
         "nodes.gpu-count",
         ("/dev/nvidia-uvm", "CUDA"),
         repairs=repairs(nvidia_driver={Cure.LOAD}),
     ),
     "no-control-device": Fault(
-        lambda record: record["dev"].update(control=False),
+        sets("dev", control=False),
         "nodes.gpu-count",
         ("/dev/nvidiactl",),
         repairs=repairs(nvidia_driver={Cure.LOAD}),
@@ -132,21 +128,19 @@ FAULTS = {
         ("/dev/nvidia-uvm", "a regular file"),
     ),
     "no-uvm-tools-device": Fault(
-        lambda record: record["dev"].update(uvm_tools=False),
+        sets("dev", uvm_tools=False),
         "nodes.gpu-count",
         ("/dev/nvidia-uvm-tools", "profilers"),
         repairs=repairs(nvidia_driver={Cure.LOAD}),
     ),
     "no-device-node-at-all": Fault(
-        lambda record: record["dev"].update(
-            gpu_minors=[], control=False, uvm=False, uvm_tools=False, char_links=[], nodes={}
-        ),
+        sets("dev", gpu_minors=[], control=False, uvm=False, uvm_tools=False, char_links=[], nodes={}),
         "nodes.gpu-count",
         ("0 in /dev", "/dev/nvidiactl is missing"),
         repairs=repairs(nvidia_driver={Cure.LOAD}),
     ),
     "device-nodes-unread": Fault(
-        lambda record: record["dev"].update(nodes=None),
+        sets("dev", nodes=None),
         "nodes.gpu-count",
         ("device nodes could not be read",),
     ),
@@ -158,18 +152,18 @@ FAULTS = {
         repairs=repairs(nvidia_container_toolkit={Cure.CDI}),
     ),
     "mig-on-one-gpu": Fault(
-        lambda record: record["nvml"]["gpus"][1].update(mig_mode="enabled"),
+        sets("nvml", "gpus", 1, mig_mode="enabled"),
         "nodes.gpu-model",
         ("GPU 1", UUID, "MIG"),
         frozenset({"nodes.uniformity"}),
     ),
     "mig-after-reset": Fault(
-        lambda record: record["nvml"]["gpus"][1].update(mig_mode_pending="enabled"),
+        sets("nvml", "gpus", 1, mig_mode_pending="enabled"),
         "nodes.gpu-model",
         ("GPU 1", "next reset"),
     ),
     "switches-fewer-than-others": Fault(
-        lambda record: record["pci"].update(nvswitches=[]), "nodes.uniformity", ("NVSwitches", "'0'", "'4'")
+        sets("pci", nvswitches=[]), "nodes.uniformity", ("NVSwitches", "'0'", "'4'")
     ),
     "slot-narrower-than-others": Fault(
         lambda record: [gpu.update(pcie_width=8, pcie_width_max=8) for gpu in record["nvml"]["gpus"]],

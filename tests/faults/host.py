@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpusmith.problems import Cure
-from tests.faults.fault import Fault, Record, repairs
+from tests.faults.fault import Fault, Record, repairs, sets
 
 
 def without_file(record: Record, path: str) -> object:
@@ -33,22 +33,20 @@ FAULTS = {
         ("'fs.inotify.max_user_instances' is '128', wanted is at least '8192'",),
     ),
     "fewer-inotify-watches-at-boot": Fault(
-        lambda record: record["boot"]["sysctl"]["fs.inotify.max_user_watches"].update(
-            value="65536", files=["/etc/sysctl.d/zz.conf"]
-        ),
+        sets("boot", "sysctl", "fs.inotify.max_user_watches", value="65536", files=["/etc/sysctl.d/zz.conf"]),
         "nodes.host-baseline",
         (
             "'fs.inotify.max_user_watches' is '524288', and a boot would set '65536' ('/etc/sysctl.d/zz.conf')",
         ),
     ),
     "swap-on": Fault(
-        lambda record: record["system"].update(swap_areas=["/dev/sda2"]),
+        sets("system", swap_areas=["/dev/sda2"]),
         "nodes.host-baseline",
         ("swap is on", "'/dev/sda2'"),
         repairs=repairs(host_baseline={Cure.HOST}),
     ),
     "swap-at-boot": Fault(
-        lambda record: record["system"].update(swap_fstab=["/swapfile"], swap_target_masked=False),
+        sets("system", swap_fstab=["/swapfile"], swap_target_masked=False),
         "nodes.host-baseline",
         ("'/swapfile'", "/etc/fstab", "swap.target"),
         repairs=repairs(host_baseline={Cure.HOST}),
@@ -60,9 +58,7 @@ FAULTS = {
         repairs=repairs(host_baseline={Cure.HOST}),
     ),
     "swap-unit-at-boot": Fault(
-        lambda record: record["boot"].update(
-            swap_units=["/etc/systemd/system/multi-user.target.wants/a.swap"]
-        ),
+        sets("boot", swap_units=["/etc/systemd/system/multi-user.target.wants/a.swap"]),
         "nodes.host-baseline",
         ("swap unit is turned on at", "'/etc/systemd/system/multi-user.target.wants/a.swap'"),
         repairs=repairs(host_baseline={Cure.HOST}),
@@ -77,7 +73,7 @@ FAULTS = {
         repairs=repairs(host_baseline={Cure.HOST}),
     ),
     "module-forbidden-at-boot": Fault(
-        lambda record: record["boot"]["modules"]["overlay"].update(forbidden_by="/etc/modprobe.d/hard.conf"),
+        sets("boot", "modules", "overlay", forbidden_by="/etc/modprobe.d/hard.conf"),
         "nodes.host-baseline",
         ("'overlay' is loaded now, but no boot would load it (file '/etc/modprobe.d/hard.conf' forbids it)",),
     ),
@@ -91,25 +87,19 @@ FAULTS = {
         repairs=repairs(host_baseline={Cure.HOST}),
     ),
     "parameter-taken-out-at-boot": Fault(
-        lambda record: record["boot"]["sysctl"]["net.ipv4.ip_forward"].update(
-            value=None, files=["/etc/sysctl.d/zz.conf"]
-        ),
+        sets("boot", "sysctl", "net.ipv4.ip_forward", value=None, files=["/etc/sysctl.d/zz.conf"]),
         "nodes.host-baseline",
         ("is '1' now, but no boot would set it (file '/etc/sysctl.d/zz.conf')",),
     ),
     "parameter-overridden-at-boot": Fault(
-        lambda record: record["boot"]["sysctl"]["net.ipv4.ip_forward"].update(
-            value="0", files=["/etc/sysctl.d/zz.conf"]
-        ),
+        sets("boot", "sysctl", "net.ipv4.ip_forward", value="0", files=["/etc/sysctl.d/zz.conf"]),
         "nodes.host-baseline",
         (
             "'net.ipv4.ip_forward' is '1' now, but a boot would set '0' (file '/etc/sysctl.d/zz.conf'), wanted is '1'",
         ),
     ),
     "bridge-module-gone": Fault(
-        lambda record: record["system"].update(
-            modules={"overlay": True, "br_netfilter": False}, sysctl={"net.ipv4.ip_forward": "1"}
-        ),
+        sets("system", modules={"overlay": True, "br_netfilter": False}, sysctl={"net.ipv4.ip_forward": "1"}),
         "nodes.host-baseline",
         (
             "'br_netfilter' is not loaded",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gpusmith.problems import Cure
-from tests.faults.fault import Fault, Record, repairs, version
+from tests.faults.fault import Fault, Record, repairs, sets, version
 
 
 def loose(name: str) -> Callable[[Record], object]:
@@ -14,7 +14,7 @@ def loose(name: str) -> Callable[[Record], object]:
 
 FAULTS = {
     "not-held": Fault(
-        lambda record: record["packages"]["libcuda1"].update(held=False),
+        sets("packages", "libcuda1", held=False),
         "nodes.holds",
         ("libcuda1", "not held"),
         repairs=repairs(nvidia_driver={Cure.HOLD}),

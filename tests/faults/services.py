@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gpusmith.problems import Cure
-from tests.faults.fault import Fault, Record, not_joined, repairs, service
+from tests.faults.fault import Fault, Record, not_joined, repairs, sets
 
 
 def unproved(role: str) -> Callable[[Record], object]:
@@ -13,90 +13,81 @@ def unproved(role: str) -> Callable[[Record], object]:
     return lambda record: record.setdefault("managed_files", {}).update({path: "digest"})
 
 
+def of_service(name: str, role: str, *says: str, **state: str) -> Fault:
+    """A service in another state, which a role puts right."""
+    cures = repairs(**{role: {Cure.SERVICES}})
+    return Fault(sets("services", name, **state), "nodes.services", says, repairs=cures)
+
+
 FAULTS = {
-    "persistence-daemon-down": Fault(
-        lambda record: record["services"]["nvidia-persistenced"].update(active="failed"),
-        "nodes.services",
-        ("nvidia-persistenced", "failed"),
-        repairs=repairs(nvidia_driver={Cure.SERVICES}),
+    "persistence-daemon-down": of_service(
+        "nvidia-persistenced", "nvidia_driver", "nvidia-persistenced", "failed", active="failed"
     ),
-    "kubelet-disabled": Fault(
-        lambda record: record["services"]["kubelet"].update(enabled="disabled"),
-        "nodes.services",
-        ("kubelet", "after a reboot"),
-        repairs=repairs(kubernetes_node={Cure.SERVICES}),
+    "kubelet-disabled": of_service(
+        "kubelet", "kubernetes_node", "kubelet", "after a reboot", enabled="disabled"
     ),
-    "module-not-loaded-at-boot": Fault(
-        lambda record: record["services"]["gpusmith-nvidia-load"].update(enabled="disabled"),
-        "nodes.services",
-        ("gpusmith-nvidia-load", "disabled", "after a reboot"),
-        repairs=repairs(nvidia_driver={Cure.SERVICES}),
+    "module-not-loaded-at-boot": of_service(
+        "gpusmith-nvidia-load",
+        "nvidia_driver",
+        "gpusmith-nvidia-load",
+        "disabled",
+        "after a reboot",
+        enabled="disabled",
     ),
-    "device-unit-masked": Fault(
-        lambda record: record["services"]["gpusmith-gpu-devices"].update(enabled="masked"),
-        "nodes.services",
-        ("gpusmith-gpu-devices", "masked", "after a reboot"),
-        repairs=repairs(nvidia_container_toolkit={Cure.SERVICES}),
+    "device-unit-masked": of_service(
+        "gpusmith-gpu-devices",
+        "nvidia_container_toolkit",
+        "gpusmith-gpu-devices",
+        "masked",
+        "after a reboot",
+        enabled="masked",
     ),
     "kubelet-conf-gone": Fault(
-        lambda record: record["kubernetes"].update(joined=False, node_name=None),
+        sets("kubernetes", joined=False, node_name=None),
         "nodes.identity",
         ("kubelet runs", "/etc/kubernetes/kubelet.conf", "gone"),
     ),
     "unit-files-changed": Fault(
-        lambda record: record["services"]["kubelet"].update(changed=True),
+        sets("services", "kubelet", changed=True),
         "nodes.services",
         ("'kubelet' runs by other unit files",),
     ),
-    "boot-unit-deleted": Fault(
-        lambda record: record["services"]["gpusmith-gpu-devices"].update(
-            enabled="not-found", active="inactive"
-        ),
-        "nodes.services",
-        ("'gpusmith-gpu-devices' is not-found", "after a reboot"),
-        repairs=repairs(nvidia_container_toolkit={Cure.SERVICES}),
+    "boot-unit-deleted": of_service(
+        "gpusmith-gpu-devices",
+        "nvidia_container_toolkit",
+        "'gpusmith-gpu-devices' is not-found",
+        "after a reboot",
+        enabled="not-found",
+        active="inactive",
     ),
-    "boot-parameters-masked": Fault(
-        lambda record: record["services"]["systemd-sysctl"].update(enabled="masked"),
-        "nodes.services",
-        ("'systemd-sysctl' is masked", "no kernel parameters are set"),
-        repairs=repairs(host_baseline={Cure.SERVICES}),
+    "boot-parameters-masked": of_service(
+        "systemd-sysctl",
+        "host_baseline",
+        "'systemd-sysctl' is masked",
+        "no kernel parameters are set",
+        enabled="masked",
     ),
-    "containerd-stopped": Fault(
-        service("containerd", active="inactive"),
-        "nodes.services",
-        ("'containerd' is inactive", "no container"),
-        repairs=repairs(containerd={Cure.SERVICES}),
+    "containerd-stopped": of_service(
+        "containerd", "containerd", "'containerd' is inactive", "no container", active="inactive"
     ),
-    "containerd-disabled": Fault(
-        service("containerd", enabled="disabled"),
-        "nodes.services",
-        ("'containerd' runs but is disabled",),
-        repairs=repairs(containerd={Cure.SERVICES}),
+    "containerd-disabled": of_service(
+        "containerd", "containerd", "'containerd' runs but is disabled", enabled="disabled"
     ),
-    "kubelet-stopped": Fault(
-        service("kubelet", active="inactive"),
-        "nodes.services",
-        ("'kubelet' is inactive",),
-        repairs=repairs(kubernetes_node={Cure.SERVICES}),
-    ),
+    "kubelet-stopped": of_service("kubelet", "kubernetes_node", "'kubelet' is inactive", active="inactive"),
     "not-joined": Fault(
         not_joined,
         "nodes.services",
         ("'kubelet' is activating",),
         repairs=repairs(kubernetes_node={Cure.JOIN}),
     ),
-    "persistence-daemon-disabled": Fault(
-        service("nvidia-persistenced", enabled="disabled"),
-        "nodes.services",
-        ("'nvidia-persistenced' runs but is disabled",),
-        repairs=repairs(nvidia_driver={Cure.SERVICES}),
+    "persistence-daemon-disabled": of_service(
+        "nvidia-persistenced",
+        "nvidia_driver",
+        "'nvidia-persistenced' runs but is disabled",
+        enabled="disabled",
     ),
-    "module-load-masked": Fault(
-        service("systemd-modules-load", enabled="masked"),
-        "nodes.services",
-        ("no kernel modules are loaded",),
-        repairs=repairs(host_baseline={Cure.SERVICES}),
+    "module-load-masked": of_service(
+        "systemd-modules-load", "host_baseline", "no kernel modules are loaded", enabled="masked"
     ),
     "containerd-changed-without-proof": Fault(
         unproved("containerd"),
