@@ -80,7 +80,7 @@ class ActionModule(ControllerAction):
 
 
 def machine(host: str, written: Mapping[str, Any], of: Variables) -> Machine | None:
-    """What a host leads to; None for one that did not answer."""
+    """The machine behind a host of the inventory; None if it did not answer."""
     record = (written.get("node_record_now") or {}).get("record")
     if not record:
         return None

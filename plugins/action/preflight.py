@@ -27,7 +27,7 @@ ROLES = Path(__file__).resolve().parents[2] / "roles"
 
 
 def _names(facts: dict[str, Any]) -> dict[str, Any]:
-    """What the roles' files of the node's operating system call things; nothing for a system that one of them does not know."""
+    """Names from the roles' vars files for the node's operating system; empty if a role has no file for it."""
     rows = {role: (role, variable) for role, variable in packages.VARIABLES.items()}
     rows[packages.KERNEL] = ("nvidia_driver", packages.KERNEL)
     try:

@@ -34,7 +34,7 @@ KUBELET = "kubelet"
 
 
 class ActionModule(ActionBase):
-    """Goes to and fro between the node and the cluster."""
+    """Runs each step on the node or against the API server."""
 
     TRANSFERS_FILES = False
 
@@ -48,7 +48,7 @@ class ActionModule(ActionBase):
         except GpusmithError as error:
             result.update(failed=True, msg=str(error))
             if asked["state"] == "begun":
-                # Nobody else has to wait for this node.
+                # The other nodes need not wait for this one.
                 result["outcome"] = "nothing changed"
         return result
 
@@ -78,7 +78,7 @@ class ActionModule(ActionBase):
         if asked["state"] == "begun":
             change.save(asked["packages"].get("packages") or {})
             on_node("begin", ready=heartbeat.is_ready(cluster, node))
-            # What is kept goes when the change is proved: it is no change of the node.
+            # The backup on the node is deleted when the change is proved, so it does not count as a change.
             return {"changed": False, "outcome": "begun"}
         if asked["state"] == "proved":
             return {"changed": False, "restarted": change.prove(), "outcome": "proved"}

@@ -1,4 +1,4 @@
-"""Action plugin: gives the verdict at the end of the run something to say of the host."""
+"""Action plugin: adds lines about the host to the verdict at the end of the run."""
 
 # Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
 
@@ -14,7 +14,7 @@ from gpusmith.verdict.changes import KINDS, TELLS
 
 
 class ActionModule(ActionBase):
-    """Says it; the callback `verdict` prints it."""
+    """Returns the lines in its result; callback `verdict` prints them."""
 
     TRANSFERS_FILES = False
     _requires_connection = False

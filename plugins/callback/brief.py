@@ -44,7 +44,7 @@ QUIET = frozenset(
         "validate_argument_spec",
     }
 )
-"""Short names of modules that work in no time: their tasks are named only if they have something to say."""
+"""Short names of modules that take no time: their tasks get a banner only if they print something."""
 
 
 class CallbackModule(Default):
@@ -63,14 +63,14 @@ class CallbackModule(Default):
         return bool(self._display.verbosity)
 
     def get_option(self, option: str, hostvars: Any = None) -> Any:
-        """Options of the default callback; two of them are what this one is for."""
+        """Options of the default callback, but for the two that this one sets itself."""
         if option in ("display_ok_hosts", "display_skipped_hosts"):
             return self._all
         return super().get_option(option, hostvars)
 
     def _task_start(self, task: Any, prefix: str | None = None) -> None:
         super()._task_start(task, prefix)
-        # Named when it begins, so that a person sees what takes long; in check mode nothing does.
+        # The banner is printed at the start, to show which task takes long. In check mode no task does.
         quiet = self._all or self._last_task_name is None or _short(task) in QUIET
         if not quiet and not context.CLIARGS.get("check"):
             self._print_task_banner(task)

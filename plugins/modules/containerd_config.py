@@ -96,7 +96,7 @@ from ansible_collections.gpusmith.gpu.plugins.module_utils import bundle, contai
 FOLDER = Path("/etc/containerd")
 ROOT = FOLDER / "config.toml"
 HOSTS = "hosts.toml"
-# Gone at the next boot, as the containerd that it speaks of.
+# In /run: valid for this boot's containerd only.
 NOTE = Path("/run/gpusmith/containerd-started-with")
 INSTANCES = Path("/proc/sys/fs/inotify/max_user_instances")
 
@@ -186,7 +186,7 @@ class Configuration:
         if status == 0:
             status, _output, error = self.module.run_command(["ctr", "version"])
         if status == 0:
-            # A plugin that cannot be started is no reason for containerd not to run.
+            # containerd runs on if one of its plugins fails to start.
             down = self.cri_error()
             return f"its CRI plugin is down: {down}" if down else ""
         _status, journal, _error = self.module.run_command(
@@ -277,7 +277,7 @@ def version_of(module: Any) -> str | None:
 
 
 def without_containerd(module: Any, *paths: Path) -> None:
-    """End the module: nobody reads files that are to go, and those that are to be there cannot be written."""
+    """End the module where containerd is not installed: remove our files, or fail if they are wanted."""
     if module.params["state"] == "present":
         module.fail_json(msg="containerd is not installed on this machine. Run role 'containerd' first.")
     there = [path for path in paths if path.exists()]
@@ -339,7 +339,7 @@ def main() -> None:
 
 
 def finish(work: Configuration, effective: str) -> None:
-    """Have containerd run with the configuration that is there now, with its CRI plugin, and end the module."""
+    """Restart containerd if its running configuration is outdated or its CRI plugin is down, and end the module."""
     from gpusmith.probe.containerd import read_containerd_dump
 
     module, settings = work.module, read_containerd_dump(effective)
@@ -350,7 +350,7 @@ def finish(work: Configuration, effective: str) -> None:
         digest, running, newest([ROOT, *(FOLDER / "conf.d").glob("*.toml")]), started
     )
     due = due or (module.check_mode and bool(work.diff))
-    # What nobody asks for, no restart brings.
+    # A CRI plugin that the configuration disables does not come up by a restart.
     cri_error = "" if started is None or settings.cri_disabled else work.cri_error()
     due = module.params["restart"] and (due or bool(cri_error))
     if due and not module.check_mode:
@@ -374,7 +374,7 @@ def finish(work: Configuration, effective: str) -> None:
 
 
 def fail(work: Configuration, problem: str) -> None:
-    """Put back what was there, and end the module with what containerd said."""
+    """Restore the files, and fail with containerd's error."""
     if not work.diff:
         work.module.fail_json(msg=f"containerd did not come up after a restart. It said: {problem}")
     work.back_out()

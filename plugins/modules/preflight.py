@@ -177,7 +177,7 @@ def main() -> None:
     now = time.time()
     manager = packages.manager()
     backend = packages.backend() if manager in packages.SUPPORTED else None
-    # An unknown package manager is refused on its own, and these names would not be its packages'.
+    # Preflight refuses an unknown package manager by another check.
     answers = Answers({}, None, [])
     if backend is not None:
         answers = ask_all(backend, module.params["asks"], module.params["headers"])

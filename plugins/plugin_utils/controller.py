@@ -53,7 +53,7 @@ def leader() -> Process:
 
 def plain(value: Any) -> Any:
     """The same data in Python's own containers: Ansible's fill templates in when they are looked at."""
-    # The commonest first: an abstract class is slow to ask.
+    # Most values are scalars. isinstance() of an abstract class is slow.
     if isinstance(value, str | bool | int | float | None):
         return value
     if isinstance(value, dict | Mapping):

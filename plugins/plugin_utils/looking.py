@@ -53,7 +53,7 @@ class LookingAction(BundledAction):
         if answer.get("failed") or answer.get("unreachable"):
             return answer
         answer.pop("invocation", None)
-        # Beside what Ansible itself found out, such as the node's Python.
+        # In addition to facts that Ansible found, such as the node's Python.
         answer["ansible_facts"] = {**answer.get("ansible_facts", {}), **os_facts(answer["record"])}
         try:
             answer["stamp"] = stamp_facts(parse(answer["record"]))

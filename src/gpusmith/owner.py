@@ -1,4 +1,4 @@
-"""Which process something is of, and whether that process lives: a name that also other machines and containers can read."""
+"""Identity of a process, and whether it lives, also for readers on other machines and in other containers."""
 
 from __future__ import annotations
 

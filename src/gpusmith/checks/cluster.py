@@ -137,7 +137,7 @@ def gpu_capacity(facts: ClusterFacts) -> list[Problem]:
 
 
 def _restart(host: Host) -> str:
-    """How the device plugin starts anew, as far as it is ours to say."""
+    """How to restart the device plugin, or to have its owner restart it."""
     if of_pod.DEVICE_PLUGIN not in host.operands:
         return "have its owner restart it"
     return f"restart it: {of_pod.restart_plugin(host.operands_namespace, host.node_name)}"

@@ -77,7 +77,7 @@ def ecc(facts: NodeFacts) -> list[Problem]:
 
 
 MAX_RETIRED_PAGES = 63
-"""From so many on, NVIDIA's diagnostics fail a board (DCGM, dcgm_gpu_hardware_limits.h: DCGM_LIMIT_MAX_RETIRED_PAGES)."""
+"""NVIDIA's diagnostics fail a board with so many or more (DCGM, dcgm_gpu_hardware_limits.h: DCGM_LIMIT_MAX_RETIRED_PAGES)."""
 
 
 def _row_problem(node: str, gpu: Gpu) -> Problem | None:
@@ -121,7 +121,7 @@ def _page_problem(node: str, gpu: Gpu) -> Problem | None:
 
 
 def _retires_pages(facts: NodeFacts) -> bool:
-    """Whether the GPUs retire pages: what there was before rows were remapped."""
+    """Whether the GPUs retire pages; GPUs before Ampere do that in place of remapping rows."""
     if facts.model is not None:
         return not facts.model.row_remapping
     gpus = facts.record.nvml.gpus
@@ -138,10 +138,10 @@ def _retires_pages(facts: NodeFacts) -> bool:
     do="drain the node and reset the GPU or reboot; replace a board that could not remap, or has no page left to retire",
 )
 def row_remap(facts: NodeFacts) -> list[Problem]:
-    """Bad memory is out of use, and the GPU could still take more out."""
+    """Bad memory is remapped or retired, and the GPU has room to remap or retire more."""
     gpus = facts.record.nvml.gpus
     if _retires_pages(facts):
-        # Without ECC nobody sees bad memory, and NVML has no list; nodes.ecc says that it is off.
+        # Without ECC, NVML has no list of retired pages; nodes.ecc reports that ECC is off.
         missing = (
             "" if any(gpu.ecc_mode == "disabled" for gpu in gpus) else _of_model(facts, "page retirement")
         )

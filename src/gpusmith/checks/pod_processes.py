@@ -21,7 +21,7 @@ SERVER = "nvidia-cuda-mps"
     do="look at the pod: it may be privileged, mount /dev, or have got the GPU by NVIDIA_VISIBLE_DEVICES or a runtime class",
 )
 def pod_processes(facts: NodeFacts) -> list[Problem]:
-    """Who computes on a GPU that is another pod's, or nobody's, takes it from the pod that gets it."""
+    """No process of a pod computes on a GPU that the kubelet did not allocate to that pod."""
     node, given = facts.host.name, facts.record.allocations
     unread = [error for error in facts.record.errors if UNREAD in error]
     if given is None and unread:

@@ -31,5 +31,5 @@ def containerd(facts: NodeFacts) -> list[Problem]:
     critical=True,
 )
 def cri(facts: NodeFacts) -> list[Problem]:
-    """A containerd that runs can have lost what the kubelet needs of it."""
+    """Containerd can run without the CRI plugin, which the kubelet needs."""
     return expected.cri(facts.record, facts.host.name)

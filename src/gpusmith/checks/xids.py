@@ -46,7 +46,7 @@ def _times(count: int) -> str:
 
 
 def _late(record: Record) -> str:
-    """Since when the log is there, if it begins after the driver was loaded; empty if it has the load, or there was none.
+    """When the log begins, if that is after the driver was loaded; empty if it has the load, or no driver is loaded.
 
     Every load of the module says so ('NVRM: loading NVIDIA UNIX ...'): a log without these words has lost its beginning.
     """

@@ -24,9 +24,9 @@ PATH = f"{FOLDER}/{RUNS}"
 TRIES = 20
 BEAT_S = 10.0
 SILENT_S = 45.0
-"""A run of another machine that gives no sign of life for so long is dead."""
+"""A run on another machine whose entry does not change for so long is dead."""
 ORPHANS_S = 120.0
-"""How long to wait for tasks of a run that was killed: each ends by itself."""
+"""How long to wait for the tasks of a killed run, which end by themselves."""
 TICK_S = 1.0
 AGAIN = "Run this again."
 
@@ -79,13 +79,13 @@ class Claim:
 
     @property
     def lives(self) -> bool | None:
-        """Whether anything of it still runs; None if that cannot be seen from here."""
+        """Whether one of its processes runs; None if they are not visible from this machine."""
         seen = (self.leader.lives, self.keeper.lives)
         return None if None in seen else any(seen)
 
 
 def read(text: str) -> Claim | None:
-    """An entry; None if it is none that can be read."""
+    """Parse an entry; None if it is malformed."""
     try:
         raw: dict[str, Any] = json.loads(text)
         raw.update({name: Process(**_known(Process, raw[name])) for name in ("leader", "keeper")})
@@ -95,7 +95,7 @@ def read(text: str) -> Claim | None:
 
 
 def _known(shape: type[Any], raw: Mapping[str, Any]) -> dict[str, Any]:
-    """What this release knows of an entry: a later one may say more, and its runs count all the same."""
+    """The fields that this release knows; entries of later releases may have more."""
     return {each.name: raw[each.name] for each in fields(shape) if each.name in raw}
 
 
@@ -140,7 +140,7 @@ def claim(
         rivals = [
             row
             for name, row in runs.items()
-            # Not its own entry, whose answer was lost, nor that of a playbook before it in the same run.
+            # Not its own entry, if the answer to a patch was lost, and not that of an earlier playbook of the same run.
             if name not in dead and name != mine.run and row.leader != mine.leader and mine.shares(row)
         ]
         if rivals:
@@ -227,7 +227,7 @@ def _named(nodes: Sequence[str]) -> str:
 
 
 def beat(cluster: Cluster, mine: Claim) -> Claim | None:
-    """Give a sign of life; None if the entry is gone, because others had seen none for too long."""
+    """Renew the entry; None if it is gone: another run took the nodes after SILENT_S without a renewal."""
     for left in reversed(range(TRIES)):
         there, runs = book(cluster)
         if there is None or mine.run not in runs:
@@ -264,7 +264,7 @@ def must_hold(cluster: Cluster, node: str, leader: Process) -> None:
 
 
 def lost(*nodes: str) -> str:
-    """What is said of a run without its claim."""
+    """The message for a run without its claim."""
     return (
         f"This run has no claim on {_named(nodes)} any more: its entry is gone from ConfigMap '{RUNS_NAMESPACE}/{RUNS}'. "
         f"Another run that saw no sign of life for {SILENT_S:.0f} s may work there now."
@@ -272,7 +272,7 @@ def lost(*nodes: str) -> str:
 
 
 def release(cluster: Cluster, run: str) -> None:
-    """Take an entry away; nothing if it is gone."""
+    """Remove an entry, if it is there."""
     try:
         cluster.patch(PATH, {"data": {run: None}}, MANAGER)
     except ApiRefused as error:

@@ -53,7 +53,7 @@ def start(cluster: Callable[[], Cluster], claim: Claim, say: Say) -> None:
         claims.claim(cluster(), mine, say)
         os.write(go_writer, GO)
     finally:
-        # Without a word before, its end ends the keeper.
+        # If GO was not written, closing the pipe ends the keeper.
         for end in (number_reader, go_writer):
             os.close(end)
 
@@ -61,7 +61,7 @@ def start(cluster: Callable[[], Cluster], claim: Claim, say: Say) -> None:
 def _in_the_background(
     number_writer: int, go_reader: int, cluster: Callable[[], Cluster], claim: Claim
 ) -> NoReturn:
-    """The keeper's whole life, apart from the session and the files of who started it."""
+    """Run the keeper, detached from the session and the open files of its parent."""
     try:
         os.setsid()
         if os.fork():
@@ -73,12 +73,12 @@ def _in_the_background(
         if os.read(go_reader, 1) == GO:
             keep(connected, replace(claim, keeper=process()))
     finally:
-        # Nothing that the copied process would do at its end is this one's to do.
+        # Skip the exit handlers that were copied from the parent.
         os._exit(0)
 
 
 def _leave_files(kept: set[int]) -> None:
-    """Close what others may wait for the end of; certificates in memory stay, which the client knows by their number."""
+    """Close inherited files, since others may wait for their end. Certificates in memory (memfd) stay open for the client."""
     nothing = os.open(os.devnull, os.O_RDWR)
     for number in map(int, os.listdir("/proc/self/fd")):  # noqa: PTH208 - numbers, not paths
         with suppress(OSError):

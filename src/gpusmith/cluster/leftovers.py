@@ -14,10 +14,10 @@ from gpusmith.wording import quoted
 BEAT_S = 5.0
 """How often a run says that it lives."""
 LOST_LOOKS = 45
-"""How many looks without a new sign of life make a run dead."""
+"""After so many looks without a renewal a run is dead."""
 LOOK_S = 1.0
 SLOW_LOOK_S = 5.0
-"""An API server that takes so long for a list did not take signs of life either: looks are counted anew."""
+"""If a list takes so long, the API server did not take renewals either: counting starts again."""
 MOST_LOOKS = 300
 
 Say = Callable[[str], None]
@@ -101,6 +101,6 @@ def find(
                 alive.append(name)
             elif name in now.dead:
                 dead[name] = None
-    # Who could not be watched for long enough is left alone.
+    # Runs that could not be watched for long enough are left alone.
     (dead.update(dict.fromkeys(sorted(waiting))) if looks == LOST_LOOKS else alive.extend(sorted(waiting)))
     return Leftovers(tuple(dead), tuple(alive))

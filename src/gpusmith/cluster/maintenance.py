@@ -87,14 +87,14 @@ def empty(
 
 
 def must_be_free(cluster: Cluster, name: str) -> bool:
-    """Refuse a node that somebody needs, and change nothing; False if the cluster has no such node.
+    """Refuse a node that runs pods which must not be evicted; change nothing. False if the cluster has no such node.
 
     Raises:
         NodeInUse: as of empty().
         ToolError: as of empty().
     """
     node = cluster.get(node_path(name))
-    # Also where somebody deleted the Node: its pods go on for a while.
+    # Also if the Node object was deleted: its pods run on for a while.
     _refuse(name, pods_of(cluster, name))
     if node is not None:
         _refuse_control_plane(node)
@@ -131,7 +131,7 @@ def _refuse(node: str, pods: Iterable[Object]) -> None:
 
 
 def _refuse_control_plane(node: Object) -> None:
-    # Its API server and etcd are pods of the kubelet's own, which nothing else here counts.
+    # Its API server and etcd are static pods, which _refuse() does not count.
     if CONTROL_PLANE in (node["metadata"].get("labels") or {}):
         raise NodeInUse(
             f"Node '{node['metadata']['name']}' is of the control plane, whose data would be lost. Nothing was changed.",

@@ -14,7 +14,7 @@ import threading
 from gpusmith.errors import ToolError
 
 WRITER = "_create_temp_file_with_content"
-"""The one function of the client through which it writes all of them."""
+"""The client writes all of them by this function."""
 _paths: dict[bytes, str] = {}
 _lock = threading.Lock()
 
@@ -25,7 +25,7 @@ def use() -> None:
     Raises:
         ToolError: this release of the client writes them in another way.
     """
-    # Other systems than Linux have no such files: there the client's own way stays.
+    # Other systems than Linux have no memfd_create: the client's own files stay.
     if sys.platform != "linux":
         return
     from kubernetes.config import kube_config

@@ -18,13 +18,13 @@ FEATURE_DISCOVERY = "gpu-feature-discovery"
 NODE_FEATURE_DISCOVERY = "node-feature-discovery"
 OPERATOR = "gpu-operator"
 POLICIES = "/apis/nvidia.com/v1/clusterpolicies"
-"""What the GPU Operator installs; there is no such list without it."""
+"""Installed by the GPU Operator; without it the API has no such resource."""
 PLUGIN_IMAGE = "k8s-device-plugin"
 """Name of NVIDIA's image. It holds several programs; without a command it runs the device plugin."""
 OTHER_VENDORS = "rocm"
 """AMD's repository, whose images have the same names."""
 PLUGIN_FOLDER = "/var/lib/kubelet/device-plugins"
-"""Where device plugins meet kubelet; who does not mount it is none."""
+"""The kubelet's registration folder for device plugins. A pod that does not mount it is not a device plugin."""
 SHELLS = ("sh", "bash", "ash", "dash")
 
 
@@ -35,7 +35,7 @@ def components(spec: Mapping[str, Any]) -> frozenset[str]:
 
 
 def _meets_kubelet(spec: Mapping[str, Any]) -> bool:
-    """Whether a pod has kubelet's folder of device plugins, or one that it lies in; kubelet may have its own elsewhere."""
+    """Whether a pod mounts the kubelet's folder of device plugins or a parent of it; the kubelet's root may be elsewhere."""
     paths = [
         str((volume.get("hostPath") or {}).get("path") or "").rstrip("/") + "/"
         for volume in spec.get("volumes") or []
@@ -67,7 +67,7 @@ def _program(container: Mapping[str, Any]) -> str:
     if program not in SHELLS:
         return ""
     words = " ".join([*command, *map(str, container.get("args") or [])])
-    # What a script starts cannot be seen; of the two, a second device plugin is the worse surprise.
+    # A script's program is unknown: assume a device plugin, since a second one does more harm.
     return FEATURE_DISCOVERY if FEATURE_DISCOVERY in words and DEVICE_PLUGIN not in words else DEVICE_PLUGIN
 
 
@@ -172,7 +172,7 @@ def second_owners(
 
 
 def _owned(policies: Iterable[Mapping[str, Any]]) -> dict[str, list[str]]:
-    """What of ours each ClusterPolicy has the operator install; what it leaves out is on."""
+    """The components of ours that each ClusterPolicy enables; the default is enabled."""
     return {
         policy["metadata"]["name"]: [
             part

@@ -19,7 +19,7 @@ ConfigMaps = Callable[[str, str], Mapping[str, str]]
 """Texts by key of the ConfigMap with a namespace and name; none where there is none."""
 
 CDI_PREFIX = "cdi.k8s.io/"
-"""Of the annotations that containerd knows."""
+"""Prefix of the annotations that containerd reads."""
 ENVVAR, VOLUMES, ANNOTATIONS, CRI = "envvar", "volume-mounts", "cdi-annotations", "cdi-cri"
 OPTIONS = {
     ENVVAR: "nvidia_container_toolkit_accept_envvar_unprivileged",
@@ -104,7 +104,7 @@ class _Plugin:
     config_maps: ConfigMaps
 
     def values(self, setting: Setting) -> list[str]:
-        """What a setting is; empty if nobody sets it."""
+        """The values of a setting; empty if it is not set."""
         return self._set_beside_file(setting) or self._in_file(setting)
 
     def _set_beside_file(self, setting: Setting) -> list[str]:
@@ -147,7 +147,7 @@ class _Plugin:
         return mounted if mounted is not None else self._managed()
 
     def _managed(self) -> str:
-        """What the config-manager beside the plugin copies on a node that does not choose by its label."""
+        """The default configuration that the plugin's config-manager container copies on a node without its label."""
         everybody = [*(self.spec.get("initContainers") or []), *(self.spec.get("containers") or [])]
         for container in everybody:
             environment = self._environment(container)

@@ -1,4 +1,4 @@
-"""What is worth another try: which answers may pass by themselves, and how long to go on."""
+"""Which requests are retried, and for how long."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Whether the machine that answers is the one whose Node is meant: else another one is drained, changed or reset.
+"""Whether the machine that answers is the one that the inventory means. If not, the wrong machine would be changed.
 
-A boot has an ID, an installed system has one, and the kubelet tells both to the cluster. A boot's proves most: no two machines
-share it. That of a system may have been copied with a disk.
+The kubelet reports boot ID and machine ID to the cluster. The boot ID is the stronger proof: no two machines share one. The
+machine ID may have been copied with a disk.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from gpusmith.probe.record import Record
 from gpusmith.problems import Problem
 
 TELLS_AFTER_S = 60.0
-"""What a Node is told so long after the start of a kubelet comes from this kubelet, or from another one. Clocks differ."""
+"""A report so long after the kubelet's start was made while that kubelet ran; the margin is for clocks that differ."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def judge(machine: Machine, fleet: Iterable[Machine], nodes: Nodes | None = None
     found = _against_node(machine, nodes) if nodes is not None else Verdict()
     copied = _copied(machine, others, nodes)
     if machine.name is None:
-        # It is easily given one of its own now, and not when it serves.
+        # A new machine ID is easy to set before the machine joins, and not afterwards.
         return Verdict((*found.problems, *copied), found.notes)
     return Verdict(found.problems, (*found.notes, *copied))
 
@@ -209,7 +209,7 @@ def _against_node(machine: Machine, nodes: Nodes) -> Verdict:
     if machine.boot_id and machine.boot_id == told.boot_id:
         return _joined_in_another_way(machine, told)
     if not told.machine_id and not told.boot_id:
-        return Verdict()  # nobody has ever told anything: the Node object was made by hand
+        return Verdict()  # no kubelet has reported yet: the Node object was made by hand
     copy = bool(machine.machine_id) and machine.machine_id == told.machine_id
     return (
         _of_joined(machine, told, copy) if machine.name is not None else _of_bare(machine, told, copy, nodes)

@@ -47,7 +47,7 @@ Values = Mapping[str, Any]
 def check_places(
     nodes: Mapping[str, Values], groups: Mapping[str, Sequence[str]], joins: bool = False
 ) -> list[Refusal]:
-    """What is named and is not there; each thing once, with the hosts that name it.
+    """Named things that do not exist; each once, with the hosts that name it.
 
     Args:
         nodes: variables by name, by node of the run; templates are filled in where that can be done.
@@ -70,7 +70,7 @@ def _there(values: Values, groups: Mapping[str, Sequence[str]]) -> Iterator[Refu
     ]
     for names, judge in judges:
         for name in names:
-            # Who uses a template that needs facts says what is wrong with it.
+            # Templates that need facts are judged by the role that uses them.
             if (value := values.get(name)) and not has_open(value) and (refusal := judge(name, str(value))):
                 yield refusal
 

@@ -89,7 +89,7 @@ def table(specs: Specs, defaults: Mapping[str, Any]) -> str:
 
 
 def _short(default: Any) -> str:
-    """A default in a cell of a table: what is long or worked out stands in the variable's section."""
+    """A default in a table cell; long and templated ones are in the variable's section."""
     if default is None:
         return ""
     if is_open(default):

@@ -214,7 +214,7 @@ def probe_all(nodes: Mapping[str, Node]) -> dict[str, Probed]:
         try:
             return {name: future.result() for name, future in asked.items()}
         except BaseException:
-            # Interrupted: the pool waits for its threads, and they wait for ssh.
+            # Interrupted: end the ssh processes, since the pool waits for the threads that wait for them.
             pool.shutdown(wait=False, cancel_futures=True)
             local.end_all()
             raise

@@ -1,4 +1,4 @@
-"""A changed host key, told by what ssh says: its warning fills a screen, and begins with nothing that helps."""
+"""A changed host key, parsed from the output of ssh, to be told in one sentence."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ChangedKey:
 
 
 def changed_key(said: str) -> ChangedKey | None:
-    """What ssh's words mean; None if they are about something else.
+    """The changed key that ssh reports; None if the output is about something else.
 
     Args:
         said: all of it, with or without its line ends.

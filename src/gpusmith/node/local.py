@@ -19,7 +19,7 @@ _lock = threading.Lock()
 
 
 def run_local(backend: Any, deadline_s: float, command: str, *args: str) -> Any:
-    """What testinfra's `run_local` does, but not for ever: ssh waits for a stalled sshd as long as that stalls.
+    """Testinfra's `run_local` with a deadline: ssh waits without limit for a stalled sshd.
 
     Args:
         backend: testinfra's.

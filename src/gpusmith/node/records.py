@@ -46,7 +46,7 @@ class _Field(NamedTuple):
 
 @cache
 def _fields(kind: Any) -> tuple[_Field, ...]:
-    """Worked out once for a dataclass: a controller makes records of the same few for every node and role."""
+    """Cached per dataclass: a controller loads the same few for each node and role."""
     hints = typing.get_type_hints(kind)
     return tuple(
         _Field(

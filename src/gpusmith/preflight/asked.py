@@ -108,7 +108,7 @@ def _driver(record: Mapping[str, Any], wanted: Wanted, layouts: Names) -> Ask:
     return {
         "name": "nvidia-driver",
         "repository": _repository(wanted, "nvidia_driver"),
-        # What cannot be met is refused elsewhere; the repository is asked for the versions that it has all the same.
+        # If no driver fits, another check refuses; the repository is still asked for its versions.
         "packages": dict.fromkeys(plan["packages"] or [layout["stands_for_all"]], version),
         "patterns": list(layout["patterns"]),
         "unversioned": list(layout["other_packages"]),

@@ -181,7 +181,7 @@ def check_witness(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[Ref
 
 
 def check_mig(facts: Facts, _wanted: Wanted, _tables: Tables) -> Iterator[Refusal]:
-    """No GPU is divided; a driver that is not loaded yet cannot tell, and is asked right after it is."""
+    """No GPU is in MIG mode. If the driver is not loaded yet, role nvidia_driver asks after it has loaded it."""
     record = Record(SCHEMA, nvml=load(Nvml, facts["record"]["nvml"]))
     divided = mig.divided(record, "")
     if divided:

@@ -1,4 +1,4 @@
-"""What installing everything that is due would do besides, from one simulation on the node."""
+"""Side effects of installing everything that is due, from one simulation on the node."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _ours(name: str, source: str, asks: Mapping[str, Mapping[str, Any]]) -> bool
 
 
 def check_simulation(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[Refusal]:
-    """All that is due can be installed together, and nobody else's package goes."""
+    """All that is due can be installed together, and no package of others is removed."""
     simulation = facts["simulation"]
     if simulation is None:
         return
@@ -68,7 +68,7 @@ def check_simulation(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[
 
 
 def check_cni(facts: Facts, _wanted: Wanted, _tables: Tables) -> Iterator[Refusal]:
-    """The pod network's plugins are looked for where they come to be: a package's configuration file outlives the package."""
+    """The runtime looks for CNI plugins where they are installed; a removed package leaves its configuration file."""
     record = facts["record"]
     folders = record["containerd"]["effective"].get("cni_folders")
     if folders is None or CNI_FOLDER in folders or "kubernetes-cni" in record["packages"]:

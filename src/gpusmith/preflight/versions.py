@@ -134,7 +134,7 @@ def check_containerd(_facts: Facts, wanted: Wanted, tables: Tables) -> Iterator[
 
 
 def check_container_toolkit(_facts: Facts, wanted: Wanted, tables: Tables) -> Iterator[Refusal]:
-    """A container toolkit that harms no node, and that uses CDI as our device plugin does."""
+    """The container toolkit is not a release that harms nodes, and uses CDI if our device plugin does."""
     version, rows = str(wanted.get("toolkit_version") or ""), tables.versions
     if not version:
         return

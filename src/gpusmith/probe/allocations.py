@@ -1,4 +1,4 @@
-"""Which pods the kubelet gave which devices, by its own notes of what it gave (device manager's checkpoint)."""
+"""Which devices the kubelet allocated to which pods, by the checkpoint of its device manager."""
 
 # Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
 
@@ -14,7 +14,7 @@ from gpusmith.probe.files import read_text
 CHECKPOINT = "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"
 # What pods claim by Dynamic Resource Allocation; only whether a pod is in it matters here.
 CLAIMS = "/var/lib/kubelet/dra_manager_state"
-# Beginning of what is said of notes that are not understood.
+# Beginning of the error for an unknown format.
 UNREAD = "the kubelet's checkpoint of devices"
 FAMILY = "nvidia.com/"
 POD = re.compile(
@@ -24,7 +24,7 @@ POD = re.compile(
 
 @dataclass(frozen=True)
 class Allocations:
-    """What the kubelet gave.
+    """Allocated devices.
 
     Attributes:
         devices: ids of NVIDIA's devices, such as UUIDs of GPUs, by the UID of the pod.
@@ -65,7 +65,7 @@ def parse_checkpoint(text: str) -> dict[str, tuple[str, ...]]:
 
 
 def read(errors: list[str]) -> Allocations | None:
-    """The kubelet's notes; None if there are none, or if they are not understood."""
+    """The kubelet's checkpoint; None if there is none, or its format is unknown."""
     text = read_text(CHECKPOINT)
     if text is None:
         return None
@@ -79,7 +79,7 @@ def read(errors: list[str]) -> Allocations | None:
 
 
 def gather(before: Allocations | None, errors: list[str]) -> Allocations | None:
-    """Both what was given before processes were listed, and what is now: a pod may have come or gone in between.
+    """Allocations before and after the processes were listed: pods may start or end in between.
 
     Args:
         before: from read().

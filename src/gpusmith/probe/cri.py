@@ -32,7 +32,7 @@ def read_plugins(text: str) -> Cri:
     for block in re.split(r"\n\s*\n", text):
         keys = dict(re.findall(r"^\s*(Type|ID|Message):[ \t]*(.*?)[ \t]*$", block, re.MULTILINE))
         listed = listed or keys.get("ID") == "cri"
-        # Those that another one needs come first, and so the reason of all.
+        # Plugins are listed after those that they need: the first error is the cause.
         if re.search(r"^Error:", block, re.MULTILINE):
             errors.append(keys.get("Message") or f"plugin '{keys.get('ID')}' failed")
     if not listed:
@@ -41,7 +41,7 @@ def read_plugins(text: str) -> Cri:
 
 
 def hint(error: str, instances: str | None) -> str:
-    """What the plugin's words mean where they do not say it; empty if they do."""
+    """An explanation of the plugin's error, if the error needs one."""
     if "too many open files" not in error or "watcher" not in error:
         return ""
     return f"These are inotify instances, all that the kernel gave root at that time: '{INSTANCES}' is '{instances}' now."

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from gpusmith.probe.files import read_text
 
 VIRTUAL_VENDORS = ("QEMU", "Xen", "VMware, Inc.", "Google", "Amazon EC2", "Microsoft Corporation")
-"""Of whom there are only virtual machines; NVIDIA's GPUs are in none that they build otherwise."""
+"""Vendors that make virtual machines only; they build no machine with NVIDIA GPUs."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def read_os_release(text: str) -> dict[str, str]:
 
 
 def is_virtual(cpus: str | None, vendor: str | None) -> bool | None:
-    """By the flags of the processor in /proc/cpuinfo, which are those of x86; elsewhere by who made the machine."""
+    """By the CPU flags in /proc/cpuinfo on x86; elsewhere by the machine's vendor."""
     flags = [line for line in (cpus or "").splitlines() if line.startswith("flags")]
     if flags:
         return "hypervisor" in flags[0].split()

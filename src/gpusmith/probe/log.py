@@ -15,12 +15,12 @@ from gpusmith.probe.pci import normal_pci
 
 # Of the driver's messages in the kernel log, the youngest. More than that, and the record says that some were not read.
 KERNEL_LOG_LINES = 5000
-# journalctl looks for them from the youngest message on. A kernel that has said millions of other things, as a firewall makes it,
-# takes longer than that; then only what is recent is read, and the record says from when on.
+# journalctl searches from the newest message back. With millions of other kernel messages, such as a firewall's, that takes
+# longer: then only recent ones are read, and the record says since when.
 LOG_TIMEOUT_S = 20.0
 RECENT_S = 6 * 3600
-# Who may say what the kernel said. The journal itself notes the transport. The identifier is what the sender calls himself,
-# which any user can; a simulated driver has no kernel and nothing else, and simulated GPUs prove nothing about real ones.
+# Which messages are the kernel's. The journal itself records the transport. Any user can choose the identifier: it is accepted
+# only for a simulated driver, which has no kernel, and simulated GPUs prove nothing about real ones.
 LOG_SOURCES = {"kernel": "_TRANSPORT=kernel", "identifier": "SYSLOG_IDENTIFIER=kernel"}
 
 # With MIG instances, the place says which of them it was: 'PCI:0000:01:00 GPU-I:05 GPU-CI:00' (kernel_rc.c of NVIDIA's open
@@ -115,7 +115,7 @@ def _log_entries(text: str) -> tuple[list[tuple[float, str]], float | None]:
 def parse_kernel_log(text: str) -> tuple[list[Xid], float | None]:
     """Xid messages since the driver was loaded, and when that was, from ``journalctl -o json``.
 
-    What a GPU said before its driver was loaded anew is history: loading initialises every GPU.
+    Older messages do not count, since loading the driver initialises every GPU.
     """
     found: list[Xid] = []
     entries, loaded = _log_entries(text)
@@ -207,7 +207,7 @@ def gather(
         return KernelLog(log)
     xids, loaded_unix = parse_kernel_log(text)
     if not text.strip() and not oldest and loaded_version is not None:
-        # A driver that was loaded in silence: the journal does not get what the kernel says.
+        # The driver is loaded, but its messages are missing: the journal does not receive the kernel's.
         errors.append("the journal has no message of the kernel of this boot")
         return KernelLog(log, loaded_unix=loaded_unix)
     return KernelLog(

@@ -91,7 +91,7 @@ class Results:
 
     @property
     def demand(self) -> Demand:
-        """How much had to be tested: one node of many is no pass."""
+        """How much had to be tested, and how much was."""
         gpus = any(finding.check == "workloads.cuda" for finding in self.findings)
         # A selection of checks may leave nodes out by name.
         asked = {finding.target for finding in self.findings}

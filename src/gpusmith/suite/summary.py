@@ -15,7 +15,7 @@ def coverage(sources: Sources) -> dict[str, GpuCoverage]:
     found = {}
     for name, host in sources.inventory.hosts.items():
         outcome, view = sources.outcomes_so_far.get(name), sources.view_so_far(name)
-        # As it was when its GPUs were counted: others took and freed some since the lists were read.
+        # As of the moment when its GPUs were counted: other users took and freed some after the first lists.
         view = outcome.view if outcome and outcome.view else view
         busy = {holder.title: holder.gpus for holder in view.holders} if view else {}
         found[name] = gpu_coverage(

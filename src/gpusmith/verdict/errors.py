@@ -1,4 +1,4 @@
-"""What a failed task says, as text, once."""
+"""The message of a failed task as text, printed once for equal ones."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class Board:
         return self._stop.is_set()
 
     def stop(self) -> None:
-        """End the watching and everybody's waiting."""
+        """Stop the thread, and end all waits."""
         self._stop.set()
         with self._news:
             self._news.notify_all()
@@ -93,7 +93,7 @@ class Board:
             self._warnings = latest_warnings(events)
 
     def expect(self, workload: str) -> None:
-        """A workload was created, so that its pod is missed if it does not come."""
+        """Note that a workload was created, so that events are read if its pod does not appear."""
         self._expected[workload] = time.monotonic()
 
     def job_warning(self, workload: str) -> Warned | None:

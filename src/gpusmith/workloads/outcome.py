@@ -139,7 +139,7 @@ class NodeChecks:
         return Finding(check, host.name, Outcome.ERROR, cause, {}, step, host.simulated)
 
     def _unproved(self, check: str, judged: Judged) -> Finding:
-        """A pod's word alone: nobody knows whether these are the host's GPUs."""
+        """UUIDs from pods alone, which cannot be compared with the host's."""
         host = self.site.host
         cause = (
             f"Node '{host.name}': the GPUs that pods named cannot be compared with the host's, whose record could not be read;"
@@ -169,7 +169,7 @@ class NodeChecks:
         return Finding(check, host.name, Outcome.SKIPPED, cause, {}, step, host.simulated, skip=Skip.LEFT_OUT)
 
     def rest(self, cause: str, because: Finding) -> None:
-        """Checks that were not made come out as the one that they depend on: the node is not proved.
+        """Checks that were not made get the outcome of the check that they depend on.
 
         Args:
             cause: why they were not made.

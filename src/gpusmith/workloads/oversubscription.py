@@ -34,7 +34,7 @@ def run(pods: Pods, held: Mapping[str, str]) -> Judged:
     pending = _stays_pending(pods, extra, len(held))
     ended, freed = next(iter(held.items()))
     pods.delete(ended)
-    # It waited rightly until now: its patience starts here.
+    # It was Pending as expected until now: its timeout starts here.
     site.made[extra.name] = time.monotonic()
     _, got = holders.held(pods, extra, Deadline(site.host.pod_timeout_s))
     if got != freed and (by_others := site.by_others([extra.name])):

@@ -80,7 +80,7 @@ class Site:
         return why_not(self.target)
 
     def by_others(self, pods: Sequence[str]) -> str:
-        """What others did meanwhile that explains why ours did not get or keep GPUs; empty if nothing did.
+        """What other users did meanwhile that explains why our pods did not get or keep GPUs; empty if nothing does.
 
         Args:
             pods: names of our workloads.

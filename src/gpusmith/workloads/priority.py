@@ -1,4 +1,4 @@
-"""The PriorityClass of the suite's pods: everybody's pods go before them, and they take nobody's place."""
+"""The PriorityClass of the suite's pods: they have the lowest priority, and preempt no pod."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gpusmith.names import MANAGED_BY, MANAGER, PRIORITY_CLASS
 
 FOLDER = "/apis/scheduling.k8s.io/v1/priorityclasses"
 VALUE = -1_000_000_000
-"""Below what people use, so that a waiting pod of the suite does not go before one of theirs."""
+"""Below what users set, so that a pending pod of the suite is scheduled after theirs."""
 RBAC = "kubectl apply -f validation/rbac.yml"
 FORBIDDEN = 403
 
@@ -29,7 +29,7 @@ def manifest() -> Object:
 
 
 def ensure(cluster: Cluster) -> None:
-    """Have the class, made now if it is missing and this user may; it stays, since other runs may need it at any moment.
+    """Create the class if it is missing and this user may. It is never deleted, since other runs may need it.
 
     Raises:
         ToolError: it is missing or harmful; without it no pod is made.

@@ -39,7 +39,7 @@ class PodProblem(GpusmithError):  # noqa: N818 - it is about the system under te
 
 
 class Contended(PodProblem):
-    """What may be the doing of others who use the node, which is for the check to find out."""
+    """A problem that other users of the node may have caused; the check finds out."""
 
 
 class PullTrouble(ToolError):  # noqa: N818
@@ -54,7 +54,7 @@ class PullTrouble(ToolError):  # noqa: N818
 
 
 class NeverRan(PodProblem):
-    """The runtime lost a race of the kernel's before the container began, so that nothing was learnt about the node's GPUs."""
+    """A race in the kernel kept the container from starting, so the node's GPUs were not tested."""
 
     def __init__(self, message: str) -> None:
         super().__init__(
