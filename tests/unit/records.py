@@ -21,6 +21,7 @@ def _gpu(index: int) -> Record:
         "throttle_reasons": [], "mig_mode": "disabled", "mig_mode_pending": "disabled", "processes": [],
         "pcie_gen": 5, "pcie_width": 16, "pcie_gen_max": 5, "pcie_width_max": 16,
         "fabric_state": "completed", "fabric_status": "success", "error": None,
+        "vbios": "96.00.SIM.00.01", "persistence_mode": "enabled", "power_limit_mw": 700000, "power_default_mw": 700000,
         "unsupported": ["retired_pages"], "unreadable": {},
     }  # fmt: skip
 

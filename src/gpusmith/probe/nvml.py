@@ -48,11 +48,12 @@ VALUES = {
         name: (name,)
         for name in (
             "uuid", "name", "minor", "pci", "memory_mib", "ecc_mode", "ecc_uncorrected", "throttle_reasons", "mig_mode",
-            "pcie_width", "pcie_width_max", "processes",
+            "pcie_width", "pcie_width_max", "processes", "vbios", "persistence_mode",
         )
     },
     "row_remap": ("remap_pending", "remap_failed"),
     "retired_pages": ("retired_pages", "retirement_pending"),
+    "power_limit": ("power_limit_mw", "power_default_mw"),
 }  # fmt: skip
 """What every GPU is asked, with the fields that it gives. Not the fabric, which some models do not have in NVML."""
 
@@ -64,6 +65,7 @@ class Gpu:
     Attributes:
         retired_pages: pages of memory that are no longer used, of GPUs that cannot remap rows.
         retirement_pending: more of them wait for the next load of the driver.
+        power_limit_mw: that is set now; a driver that is loaded anew begins with power_default_mw.
         error: NVML's own words when the GPU cannot be asked at all.
         unsupported: values that NVML says the GPU does not have.
         unreadable: values that could not be read, with NVML's words.
@@ -90,6 +92,10 @@ class Gpu:
     pcie_width_max: int | None = None
     fabric_state: str | None = None
     fabric_status: str | None = None
+    vbios: str | None = None
+    persistence_mode: str | None = None
+    power_limit_mw: int | None = None
+    power_default_mw: int | None = None
     processes: tuple[Process, ...] | None = None
     error: str | None = None
     unsupported: frozenset[str] = frozenset()
@@ -238,6 +244,29 @@ def _retired(handle: Any) -> tuple[int, bool]:
     return pages, bool(pynvml.nvmlDeviceGetRetiredPagesPendingStatus(handle))
 
 
+def _power(handle: Any) -> tuple[int, int]:
+    import pynvml
+
+    return (
+        pynvml.nvmlDeviceGetPowerManagementLimit(handle),
+        pynvml.nvmlDeviceGetPowerManagementDefaultLimit(handle),
+    )
+
+
+def _settings(questions: Questions) -> dict[str, Any]:
+    """What an administrator can set, and a new driver may have otherwise, of one GPU."""
+    import pynvml
+
+    power = questions.ask("power_limit", _power)
+    persistence = questions.ask("persistence_mode", pynvml.nvmlDeviceGetPersistenceMode)
+    return {
+        "vbios": questions.ask("vbios", pynvml.nvmlDeviceGetVbiosVersion),
+        "persistence_mode": None if persistence is None else _mode(persistence),
+        "power_limit_mw": power[0] if power else None,
+        "power_default_mw": power[1] if power else None,
+    }
+
+
 def _health(questions: Questions) -> dict[str, Any]:
     """Memory errors, row remapping, slowdowns and partitioning of one GPU."""
     import pynvml
@@ -297,7 +326,7 @@ def gather_gpu(index: int) -> Gpu:
         return Gpu(index, error="nvmlDeviceGetHandleByIndex_v2 is missing")
     except pynvml.NVMLError as error:
         return Gpu(index, error=words(error))
-    values = {**_identity(questions), **_health(questions)}
+    values = {**_identity(questions), **_health(questions), **_settings(questions)}
     return Gpu(
         index,
         **values,

@@ -61,6 +61,23 @@ def test_what_nvml_does_not_support_and_what_it_could_not_read_are_told_apart(
     ) * 4
 
 
+def test_what_an_administrator_can_set_is_read(
+    gpu: Callable[..., nvml.Gpu], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetVbiosVersion", lambda _: "96.00.61.00.01")
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetPersistenceMode", lambda _: 1)
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetPowerManagementLimit", lambda _: 300000)
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetPowerManagementDefaultLimit", lambda _: 700000)
+    found = gpu()
+    assert (found.vbios, found.persistence_mode) == ("96.00.61.00.01", "enabled")
+    assert (found.power_limit_mw, found.power_default_mw) == (300000, 700000)
+    monkeypatch.undo()
+    without = gpu(nvmlDeviceGetPowerManagementLimit=3, nvmlDeviceGetPersistenceMode=999)
+    assert without.unsupported == {"power_limit"}
+    assert without.unreadable == {"persistence_mode": "Unknown Error"}
+    assert (without.power_limit_mw, without.persistence_mode) == (None, None)
+
+
 def test_the_older_name_of_clock_reasons_is_asked_when_the_newer_is_missing(
     gpu: Callable[..., nvml.Gpu],
 ) -> None:
