@@ -75,7 +75,8 @@ def test_a_driver_that_says_nothing_has_lost_all_gpus() -> None:
 
 def test_without_a_snapshot_nothing_is_proved() -> None:
     record = parse(records.healthy_record())
-    for nothing in ({}, {"gpus": {}}):
+    nothings: list[dict[str, Any]] = [{}, {"gpus": {}}]
+    for nothing in nothings:
         assert "not known" in snapshot.differences(nothing, record, "gpu-1")[0].cause
         assert snapshot.to_restore(nothing, record) == {}
 

@@ -1,0 +1,175 @@
+#!/usr/bin/python
+"""Ansible module: the driver of a node unloaded, or loaded again, and who uses it."""
+
+# Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: driver_state
+short_description: Unload the driver of a node, or load it again
+description:
+  - Part of a driver upgrade. A node that serves must be drained before; this module knows nothing of the cluster.
+  - C(state=used) tells who uses the driver, and changes nothing.
+  - C(state=unloaded) stops the driver's services and O(units), keeps everybody from loading the modules until they are loaded
+    again or the node is rebooted, and unloads the modules, users first. Nothing is forced. If somebody else uses the driver, or the
+    kernel keeps a module, what was stopped is started again, and the module fails.
+  - C(state=loaded) takes that back. It loads the modules, starts what ran before and makes device links and CDI specification anew.
+    Then it sets O(power_limits) and O(persistence).
+  - What was stopped is noted on the node, so a call that was killed can be repeated. Never asks systemd for a daemon-reload, which
+    takes GPUs away from running containers.
+version_added: "0.1.0"
+author: gpusmith contributors
+options:
+  state:
+    description: What is wanted.
+    type: str
+    choices: [used, unloaded, loaded]
+    required: true
+  units:
+    description:
+      - Services of others that may be stopped and are started again if they ran. Those that a node does not have are left out.
+    type: list
+    elements: str
+    default: []
+  fabric_manager:
+    description: With C(state=loaded), whether the node needs the fabric manager. One that ran before is started in any case.
+    type: bool
+    default: false
+  power_limits:
+    description: With C(state=loaded), power limits in W by UUID of the GPU.
+    type: dict
+    default: {}
+  persistence:
+    description: With C(state=loaded), by UUID of the GPU whether persistence mode is on.
+    type: dict
+    default: {}
+  timeout:
+    description: Seconds until others let go of the driver.
+    type: float
+    default: 30.0
+  bundle:
+    description: The probe's code; set by the action plugin.
+    type: str
+    default: ""
+attributes:
+  check_mode:
+    support: full
+    description: Tells whether anything would be done. Fails for those who use the driver, as it would without.
+"""
+
+EXAMPLES = r"""
+- name: See who uses the driver
+  gpusmith.gpu.driver_state:
+    state: used
+  register: __role_usage
+
+- name: Unload the driver, and stop the monitoring that holds it
+  gpusmith.gpu.driver_state:
+    state: unloaded
+    units: [nvidia-dcgm]
+
+- name: Load it again, and set the power limit that it forgot
+  gpusmith.gpu.driver_state:
+    state: loaded
+    power_limits: {GPU-5a3c7b2e-0000-0000-0000-000000000001: 300}
+"""
+
+RETURN = r"""
+holders:
+  description: Processes that use the driver. They have pid, user, command, devices, unit, pod_uid and container.
+  returned: always
+  type: list
+  elements: dict
+users:
+  description: Those that would keep it from being unloaded, in words; not the driver's own services, nor O(units).
+  returned: always
+  type: list
+  elements: str
+modules:
+  description: Loaded modules, users first. They have name, references and used_by.
+  returned: always
+  type: list
+  elements: dict
+stopped_units:
+  description: Units that were stopped and are to be started again.
+  returned: always
+  type: list
+  elements: str
+settings:
+  description: Power limits and persistence modes that were set, in words.
+  returned: always
+  type: list
+  elements: str
+outcome:
+  description:
+    - Why it failed. V(held), a process uses the driver; V(in_use), the kernel keeps a module that no process holds, and only a reboot
+      helps; V(refused), a module cannot be loaded; V(unit), a service does not stop or start; V(settings), a GPU does not take a setting.
+  returned: failed
+  type: str
+"""
+
+from dataclasses import asdict
+from typing import Any, Dict, Sequence, Tuple
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpusmith.gpu.plugins.module_utils import bundle
+from ansible_collections.gpusmith.gpu.plugins.module_utils.driver_state import Driver, DriverStateError
+
+OPTIONS: Dict[str, Any] = {
+    "state": {"type": "str", "choices": ["used", "unloaded", "loaded"], "required": True},
+    "units": {"type": "list", "elements": "str", "default": []},
+    "fabric_manager": {"type": "bool", "default": False},
+    "power_limits": {"type": "dict", "default": {}},
+    "persistence": {"type": "dict", "default": {}},
+    "timeout": {"type": "float", "default": 30.0},
+    "bundle": bundle.OPTION,
+}
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(argument_spec=OPTIONS, supports_check_mode=True)
+    bundle.take(module)
+    from gpusmith.probe import usage
+
+    def run(words: Sequence[str]) -> Tuple[int, str, str]:
+        program = module.get_bin_path(words[0])
+        if program is None:
+            return 127, "", "'{}' is not installed.".format(words[0])
+        status, output, error = module.run_command([program, *words[1:]])
+        return int(status), str(output), str(error)
+
+    module.run_command_environ_update = {"LC_ALL": "C", "LANGUAGE": "C"}
+    asked = module.params
+    driver = Driver(
+        run, usage.gather, lambda: usage.loaded_modules("/sys"), asked["timeout"], check=module.check_mode
+    )
+    changed, settings, failure = False, [], None
+    try:
+        if asked["state"] == "unloaded":
+            changed = driver.unload(asked["units"])
+        elif asked["state"] == "loaded":
+            changed = driver.load(asked["units"], asked["fabric_manager"])
+            # In check mode a driver that is not loaded cannot be asked.
+            if not (changed and module.check_mode):
+                settings = driver.settle(asked["power_limits"], asked["persistence"])
+    except DriverStateError as error:
+        failure = error
+    now = usage.gather()
+    answer: Dict[str, Any] = {
+        "changed": bool(changed or settings),
+        "holders": [asdict(holder) for holder in now.holders],
+        "users": [holder.words for holder in driver.others(asked["units"])(now)],
+        "modules": [asdict(row) for row in now.modules],
+        "stopped_units": driver.noted("units"),
+        "settings": settings,
+    }
+    if failure is not None:
+        module.fail_json(msg=failure.message, outcome=failure.outcome, **answer)
+    else:
+        module.exit_json(**answer)
+
+
+if __name__ == "__main__":
+    main()
