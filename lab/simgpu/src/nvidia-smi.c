@@ -28,6 +28,14 @@ static int number(const char *text) {
     return value;
 }
 
+/* Watts as people write them, in mW. */
+static int milliwatts(const char *text) {
+    int value = number(text) * 1000, place = 100;
+    const char *dot = strchr(text, '.');
+    for (; dot && dot[1] >= '0' && dot[1] <= '9' && place; place /= 10) value += (*++dot - '0') * place;
+    return value;
+}
+
 static int start(void) {
     library = dlopen("libnvidia-ml.so.1", RTLD_NOW);
     if (!library) {
@@ -237,6 +245,21 @@ static int details(int only) {
     return result;
 }
 
+/* Index of the GPU that -i names by index, UUID or PCI address; -1 if there is none. */
+static int chosen(const char *name) {
+    void *gpu = NULL;
+    unsigned index = 0, count = 0;
+    int code;
+    if (!strncmp(name, "GPU-", 4)) code = CALL("nvmlDeviceGetHandleByUUID", name, &gpu);
+    else if (strchr(name, ':')) code = CALL("nvmlDeviceGetHandleByPciBusId_v2", name, &gpu);
+    else {
+        CALL("nvmlDeviceGetCount_v2", &count);
+        index = (unsigned)number(name);
+        return *name >= '0' && *name <= '9' && index < count ? (int)index : -1;
+    }
+    return code || CALL("nvmlDeviceGetIndex", gpu, &index) ? -1 : (int)index;
+}
+
 /* -pl WATTS or -pm 0|1 for one GPU, or for all. */
 static int change(int what, int value, int only) {
     unsigned count = 0, low = 0, high = 0, before = 0;
@@ -252,9 +275,9 @@ static int change(int what, int value, int only) {
         if (what == 'l') {
             CALL("nvmlDeviceGetPowerManagementLimitConstraints", gpu, &low, &high);
             CALL("nvmlDeviceGetPowerManagementLimit", gpu, &before);
-            code = CALL("nvmlDeviceSetPowerManagementLimit", gpu, (unsigned)value * 1000);
-            if (code == 2) printf("Provided power limit %d.00 W is not a valid power limit which should be between %u.00 W and %u.00 W for GPU %s\n", value, low / 1000, high / 1000, bus);
-            else if (!code) printf("Power limit for GPU %s was set to %d.00 W from %u.00 W.\n", bus, value, before / 1000);
+            code = CALL("nvmlDeviceSetPowerManagementLimit", gpu, (unsigned)value);
+            if (code == 2) printf("Provided power limit %.2f W is not a valid power limit which should be between %.2f W and %.2f W for GPU %s\n", value / 1e3, low / 1e3, high / 1e3, bus);
+            else if (!code) printf("Power limit for GPU %s was set to %.2f W from %.2f W.\n", bus, value / 1e3, before / 1e3);
         } else {
             code = CALL("nvmlDeviceSetPersistenceMode", gpu, value);
             if (!code) printf("%s persistence mode for GPU %s.\n", value ? "Enabled" : "Disabled", bus);
@@ -304,19 +327,19 @@ static int table(void) {
 
 int main(int argc, char **argv) {
     int only = -1, what = 0, header = 1, units = 1, value = 0;
-    const char *fields = NULL, *format = NULL;
+    const char *fields = NULL, *format = NULL, *name = NULL;
     for (int i = 1; i < argc; i++) {
         const char *a = argv[i];
         if (!strcmp(a, "-L") || !strcmp(a, "--list-gpus")) what = 'L';
         else if (!strcmp(a, "-q") || !strcmp(a, "--query")) what = 'q';
         else if (!strncmp(a, "--query-gpu=", 12)) { what = 'g'; fields = a + 12; }
         else if (!strncmp(a, "--format=", 9)) format = a + 9;
-        else if ((!strcmp(a, "-i") && i + 1 < argc) || !strncmp(a, "--id=", 5)) only = number(a[1] == 'i' ? argv[++i] : a + 5);
-        else if ((!strcmp(a, "-pl") || !strcmp(a, "-pm")) && i + 1 < argc) { what = a[2]; value = number(argv[++i]); }
+        else if ((!strcmp(a, "-i") && i + 1 < argc) || !strncmp(a, "--id=", 5)) name = a[1] == 'i' ? argv[++i] : a + 5;
+        else if ((!strcmp(a, "-pl") || !strcmp(a, "-pm")) && i + 1 < argc) { what = a[2]; value = what == 'l' ? milliwatts(argv[++i]) : number(argv[++i]); }
         else if (!strcmp(a, "-d") && i + 1 < argc) i++; /* sections of -q: all of them are shown */
         else if (!strcmp(a, "--version")) what = 'v';
         else if (!strcmp(a, "-h") || !strcmp(a, "--help")) {
-            puts("nvidia-smi (SIMULATED, gpusmith lab): [-L] [-q [-d SECTIONS]] [-i N] [-pl WATTS] [-pm 0|1] [--query-gpu=FIELD,... --format=csv[,noheader][,nounits]]");
+            puts("nvidia-smi (SIMULATED, gpusmith lab): [-L] [-q [-d SECTIONS]] [-i INDEX|UUID|PCI] [-pl WATTS] [-pm 0|1] [--query-gpu=FIELD,... --format=csv[,noheader][,nounits]]");
             return 0;
         } else {
             printf("Invalid combination of input arguments. The SIMULATED nvidia-smi of the gpusmith lab does not know '%s'.\n", a);
@@ -328,6 +351,7 @@ int main(int argc, char **argv) {
     if (format && strstr(format, "nounits")) units = 0;
     int code = start();
     if (code) return code;
+    if (name && (only = chosen(name)) < 0) { puts("No devices were found"); return 6; }
     switch (what) {
     case 'L': code = list(); break;
     case 'q': code = details(only); break;

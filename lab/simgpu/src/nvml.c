@@ -311,8 +311,12 @@ NUMBER(nvmlDeviceGetDisplayActive, int, 0)
 NUMBER(nvmlDeviceGetVirtualizationMode, int, 0)
 NUMBER(nvmlDeviceGetPerformanceState, int, 0)
 NUMBER(nvmlDeviceGetPowerState, int, 0)
-NUMBER(nvmlDeviceGetPersistenceMode, int, G->persistence || sg_held(live, SG_PERSISTENCED))
-/* Settings belong to the driver: the simulated kernel keeps them until it is unloaded. */
+/* 0: nobody set it, so it is the daemon's; 1: on; 2: off, also while the daemon runs, which turns it on when it starts. */
+NUMBER(nvmlDeviceGetPersistenceMode, int, G->persistence == 1 || (!G->persistence && sg_held(live, SG_PERSISTENCED)))
+/*
+ * Settings belong to the driver: the simulated kernel keeps them until it is unloaded. NVML's reference says so of both
+ * functions (nvml.h): the power limit is not persistent across driver unloads, persistence mode not across reboots.
+ */
 static ret_t set(const sg_gpu *gpu, const char *name, unsigned value) {
     char number[16];
     const char *tool = sg_path("/usr/lib/simgpu/simgpu");
@@ -323,7 +327,7 @@ static ret_t set(const sg_gpu *gpu, const char *name, unsigned value) {
 }
 API ret_t nvmlDeviceSetPersistenceMode(void *h, int mode) {
     DEVICE(h);
-    return mode == 0 || mode == 1 ? set(G, "persistence", (unsigned)mode) : INVALID_ARGUMENT;
+    return mode == 0 || mode == 1 ? set(G, "persistence", mode ? 1 : 2) : INVALID_ARGUMENT;
 }
 NUMBER(nvmlDeviceGetIrqNum, unsigned, 0)
 API ret_t nvmlDeviceGetCudaComputeCapability(void *h, int *major, int *minor) {

@@ -154,6 +154,49 @@ def test_settings_are_set_by_the_kernel_and_seen(
     assert "does not drive" in capsys.readouterr().err
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may change settings")
+def test_nvidia_smi_changes_the_gpu_that_is_named_and_no_other(
+    node: Any, machine: Machine, built: packages.Driver
+) -> None:
+    gpu = sorted(machine["gpus"], key=lambda row: row["pci"])[2]
+    program = node.root / "usr" / "lib" / "simgpu" / "simgpu"
+    program.parent.mkdir(parents=True)
+    program.write_text(f'#!/bin/sh\necho "$*" >> {node.root}/asked\n')
+    program.chmod(0o755)
+
+    def smi(*words: str) -> tuple[int, str]:
+        done = subprocess.run(
+            [built.part("nvidia-smi"), *words], capture_output=True, text=True, env=node.env(), timeout=30
+        )
+        return done.returncode, done.stdout
+
+    code, text = smi("-i", gpu["uuid"], "-pl", "350.5")
+    assert (code, "was set to 350.50 W from 700.00 W" in text) == (0, True)
+    assert smi("-i", gpu["pci"], "-pm", "0")[0] == 0
+    assert smi("-i", "2", "-pl", "300")[0] == 0
+    assert smi("-i", "GPU-none", "-pl", "300") == (6, "No devices were found\n")
+    code, text = smi("-i", "2", "-pl", "900")
+    assert (code, "not a valid power limit which should be between 200.00 W and 700.00 W" in text) == (
+        2,
+        True,
+    )
+    asked = (node.root / "asked").read_text().splitlines()
+    assert asked == [
+        f"set {gpu['pci']} limit_mw 350500", f"set {gpu['pci']} persistence 2", f"set {gpu['pci']} limit_mw 300000",
+    ]  # fmt: skip
+    # Also while the daemon keeps the others.
+    handle = os.open(paths.LIVE, os.O_RDONLY)
+    fcntl.fcntl(handle, modules.F_OFD_SETLK, modules.flock_struct(fcntl.F_RDLCK, 8))
+    for line in asked:
+        assert cli.main(line.split()) == 0
+    query = ("--query-gpu=uuid,power.limit,persistence_mode", "--format=csv,noheader,nounits")
+    rows = smi(*query)[1].splitlines()
+    assert rows[2] == f"{gpu['uuid']}, 300.00, Disabled"
+    assert rows[1].endswith(", 700.00, Enabled")
+    assert smi("-i", gpu["uuid"], *query)[1].splitlines() == [rows[2]]
+    os.close(handle)
+
+
 @pytest.mark.parametrize(
     ("values", "code"),
     [({"modules": ""}, 9), ({"version": "580.95.05"}, 18), ({}, 0)],
