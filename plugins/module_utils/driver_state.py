@@ -338,7 +338,7 @@ class Driver:
         if status != 0:
             raise DriverStateError(
                 "settings",
-                "'nvidia-smi -i {} {}' failed: {}".format(
+                "nvidia-smi -i {} {} failed: {}".format(
                     uuid, " ".join(words), " ".join((output + error).split())
                 ),
             )
@@ -379,7 +379,7 @@ class Driver:
             said = self._journal(begin, *(word for unit in units for word in ("-u", unit)))
             raise DriverStateError(
                 "unit",
-                "'systemctl {} {}' failed: {} {}".format(
+                "systemctl {} {} failed: {} {}".format(
                     verb, " ".join(units), " ".join(error.split()), said
                 ).strip(),
             )

@@ -92,7 +92,7 @@ def differences(before: Mapping[str, Any], record: Record, node: str) -> list[Pr
     return [
         Problem(
             f"Node '{node}': {text}.",
-            f"Look at 'nvidia-smi -q' and 'journalctl -k -b -g NVRM' on '{node}'.",
+            f"Look at 'nvidia-smi -q' and 'journalctl -k -g NVRM' on '{node}'.",
             {"before": were, "now": are},
         )
         for text in found

@@ -279,7 +279,7 @@ def test_a_refusal_that_cannot_be_taken_back_says_so(machine: Machine) -> None:
     machine.refused["nvidia"] = ""
     machine.broken = {"nvidia-persistenced"}
     with pytest.raises(
-        DriverStateError, match=r"could not be started again: 'systemctl start nvidia-persistenced' failed"
+        DriverStateError, match=r"could not be started again: systemctl start nvidia-persistenced failed"
     ):
         unloaded(machine)
     assert machine.notes.exists(), "the next call knows what is to be there"
@@ -399,7 +399,7 @@ def test_a_service_that_does_not_start_is_named_with_its_words(machine: Machine)
     unloaded(machine)
     machine.broken = {"nvidia-fabricmanager"}
     with pytest.raises(
-        DriverStateError, match=r"'systemctl start nvidia-fabricmanager' failed: .* said by the unit"
+        DriverStateError, match=r"systemctl start nvidia-fabricmanager failed: .* said by the unit"
     ) as refused:
         loaded(machine)
     assert refused.value.outcome == "unit"
