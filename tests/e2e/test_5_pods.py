@@ -83,6 +83,19 @@ def test_a_pod_keeps_its_gpu(ready_lab: Lab, pods: Mapping[str, dict[int, int]])
     ready_lab.on(OTHER, "systemctl restart containerd && systemctl daemon-reload")
     ready_lab.wait_allocatable({OTHER: 4}, 120)
     assert gpus_seen(ready_lab, "keeper") == before
+    # A node that was set up by others has neither our units nor our links; an older runc would then lose GPUs by a reload.
+    ours = "gpusmith-nvidia-load gpusmith-gpu-devices"
+    ready_lab.on(
+        OTHER,
+        f"systemctl disable --now {ours} && rm /etc/systemd/system/gpusmith-*.service"
+        " && find /dev/char -lname '*nvidia*' -delete && systemctl daemon-reload",
+    )
+    loaded = "systemctl show --property=UnitsLoadTimestampMonotonic"
+    when = ready_lab.on(OTHER, loaded)
+    ready_lab.site_ok("-l", OTHER)
+    assert ready_lab.on(OTHER, loaded) == when
+    assert ready_lab.on(OTHER, f"systemctl is-enabled {ours}").split() == ["enabled", "enabled"]
+    assert gpus_seen(ready_lab, "keeper") == before
 
 
 def test_two_runs_and_a_pod_of_less_priority_leave_each_other_alone(

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import calendar
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gpusmith.probe.commands import Command
 
@@ -22,7 +22,7 @@ class Service:
     """A unit.
 
     Attributes:
-        enabled: 'not-found' if there is no such unit.
+        enabled: by its file; 'not-found' if there is none.
         changed: its files are not those any more that systemd has read ('NeedDaemonReload').
     """
 
@@ -59,12 +59,29 @@ def parse_services(text: str) -> dict[str, Service]:
     return found
 
 
-def ask() -> Command:
-    """Start systemctl."""
+def parse_unit_files(text: str) -> dict[str, str]:
+    """What boots do with units, by their names: rows of ``systemctl list-unit-files``."""
+    rows = [line.split() for line in text.splitlines()]
+    return {row[0].rpartition(".")[0]: row[1] for row in rows if len(row) > 1}
+
+
+def ask() -> tuple[Command, Command]:
+    """Start systemctl. What it shows of a unit's file is what it read last, so files are asked for beside that."""
+    units = [name + ".service" for name in SERVICES]
     properties = "--property=Id,ActiveState,UnitFileState,ActiveEnterTimestamp,NeedDaemonReload"
-    return Command("systemctl", "show", properties, *(name + ".service" for name in SERVICES))
+    return (
+        Command("systemctl", "show", properties, *units),
+        Command("systemctl", "list-unit-files", "--no-legend", "--no-pager", *units),
+    )
 
 
-def gather(asked: Command, errors: list[str]) -> dict[str, Service]:
+def gather(asked: tuple[Command, Command], errors: list[str]) -> dict[str, Service]:
     """Units by name without '.service'."""
-    return parse_services(asked.output(errors) or "")
+    shown, listed = asked
+    found = parse_services(shown.output(errors) or "")
+    # Status 1: none of them is there.
+    files = listed.output(errors, accept=(0, 1))
+    if files is None:
+        return found
+    states = parse_unit_files(files)
+    return {name: replace(unit, enabled=states.get(name, "not-found")) for name, unit in found.items()}

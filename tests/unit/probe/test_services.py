@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any, cast
+
 from gpusmith.probe import services
 
 
@@ -14,3 +16,24 @@ def test_services_are_read_with_their_start_in_unix_time() -> None:
         "active", "enabled", started_unix=1795255917.0, changed=True
     )
     assert found["kubelet"] == services.Service("inactive", "not-found")
+
+
+class Said:
+    """A program that has ended."""
+
+    def __init__(self, text: str | None) -> None:
+        self.text = text
+
+    def output(self, _errors: list[str], **_more: object) -> str | None:
+        return self.text
+
+
+def test_what_boots_do_is_read_from_files_not_from_what_systemd_has_read() -> None:
+    shown = Said(
+        "Id=a.service\nActiveState=active\nUnitFileState=disabled\n\nId=b.service\nActiveState=active\nUnitFileState=enabled\n"
+    )
+    listed = Said("a.service enabled enabled\n")
+    found = services.gather(cast(Any, (shown, listed)), [])
+    assert {name: unit.enabled for name, unit in found.items()} == {"a": "enabled", "b": "not-found"}
+    found = services.gather(cast(Any, (shown, Said(None))), [])
+    assert {name: unit.enabled for name, unit in found.items()} == {"a": "disabled", "b": "enabled"}
