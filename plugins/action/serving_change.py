@@ -14,7 +14,7 @@ from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import pla
 from gpusmith.cluster import heartbeat
 from gpusmith.cluster.api import Cluster
 from gpusmith.errors import GpusmithError, ToolError
-from gpusmith.node.serving import Change, TakenBack
+from gpusmith.node.serving import CRI, Change, TakenBack
 from gpusmith.wait import Deadline
 
 SPEC: dict[str, dict[str, Any]] = {
@@ -26,11 +26,12 @@ SPEC: dict[str, dict[str, Any]] = {
     "files": {"type": "list", "elements": "path", "default": []},
     "packages": {"type": "dict", "default": {}},
     "restart_with": {"type": "list", "elements": "str", "choices": ["files", "packages"], "default": []},
+    "asks": {"type": "list", "elements": "str", "default": []},
     "stay": {"type": "float", "default": 5.0},
     "timeout": {"type": "float", "default": 120.0},
     "reason": {"type": "str", "default": ""},
 }
-KUBELET = "kubelet"
+KUBELET, CONTAINERD = "kubelet", "containerd"
 
 
 class ActionModule(ActionBase):
@@ -53,9 +54,10 @@ class ActionModule(ActionBase):
         return result
 
     def _act(self, asked: Mapping[str, Any], task_vars: dict[str, Any] | None) -> dict[str, Any]:
-        on_node = partial(self._on_node, asked, task_vars)
         cluster = Cluster(asked["kubeconfig"])
         node = asked["node"]
+        begun = asked["state"] == "begun"
+        ready = begun and heartbeat.is_ready(cluster, node)
 
         def sign(since: float, ready: bool) -> None:
             deadline = Deadline(asked["timeout"])
@@ -68,16 +70,15 @@ class ActionModule(ActionBase):
         change = Change(
             node=node,
             unit=asked["unit"],
-            step=on_node,
+            step=partial(self._on_node, asked, task_vars, ready),
             heartbeat=sign,
             put_packages=packages,
             save_packages=partial(packages, state="fetched"),
             restart_with=tuple(asked["restart_with"]),
             stay_s=asked["stay"],
         )
-        if asked["state"] == "begun":
-            change.save(asked["packages"].get("packages") or {})
-            on_node("begin", ready=heartbeat.is_ready(cluster, node))
+        if begun:
+            change.begin(asked["packages"].get("packages") or {}, ready)
             # The backup on the node is deleted when the change is proved, so it does not count as a change.
             return {"changed": False, "outcome": "begun"}
         if asked["state"] == "proved":
@@ -96,7 +97,7 @@ class ActionModule(ActionBase):
         )
 
     def _on_node(
-        self, asked: Mapping[str, Any], task_vars: dict[str, Any] | None, step: str, ready: bool = False
+        self, asked: Mapping[str, Any], task_vars: dict[str, Any] | None, ready: bool, step: str
     ) -> dict[str, Any]:
         arguments = {
             "step": step,
@@ -105,6 +106,7 @@ class ActionModule(ActionBase):
             "unit": asked["unit"],
             "files": asked["files"],
             "packages": sorted(asked["packages"].get("packages") or {}),
+            "asks": [*([CRI] if asked["unit"] == CONTAINERD else []), *asked["asks"]],
         }
         return self._module("gpusmith.gpu.serving_change", arguments, task_vars)
 

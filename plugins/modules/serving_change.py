@@ -10,11 +10,12 @@ module: serving_change
 short_description: Prove a change of a service on a node that serves, or take it back
 description:
   - C(state=begun) keeps the files and the versions of packages that are about to change, in C(/var/lib/gpusmith/changes). What an earlier
-    run kept and did not prove stays, since that was good last. If versions are to change, the present packages themselves are kept there,
-    so that the way back needs no repository; where they can be had nowhere, it fails, and nothing was changed.
+    run kept and did not prove stays, since that was good last; unless the unit was started since, has been up for a minute, and the node is
+    Ready. Where it stays although files or packages are others now, those are kept beside it. If versions are to change, the present packages
+    themselves are kept there, so that the way back needs no repository; where they can be had nowhere, it fails, and nothing was changed.
   - C(state=proved) waits until the unit stayed up without a restart in between, the node's Lease was renewed after its restart and, if it
-    was Ready before, the node is Ready. A unit that O(restart_with) names and that was not restarted is restarted first. A unit that was
-    not restarted needs no proof. What was kept is deleted.
+    was Ready before, the node is Ready. A unit that O(restart_with) names and that was not restarted is restarted first. What O(asks)
+    names must answer, of containerd its CRI plugin as well, also if nothing was restarted. What was kept is deleted.
   - C(state=taken_back) puts files and packages back, restarts the unit, proves it, and fails with the reason.
   - Unit and files are looked at on the node, the Lease on the controller.
 version_added: "0.1.0"
@@ -55,6 +56,11 @@ options:
     type: list
     elements: str
     choices: [files, packages]
+    default: []
+  asks:
+    description: Commands that must end well after the change, whether the unit was restarted or not.
+    type: list
+    elements: str
     default: []
   stay:
     description: Seconds that the unit must stay up.
@@ -106,9 +112,11 @@ restarted:
 
 import json
 import re
+import shlex
 import shutil
 import stat
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
@@ -176,11 +184,12 @@ class Change:
 
     def begin(self, files: Sequence[str], packages: Sequence[str], ready: bool) -> bool:
         """Keep what is there, unless an earlier run has; whether it was kept now."""
-        if self._kept() is not None:
-            return False
+        earlier = self._kept()
+        if earlier is not None:
+            files, packages = list(earlier["files"]), list(earlier["packages"])
         there = self._versions(packages)
         unit = self._show()
-        kept = {
+        now: Dict[str, Any] = {
             "unit": self._unit,
             "since": time.time(),
             "invocation": unit["invocation"],
@@ -189,17 +198,25 @@ class Change:
             "packages": {name: there.get(name) for name in packages},
         }
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        put(self._path, json.dumps(kept), 0o600)
-        return True
+        if earlier is None:
+            put(self._path, json.dumps(now), 0o600)
+        elif any(now[what] != earlier[what] for what in ("files", "packages")):
+            # That run may have written it, or a person since: taken back, it must not be lost.
+            aside = self._path.with_suffix(".found-%d" % now["since"])
+            put(aside, json.dumps(now), 0o600)
+            put(self._path, json.dumps({**earlier, "aside": str(aside)}), 0o600)
+        return earlier is None
 
-    def look(self, packages: Sequence[str] = ()) -> Dict[str, Any]:
-        """The unit now, and how this machine differs from what was kept; versions of packages as they were before the change."""
+    def look(self, asks: Sequence[str] = (), packages: Sequence[str] = ()) -> Dict[str, Any]:
+        """The unit now, what commands answer, and how this machine differs from what was kept; former versions of packages."""
         kept = self._kept()
+        answers = [self._answer(words) for words in asks]
         found: Dict[str, Any] = {
             **self._show(),
             "open": kept is not None,
             "words": "",
             "folder": str(self._saved),
+            "answers": answers,
         }
         if kept is None:
             return {**found, "former": self._versions(packages)}
@@ -209,6 +226,7 @@ class Change:
             saved=(self._saved / base.MANIFEST).exists(),
             before=kept["invocation"],
             ready=kept["ready"],
+            aside=kept.get("aside", ""),
             files=[path for path, text in kept["files"].items() if read(Path(path)) != text],
             packages={
                 name: version
@@ -240,6 +258,13 @@ class Change:
         put(self._path, None)
         shutil.rmtree(str(self._saved), ignore_errors=True)
 
+    def _answer(self, words: str) -> Dict[str, Any]:
+        try:
+            status, output, error = self._run(shlex.split(words))
+        except OSError as problem:
+            status, output, error = 127, "", str(problem)
+        return {"asked": words, "status": status, "output": output, "error": error}
+
     def _show(self) -> Dict[str, Any]:
         _status, output, _error = self._run(["systemctl", "show", "--property=" + PROPERTIES, self._unit])
         keys = dict(line.split("=", 1) for line in output.splitlines() if "=" in line)
@@ -269,6 +294,7 @@ def main() -> None:
             "unit": {"type": "str", "required": True},
             "files": {"type": "list", "elements": "path", "default": []},
             "packages": {"type": "list", "elements": "str", "default": []},
+            "asks": {"type": "list", "elements": "str", "default": []},
             "ready": {"type": "bool", "default": False},
             "step": {"choices": ["begin", "look", "restart", "restore", "end"], "required": True},
         }
@@ -280,14 +306,16 @@ def main() -> None:
             return {}
         return {name: found.version for name, found in door.backend().installed(names).items()}
 
-    change = Change(asked["subject"], asked["unit"], module.run_command, versions)
+    change = Change(
+        asked["subject"], asked["unit"], partial(module.run_command, handle_exceptions=False), versions
+    )
     try:
         if asked["step"] == "begin":
             module.exit_json(changed=change.begin(asked["files"], asked["packages"], asked["ready"]))
         elif asked["step"] == "restore":
             module.exit_json(changed=True, restored=change.restore())
         elif asked["step"] == "look":
-            module.exit_json(changed=False, **change.look(asked["packages"]))
+            module.exit_json(changed=False, **change.look(asked["asks"], asked["packages"]))
         else:
             (change.restart if asked["step"] == "restart" else change.end)()
             module.exit_json(changed=True)

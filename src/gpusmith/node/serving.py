@@ -1,23 +1,29 @@
 """One change of a service on a node that serves: proved, or taken back.
 
 What happens on the node is asked by steps ('begin', 'look', 'restart', 'restore', 'end'), each one call of module serving_change.
+A look tells what commands answered, too: a unit can run and serve nobody.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import satisfies
 
 from gpusmith.errors import GpusmithError
+from gpusmith.probe import cri
 from gpusmith.wait import Deadline, Done, GiveUp, NotYet, wait_until
 
 UP_S = 60.0
 """How long a unit may take to start; containerd tells systemd when it serves."""
 TICK_S = 1.0
+PATIENCE_S = 10.0
+"""How long what a unit serves may be silent after the time that the unit must stay up."""
+CRI = " ".join(cri.LIST)
+"""Asks containerd for the state of its CRI plugin. A node whose plugin is down stays Ready for half a minute."""
 
 Seen = Mapping[str, Any]
 Step = Callable[[str], Seen]
@@ -27,6 +33,21 @@ Heartbeat = Callable[[float, bool], None]
 
 class Unproved(GpusmithError):  # noqa: N818 - it is a verdict
     """A changed service does not run as it must."""
+
+
+def silent(answers: Sequence[Mapping[str, Any]]) -> str:
+    """The first command that did not answer as it must, in words; empty if there is none."""
+    for row in answers:
+        if row["status"] != 0:
+            return f"'{row['asked']}' fails: {row['error'].strip()}"
+        error = cri.read_plugins(row["output"]).error if row["asked"] == CRI else None
+        if error:
+            return f"its CRI plugin is down: {error}"
+    return ""
+
+
+def _of_cri(seen: Seen) -> list[Mapping[str, Any]]:
+    return [row for row in seen["answers"] if row["asked"] == CRI]
 
 
 @dataclass(frozen=True)
@@ -68,17 +89,40 @@ class Change:
     stay_s: float = 5.0
     sleep: Callable[[float], None] = time.sleep
 
-    def save(self, wanted: Mapping[str, str]) -> None:
-        """Save the present packages before the change, if it brings other versions of them.
+    def begin(self, wanted: Mapping[str, str], ready: bool) -> None:
+        """Have what is there kept, and its packages saved.
+
+        What a run kept that was killed stays, unless the unit was started since and its node is well with what is there now: be
+        it that run's change or what a person has repaired, it is good, and it has to come back if the next change fails.
 
         Args:
-            wanted: versions after the change.
+            wanted: versions of packages after the change.
+            ready: whether the node is Ready.
 
         Raises:
             Unproved: there would be no way back.
             ToolError: the node cannot be asked.
         """
         seen = self.step("look")
+        # As long as that, and 'Ready' is not from before.
+        well = ready and seen["active"] == "active" and seen["up_s"] >= UP_S and not silent(_of_cri(seen))
+        if seen["open"] and well and seen["invocation"] != seen["before"]:
+            self.step("end")
+            seen = self.step("look")
+        self.save(wanted, seen)
+        self.step("begin")
+
+    def save(self, wanted: Mapping[str, str], seen: Seen) -> None:
+        """Save the present packages before the change, if it brings other versions of them.
+
+        Args:
+            wanted: versions after the change.
+            seen: the node before it.
+
+        Raises:
+            Unproved: there would be no way back.
+            ToolError: the node cannot be asked.
+        """
         # What an open change has saved is from before it.
         former = {} if seen["open"] else seen["former"]
         if all(satisfies(version, wanted[name]) for name, version in former.items()):
@@ -96,7 +140,7 @@ class Change:
         """Prove the change; whether the unit was restarted since it began.
 
         Raises:
-            Unproved: the unit does not stay up, or the node gives no sign of life.
+            Unproved: the unit does not stay up or does not serve, or the node gives no sign of life.
             ToolError: the node or the cluster cannot be asked.
         """
         seen = self.step("look")
@@ -108,8 +152,8 @@ class Change:
         self.step("end")
         return restarted
 
-    def _runs(self) -> bool:
-        seen = self._stays_up()
+    def _runs(self, *, as_before: bool = False) -> bool:
+        seen = self._stays_up(as_before)
         if seen["invocation"] == seen["before"]:
             return False
         try:
@@ -118,12 +162,12 @@ class Change:
             again = self.step("look")
             raise Unproved(f"{error.message} {self._said(again)}".strip()) from error
         # Between the first seconds and the sign of life it may have ended.
-        again = self._stays_up()
+        again = self._stays_up(as_before)
         if again["invocation"] != seen["invocation"]:
             raise Unproved(f"'{self.unit}' was started anew meanwhile. {self._said(again)}".strip())
         return True
 
-    def _stays_up(self) -> Seen:
+    def _stays_up(self, as_before: bool) -> Seen:
         first: list[str] = []
 
         def look() -> Done[Seen] | NotYet:
@@ -136,7 +180,13 @@ class Change:
             if first and first[0] != seen["invocation"]:
                 raise GiveUp(f"'{self.unit}' does not stay up. {self._said(seen)}".strip())
             first[:] = [seen["invocation"]]
-            return Done(seen) if seen["up_s"] >= self.stay_s else NotYet(f"{state} for {seen['up_s']:.0f} s")
+            if seen["up_s"] < self.stay_s:
+                return NotYet(f"{state} for {seen['up_s']:.0f} s")
+            # A program that the change brought may not have been there before.
+            quiet = silent(_of_cri(seen) if as_before else seen["answers"])
+            if quiet and seen["up_s"] > self.stay_s + PATIENCE_S:
+                raise GiveUp(f"{state}, but {quiet}")
+            return NotYet(f"{state}, but {quiet}") if quiet else Done(seen)
 
         try:
             return wait_until(
@@ -158,6 +208,8 @@ class Change:
         if not different and seen["invocation"] == seen["before"]:
             self.step("end")
             return TakenBack(False, "Nothing was changed on it.")
+        # Of a run that was killed: nobody knows whether it wrote that, or a person did.
+        aside = f" What it took the place of is in '{seen['aside']}'." if seen["aside"] else ""
         trouble = ""
         if seen["packages"]:
             try:
@@ -168,13 +220,13 @@ class Change:
             self.step("restore")
             if different or seen["active"] != "active":
                 self.step("restart")
-            self._runs()
+            self._runs(as_before=True)
         except GpusmithError as error:
             # What was kept stays, so that the next run goes by it.
             said = f"What was there before was put back, but that cannot be proved either: {error.message}"
-            return TakenBack(True, said + trouble)
+            return TakenBack(True, said + trouble + aside)
         if trouble:
-            said = f"Its files are what they were before, and '{self.unit}' runs with them.{trouble}"
+            said = f"Its files are what they were before, and '{self.unit}' runs with them.{trouble}{aside}"
             return TakenBack(True, said)
         self.step("end")
-        return TakenBack(True, f"What was there before is back, and '{self.unit}' runs with it.")
+        return TakenBack(True, f"What was there before is back, and '{self.unit}' runs with it.{aside}")

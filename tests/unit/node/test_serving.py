@@ -8,8 +8,12 @@ from typing import Any
 import pytest
 
 from gpusmith.errors import ToolError
-from gpusmith.node.serving import Change, TakenBack, Unproved
+from gpusmith.node.serving import CRI, Change, TakenBack, Unproved
 from gpusmith.wait import WaitTimeout
+
+UP = (0, "Type: io.containerd.grpc.v1\nID: cri\n", "")
+DOWN = (0, f"{UP[1]}Error:\n  Message: no watcher\n", "")
+RUNTIME = "nvidia-container-runtime --version"
 
 
 class Node:
@@ -23,6 +27,7 @@ class Node:
         self.saved, self.gone = True, False
         self.lives = True
         self.dies_after = 1e9
+        self.aside, self.answers = "", {CRI: UP}
         vars(self).update(changes)
 
     def step(self, name: str) -> Mapping[str, Any]:
@@ -33,6 +38,8 @@ class Node:
             self.text = self.kept
         elif name == "end":
             self.open = False
+        elif name == "begin" and not self.open:
+            self.open, self.kept, self.before = True, self.text, str(self.starts)
         return self.seen() if name == "look" else {}
 
     def seen(self) -> Mapping[str, Any]:
@@ -48,7 +55,10 @@ class Node:
             "invocation": str(self.starts), "before": self.before, "up_s": self.clock, "started": 1000.0, "ready": True,
             "files": ["/f"] if self.text != self.kept else [],
             "packages": {"p": self.former} if self.packages != self.former else {},
-            "former": {"p": self.former}, "folder": "/saved", "saved": self.saved,
+            "former": {"p": self.former}, "folder": "/saved", "saved": self.saved, "aside": self.aside,
+            "answers": [
+                {"asked": asked, "status": row[0], "output": row[1], "error": row[2]} for asked, row in self.answers.items()
+            ],
         }  # fmt: skip
 
     def sleep(self, seconds: float) -> None:
@@ -203,14 +213,14 @@ def test_packages_are_saved_before_other_versions_come(
     wanted: str, changes: dict[str, Any], steps: list[str]
 ) -> None:
     node = Node(**{"open": False, **changes})
-    node.change().save({"p": wanted})
+    node.change().save({"p": wanted}, node.step("look"))
     assert node.steps == steps
 
 
 def test_without_a_way_back_nothing_is_begun() -> None:
     node = Node(open=False, gone=True)
     with pytest.raises(Unproved, match=r"'gpu-1': nothing was changed.*'p' in version '2\.0'") as told:
-        node.change().save({"p": "2.1"})
+        node.change().save({"p": "2.1"}, node.step("look"))
     assert node.steps == ["look"]
     assert "repository" in told.value.hint
 
@@ -219,3 +229,81 @@ def test_a_change_of_an_older_release_goes_back_by_a_repository() -> None:
     node = restarted(Node("bad", packages="2.1", saved=False))
     node.change().take_back()
     assert "packages {'p': '2.0'} from a repository" in node.steps
+
+
+@pytest.mark.parametrize(
+    ("answers", "said"),
+    [
+        ({CRI: DOWN}, "but its CRI plugin is down: no watcher"),
+        (
+            {CRI: UP, RUNTIME: (1, "", "error loading config\n")},
+            f"but '{RUNTIME}' fails: error loading config",
+        ),
+    ],
+)
+@pytest.mark.parametrize("clock", [0.0, 1000.0])
+def test_what_runs_and_serves_nobody_is_not_proved(answers: Any, said: str, clock: float) -> None:
+    # Restarted by the proof itself, or not at all.
+    node = Node("good", clock=clock, answers=answers)
+    with pytest.raises(Unproved, match=said):
+        node.change(*(["files"] if clock == 0 else [])).prove()
+    assert ("restart" in node.steps) is (clock == 0)
+    assert node.open
+    # Ready is no proof: of a runtime that is down a node tells later.
+    assert not [step for step in node.steps if step.startswith("heartbeat")]
+
+
+def test_what_serves_a_moment_later_is_proved() -> None:
+    node = restarted(Node("good", answers={CRI: (1, "", "connection refused")}))
+
+    def sleep(seconds: float) -> None:
+        node.sleep(seconds)
+        if node.clock > 8:
+            node.answers = {CRI: UP}
+
+    assert Change(
+        "gpu-1", "containerd", node.step, node.heartbeat, node.put, node.save, (), 5.0, sleep
+    ).prove()
+
+
+def test_what_the_change_brought_is_not_asked_of_what_was_there_before() -> None:
+    node = restarted(Node("bad", answers={CRI: UP, RUNTIME: (127, "", "no such file")}))
+    assert node.change().take_back().said.startswith("What was there before is back")
+    node = restarted(Node("bad", answers={CRI: DOWN}))
+    assert "cannot be proved either" in node.change().take_back().said
+
+
+def test_a_repair_of_what_a_killed_run_left_is_what_comes_back() -> None:
+    node = Node("repaired", starts=2)
+    node.change().begin({"p": "2.0"}, ready=True)
+    assert (node.open, node.kept) == (True, "repaired")
+    node.text = "bad"
+    node.change().take_back()
+    assert node.text == "repaired"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"starts": 1},  # it still runs with what was kept
+        {"clock": 30.0},  # Ready may be from before
+        {"text": "bad"},
+        {"answers": {CRI: DOWN}},
+        {"ready": False},
+    ],
+)
+def test_what_a_killed_run_broke_is_not_kept(changes: dict[str, Any]) -> None:
+    changes = {"starts": 2, **changes}
+    ready = changes.pop("ready", True)
+    node = Node(**{"text": "written", **changes})
+    node.change().begin({"p": "2.0"}, ready=ready)
+    assert (node.open, node.kept) == (True, "old")
+
+
+def test_what_comes_in_the_place_of_something_unknown_says_where_that_is() -> None:
+    node = restarted(Node("bad", aside="/changes/kubelet.found-1"))
+    assert (
+        node.change()
+        .take_back()
+        .said.endswith("runs with it. What it took the place of is in '/changes/kubelet.found-1'.")
+    )

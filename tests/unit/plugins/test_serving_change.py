@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from ansible_collections.gpusmith.gpu.plugins.modules import serving_change
 from ansible_collections.gpusmith.gpu.plugins.modules.serving_change import Change, last_words
 
 from gpusmith.expect.changes import OF
+from gpusmith.node.serving import CRI
 from gpusmith.paths import repo_root
 from gpusmith.probe.managed import CHANGES
 
@@ -88,6 +90,39 @@ def test_what_was_good_last_is_not_lost_to_a_second_run(change: Change, tmp_path
     assert file.read_text() == "good\n"
 
 
+def test_what_is_there_when_another_run_begins_is_not_lost(change: Change, tmp_path: Path) -> None:
+    file = tmp_path / "file.conf"
+    file.write_text("good\n")
+    change.begin([str(file)], [], ready=True)
+    assert change.look()["aside"] == ""
+    change.begin([str(file)], [], ready=True)
+    assert change.look()["aside"] == ""
+    file.write_text("a person's\n")
+    change.begin([str(file)], [], ready=True)
+    change.restore()
+    assert file.read_text() == "good\n"
+    aside = Path(change.look()["aside"])
+    assert json.loads(aside.read_text())["files"] == {str(file): "a person's\n"}
+    assert aside.stat().st_mode & 0o777 == 0o600
+    change.end()
+    assert aside.exists()
+    # It is no open change.
+    assert not fnmatch(str(aside), "*.json")
+
+
+def test_commands_are_asked_with_the_look(change: Change, machine: Machine) -> None:
+    assert change.look(["ctr version", "false"])["answers"] == [
+        {"asked": words, "status": 0, "output": f"ActiveState={machine.state}\n", "error": ""}
+        for words in ("ctr version", "false")
+    ]
+
+    def missing(_words: Sequence[str]) -> tuple[int, str, str]:
+        raise FileNotFoundError("no such program")
+
+    change._run = missing
+    assert change._answer("ctr")["status"] == 127
+
+
 def test_packages_that_changed_are_named_with_what_they_were(tmp_path: Path, machine: Machine) -> None:
     versions = {"kubelet": "1.36.2-1.1", "kubeadm": "1.36.2-1.1"}
     change = Change("kubernetes_node", "kubelet", machine.run, lambda _names: versions, tmp_path)
@@ -150,7 +185,8 @@ def test_documentation_names_what_the_action_takes() -> None:
 
 
 ASKED: dict[str, Any] = {
-    "subject": "containerd", "unit": "containerd", "node": "gpu-1", "kubeconfig": "k", "files": [], "restart_with": [],
+    "subject": "containerd", "unit": "containerd", "node": "gpu-1", "kubeconfig": "k", "files": [], "asks": [],
+    "restart_with": [],
     "packages": {"name": "containerd", "repository": {"uris": ["dead"]}, "packages": {"containerd.io": "2.3.7"}},
     "stay": 0.0, "timeout": 1.0, "reason": "broken",
 }  # fmt: skip
@@ -160,7 +196,8 @@ def test_the_way_back_is_saved_first_and_needs_no_repository(monkeypatch: pytest
     seen = {
         "open": False, "former": {"containerd.io": "2.3.6-1"}, "folder": "/saved", "saved": True, "files": [], "invocation": "2",
         "before": "1", "packages": {"containerd.io": "2.3.6-1"}, "active": "active", "sub": "running", "up_s": 9.0,
-        "started": 1.0, "ready": True,
+        "started": 1.0, "ready": True, "aside": "",
+        "answers": [{"asked": CRI, "status": 0, "output": "ID: cri\n", "error": ""}],
     }  # fmt: skip
     calls: list[tuple[str, dict[str, Any]]] = []
 

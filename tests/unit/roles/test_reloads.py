@@ -35,7 +35,7 @@ def of_files() -> Iterator[tuple[Path, dict[str, Any]]]:
 
 def reloads(task: dict[str, Any]) -> bool:
     """Whether a task can make systemd read its units: enabling does so as well."""
-    module = next((task[name] for name in SYSTEMD if name in task), {})
+    module: dict[str, Any] = next((task[name] for name in SYSTEMD if name in task), {})
     words = [str(task[name]) for name in COMMANDS if name in task]
     return (
         any(module.get(key, False) is not False for key in ("enabled", "masked", "daemon_reload"))
