@@ -22,7 +22,8 @@ extends_documentation_fragment: gpusmith.gpu.plan
 positional: settings
 options:
   settings:
-    description: Keys node, packages (versions by name), settings (files that the kubelet reads at its start, content by path) and files.
+    description: Keys node, packages (versions by name), settings (files that the kubelet reads at its start, content by path), set
+      (whether the inventory sets any) and files.
     type: dict
     required: true
 """

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from posixpath import dirname
+
 from gpusmith.expect import files, packages, services
 from gpusmith.expect.wanted import Kubelet
 from gpusmith.probe.record import Record
@@ -38,6 +40,25 @@ def joined(record: Record, node: str) -> list[Problem]:
         Problem(
             f"Node '{node}': it has not joined a cluster.", "Run site.yml, which joins it.", cure=Cure.JOIN
         )
+    ]
+
+
+def unread(record: Record, wanted: Kubelet) -> list[Problem]:
+    """Settings that would be written for nobody: who joined the node started its kubelet without their folder."""
+    folder, node = record.kubernetes.config_dir, wanted.node
+    if not record.kubernetes.joined or folder is None:
+        return []
+    started = f"with '--config-dir={folder}'" if folder else "without '--config-dir'"
+    return [
+        Problem(
+            f"Node '{node}': its kubelet runs {started}, so it does not read '{path}',"
+            " which the inventory's 'kubernetes_node_kubelet_config' is for.",
+            f"Make the folder '{dirname(path)}' on '{node}', add '--config-dir={dirname(path)}' to the arguments of its kubelet"
+            " ('KUBELET_EXTRA_ARGS' of kubeadm's unit) and restart that, then run site.yml; or empty the variable for the node.",
+            {"config_dir": folder},
+        )
+        for path in wanted.settings
+        if dirname(path) != folder
     ]
 
 

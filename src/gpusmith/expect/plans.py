@@ -60,11 +60,12 @@ def _of_packages(
     role: str,
     found: Sequence[Problem],
     outdated: Sequence[str],
+    kept: Sequence[str] = (),
 ) -> Plan:
     """A role that changes a service of a node that serves.
 
-    Versions that such a node keeps are no work of the role, and are said at the end of a run. What an earlier run left open is
-    work, and no reason to fail while it is done.
+    Versions that such a node keeps, and what else is kept, are no work of the role, and are said at the end of a run. What an
+    earlier run left open is work, and no reason to fail while it is done.
     """
     drift = [problem for problem in found if problem.cure is Cure.UPGRADE]
     unproved = changes.unproved(record, want.node, role)
@@ -73,7 +74,7 @@ def _of_packages(
         **answer,
         "cures": sorted({*answer["cures"], *(str(problem.cure) for problem in unproved)}),
         "unproved": bool(unproved),
-        "drift": [words(problem, want.node) for problem in drift],
+        "drift": [*(words(problem, want.node) for problem in drift), *kept],
         "versions": packages.to_ask_for(record, want),
     }
 
@@ -226,7 +227,10 @@ def cuda_toolkit(raw: Mapping[str, Any], settings: Settings) -> Plan:
 
 
 def kubernetes_node(raw: Mapping[str, Any], settings: Settings) -> Plan:
-    """Role kubernetes_node on the machine: keys node, packages, change_on_joined, settings (files of the kubelet) and files."""
+    """Role kubernetes_node on the machine: keys node, packages, change_on_joined, settings (files of the kubelet), set and files.
+
+    Key 'set' says whether the inventory sets anything for the kubelet.
+    """
     record, node = parse(raw), str(settings["node"])
     want = wanted.Kubelet(
         node,
@@ -234,5 +238,10 @@ def kubernetes_node(raw: Mapping[str, Any], settings: Settings) -> Plan:
         wanted.files(settings.get("settings")),
         wanted.files(settings.get("files")),
     )
+    unread = kubelet.unread(record, want)
+    kept = [f"{words(problem, node)}. {problem.next_step.removesuffix('.')}" for problem in unread]
+    want = replace(want, settings={}) if unread else want
     outdated = [*files.outdated(record, want.settings), *files.outdated(record, want.files)]
-    return _of_packages(record, want.packages, "kubernetes_node", kubelet.problems(record, want), outdated)
+    found = kubelet.problems(record, want)
+    kept = kept if settings.get("set") else []
+    return _of_packages(record, want.packages, "kubernetes_node", found, outdated, kept)

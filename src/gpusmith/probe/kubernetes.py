@@ -26,12 +26,15 @@ class Kubernetes:
         joined: whether kubelet's kubeconfig is there.
         node_name: of its Node object; None if it has not joined.
         authorities: digests of the certificates by which it knows its cluster.
+        config_dir: folder whose files the running kubelet reads besides its configuration; empty if there is none, None if it does
+            not run.
     """
 
     kubelet_version: str | None = None
     joined: bool = False
     node_name: str | None = None
     authorities: tuple[str, ...] = ()
+    config_dir: str | None = None
 
 
 def digests(certificates: str) -> tuple[str, ...]:
@@ -57,14 +60,30 @@ def authorities(kubeconfig: str) -> tuple[str, ...]:
     return digests(read_text(beside.group(1)) or "") if beside else ()
 
 
-def ask() -> Command:
-    """Start the kubelet, which tells its version."""
-    return Command("kubelet", "--version")
+def config_dir(command_line: str) -> str | None:
+    """The folder of settings that a kubelet was started with, from its words in /proc; empty if it was started with none.
+
+    None if it is no kubelet: a script that starts one tells nothing.
+    """
+    if os.path.basename(command_line.partition("\0")[0]) != "kubelet":
+        return None
+    given = re.findall(r"(?:^|\0)--?config-dir[=\0]([^\0]*)", command_line)
+    return os.path.normpath(given[-1]) if given and given[-1] else ""
 
 
-def gather(asked: Command, errors: list[str]) -> Kubernetes:
+def ask() -> tuple[Command, Command]:
+    """Start the kubelet, which tells its version, and ask for the process of the one that runs."""
+    return Command("kubelet", "--version"), Command(
+        "systemctl", "show", "--property=MainPID", "kubelet.service"
+    )
+
+
+def gather(asked: tuple[Command, Command], errors: list[str]) -> Kubernetes:
     """The kubelet of this machine."""
-    words = (asked.output(errors) or "").split()
+    version, process = asked
+    words = (version.output(errors) or "").split()
+    number = (process.output(errors) or "").strip().rpartition("=")[2]
+    command_line = read_text(f"/proc/{number}/cmdline") if number not in ("", "0") else None
     override = re.search(
         r"--hostname-override[= ]([^\s\"']+)", read_text("/var/lib/kubelet/kubeadm-flags.env") or ""
     )
@@ -75,4 +94,5 @@ def gather(asked: Command, errors: list[str]) -> Kubernetes:
         joined=joined,
         node_name=name if joined else None,
         authorities=authorities(read_text(KUBECONFIG) or "") if joined else (),
+        config_dir=config_dir(command_line or ""),
     )

@@ -4,6 +4,8 @@ import base64
 import hashlib
 from pathlib import Path
 
+import pytest
+
 from gpusmith.probe import kubernetes
 
 
@@ -30,3 +32,18 @@ def test_what_is_no_certificate_is_none() -> None:
     assert kubernetes.authorities("certificate-authority-data: abc") == ()
     assert kubernetes.authorities("certificate-authority: /nowhere/ca.crt") == ()
     assert kubernetes.digests("-----BEGIN CERTIFICATE-----\n??\n-----END CERTIFICATE-----") == ()
+
+
+@pytest.mark.parametrize(
+    ("words", "folder"),
+    [
+        ("/usr/bin/kubelet --config=/var/lib/kubelet/config.yaml", ""),
+        ("/usr/bin/kubelet --config-dir=/etc/kubernetes/kubelet.conf.d/", "/etc/kubernetes/kubelet.conf.d"),
+        ("kubelet --config-dir=/a --v=2 --config-dir /b", "/b"),
+        ("kubelet --config-dir=", ""),
+        ("/bin/sh /opt/start-kubelet", None),
+        ("", None),
+    ],
+)
+def test_the_folder_of_settings_is_what_the_kubelet_was_started_with(words: str, folder: str | None) -> None:
+    assert kubernetes.config_dir(words.replace(" ", "\0") + "\0") == folder
