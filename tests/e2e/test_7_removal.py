@@ -28,8 +28,17 @@ def test_check_mode_removes_nothing(ready_lab: Lab) -> None:
 
 def test_a_free_node_leaves_and_its_machine_is_clean(ready_lab: Lab) -> None:
     services = ready_lab.service_starts("gpu-1")
+    # As podman's package brings it, older than the join.
+    ready_lab.on(
+        NODE,
+        "echo '{}' > /etc/cni/net.d/87-own.conflist && touch -d 2020-01-01 /etc/cni/net.d/87-own.conflist",
+    )
     ended = ready_lab.playbook(REMOVE, "-l", NODE)
     assert ended.status == 0, str(ended)
+    assert ready_lab.on(NODE, "cd /etc/cni/net.d && ls && rm 87-own.conflist").split() == [
+        "10-gpulab.conflist.before-gpusmith-removal",
+        "87-own.conflist",
+    ]
     assert NODE not in ready_lab.allocatable()
     assert ready_lab.on(NODE, "find /etc/kubernetes -type f") == ""
     assert ready_lab.on(NODE, "command -v kubelet kubeadm || true") == ""

@@ -26,8 +26,8 @@ class Kubernetes:
         joined: whether kubelet's kubeconfig is there.
         node_name: of its Node object; None if it has not joined.
         authorities: digests of the certificates by which it knows its cluster.
-        config_dir: folder whose files the running kubelet reads besides its configuration; empty if there is none, None if it does
-            not run.
+        config_dir: folder whose files the running kubelet reads besides its configuration; empty if there is none, None if it
+            does not run.
     """
 
     kubelet_version: str | None = None
