@@ -241,6 +241,8 @@ def kubernetes_node(raw: Mapping[str, Any], settings: Settings) -> Plan:
     unread = kubelet.unread(record, want)
     kept = [f"{words(problem, node)}. {problem.next_step.removesuffix('.')}" for problem in unread]
     want = replace(want, settings={}) if unread else want
+    # They are for boots. Where pods may run systemd does not read them, and the kubelet would look like one that was changed.
+    want = replace(want, files={}) if record.kubernetes.joined else want
     outdated = [*files.outdated(record, want.settings), *files.outdated(record, want.files)]
     found = kubelet.problems(record, want)
     kept = kept if settings.get("set") else []

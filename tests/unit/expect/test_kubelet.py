@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gpusmith.expect.plans import kubernetes_node
-from tests.unit.expect.converged import KUBELET_FILE, SETTINGS, converged_record
+from tests.unit.expect.converged import KUBELET_FILE, ORDER_FILE, SETTINGS, converged_record
 
 FILE = next(iter(KUBELET_FILE))
 
@@ -41,3 +41,12 @@ def test_what_a_kubelet_reads_or_will_read_is_written(config_dir: str | None, jo
     found = plan(config_dir, joined=joined)
     assert found["files"] == [FILE]
     assert found["drift"] == []
+
+
+@pytest.mark.parametrize("joined", [True, False])
+def test_a_unit_of_a_node_that_serves_gets_no_drop_in_that_systemd_does_not_read(joined: bool) -> None:
+    record = converged_record()
+    record["kubernetes"]["joined"] = joined
+    order = next(iter(ORDER_FILE))
+    del record["managed_files"][order]
+    assert (order in kubernetes_node(record, SETTINGS["kubernetes_node"])["files"]) is not joined
