@@ -147,6 +147,10 @@ saved:
   returned: with a folder
   type: dict
   sample: {"containerd.io": "2.3.7-1"}
+busy:
+  description: Whether another program had the package manager's lock for too long.
+  returned: failed
+  type: bool
 plan:
   description: In check mode, what the package manager would install, change and remove, if its lists are on the node.
   returned: in check mode, if something would be installed
@@ -544,7 +548,7 @@ def main() -> None:
         else:
             work.present(install=state == "present")
     except (base.PackageError, OSError) as error:
-        module.fail_json(msg=str(error), packages=packages)
+        module.fail_json(msg=str(error), packages=packages, busy=isinstance(error, base.BusyError))
         raise
     for warning in work.warnings:
         module.warn(warning)

@@ -26,6 +26,7 @@ from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import 
     SOURCE,
     UPDATE_TIMEOUT_S,
     Backend,
+    BusyError,
     File,
     Installed,
     Offers,
@@ -196,8 +197,10 @@ def run(
             raise PackageError(f"'{words[0]}' cannot be run: {error}") from error
         if done.returncode in accept:
             return done.stdout
-        if not LOCKED.search(done.stderr) or time.monotonic() >= deadline:
-            raise PackageError(f"'{' '.join(words[:2])}' failed: {cause(done.stdout, done.stderr)}")
+        locked = LOCKED.search(done.stderr)
+        if not locked or time.monotonic() >= deadline:
+            kind = BusyError if locked else PackageError
+            raise kind(f"'{' '.join(words[:2])}' failed: {cause(done.stdout, done.stderr)}")
         time.sleep(LOCK_TICK_S)
 
 

@@ -49,6 +49,10 @@ class PackageError(Exception):
     """The package manager cannot do what was asked; the text says what and what to look at."""
 
 
+class BusyError(PackageError):
+    """Another program has the package manager's lock."""
+
+
 class Installed(NamedTuple):
     """A package whose files are all there.
 

@@ -171,7 +171,7 @@ def test_a_lock_is_waited_for_and_then_named(tmp_path: Path, monkeypatch: pytest
         f"echo x >> {tmp_path}/tries; [ $(wc -l < {tmp_path}/tries) -ge 3 ] && echo done && exit 0; {told}",
     )
     assert apt.run([busy], 10, lock_timeout_s=30) == "done\n"
-    with pytest.raises(base.PackageError, match="held by process 7"):
+    with pytest.raises(base.BusyError, match="held by process 7"):
         apt.run([script(tmp_path, told)], 10, lock_timeout_s=0.05)
     with pytest.raises(base.PackageError, match="did not end within"):
         apt.run([script(tmp_path, "exec sleep 5")], 0.1)
