@@ -1,0 +1,194 @@
+"""The effects of an upgrade on a Node object."""
+
+from __future__ import annotations
+
+import datetime as dt
+import fcntl
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gpusmith.cluster import maintenance, node_metadata
+from gpusmith.cluster.allocatable import offer_of
+from gpusmith.cluster.api import CONFLICT, MISSING, ApiRefused, Cluster, Object
+from gpusmith.cluster.holders import Holder, holders
+from gpusmith.cluster.retries import PASSING
+from gpusmith.cluster.views import NODES, node_path
+from gpusmith.errors import GpusmithError
+from gpusmith.names import GPU_RESOURCE, HOLD, MANAGER, OPERANDS_LABEL, OPERANDS_ON
+from gpusmith.upgrade import budget
+from gpusmith.upgrade import ledger as ledgers
+from gpusmith.upgrade.budget import Answer, Fleet, Rules
+from gpusmith.upgrade.effects import Halted, Node
+from gpusmith.upgrade.ledger import Ledger
+from gpusmith.wording import shorten
+
+
+@dataclass
+class NodeObject:
+    """One Node object.
+
+    Attributes:
+        cluster: the API.
+        name: of the Node.
+        rules: of the run.
+        queue: nodes of the plan, in its order.
+        members: Nodes of the inventory, each with the GPUs that it says.
+        folder: of the run on the controller, where its workers agree on who is admitted.
+        evict: pods that hold GPUs and match these labels are evicted; empty for none.
+        idle_s: how long a node waits for room while no node of the run is on its way.
+        clock: replaced in tests.
+    """
+
+    cluster: Cluster
+    name: str
+    rules: Rules
+    queue: Sequence[str]
+    members: Mapping[str, int]
+    folder: Path
+    evict: Mapping[str, str] = field(default_factory=dict)
+    idle_s: float = 600.0
+    clock: Callable[[], float] = time.monotonic
+    _idle_since: float | None = None
+
+    def node(self) -> Node:
+        """The Node as it is now."""
+        found = self.cluster.get(node_path(self.name))
+        if found is None:
+            raise GpusmithError(f"The cluster has no node '{self.name}' any more.", "Look who deleted it.")
+        return found
+
+    def write(self, body: Mapping[str, Any]) -> None:
+        """Patch it."""
+        self.cluster.patch(node_path(self.name), dict(body), MANAGER)
+
+    # --- admission -----------------------------------------------------------------------------------------------
+
+    def admit(self, entry: Ledger) -> str:
+        """Cordon it and write its ledger, if canaries, failures and budget allow; else why not.
+
+        One worker at a time: two that count the same GPUs would go out together.
+        """
+        with self._alone():
+            nodes = {row["metadata"]["name"]: row for row in self.cluster.items(NODES)}
+            mine = nodes.get(self.name)
+            if mine is None:
+                raise GpusmithError(
+                    f"The cluster has no node '{self.name}' any more.", "Look who deleted it."
+                )
+            there = ledgers.read(mine)
+            if there is not None and there.run == entry.run and not there.finished:
+                return ""  # the answer to our own patch got lost
+            self._refuse(mine)
+            fleet = Fleet.of(nodes.values(), self.members)
+            answer = budget.admission(
+                fleet, self.name, self.queue, self.rules, dt.datetime.now(dt.UTC), self._gone()
+            )
+            if answer.answer is Answer.HALT:
+                raise Halted(f"Not begun: {answer.why}.")
+            if answer.answer is Answer.WAIT:
+                return self._waiting(fleet, answer.why)
+            try:
+                self.write(ledgers.patch(mine, entry, cordon=True))
+            except ApiRefused as error:
+                if error.status != CONFLICT:
+                    raise
+                return "its Node object changed at that moment"
+            return ""
+
+    def _refuse(self, node: Object) -> None:
+        metadata = node["metadata"]
+        if any(HOLD in (metadata.get(kind) or {}) for kind in ("annotations", "labels")):
+            raise Halted(f"It carries '{HOLD}'.")
+        if (node.get("spec") or {}).get("unschedulable"):
+            raise Halted(
+                "Somebody cordoned it meanwhile.", f"If it may be upgraded: kubectl uncordon {self.name}"
+            )
+
+    def _waiting(self, fleet: Fleet, why: str) -> str:
+        """Nobody waits for ever for what no node of this run will change."""
+        moving = any(
+            member.begun and member.ledger and member.ledger.run == self.rules.run
+            for member in fleet.members.values()
+        )
+        if moving or self._idle_since is None:
+            self._idle_since = self.clock()
+        if self.clock() - self._idle_since > self.idle_s + self.rules.soak_s:
+            raise Halted(f"Not begun: {why}, and no node of this run has been on its way for long.")
+        return why
+
+    def leave_out(self) -> None:
+        """Tell the run's other workers that this node will not be a canary."""
+        with self._alone():
+            (self.folder / f"{self.name}.left-out").touch()
+
+    def _gone(self) -> set[str]:
+        return {path.stem for path in self.folder.glob("*.left-out")}
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with (self.folder / "admission.lock").open("a") as stream:
+            fcntl.flock(stream, fcntl.LOCK_EX)
+            yield
+
+    # --- its pods ------------------------------------------------------------------------------------------------
+
+    def holders(self) -> Sequence[str]:
+        """Pods that hold GPUs of it; those that may be evicted are asked to go."""
+        pods = maintenance.pods_of(self.cluster, self.name)
+        found = holders(pods)
+        if self.evict:
+            named = {_title(pod): pod for pod in pods}
+            return [self._asked_to_go(holder, named[holder.title]) for holder in found]
+        return [f"'{holder.title}'" for holder in found]
+
+    def _asked_to_go(self, holder: Holder, pod: Object) -> str:
+        labels = pod["metadata"].get("labels") or {}
+        words = f"'{holder.title}'"
+        if pod["metadata"].get("deletionTimestamp") or not self.evict.items() <= labels.items():
+            return words
+        try:
+            self.cluster.evict(holder.namespace, holder.name)
+        except ApiRefused as error:
+            if error.status == MISSING:
+                return words
+            if error.status == CONFLICT or error.status in PASSING:
+                return f"{words} ({error.message.rstrip('.')})"
+            raise
+        return f"{words} (asked to end)"
+
+    def operand_pods(self) -> Sequence[str]:
+        """Pods on it that follow the label of our operands."""
+        return [
+            f"'{_title(pod)}'"
+            for pod in maintenance.pods_of(self.cluster, self.name)
+            if ((pod.get("spec") or {}).get("nodeSelector") or {}).get(OPERANDS_LABEL) == OPERANDS_ON
+        ]
+
+    # --- its label and its GPUs ----------------------------------------------------------------------------------
+
+    def operands(self, value: str) -> None:
+        """Set the label by which our operands come and go, as site.yml does, so that the next site.yml changes nothing."""
+        node = dict(self.node())
+        labels = node["metadata"].get("labels") or {}
+        own = {name: labels[name] for name in node_metadata.owned_labels(node) if name in labels}
+        if OPERANDS_LABEL not in own:
+            raise GpusmithError(
+                f"Label '{OPERANDS_LABEL}' of node '{self.name}' is not ours; ours are {shorten(sorted(own)) or 'none'}.",
+                "Run site.yml, which sets it.",
+            )
+        body = node_metadata.label_patch(node, {**own, OPERANDS_LABEL: value})
+        if body is not None:
+            self.cluster.apply(node_path(self.name), body, MANAGER)
+
+    def allocatable(self) -> int:
+        """GPUs that it offers to the scheduler."""
+        return offer_of(self.node(), 0, GPU_RESOURCE).allocatable
+
+
+def _title(pod: Object) -> str:
+    return f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"

@@ -1,0 +1,260 @@
+"""The effects of an upgrade on one machine, by modules that the caller runs there."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gpusmith.cluster import stamps
+from gpusmith.cluster.api import Cluster
+from gpusmith.errors import GpusmithError, ToolError
+from gpusmith.expect import driver, fabric, versions
+from gpusmith.expect import packages as expected
+from gpusmith.expect import wanted as wants
+from gpusmith.node.records import parse
+from gpusmith.probe.record import Record
+from gpusmith.probe.stamp import stamp_facts
+from gpusmith.suite import start
+from gpusmith.suite.maintenance import Maintenance
+from gpusmith.upgrade import snapshot
+from gpusmith.upgrade.effects import DriverFailed, InUse
+from gpusmith.wait import Deadline, Done, NotYet, WaitTimeout, wait_until
+
+FOLDER = "/var/lib/gpusmith/driver"
+"""Where a machine keeps the packages of its drivers, one folder for each version."""
+HELD, STUCK = "held", "in_use"
+"""Outcomes of driver_state: a process uses the driver; the kernel keeps a module that no process uses."""
+TICK_S = 2.0
+PRECHECK_TIER = "nodes"
+
+Ask = Callable[[str, Mapping[str, Any]], Mapping[str, Any]]
+"""Runs a module on the machine; ToolError if that cannot be done. A module that failed answers with `failed`."""
+
+
+@dataclass(frozen=True)
+class Validation:
+    """How the suite is run.
+
+    Attributes:
+        suite: its folder.
+        inventory: the run's.
+        report_dir: folder for this node's reports in this run.
+        timeout_s: that one run may take.
+    """
+
+    suite: str
+    inventory: str
+    report_dir: Path
+    timeout_s: float = 7200.0
+
+
+@dataclass
+class Machine:
+    """One machine.
+
+    Attributes:
+        host: its name in the inventory.
+        node: name of its Node.
+        run: ID of the run.
+        ask: runs modules there.
+        look: its record, as plain data.
+        cluster: for the stamp.
+        packages: what role nvidia_driver would ask module packages for, with the target version.
+        settings: of role nvidia_driver, as its plan takes them.
+        layout: names of packages, likewise.
+        validation: how the suite is run.
+        reboot: whether the machine may be rebooted where a module cannot be unloaded; None if it may not.
+        ready_s: how long the driver may take to be as wanted.
+        sleep: replaced in tests.
+    """
+
+    host: str
+    node: str
+    run: str
+    ask: Ask
+    look: Callable[[], Mapping[str, Any]]
+    cluster: Cluster
+    packages: Mapping[str, Any]
+    settings: Mapping[str, Any]
+    layout: Mapping[str, Any]
+    validation: Validation
+    reboot: Callable[[], None] | None = None
+    ready_s: float = 600.0
+    sleep: Callable[[float], None] = time.sleep
+
+    # --- packages ------------------------------------------------------------------------------------------------
+
+    def fetch(self, version: str) -> None:
+        """Have all packages of a version in the machine's folder, with a manifest."""
+        record = self._record()
+        there = expected.of_driver(record, self._wanted(version))
+        names = {
+            name: there[name] if versions.is_version(there.get(name, ""), version) else version
+            for name in self.packages["packages"]
+        }
+        self._must(
+            "packages", {**self.packages, "packages": names, "state": "fetched", "folder": _folder(version)}
+        )
+
+    def install(self, version: str) -> None:
+        """Replace the packages by those of the folder, pinned and held."""
+        folder = _folder(version)
+        kept = self._must(
+            "packages", {"name": self.packages["name"], "packages": {}, "state": "fetched", "folder": folder}
+        )["saved"]
+        # The names that the role asks for, so that pins and holds are what site.yml would write.
+        names = {name: kept[name] for name in self.packages["packages"] if name in kept}
+        asked = {**self.packages, "repository": None, "packages": names, "folder": folder}
+        answer = self.ask("gpusmith.gpu.packages", asked)
+        if not answer.get("failed"):
+            return
+        if answer.get("busy"):
+            raise ToolError(str(answer.get("msg")))
+        raise DriverFailed(
+            f"The packages of {version} cannot be installed on '{self.node}': {answer.get('msg')}"
+        )
+
+    # --- the module ----------------------------------------------------------------------------------------------
+
+    def runs(self, version: str) -> bool:
+        """Whether module and packages are of a version."""
+        record, wanted = self._record(), self._wanted(version)
+        return (
+            record.module.loaded_version == versions.upstream(version)
+            and bool(expected.of_driver(record, wanted))
+            and not expected.outdated(record, wanted)
+        )
+
+    def users(self, stopped: Sequence[str]) -> Sequence[str]:
+        """Who uses the driver, in words."""
+        answer = self._must("driver_state", {"state": "used", "units": list(stopped)})
+        return [str(words) for words in answer["users"]]
+
+    def unload(self, units: Sequence[str]) -> None:
+        """Stop the driver's services and these units, keep the modules from being loaded again, unload them."""
+        answer = self.ask("gpusmith.gpu.driver_state", {"state": "unloaded", "units": list(units)})
+        if not answer.get("failed"):
+            return
+        said, outcome = str(answer.get("msg")), answer.get("outcome")
+        if outcome == HELD:
+            raise InUse(said)
+        if outcome == STUCK and self.reboot is None:
+            raise InUse(said, "With 'gpu_upgrade_reboot: if_needed' the node is rebooted for it.")
+        if outcome != STUCK:
+            raise ToolError(said)
+        # The packages are replaced under the module that nobody uses, and load() reboots.
+
+    def load(self, version: str, units: Sequence[str]) -> None:
+        """Load the modules, start the driver's services and these units, and wait until the driver is as wanted."""
+        wanted = self._wanted(version)
+        record = self._record()
+        if self.reboot and record.module.loaded_version not in (None, versions.upstream(version)):
+            self.reboot()
+            record = self._record()
+        self._loaded(
+            version,
+            {"units": list(units), "fabric_manager": fabric.needed(record, wanted)},
+            "does not come up",
+        )
+        seen: list[str] = []
+
+        def look() -> Done[None] | NotYet:
+            found = driver.problems(self._record(), wanted)
+            seen[:] = [problem.cause for problem in found]
+            return NotYet("; ".join(seen)) if found and driver.may_pass(found) else Done(None)
+
+        try:
+            wait_until(f"driver {version} on '{self.node}'", look, Deadline(self.ready_s), TICK_S, self.sleep)
+        except WaitTimeout as error:
+            raise DriverFailed(error.message) from error
+        if seen:
+            raise DriverFailed(f"Driver {version} is not as wanted: {' '.join(seen)}")
+
+    # --- the GPUs ------------------------------------------------------------------------------------------------
+
+    def snapshot(self) -> Mapping[str, Any]:
+        """What the GPUs are now."""
+        taken: Mapping[str, Any] = snapshot.taken(self._record())
+        return taken
+
+    def compare(self, before: Mapping[str, Any]) -> None:
+        """Put back what a reload of the driver forgets, and compare the GPUs with what they were."""
+        record = self._record()
+        if forgotten := snapshot.to_restore(before, record):
+            self._loaded(str(record.module.loaded_version), forgotten, "does not take its settings")
+            record = self._record()
+        if found := snapshot.differences(before, record, self.node):
+            raise DriverFailed(" ".join(problem.cause for problem in found))
+
+    # --- the suite -----------------------------------------------------------------------------------------------
+
+    def precheck(self, version: str) -> None:
+        """Refuse a machine that is broken before anything is done to it."""
+        results = self._suite("before", Maintenance(driver_version=version), (PRECHECK_TIER,))
+        if bad := _failed(results):
+            raise GpusmithError(
+                f"Node '{self.node}' is broken before anything was done to it: {bad}",
+                f"Repair it first, see {self.validation.report_dir / 'before'}.",
+            )
+
+    def validate(self, version: str) -> None:
+        """Run the whole suite on the node, and stamp it."""
+        results = self._suite(version, Maintenance(self.run, version))
+        proof = stamps.judge(results, self.node, [self.node])
+        put = stamps.put_outcome(self.cluster, self.node, proof, stamp_facts(self._record()), check=False)
+        if put.proved and proof.problem is None:
+            return
+        where = f"See {self.validation.report_dir / version}."
+        if _failed(results):
+            raise DriverFailed(put.message, where)
+        raise ToolError(put.message, where)
+
+    def _suite(self, name: str, maintenance: Maintenance, tiers: Sequence[str] = ()) -> Mapping[str, Any]:
+        folder = self.validation.report_dir / name
+        done = start.run(
+            self.validation.suite,
+            self.validation.inventory,
+            [self.host],
+            str(folder),
+            str(folder / "suite.log"),
+            self.validation.timeout_s,
+            maintenance=maintenance,
+            tiers=tiers,
+        )
+        if done.trouble:
+            raise ToolError(done.trouble)
+        return stamps.read_results(Path(done.results_file), done.started)
+
+    # --- small steps ---------------------------------------------------------------------------------------------
+
+    def _record(self) -> Record:
+        return parse(self.look())
+
+    def _wanted(self, version: str) -> wants.Driver:
+        settings = {**self.settings, "version": version}
+        return wants.driver(self.node, settings, layout=wants.layout(self.layout, version))
+
+    def _loaded(self, version: str, asked: Mapping[str, Any], trouble: str) -> None:
+        answer = self.ask("gpusmith.gpu.driver_state", {"state": "loaded", **asked})
+        if answer.get("failed"):
+            raise DriverFailed(f"Driver {version} {trouble} on '{self.node}': {answer.get('msg')}")
+
+    def _must(self, module: str, asked: Mapping[str, Any]) -> Mapping[str, Any]:
+        answer = self.ask(f"gpusmith.gpu.{module}", asked)
+        if answer.get("failed"):
+            raise ToolError(str(answer.get("msg")))
+        return answer
+
+
+def _folder(version: str) -> str:
+    return f"{FOLDER}/{re.sub('[^A-Za-z0-9.+~-]', '_', version)}"
+
+
+def _failed(results: Mapping[str, Any]) -> str:
+    """Checks that failed, in words; those that could not be made tell nothing about a driver."""
+    rows = [row for row in results.get("checks") or [] if row.get("outcome") == "failed"]
+    return "; ".join(f"{row.get('id')}: {row.get('cause') or 'no cause given'}" for row in rows)

@@ -1,0 +1,263 @@
+"""Effects of an upgrade on a machine: what is asked of it, and what its answers mean."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpusmith.cluster import stamps
+from gpusmith.errors import GpusmithError, ToolError
+from gpusmith.suite import start
+from gpusmith.suite.start import SuiteRun
+from gpusmith.upgrade.effects import DriverFailed, InUse
+from gpusmith.upgrade.on_machine import Machine, Validation
+from tests.unit.expect.converged import converged_record
+from tests.unit.hosts import VERSION
+from tests.unit.preflight.test_asked import NAMES
+
+NEW = "580.190.02"
+LAYOUT = NAMES["nvidia_driver"]["nvidia"]
+PACKAGES = {
+    "name": "nvidia-driver",
+    "repository": {"uris": ["http://depot/"]},
+    "packages": dict.fromkeys(["nvidia-driver-cuda", "libcuda1", "nvidia-kernel-open-dkms"], NEW),
+    "patterns": ["*nvidia*"],
+}
+SETTINGS = {
+    "node": "gpu-1",
+    "version": NEW,
+    "module_flavour": "auto",
+    "fabric_manager": "auto",
+    "files": {},
+    "kernel": {},
+}
+
+
+class Node:
+    """Answers modules as it is told, and keeps what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, Mapping[str, Any]]] = []
+        self.answers: list[Mapping[str, Any]] = []
+        self.record = converged_record()
+        self.rebooted = 0
+
+    def ask(self, module: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        self.asked.append((module.rpartition(".")[2], arguments))
+        return self.answers.pop(0) if self.answers else {}
+
+    def reboot(self) -> None:
+        self.rebooted += 1
+        self.record["module"]["loaded_version"] = None
+
+
+def made(node: Node, tmp_path: Path, **other: Any) -> Machine:
+    return Machine(
+        host="gpu-1",
+        node="gpu-1",
+        run="run-1",
+        ask=node.ask,
+        look=lambda: node.record,
+        cluster=None,  # type: ignore[arg-type]
+        packages=PACKAGES,
+        settings=SETTINGS,
+        layout=LAYOUT,
+        validation=Validation("validation", "inventory", tmp_path),
+        ready_s=0.0,
+        sleep=lambda _: None,
+        **other,
+    )
+
+
+def test_the_target_is_fetched_by_its_version_and_the_present_one_as_it_is(tmp_path: Path) -> None:
+    node = Node()
+    machine = made(node, tmp_path)
+    machine.fetch(NEW)
+    machine.fetch(VERSION)
+    (_, target), (_, present) = node.asked
+    assert target["state"] == present["state"] == "fetched"
+    assert target["folder"].endswith(NEW)
+    assert set(target["packages"].values()) == {NEW}
+    assert present["folder"].endswith(VERSION)
+    there = node.record["packages"]
+    assert present["packages"] == {name: there[name]["version"] for name in PACKAGES["packages"]}
+
+
+def test_a_version_that_cannot_be_fetched_says_nothing_about_a_driver(tmp_path: Path) -> None:
+    node = Node()
+    node.answers = [{"failed": True, "msg": "no repository has it"}]
+    with pytest.raises(ToolError, match="no repository"):
+        made(node, tmp_path).fetch(NEW)
+
+
+def test_installing_asks_no_repository(tmp_path: Path) -> None:
+    node = Node()
+    node.answers = [{"saved": {"libcuda1": f"{NEW}-1", "gcc": "12"}}]
+    made(node, tmp_path).install(NEW)
+    _, (_, asked) = node.asked
+    assert asked["repository"] is None
+    # The pins are those of the role; what merely came along gets none.
+    assert asked["packages"] == {"libcuda1": f"{NEW}-1"}
+
+
+@pytest.mark.parametrize(("busy", "kind"), [(False, DriverFailed), (True, ToolError)])
+def test_packages_that_do_not_install_are_the_drivers_fault_and_a_lock_is_not(
+    tmp_path: Path, busy: bool, kind: type[GpusmithError]
+) -> None:
+    node = Node()
+    node.answers = [{"saved": {"libcuda1": NEW}}, {"failed": True, "msg": "dpkg says no", "busy": busy}]
+    with pytest.raises(kind, match="dpkg says no"):
+        made(node, tmp_path).install(NEW)
+
+
+def test_it_runs_what_is_loaded_and_installed(tmp_path: Path) -> None:
+    node = Node()
+    machine = made(node, tmp_path)
+    assert machine.runs(VERSION)
+    assert not machine.runs(NEW)
+    node.record["module"]["loaded_version"] = None
+    assert not machine.runs(VERSION)
+    node.record["module"]["loaded_version"] = VERSION
+    node.record["packages"]["libcuda1"]["version"] = f"{NEW}-1"
+    assert not machine.runs(VERSION)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "kind"), [("held", InUse), ("in_use", InUse), ("unit", ToolError), ("refused", ToolError)]
+)
+def test_why_modules_stay_loaded(tmp_path: Path, outcome: str, kind: type[GpusmithError]) -> None:
+    node = Node()
+    node.answers = [{"failed": True, "msg": "no", "outcome": outcome}]
+    with pytest.raises(kind):
+        made(node, tmp_path).unload([])
+
+
+def test_a_module_that_nobody_uses_is_left_by_a_reboot_where_that_is_allowed(tmp_path: Path) -> None:
+    node = Node()
+    node.answers = [{"failed": True, "msg": "no", "outcome": "in_use"}]
+    machine = made(node, tmp_path, reboot=node.reboot)
+    machine.unload([])
+    with pytest.raises(DriverFailed):
+        machine.load(NEW, [])
+    assert node.rebooted == 1
+    node.answers = [{"failed": True, "msg": "no", "outcome": "held"}]
+    with pytest.raises(InUse):
+        machine.unload([])
+
+
+def test_a_driver_that_is_as_wanted_is_loaded(tmp_path: Path) -> None:
+    node = Node()
+    made(node, tmp_path).load(VERSION, ["nvidia-dcgm.service"])
+    (asked,) = node.asked
+    assert asked == (
+        "driver_state",
+        {"state": "loaded", "units": ["nvidia-dcgm.service"], "fabric_manager": True},
+    )
+
+
+def test_a_driver_that_does_not_come_up_failed(tmp_path: Path) -> None:
+    node = Node()
+    with pytest.raises(DriverFailed, match=NEW):
+        made(node, tmp_path).load(NEW, [])
+    node.answers = [{"failed": True, "msg": "Unknown symbol", "outcome": "refused"}]
+    with pytest.raises(DriverFailed, match="Unknown symbol"):
+        made(node, tmp_path).load(VERSION, [])
+
+
+def test_gpus_are_compared_after_what_was_forgotten_is_put_back(tmp_path: Path) -> None:
+    node = Node()
+    machine = made(node, tmp_path)
+    before = machine.snapshot()
+    machine.compare(before)
+    assert node.asked == []
+    gpu = node.record["nvml"]["gpus"][0]
+    gpu["power_limit_mw"] = 300000
+    machine.compare(before)
+    ((_, asked),) = node.asked
+    assert asked["power_limits"] == {gpu["uuid"]: 700.0}
+    gpu["uuid"] = "GPU-another"
+    with pytest.raises(DriverFailed, match="GPU-another"):
+        machine.compare(before)
+
+
+# --- the suite -----------------------------------------------------------------------------------------------------
+
+
+def suite(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, checks: list[dict[str, Any]], trouble: str = ""
+) -> list[Any]:
+    """A suite with these results; what it was asked."""
+    asked: list[Any] = []
+
+    def run(*words: Any, **named: Any) -> SuiteRun:
+        asked.append((words, named))
+        path = tmp_path / "results.json"
+        coverage: dict[str, Any] = {"nodes": {"excluded": []}, "gpus": {"excluded": [], "busy": []}}
+        results = {
+            "schema": "gpusmith.results/1",
+            "run": {"complete": True, "nodes": ["gpu-1"]},
+            "coverage": coverage,
+            "checks": checks,
+        }
+        path.write_text(json.dumps(results))
+        return SuiteRun(0, time.time() - 1, str(path), trouble)
+
+    monkeypatch.setattr(start, "run", run)
+    return asked
+
+
+def test_the_look_before_tests_the_node_at_its_own_version(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    good = {"id": "nodes.nvml", "target": "gpu-1", "outcome": "passed"}
+    asked = suite(monkeypatch, tmp_path, [good])
+    made(Node(), tmp_path).precheck(VERSION)
+    ((_, named),) = asked
+    assert named["maintenance"].driver_version == VERSION
+    assert named["maintenance"].id == ""
+    assert named["tiers"] == ("nodes",)
+    suite(monkeypatch, tmp_path, [{**good, "outcome": "failed", "cause": "GPU 3 is gone"}])
+    with pytest.raises(GpusmithError, match="GPU 3 is gone"):
+        made(Node(), tmp_path).precheck(VERSION)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "kind"),
+    [("passed", None), ("failed", DriverFailed), ("error", ToolError), ("skipped", ToolError)],
+)
+def test_only_a_failed_check_is_the_drivers_fault(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, outcome: str, kind: type[GpusmithError] | None
+) -> None:
+    asked = suite(
+        monkeypatch,
+        tmp_path,
+        [{"id": "workloads.cuda", "target": "gpu-1", "outcome": outcome, "cause": "802"}],
+    )
+    put: list[Any] = []
+
+    def put_outcome(_cluster: Any, name: str, proof: Any, _facts: Any, check: bool) -> Any:
+        put.append((name, check))
+        return stamps.Stamped(proof.problem is None, True, message=str(proof.problem))
+
+    monkeypatch.setattr(stamps, "put_outcome", put_outcome)
+    machine = made(Node(), tmp_path)
+    if kind is None:
+        machine.validate(NEW)
+    else:
+        with pytest.raises(kind, match="802"):
+            machine.validate(NEW)
+    assert put == [("gpu-1", False)]
+    assert asked[0][1]["maintenance"].id == "run-1"
+
+
+def test_a_suite_that_could_not_do_its_work_says_nothing_about_the_driver(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    suite(monkeypatch, tmp_path, [], trouble="status 4")
+    with pytest.raises(ToolError, match="status 4"):
+        made(Node(), tmp_path).validate(NEW)
