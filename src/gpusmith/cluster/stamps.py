@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import time
 from collections.abc import Iterable, Mapping
@@ -156,10 +157,29 @@ def judge(results: Mapping[str, Any], node: str, all_nodes: Iterable[str]) -> Pr
 # --- what the Node object gets -------------------------------------------------------------------------------------
 
 
-def make_stamp(facts: Mapping[str, Any], time_text: str) -> str:
-    """The annotation's value."""
+def make_stamp(facts: Mapping[str, Any], time_text: str, node: Node | None = None) -> str:
+    """The annotation's value.
+
+    Args:
+        facts: that it is for.
+        time_text: the time.
+        node: as it was; a driver that it was validated with before serves since then.
+    """
     keys = ("driver", "kernel", "runtime", "digest", "simulated")
-    return json.dumps({**{key: facts.get(key) for key in keys}, "time": time_text}, sort_keys=True)
+    old = read_stamp(node or {}) or {}
+    since = (old.get("since") or old.get("time")) if old.get("driver") == facts.get("driver") else None
+    stamp = {**{key: facts.get(key) for key in keys}, "time": time_text, "since": since or time_text}
+    return json.dumps(stamp, sort_keys=True)
+
+
+def validated_since(node: Node) -> dt.datetime | None:
+    """Since when a node's driver is validated on it, without a validation that failed in between; None if it is not."""
+    stamp = read_stamp(node) or {}
+    try:
+        found = dt.datetime.fromisoformat(str(stamp.get("since") or stamp.get("time")))
+    except ValueError:
+        return None
+    return found if found.tzinfo else None
 
 
 def stamp_patch(node: Node, stamp: str) -> dict[str, Any]:
@@ -261,8 +281,9 @@ def put_outcome(
         ToolError: the cluster does not take the change.
     """
     if proof.problem is None:
-        text = make_stamp(facts, time.strftime("%Y-%m-%dT%H:%M:%SZ", now or time.gmtime()))
-        return Stamped(True, True, text, _put(cluster, name, text, check))
+        time_text = time.strftime("%Y-%m-%dT%H:%M:%SZ", now or time.gmtime())
+        text, untainted = _put(cluster, name, facts, time_text, check)
+        return Stamped(True, True, text, untainted)
     message = f"Node '{name}' is not validated: {proof.problem.cause}. {proof.problem.next_step}".strip()
     node = cluster.get(node_path(name))
     old = read_stamp(node) if node is not None else None
@@ -274,16 +295,18 @@ def put_outcome(
     return Stamped(False, old is not None, message=message)
 
 
-def _put(cluster: Cluster, name: str, text: str, dry_run: bool) -> bool:
-    """Stamp and untaint; True if the taint was there."""
-    tainted = False
+def _put(
+    cluster: Cluster, name: str, facts: Mapping[str, Any], time_text: str, dry_run: bool
+) -> tuple[str, bool]:
+    """Stamp and untaint; the stamp, and whether the taint was there."""
+    text, tainted = "", False
     for left in reversed(range(TRIES)):
         node = cluster.get(node_path(name))
         if node is None:
             raise GpusmithError(
                 f"The cluster has no node '{name}' any more.", "Look who deleted it, then run site.yml."
             )
-        tainted = tainted or has_taint(node)
+        tainted, text = tainted or has_taint(node), make_stamp(facts, time_text, node)
         try:
             cluster.patch(node_path(name), stamp_patch(node, text), STAMP_MANAGER, dry_run=dry_run)
             break
@@ -291,4 +314,4 @@ def _put(cluster: Cluster, name: str, text: str, dry_run: bool) -> bool:
             # Somebody changed the node between the two calls, or the answer of our own change got lost; look again.
             if error.status != CONFLICT or not left:
                 raise
-    return tainted
+    return text, tainted

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import os
 from pathlib import Path
@@ -148,7 +149,7 @@ def test_the_patch_keeps_the_taints_of_others_and_guards_against_races() -> None
 
 
 def test_a_stamp_can_be_read_back() -> None:
-    assert stamps.read_stamp(node(STAMP)) == {**FACTS, "time": "2026-11-21T10:00:00Z"}
+    assert stamps.read_stamp(node(STAMP)) == FACTS | dict.fromkeys(("time", "since"), "2026-11-21T10:00:00Z")
     assert json.loads(STAMP)["simulated"] is True
 
 
@@ -171,6 +172,7 @@ def test_a_proved_node_is_stamped_and_untainted() -> None:
     done = stamps.put_outcome(memory.cluster, "gpu-1", PASSED, FACTS, check=False)
     assert (done.proved, done.changed, done.untainted) == (True, True, True)
     there = memory.objects[NODE]
+    assert there["metadata"]["annotations"][ANNOTATION] == done.stamp
     assert json.loads(there["metadata"]["annotations"][ANNOTATION])["digest"] == "sha256:a"
     assert [row["key"] for row in there["spec"]["taints"]] == ["nvidia.com/gpu"]
 
@@ -231,3 +233,42 @@ def test_results_of_another_run_prove_nothing(tmp_path: Path) -> None:
     with pytest.raises(ToolError, match="older than this run"):
         stamps.read_results(path, 200.0)
     assert stamps.read_results(path, 100.0) == {}
+
+
+def test_a_later_validation_leaves_since_when_the_driver_serves() -> None:
+    memory = Memory({NODE: node(STAMP)})
+    stamps.put_outcome(memory.cluster, "gpu-1", PASSED, FACTS, check=False)
+    assert stamps.validated_since(memory.objects[NODE]) == dt.datetime(2026, 11, 21, 10, tzinfo=dt.UTC)
+
+
+# --- since when a driver serves ------------------------------------------------------------------------------------
+
+
+def _stamped(fake_node: dict[str, Any], driver: str, at: str) -> dict[str, Any]:
+    facts = {**FACTS, "driver": driver}
+    text = stamps.make_stamp(facts, at, fake_node)
+    return {**fake_node, "metadata": {**fake_node["metadata"], "annotations": {ANNOTATION: text}}}
+
+
+def test_since_when_a_driver_serves_outlives_later_validations() -> None:
+    row: dict[str, Any] = {"metadata": {"name": "gpu-1"}}
+    first = _stamped(row, "580.178.04", "2026-11-01T10:00:00Z")
+    assert stamps.validated_since(first) == dt.datetime(2026, 11, 1, 10, tzinfo=dt.UTC)
+    second = _stamped(first, "580.178.04", "2026-11-21T10:00:00Z")
+    assert stamps.validated_since(second) == dt.datetime(2026, 11, 1, 10, tzinfo=dt.UTC)
+    other = _stamped(second, "580.200.01", "2026-11-22T10:00:00Z")
+    assert stamps.validated_since(other) == dt.datetime(2026, 11, 22, 10, tzinfo=dt.UTC)
+
+
+def test_a_stamp_of_an_earlier_release_tells_by_its_time() -> None:
+    text = json.dumps({"driver": "580.178.04", "time": "2026-11-01T10:00:00Z"})
+    row: dict[str, Any] = {"metadata": {"name": "gpu-1", "annotations": {ANNOTATION: text}}}
+    assert stamps.validated_since(row) == dt.datetime(2026, 11, 1, 10, tzinfo=dt.UTC)
+    assert stamps.validated_since(_stamped(row, "580.178.04", "2026-11-21T10:00:00Z")) == dt.datetime(
+        2026, 11, 1, 10, tzinfo=dt.UTC
+    )
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"time": "yesterday"}', '{"time": null}'])
+def test_no_stamp_proves_no_time(text: str) -> None:
+    assert stamps.validated_since({"metadata": {"annotations": {ANNOTATION: text}}}) is None
