@@ -42,3 +42,16 @@ def of_driver(version: str) -> str | None:
     """The driver's version that a package's is; None for versions of other things, as the container toolkit's."""
     plain = upstream(version)
     return plain if DRIVER.match(plain) else None
+
+
+def is_older(version: str, than: str) -> bool:
+    """Whether a driver's version is older than another; the packager's revisions count if both name one."""
+    first, second = (EPOCH.sub("", text) for text in (version, than))
+    if upstream(first) != upstream(second):
+        return _numbers(upstream(first)) < _numbers(upstream(second))
+    revisions = [_numbers(text.removeprefix(upstream(text))) for text in (first, second)]
+    return all(revisions) and revisions[0] < revisions[1]
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(part) for part in re.findall(r"\d+", text)]

@@ -112,3 +112,20 @@ def test_role_and_suite_agree_on_versions(package: str, wanted: str, right: bool
     assert (driver_versions(facts) == []) is right
     settings = {"node": "gpu-1", "version": wanted, "module_flavour": "auto", "fabric_manager": "auto"}
     assert ("libcuda1" not in plans.driver(record, settings, LAYOUT)["outdated"]) is right
+
+
+@pytest.mark.parametrize(
+    ("version", "than", "older"),
+    [
+        ("580.95.05", "580.178.04", True),
+        ("580.178.04", "580.95.05", False),
+        ("580.178.04", "590.10.01-1", True),
+        ("580.178.04", "580.178.04-1", False),
+        ("580.178.04-1", "580.178.04", False),
+        ("580.178.04-1", "1:580.178.04-2", True),
+        ("1:580.178.04-2", "580.178.04-1", False),
+        ("550.54", "550.54.14", True),
+    ],
+)
+def test_which_driver_is_older(version: str, than: str, older: bool) -> None:
+    assert versions.is_older(version, than) is older

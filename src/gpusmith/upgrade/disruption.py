@@ -1,0 +1,127 @@
+"""Whom an upgrade of a node disturbs: pods that use its GPUs, whose they are, and what protects them from an eviction."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpusmith.cluster import operands
+from gpusmith.cluster.api import Object
+from gpusmith.cluster.holders import finished, holders
+from gpusmith.names import OPERANDS_LABEL, OPERANDS_ON
+
+DAEMON_SET = "DaemonSet"
+OF_DRIVER = frozenset({operands.DEVICE_PLUGIN, operands.FEATURE_DISCOVERY})
+IMAGES = ("dcgm-exporter", "dcgm", "k8s-mig-manager")
+"""Images of NVIDIA's that keep the driver open and are no operand of ours."""
+RUNTIME_CLASS = "nvidia"
+VISIBLE = "NVIDIA_VISIBLE_DEVICES"
+NONE_VISIBLE = ("", "none", "void")
+
+
+@dataclass(frozen=True)
+class Claimant:
+    """A pod that uses GPUs of a node.
+
+    Attributes:
+        pod: namespace and name.
+        owner: kind and name of what made it; empty if a person did.
+        gpus: how many were allocated to it, 0 for one that uses the driver without.
+        budgets: PodDisruptionBudgets that protect it, with how many evictions each allows now.
+    """
+
+    pod: str
+    owner: str
+    gpus: int
+    budgets: Mapping[str, int] = field(default_factory=dict)
+
+
+def claimants(
+    pods: Iterable[Object], budgets: Sequence[Object], namespace: str, users: Collection[str] = ()
+) -> tuple[Claimant, ...]:
+    """Pods of a node that hold GPUs or use the driver, without our operands.
+
+    Args:
+        pods: of the node.
+        budgets: PodDisruptionBudgets of the cluster.
+        namespace: of our operands.
+        users: UIDs of pods whose processes use the driver.
+    """
+    found = []
+    for pod in pods:
+        metadata, held = pod["metadata"], holders([pod])
+        used = metadata.get("uid") in users and metadata["namespace"] != namespace
+        if finished(pod) or not (held or used):
+            continue
+        covering = {
+            row["metadata"]["name"]: int((row.get("status") or {}).get("disruptionsAllowed") or 0)
+            for row in budgets
+            if _covers(row, metadata)
+        }
+        gpus = sum(holder.gpus + sum(holder.parts.values()) for holder in held)
+        found.append(Claimant(_title(metadata), "/".join(_owner(pod)), gpus, covering))
+    return tuple(found)
+
+
+def daemon_sets(pods: Iterable[Object], namespace: str, users: Collection[str] = ()) -> list[str]:
+    """DaemonSets of others that use the driver on a node and stay there while our operands leave; args as of claimants()."""
+    return sorted(
+        {
+            f"{pod['metadata']['namespace']}/{_owner(pod)[1]}"
+            for pod in pods
+            if _owner(pod)[:1] == (DAEMON_SET,)
+            and pod["metadata"]["namespace"] != namespace
+            and (pod["spec"].get("nodeSelector") or {}).get(OPERANDS_LABEL) != OPERANDS_ON
+            and (pod["metadata"].get("uid") in users or _uses_driver(pod))
+        }
+    )
+
+
+def _title(metadata: Mapping[str, Any]) -> str:
+    return f"{metadata['namespace']}/{metadata['name']}"
+
+
+def _owner(pod: Object) -> tuple[str, ...]:
+    """Kind and name of the controller, if it has one."""
+    rows = pod["metadata"].get("ownerReferences") or []
+    return next(((str(row["kind"]), str(row["name"])) for row in rows if row.get("controller")), ())
+
+
+def _uses_driver(pod: Object) -> bool:
+    spec = pod["spec"]
+    containers = spec.get("containers") or []
+    images = {
+        str(row.get("image")).partition("@")[0].rpartition("/")[2].partition(":")[0] for row in containers
+    }
+    asked = {
+        str(row.get("value") or "")
+        for container in containers
+        for row in container.get("env") or []
+        if row.get("name") == VISIBLE
+    }
+    return bool(
+        holders([pod])
+        or operands.components(spec) & OF_DRIVER
+        or images.intersection(IMAGES)
+        or spec.get("runtimeClassName") == RUNTIME_CLASS
+        or asked.difference(NONE_VISIBLE)
+    )
+
+
+def _covers(budget: Object, metadata: Mapping[str, Any]) -> bool:
+    """Whether a PodDisruptionBudget of policy/v1 selects a pod: an empty selector selects all, none selects nothing."""
+    selector = (budget.get("spec") or {}).get("selector")
+    if selector is None or budget["metadata"]["namespace"] != metadata["namespace"]:
+        return False
+    labels = metadata.get("labels") or {}
+    return all(
+        labels.get(key) == value for key, value in (selector.get("matchLabels") or {}).items()
+    ) and all(_matches(row, labels) for row in selector.get("matchExpressions") or [])
+
+
+def _matches(row: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    there, among = row["key"] in labels, labels.get(row["key"]) in (row.get("values") or [])
+    return {"In": there and among, "NotIn": not among, "Exists": there, "DoesNotExist": not there}[
+        row["operator"]
+    ]
