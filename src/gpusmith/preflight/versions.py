@@ -53,7 +53,7 @@ def check_driver(facts: Facts, wanted: Wanted, tables: Tables) -> Iterator[Refus
             "driver for this GPU",
             f"driver '{version}'",
             f"{allowed} for '{wanted.get('gpu_model')}' ({model.architecture})",
-            "Correct 'nvidia_driver_version'.",
+            f"Correct '{wanted.get('driver_variable', 'nvidia_driver_version')}'.",
         )
     flavour, ability = wanted.get("module_flavour"), model.open_module
     if (flavour == "proprietary" and ability == "required") or (

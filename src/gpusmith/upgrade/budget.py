@@ -169,13 +169,13 @@ def limit(text: object, total: int, largest: int) -> int | Refusal:
 
 
 def limits(text: str, fleet: Fleet, names: Iterable[str]) -> dict[str, Refusal]:
-    """Nodes that are to be upgraded and that the budget has no room for, ever."""
+    """Nodes that are to be upgraded and that the budget has no room for, ever. What was begun has its place."""
     found = {}
     for member in map(fleet.__getitem__, names):
         most = fleet.limit(text, member.model)
         if isinstance(most, Refusal):
             found[member.name] = most
-        elif most < member.gpus:
+        elif most < member.gpus and not member.begun:
             found[member.name] = Refusal(
                 f"'{VARIABLE}' is '{text}', that is {most} GPUs of model '{member.model}', and a node with"
                 f" {member.gpus} GPUs goes as a whole.",

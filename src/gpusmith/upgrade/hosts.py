@@ -1,0 +1,317 @@
+"""What is to become of one host: whether it goes, stays, or is refused, and why."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Protocol
+
+from gpusmith.cluster.api import Object
+from gpusmith.cluster.stamps import read_stamp, validated_since
+from gpusmith.errors import Refusal
+from gpusmith.expect import fabric, packages, wanted
+from gpusmith.expect.versions import FULL_DRIVER, is_older, is_version, upstream
+from gpusmith.names import HOLD, OPERANDS_LABEL, OPERANDS_NAMESPACE, OPERANDS_ON
+from gpusmith.node.records import parse
+from gpusmith.preflight.machine import check_mig
+from gpusmith.preflight.versions import check_driver
+from gpusmith.preflight.words import Tables, numbers, refusal
+from gpusmith.probe.record import Record
+from gpusmith.upgrade import ledger as ledgers
+from gpusmith.upgrade.budget import Fleet, Member
+from gpusmith.upgrade.disruption import daemon_sets
+from gpusmith.upgrade.ledger import State, Unreadable
+
+VARIABLE = "gpu_upgrade_version"
+
+
+class User(Protocol):
+    """A process that uses the driver."""
+
+    @property
+    def pod_uid(self) -> str | None:
+        """Of its pod."""
+
+    @property
+    def words(self) -> str:
+        """How messages name it."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """What was found out about one host of `-l`.
+
+    Attributes:
+        name: in the inventory.
+        node: its Node object, None if the cluster has none.
+        target: version that it is to get.
+        raw: the probe's record, None if the machine did not answer.
+        gpu_model: gpusmith_gpu_model.
+        flavour: nvidia_driver_module_flavour.
+        pods: on the node, all of them.
+        users: processes that use the driver, without services that the upgrade stops itself.
+        reboot: why it has to be rebooted; empty if it need not.
+        refusals: of others who looked, such as preflight.
+    """
+
+    name: str
+    node: Object | None
+    target: str
+    raw: Mapping[str, Any] | None = None
+    gpu_model: str = ""
+    flavour: str = "auto"
+    pods: Sequence[Object] = ()
+    users: Sequence[User] = ()
+    reboot: str = ""
+    refusals: Sequence[Refusal] = ()
+
+    @property
+    def node_name(self) -> str:
+        """Of its Node object."""
+        return str(self.node["metadata"]["name"]) if self.node else self.name
+
+    @property
+    def pod_uids(self) -> frozenset[str]:
+        """Pods whose processes use the driver."""
+        return frozenset(user.pod_uid for user in self.users if user.pod_uid)
+
+    @property
+    def driver(self) -> wanted.Driver:
+        """The target, for judges."""
+        return wanted.Driver(
+            self.name, self.target, self.flavour, model=wanted.all_models().get(self.gpu_model)
+        )
+
+
+@dataclass(frozen=True)
+class Staging:
+    """Nodes on which the version has to serve first.
+
+    Attributes:
+        group: of the inventory; empty if none is asked for.
+        nodes: its hosts with their Node objects, None for one that the cluster does not have.
+        hours: how long the version must have been validated on all of them.
+    """
+
+    group: str = ""
+    nodes: Mapping[str, Object | None] = field(default_factory=dict)
+    hours: float = 24.0
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What was asked for.
+
+    Attributes:
+        now: the time.
+        namespace: of our operands.
+        rollback: older versions are what is wanted, and an unfinished upgrade is brought back.
+        staging: where the version has to serve first.
+    """
+
+    now: dt.datetime
+    namespace: str = OPERANDS_NAMESPACE
+    rollback: bool = False
+    staging: Staging = field(default_factory=Staging)
+
+
+class Action(StrEnum):
+    """What becomes of a host."""
+
+    UPGRADE = "upgrade"
+    RESUME = "resume"
+    SKIP = "skip"
+    NONE = "none"
+    REFUSE = "refuse"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What becomes of a host, why, and what it is refused for."""
+
+    action: Action
+    reason: str = ""
+    refusals: tuple[Refusal, ...] = ()
+
+
+def refuse(*found: Refusal) -> Verdict:
+    """With all reasons."""
+    return Verdict(Action.REFUSE, "; ".join(row.message for row in found), found)
+
+
+SILENT = refusal(
+    "connection", "the machine does not answer", "an answer by ssh", "Start it, or leave it out with -l."
+)
+ABSENT = refusal(
+    "node",
+    "the cluster has no such node",
+    "nodes of the cluster",
+    "Bring it in with site.yml, or leave it out with -l.",
+)
+
+
+def judge(look: Look, fleet: Fleet, asked: Asked, tables: Tables) -> Verdict:
+    """What becomes of a host. One that is left alone need not be fit for an upgrade.
+
+    Args:
+        look: what was found out.
+        fleet: all GPU nodes of the inventory.
+        asked: what was asked for.
+        tables: what is known of GPU models and of versions.
+    """
+    if not FULL_DRIVER.match(look.target):
+        return refuse(*_of_version(look, None, tables))
+    if look.node is None or look.node_name not in fleet.members:
+        return refuse(ABSENT)
+    record = parse(look.raw) if look.raw is not None else None
+    metadata, half_done = look.node["metadata"], ledgers.unfinished(look.node)
+    if HOLD in {*(metadata.get("labels") or {}), *(metadata.get("annotations") or {})}:
+        return Verdict(Action.SKIP, f"'{HOLD}' is on it" + (f"; {half_done}" if half_done else ""))
+    if half_done:
+        return _half_done(look, half_done, asked.rollback)
+    member = fleet[look.node_name]
+    if record and _has(record, look) and member.validated(look.target) and member.out in ("", "cordoned"):
+        return Verdict(Action.NONE, "it has that version, validated")
+    if member.out:
+        cordoned = member.out == "cordoned"
+        return Verdict(Action.SKIP, "somebody else cordoned it" if cordoned else f"out already: {member.out}")
+    if record is None:
+        return refuse(*(look.refusals or [SILENT]))
+    found = [*_of_machine(look, record, asked, tables), *_of_staging(look, asked)]
+    known = {row.message for row in found}
+    found += [row for row in look.refusals if row.message not in known]
+    return refuse(*found) if found else Verdict(Action.UPGRADE, _history(member, look.target))
+
+
+def origin(look: Look) -> str:
+    """The version that a host has, or had before an upgrade that is not finished; empty if nobody knows."""
+    entry = _entry(look)
+    if entry is not None and not entry.finished:
+        return entry.origin
+    installed = _installed(look)
+    return installed[-1] if installed else ""
+
+
+def _entry(look: Look) -> ledgers.Ledger | None:
+    try:
+        return ledgers.read(look.node or {})
+    except Unreadable:
+        return None
+
+
+def _half_done(look: Look, words: str, rollback: bool) -> Verdict:
+    entry = _entry(look)
+    if entry is None:
+        return refuse(
+            refusal("upgrade", words, "a ledger that this release reads", "Use the release that wrote it.")
+        )
+    if entry.target != look.target and not rollback:
+        step = (
+            f"Finish it with upgrade_driver.yml and '-e {VARIABLE}={entry.target}', or take it back with rollback_driver.yml,"
+            f" both with '-l {look.name}'; or leave the node out."
+        )
+        return refuse(refusal("unfinished upgrade", words, f"one to '{look.target}'", step))
+    return refuse(*(look.refusals or [SILENT])) if look.raw is None else Verdict(Action.RESUME, words)
+
+
+def _history(member: Member, target: str) -> str:
+    """What became of earlier tries."""
+    entry = member.ledger
+    if entry is None or entry.target != target or entry.state is State.DONE:
+        return ""
+    return f"an earlier try ended '{entry.state}' at {entry.since}" + (
+        f" ({entry.reason})" if entry.reason else ""
+    )
+
+
+# --- versions ------------------------------------------------------------------------------------------------------
+
+
+def _installed(look: Look) -> list[str]:
+    """Versions of the driver on the machine, the newest last."""
+    if look.raw is None:
+        return []
+    record = parse(look.raw)
+    there = {*packages.of_driver(record, look.driver).values()}
+    there = {packages.plain(version, look.target) for version in there}
+    return sorted(there or {record.module.loaded_version or ""} - {""}, key=numbers)
+
+
+def _has(record: Record, look: Look) -> bool:
+    """Whether packages and loaded module are of the target."""
+    there = packages.of_driver(record, look.driver)
+    return (
+        bool(there)
+        and not packages.outdated(record, look.driver)
+        and is_version(record.module.loaded_version, upstream(look.target))
+    )
+
+
+def _of_version(look: Look, record: Record | None, tables: Tables) -> Iterator[Refusal]:
+    """The version is one, and every GPU model of the machine can have it."""
+    models = fabric.models_of(record, look.driver) if record else []
+    asked = {"driver_version": look.target, "module_flavour": look.flavour, "driver_variable": VARIABLE}
+    for key in [model.key for model in models] or [look.gpu_model]:
+        yield from check_driver({"repositories": {}}, {**asked, "gpu_model": key}, tables)
+
+
+def _of_machine(look: Look, record: Record, asked: Asked, tables: Tables) -> Iterator[Refusal]:
+    yield from _of_version(look, record, tables)
+    installed = _installed(look)
+    if not packages.of_driver(record, look.driver):
+        yield refusal(
+            "driver", "no package of it is installed", "a driver that site.yml installed", "Run site.yml."
+        )
+    if not asked.rollback and any(is_older(look.target, version) for version in installed):
+        yield refusal(
+            "downgrade",
+            f"'{look.target}' on a machine that has '{installed[-1]}'",
+            "the same version or a newer one",
+            "rollback_driver.yml goes back to the version before the last upgrade.",
+        )
+    yield from check_mig({"record": look.raw}, {}, tables)
+    for title in daemon_sets(look.pods, asked.namespace, look.pod_uids):
+        yield refusal(
+            "GPU DaemonSet of others",
+            f"'{title}' keeps the driver in use",
+            "those that leave the node together with our operands",
+            f"Give its pods the nodeSelector '{OPERANDS_LABEL}: {OPERANDS_ON}', which an upgrade takes off for a while.",
+        )
+
+
+# --- staging first -------------------------------------------------------------------------------------------------
+
+
+def _of_staging(look: Look, asked: Asked) -> Iterator[Refusal]:
+    """The version has served on all nodes of a group for long enough; those nodes themselves need not wait."""
+    staging, target = asked.staging, look.target
+    if asked.rollback or not staging.group or look.name in staging.nodes:
+        return
+    late = [
+        f"'{name}' {why}"
+        for name, node in sorted(staging.nodes.items())
+        if (why := _unproved(node, target, staging.hours, asked.now))
+    ]
+    if late or not staging.nodes:
+        yield refusal(
+            "staging",
+            "; ".join(late) or f"group '{staging.group}' has no GPU nodes",
+            f"'{target}' validated for {staging.hours:g} hours on all nodes of '{staging.group}'",
+            f"Upgrade '{staging.group}' first and wait, or change 'gpu_upgrade_requires_group' or 'gpu_upgrade_requires_hours'.",
+        )
+
+
+def _unproved(node: Object | None, target: str, hours: float, now: dt.datetime) -> str:
+    if node is None:
+        return "is not in the cluster"
+    driver, since = str((read_stamp(node) or {}).get("driver") or ""), validated_since(node)
+    if not driver or since is None:
+        return "is not validated"
+    if not is_version(driver, upstream(target)):
+        return f"is validated with {driver}"
+    if half_done := ledgers.unfinished(node):
+        return f"is not finished: {half_done}"
+    served = (now - since).total_seconds() / 3600
+    return "" if served >= hours else f"has it for {served:.1f} hours"

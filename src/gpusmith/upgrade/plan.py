@@ -1,0 +1,234 @@
+"""What an upgrade would do, before anything happens: who goes when, who does not and why, and whom it will wait for."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from gpusmith.cluster.api import Object
+from gpusmith.errors import Refusal
+from gpusmith.preflight.words import Tables
+from gpusmith.upgrade.budget import GO, Fleet, Rules, admissible, canary, limits
+from gpusmith.upgrade.disruption import Claimant, claimants
+from gpusmith.upgrade.hosts import Action, Asked, Look, judge, origin, refuse
+from gpusmith.upgrade.ledger import Ledger, State
+
+SCHEMA = "gpusmith.upgrade-plan/1"
+OUT = "in this upgrade"
+
+
+@dataclass(frozen=True)
+class Timing:
+    """What an estimate goes by. How long pods go on, nobody knows.
+
+    Attributes:
+        node_s: one node without a reboot: packages, the module built by DKMS, and the suite.
+        reboot_s: a server's way through its firmware and back into the cluster.
+    """
+
+    node_s: float = 900.0
+    reboot_s: float = 600.0
+
+
+@dataclass(frozen=True)
+class Row:
+    """The plan of one host.
+
+    Attributes:
+        name: in the inventory.
+        node: name of its Node.
+        origin: version that it has; empty if nobody knows.
+        target: version that it is to get.
+        action: what becomes of it.
+        reason: why, where that is not plain.
+        model: of its GPUs, as the budget counts them.
+        gpus: how many.
+        wave: when it goes, from 1; None if it does not, or not as the cluster is now.
+        pods: that use its GPUs.
+        holders: processes without a pod that use its driver.
+        reboot: why it is rebooted.
+    """
+
+    name: str
+    node: str
+    origin: str
+    target: str
+    action: Action
+    reason: str = ""
+    model: str = ""
+    gpus: int = 0
+    wave: int | None = None
+    pods: tuple[Claimant, ...] = ()
+    holders: tuple[str, ...] = ()
+    reboot: str = ""
+
+    @property
+    def goes(self) -> bool:
+        """Whether it is changed."""
+        return self.action in (Action.UPGRADE, Action.RESUME)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All of it.
+
+    Attributes:
+        rules: of the run.
+        rows: hosts in the order of the run, then those that stay as they are.
+        fleet: all nodes that the budget counts.
+        refused: by host, all reasons.
+        seconds: estimate of the whole run.
+        timing: what it rests on.
+    """
+
+    rules: Rules
+    rows: tuple[Row, ...]
+    fleet: Fleet
+    refused: Mapping[str, Sequence[Refusal]]
+    seconds: float
+    timing: Timing
+
+    @property
+    def queue(self) -> tuple[str, ...]:
+        """Names of Nodes, in the order in which they are to ask for admission."""
+        return tuple(row.node for row in self.rows if row.goes)
+
+    @property
+    def would_change(self) -> bool:
+        """Whether the run would change anything."""
+        return bool(self.queue) and not self.refused
+
+
+def make(
+    looks: Sequence[Look],
+    fleet: Fleet,
+    rules: Rules,
+    asked: Asked,
+    budgets: Sequence[Object],
+    tables: Tables,
+    timing: Timing | None = None,
+) -> Plan:
+    """The plan of a run.
+
+    Args:
+        looks: hosts of `-l`, in the order of the inventory.
+        fleet: all GPU nodes of the inventory.
+        rules: of the run.
+        asked: what was asked for besides.
+        budgets: PodDisruptionBudgets of the cluster.
+        tables: what is known of GPU models and of versions.
+        timing: for the estimate.
+    """
+    verdicts = {look.name: judge(look, fleet, asked, tables) for look in looks}
+    going = [look for look in looks if verdicts[look.name].action in (Action.UPGRADE, Action.RESUME)]
+    too_small = limits(rules.max_unavailable, fleet, [look.node_name for look in going])
+    verdicts |= {
+        look.name: refuse(too_small[look.node_name]) for look in going if look.node_name in too_small
+    }
+    rows = []
+    for look in looks:
+        member, verdict = fleet.members.get(look.node_name), verdicts[look.name]
+        rows.append(
+            Row(
+                name=look.name,
+                node=look.node_name,
+                origin=origin(look),
+                target=look.target,
+                action=verdict.action,
+                reason=verdict.reason,
+                model=member.model if member else "",
+                gpus=member.gpus if member else 0,
+                pods=claimants(look.pods, budgets, asked.namespace, look.pod_uids),
+                holders=tuple(user.words for user in look.users if not user.pod_uid),
+                reboot=look.reboot,
+            )
+        )
+    # Half-done nodes first: until they are finished they take room in the budget.
+    rows.sort(key=lambda row: (not row.goes, row.action is not Action.RESUME))
+    timing = timing or Timing()
+    waves, seconds = _forecast([row for row in rows if row.goes], fleet, rules, asked.now, timing)
+    placed = [
+        replace(row, wave=wave, reason="; ".join(filter(None, (row.reason, why))))
+        for row in rows
+        for wave, why in [waves.get(row.node, (None, ""))]
+    ]
+    refused = {name: verdict.refusals for name, verdict in verdicts.items() if verdict.refusals}
+    return Plan(rules, tuple(placed), fleet, refused, seconds, timing)
+
+
+def _forecast(
+    rows: Sequence[Row], fleet: Fleet, rules: Rules, now: dt.datetime, timing: Timing
+) -> tuple[dict[str, tuple[int | None, str]], float]:
+    """By node its wave, or why it has none; and how long all of it takes.
+
+    Every admission is asked as in the run. All nodes of a wave are taken to end together, which is the slowest that can be.
+    """
+    queue, waves = [row.node for row in rows], dict[str, tuple[int | None, str]]()
+    reboots, pending, start, number = {row.node for row in rows if row.reboot}, list(queue), now, 0
+    while pending:
+        gates = {name: canary(fleet, name, queue, rules, now) for name in pending}
+        why = {name: gate.why for name, gate in gates.items()}
+        wave = []
+        for name in (name for name in pending if gates[name] == GO):
+            most = fleet.limit(rules.max_unavailable, fleet[name].model)
+            why[name] = str(most) if isinstance(most, Refusal) else admissible(fleet, name, most)
+            if not why[name]:
+                wave.append(name)
+                fleet = fleet.with_member(name, _entry(fleet, name, rules, State.ADMITTED, now), OUT)
+        soaked = now + dt.timedelta(seconds=rules.soak_s)
+        if not wave and any(
+            gate != GO and canary(fleet, name, queue, rules, soaked) == GO for name, gate in gates.items()
+        ):
+            now = soaked
+            continue
+        if not wave:
+            waves |= {name: (None, f"has to wait: {why[name]}") for name in pending}
+            break
+        number += 1
+        now += dt.timedelta(seconds=timing.node_s + (timing.reboot_s if reboots.intersection(wave) else 0))
+        for name in wave:
+            waves[name] = (number, "")
+            done = _entry(fleet, name, rules, State.DONE, now)
+            fleet = fleet.with_member(name, done, "", driver=rules.target)
+        pending = [name for name in pending if name not in wave]
+    return waves, (now - start).total_seconds()
+
+
+def _entry(fleet: Fleet, name: str, rules: Rules, state: State, now: dt.datetime) -> Ledger:
+    at = now.astimezone(dt.UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    return Ledger(rules.run, rules.target, "", state, at, gpus=fleet[name].gpus, model=fleet[name].model)
+
+
+def counted(plan: Plan) -> dict[str, dict[str, Any]]:
+    """By model of the plan's nodes, how the budget stands."""
+    found = {}
+    for model in sorted({row.model for row in plan.rows if row.model}):
+        members, most = plan.fleet.of_model(model), plan.fleet.limit(plan.rules.max_unavailable, model)
+        found[model] = {
+            "gpus": sum(member.gpus for member in members),
+            "limit": None if isinstance(most, Refusal) else most,
+            "out": {member.name: member.out for member in members if member.out},
+        }
+    return found
+
+
+def to_json(plan: Plan) -> dict[str, Any]:
+    """The content of plan.json."""
+    return {
+        "schema": SCHEMA,
+        "target": plan.rules.target,
+        "would_change": plan.would_change,
+        "nodes": [
+            {"from" if key == "origin" else key: value for key, value in asdict(row).items()}
+            for row in plan.rows
+        ],
+        "budget": {"max_unavailable": plan.rules.max_unavailable, "models": counted(plan)},
+        "estimate": {"seconds": plan.seconds, "soak_s": plan.rules.soak_s, **asdict(plan.timing)},
+        "refused": [
+            {"node": name, "message": row.message, "hint": row.hint}
+            for name, found in plan.refused.items()
+            for row in found
+        ],
+    }
