@@ -15,7 +15,7 @@ from gpusmith.cluster.api import Object
 from gpusmith.cluster.holders import quantity
 from gpusmith.cluster.stamps import has_taint, read_stamp
 from gpusmith.cluster.views import readiness
-from gpusmith.errors import Refusal
+from gpusmith.errors import GpusmithError, Refusal
 from gpusmith.expect.versions import is_version, upstream
 from gpusmith.names import GPU_RESOURCE
 from gpusmith.upgrade import ledger as ledgers
@@ -85,6 +85,8 @@ class Fleet:
         return cls({member.name: member for member in found})
 
     def __getitem__(self, name: str) -> Member:
+        if name not in self.members:
+            raise GpusmithError(f"The cluster has no node '{name}' any more.", "Look who deleted it.")
         return self.members[name]
 
     def of_model(self, model: str) -> list[Member]:
@@ -278,7 +280,8 @@ def canary(
     if halted:
         return Admission(Answer.HALT, halted)
     if missing > 0:
-        candidates = [each for each in queue if each not in gone and not _had_its_turn(fleet[each], rules)]
+        there = [each for each in queue if each in fleet.members and each not in gone]
+        candidates = [each for each in there if not _had_its_turn(fleet[each], rules)]
         first = candidates[:missing]
         names = ", ".join(f"'{each}'" for each in first)
         return GO if name in first else Admission(Answer.WAIT, f"canary {names} is first")

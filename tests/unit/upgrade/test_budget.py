@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpusmith.errors import Refusal
+from gpusmith.errors import GpusmithError, Refusal
 from gpusmith.names import UPGRADE
 from gpusmith.upgrade.budget import Admission, Answer, Fleet, Rules, admissible, admission, limit, limits
 from gpusmith.upgrade.ledger import FAILED, UNTOUCHED, State
@@ -247,6 +247,13 @@ def test_what_was_changed_is_finished_whatever_happens(state: State) -> None:
     mine = {"entry": entry(state, run="r0")}
     failed = {"entry": entry(State.ROLLED_BACK)}
     assert (ask("gpu-3", gpu_1=failed, gpu_3=mine).answer is Answer.GO) == (state not in UNTOUCHED)
+
+
+def test_a_node_that_left_the_cluster_keeps_nobody_waiting() -> None:
+    left = fleet(node("gpu-2"), node("gpu-3"))
+    assert admission(left, "gpu-2", QUEUE, RULES, AT).answer is Answer.GO
+    with pytest.raises(GpusmithError, match="no node 'gpu-1'"):
+        admission(left, "gpu-1", QUEUE, RULES, AT)
 
 
 def test_the_budget_has_the_last_word() -> None:
