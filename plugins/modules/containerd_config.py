@@ -85,13 +85,13 @@ cri_error:
 
 import glob
 import hashlib
-import stat
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpusmith.gpu.plugins.module_utils import bundle, containerd
+from ansible_collections.gpusmith.gpu.plugins.module_utils.files import put, read
 
 FOLDER = Path("/etc/containerd")
 ROOT = FOLDER / "config.toml"
@@ -111,7 +111,7 @@ class Configuration:
 
     def write(self, path: Path, text: str | None) -> None:
         """Put a text into a file, or remove the file, remembering what was there."""
-        before = path.read_text(encoding="utf-8") if path.exists() else None
+        before = read(path)
         if before == text:
             return
         self._before[path] = before
@@ -128,19 +128,10 @@ class Configuration:
 
     @staticmethod
     def put(path: Path, text: str | None) -> None:
-        """Have a file with this text, or none."""
-        if text is None:
-            path.unlink()
-            if path.name == HOSTS and not any(path.parent.iterdir()):
-                path.parent.rmdir()
-            return
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.name}.new")
-        temporary.touch(mode=0o600)
-        temporary.write_text(text, encoding="utf-8")
-        # A registry's password may stand in it.
-        temporary.chmod(stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o644)
-        temporary.replace(path)
+        """Have a file with this text, in the mode that it has, or none; a registry's folder goes with its last file."""
+        put(path, text)
+        if text is None and path.name == HOSTS and not any(path.parent.iterdir()):
+            path.parent.rmdir()
 
     def back_out(self) -> None:
         """Put back what was there before this call."""

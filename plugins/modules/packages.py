@@ -163,15 +163,8 @@ from typing import Any, Callable, Iterable
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpusmith.gpu.plugins.module_utils import packages as door
+from ansible_collections.gpusmith.gpu.plugins.module_utils.files import put, read
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base
-
-
-def read(path: Path) -> str | None:
-    """The file's text; None if there is none."""
-    try:
-        return path.read_text(encoding="utf-8")
-    except OSError:
-        return None
 
 
 def is_on_disk(file: base.File) -> bool:
@@ -239,13 +232,7 @@ class Work:
             )
             if self._check:
                 continue
-            if file.text is None:
-                file.path.unlink()
-            else:
-                temporary = file.path.with_name(f".{file.path.name}.new")
-                temporary.write_text(file.text, encoding="utf-8")
-                temporary.chmod(0o644)
-                temporary.replace(file.path)
+            put(file.path, file.text, 0o644)
         self.changed |= bool(different)
         return bool(different)
 

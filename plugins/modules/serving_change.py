@@ -114,7 +114,6 @@ import json
 import re
 import shlex
 import shutil
-import stat
 import time
 from functools import partial
 from pathlib import Path
@@ -122,6 +121,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpusmith.gpu.plugins.module_utils import packages as door
+from ansible_collections.gpusmith.gpu.plugins.module_utils.files import put, read
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base
 
 # Read by the probe, too: what is open here was not proved.
@@ -131,27 +131,6 @@ LAST_WORDS = 3
 
 Run = Callable[[Sequence[str]], Tuple[int, str, str]]
 Versions = Callable[[Sequence[str]], Dict[str, str]]
-
-
-def put(path: Path, text: Optional[str], mode: Optional[int] = None) -> None:
-    """Make a file's content this, or remove the file. Without a mode it keeps the one that it has."""
-    if text is None:
-        if path.exists():
-            path.unlink()
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name("." + path.name + ".new")
-    temporary.touch(mode=0o600)
-    temporary.write_text(text, encoding="utf-8")
-    if mode is None:
-        mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o644
-    temporary.chmod(mode)
-    temporary.replace(path)
-
-
-def read(path: Path) -> Optional[str]:
-    """A file's content; None if there is none."""
-    return path.read_text(encoding="utf-8") if path.exists() else None
 
 
 def last_words(journal: str) -> str:

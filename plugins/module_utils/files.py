@@ -1,0 +1,37 @@
+"""Text files that modules write."""
+
+# Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+from typing import Optional
+
+
+def put(path: Path, text: Optional[str], mode: Optional[int] = None) -> None:
+    """Replace a file at once, or remove it.
+
+    Args:
+        path: of the file; folders are made.
+        text: its content; None to remove it.
+        mode: None for the mode that it has, or 0644.
+    """
+    if text is None:
+        if path.exists():
+            path.unlink()
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name("." + path.name + ".new")
+    # The content may be secret until the file has its mode.
+    temporary.touch(mode=0o600)
+    temporary.write_text(text, encoding="utf-8")
+    if mode is None:
+        mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o644
+    temporary.chmod(mode)
+    temporary.replace(path)
+
+
+def read(path: Path) -> Optional[str]:
+    """A file's content; None if there is none."""
+    return path.read_text(encoding="utf-8") if path.exists() else None
