@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from gpusmith.probe.usage import Holder, Module, Usage
 
 # modprobe goes by the first install line for a name, in the order of the files' names, whichever folder they are in (modprobe.d(5)).
-# It knows no patterns there. A reboot empties /run, and so brings the driver back.
+# It knows no patterns there, and takes no notice of install lines of a module with soft dependencies, as NVIDIA's packages give nvidia: the
+# first softdep line counts, so ours names none (kmod 30, tried). A reboot empties /run, and so brings the driver back.
 BLOCK = Path("/run/modprobe.d/00-gpusmith-upgrade.conf")
 # What is to be there again; of no use after a reboot, which starts what is enabled.
 NOTES = Path("/run/gpusmith/driver-upgrade.json")
@@ -76,7 +77,7 @@ def remove(path: Path) -> None:
 
 def block_text() -> str:
     """What keeps everybody from loading the driver: NVML as root does so whenever somebody asks it something."""
-    lines = "".join("install {} /bin/false\n".format(name) for name in MODULES)
+    lines = "".join("install {0} /bin/false\nsoftdep {0} post:\n".format(name) for name in MODULES)
     return (
         "# Written by gpusmith while it replaces the driver; gone when it is loaded again, or after a reboot.\n"
         + lines
@@ -144,6 +145,7 @@ class Driver:
                 return bool(usage.modules or running or not self._block.exists())
             self._note(running, [module.name for module in usage.modules])
             changed = put(self._block, block_text())
+            self._tell_udev()
             if running:
                 self._systemctl("stop", running)
             self._take_out()
@@ -195,6 +197,14 @@ class Driver:
             return "used by {}".format(", ".join(module.used_by))
         return "no process {}has it open".format("that can be looked at " if usage.unreadable else "")
 
+    def _unblock(self) -> None:
+        remove(self._block)
+        self._tell_udev()
+
+    def _tell_udev(self) -> None:
+        """The device manager loads modules by itself, and does not see a folder of modprobe.d that is new. A machine may have none."""
+        self._run(["udevadm", "control", "--reload", "--timeout=5"])
+
     def _note(self, units: Iterable[str], modules: Iterable[str]) -> None:
         """Remember what ran, and what an earlier call remembered that was killed."""
         content = {
@@ -208,7 +218,7 @@ class Driver:
         if not (self._notes.exists() or self._block.exists()):
             return []
         try:
-            remove(self._block)
+            self._unblock()
             self._insert(reversed(self.noted("modules")))
             self._start(self._noted_in_order())
             remove(self._notes)
@@ -233,7 +243,7 @@ class Driver:
             return False
         if self._check:
             return True
-        remove(self._block)
+        self._unblock()
         begin = time.time()
         if LOAD in wanted:
             status, _output, error = self._run(["systemctl", "restart", LOAD + ".service"])

@@ -52,6 +52,7 @@ class Machine:
         self.refused: dict[str, str] = {}
         self.broken: set[str] = set()
         self.settings = {uuid: [700.0, "Enabled"] for uuid in GPUS}
+        self.udev_sees = False
         self.seconds = 0.0
         self.effects: list[str] = []
         self.kill_at, self.kill_before = -1, False
@@ -146,6 +147,10 @@ class Machine:
         self.modules.append(name)
         return 0, "", ""
 
+    def _udevadm(self, words: Sequence[str]) -> tuple[int, str, str]:
+        self.udev_sees = self.block.exists()
+        return 1, "", "no udev"
+
     def _nvidia_smi(self, words: Sequence[str]) -> tuple[int, str, str]:
         if words[0] != "-i":
             return 0, "".join(f"{uuid}, {row[0]:.2f}, {row[1]}\n" for uuid, row in self.settings.items()), ""
@@ -167,7 +172,7 @@ class Machine:
         return {
             "units": {name: row[0] for name, row in self.units.items()},
             "modules": set(self.modules),
-            "files": (self.block.exists(), self.notes.exists()),
+            "files": (self.block.exists(), self.notes.exists(), self.udev_sees),
             "settings": json.loads(json.dumps(self.settings)),
         }
 
@@ -193,9 +198,11 @@ def test_unloaded_stops_blocks_and_unloads_and_loaded_takes_it_all_back(machine:
     assert [effect for effect in machine.effects if effect.startswith("rmmod")] == [
         "rmmod nvidia_drm", "rmmod nvidia_modeset", "rmmod nvidia_uvm", "rmmod nvidia",
     ]  # fmt: skip
-    assert {"install nvidia /bin/false", "install nvidia-current-uvm /bin/false"} <= set(
-        machine.block.read_text().splitlines()
-    )
+    lines = set(machine.block.read_text().splitlines())
+    assert {"install nvidia /bin/false", "install nvidia-current-uvm /bin/false"} <= lines
+    # Without these, modprobe takes no notice of install lines where NVIDIA's packages name soft dependencies.
+    assert {"softdep nvidia post:", "softdep nvidia-uvm post:"} <= lines
+    assert machine.state()["files"] == (True, True, True)
     assert machine.driver().noted("units") == ["dcgm", *OURS]
     assert not unloaded(machine), "nothing is left to do"
     assert loaded(machine)
