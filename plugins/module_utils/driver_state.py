@@ -9,6 +9,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Callable, Dict, Iterable, List, Mapping, Sequence, Tuple
 
+from ansible_collections.gpusmith.gpu.plugins.module_utils import files
+
 if TYPE_CHECKING:
     from gpusmith.probe.services import Service
     from gpusmith.probe.usage import Holder, Module, Usage
@@ -56,23 +58,6 @@ class DriverStateError(Exception):
 def plain(unit: str) -> str:
     """A unit's name without '.service'."""
     return unit[: -len(".service")] if unit.endswith(".service") else unit
-
-
-def put(path: Path, text: str) -> bool:
-    """Make a file's content this; whether it was another."""
-    if path.exists() and path.read_text(encoding="utf-8") == text:
-        return False
-    path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-    temporary = path.with_name(path.name + ".new")  # no name that modprobe reads
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(path)
-    return True
-
-
-def remove(path: Path) -> None:
-    """Remove a file, if it is there."""
-    if path.exists():
-        path.unlink()
 
 
 def block_text() -> str:
@@ -125,9 +110,8 @@ class Driver:
 
     def noted(self, kind: str) -> List[str]:
         """Units, or modules, that are to be there again."""
-        if not self._notes.exists():
-            return []
-        found: List[str] = json.loads(self._notes.read_text(encoding="utf-8"))[kind]
+        text = files.read(self._notes)
+        found: List[str] = json.loads(text)[kind] if text else []
         return found
 
     # --- unloaded ------------------------------------------------------------------------------------------------
@@ -144,7 +128,8 @@ class Driver:
             if self._check:
                 return bool(usage.modules or running or not self._block.exists())
             self._note(running, [module.name for module in usage.modules])
-            changed = put(self._block, block_text())
+            changed = files.read(self._block) != block_text()
+            files.put(self._block, block_text())
             self._tell_udev()
             if running:
                 self._systemctl("stop", running)
@@ -198,7 +183,7 @@ class Driver:
         return "no process {}has it open".format("that can be looked at " if usage.unreadable else "")
 
     def _unblock(self) -> None:
-        remove(self._block)
+        files.put(self._block, None)
         self._tell_udev()
 
     def _tell_udev(self) -> None:
@@ -211,7 +196,7 @@ class Driver:
             "units": list(dict.fromkeys([*self.noted("units"), *units])),
             "modules": list(dict.fromkeys([*self.noted("modules"), *modules])),
         }
-        put(self._notes, json.dumps(content))
+        files.put(self._notes, json.dumps(content))
 
     def _as_before(self) -> List[str]:
         """Put back what was stopped and unloaded; what cannot be."""
@@ -221,7 +206,7 @@ class Driver:
             self._unblock()
             self._insert(reversed(self.noted("modules")))
             self._start(self._noted_in_order())
-            remove(self._notes)
+            files.put(self._notes, None)
         except DriverStateError as failure:
             return ["And what was stopped could not be started again: " + failure.message]
         return ["What was stopped for it runs again."]
@@ -255,7 +240,7 @@ class Driver:
         if DEVICES in wanted:
             # Device links and CDI specification are of the driver that was there before.
             self._start([DEVICES], anew=True)
-        remove(self._notes)
+        files.put(self._notes, None)
         return True
 
     def _wanted(self, states: Mapping[str, Service], fabric_manager: bool) -> List[str]:
