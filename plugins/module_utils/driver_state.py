@@ -180,7 +180,8 @@ class Driver:
     def _explained(module: Module, usage: Usage) -> str:
         if module.used_by:
             return "used by {}".format(", ".join(module.used_by))
-        return "no process {}has it open".format("that can be looked at " if usage.unreadable else "")
+        blind = bool(usage.unreadable) or not usage.complete
+        return "no process {}has it open".format("that can be looked at " if blind else "")
 
     def _unblock(self) -> None:
         files.put(self._block, None)

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from gpusmith.probe.allocations import pod_uid
+from gpusmith.probe.child import Child
 from gpusmith.probe.files import read_text, to_int
 
 FAMILY = (
@@ -29,6 +30,8 @@ PLACES = ("/dev/nvidia", "/dev/gdrdrv")
 MAPPED = re.compile(rb"^([0-9a-f]+)-([0-9a-f]+) \S+ \S+ \S+ \d+ +(/.*)$", re.MULTILINE)
 CONTAINER = re.compile(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 COMMAND_LENGTH = 120
+# Mappings and arguments of a process that hangs in a driver call cannot be read: who tries hangs with it.
+TIMEOUT_S = 15.0
 
 
 @dataclass(frozen=True)
@@ -84,11 +87,13 @@ class Usage:
     Attributes:
         modules: in the order in which they can be unloaded.
         unreadable: processes that could not be looked at.
+        complete: False if a process hangs, so that only open files were looked at.
     """
 
     holders: tuple[Holder, ...] = ()
     modules: tuple[Module, ...] = ()
     unreadable: tuple[int, ...] = ()
+    complete: bool = True
 
 
 class Devices:
@@ -202,15 +207,15 @@ def user_of(folder: str) -> str:
         return found.group(1)
 
 
-def describe(folder: str, pid: int, devices: Sequence[str]) -> Holder:
-    """What is to be known of a process that holds devices."""
+def describe(folder: str, pid: int, devices: Sequence[str], deep: bool) -> Holder:
+    """What is to be known of a process that holds devices; its name alone if not deep."""
     cgroup = read_text(f"{folder}/cgroup") or ""
     pod = pod_uid(cgroup)
     container = CONTAINER.search(cgroup)
     return Holder(
         pid=pid,
         user=user_of(folder),
-        command=command_of(folder),
+        command=command_of(folder) if deep else read_text(f"{folder}/comm") or "?",
         devices=tuple(sorted(set(devices))),
         unit=None if pod else unit_of(cgroup),
         pod_uid=pod,
@@ -218,20 +223,20 @@ def describe(folder: str, pid: int, devices: Sequence[str]) -> Holder:
     )
 
 
-def find_holders(proc: str, devices: Devices) -> tuple[list[Holder], list[int]]:
-    """The processes that use the driver, and those that cannot be looked at."""
+def find_holders(proc: str, devices: Devices, deep: bool = True) -> tuple[list[Holder], list[int]]:
+    """The processes that use the driver, and those that cannot be looked at; by open files alone if not deep."""
     holders, unreadable = [], []
     for pid in sorted(int(name) for name in os.listdir(proc) if name.isdigit()):
         folder = f"{proc}/{pid}"
         try:
-            found = [*opened(folder, devices), *mapped(folder, devices)]
+            found = [*opened(folder, devices), *(mapped(folder, devices) if deep else ())]
         except PermissionError:
             unreadable.append(pid)
             continue
         except OSError:  # it has ended
             continue
         if found:
-            holders.append(describe(folder, pid, found))
+            holders.append(describe(folder, pid, found, deep))
     return holders, unreadable
 
 
@@ -275,6 +280,8 @@ def gather(proc: str = "/proc", sys: str = "/sys") -> Usage:
     """
     devices = Devices(read_text(f"{proc}/devices") or "", sys)
     modules = tuple(unload_order(loaded_modules(sys)))
-    # Without the driver nobody has its devices.
-    holders, unreadable = find_holders(proc, devices) if devices else ([], [])
-    return Usage(tuple(holders), modules, tuple(unreadable))
+    if not devices:  # without the driver nobody has them
+        return Usage(modules=modules)
+    found, _problem = Child(lambda: find_holders(proc, devices)).result(TIMEOUT_S)
+    holders, unreadable = found or find_holders(proc, devices, deep=False)
+    return Usage(tuple(holders), modules, tuple(unreadable), complete=found is not None)

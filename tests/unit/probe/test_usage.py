@@ -169,6 +169,25 @@ def test_processes_that_vanish_or_cannot_be_read_do_not_hide_the_others(
     assert ([holder.pid for holder in found.holders], found.unreadable) == ([43], (41,))
 
 
+def test_a_process_that_hangs_in_the_driver_does_not_hang_who_looks(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(usage, "TIMEOUT_S", 0.5)
+    hanging = tree.process(40, "/dev/zero")
+    # Whoever reads these waits for the process's memory, as with a process that hangs in a driver call.
+    for name in ("maps", "cmdline"):
+        (hanging / name).unlink()
+        os.mkfifo(hanging / name)
+    tree.process(41, "/dev/null", command="python3")
+    found = tree.look()
+    assert [(holder.pid, holder.command) for holder in found.holders] == [(40, "comm"), (41, "comm")]
+    assert not found.complete
+    (hanging / "maps").unlink()
+    (hanging / "maps").touch()
+    (hanging / "cmdline").unlink()
+    assert tree.look().complete
+
+
 def test_modules_come_after_those_that_use_them(tree: Tree) -> None:
     tree.module("nvidia", 9, "nvidia_uvm", "nvidia_modeset", "theirs")
     tree.module("nvidia_uvm", 2)
