@@ -125,6 +125,7 @@ COMMANDS: Mapping[str, Command] = {
         "-n gpusmith-system delete pod -l app.kubernetes.io/name=nvidia-device-plugin"
         " --field-selector spec.nodeName=gpu-1 --dry-run=server"
     ),
+    "kubectl annotate node X X-": _kubectl("annotate node gpu-1 gpusmith.io/driver-upgrade-"),
     "kubectl describe node X": _kubectl("describe node gpu-1"),
     "kubectl delete node X": _kubectl("delete node gpu-1 --dry-run=server"),
     "kubectl delete namespace X": _kubectl("delete namespace gpusmith-system --dry-run=server"),

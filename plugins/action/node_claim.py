@@ -54,14 +54,24 @@ class ActionModule(ControllerAction):
         written = {host: of.written(host) for host in hosts}
         machines = [found for host in hosts if (found := machine(host, written[host], of))]
         cluster = Cluster(asked["kubeconfig"]) if asked["kubeconfig"] else None
-        nodes, cordoned = nodes_for(cluster, machines) if cluster else (None, ())
-        verdicts = {row.host: identity.judge(row, machines, nodes) for row in machines}
+        seen = nodes_for(cluster, machines) if cluster else None
+        cordoned, upgrading = (seen.cordoned, seen.upgrading) if seen else ((), {})
+        verdicts = {row.host: identity.judge(row, machines, seen.nodes if seen else None) for row in machines}
         refused = {
             host: _refusals(verdicts.get(host))
+            + ([upgrading[host]] if host in upgrading else [])
             + (table.of_host(written[host].get(asked["preflight"])) if asked["preflight"] else [])
             for host in hosts
         }
-        result: dict[str, Any] = {"changed": False, "cordoned": list(cordoned)}
+        result: dict[str, Any] = {
+            "changed": False,
+            "cordoned": list(cordoned),
+            "refused": {
+                host: [*table.table({host: rows}), "The other hosts go on."]
+                for host, rows in refused.items()
+                if rows
+            },
+        }
         if asked["preflight"] and cordoned:
             result["verdict"] = {
                 row.host: {"notes": [CORDONED.format(row.node)]} for row in machines if row.node in cordoned

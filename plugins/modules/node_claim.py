@@ -16,6 +16,7 @@ description:
     whatever way. A run that is dead is in nobody's way, that of another machine after 45 seconds without a sign of life.
   - A run whose claim was taken meanwhile, for example while its machine was asleep, is ended as by Ctrl-C as soon as the process that
     keeps the claim sees it. What runs on a node at that moment may go on there for a while.
+  - A node whose driver upgrade is not finished is refused, with what finishes it.
   - To be called once in a play, before any change. Runs on the controller.
 version_added: "0.1.0"
 author: gpusmith contributors
@@ -54,6 +55,10 @@ cordoned:
   returned: success
   type: list
   elements: str
+refused:
+  description: What speaks against hosts of the run, and that the others go on, in lines by host.
+  returned: always
+  type: dict
 verdict:
   description: What callback P(gpusmith.gpu.verdict#callback) tells at the end of the run, by host.
   returned: if nodes are cordoned, with C(preflight)

@@ -2,19 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from gpusmith.cluster.api import ApiRefused, Cluster
 from gpusmith.cluster.views import NODES, told_of
+from gpusmith.errors import Refusal
 from gpusmith.expect.identity import Machine, Nodes
 from gpusmith.probe.kubernetes import digests
+from gpusmith.upgrade import unfinished
 
 ROOT = "/api/v1/namespaces/kube-system/configmaps/kube-root-ca.crt"
 """Kubernetes puts the certificates of its API server there."""
 
 
-def nodes_for(cluster: Cluster, machines: Iterable[Machine]) -> tuple[Nodes, tuple[str, ...]]:
-    """What the judge of machines needs to know of the cluster, and which of their nodes are cordoned.
+@dataclass(frozen=True)
+class Seen:
+    """What one list of Nodes says.
+
+    Attributes:
+        nodes: what the judge of machines needs to know.
+        cordoned: those of the machines that take no pods.
+        upgrading: by host, why its node is to be left alone: a driver upgrade of it is not finished.
+    """
+
+    nodes: Nodes
+    cordoned: tuple[str, ...]
+    upgrading: Mapping[str, Refusal]
+
+
+def nodes_for(cluster: Cluster, machines: Iterable[Machine]) -> Seen:
+    """What the cluster says of these machines.
 
     Raises:
         ToolError: the cluster does not answer, or does not list its nodes.
@@ -31,7 +49,15 @@ def nodes_for(cluster: Cluster, machines: Iterable[Machine]) -> tuple[Nodes, tup
     cordoned = [
         name for name in sorted(wanted & set(rows)) if (rows[name].get("spec") or {}).get("unschedulable")
     ]
-    return nodes, tuple(cordoned)
+    upgrading = {
+        machine.host: refused
+        for machine in machines
+        # The ledger of a machine that was installed anew tells of what is gone: its join drops it.
+        if machine.name is not None
+        and machine.node in rows
+        and (refused := unfinished.refusal(rows[machine.node]))
+    }
+    return Seen(nodes, tuple(cordoned), upgrading)
 
 
 def _authorities(cluster: Cluster) -> frozenset[str]:

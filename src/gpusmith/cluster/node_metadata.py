@@ -9,7 +9,8 @@ from typing import Any
 
 from gpusmith.cluster.api import CONFLICT, ApiRefused, Cluster, Object
 from gpusmith.cluster.views import NODES, node_path, readiness
-from gpusmith.names import MANAGER, OWNED_TAINTS, STAMP
+from gpusmith.names import CORDON_TAINT, MANAGER, OWNED_TAINTS, PREVIOUS_DRIVER, STAMP, UPGRADE
+from gpusmith.upgrade import unfinished
 from gpusmith.wait import Deadline, Done, NotYet, WaitTimeout, wait_until
 
 TICK_S = 1.0
@@ -26,7 +27,7 @@ class Wanted:
         labels: all that are ours.
         taints: all that are ours, with key, value and effect.
         startup_taint: key of a taint that the node of a machine made anew has to carry, even if its Node object is an old one;
-            that also drops the old one's stamp.
+            that also drops the old one's stamp, and the driver upgrade that it was in.
     """
 
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -102,18 +103,26 @@ def taint_patch(node: Object, wanted: Sequence[Taint], startup: str = "") -> Obj
     same = all(there.get(name) == taint for name, taint in ours.items()) and not (
         (owned - set(ours)) & set(there)
     )
-    if same and owned == set(ours) and not fresh:
+    annotated = node["metadata"].get("annotations") or {}
+    void = [key for key in (STAMP, UPGRADE, PREVIOUS_DRIVER) if startup and key in annotated]
+    if same and owned == set(ours) and not fresh and not void:
         return None
-    annotations = {OWNED_TAINTS: ",".join(sorted(ours)) or None}
-    if fresh:
-        annotations[STAMP] = None
     return {
         "metadata": {
             "resourceVersion": node["metadata"]["resourceVersion"],
-            "annotations": annotations,
+            "annotations": {OWNED_TAINTS: ",".join(sorted(ours)) or None, **dict.fromkeys(void)},
         },
-        "spec": {"taints": kept + fresh + [ours[name] for name in sorted(ours)]},
+        "spec": {
+            "taints": kept + fresh + [ours[name] for name in sorted(ours)],
+            **({"unschedulable": None} if startup and _cordoned_by_upgrade(node) else {}),
+        },
     }
+
+
+def _cordoned_by_upgrade(node: Object) -> bool:
+    """Whether its cordon is that of a driver upgrade which is not finished."""
+    found = unfinished.open_one(node)
+    return found is not None and found.cordoned
 
 
 def changes(node: Object | None, wanted: Wanted) -> dict[str, list[str]]:
@@ -130,6 +139,8 @@ def changes(node: Object | None, wanted: Wanted) -> dict[str, list[str]]:
     taints += [
         f"{name} is removed" for name in sorted(_owned_taints(there) - ours) if name in _identities(there)
     ]
+    if wanted.startup_taint and _cordoned_by_upgrade(there):
+        taints.append(f"{CORDON_TAINT}:NoSchedule is removed")
     return {kind: items for kind, items in (("labels", told), ("taints", taints)) if items}
 
 

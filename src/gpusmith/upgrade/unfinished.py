@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from gpusmith.errors import Refusal
+from gpusmith.expect import steps
 from gpusmith.upgrade import ledger
 from gpusmith.upgrade.ledger import Ledger, Unreadable
 
@@ -18,8 +20,24 @@ def of_run(node: Node, run: str) -> Ledger | None:
         node: its Node object; the annotations are enough.
         run: ID of the run, not empty.
     """
+    found = open_one(node)
+    return found if found is not None and run and found.run == run else None
+
+
+def open_one(node: Node) -> Ledger | None:
+    """The unfinished ledger of a node; None if it has none, or none that can be read."""
     try:
         found = ledger.read(node)
     except Unreadable:
         return None
-    return found if found is not None and run and found.run == run and not found.finished else None
+    return None if found is None or found.finished else found
+
+
+def refusal(node: Node) -> Refusal | None:
+    """Why a playbook leaves a node alone, and what finishes its upgrade; None if it need not."""
+    why, name = ledger.unfinished(node), str(node["metadata"]["name"])
+    if not why:
+        return None
+    found = open_one(node)
+    step = steps.finish_upgrade(name, found.target if found else "")
+    return Refusal(f"Node '{name}': {why.rstrip('.')}.", step)

@@ -9,8 +9,10 @@ import pytest
 from gpusmith.cluster import node_metadata
 from gpusmith.cluster.api import ApiUnreachable
 from gpusmith.cluster.node_metadata import State, Wanted
-from gpusmith.names import OWNED_TAINTS, STAMP
+from gpusmith.names import HOLD, OWNED_TAINTS, PREVIOUS_DRIVER, STAMP, UPGRADE
+from gpusmith.upgrade.ledger import State as Step
 from tests.unit.cluster.conftest import Memory
+from tests.unit.ledgers import ledger
 
 GPU = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
 STARTUP = {"key": "gpusmith.io/unvalidated", "effect": "NoSchedule"}
@@ -77,12 +79,39 @@ def test_owned_taint_that_left_the_inventory_leaves_the_node_and_foreign_ones_st
 
 def test_machine_made_anew_gets_the_startup_taint_and_loses_the_old_stamp() -> None:
     there = node({}, [], [GPU], "nvidia.com/gpu:NoSchedule")
+    there["metadata"]["annotations"][STAMP] = "{}"
     patch = node_metadata.taint_patch(there, [GPU], "gpusmith.io/unvalidated")
     assert patch is not None
-    assert patch["spec"]["taints"] == [STARTUP, GPU]
+    assert patch["spec"] == {"taints": [STARTUP, GPU]}
     assert patch["metadata"]["annotations"][STAMP] is None
     registered = node({}, [], [STARTUP, GPU], "nvidia.com/gpu:NoSchedule")
     assert node_metadata.taint_patch(registered, [GPU], "gpusmith.io/unvalidated") is None
+
+
+@pytest.mark.parametrize(
+    ("entry", "uncordoned"),
+    [
+        (ledger(), True),
+        (ledger(cordoned=False), False),
+        (ledger(state=Step.STUCK), True),
+        (ledger(state=Step.DONE), False),
+        ("{}", False),
+    ],
+)
+def test_machine_made_anew_loses_the_upgrade_of_the_old_one(entry: str, uncordoned: bool) -> None:
+    """Also the cordon that the upgrade set, and what a rollback would go by; a person's cordon and veto stay."""
+    there = node({}, [], [STARTUP, GPU], "nvidia.com/gpu:NoSchedule")
+    there["metadata"]["annotations"].update({UPGRADE: entry, PREVIOUS_DRIVER: "{}", HOLD: "Ann"})
+    there["spec"]["unschedulable"] = True
+    assert node_metadata.taint_patch(there, [GPU]) is None
+    patch = node_metadata.taint_patch(there, [GPU], "gpusmith.io/unvalidated")
+    assert patch is not None
+    gone = {key for key, value in patch["metadata"]["annotations"].items() if value is None}
+    assert gone == {UPGRADE, PREVIOUS_DRIVER}
+    assert ("unschedulable" in patch["spec"]) is uncordoned
+    assert patch["spec"].get("unschedulable") is None
+    told = node_metadata.changes(there, Wanted(taints=[GPU], startup_taint="gpusmith.io/unvalidated"))
+    assert ("node.kubernetes.io/unschedulable:NoSchedule is removed" in told.get("taints", [])) is uncordoned
 
 
 def test_changed_value_is_corrected() -> None:

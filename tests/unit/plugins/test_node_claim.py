@@ -14,12 +14,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from gpusmith.cluster import claims
 from gpusmith.cluster.claims import Claim
+from gpusmith.names import UPGRADE
 from gpusmith.owner import process
 from gpusmith.paths import repo_root
 from tests.unit.cluster.conftest import KUBECONFIG
+from tests.unit.ledgers import ledger
 from tests.unit.objects import node
 from tests.unit.records import healthy_record, other_record
 
@@ -77,22 +80,28 @@ def api() -> Iterator[Api]:
 
 
 def run(
-    folder: Path, api: Api, hosts: dict[str, Any], *words: str, more: tuple[dict[str, Any], ...] = ()
+    folder: Path,
+    api: Api,
+    hosts: dict[str, Any],
+    *words: str,
+    more: tuple[dict[str, Any], ...] = (),
+    bad_host: str = "refuse_all",
 ) -> str:
-    """Output of a play that claims the nodes, does more, then says that it goes on."""
+    """Output of a play that claims the nodes as role preflight does, does more, then says that it goes on."""
     (folder / "kubeconfig").write_text(KUBECONFIG.format(server=f"http://127.0.0.1:{api.server_port}"))
     rows = {
-        name: {"node_record_now": {"record": record}, "answer": {"refusals": []}}
+        name: {"node_record_now": {"record": record}, "__preflight_answer": {"refusals": []}}
         for name, record in hosts.items()
     }
     (folder / "hosts.json").write_text(json.dumps({"gpu_nodes": {"hosts": rows}}))
-    claim = {"kubeconfig": str(folder / "kubeconfig"), "preflight": "answer"}
+    values = {"preflight_kubeconfig": str(folder / "kubeconfig"), "preflight_bad_host": bad_host}
     tasks = [
-        {"gpusmith.gpu.node_claim": claim, "run_once": True},
+        *yaml.safe_load((repo_root() / "roles/preflight/tasks/report.yml").read_text()),
         *more,
         {"ansible.builtin.debug": {"msg": "it goes on"}},
     ]
-    (folder / "play.json").write_text(json.dumps([{"hosts": "all", "gather_facts": False, "tasks": tasks}]))
+    play = {"hosts": "all", "gather_facts": False, "vars": values, "tasks": tasks}
+    (folder / "play.json").write_text(json.dumps([play]))
     program = Path(sys.executable).parent / "ansible-playbook"
     command = [str(program), "-i", str(folder / "hosts.json"), str(folder / "play.json"), *words]
     environment = {**os.environ, "NO_COLOR": "1", "ANSIBLE_CONFIG": str(repo_root() / "ansible.cfg")}
@@ -101,7 +110,7 @@ def run(
     )
     output = " ".join((done.stdout + done.stderr).split())
     assert "Traceback" not in output, output
-    assert (done.returncode == 0) == ("it goes on" in output), output
+    assert (done.returncode == 0) == ("it goes on" in output and bad_host == "refuse_all"), output
     return output
 
 
@@ -152,3 +161,19 @@ def test_a_node_without_a_claim_is_not_emptied(tmp_path: Path, api: Api) -> None
     output = run(tmp_path, api, {"gpu-1": healthy_record()}, more=({"gpusmith.gpu.node_removal": name},))
     assert "This run has no claim on node 'gpu-9' any more" in output
     assert len(api.changes) == 1, "only the claim itself"
+
+
+@pytest.mark.parametrize("policy", ["refuse_all", "exclude_host"])
+def test_a_node_in_an_upgrade_is_left_alone(tmp_path: Path, api: Api, policy: str) -> None:
+    api.nodes[1]["metadata"]["annotations"] = {UPGRADE: ledger()}
+    output = run(tmp_path, api, {"gpu-1": healthy_record(), "gpu-2": other_record()}, bad_host=policy)
+    assert (
+        "gpu-2 | Node 'gpu-2': its driver upgrade from 580.178.04 to 580.200.01 is 'admitted' since" in output
+    )
+    assert "kubectl annotate node gpu-2 gpusmith.io/driver-upgrade-" in output
+    alone = policy == "exclude_host"
+    assert "gpu-2: it goes on" not in output
+    assert ("gpu-1: it goes on" in output) is alone
+    assert ("The other hosts go on." in output, "Nothing was changed." in output) == (alone, not alone)
+    claimed = [claims.read(text) for change in api.changes[:1] for text in change.values()]
+    assert [set(row.nodes) for row in claimed if row] == ([{"gpu-1"}] if alone else [])
