@@ -21,6 +21,7 @@ from gpusmith.inventory.templates import UnfilledError
 from gpusmith.inventory.variables import check_templates
 from gpusmith.preflight import asked as packages
 from gpusmith.preflight.judge import judge
+from gpusmith.preflight.machine import old_kernels
 from gpusmith.preflight.words import Tables
 
 ROLES = Path(__file__).resolve().parents[2] / "roles"
@@ -76,16 +77,15 @@ class ActionModule(ActionBase):
         if result.get("failed") or result.get("unreachable"):
             return result
         tables = Tables(models.load(), compatibility.load())
-        found = judge(
-            {
-                **result,
-                "record": record,
-                "asked": asks,
-                "driver_package": packages.driver_package(wanted, names),
-            },
-            wanted,
-            tables,
-        )
+        facts = {
+            **result,
+            "record": record,
+            "asked": asks,
+            "driver_package": packages.driver_package(wanted, names),
+        }
+        found = judge(facts, wanted, tables)
+        if notes := old_kernels(facts):
+            result["verdict"] = {(task_vars or {})["inventory_hostname"]: {"notes": notes}}
         found += check_templates(
             task_vars or {}, lambda name: self._filled(name, task_vars or {}), specs.load()
         )

@@ -44,7 +44,7 @@ _value:
     missing or say something else), refused (why the settings cannot be met), divided (GPUs in MIG mode), version, flavour, fabric_manager,
     packages, other_packages, patterns, installed (versions on the node), drift (packages of another version, in words), outdated (their
     names), unheld, headers (packages of kernels that lack the module, and of those to come), unbuilt (kernels that have headers and no
-    module), change_driver (how a serving node gets another driver, in words).
+    module), module_version (what DKMS calls the version), change_driver (how a serving node gets another driver, in words).
   type: dict
 """
 

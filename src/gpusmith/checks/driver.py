@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpusmith.checks.evidence import versions_evidence, witnesses_evidence
+from gpusmith.checks.evidence import kernel_evidence, versions_evidence, witnesses_evidence
 from gpusmith.checks.findings import CannotAsk
 from gpusmith.checks.register import check
 from gpusmith.expect import driver as expected
@@ -67,12 +67,13 @@ def driver_versions(facts: NodeFacts) -> list[Problem]:
 @check(
     "nodes.kernels",
     place=45,
-    proves="every kernel that the node can boot has the driver's module",
-    fails_when="a kernel besides the running one has no module 'nvidia', or that of another version",
+    proves="the newest kernel, which boots next, has the driver's module, and so has every other one that has headers",
+    fails_when="such a kernel has no module 'nvidia', or that of another version; an older one without headers is only named",
     do="run site.yml, which installs the kernel's headers and builds the module, or remove that kernel",
+    evidence=kernel_evidence,
 )
 def next_boot(facts: NodeFacts) -> list[Problem]:
-    """Every kernel that can be booted has the driver's module."""
+    """Every kernel that can be booted has the driver's module, unless it is an old one for which none can be built."""
     node, record = facts.host.name, facts.record
     if record.kernels is None:
         raise CannotAsk(f"Node '{node}': the kernels in '/lib/modules' could not be listed.")

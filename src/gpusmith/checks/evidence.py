@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from gpusmith.expect import kernels
+from gpusmith.expect.wanted import driver_of
 from gpusmith.node.facts import NodeFacts
 
 
@@ -27,6 +29,12 @@ def count_evidence(facts: NodeFacts) -> dict[str, Any]:
         "dev": len(record.dev.gpu_minors),
         "uuids": [gpu.uuid for gpu in record.nvml.gpus],
     }
+
+
+def kernel_evidence(facts: NodeFacts) -> dict[str, Any]:
+    """Old kernels that nothing can be built for: a pass does not hide them."""
+    left = kernels.left_behind(facts.record, driver_of(facts.host, facts.model))
+    return {"notes": [kernels.without_driver(kernel.release) for kernel in left]} if left else {}
 
 
 def witnesses_evidence(facts: NodeFacts) -> dict[str, Any]:

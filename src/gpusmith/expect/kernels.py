@@ -1,9 +1,9 @@
-"""The next boot: every kernel that the machine can boot has the driver's module, and the next one that comes gets its headers."""
+"""The next boot: the kernels that the machine can boot have the driver's module, and the next one that comes gets its headers."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gpusmith.expect import versions
@@ -29,19 +29,62 @@ def without_module(record: Record) -> list[str]:
     return [kernel.release for kernel in others(record) if kernel.module is None]
 
 
+def newest(releases: Iterable[str]) -> str:
+    """The release that a boot loader takes by itself: the highest one."""
+    return max(releases, key=_order, default="")
+
+
+def _order(release: str) -> list[tuple[int, str]]:
+    return [(int(number or 0), text) for number, text in re.findall(r"(\d*)(\D*)", release)]
+
+
+def left_behind(record: Record, wanted: Driver) -> list[Kernel]:
+    """Older kernels without the driver's module, for which none can be built: only a person at the boot menu takes one."""
+    next_one = newest(
+        [record.host.kernel or "", *(kernel.release for kernel in record.kernels or () if kernel.image)]
+    )
+    return [
+        kernel
+        for kernel in others(record)
+        if not kernel.headers and kernel.release != next_one and not _is_right(kernel, wanted)
+    ]
+
+
+def _is_right(kernel: Kernel, wanted: Driver) -> bool:
+    if kernel.module is None:
+        return False
+    return kernel.module_version is None or versions.is_version(
+        kernel.module_version, versions.upstream(wanted.version)
+    )
+
+
+def without_driver(release: str) -> str:
+    """What a person should know of a kernel that is left behind."""
+    return (
+        f"kernel {release} is installed, has no module of the driver and no headers to build one: a boot into it has no GPUs;"
+        " remove that kernel"
+    )
+
+
 def unbuilt(record: Record) -> list[str]:
     """Releases for which a module could be built and was not: a driver's package builds for the running and the newest kernel."""
     return [kernel.release for kernel in others(record) if kernel.module is None and kernel.headers]
 
 
 def problems(record: Record, wanted: Driver) -> list[Problem]:
-    """Every other kernel has the driver's module, in the wanted version. The running one is judged with the driver."""
+    """Every other kernel has the driver's module, in the wanted version, but those that are left behind.
+
+    The running one is judged with the driver.
+    """
     node, found = wanted.node, []
     by_dkms = not any(_is_driver(name) for name in record.packages) or any(
         DKMS.fullmatch(name) for name in record.packages
     )
+    left = left_behind(record, wanted)
     for kernel in others(record):
         release = kernel.release
+        if kernel in left:
+            continue
         evidence = {"kernel": release, "image": kernel.image, "module": kernel.module_version}
         if kernel.module is None:
             step, cure = (
@@ -53,9 +96,7 @@ def problems(record: Record, wanted: Driver) -> list[Problem]:
                 cure = Cure.PERSON
             cause = f"Node '{node}': kernel {release} is installed and has no module 'nvidia': a boot into it has no GPUs."
             found.append(Problem(cause, step, evidence, cure))
-        elif kernel.module_version is not None and not versions.is_version(
-            kernel.module_version, versions.upstream(wanted.version)
-        ):
+        elif not _is_right(kernel, wanted):
             found.append(
                 Problem(
                     f"Node '{node}': kernel {release} is installed with module {kernel.module_version},"

@@ -23,6 +23,7 @@ from gpusmith.expect import (
     services,
     steps,
     toolkit,
+    versions,
     wanted,
 )
 from gpusmith.expect import containerd as runtime
@@ -117,6 +118,7 @@ def driver(raw: Mapping[str, Any], settings: Settings, layout: Settings) -> Plan
         "installed": packages.installed_versions(record, want),
         "headers": [*headers["kernels"], *headers["next"]],
         "unbuilt": kernels.unbuilt(record),
+        "module_version": versions.upstream(want.version),
         "drift": [f"'{name}' is {version}" for name, version in sorted(wrong.items())],
         "outdated": sorted(wrong),
         "unheld": packages.unheld(record, want),

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from gpusmith.errors import Refusal
 from gpusmith.expect import mig
 from gpusmith.expect.host import cannot_set
+from gpusmith.expect.kernels import newest, without_driver
 from gpusmith.expect.wanted import baseline
 from gpusmith.inventory.specs import load as load_specs
 from gpusmith.node.records import load
@@ -100,17 +101,31 @@ def check_secure_boot(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator
 
 
 def check_headers(facts: Facts, _wanted: Wanted, _tables: Tables) -> Iterator[Refusal]:
-    """The kernel module can be compiled for each kernel that can be booted, or is there already."""
-    running = facts["record"]["host"]["kernel"]
+    """The kernel module can be compiled for the running kernel and the one that boots next, or is there already."""
+    running, next_one = facts["record"]["host"]["kernel"], _boots_next(facts)
     for kernel in facts["headers_lacking"]:
+        if kernel not in (running, next_one):
+            continue
         yield refusal(
             "kernel headers",
             f"none for kernel '{kernel}', and no package that brings them",
             f"'/lib/modules/{kernel}/build', or a package in a repository that brings it",
             "Boot the distribution's current kernel, or add a repository with the headers."
             if kernel == running
-            else "It is installed and would boot without a driver: remove that kernel, or add a repository with its headers.",
+            else "It boots next, and would do so without a driver: remove that kernel, or add a repository with its headers.",
         )
+
+
+def old_kernels(facts: Facts) -> list[str]:
+    """What a person should know of older kernels without headers; only the boot menu leads to them."""
+    needed = (facts["record"]["host"]["kernel"], _boots_next(facts))
+    return [without_driver(kernel) for kernel in facts["headers_lacking"] if kernel not in needed]
+
+
+def _boots_next(facts: Facts) -> str:
+    record = facts["record"]
+    bootable = [row["release"] for row in record.get("kernels") or () if row["image"]]
+    return newest([record["host"]["kernel"], *bootable, *facts["headers_lacking"]])
 
 
 def check_disk(facts: Facts, _wanted: Wanted, _tables: Tables) -> Iterator[Refusal]:

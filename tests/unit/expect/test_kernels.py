@@ -62,6 +62,34 @@ def test_a_module_of_another_version_is_a_persons_matter() -> None:
     assert found.cure is Cure.PERSON
 
 
+OLD = "6.1.0-9-amd64"
+
+
+@pytest.mark.parametrize("changes", [{"module": None, "module_version": None}, {"module_version": "570.1.1"}])
+def test_an_old_kernel_that_nothing_can_be_built_for_is_named_and_stops_nothing(
+    changes: dict[str, Any],
+) -> None:
+    seen = record(row(), row(release=OLD, **changes))
+    assert kernels.problems(seen, WANTED) == []
+    assert [kernel.release for kernel in kernels.left_behind(seen, WANTED)] == [OLD]
+    # With its headers the module can be built.
+    seen = record(row(), row(release=OLD, headers=True, **changes))
+    assert len(kernels.problems(seen, WANTED)) == 1
+    assert kernels.left_behind(seen, WANTED) == []
+
+
+def test_the_kernel_that_boots_next_is_never_left_behind() -> None:
+    seen = record(row(module=None, module_version=None), row(release=OLD))
+    assert len(kernels.problems(seen, WANTED)) == 1
+    assert kernels.left_behind(seen, WANTED) == []
+
+
+def test_releases_are_ordered_by_their_numbers() -> None:
+    assert kernels.newest(["6.1.0-9-amd64", "6.1.0-40-amd64", "5.10.0-41-amd64"]) == "6.1.0-40-amd64"
+    assert kernels.newest(["6.1.0-amd64", "6.12.43+deb13-amd64", "6.8.0-79-generic"]) == "6.12.43+deb13-amd64"
+    assert kernels.newest([]) == ""
+
+
 def test_what_nothing_can_boot_is_no_kernel() -> None:
     assert kernels.problems(record(row(image=None, module=None)), WANTED) == []
     assert kernels.headers(record(row(image=None, module=None)), NAMES, needed=False)["kernels"] == []

@@ -10,6 +10,7 @@ import pytest
 from gpusmith.data import compatibility, models
 from gpusmith.errors import Refusal
 from gpusmith.preflight.judge import judge
+from gpusmith.preflight.machine import old_kernels
 from gpusmith.preflight.words import Tables
 
 TABLES = Tables(models.load(), compatibility.load())
@@ -98,6 +99,21 @@ def test_machine(path: str, value: Any, check: str, says: str) -> None:
     found = only(refused(changed(path, value)))
     assert found.message.startswith(f"{check}: ")
     assert says in found.message.split("; allowed: ")[0]
+
+
+def test_an_old_kernel_without_headers_is_named_and_refuses_nobody() -> None:
+    old = "6.1.0-9-amd64"
+    tree = changed("headers_lacking", [old])
+    tree["record"]["kernels"] = [{"release": old, "image": "i"}, {"release": "6.1.0-41-amd64", "image": "i"}]
+    assert refused(tree) == []
+    (note,) = old_kernels(tree)
+    assert old in note
+    assert "remove that kernel" in note
+    # One that only left its modules behind boots nothing.
+    tree["record"]["kernels"][1]["image"] = None
+    tree["record"]["host"]["kernel"] = "6.1.0-8-amd64"
+    assert only(refused(tree)).message.startswith("kernel headers")
+    assert old_kernels(tree) == []
 
 
 @pytest.mark.parametrize(
