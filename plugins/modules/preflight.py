@@ -156,7 +156,7 @@ def ask_all(backend: base.Backend, asks: dict[str, Any], headers: dict[str, str]
             found = preview.simulate(beside, open_ones, lacks)
             return Answers(repositories, found, headers_lacking(beside, headers))
     except base.PackageError as error:
-        found = {"plan": base.Plan({}, {}, {})._asdict(), "error": str(error), "trouble": ""}
+        found = {"plan": base.Plan({}, {}, {})._asdict(), "held": [], "error": str(error), "trouble": ""}
         return Answers(repositories, found, headers_lacking(backend, headers))
 
 

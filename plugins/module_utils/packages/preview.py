@@ -76,7 +76,7 @@ def simulate(beside: base.Backend, asks: Mapping[str, Ask], lacks: Mapping[str, 
         lacks: of the same roles.
 
     Returns:
-        'plan', 'error' and 'trouble'. A set of which a version is not offered is left
+        'plan', 'held' (what it changes although somebody holds it), 'error' and 'trouble'. A set of which a version is not offered is left
         out: who asks its repository tells that, with the versions that there are.
     """
     coming: Dict[str, str] = {}
@@ -102,6 +102,7 @@ def simulate(beside: base.Backend, asks: Mapping[str, Ask], lacks: Mapping[str, 
         released += asked.get("release") or []
     answer: Dict[str, Any] = {
         "plan": base.Plan({}, {}, {})._asdict(),
+        "held": [],
         "error": "",
         "trouble": beside.trouble,
     }
@@ -123,7 +124,10 @@ def _tried(
     beside: base.Backend, coming: Dict[str, str], pins: Dict[str, List[str]], released: List[str]
 ) -> Dict[str, Any]:
     try:
-        return {"plan": beside.simulate(coming, pins, released)._asdict(), "error": ""}
+        plan = beside.simulate(coming, pins, released)
+        there = beside.installed(plan.changed)
+        held = sorted(name for name in plan.changed if name in there and there[name].held)
+        return {"plan": plan._asdict(), "held": held, "error": ""}
     except base.PackageError as error:
         return {"error": str(error)}
 

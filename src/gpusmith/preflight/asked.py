@@ -8,9 +8,11 @@ from typing import Any
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import PackageError
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.packages_due import is_due
 
-from gpusmith.expect import kernels, plans
+from gpusmith.expect import kernels, packages, plans
+from gpusmith.expect.wanted import Packages
 from gpusmith.node.records import parse
 from gpusmith.preflight.words import Wanted
+from gpusmith.probe.record import Record
 
 Ask = dict[str, Any]
 Names = Mapping[str, Any]
@@ -24,6 +26,12 @@ VARIABLES = {
     "kubernetes_node": "__kubernetes_node_names",
 }
 """By role, the variable of its file of the operating system that has the packages' names."""
+SETS = {
+    "containerd": "containerd",
+    "nvidia_container_toolkit": "nvidia-container-toolkit",
+    "kubernetes_node": "kubernetes",
+}
+"""By role whose packages all have one version, the name that module packages gives its files."""
 KERNEL = "__nvidia_driver_kernel"
 
 
@@ -37,13 +45,10 @@ def all_of(record: Mapping[str, Any], wanted: Wanted, names: Names) -> dict[str,
     """
     if not names:
         return {}
+    node = parse(record)
     found = {
         "nvidia_driver": _driver(record, wanted, names["nvidia_driver"]),
-        "containerd": _set("containerd", wanted, "containerd", names),
-        "nvidia_container_toolkit": _set(
-            "nvidia-container-toolkit", wanted, "nvidia_container_toolkit", names
-        ),
-        "kubernetes_node": _set("kubernetes", wanted, "kubernetes_node", names),
+        **{role: _set(node, wanted, role, names[role]) for role in SETS},
     }
     if wanted.get("cuda_versions"):
         found["cuda_toolkit"] = _cuda(record, wanted, names["cuda_toolkit"])
@@ -86,13 +91,16 @@ def _repository(wanted: Wanted, role: str) -> dict[str, Any]:
     return dict((wanted.get("repositories") or {}).get(role) or {})
 
 
-def _set(name: str, wanted: Wanted, role: str, names: Names) -> Ask:
+def _set(node: Record, wanted: Wanted, role: str, names: Names) -> Ask:
     version = str((wanted.get("versions") or {}).get(role) or "")
+    # A node that serves keeps its versions, whatever a repository has by now.
+    kept = node.kubernetes.joined and not wanted.get("change_runtime_on_joined")
+    versions = dict.fromkeys(names["packages"], version)
     return {
-        "name": name,
+        "name": SETS[role],
         "repository": _repository(wanted, role),
-        "packages": dict.fromkeys(names[role]["packages"], version),
-        **{key: list(names[role][key]) for key in ("patterns", "companions") if key in names[role]},
+        "packages": packages.to_ask_for(node, Packages("", versions, kept)),
+        **{key: list(names[key]) for key in ("patterns", "companions") if key in names},
     }
 
 

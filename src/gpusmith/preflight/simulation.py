@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import alike
 
 from gpusmith.errors import Refusal
+from gpusmith.expect.versions import of_driver
 from gpusmith.preflight.words import Facts, Tables, Wanted, refusal
 
+CUDA = "cuda-*"
+"""CUDA's toolkits stand side by side, and share a few packages that a newer one brings anew."""
 CNI_FOLDER = "/opt/cni/bin"
 """Where package kubernetes-cni and the DaemonSets of pod networks put their plugins."""
 
@@ -19,18 +22,25 @@ def _listed(packages: Mapping[str, str]) -> str:
     return ", ".join(f"'{name}' ({version})" for name, version in sorted(packages.items()))
 
 
-def _ours(name: str, source: str, asks: Mapping[str, Mapping[str, Any]]) -> bool:
+def _ours(name: str, version: str, source: str, asks: Mapping[str, Mapping[str, Any]]) -> bool:
     return any(
         name in asked.get("packages", {})
         or name in asked.get("unversioned", [])
         or name in asked.get("companions", [])
-        or alike(name, source, asked.get("patterns", []))
-        for asked in asks.values()
+        or _by_pattern(role, name, version, source, asked.get("patterns", []))
+        for role, asked in asks.items()
+    )
+
+
+def _by_pattern(role: str, name: str, version: str, source: str, patterns: Sequence[str]) -> bool:
+    # Many names have 'nvidia' in them, 'nvidia-docker2' for one: the driver's have its kind of version as well, or its source.
+    return alike(name, source, patterns) and (
+        role != "nvidia_driver" or of_driver(version) is not None or alike("", source, patterns)
     )
 
 
 def check_simulation(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[Refusal]:
-    """All that is due can be installed together, and no package of others is removed."""
+    """All that is due can be installed together, and no package of others is removed, or changed on a node that serves."""
     simulation = facts["simulation"]
     if simulation is None:
         return
@@ -48,14 +58,14 @@ def check_simulation(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[
         return
     plan, there = simulation["plan"], facts["record"]["packages"]
 
-    def is_ours(name: str) -> bool:
-        return _ours(name, str((there.get(name) or {}).get("source") or ""), facts["asked"])
+    def is_ours(name: str, version: str) -> bool:
+        return _ours(name, version, str((there.get(name) or {}).get("source") or ""), facts["asked"])
 
     allowed = [str(name) for name in wanted.get("removable_packages") or []]
     gone = {
         name: version
         for name, version in plan["removed"].items()
-        if not is_ours(name) and not any(fnmatch.fnmatchcase(name, pattern) for pattern in allowed)
+        if not is_ours(name, version) and not any(fnmatch.fnmatchcase(name, pattern) for pattern in allowed)
     }
     if gone:
         yield refusal(
@@ -64,6 +74,21 @@ def check_simulation(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[
             "no package of others goes",
             "Look at what uses them on the node. If nothing does, remove them, or name them in 'preflight_removable_packages';"
             " else leave the machine out with -l.",
+        )
+    serves = facts["record"]["kubernetes"]["joined"]
+    others = {
+        name: f"{before} to {after}"
+        for name, (before, after) in plan["changed"].items()
+        if (name in simulation["held"] or (serves and not fnmatch.fnmatchcase(name, CUDA)))
+        and not is_ours(name, before)
+    }
+    if others:
+        yield refusal(
+            "packages of others",
+            f"installing what the inventory wants would change {_listed(others)}",
+            "none that somebody holds, and on a node that serves none at all, since they could not be taken back",
+            "Bring them to these versions yourself, on a node that serves after you drained it, then run again;"
+            " or leave the machine out with -l.",
         )
 
 

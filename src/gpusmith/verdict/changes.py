@@ -93,6 +93,9 @@ def _asked(result: Result) -> Mapping[str, Any]:
 
 
 def _packages(result: Result, told: Told) -> None:
+    if _asked(result).get("state") == "fetched":
+        told.add({"files": [str(_asked(result).get("folder"))]})
+        return
     plan: Mapping[str, Any] = result.get("plan") or {}
     installed: Mapping[str, Any] = plan.get("installed") or {}
     rows: Mapping[str, Mapping[str, Any]] = result.get("packages") or {}

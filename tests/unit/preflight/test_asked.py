@@ -122,6 +122,18 @@ def test_a_converged_node_pays_nothing() -> None:
     assert asked.due(record, asked.all_of(record, WANTED, NAMES)) == {}
 
 
+def test_a_node_that_serves_is_asked_for_its_own_versions() -> None:
+    record = converged()
+    record["kubernetes"]["joined"] = True
+    newer = {**WANTED, "versions": {**WANTED["versions"], "kubernetes_node": "1.36.9"}}
+    asks = asked.all_of(record, newer, NAMES)
+    assert asks["kubernetes_node"]["packages"] == dict.fromkeys(("kubelet", "kubeadm", "kubectl"), "1.36.3-1")
+    assert asked.due(record, asks) == {}
+    # Unless it is to be changed.
+    asks = asked.all_of(record, {**newer, "change_runtime_on_joined": True}, NAMES)
+    assert set(asked.due(record, asks)) == {"kubernetes_node"}
+
+
 @pytest.mark.parametrize("key", [OTHER_KEY, KEY.replace("B", "C", 1).replace("AAA", "AAB"), "nonsense"])
 def test_another_or_a_damaged_key_is_due_on_a_converged_node(key: str) -> None:
     record = converged()

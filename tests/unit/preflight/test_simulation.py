@@ -21,10 +21,11 @@ ASKED: dict[str, Any] = {
 }
 
 
-def judged(wanted: dict[str, Any] | None = None, **changes: Any) -> list[Refusal]:
+def judged(wanted: dict[str, Any] | None = None, joined: bool = False, **changes: Any) -> list[Refusal]:
     tree = facts()
+    tree["record"]["kubernetes"]["joined"] = joined
     tree["asked"] = ASKED
-    tree["simulation"] = {"plan": copy.deepcopy(NOTHING), "error": "", "trouble": "", **changes}
+    tree["simulation"] = {"plan": copy.deepcopy(NOTHING), "held": [], "error": "", "trouble": "", **changes}
     tree["record"]["packages"]["libnvoptix1"] = {
         "version": "1",
         "held": True,
@@ -52,7 +53,39 @@ def test_what_containerd_io_would_remove_is_named() -> None:
 
 @pytest.mark.parametrize("name", ["nvidia-kernel-dkms", "libnvoptix1", "nvidia-driver-cuda"])
 def test_parts_of_our_own_sets_may_go(name: str) -> None:
-    assert judged(plan={**NOTHING, "removed": {name: "1"}}) == []
+    assert judged(plan={**NOTHING, "removed": {name: "570.195.03-1"}}) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "version"), [("nvidia-docker2", "2.13.0-1"), ("nvidia-container-runtime", "3.14.0-1")]
+)
+def test_a_name_like_the_drivers_is_not_enough_to_be_ours(name: str, version: str) -> None:
+    (found,) = judged(plan={**NOTHING, "removed": {name: version}})
+    assert f"'{name}' ({version})" in found.message
+
+
+def test_what_somebody_holds_is_changed_by_nobody() -> None:
+    changed = {"libseccomp2": ("2.5.3-1", "2.5.4-1"), "containerd.io": ("2.3.6-1", "2.3.7-1")}
+    plan = {**NOTHING, "changed": changed}
+    assert judged(plan=plan, held=["containerd.io"]) == []
+    (found,) = judged(plan=plan, held=["containerd.io", "libseccomp2"])
+    assert "'libseccomp2' (2.5.3-1 to 2.5.4-1)" in found.message
+    assert "containerd.io" not in found.message
+    assert "somebody holds" in found.message
+
+
+def test_on_a_node_that_serves_nothing_of_others_changes() -> None:
+    plan = {
+        **NOTHING,
+        "changed": {"libseccomp2": ("2.5.3-1", "2.5.4-1"), "containerd.io": ("2.3.6-1", "2.3.7-1")},
+    }
+    assert judged(plan=plan) == []
+    (found,) = judged(joined=True, plan=plan)
+    assert "'libseccomp2' (2.5.3-1 to 2.5.4-1)" in found.message
+    assert "node that serves" in found.message
+    # Toolkits of CUDA stand side by side, and share this.
+    shared = {"cuda-toolkit-12-config-common": ("12.8.90-1", "12.9.79-1")}
+    assert judged(joined=True, plan={**NOTHING, "changed": shared}) == []
 
 
 def test_an_unmet_dependency_is_named_with_what_to_do() -> None:

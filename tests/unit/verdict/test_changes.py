@@ -42,6 +42,13 @@ def test_packages_with_their_versions() -> None:
     assert not told.unpredictable
 
 
+def test_packages_that_are_only_saved_change_their_folder() -> None:
+    asked = {"module_args": {"state": "fetched", "folder": "/saved"}}
+    assert changes("gpusmith.gpu.packages", packages={}, saved={"a": "1"}, invocation=asked) == {
+        "files": ["/saved"]
+    }
+
+
 def test_packages_of_a_repository_that_the_node_does_not_have_yet() -> None:
     told = of_task(
         "gpusmith.gpu.packages",

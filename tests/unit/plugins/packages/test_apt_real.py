@@ -371,6 +371,7 @@ def test_a_held_package_in_the_way_is_named(changing: System) -> None:
     for release in (["drv-libs"], []):
         found = previewed(changing, {"drv-cuda": "580.178.04"}, patterns=["drv-*"], release=release)
         assert found["plan"]["changed"]["drv-libs"] == (NEW, OLD)
+        assert found["held"] == release
         changing.apt.release(["drv-libs"])
 
 
