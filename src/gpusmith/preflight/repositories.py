@@ -95,7 +95,8 @@ def check_drift(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[Refus
             "driver of a joined node",
             f"'{driver}' is installed",
             f"'{wanted.get('driver_version')}', as the inventory says; site.yml never changes it on a joined node",
-            f"Put the installed version into the inventory, or {change_driver('NODE')}.",
+            f"Put 'nvidia_driver_version: \"{upstream(driver)}\"' into group_vars, as it is installed,"
+            f" or {change_driver('NODE')}.",
         )
     kubelet, version = record["kubernetes"]["kubelet_version"], str(wanted.get("kubernetes_version"))
     # Within a minor version role kubernetes_node changes it, if it may.
