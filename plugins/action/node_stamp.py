@@ -20,7 +20,7 @@ class ActionModule(ControllerAction):
     SPEC: ClassVar[dict[str, dict[str, Any]]] = {
         "kubeconfig": {"type": "path", "required": True},
         "node": {"type": "str", "required": True},
-        "all_nodes": {"type": "list", "elements": "str", "required": True},
+        "host": {"type": "str", "required": True},
         "results": {"type": "path", "required": True},
         "not_before": {"type": "float", "default": 0.0},
         "facts": {"type": "dict", "required": True},
@@ -35,7 +35,7 @@ class ActionModule(ControllerAction):
                 "msg": f"Node '{name}' cannot be stamped: its {' and '.join(unknown)} could not be read.",
             }
         results = stamps.read_results(Path(asked["results"]), asked["not_before"])
-        proof = stamps.judge(results, name, asked["all_nodes"])
+        proof = stamps.judge(results, asked["host"])
         done = stamps.put_outcome(Cluster(asked["kubeconfig"]), name, proof, facts, check)
         return {
             "changed": done.changed,

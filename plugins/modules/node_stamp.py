@@ -24,10 +24,9 @@ options:
     description: Name of the Node object.
     type: str
     required: true
-  all_nodes:
-    description: Names of all nodes of the run. Checks whose target is none of them concern every node.
-    type: list
-    elements: str
+  host:
+    description: Its name in the inventory, by which the results call it.
+    type: str
     required: true
   results:
     description: Path of C(results.json) on the controller.
@@ -52,7 +51,7 @@ EXAMPLES = r"""
   gpusmith.gpu.node_stamp:
     kubeconfig: "{{ gpusmith_kubeconfig }}"
     node: gpu-1
-    all_nodes: [gpu-1, gpu-2]
+    host: gpu-1
     results: reports/latest/results.json
     facts: "{{ state.stamp }}"
 """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -114,13 +114,13 @@ def _coverage(results: Mapping[str, Any], node: str) -> Proof | None:
     return None
 
 
-def judge(results: Mapping[str, Any], node: str, all_nodes: Iterable[str]) -> Proof:
+def judge(results: Mapping[str, Any], host: str) -> Proof:
     """Whether the results of one run of the suite prove a node.
 
     Args:
         results: results.json.
-        node: its name.
-        all_nodes: names of all nodes of the run; a check whose target is none of them, such as 'cluster', concerns every node.
+        host: its name in the inventory, by which results call it. A check whose target is no host, such as 'cluster', concerns
+            every node.
     """
     if results.get("schema") != RESULTS_SCHEMA:
         return _none(f"the results are of schema '{results.get('schema')}', not '{RESULTS_SCHEMA}'")
@@ -128,14 +128,14 @@ def judge(results: Mapping[str, Any], node: str, all_nodes: Iterable[str]) -> Pr
         return _none(
             "only a selection of the checks ran, which proves nothing", "Run the suite without a filter."
         )
-    others = set(all_nodes) - {node}
+    others = set((results.get("run") or {}).get("nodes") or []) - {host}
     checks = [check for check in results.get("checks") or [] if check.get("target") not in others]
     bad = [check for check in checks if check.get("outcome") in ("failed", "error")]
     if bad:
         causes = "; ".join(f"{check.get('id')}: {check.get('cause') or 'no cause given'}" for check in bad)
         steps = list(dict.fromkeys(str(check["next_step"]) for check in bad if check.get("next_step")))
         return _none(causes, " ".join(steps))
-    uncovered = _coverage(results, node)
+    uncovered = _coverage(results, host)
     if uncovered:
         return uncovered
     # What the node has not, it need not prove. Any other skip leaves something open.
@@ -149,7 +149,7 @@ def judge(results: Mapping[str, Any], node: str, all_nodes: Iterable[str]) -> Pr
             f"{check.get('id')}: {check.get('cause') or 'no cause given'}" for check in open_ones
         )
         return _none(f"not every check could be made: {causes}", "Run the suite again.")
-    if not any(check.get("target") == node and check.get("outcome") == "passed" for check in checks):
+    if not any(check.get("target") == host and check.get("outcome") == "passed" for check in checks):
         return _none("no check of this node passed")
     return Proof()
 

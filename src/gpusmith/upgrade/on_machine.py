@@ -204,7 +204,7 @@ class Machine:
     def validate(self, version: str) -> None:
         """Run the whole suite on the node, and stamp it."""
         results = self._suite(version, Maintenance(self.run, version))
-        proof = stamps.judge(results, self.node, [self.node])
+        proof = stamps.judge(results, self.host)
         put = stamps.put_outcome(self.cluster, self.node, proof, stamp_facts(self._record()), check=False)
         if put.proved and proof.problem is None:
             return

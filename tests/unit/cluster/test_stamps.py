@@ -83,21 +83,18 @@ def test_a_changed_fact_makes_the_stamp_stale_and_is_named() -> None:
 
 
 def test_a_node_is_proved_by_its_own_and_the_clusters_checks() -> None:
-    assert (
-        stamps.judge(results(check("gpu-1"), check("cluster")), "gpu-1", ["gpu-1", "gpu-2"]).problem is None
-    )
+    assert stamps.judge(results(check("gpu-1"), check("cluster")), "gpu-1").problem is None
     other = results(check("gpu-1"), check("gpu-2", "failed", cause="x"))
-    assert stamps.judge(other, "gpu-1", ["gpu-1", "gpu-2"]).problem is None
-    assert stamps.judge(other, "gpu-2", ["gpu-1", "gpu-2"]).problem is not None
+    assert stamps.judge(other, "gpu-1").problem is None
+    assert stamps.judge(other, "gpu-2").problem is not None
     cluster = results(check("gpu-1"), check("cluster", "failed", cause="no RuntimeClass"))
-    assert "no RuntimeClass" in cause(stamps.judge(cluster, "gpu-1", ["gpu-1", "gpu-2"]))
+    assert "no RuntimeClass" in cause(stamps.judge(cluster, "gpu-1"))
 
 
 @pytest.mark.parametrize("outcome", ["failed", "error"])
 def test_a_bad_check_gives_cause_and_next_step(outcome: str) -> None:
-    proof = stamps.judge(
-        results(check("gpu-1", outcome, cause="GPU 3 is lost", next_step="Reset it.")), "gpu-1", ["gpu-1"]
-    )
+    bad = check("gpu-1", outcome, cause="GPU 3 is lost", next_step="Reset it.")
+    proof = stamps.judge(results(bad), "gpu-1")
     assert proof.problem is not None
     assert "GPU 3 is lost" in proof.problem.cause
     assert proof.problem.next_step == "Reset it."
@@ -121,23 +118,23 @@ def test_a_bad_check_gives_cause_and_next_step(outcome: str) -> None:
     ],
 )
 def test_nothing_less_than_a_complete_pass_proves_a_node(given: dict[str, Any]) -> None:
-    proof = stamps.judge(given, "gpu-1", ["gpu-1", "gpu-2"])
+    proof = stamps.judge(given, "gpu-1")
     assert proof.problem is not None
     assert not proof.busy
 
 
 def test_what_a_node_does_not_have_it_need_not_prove() -> None:
     given = results(check("gpu-1"), check("gpu-1", "skipped", skip="not_applicable", cause="no NVSwitches"))
-    assert stamps.judge(given, "gpu-1", ["gpu-1"]).problem is None
+    assert stamps.judge(given, "gpu-1").problem is None
 
 
 def test_busy_gpus_leave_the_question_open_and_name_their_holder() -> None:
     given = results(check("gpu-1"), busy=[{"node": "gpu-1", "gpus": 2, "holder": "team/job"}])
-    proof = stamps.judge(given, "gpu-1", ["gpu-1", "gpu-2"])
+    proof = stamps.judge(given, "gpu-1")
     assert proof.busy
     assert proof.problem is not None
     assert "2 by 'team/job'" in proof.problem.cause
-    assert cause(stamps.judge(given, "gpu-2", ["gpu-2"])) == "no check of this node passed"
+    assert cause(stamps.judge(given, "gpu-2")) == "no check of this node passed"
 
 
 def test_the_patch_keeps_the_taints_of_others_and_guards_against_races() -> None:

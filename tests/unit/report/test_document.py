@@ -9,7 +9,7 @@ from pathlib import Path
 from gpusmith.cluster import stamps
 from gpusmith.report import document
 from gpusmith.report.coverage import GpuCoverage
-from tests.unit.report.samples import BLOCKED, FAILED, INFO, all_passed, results
+from tests.unit.report.samples import BLOCKED, FAILED, all_passed, results
 
 
 def test_schema() -> None:
@@ -40,7 +40,7 @@ def test_a_run_for_an_upgrade_is_as_complete_as_any_other() -> None:
     run = document.plain(told)["run"]
     assert (run["maintenance_id"], run["driver_version"]) == ("u1", "580.200.01")
     assert run["complete"] is True
-    assert stamps.judge(document.plain(told), "gpu-1", INFO.nodes) == stamps.Proof()
+    assert stamps.judge(document.plain(told), "gpu-1") == stamps.Proof()
     plain = document.plain(found)["run"]
     assert (plain["maintenance_id"], plain["driver_version"]) == ("", "")
 
