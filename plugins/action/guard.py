@@ -31,6 +31,8 @@ class ActionModule(ActionBase):
                 "needs_limit": {"type": "str", "default": ""},
                 "tags": {"type": "list", "elements": "str", "default": []},
                 "join_tag": {"type": "str", "default": ""},
+                "inventory_only": {"type": "list", "elements": "str", "default": []},
+                "required": {"type": "list", "elements": "str", "default": []},
             }
         )
         variables = task_vars or {}
@@ -53,6 +55,8 @@ class ActionModule(ActionBase):
             needs_limit=arguments["needs_limit"],
             tags=arguments["tags"],
             join_tag=arguments["join_tag"],
+            inventory_only=arguments["inventory_only"],
+            required=arguments["required"],
         )
         result.update(changed=False, nodes=run.nodes)
         if refusals:

@@ -41,6 +41,16 @@ options:
     description: Tag of what joins nodes to the cluster. If it is to run, what a join needs must be given. Empty if the playbook joins none.
     type: str
     default: ""
+  inventory_only:
+    description: Roles whose variables cannot be given with C(-e), since the playbook sets them itself and C(-e) would win.
+    type: list
+    elements: str
+    default: []
+  required:
+    description: Variables without which the playbook has nothing to do.
+    type: list
+    elements: str
+    default: []
 attributes:
   check_mode:
     support: full

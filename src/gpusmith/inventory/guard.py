@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from gpusmith.errors import Refusal
@@ -44,6 +44,8 @@ def refusals(
     needs_limit: str = "",
     tags: Sequence[str] = (),
     join_tag: str = "",
+    inventory_only: Sequence[str] = (),
+    required: Sequence[str] = (),
 ) -> list[Refusal]:
     """Every reason to refuse a run.
 
@@ -55,13 +57,17 @@ def refusals(
         needs_limit: what the playbook does to nodes that must be named for it; empty if they need not.
         tags: those of the playbook.
         join_tag: tag of what joins nodes to the cluster; empty if the playbook joins none.
+        inventory_only: roles whose variables cannot be given with -e.
+        required: variables without which the playbook has nothing to do.
     """
     nodes = run.nodes
     templated = frozenset(RULES) | frozenset(NEEDED) | frozenset(specs.variables)
     found = check_controller() + check_target(run) + check_limit(run, needs_limit) + check_tags(run, tags)
     found += check_extra_names(run.extra, specs) + check_values(run.extra, specs)
+    found += check_inventory_only(run.extra, specs, inventory_only)
     values = {node: _values(hosts, node, run.extra, templated) for node in nodes}
     found += check_hosts(values, specs)
+    found += check_required({node: {**row, **run.extra} for node, row in values.items()}, required)
     joins = bool(join_tag) and run.includes(join_tag)
     found += check_places({node: {**row, **run.extra} for node, row in values.items()}, run.groups, joins)
     if nodes:
@@ -70,6 +76,27 @@ def refusals(
     if nodes and cluster and not found:
         found += check_kubeconfigs(hosts, nodes) or check_cluster(hosts, nodes[0])
     return found
+
+
+def check_inventory_only(extra: Iterable[str], specs: Specs, roles: Sequence[str]) -> list[Refusal]:
+    """Variables of -e that the playbook sets itself: those of the command line would win, also where it goes back."""
+    return [
+        Refusal(
+            f"'{name}' cannot be given with -e here.",
+            "The playbook decides it node by node; put what shall hold afterwards into the inventory.",
+        )
+        for name in sorted(extra)
+        if name in specs.variables and specs.variables[name].owner in roles
+    ]
+
+
+def check_required(hosts: Mapping[str, Mapping[str, Any]], names: Sequence[str]) -> list[Refusal]:
+    """Variables that must be given."""
+    return [
+        Refusal(f"'{name}' is not given.", f"Give it, for example with -e {name}=VALUE.")
+        for name in names
+        if hosts and not all(row.get(name) for row in hosts.values())
+    ]
 
 
 def _values(hosts: Hosts, node: str, extra: Mapping[str, Any], templated: frozenset[str]) -> dict[str, Any]:

@@ -98,3 +98,16 @@ def test_a_limit_and_a_target_are_asked_for_first() -> None:
 )
 def test_offline_needs_a_registry(variables: dict[str, Any], wrong: bool) -> None:
     assert bool(guard.check_offline(variables)) is wrong
+
+
+def test_what_a_playbook_decides_itself_cannot_be_given_with_extra_variables() -> None:
+    extra = {"nvidia_driver_version": "580.190.02", "gpu_upgrade_version": "580.190.02", "ansible_user": "x"}
+    (found,) = guard.check_inventory_only(extra, specs.load(), ["nvidia_driver"])
+    assert found.message == "'nvidia_driver_version' cannot be given with -e here."
+    assert guard.check_inventory_only(extra, specs.load(), []) == []
+
+
+@pytest.mark.parametrize(("value", "missing"), [("", True), (None, True), ("580.190.02", False)])
+def test_a_variable_that_is_compulsory_for_a_playbook(value: Any, missing: bool) -> None:
+    hosts = {"a": {"gpu_upgrade_version": "580.190.02"}, "b": {"gpu_upgrade_version": value}}
+    assert bool(guard.check_required(hosts, ["gpu_upgrade_version"])) is missing
