@@ -33,6 +33,8 @@ SETS = {
 }
 """By role whose packages all have one version, the name that module packages gives its files."""
 KERNEL = "__nvidia_driver_kernel"
+DRIVER_ONLY = "driver"
+"""Value of `scope` where another driver comes to a node that serves, and nothing else changes."""
 
 
 def all_of(record: Mapping[str, Any], wanted: Wanted, names: Names) -> dict[str, Ask]:
@@ -45,9 +47,12 @@ def all_of(record: Mapping[str, Any], wanted: Wanted, names: Names) -> dict[str,
     """
     if not names:
         return {}
+    driver = _driver(record, wanted, names["nvidia_driver"])
+    if wanted.get("scope") == DRIVER_ONLY:
+        return {"nvidia_driver": driver}
     node = parse(record)
     found = {
-        "nvidia_driver": _driver(record, wanted, names["nvidia_driver"]),
+        "nvidia_driver": driver,
         **{role: _set(node, wanted, role, names[role]) for role in SETS},
     }
     if wanted.get("cuda_versions"):

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from gpusmith.errors import Refusal
+from gpusmith.preflight.asked import DRIVER_ONLY
 from gpusmith.preflight.machine import (
     check_clock,
     check_disk,
@@ -52,6 +53,12 @@ CHECKS: Sequence[Callable[[Facts, Wanted, Tables], Iterator[Refusal]]] = [
 ]
 
 
+NOT_OF_A_DRIVER = frozenset(
+    {check_parameters, check_containerd, check_container_toolkit, check_drift, check_cni}
+)
+"""What another driver on a node that serves has nothing to do with."""
+
+
 def judge(facts: Facts, wanted: Wanted, tables: Tables) -> list[Refusal]:
     """All reasons to refuse one host.
 
@@ -61,7 +68,10 @@ def judge(facts: Facts, wanted: Wanted, tables: Tables) -> list[Refusal]:
         tables: what is known of GPU models and of versions.
     """
     found: list[Refusal] = []
+    left_out = NOT_OF_A_DRIVER if wanted.get("scope") == DRIVER_ONLY else frozenset()
     for check in CHECKS:
+        if check in left_out:
+            continue
         try:
             found.extend(check(facts, wanted, tables))
         except (KeyError, TypeError) as error:
