@@ -161,6 +161,8 @@ def judge(look: Look, fleet: Fleet, asked: Asked, tables: Tables) -> Verdict:
         asked: what was asked for.
         tables: what is known of GPU models and of versions.
     """
+    if asked.rollback and not look.target:
+        return Verdict(Action.NONE, "it remembers no driver from before an upgrade")
     if not FULL_DRIVER.match(look.target):
         return refuse(*_of_version(look, None, tables))
     if look.node is None or look.node_name not in fleet.members:

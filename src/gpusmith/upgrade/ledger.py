@@ -123,6 +123,16 @@ def read(node: Node) -> Ledger | None:
         raise Unreadable(str(error)) from error
 
 
+def previous(node: Node) -> dict[str, Any]:
+    """The driver that the last upgrade replaced, with `version` and `flavour`; empty if the node remembers none."""
+    text = ((node.get("metadata") or {}).get("annotations") or {}).get(PREVIOUS_DRIVER, "")
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
 def unfinished(node: Node) -> str:
     """Why nothing but the upgrade may touch a node now, with its state; empty if it may.
 

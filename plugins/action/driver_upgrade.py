@@ -1,0 +1,191 @@
+"""Action plugin: one node's driver upgrade, from the controller."""
+
+# Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ansible.errors import AnsibleConnectionFailure, AnsibleError
+from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import leader, plain
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.looking import LookingAction
+
+from gpusmith.cluster import claims
+from gpusmith.cluster.api import Cluster
+from gpusmith.errors import GpusmithError, ToolError
+from gpusmith.upgrade.budget import Rules
+from gpusmith.upgrade.effects import Fenced
+from gpusmith.upgrade.in_cluster import NodeObject
+from gpusmith.upgrade.journal import Journal
+from gpusmith.upgrade.machine import Outcome, Result, Times, Upgrade
+from gpusmith.upgrade.on_machine import Machine, Validation
+from gpusmith.wait import Deadline, Done, NotYet, wait_until
+
+BACK_S = 300.0
+"""How long a machine that does not answer is waited for."""
+TICK_S = 5.0
+
+SPEC: dict[str, dict[str, Any]] = {
+    "order": {"type": "dict", "required": True},
+    "packages": {"type": "dict", "required": True},
+    "settings": {"type": "dict", "required": True},
+    "layout": {"type": "dict", "required": True},
+    "nvml_timeout": {"type": "float", "default": 60.0},
+    "ready_timeout": {"type": "float", "default": 600.0},
+}
+
+
+class ActionModule(LookingAction):
+    """Carries out the plan for one node. Never fails for what becomes of it: the report tells it for all nodes."""
+
+    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Entry point of Ansible."""
+        result: dict[str, Any] = ActionBase.run(self, tmp, task_vars)
+        _validation, arguments = self.validate_argument_spec(argument_spec=SPEC)
+        asked = plain(arguments)
+        try:
+            outcome = self._carry_out(asked, task_vars)
+        except GpusmithError as error:
+            outcome = Outcome(Result.UNFINISHED, str(error))
+        changed = outcome.result not in (Result.UNTOUCHED, Result.RELEASED)
+        return {**result, "changed": changed, **asdict(outcome)}
+
+    def _carry_out(self, asked: Mapping[str, Any], task_vars: dict[str, Any] | None) -> Outcome:
+        order = asked["order"]
+        row, run, name = order["row"], order["run"], order["row"]["node"]
+        cluster, folder, mine = Cluster(order["kubeconfig"]), Path(order["folder"]), leader()
+        journal = Journal(folder, name, Display().display)
+
+        def fence() -> None:
+            try:
+                claims.must_hold(cluster, name, mine)
+            except claims.Lost as error:
+                raise Fenced(error.message, error.hint) from error
+
+        node = NodeObject(
+            cluster,
+            name,
+            Rules(
+                run,
+                row["target"],
+                order["max_unavailable"],
+                int(order["canary"]),
+                float(order["soak"]),
+                int(order["max_failures"]),
+            ),
+            order["queue"],
+            {member: int(gpus) for member, gpus in order["members"].items()},
+            folder,
+            order["evict"] or {},
+        )
+        machine = Machine(
+            host=str((task_vars or {}).get("inventory_hostname")),
+            node=name,
+            run=run,
+            ask=self._patient(partial(self._ask, task_vars), fence),
+            look=self._patient(partial(self._record, asked["nvml_timeout"], task_vars), fence),
+            cluster=cluster,
+            packages=asked["packages"],
+            settings=asked["settings"],
+            layout=asked["layout"],
+            validation=Validation(
+                order["suite"], order["inventory"], folder / name, float(order["validation_timeout"])
+            ),
+            reboot=(lambda: self._reboot(asked["ready_timeout"], task_vars, fence))
+            if order["reboot"] == "if_needed"
+            else None,
+            ready_s=asked["ready_timeout"],
+        )
+        outcome = Upgrade(
+            name=name,
+            run=run,
+            target=row["target"],
+            origin=row["origin"],
+            machine=machine,
+            cluster=node,
+            fence=fence,
+            say=journal.say,
+            back=bool(row.get("back")),
+            units=tuple(order["units"] or ()),
+            gpus=int(row["gpus"]),
+            model=row["model"],
+            flavour=row.get("flavour") or "",
+            times=Times(drain_s=float(order["drain_timeout"])),
+        ).carry_out()
+        if outcome.result is Result.UNTOUCHED:
+            node.leave_out()
+        journal.say(outcome.result, outcome.reason)
+        return outcome
+
+    # --- the way to the machine ----------------------------------------------------------------------------------
+
+    def _ask(
+        self, task_vars: dict[str, Any] | None, module: str, arguments: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        return (
+            self.run_bundled(module, dict(arguments), task_vars)
+            if module.endswith("driver_state")
+            else self._plain(module, arguments, task_vars)
+        )
+
+    def _plain(
+        self, module: str, arguments: Mapping[str, Any], task_vars: dict[str, Any] | None
+    ) -> dict[str, Any]:
+        answer: dict[str, Any] = self._execute_module(
+            module_name=module, module_args=dict(arguments), task_vars=task_vars
+        )
+        return answer
+
+    def _record(self, nvml_timeout: float, task_vars: dict[str, Any] | None) -> dict[str, Any]:
+        answer = self.look(nvml_timeout, task_vars)
+        if answer.get("failed"):
+            raise ToolError(str(answer.get("msg")))
+        record: dict[str, Any] = answer["record"]
+        return record
+
+    def _reboot(self, timeout: float, task_vars: dict[str, Any] | None, fence: Callable[[], None]) -> None:
+        fence()
+        task = self._task.copy()
+        task.args = {"msg": "The NVIDIA driver is upgraded", "reboot_timeout": int(timeout)}
+        action = self._shared_loader_obj.action_loader.get(
+            "ansible.builtin.reboot",
+            task=task,
+            connection=self._connection,
+            play_context=self._play_context,
+            loader=self._loader,
+            templar=self._templar,
+            shared_loader_obj=self._shared_loader_obj,
+        )
+        answer = action.run(task_vars=task_vars)
+        if answer.get("failed"):
+            raise ToolError(
+                f"The reboot did not come to its end: {answer.get('msg')}", "Look at the machine's console."
+            )
+
+    def _patient(self, call: Callable[..., dict[str, Any]], fence: Callable[[], None]) -> Callable[..., Any]:
+        """The same call, made again while the machine does not answer: modules can be repeated."""
+
+        def patient(*words: Any) -> dict[str, Any]:
+            def look() -> Done[dict[str, Any]] | NotYet:
+                fence()
+                try:
+                    answer = call(*words)
+                except AnsibleConnectionFailure as error:
+                    return NotYet(_short(error))
+                except AnsibleError as error:
+                    raise ToolError(_short(error)) from error
+                return NotYet(str(answer.get("msg"))) if answer.get("unreachable") else Done(answer)
+
+            return wait_until("the machine to answer", look, Deadline(BACK_S), TICK_S)
+
+        return patient
+
+
+def _short(error: Exception) -> str:
+    return " ".join(str(error).split())

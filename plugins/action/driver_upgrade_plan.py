@@ -1,0 +1,256 @@
+"""Action plugin: the plan of a driver upgrade, before anything happens."""
+
+# Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+from ansible.utils.display import Display
+from ansible_collections.gpusmith.gpu.plugins.action.node_claim import claim, machine
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import ControllerAction
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.variables import Variables
+
+from gpusmith.cluster import keeper
+from gpusmith.cluster.api import Cluster, Object
+from gpusmith.cluster.machines import nodes_for
+from gpusmith.cluster.views import NODES, PODS
+from gpusmith.data import compatibility, models
+from gpusmith.errors import Refusal
+from gpusmith.expect import identity
+from gpusmith.expect.identity import Machine
+from gpusmith.inventory.target import GPU_GROUP
+from gpusmith.names import OPERANDS_NAMESPACE
+from gpusmith.preflight import table as preflight_table
+from gpusmith.preflight.words import Tables
+from gpusmith.upgrade import ledger as ledgers
+from gpusmith.upgrade import plan as plans
+from gpusmith.upgrade import table
+from gpusmith.upgrade.budget import Fleet, Rules
+from gpusmith.upgrade.hosts import Asked, Look, Staging
+from gpusmith.upgrade.plan import Plan
+
+BUDGETS = "/apis/policy/v1/poddisruptionbudgets"
+WHOLE = "driver upgrades"
+"""Stands in a claim for the budget, which two upgrades at once would each use up."""
+FILE = "plan.json"
+
+
+@dataclass(frozen=True)
+class User:
+    """A process that uses the driver, as module driver_state tells it."""
+
+    words: str
+    pod_uid: str | None = None
+
+
+@dataclass(frozen=True)
+class Found:
+    """What was read for the plan, once for all hosts.
+
+    Attributes:
+        nodes: Node objects by name.
+        pods: by name of their Node.
+        members: Nodes of the inventory, each with the GPUs that it says.
+    """
+
+    nodes: Mapping[str, Object]
+    members: Mapping[str, int]
+    pods: Mapping[str, list[Object]] = field(default_factory=dict)
+
+
+class ActionModule(ControllerAction):
+    """Judges all hosts of the play at once."""
+
+    SPEC: ClassVar[dict[str, dict[str, Any]]] = {
+        "kubeconfig": {"type": "path", "required": True},
+        "back": {"type": "bool", "default": False},
+        "version": {"type": "str", "default": ""},
+        "max_unavailable": {"type": "str", "default": ""},
+        "canary": {"type": "int", "default": 1},
+        "soak": {"type": "float", "default": 300.0},
+        "max_failures": {"type": "int", "default": 1},
+        "requires_group": {"type": "str", "default": ""},
+        "requires_hours": {"type": "float", "default": 24.0},
+        "report_dir": {"type": "path", "required": True},
+    }
+    _variables: Mapping[str, Any]
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Entry point of Ansible."""
+        self._variables = task_vars or {}
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        return result
+
+    def act(self, asked: dict[str, Any], check: bool) -> dict[str, Any]:
+        hosts = list(self._variables.get("ansible_play_hosts_all", []))
+        of = Variables(self._variables.get("hostvars"))
+        cluster = Cluster(asked["kubeconfig"])
+        machines = {host: found for host in hosts if (found := machine(host, of.written(host), of))}
+        found = self._found(cluster, of)
+        mine = claim({row.node: row.machine_id for row in machines.values()} | {WHOLE: ""})
+        wrong = _wrong_machines(cluster, list(machines.values()))
+        looks = [self._look(host, of.written(host), found, asked, wrong.get(host, [])) for host in hosts]
+        rules = Rules(
+            run=mine.run,
+            target=next((look.target for look in looks if look.target), ""),
+            max_unavailable=asked["max_unavailable"],
+            canaries=asked["canary"],
+            soak_s=asked["soak"],
+            max_failures=asked["max_failures"],
+        )
+        plan = plans.make(
+            looks,
+            Fleet.of(found.nodes.values(), found.members),
+            rules,
+            Asked(
+                dt.datetime.now(dt.UTC),
+                str(of.written(hosts[0]).get("gpu_operands_namespace") or OPERANDS_NAMESPACE),
+                asked["back"],
+                self._staging(asked, found, of),
+            ),
+            cluster.items(BUDGETS),
+            Tables(models.load(), compatibility.load()),
+        )
+        folder = Path(asked["report_dir"]) / mine.run
+        self._show(plan, folder)
+        answer = {**_answer(plan, machines, found, asked["back"]), "run": mine.run, "folder": str(folder)}
+        if plan.refused:
+            return {
+                **answer,
+                "failed": True,
+                "msg": "Nothing was changed: what is refused stands in the table above.",
+            }
+        if plan.queue and not check:
+            keeper.start(lambda: Cluster(asked["kubeconfig"]), mine, Display().display)
+        return answer
+
+    # --- what is read ----------------------------------------------------------------------------------------------
+
+    def _found(self, cluster: Cluster, of: Variables) -> Found:
+        members = {}
+        for host in self._variables.get("groups", {}).get(GPU_GROUP, []):
+            said = of.written(host)
+            count = str(said.get("gpusmith_gpu_count") or "")
+            members[_node_name(host, said)] = int(count) if count.isdigit() else 0
+        pods: dict[str, list[Object]] = {}
+        for pod in cluster.items(PODS):
+            pods.setdefault(str((pod.get("spec") or {}).get("nodeName") or ""), []).append(pod)
+        nodes = {row["metadata"]["name"]: row for row in cluster.items(NODES)}
+        return Found(nodes, members, pods)
+
+    def _look(
+        self,
+        host: str,
+        said: Mapping[str, Any],
+        found: Found,
+        asked: Mapping[str, Any],
+        wrong: list[Refusal],
+    ) -> Look:
+        name = _node_name(host, said)
+        node = found.nodes.get(name)
+        used = said.get("__gpu_upgrade_used") or {}
+        answered = (said.get("node_record_now") or {}).get("record")
+        refusals = [*wrong, *_of_preflight(said, asked["back"])]
+        target = _before(node) if asked["back"] else asked["version"]
+        return Look(
+            name=host,
+            node=node,
+            target=target,
+            raw=answered,
+            gpu_model=str(said.get("gpusmith_gpu_model") or ""),
+            flavour=str(said.get("nvidia_driver_module_flavour") or "auto"),
+            pods=found.pods.get(name, []),
+            users=[
+                *(User(words) for words in used.get("users") or []),
+                *(
+                    User(str(row["command"]), row["pod_uid"])
+                    for row in used.get("holders") or []
+                    if row.get("pod_uid")
+                ),
+            ],
+            refusals=refusals,
+        )
+
+    def _staging(self, asked: Mapping[str, Any], found: Found, of: Variables) -> Staging:
+        group = asked["requires_group"]
+        if not group:
+            return Staging()
+        hosts = self._variables.get("groups", {}).get(group, [])
+        nodes = {host: found.nodes.get(_node_name(host, of.written(host))) for host in hosts}
+        return Staging(group, nodes, asked["requires_hours"])
+
+    # --- what is told ----------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def _show(plan: Plan, folder: Path) -> None:
+        display = Display()
+        for line in table.lines(plan):
+            display.display(line)
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / FILE
+        path.write_text(json.dumps(plans.to_json(plan), indent=2, sort_keys=True) + "\n", encoding="utf-8")
+        display.display(f"Plan: {path}")
+
+
+def _node_name(host: str, said: Mapping[str, Any]) -> str:
+    return str(said.get("kubernetes_node_name") or host).lower()
+
+
+def _wrong_machines(cluster: Cluster, machines: list[Machine]) -> dict[str, list[Refusal]]:
+    """By host, why its machine is not the one whose Node is meant."""
+    nodes = nodes_for(cluster, machines).nodes
+    return {
+        row.host: [
+            Refusal(found.cause, found.next_step) for found in identity.judge(row, machines, nodes).problems
+        ]
+        for row in machines
+    }
+
+
+def _of_preflight(said: Mapping[str, Any], back: bool) -> list[Refusal]:
+    """What the look at machine and repositories found; a rollback needs none."""
+    return [] if back else preflight_table.of_host(said.get("__preflight_answer"))
+
+
+def _before(node: Object | None) -> str:
+    """The version that a node had before its last upgrade; empty if it remembers none."""
+    entry = None
+    if node is not None:
+        try:
+            entry = ledgers.read(node)
+        except ledgers.Unreadable:
+            return ""
+    if entry is not None and not entry.finished:
+        return entry.origin
+    return str(ledgers.previous(node or {}).get("version") or "")
+
+
+def _answer(plan: Plan, machines: Mapping[str, Machine], found: Found, back: bool) -> dict[str, Any]:
+    rows = {}
+    for row in plan.rows:
+        entry = plan.fleet.members.get(row.node)
+        unfinished = entry is not None and entry.begun
+        rows[row.name] = {
+            "node": row.node,
+            "target": row.target,
+            "origin": row.origin,
+            "flavour": (machines[row.name].record.module.flavour or "") if row.name in machines else "",
+            "gpus": row.gpus,
+            "model": row.model,
+            "action": str(row.action),
+            "reason": row.reason,
+            "back": back and unfinished,
+        }
+    return {
+        "changed": False,
+        "hosts": rows,
+        "members": dict(found.members),
+        "queue": list(plan.queue),
+        "queued_hosts": [row.name for row in plan.rows if row.goes],
+    }

@@ -1,0 +1,48 @@
+"""Action plugin: what became of the nodes of a driver upgrade."""
+
+# Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+from ansible.utils.display import Display
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import ControllerAction
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.variables import Variables
+
+from gpusmith.upgrade import report
+
+
+class ActionModule(ControllerAction):
+    """One table, and upgrade.json."""
+
+    SPEC: ClassVar[dict[str, dict[str, Any]]] = {
+        "run": {"type": "str", "required": True},
+        "folder": {"type": "path", "required": True},
+        "hosts": {"type": "dict", "required": True},
+        "outcomes": {"type": "str", "required": True},
+    }
+    _variables: Mapping[str, Any]
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Entry point of Ansible."""
+        self._variables = task_vars or {}
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        return result
+
+    def act(self, asked: dict[str, Any], check: bool) -> dict[str, Any]:  # noqa: ARG002 - it only reports
+        of = Variables(self._variables.get("hostvars"))
+        outcomes = {host: of.written(host).get(asked["outcomes"]) for host in asked["hosts"]}
+        rows = report.rows(asked["hosts"], outcomes)
+        path = report.write(Path(asked["folder"]), asked["run"], rows)
+        display = Display()
+        for line in (
+            *report.table(rows),
+            report.inventory_line(rows),
+            f"Journals and reports: {path.parent}",
+        ):
+            if line:
+                display.display(line)
+        return {"changed": False, "left": report.left(rows), "results_file": str(path)}
