@@ -29,7 +29,8 @@ FOLDER = "/var/lib/gpusmith/driver"
 HELD, STUCK = "held", "in_use"
 """Outcomes of driver_state: a process uses the driver; the kernel keeps a module that no process uses."""
 TICK_S = 2.0
-PRECHECK_TIER = "nodes"
+PRECHECK_TIERS = ("nodes", "cluster")
+"""They allocate nothing."""
 
 Ask = Callable[[str, Mapping[str, Any]], Mapping[str, Any]]
 """Runs a module on the machine; ToolError if that cannot be done. A module that failed answers with `failed`."""
@@ -194,7 +195,7 @@ class Machine:
 
     def precheck(self, version: str) -> None:
         """Refuse a machine that is broken before anything is done to it."""
-        results = self._suite("before", Maintenance(driver_version=version), (PRECHECK_TIER,))
+        results = self._suite("before", Maintenance(driver_version=version), PRECHECK_TIERS)
         if bad := _failed(results):
             raise GpusmithError(
                 f"Node '{self.node}' is broken before anything was done to it: {bad}",
@@ -209,7 +210,7 @@ class Machine:
         if put.proved and proof.problem is None:
             return
         where = f"See {self.validation.report_dir / version}."
-        if _failed(results):
+        if _failed(results, self.host):
             raise DriverFailed(put.message, where)
         raise ToolError(put.message, where)
 
@@ -254,7 +255,11 @@ def _folder(version: str) -> str:
     return f"{FOLDER}/{re.sub('[^A-Za-z0-9.+~-]', '_', version)}"
 
 
-def _failed(results: Mapping[str, Any]) -> str:
-    """Checks that failed, in words; those that could not be made tell nothing about a driver."""
-    rows = [row for row in results.get("checks") or [] if row.get("outcome") == "failed"]
+def _failed(results: Mapping[str, Any], host: str = "") -> str:
+    """Checks that failed, in words; those that could not be made, or are not of the host, tell nothing about its driver."""
+    rows = [
+        row
+        for row in results.get("checks") or []
+        if row.get("outcome") == "failed" and host in ("", row.get("target"))
+    ]
     return "; ".join(f"{row.get('id')}: {row.get('cause') or 'no cause given'}" for row in rows)

@@ -220,7 +220,8 @@ def test_the_look_before_tests_the_node_at_its_own_version(
     ((_, named),) = asked
     assert named["maintenance"].driver_version == VERSION
     assert named["maintenance"].id == ""
-    assert named["tiers"] == ("nodes",)
+    # Whatever is wrong before must be found before: later it would be the driver's fault.
+    assert named["tiers"] == ("nodes", "cluster")
     suite(monkeypatch, tmp_path, [{**good, "outcome": "failed", "cause": "GPU 3 is gone"}])
     with pytest.raises(GpusmithError, match="GPU 3 is gone"):
         made(Node(), tmp_path).precheck(VERSION)
@@ -253,6 +254,21 @@ def test_only_a_failed_check_is_the_drivers_fault(
             machine.validate(NEW)
     assert put == [("gpu-1", False)]
     assert asked[0][1]["maintenance"].id == "run-1"
+
+
+def test_what_concerns_the_whole_cluster_is_not_the_drivers_fault(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    stuck = {"id": "cluster.leftovers", "target": "cluster", "outcome": "failed", "cause": "it stays"}
+    good = {"id": "workloads.cuda", "target": "gpu-1", "outcome": "passed"}
+    suite(monkeypatch, tmp_path, [good, stuck])
+    monkeypatch.setattr(
+        stamps, "put_outcome", lambda *_, **__: stamps.Stamped(False, True, message="it stays")
+    )
+    with pytest.raises(ToolError, match="it stays"):
+        made(Node(), tmp_path).validate(NEW)
+    with pytest.raises(GpusmithError, match="it stays"):
+        made(Node(), tmp_path).precheck(VERSION)
 
 
 def test_a_suite_that_could_not_do_its_work_says_nothing_about_the_driver(
