@@ -55,7 +55,7 @@ def nodes_for(cluster: Cluster, machines: Iterable[Machine]) -> Seen:
         # The ledger of a machine that was installed anew tells of what is gone: its join drops it.
         if machine.name is not None
         and machine.node in rows
-        and (refused := unfinished.refusal(rows[machine.node]))
+        and (refused := unfinished.refusal(machine.host, rows[machine.node]))
     }
     return Seen(nodes, tuple(cordoned), upgrading)
 

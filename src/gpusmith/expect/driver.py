@@ -117,7 +117,7 @@ def package_versions(record: Record, wanted: Driver, evidence: dict[str, Any]) -
     wrong = packages.outdated(record, wanted)
     if wrong:
         named = packages.in_words(wrong, wanted.version)
-        step, cure = libraries.version_step(record, node)
+        step, cure = libraries.version_step(record, wanted)
         found.append(
             Problem(
                 f"Node '{node}': driver package {named}, the inventory wants {wanted.version}.",
@@ -159,7 +159,7 @@ def module_versions(record: Record, wanted: Driver, evidence: dict[str, Any]) ->
     if module.installed_version not in (None, version):
         step, cure = f"Look at 'dkms status' on '{node}'.", Cure.PERSON
         if packages.outdated(record, wanted):
-            step, cure = libraries.version_step(record, node)
+            step, cure = libraries.version_step(record, wanted)
         found.append(
             Problem(
                 f"Node '{node}': the module file is {module.installed_version}, the inventory wants {wanted.version};"

@@ -100,7 +100,7 @@ def _manager(record: Record, wanted: Driver) -> list[Problem]:
             " they must be equal.",
             {
                 Cure.REBOOT: "Drain the node and reload the module or reboot.",
-                Cure.UPGRADE: f"To make them equal, {steps.change_driver(wanted.node)}.",
+                Cure.UPGRADE: f"To make them equal, {steps.upgrade_driver(wanted.node, wanted.version)}.",
                 Cure.PACKAGES: "Run site.yml.",
             }[cure],
             {"fabric_manager": manager.version},

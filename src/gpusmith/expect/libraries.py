@@ -32,18 +32,18 @@ def repair(record: Record, wanted: Driver, carriers: tuple[str, ...] = ()) -> tu
     if not there or (carriers and not any(name in there for name in carriers)):
         return "Install the driver's packages: site.yml.", Cure.PACKAGES
     if packages.outdated(record, wanted):
-        return version_step(record, wanted.node)
+        return version_step(record, wanted)
     return (
         f"'dpkg -V' or 'rpm -V' on '{wanted.node}' names changed files of packages: install that package again.",
         Cure.PERSON,
     )
 
 
-def version_step(record: Record, node: str) -> tuple[str, Cure]:
+def version_step(record: Record, wanted: Driver) -> tuple[str, Cure]:
     """How a node gets another version: a serving one never by site.yml."""
     if record.kubernetes.joined:
         return (
-            f"Correct 'nvidia_driver_version', or {steps.change_driver(node)}.",
+            f"Correct 'nvidia_driver_version', or {steps.upgrade_driver(wanted.node, wanted.version)}.",
             Cure.UPGRADE,
         )
     return "Run site.yml, which installs that version, or correct 'nvidia_driver_version'.", Cure.PACKAGES
@@ -146,7 +146,7 @@ def of_nvml(record: Record, wanted: Driver, evidence: Mapping[str, Any]) -> list
 
 def _of_library(record: Record, wanted: Driver) -> tuple[str, Cure]:
     if packages.outdated(record, wanted):
-        return version_step(record, wanted.node)
+        return version_step(record, wanted)
     return repair(record, wanted)
 
 

@@ -122,7 +122,11 @@ def driver(raw: Mapping[str, Any], settings: Settings, layout: Settings) -> Plan
         "drift": [f"'{name}' is {version}" for name, version in sorted(wrong.items())],
         "outdated": sorted(wrong),
         "unheld": packages.unheld(record, want),
-        "change_driver": steps.change_driver(node),
+        "change_driver": (
+            steps.upgrade_driver(node, want.version)
+            if record.module.flavour in (None, flavour)
+            else steps.change_driver(node)
+        ),
     }
 
 

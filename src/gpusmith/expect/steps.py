@@ -5,8 +5,13 @@ from __future__ import annotations
 from gpusmith.names import UPGRADE
 
 
+def upgrade_driver(node: str, version: str) -> str:
+    """How a node that serves gets another version of the driver."""
+    return f"upgrade it: 'ansible-playbook -i INVENTORY playbooks/upgrade_driver.yml -l {node} -e gpu_upgrade_version={version}'"
+
+
 def change_driver(node: str) -> str:
-    """How a node that serves gets another driver: site.yml installs it only on a machine that has left the cluster."""
+    """How a node that serves gets the other kind of module: site.yml installs it only on a machine that has left the cluster."""
     return (
         f"take '{node}' out of the cluster with 'ansible-playbook -i INVENTORY playbooks/remove_nodes.yml -l {node}', then"
         f" bring it back with 'ansible-playbook -i INVENTORY site.yml -l {node} -e gpusmith_reboot=if_needed', which installs the"
@@ -22,16 +27,17 @@ def change_runtime(node: str) -> str:
     )
 
 
-def finish_upgrade(node: str, target: str) -> str:
+def finish_upgrade(host: str, node: str, target: str) -> str:
     """What is to be done about a node whose driver upgrade is not finished.
 
     Args:
+        host: its name in the inventory.
         node: name of the Node.
         target: version of the upgrade; empty if it cannot be read.
     """
-    finish = (
-        f"Go on with the upgrade to {target}, or roll it back" if target else "Use the release that began it"
-    )
+    on = f"Go on with 'ansible-playbook -i INVENTORY playbooks/upgrade_driver.yml -l {host} -e gpu_upgrade_version={target}'"
+    back = f"go back with 'ansible-playbook -i INVENTORY playbooks/rollback_driver.yml -l {host}'"
+    finish = f"{on}, or {back}" if target else "Use the release that began it"
     return (
         f"{finish}. To take the node out of the cluster, or to repair it by hand: 'kubectl annotate node {node} {UPGRADE}-'"
         " gives the upgrade up, and changes nothing else: the node stays cordoned."

@@ -11,7 +11,7 @@ from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import 
 )
 
 from gpusmith.errors import Refusal
-from gpusmith.expect.steps import change_driver
+from gpusmith.expect.steps import upgrade_driver
 from gpusmith.expect.versions import FULL_DRIVER, is_version, upstream
 from gpusmith.preflight.words import Facts, Tables, Wanted, nearest, refusal
 from gpusmith.wording import quoted
@@ -96,7 +96,7 @@ def check_drift(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[Refus
             f"'{driver}' is installed",
             f"'{wanted.get('driver_version')}', as the inventory says; site.yml never changes it on a joined node",
             f"Put 'nvidia_driver_version: \"{upstream(driver)}\"' into group_vars, as it is installed,"
-            f" or {change_driver('NODE')}.",
+            f" or {upgrade_driver('NODE', str(wanted.get('driver_version')))}.",
         )
     kubelet, version = record["kubernetes"]["kubelet_version"], str(wanted.get("kubernetes_version"))
     # Within a minor version role kubernetes_node changes it, if it may.

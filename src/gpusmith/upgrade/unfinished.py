@@ -33,11 +33,16 @@ def open_one(node: Node) -> Ledger | None:
     return None if found is None or found.finished else found
 
 
-def refusal(node: Node) -> Refusal | None:
-    """Why a playbook leaves a node alone, and what finishes its upgrade; None if it need not."""
+def refusal(host: str, node: Node) -> Refusal | None:
+    """Why a playbook leaves a node alone, and what finishes its upgrade; None if it need not.
+
+    Args:
+        host: its name in the inventory.
+        node: its Node object.
+    """
     why, name = ledger.unfinished(node), str(node["metadata"]["name"])
     if not why:
         return None
     found = open_one(node)
-    step = steps.finish_upgrade(name, found.target if found else "")
+    step = steps.finish_upgrade(host, name, found.target if found else "")
     return Refusal(f"Node '{name}': {why.rstrip('.')}.", step)

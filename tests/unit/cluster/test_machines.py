@@ -63,6 +63,8 @@ def test_a_node_whose_upgrade_is_not_finished_is_named(entry: str, joined: bool,
     assert set(upgrading) == ({"gpu-1"} if says else set())
     if says:
         assert says in upgrading["gpu-1"].message
+        command = "ansible-playbook -i INVENTORY playbooks/upgrade_driver.yml -l gpu-1 -e gpu_upgrade_version=580.200.01"
+        assert (f"'{command}'" in upgrading["gpu-1"].hint) is (entry != "[]")
         assert "'kubectl annotate node gpu-1 gpusmith.io/driver-upgrade-'" in upgrading["gpu-1"].hint
 
 

@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from gpusmith.checks.findings import NotAsked
-from gpusmith.expect.steps import change_driver, change_runtime
+from gpusmith.expect.steps import change_driver, change_runtime, upgrade_driver
 from gpusmith.node.records import parse
 from gpusmith.problems import SITE, Cure, Problem
 from tests.faults import FAULTS
 from tests.unit.checks.judged import RECORD_CHECKS, Facts
 from tests.unit.expect.converged import ORDER_FILE, PLANS, Record, converged_record
+from tests.unit.hosts import VERSION
 
 
 def reported(facts: Facts, record: Record) -> dict[str, Sequence[Problem]]:
@@ -57,10 +58,21 @@ def test_suite_and_roles_name_the_same_cures(fault: str, facts: Facts) -> None:
     # Who reads that site.yml helps can go by it, and who could be helped by it reads so.
     for name, problems in found.items():
         for problem in problems:
-            # A serving node gets another driver in two steps, of which site.yml is the second, and other packages if it may.
-            step = problem.next_step.replace(change_driver("gpu-1"), "").replace(change_runtime("gpu-1"), "")
+            # A serving node gets the other kind of module in two steps, of which site.yml is the second.
+            step = problem.next_step
+            for others in (upgrade_driver("gpu-1", VERSION), change_driver("gpu-1"), change_runtime("gpu-1")):
+                step = step.replace(others, "")
             assert ("site.yml" in step) is (problem.cure in SITE), (name, problem)
             assert (step != problem.next_step) is (problem.cure is Cure.UPGRADE), (name, problem)
+
+
+@pytest.mark.parametrize(
+    ("flavour", "step"), [("open", upgrade_driver("gpu-1", VERSION)), ("proprietary", change_driver("gpu-1"))]
+)
+def test_only_another_kind_of_module_takes_a_node_out_of_the_cluster(flavour: str, step: str) -> None:
+    record = converged_record()
+    record["module"]["flavour"] = flavour
+    assert PLANS["nvidia_driver"](record)["change_driver"] == step
 
 
 @pytest.mark.parametrize("cure", sorted(SITE - {Cure.FILES, Cure.KUBELET, Cure.LABELS, Cure.OPERANDS}))

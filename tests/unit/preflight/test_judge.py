@@ -238,7 +238,8 @@ def test_driver_of_a_joined_node_is_never_changed(joined: bool, count: int) -> N
     found = refused(tree)
     assert len(found) == count
     for row in found:
-        assert "'ansible-playbook -i INVENTORY playbooks/remove_nodes.yml -l NODE'" in row.hint
+        command = "ansible-playbook -i INVENTORY playbooks/upgrade_driver.yml -l NODE -e gpu_upgrade_version=580.178.04"
+        assert f"'{command}'" in row.hint
         # What an upgrade leaves to be done.
         assert "Put 'nvidia_driver_version: \"580.95.05\"' into group_vars" in row.hint
 
