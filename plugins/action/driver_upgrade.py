@@ -120,6 +120,11 @@ class ActionModule(LookingAction):
         ).carry_out()
         if outcome.result is Result.UNTOUCHED:
             node.leave_out()
+        if outcome.result is Result.UPGRADED:
+            try:
+                machine.forget([row["target"], row["origin"]])
+            except GpusmithError as error:
+                journal.say("done", f"packages of older drivers could not be removed: {error}")
         journal.say(outcome.result, outcome.reason)
         return outcome
 

@@ -119,6 +119,14 @@ class Machine:
             f"The packages of {version} cannot be installed on '{self.node}': {answer.get('msg')}"
         )
 
+    def forget(self, kept: Sequence[str]) -> None:
+        """Remove the packages of versions that nobody will go back to."""
+        kept_folders = {_folder(version) for version in kept}
+        there = self._must("find", {"paths": FOLDER, "file_type": "directory"}, "ansible.builtin")
+        for row in there.get("files") or []:
+            if row["path"] not in kept_folders:
+                self._must("file", {"path": row["path"], "state": "absent"}, "ansible.builtin")
+
     # --- the module ----------------------------------------------------------------------------------------------
 
     def runs(self, version: str) -> bool:
@@ -244,8 +252,10 @@ class Machine:
         if answer.get("failed"):
             raise DriverFailed(f"Driver {version} {trouble} on '{self.node}': {answer.get('msg')}")
 
-    def _must(self, module: str, asked: Mapping[str, Any]) -> Mapping[str, Any]:
-        answer = self.ask(f"gpusmith.gpu.{module}", asked)
+    def _must(
+        self, module: str, asked: Mapping[str, Any], collection: str = "gpusmith.gpu"
+    ) -> Mapping[str, Any]:
+        answer = self.ask(f"{collection}.{module}", asked)
         if answer.get("failed"):
             raise ToolError(str(answer.get("msg")))
         return answer

@@ -26,7 +26,7 @@ from tests.unit.objects import node
 from tests.unit.records import other_record
 
 NEW = "580.190.02"
-ON_NODE = {"users": [], "holders": []}
+ON_NODE: dict[str, list[str]] = {"users": [], "holders": []}
 
 
 class Api(ThreadingHTTPServer):

@@ -14,6 +14,7 @@ from gpusmith.cluster import stamps
 from gpusmith.errors import GpusmithError, ToolError
 from gpusmith.suite import start
 from gpusmith.suite.start import SuiteRun
+from gpusmith.upgrade import on_machine
 from gpusmith.upgrade.effects import DriverFailed, InUse
 from gpusmith.upgrade.on_machine import Machine, Validation
 from tests.unit.expect.converged import converged_record
@@ -103,6 +104,14 @@ def test_installing_asks_no_repository(tmp_path: Path) -> None:
     assert asked["repository"] is None
     # The pins are those of the role; what merely came along gets none.
     assert asked["packages"] == {"libcuda1": f"{NEW}-1"}
+
+
+def test_only_packages_that_a_rollback_needs_stay(tmp_path: Path) -> None:
+    node = Node()
+    folder = on_machine.FOLDER
+    node.answers = [{"files": [{"path": f"{folder}/{version}"} for version in ("570.1", VERSION, NEW)]}]
+    made(node, tmp_path).forget([NEW, VERSION])
+    assert node.asked[1:] == [("file", {"path": f"{folder}/570.1", "state": "absent"})]
 
 
 @pytest.mark.parametrize(("busy", "kind"), [(False, DriverFailed), (True, ToolError)])
