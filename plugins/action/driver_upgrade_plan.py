@@ -33,7 +33,8 @@ from gpusmith.upgrade import plan as plans
 from gpusmith.upgrade import table
 from gpusmith.upgrade.budget import Fleet, Rules
 from gpusmith.upgrade.hosts import Asked, Look, Staging
-from gpusmith.upgrade.plan import Plan
+from gpusmith.upgrade.plan import Plan, Row
+from gpusmith.verdict.changes import TELLS
 
 BUDGETS = "/apis/policy/v1/poddisruptionbudgets"
 WHOLE = "driver upgrades"
@@ -126,7 +127,11 @@ class ActionModule(ControllerAction):
                 "failed": True,
                 "msg": "Nothing was changed: what is refused stands in the table above.",
             }
-        if plan.queue and not check:
+        if check:
+            answer[TELLS] = {
+                row.name: {"changes": {"more": [_in_words(row)]}} for row in plan.rows if row.goes
+            }
+        elif plan.queue:
             keeper.start(lambda: Cluster(asked["kubeconfig"]), mine, Display().display)
         return answer
 
@@ -229,6 +234,11 @@ def _before(node: Object | None) -> str:
     if entry is not None and not entry.finished:
         return entry.origin
     return str(ledgers.previous(node or {}).get("version") or "")
+
+
+def _in_words(row: Row) -> str:
+    when = f"in wave {row.wave}" if row.wave else "when there is room"
+    return f"gets driver {row.target} instead of {row.origin} {when}"
 
 
 def _answer(plan: Plan, machines: Mapping[str, Machine], found: Found, back: bool) -> dict[str, Any]:

@@ -11,20 +11,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gpusmith.cluster import maintenance, node_metadata
+from gpusmith.cluster import leftovers, maintenance, node_metadata
 from gpusmith.cluster.allocatable import offer_of
 from gpusmith.cluster.api import CONFLICT, MISSING, ApiRefused, Cluster, Object
 from gpusmith.cluster.holders import Holder, holders
 from gpusmith.cluster.retries import PASSING
 from gpusmith.cluster.views import NODES, node_path
 from gpusmith.errors import GpusmithError
-from gpusmith.names import GPU_RESOURCE, HOLD, MANAGER, OPERANDS_LABEL, OPERANDS_ON
+from gpusmith.names import GPU_RESOURCE, HOLD, MANAGER, OPERANDS_LABEL, OPERANDS_ON, RUN_NAMESPACE
 from gpusmith.upgrade import budget
 from gpusmith.upgrade import ledger as ledgers
 from gpusmith.upgrade.budget import Answer, Fleet, Rules
 from gpusmith.upgrade.effects import Halted, Node
 from gpusmith.upgrade.ledger import Ledger
 from gpusmith.wording import shorten
+from gpusmith.workloads import namespace
 
 
 @dataclass
@@ -141,10 +142,17 @@ class NodeObject:
         """Pods that hold GPUs of it; those that may be evicted are asked to go."""
         pods = maintenance.pods_of(self.cluster, self.name)
         found = holders(pods)
+        if any(holder.namespace.startswith(RUN_NAMESPACE) for holder in found):
+            self._clear()
         if self.evict:
             named = {_title(pod): pod for pod in pods}
             return [self._asked_to_go(holder, named[holder.title]) for holder in found]
         return [f"'{holder.title}'" for holder in found]
+
+    def _clear(self) -> None:
+        """Remove what a killed run of the suite left: nobody else will end its pods."""
+        for name in leftovers.find(self.cluster, lambda _: None).dead:
+            namespace.remove(self.cluster, name)
 
     def _asked_to_go(self, holder: Holder, pod: Object) -> str:
         labels = pod["metadata"].get("labels") or {}

@@ -94,9 +94,12 @@ class Machine:
         record = self._record()
         there = expected.of_driver(record, self._wanted(version))
         names = {
-            name: there[name] if versions.is_version(there.get(name, ""), version) else version
+            name: there[name]
             for name in self.packages["packages"]
+            if versions.is_version(there.get(name), version)
         }
+        # Of the version that is there, only what is there: names differ between branches.
+        names = names or dict.fromkeys(self.packages["packages"], version)
         self._must(
             "packages", {**self.packages, "packages": names, "state": "fetched", "folder": _folder(version)}
         )

@@ -153,6 +153,7 @@ def test_check_mode_claims_nothing(tmp_path: Path, api: Api) -> None:
     status, output, plan = run(tmp_path, api, "--check")
     assert status == 0, output
     assert plan["would_change"]
+    assert f"gets driver {NEW} instead of {VERSION} in wave 2" in output
     assert api.claims == []
 
 

@@ -8,14 +8,17 @@ from typing import Any
 
 import pytest
 
+from gpusmith.cluster import leftovers
 from gpusmith.cluster.api import CONFLICT, ApiRefused
+from gpusmith.cluster.leftovers import Leftovers
 from gpusmith.errors import GpusmithError
-from gpusmith.names import HOLD, MANAGER, OPERANDS_LABEL, OPERANDS_ON, OPERANDS_PAUSED
+from gpusmith.names import HOLD, MANAGER, OPERANDS_LABEL, OPERANDS_ON, OPERANDS_PAUSED, RUN_NAMESPACE
 from gpusmith.upgrade import ledger as ledgers
 from gpusmith.upgrade.budget import Rules
 from gpusmith.upgrade.effects import Halted
 from gpusmith.upgrade.in_cluster import NodeObject
 from gpusmith.upgrade.ledger import Ledger, State
+from gpusmith.workloads import namespace
 from tests.unit import objects
 
 NEW = "580.190.02"
@@ -174,6 +177,21 @@ def test_a_disruption_budget_is_respected(tmp_path: Path) -> None:
     api.pods = [pod("batch", kind="batch")]
     api.refuses = ApiRefused("The disruption budget needs 1 healthy pod.", "", 429)
     assert "disruption budget" in made(api, tmp_path, evict={"kind": "batch"}).holders()[0]
+
+
+def test_pods_that_a_killed_run_of_the_suite_left_are_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api, removed = Api("gpu-1"), []
+    dead = f"{RUN_NAMESPACE}1122-abc"
+    monkeypatch.setattr(leftovers, "find", lambda *_: Leftovers((dead,), ()))
+    monkeypatch.setattr(namespace, "remove", lambda _, name: removed.append(name))
+    api.pods = [pod("job")]
+    made(api, tmp_path).holders()
+    assert removed == []
+    api.pods[0]["metadata"]["namespace"] = dead
+    assert made(api, tmp_path).holders()
+    assert removed == [dead]
 
 
 def test_operands_follow_a_label_that_only_we_own(tmp_path: Path) -> None:
