@@ -35,6 +35,7 @@ PERSISTENCED = "nvidia-persistenced"
 LOAD = "gpusmith-nvidia-load"
 OURS = (DEVICES, FABRIC_MANAGER, PERSISTENCED, LOAD)
 RUNNING = ("active", "activating", "reloading")
+NEVER = ("not-found", "masked", "masked-runtime")
 POLL_S = 0.5
 NEARLY_W = 0.5
 LAST_WORDS = 8
@@ -246,7 +247,7 @@ class Driver:
 
     def _wanted(self, states: Mapping[str, Service], fabric_manager: bool) -> List[str]:
         """The units that shall run, in their order."""
-        there = {name for name, unit in states.items() if unit.enabled != "not-found"}
+        there = {name for name, unit in states.items() if unit.enabled not in NEVER}
         wanted = [unit for unit in (LOAD, PERSISTENCED, DEVICES) if unit in there]
         if fabric_manager:
             wanted.append(FABRIC_MANAGER)

@@ -362,6 +362,14 @@ def test_a_service_that_did_not_run_before_does_not_run_afterwards(machine: Mach
     assert not machine.units["dcgm"][0]
 
 
+def test_a_unit_that_an_administrator_masked_stays_off(machine: Machine) -> None:
+    machine.units["nvidia-persistenced"] = [False, "masked"]
+    machine.broken = {"nvidia-persistenced"}
+    unloaded(machine)
+    assert loaded(machine)
+    assert not loaded(machine)
+
+
 def test_a_machine_without_toolkit_or_load_unit_gets_its_modules_all_the_same(machine: Machine) -> None:
     for name in ("gpusmith-gpu-devices", "gpusmith-nvidia-load", "nvidia-fabricmanager"):
         del machine.units[name]
