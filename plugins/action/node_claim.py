@@ -74,7 +74,9 @@ class ActionModule(ControllerAction):
         }
         if asked["preflight"] and cordoned:
             result["verdict"] = {
-                row.host: {"notes": [CORDONED.format(row.node)]} for row in machines if row.node in cordoned
+                row.host: {"notes": [CORDONED.format(row.node)]}
+                for row in machines
+                if row.node in cordoned and row.host not in upgrading
             }
         if notes := [
             f"{row.cause} {row.next_step}".strip() for each in verdicts.values() for row in each.notes

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from gpusmith.cluster.api import Cluster
 from gpusmith.cluster.views import NODES, PODS, NodeView, view_of
@@ -36,7 +37,7 @@ class Target:
         """Whether its cordon is the upgrade's own, as its ledger says now."""
         if self.view is None:
             return False
-        found = unfinished.of_run({"metadata": {"annotations": self.view.annotations}}, self.maintenance)
+        found = unfinished.of_run(_marks(self.view), self.maintenance)
         return found is not None and found.cordoned
 
 
@@ -108,14 +109,28 @@ def why_not(target: Target) -> NotTested | None:
     if view is None:
         return NotTested(f"Not tested: the cluster has no node for host '{host.name}'.", True)
     if view.unschedulable and not target.in_maintenance:
-        return NotTested(
-            f"Not tested: node '{view.name}' is cordoned.",
-            False,
-            f"If it may take pods again: kubectl uncordon {view.name}; then run the suite again.",
-        )
+        return _cordoned(view, host)
     if not view.ready:
         return NotTested(f"Not tested: node '{view.name}' is not Ready: {'; '.join(view.conditions)}.", True)
     return _tainted(target, view) or _without_free_gpus(view)
+
+
+def _marks(view: NodeView) -> dict[str, Any]:
+    """As much of a Node object as a ledger is read from."""
+    return {"metadata": {"name": view.name, "annotations": view.annotations}}
+
+
+def _cordoned(view: NodeView, host: Host) -> NotTested:
+    reason = f"Not tested: node '{view.name}' is cordoned"
+    upgrade = unfinished.refusal(host.name, _marks(view))
+    if upgrade is not None:
+        why = upgrade.message.removeprefix(f"Node '{view.name}': ")
+        return NotTested(f"{reason}: {why}", False, upgrade.hint)
+    return NotTested(
+        f"{reason}.",
+        False,
+        f"If it may take pods again: kubectl uncordon {view.name}; then run the suite again.",
+    )
 
 
 def _tainted(target: Target, view: NodeView) -> NotTested | None:

@@ -166,11 +166,13 @@ def test_a_node_without_a_claim_is_not_emptied(tmp_path: Path, api: Api) -> None
 @pytest.mark.parametrize("policy", ["refuse_all", "exclude_host"])
 def test_a_node_in_an_upgrade_is_left_alone(tmp_path: Path, api: Api, policy: str) -> None:
     api.nodes[1]["metadata"]["annotations"] = {UPGRADE: ledger()}
+    api.nodes[1]["spec"]["unschedulable"] = True
     output = run(tmp_path, api, {"gpu-1": healthy_record(), "gpu-2": other_record()}, bad_host=policy)
     assert (
         "gpu-2 | Node 'gpu-2': its driver upgrade from 580.178.04 to 580.200.01 is 'admitted' since" in output
     )
     assert "kubectl annotate node gpu-2 gpusmith.io/driver-upgrade-" in output
+    assert "kubectl uncordon gpu-2" not in output
     alone = policy == "exclude_host"
     assert "gpu-2: it goes on" not in output
     assert ("gpu-1: it goes on" in output) is alone

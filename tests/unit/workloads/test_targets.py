@@ -134,6 +134,19 @@ def pod_spec(manifest: Any) -> Any:
     return manifest["spec"] if manifest["kind"] == "Pod" else None
 
 
+def test_nobody_is_told_to_uncordon_a_node_in_an_upgrade() -> None:
+    why = why_not(Target(make_host(), replace(CORDONED, annotations={UPGRADE: ledger()}), None))
+    assert why is not None
+    assert "is cordoned: its driver upgrade from 580.178.04 to 580.200.01 is 'admitted' since" in why.reason
+    assert "uncordon" not in why.step
+    assert "playbooks/upgrade_driver.yml -l gpu-1 -e gpu_upgrade_version=580.200.01" in why.step
+    done = why_not(
+        Target(make_host(), replace(CORDONED, annotations={UPGRADE: ledger(state=State.DONE)}), None)
+    )
+    assert done is not None
+    assert "kubectl uncordon" in done.step
+
+
 def test_no_other_nodes_pods_go_to_a_cordoned_node(run: Any, fake_cluster: Any) -> None:
     made: list[Any] = []
     before_each_creation(fake_cluster, made.append)
