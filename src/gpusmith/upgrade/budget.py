@@ -297,7 +297,9 @@ def _halted(fleet: Fleet, rules: Rules, before_canaries: bool) -> str:
     failed = [
         f"'{member.name}' failed ({member.ledger.reason or member.ledger.state})"
         for member in fleet.members.values()
-        if member.ledger and member.ledger.run == rules.run and member.ledger.state in FAILED
+        if member.ledger
+        and (member.ledger.run, member.ledger.target) == (rules.run, rules.target)
+        and member.ledger.state in FAILED
     ]
     if failed and before_canaries:
         return f"canary {', '.join(failed)}"

@@ -232,6 +232,14 @@ def test_failures_of_earlier_runs_are_history() -> None:
     assert ask("gpu-3", gpu_1=done(), gpu_2=earlier).answer is Answer.GO
 
 
+def test_what_a_rollback_brings_back_is_no_failure_of_it() -> None:
+    """One run takes back the half done upgrade of one node, and the finished one of another."""
+    back = replace(RULES, target=OLD, canaries=0)
+    wanted = {"entry": entry(State.ROLLED_BACK, target=NEW)}
+    assert ask("gpu-2", back, gpu_1=wanted).answer is Answer.GO
+    assert ask("gpu-2", back, gpu_1={"entry": entry(State.STUCK, target=OLD)}).answer is Answer.HALT
+
+
 def test_the_next_one_is_the_canary_if_the_first_one_never_was_free() -> None:
     released = {"entry": entry(State.RELEASED)}
     assert ask("gpu-2", gpu_1=released).answer is Answer.GO
