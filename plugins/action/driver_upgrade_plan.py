@@ -161,7 +161,6 @@ class ActionModule(ControllerAction):
         node = found.nodes.get(name)
         used = said.get("__gpu_upgrade_used") or {}
         answered = (said.get("node_record_now") or {}).get("record")
-        refusals = [*wrong, *_of_preflight(said, asked["back"])]
         target = _before(node) if asked["back"] else asked["version"]
         return Look(
             name=host,
@@ -179,7 +178,8 @@ class ActionModule(ControllerAction):
                     if row.get("pod_uid")
                 ),
             ],
-            refusals=refusals,
+            refusals=_of_preflight(said, asked["back"]),
+            strangers=wrong,
         )
 
     def _staging(self, asked: Mapping[str, Any], found: Found, of: Variables) -> Staging:

@@ -53,7 +53,8 @@ class Look:
         pods: on the node, all of them.
         users: processes that use the driver, without services that the upgrade stops itself.
         reboot: why it has to be rebooted; empty if it need not.
-        refusals: of others who looked, such as preflight.
+        refusals: of others who looked, such as preflight; an upgrade that was begun is finished in spite of them.
+        strangers: why it is not the machine of that Node, or may not be.
     """
 
     name: str
@@ -66,6 +67,7 @@ class Look:
     users: Sequence[User] = ()
     reboot: str = ""
     refusals: Sequence[Refusal] = ()
+    strangers: Sequence[Refusal] = ()
 
     @property
     def node_name(self) -> str:
@@ -167,6 +169,8 @@ def judge(look: Look, fleet: Fleet, asked: Asked, tables: Tables) -> Verdict:
         return refuse(*_of_version(look, None, tables))
     if look.node is None or look.node_name not in fleet.members:
         return refuse(ABSENT)
+    if look.strangers:
+        return refuse(*look.strangers)
     record = parse(look.raw) if look.raw is not None else None
     metadata, half_done = look.node["metadata"], ledgers.unfinished(look.node)
     if HOLD in {*(metadata.get("labels") or {}), *(metadata.get("annotations") or {})}:

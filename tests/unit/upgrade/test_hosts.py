@@ -118,6 +118,14 @@ def test_an_unfinished_upgrade_to_something_else_is_refused_with_what_finishes_i
     assert verdict(look(row), replace(ASKED, rollback=True)).action is Action.RESUME
 
 
+def test_another_machine_than_the_nodes_is_never_touched() -> None:
+    """Two addresses that were swapped since the run was killed would have the wrong driver unloaded."""
+    swapped = Refusal("Node 'gpu-1': the addresses of 'gpu-1' and 'gpu-2' are swapped.", "Correct it.")
+    half = node("gpu-1", cordoned=True, entry=entry(State.CHANGING, cordoned=True))
+    for row in (half, node("gpu-1"), node("gpu-1", cordoned=True)):
+        assert refused(look(row, strangers=(swapped,))) == swapped
+
+
 def test_a_machine_that_is_gone_is_not_resumed() -> None:
     assert "does not answer" in refused(look(node("gpu-1", entry=entry(State.LOADED)), raw=None)).message
 
