@@ -170,14 +170,7 @@ class ActionModule(ControllerAction):
             gpu_model=str(said.get("gpusmith_gpu_model") or ""),
             flavour=str(said.get("nvidia_driver_module_flavour") or "auto"),
             pods=found.pods.get(name, []),
-            users=[
-                *(User(words) for words in used.get("users") or []),
-                *(
-                    User(str(row["command"]), row["pod_uid"])
-                    for row in used.get("holders") or []
-                    if row.get("pod_uid")
-                ),
-            ],
+            users=_users(used),
             refusals=_of_preflight(said, asked["back"]),
             strangers=wrong,
         )
@@ -201,6 +194,13 @@ class ActionModule(ControllerAction):
         path = folder / FILE
         path.write_text(json.dumps(plans.to_json(plan), indent=2, sort_keys=True) + "\n", encoding="utf-8")
         display.display(f"Plan: {path}")
+
+
+def _users(used: Mapping[str, Any]) -> list[User]:
+    """Processes that would keep the driver from being unloaded, each with its pod."""
+    words = {str(text).split()[1]: str(text) for text in used.get("users") or []}
+    pids = [(str(row["pid"]), row.get("pod_uid")) for row in used.get("holders") or []]
+    return [User(words[pid], pod) for pid, pod in pids if pid in words]
 
 
 def _node_name(host: str, said: Mapping[str, Any]) -> str:

@@ -26,7 +26,13 @@ from tests.unit.objects import node
 from tests.unit.records import other_record
 
 NEW = "580.190.02"
-ON_NODE: dict[str, list[str]] = {"users": [], "holders": []}
+ON_NODE = {
+    "users": [
+        "process 7 'python3' (user 'ann', no unit) with /dev/nvidia0",
+        "process 8 'plugin' (user 'root', pod u8) with /dev/nvidiactl",
+    ],
+    "holders": [{"pid": 7, "pod_uid": None}, {"pid": 8, "pod_uid": "u8"}, {"pid": 9, "pod_uid": None}],
+}
 
 
 class Api(ThreadingHTTPServer):
@@ -145,6 +151,9 @@ def test_the_plan_is_shown_and_kept_and_nodes_and_budget_are_claimed(tmp_path: P
         ("gpu-2", "upgrade", 2),
     ]
     assert plan["would_change"]
+    assert [len(row["holders"]) for row in plan["nodes"]] == [1, 1]
+    assert "Without a pod on gpu-1: process 7" in output
+    assert "process 8" not in output
     (claimed,) = map(json.loads, api.claims)
     assert set(claimed["nodes"]) == {"gpu-1", "gpu-2", "driver upgrades"}
 
