@@ -171,7 +171,9 @@ class Upgrade:
     def _resumed(self, entry: Ledger) -> Outcome:
         self.say(entry.state, f"going on with what run '{entry.run}' began")
         self._entry = entry
-        self._write(run=self.run)
+        # A stuck node is tried again. With the new run's ID it would count as a failure of it, and halt the other nodes.
+        again = entry.state is State.STUCK and not self.back
+        self._write(run=self.run, state=State.CHANGING if again else entry.state)
         if self.back or entry.state is State.ROLLING_BACK:
             if entry.state in UNTOUCHED:
                 return self._release("it was called back")

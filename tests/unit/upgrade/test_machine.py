@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -11,7 +13,7 @@ from hypothesis import strategies as st
 from gpusmith.names import HOLD, OPERANDS_ON, OPERANDS_PAUSED, PREVIOUS_DRIVER
 from gpusmith.upgrade import ledger as ledgers
 from gpusmith.upgrade.effects import Fenced
-from gpusmith.upgrade.ledger import State
+from gpusmith.upgrade.ledger import FAILED, Ledger, State
 from gpusmith.upgrade.machine import Outcome, Result, Upgrade
 from tests.unit.upgrade.world import NEW, OLD, Killed, World, to_the_end
 
@@ -74,6 +76,26 @@ def test_a_node_that_no_version_drives_stays_cordoned_and_says_both_reasons(step
     assert OLD in found.reason
     assert world.cordoned
     assert not world.wrong, world.wrong
+
+
+def test_a_stuck_node_that_is_tried_again_is_no_failure_of_the_new_run_meanwhile() -> None:
+    """Failures of a run halt it: the other nodes would be turned away because of what an earlier run left."""
+    world = World(bad={NEW: "load", OLD: "load"})
+    world.run(1)
+    assert world.entry is not None
+    first = world.entry.run
+    world.bad = {}
+    seen: list[Ledger | None] = []
+    patch = world._patch
+
+    def write(body: Mapping[str, Any]) -> None:
+        patch(body)
+        seen.append(world.entry)
+
+    world._patch = write  # type: ignore[method-assign]
+    assert world.run(2).result is Result.UPGRADED
+    assert seen
+    assert not [entry for entry in seen if entry and entry.run != first and entry.state in FAILED]
 
 
 @pytest.mark.parametrize("who", ["job_ends", "users_end"])
