@@ -157,7 +157,7 @@ COMMANDS: Mapping[str, Command] = {
         Where.CONTROLLER, "ansible -i INVENTORY gpu-1 -m ansible.builtin.ping"
     ),
     "ansible-inventory --list": Command(Where.CONTROLLER, "ansible-inventory -i INVENTORY --list"),
-    # tests/e2e/test_upgrade.py runs both.
+    # tests/e2e/test_7_upgrade.py runs both.
     "ansible-playbook -i INVENTORY playbooks/rollback_driver.yml -l X": WALKED,
     "ansible-playbook -i INVENTORY playbooks/upgrade_driver.yml -l X -e gpu_upgrade_version=X": WALKED,
     # tests/long/test_serving_driver.py goes this way.
