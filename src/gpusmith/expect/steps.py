@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+from gpusmith.expect.versions import is_older
 from gpusmith.names import UPGRADE
 
 
-def upgrade_driver(node: str, version: str) -> str:
-    """How a node that serves gets another version of the driver."""
+def upgrade_driver(node: str, version: str, installed: str = "") -> str:
+    """How a node that serves gets another version of the driver: an upgrade goes forward only.
+
+    Args:
+        node: its name.
+        version: that it is to have.
+        installed: that it has, if that is known.
+    """
+    if installed and is_older(version, installed):
+        return (
+            f"go back with 'ansible-playbook -i INVENTORY playbooks/rollback_driver.yml -l {node}', if that is the version from"
+            " before its last upgrade"
+        )
     return f"upgrade it: 'ansible-playbook -i INVENTORY playbooks/upgrade_driver.yml -l {node} -e gpu_upgrade_version={version}'"
 
 

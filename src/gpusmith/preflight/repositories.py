@@ -96,7 +96,7 @@ def check_drift(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[Refus
             f"'{driver}' is installed",
             f"'{wanted.get('driver_version')}', as the inventory says; site.yml never changes it on a joined node",
             f"Put 'nvidia_driver_version: \"{upstream(driver)}\"' into group_vars, as it is installed,"
-            f" or {upgrade_driver('NODE', str(wanted.get('driver_version')))}.",
+            f" or {upgrade_driver('NODE', str(wanted.get('driver_version')), driver)}.",
         )
     kubelet, version = record["kubernetes"]["kubelet_version"], str(wanted.get("kubernetes_version"))
     # Within a minor version role kubernetes_node changes it, if it may.

@@ -6,7 +6,7 @@ import pytest
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base
 
 from gpusmith.checks.driver import driver_versions
-from gpusmith.expect import plans, versions
+from gpusmith.expect import plans, steps, versions
 from gpusmith.expect.versions import FULL_DRIVER
 from gpusmith.node.facts import NodeFacts
 from gpusmith.node.records import parse
@@ -129,3 +129,15 @@ def test_role_and_suite_agree_on_versions(package: str, wanted: str, right: bool
 )
 def test_which_driver_is_older(version: str, than: str, older: bool) -> None:
     assert versions.is_older(version, than) is older
+
+
+@pytest.mark.parametrize(
+    ("installed", "playbook"),
+    [
+        ("580.95.05-1", "upgrade_driver.yml"),
+        ("", "upgrade_driver.yml"),
+        ("580.190.02-1", "rollback_driver.yml"),
+    ],
+)
+def test_nobody_is_told_to_upgrade_to_an_older_driver(installed: str, playbook: str) -> None:
+    assert playbook in steps.upgrade_driver("gpu-1", "580.178.04", installed)
