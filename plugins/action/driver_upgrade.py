@@ -133,18 +133,13 @@ class ActionModule(LookingAction):
     def _ask(
         self, task_vars: dict[str, Any] | None, module: str, arguments: Mapping[str, Any]
     ) -> dict[str, Any]:
-        return (
-            self.run_bundled(module, dict(arguments), task_vars)
-            if module.endswith("driver_state")
-            else self._plain(module, arguments, task_vars)
-        )
-
-    def _plain(
-        self, module: str, arguments: Mapping[str, Any], task_vars: dict[str, Any] | None
-    ) -> dict[str, Any]:
-        answer: dict[str, Any] = self._execute_module(
-            module_name=module, module_args=dict(arguments), task_vars=task_vars
-        )
+        answer: dict[str, Any]
+        if module == "gpusmith.gpu.driver_state":
+            answer = self.run_bundled(module, dict(arguments), task_vars)
+        else:
+            answer = self._execute_module(
+                module_name=module, module_args=dict(arguments), task_vars=task_vars
+            )
         return answer
 
     def _record(self, nvml_timeout: float, task_vars: dict[str, Any] | None) -> dict[str, Any]:
