@@ -71,6 +71,17 @@ def unbuilt(record: Record) -> list[str]:
     return [kernel.release for kernel in others(record) if kernel.module is None and kernel.headers]
 
 
+def dkms_name(status: str, version: str) -> str:
+    """What DKMS calls the driver's module; packagers differ.
+
+    Args:
+        status: output of 'dkms status'. Up to DKMS 2 a comma stands between name and version.
+        version: of the driver, without the packager's part.
+    """
+    found = re.search(rf"(?m)^(nvidia[^/, ]*)(?:/|, ?){re.escape(version)}[,:]", status)
+    return found[1] if found else "nvidia"
+
+
 def problems(record: Record, wanted: Driver) -> list[Problem]:
     """Every other kernel has the driver's module, in the wanted version, but those that are left behind.
 

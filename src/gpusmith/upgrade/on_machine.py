@@ -12,7 +12,7 @@ from typing import Any
 from gpusmith.cluster import stamps
 from gpusmith.cluster.api import Cluster
 from gpusmith.errors import GpusmithError, ToolError
-from gpusmith.expect import driver, fabric, versions
+from gpusmith.expect import driver, fabric, kernels, versions
 from gpusmith.expect import packages as expected
 from gpusmith.expect import wanted as wants
 from gpusmith.node.records import parse
@@ -115,12 +115,29 @@ class Machine:
         asked = {**self.packages, "repository": None, "packages": names, "folder": folder}
         answer = self.ask("gpusmith.gpu.packages", asked)
         if not answer.get("failed"):
+            self._build(versions.upstream(version))
             return
         if answer.get("busy"):
             raise ToolError(str(answer.get("msg")))
         raise DriverFailed(
             f"The packages of {version} cannot be installed on '{self.node}': {answer.get('msg')}"
         )
+
+    def _build(self, version: str) -> None:
+        """Build the module for other kernels: packages build for the running kernel and the newest one."""
+        releases = kernels.unbuilt(self._record())
+        if not releases:
+            return
+        status = self._must("command", {"argv": ["dkms", "status"]}, "ansible.builtin")
+        name = kernels.dkms_name(str(status.get("stdout")), version)
+        for release in releases:
+            words = ["dkms", "install", "-m", name, "-v", version, "-k", release]
+            answer = self.ask("ansible.builtin.command", {"argv": words})
+            if answer.get("failed"):
+                said = answer.get("stderr") or answer.get("stdout") or answer.get("msg")
+                raise DriverFailed(
+                    f"The module of {version} cannot be built for kernel '{release}' on '{self.node}': {said}"
+                )
 
     def forget(self, kept: Sequence[str]) -> None:
         """Remove the packages of versions that nobody will go back to."""

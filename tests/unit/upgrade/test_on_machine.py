@@ -106,6 +106,30 @@ def test_installing_asks_no_repository(tmp_path: Path) -> None:
     assert asked["packages"] == {"libcuda1": f"{NEW}-1"}
 
 
+def test_the_module_is_built_for_kernels_that_its_packages_leave_out(tmp_path: Path) -> None:
+    node = Node()
+    other = {
+        "release": "6.1.0-99-amd64",
+        "headers": True,
+        "module": None,
+        "module_version": None,
+        "image": "/boot/x",
+    }
+    node.record["kernels"] = [*(node.record.get("kernels") or []), other]
+    status = {
+        "stdout": f"gdrdrv/2.4, 6.1.0-40-amd64, x86_64: installed\nnvidia-open/{NEW}, 6.1.0-40-amd64, x86_64: installed\n"
+    }
+    node.answers = [{"saved": {"libcuda1": NEW}}, {}, status]
+    made(node, tmp_path).install(NEW)
+    assert node.asked[3] == (
+        "command",
+        {"argv": ["dkms", "install", "-m", "nvidia-open", "-v", NEW, "-k", "6.1.0-99-amd64"]},
+    )
+    node.answers = [{"saved": {"libcuda1": NEW}}, {}, status, {"failed": True, "stderr": "gcc says no"}]
+    with pytest.raises(DriverFailed, match="gcc says no"):
+        made(node, tmp_path).install(NEW)
+
+
 def test_only_packages_that_a_rollback_needs_stay(tmp_path: Path) -> None:
     node = Node()
     folder = on_machine.FOLDER
