@@ -74,6 +74,15 @@ def test_a_refusal_is_said_unless_nobody_asked_for_it(
     assert ("could not insert 'nvidia': No such device" in capsys.readouterr().err) is said
 
 
+def test_a_module_that_another_modprobe_loaded_meanwhile_is_loaded(
+    tools: Node, module_file: ModuleFile
+) -> None:
+    tools.plan = f"insmod {module_file('open/nvidia.o')}\n"
+    tools.answer = (17, "File exists")
+    assert kmod.modprobe(["nvidia"]) == 0
+    assert kmod.modprobe(["--first-time", "nvidia"]) == 1
+
+
 @pytest.mark.usefixtures("driven")
 def test_what_is_loaded_stays_loaded(tools: Node, module_file: ModuleFile) -> None:
     tools.plan = f"insmod {module_file('open/nvidia.o')}\n"

@@ -159,6 +159,9 @@ def step(name: str, line: str, *, quiet: bool, first: bool) -> int:
             return 1
         return 0
     code, text = kernel("load", path, *[option for option in options if option])
+    # Another modprobe was quicker: kmod ignores that as well, unless the module itself is to be the first (libkmod-module.c).
+    if code == errno.EEXIST and not (first and module == named(name)):
+        return 0
     if code and not (quiet and code == errno.ENODEV):
         say(f"modprobe: ERROR: could not insert '{module}': {text}")
     return int(code != 0)
