@@ -305,6 +305,12 @@ class Upgrade:
             self._write(paused=True)
         self._do(lambda: self.cluster.operands(OPERANDS_PAUSED), "taking the operands off")
         self._wait("the operands' pods to be gone", self.cluster.operand_pods, self.times.operands_s)
+        # Kubelet tells a while later. What the Node offers after that is the next plugin's, and no leftover of this one.
+        self._wait("its GPUs to be withdrawn", self._offered, self.times.operands_s)
+
+    def _offered(self) -> Sequence[str]:
+        count = self.cluster.allocatable()
+        return [f"{count} offered"] if count else []
 
     # --- small steps ---------------------------------------------------------------------------------------------
 
