@@ -326,3 +326,9 @@ def test_any_troubles_end_in_a_state_that_is_allowed(
         assert world.packages == OLD
     if bad:
         assert world.packages == OLD
+
+
+def test_gpus_of_the_last_plugin_are_withdrawn_before_those_of_the_next_are_waited_for() -> None:
+    world = World()
+    world.run()
+    assert "allocatable" in world.did[: world.did.index("unload")]
