@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from gpusmith.cluster.api import ApiRefused, Cluster
-from gpusmith.cluster.views import NODES, told_of
+from gpusmith.cluster.views import NODES, is_cordoned, told_of
 from gpusmith.errors import Refusal
 from gpusmith.expect.identity import Machine, Nodes
 from gpusmith.probe.kubernetes import digests
@@ -46,9 +46,7 @@ def nodes_for(cluster: Cluster, machines: Iterable[Machine]) -> Seen:
         _authorities(cluster) if lost else frozenset(),
     )
     wanted = {machine.node for machine in machines}
-    cordoned = [
-        name for name in sorted(wanted & set(rows)) if (rows[name].get("spec") or {}).get("unschedulable")
-    ]
+    cordoned = [name for name in sorted(wanted & set(rows)) if is_cordoned(rows[name])]
     upgrading = {
         machine.host: refused
         for machine in machines

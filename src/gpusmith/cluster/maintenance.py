@@ -10,7 +10,7 @@ from typing import Any
 from gpusmith.cluster.api import CONFLICT, MISSING, ApiRefused, Cluster, Object
 from gpusmith.cluster.holders import finished, holders
 from gpusmith.cluster.retries import PASSING
-from gpusmith.cluster.views import PODS, node_path
+from gpusmith.cluster.views import PODS, is_cordoned, node_path
 from gpusmith.errors import GpusmithError
 from gpusmith.names import MANAGER
 from gpusmith.wait import Deadline, Done, NotYet, WaitTimeout, wait_until
@@ -72,7 +72,7 @@ def empty(
     if node is None:
         return Emptied(present=False)
     _refuse_control_plane(node)
-    takes_pods = not (node.get("spec") or {}).get("unschedulable")
+    takes_pods = not is_cordoned(node)
     if check:
         return Emptied(True, takes_pods, tuple(_title(pod) for pod in movable(pods)))
     if takes_pods:

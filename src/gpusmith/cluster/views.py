@@ -43,6 +43,11 @@ def readiness(node: Mapping[str, Any] | None) -> Readiness:
     return Readiness(False, "not Ready yet")
 
 
+def is_cordoned(node: Mapping[str, Any]) -> bool:
+    """Whether a Node takes no new pods."""
+    return bool((node.get("spec") or {}).get("unschedulable"))
+
+
 def told_of(node: Mapping[str, Any]) -> Told:
     """What a Node says of the machine that it is of."""
     info = (node.get("status") or {}).get("nodeInfo") or {}
@@ -141,7 +146,7 @@ def view_of(node: Object, pods: Iterable[Object], operands_namespace: str) -> No
         name=metadata["name"],
         ready=readiness(node).ready,
         conditions=tuple(wrong),
-        unschedulable=bool(spec.get("unschedulable")),
+        unschedulable=is_cordoned(node),
         capacity=quantity((status.get("capacity") or {}).get(GPU_RESOURCE)),
         allocatable=quantity((status.get("allocatable") or {}).get(GPU_RESOURCE)),
         labels=metadata.get("labels") or {},

@@ -14,7 +14,7 @@ from enum import StrEnum
 from gpusmith.cluster.api import Object
 from gpusmith.cluster.holders import quantity
 from gpusmith.cluster.stamps import has_taint, read_stamp
-from gpusmith.cluster.views import readiness
+from gpusmith.cluster.views import is_cordoned, readiness
 from gpusmith.errors import GpusmithError, Refusal
 from gpusmith.expect.versions import is_version, upstream
 from gpusmith.names import GPU_RESOURCE
@@ -136,7 +136,7 @@ def _member(node: Object, said: int, kinds: Mapping[str, str]) -> Member:
 
 
 def _out(node: Object, size: int) -> str:
-    if (node.get("spec") or {}).get("unschedulable"):
+    if is_cordoned(node):
         return "cordoned"
     if not readiness(node).ready:
         return "not Ready"

@@ -172,8 +172,8 @@ def judge(look: Look, fleet: Fleet, asked: Asked, tables: Tables) -> Verdict:
     if look.strangers:
         return refuse(*look.strangers)
     record = parse(look.raw) if look.raw is not None else None
-    metadata, half_done = look.node["metadata"], ledgers.unfinished(look.node)
-    if HOLD in {*(metadata.get("labels") or {}), *(metadata.get("annotations") or {})}:
+    half_done = ledgers.unfinished(look.node)
+    if ledgers.is_held(look.node):
         return Verdict(Action.SKIP, f"'{HOLD}' is on it" + (f"; {half_done}" if half_done else ""))
     if half_done:
         return _half_done(look, half_done, asked.rollback)

@@ -16,7 +16,7 @@ from gpusmith.cluster.allocatable import offer_of
 from gpusmith.cluster.api import CONFLICT, MISSING, ApiRefused, Cluster, Object
 from gpusmith.cluster.holders import Holder, holders
 from gpusmith.cluster.retries import PASSING
-from gpusmith.cluster.views import NODES, node_path
+from gpusmith.cluster.views import NODES, is_cordoned, node_path
 from gpusmith.errors import GpusmithError
 from gpusmith.names import GPU_RESOURCE, HOLD, MANAGER, OPERANDS_LABEL, OPERANDS_ON, RUN_NAMESPACE
 from gpusmith.upgrade import budget
@@ -101,10 +101,9 @@ class NodeObject:
             return ""
 
     def _refuse(self, node: Object) -> None:
-        metadata = node["metadata"]
-        if any(HOLD in (metadata.get(kind) or {}) for kind in ("annotations", "labels")):
+        if ledgers.is_held(node):
             raise Halted(f"It carries '{HOLD}'.")
-        if (node.get("spec") or {}).get("unschedulable"):
+        if is_cordoned(node):
             raise Halted(
                 "Somebody cordoned it meanwhile.", f"If it may be upgraded: kubectl uncordon {self.name}"
             )

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Any
 
 from gpusmith.errors import GpusmithError
-from gpusmith.names import PREVIOUS_DRIVER, UPGRADE
+from gpusmith.names import HOLD, PREVIOUS_DRIVER, UPGRADE
 
 SCHEMA = 1
 
@@ -121,6 +121,12 @@ def read(node: Node) -> Ledger | None:
         return Ledger(**{**known, "state": State(raw["state"]), "stopped": tuple(raw.get("stopped") or ())})
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise Unreadable(str(error)) from error
+
+
+def is_held(node: Node) -> bool:
+    """Whether somebody asked, by a label or an annotation, that upgrades leave the node alone."""
+    metadata = node.get("metadata") or {}
+    return any(HOLD in (metadata.get(kind) or {}) for kind in ("annotations", "labels"))
 
 
 def previous(node: Node) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 
 from gpusmith.cluster.api import CONFLICT, ApiRefused
+from gpusmith.cluster.views import is_cordoned
 from gpusmith.errors import GpusmithError
 from gpusmith.names import HOLD, OPERANDS_ON, OPERANDS_PAUSED
 from gpusmith.upgrade import ledger as ledgers
@@ -225,10 +226,9 @@ class Upgrade:
 
     def _pods_that_hold(self) -> Sequence[str]:
         node = self.cluster.node()
-        metadata = node["metadata"]
-        if self._now.cordoned and not (node.get("spec") or {}).get("unschedulable"):
+        if self._now.cordoned and not is_cordoned(node):
             raise GiveUp(f"Somebody uncordoned node '{self.name}' meanwhile.")
-        if any(HOLD in (metadata.get(kind) or {}) for kind in ("annotations", "labels")):
+        if ledgers.is_held(node):
             raise GiveUp(f"Node '{self.name}' carries '{HOLD}'.")
         return self.cluster.holders()
 
@@ -295,7 +295,7 @@ class Upgrade:
 
     def _cordoned_still(self) -> None:
         """Nobody's pods come before the node is validated, even if somebody uncordoned it."""
-        if self._now.cordoned and not (self.cluster.node().get("spec") or {}).get("unschedulable"):
+        if self._now.cordoned and not is_cordoned(self.cluster.node()):
             self.say(self._now.state, "somebody uncordoned it meanwhile; cordoning it until it is validated")
             self._write(cordon=True)
 
