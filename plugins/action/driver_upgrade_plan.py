@@ -80,17 +80,10 @@ class ActionModule(ControllerAction):
         "requires_hours": {"type": "float", "default": 24.0},
         "report_dir": {"type": "path", "required": True},
     }
-    _variables: Mapping[str, Any]
-
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Entry point of Ansible."""
-        self._variables = task_vars or {}
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        return result
 
     def act(self, asked: dict[str, Any], check: bool) -> dict[str, Any]:
-        hosts = list(self._variables.get("ansible_play_hosts_all", []))
-        of = Variables(self._variables.get("hostvars"))
+        hosts = list(self.variables.get("ansible_play_hosts_all", []))
+        of = Variables(self.variables.get("hostvars"))
         cluster = Cluster(asked["kubeconfig"])
         machines = {host: found for host in hosts if (found := machine(host, of.written(host), of))}
         found = self._found(cluster, of)
@@ -139,7 +132,7 @@ class ActionModule(ControllerAction):
 
     def _found(self, cluster: Cluster, of: Variables) -> Found:
         members = {}
-        for host in self._variables.get("groups", {}).get(GPU_GROUP, []):
+        for host in self.variables.get("groups", {}).get(GPU_GROUP, []):
             said = of.written(host)
             count = str(said.get("gpusmith_gpu_count") or "")
             members[_node_name(host, said)] = int(count) if count.isdigit() else 0
@@ -179,7 +172,7 @@ class ActionModule(ControllerAction):
         group = asked["requires_group"]
         if not group:
             return Staging()
-        hosts = self._variables.get("groups", {}).get(group, [])
+        hosts = self.variables.get("groups", {}).get(group, [])
         nodes = {host: found.nodes.get(_node_name(host, of.written(host))) for host in hosts}
         return Staging(group, nodes, asked["requires_hours"])
 

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -24,16 +23,9 @@ class ActionModule(ControllerAction):
         "hosts": {"type": "dict", "required": True},
         "outcomes": {"type": "str", "required": True},
     }
-    _variables: Mapping[str, Any]
-
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Entry point of Ansible."""
-        self._variables = task_vars or {}
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        return result
 
     def act(self, asked: dict[str, Any], check: bool) -> dict[str, Any]:  # noqa: ARG002 - it only reports
-        of = Variables(self._variables.get("hostvars"))
+        of = Variables(self.variables.get("hostvars"))
         outcomes = {host: of.written(host).get(asked["outcomes"]) for host in asked["hosts"]}
         rows = report.rows(asked["hosts"], outcomes)
         path = report.write(Path(asked["folder"]), asked["run"], rows)

@@ -40,17 +40,10 @@ class ActionModule(ControllerAction):
         "preflight": {"type": "str", "default": ""},
         "bad_host": {"type": "str", "choices": ["refuse_all", "exclude_host"], "default": "refuse_all"},
     }
-    _variables: Mapping[str, Any]
-
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Entry point of Ansible."""
-        self._variables = task_vars or {}
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        return result
 
     def act(self, asked: dict[str, Any], check: bool) -> dict[str, Any]:
-        hosts = list(self._variables.get("ansible_play_hosts_all", []))
-        of = Variables(self._variables.get("hostvars"))
+        hosts = list(self.variables.get("ansible_play_hosts_all", []))
+        of = Variables(self.variables.get("hostvars"))
         written = {host: of.written(host) for host in hosts}
         machines = [found for host in hosts if (found := machine(host, written[host], of))]
         cluster = Cluster(asked["kubeconfig"]) if asked["kubeconfig"] else None

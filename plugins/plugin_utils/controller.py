@@ -19,14 +19,20 @@ from gpusmith.owner import Process, process
 
 
 class ControllerAction(ActionBase):
-    """Runs on the controller and connects to no host."""
+    """Runs on the controller and connects to no host.
+
+    Attributes:
+        variables: those of the task.
+    """
 
     TRANSFERS_FILES = False
     _requires_connection = False
     SPEC: ClassVar[dict[str, dict[str, Any]]] = {}
+    variables: Mapping[str, Any]
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Entry point of Ansible."""
+        self.variables = task_vars or {}
         result: dict[str, Any] = super().run(tmp, task_vars)
         _validation, arguments = self.validate_argument_spec(argument_spec=self.SPEC)
         try:
