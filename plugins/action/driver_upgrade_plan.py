@@ -12,18 +12,18 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ansible.utils.display import Display
-from ansible_collections.gpusmith.gpu.plugins.action.node_claim import claim, machine
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.claiming import claim, machine
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import ControllerAction
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.variables import Variables
 
 from gpusmith.cluster import keeper
 from gpusmith.cluster.api import Cluster, Object
 from gpusmith.cluster.machines import nodes_for
-from gpusmith.cluster.views import NODES, PODS
+from gpusmith.cluster.views import PODS
 from gpusmith.data import compatibility, models
 from gpusmith.errors import Refusal
 from gpusmith.expect import identity
-from gpusmith.expect.identity import Machine
+from gpusmith.expect.identity import Machine, Nodes
 from gpusmith.inventory.target import GPU_GROUP
 from gpusmith.names import OPERANDS_NAMESPACE
 from gpusmith.preflight import table as preflight_table
@@ -86,9 +86,10 @@ class ActionModule(ControllerAction):
         of = Variables(self.variables.get("hostvars"))
         cluster = Cluster(asked["kubeconfig"])
         machines = {host: found for host in hosts if (found := machine(host, of.written(host), of))}
-        found = self._found(cluster, of)
+        seen = nodes_for(cluster, machines.values())
+        found = self._found(cluster, seen.objects, of)
         mine = claim({row.node: row.machine_id for row in machines.values()} | {WHOLE: ""})
-        wrong = _wrong_machines(cluster, list(machines.values()))
+        wrong = _wrong_machines(list(machines.values()), seen.nodes)
         looks = [self._look(host, of.written(host), found, asked, wrong.get(host, [])) for host in hosts]
         rules = Rules(
             run=mine.run,
@@ -130,7 +131,7 @@ class ActionModule(ControllerAction):
 
     # --- what is read ----------------------------------------------------------------------------------------------
 
-    def _found(self, cluster: Cluster, of: Variables) -> Found:
+    def _found(self, cluster: Cluster, nodes: Mapping[str, Object], of: Variables) -> Found:
         members = {}
         for host in self.variables.get("groups", {}).get(GPU_GROUP, []):
             said = of.written(host)
@@ -139,7 +140,6 @@ class ActionModule(ControllerAction):
         pods: dict[str, list[Object]] = {}
         for pod in cluster.items(PODS):
             pods.setdefault(str((pod.get("spec") or {}).get("nodeName") or ""), []).append(pod)
-        nodes = {row["metadata"]["name"]: row for row in cluster.items(NODES)}
         return Found(nodes, members, pods)
 
     def _look(
@@ -200,9 +200,8 @@ def _node_name(host: str, said: Mapping[str, Any]) -> str:
     return str(said.get("kubernetes_node_name") or host).lower()
 
 
-def _wrong_machines(cluster: Cluster, machines: list[Machine]) -> dict[str, list[Refusal]]:
+def _wrong_machines(machines: list[Machine], nodes: Nodes) -> dict[str, list[Refusal]]:
     """By host, why its machine is not the one whose Node is meant."""
-    nodes = nodes_for(cluster, machines).nodes
     return {
         row.host: [
             Refusal(found.cause, found.next_step) for found in identity.judge(row, machines, nodes).problems

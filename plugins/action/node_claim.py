@@ -4,29 +4,19 @@
 
 from __future__ import annotations
 
-import getpass
-import os
-import socket
-import time
-import uuid
-from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, ClassVar
 
-from ansible import context
 from ansible.utils.display import Display
-from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import ControllerAction, leader
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.claiming import claim, machine
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import ControllerAction
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.variables import Variables
 
 from gpusmith.cluster import keeper
 from gpusmith.cluster.api import Cluster
-from gpusmith.cluster.claims import Claim
 from gpusmith.cluster.machines import nodes_for
 from gpusmith.errors import Refusal
 from gpusmith.expect import identity
-from gpusmith.expect.identity import Machine, Verdict
-from gpusmith.inventory.templates import UnfilledError
-from gpusmith.node.records import parse
+from gpusmith.expect.identity import Verdict
 from gpusmith.preflight import table
 
 CORDONED = "Node '{0}' is cordoned: it takes no pods until 'kubectl uncordon {0}'."
@@ -84,37 +74,5 @@ class ActionModule(ControllerAction):
         return result
 
 
-def machine(host: str, written: Mapping[str, Any], of: Variables) -> Machine | None:
-    """The machine behind a host of the inventory; None if it did not answer."""
-    record = (written.get("node_record_now") or {}).get("record")
-    if not record:
-        return None
-    node, address = (_text(of, host, name) for name in ("kubernetes_node_name", "ansible_host"))
-    return Machine(host, node.lower(), address, parse(record))
-
-
-def _text(of: Variables, host: str, name: str) -> str:
-    try:
-        return str(of.filled(host, name)) if of.written(host).get(name) else host
-    except UnfilledError:
-        return host
-
-
 def _refusals(verdict: Verdict | None) -> list[Refusal]:
     return [Refusal(row.cause, row.next_step) for row in (verdict.problems if verdict else ())]
-
-
-def claim(nodes: Mapping[str, str]) -> Claim:
-    """The claim of this run of ansible-playbook."""
-    mine = leader()
-    playbooks = ", ".join(Path(word).name for word in context.CLIARGS.get("args") or ()) or "ansible"
-    since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    who = f"{_user()}@{socket.gethostname()}"
-    return Claim(uuid.uuid4().hex[:12], playbooks, who, since, mine, mine, dict(nodes))
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return str(os.getuid())

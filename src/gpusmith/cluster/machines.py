@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from gpusmith.cluster.api import ApiRefused, Cluster
+from gpusmith.cluster.api import ApiRefused, Cluster, Object
 from gpusmith.cluster.views import NODES, is_cordoned, told_of
 from gpusmith.errors import Refusal
 from gpusmith.expect.identity import Machine, Nodes
@@ -21,11 +21,13 @@ class Seen:
     """What one list of Nodes says.
 
     Attributes:
-        nodes: what the judge of machines needs to know.
+        objects: all Node objects by name.
+        nodes: what the judge of machines needs to know of them.
         cordoned: those of the machines that take no pods.
         upgrading: by host, why its node is to be left alone: a driver upgrade of it is not finished.
     """
 
+    objects: Mapping[str, Object]
     nodes: Nodes
     cordoned: tuple[str, ...]
     upgrading: Mapping[str, Refusal]
@@ -55,7 +57,7 @@ def nodes_for(cluster: Cluster, machines: Iterable[Machine]) -> Seen:
         and machine.node in rows
         and (refused := unfinished.refusal(machine.host, rows[machine.node]))
     }
-    return Seen(nodes, tuple(cordoned), upgrading)
+    return Seen(rows, nodes, tuple(cordoned), upgrading)
 
 
 def _authorities(cluster: Cluster) -> frozenset[str]:
