@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +13,10 @@ from gpusmith.cluster import claims
 from gpusmith.cluster.claims import Claim
 from gpusmith.names import HOLD, PREVIOUS_DRIVER, STAMP
 from gpusmith.owner import process
-from gpusmith.paths import repo_root
-from tests.unit.cluster.conftest import KUBECONFIG
 from tests.unit.expect.converged import converged_record
 from tests.unit.hosts import VERSION
 from tests.unit.objects import node
+from tests.unit.plugins.plays import Api, kubeconfig, play, serving
 from tests.unit.records import other_record
 
 NEW = "580.190.02"
@@ -35,61 +29,16 @@ ON_NODE = {
 }
 
 
-class Api(ThreadingHTTPServer):
-    """Two Nodes, no pods, and the object of claims."""
-
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.nodes = {name: node() for name in ("gpu-1", "gpu-2")}
-        for name, row in self.nodes.items():
-            stamp = json.dumps({"driver": VERSION, "time": "2026-01-01T00:00:00Z"})
-            row["metadata"].update(name=name, annotations={STAMP: stamp})
-            record = record_of(name)["host"]
-            row["status"]["nodeInfo"] = {"machineID": record["machine_id"], "bootID": record["boot_id"]}
-        self.pods: list[dict[str, Any]] = []
-        self.data: dict[str, str] = {}
-        self.claims: list[str] = []
-
-
-class Handler(BaseHTTPRequestHandler):
-    server: Api
-
-    def answer(self) -> None:
-        sent = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        if self.command == "PATCH":
-            for name, text in json.loads(sent)["data"].items():
-                self.server.data.pop(name, None)
-                if text is not None:
-                    self.server.data[name] = text
-                    self.server.claims.append(text)
-        kind = self.path.partition("?")[0].rpartition("/")[2]
-        lists = {
-            "nodes": list(self.server.nodes.values()),
-            "pods": self.server.pods,
-            "poddisruptionbudgets": [],
-        }
-        found: Any = {"metadata": {"resourceVersion": "1"}, "data": self.server.data}
-        text = json.dumps({"items": lists[kind]} if kind in lists else found).encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(text)))
-        self.end_headers()
-        self.wfile.write(text)
-
-    do_GET = do_PATCH = answer  # noqa: N815 - names of the base class
-
-    def log_message(self, *_: Any) -> None:
-        pass
-
-
 @pytest.fixture
 def api() -> Iterator[Api]:
-    made = Api()
-    threading.Thread(target=made.serve_forever, args=(0.01,), daemon=True).start()
-    yield made
-    made.shutdown()
-    made.server_close()
+    nodes = {name: node() for name in ("gpu-1", "gpu-2")}
+    for name, row in nodes.items():
+        stamp = json.dumps({"driver": VERSION, "time": "2026-01-01T00:00:00Z"})
+        row["metadata"].update(name=name, annotations={STAMP: stamp})
+        record = record_of(name)["host"]
+        row["status"]["nodeInfo"] = {"machineID": record["machine_id"], "bootID": record["boot_id"]}
+    with serving(nodes) as made:
+        yield made
 
 
 def record_of(name: str) -> dict[str, Any]:
@@ -101,7 +50,6 @@ def record_of(name: str) -> dict[str, Any]:
 
 def run(folder: Path, api: Api, *words: str, **asked: Any) -> tuple[int, str, dict[str, Any]]:
     """Exit status and output of a play that plans, and plan.json."""
-    (folder / "kubeconfig").write_text(KUBECONFIG.format(server=f"http://127.0.0.1:{api.server_port}"))
     rows = {
         name: {
             "node_record_now": {"record": record_of(name)},
@@ -112,9 +60,8 @@ def run(folder: Path, api: Api, *words: str, **asked: Any) -> tuple[int, str, di
         }
         for name in api.nodes
     }
-    (folder / "hosts.json").write_text(json.dumps({"gpu_nodes": {"hosts": rows}}))
     arguments = {
-        "kubeconfig": str(folder / "kubeconfig"),
+        "kubeconfig": kubeconfig(folder, api),
         "version": NEW,
         "report_dir": str(folder / "reports"),
         **asked,
@@ -123,22 +70,10 @@ def run(folder: Path, api: Api, *words: str, **asked: Any) -> tuple[int, str, di
         {"gpusmith.gpu.driver_upgrade_plan": arguments, "register": "plan", "run_once": True},
         {"ansible.builtin.debug": {"msg": "queue: {{ plan.queue | join(' ') }}"}, "run_once": True},
     ]
-    (folder / "play.json").write_text(
-        json.dumps([{"hosts": "gpu_nodes", "gather_facts": False, "tasks": tasks}])
-    )
-    program = Path(sys.executable).parent / "ansible-playbook"
-    done = subprocess.run(
-        [str(program), "-i", str(folder / "hosts.json"), str(folder / "play.json"), *words],
-        env={**os.environ, "NO_COLOR": "1", "ANSIBLE_CONFIG": str(repo_root() / "ansible.cfg")},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-        cwd=folder,
-    )
+    status, output = play(folder, rows, {"tasks": tasks}, *words)
     files = sorted(folder.glob("reports/*/plan.json"))
     plan: dict[str, Any] = json.loads(files[-1].read_text()) if files else {}
-    return done.returncode, done.stdout + done.stderr, plan
+    return status, output, plan
 
 
 def test_the_plan_is_shown_and_kept_and_nodes_and_budget_are_claimed(tmp_path: Path, api: Api) -> None:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -21,62 +17,21 @@ from gpusmith.cluster.claims import Claim
 from gpusmith.names import UPGRADE
 from gpusmith.owner import process
 from gpusmith.paths import repo_root
-from tests.unit.cluster.conftest import KUBECONFIG
 from tests.unit.ledgers import ledger
 from tests.unit.objects import node
+from tests.unit.plugins.plays import Api, kubeconfig, play, serving
 from tests.unit.records import healthy_record, other_record
 
 BOOK = "/api/v1/namespaces/kube-system/configmaps/gpusmith-runs"
 
 
-class Api(ThreadingHTTPServer):
-    """Two Nodes, and the object of claims."""
-
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        one, two = node(spec__unschedulable=True), node()
-        two["metadata"]["name"] = "gpu-2"
-        two["status"]["nodeInfo"] = {"machineID": "other", "bootID": "other"}
-        self.nodes = [one, two]
-        self.data: dict[str, str] = {}
-        self.changes: list[dict[str, Any]] = []
-
-
-class Handler(BaseHTTPRequestHandler):
-    server: Api
-
-    def answer(self) -> None:
-        sent = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        if self.command == "PATCH":
-            changes = json.loads(sent)["data"]
-            self.server.changes.append(changes)
-            rows = {**self.server.data, **changes}
-            self.server.data = {name: text for name, text in rows.items() if text is not None}
-        if self.path.startswith("/api/v1/nodes"):
-            found: Any = {"items": self.server.nodes}
-        else:
-            found = {"metadata": {"resourceVersion": "1"}, "data": self.server.data}
-        text = json.dumps(found).encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(text)))
-        self.end_headers()
-        self.wfile.write(text)
-
-    do_GET = do_PATCH = answer  # noqa: N815 - names of the base class
-
-    def log_message(self, *_: Any) -> None:
-        pass
-
-
 @pytest.fixture
 def api() -> Iterator[Api]:
-    made = Api()
-    threading.Thread(target=made.serve_forever, args=(0.01,), daemon=True).start()
-    yield made
-    made.shutdown()
-    made.server_close()
+    one, two = node(spec__unschedulable=True), node()
+    two["metadata"]["name"] = "gpu-2"
+    two["status"]["nodeInfo"] = {"machineID": "other", "bootID": "other"}
+    with serving({"gpu-1": one, "gpu-2": two}) as made:
+        yield made
 
 
 def run(
@@ -88,29 +43,20 @@ def run(
     bad_host: str = "refuse_all",
 ) -> str:
     """Output of a play that claims the nodes as role preflight does, does more, then says that it goes on."""
-    (folder / "kubeconfig").write_text(KUBECONFIG.format(server=f"http://127.0.0.1:{api.server_port}"))
     rows = {
         name: {"node_record_now": {"record": record}, "__preflight_answer": {"refusals": []}}
         for name, record in hosts.items()
     }
-    (folder / "hosts.json").write_text(json.dumps({"gpu_nodes": {"hosts": rows}}))
-    values = {"preflight_kubeconfig": str(folder / "kubeconfig"), "preflight_bad_host": bad_host}
+    values = {"preflight_kubeconfig": kubeconfig(folder, api), "preflight_bad_host": bad_host}
     tasks = [
         *yaml.safe_load((repo_root() / "roles/preflight/tasks/report.yml").read_text()),
         *more,
         {"ansible.builtin.debug": {"msg": "it goes on"}},
     ]
-    play = {"hosts": "all", "gather_facts": False, "vars": values, "tasks": tasks}
-    (folder / "play.json").write_text(json.dumps([play]))
-    program = Path(sys.executable).parent / "ansible-playbook"
-    command = [str(program), "-i", str(folder / "hosts.json"), str(folder / "play.json"), *words]
-    environment = {**os.environ, "NO_COLOR": "1", "ANSIBLE_CONFIG": str(repo_root() / "ansible.cfg")}
-    done = subprocess.run(
-        command, env=environment, capture_output=True, text=True, check=False, timeout=120, cwd=folder
-    )
-    output = " ".join((done.stdout + done.stderr).split())
+    status, output = play(folder, rows, {"vars": values, "tasks": tasks}, *words)
+    output = " ".join(output.split())
     assert "Traceback" not in output, output
-    assert (done.returncode == 0) == ("it goes on" in output and bad_host == "refuse_all"), output
+    assert (status == 0) == ("it goes on" in output and bad_host == "refuse_all"), output
     return output
 
 
@@ -130,8 +76,7 @@ def test_a_run_claims_its_nodes_and_gives_them_back(tmp_path: Path, api: Api) ->
     output = run(tmp_path, api, {"gpu-1": healthy_record(), "gpu-2": other_record()}, "-v")
     assert "it goes on" in output
     assert re.search(r"cordoned:? .*gpu-1", output)
-    (entered,) = api.changes[0].values()
-    mine = claims.read(entered)
+    mine = claims.read(api.claims[0])
     assert mine is not None
     assert (mine.what, mine.nodes) == ("play.json", {"gpu-1": "m", "gpu-2": "other"})
     assert mine.leader.pid != os.getpid()
@@ -165,8 +110,8 @@ def test_a_node_without_a_claim_is_not_emptied(tmp_path: Path, api: Api) -> None
 
 @pytest.mark.parametrize("policy", ["refuse_all", "exclude_host"])
 def test_a_node_in_an_upgrade_is_left_alone(tmp_path: Path, api: Api, policy: str) -> None:
-    api.nodes[1]["metadata"]["annotations"] = {UPGRADE: ledger()}
-    api.nodes[1]["spec"]["unschedulable"] = True
+    api.nodes["gpu-2"]["metadata"]["annotations"] = {UPGRADE: ledger()}
+    api.nodes["gpu-2"]["spec"]["unschedulable"] = True
     output = run(tmp_path, api, {"gpu-1": healthy_record(), "gpu-2": other_record()}, bad_host=policy)
     assert (
         "gpu-2 | Node 'gpu-2': its driver upgrade from 580.178.04 to 580.200.01 is 'admitted' since" in output
@@ -177,5 +122,5 @@ def test_a_node_in_an_upgrade_is_left_alone(tmp_path: Path, api: Api, policy: st
     assert "gpu-2: it goes on" not in output
     assert ("gpu-1: it goes on" in output) is alone
     assert ("The other hosts go on." in output, "Nothing was changed." in output) == (alone, not alone)
-    claimed = [claims.read(text) for change in api.changes[:1] for text in change.values()]
+    claimed = [claims.read(text) for text in api.claims[:1]]
     assert [set(row.nodes) for row in claimed if row] == ([{"gpu-1"}] if alone else [])
