@@ -76,6 +76,7 @@ class ActionModule(ControllerAction):
         "canary": {"type": "int", "default": 1},
         "soak": {"type": "float", "default": 300.0},
         "max_failures": {"type": "int", "default": 1},
+        "reboot": {"type": "str", "choices": ["never", "if_needed"], "default": "never"},
         "requires_group": {"type": "str", "default": ""},
         "requires_hours": {"type": "float", "default": 24.0},
         "report_dir": {"type": "path", "required": True},
@@ -107,6 +108,7 @@ class ActionModule(ControllerAction):
                 dt.datetime.now(dt.UTC),
                 str(of.written(hosts[0]).get("gpu_operands_namespace") or OPERANDS_NAMESPACE),
                 asked["back"],
+                asked["reboot"] == "if_needed",
                 self._staging(asked, found, of),
             ),
             cluster.items(BUDGETS),
@@ -164,6 +166,7 @@ class ActionModule(ControllerAction):
             flavour=str(said.get("nvidia_driver_module_flavour") or "auto"),
             pods=found.pods.get(name, []),
             users=_users(used),
+            kept=[str(name) for name in used.get("kept") or []],
             refusals=_of_preflight(said, asked["back"]),
             strangers=wrong,
         )

@@ -86,6 +86,11 @@ users:
   returned: always
   type: list
   elements: str
+kept:
+  description: Modules that the kernel itself uses, so that only a reboot unloads them.
+  returned: always
+  type: list
+  elements: str
 modules:
   description: Loaded modules, users first. They have name, references and used_by.
   returned: always
@@ -161,6 +166,7 @@ def main() -> None:
         "changed": bool(changed or settings),
         "holders": [asdict(holder) for holder in now.holders],
         "users": [holder.words for holder in driver.others(asked["units"])(now)],
+        "kept": list(now.kept),
         "modules": [asdict(row) for row in now.modules],
         "stopped_units": driver.noted("units"),
         "settings": settings,

@@ -43,6 +43,11 @@ options:
     description: Failed nodes that halt what has not begun.
     type: int
     default: 1
+  reboot:
+    description: Whether a node may be rebooted whose modules cannot be unloaded although nobody uses them.
+    type: str
+    choices: [never, if_needed]
+    default: never
   requires_group:
     description: Group whose nodes must have served with the version before; empty for none.
     type: str

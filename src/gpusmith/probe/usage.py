@@ -25,6 +25,9 @@ FAMILY = (
 # Names of their devices in /proc/devices, besides those that begin with nvidia.
 OTHERS = ("gdrdrv",)
 DRM = "drm"
+# Of all modules of the driver, the one that others than processes and modules use.
+DRM_MODULE = "nvidia_drm"
+SCREENS = "/dev/dri/"
 # Only such links are looked at closer: a stat of just any open file waits for ever if it lies on a server that is gone.
 PLACES = ("/dev/nvidia", "/dev/gdrdrv")
 MAPPED = re.compile(rb"^([0-9a-f]+)-([0-9a-f]+) \S+ \S+ \S+ \d+ +(/.*)$", re.MULTILINE)
@@ -94,6 +97,16 @@ class Usage:
     modules: tuple[Module, ...] = ()
     unreadable: tuple[int, ...] = ()
     complete: bool = True
+
+    @property
+    def kept(self) -> tuple[str, ...]:
+        """Modules that the kernel itself uses, as its console does through nvidia_drm: stopping processes does not free them."""
+        screens = any(path.startswith(SCREENS) for holder in self.holders for path in holder.devices)
+        return tuple(
+            module.name
+            for module in self.modules
+            if module.name == DRM_MODULE and (module.references or 0) > len(module.used_by) and not screens
+        )
 
 
 class Devices:

@@ -23,6 +23,7 @@ from gpusmith.upgrade import ledger as ledgers
 from gpusmith.upgrade.budget import Fleet, Member
 from gpusmith.upgrade.disruption import daemon_sets
 from gpusmith.upgrade.ledger import State, Unreadable
+from gpusmith.wording import quoted
 
 VARIABLE = "gpu_upgrade_version"
 
@@ -52,7 +53,7 @@ class Look:
         flavour: nvidia_driver_module_flavour.
         pods: on the node, all of them.
         users: processes that use the driver, without services that the upgrade stops itself.
-        reboot: why it has to be rebooted; empty if it need not.
+        kept: modules of the driver that the kernel itself uses, so that only a reboot unloads them.
         refusals: of others who looked, such as preflight; an upgrade that was begun is finished in spite of them.
         strangers: why it is not the machine of that Node, or may not be.
     """
@@ -65,7 +66,7 @@ class Look:
     flavour: str = "auto"
     pods: Sequence[Object] = ()
     users: Sequence[User] = ()
-    reboot: str = ""
+    kept: Sequence[str] = ()
     refusals: Sequence[Refusal] = ()
     strangers: Sequence[Refusal] = ()
 
@@ -73,6 +74,11 @@ class Look:
     def node_name(self) -> str:
         """Of its Node object."""
         return str(self.node["metadata"]["name"]) if self.node else self.name
+
+    @property
+    def reboot(self) -> str:
+        """Why it has to be rebooted; empty if it need not, as far as can be told."""
+        return f"the kernel itself uses {quoted(self.kept)}" if self.kept else ""
 
     @property
     def pod_uids(self) -> frozenset[str]:
@@ -110,12 +116,14 @@ class Asked:
         now: the time.
         namespace: of our operands.
         rollback: older versions are what is wanted, and an unfinished upgrade is brought back.
+        reboots: nodes may be rebooted.
         staging: where the version has to serve first.
     """
 
     now: dt.datetime
     namespace: str = OPERANDS_NAMESPACE
     rollback: bool = False
+    reboots: bool = False
     staging: Staging = field(default_factory=Staging)
 
 
@@ -276,6 +284,13 @@ def _of_machine(look: Look, record: Record, asked: Asked, tables: Tables) -> Ite
             f"'{look.target}' on a machine that has '{installed[-1]}'",
             "the same version or a newer one",
             "rollback_driver.yml goes back to the version before the last upgrade.",
+        )
+    if look.reboot and not asked.reboots:
+        yield refusal(
+            "reboot",
+            f"{look.reboot}, so only a reboot unloads the driver",
+            "modules that can be unloaded",
+            "Allow reboots with 'gpu_upgrade_reboot: if_needed', or take the console off the GPU.",
         )
     yield from check_mig({"record": look.raw}, {}, tables)
     for title in daemon_sets(look.pods, asked.namespace, look.pod_uids):

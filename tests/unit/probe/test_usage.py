@@ -7,12 +7,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from gpusmith.probe import usage
-from gpusmith.probe.usage import Holder, Module
+from gpusmith.probe.usage import Holder, Module, Usage
 
 POD = "1b4e28ba-2fa1-11d2-883f-0016d3cca427"
 CONTAINER = "0123456789abcdef" * 4
@@ -202,6 +203,25 @@ def test_modules_come_after_those_that_use_them(tree: Tree) -> None:
         "theirs", "nvidia_fs", "nvidia_drm", "nvidia_modeset", "nvidia_uvm", "nvidia",
     ]  # fmt: skip
     assert found[-1] == Module("nvidia", 9, ("nvidia_modeset", "nvidia_uvm", "theirs"))
+
+
+def test_a_module_that_the_kernel_itself_uses_is_kept(tree: Tree) -> None:
+    tree.module("nvidia", 9, "nvidia_drm")
+    tree.module("nvidia_drm", 1)
+    assert tree.look().kept == ("nvidia_drm",)
+
+
+def test_a_module_that_modules_or_processes_use_is_not_kept(tree: Tree) -> None:
+    tree.module("nvidia", 9, "nvidia_drm")
+    tree.module("nvidia_drm", 1, "theirs")
+    assert tree.look().kept == ()
+    found = Usage((holder("/dev/dri/card1"),), (Module("nvidia_drm", 1, ()),))
+    assert found.kept == ()
+    assert replace(found, holders=(holder("/dev/nvidia0"),)).kept == ("nvidia_drm",)
+
+
+def holder(device: str) -> Holder:
+    return Holder(7, "ann", "x", (device,))
 
 
 def test_without_the_driver_nobody_uses_it(tree: Tree) -> None:

@@ -178,6 +178,15 @@ def test_a_model_that_the_version_does_not_support_is_refused() -> None:
     assert "h100-sxm" in refused(look(target="515.43.04", raw=raw)).message
 
 
+def test_a_module_that_only_a_reboot_unloads_is_refused_unless_reboots_are_allowed() -> None:
+    there = look(kept=["nvidia_drm"])
+    found = refused(there)
+    assert "the kernel itself uses 'nvidia_drm'" in found.message
+    assert "gpu_upgrade_reboot: if_needed" in found.hint
+    assert verdict(there, replace(ASKED, reboots=True)).action is Action.UPGRADE
+    assert verdict(look()).action is Action.UPGRADE
+
+
 def test_mig_is_refused() -> None:
     raw = healthy_record()
     raw["nvml"]["gpus"][1]["mig_mode"] = "enabled"

@@ -36,7 +36,7 @@ def plan(
     """Of hosts, with other nodes of the inventory besides."""
     nodes = [each.node for each in looks if each.node] + list(others)
     fleet = Fleet.of(nodes, {row["metadata"]["name"]: 0 for row in nodes})
-    return make(looks, fleet, replace(RULES, **rules), ASKED, budgets, TABLES)
+    return make(looks, fleet, replace(RULES, **rules), replace(ASKED, reboots=True), budgets, TABLES)
 
 
 def waves(of: Plan) -> dict[str, int | None]:
@@ -92,7 +92,7 @@ def test_models_have_waves_of_their_own_budgets() -> None:
 
 
 def test_a_reboot_makes_its_wave_longer() -> None:
-    found = plan(host(node("gpu-1"), reboot="a module cannot be unloaded"), canaries=0)
+    found = plan(host(node("gpu-1"), kept=["nvidia_drm"]), canaries=0)
     assert found.seconds == Timing().node_s + Timing().reboot_s
 
 
@@ -128,7 +128,7 @@ def told() -> Plan:
         node("gpu-1"),
         pods=[pod(), pod("alone", 1, None)],
         users=[Process(None, "process 7 'python3' (user 'alice', no unit) with /dev/nvidia0")],
-        reboot="'nvidia_fs' cannot be unloaded",
+        kept=["nvidia_drm"],
     )
     return plan(
         busy,
