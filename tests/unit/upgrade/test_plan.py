@@ -170,7 +170,7 @@ def test_the_plan_for_a_person() -> None:
         "Pod on gpu-1: 'team/train-0' (Job/train): 2 GPUs, PodDisruptionBudget 'serve' allows 0 evictions now",
         "'team/alone' (no owner): 1 GPU,",
         "Without a pod on gpu-1: process 7",
-        "Reboot of gpu-1: 'nvidia_fs'",
+        "Reboot of gpu-1: the kernel itself uses 'nvidia_drm'",
         "1 of 4 hosts cannot be worked on:",
         "gpu-4 | connection",
     ):
