@@ -78,7 +78,8 @@ def installed_versions(record: Record, wanted: Driver) -> list[str]:
 def plain(version: str, wanted: str) -> str:
     """A version as messages show it: without the packager's part, unless only that differs."""
     upstream = versions.upstream(version)
-    return version if upstream == versions.upstream(wanted) else upstream
+    same = upstream == versions.upstream(wanted) and not versions.is_version(version, wanted)
+    return version if same else upstream
 
 
 def in_words(packages: dict[str, str], wanted: str) -> str:

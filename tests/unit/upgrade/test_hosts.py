@@ -59,6 +59,13 @@ def test_a_healthy_node_is_upgraded() -> None:
     assert origin(look()) == OLD
 
 
+def test_the_revision_is_told_only_where_it_is_the_difference() -> None:
+    there = with_driver(NEW)
+    assert origin(look(raw=there)) == NEW
+    assert origin(look(target=f"{NEW}-1", raw=there)) == NEW
+    assert origin(look(target=f"{NEW}-2", raw=there)) == f"{NEW}-1"
+
+
 # --- left alone ------------------------------------------------------------------------------------------------------
 
 
