@@ -289,10 +289,13 @@ def test_only_a_failed_check_is_the_drivers_fault(
     assert asked[0][1]["maintenance"].id == "run-1"
 
 
-def test_what_concerns_the_whole_cluster_is_not_the_drivers_fault(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.mark.parametrize(
+    ("name", "target"), [("cluster.leftovers", "cluster"), ("workloads.network", "gpu-1")]
+)
+def test_what_no_driver_can_fail_is_not_its_fault(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, target: str
 ) -> None:
-    stuck = {"id": "cluster.leftovers", "target": "cluster", "outcome": "failed", "cause": "it stays"}
+    stuck = {"id": name, "target": target, "outcome": "failed", "cause": "it stays"}
     good = {"id": "workloads.cuda", "target": "gpu-1", "outcome": "passed"}
     suite(monkeypatch, tmp_path, [good, stuck])
     monkeypatch.setattr(
