@@ -12,6 +12,11 @@ from gpusmith.inventory import kubelet
 from gpusmith.inventory.labels import labels, must_be, taints
 from gpusmith.inventory.values import truth, whole
 
+# systemd.unit(5), without templates that no instance is named of.
+UNIT_NAME = re.compile(r"[A-Za-z0-9:_.\\@-]+")
+NEVER_STOPPED = frozenset(
+    {"kubelet", "containerd", "crio", "docker", "ssh", "sshd", "dbus", "systemd-networkd", "NetworkManager"}
+)
 SYSCTL_NAME = re.compile(r"[^\s=]+")
 
 Rule = Callable[[str, Any], Iterator[Refusal]]
@@ -87,6 +92,23 @@ def from_one(name: str, value: Any) -> Iterator[Refusal]:
         yield must_be(name, "a whole number from 1", value)
 
 
+def from_zero(name: str, value: Any) -> Iterator[Refusal]:
+    """A whole number that is not negative, or nothing."""
+    found = whole(value)
+    if value is not None and (found is None or found < 0):
+        yield must_be(name, "a whole number from 0", value)
+
+
+def units(name: str, value: Any) -> Iterator[Refusal]:
+    """Units of systemd that may be stopped: without those that the node, or the way to it, needs."""
+    for index, unit in enumerate(value if isinstance(value, list | tuple) else ()):
+        place = f"{name}[{index}]"
+        if not isinstance(unit, str) or not UNIT_NAME.fullmatch(unit):
+            yield must_be(place, "the name of a systemd unit, such as 'nvidia-dcgm.service'", unit)
+        elif unit.partition(".")[0] in NEVER_STOPPED:
+            yield must_be(place, "a unit whose processes use the GPUs", unit)
+
+
 CONNECTION: Mapping[str, Rule] = {
     "ansible_host": text,
     "ansible_port": port,
@@ -111,6 +133,14 @@ RULES: Mapping[str, Rule] = {
     "validation_timeout_pod_s": from_one,
     "validation_timeout_pull_s": from_one,
     "validation_load_s": from_one,
+    "gpu_upgrade_canary": from_zero,
+    "gpu_upgrade_soak_s": from_zero,
+    "gpu_upgrade_max_failures": from_one,
+    "gpu_upgrade_drain_timeout_s": from_zero,
+    "gpu_upgrade_requires_hours": from_zero,
+    "gpu_upgrade_validation_timeout_s": from_one,
+    "gpu_upgrade_evict": labels,
+    "gpu_upgrade_stop_units": units,
     "kubernetes_node_labels": labels,
     "kubernetes_node_taints": taints,
     "host_baseline_sysctl": sysctl,
