@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import yaml
 from gpulab.processes import process_start
 
 from gpusmith.wait import Deadline, Done, NotYet, wait_until
@@ -314,6 +315,16 @@ class Lab:
         """When each service that matters was started, and as which process; equal text means no restart."""
         units = "containerd kubelet nvidia-persistenced nvidia-fabricmanager ssh"
         return self.on(node, f"systemctl show --property=Id,MainPID,ExecMainStartTimestampMonotonic {units}")
+
+    def kubeconfig_of(self, account: str, folder: Path) -> Path:
+        """A kubeconfig in a folder with nothing but the token of a service account, whose namespace has its name."""
+        token = self.kubectl("--namespace", account, "create", "token", account)
+        settings = yaml.safe_load((self.inventory / "kubeconfig").read_text())
+        settings["users"] = [{"name": row["name"], "user": {"token": token}} for row in settings["users"]]
+        path = folder / "kubeconfig"
+        path.touch(0o600)
+        path.write_text(yaml.safe_dump(settings))
+        return path
 
     def copy_inventory(self, target: Path) -> Path:
         """A copy of the lab's inventory to spoil; its paths to keys and kubeconfig are absolute."""

@@ -24,13 +24,8 @@ ACCOUNT = "gpusmith-validation"
 def few_rights(ready_lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """An inventory whose suite has the rights of validation/rbac.yml and no others."""
     ready_lab.apply(*yaml.safe_load_all((ready_lab.root / RBAC).read_text()))
-    token = ready_lab.kubectl("--namespace", ACCOUNT, "create", "token", ACCOUNT)
-    settings = yaml.safe_load((ready_lab.inventory / "kubeconfig").read_text())
-    settings["users"] = [{"name": row["name"], "user": {"token": token}} for row in settings["users"]]
     folder = tmp_path_factory.mktemp("few-rights")
-    kubeconfig = folder / "kubeconfig"
-    kubeconfig.touch(0o600)
-    kubeconfig.write_text(yaml.safe_dump(settings))
+    kubeconfig = ready_lab.kubeconfig_of(ACCOUNT, folder)
     inventory = ready_lab.copy_inventory(folder / "inventory")
     with (inventory / "group_vars" / "all.yml").open("a") as out:
         out.write(f"validation_kubeconfig: {kubeconfig}\n")

@@ -37,6 +37,11 @@ NODES = tuple(f"gpu-{number}" for number in range(1, 7))
 FIRST, SECOND, THIRD, *_ = NODES
 GPUS = dict.fromkeys(NODES, 1)
 DRAIN = ("-e", "gpu_upgrade_drain_timeout_s=20")
+# As a console does that the kernel draws: a reference to nvidia_drm, in the table of the simulated kernel, with no device open.
+CONSOLE = (
+    "import fcntl,os,struct,time; live=os.open('/run/simgpu/live',os.O_RDONLY);"
+    " fcntl.fcntl(live,37,struct.pack('hhqqi4x',fcntl.F_RDLCK,0,3,1,0)); time.sleep(3600)"
+)
 ALL_AT_ONCE = ("-e", "gpu_upgrade_max_unavailable=6")
 
 
@@ -215,6 +220,43 @@ def test_a_machine_that_goes_away_in_the_middle(fleet: Lab, eyes: Eyes, inventor
     if first.status != 0:
         again = goes(fleet, eyes, inventory, *words)
         assert again.status == 0, str(again)
+    assert_as_before(fleet, eyes, FIRST, NEW)
+    back = goes(fleet, eyes, inventory, ROLLBACK_PLAYBOOK, "-l", FIRST, *SHORT)
+    assert back.status == 0, str(back)
+    assert_as_before(fleet, eyes, FIRST, OLD)
+
+
+def test_the_rights_of_the_documentation_are_enough(
+    fleet: Lab, eyes: Eyes, inventory: Path, image: str, namespace: str, tmp_path: Path
+) -> None:
+    """Upgrade with an eviction, and rollback; the validation has the lab's own account."""
+    fleet.apply(*yaml.safe_load_all((fleet.root / "docs" / "rbac-upgrade.yml").read_text()))
+    few = ("-e", f"gpu_upgrade_kubeconfig={fleet.kubeconfig_of('gpusmith-upgrade', tmp_path)}")
+    manifest = PodSpec("goes", FIRST, gpus=1).manifest(image)
+    manifest["metadata"]["labels"] = {"app": "goes"}
+    fleet.apply(manifest)
+    wait_for("the pod", lambda: [pod["status"]["phase"] for pod in eyes.pods(namespace)] == ["Running"])
+    ended = goes(fleet, eyes, inventory, *upgrade_words(FIRST, NEW, *few, *evict("goes")))
+    assert ended.status == 0, str(ended)
+    assert_as_before(fleet, eyes, FIRST, NEW)
+    back = goes(fleet, eyes, inventory, ROLLBACK_PLAYBOOK, "-l", FIRST, *SHORT, *few)
+    assert back.status == 0, str(back)
+    assert_as_before(fleet, eyes, FIRST, OLD)
+
+
+def test_a_module_that_the_kernel_itself_uses(fleet: Lab, eyes: Eyes, inventory: Path) -> None:
+    fleet.on(FIRST, f'modprobe nvidia-drm && systemd-run --unit=console python3 -c "{CONSOLE}"')
+    wait_for("the kernel's reference", lambda: fleet.on(FIRST, "cat /sys/module/nvidia_drm/refcnt") == "1")
+    boot = fleet.on(FIRST, "cat /proc/sys/kernel/random/boot_id")
+    words = upgrade_words(FIRST, NEW)
+    refused = goes(fleet, eyes, inventory, *words, untouched=NODES)
+    assert refused.status != 0, str(refused)
+    assert "gpu_upgrade_reboot: if_needed" in refused.output
+    assert_as_before(fleet, eyes, FIRST, OLD)
+    ended = goes(fleet, eyes, inventory, *words, "-e", "gpu_upgrade_reboot=if_needed")
+    assert ended.status == 0, str(ended)
+    assert re.search(rf"Reboot of {FIRST}: .*nvidia_drm", ended.output), str(ended)
+    assert fleet.on(FIRST, "cat /proc/sys/kernel/random/boot_id") != boot
     assert_as_before(fleet, eyes, FIRST, NEW)
     back = goes(fleet, eyes, inventory, ROLLBACK_PLAYBOOK, "-l", FIRST, *SHORT)
     assert back.status == 0, str(back)
