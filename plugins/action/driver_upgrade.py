@@ -35,7 +35,7 @@ SPEC: dict[str, dict[str, Any]] = {
     "order": {"type": "dict", "required": True},
     "packages": {"type": "dict", "required": True},
     "settings": {"type": "dict", "required": True},
-    "layout": {"type": "dict", "required": True},
+    "layouts": {"type": "dict", "required": True},
     "nvml_timeout": {"type": "float", "default": 60.0},
     "ready_timeout": {"type": "float", "default": 600.0},
 }
@@ -93,7 +93,7 @@ class ActionModule(LookingAction):
             cluster=cluster,
             packages=asked["packages"],
             settings=asked["settings"],
-            layout=asked["layout"],
+            layouts=asked["layouts"],
             validation=Validation(
                 order["suite"], order["inventory"], folder / name, float(order["validation_timeout"])
             ),

@@ -12,14 +12,14 @@ from ansible_collections.gpusmith.gpu.plugins.plugin_utils.looking import Lookin
 
 from gpusmith.errors import GpusmithError
 from gpusmith.expect import driver
-from gpusmith.expect import wanted as wants
 from gpusmith.node.records import parse
 from gpusmith.wait import Deadline, Done, NotYet, WaitTimeout, wait_until
 
 
-def still_missing(record: dict[str, Any], wanted: wants.Driver) -> str:
+def still_missing(raw: dict[str, Any], settings: dict[str, Any], layouts: dict[str, Any]) -> str:
     """Why waiting may help; empty if nothing is wrong, or if waiting cannot help."""
-    found = driver.problems(parse(record), wanted)
+    record = parse(raw)
+    found = driver.problems(record, driver.asked_for(record, settings, layouts))
     return "; ".join(problem.cause for problem in found) if driver.may_pass(found) else ""
 
 
@@ -32,14 +32,10 @@ class ActionModule(LookingAction):
         _validation, asked = self.validate_argument_spec(
             argument_spec={
                 "settings": {"type": "dict", "required": True},
-                "layout": {"type": "dict", "required": True},
+                "layouts": {"type": "dict", "required": True},
                 "timeout": {"type": "float", "required": True},
                 "nvml_timeout": {"type": "float", "default": 30.0},
             }
-        )
-        settings = asked["settings"]
-        wanted = wants.driver(
-            settings["node"], settings, layout=wants.layout(asked["layout"], str(settings["version"]))
         )
         begin = time.monotonic()
         answer: dict[str, Any] = {}
@@ -48,7 +44,7 @@ class ActionModule(LookingAction):
             answer.clear()
             answer.update(self.look(asked["nvml_timeout"], task_vars))
             failed = answer.get("failed") or answer.get("unreachable")
-            seen = "" if failed else still_missing(answer["record"], wanted)
+            seen = "" if failed else still_missing(answer["record"], asked["settings"], asked["layouts"])
             return NotYet(seen) if seen else Done(None)
 
         try:

@@ -82,6 +82,7 @@ class ActionModule(ActionBase):
             "record": record,
             "asked": asks,
             "driver_package": packages.driver_package(wanted, names),
+            "unmet": packages.unmet(wanted, names),
         }
         found = judge(facts, wanted, tables)
         if notes := old_kernels(facts):

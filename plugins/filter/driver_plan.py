@@ -19,14 +19,16 @@ description:
 version_added: "0.1.0"
 author: gpusmith contributors
 extends_documentation_fragment: gpusmith.gpu.plan
-positional: settings, layout
+positional: settings, layouts
 options:
   settings:
-    description: Keys node, version, module_flavour, fabric_manager, files (content by path) and kernel (names of its packages).
+    description: >-
+      Keys node, version, package_layout, module_build, module_flavour, fabric_manager, files (content by path) and kernel (names of its
+      packages).
     type: dict
     required: true
-  layout:
-    description: Package names of the repository's layout.
+  layouts:
+    description: Rows of package names by name of the layout, as the role's file of the operating system has them.
     type: dict
     required: true
 """
@@ -34,7 +36,7 @@ options:
 EXAMPLES = r"""
 - name: Plan
   ansible.builtin.debug:
-    msg: "{{ record | gpusmith.gpu.driver_plan(settings, layout) }}"
+    msg: "{{ record | gpusmith.gpu.driver_plan(settings, layouts) }}"
 """
 
 RETURN = r"""
@@ -42,7 +44,8 @@ _value:
   description: >-
     problems (in words), cures (kinds of cure that are needed, see C(gpusmith.problems)), files (paths of the role's files that are
     missing or say something else), refused (why the settings cannot be met), divided (GPUs in MIG mode), version, flavour, fabric_manager,
-    packages, other_packages, patterns, installed (versions on the node), drift (packages of another version, in words), outdated (their
+    packages, other_packages (with versions of their own), companions (packages that bring the next kernel, and are held with modules
+    that come built), leftovers (packages that another version or the other kind of module left), patterns, installed (versions on the node), drift (packages of another version, in words), outdated (their
     names), unheld, headers (packages of kernels that lack the module, and of those to come), unbuilt (kernels that have headers and no
     module), module_version (what DKMS calls the version), change_driver (how a serving node gets another driver, in words).
   type: dict
@@ -51,10 +54,10 @@ _value:
 
 @of_record
 def driver_plan(
-    record: Mapping[str, Any], settings: Mapping[str, Any], layout: Mapping[str, Any]
+    record: Mapping[str, Any], settings: Mapping[str, Any], layouts: Mapping[str, Any]
 ) -> dict[str, Any]:
     """See DOCUMENTATION."""
-    return plans.driver(record, settings, layout)
+    return plans.driver(record, settings, layouts)
 
 
 FilterModule = filter_module(driver_plan)

@@ -31,7 +31,9 @@ options:
     type: dict
     required: true
   name:
-    description: A variable of the file, whose value is the answer then instead of the path. It is plain data, without templates.
+    description: >-
+      A variable, whose value is the answer then instead of the path. It is plain data, without templates, and comes from the first of
+      these files that has it, so that the file of a release has only what differs from that of its family.
     type: str
 """
 
@@ -91,19 +93,20 @@ def choose(folder: Path, facts: Mapping[str, Any]) -> Path:
 @cache
 def _content(path: Path) -> Mapping[str, Any]:
     content: Mapping[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
-    return content
+    return content or {}
 
 
 def value(folder: Path, facts: Mapping[str, Any], name: str) -> Any:
-    """A variable of the file for a system.
+    """A variable for a system, from the closest file that has it: a release's file has only what differs from its family's.
 
     Raises:
         AnsibleError: facts are missing, there is no file for the system, or it has no such variable.
     """
-    path = choose(folder, facts)
-    if name not in _content(path):
-        raise AnsibleError(f"'{path}' does not have '{name}'.")
-    return _content(path)[name]
+    closest = choose(folder, facts)
+    for path in (folder / each for each in candidates(facts)):
+        if path.is_file() and name in _content(path):
+            return _content(path)[name]
+    raise AnsibleError(f"'{closest}' does not have '{name}', nor does a file of its distribution or family.")
 
 
 class LookupModule(LookupBase):

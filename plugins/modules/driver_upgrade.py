@@ -28,7 +28,7 @@ options:
     description: Those of P(gpusmith.gpu.driver_plan#filter).
     type: dict
     required: true
-  layout:
+  layouts:
     description: Names of the driver's packages, as P(gpusmith.gpu.driver_plan#filter) takes them.
     type: dict
     required: true
@@ -52,7 +52,7 @@ EXAMPLES = r"""
     order: "{{ order }}"
     packages: "{{ packages }}"
     settings: "{{ settings }}"
-    layout: "{{ layout }}"
+    layouts: "{{ layouts }}"
   register: outcome
 """
 

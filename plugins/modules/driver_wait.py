@@ -15,11 +15,11 @@ version_added: "0.1.0"
 author: gpusmith contributors
 options:
   settings:
-    description: Keys node, version, module_flavour, fabric_manager and files, as for P(gpusmith.gpu.driver_plan#filter).
+    description: Those of P(gpusmith.gpu.driver_plan#filter).
     type: dict
     required: true
-  layout:
-    description: Package names of the repository's layout.
+  layouts:
+    description: Names of the driver's packages, as P(gpusmith.gpu.driver_plan#filter) takes them.
     type: dict
     required: true
   timeout:
@@ -40,7 +40,7 @@ EXAMPLES = r"""
 - name: Wait for the driver
   gpusmith.gpu.driver_wait:
     settings: {node: gpu-1, version: "580.178.04", module_flavour: auto, fabric_manager: auto}
-    layout: "{{ layout }}"
+    layouts: "{{ layouts }}"
     timeout: 600
 """
 

@@ -74,7 +74,7 @@ def test_it_joins_again_at_once_and_its_pods_have_a_network(ready_lab: Lab) -> N
 
 def test_packages_that_cannot_work_are_refused_before_the_driver_changes(ready_lab: Lab) -> None:
     before = ready_lab.on(NODE, "dpkg-query --show | sha256sum")
-    ended = ready_lab.site("-l", NODE, "--extra-vars", '{"nvidia_driver_package_layout": "debian"}')
+    ended = ready_lab.site("-l", NODE, "--extra-vars", '{"nvidia_driver_package_layout": "distribution"}')
     assert ended.status != 0
     assert "nvidia_driver_package_layout" in ended.output
     assert ready_lab.on(NODE, "dpkg-query --show | sha256sum") == before

@@ -22,7 +22,7 @@ def with_debian_packages(inventory: Path) -> None:
     source["uris"] = [uri.replace("/apt/cuda/", "/apt/debian/") for uri in source["uris"]]
     shared.write_text(yaml.safe_dump(values))
     values = yaml.safe_load(gpus.read_text())
-    values |= {"nvidia_driver_package_layout": "debian", "nvidia_driver_version": DRIVER}
+    values |= {"nvidia_driver_package_layout": "distribution", "nvidia_driver_version": DRIVER}
     gpus.write_text(yaml.safe_dump(values))
 
 

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from gpusmith.errors import GpusmithError
-from gpusmith.expect import devices, fabric, files, kernels, libraries, packages, services, steps, versions
+from gpusmith.expect import (
+    devices,
+    fabric,
+    files,
+    kernels,
+    layouts,
+    libraries,
+    packages,
+    services,
+    steps,
+    versions,
+    wanted,
+)
+from gpusmith.expect.layouts import Layouts, Unmet
 from gpusmith.expect.wanted import Driver
 from gpusmith.node.facts import RESET_STEP
 from gpusmith.probe.record import Record
@@ -17,22 +29,27 @@ PASSES = frozenset({Cure.WAIT, Cure.LOAD, Cure.SERVICES})
 """What can vanish by itself while services start."""
 
 
-class Unmet(GpusmithError):  # noqa: N818 - it says what the settings are
-    """No driver can be what the settings ask for on this machine."""
+def asked_for(record: Record, settings: Mapping[str, Any], known: Layouts) -> Driver:
+    """The driver that a role's settings ask for on this machine.
 
-
-def full_version(wanted: Driver) -> str:
-    """The version, which has to name one build.
+    Args:
+        record: of the node.
+        settings: keys node, version, package_layout, module_build, module_flavour, fabric_manager and files.
+        known: rows of package names by layout, of the operating system.
 
     Raises:
-        Unmet: it is a branch, or none.
+        Unmet: the version is a branch or none, or there are no such packages.
     """
-    if not versions.FULL_DRIVER.match(wanted.version):
+    version = str(settings["version"])
+    if not versions.FULL_DRIVER.match(version):
         raise Unmet(
-            f"'nvidia_driver_version' is '{wanted.version}', which is a branch or no version.",
+            f"'nvidia_driver_version' is '{version}', which is a branch or no version.",
             "Give an exact one, such as '580.178.04'.",
         )
-    return wanted.version
+    rows = layouts.rows_of(known, str(settings.get("package_layout") or "nvidia"))
+    build = str(settings.get("module_build") or layouts.DKMS)
+    layout = layouts.layout(rows, version, kernels.bootable(record), build)
+    return wanted.driver(str(settings["node"]), settings, layout=layout)
 
 
 def flavour(record: Record, wanted: Driver) -> str:
@@ -79,6 +96,25 @@ def must_have(record: Record, wanted: Driver) -> list[str]:
     return packages.named(wanted, flavour(record, wanted), needs_fabric)
 
 
+def unversioned(record: Record, wanted: Driver) -> list[str]:
+    """Packages that must be there with versions of their own: helpers, and modules that come built.
+
+    Raises:
+        Unmet: no module drives all GPUs.
+    """
+    return [*wanted.layout.others, *wanted.layout.ready.get(flavour(record, wanted), ())]
+
+
+def to_remove(record: Record, wanted: Driver) -> list[str]:
+    """Packages that an installation of the driver leaves behind: of another version by name, or of the other kind of module.
+
+    Raises:
+        Unmet: no module drives all GPUs.
+    """
+    other = packages.of_other_kind(record, wanted, flavour(record, wanted))
+    return sorted({*packages.leftovers(record, wanted), *other})
+
+
 # --- versions ------------------------------------------------------------------------------------------------------
 
 
@@ -103,7 +139,7 @@ def package_versions(record: Record, wanted: Driver, evidence: dict[str, Any]) -
     """Packages are there, in the wanted version."""
     node, found = wanted.node, []
     if wanted.layout.demanded:
-        names = [*must_have(record, wanted), *wanted.layout.others]
+        names = [*must_have(record, wanted), *unversioned(record, wanted)]
         found += packages.missing(record, node, names)
     elif not evidence["packages"]:
         found.append(
@@ -126,7 +162,7 @@ def package_versions(record: Record, wanted: Driver, evidence: dict[str, Any]) -
                 cure,
             )
         )
-    return found
+    return [*found, *packages.left_behind(record, wanted)]
 
 
 def loaded_module(record: Record, wanted: Driver, evidence: dict[str, Any]) -> list[Problem]:
@@ -188,8 +224,9 @@ def module_flavour(record: Record, wanted: Driver, evidence: dict[str, Any]) -> 
         kind = flavour(record, wanted)
     except Unmet as error:
         return [Problem(f"Node '{node}': {error.message}", error.hint, evidence)]
+    other = packages.other_kind(record, wanted, kind)
     if own in (None, kind):
-        return []
+        return other
     if record.kubernetes.joined:
         step, cure = (
             f"Correct 'nvidia_driver_module_flavour', or {steps.change_driver(node)}.",
@@ -205,7 +242,8 @@ def module_flavour(record: Record, wanted: Driver, evidence: dict[str, Any]) -> 
             step,
             evidence,
             cure,
-        )
+        ),
+        *other,
     ]
 
 

@@ -12,7 +12,11 @@ from gpusmith.probe.kernels import Kernel
 from gpusmith.probe.record import Record
 from gpusmith.problems import Cure, Problem
 
-DKMS = re.compile(r"nvidia-.*dkms.*|kmod-nvidia-.*dkms")
+DKMS = re.compile(r"nvidia-(?!headless-).*dkms.*|kmod-nvidia-.*dkms")
+READY = re.compile(r"linux-(?:modules|objects|signatures)-nvidia-.*")
+"""Modules that come built have the version of their kernel, and one package for each release."""
+BRINGS_NEXT = re.compile(r"linux-image-(?!.*\d+\.\d+\.\d)[a-z].*")
+"""What brings the next kernel: a package without a release in its name."""
 
 
 def others(record: Record) -> list[Kernel]:
@@ -22,6 +26,28 @@ def others(record: Record) -> list[Kernel]:
         for kernel in record.kernels or ()
         if kernel.image is not None and kernel.release != record.host.kernel
     ]
+
+
+def bootable(record: Record) -> list[str]:
+    """Releases that can be booted, the running one first."""
+    running = [record.host.kernel] if record.host.kernel else []
+    return [*running, *(kernel.release for kernel in others(record))]
+
+
+def bring_next(record: Record) -> set[str]:
+    """Packages that bring the next kernel."""
+    return {name for name in record.packages if BRINGS_NEXT.fullmatch(name)}
+
+
+def follow_each_other(record: Record) -> set[str]:
+    """Packages of which none may move without the others: modules that come built, and what brings the next kernel.
+
+    With a driver that is held, the next kernel would come without its module. Where DKMS builds it, the kernel may move.
+    """
+    ready = {name for name in record.packages if READY.fullmatch(name)}
+    if not ready or any(DKMS.fullmatch(name) for name in record.packages):
+        return set()
+    return ready | bring_next(record)
 
 
 def without_module(record: Record) -> list[str]:
@@ -102,7 +128,9 @@ def problems(record: Record, wanted: Driver) -> list[Problem]:
                 f"Run site.yml, which installs its headers and builds the module, or remove kernel {release}.",
                 Cure.PACKAGES,
             )
-            if not by_dkms:
+            if wanted.layout.ready:
+                step = f"Run site.yml, which installs its package if a repository has it, or remove kernel {release}."
+            elif not by_dkms:
                 step = f"Install the driver's module package of that kernel, or remove kernel {release}."
                 cure = Cure.PERSON
             cause = f"Node '{node}': kernel {release} is installed and has no module 'nvidia': a boot into it has no GPUs."
@@ -131,7 +159,7 @@ def headers(record: Record, names: Mapping[str, Any], needed: bool = True) -> di
 
     Args:
         record: of the node.
-        names: what the operating system calls them: keys headers, flavour, next_kernel and next_headers.
+        names: what the operating system calls them: keys headers, flavour and next (pairs of kernel and headers).
         needed: whether the running kernel's module has to be built.
 
     Returns:
@@ -143,20 +171,34 @@ def headers(record: Record, names: Mapping[str, Any], needed: bool = True) -> di
     releases = without_module(record)
     if needed and record.host.kernel:
         releases = [record.host.kernel, *releases]
-    lacking = [str(names["headers"]).format(kernel=release) for release in releases]
+    # A package manager may name the package otherwise, as rpm, which has several of one name.
+    there_already = {kernel.release for kernel in record.kernels or () if kernel.headers}
+    lacking = [
+        str(names["headers"]).format(kernel=release) for release in releases if release not in there_already
+    ]
     found["kernels"] = [name for name in lacking if name not in record.packages]
     for release in {kernel.release for kernel in others(record)} | {record.host.kernel or ""}:
         flavour = re.match(str(names["flavour"]), release)
         if flavour is None:
             continue
-        image = str(names["next_kernel"]).format(flavour=flavour[1])
-        package = str(names["next_headers"]).format(flavour=flavour[1])
-        there = record.packages.get(image)
-        # Without it no kernel comes by itself, and a held one brings none.
-        if there is not None and not there.held and package not in record.packages:
-            found["next"].append(package)
+        for pair in names["next"]:
+            package = str(pair["headers"]).format(flavour=flavour[1])
+            there = record.packages.get(str(pair["kernel"]).format(flavour=flavour[1]))
+            # Without it no kernel comes by itself, and a held one brings none.
+            if there is not None and not there.held and package not in record.packages:
+                found["next"].append(package)
     found["next"] = sorted(set(found["next"]))
     return found
+
+
+def modules_to_come(record: Record, wanted: Driver, flavour: str) -> list[str]:
+    """Modules that come built, for other kernels that have none and lack the package."""
+    lacking = without_module(record)
+    return [
+        name
+        for name in wanted.layout.ready_for_others.get(flavour, ())
+        if name not in record.packages and name.endswith(tuple(f"-{release}" for release in lacking))
+    ]
 
 
 def unprepared(packages: list[str], node: str) -> list[Problem]:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import fnmatch
+import re
+from functools import cache
+
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import alike
 
-from gpusmith.expect import steps, versions
+from gpusmith.expect import kernels, layouts, steps, versions
 from gpusmith.expect.wanted import Driver, Packages
 from gpusmith.probe.record import Record
 from gpusmith.problems import Cure, Problem
@@ -38,7 +42,7 @@ HELD_PATTERNS = (
 def named(wanted: Driver, flavour: str, fabric_manager: bool) -> list[str]:
     """Packages of the driver that must be there."""
     layout = wanted.layout
-    kernel = [layout.kernel[flavour]] if flavour in layout.kernel else []
+    kernel = layout.kernel.get(flavour, ())
     fabric = [layout.fabric_manager] if fabric_manager and layout.fabric_manager else []
     return [*layout.packages, *kernel, *fabric]
 
@@ -46,7 +50,7 @@ def named(wanted: Driver, flavour: str, fabric_manager: bool) -> list[str]:
 def of_driver(record: Record, wanted: Driver) -> dict[str, str]:
     """Installed packages whose version must be the driver's: those named, and all alike whose version is a driver's."""
     layout = wanted.layout
-    must = {*layout.packages, *layout.kernel.values()} | (
+    must = {*layout.packages, *(name for names in layout.kernel.values() for name in names)} | (
         {layout.fabric_manager} if layout.fabric_manager else set()
     )
     return {
@@ -62,12 +66,95 @@ def of_driver(record: Record, wanted: Driver) -> dict[str, str]:
 
 
 def outdated(record: Record, wanted: Driver) -> dict[str, str]:
-    """Packages of the driver in another version than the wanted one."""
+    """Packages of the driver in another version than the wanted one, but those that only were left behind."""
+    left = leftovers(record, wanted)
     return {
         name: version
         for name, version in of_driver(record, wanted).items()
-        if not versions.is_version(version, wanted.version)
+        if not versions.is_version(version, wanted.version) and name not in left
     }
+
+
+# --- what another version, or the other kind of module, left behind --------------------------------------------------
+
+
+@cache
+def _carries(template: str) -> re.Pattern[str]:
+    """A pattern of names with {branch} or {version} in them, as one that reads both."""
+    parts = re.split(r"(\{branch\}|\{version\})", template)
+    groups = {"{branch}": r"(?P<branch>\d{3})", "{version}": r"(?P<version>\d{3}\.\d+(?:\.\d+)*)"}
+    return re.compile("".join(groups.get(part) or fnmatch.translate(part)[4:-3] for part in parts))
+
+
+def _of_another(name: str, layout: layouts.Layout, version: str) -> bool:
+    """Whether a name carries another branch or version than that of the driver."""
+    own = {"branch": str(layouts.branch_of(version)), "version": versions.upstream(version)}
+    for template in layout.versioned:
+        found = _carries(template).fullmatch(name)
+        if found and any(own[word] != text for word, text in found.groupdict().items()):
+            return True
+    return False
+
+
+def leftovers(record: Record, wanted: Driver) -> list[str]:
+    """Packages that carry another branch or version in their names, beside a driver that is all of the wanted one.
+
+    For a package manager they are other packages, so that they stay after an upgrade, and after a way back. As long as any
+    other part of the driver has another version, they are that driver.
+    """
+    layout = wanted.layout
+    named = {name for name in record.packages if _of_another(name, layout, wanted.version)}
+    named -= {*layout.packages, *(name for names in layout.kernel.values() for name in names)}
+    rest = {name: version for name, version in of_driver(record, wanted).items() if name not in named}
+    if not rest or any(not versions.is_version(version, wanted.version) for version in rest.values()):
+        return []
+    return sorted(named)
+
+
+def left_behind(record: Record, wanted: Driver) -> list[Problem]:
+    """What another version left."""
+    return [
+        Problem(
+            f"Node '{wanted.node}': package '{name}' is left over from another version of the driver.",
+            "Run site.yml, which removes it.",
+            {"left_over": name},
+            Cure.PACKAGES,
+        )
+        for name in leftovers(record, wanted)
+    ]
+
+
+def of_other_kind(record: Record, wanted: Driver, flavour: str) -> dict[str, str]:
+    """Packages that bring another kind of module than the wanted one, with that kind."""
+    kinds = wanted.layout.kinds
+    right = kinds.get(flavour, frozenset())
+    return {
+        name: kind
+        for kind, names in kinds.items()
+        if kind != flavour
+        for name in sorted(names - right)
+        if name in record.packages
+    }
+
+
+def other_kind(record: Record, wanted: Driver, flavour: str) -> list[Problem]:
+    """The other kind of module beside the wanted one: each build for a kernel puts either in the other's place."""
+    node, serves = wanted.node, record.kubernetes.joined
+    step = "Run site.yml, which removes it."
+    if serves:
+        step = f"Correct 'nvidia_driver_module_flavour', or {steps.change_driver(node)}."
+    return [
+        Problem(
+            f"Node '{node}': package '{name}' brings the {kind} module, wanted is the {flavour} one alone.",
+            step,
+            {name: kind},
+            Cure.UPGRADE if serves else Cure.PACKAGES,
+        )
+        for name, kind in of_other_kind(record, wanted, flavour).items()
+    ]
+
+
+# --- versions and holds ----------------------------------------------------------------------------------------------
 
 
 def installed_versions(record: Record, wanted: Driver) -> list[str]:
@@ -90,12 +177,16 @@ def in_words(packages: dict[str, str], wanted: str) -> str:
 def of_driver_to_hold(record: Record, wanted: Driver) -> set[str]:
     """Packages of the driver, also those with versions of their own."""
     belonging = {*of_driver(record, wanted), *wanted.layout.others} & set(record.packages)
-    return belonging | {
-        name
-        for name, package in record.packages.items()
-        if alike(name, package.source or "", HELD_PATTERNS)
-        and versions.is_version(package.version, wanted.version)
-    }
+    return (
+        belonging
+        | kernels.follow_each_other(record)
+        | {
+            name
+            for name, package in record.packages.items()
+            if alike(name, package.source or "", HELD_PATTERNS)
+            and versions.is_version(package.version, wanted.version)
+        }
+    )
 
 
 def to_hold(record: Record, wanted: Driver) -> set[str]:

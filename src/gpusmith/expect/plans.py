@@ -18,6 +18,7 @@ from gpusmith.expect import (
     host,
     kernels,
     kubelet,
+    layouts,
     mig,
     packages,
     services,
@@ -80,22 +81,20 @@ def _of_packages(
     }
 
 
-def driver(raw: Mapping[str, Any], settings: Settings, layout: Settings) -> Plan:
-    """Role nvidia_driver: keys node, version, module_flavour, fabric_manager, files and kernel; and the layout's names.
+def driver(raw: Mapping[str, Any], settings: Settings, known: layouts.Layouts) -> Plan:
+    """Role nvidia_driver: the keys of `drivers.asked_for` and kernel; and the operating system's rows of package names by layout.
 
     Key 'kernel' is what the operating system calls a kernel's packages; without it nothing is said about headers.
     """
     record, node = parse(raw), str(settings["node"])
-    want = wanted.driver(node, settings, layout=wanted.layout(layout, str(settings["version"])))
     try:
-        drivers.full_version(want)
-        headers = kernels.headers(
-            record, settings.get("kernel") or {}, needed=record.module.installed_version is None
-        )
+        want = drivers.asked_for(record, settings, known)
+        names = {} if want.layout.ready else settings.get("kernel") or {}
+        headers = kernels.headers(record, names, needed=record.module.installed_version is None)
         found = [*drivers.problems(record, want), *kernels.unprepared(headers["next"], node)]
         must_have = drivers.must_have(record, want)
         flavour = drivers.flavour(record, want)
-    except drivers.Unmet as error:
+    except layouts.Unmet as error:
         return {
             **_answer((), node),
             "refused": f"{error.message} {error.hint}",
@@ -103,8 +102,10 @@ def driver(raw: Mapping[str, Any], settings: Settings, layout: Settings) -> Plan
             "drift": [],
             "installed": [],
             "packages": [],
+            "leftovers": [],
         }
     wrong = packages.outdated(record, want)
+    other = packages.of_other_kind(record, want, flavour)
     return {
         **_answer(found, node, files.outdated(record, want.files)),
         "refused": "",
@@ -113,13 +114,22 @@ def driver(raw: Mapping[str, Any], settings: Settings, layout: Settings) -> Plan
         "flavour": flavour,
         "fabric_manager": fabric.needed(record, want),
         "packages": must_have,
-        "other_packages": list(want.layout.others),
+        "other_packages": drivers.unversioned(record, want),
+        "companions": sorted(kernels.bring_next(record)) if want.layout.ready else [],
+        "leftovers": drivers.to_remove(record, want),
         "patterns": list(want.layout.patterns),
         "installed": packages.installed_versions(record, want),
-        "headers": [*headers["kernels"], *headers["next"]],
+        "headers": [
+            *headers["kernels"],
+            *headers["next"],
+            *kernels.modules_to_come(record, want, flavour),
+        ],
         "unbuilt": kernels.unbuilt(record),
         "module_version": versions.upstream(want.version),
-        "drift": [f"'{name}' is {version}" for name, version in sorted(wrong.items())],
+        "drift": [
+            *(f"'{name}' is {version}" for name, version in sorted(wrong.items())),
+            *(f"'{name}' is the {kind} module" for name, kind in other.items()),
+        ],
         "outdated": sorted(wrong),
         "unheld": packages.unheld(record, want),
         "change_driver": (

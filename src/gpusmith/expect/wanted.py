@@ -16,6 +16,7 @@ from gpusmith.cluster.operands import DEVICE_PLUGIN, restart_plugin
 from gpusmith.data import models as gpu_models
 from gpusmith.data.models import Model
 from gpusmith.expect.files import Files
+from gpusmith.expect.layouts import ANY_LAYOUT, Layout
 from gpusmith.inventory.host import Host
 from gpusmith.probe.record import Record
 
@@ -24,43 +25,6 @@ LOADER = "gpusmith-nvidia-load"
 DEVICES = "gpusmith-gpu-devices"
 """Unit of role nvidia_container_toolkit, which makes links and CDI specification at boot."""
 CDI_SPEC = "/var/run/cdi/nvidia.yaml"
-
-
-@dataclass(frozen=True)
-class Layout:
-    """Names of the driver's packages in a repository.
-
-    Attributes:
-        packages: those that must be there.
-        kernel: package of the module by its flavour.
-        fabric_manager: its package; empty if there is none.
-        others: packages with versions of their own.
-        patterns: names of all that belong to the driver, as shell patterns.
-        demanded: whether these very packages must be there. They need not be on a node that others set up.
-    """
-
-    packages: tuple[str, ...]
-    kernel: Mapping[str, str] = field(default_factory=dict)
-    fabric_manager: str = ""
-    others: tuple[str, ...] = ()
-    patterns: tuple[str, ...] = ()
-    demanded: bool = True
-
-
-ANY_LAYOUT = Layout(
-    packages=("nvidia-driver-cuda", "nvidia-smi", "libcuda1", "libnvidia-ml1", "nvidia-driver"),
-    patterns=(
-        "libnvidia-*",
-        "firmware-nvidia-*",
-        "nvidia-firmware-*",
-        "nvidia-kernel-*",
-        "nvidia-open-kernel-*",
-        "libnvcuvid1",
-        "libnvoptix1",
-    ),
-    demanded=False,
-)
-"""Packages of the driver's libraries, tools and modules in all layouts. Helpers (nvidia-modprobe) may have their own versions."""
 
 
 @cache
@@ -213,21 +177,6 @@ class Kubelet:
 def one_space(value: object) -> str:
     """A kernel parameter as text: the kernel divides numbers by tabs, people by blanks."""
     return " ".join(str(value).split())
-
-
-def layout(names: Mapping[str, Any], version: str) -> Layout:
-    """A layout as the role's variables have it, for a version of the driver: names can depend on its branch."""
-    branch, older = version.split(".", maxsplit=1)[0], names.get("fabric_manager_until")
-    fabric_manager = str(names.get("fabric_manager") or "")
-    if older and branch.isdigit() and int(branch) <= int(older["branch"]):
-        fabric_manager = str(older["name"]).format(branch=branch)
-    return Layout(
-        packages=tuple(names["packages"]),
-        kernel=dict(names["kernel"]),
-        fabric_manager=fabric_manager,
-        others=tuple(names.get("other_packages") or ()),
-        patterns=tuple(names["patterns"]),
-    )
 
 
 def driver(node: str, settings: Mapping[str, Any], **more: Any) -> Driver:

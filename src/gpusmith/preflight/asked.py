@@ -8,7 +8,8 @@ from typing import Any
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import PackageError
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.packages_due import is_due
 
-from gpusmith.expect import kernels, packages, plans
+from gpusmith.errors import Refusal
+from gpusmith.expect import kernels, layouts, packages, plans
 from gpusmith.expect.wanted import Packages
 from gpusmith.node.records import parse
 from gpusmith.preflight.words import Wanted
@@ -49,10 +50,10 @@ def all_of(record: Mapping[str, Any], wanted: Wanted, names: Names) -> dict[str,
         return {}
     driver = _driver(record, wanted, names["nvidia_driver"])
     if wanted.get("scope") == DRIVER_ONLY:
-        return {"nvidia_driver": driver}
+        return driver
     node = parse(record)
     found = {
-        "nvidia_driver": driver,
+        **driver,
         **{role: _set(node, wanted, role, names[role]) for role in SETS},
     }
     if wanted.get("cuda_versions"):
@@ -62,7 +63,29 @@ def all_of(record: Mapping[str, Any], wanted: Wanted, names: Names) -> dict[str,
 
 def driver_package(wanted: Wanted, names: Names) -> str:
     """The package whose version is the driver's; empty on a system that nobody knows."""
-    return str(names["nvidia_driver"][str(wanted.get("driver_layout"))]["stands_for_all"]) if names else ""
+    if not names:
+        return ""
+    try:
+        return _row(wanted, names["nvidia_driver"]).stands_for_all
+    except layouts.Unmet:
+        return ""
+
+
+def unmet(wanted: Wanted, names: Names) -> Refusal | None:
+    """Why there are no packages of the wanted driver here; of an operating system that nobody knows, another check says so."""
+    if not names or not wanted.get("driver_version"):
+        return None
+    try:
+        _row(wanted, names["nvidia_driver"])
+    except layouts.Unmet as error:
+        return Refusal(f"driver packages: {error.message}", error.hint)
+    return None
+
+
+def _row(wanted: Wanted, known: layouts.Layouts) -> layouts.Layout:
+    rows = layouts.rows_of(known, str(wanted.get("driver_layout")))
+    build = str(wanted.get("module_build") or layouts.DKMS)
+    return layouts.layout(rows, str(wanted.get("driver_version") or ""), build=build)
 
 
 def headers(record: Mapping[str, Any], wanted: Wanted, names: Names) -> dict[str, str]:
@@ -109,25 +132,38 @@ def _set(node: Record, wanted: Wanted, role: str, names: Names) -> Ask:
     }
 
 
-def _driver(record: Mapping[str, Any], wanted: Wanted, layouts: Names) -> Ask:
-    layout, version = layouts[str(wanted.get("driver_layout"))], str(wanted.get("driver_version") or "")
-    settings = {
+def driver_settings(wanted: Wanted) -> dict[str, Any]:
+    """Settings of role nvidia_driver, as far as they decide on packages."""
+    return {
         "node": "",
-        "version": version,
+        "version": str(wanted.get("driver_version") or ""),
+        "package_layout": wanted.get("driver_layout"),
+        "module_build": wanted.get("module_build"),
         "module_flavour": wanted.get("module_flavour"),
         "fabric_manager": wanted.get("fabric_manager"),
     }
-    plan = plans.driver(record, settings, layout)
-    return {
+
+
+def _driver(record: Mapping[str, Any], wanted: Wanted, known: layouts.Layouts) -> dict[str, Ask]:
+    """What is asked for the driver; nothing if it has no names, which another check says."""
+    settings = driver_settings(wanted)
+    try:
+        row = _row(wanted, known)
+    except layouts.Unmet:
+        return {}
+    plan = plans.driver(record, settings, known)
+    asked = {
         "name": "nvidia-driver",
         "repository": _repository(wanted, "nvidia_driver"),
         # If no driver fits, another check refuses; the repository is still asked for its versions.
-        "packages": dict.fromkeys(plan["packages"] or [layout["stands_for_all"]], version),
-        "patterns": list(layout["patterns"]),
-        "unversioned": list(layout["other_packages"]),
+        "packages": dict.fromkeys(plan["packages"] or [row.stands_for_all], settings["version"]),
+        "patterns": list(row.patterns),
+        "unversioned": plan.get("other_packages") or list(row.others),
+        "companions": plan.get("companions") or [],
         "hold_unversioned": True,
         "release": plan.get("outdated") or [],
     }
+    return {"nvidia_driver": asked}
 
 
 def _cuda(record: Mapping[str, Any], wanted: Wanted, names: Names) -> Ask:

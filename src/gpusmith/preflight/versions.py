@@ -43,6 +43,8 @@ def check_driver(facts: Facts, wanted: Wanted, tables: Tables) -> Iterator[Refus
             "driver version", f"'{version}', which is a branch or no version", "a full version", step
         )
         return
+    if facts.get("unmet"):
+        yield facts["unmet"]
     model = tables.models.get(wanted.get("gpu_model", ""))
     if model is None:
         return

@@ -26,6 +26,8 @@ from gpusmith.wait import Deadline, Done, NotYet, WaitTimeout, wait_until
 
 FOLDER = "/var/lib/gpusmith/driver"
 """Where a machine keeps the packages of its drivers, one folder for each version."""
+LEFTOVERS = "nvidia-driver-leftovers"
+"""What module packages calls packages that another version left: a set without files."""
 HELD, STUCK = "held", "in_use"
 """Outcomes of driver_state: a process uses the driver; the kernel keeps a module that no process uses."""
 TICK_S = 2.0
@@ -68,7 +70,7 @@ class Machine:
         cluster: for the stamp.
         packages: what role nvidia_driver would ask module packages for, with the target version.
         settings: of role nvidia_driver, as its plan takes them.
-        layout: names of packages, likewise.
+        layouts: rows of package names by layout, likewise.
         validation: how the suite is run.
         reboot: whether the machine may be rebooted where a module cannot be unloaded; None if it may not.
         ready_s: how long the driver may take to be as wanted.
@@ -83,7 +85,7 @@ class Machine:
     cluster: Cluster
     packages: Mapping[str, Any]
     settings: Mapping[str, Any]
-    layout: Mapping[str, Any]
+    layouts: Mapping[str, Any]
     validation: Validation
     reboot: Callable[[], None] | None = None
     ready_s: float = 600.0
@@ -94,17 +96,13 @@ class Machine:
     def fetch(self, version: str) -> None:
         """Have all packages of a version in the machine's folder, with a manifest."""
         record = self._record()
-        there = expected.of_driver(record, self._wanted(version))
-        names = {
-            name: there[name]
-            for name in self.packages["packages"]
-            if versions.is_version(there.get(name), version)
-        }
-        # Of the version that is there, only what is there: names differ between branches.
-        names = names or dict.fromkeys(self.packages["packages"], version)
-        self._must(
-            "packages", {**self.packages, "packages": names, "state": "fetched", "folder": _folder(version)}
-        )
+        wanted = self._wanted(version, record)
+        named, there = driver.must_have(record, wanted), expected.of_driver(record, wanted)
+        # Of the version that is there, only what is there.
+        names = {name: there[name] for name in named if versions.is_version(there.get(name), version)}
+        names = names or dict.fromkeys(named, version)
+        asked = self._of_version(record, wanted)
+        self._must("packages", {**asked, "packages": names, "state": "fetched", "folder": _folder(version)})
 
     def install(self, version: str) -> None:
         """Replace the packages by those of the folder, pinned and held."""
@@ -112,11 +110,15 @@ class Machine:
         kept = self._must(
             "packages", {"name": self.packages["name"], "packages": {}, "state": "fetched", "folder": folder}
         )["saved"]
+        record = self._record()
+        wanted = self._wanted(version, record)
         # The names that the role asks for, so that pins and holds are what site.yml would write.
-        names = {name: kept[name] for name in self.packages["packages"] if name in kept}
-        asked = {**self.packages, "repository": None, "packages": names, "folder": folder}
+        names = {name: kept[name] for name in driver.must_have(record, wanted) if name in kept}
+        asked = self._of_version(record, wanted)
+        asked = {**asked, "repository": None, "packages": names, "folder": folder}
         answer = self.ask("gpusmith.gpu.packages", asked)
         if not answer.get("failed"):
+            self._clear(version)
             self._build(versions.upstream(version))
             return
         if answer.get("busy"):
@@ -124,6 +126,28 @@ class Machine:
         raise DriverFailed(
             f"The packages of {version} cannot be installed on '{self.node}': {answer.get('msg')}"
         )
+
+    def _of_version(self, record: Record, wanted: wants.Driver) -> dict[str, Any]:
+        """What the role asks for beside the set; names differ between branches."""
+        return {
+            **self.packages,
+            "unversioned": driver.unversioned(record, wanted),
+            "patterns": list(wanted.layout.patterns),
+            "release": sorted(expected.outdated(record, wanted)),
+        }
+
+    def _clear(self, version: str) -> None:
+        """Remove packages that carry the other version in their names: no package manager takes them for older."""
+        record = self._record()
+        left = driver.to_remove(record, self._wanted(version, record))
+        if not left:
+            return
+        asked = {"name": LEFTOVERS, "packages": dict.fromkeys(left, ""), "state": "absent"}
+        answer = self.ask("gpusmith.gpu.packages", asked)
+        if answer.get("failed"):
+            raise DriverFailed(
+                f"What another version left on '{self.node}' cannot be removed ({', '.join(left)}): {answer.get('msg')}"
+            )
 
     def _build(self, version: str) -> None:
         """Build the module for other kernels: packages build for the running kernel and the newest one."""
@@ -153,7 +177,8 @@ class Machine:
 
     def runs(self, version: str) -> bool:
         """Whether module and packages are of a version."""
-        record, wanted = self._record(), self._wanted(version)
+        record = self._record()
+        wanted = self._wanted(version, record)
         return (
             record.module.loaded_version == versions.upstream(version)
             and bool(expected.of_driver(record, wanted))
@@ -181,20 +206,21 @@ class Machine:
 
     def load(self, version: str, units: Sequence[str]) -> None:
         """Load the modules, start the driver's services and these units, and wait until the driver is as wanted."""
-        wanted = self._wanted(version)
         record = self._record()
         if self.reboot and record.module.loaded_version not in (None, versions.upstream(version)):
             self.reboot()
             record = self._record()
+        needs_fabric = fabric.needed(record, self._wanted(version, record))
         self._loaded(
             version,
-            {"units": list(units), "fabric_manager": fabric.needed(record, wanted)},
+            {"units": list(units), "fabric_manager": needs_fabric},
             "does not come up",
         )
         seen: list[str] = []
 
         def look() -> Done[None] | NotYet:
-            found = driver.problems(self._record(), wanted)
+            record = self._record()
+            found = driver.problems(record, self._wanted(version, record))
             seen[:] = [problem.cause for problem in found]
             return NotYet("; ".join(seen)) if found and driver.may_pass(found) else Done(None)
 
@@ -265,9 +291,8 @@ class Machine:
     def _record(self) -> Record:
         return parse(self.look())
 
-    def _wanted(self, version: str) -> wants.Driver:
-        settings = {**self.settings, "version": version}
-        return wants.driver(self.node, settings, layout=wants.layout(self.layout, version))
+    def _wanted(self, version: str, record: Record) -> wants.Driver:
+        return driver.asked_for(record, {**self.settings, "version": version}, self.layouts)
 
     def _loaded(self, version: str, asked: Mapping[str, Any], trouble: str) -> None:
         answer = self.ask("gpusmith.gpu.driver_state", {"state": "loaded", **asked})

@@ -23,9 +23,9 @@ from tests.unit.records import INOTIFY, healthy_record
 
 Record = dict[str, Any]
 NODE = "gpu-1"
-LAYOUT = yaml.safe_load((repo_root() / "roles/nvidia_driver/vars/Debian_12.yml").read_text())[
+LAYOUTS = yaml.safe_load((repo_root() / "roles/nvidia_driver/vars/Debian.yml").read_text())[
     "__nvidia_driver_layouts"
-]["nvidia"]
+]
 DRIVER_FILES = {
     "/etc/modprobe.d/gpusmith-nvidia-driver.conf": "nouveau",
     "/etc/systemd/system/gpusmith-nvidia-load.service": "load",
@@ -101,7 +101,7 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
 
 PLANS: Mapping[str, Callable[[Record], dict[str, Any]]] = {
     "host_baseline": lambda record: host_baseline_plan(record, SETTINGS["host_baseline"]),
-    "nvidia_driver": lambda record: driver_plan(record, SETTINGS["nvidia_driver"], LAYOUT),
+    "nvidia_driver": lambda record: driver_plan(record, SETTINGS["nvidia_driver"], LAYOUTS),
     "containerd": lambda record: containerd_plan(record, SETTINGS["containerd"]),
     "nvidia_container_toolkit": lambda record: toolkit_plan(record, SETTINGS["nvidia_container_toolkit"]),
     "kubernetes_node": lambda record: kubelet_plan(record, SETTINGS["kubernetes_node"]),

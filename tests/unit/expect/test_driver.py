@@ -10,20 +10,21 @@ from ansible_collections.gpusmith.gpu.plugins.filter.driver_plan import driver_p
 from gpusmith.checks import services
 from gpusmith.checks.findings import NotApplicable
 from gpusmith.data import models
-from gpusmith.expect import driver, fabric, wanted
+from gpusmith.expect import driver, fabric, layouts, wanted
 from gpusmith.expect.wanted import Driver, all_models
 from gpusmith.node.facts import NodeFacts
 from gpusmith.node.records import parse
 from tests.unit.hosts import make_host
 
 VERSION = "580.178.04"
-LAYOUT = {
+ROW: dict[str, Any] = {
     "packages": ["nvidia-driver-cuda", "libcuda1", "libnvidia-ml1", "nvidia-modprobe", "nvidia-persistenced"],
-    "kernel": {"open": "nvidia-kernel-open-dkms", "proprietary": "nvidia-kernel-dkms"},
+    "module": {"dkms": {"open": ["nvidia-kernel-open-dkms"], "proprietary": ["nvidia-kernel-dkms"]}},
     "fabric_manager": "nvidia-fabricmanager",
-    "other_packages": [],
     "patterns": ["nvidia-*", "libnvidia-*", "libcuda1"],
+    "stands_for_all": "nvidia-driver-cuda",
 }
+LAYOUTS = {"nvidia": [ROW]}
 SETTINGS = {"node": "gpu-1", "version": VERSION, "module_flavour": "auto", "fabric_manager": "auto"}
 
 
@@ -64,7 +65,7 @@ def ready(gpus: int = 2) -> dict[str, Any]:
     """The same machine with the driver as wanted."""
     record = copy.deepcopy(bare(gpus))
     names = [
-        *LAYOUT["packages"],
+        *ROW["packages"],
         "nvidia-kernel-open-dkms",
         "nvidia-fabricmanager",
         "libnvidia-ptxjitcompiler1",
@@ -104,13 +105,13 @@ def ready(gpus: int = 2) -> dict[str, Any]:
 
 
 def plan(record: dict[str, Any], **settings: str) -> dict[str, Any]:
-    found: dict[str, Any] = driver_plan(record, {**SETTINGS, **settings}, LAYOUT)
+    found: dict[str, Any] = driver_plan(record, {**SETTINGS, **settings}, LAYOUTS)
     return found
 
 
 def may_pass(record: dict[str, Any]) -> bool:
-    want = wanted.driver("gpu-1", SETTINGS, layout=wanted.layout(LAYOUT, SETTINGS["version"]))
-    return driver.may_pass(driver.problems(parse(record), want))
+    parsed = parse(record)
+    return driver.may_pass(driver.problems(parsed, driver.asked_for(parsed, SETTINGS, LAYOUTS)))
 
 
 def test_a_node_as_wanted_has_no_differences() -> None:
@@ -192,8 +193,8 @@ def test_loose_packages_are_held() -> None:
 def test_parts_with_versions_of_their_own_are_held_too() -> None:
     record = ready()
     record["packages"]["nvidia-persistenced"] = {"version": "550.163.01-1", "held": False}
-    layout = {**LAYOUT, "packages": ["libnvidia-ml1"], "other_packages": ["nvidia-persistenced"]}
-    found = driver_plan(record, SETTINGS, layout)
+    row = {**ROW, "packages": ["libnvidia-ml1"], "others": ["nvidia-persistenced"]}
+    found = driver_plan(record, SETTINGS, {"nvidia": [row]})
     assert found["drift"] == [], "its version is nobody's business"
     assert found["unheld"] == ["nvidia-persistenced"]
     assert found["cures"] == ["hold"]
@@ -233,7 +234,7 @@ def test_the_module_fits_the_gpu(device: str, setting: str, flavour: str) -> Non
     ],
 )
 def test_a_module_that_cannot_drive_the_gpus_is_refused(devices: list[str], setting: str) -> None:
-    with pytest.raises(driver.Unmet, match="odule"):
+    with pytest.raises(layouts.Unmet, match="odule"):
         flavour_of(devices, setting)
 
 
@@ -342,21 +343,3 @@ def test_a_unit_that_does_not_start_at_boot_is_a_difference(state: str) -> None:
     assert found["problems"] == [
         f"service 'gpusmith-nvidia-load' is {state}, so that after a reboot nobody loads the driver before the runtime starts"
     ]
-
-
-@pytest.mark.parametrize(
-    ("version", "name"),
-    [
-        ("535.261.03", "nvidia-fabricmanager-535"),
-        ("575.57.08", "nvidia-fabricmanager-575"),
-        ("580.178.04", "nvidia-fabricmanager"),
-    ],
-)
-def test_the_fabric_manager_is_called_by_its_branch_up_to_575(version: str, name: str) -> None:
-    settings = {**SETTINGS, "version": version, "fabric_manager": "enabled"}
-    names: dict[str, Any] = {
-        **LAYOUT,
-        "fabric_manager_until": {"branch": 575, "name": "nvidia-fabricmanager-{branch}"},
-    }
-    want = wanted.driver("gpu-1", settings, layout=wanted.layout(names, version))
-    assert name in driver.must_have(parse(bare()), want)

@@ -14,7 +14,7 @@ from gpusmith.problems import Cure
 from tests.unit.hosts import VERSION
 from tests.unit.records import healthy_record
 
-NAMES = yaml.safe_load((repo_root() / "roles/nvidia_driver/vars/Debian_12.yml").read_text())[
+NAMES = yaml.safe_load((repo_root() / "roles/nvidia_driver/vars/Debian.yml").read_text())[
     "__nvidia_driver_kernel"
 ]
 RUNNING, NEXT = "6.1.0-40-amd64", "6.1.0-41-amd64"

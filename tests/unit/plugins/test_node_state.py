@@ -111,7 +111,16 @@ WANTED: dict[str, Any] = {
         "module_flavour": "auto",
         "fabric_manager": "disabled",
     },
-    "layout": {"packages": [], "kernel": {"open": "nvidia-driver-cuda"}, "patterns": []},
+    "layouts": {
+        "nvidia": [
+            {
+                "packages": [],
+                "module": {"dkms": {"open": ["nvidia-driver-cuda"]}},
+                "patterns": [],
+                "stands_for_all": "nvidia-driver-cuda",
+            }
+        ]
+    },
 }
 
 

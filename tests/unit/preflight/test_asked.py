@@ -17,7 +17,7 @@ from tests.unit.keys import KEY, OTHER_KEY
 
 REPOSITORY = {"uris": ["http://depot/apt/"], "suites": ["./"], "components": [], "key": KEY}
 FILES = {
-    "nvidia_driver": "Debian_12",
+    "nvidia_driver": "Debian",
     "cuda_toolkit": "Debian",
     "containerd": "Debian",
     "nvidia_container_toolkit": "Debian",

@@ -16,6 +16,7 @@ from gpusmith.paths import repo_root
 BUILD = repo_root() / "roles/nvidia_driver/tasks/build.yml"
 STATUS = {
     "nvidia": "nvidia/580.178.04, 6.1.0-40-amd64, x86_64: installed",
+    "nvidia-srv": "nvidia-srv/580.178.04, 6.1.0-40-amd64, x86_64: installed",
     "nvidia-current-open": "nvidia-current-open/580.178.04, 6.1.0-40-amd64, x86_64: installed",
     "nvidia-current": "nvidia-current, 580.178.04, 6.1.0-40-amd64, x86_64: installed",
 }

@@ -22,7 +22,7 @@ from tests.unit.hosts import VERSION
 from tests.unit.preflight.test_asked import NAMES
 
 NEW = "580.190.02"
-LAYOUT = NAMES["nvidia_driver"]["nvidia"]
+LAYOUTS = NAMES["nvidia_driver"]
 PACKAGES = {
     "name": "nvidia-driver",
     "repository": {"uris": ["http://depot/"]},
@@ -67,7 +67,7 @@ def made(node: Node, tmp_path: Path, **other: Any) -> Machine:
         cluster=None,  # type: ignore[arg-type]
         packages=PACKAGES,
         settings=SETTINGS,
-        layout=LAYOUT,
+        layouts=LAYOUTS,
         validation=Validation("validation", "inventory", tmp_path),
         ready_s=0.0,
         sleep=lambda _: None,
@@ -86,7 +86,7 @@ def test_the_target_is_fetched_by_its_version_and_the_present_one_as_it_is(tmp_p
     assert set(target["packages"].values()) == {NEW}
     assert present["folder"].endswith(VERSION)
     there = node.record["packages"]
-    assert present["packages"] == {name: there[name]["version"] for name in PACKAGES["packages"]}
+    assert present["packages"] == {name: there[name]["version"] for name in target["packages"]}
 
 
 def test_a_version_that_cannot_be_fetched_says_nothing_about_a_driver(tmp_path: Path) -> None:

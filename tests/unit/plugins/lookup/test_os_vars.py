@@ -50,7 +50,7 @@ def test_a_host_without_facts_is_told_so(tmp_path: Path, facts: dict[str, Any]) 
 
 
 def test_a_role_of_the_house_is_found_for_the_lab() -> None:
-    assert os_vars.choose(repo_root() / "roles/nvidia_driver/vars", DEBIAN).name == "Debian_12.yml"
+    assert os_vars.choose(repo_root() / "roles/nvidia_driver/vars", DEBIAN).name == "Debian.yml"
 
 
 def test_a_variable_of_the_file_is_read(tmp_path: Path) -> None:
@@ -59,6 +59,14 @@ def test_a_variable_of_the_file_is_read(tmp_path: Path) -> None:
     assert os_vars.value(folder, DEBIAN, "__some_names") == {"packages": ["containerd.io"]}
     with pytest.raises(AnsibleError, match="does not have '__other'"):
         os_vars.value(folder, DEBIAN, "__other")
+
+
+def test_a_release_has_only_what_differs_from_its_family(tmp_path: Path) -> None:
+    folder = role(tmp_path, "Debian_12.yml", "Debian.yml")
+    (folder / "Debian_12.yml").write_text("__kernel: of the release\n")
+    (folder / "Debian.yml").write_text("__kernel: of the family\n__layouts: of all\n")
+    assert os_vars.value(folder, DEBIAN, "__kernel") == "of the release"
+    assert os_vars.value(folder, DEBIAN, "__layouts") == "of all"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,191 @@
+"""What the driver's packages are called: from the rows of an operating system's file to the names for one version on one machine.
+
+The rows stand in `roles/nvidia_driver/vars`. Role, preflight and upgrade all come here for names, so that what is checked before
+a change is what is installed, and what a way back goes to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpusmith.errors import GpusmithError
+from gpusmith.expect.versions import upstream
+
+Row = Mapping[str, Any]
+Layouts = Mapping[str, Sequence[Row]]
+"""Rows by name of the layout: `nvidia` for NVIDIA's repository, `distribution` for what the distribution packages itself."""
+KERNEL = "{kernel}"
+DKMS, PREBUILT = "dkms", "prebuilt"
+"""Where a module comes from: built on the node, or ready for one kernel, with that kernel's version."""
+
+
+class Unmet(GpusmithError):  # noqa: N818 - it says what the settings are
+    """No driver can be what the settings ask for on this machine."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Names of the driver's packages in a repository.
+
+    Attributes:
+        packages: those that must be there.
+        kernel: packages of the driver's version that go with a flavour of the module.
+        ready: modules that come built for the running kernel, by flavour; they have the kernel's version.
+        ready_for_others: likewise, for other kernels that can be booted.
+        fabric_manager: its package; empty if there is none.
+        others: packages with versions of their own.
+        patterns: names of all that belong to the driver, as shell patterns.
+        stands_for_all: the package whose version is the driver's.
+        versioned: names that carry a branch or a version, as shell patterns with {branch} or {version}.
+        kinds: all packages by which a module of a flavour comes.
+        demanded: whether these very packages must be there. They need not be on a node that others set up.
+    """
+
+    packages: tuple[str, ...]
+    kernel: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    ready: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    ready_for_others: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    fabric_manager: str = ""
+    others: tuple[str, ...] = ()
+    patterns: tuple[str, ...] = ()
+    stands_for_all: str = ""
+    versioned: tuple[str, ...] = ()
+    kinds: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    demanded: bool = True
+
+
+ANY_LAYOUT = Layout(
+    packages=("nvidia-driver-cuda", "nvidia-smi", "libcuda1", "libnvidia-ml1", "nvidia-driver"),
+    patterns=(
+        "libnvidia-*",
+        "firmware-nvidia-*",
+        "nvidia-firmware*",
+        "nvidia-kernel-*",
+        "nvidia-open-kernel-*",
+        "nvidia-dkms-*",
+        "nvidia-utils-*",
+        "nvidia-compute-utils-*",
+        "nvidia-headless-*",
+        "nvidia-driver-cuda*",
+        "nvidia-kmod-common",
+        "kmod-nvidia-*",
+        "libnvcuvid1",
+        "libnvoptix1",
+    ),
+    versioned=("nvidia-firmware-{branch}-*{version}", "nvidia-firmware-{branch}-{version}"),
+    kinds={
+        "open": frozenset({"nvidia-kernel-open-dkms", "nvidia-open-kernel-dkms"}),
+        "proprietary": frozenset({"nvidia-kernel-dkms"}),
+    },
+    demanded=False,
+)
+"""Packages of the driver's libraries, tools and modules in all layouts. Helpers (nvidia-modprobe) may have their own versions."""
+
+
+def branch_of(version: str) -> int:
+    """Branch of a driver's version; 0 if it has none."""
+    first = upstream(version).split(".", maxsplit=1)[0]
+    return int(first) if first.isdigit() else 0
+
+
+def rows_of(layouts: Layouts, name: str) -> Sequence[Row]:
+    """The rows of a layout.
+
+    Raises:
+        Unmet: nobody knows it on this operating system.
+    """
+    if name not in layouts:
+        known = " or ".join(f"'{each}'" for each in layouts)
+        raise Unmet(
+            f"'nvidia_driver_package_layout' is '{name}', and on this operating system it can be {known}.",
+            "Correct it, and 'nvidia_driver_repository' with it.",
+        )
+    return layouts[name]
+
+
+def _span(row: Row) -> str:
+    first, last = row.get("from"), row.get("to")
+    if first and last:
+        return str(first) if first == last else f"{first} to {last}"
+    return f"{first} and newer" if first else f"up to {last}"
+
+
+def row_for(rows: Sequence[Row], version: str) -> Row:
+    """The row of a version's branch.
+
+    Raises:
+        Unmet: no row has it, or its packages only lead to another branch.
+    """
+    branch = branch_of(version)
+    found = next(
+        (row for row in rows if int(row.get("from", 0)) <= branch <= int(row.get("to", branch))), None
+    )
+    if found is None:
+        spans = ", ".join(_span(row) for row in rows if "leads_to" not in row)
+        raise Unmet(
+            f"No package names are known for driver branch {branch} here, only for branches {spans}.",
+            "Correct 'nvidia_driver_version' or 'nvidia_driver_package_layout'.",
+        )
+    if "leads_to" in found:
+        name = str(found["package"]).format(branch=branch)
+        raise Unmet(
+            f"'{name}' and the other packages of branch {branch} are transitional: they bring branch {found['leads_to']}.",
+            f"Set 'nvidia_driver_version' to a version of branch {found['leads_to']}.",
+        )
+    return found
+
+
+def layout(rows: Sequence[Row], version: str, kernels: Sequence[str] = (), build: str = DKMS) -> Layout:
+    """The one decision: what a driver's packages are called.
+
+    Args:
+        rows: of a layout of the operating system.
+        version: of the driver.
+        kernels: releases that the machine can boot, the running one first; empty if they are not known.
+        build: where the module comes from, 'dkms' or 'prebuilt'.
+
+    Raises:
+        Unmet: there are no such packages.
+    """
+    row = row_for(rows, version)
+    words = {"branch": str(branch_of(version)), "version": upstream(version)}
+    module: Mapping[str, Mapping[str, Sequence[str]]] = row["module"]
+    if build not in module:
+        raise Unmet(
+            f"This layout has no modules that come built for a kernel, as 'nvidia_driver_module_build: {build}' asks for.",
+            "Set it to 'dkms', or use the distribution's own packages with 'nvidia_driver_package_layout: distribution'.",
+        )
+
+    def named(names: Iterable[str], releases: Sequence[str] = ()) -> tuple[str, ...]:
+        return tuple(
+            name.format(**words, kernel=release)
+            for name in names
+            for release in (releases if KERNEL in name else ("",))
+        )
+
+    def of(source: str, releases: Sequence[str] = ()) -> dict[str, tuple[str, ...]]:
+        return {flavour: named(names, releases) for flavour, names in module.get(source, {}).items()}
+
+    beside = row.get("with_module") or {}
+    here = PREBUILT if build == PREBUILT else ""
+    sources = [of(DKMS), of(PREBUILT, kernels)]
+    return Layout(
+        packages=named(row["packages"]),
+        kernel={
+            flavour: (*named(beside.get(flavour, ())), *(of(DKMS)[flavour] if build == DKMS else ()))
+            for flavour in module[build]
+        },
+        ready=of(here, kernels[:1]),
+        ready_for_others=of(here, kernels[1:]),
+        fabric_manager=str(row.get("fabric_manager") or "").format(**words),
+        others=named(row.get("others") or ()),
+        patterns=tuple(row["patterns"]),
+        stands_for_all=str(row["stands_for_all"]).format(**words),
+        versioned=tuple(row.get("versioned") or ()),
+        kinds={
+            flavour: frozenset(name for source in sources for name in source.get(flavour, ()))
+            for flavour in {flavour for source in sources for flavour in source}
+        },
+    )

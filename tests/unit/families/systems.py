@@ -1,0 +1,33 @@
+"""The operating systems that are served, as Ansible's facts tell them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.gpusmith.gpu.plugins.lookup import os_vars
+
+from gpusmith.paths import repo_root
+
+Facts = Mapping[str, str]
+
+
+def facts(distribution: str, major: str, family: str) -> Facts:
+    return {"distribution": distribution, "distribution_major_version": major, "os_family": family}
+
+
+SYSTEMS: Mapping[str, Facts] = {
+    "Debian 12": facts("Debian", "12", "Debian"),
+    "Debian 13": facts("Debian", "13", "Debian"),
+    "Ubuntu 22": facts("Ubuntu", "22", "Debian"),
+    "Ubuntu 24": facts("Ubuntu", "24", "Debian"),
+    "RedHat 9": facts("RedHat", "9", "RedHat"),
+    "Rocky 9": facts("Rocky", "9", "RedHat"),
+    "Rocky 10": facts("Rocky", "10", "RedHat"),
+    "AlmaLinux 10": facts("AlmaLinux", "10", "RedHat"),
+}
+
+
+def value(role: str, system: str, name: str) -> Any:
+    """A variable of a role for a system."""
+    return os_vars.value(repo_root() / "roles" / role / "vars", SYSTEMS[system], name)
