@@ -169,6 +169,16 @@ def test_playbooks_have_arguments_validated_by_the_guard_alone(path: Path) -> No
 
 
 @by_role
+def test_no_playbook_reads_the_variables_of_a_role(role: Path) -> None:
+    """Their templates need what is defined inside of the role alone, such as 'role_path'."""
+    path = role / "vars" / "main.yml"
+    names = set(load(path)) if path.exists() else set()
+    for playbook in PLAYBOOKS:
+        used = names & set(re.findall(r"\b__\w+", playbook.read_text()))
+        assert not used, f"'{playbook}' reads {sorted(used)}."
+
+
+@by_role
 def test_roles_do_not_validate_the_arguments_of_a_look_at_the_node(role: Path) -> None:
     looks = [call for path in sorted((role / "tasks").glob("*.yml")) for call in calls(load(path))]
     assert [call["name"] for call in looks if call.get("rolespec_validate") is not False] == []
