@@ -32,7 +32,7 @@ PACKAGES = {
 """Packages that roles keep at an exact version, by the variable that gives it."""
 
 NEEDED = (
-    "gpusmith_simulated", "gpusmith_gpu_model", "gpusmith_gpu_count", "nvidia_driver_version",
+    "gpusmith_simulated", "gpusmith_user_land", "gpusmith_gpu_model", "gpusmith_gpu_count", "nvidia_driver_version",
     "gpusmith_change_runtime_on_joined",
     "nvidia_driver_module_flavour", "nvidia_driver_fabric_manager", "nvidia_container_toolkit_cdi_spec", *PACKAGES,
     "validation_image_cuda", "validation_image_pytorch", "validation_image_tensorflow", "validation_runtime_class",
@@ -62,6 +62,7 @@ class Host:
         node_name: name that its Node object should have ('kubernetes_node_name').
         variables: everything that Ansible knows of it, for the connection.
         simulated: 'gpusmith_simulated', the first of the two witnesses of a simulation.
+        user_land: 'gpusmith_user_land', empty where it is the distribution's.
         gpu_model: key of data/gpus.yml.
         gpu_count: GPUs that the machine should have.
         driver_version: exact version that should be installed and loaded.
@@ -97,6 +98,7 @@ class Host:
     node_name: str
     variables: Mapping[str, Any] = field(repr=False)
     simulated: bool
+    user_land: str
     gpu_model: str
     gpu_count: int
     driver_version: str
@@ -214,6 +216,7 @@ def host_of(name: str, values: Mapping[str, Any], specs: Specs) -> Host:
         node_name=reader.get("kubernetes_node_name", name).lower(),
         variables=dict(values),
         simulated=reader.get("gpusmith_simulated"),
+        user_land=reader.get("gpusmith_user_land"),
         gpu_model=reader.need("gpusmith_gpu_model"),
         gpu_count=reader.need("gpusmith_gpu_count"),
         driver_version=reader.need("nvidia_driver_version"),

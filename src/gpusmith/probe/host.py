@@ -24,6 +24,7 @@ class Host:
         machine_id: another one for every installed system, unless somebody copied it.
         system_uuid: of the board, by its firmware.
         virtual: whether a hypervisor runs it; None if the machine does not tell.
+        user_land: what the user land is, where that is not the distribution's; None if the machine says nothing of that.
     """
 
     hostname: str = ""
@@ -37,6 +38,7 @@ class Host:
     uptime_s: float | None = None
     time_unix: float | None = None
     virtual: bool | None = None
+    user_land: str | None = None
 
 
 def read_os_release(text: str) -> dict[str, str]:
@@ -73,5 +75,6 @@ def gather() -> Host:
         os_version=release.get("VERSION_ID"),
         uptime_s=float(uptime.split()[0]) if uptime else None,
         time_unix=time.time(),
+        user_land=read_text("/etc/gpusmith-user-land"),
         virtual=is_virtual(read_text("/proc/cpuinfo"), read_text("/sys/class/dmi/id/sys_vendor")),
     )

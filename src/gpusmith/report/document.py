@@ -46,6 +46,7 @@ def _run(results: Results) -> Document:
         "limit": info.limit,
         "tiers": list(info.tiers),
         "simulated": info.simulated,
+        "user_lands": dict(info.user_lands),
         "complete": results.complete,
         "nodes": list(info.nodes),
         "maintenance_id": info.maintenance_id,

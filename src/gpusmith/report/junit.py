@@ -56,14 +56,16 @@ def _add_suite(root: ET.Element, tier: str, rows: list[Finding], results: Result
         },
     )
     for row in rows:
-        _add_case(suite, row)
+        _add_case(suite, row, results.info.user_lands.get(row.target, ""))
 
 
-def _add_case(suite: ET.Element, row: Finding) -> None:
+def _add_case(suite: ET.Element, row: Finding, user_land: str) -> None:
     name = f"{row.check}[{row.target}]"
     case = ET.SubElement(suite, "testcase", classname=row.target, name=name, time=f"{row.duration_s:.3f}")
     properties = ET.SubElement(case, "properties")
     ET.SubElement(properties, "property", name="simulated", value=str(row.simulated).lower())
+    if user_land:
+        ET.SubElement(properties, "property", name="user_land", value=user_land)
     if row.outcome is not Outcome.PASSED:
         element = ET.SubElement(case, KINDS[row.outcome], message=row.cause.translate(UNPRINTABLE))
         evidence = json.dumps(dict(row.evidence), indent=1, default=str)

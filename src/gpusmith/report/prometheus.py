@@ -28,6 +28,11 @@ def prometheus(results: Results) -> bytes:
         states = {"expected": part.expected, "tested": len(part.tested), "busy": held, "excluded": out}
         for state, count in states.items():
             gpus.labels(name, state, simulated).set(count)
+    lands = gauge(
+        "user_land", "1 for nodes whose user land is not their distribution's", ("node", "user_land")
+    )
+    for name, text in results.info.user_lands.items():
+        lands.labels(name, text).set(1)
     gauge("exit_code", "Exit code of the run").set(int(results.exit_code))
     gauge("duration_seconds", "Duration of the run").set(results.info.duration_s)
     gauge("finished_timestamp_seconds", "When the run ended").set_to_current_time()

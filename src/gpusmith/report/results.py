@@ -38,6 +38,7 @@ class RunInfo:
         nodes: names of all GPU nodes of the run.
         maintenance_id: of the driver upgrade whose cordoned nodes are tested all the same; empty if there is none.
         driver_version: that those nodes must have, or all if there is no such ID; empty if the inventory's counts.
+        user_lands: what the user land is, by node, where it is not the distribution's: nothing is proved about that one there.
     """
 
     id: str
@@ -51,6 +52,21 @@ class RunInfo:
     nodes: tuple[str, ...]
     maintenance_id: str = ""
     driver_version: str = ""
+    user_lands: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def reservations(self) -> tuple[str, ...]:
+        """What a pass is not a pass on, in a few words each."""
+        found = ["simulated GPUs"] if self.simulated else []
+        return (*found, *(f"{', '.join(names)}: {text}" for text, names in self.by_user_land.items()))
+
+    @property
+    def by_user_land(self) -> dict[str, list[str]]:
+        """Nodes by the user land that they have in common."""
+        found: dict[str, list[str]] = {}
+        for name, text in self.user_lands.items():
+            found.setdefault(text, []).append(name)
+        return found
 
 
 @dataclass(frozen=True)
@@ -134,7 +150,8 @@ class Results:
         """One word and why."""
         code = self.exit_code
         if code is ExitCode.PASSED:
-            return "PASSED" + (" (simulated GPUs)" if self.info.simulated else "")
+            reservations = "; ".join(self.info.reservations)
+            return f"PASSED ({reservations})" if reservations else "PASSED"
         if code is ExitCode.INTERRUPTED:
             return "INTERRUPTED: what was not checked is not proved"
         if code is ExitCode.BROKEN:

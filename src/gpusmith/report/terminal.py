@@ -132,6 +132,8 @@ def _coverage(results: Results) -> Iterator[str]:
         yield f"Tested{_upgrade(results)} for driver {escape(results.info.driver_version)}, whatever the inventory says."
     if results.info.simulated:
         yield "[yellow]Simulated GPUs: nothing is proved about CUDA, bandwidth or a driver on silicon.[/]"
+    for text, names in results.info.by_user_land.items():
+        yield f"[yellow]{escape(', '.join(names))}: {escape(text)}. Nothing is proved about that distribution's own programs.[/]"
     if results.ended is not None:
         yield "[yellow]The run did not come to its end; it stamps no node.[/]"
     elif not results.complete:

@@ -145,6 +145,7 @@ class Suite:
             nodes=tuple(self.inventory.hosts),
             maintenance_id=self.maintenance.id,
             driver_version=self.maintenance.driver_version,
+            user_lands=summary.user_lands(self.sources),
         )
         return Results(
             info,

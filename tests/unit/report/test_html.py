@@ -24,6 +24,13 @@ def test_what_a_node_says_is_escaped() -> None:
     assert "<b>Next:</b> Reset it." in shown
 
 
+def test_the_page_says_on_what_user_land_it_was() -> None:
+    found = results()
+    shown = page(replace(found, info=replace(found.info, user_lands={"gpu-2": "of another distribution"})))
+    assert "gpu-2: <b>of another distribution</b>" in shown
+    assert "gpu-2" not in page(found).split("<h2>")[0]
+
+
 def test_a_run_for_an_upgrade_says_so() -> None:
     found = results()
     shown = page(replace(found, info=replace(found.info, maintenance_id="u1", driver_version="580.200.01")))

@@ -24,6 +24,16 @@ def test_one_suite_per_tier_counts_its_outcomes() -> None:
     assert rows == {"nodes": ("2", "1", "0", "1"), "cluster": ("1", "0", "1", "0")}
 
 
+def test_cases_of_a_node_say_what_its_user_land_is() -> None:
+    found = results(PASSED, replace(PASSED, target="gpu-2"))
+    found = replace(found, info=replace(found.info, user_lands={"gpu-2": "of another distribution"}))
+    properties = [
+        [row.get("value") for row in case.iter("property") if row.get("name") == "user_land"]
+        for case in ET.fromstring(junit(found)).iter("testcase")
+    ]
+    assert properties == [[], ["of another distribution"]]
+
+
 def test_a_case_says_cause_and_next_step_unless_it_passed() -> None:
     root = ET.fromstring(junit(results(FAILED, replace(PASSED, target="gpu-2", simulated=True))))
     failed, passed = root.iter("testcase")

@@ -86,6 +86,14 @@ def test_a_cause_of_one_node_names_it() -> None:
     assert "Node 'gpu-2' is cold." in text
 
 
+def test_a_pass_says_on_what_user_land_it_was() -> None:
+    land = "Rocky 9 packages on a Debian user land"
+    told = replace(results(), info=replace(INFO, user_lands={"gpu-2": land}))
+    text = " ".join(shown(told).split())
+    assert f"PASSED (simulated GPUs; gpu-2: {land})" in text
+    assert f"gpu-2: {land}. Nothing is proved about that distribution's own programs." in text
+
+
 def test_a_run_for_an_upgrade_says_so() -> None:
     info = replace(INFO, maintenance_id="u1", driver_version="580.200.01")
     text = shown(replace(results(), info=info))
