@@ -14,6 +14,7 @@ from gpulab.lab import Lab
 from gpulab.machines import attach
 from gpulab.simgpu.packages import broken_drivers
 from gpulab.state import DEFAULT_SUBNET, Shape, load, locked
+from gpulab.systems import DEFAULT, known
 from gpusmith.errors import GpusmithError, InputError
 from gpusmith.progress import say
 
@@ -26,6 +27,20 @@ exit status: 0 if a lab is up, 1 if not. A machine that is down shows in its 'st
 def sizes(text: str) -> tuple[int, ...]:
     """Numbers of GPUs, separated by commas."""
     return tuple(map(int, text.split(",")))
+
+
+def operating_systems(text: str) -> tuple[str, ...]:
+    """What '--os' says, in one order whoever wrote it."""
+    entries = sorted(entry.strip() for entry in text.split(","))
+    for entry in entries:
+        if entry.rpartition("=")[2] not in known():
+            raise argparse.ArgumentTypeError(
+                f"'{entry}' names no operating system of the lab; there are {', '.join(known())}"
+            )
+    names = [entry.partition("=")[0] for entry in entries if "=" in entry]
+    if len(set(names)) != len(names) or len(entries) - len(names) > 1:
+        raise argparse.ArgumentTypeError(f"'{text}' names two operating systems for one machine")
+    return tuple(entries)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -58,6 +73,13 @@ def parser() -> argparse.ArgumentParser:
         type=sizes,
         metavar="N[,N...]",
         help="GPUs of each of them (default: 4), or of gpu-1, gpu-2, ...; the last number is that of all further ones",
+    )
+    up.add_argument(
+        "--os",
+        type=operating_systems,
+        metavar="NAME|MACHINE=NAME[,...]",
+        help=f"operating system of the machines with GPUs, or of gpu-1, gpu-2, ... by name (default: {DEFAULT}); "
+        f"there are {', '.join(known())}",
     )
     up.add_argument("--model", help="GPU model, a key of data/gpus.yml (default: h100-sxm)")
     up.add_argument(
@@ -150,7 +172,7 @@ def shape_of(options: argparse.Namespace, running: Shape | None) -> Shape:
         given = getattr(options, name)
         return getattr(base, name) if given is None else given
 
-    fields = {name: pick(name) for name in ("gpu_nodes", "gpus", "model", "cpu_nodes", "subnet")}
+    fields = {name: pick(name) for name in ("gpu_nodes", "gpus", "model", "cpu_nodes", "subnet", "os")}
     cluster = not options.no_cluster if (running is None or options.no_cluster) else True
     return Shape(**fields, cluster=cluster)  # type: ignore[arg-type]
 
@@ -191,6 +213,9 @@ def _status(lab: Lab, options: argparse.Namespace) -> int:
         widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
         for row in rows:
             print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        for node in found["nodes"]:
+            if node.get("user_land"):
+                print(f"{node['name']}: {node['user_land']}")
         if not found["api"]:
             say("The cluster's API does not answer, so the state of its nodes is not known.")
         if not found["complete"]:

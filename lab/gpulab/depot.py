@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 from gpulab.machines import DEPOT, Machine, Machinery
 from gpulab.network import Plan
+from gpulab.systems import System
 from gpusmith.wait import Deadline, Done, NotYet, wait_until
 
 if TYPE_CHECKING:
     from gpulab.artifacts import Artifacts
 
 SERVE_S = 60.0
+KEY_FILE = "/etc/pki/rpm-gpg/RPM-GPG-KEY-gpulab"
 PROBE = "import sys,urllib.request as u\nfor url in sys.argv[1:]:\n    u.urlopen(url, timeout=5).read(1)\n"
 
 
@@ -23,15 +25,38 @@ def machine(plan: Plan, artifacts: Artifacts) -> Machine:
         DEPOT,
         plan.depot,
         init="/sbin/init",
-        mounts=((artifacts.apt_root, "/srv/apt", "ro"), (artifacts.registry_root, "/var/lib/registry", "rw")),
+        mounts=(
+            (artifacts.apt_root, "/srv/apt", "ro"),
+            (artifacts.registry_root, "/var/lib/registry", "rw"),
+            *((root, f"/srv/{name}", "ro") for name, root in sorted(artifacts.package_roots.items())),
+        ),
     )
 
 
-def operating_system_sources(plan: Plan, artifacts: Artifacts) -> tuple[tuple[str, str], ...]:
+def address(plan: Plan, system: System, repository: str) -> str:
+    """Where machines with that operating system find a repository."""
+    # Only Docker, Kubernetes and NVIDIA's toolkit have the same .deb packages for all.
+    own = system.own_repositories and (system.manager == "dnf" or repository in ("cuda", *system.archive))
+    return f"http://{plan.depot}/{system.name if own else 'apt'}/{repository}/"
+
+
+def operating_system_sources(plan: Plan, artifacts: Artifacts, system: System) -> tuple[tuple[str, str], ...]:
     """What an installer leaves on a node of this site: where its operating system's own packages are."""
-    key = "".join(f" {line or '.'}\n" for line in artifacts.apt_key.read_text().splitlines())
-    text = f"Types: deb\nURIs: http://{plan.depot}/apt/debian/\nSuites: ./\nSigned-By:\n{key}"
-    return (("/etc/apt/sources.list.d/debian.sources", text),)
+    key = artifacts.apt_key.read_text()
+    if system.manager == "dnf":
+        found = [(KEY_FILE, key)]
+        for name in system.archive:
+            text = f"[{name}]\nname={name}\nbaseurl={address(plan, system, name)}\ngpgcheck=1\ngpgkey=file://{KEY_FILE}\n"
+            found.append((f"/etc/yum.repos.d/{name}.repo", text))
+        return tuple(found)
+    inside = "".join(f" {line or '.'}\n" for line in key.splitlines())
+    return tuple(
+        (
+            f"/etc/apt/sources.list.d/{name}.sources",
+            f"Types: deb\nURIs: {address(plan, system, name)}\nSuites: ./\nSigned-By:\n{inside}",
+        )
+        for name in system.archive
+    )
 
 
 def urls(plan: Plan, repositories: list[str]) -> list[str]:
@@ -39,7 +64,7 @@ def urls(plan: Plan, repositories: list[str]) -> list[str]:
     return [
         f"http://{plan.registry}/v2/",
         f"http://{plan.depot}/apt/",
-        *(f"http://{plan.depot}/apt/{name}/InRelease" for name in repositories),
+        *(f"http://{plan.depot}/{path}" for path in repositories),
     ]
 
 

@@ -10,10 +10,12 @@ from typing import Any
 
 import yaml
 
+from gpulab import depot
 from gpulab.hosts import KUBELET_REASONS, Host
 from gpulab.machines import Machine, client_key, known_hosts, ssh_options
 from gpulab.network import Plan
 from gpulab.state import Places, Shape, write_atomically
+from gpulab.systems import DEFAULT, SIGNED, System, in_use, system
 from gpusmith.errors import ToolError
 
 REPOSITORIES = {
@@ -23,7 +25,7 @@ REPOSITORIES = {
     "nvidia_container_toolkit": "nvidia-container-toolkit",
     "kubernetes_node": "kubernetes",
 }
-"""Role -> name of its apt repository on the depot."""
+"""Role -> name of its repository on the depot."""
 
 GROUP_OF_ROLE = {"control-plane": "kube_control_plane", "gpu": "gpu_nodes", "cpu": "cpu_nodes"}
 REASONS = {
@@ -89,16 +91,30 @@ def hosts(shape: Shape, machines: Iterable[Machine]) -> dict[str, Any]:
         if machine.gpus not in (0, shape.gpus[0]):
             values["gpusmith_gpu_count"] = machine.gpus
         groups[GROUP_OF_ROLE[machine.role]]["hosts"][machine.name] = values
+        if system(machine.system).own_repositories:
+            groups.setdefault(group_of(system(machine.system)), {"hosts": {}})["hosts"][machine.name] = {}
     return {"all": {"children": groups}}
 
 
-def repository(contents: Contents, name: str) -> dict[str, Any]:
-    """An apt repository of the depot, in the shape that every role takes."""
+def group_of(its: System) -> str:
+    """The group of the machines with an operating system; it sorts, and so counts, after the groups of roles."""
+    return f"os_{its.variable}"
+
+
+def repository(contents: Contents, name: str, its: System | None = None) -> dict[str, Any]:
+    """A repository of the depot, in the shape that every role takes."""
+    its = its or system(DEFAULT)
+    uris = [depot.address(contents.plan, its, name)]
+    if its.manager == "dnf":
+        return {"type": "rpm", "uris": uris, "signed": list(SIGNED[name]), "key": contents.apt_key}
+    return {"uris": uris, "suites": ["./"], "components": [], "key": contents.apt_key}
+
+
+def system_vars(contents: Contents, its: System) -> dict[str, Any]:
+    """Content of group_vars/os_NAME.yml: what its machines are, and where their packages are."""
     return {
-        "uris": [f"http://{contents.plan.depot}/apt/{name}/"],
-        "suites": ["./"],
-        "components": [],
-        "key": contents.apt_key,
+        "gpusmith_user_land": its.user_land,
+        **{f"{role}_repository": repository(contents, name, its) for role, name in REPOSITORIES.items()},
     }
 
 
@@ -180,6 +196,12 @@ def write(contents: Contents, machines: list[Machine], places: Places) -> None:
         ("group_vars/gpu_nodes.yml", gpu_vars(contents), f"# {', '.join(DEADLINES)}: {DEADLINES_REASON}\n"),
         ("group_vars/kube_control_plane.yml", control_plane_vars(contents), ""),
     ]
+    for its in in_use([machine.system for machine in machines]):
+        if its.own_repositories:
+            comment = (
+                f"# {its.user_land}: what passes there says nothing of that distribution's own programs.\n"
+            )
+            files.append((f"group_vars/{group_of(its)}.yml", system_vars(contents, its), comment))
     for name, values, comment in files:
         head = f"# Written by 'gpulab up'; it is overwritten by the next one.\n{comment}---\n"
         write_atomically(folder / name, head + yaml.dump(values, Dumper=_Dumper, sort_keys=False, width=100))

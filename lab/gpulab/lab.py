@@ -27,6 +27,7 @@ from gpulab.state import (
     save,
     write_atomically,
 )
+from gpulab.systems import system
 from gpusmith.errors import InputError, ToolError
 from gpusmith.progress import say, step
 from gpusmith.wait import Deadline, WaitTimeout
@@ -92,11 +93,10 @@ class Lab:
             for machine in machines
             if machine.role == "gpu"
         }
-        artifacts = store.ensure()
-        sources = depot.operating_system_sources(plan, artifacts)
-        machines = [replace(machine, files=sources) for machine in machines]
+        artifacts = store.ensure(operating_systems=[machine.system for machine in machines])
+        machines = [_installed(machine, plan, artifacts) for machine in machines]
         supply = depot.machine(plan, artifacts)
-        self._report_older(machines, artifacts.node_image)
+        self._report_older(machines, artifacts)
         repositories = artifacts.repositories()
         running = f"gpulab-{DEPOT}" in self.machinery.podman.running()
         served = running and depot.serves(self.machinery, supply, plan, repositories)
@@ -127,11 +127,12 @@ class Lab:
             return False
         return not state.shape.cluster or cluster.api_ready(Plan.parse(state.shape.subnet).control_plane)
 
-    def _report_older(self, machines: Sequence[Machine], image: str) -> None:
+    def _report_older(self, machines: Sequence[Machine], artifacts: Artifacts) -> None:
+        current = {machine.name: recipe(machine, artifacts.images[machine.system]) for machine in machines}
         older = [
             machine.name
             for machine in machines
-            if self.machinery.made(machine).get("recipe", recipe(machine, image)) != recipe(machine, image)
+            if self.machinery.made(machine).get("recipe", current[machine.name]) != current[machine.name]
         ]
         if older:
             say(
@@ -158,7 +159,7 @@ class Lab:
                 if machine.name in descriptions:
                     target = self.places.hardware(machine.name) / "hardware.json"
                     write_atomically(target, json.dumps(descriptions[machine.name], indent=2) + "\n")
-                if self.machinery.ensure(machine, artifacts.node_image):
+                if self.machinery.ensure(machine, artifacts.images[machine.system]):
                     say(f"    started '{machine.name}' at {machine.address}")
             write_atomically(self.places.root / "known_hosts", known_hosts(machines, self.places))
             self._wait_booted([supply, *machines])
@@ -266,6 +267,7 @@ class Lab:
                 "address": machine.address,
             }
             node["kubernetes"] = None if conditions is None else conditions.get(machine.name)
+            node |= {"os": machine.system, "user_land": system(machine.system).user_land}
             if machine.role == "gpu":
                 node |= {"gpus": machine.gpus, "model": state.shape.model}
             nodes.append(node)
@@ -393,6 +395,12 @@ class Lab:
 
     def _exec_in(self, name: str, argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
         return self.machinery.exec_in(self.machine(name), argv)
+
+
+def _installed(machine: Machine, plan: Plan, artifacts: Artifacts) -> Machine:
+    """The machine with what its installer leaves on it."""
+    its = system(machine.system)
+    return replace(machine, files=(*its.identity(), *depot.operating_system_sources(plan, artifacts, its)))
 
 
 def load_leniently(places: Places) -> bool:

@@ -18,6 +18,7 @@ from gpulab.hosts import Host
 from gpulab.network import MOST_MACHINES, NETWORK, Plan
 from gpulab.podman import KILLED, LABEL, MISSING, Podman
 from gpulab.state import Places, Shape, write_atomically
+from gpulab.systems import DEFAULT
 from gpusmith.errors import InputError, ToolError
 from gpusmith.wait import Deadline, Done, GiveUp, NotYet, wait_until
 
@@ -42,6 +43,7 @@ class Machine:
         mounts: (folder of the host, path in the machine, mount options).
         files: path in the machine -> text, what its installer left there beside the identity.
         gpus: number of its GPUs.
+        system: name of its operating system.
     """
 
     name: str
@@ -51,6 +53,7 @@ class Machine:
     mounts: tuple[tuple[Path, str, str], ...] = ()
     files: tuple[tuple[str, str], ...] = ()
     gpus: int = 0
+    system: str = DEFAULT
 
     @property
     def container(self) -> str:
@@ -84,13 +87,20 @@ def planned(shape: Shape, places: Places) -> list[Machine]:
             f"Option '--gpus {shape.sizes}' is for {len(shape.gpus)} machines, and there are {shape.gpu_nodes} with GPUs.",
             f"Add '--gpu-nodes {len(shape.gpus)}'.",
         )
+    for name in shape.named_systems:
+        if name not in [f"gpu-{number}" for number in range(1, shape.gpu_nodes + 1)]:
+            raise InputError(
+                f"Option '--os' names '{name}', which is no machine with GPUs of this lab.",
+                "It is for gpu-1, gpu-2, ...; the cluster's own machines have Debian 12.",
+            )
     plan = Plan.parse(shape.subnet)
     machines = [Machine("cp-1", "control-plane", plan.control_plane)]
     for number in range(1, shape.gpu_nodes + 1):
         name = f"gpu-{number}"
         mounts = ((places.hardware(name), "/var/lib/simgpu", "rw"),)
         gpus = shape.gpus[min(number, len(shape.gpus)) - 1]
-        machines.append(Machine(name, "gpu", plan.gpu(number), mounts=mounts, gpus=gpus))
+        machine = Machine(name, "gpu", plan.gpu(number), mounts=mounts, gpus=gpus, system=shape.system(name))
+        machines.append(machine)
     machines += [
         Machine(f"cpu-{number}", "cpu", plan.cpu(number)) for number in range(1, shape.cpu_nodes + 1)
     ]

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from gpulab.podman import KILLED, MISSING
 from gpulab.processes import process_start
+from gpulab.systems import DEFAULT
 from gpusmith.errors import InputError, ToolError
 from gpusmith.paths import repo_root, state_dir
 
@@ -32,6 +33,7 @@ class Shape:
         cpu_nodes: workers without GPUs, members of the existing cluster.
         subnet: the lab network, a /24.
         cluster: whether cp-1 carries a Kubernetes control plane.
+        os: operating systems of the machines with GPUs, as the option says them: 'NAME' for all, or 'MACHINE=NAME'.
     """
 
     gpu_nodes: int = 2
@@ -40,10 +42,12 @@ class Shape:
     cpu_nodes: int = 0
     subnet: str = DEFAULT_SUBNET
     cluster: bool = True
+    os: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         parts = [
             f"{self.gpu_nodes} GPU machines with {self.sizes} x {self.model}",
+            *([f"operating systems {','.join(self.os)}"] if self.os else []),
             f"{self.cpu_nodes} CPU machines",
         ]
         return ", ".join([*parts, self.subnet, "with a cluster" if self.cluster else "without a cluster"])
@@ -52,6 +56,16 @@ class Shape:
     def sizes(self) -> str:
         """The numbers of GPUs, as the option says them."""
         return ",".join(map(str, self.gpus))
+
+    @property
+    def named_systems(self) -> dict[str, str]:
+        """Operating system by machine, of those that were named."""
+        return dict(entry.split("=", 1) for entry in self.os if "=" in entry)
+
+    def system(self, machine: str) -> str:
+        """The operating system of a machine with GPUs."""
+        for_all = next((entry for entry in self.os if "=" not in entry), DEFAULT)
+        return self.named_systems.get(machine, for_all)
 
 
 @dataclass(frozen=True)
@@ -130,7 +144,7 @@ def load(places: Places) -> State | None:
         # Older releases had one number for all.
         gpus = (sizes,) if isinstance(sizes, int) else tuple(sizes)
         return State(
-            shape=Shape(**{**raw["shape"], "gpus": gpus}),
+            shape=Shape(**{**raw["shape"], "gpus": gpus, "os": tuple(raw["shape"].get("os", ()))}),
             complete=bool(raw["complete"]),
             cluster_ready=bool(raw["cluster_ready"]),
             busy=tuple(raw["busy"]),
@@ -195,6 +209,13 @@ def reshape(running: State | None, wanted: Shape) -> State:
             raise InputError(
                 f"The lab is up with {option} '{old}', which cannot become '{new}' while it runs.",
                 f"Run 'gpulab down' first, or leave out '{option}'.",
+            )
+    for number in range(1, have.gpu_nodes + 1):
+        name = f"gpu-{number}"
+        if have.system(name) != wanted.system(name):
+            raise InputError(
+                f"'{name}' is up with '{have.system(name)}', which cannot become '{wanted.system(name)}' while it runs.",
+                "Run 'gpulab down' first, or leave out '--os'.",
             )
     counts = [
         ("--gpu-nodes", have.gpu_nodes, wanted.gpu_nodes),

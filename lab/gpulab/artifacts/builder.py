@@ -7,15 +7,18 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
+from gpulab import systems
 from gpulab.artifacts import debian, debs, golang, images, machine_images, repos
 from gpulab.artifacts.components import COMPONENTS, component
+from gpulab.artifacts.families import Families
 from gpulab.artifacts.sources import IMAGES, LAB
 from gpulab.artifacts.store import Inputs, Store, digest_file, digest_tree, key_of, need_programs
+from gpulab.systems import System
 from gpusmith.errors import ToolError
 from gpusmith.paths import cache_dir, state_dir
 from gpusmith.progress import say
@@ -30,6 +33,8 @@ PROGRAMS = {
     "podman": "podman",
     "zstd": "zstd",
 }
+RPM_PROGRAMS = {"createrepo_c": "createrepo-c", "rpmbuild": "rpm", "rpmsign": "rpm"}
+"""Needed for machines that rpm manages."""
 REPOSITORIES = ("kubernetes", "containerd", "nvidia-container-toolkit", "cuda", "cuda-broken", "debian")
 SIMULATED = ("cuda", "cuda-broken", "debian")  # filled with the simulated driver's packages
 DATA_OF_SIMULATION = ("data/gpus.yml",)
@@ -46,6 +51,8 @@ class Artifacts:
         node_image: podman's name of the bare machine.
         depot_image: podman's name of the machine that serves the two folders.
         versions: version by component; 'workload' and 'pod-network' are image tags, as are 'pause', 'etcd' and 'coredns'.
+        images: podman's name of the bare machine, by operating system; of those that were asked for.
+        package_roots: folder with the repositories of one operating system alone, by its name.
     """
 
     apt_root: Path
@@ -54,10 +61,17 @@ class Artifacts:
     node_image: str
     depot_image: str
     versions: Mapping[str, str]
+    images: Mapping[str, str] = field(default_factory=dict)
+    package_roots: Mapping[str, Path] = field(default_factory=dict)
 
     def repositories(self) -> list[str]:
-        """Names of the apt repositories."""
-        return sorted(path.name for path in self.apt_root.iterdir() if (path / "InRelease").exists())
+        """What must be served of each repository, as paths on the depot."""
+        return sorted(
+            f"{served}/{path.parent.relative_to(root)}/{path.name}"
+            for served, root in (("apt", self.apt_root), *self.package_roots.items())
+            for listed in ("InRelease", "repodata/repomd.xml")
+            for path in root.glob(f"*/{listed}")
+        )
 
 
 class Builder:
@@ -184,35 +198,58 @@ class Builder:
         images.check_tags(self.component_folder("kubernetes"), self.tags, self.store)
         return images.registry(self.store, self._images, self.tags, self.parts)
 
-    @cached_property
-    def _node(self) -> machine_images.MachineImage:
+    def _node(self, system: System) -> machine_images.MachineImage:
         simgpu = _simgpu("gpulab.simgpu")
         overlays: tuple[Path, ...] = (IMAGES / "node", simgpu.rootfs())
-        return machine_images.MachineImage("node", overlays, hooks=(simgpu.image_hook(),))
+        overlays += tuple(IMAGES / name for name in system.overlays)
+        # Last, because it may take away what the others need.
+        hooks: tuple[Path, ...] = (simgpu.image_hook(), *(IMAGES / name for name in system.hooks))
+        return machine_images.MachineImage(system.image, overlays, hooks=hooks, base=system.rootfs)
 
     @cached_property
     def _depot(self) -> machine_images.MachineImage:
         units = ("docker-registry.service", "nginx.service")
         return machine_images.MachineImage("depot", (IMAGES / "depot",), units=units)
 
+    def machine_image(self, system: System) -> str:
+        """Podman's name of the bare machine with that operating system."""
+        image = self._node(system)
+        return machine_images.ensure(image, lambda: self.rootfs(image.rootfs), self.store.root)
+
     def node_image(self) -> str:
         """Podman's name of the bare machine."""
-        return machine_images.ensure(self._node, lambda: self.rootfs("node"), self.store.root)
+        return self.machine_image(systems.system(systems.DEFAULT))
 
     def depot_image(self) -> str:
         """Podman's name of the depot."""
         return machine_images.ensure(self._depot, lambda: self.rootfs("depot"), self.store.root)
 
-    def result(self) -> Artifacts:
+    @cached_property
+    def families(self) -> Families:
+        """The repositories of other operating systems."""
+        parts = (self.component_key, self.component_folder)
+        return Families(self.store, self._simulation, self.signing_key, *parts)
+
+    def ensure_system(self, system: System) -> None:
+        """Build what machines of one operating system need besides what all of them do."""
+        self.machine_image(system)
+        if system.own_repositories:
+            self.families.ensure(system)
+
+    def result(self, wanted: Iterable[System] = ()) -> Artifacts:
         """Where everything is, built or not."""
         registry = images.registry_inputs(self._images, self.tags, self.parts)
         return Artifacts(
             apt_root=self.store.path("apt", key_of(self._apt_inputs())),
             apt_key=self.signing_key.public,
             registry_root=self.store.path("registry", key_of(registry)),
-            node_image=self._node.reference,
+            node_image=self._node(systems.system(systems.DEFAULT)).reference,
             depot_image=self._depot.reference,
             versions=self.versions,
+            images={system.name: self._node(system).reference for system in wanted},
+            package_roots={
+                system.name: self.families.path(system) for system in wanted if system.own_repositories
+            },
         )
 
     def complete(self) -> bool:
@@ -279,16 +316,18 @@ def store() -> Store:
     return Store(cache_dir() / "artifacts")
 
 
-def ensure(only: Iterable[str] | None = None) -> Artifacts:
+def ensure(only: Iterable[str] | None = None, operating_systems: Sequence[str] = ()) -> Artifacts:
     """Build what is missing and return where everything is; with a warm cache this takes about a second.
 
     Args:
         only: build only these (see `Builder.names`); the paths of the others are returned all the same.
+        operating_systems: names of those that machines shall have; their images and repositories are built too.
 
     Raises:
         ToolError: a program is missing, a name is unknown, or a build failed (names its log).
     """
-    need_programs(PROGRAMS)
+    wanted_systems = systems.in_use(operating_systems)
+    need_programs(PROGRAMS | (RPM_PROGRAMS if any(each.manager == "dnf" for each in wanted_systems) else {}))
     kept = store()
     with kept.lock():
         builder = Builder(kept)
@@ -301,6 +340,8 @@ def ensure(only: Iterable[str] | None = None) -> Artifacts:
             side_by_side(builder.lanes())
         for name in wanted:
             known[name]()
+        for each in wanted_systems:
+            builder.ensure_system(each)
         if kept.built:
             say(f"    artifacts are in '{kept.root}', logs in '{cache_dir() / 'logs'}'")
-        return builder.result()
+        return builder.result(wanted_systems)

@@ -71,18 +71,22 @@ class Rootfs:
 
 
 def load(name: str) -> Rootfs:
-    """The description of one root file system."""
+    """The description of one root file system; one that is 'like' another has that one's packages before its own."""
     path = IMAGES / "rootfs.yml"
-    entry = yaml.safe_load(path.read_text()).get(name)
+    described = yaml.safe_load(path.read_text())
+    entry = described.get(name)
     if entry is None:
         raise ToolError(f"'{path}' describes no root file system '{name}'.")
+    model = described[entry["like"]] if "like" in entry else {}
+    whole = {**model, **entry}
+    packages = [*model.get("packages", ()), *entry.get("packages", ())]
     return Rootfs(
         name=name,
-        suite=entry["suite"],
-        variant=entry["variant"],
-        packages=tuple(entry["packages"]),
-        excluded=tuple(entry.get("excluded", ())),
-        unpacked=bool(entry.get("unpacked", False)),
+        suite=whole["suite"],
+        variant=whole["variant"],
+        packages=tuple(package for package in packages if package not in whole.get("without", ())),
+        excluded=tuple(whole.get("excluded", ())),
+        unpacked=bool(whole.get("unpacked", False)),
     )
 
 

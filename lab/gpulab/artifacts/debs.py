@@ -186,7 +186,7 @@ def build(package: Package, folder: Path, component_folder: Callable[[str], Path
     root = folder / f".{package.name}"
     root.mkdir()
     for path, source in package.files.items():
-        for target, origin in _sources(path, source, component_folder):
+        for target, origin in sources(path, source, component_folder):
             place = root / target.lstrip("/")
             place.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(origin, place)
@@ -202,7 +202,12 @@ def build(package: Package, folder: Path, component_folder: Callable[[str], Path
     return archive
 
 
-def _sources(path: str, source: str, component_folder: Callable[[str], Path]) -> list[tuple[str, Path]]:
+def sources(path: str, source: str, component_folder: Callable[[str], Path]) -> list[tuple[str, Path]]:
+    """The files that one entry of a table stands for, by their path on the target.
+
+    Raises:
+        ToolError: the entry is of an unknown kind.
+    """
     kind, _, rest = source.partition(":")
     if kind == "go":
         component, _, program = rest.partition("/")

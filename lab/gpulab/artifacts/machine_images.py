@@ -25,11 +25,12 @@ class MachineImage:
     """An image for one kind of machine.
 
     Attributes:
-        name: 'node' or 'depot'.
+        name: 'node', 'depot', or a node's with its operating system.
         overlays: folders that are laid over the root file system, in this order.
         hooks: scripts that run once inside it, after the overlays.
         units: systemd units that are enabled in it.
         stamp: text that decides its content besides those, as the digest of code that made an overlay.
+        base: its root file system, if that has another name.
     """
 
     name: str
@@ -37,12 +38,18 @@ class MachineImage:
     hooks: tuple[Path, ...] = ()
     units: tuple[str, ...] = ()
     stamp: str = ""
+    base: str = ""
+
+    @property
+    def rootfs(self) -> str:
+        """Name of its root file system."""
+        return self.base or self.name
 
     def inputs(self) -> Inputs:
         """What decides its content."""
         return {
             "recipe": RECIPE,
-            "rootfs": debian.load(self.name).inputs(),
+            "rootfs": debian.load(self.rootfs).inputs(),
             "overlays": [digest_tree(path) for path in self.overlays],
             "hooks": [digest_file(path) for path in self.hooks],
             "units": list(self.units),

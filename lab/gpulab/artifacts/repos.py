@@ -37,7 +37,7 @@ def signing_key(folder: Path) -> SigningKey:
         return key
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o700)
-    with _gnupg() as gpg:
+    with gnupg() as gpg:
         gpg("--quick-generate-key", "--passphrase", "", IDENTITY, "ed25519", "sign", "never")
         key.secret.touch(mode=0o600)
         key.secret.write_bytes(gpg("--armor", "--export-secret-keys", IDENTITY))
@@ -71,21 +71,28 @@ def index(folder: Path, name: str, key: SigningKey) -> None:
     release = folder / "Release"
     content = _output([*command, "release", "."], folder)
     release.write_bytes(content)
-    with _gnupg() as gpg:
+    with gnupg() as gpg:
         gpg("--import", str(key.secret))
         gpg("--clearsign", "--output", str(folder / "InRelease"), str(release))
         gpg("--armor", "--detach-sign", "--output", str(folder / "Release.gpg"), str(release))
 
 
-class _Gpg:
+class Gpg:
+    """gpg with a home folder of its own.
+
+    Attributes:
+        home: that folder.
+    """
+
     def __init__(self, home: str) -> None:
-        self._home = home
+        self.home = home
 
     def __call__(self, *arguments: str) -> bytes:
+        """Standard output of one call."""
         command = [
             "gpg",
             "--homedir",
-            self._home,
+            self.home,
             "--batch",
             "--yes",
             "--pinentry-mode",
@@ -96,11 +103,12 @@ class _Gpg:
 
 
 @contextmanager
-def _gnupg() -> Iterator[_Gpg]:
+def gnupg() -> Iterator[Gpg]:
+    """A gpg that knows no key, for as long as the context lasts."""
     # A short path of its own: gpg-agent's socket must fit into 107 bytes, and the agent is ended with the folder.
     with tempfile.TemporaryDirectory(prefix="gpulab-gpg-") as home:
         try:
-            yield _Gpg(home)
+            yield Gpg(home)
         finally:
             subprocess.run(["gpgconf", "--homedir", home, "--kill", "all"], capture_output=True, check=False)
 

@@ -9,7 +9,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -130,10 +130,15 @@ def build(out_cuda: Path, out_broken: Path, out_debian: Path) -> None:
                 jobs += [(outs[name], deb) for name in single.get("repositories", ["debian"])]
         jobs += [(out_cuda, deb) for deb in toolkit_packages(cuda)]
         jobs.append((out_debian, headers()))
-        for out in (out_cuda, out_broken, out_debian):
-            out.mkdir(parents=True, exist_ok=True)
-        with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-            list(pool.map(lambda job: write(job[1], job[0], work), jobs))
+        write_all(jobs, work)
+
+
+def write_all(jobs: Sequence[tuple[Path, Deb]], work: Path) -> None:
+    """Write packages into their folders, as many at a time as there are processors."""
+    for out in {out for out, _ in jobs}:
+        out.mkdir(parents=True, exist_ok=True)
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        list(pool.map(lambda job: write(job[1], job[0], work), jobs))
 
 
 def table(name: str) -> dict[str, Any]:
@@ -296,16 +301,17 @@ def driver_packages(rows: Mapping[str, Any], row: Mapping[str, Any], built: Driv
 
 def toolkit_packages(rows: Mapping[str, Any]) -> list[Deb]:
     """The CUDA toolkits."""
-    debs = []
+    return [package(template, values, None) for template, values in toolkit_rows(rows)]
+
+
+def toolkit_rows(rows: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], dict[str, str]]]:
+    """Every package of every toolkit: its row, and what that may name in braces."""
     for number, row in enumerate(rows["toolkits"]):
-        major, minor = row["x"].split(".")
-        values = {**row, "major": major, "dash": f"{major}-{minor}", "triplet": architecture()[1]}
-        debs += [
-            package(template, values, None)
-            for template in rows["packages"]
-            if template.get("once") != "all" or number == len(rows["toolkits"]) - 1
-        ]
-    return debs
+        major = row["x"].split(".")[0]
+        values = {**row, "major": major, "dash": row["x"].replace(".", "-"), "triplet": architecture()[1]}
+        for template in rows["packages"]:
+            if template.get("once") != "all" or number == len(rows["toolkits"]) - 1:
+                yield template, values
 
 
 def numbers(version: str) -> list[int]:
@@ -319,19 +325,26 @@ RELATIONS = {
     "recommends": "Recommends",
     "provides": "Provides",
     "conflicts": "Conflicts",
+    "replaces": "Replaces",
 }
 
 
-def package(template: Mapping[str, Any], values: Mapping[str, str], built: Driver | None) -> Deb:
-    """One row of a table, filled in."""
+@dataclass
+class Contents:
+    """What is in a package, whatever its format; paths are absolute, as on the target."""
+
+    files: dict[str, Path]
+    texts: dict[str, str]
+    links: dict[str, str]
+    modes: dict[str, int]
+
+
+def contents(template: Mapping[str, Any], values: Mapping[str, str], built: Driver | None) -> Contents:
+    """What a row of a table puts into its package."""
 
     def fill(text: str) -> str:
         return text.format_map(values)
 
-    fields = {
-        title: ", ".join(map(fill, template[key])) for key, title in RELATIONS.items() if template.get(key)
-    }
-    fields["Section"] = template.get("section", "utils")
     files = (
         {fill(path): built.part(name) for path, name in template.get("files", {}).items()} if built else {}
     )
@@ -339,12 +352,6 @@ def package(template: Mapping[str, Any], values: Mapping[str, str], built: Drive
     texts = {fill(path): fill_text(text, values) for path, text in template.get("texts", {}).items()}
     links = {fill(path): fill(target) for path, target in template.get("links", {}).items()}
     modes = {fill(path): int(mode, 8) for path, mode in template.get("modes", {}).items()}
-    scripts = {
-        name: fill_text(template[name], values)
-        for name in ("postinst", "prerm", "postrm")
-        if name in template
-    }
-    triggers = fill_text(template.get("triggers", ""), values)
     if template.get("firmware"):
         folder = f"/lib/firmware/nvidia/{values['version']}"
         texts |= {
@@ -357,14 +364,38 @@ def package(template: Mapping[str, Any], values: Mapping[str, str], built: Drive
         texts |= modprobe_conf(**template["modprobe_conf"])
     if "dkms" in template and built:
         name, flavour = template["dkms"]["name"], template["dkms"]["flavour"]
+        # What the modules are called is mostly the name under which DKMS knows them.
+        called = template["dkms"].get("modules", name)
         folder = f"/usr/src/{name}-{values['version']}"
         for module in MODULES:
-            files[f"{folder}/{module.replace('nvidia', name, 1)}.simulated.o"] = built.part(
+            files[f"{folder}/{module.replace('nvidia', called, 1)}.simulated.o"] = built.part(
                 f"{flavour}/{module}.o"
             )
         texts[f"{folder}/dkms.conf"] = (
             f'PACKAGE_NAME="{name}"\nPACKAGE_VERSION="{values["version"]}"\nAUTOINSTALL=yes\n'
         )
+    return Contents(files, texts, links, modes)
+
+
+def package(template: Mapping[str, Any], values: Mapping[str, str], built: Driver | None) -> Deb:
+    """One row of a table, filled in."""
+
+    def fill(text: str) -> str:
+        return text.format_map(values)
+
+    fields = {
+        title: ", ".join(map(fill, template[key])) for key, title in RELATIONS.items() if template.get(key)
+    }
+    fields["Section"] = template.get("section", "utils")
+    content = contents(template, values, built)
+    scripts = {
+        name: fill_text(template[name], values)
+        for name in ("postinst", "prerm", "postrm")
+        if name in template
+    }
+    triggers = fill_text(template.get("triggers", ""), values)
+    if "dkms" in template and built:
+        name = template["dkms"]["name"]
         scripts["postinst"] = (
             fill_text(BUILD_FAILS, {**values, "name": name})
             if values.get("breaks") == "package"
@@ -398,12 +429,12 @@ def package(template: Mapping[str, Any], values: Mapping[str, str], built: Drive
         architecture=template.get("architecture", architecture()[0]),
         fields=fields,
         description=fill(template["summary"]),
-        files=files,
-        texts=texts,
-        links=links,
-        modes=modes,
+        files=content.files,
+        texts=content.texts,
+        links=content.links,
+        modes=content.modes,
         scripts=scripts,
-        conffiles=tuple(path for path in texts if path.startswith("/etc/"))
+        conffiles=tuple(path for path in content.texts if path.startswith("/etc/"))
         if template.get("conffiles", True)
         else (),
     )

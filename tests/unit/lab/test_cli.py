@@ -45,6 +45,8 @@ def test_commands_that_need_a_lab_say_so(words: list[str], capsys: pytest.Captur
         (["up", "--gpus", "0"], "--gpus 0"),
         (["up", "--gpus", "8,4,1"], "--gpus 8,4,1"),
         (["up", "--gpu-nodes", "1000"], "--gpu-nodes 1000"),
+        (["up", "--os", "gpu-9=rocky-9"], "'gpu-9'"),
+        (["up", "--os", "cp-1=rocky-9"], "'cp-1'"),
     ],
 )
 def test_wrong_input_is_refused_by_name(
@@ -64,6 +66,9 @@ def test_wrong_input_is_refused_by_name(
         ["fly"],
         ["up", "--gpus", "many"],
         ["up", "--gpus", "4,"],
+        ["up", "--os", "windows-11"],
+        ["up", "--os", "gpu-1=rocky-9,gpu-1=rocky-10"],
+        ["up", "--os", "rocky-9,rocky-10"],
     ],
 )
 def test_wrong_words_end_with_usage(words: list[str]) -> None:
@@ -108,6 +113,12 @@ def test_up_without_options_keeps_the_running_shape() -> None:
 def test_machines_of_different_sizes() -> None:
     options = cli.parser().parse_args(["up", "--gpu-nodes", "3", "--gpus", "8,4,1"])
     assert cli.shape_of(options, None).gpus == (8, 4, 1)
+
+
+def test_operating_systems_of_all_and_of_single_machines() -> None:
+    shape = cli.shape_of(cli.parser().parse_args(["up", "--os", "rocky-9,gpu-2=ubuntu-24.04"]), None)
+    assert [shape.system(name) for name in ("gpu-1", "gpu-2")] == ["rocky-9", "ubuntu-24.04"]
+    assert cli.shape_of(cli.parser().parse_args(["up"]), shape) == shape
 
 
 def test_up_has_the_documented_defaults() -> None:

@@ -35,8 +35,9 @@ def test_whether_it_serves(places: Places, machinery: Machinery, status: int, ex
 
 
 def test_every_repository_is_asked_for() -> None:
-    assert f"http://{PLAN.depot}/apt/cuda/InRelease" in depot.urls(PLAN, ["cuda", "kubernetes"])
-    assert f"http://{PLAN.depot}/apt/kubernetes/InRelease" in depot.urls(PLAN, ["cuda", "kubernetes"])
+    asked = depot.urls(PLAN, ["apt/cuda/InRelease", "rocky-9/cuda/repodata/repomd.xml"])
+    assert f"http://{PLAN.depot}/apt/cuda/InRelease" in asked
+    assert f"http://{PLAN.depot}/rocky-9/cuda/repodata/repomd.xml" in asked
 
 
 def test_the_signing_key_outlives_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

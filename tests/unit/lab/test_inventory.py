@@ -64,6 +64,31 @@ def test_machines_of_other_sizes_say_so_themselves(contents: Contents, places: P
     assert own == {"gpu-1": None, "gpu-2": 4, "gpu-3": 4}
 
 
+def test_other_operating_systems_have_their_own_repositories(contents: Contents, places: Places) -> None:
+    shape = replace(
+        contents.shape, gpu_nodes=3, os=("gpu-1=ubuntu-24.04", "gpu-2=rocky-9", "gpu-3=debian-13")
+    )
+    inventory.write(replace(contents, shape=shape), planned(shape, places), places)
+    groups = yaml.safe_load((places.inventory / "hosts.yml").read_text())["all"]["children"]
+    assert {name: list(group["hosts"]) for name, group in groups.items() if name.startswith("os_")} == {
+        "os_ubuntu_24_04": ["gpu-1"],
+        "os_rocky_9": ["gpu-2"],
+    }
+    # Of two groups on one level the one whose name sorts last wins.
+    assert max(groups) == "os_ubuntu_24_04"
+    read = {path.stem: yaml.safe_load(path.read_text()) for path in places.inventory.glob("group_vars/os_*")}
+    ubuntu, rocky = read["os_ubuntu_24_04"], read["os_rocky_9"]
+    assert ubuntu["gpusmith_user_land"] == "Ubuntu 24.04 packages on a Debian user land"
+    assert ubuntu["nvidia_driver_repository"]["uris"] == ["http://10.77.0.2/ubuntu-24.04/cuda/"]
+    assert ubuntu["kubernetes_node_repository"]["uris"] == ["http://10.77.0.2/apt/kubernetes/"]
+    assert rocky["nvidia_container_toolkit_repository"] == {
+        "type": "rpm",
+        "uris": ["http://10.77.0.2/rocky-9/nvidia-container-toolkit/"],
+        "signed": ["metadata"],
+        "key": contents.apt_key,
+    }
+
+
 def test_versions_stay_text(written: dict[str, Any]) -> None:
     for values in written.values():
         for name, value in values.items():

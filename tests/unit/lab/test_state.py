@@ -72,6 +72,15 @@ def test_a_lab_grows_and_keeps_its_cluster() -> None:
     assert (grown.shape.gpu_nodes, grown.cluster_ready, grown.complete) == (3, True, False)
 
 
+def test_a_lab_grows_by_a_machine_with_another_operating_system() -> None:
+    grown = reshape(UP, Shape(gpu_nodes=3, os=("gpu-3=rocky-9",)))
+    assert [grown.shape.system(f"gpu-{number}") for number in (1, 2, 3)] == [
+        "debian-12",
+        "debian-12",
+        "rocky-9",
+    ]
+
+
 def test_a_cluster_can_be_added() -> None:
     bare = State(Shape(cluster=False), complete=True)
     assert reshape(bare, Shape()).shape.cluster
@@ -85,6 +94,8 @@ def test_a_cluster_can_be_added() -> None:
         (Shape(model="t4"), "--model"),
         (Shape(subnet="10.78.0.0/24"), "--subnet"),
         (Shape(cluster=False), "--no-cluster"),
+        (Shape(os=("rocky-9",)), "rocky-9"),
+        (Shape(gpu_nodes=3, os=("gpu-2=ubuntu-24.04",)), "ubuntu-24.04"),
     ],
 )
 def test_shrinking_and_changing_are_refused_with_a_way_out(wanted: Shape, option: str) -> None:

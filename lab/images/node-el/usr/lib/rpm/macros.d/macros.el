@@ -1,0 +1,1 @@
+%_dbpath /var/lib/rpm
