@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -42,17 +43,69 @@ class Refused:
 
 
 @dataclass(frozen=True)
+class Branches:
+    """Driver branches that have something; None where no bound is known."""
+
+    first_branch: int | None = None
+    last_branch: int | None = None
+
+    def has(self, branch: int) -> bool:
+        """Whether a branch is one of them."""
+        first, last = self.first_branch, self.last_branch
+        return (first is None or branch >= first) and (last is None or branch <= last)
+
+    @property
+    def words(self) -> str:
+        """For messages."""
+        if self.last_branch is not None:
+            return f"branch {self.last_branch} or older"
+        return f"branch {self.first_branch} or newer"
+
+
+@dataclass(frozen=True)
+class NoBuild:
+    """A module that does not compile for some kernels.
+
+    Attributes:
+        kind: open or proprietary.
+        driver: its version.
+        kernel: what the releases begin with.
+        first: the first number behind that, for which it does not.
+        last: the last one; None if none is known.
+        why: the compiler's words.
+        instead: what to do about it.
+    """
+
+    kind: str
+    driver: str
+    kernel: str
+    first: int
+    last: int | None
+    why: str
+    instead: str
+
+    def meets(self, kind: str, driver: str, release: str) -> bool:
+        """Whether a module is this one, and a kernel one of those."""
+        if (kind, driver) != (self.kind, self.driver) or not release.startswith(self.kernel):
+            return False
+        number = re.match(r"\d+", release[len(self.kernel) :])
+        return number is not None and self.first <= int(number[0]) <= (self.last or int(number[0]))
+
+
+@dataclass(frozen=True)
 class Compatibility:
     """What preflight judges versions by.
 
     Attributes:
-        operating_systems: pairs of ID and major version as os-release has them.
+        operating_systems: pairs of ID and version as os-release has them; of a version the first number counts.
         containerd: by minor version of Kubernetes, the first good patch of each minor version of containerd.
         containerd_minimum: first release of containerd that works with our configuration.
         toolkit_cdi_minimum: first release of the container toolkit whose runtime uses CDI by itself.
         toolkit_refused: releases of the container toolkit that harm a node.
         driver_for_cuda: by major version of CUDA, the smallest driver branch.
         architectures: by GPU architecture.
+        module_kinds: branches that have a kind of kernel module.
+        module_builds: modules that do not compile for some kernels.
     """
 
     operating_systems: Sequence[tuple[str, str]]
@@ -62,6 +115,12 @@ class Compatibility:
     toolkit_refused: Mapping[str, Refused]
     driver_for_cuda: Mapping[str, int]
     architectures: Mapping[str, Limits]
+    module_kinds: Mapping[str, Branches]
+    module_builds: Sequence[NoBuild]
+
+    def no_build(self, kind: str, driver: str, release: str) -> NoBuild | None:
+        """Why a module is known not to compile for a kernel."""
+        return next((row for row in self.module_builds if row.meets(kind, driver, release)), None)
 
 
 def _parse(content: dict[str, Any]) -> Compatibility:
@@ -79,6 +138,22 @@ def _parse(content: dict[str, Any]) -> Compatibility:
             row["architecture"]: Limits(**{key: row[key] for key in row if key != "architecture"})
             for row in content["architectures"]["rows"]
         },
+        module_kinds={
+            row["kind"]: Branches(row.get("first_branch"), row.get("last_branch"))
+            for row in content["module_kinds"]["rows"]
+        },
+        module_builds=[
+            NoBuild(
+                kind=row["kind"],
+                driver=str(row["driver"]),
+                kernel=str(row["kernel"]),
+                first=int(row["from"]),
+                last=row.get("to"),
+                why=str(row["why"]),
+                instead=str(row["instead"]),
+            )
+            for row in content["module_builds"]["rows"]
+        ],
     )
 
 

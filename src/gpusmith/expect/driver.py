@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from gpusmith.data import compatibility
+from gpusmith.data.models import Model
 from gpusmith.expect import (
     devices,
     fabric,
@@ -59,6 +61,17 @@ def flavour(record: Record, wanted: Driver) -> str:
         Unmet: the setting or the mixture of GPUs leaves no module that drives them all.
     """
     setting, models = wanted.module_flavour, fabric.models_of(record, wanted)
+    chosen = _by_models(setting, models)
+    branches = compatibility.load().module_kinds.get(chosen)
+    if branches is not None and not branches.has(layouts.branch_of(wanted.version)):
+        raise Unmet(
+            f"Driver {wanted.version} has no {chosen} kernel module.",
+            f"Set 'nvidia_driver_version' to {branches.words}, or correct 'nvidia_driver_module_flavour'.",
+        )
+    return chosen
+
+
+def _by_models(setting: str, models: Sequence[Model]) -> str:
     unsupported = sorted({model.name for model in models if model.open_module == "unsupported"})
     required = sorted({model.name for model in models if model.open_module == "required"})
     if setting == "auto":

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from gpusmith.data import compatibility
 from gpusmith.expect import versions
 from gpusmith.expect.wanted import Driver
 from gpusmith.probe.kernels import Kernel
@@ -134,6 +135,12 @@ def problems(record: Record, wanted: Driver) -> list[Problem]:
                 step = f"Install the driver's module package of that kernel, or remove kernel {release}."
                 cure = Cure.PERSON
             cause = f"Node '{node}': kernel {release} is installed and has no module 'nvidia': a boot into it has no GPUs."
+            known = compatibility.load().no_build(
+                record.module.flavour or "open", versions.upstream(wanted.version), release
+            )
+            if known is not None:
+                cause = f"{cause[:-1]}. It is known not to compile ({known.why})."
+                step, cure = f"Remove kernel {release}, or choose {known.instead}.", Cure.PERSON
             found.append(Problem(cause, step, evidence, cure))
         elif not _is_right(kernel, wanted):
             found.append(

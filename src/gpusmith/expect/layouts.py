@@ -6,6 +6,7 @@ a change is what is installed, and what a way back goes to.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +18,7 @@ Row = Mapping[str, Any]
 Layouts = Mapping[str, Sequence[Row]]
 """Rows by name of the layout: `nvidia` for NVIDIA's repository, `distribution` for what the distribution packages itself."""
 KERNEL = "{kernel}"
+BRANCH_IN_NAME = re.compile(r"-(\d{3})(?=-|$)")
 DKMS, PREBUILT = "dkms", "prebuilt"
 """Where a module comes from: built on the node, or ready for one kernel, with that kernel's version."""
 
@@ -88,6 +90,17 @@ def branch_of(version: str) -> int:
     """Branch of a driver's version; 0 if it has none."""
     first = upstream(version).split(".", maxsplit=1)[0]
     return int(first) if first.isdigit() else 0
+
+
+def brings_another(package: str, offered: Sequence[str]) -> str:
+    """The driver that a transitional package brings: its name has one branch, and all its versions are of another; else empty.
+
+    Canonical builds the packages of a branch that has ended from the source of the next one.
+    """
+    own = BRANCH_IN_NAME.search(package)
+    if own is None or not offered or any(branch_of(version) == int(own[1]) for version in offered):
+        return ""
+    return upstream(offered[0])
 
 
 def rows_of(layouts: Layouts, name: str) -> Sequence[Row]:

@@ -25,7 +25,13 @@ from gpusmith.preflight.machine import (
 )
 from gpusmith.preflight.repositories import check_drift, check_keys, check_repositories
 from gpusmith.preflight.simulation import check_cni, check_simulation
-from gpusmith.preflight.versions import check_container_toolkit, check_containerd, check_cuda, check_driver
+from gpusmith.preflight.versions import (
+    check_container_toolkit,
+    check_containerd,
+    check_cuda,
+    check_driver,
+    check_module,
+)
 from gpusmith.preflight.words import Facts, Tables, Wanted, refusal
 
 CHECKS: Sequence[Callable[[Facts, Wanted, Tables], Iterator[Refusal]]] = [
@@ -42,6 +48,7 @@ CHECKS: Sequence[Callable[[Facts, Wanted, Tables], Iterator[Refusal]]] = [
     check_foreign_driver,
     check_mig,
     check_driver,
+    check_module,
     check_cuda,
     check_containerd,
     check_container_toolkit,

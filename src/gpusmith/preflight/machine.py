@@ -22,11 +22,12 @@ def check_os(facts: Facts, _wanted: Wanted, tables: Tables) -> Iterator[Refusal]
     """The distribution and its release are in data/compatibility.yml."""
     host = facts["record"]["host"]
     major = str(host.get("os_version") or "").split(".")[0]
-    if (host.get("os_id"), major) not in tables.versions.operating_systems:
+    known = tables.versions.operating_systems
+    if (host.get("os_id"), major) not in {(name, release.split(".")[0]) for name, release in known}:
         yield refusal(
             "operating system",
             f"'{host.get('os_id')} {host.get('os_version')}'",
-            quoted(f"{name} {release}" for name, release in tables.versions.operating_systems),
+            quoted(f"{name} {release}" for name, release in known),
             "It is not supported yet; install a supported one.",
         )
 

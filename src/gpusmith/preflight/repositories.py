@@ -11,6 +11,7 @@ from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import 
 )
 
 from gpusmith.errors import Refusal
+from gpusmith.expect import layouts
 from gpusmith.expect.steps import upgrade_driver
 from gpusmith.expect.versions import FULL_DRIVER, is_version, upstream
 from gpusmith.preflight.words import Facts, Tables, Wanted, nearest, refusal
@@ -50,6 +51,15 @@ def check_repositories(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterato
             for package, version in sorted(answer["asked"].items())
             if not any(satisfies(candidate, version) for candidate in answer["versions"].get(package, []))
         }
+        for package, (version, offered) in list(lacking.items()):
+            if owner == "nvidia_driver" and (other := layouts.brings_another(package, offered)):
+                del lacking[package]
+                yield refusal(
+                    "transitional package",
+                    f"'{package}' in '{owner}_repository' only brings driver '{other}'",
+                    f"a branch whose packages are its own, not '{version}'",
+                    f"Set 'nvidia_driver_version' to a version of branch {layouts.branch_of(other)}.",
+                )
         for version in dict.fromkeys(version for version, _offered in lacking.values()):
             here = {name: offered for name, (wants, offered) in lacking.items() if wants == version}
             known = {name: offered for name, offered in here.items() if offered}

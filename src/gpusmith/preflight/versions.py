@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import satisfies
 
 from gpusmith.data.compatibility import Limits
 from gpusmith.data.models import Model
 from gpusmith.errors import Refusal
-from gpusmith.expect.versions import FULL_DRIVER
+from gpusmith.expect.layouts import PREBUILT
+from gpusmith.expect.versions import FULL_DRIVER, upstream
 from gpusmith.preflight.words import (
     Facts,
     Tables,
@@ -68,6 +70,41 @@ def check_driver(facts: Facts, wanted: Wanted, tables: Tables) -> Iterator[Refus
             f"'{right}' for '{wanted.get('gpu_model')}'",
             "Set 'nvidia_driver_module_flavour: auto'.",
         )
+
+
+def check_module(facts: Facts, wanted: Wanted, tables: Tables) -> Iterator[Refusal]:
+    """The driver has that kind of module, and it compiles for the kernels that lack it."""
+    version, model = str(wanted.get("driver_version") or ""), tables.models.get(wanted.get("gpu_model", ""))
+    if not FULL_DRIVER.match(version):
+        return
+    kind = str(wanted.get("module_flavour") or "auto")
+    if kind == "auto":
+        kind = "proprietary" if model is not None and model.open_module == "unsupported" else "open"
+    branches = tables.versions.module_kinds.get(kind)
+    if branches is not None and not branches.has(branch(version)):
+        yield refusal(
+            "kernel module",
+            f"driver '{version}' has no {kind} module",
+            f"{branches.words} for the {kind} one",
+            f"Correct '{wanted.get('driver_variable', 'nvidia_driver_version')}' or 'nvidia_driver_module_flavour'.",
+        )
+    for release in _to_build(facts["record"], upstream(version)):
+        known = tables.versions.no_build(kind, upstream(version), release)
+        if known is not None and wanted.get("module_build") != PREBUILT:
+            yield refusal(
+                "kernel module",
+                f"the {kind} one of driver '{version}' does not compile for kernel '{release}' ({known.why})",
+                "a driver and a kernel that go together",
+                f"Choose {known.instead}.",
+            )
+
+
+def _to_build(record: Mapping[str, Any], version: str) -> list[str]:
+    """Kernels that can be booted and have no module of a version; of one whose kernels were not read, the running one."""
+    rows = [row for row in record.get("kernels") or () if row["image"]]
+    running = {"release": record["host"]["kernel"], "module_version": record["module"]["installed_version"]}
+    found = {row["release"]: row.get("module_version") for row in [*rows, running]}
+    return [release for release, there in found.items() if there != version]
 
 
 def check_cuda(_facts: Facts, wanted: Wanted, tables: Tables) -> Iterator[Refusal]:

@@ -343,3 +343,10 @@ def test_a_unit_that_does_not_start_at_boot_is_a_difference(state: str) -> None:
     assert found["problems"] == [
         f"service 'gpusmith-nvidia-load' is {state}, so that after a reboot nobody loads the driver before the runtime starts"
     ]
+
+
+def test_a_driver_without_that_kind_of_module_is_refused() -> None:
+    refused = plan(bare(), version="620.40.01", module_flavour="proprietary")["refused"]
+    assert refused.startswith("Driver 620.40.01 has no proprietary kernel module.")
+    assert "branch 619 or older" in refused
+    assert plan(bare(), version="620.40.01")["refused"] == ""

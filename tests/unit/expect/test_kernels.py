@@ -62,6 +62,15 @@ def test_a_module_of_another_version_is_a_persons_matter() -> None:
     assert found.cure is Cure.PERSON
 
 
+def test_a_module_that_is_known_not_to_compile_is_not_site_ymls_to_build() -> None:
+    old = wanted.Driver("gpu-1", "535.261.03")
+    missing = row(release="6.1.0-56-amd64", module=None, module_version=None, headers=True)
+    (found,) = kernels.problems(record(missing), old)
+    assert "pci_resize_resource" in found.cause
+    assert "nvidia_driver_module_flavour: proprietary" in found.next_step
+    assert found.cure is Cure.PERSON
+
+
 OLD = "6.1.0-9-amd64"
 
 

@@ -80,7 +80,7 @@ def changed(path: str, value: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("path", "value", "check", "says"),
     [
-        ("record.host.os_version", "13", "operating system", "debian 13"),
+        ("record.host.os_version", "11", "operating system", "debian 11"),
         ("record.pci.gpus", [], "GPU count", "0 on PCI"),
         ("record.system.secure_boot", True, "secure boot", "on"),
         ("record.module.nouveau_loaded", True, "nouveau", "loaded"),
@@ -194,6 +194,18 @@ def test_missing_version_offers_the_three_nearest() -> None:
     assert found.message.endswith("; allowed: nearest: '580.178.04-1', '580.95.05-1', '595.91.07-1'.")
 
 
+def test_a_transitional_package_is_refused_by_its_name() -> None:
+    tree = facts()
+    there = {"nvidia-utils-535-server": ["580.173.02-0ubuntu0.24.04.1"], "nvidia-modprobe": ["550.54.14-1"]}
+    asked = dict.fromkeys(there, "535.288.01")
+    tree["repositories"] = {"nvidia_driver": {"asked": asked, "versions": there, "error": None}}
+    found, other = refused(tree, driver_version="535.288.01")
+    assert found.message.startswith("transitional package: 'nvidia-utils-535-server' in")
+    assert "'580.173.02'" in found.message
+    assert found.hint == "Set 'nvidia_driver_version' to a version of branch 580."
+    assert "no 'nvidia-modprobe' of version" in other.message
+
+
 @pytest.mark.parametrize(
     ("owner", "step"),
     [("nvidia_driver", "nvidia_driver_package_layout"), ("containerd", "Correct 'containerd_repository'.")],
@@ -294,3 +306,75 @@ def test_another_minor_version_of_the_kubelet_is_no_work_of_site(
         if "kubelet of a joined node" in refusal.message
     ]
     assert bool(found) is told
+
+
+@pytest.mark.parametrize(
+    ("os_id", "version", "served"),
+    [
+        ("ubuntu", "24.04", True),
+        ("rocky", "9.6", True),
+        ("rhel", "10.1", True),
+        ("almalinux", "9.4", True),
+        ("debian", "13", True),
+        ("debian", "11", False),
+        ("ubuntu", "26.04", False),
+        ("fedora", "44", False),
+    ],
+)
+def test_the_operating_system_is_one_that_the_roles_know(os_id: str, version: str, served: bool) -> None:
+    tree = facts()
+    tree["record"]["host"].update(os_id=os_id, os_version=version)
+    found = [row for row in refused(tree) if row.message.startswith("operating system: ")]
+    assert not found if served else f"'{os_id} {version}'" in found[0].message
+    if not served:
+        assert "'debian 12', 'debian 13', 'ubuntu 22.04'" in found[0].message
+        assert "'almalinux 10'" in found[0].message
+
+
+@pytest.mark.parametrize(
+    ("version", "flavour", "words"),
+    [
+        (
+            "620.40.01",
+            "proprietary",
+            "driver '620.40.01' has no proprietary module; allowed: branch 619 or older",
+        ),
+        ("610.57.04", "proprietary", None),
+        ("620.40.01", "auto", None),
+    ],
+)
+def test_proprietary_modules_end(version: str, flavour: str, words: str | None) -> None:
+    found = [row.message for row in refused(driver_version=version, module_flavour=flavour)]
+    assert found == ([] if words is None else [f"kernel module: {words} for the proprietary one."])
+
+
+@pytest.mark.parametrize(
+    ("kernel", "version", "flavour", "refuses"),
+    [
+        ("6.1.0-56-amd64", "535.261.03", "open", True),
+        ("6.1.0-57-cloud-amd64", "535.261.03-1", "auto", True),
+        ("6.1.0-50-amd64", "535.261.03", "open", False),
+        ("6.1.0-56-amd64", "535.261.03", "proprietary", False),
+        ("6.1.0-56-amd64", "535.309.01", "open", False),
+        ("6.12.56+deb13-amd64", "535.261.03", "open", False),
+    ],
+)
+def test_a_module_that_is_known_not_to_compile_is_refused(
+    kernel: str, version: str, flavour: str, refuses: bool
+) -> None:
+    tree = facts()
+    tree["record"]["host"]["kernel"] = kernel
+    found = refused(tree, driver_version=version, module_flavour=flavour, cuda_versions=[])
+    assert ["pci_resize_resource" in row.message for row in found] == [True] * refuses
+    # Where it is there already, nothing is compiled.
+    tree["record"]["module"]["installed_version"] = "535.261.03"
+    if refuses:
+        assert refused(tree, driver_version=version, module_flavour=flavour, cuda_versions=[]) == []
+
+
+def test_the_kernel_that_boots_next_counts_as_well() -> None:
+    tree = facts()
+    tree["record"]["kernels"] = [{"release": "6.1.0-56-amd64", "image": "/boot/x", "module_version": None}]
+    found = only(refused(tree, driver_version="535.261.03", cuda_versions=[]))
+    assert "'6.1.0-56-amd64'" in found.message
+    assert "nvidia_driver_module_flavour: proprietary" in found.hint

@@ -313,3 +313,32 @@ def test_a_suite_that_could_not_do_its_work_says_nothing_about_the_driver(
     suite(monkeypatch, tmp_path, [], trouble="status 4")
     with pytest.raises(ToolError, match="status 4"):
         made(Node(), tmp_path).validate(NEW)
+
+
+def test_each_version_is_fetched_by_the_names_of_its_branch(tmp_path: Path) -> None:
+    node = Node()
+    machine = made(node, tmp_path)
+    machine.settings = {**SETTINGS, "fabric_manager": "enabled"}
+    machine.fetch("570.211.01")
+    machine.fetch(NEW)
+    (_, older), (_, newer) = node.asked
+    assert "nvidia-fabricmanager-570" in older["packages"]
+    assert "nvidia-fabricmanager" in newer["packages"]
+
+
+def test_what_the_other_version_left_is_removed_after_the_installation(tmp_path: Path) -> None:
+    node = Node()
+    for package in node.record["packages"].values():
+        package["version"] = package["version"].replace(VERSION, NEW)
+    node.record["packages"]["nvidia-fabricmanager-570"] = {"version": "570.211.01-1", "held": True}
+    node.answers = [{"saved": {"libcuda1": NEW}}]
+    made(node, tmp_path).install(NEW)
+    _, _, (module, asked) = node.asked
+    assert (module, asked["state"], list(asked["packages"])) == (
+        "packages",
+        "absent",
+        ["nvidia-fabricmanager-570"],
+    )
+    node.answers = [{"saved": {"libcuda1": NEW}}, {}, {"failed": True, "msg": "dpkg says no"}]
+    with pytest.raises(DriverFailed, match="nvidia-fabricmanager-570"):
+        made(node, tmp_path).install(NEW)

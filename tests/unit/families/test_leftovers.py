@@ -1,0 +1,181 @@
+"""What an upgrade leaves behind, what is held with the kernel, and the other kind of module, over records of each family."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpusmith.expect import kernels, packages, plans
+from gpusmith.expect.wanted import Driver
+from gpusmith.node.records import parse
+from gpusmith.problems import Cure
+from tests.unit.expect.test_driver import SETTINGS, ready
+from tests.unit.families.systems import value
+
+KERNEL, OLD = "6.8.0-79-generic", "6.8.0-60-generic"
+NEW, BEFORE = "580.173.02", "580.126.20"
+SERVER = [
+    "nvidia-utils-580-server",
+    "nvidia-compute-utils-580-server",
+    "libnvidia-compute-580-server",
+    "libnvidia-cfg1-580-server",
+    "nvidia-kernel-common-580-server",
+    "nvidia-headless-no-dkms-580-server-open",
+    "nvidia-dkms-580-server-open",
+    "nvidia-fabricmanager-580",
+    f"nvidia-firmware-580-server-{NEW}",
+]
+
+
+def with_driver(names: list[str], version: str, joined: bool = False, **others: str) -> dict[str, Any]:
+    """A machine that has these packages in one version, and others in theirs."""
+    record = ready()
+    record["host"]["kernel"] = KERNEL
+    record["kubernetes"]["joined"] = joined
+    record["packages"] = {name: {"version": f"{version}-0ubuntu0.24.04.1", "held": True} for name in names}
+    for name, own in others.items():
+        record["packages"][name.replace("_", "-")] = {"version": own, "held": False}
+    record["module"].update(installed_version=version, loaded_version=version)
+    record["library"].update(nvml_version=version, cuda_version=version)
+    record["nvml"]["driver_version"] = version
+    return record
+
+
+def plan(record: dict[str, Any], system: str = "Ubuntu 24", layout: str = "distribution", **more: Any) -> Any:
+    settings = {**SETTINGS, "version": NEW, "package_layout": layout, **more}
+    return plans.driver(record, settings, value("nvidia_driver", system, "__nvidia_driver_layouts"))
+
+
+def test_firmware_of_the_version_before_is_removed_and_is_no_drift() -> None:
+    record = with_driver(SERVER, NEW, joined=True)
+    record["packages"][f"nvidia-firmware-580-server-{BEFORE}"] = {
+        "version": f"{BEFORE}-0ubuntu0.24.04.2",
+        "held": True,
+    }
+    found = plan(record)
+    assert found["leftovers"] == [f"nvidia-firmware-580-server-{BEFORE}"]
+    assert found["drift"] == found["outdated"] == []
+    assert found["cures"] == ["packages"]
+    assert "left over from another version" in found["problems"][0]
+
+
+def test_a_driver_of_another_version_is_that_driver_and_nothing_is_left_over() -> None:
+    old = [name.replace(NEW, BEFORE) for name in SERVER]
+    found = plan(with_driver(old, BEFORE))
+    assert found["leftovers"] == []
+    assert set(found["outdated"]) == set(old)
+    # A branch before, too: all of it carries another number, and it is what runs.
+    older = [name.replace("580", "535").replace(NEW, "535.288.01") for name in SERVER]
+    found = plan(with_driver(older, "535.288.01"))
+    assert found["leftovers"] == []
+    assert set(found["outdated"]) == set(older)
+
+
+@pytest.mark.parametrize(
+    ("name", "left"),
+    [
+        ("libnvidia-compute-575", True),
+        ("nvidia-dkms-575-server-open", True),
+        ("libnvidia-nscq-575", True),
+        ("linux-modules-nvidia-575-server-open-5.15.0-105-generic", True),
+        ("linux-modules-nvidia-580-server-open-5.15.0-105-generic", False),
+        ("libnvidia-decode-580-server", False),
+        ("nvidia-container-toolkit", False),
+        ("libnvidia-container1", False),
+        ("nvidia-driver-pinning-580", False),
+    ],
+)
+def test_what_carries_another_branch_is_left_over(name: str, left: bool) -> None:
+    record = with_driver(SERVER, NEW)
+    record["packages"][name] = {"version": "1", "held": False}
+    found = plan(record)
+    assert (name in found["leftovers"]) is left
+
+
+def test_branchless_names_leave_those_with_a_branch_over() -> None:
+    names = ["libnvidia-compute", "libnvidia-cfg1", "nvidia-firmware", "nvidia-kernel-common"]
+    names += ["nvidia-persistenced", "nvidia-modprobe", "nvidia-dkms-open", "nvidia-fabricmanager"]
+    record = with_driver(names, "595.91.07")
+    for name in ("libnvidia-nscq-575", "nvidia-firmware-580-580.178.04"):
+        record["packages"][name] = {"version": "580.178.04-1ubuntu1", "held": False}
+    found = plan(record, layout="nvidia", version="595.91.07")
+    assert found["leftovers"] == ["libnvidia-nscq-575", "nvidia-firmware-580-580.178.04"]
+
+
+@pytest.mark.parametrize(("joined", "cure"), [(False, Cure.PACKAGES), (True, Cure.UPGRADE)])
+def test_the_other_kind_of_module_is_drift_on_a_node_that_serves_and_goes_from_another(
+    joined: bool, cure: Cure
+) -> None:
+    names = ["nvidia-smi", "libcuda1", "libnvidia-ml1", "nvidia-open-kernel-dkms"]
+    record = with_driver(
+        names, NEW, joined, nvidia_persistenced="535.171.04-1", nvidia_modprobe="535.161.07-1"
+    )
+    record["packages"]["nvidia-kernel-dkms"] = {"version": f"{NEW}-1", "held": True}
+    found = plan(record, "Debian 12", "distribution", fabric_manager="disabled")
+    assert found["drift"] == ["'nvidia-kernel-dkms' is the proprietary module"]
+    assert found["leftovers"] == ["nvidia-kernel-dkms"]
+    assert str(cure) in found["cures"]
+
+
+def test_signed_modules_are_held_with_what_brings_the_next_kernel() -> None:
+    modules = f"linux-modules-nvidia-580-server-open-{KERNEL}"
+    names = [name for name in SERVER if "nvidia-dkms" not in name]
+    record = with_driver(names, NEW, linux_image_generic="6.8.0-79.79", linux_generic="6.8.0-79.79")
+    record["packages"]["linux-image-6.8.0-79-generic"] = {"version": "6.8.0-79.79", "held": False}
+    record["packages"]["linux-image-unsigned-6.8.0-79-generic"] = {"version": "6.8.0-79.79", "held": False}
+    record["packages"][modules] = {"version": "6.8.0-79.79", "held": False}
+    found = plan(record, module_build="prebuilt")
+    assert found["other_packages"] == [modules]
+    assert found["companions"] == ["linux-image-generic"]
+    assert found["unheld"] == ["linux-image-generic", modules]
+    # With DKMS beside them the module is built for the next kernel, and it may come.
+    record["packages"]["nvidia-dkms-580-server-open"] = {"version": f"{NEW}-1", "held": True}
+    assert kernels.follow_each_other(parse(record)) == set()
+
+
+def test_the_next_kernel_gets_its_module_from_the_repository() -> None:
+    names = [name for name in SERVER if "nvidia-dkms" not in name]
+    record = with_driver(names, NEW)
+    record["packages"][f"linux-modules-nvidia-580-server-open-{KERNEL}"] = {
+        "version": "6.8.0-79.79",
+        "held": True,
+    }
+    newer = "6.8.0-80-generic"
+    record["kernels"] = [
+        {
+            "release": release,
+            "image": "i",
+            "module": module,
+            "module_version": module and NEW,
+            "headers": False,
+        }
+        for release, module in ((KERNEL, "m"), (OLD, None), (newer, None))
+    ]
+    found = plan(record, module_build="prebuilt", kernel={})
+    assert found["headers"] == [f"linux-modules-nvidia-580-server-open-{release}" for release in (OLD, newer)]
+    assert any(newer in problem for problem in found["problems"])
+
+
+@pytest.mark.parametrize(
+    ("name", "builds"),
+    [
+        ("nvidia-headless-no-dkms-580-server", False),
+        ("nvidia-headless-580-server", False),
+        ("nvidia-dkms-580-server-open", True),
+        ("nvidia-kernel-open-dkms", True),
+        ("kmod-nvidia-open-dkms", True),
+    ],
+)
+def test_what_builds_modules_is_known_by_its_name(name: str, builds: bool) -> None:
+    assert bool(kernels.DKMS.fullmatch(name)) is builds
+
+
+def test_the_suite_holds_the_same_packages() -> None:
+    record = with_driver(SERVER[:4], NEW, linux_image_generic="6.8.0-79.79")
+    record["packages"]["linux-modules-nvidia-580-server-open-6.8.0-79-generic"] = {
+        "version": "1",
+        "held": False,
+    }
+    loose = packages.unheld(parse(record), Driver("gpu-1", NEW))
+    assert {"linux-image-generic", "linux-modules-nvidia-580-server-open-6.8.0-79-generic"} <= set(loose)
