@@ -36,7 +36,8 @@ def asked_for(record: Record, settings: Mapping[str, Any], known: Layouts) -> Dr
 
     Args:
         record: of the node.
-        settings: keys node, version, package_layout, module_build, module_flavour, fabric_manager and files.
+        settings: keys node, version, package_layout, module_build, module_flavour, fabric_manager, files and daemon_files
+            (only where the unit of the driver's daemon has to be changed).
         known: rows of package names by layout, of the operating system.
 
     Raises:
@@ -51,7 +52,10 @@ def asked_for(record: Record, settings: Mapping[str, Any], known: Layouts) -> Dr
     rows = layouts.rows_of(known, str(settings.get("package_layout") or "nvidia"))
     build = str(settings.get("module_build") or layouts.DKMS)
     layout = layouts.layout(rows, version, kernels.bootable(record), build)
-    return wanted.driver(str(settings["node"]), settings, layout=layout)
+    # It is for boots: where pods may run systemd does not read it, and the daemon would look like one that was changed.
+    ours = layout.daemon_drop_in and not record.kubernetes.joined
+    own = {**(settings.get("files") or {}), **((settings.get("daemon_files") or {}) if ours else {})}
+    return wanted.driver(str(settings["node"]), {**settings, "files": own}, layout=layout)
 
 
 def flavour(record: Record, wanted: Driver) -> str:

@@ -40,6 +40,7 @@ class Layout:
         others: packages with versions of their own.
         patterns: names of all that belong to the driver, as shell patterns.
         stands_for_all: the package whose version is the driver's.
+        daemon_drop_in: whether the unit of the driver's daemon needs one of ours to run at boot, and to keep GPUs initialised.
         versioned: names that carry a branch or a version, as shell patterns with {branch} or {version}.
         kinds: all packages by which a module of a flavour comes.
         demanded: whether these very packages must be there. They need not be on a node that others set up.
@@ -53,6 +54,7 @@ class Layout:
     others: tuple[str, ...] = ()
     patterns: tuple[str, ...] = ()
     stands_for_all: str = ""
+    daemon_drop_in: bool = False
     versioned: tuple[str, ...] = ()
     kinds: Mapping[str, frozenset[str]] = field(default_factory=dict)
     demanded: bool = True
@@ -196,6 +198,7 @@ def layout(rows: Sequence[Row], version: str, kernels: Sequence[str] = (), build
         others=named(row.get("others") or ()),
         patterns=tuple(row["patterns"]),
         stands_for_all=str(row["stands_for_all"]).format(**words),
+        daemon_drop_in=bool(row.get("daemon_drop_in")),
         versioned=tuple(row.get("versioned") or ()),
         kinds={
             flavour: frozenset(name for source in sources for name in source.get(flavour, ()))

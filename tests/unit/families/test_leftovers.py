@@ -134,6 +134,29 @@ def test_signed_modules_are_held_with_what_brings_the_next_kernel() -> None:
     assert kernels.follow_each_other(parse(record)) == set()
 
 
+DROP_IN = {"/etc/systemd/system/nvidia-persistenced.service.d/gpusmith-driver.conf": "[Install]"}
+
+
+@pytest.mark.parametrize(
+    ("system", "layout", "version", "joined", "written"),
+    [
+        ("Ubuntu 24", "distribution", NEW, False, True),
+        ("Ubuntu 22", "nvidia", NEW, False, True),
+        ("Ubuntu 24", "nvidia", "595.91.07", False, False),
+        ("Debian 12", "distribution", NEW, False, False),
+        ("Rocky 9", "nvidia", NEW, False, False),
+        # Where pods may run systemd is not told of it.
+        ("Ubuntu 24", "distribution", NEW, True, False),
+    ],
+)
+def test_canonicals_daemon_is_made_to_run_at_boot(
+    system: str, layout: str, version: str, joined: bool, written: bool
+) -> None:
+    record = with_driver(SERVER, NEW, joined)
+    found = plan(record, system, layout, version=version, daemon_files=DROP_IN)
+    assert found["files"] == list(DROP_IN) * written
+
+
 def test_the_next_kernel_gets_its_module_from_the_repository() -> None:
     names = [name for name in SERVER if "nvidia-dkms" not in name]
     record = with_driver(names, NEW)
