@@ -42,6 +42,7 @@ SETTINGS: Mapping[str, str] = {
 UNIT_POST = "if [ $1 -eq 1 ]; then systemctl --no-reload preset {units} || :; fi"
 UNIT_PREUN = "if [ $1 -eq 0 ]; then systemctl --no-reload disable --now {units} || :; fi"
 UNIT_POSTUN = "if [ -d /run/systemd/system ]; then systemctl daemon-reload || :; fi"
+UNIT_RESTART = "if [ $1 -ge 1 ]; then systemctl try-restart {units} || :; fi"
 
 
 @dataclass(frozen=True)
@@ -224,9 +225,9 @@ def load(tag: str, folder: Path = FOLDER) -> list[Described]:
         "texts",
         "links",
         "units",
-        *RELATIONS,
-        *SCRIPTLETS,
+        "restarted",
     }
+    known |= {*RELATIONS, *SCRIPTLETS}
     found = []
     for path in sorted(folder.glob("*.yml")):
         document = yaml.safe_load(path.read_text())
@@ -271,6 +272,7 @@ def resolved(described: Described, component_folder: Callable[[str], Path]) -> R
         for path, source in described.sources.items()
         for pair in debs.sources(path, source, component_folder)
     )
+    scripts = {key: entry[key] for key in SCRIPTLETS if key in entry}
     compiled = any(source.startswith("go:") for source in described.sources.values())
     return Rpm(
         name=entry["name"],
@@ -283,14 +285,18 @@ def resolved(described: Described, component_folder: Callable[[str], Path]) -> R
         files=files,
         texts=entry.get("texts", {}),
         links=entry.get("links", {}),
-        scripts=with_units({key: entry[key] for key in SCRIPTLETS if key in entry}, entry.get("units", ())),
+        scripts=with_units(scripts, entry.get("units", ()), entry.get("restarted", ())),
     )
 
 
-def with_units(scripts: Mapping[str, str], units: Sequence[str]) -> dict[str, str]:
-    """Scriptlets of a package that brings systemd units."""
+def with_units(
+    scripts: Mapping[str, str], units: Sequence[str], restarted: Sequence[str] = ()
+) -> dict[str, str]:
+    """Scriptlets of a package that brings systemd units, of which an upgrade restarts some."""
     found = dict(scripts)
-    names = " ".join(units)
-    for key, text in (("post", UNIT_POST), ("preun", UNIT_PREUN), ("postun", UNIT_POSTUN)) if units else ():
-        found[key] = f"{text.format(units=names)}\n{found.get(key, '')}"
+    lines = {"post": UNIT_POST, "preun": UNIT_PREUN, "postun": UNIT_POSTUN} if units else {}
+    for key, text in lines.items():
+        found[key] = f"{text.format(units=' '.join(units))}\n{found.get(key, '')}"
+    if restarted:
+        found["postun"] += f"{UNIT_RESTART.format(units=' '.join(restarted))}\n"
     return found

@@ -31,7 +31,7 @@ FROM_DEB = {"postinst": "post", "prerm": "preun"}
 TOLD_REMOVE = "if [ $1 -eq 0 ]; then set -- remove; else set -- upgrade; fi\n"
 ADD_MODULE = """\
 dkms add -m {name} -v {version} -q || :
-dkms postinst -m {name} -v {version} || :
+dkms postinst -m {name} -v {version} -q || :
 """
 REMOVE_MODULE = "dkms remove -m {name} -v {version} -q --all || :\n"
 ADD_USER = """\
@@ -137,7 +137,7 @@ def _scripts(template: Mapping[str, Any], values: Mapping[str, str]) -> dict[str
     if "dkms" in template:
         words = {**values, "name": template["dkms"]["name"]}
         found["post"], found["preun"] = fill_text(ADD_MODULE, words), fill_text(REMOVE_MODULE, words)
-    return rpms.with_units(found, template.get("units", ()))
+    return rpms.with_units(found, template.get("units", ()), template.get("restarted", ()))
 
 
 # --- module streams -----------------------------------------------------------------------------------------------

@@ -67,12 +67,26 @@ def build(module: str, version: str, kernel: str) -> int:
     return 0
 
 
+def made_from(source: Path, built: Path) -> bool:
+    """Whether a module was made from these sources, and not from another version's that was installed over it."""
+    if not source.is_file() or not built.is_file():
+        return False
+    data = source.read_bytes()
+    start = data.index(MARK)
+    end = data.index(b"\0", start)
+    there = built.read_bytes()
+    return len(there) == len(data) and there[:start] == data[:start] and there[end:] == data[end:]
+
+
 def remove(module: str, version: str) -> int:
     """Remove one version from all kernels."""
     for folder in sorted((TREE / module / version).glob("*/*")):
         kernel = folder.parent.name
         for name in names(sources(module, version)):
-            (target(kernel) / f"{name}.ko").unlink(missing_ok=True)
+            built = target(kernel) / f"{name}.ko"
+            # rpm removes the old package after the new one was installed, whose modules stay.
+            if made_from(sources(module, version) / f"{name}.simulated.o", built):
+                built.unlink()
         subprocess.run(["depmod", "-a", kernel], check=False)
     shutil.rmtree(TREE / module / version, ignore_errors=True)
     return 0
@@ -102,6 +116,7 @@ def main() -> int:
     parser.add_argument("-k", default=os.uname().release)
     parser.add_argument("--all", action="store_true")
     parser.add_argument("--force", action="store_true")
+    parser.add_argument("-q", action="store_true")
     parser.add_argument("--version", "-V", action="store_true")
     options = parser.parse_args()
     if options.version or not options.action:

@@ -63,6 +63,8 @@ def test_units_are_enabled_by_presets_only() -> None:
     scripts = rpms.with_units({}, ["a.service"])
     assert "preset a.service" in scripts["post"]
     assert " enable" not in scripts["post"]
+    assert "restart" not in scripts["postun"]
+    assert "try-restart a.service" in rpms.with_units({}, ["a.service"], ["a.service"])["postun"]
 
 
 def test_the_driver_requires_what_its_vendors_packages_require() -> None:
