@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from gpulab import inventory
-from gpulab.simgpu import packages
+from gpulab.simgpu import packages, source_dir
 from simgpu.modinfo import modinfo
 
 from gpusmith.errors import ToolError
@@ -45,7 +45,7 @@ def drivers(tmp_path: Path) -> tuple[packages.Driver, packages.Driver]:
 
 def test_dkms_leaves_another_versions_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """rpm removes an old package when the new one's modules are there already."""
-    program = runpy.run_path(str(packages.source_dir() / "packages" / "dkms.py"))
+    program = runpy.run_path(str(source_dir() / "packages" / "dkms.py"))
     tree, kernels, code = tmp_path / "dkms", tmp_path / "modules", tmp_path / "src"
     known = program["remove"].__globals__
     for name, value in {
