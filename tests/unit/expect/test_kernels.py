@@ -147,3 +147,18 @@ def test_the_flavour_is_what_a_release_ends_with(release: str, flavour: str | No
         raw["packages"][f"linux-image-{flavour}"] = {"version": "1", "held": False}
     expected = [f"linux-headers-{flavour}"] if flavour else []
     assert kernels.headers(parse(raw), NAMES)["next"] == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        (f"nvidia/{VERSION}, {RUNNING}, x86_64: installed", "nvidia"),
+        (f"nvidia-srv/{VERSION}: added", "nvidia-srv"),
+        (f"nvidia-current-open/{VERSION}, {RUNNING}, x86_64: installed", "nvidia-current-open"),
+        (f"nvidia-current, {VERSION}, {RUNNING}, x86_64: installed", "nvidia-current"),
+        ("nvidia-srv/580.1.1, x: installed", "nvidia"),
+    ],
+)
+def test_what_dkms_calls_the_drivers_module(line: str, name: str) -> None:
+    others = "zfs/2.1.11, x: installed\nnvidia-fs/2.26.6, x: installed\n"
+    assert kernels.dkms_name(others + line + "\n", VERSION) == name
