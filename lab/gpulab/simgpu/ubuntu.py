@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from gpulab.simgpu.packages import (
+    MODULES,
     Deb,
     Driver,
     headers,
@@ -21,6 +24,7 @@ from gpulab.simgpu.packages import (
 )
 
 REPOSITORIES = ("cuda", "ubuntu")
+MARK = b"vermagic=@VERMAGIC"
 
 
 def build(folder: Path) -> None:
@@ -40,10 +44,33 @@ def build(folder: Path) -> None:
 
 def _drivers(rows: Mapping[str, Any], work: Path) -> Iterator[tuple[str, Deb]]:
     for row, built in zip(rows["drivers"], made(rows["drivers"], work), strict=True):
-        values = placeholders(row["version"], row["deb"], suffix=row["suffix"])
+        kernel = os.uname().release
+        values = placeholders(row["version"], row["deb"], suffix=row["suffix"], kernel=kernel)
         for template in rows["packages"]:
             if belongs(template, int(values["branch"]), row["repository"]):
-                yield row["repository"], package(template, values, built)
+                deb = package(template, values, built)
+                ready = template.get("prebuilt")
+                yield row["repository"], prebuilt(deb, built, ready, kernel) if ready else deb
+
+
+def prebuilt(deb: Deb, built: Driver, flavour: str, kernel: str) -> Deb:
+    """The package with modules that were built for a kernel, and with that kernel's version."""
+    files = {}
+    folder = deb.name.removeprefix("linux-modules-").removesuffix(f"-{kernel}")
+    for module in MODULES:
+        path = built.folder / f"{deb.name}-{module}.ko"
+        path.write_bytes(for_kernel(built.part(f"{flavour}/{module}.o").read_bytes(), kernel))
+        files[f"/lib/modules/{kernel}/kernel/{folder}/{module}.ko"] = path
+    scripts = dict.fromkeys(("postinst", "postrm"), f"depmod -a {kernel}\n")
+    return replace(deb, version=headers().version, files=files, scripts=scripts)
+
+
+def for_kernel(module: bytes, kernel: str) -> bytes:
+    """A module's object with the kernel's name in it, as the simulated dkms writes it."""
+    start = module.index(MARK)
+    end = module.index(b"\0", start)
+    magic = f"vermagic={kernel} SMP preempt mod_unload modversions ".encode()
+    return module[:start] + magic.ljust(end - start, b"\0") + module[end:]
 
 
 def belongs(template: Mapping[str, Any], branch: int, repository: str) -> bool:
