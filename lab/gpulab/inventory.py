@@ -106,7 +106,7 @@ def repository(contents: Contents, name: str, its: System | None = None) -> dict
     its = its or system(DEFAULT)
     uris = [depot.address(contents.plan, its, name)]
     if its.manager == "dnf":
-        return {"type": "rpm", "uris": uris, "signed": list(SIGNED[name]), "key": contents.apt_key}
+        return {"type": "rpm", "uris": uris, "signed": SIGNED[name], "key": contents.apt_key}
     return {"uris": uris, "suites": ["./"], "components": [], "key": contents.apt_key}
 
 

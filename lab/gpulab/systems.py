@@ -17,21 +17,21 @@ TABLE = Path(__file__).resolve().parents[1] / "images" / "systems.yml"
 USER_LAND_FILE = "/etc/gpusmith-user-land"
 """Where a machine says what its user land is, if that is not its distribution's; the probe reads it."""
 
-PACKAGES, METADATA = "packages", "metadata"
-SIGNED: Mapping[str, tuple[str, ...]] = {
+PACKAGES, METADATA, BOTH = "packages", "metadata", "both"
+SIGNED: Mapping[str, str] = {
     # developer.download.nvidia.com: 'gpgcheck=1' in cuda-rhel9.repo.
-    "cuda": (PACKAGES,),
+    "cuda": PACKAGES,
     # nvidia.github.io/libnvidia-container: 'repo_gpgcheck=1', 'gpgcheck=0' in nvidia-container-toolkit.repo.
-    "nvidia-container-toolkit": (METADATA,),
+    "nvidia-container-toolkit": METADATA,
     # pkgs.k8s.io: kubernetes.io has 'gpgcheck=1'; repomd.xml.asc is there as well.
-    "kubernetes": (PACKAGES, METADATA),
+    "kubernetes": BOTH,
     # download.docker.com: 'gpgcheck=1' in docker-ce.repo.
-    "containerd": (PACKAGES,),
+    "containerd": PACKAGES,
     # Rocky's own and EPEL: 'gpgcheck=1'.
-    "baseos": (PACKAGES,),
-    "epel": (PACKAGES,),
+    "baseos": PACKAGES,
+    "epel": PACKAGES,
 }
-"""What is signed in a repository for dnf, by its name; each vendor's own repository file, read 2026-11-22."""
+"""What is signed in a repository for dnf, by its name, as the vendors' own repository files and installation guides have it."""
 
 
 @dataclass(frozen=True)

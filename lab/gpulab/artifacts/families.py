@@ -66,7 +66,7 @@ class Families:
             "simulation": self._simulation,
             "key": digest_file(self._key.public),
             "packages": [rpms.inputs(each, self._component_key) for each in described],
-            "signed": {name: list(what) for name, what in SIGNED.items()},
+            "signed": dict(SIGNED),
         }
 
     def _debs(self, system: System, folder: Path) -> None:

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
 from pathlib import Path
 
 from gpulab.artifacts.repos import IDENTITY, SigningKey, gnupg
-from gpulab.systems import METADATA, PACKAGES
+from gpulab.systems import BOTH, METADATA, PACKAGES
 from gpusmith.paths import cache_dir
 from gpusmith.progress import run_logged
 
 
-def index(folder: Path, signed: Sequence[str], key: SigningKey, modules: str = "") -> None:
+def index(folder: Path, signed: str, key: SigningKey, modules: str = "") -> None:
     """Make a folder of packages a repository.
 
     Args:
         folder: holds the .rpm files.
-        signed: PACKAGES, METADATA, or both.
+        signed: PACKAGES, METADATA, or BOTH.
         key: signs them.
         modules: module streams, as modulemd documents; empty for none.
 
@@ -28,7 +27,7 @@ def index(folder: Path, signed: Sequence[str], key: SigningKey, modules: str = "
     with gnupg() as gpg:
         gpg("--import", str(key.secret))
         packages = sorted(folder.glob("*.rpm"))
-        if PACKAGES in signed and packages:
+        if signed in (PACKAGES, BOTH) and packages:
             settings = ["--define", f"_gpg_name {IDENTITY}", "--define", f"_gpg_path {gpg.home}"]
             # rpm looks for a 'gpg2', which not every release of Debian has.
             settings += ["--define", f"__gpg {shutil.which('gpg')}"]
@@ -39,6 +38,6 @@ def index(folder: Path, signed: Sequence[str], key: SigningKey, modules: str = "
             (folder / "modules.yaml").write_text(modules)
             run_logged(["modifyrepo_c", "--mdtype=modules", folder / "modules.yaml", metadata], log)
             (folder / "modules.yaml").unlink()
-        if METADATA in signed:
+        if signed in (METADATA, BOTH):
             listed = str(metadata / "repomd.xml")
             gpg("--armor", "--detach-sign", "--output", f"{listed}.asc", listed)

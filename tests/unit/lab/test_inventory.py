@@ -84,7 +84,7 @@ def test_other_operating_systems_have_their_own_repositories(contents: Contents,
     assert rocky["nvidia_container_toolkit_repository"] == {
         "type": "rpm",
         "uris": ["http://10.77.0.2/rocky-9/nvidia-container-toolkit/"],
-        "signed": ["metadata"],
+        "signed": "metadata",
         "key": contents.apt_key,
     }
 

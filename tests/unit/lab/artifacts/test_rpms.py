@@ -105,7 +105,7 @@ def test_a_repository_is_signed_as_its_vendor_signs(tmp_path: Path) -> None:
         links={"/usr/lib/a": "../bin/a"},
         scripts={"post": "true\n"},
     )
-    for name, signed in (("packages", (systems.PACKAGES,)), ("metadata", (systems.METADATA,))):
+    for name, signed in (("packages", systems.PACKAGES), ("metadata", systems.METADATA)):
         folder = tmp_path / name
         rpms.write([package], folder)
         rpm_repos.index(folder, signed, key)
