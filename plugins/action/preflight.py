@@ -19,9 +19,10 @@ from gpusmith.errors import GpusmithError
 from gpusmith.inventory import specs
 from gpusmith.inventory.templates import UnfilledError
 from gpusmith.inventory.variables import check_templates
+from gpusmith.node.records import parse
 from gpusmith.preflight import asked as packages
 from gpusmith.preflight.judge import judge
-from gpusmith.preflight.machine import old_kernels
+from gpusmith.preflight.machine import old_kernels, surroundings
 from gpusmith.preflight.words import Tables
 
 ROLES = Path(__file__).resolve().parents[2] / "roles"
@@ -85,7 +86,7 @@ class ActionModule(ActionBase):
             "unmet": packages.unmet(wanted, names),
         }
         found = judge(facts, wanted, tables)
-        if notes := old_kernels(facts):
+        if notes := [*old_kernels(facts), *surroundings(parse(record), wanted)]:
             result["verdict"] = {(task_vars or {})["inventory_hostname"]: {"notes": notes}}
         found += check_templates(
             task_vars or {}, lambda name: self._filled(name, task_vars or {}), specs.load()

@@ -24,7 +24,8 @@ options:
   settings:
     description: >-
       Keys node, swap (C(off) or C(keep)), modules (names), sysctl (values by name), sysctl_minimum (least values by name), files
-      (content by path) and sysctl_file (path and first line of the file that the plan makes of both).
+      (content by path), sysctl_file (path and first line of the file that the plan makes of both), needrestart (when, path and content
+      of a file for that program) and ports (that firewalld has to let in).
     type: dict
     required: true
 """
@@ -40,7 +41,7 @@ _value:
   description: >-
     problems (in words), cures (kinds of cure that are needed, see C(gpusmith.problems)), files (paths of the role's files that are
     missing or say something else), contents (of these files), modules (names that are to be loaded now), sysctl (values that are to be
-    set now, by name), leaving (what the files name and the inventory does not any more), units (of systemd that boots do not
+    set now, by name), ports (that firewalld keeps closed), leaving (what the files name and the inventory does not any more), units (of systemd that boots do not
     start), boot (of the problems, those that no run changes), hints (what to look at).
   type: dict
 """

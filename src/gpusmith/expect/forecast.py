@@ -43,6 +43,7 @@ def _host_baseline(plan: Plan, cures: frozenset[Cure]) -> Forecast:  # noqa: ARG
         modules=list(plan["modules"]),
         parameters=list(plan["sysctl"]),
         units=_services(plan["units"], due=True),
+        more=[f"firewalld lets in {port}" for port in plan.get("ports") or ()],
     )
 
 

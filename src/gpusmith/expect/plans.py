@@ -23,6 +23,7 @@ from gpusmith.expect import (
     packages,
     services,
     steps,
+    surroundings,
     toolkit,
     versions,
     wanted,
@@ -162,16 +163,21 @@ BOOT_HINT = (
 
 
 def host_baseline(raw: Mapping[str, Any], settings: Settings) -> Plan:
-    """Role host_baseline: keys node, swap, modules, sysctl, sysctl_minimum, files and sysctl_file (its path and first line)."""
+    """Role host_baseline: keys node, swap, modules, sysctl, sysctl_minimum, files and sysctl_file (its path and first line).
+
+    Further keys: needrestart (when, path and content of a file for it) and ports (that firewalld has to let in).
+    """
     record, node = parse(raw), str(settings["node"])
     want = wanted.baseline(node, settings)
+    want = replace(want, files={**want.files, **_for_needrestart(record, settings.get("needrestart") or {})})
     file = settings["sysctl_file"]
     lines = {**settings["sysctl"], **host.minima_to_name(record, want)}
     text = "".join(
         f"{line}\n" for line in (file["head"], *(f"{name} = {value}" for name, value in lines.items()))
     )
     want = replace(want, files={**want.files, str(file["path"]): text})
-    found = host.problems(record, want)
+    ports = [str(port) for port in settings.get("ports") or ()]
+    found = [*host.problems(record, want), *surroundings.problems(record, node, ports)]
     lasting = [problem for problem in found if problem.cure is Cure.PERSON]
     about = {
         key.partition("_")[0]
@@ -184,12 +190,22 @@ def host_baseline(raw: Mapping[str, Any], settings: Settings) -> Plan:
         "contents": {path: want.files[path] for path in outdated},
         "modules": host.modules_to_load(record, want),
         "sysctl": host.parameters_to_set(record, want),
+        "ports": surroundings.closed_ports(record, ports),
         "leaving": host.leaving(record, want),
         "units": [name for name in services.OF_SYSTEM if _is_off(record, name)],
         # What no run changes, so that check mode refuses it, too.
         "boot": [words(problem, node) for problem in lasting],
         "hints": [hint for kind, hint in HINTS.items() if kind in about] + ([BOOT_HINT] if lasting else []),
     }
+
+
+def _for_needrestart(record: Record, asked: Settings) -> dict[str, str]:
+    """Its file where it is installed, and where the operating system brings it by itself."""
+    if asked.get("when") == "always" or (
+        asked.get("when") == "installed" and record.surroundings.needrestart
+    ):
+        return {str(asked["path"]): str(asked["content"])}
+    return {}
 
 
 def _is_off(record: Record, unit: str) -> bool:

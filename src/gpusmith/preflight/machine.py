@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from gpusmith.errors import Refusal
 from gpusmith.expect import mig
+from gpusmith.expect import surroundings as around
 from gpusmith.expect.host import cannot_set
 from gpusmith.expect.kernels import newest, without_driver
 from gpusmith.expect.wanted import baseline
@@ -129,6 +131,18 @@ def _boots_next(facts: Facts) -> str:
     return newest([record["host"]["kernel"], *bootable, *facts["headers_lacking"]])
 
 
+def surroundings(record: Record, wanted: Wanted) -> list[str]:
+    """What a person should know of what else rules the machine."""
+    firewall, ports = (_or_default(wanted, key) for key in ("firewall", "firewall_ports"))
+    return around.notes(record, [str(port) for port in ports], firewall == "open")
+
+
+def _or_default(wanted: Wanted, key: str) -> Any:
+    """What the inventory says of role host_baseline, or what the role does by itself."""
+    value = wanted.get(key)
+    return load_specs().variables[f"host_baseline_{key}"].default if value is None else value
+
+
 def check_disk(facts: Facts, _wanted: Wanted, _tables: Tables) -> Iterator[Refusal]:
     """Space for packages and images."""
     for path, space in sorted(facts["disk"].items()):
@@ -155,11 +169,7 @@ def check_clock(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[Refus
 
 def check_parameters(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[Refusal]:
     """Role host_baseline can set what the inventory wants of the kernel, which it cannot in every container."""
-    specs = load_specs().variables
-    settings = {
-        key: specs[f"host_baseline_{key}"].default if wanted.get(key) is None else wanted[key]
-        for key in ("sysctl", "sysctl_minimum")
-    }
+    settings = {key: _or_default(wanted, key) for key in ("sysctl", "sysctl_minimum")}
     record = Record(SCHEMA, system=load(System, facts["record"]["system"]))
     for name, value in cannot_set(record, baseline("", {"swap": "keep", "modules": (), **settings})).items():
         yield refusal(

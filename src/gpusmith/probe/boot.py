@@ -26,6 +26,9 @@ SYSCTL_FILES = "/etc/sysctl.d/*gpusmith-*"
 # Where modules-load.d, sysctl.d and modprobe.d are: of files with one name, the first folder's counts.
 BOOT_FOLDERS = ("/etc", "/run", "/usr/local/lib", "/usr/lib")
 UNIT_FOLDER = "/etc/systemd/system"
+# Services that make compressed swap by themselves, without swap.target: zram-tools of Debian and zram-config of Ubuntu. What
+# systemd's zram generator makes is wanted by swap.target.
+SWAP_SERVICES = ("zramswap.service", "zram-config.service")
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,7 @@ class Boot:
     """The next boot.
 
     Attributes:
-        swap_units: links that start a swap unit although swap.target is masked.
+        swap_units: links that start a swap unit, or a service that makes swap, although swap.target is masked.
     """
 
     modules: Mapping[str, BootModule]
@@ -183,10 +186,11 @@ def boot_sysctl(name: str, settings: Mapping[str, Setting], root: str = "/proc/s
 
 
 def swap_units(folder: str | None = None) -> list[str]:
-    """Links by which boots start a swap unit although swap.target is masked."""
+    """Links by which boots start a swap unit, or a service that makes swap, although swap.target is masked."""
     found = []
     for kind in ("wants", "requires"):
-        found += glob.glob(os.path.join(folder or UNIT_FOLDER, f"*.{kind}", "*.swap"))
+        for name in ("*.swap", *SWAP_SERVICES):
+            found += glob.glob(os.path.join(folder or UNIT_FOLDER, f"*.{kind}", name))
     return sorted(path for path in found if os.path.islink(path) and "/swap.target." not in path)
 
 

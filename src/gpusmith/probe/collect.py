@@ -30,6 +30,7 @@ from gpusmith.probe import (
     packages,
     pci,
     services,
+    surroundings,
     system,
 )  # fmt: skip
 from gpusmith.probe.child import Child
@@ -73,6 +74,7 @@ def collect(nvml_timeout_s: float = NVML_TIMEOUT_S) -> Record:
         "pci": safely("pci", pci.gather),
         "dev": devices,
         "cuda": safely("cuda", cuda.gather),
+        "surroundings": safely("surroundings", surroundings.gather),
         "managed_files": safely("managed files", managed.gather),
         "marked_files": safely("marked files", managed.marked),
     }

@@ -23,6 +23,7 @@ MANAGED_FILES = (
     "/etc/containerd/certs.d/*/hosts.toml",
     "/etc/kubernetes/kubelet.conf.d/gpusmith-*",
     "/etc/modprobe.d/gpusmith-*",
+    "/etc/needrestart/conf.d/gpusmith-*",
     # The one file without our name: its program reads no other.
     "/etc/nvidia-container-runtime/config.toml",
     MODULE_FILES,

@@ -24,6 +24,7 @@ from gpusmith.probe.nvml import Nvml
 from gpusmith.probe.packages import Package
 from gpusmith.probe.pci import Pci
 from gpusmith.probe.services import Service
+from gpusmith.probe.surroundings import Surroundings
 from gpusmith.probe.system import System
 
 SCHEMA = "gpusmith.probe/1"
@@ -62,6 +63,7 @@ class Record:
     cdi: Cdi = field(default_factory=Cdi)
     kubernetes: Kubernetes = field(default_factory=Kubernetes)
     system: System = field(default_factory=System)
+    surroundings: Surroundings = field(default_factory=Surroundings)
     clock: Clock = field(default_factory=Clock)
     cuda: Cuda = field(default_factory=Cuda)
     boot: Boot | None = None

@@ -101,7 +101,7 @@ def test_the_keys_of_the_record_are_those_of_the_schema() -> None:
     plain = json.loads(collect.as_json(Record(SCHEMA, pci=pci.Pci(gpus=(gpu,)))))
     assert set(plain) == {
         "schema", "host", "packages", "pci", "module", "library", "nvml", "dev", "services", "xids", "sxids",
-        "xids_truncated", "log", "containerd", "cdi", "kubernetes", "system", "clock", "cuda", "boot", "kernels",
+        "xids_truncated", "log", "containerd", "cdi", "kubernetes", "system", "surroundings", "clock", "cuda", "boot", "kernels",
         "managed_files",
         "marked_files", "allocations", "errors",
     }  # fmt: skip

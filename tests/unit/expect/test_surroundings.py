@@ -1,0 +1,73 @@
+"""What a person should know of a machine that is to become a node, and ports that are opened only where that is asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpusmith.expect import plans, surroundings
+from gpusmith.node.records import parse
+from tests.unit.expect.converged import SETTINGS, converged_record
+from tests.unit.families.systems import SYSTEMS, value
+
+PORTS = ["10250/tcp", "8472/udp"]
+RUNS = {"active": "active", "enabled": "enabled"}
+PATH = "/etc/needrestart/conf.d/gpusmith-host-baseline.conf"
+
+
+def machine(joined: bool = False, **seen: Any) -> dict[str, Any]:
+    record = converged_record()
+    record["kubernetes"]["joined"] = joined
+    record["surroundings"] = seen
+    return record
+
+
+def plan(record: dict[str, Any], **settings: Any) -> dict[str, Any]:
+    return plans.host_baseline(record, {**SETTINGS["host_baseline"], **settings})
+
+
+def test_a_machine_that_nothing_else_rules_has_no_notes() -> None:
+    assert surroundings.notes(parse(machine(selinux="disabled", apparmor=False)), PORTS, opened=False) == []
+
+
+def test_everything_is_told_before_a_machine_becomes_a_node_and_not_again() -> None:
+    rules: dict[str, Any] = {"selinux": "enforcing", "apparmor": True, "ufw": True}
+    record = machine(**rules)
+    record["services"] |= {"firewalld": RUNS, "NetworkManager": RUNS}
+    told = surroundings.notes(parse(record), PORTS, opened=False)
+    for words in (
+        "SELinux is enforcing",
+        "AppArmor is on",
+        "firewalld runs: open 10250/tcp, 8472/udp",
+        "ufw is on",
+        "NetworkManager",
+    ):
+        assert any(words in note for note in told), words
+    assert not any("firewalld" in note for note in surroundings.notes(parse(record), PORTS, opened=True))
+    record["surroundings"]["interfaces_kept"] = True
+    assert not any("NetworkManager" in note for note in surroundings.notes(parse(record), PORTS, opened=True))
+    record["kubernetes"]["joined"] = True
+    assert surroundings.notes(parse(record), PORTS, opened=False) == []
+
+
+def test_only_closed_ports_are_opened_and_only_where_firewalld_runs() -> None:
+    record = machine(firewalld_ports=["10250/tcp"])
+    assert plan(record, ports=PORTS)["ports"] == []
+    record["services"]["firewalld"] = RUNS
+    found = plan(record, ports=PORTS)
+    assert found["ports"] == ["8472/udp"]
+    assert found["problems"] == ["firewalld keeps 8472/udp closed"]
+    assert plan(record)["problems"] == []
+
+
+def test_needrestart_is_told_where_it_is_and_where_the_system_brings_it() -> None:
+    def files(when: str, there: bool) -> list[str]:
+        asked = {"when": when, "path": PATH, "content": "1;"}
+        found: list[str] = plan(machine(needrestart=there), needrestart=asked)["files"]
+        return found
+
+    assert [files("installed", False), files("never", True)] == [[], []]
+    assert [files("installed", True), files("always", False)] == [[PATH], [PATH]]
+    assert {system: value("host_baseline", system, "__host_baseline_needrestart") for system in SYSTEMS} == {
+        "Debian 12": "installed", "Debian 13": "installed", "Ubuntu 22": "always", "Ubuntu 24": "always",
+        "RedHat 9": "never", "Rocky 9": "never", "Rocky 10": "never", "AlmaLinux 10": "never",
+    }  # fmt: skip
