@@ -107,3 +107,10 @@ def test_documentation_is_yaml(path: Path) -> None:
     )
     for name, text in blocks:
         assert yaml.safe_load(text) is not None, f"{name} of '{path}'"
+
+
+def test_no_page_has_a_chapter_twice(contents: dict[str, bytes]) -> None:
+    for name, content in contents.items():
+        if name.endswith(".md"):
+            chapters = re.findall(r"^## .+$", content.decode(), re.MULTILINE)
+            assert sorted(set(chapters)) == sorted(chapters), name
