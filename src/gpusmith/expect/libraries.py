@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import alike
+
 from gpusmith.expect import packages, steps, versions
 from gpusmith.expect.wanted import Driver
 from gpusmith.probe.record import Record
@@ -12,10 +14,10 @@ from gpusmith.problems import Cure, Problem
 
 LIBRARIES = {"NVML library": "nvidia-ml", "CUDA library": "cuda"}
 CARRIERS = {
-    "nvidia-ml": ("libnvidia-ml1", "libnvidia-ml"),
-    "cuda": ("libcuda1", "nvidia-driver-cuda-libs"),
+    "nvidia-ml": ("libnvidia-ml1", "libnvidia-ml", "libnvidia-compute*"),
+    "cuda": ("libcuda1", "nvidia-driver-cuda-libs", "libnvidia-compute*"),
 }
-"""Packages that bring a library, by layout."""
+"""Packages that bring a library, in all layouts, as shell patterns."""
 
 
 def seen(record: Record) -> dict[str, str | None]:
@@ -29,7 +31,7 @@ def repair(record: Record, wanted: Driver, carriers: tuple[str, ...] = ()) -> tu
     Package managers install a package once: if it has the wanted version and only its file is gone, no role does anything.
     """
     there = packages.of_driver(record, wanted)
-    if not there or (carriers and not any(name in there for name in carriers)):
+    if not there or (carriers and not any(alike(name, "", carriers) for name in there)):
         return "Install the driver's packages: site.yml.", Cure.PACKAGES
     if packages.outdated(record, wanted):
         return version_step(record, wanted)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from gpusmith.expect.wanted import DEVICES, LOADER
 from gpusmith.probe.record import Record
 from gpusmith.problems import Cure, Problem
@@ -17,6 +19,8 @@ OF_SYSTEM = {
     "systemd-sysctl": "no kernel parameters are set",
 }
 """Units of systemd that boots need."""
+DAEMON = re.compile(r"nvidia-persistenced|nvidia-compute-utils-.*")
+"""Packages that bring the driver's daemon; Canonical has it in one with others."""
 CDI_REFRESH = "nvidia-cdi-refresh"
 CDI_REFRESH_FILES = ("/run/cdi/nvidia.yaml", "/var/run/cdi/nvidia.yaml")
 """The toolkit's own unit, and what it makes, which no boot keeps."""
@@ -66,7 +70,7 @@ def containerd(record: Record, node: str) -> list[Problem]:
 
 def persistence(record: Record, node: str) -> list[Problem]:
     """The driver's daemon, where it is installed."""
-    if "nvidia-persistenced" not in record.packages:
+    if not any(DAEMON.fullmatch(name) for name in record.packages):
         return []
     return service(record, node, "nvidia-persistenced", WHY_PERSISTENCED)
 

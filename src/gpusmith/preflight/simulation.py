@@ -39,6 +39,19 @@ def _by_pattern(role: str, name: str, version: str, source: str, patterns: Seque
     )
 
 
+OFF = {
+    "debian": "Debian's 'contrib', 'non-free' and 'non-free-firmware'",
+    "ubuntu": "on minimal images of Ubuntu 'restricted' and 'multiverse'",
+    **dict.fromkeys(("rhel", "rocky", "almalinux"), "EPEL, which has 'dkms', and CRB, which EPEL needs,"),
+}
+"""Repositories of a distribution that a driver needs, and that may be off."""
+
+
+def _off_by_default(facts: Facts) -> str:
+    words = OFF.get(str(facts["record"]["host"].get("os_id")))
+    return f" ({words} are off by default)" if words else ""
+
+
 def check_simulation(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[Refusal]:
     """All that is due can be installed together, and no package of others is removed, or changed on a node that serves."""
     simulation = facts["simulation"]
@@ -49,8 +62,8 @@ def check_simulation(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[
         hint = (
             f"The system's own repositories could not be read: {trouble} Bring them up, or correct them in '/etc/apt'."
             if trouble
-            else "Add what is missing to the node's repositories (Debian's 'contrib', 'non-free' and 'non-free-firmware' are off"
-            " by default), or correct the versions in the inventory."
+            else f"Add what is missing to the node's repositories{_off_by_default(facts)}, or correct the versions in the"
+            " inventory."
         )
         yield refusal(
             "packages", f"they cannot be installed together: {simulation['error']}", "a set that can", hint
