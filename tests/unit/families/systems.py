@@ -27,6 +27,16 @@ SYSTEMS: Mapping[str, Facts] = {
     "AlmaLinux 10": facts("AlmaLinux", "10", "RedHat"),
 }
 
+DIFFERENT = ("Debian 12", "Ubuntu 22", "Ubuntu 24", "Rocky 9")
+"""Of these, those whose roles read different files."""
+
+
+def files(system: str) -> frozenset[str]:
+    """All files of roles that say something about a system."""
+    names = os_vars.candidates(SYSTEMS[system])
+    roles = (repo_root() / "roles").glob("*/vars")
+    return frozenset(str(folder / name) for folder in roles for name in names if (folder / name).is_file())
+
 
 def value(role: str, system: str, name: str) -> Any:
     """A variable of a role for a system."""
