@@ -1,0 +1,73 @@
+"""The command that packs how a run went on one machine, with programs that only say what they were asked."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tarfile
+from pathlib import Path
+
+import pytest
+
+PROGRAM = """#!/bin/sh
+echo "$(basename "$0") $*"
+[ "$(basename "$0")" != "$FAILS" ]
+"""
+
+
+def run(root: Path, folder: Path, *words: str, fails: str = "") -> subprocess.CompletedProcess[str]:
+    for name in ("scripts", ".venv/bin"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    shutil.copy(root / "scripts/evidence", folder / "scripts")
+    for name in ("ansible", "ansible-playbook", "pytest", "git"):
+        program = folder / ".venv/bin" / name
+        program.write_text(PROGRAM)
+        program.chmod(0o755)
+    return subprocess.run(
+        [folder / "scripts/evidence", *words],
+        cwd=folder,
+        env={"PATH": "/usr/bin:/bin", "FAILS": fails},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+def packed(folder: Path) -> dict[str, str]:
+    (archive,) = (folder / "reports").glob("*.tar.gz")
+    with tarfile.open(archive) as content:
+        return {
+            Path(row.name).name: (content.extractfile(row) or pytest.fail("no file")).read().decode()
+            for row in content
+            if row.isfile()
+        }
+
+
+def test_all_steps_are_in_one_archive(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "hosts.yml").touch()
+    done = run(root, tmp_path, "hosts.yml", "gpu-1")
+    assert done.returncode == 0, done.stderr
+    texts = packed(tmp_path)
+    for name in ("site-first.txt", "site-second.txt"):
+        assert f"ansible-playbook -i {tmp_path}/hosts.yml site.yml -l gpu-1" in texts[name]
+    assert "-m gpusmith.gpu.node_state" in texts["record-before.txt"]
+    assert "pytest validation --inventory" in texts["suite.txt"]
+    assert all(text.endswith("[exit status 0]\n") for text in texts.values())
+
+
+def test_a_step_that_fails_is_packed_and_named(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "hosts.yml").touch()
+    done = run(root, tmp_path, "hosts.yml", "gpu-1", fails="ansible-playbook")
+    assert done.returncode == 1
+    assert "2 of 6 steps failed: site-first.txt site-second.txt" in done.stderr
+    assert packed(tmp_path)["site-first.txt"].endswith("[exit status 1]\n")
+    assert "suite.txt" in packed(tmp_path)
+
+
+@pytest.mark.parametrize("words", [[], ["hosts.yml"], ["none.yml", "gpu-1"]])
+def test_it_needs_an_inventory_and_a_host(root: Path, tmp_path: Path, words: list[str]) -> None:
+    done = run(root, tmp_path, *words)
+    assert done.returncode == 2
+    assert "usage: scripts/evidence INVENTORY HOST" in done.stderr
+    assert not (tmp_path / "reports").exists()
