@@ -51,6 +51,8 @@ NO_MATCH = 1
 
 COMMANDS: Mapping[str, Command] = {
     # --- on a node: to look ------------------------------------------------------------------------------------
+    # SELinux and ufw are on no machine of the lab.
+    "ausearch -m AVC": ELSEWHERE,
     "containerd config dump": _node("containerd config dump"),
     # Role nvidia_driver runs it for a kernel that has no module: tests/e2e/test_6_faults.py.
     "dkms autoinstall -k X": WALKED,
@@ -92,6 +94,7 @@ COMMANDS: Mapping[str, Command] = {
     "systemd-analyze cat-config X": _node("systemd-analyze cat-config modules-load.d"),
     "systemd-analyze cat-config sysctl.d": _node("systemd-analyze cat-config sysctl.d"),
     # --- on a node: to repair ----------------------------------------------------------------------------------
+    "ufw allow PORT": ELSEWHERE,
     "apt-mark hold": _node("apt-mark hold kubelet"),
     "modprobe NAME": _node("modprobe nvidia_uvm"),
     "modprobe X": _node("modprobe nvidia_uvm"),
