@@ -9,16 +9,15 @@ machine does not have. Standard library only, Python 3.8 or newer: it runs on th
 from __future__ import annotations
 
 import fnmatch
-import os
 import re
 import shutil
-import subprocess
 import tempfile
-import time
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import programs
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import (
     INSTALL_TIMEOUT_S,
     LOCK_TIMEOUT_S,
@@ -26,7 +25,6 @@ from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import 
     SOURCE,
     UPDATE_TIMEOUT_S,
     Backend,
-    BusyError,
     File,
     Installed,
     Offers,
@@ -40,10 +38,10 @@ from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import 
     satisfies,
     write_manifest,
 )
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.programs import Manner
 
 # Above 1000, so that a newer version that is already there is replaced as well.
 PIN_PRIORITY = 1001
-LOCK_TICK_S = 2.0
 QUERY = "${Package}\t${Version}\t${db:Status-Abbrev}\t${source:Package}\n"
 # A package's second state letter: unpacked, half configured, half installed, waiting for or having pending triggers.
 HALF_DONE = set("UFHWt")
@@ -151,57 +149,16 @@ def cause(stdout: str, stderr: str) -> str:
 
 # --- programs ------------------------------------------------------------------------------------------------------
 
-
-def run(
-    words: Sequence[str],
-    timeout_s: float,
-    accept: Sequence[int] = (0,),
-    lock_timeout_s: float = 0.0,
-    cwd: Optional[Path] = None,
-) -> str:
-    """Standard output of a program that asks nothing and restarts nothing.
-
-    Args:
-        words: program and arguments.
-        timeout_s: when to give up.
-        accept: exit statuses that are no failure.
-        lock_timeout_s: how long to try again while another program has the lock.
-        cwd: folder to run in.
-
-    Raises:
-        PackageError: it failed or did not end in time; with the lines that name the error.
-    """
-    environment = dict(
-        os.environ,
-        LC_ALL="C",
-        DEBIAN_FRONTEND="noninteractive",
-        NEEDRESTART_MODE="l",
-        APT_LISTCHANGES_FRONTEND="none",
-    )
-    deadline = time.monotonic() + lock_timeout_s
-    while True:
-        try:
-            done = subprocess.run(
-                list(words),
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                env=environment,
-                timeout=timeout_s,
-                cwd=cwd,
-            )
-        except subprocess.TimeoutExpired as error:
-            raise PackageError(f"'{' '.join(words[:2])}' did not end within {timeout_s:.0f} s.") from error
-        except OSError as error:
-            raise PackageError(f"'{words[0]}' cannot be run: {error}") from error
-        if done.returncode in accept:
-            return done.stdout
-        locked = LOCKED.search(done.stderr)
-        if not locked or time.monotonic() >= deadline:
-            kind = BusyError if locked else PackageError
-            raise kind(f"'{' '.join(words[:2])}' failed: {cause(done.stdout, done.stderr)}")
-        time.sleep(LOCK_TICK_S)
+MANNER = Manner(
+    {
+        "DEBIAN_FRONTEND": "noninteractive",
+        "NEEDRESTART_MODE": "l",
+        "APT_LISTCHANGES_FRONTEND": "none",
+    },
+    LOCKED,
+    cause,
+)
+run = partial(programs.run, MANNER)
 
 
 class Apt:
@@ -211,7 +168,7 @@ class Apt:
         lock_timeout_s: how long another program may keep a lock.
         root: of the system; another one than / is for tests.
         options: for every program of apt.
-        execute: runs programs, see `run`.
+        execute: runs programs, see `programs.run`.
     """
 
     name = "apt"

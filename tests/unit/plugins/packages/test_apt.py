@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import apt, base
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import apt, base, programs
 
 from tests.unit.keys import KEY
 
@@ -164,7 +164,7 @@ def script(folder: Path, text: str) -> str:
 
 
 def test_a_lock_is_waited_for_and_then_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(apt, "LOCK_TICK_S", 0.01)
+    monkeypatch.setattr(programs, "LOCK_TICK_S", 0.01)
     told = "echo 'E: Could not get lock /var/lib/apt/lists/lock. It is held by process 7' >&2; exit 100"
     busy = script(
         tmp_path,
