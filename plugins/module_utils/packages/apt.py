@@ -252,9 +252,8 @@ class Apt:
                 # What is known already is not fetched again, and is what there is where a mirror does not answer.
                 _copy(self._lists, folder / "lists")
             for owner, repository in repositories.items():
-                (folder / "sources" / self._source(owner).name).write_text(
-                    render_source(repository, owner), encoding="utf-8"
-                )
+                for file in self.repository_files(owner, repository):
+                    (folder / "sources" / file.path.name).write_text(file.text or "", encoding="utf-8")
             options = [
                 "-o",
                 f"Dir::Etc::SourceParts={folder}/sources",
@@ -329,6 +328,11 @@ class Apt:
 
     def repository_files(self, owner: str, repository: Optional[Repository]) -> List[File]:
         """See `base.Backend`."""
+        if repository is not None and repository.type != "deb":
+            raise PackageError(
+                f"The repository of '{owner}' is of type '{repository.type}', and apt reads repositories of type 'deb'. "
+                "Name one of these for the machine, with 'type: deb'."
+            )
         return [File(self._source(owner), render_source(repository, owner) if repository else None)]
 
     def pin_files(self, owner: str, pins: Mapping[str, Sequence[str]]) -> List[File]:

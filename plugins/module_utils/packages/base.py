@@ -117,12 +117,16 @@ class Repository(NamedTuple):
         suites: apt's suites; other package managers ignore them.
         components: apt's components; other package managers ignore them.
         key: armored public key that signs it.
+        type: 'deb' or 'rpm'.
+        signed: what is signed and has to be: 'packages', 'metadata' or 'both'.
     """
 
     uris: Sequence[str]
     suites: Sequence[str]
     components: Sequence[str]
     key: str
+    type: str = "deb"
+    signed: str = "metadata"
 
 
 class Backend(Protocol):
@@ -270,18 +274,29 @@ def missing_version(name: str, wanted: str, offers: Offers) -> PackageError:
 
 # --- repositories and keys -----------------------------------------------------------------------------------------
 
+# By type of repository, what of it can be signed; the first is meant where nothing is said.
+SIGNED = {"deb": ("metadata",), "rpm": ("packages", "metadata", "both")}
+
 
 def repository(given: Mapping[str, Any], owner: str) -> Repository:
     """A repository as the inventory gives it.
 
     Args:
-        given: uris, suites, components, key (an armored public key), and fingerprint if the key is to be compared with it.
+        given: type ('deb' unless it says 'rpm'), uris, key (an armored public key), and fingerprint if the key is to be compared with
+            it; suites and components of debs, and of rpms what is signed.
         owner: whose repository it is, for errors.
 
     Raises:
-        PackageError: it has no address, no suite, no key, or another key than the fingerprint says.
+        PackageError: it has no address, no suite, no key, nothing that is signed, or another key than the fingerprint says.
     """
-    for field in ("uris", "suites", "key"):
+    kind = str(given.get("type") or "deb")
+    signed = str(given.get("signed") or next(iter(SIGNED.get(kind, ("",)))))
+    if signed not in SIGNED.get(kind, ()):
+        known = " and ".join(f"'{each}' with {' or '.join(map(repr, SIGNED[each]))}" for each in SIGNED)
+        raise PackageError(
+            f"The repository of '{owner}' is of type '{kind}' and has '{signed}' signed. Types are {known}; unsigned ones are refused."
+        )
+    for field in ("uris", "suites", "key") if kind == "deb" else ("uris", "key"):
         if not given.get(field):
             raise PackageError(
                 f"The repository of '{owner}' has no '{field}'. Set it in the inventory; unsigned ones are refused."
@@ -303,9 +318,11 @@ def repository(given: Mapping[str, Any], owner: str) -> Repository:
         )
     return Repository(
         uris=[str(uri) for uri in given["uris"]],
-        suites=[str(suite) for suite in given["suites"]],
+        suites=[str(suite) for suite in given.get("suites") or []],
         components=[str(component) for component in given.get("components") or []],
         key=key,
+        type=kind,
+        signed=signed,
     )
 
 

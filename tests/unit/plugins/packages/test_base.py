@@ -31,6 +31,28 @@ def test_repository_without_address_suite_or_key_is_refused(field: str, value: o
         base.repository({**REPOSITORY, field: value}, "containerd")
 
 
+@pytest.mark.parametrize(
+    ("given", "signed"),
+    [
+        ({}, "metadata"),
+        ({"type": "rpm", "suites": []}, "packages"),
+        ({"type": "rpm", "signed": "both"}, "both"),
+        ({"type": "rpm", "signed": "metadata"}, "metadata"),
+    ],
+)
+def test_what_has_to_be_signed_is_said_or_what_is_usual(given: dict[str, object], signed: str) -> None:
+    assert base.repository({**REPOSITORY, **given}, "containerd").signed == signed
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"type": "rpm", "signed": "none"}, {"type": "deb", "signed": "packages"}, {"type": "zypp"}],
+)
+def test_a_repository_without_a_signature_or_of_an_unknown_type_is_refused(given: dict[str, object]) -> None:
+    with pytest.raises(base.PackageError, match=r"containerd.*unsigned ones are refused"):
+        base.repository({**REPOSITORY, **given}, "containerd")
+
+
 def test_fingerprints_are_gpgs() -> None:
     assert base.fingerprints(KEY) == [FINGERPRINT]
     assert base.fingerprints(KEY + "\n" + KEY) == [FINGERPRINT, FINGERPRINT]
