@@ -8,8 +8,9 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import MANAGERS, base, rpm
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.apt import Apt
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.dnf import Dnf
 from ansible_collections.gpusmith.gpu.plugins.modules.packages import Work
 
 DEFAULTS: Mapping[str, Any] = {
@@ -26,19 +27,20 @@ DEFAULTS: Mapping[str, Any] = {
 }
 
 
-class OfRecord(Apt):
-    """Apt as a record shows it: what is installed and held; nothing is offered, and nothing can be changed."""
+class OfRecord:
+    """What a record shows of packages: what is installed and held; nothing is offered, and nothing can be changed."""
 
-    def __init__(self, record: Mapping[str, Any]) -> None:
-        super().__init__()
-        self._there = record.get("packages") or {}
+    _record: Mapping[str, Any]
+
+    def _packages(self) -> Mapping[str, Any]:
+        return self._record.get("packages") or {}
 
     def installed(self, names: Iterable[str]) -> dict[str, base.Installed]:
         """Installed packages of these names and patterns."""
         patterns = list(names)
         return {
             name: base.Installed(row["version"], row["held"], row.get("source") or "")
-            for name, row in self._there.items()
+            for name, row in self._packages().items()
             if base.alike(name, row.get("source") or "", patterns)
         }
 
@@ -54,6 +56,43 @@ class OfRecord(Apt):
     ) -> base.Plan:
         """Nor what would come along."""
         return base.Plan({}, {}, {})
+
+
+class AptOfRecord(OfRecord, Apt):
+    """Apt as a record shows it."""
+
+    def __init__(self, record: Mapping[str, Any]) -> None:
+        super().__init__()
+        self._record = record
+
+
+class DnfOfRecord(OfRecord, Dnf):
+    """Dnf as a record shows it."""
+
+    def __init__(self, record: Mapping[str, Any]) -> None:
+        super().__init__()
+        self._record = record
+
+    def _locks_text(self) -> str | None:
+        return self._record.get("package_locks")
+
+    def _there(self) -> list[rpm.Row]:
+        return [
+            rpm.Row(name, row["version"], "", row.get("source") or name, "")
+            for name, row in self._packages().items()
+        ]
+
+    def _candidates(self, patterns: Sequence[str]) -> list[rpm.Row]:  # noqa: ARG002 - as `offered`
+        return []
+
+
+OF_RECORD = {"apt": AptOfRecord, "dnf": DnfOfRecord}
+
+
+def backend(record: Mapping[str, Any]) -> base.Backend:
+    """The backend of a node's package manager, as its record shows it."""
+    found: base.Backend = OF_RECORD[MANAGERS.get(record.get("package_database") or "", "apt")](record)
+    return found
 
 
 def is_due(record: Mapping[str, Any], asked: Mapping[str, Any]) -> bool:
@@ -72,7 +111,7 @@ def is_due(record: Mapping[str, Any], asked: Mapping[str, Any]) -> bool:
         found = digests.get(str(file.path))
         return found == (None if file.text is None else hashlib.sha256(file.text.encode()).hexdigest())
 
-    work = Work({**DEFAULTS, **asked}, check=True, backend=OfRecord(record), is_there=is_there)
+    work = Work({**DEFAULTS, **asked}, check=True, backend=backend(record), is_there=is_there)
     work.present(install=True)
     lacking = [name for name in asked.get("unversioned") or () if name not in (record.get("packages") or {})]
     return work.changed or bool(lacking)

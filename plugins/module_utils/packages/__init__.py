@@ -8,7 +8,7 @@ Standard library only, Python 3.8 or newer: it runs on the node.
 from __future__ import annotations
 
 import shutil
-from typing import Callable, Optional
+from typing import Callable, Mapping, Optional, Type, Union
 
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.apt import Apt
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import (
@@ -16,6 +16,7 @@ from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import 
     Backend,
     PackageError,
 )
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.dnf import Dnf
 
 # Program by package manager; the first one that a machine has is its manager. The backends' own stand first.
 PROGRAMS = {
@@ -29,7 +30,10 @@ PROGRAMS = {
     "xbps": "xbps-install",
     "nix": "nix-env",
 }
-SUPPORTED = ("apt",)
+BACKENDS: Mapping[str, Union[Type[Apt], Type[Dnf]]] = {"apt": Apt, "dnf": Dnf}
+SUPPORTED = tuple(BACKENDS)
+# By the database of installed packages, the manager over it.
+MANAGERS = {"dpkg": "apt", "rpm": "dnf"}
 
 
 def manager(which: Callable[[str], Optional[str]] = shutil.which) -> str:
@@ -44,10 +48,9 @@ def backend(lock_timeout_s: float = LOCK_TIMEOUT_S) -> Backend:
         PackageError: it has none that this release knows.
     """
     name = manager()
-    if name == "apt":
-        return Apt(lock_timeout_s=lock_timeout_s)
+    if name in BACKENDS:
+        return BACKENDS[name](lock_timeout_s=lock_timeout_s)
     raise PackageError(
-        f"The package manager is '{name}', and this release manages packages by apt only. Use a system with apt."
-        if name
-        else "No known package manager is on this machine, and this release manages packages by apt only. Use a system with apt."
+        f"{f'The package manager is {name!r}' if name else 'No known package manager is on this machine'}, "
+        f"and this release manages packages by {' and '.join(SUPPORTED)} only. Use a system with one of these."
     )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import SUPPORTED
+
 from gpusmith.errors import Refusal
 from gpusmith.expect import mig
 from gpusmith.expect import surroundings as around
@@ -37,12 +39,12 @@ def check_os(facts: Facts, _wanted: Wanted, tables: Tables) -> Iterator[Refusal]
 def check_package_manager(facts: Facts, _wanted: Wanted, _tables: Tables) -> Iterator[Refusal]:
     """Without a backend for it, no repository was asked and no package can be managed."""
     name = facts["package_manager"]
-    if name != "apt":
+    if name not in SUPPORTED:
         yield refusal(
             "package manager",
             f"'{name}'" if name else "none that this release knows",
-            "'apt'",
-            "This release manages systems with apt only; install one of those, or leave the machine out with -l.",
+            quoted(SUPPORTED),
+            "Install a system with one of these, or leave the machine out with -l.",
         )
 
 

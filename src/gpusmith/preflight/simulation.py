@@ -14,6 +14,8 @@ from gpusmith.preflight.words import Facts, Tables, Wanted, refusal
 
 CUDA = "cuda-*"
 """CUDA's toolkits stand side by side, and share a few packages that a newer one brings anew."""
+PLACES = {"apt": "/etc/apt", "dnf": "/etc/yum.repos.d"}
+"""By package manager, where repositories are configured."""
 CNI_FOLDER = "/opt/cni/bin"
 """Where package kubernetes-cni and the DaemonSets of pod networks put their plugins."""
 
@@ -59,8 +61,9 @@ def check_simulation(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[
         return
     trouble = simulation["trouble"]
     if simulation["error"]:
+        places = PLACES.get(facts["package_manager"], "/etc")
         hint = (
-            f"The system's own repositories could not be read: {trouble} Bring them up, or correct them in '/etc/apt'."
+            f"The system's own repositories could not be read: {trouble} Bring them up, or correct them in '{places}'."
             if trouble
             else f"Add what is missing to the node's repositories{_off_by_default(facts)}, or correct the versions in the"
             " inventory."

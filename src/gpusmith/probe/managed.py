@@ -9,6 +9,7 @@ import hashlib
 from typing import Iterator
 
 from gpusmith.probe.boot import MODULE_FILES, SYSCTL_FILES
+from gpusmith.probe.packages import LOCKS
 
 # What was there before a change of a service that is not proved yet, by module serving_change.
 CHANGES = "/var/lib/gpusmith/changes"
@@ -18,6 +19,10 @@ MANAGED_FILES = (
     "/etc/apt/sources.list.d/gpusmith-*",
     "/etc/apt/preferences.d/gpusmith-*",
     "/etc/apt/apt.conf.d/*gpusmith-*",
+    "/etc/yum.repos.d/gpusmith-*",
+    "/etc/pki/rpm-gpg/gpusmith-*",
+    # Lines of ours beside those of others.
+    LOCKS,
     "/etc/containerd/conf.d/*gpusmith*",
     # Of every registry: the file's name is containerd's.
     "/etc/containerd/certs.d/*/hosts.toml",

@@ -9,16 +9,28 @@ import re
 from dataclasses import dataclass
 
 from gpusmith.probe.commands import Command
-from gpusmith.probe.files import read_text
 
 # Names, and names of sources: libnvoptix1 is built from nvidia-graphics-drivers.
 PATTERNS = (
     "*nvidia*", "libcuda*", "libnvcuvid*", "libnvoptix*", "libnvsdm*", "libxnvctrl*", "cuda-*",
     "containerd*", "runc", "cri-*", "kube*", "docker*", "podman", "containernetworking-plugins",
-    "linux-image-*", "linux-headers-*",
+    "linux-image-*", "linux-headers-*", "kernel", "kernel-core", "kernel-devel*", "kernel-headers",
+    "dkms", "dnf-plugins-core", "python3-dnf-plugin-versionlock",
 )  # fmt: skip
 # Kernels come in many packages besides these, from one source.
-OF_ANY_SOURCE = ("linux*",)
+OF_ANY_SOURCE = ("linux*", "kernel*")
+# What rpm keeps in several versions at once; two of anything else are what a killed run has left.
+SIDE_BY_SIDE = ("kernel*",)
+FOREIGN = ("i386", "i486", "i586", "i686")
+
+# The list of dnf's plugin versionlock. Lines of ours end with a pattern for the architecture that only we write; those below
+# a comment with an owner's name are its pins, and no holds.
+LOCKS = "/etc/dnf/plugins/versionlock.list"
+OURS = ".?*"
+HEAD = "# Written by gpusmith for "
+HELD = HEAD + "what is held."
+# A version begins with a digit or a pattern.
+LOCK = re.compile(r"(?P<name>[^!#\s]\S*?)-(?P<version>(?:[\d*?]+:)?[\d*?][^-]*(?:-[^-]+)?)$")
 
 
 @dataclass(frozen=True)
@@ -59,15 +71,56 @@ def parse_dpkg(text: str) -> dict[str, Package]:
     return found
 
 
-def parse_rpm(text: str, locked: str) -> dict[str, Package]:
-    """Installed packages that matter, of ``rpm -qa``, with the names that dnf's versionlock list mentions."""
+def locked(text: str) -> list[tuple[str, str]]:
+    """Patterns of names and of versions that the list of dnf's plugin versionlock holds packages at."""
+    found = []
+    pins = False
+    for line in text.splitlines():
+        match = LOCK.match(line.strip())
+        ours = line.strip().endswith(OURS)
+        if not ours:
+            pins = line.startswith(HEAD) and line != HELD
+        if match is not None and not (ours and pins):
+            found.append((match["name"], match["version"]))
+    return found
+
+
+def is_held(name: str, version: str, arch: str, locks: list[tuple[str, str]]) -> bool:
+    """Whether the lines that speak of a package allow this version and no other."""
+    epoch, colon, plain = version.rpartition(":")
+    forms = [f"{epoch if colon else 0}:{plain}", plain]
+    forms += [form.rpartition("-")[0] for form in forms] + [f"{form}.{arch}" for form in forms]
+    speaking = [pattern for names, pattern in locks if fnmatch.fnmatchcase(name, names)]
+    return bool(speaking) and all(
+        any(fnmatch.fnmatchcase(form, pattern) for form in forms) for pattern in speaking
+    )
+
+
+def parse_rpm(text: str, locks: str) -> dict[str, Package]:
+    """Installed packages that matter, of ``rpm -qa`` with name, version, architecture and source, divided by tabs.
+
+    Args:
+        text: the lines.
+        locks: text of the list of dnf's plugin versionlock.
+    """
+    lines = locked(locks)
+    seen: dict[tuple[str, str], set[str]] = {}
     found = {}
     for line in text.splitlines():
-        name, separator, version = line.partition("\t")
-        if separator and matters(name, ""):
-            held = re.search(rf"^(\d+:)?{re.escape(name)}-\d", locked, re.MULTILINE) is not None
-            found[name] = Package(version=version, held=held)
-    return found
+        fields = line.split("\t")
+        if len(fields) != 4 or fields[2] in FOREIGN:
+            continue
+        name, version, arch, file = fields
+        version = re.sub(r"^0:", "", version)
+        source = file.rsplit("-", 2)[0] if file.count("-") > 1 else name
+        if not matters(name, source):
+            continue
+        seen.setdefault((name, arch), set()).add(version)
+        found[name] = Package(
+            version, is_held(name, version, arch, lines), source if source != name else None
+        )
+    halves = {name for (name, _arch), versions in seen.items() if len(versions) > 1}
+    return {name: found[name] for name in found if name not in halves or _alike(name, SIDE_BY_SIDE)}
 
 
 def ask() -> tuple[Command, Command]:
@@ -77,7 +130,25 @@ def ask() -> tuple[Command, Command]:
     )
     if not dpkg.missing:
         return dpkg, dpkg
-    return dpkg, Command("rpm", "-qa", "--qf", "%{NAME}\t%{VERSION}-%{RELEASE}\n")
+    version = "%|EPOCH?{%{EPOCH}:}:{}|%{VERSION}-%{RELEASE}"
+    return dpkg, Command("rpm", "-qa", "--qf", f"%{{NAME}}\t{version}\t%{{ARCH}}\t%{{SOURCERPM}}\n")
+
+
+def database(asked: tuple[Command, Command]) -> str:
+    """Which database answers: 'dpkg' or 'rpm', or nothing where there is neither."""
+    dpkg, rpm = asked
+    if not dpkg.missing:
+        return "dpkg"
+    return "" if rpm.missing else "rpm"
+
+
+def locks() -> str | None:
+    """Text of the list of dnf's plugin versionlock; None where there is none."""
+    try:
+        with open(LOCKS, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return None
 
 
 def gather(asked: tuple[Command, Command], errors: list[str]) -> dict[str, Package]:
@@ -85,4 +156,4 @@ def gather(asked: tuple[Command, Command], errors: list[str]) -> dict[str, Packa
     dpkg, rpm = asked
     if not dpkg.missing:
         return parse_dpkg(dpkg.output(errors) or "")
-    return parse_rpm(rpm.output(errors) or "", read_text("/etc/dnf/plugins/versionlock.list") or "")
+    return parse_rpm(rpm.output(errors) or "", locks() or "")

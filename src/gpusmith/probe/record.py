@@ -36,6 +36,8 @@ class Record:
 
     Attributes:
         packages: by name.
+        package_database: where they were read, 'dpkg' or 'rpm'; empty where there is neither.
+        package_locks: text of the list of dnf's plugin versionlock; None where there is none.
         services: by unit name without '.service'.
         managed_files: SHA-256 digests of files that roles write, by path.
         marked_files: paths of those that begin with our mark.
@@ -49,6 +51,8 @@ class Record:
     schema: str
     host: Host = field(default_factory=Host)
     packages: Mapping[str, Package] = field(default_factory=dict)
+    package_database: str = ""
+    package_locks: str | None = None
     pci: Pci = field(default_factory=Pci)
     module: DriverModule = field(default_factory=DriverModule)
     library: Library = field(default_factory=Library)

@@ -88,7 +88,7 @@ def changed(path: str, value: Any) -> dict[str, Any]:
         ("headers_lacking", ["6.1.0-41-amd64"], "kernel headers", "6.1.0-41-amd64"),
         ("disk", {"/var": {"free_mib": 10, "needed_mib": 20480}}, "disk space", "/var"),
         ("clock_offset_s", -3600.0, "clock", "3600 s behind"),
-        ("package_manager", "dnf", "package manager", "dnf"),
+        ("package_manager", "pacman", "package manager", "pacman"),
         ("package_manager", "zypper", "package manager", "zypper"),
         ("package_manager", "", "package manager", "none that this release knows"),
         ("foreign_driver", ["/usr/bin/nvidia-uninstall"], "foreign driver", "nvidia-uninstall"),

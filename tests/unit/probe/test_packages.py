@@ -13,3 +13,34 @@ def test_packages_and_holds_are_read() -> None:
         "libcuda1": packages.Package("580.178.04-1", held=True),
         "nvidia-smi": packages.Package("535.1-1", held=False, source="nvidia-graphics-drivers"),
     }
+
+
+RPMS = (
+    "nvidia-driver-cuda\t3:580.95.05-1.el9\tx86_64\tnvidia-driver-580.95.05-1.el9.src.rpm\n"
+    "nvidia-driver-libs\t3:580.95.05-1.el9\tx86_64\tnvidia-driver-580.95.05-1.el9.src.rpm\n"
+    "nvidia-driver-libs\t3:595.71.05-1.el9\ti686\tnvidia-driver-595.71.05-1.el9.src.rpm\n"
+    "kmod-nvidia-open-dkms\t3:580.95.05-1.el9\tnoarch\tkmod-nvidia-open-dkms-580.95.05-1.el9.src.rpm\n"
+    "containerd.io\t0:2.3.7-1.el9\tx86_64\tcontainerd.io-2.3.7-1.el9.src.rpm\n"
+    "kernel-core\t5.14.0-570.el9\tx86_64\tkernel-5.14.0-570.el9.src.rpm\n"
+    "kernel-core\t5.14.0-611.el9\tx86_64\tkernel-5.14.0-611.el9.src.rpm\n"
+    "kernel-modules\t5.14.0-611.el9\tx86_64\tkernel-5.14.0-611.el9.src.rpm\n"
+    "bash\t5.1.8-9.el9\tx86_64\tbash-5.1.8-9.el9.src.rpm\n"
+    "gpg-pubkey\ta9bfab87-6b031f80\t(none)\t(none)\n"
+)
+
+
+def test_rpms_are_read_with_source_epoch_and_locks() -> None:
+    found = packages.parse_rpm(RPMS, "nvidia-driver-cuda-3:580.95.05-1.el9.?*\n")
+    assert found == {
+        "nvidia-driver-cuda": packages.Package("3:580.95.05-1.el9", True, "nvidia-driver"),
+        "nvidia-driver-libs": packages.Package("3:580.95.05-1.el9", False, "nvidia-driver"),
+        "kmod-nvidia-open-dkms": packages.Package("3:580.95.05-1.el9", False),
+        "containerd.io": packages.Package("2.3.7-1.el9", False),
+        "kernel-core": packages.Package("5.14.0-611.el9", False, "kernel"),
+    }
+
+
+def test_a_package_that_a_killed_run_left_in_two_versions_is_not_there() -> None:
+    half = RPMS + RPMS.splitlines()[0].replace("580.95.05", "595.71.05") + "\n"
+    assert "nvidia-driver-cuda" not in packages.parse_rpm(half, "")
+    assert "kernel-core" in packages.parse_rpm(half, "")

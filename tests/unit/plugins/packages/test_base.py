@@ -138,7 +138,7 @@ def test_the_package_manager_has_a_name(programs: set[str], name: str) -> None:
     assert packages.manager(lambda program: program if program in programs else None) == name
 
 
-@pytest.mark.parametrize(("name", "says"), [("dnf", "'dnf'"), ("", "No known package manager")])
+@pytest.mark.parametrize(("name", "says"), [("zypper", "'zypper'"), ("", "No known package manager")])
 def test_other_package_managers_are_refused_by_name(
     monkeypatch: pytest.MonkeyPatch, name: str, says: str
 ) -> None:

@@ -1,0 +1,704 @@
+"""The backend for dnf 4 and rpm.
+
+A pin and a hold are the same to dnf: a line of its plugin versionlock, by name and full version. So patterns are resolved to names, and
+what is asked for is run with a list of locks of its own, in which it stands already. Dnf is run as a program, since the Python that runs
+this need not be the one that has dnf's library. Standard library only, Python 3.8 or newer: it runs on the node.
+"""
+
+# Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
+
+from __future__ import annotations
+
+import configparser
+import os
+import re
+import shutil
+import tempfile
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence
+
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import programs, rpm, versionlock
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import (
+    INSTALL_TIMEOUT_S,
+    LOCK_TIMEOUT_S,
+    MANIFEST,
+    SOURCE,
+    UPDATE_TIMEOUT_S,
+    Backend,
+    BusyError,
+    File,
+    Installed,
+    Offers,
+    PackageError,
+    Plan,
+    Repository,
+    Saved,
+    alike,
+    digest,
+    read_manifest,
+    satisfies,
+    write_manifest,
+)
+
+LOCKED = re.compile(r"already locked by \d|can't create .*transaction lock|obtain the transaction lock")
+ABORTED = "Operation aborted."
+# What dnf says besides its errors.
+NOISE = re.compile(
+    r"^(?:\s*$|Importing GPG key| Userid | Fingerprint| From |Failed loading plugin|Last metadata|\(try to |No repository match"
+    r"|warning: |Operation aborted|Adding repo|Repository .* is listed more than once)"
+)
+ENTRY = re.compile(r"\s*(\S+)\s+(\S+)\s+(\S+)\s+(\S+)\s+[\d.]+(?: |\s+)[kMGT]?(?=\s|$)")
+SECTION = re.compile(r"^(\S[^\n]*):\n", re.MULTILINE)
+REPLACED = re.compile(r"\n +replacing +(\S+)\.\S+ +(\S+)")
+SUMMARY = re.compile(r"^(Install|Upgrade|Downgrade|Remove) +(\d+) Packages?$", re.MULTILINE)
+# Lists as they are on the machine, those of repositories that have none left out.
+AS_READ = ("-C", "--setopt=*.skip_if_unavailable=1")
+# Repositories that do not answer are left out; what was installed can be saved when no repository has it any more.
+CHANGING = ("--setopt=*.skip_if_unavailable=1", "--setopt=keepcache=1")
+ALONE = ("--disableplugin=*",)
+WITH_LOCKS = ("--disableplugin=*", "--enableplugin=versionlock")
+UNFINISHED = re.compile(r"^End rpmdb +: +\*\*", re.MULTILINE)
+STARTED = re.compile(r"^ \*\* (?:Dep-)?(?:Install|Upgrade|Downgrade|Reinstall) +(\S+)", re.MULTILINE)
+
+
+# --- what files say ------------------------------------------------------------------------------------------------
+
+
+def render_repository(repository: Repository, owner: str, key: Path) -> str:
+    """The repository as dnf's file; each address is a repository of its own, as it is for apt."""
+    lines = [f"# Written by gpusmith for {owner}."]
+    for number, uri in enumerate(repository.uris, 1):
+        lines += [
+            f"[{_id(owner)}{'' if number == 1 else f'.{number}'}]",
+            f"name=gpusmith {owner}",
+            f"baseurl={uri}",
+            "enabled=1",
+            f"gpgcheck={int(repository.signed in ('packages', 'both'))}",
+            f"repo_gpgcheck={int(repository.signed in ('metadata', 'both'))}",
+            f"gpgkey=file://{key}",
+            # Streams of modules of the distribution do not hide its packages.
+            "module_hotfixes=1",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _id(owner: str) -> str:
+    return f"gpusmith-{owner}"
+
+
+# --- what dnf's programs print -------------------------------------------------------------------------------------
+
+
+def parse_plan(text: str, there: Mapping[str, str]) -> Plan:
+    """The plan of ``dnf install --assumeno``.
+
+    Args:
+        text: its output.
+        there: versions of installed packages, since the table tells new ones only.
+
+    Raises:
+        PackageError: the table and its summary disagree, so that it was not understood.
+    """
+    plan = Plan({}, {}, {})
+    if "Transaction Summary" not in text:
+        return plan
+    _, _, table = text.partition("Dependencies resolved.\n")
+    table, _, summary = table.partition("Transaction Summary")
+    plan.removed.update(REPLACED.findall(table))
+    table = REPLACED.sub("", table)
+    counted = {"Install": 0, "Upgrade": 0, "Downgrade": 0, "Remove": 0}
+    parts = SECTION.split(table)
+    for title, body in zip(parts[1::2], parts[2::2]):
+        verb = next((each for each in counted if title.startswith((f"{each}ing", f"{each[:-1]}ing"))), "")
+        for name, _arch, version, _place in ENTRY.findall(body) if verb else ():
+            counted[verb] += 1
+            if verb == "Remove":
+                plan.removed[name] = version
+            elif verb == "Install" and name not in there:
+                plan.installed[name] = version
+            else:
+                plan.changed[name] = (there.get(name, ""), version)
+    told = {verb: int(number) for verb, number in SUMMARY.findall(summary)}
+    if told != {verb: number for verb, number in counted.items() if number}:
+        raise PackageError(f"What dnf would do was not understood: {' '.join(text.split())[-600:]}")
+    return plan
+
+
+def cause(stdout: str, stderr: str) -> str:
+    """The lines that say what is wrong."""
+    told = [" ".join(line.split()) for line in stderr.splitlines() if not NOISE.match(line)]
+    return " ".join(told[:8]) or stdout[-300:]
+
+
+MANNER = programs.Manner({"NEEDRESTART_MODE": "l"}, LOCKED, cause)
+run = partial(programs.run, MANNER)
+
+
+class Dnf:
+    """See `base.Backend` for what its functions do.
+
+    Args:
+        lock_timeout_s: how long another program may keep a lock.
+        root: of files; another one than / is for tests.
+        execute: runs programs, see `programs.run`.
+        place: an empty folder to have repositories, keys and lists in, instead of the machine's own.
+        taken: whose pins count as taken away.
+    """
+
+    name = "dnf"
+
+    def __init__(
+        self,
+        lock_timeout_s: float = LOCK_TIMEOUT_S,
+        root: Path = Path("/"),
+        execute: Callable[..., str] = run,
+        place: Optional[Path] = None,
+        taken: Sequence[str] = (),
+    ) -> None:
+        self._lock_timeout_s = lock_timeout_s
+        self._execute = execute
+        self._root = root
+        self._repositories = root / "etc/yum.repos.d"
+        self._keys = root / "etc/pki/rpm-gpg"
+        self._plugins = root / "etc/dnf/plugins"
+        self._locks = root / versionlock.PATH
+        self._cache = root / "var/cache/dnf"
+        self._options: List[str] = []
+        self._taken = taken
+        self.trouble = ""
+        if place is not None:
+            self._repositories, self._keys, self._cache = (
+                place / part for part in ("repositories", "keys", "cache")
+            )
+            places = {
+                "reposdir": self._repositories,
+                "cachedir": self._cache,
+                "logdir": place / "log",
+                "persistdir": place / "state",
+            }
+            for folder in (*places.values(), self._keys):
+                folder.mkdir()
+            self._options = [f"--setopt={option}={path}" for option, path in places.items()]
+            self._options += ["--setopt=*.timeout=20", "--setopt=*.retries=1"]
+
+    # --- looking ---------------------------------------------------------------------------------------------------
+
+    def installed(self, names: Iterable[str]) -> Dict[str, Installed]:
+        """See `base.Backend`."""
+        listed = sorted(set(names))
+        if not listed:
+            return {}
+        asked = [] if any(name.startswith(SOURCE) for name in listed) else listed
+        rows = [row for row in self._rows(asked) if alike(row.name, row.source, listed)]
+        halves = self._half_done(rows)
+        locks = self._listed()
+        found: Dict[str, Installed] = {}
+        for row in rows:
+            other = found.get(row.name)
+            if row.name not in halves and (other is None or rpm.compare(other.version, row.version) < 0):
+                found[row.name] = Installed(row.version, locks.holds(row.name, row.version), row.source)
+        return found
+
+    def _rows(self, patterns: Sequence[str]) -> List[rpm.Row]:
+        rows: List[rpm.Row] = rpm.parse_rows(
+            self._execute(["rpm", "-qa", "--qf", rpm.INSTALLED, *patterns], 60)
+        )
+        return rows
+
+    def _half_done(self, rows: Sequence[rpm.Row]) -> List[str]:
+        """Names of which a killed transaction has left two versions."""
+        names = sorted(rpm.twice(rows))
+        if not names:
+            return []
+        words = ["rpm", "-q", "--qf", "[%{=NAME}\\t%{PROVIDENAME}\\n]", *names]
+        pairs = [line.split("\t") for line in self._execute(words, 60).splitlines()]
+        beside = {pair[0] for pair in pairs if rpm.SIDE_BY_SIDE.match(pair[-1])}
+        return [name for name in names if name not in beside]
+
+    def refresh(self, owner: Optional[str] = None) -> None:
+        """See `base.Backend`."""
+        words = ["--refresh", "--setopt=*.skip_if_unavailable=0"]
+        if owner is not None:
+            ours = self._ids(owner)
+            if not ours:
+                return
+            words += ["--disablerepo=*", f"--enablerepo={','.join(ours)}"]
+            for each in ours:
+                # The key's file decides anew, not what was taken from it before.
+                for folder in self._cache.glob(f"{each}-*/pubring"):
+                    shutil.rmtree(folder)
+        self._dnf([*ALONE, "makecache", *words], UPDATE_TIMEOUT_S)
+
+    def _ids(self, owner: str) -> List[str]:
+        """What dnf calls an owner's repositories."""
+        path = self._source(owner)
+        return (
+            re.findall(r"^\[(.+)\]$", path.read_text(encoding="utf-8"), re.MULTILINE)
+            if path.is_file()
+            else []
+        )
+
+    def _offered_rows(self, patterns: Sequence[str]) -> List[rpm.Row]:
+        if not any(self._repositories.glob("*.repo")):
+            return []
+        words = ["-q", *ALONE, *AS_READ, "repoquery", "--qf", rpm.OFFERED, *patterns]
+        rows: List[rpm.Row] = rpm.parse_rows(self._dnf(words, 60))
+        return rows
+
+    def offered(self, names: Iterable[str]) -> Offers:
+        """See `base.Backend`."""
+        listed = set(names)
+        if not listed:
+            return {}
+        found: Offers = {}
+        for row in self._offered_rows(sorted(listed)):
+            if row.name in listed:
+                found.setdefault(row.name, []).append(row.version)
+        return {name: rpm.newest_first(versions) for name, versions in found.items()}
+
+    def members(self, patterns: Sequence[str], version: str) -> Dict[str, str]:
+        """See `base.Backend`."""
+        found: Offers = {}
+        for row in self._candidates(patterns):
+            if satisfies(row.version, version):
+                found.setdefault(row.name, []).append(row.version)
+        return {
+            name: version if version in fitting else rpm.newest_first(fitting)[0]
+            for name, fitting in found.items()
+        }
+
+    def _candidates(self, patterns: Sequence[str]) -> List[rpm.Row]:
+        """What repositories offer by shell patterns."""
+        asked = [] if any(pattern.startswith(SOURCE) for pattern in patterns) else sorted(patterns)
+        return [row for row in self._offered_rows(asked) if alike(row.name, row.source, patterns)]
+
+    @contextmanager
+    def aside(self, repositories: Mapping[str, Repository], beside_node: bool = False) -> Iterator[Backend]:
+        """See `base.Backend`."""
+        with tempfile.TemporaryDirectory(prefix="gpusmith-dnf-") as name:
+            taken = list(repositories) if beside_node else []
+            asked = Dnf(self._lock_timeout_s, self._root, self._execute, Path(name), taken)
+            if beside_node:
+                ours = {file.path for owner in repositories for file in self.repository_files(owner, None)}
+                for path in self._repositories.glob("*.repo"):
+                    if path not in ours:
+                        shutil.copy2(path, asked._repositories)
+                self._lend_lists(asked._cache, without=list(repositories))
+            for owner, repository in repositories.items():
+                for file in asked.repository_files(owner, repository):
+                    file.path.write_text(file.text or "", encoding="utf-8")
+            if not beside_node:
+                if repositories:
+                    asked.refresh()
+                yield asked
+                return
+            for owner in repositories:
+                asked.refresh(owner)
+            asked.trouble = asked._read_lists()
+            yield asked
+
+    def _lend_lists(self, cache: Path, without: Sequence[str]) -> None:
+        """What is known already is not fetched again; dnf replaces files of lists, and never writes into them."""
+        ours = tuple(_id(owner) + sign for owner in without for sign in "-.")
+        for path in self._cache.glob("*"):
+            if path.name.startswith(ours) or path.suffix in (".pid", ".json", ".db"):
+                continue
+            if path.is_dir():
+                shutil.copytree(
+                    path, cache / path.name, copy_function=_lend, ignore=shutil.ignore_patterns("packages")
+                )
+            else:
+                _lend(path, cache / path.name)
+
+    def _read_lists(self) -> str:
+        """Read the lists that are old or missing; why some could not be read."""
+        if not any(self._repositories.glob("*.repo")):
+            return ""
+        try:
+            self._dnf([*ALONE, "makecache", "--setopt=*.skip_if_unavailable=0"], UPDATE_TIMEOUT_S)
+        except PackageError as error:
+            return str(error)
+        return ""
+
+    def owner(self, path: str) -> Optional[str]:
+        """See `base.Backend`."""
+        said = self._execute(["rpm", "-qf", "--qf", "%{NAME}\\n", path], 60, accept=(0, 1))
+        names = [line for line in said.splitlines() if " " not in line]
+        return names[0] if names else None
+
+    def simulate(
+        self, versions: Mapping[str, str], pins: Mapping[str, Sequence[str]], released: Sequence[str] = ()
+    ) -> Plan:
+        """See `base.Backend`."""
+        locks = self._listed()
+        for owner in self._taken:
+            locks = locks.with_block(owner, {})
+        pinned = self._resolved(pins, {})
+        locks = locks.without(released, {}).with_block("a simulation", pinned)
+        words = [*WITH_LOCKS, *AS_READ, "install", "--assumeno", *_as_asked(False), *_exact_words(versions)]
+        with self._locks_as(locks, versions) as options:
+            said = self._dnf([*options, *words], UPDATE_TIMEOUT_S, unless=ABORTED, yes=False)
+        return parse_plan(said, {row.name: row.version for row in self._rows([])})
+
+    # --- files -----------------------------------------------------------------------------------------------------
+
+    def _source(self, owner: str) -> Path:
+        return self._repositories / f"gpusmith-{owner}.repo"
+
+    def repository_files(self, owner: str, repository: Optional[Repository]) -> List[File]:
+        """See `base.Backend`."""
+        key = self._keys / f"gpusmith-{owner}.asc"
+        if repository is None:
+            return [File(self._source(owner), None), File(key, None)]
+        if repository.type != "rpm":
+            raise PackageError(
+                f"The repository of '{owner}' is of type '{repository.type}', and dnf reads repositories of type 'rpm'. "
+                "Name one of these for the machine, with 'type: rpm'."
+            )
+        return [
+            File(key, repository.key + "\n"),
+            File(self._source(owner), render_repository(repository, owner, key)),
+        ]
+
+    def pin_files(self, owner: str, pins: Mapping[str, Sequence[str]]) -> List[File]:
+        """See `base.Backend`."""
+        text = self._locks_text()
+        locks = versionlock.read(text or "")
+        if text is None and not pins:
+            return []
+        there = {row.name for row in self._there()}
+        # What is held is there. Pins whose comments another program left out look like holds, too.
+        held = {name: each for name, each in locks.ours.get(versionlock.HELD, {}).items() if name in there}
+        locks = locks.with_block(versionlock.HELD, held)
+        locks = locks.with_block(owner, self._resolved(pins, locks.ours.get(owner, {})))
+        return [File(self._locks, locks.render())]
+
+    def _resolved(self, pins: Mapping[str, Sequence[str]], before: versionlock.Locks) -> versionlock.Locks:
+        """Pins by name: patterns stand for what is offered or installed of their versions, and what was found so before."""
+        patterns = [name for name in pins if name.startswith(SOURCE) or re.search(r"[*?[]", name)]
+        found: versionlock.Locks = {
+            name: list(versions) for name, versions in pins.items() if name not in patterns
+        }
+        if not patterns:
+            return found
+        allowed = sorted({version for pattern in patterns for version in pins[pattern]})
+        upstream = {rpm.split(version)[1] for version in allowed}
+        known: Dict[str, List[str]] = {name: list(versions) for name, versions in before.items()}
+        there = [row for row in self._there() if alike(row.name, row.source, patterns)]
+        for row in [*self._candidates(patterns), *there]:
+            known.setdefault(row.name, []).append(row.version)
+        for name, versions in known.items():
+            # Parts of one set can have releases and epochs of their own.
+            fitting = [each for each in versions if rpm.split(each)[1] in upstream]
+            exact = [each for each in fitting if each in allowed]
+            if fitting and name not in found:
+                here = [row.version for row in there if row.name == name and row.version in fitting]
+                found[name] = exact[:1] or here[:1] or rpm.newest_first(fitting)[:1]
+        return found
+
+    def _there(self) -> List[rpm.Row]:
+        """All installed packages."""
+        return self._rows([])
+
+    # --- locks -----------------------------------------------------------------------------------------------------
+
+    def _locks_text(self) -> Optional[str]:
+        return self._locks.read_text(encoding="utf-8") if self._locks.is_file() else None
+
+    def _listed(self) -> versionlock.Listed:
+        return versionlock.read(self._locks_text() or "")
+
+    def _write_locks(self, locks: versionlock.Listed) -> None:
+        """Replace the list at once; without the file dnf's plugin breaks all that dnf does."""
+        text = locks.render()
+        if text == self._locks_text():
+            return
+        self._locks.parent.mkdir(parents=True, exist_ok=True)
+        temporary = self._locks.with_name(f".{self._locks.name}.new")
+        temporary.write_text(text, encoding="utf-8")
+        temporary.chmod(0o644)
+        temporary.replace(self._locks)
+
+    @contextmanager
+    def _locks_as(self, locks: versionlock.Listed, versions: Mapping[str, str]) -> Iterator[List[str]]:
+        """Options with which dnf sees these locks, and allows these versions."""
+        exact = {name: version for name, version in versions.items() if version}
+        for name, version in exact.items():
+            hinders = locks.hinders(name, version)
+            if hinders is not None:
+                raise PackageError(
+                    f"'{hinders}' in '{self._locks}', which is not ours, locks '{name}' at another version than '{version}'. "
+                    f"Take it out ('dnf versionlock delete {name}') if it may go, or ask for the version that it has."
+                )
+        locks = locks.without(exact, exact).with_block(
+            "what is asked", {name: [each] for name, each in exact.items()}
+        )
+        with tempfile.TemporaryDirectory(prefix="gpusmith-locks-") as name:
+            folder = Path(name)
+            for path in self._plugins.glob("*.conf"):
+                shutil.copy2(path, folder)
+            (folder / "locks").write_text(locks.render(), encoding="utf-8")
+            (folder / "versionlock.conf").write_text(
+                f"[main]\nenabled=1\nlocklist={folder}/locks\n", encoding="utf-8"
+            )
+            yield [f"--setopt=pluginconfpath={folder}"]
+
+    def hold(self, versions: Mapping[str, str]) -> None:
+        """See `base.Backend`."""
+        if not versions:
+            return
+        locks = self._listed()
+        held = dict(locks.without(versions, {}).ours.get(versionlock.HELD, {}))
+        held.update({name: [version] for name, version in versions.items()})
+        self._write_locks(locks.without(versions, versions).with_block(versionlock.HELD, held))
+
+    def release(self, names: Iterable[str]) -> None:
+        """See `base.Backend`."""
+        locks = self._listed()
+        listed = set(names)
+        held = {
+            name: each for name, each in locks.ours.get(versionlock.HELD, {}).items() if name not in listed
+        }
+        if held != locks.ours.get(versionlock.HELD, {}):
+            self._write_locks(locks.with_block(versionlock.HELD, held))
+
+    # --- changing --------------------------------------------------------------------------------------------------
+
+    def install(self, versions: Mapping[str, str], recommends: bool = False) -> None:
+        """See `base.Backend`."""
+        self._need("versionlock")
+        words = [*CHANGING, "install", *_as_asked(recommends), *_exact_words(versions)]
+        with self._locks_as(self._listed(), versions) as options:
+            try:
+                # Lists are read by who asks for it.
+                self._dnf([*options, "--setopt=*.metadata_expire=never", *words], INSTALL_TIMEOUT_S)
+            except BusyError:
+                raise
+            except PackageError:
+                # What these packages need may be in lists that are missing or old.
+                self._dnf([*options, "--refresh", *words], INSTALL_TIMEOUT_S)
+        self._follow(versions)
+
+    def _follow(self, versions: Mapping[str, str]) -> None:
+        """Holds of what has been changed go with it; that it was changed is seen, not believed."""
+        there = self.installed(versions)
+        lacking = [
+            name
+            for name, version in versions.items()
+            if name not in there or (version and there[name].version != version)
+        ]
+        if lacking:
+            raise PackageError(
+                f"dnf ended without an error, but did not install {', '.join(lacking)} as asked."
+            )
+        locks = self._listed()
+        held = locks.ours.get(versionlock.HELD, {})
+        moved = {
+            name: there[name].version
+            for name in versions
+            if name in held and held[name] != [there[name].version]
+        }
+        if moved:
+            self.hold(moved)
+
+    def _need(self, *commands: str) -> None:
+        """Bring commands of dnf that are packages of their own on some systems."""
+        lacking = [command for command in commands if not _has_plugin(self._root, command)]
+        if lacking:
+            self._dnf(["install", *(f"dnf-command({command})" for command in lacking)], INSTALL_TIMEOUT_S)
+
+    def fetch(self, versions: Mapping[str, str], folder: Path) -> List[Saved]:
+        """See `base.Backend`."""
+        try:
+            there: List[Saved] = read_manifest(folder, self.name)
+        except PackageError:
+            there = []
+        if {each.name: each.version for each in there} == dict(versions):
+            return there
+        folder.mkdir(parents=True, exist_ok=True)
+        for path in [folder / MANIFEST, *folder.glob("*.rpm")]:
+            if path.exists():
+                path.unlink()
+        places = {
+            (row.name, row.version): row.place
+            for row in self._offered_rows(sorted(versions))
+            if row.name in versions
+        }
+        offered = {name: version for name, version in versions.items() if (name, version) in places}
+        for name, version in sorted(versions.items()):
+            if name not in offered:
+                path = self._cached(name, version)
+                places[name, version] = path.parent.parent.name.rpartition("-")[0]
+                shutil.copy2(path, folder)
+        if offered:
+            self._need("download")
+            words = [
+                *ALONE,
+                "--enableplugin=download",
+                "download",
+                f"--destdir={folder}",
+                "--setopt=*.metadata_expire=never",
+            ]
+            self._dnf([*words, "--setopt=*.skip_if_unavailable=1", *_exact_words(offered)], INSTALL_TIMEOUT_S)
+        saved = [
+            each for each in map(self._saved, sorted(folder.glob("*.rpm"))) if each[:2] in versions.items()
+        ]
+        lacking = sorted(set(versions) - {each.name for each in saved})
+        if lacking:
+            raise PackageError(
+                f"dnf did not save {', '.join(lacking)} in '{folder}'. Look at the space there."
+            )
+        self._check_signatures(
+            [folder / each.file for each in saved if self._are_signed(places[each.name, each.version])]
+        )
+        write_manifest(folder, self.name, saved)
+        return saved
+
+    def _saved(self, path: Path) -> Saved:
+        words = ["rpm", "-qp", "--nosignature", "--qf", rpm.INSTALLED, str(path)]
+        row = rpm.parse_rows(self._execute(words, 60))[0]
+        return Saved(row.name, row.version, path.name, digest(path))
+
+    def _settings(self) -> configparser.ConfigParser:
+        """Repositories of the files, with what the main file says as their defaults."""
+        found = configparser.ConfigParser(interpolation=None, strict=False, default_section="main")
+        for path in [self._root / "etc/dnf/dnf.conf", *sorted(self._repositories.glob("*.repo"))]:
+            with suppress(configparser.Error):
+                found.read(path, encoding="utf-8")
+        return found
+
+    def _are_signed(self, repository: str) -> bool:
+        """Whether packages of a repository have to be signed; 'dnf download' does not look."""
+        settings = self._settings()
+        section = repository if settings.has_section(repository) else "main"
+        said = settings.get(section, "gpgcheck", fallback="0").strip().lower()
+        return said in ("1", "true", "yes", "on")
+
+    def _check_signatures(self, files: Sequence[Path]) -> None:
+        if not files:
+            return
+        with tempfile.TemporaryDirectory(prefix="gpusmith-keys-") as name:
+            database = ["--dbpath", f"{name}/database"]
+            keys = self._execute(["rpm", "-q", rpm.KEYS, "--qf", "%{DESCRIPTION}\\n"], 60, accept=(0, 1))
+            texts = [keys] if "BEGIN PGP" in keys else []
+            settings = self._settings()
+            for section in settings.sections():
+                for uri in settings.get(section, "gpgkey", fallback="").split():
+                    path = Path(uri[len("file://") :])
+                    if uri.startswith("file://") and path.is_file():
+                        texts.append(path.read_text(encoding="utf-8", errors="replace"))
+            for number, text in enumerate(dict.fromkeys(texts)):
+                path = Path(name, f"{number}.asc")
+                path.write_text(text, encoding="utf-8")
+                self._execute(["rpmkeys", *database, "--import", str(path)], 60)
+            for file in files:
+                words = [
+                    "rpmkeys",
+                    *database,
+                    "--define",
+                    "_pkgverify_level signature",
+                    "--checksig",
+                    str(file),
+                ]
+                if " signatures OK" not in self._execute(words, 60, accept=range(256)):
+                    raise PackageError(
+                        f"'{file.name}' is not signed by a key of its repository. Correct 'key' or 'signed' of the repository, "
+                        "or ask who publishes it."
+                    )
+
+    def _cached(self, name: str, version: str) -> Path:
+        """The archive that an earlier installation left in dnf's cache."""
+        _, plain, release = rpm.split(version)
+        places = [self._cache, self._root / "var/cache/dnf"]
+        found = [
+            path for place in places for path in place.glob(f"*/packages/{name}-{plain}-{release}.*.rpm")
+        ]
+        if not found:
+            raise PackageError(
+                f"Neither a repository nor '{places[-1]}' has '{name}' in version '{version}'."
+            )
+        return found[0]
+
+    def install_from(self, folder: Path) -> None:
+        """See `base.Backend`."""
+        saved = read_manifest(folder, self.name)
+        versions = {each.name: each.version for each in saved}
+        files = [str((folder / each.file).resolve()) for each in saved]
+        with self._locks_as(self._listed(), versions) as options:
+            self._dnf([*options, "--disablerepo=*", "install", *_as_asked(False), *files], INSTALL_TIMEOUT_S)
+        self._follow(versions)
+
+    def remove(self, names: Iterable[str], unused: bool = False) -> None:
+        """See `base.Backend`."""
+        listed = sorted(set(names))
+        self.release(listed)
+        words = ["--disablerepo=*", "remove", f"--setopt=clean_requirements_on_remove={int(unused)}", *listed]
+        self._dnf(words, INSTALL_TIMEOUT_S)
+
+    def repair(self) -> bool:
+        """See `base.Backend`.
+
+        A killed transaction leaves packages in two versions, or one whose scripts did not end. They are installed once more.
+        """
+        halves = self._half_done(self._rows([]))
+        last = self._dnf(["-q", *ALONE, "history", "info", "last"], 60, accept=(0, 1))
+        begun = STARTED.findall(last) if UNFINISHED.search(last) else []
+        if not halves and not begun:
+            return False
+        words = [*ALONE, "--setopt=*.metadata_expire=never", "--setopt=*.skip_if_unavailable=1"]
+        again = ["remove", "--duplicates"] if halves else ["reinstall", *begun]
+        try:
+            self._dnf([*words, *again], INSTALL_TIMEOUT_S)
+        except BusyError:
+            raise
+        except PackageError:
+            # Without a repository the older ones go at least, as they would have at the transaction's end.
+            older = self._older(halves)
+            if older:
+                self._execute(["rpm", "--erase", "--nodeps", *older], INSTALL_TIMEOUT_S)
+        return True
+
+    def _older(self, names: Sequence[str]) -> List[str]:
+        """Those of packages in two versions that were installed first."""
+        rows = [row for row in self._rows(names) if row.name in names]
+        newest = {row.name: row for row in sorted(rows, key=lambda row: int(row.place))}
+        return [f"{row.name}-{row.version}.{row.arch}" for row in rows if row != newest[row.name]]
+
+    # --- programs --------------------------------------------------------------------------------------------------
+
+    def _dnf(
+        self,
+        words: Sequence[str],
+        timeout_s: float,
+        accept: Sequence[int] = (0,),
+        unless: str = "",
+        yes: bool = True,
+    ) -> str:
+        general = ["dnf", *(["-y"] if yes else []), "--setopt=exit_on_lock=1", *self._options]
+        return self._execute(
+            [*general, *words], timeout_s, accept=accept, unless=unless, lock_timeout_s=self._lock_timeout_s
+        )
+
+
+def _has_plugin(root: Path, command: str) -> bool:
+    """Whether a command of dnf is there."""
+    return any(root.glob(f"usr/lib/python3*/*-packages/dnf-plugins/{command}.py"))
+
+
+def _lend(source: str | Path, target: str | Path) -> None:
+    """The same file at another place; a copy where that cannot be."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
+
+
+def _as_asked(recommends: bool) -> List[str]:
+    """Options with which nothing but what is asked for decides."""
+    return ["--allowerasing", "--setopt=best=0", f"--setopt=install_weak_deps={int(recommends)}"]
+
+
+def _exact_words(versions: Mapping[str, str]) -> List[str]:
+    return [f"{name}-{version}" if version else name for name, version in sorted(versions.items())]

@@ -1,0 +1,263 @@
+"""The backend for dnf without dnf: files, what dnf's programs print, and which programs are run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base, dnf, versionlock
+
+from tests.unit.keys import KEY
+
+OLD, NEW = "3:580.178.04-1.el9", "3:595.71.05-1.el9"
+CUDA = base.Repository(
+    ["http://depot/rpm/cuda", "http://depot/rpm/more"], [], [], KEY.strip(), "rpm", "packages"
+)
+# Captured from dnf 4.14.0, but for the long name's and the obsoleted package's lines, whose form is of dnf/cli/output.py.
+TABLE = """Dependencies resolved.
+================================================================================
+ Package            Architecture   Version                     Repository  Size
+================================================================================
+Installing:
+ drv-closed         noarch         3:580.178.04-1.el9          t          6.2 k
+     replacing  drv-old.noarch 570.1-1.el9
+Upgrading:
+ drv-tool           noarch         3:595.71.05-1.el9           t          6.0 k
+Installing dependencies:
+ kmod-nvidia-open-580.178.04-5.14.0-570.12.1
+                    x86_64         3:580.178.04-1.el9          t           45 M
+Removing dependent packages:
+ drv-open           noarch         3:580.178.04-1.el9          @t          11  
+Downgrading:
+ drv-libs           noarch         3:580.178.04-1.el9          t          6.0 k
+
+Transaction Summary
+================================================================================
+Install    2 Packages
+Upgrade    1 Package
+Remove     1 Package
+Downgrade  1 Package
+
+Total size: 45 M
+"""  # noqa: W291 - as dnf prints it
+
+
+def test_a_plan_tells_new_changed_and_removed() -> None:
+    there = {"drv-tool": OLD, "drv-libs": NEW, "drv-open": OLD, "drv-old": "570.1-1.el9"}
+    assert dnf.parse_plan(TABLE, there) == base.Plan(
+        {"drv-closed": OLD, "kmod-nvidia-open-580.178.04-5.14.0-570.12.1": OLD},
+        {"drv-tool": (OLD, NEW), "drv-libs": (NEW, OLD)},
+        {"drv-old": "570.1-1.el9", "drv-open": OLD},
+    )
+
+
+def test_nothing_to_do_is_an_empty_plan() -> None:
+    text = "Package kit is already installed.\nDependencies resolved.\nNothing to do.\nComplete!\n"
+    assert dnf.parse_plan(text, {}) == base.Plan({}, {}, {})
+
+
+def test_a_table_that_is_not_understood_is_no_plan() -> None:
+    with pytest.raises(base.PackageError, match="not understood"):
+        dnf.parse_plan(TABLE.replace("Upgrading:", "Lifting:"), {})
+
+
+@pytest.mark.parametrize(
+    ("signed", "packages", "metadata"), [("packages", 1, 0), ("metadata", 0, 1), ("both", 1, 1)]
+)
+def test_a_repository_checks_what_is_signed(signed: str, packages: int, metadata: int) -> None:
+    text = dnf.render_repository(CUDA._replace(signed=signed), "nvidia-driver", Path("/key.asc"))
+    assert text.count(f"gpgcheck={packages}\nrepo_gpgcheck={metadata}\ngpgkey=file:///key.asc\n") == 2
+    assert text.count("module_hotfixes=1") == 2
+    assert "[gpusmith-nvidia-driver]\n" in text
+    assert "[gpusmith-nvidia-driver.2]\n" in text
+
+
+def test_a_repository_that_goes_takes_its_key_along(tmp_path: Path) -> None:
+    backend = dnf.Dnf(root=tmp_path)
+    there = backend.repository_files("nvidia-driver", CUDA)
+    assert {file.path for file in there} == {
+        file.path for file in backend.repository_files("nvidia-driver", None)
+    }
+    assert all(file.text is None for file in backend.repository_files("nvidia-driver", None))
+
+
+def test_a_repository_for_apt_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(base.PackageError, match="'type: rpm'"):
+        dnf.Dnf(root=tmp_path).repository_files("nvidia-driver", CUDA._replace(type="deb"))
+
+
+@pytest.mark.parametrize(
+    ("stderr", "says"),
+    [
+        ("Importing GPG key 0xA9:\n Userid     : \"t\"\n From       : /k\nPackage a.rpm is not signed\nError: GPG check FAILED\n",
+         "Package a.rpm is not signed Error: GPG check FAILED"),
+        ("Failed loading plugin \"x\": no\nError: \n Problem: nothing provides b needed by a\n(try to add '--skip-broken')\n",
+         "Error: Problem: nothing provides b needed by a"),
+    ],
+)  # fmt: skip
+def test_an_error_names_its_cause(stderr: str, says: str) -> None:
+    assert dnf.cause("", stderr) == says
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "RPMDB already locked by 1466\n  The application with PID 1466 is: dnf-automatic\n",
+        "metadata already locked by 1225\n",
+        "RPM: error: can't create transaction lock on /var/lib/rpm/.rpm.lock (Resource temporarily unavailable)\n",
+    ],
+)
+def test_a_lock_of_another_program_is_known(said: str) -> None:
+    assert dnf.LOCKED.search(said)
+
+
+class Programs:
+    """Stands in for dnf and rpm.
+
+    Args:
+        says: for words of a command, what it prints, or why it fails.
+    """
+
+    def __init__(self, says: dict[str, str | list[base.PackageError]] | None = None) -> None:
+        self.commands: list[str] = []
+        self.locks: list[str] = []
+        self.says = says or {}
+
+    def __call__(self, words: Sequence[str], _timeout_s: float, **_options: Any) -> str:
+        self.commands.append(" ".join(words))
+        for word in words:
+            if word.startswith("--setopt=pluginconfpath="):
+                self.locks.append((Path(word.partition("=")[2].partition("=")[2]) / "locks").read_text())
+        for part, said in self.says.items():
+            if part in self.commands[-1]:
+                if isinstance(said, str):
+                    return said
+                if said:
+                    raise said.pop(0)
+        return ""
+
+
+def row(name: str, version: str) -> str:
+    return f"{name}\t{version}\tnoarch\t{name}-1-1.src.rpm\t1\n"
+
+
+def system(root: Path, installed: str = "", offered: str = "", says: Any = None) -> tuple[Any, Programs]:
+    """A backend whose programs tell what is installed and offered."""
+    for folder in ("etc/yum.repos.d", "etc/dnf/plugins", "usr/lib/python3/dist-packages/dnf-plugins"):
+        (root / folder).mkdir(parents=True)
+    (root / "etc/yum.repos.d/a.repo").touch()
+    (root / "usr/lib/python3/dist-packages/dnf-plugins/versionlock.py").touch()
+    programs = Programs({"rpm -qa": installed, "repoquery": offered, **(says or {})})
+    return dnf.Dnf(root=root, execute=programs), programs
+
+
+def test_pins_by_pattern_are_names_that_have_the_version(tmp_path: Path) -> None:
+    """One line each: a lock by pattern makes everything else of such a name uninstallable."""
+    offered = (
+        row("nvidia-modprobe", OLD)
+        + row("nvidia-modprobe", NEW)
+        + row("nvidia-container-toolkit", "1.20.1-1")
+    )
+    # A part of the set without the others' epoch, as NVIDIA's fabric manager.
+    offered += row("nvidia-fabric-manager", "580.178.04-1")
+    backend, _programs = system(tmp_path, row("nvidia-driver-libs", OLD), offered)
+    (file,) = backend.pin_files("nvidia-driver", {"nvidia-driver-cuda": [OLD], "*nvidia*": [OLD]})
+    assert file.text is not None
+    assert versionlock.read(file.text).ours["nvidia-driver"] == {
+        "nvidia-driver-cuda": [OLD],
+        "nvidia-driver-libs": [OLD],
+        "nvidia-fabric-manager": ["580.178.04-1"],
+        "nvidia-modprobe": [OLD],
+    }
+
+
+def test_pins_are_the_same_when_no_repository_answers(tmp_path: Path) -> None:
+    pins = {"nvidia-driver-cuda": [OLD], "*nvidia*": [OLD]}
+    backend, programs = system(tmp_path, row("nvidia-driver-libs", OLD), row("nvidia-modprobe", OLD))
+    (file,) = backend.pin_files("nvidia-driver", pins)
+    file.path.write_text(file.text)
+    programs.says["repoquery"] = ""
+    assert backend.pin_files("nvidia-driver", pins) == [file]
+    (newer,) = backend.pin_files("nvidia-driver", {"nvidia-driver-cuda": [NEW], "*nvidia*": [NEW]})
+    assert versionlock.read(newer.text).ours["nvidia-driver"] == {"nvidia-driver-cuda": [NEW]}
+
+
+def test_without_pins_no_list_is_made_and_with_some_one_is(tmp_path: Path) -> None:
+    backend, _programs = system(tmp_path)
+    assert backend.pin_files("nvidia-driver", {}) == []
+    backend.release(["a"])
+    assert not (tmp_path / versionlock.PATH).exists()
+    backend.hold({"a": "1-1"})
+    assert (tmp_path / versionlock.PATH).read_text().splitlines()[1:] == ["a-0:1-1.?*"]
+
+
+def test_an_install_sees_what_it_asks_for_as_locked(tmp_path: Path) -> None:
+    backend, programs = system(tmp_path, row("a", "2-1") + row("b", "7-1"))
+    backend.hold({"a": "1-1"})
+    backend.install({"a": "2-1", "b": ""})
+    (command,) = [each for each in programs.commands if " install " in each]
+    assert command.endswith(" a-2-1 b")
+    assert "--setopt=exit_on_lock=1" in command
+    assert "a-0:2-1.?*" in programs.locks[0]
+    assert "a-0:1-1.?*" not in programs.locks[0]
+    # And the hold goes with it.
+    assert backend.installed(["a"])["a"].held
+
+
+def test_an_install_that_changed_nothing_is_an_error(tmp_path: Path) -> None:
+    backend, _programs = system(tmp_path, row("a", "1-1"))
+    with pytest.raises(base.PackageError, match="did not install a as asked"):
+        backend.install({"a": "2-1"})
+
+
+def test_a_failed_install_is_tried_again_with_fresh_lists_and_a_busy_one_is_not(tmp_path: Path) -> None:
+    backend, programs = system(tmp_path, row("a", "1-1"), says={" install ": [base.PackageError("no match")]})
+    backend.install({"a": "1-1"})
+    assert ["--refresh" in each for each in programs.commands if " install " in each] == [False, True]
+    programs.says[" install "] = [base.BusyError("already locked by 7")]
+    with pytest.raises(base.BusyError):
+        backend.install({"a": "1-1"})
+
+
+def test_the_plugin_for_locks_is_brought_where_it_is_missing(tmp_path: Path) -> None:
+    backend, programs = system(tmp_path, row("a", "1-1"))
+    (tmp_path / "usr/lib/python3/dist-packages/dnf-plugins/versionlock.py").unlink()
+    backend.install({"a": "1-1"})
+    assert "install dnf-command(versionlock)" in programs.commands[0]
+
+
+def test_a_package_in_two_versions_is_half_done_unless_it_stands_beside(tmp_path: Path) -> None:
+    installed = "".join(row(name, version) for name in ("kernel-core", "drv") for version in ("1-1", "2-1"))
+    provides = "kernel-core\tinstallonlypkg(kernel)\ndrv\tdrv\n"
+    backend, _programs = system(tmp_path, installed, says={"PROVIDENAME": provides})
+    assert backend.installed(["kernel-core", "drv"]) == {
+        "kernel-core": base.Installed("2-1", False, "kernel-core")
+    }
+
+
+HISTORY = """Transaction ID : 2
+Begin time     : Sun Nov 22 17:01:35 2026
+Begin rpmdb    : 126d0363920dd988
+End time       : Thu Jan  1 00:00:00 1970 (-1795366895 seconds)
+End rpmdb      :  **
+Return-Code    : Failure: 1
+Packages Altered:
+ ** Install  slow-2-1.noarch            @s
+ ** Upgrade  neighbour-2.0-1.el9.noarch @t
+ ** Upgraded neighbour-1.0-1.el9.noarch @@System
+"""
+
+
+def test_what_a_killed_transaction_began_is_installed_once_more(tmp_path: Path) -> None:
+    backend, programs = system(tmp_path, says={"history info": HISTORY})
+    assert backend.repair() is True
+    assert programs.commands[-1].endswith(" reinstall slow-2-1.noarch neighbour-2.0-1.el9.noarch")
+
+
+def test_a_transaction_that_ended_needs_no_repair(tmp_path: Path) -> None:
+    ended = HISTORY.replace("End rpmdb      :  **", "End rpmdb      : 5a33f0cf").replace(" ** ", "    ")
+    backend, programs = system(tmp_path, says={"history info": ended})
+    assert backend.repair() is False
+    assert not any("reinstall" in command for command in programs.commands)
