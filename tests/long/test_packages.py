@@ -1,0 +1,636 @@
+"""One contract of all package managers: the same cases over apt 2.6 and 3.0, dnf 4.14 and 4.23. Needs root, and no lab."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.gpusmith.gpu.plugins.module_utils import packages as door
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base, preview, rpm
+from ansible_collections.gpusmith.gpu.plugins.modules import packages
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils import packages_due
+
+from gpusmith.probe import managed
+from gpusmith.probe import packages as probe
+from gpusmith.probe.collect import as_json
+from gpusmith.probe.record import SCHEMA, Record
+from tests.long import package_systems as systems
+from tests.long.package_systems import NEW, OLD, Machine, inside
+
+KINDS = {
+    "apt 2.6": (systems.APT, "bookworm"),
+    "apt 3.0": (systems.APT, "trixie"),
+    "dnf 4.14": (systems.DNF, "bookworm"),
+    "dnf 4.23": (systems.DNF, "trixie"),
+}
+DRIVER = ("drv-cuda", "drv-libs", "drv-tool")
+KIT = ("kit", "kit-base", "kit-tools", "kit-library")
+DEFAULTS = {**packages_due.DEFAULTS, "autoremove": False}
+PLACES = ("/etc", "/var/cache", "/var/lib/apt", "/var/lib/dpkg", "/var/lib/dnf", "/tmp", "/root")
+Lab = dict[str, Machine]
+
+
+@pytest.fixture(scope="module")
+def machines() -> Iterator[Lab]:
+    """All kinds of systems, and the repositories."""
+    if os.geteuid() != 0:
+        pytest.skip("systems of their own need root")
+    with tempfile.TemporaryDirectory(prefix="gpusmith-packages-") as name:
+        yield systems.make(Path(name), KINDS)
+
+
+@pytest.fixture(params=KINDS)
+def machine(machines: Lab, request: pytest.FixtureRequest) -> Machine:
+    return machines[request.param]
+
+
+def configure(machine: Machine, which: str = "good", **changes: Any) -> Any:
+    """The repository is configured, and its list read; the backend."""
+    backend = machine.family.backend()
+    systems.write(
+        backend.repository_files("test", base.repository(systems.given(machine, which, **changes), "test"))
+    )
+    backend.refresh("test")
+    return backend
+
+
+def full(machine: Machine, version: str, *names: str) -> dict[str, str]:
+    """Full versions by name."""
+    return {name: machine.family.full(name, version) for name in names}
+
+
+def versions(backend: Any, *names: str) -> dict[str, str]:
+    return {name: found.version for name, found in backend.installed(names).items()}
+
+
+def pins(machine: Machine, version: str) -> dict[str, list[str]]:
+    """Of the driver's set, as module packages makes them."""
+    return dict(base.pins(full(machine, version, "drv-cuda"), ["drv-*", "src:drv-*"]))
+
+
+def refused(work: Any) -> str:
+    """Why something is refused."""
+    with pytest.raises(base.PackageError) as error:
+        work()
+    return str(error.value)
+
+
+# --- looking -------------------------------------------------------------------------------------------------------
+
+
+@inside
+def test_a_repository_is_asked_aside_and_nothing_stays(machine: Machine) -> None:
+    backend = machine.family.backend()
+    assert backend.offered(["drv-cuda"]) == {}
+    before = set(systems.files(*PLACES))
+    with backend.aside({"test": base.repository(systems.given(machine), "test")}) as asked:
+        assert asked.offered(["drv-cuda", "nothing"]) == {
+            "drv-cuda": [machine.family.full("drv-cuda", version) for version in (NEW, OLD)]
+        }
+    assert backend.offered(["drv-cuda"]) == {}
+    assert set(systems.files(*PLACES)) - before == set()
+
+
+@inside
+def test_members_are_what_has_the_version(machine: Machine) -> None:
+    backend = configure(machine)
+    found = full(machine, OLD, *DRIVER, "drv-open", "drv-closed")
+    assert backend.members(["drv-*"], OLD) == found
+    assert (
+        backend.members(["src:drv-source"], OLD) == full(machine, OLD, "codec")
+        or machine.family.name == "apt"
+    )
+
+
+@inside
+def test_what_is_there_is_told_with_source_and_owner(machine: Machine) -> None:
+    backend = configure(machine)
+    backend.install({**full(machine, OLD, "codec", "drv-libs"), **full(machine, "2.0", "epoch")})
+    assert backend.installed(["src:drv-source", "ep*", "none"]) == {
+        "codec": base.Installed(machine.family.full("codec", OLD), False, "drv-source"),
+        "epoch": base.Installed(machine.family.full("epoch", "2.0"), False, "epoch"),
+    }
+    assert backend.owner("/opt/codec") == "codec"
+    assert backend.owner("/opt/nobody") is None
+    assert backend.owner("/etc/hostname-of-nobody") is None
+
+
+# --- repositories --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("beside", [False, True])
+@pytest.mark.parametrize("how", ["wrong key", "unsigned metadata", "down"])
+@inside
+def test_a_wrong_repository_is_refused(machine: Machine, how: str, beside: bool) -> None:
+    changes: dict[str, Any] = {"key": machine.keys["wrong"]} if how == "wrong key" else {}
+    which = {"wrong key": "good", "unsigned metadata": "unsigned-metadata", "down": "nonexistent"}[how]
+    backend = machine.family.backend()
+    given = base.repository(systems.given(machine, which, **changes), "test")
+
+    def ask() -> None:
+        with backend.aside({"test": given}, beside_node=beside) as asked:
+            asked.offered(["drv-cuda"])
+
+    assert f"/{which}" in refused(ask) or "repo" in refused(ask)
+    # Configured, it is refused as well, also where the right one was read before.
+    configure(machine)
+    systems.write(backend.repository_files("test", given))
+    refused(lambda: backend.refresh("test"))
+
+
+@inside
+def test_an_altered_package_is_not_installed(machine: Machine) -> None:
+    backend = configure(machine, "altered")
+    wanted = full(machine, OLD, "drv-libs")
+    refused(lambda: backend.install(wanted))
+    assert versions(backend, "drv-*") == {}
+    assert not (Path("/tmp/saved") / base.MANIFEST).exists()
+    refused(lambda: backend.fetch(wanted, Path("/tmp/saved")))
+    assert not (Path("/tmp/saved") / base.MANIFEST).exists()
+
+
+@pytest.mark.parametrize("signed", ["packages", "both"])
+@inside
+def test_unsigned_packages_are_neither_installed_nor_saved(machine: Machine, signed: str) -> None:
+    if machine.family.name == "apt":
+        return  # signs lists, which have the digests of packages
+    backend = configure(machine, "unsigned-packages", signed=signed)
+    wanted = full(machine, OLD, "drv-libs")
+    assert "not signed" in refused(lambda: backend.install(wanted))
+    assert versions(backend, "drv-*") == {}
+    assert "not signed" in refused(lambda: backend.fetch(wanted, Path("/tmp/saved")))
+    assert not (Path("/tmp/saved") / base.MANIFEST).exists()
+
+
+@inside
+def test_packages_signed_with_another_key_are_neither_installed_nor_saved(machine: Machine) -> None:
+    if machine.family.name == "apt":
+        return
+    backend = configure(machine, signed="packages", key=machine.keys["wrong"])
+    refused(lambda: backend.install(full(machine, OLD, "drv-libs")))
+    assert "not signed" in refused(lambda: backend.fetch(full(machine, OLD, "drv-libs"), Path("/tmp/saved")))
+
+
+@pytest.mark.parametrize(
+    ("which", "signed"), [("unsigned-packages", "metadata"), ("unsigned-metadata", "packages")]
+)
+@inside
+def test_one_signature_is_enough_where_it_is_said_so(machine: Machine, which: str, signed: str) -> None:
+    if machine.family.name == "apt":
+        return
+    backend = configure(machine, which, signed=signed)
+    wanted = full(machine, OLD, "drv-libs")
+    backend.fetch(wanted, Path("/tmp/saved"))
+    backend.install(wanted)
+    assert versions(backend, "drv-*") == wanted
+
+
+@inside
+def test_a_repository_of_the_other_type_is_refused(machine: Machine) -> None:
+    other = systems.DNF if machine.family.name == "apt" else systems.APT
+    given = {**systems.given(machine), "type": other.type, "suites": ["./"], "signed": ""}
+    wrong = base.repository(given, "test")
+    backend = machine.family.backend()
+    assert f"'{machine.family.type}'" in refused(lambda: backend.repository_files("test", wrong))
+    refused(lambda: backend.aside({"test": wrong}).__enter__())
+
+
+@inside
+def test_a_repository_that_goes_leaves_no_file(machine: Machine) -> None:
+    before = set(systems.files("/etc"))
+    backend = configure(machine)
+    assert set(systems.files("/etc")) - before
+    systems.write(backend.repository_files("test", None))
+    assert set(systems.files("/etc")) == before
+
+
+# --- exact ---------------------------------------------------------------------------------------------------------
+
+
+@inside
+def test_pins_keep_a_newer_version_away_from_what_comes_along(machine: Machine) -> None:
+    backend = configure(machine)
+    cuda = full(machine, OLD, "drv-cuda")
+    loose = backend.simulate({**cuda, **full(machine, OLD, "drv-libs")}, {})
+    assert loose.installed["drv-tool"] == machine.family.full("drv-tool", NEW)
+    pinned = backend.simulate(cuda, pins(machine, OLD))
+    assert pinned == base.Plan(full(machine, OLD, *DRIVER), {}, {})
+    assert versions(backend, "*").keys() & set(DRIVER) == set()
+    systems.write(backend.pin_files("test", pins(machine, OLD)))
+    assert backend.simulate(cuda, {}) == pinned
+    backend.install(cuda)
+    assert versions(backend, *DRIVER) == full(machine, OLD, *DRIVER)
+
+
+@inside
+def test_a_pin_by_source_reaches_what_no_pattern_of_names_does(machine: Machine) -> None:
+    backend = configure(machine)
+    assert backend.simulate({"codec": ""}, {}).installed == full(machine, NEW, "codec")
+    assert backend.simulate({"codec": ""}, pins(machine, OLD)).installed == full(machine, OLD, "codec")
+
+
+@inside
+def test_pins_leave_what_only_has_such_a_name_alone(machine: Machine) -> None:
+    backend = configure(machine)
+    systems.write(backend.pin_files("test", pins(machine, OLD)))
+    backend.install({"drv-container": ""})
+    assert versions(backend, "drv-*") == full(machine, "1.20.1", "drv-container")
+
+
+@inside
+def test_a_set_goes_there_and_back_and_away(machine: Machine) -> None:
+    backend = configure(machine)
+    systems.write(backend.pin_files("test", pins(machine, OLD)))
+    backend.install(full(machine, OLD, "drv-cuda"))
+    backend.hold(full(machine, OLD, *DRIVER))
+    assert all(found.held for found in backend.installed(DRIVER).values())
+    # To a newer set, past holds.
+    systems.write(backend.pin_files("test", pins(machine, NEW)))
+    plan = backend.simulate(full(machine, NEW, *DRIVER), {})
+    assert plan.changed == {
+        name: (machine.family.full(name, OLD), machine.family.full(name, NEW)) for name in DRIVER
+    }
+    backend.install(full(machine, NEW, *DRIVER))
+    assert versions(backend, *DRIVER) == full(machine, NEW, *DRIVER)
+    backend.hold(full(machine, NEW, *DRIVER))
+    # And back.
+    systems.write(backend.pin_files("test", pins(machine, OLD)))
+    assert backend.simulate(full(machine, OLD, *DRIVER), {}).changed["drv-libs"][1] == machine.family.full(
+        "drv-libs", OLD
+    )
+    backend.install(full(machine, OLD, *DRIVER))
+    assert versions(backend, *DRIVER) == full(machine, OLD, *DRIVER)
+    backend.hold(full(machine, OLD, *DRIVER))
+    assert all(found.held for found in backend.installed(DRIVER).values())
+    backend.release(["drv-libs"])
+    assert {name for name, found in backend.installed(DRIVER).items() if found.held} == {
+        "drv-cuda",
+        "drv-tool",
+    }
+    backend.remove(["drv-cuda"])
+    assert sorted(backend.installed(DRIVER)) == ["drv-libs", "drv-tool"]
+
+
+@inside
+def test_the_other_kind_of_module_takes_the_place_of_the_one_that_is_there(machine: Machine) -> None:
+    backend = configure(machine)
+    backend.install(full(machine, OLD, "drv-open", "drv-libs"))
+    closed = full(machine, OLD, "drv-closed")
+    assert backend.simulate(closed, {}) == base.Plan(closed, {}, full(machine, OLD, "drv-open"))
+    backend.install(closed)
+    assert versions(backend, "drv-open", "drv-closed") == closed
+
+
+@inside
+def test_what_came_along_goes_with_what_needed_it(machine: Machine) -> None:
+    backend = configure(machine)
+    systems.write(backend.pin_files("test", pins(machine, OLD)))
+    backend.install(full(machine, OLD, "drv-cuda"))
+    backend.hold(full(machine, OLD, "drv-cuda"))
+    backend.remove(["drv-cuda"], unused=True)
+    assert backend.installed(["drv-*"]) == {}
+
+
+@inside
+def test_a_gap_is_named_and_nothing_is_installed(machine: Machine) -> None:
+    backend = configure(machine)
+    assert "nowhere-to-be-found" in refused(lambda: backend.simulate(full(machine, "1.0", "broken"), {}))
+    assert "nowhere-to-be-found" in refused(lambda: backend.install(full(machine, "1.0", "broken")))
+    refused(lambda: backend.install(full(machine, "9.9", "neighbour")))
+    assert versions(backend, "broken", "neighbour") == {}
+
+
+@inside
+def test_a_long_name_is_understood(machine: Machine) -> None:
+    backend = configure(machine)
+    wanted = full(machine, "1.0", systems.LONG, "neighbour")
+    assert backend.simulate(wanted, {}) == base.Plan(wanted, {}, {})
+    backend.install(wanted)
+    assert versions(backend, *wanted) == wanted
+    backend.hold(wanted)
+    assert all(found.held for found in backend.installed(wanted).values())
+
+
+@inside
+def test_a_simulation_changes_nothing(machine: Machine) -> None:
+    backend = configure(machine)
+    before = systems.files("/etc", "/opt", "/tmp")
+    assert backend.simulate(full(machine, OLD, "drv-cuda"), pins(machine, OLD)).installed
+    assert systems.files("/etc", "/opt", "/tmp") == before
+    assert versions(backend, "drv-*") == {}
+
+
+# --- sets, beside the node -----------------------------------------------------------------------------------------
+
+
+def previewed(machine: Machine, *sets: dict[str, str], **others: Any) -> dict[str, Any]:
+    """What the simulation of preflight finds."""
+    backend = machine.family.backend()
+    asks = {
+        f"role{number}": {
+            "name": f"set{number}",
+            "repository": systems.given(machine),
+            "packages": each,
+            **others,
+        }
+        for number, each in enumerate(sets)
+    }
+    lacks = {role: preview.needs(backend, asked) for role, asked in asks.items()}
+    repositories = {asked["name"]: base.repository(asked["repository"], role) for role, asked in asks.items()}
+    with backend.aside(repositories, beside_node=True) as beside:
+        found: dict[str, Any] = preview.simulate(beside, asks, lacks)
+    return found
+
+
+@inside
+def test_all_sets_are_simulated_at_once_and_nothing_stays(machine: Machine) -> None:
+    before = systems.files("/etc", "/var/lib/apt", "/var/lib/dnf", "/var/cache/dnf")
+    found = previewed(machine, dict.fromkeys(KIT, "1.20.1"), {"drv-cuda": OLD}, patterns=["drv-*"])
+    assert (found["error"], found["trouble"]) == ("", "")
+    assert found["plan"]["installed"] == {**full(machine, "1.20.1", *KIT), **full(machine, OLD, *DRIVER)}
+    assert systems.files("/etc", "/var/lib/apt", "/var/lib/dnf", "/var/cache/dnf") == before
+
+
+@inside
+def test_our_own_pins_of_yesterday_do_not_count(machine: Machine) -> None:
+    backend = configure(machine)
+    systems.write(backend.pin_files("set0", pins(machine, NEW)))
+    found = previewed(machine, {"drv-cuda": OLD}, patterns=["drv-*"])
+    assert found["error"] == ""
+    assert found["plan"]["installed"] == full(machine, OLD, *DRIVER)
+
+
+@inside
+def test_a_held_package_in_the_way_is_told(machine: Machine) -> None:
+    backend = configure(machine)
+    backend.install(full(machine, NEW, "drv-libs"))
+    backend.hold(full(machine, NEW, "drv-libs"))
+    assert "drv-libs" in previewed(machine, {"drv-cuda": OLD})["error"]
+    found = previewed(machine, {"drv-cuda": OLD}, patterns=["drv-*"], release=["drv-libs"])
+    assert found["error"] == ""
+    assert found["plan"]["changed"] == {
+        "drv-libs": tuple(machine.family.full("drv-libs", each) for each in (NEW, OLD))
+    }
+    assert found["held"] == ["drv-libs"]
+
+
+@inside
+def test_what_would_go_is_told(machine: Machine) -> None:
+    backend = configure(machine)
+    backend.install(full(machine, "1.0", "other"))
+    found = previewed(machine, {"drv-cuda": OLD}, patterns=["drv-*"])
+    assert found["plan"]["removed"] == full(machine, "1.0", "other")
+
+
+@inside
+def test_a_repository_of_others_that_is_down_is_told_and_only_that(machine: Machine) -> None:
+    systems.add_repository(machine, "nonexistent-mirror")
+    found = previewed(machine, dict.fromkeys(KIT, "1.20.1"))
+    assert found["error"] == ""
+    assert "nonexistent-mirror" in found["trouble"]
+    # Nor does it keep what is asked for from being installed.
+    backend = configure(machine)
+    backend.install(full(machine, "1.20.1", *KIT))
+    assert versions(backend, *KIT) == full(machine, "1.20.1", *KIT)
+
+
+# --- folders -------------------------------------------------------------------------------------------------------
+
+
+@inside
+def test_saved_packages_bring_a_version_back_without_a_repository(machine: Machine) -> None:
+    backend, folder = configure(machine), Path("/tmp/saved")
+    wanted = {**full(machine, OLD, *DRIVER), **full(machine, "2.0", "epoch")}
+    saved = backend.fetch(wanted, folder)
+    assert {each.name: each.version for each in saved} == wanted
+    stamp = (folder / base.MANIFEST).stat().st_mtime_ns
+    assert backend.fetch(wanted, folder) == saved
+    assert (folder / base.MANIFEST).stat().st_mtime_ns == stamp
+    backend.install(full(machine, NEW, *DRIVER))
+    # The repository is gone with its lists, and pins and holds say something else.
+    systems.write(backend.pin_files("test", pins(machine, NEW)))
+    backend.hold(full(machine, NEW, *DRIVER))
+    systems.write(backend.repository_files("test", None))
+    for lists in ("/var/lib/apt/lists", "/var/cache/dnf"):
+        shutil.rmtree(lists, ignore_errors=True)
+    backend.install_from(folder)
+    assert versions(backend, *wanted) == wanted
+
+
+@inside
+def test_a_spoiled_or_unfinished_folder_is_not_installed(machine: Machine) -> None:
+    backend, folder = configure(machine), Path("/tmp/saved")
+    (one,) = backend.fetch(full(machine, OLD, "drv-libs"), folder)
+    (folder / one.file).write_bytes(b"something else")
+    assert "not what 'manifest.json' says" in refused(lambda: backend.install_from(folder))
+    (folder / base.MANIFEST).unlink()
+    assert "not complete" in refused(lambda: backend.install_from(folder))
+    assert backend.fetch(full(machine, OLD, "drv-libs"), folder)[0].sha256 == one.sha256
+
+
+@inside
+def test_what_no_repository_has_any_more_is_saved_from_what_was_kept(machine: Machine) -> None:
+    wanted = full(machine, OLD, "drv-libs")
+    with systems.served(machine) as address:
+        backend = configure(machine, uris=[f"{address}/good"])
+        unknown = full(machine, "1.0", "drv-libs")
+        assert "Neither a repository nor" in refused(lambda: backend.fetch(unknown, Path("/tmp/saved")))
+        assert not (Path("/tmp/saved") / base.MANIFEST).exists()
+        backend.install(wanted)
+    configure(machine, "empty")
+    assert backend.offered(wanted) == {}
+    (saved,) = backend.fetch(wanted, Path("/tmp/saved"))
+    assert (saved.name, saved.version) == ("drv-libs", wanted["drv-libs"])
+
+
+# --- module packages -----------------------------------------------------------------------------------------------
+
+SET: dict[str, Any] = {
+    "name": "nvidia-driver",
+    "packages": {"drv-cuda": OLD},
+    "patterns": ["drv-*"],
+    "unversioned": ["neighbour"],
+}
+
+
+def work(machine: Machine, check: bool = False, **changes: Any) -> Any:
+    """What module packages would do on this machine."""
+    params = {**DEFAULTS, **SET, "repository": systems.given(machine), **changes}
+    return packages.Work(params, check, door.backend(2))
+
+
+def is_due(machine: Machine, **changes: Any) -> bool:
+    """Whether the controller would call the module, by the node's record."""
+    vars(probe)["PATTERNS"] = ("*",)
+    found = as_json(Record(SCHEMA, packages=probe.gather(probe.ask(), []), package_locks=probe.locks(),
+                           package_database=probe.database(probe.ask()), managed_files=managed.gather()))  # fmt: skip
+    return bool(
+        packages_due.is_due(json.loads(found), {**SET, "repository": systems.given(machine), **changes})
+    )
+
+
+@inside
+def test_a_set_that_is_there_needs_nothing_and_nothing_stays_of_one_that_went(machine: Machine) -> None:
+    before = systems.files("/etc")
+    assert is_due(machine)
+    predicted = work(machine, check=True)
+    predicted.present(install=True)
+    assert predicted.changed
+    assert systems.files("/etc") == before
+    work(machine).present(install=True)
+    assert versions(machine.family.backend(), "drv-*", "neighbour") == {
+        **full(machine, OLD, *DRIVER),
+        **full(machine, "2.0", "neighbour"),
+    }
+    assert not is_due(machine)
+    again = work(machine)
+    again.present(install=True)
+    assert (again.changed, again.diff) == (False, [])
+    assert is_due(machine, packages={"drv-cuda": NEW})
+    gone = work(machine)
+    gone.absent()
+    assert versions(machine.family.backend(), "drv-*", "neighbour") == {}
+    left = {line.partition(" ")[0] for line in set(systems.files("/etc")) - set(before)}
+    assert left == set()
+
+
+@inside
+def test_an_upgrade_goes_and_comes_back_from_its_folders(machine: Machine) -> None:
+    work(machine).present(install=True)
+    target, present = Path("/tmp/target"), Path("/tmp/present")
+    release = [*DRIVER]
+    newer: dict[str, Any] = {"packages": {"drv-cuda": NEW}, "release": release}
+    work(machine, **newer).fetched(target)
+    work(machine).fetched(present)
+    configure(machine, "empty")
+    went = work(machine, **newer, repository=None)
+    went.from_folder(target)
+    assert went.changed
+    assert versions(machine.family.backend(), *DRIVER) == full(machine, NEW, *DRIVER)
+    back = work(machine, release=release, repository=None)
+    back.from_folder(present)
+    found = machine.family.backend().installed(DRIVER)
+    assert {name: (each.version, each.held) for name, each in found.items()} == {
+        name: (version, True) for name, version in full(machine, OLD, *DRIVER).items()
+    }
+
+
+# --- others on the machine -----------------------------------------------------------------------------------------
+
+
+@inside
+def test_an_upgrade_of_everything_leaves_a_set_alone(machine: Machine) -> None:
+    backend = configure(machine)
+    systems.write(backend.pin_files("test", pins(machine, OLD)))
+    backend.install({**full(machine, OLD, *DRIVER, "codec"), **full(machine, "1.0", "neighbour")})
+    backend.hold(full(machine, OLD, *DRIVER, "codec"))
+    systems.upgrade_all(machine)
+    assert versions(backend, *DRIVER, "codec") == full(machine, OLD, *DRIVER, "codec")
+    assert versions(backend, "neighbour") == full(machine, "2.0", "neighbour")
+
+
+@inside
+def test_lines_and_holds_of_an_administrator_stay(machine: Machine) -> None:
+    backend = configure(machine)
+    backend.install({**full(machine, "1.0", "neighbour"), **full(machine, OLD, "drv-libs")})
+    systems.hold_by_hand(machine, "neighbour", "1.0")
+    before = systems.held_by_hand(machine)
+    assert backend.installed(["neighbour"])["neighbour"].held
+    systems.write(backend.pin_files("test", pins(machine, OLD)))
+    backend.hold(full(machine, OLD, "drv-libs"))
+    backend.install(full(machine, NEW, "drv-libs"))
+    backend.release(["drv-libs"])
+    backend.remove(["drv-libs"])
+    systems.write(backend.pin_files("test", {}))
+    assert systems.held_by_hand(machine) == before
+    assert backend.installed(["neighbour"])["neighbour"].held
+    systems.upgrade_all(machine)
+    assert versions(backend, "neighbour") == full(machine, "1.0", "neighbour")
+
+
+@inside
+def test_a_lock_of_others_at_another_version_is_named_and_nothing_is_changed(machine: Machine) -> None:
+    if machine.family.name == "apt":
+        return  # holds no versions; preflight refuses what is held
+    backend = configure(machine)
+    systems.hold_by_hand(machine, "drv-libs", machine.family.full("drv-libs", NEW))
+    for work in (backend.simulate, lambda versions, _pins: backend.install(versions)):
+        assert "'dnf versionlock delete drv-libs'" in refused(
+            lambda work=work: work(full(machine, OLD, "drv-libs"), {})
+        )
+    assert versions(backend, "drv-libs") == {}
+
+
+@inside
+def test_what_dnf_versionlock_rewrites_is_still_ours(machine: Machine) -> None:
+    if machine.family.name == "apt":
+        return
+    backend = configure(machine)
+    systems.write(backend.pin_files("test", pins(machine, OLD)))
+    backend.install(full(machine, OLD, "drv-cuda"))
+    systems.versionlock("add", "neighbour")
+    systems.versionlock("delete", "drv-tool")
+    assert "gpusmith" not in systems.LIST.read_text()
+    backend.hold(full(machine, OLD, *DRIVER))
+    systems.write(backend.pin_files("test", pins(machine, NEW)))
+    backend.install(full(machine, NEW, *DRIVER))
+    assert versions(backend, *DRIVER) == full(machine, NEW, *DRIVER)
+    backend.release(DRIVER)
+    systems.write(backend.pin_files("test", {}))
+    left = {line for line in systems.LIST.read_text().splitlines() if line}
+    assert left == {"neighbour-0:1.0-1.el9.*", "neighbour-0:2.0-1.el9.*"}
+
+
+@inside
+def test_the_order_of_versions_is_rpms(machine: Machine) -> None:
+    if machine.family.name == "apt":
+        return
+    texts = [
+        "1.0",
+        "1.0~rc1",
+        "1.0^git1",
+        "1.0.1",
+        "1.10",
+        "1.9",
+        "1a",
+        "1",
+        "01",
+        "1.el9",
+        "1.el10",
+        "2~~",
+        "1_1",
+        "1.0.a",
+        "a",
+    ]
+    for first in texts:
+        for second in texts:
+            told = systems.rpm_order(first, second)
+            assert rpm.compare(f"{first}-1", f"{second}-1") == told, (first, second)
+
+
+@inside
+def test_another_program_with_the_lock_is_told_as_that(machine: Machine) -> None:
+    configure(machine)
+    backend = machine.family.backend(lock_timeout_s=0.5)
+    with systems.busy(machine), pytest.raises(base.BusyError):
+        backend.install(full(machine, OLD, "drv-libs"))
+    assert versions(backend, "drv-libs") == {}
+    backend.install(full(machine, OLD, "drv-libs"))
+
+
+@inside
+def test_what_a_killed_run_left_is_finished(machine: Machine) -> None:
+    backend = configure(machine)
+    assert backend.repair() is False
+    backend.install(full(machine, OLD, "drv-libs"))
+    wanted = systems.leave_half_done(machine, "drv-libs", OLD, NEW)
+    assert backend.installed(["drv-libs"]) == {}
+    assert backend.repair() is True
+    assert versions(backend, "drv-libs") == full(machine, wanted, "drv-libs")
+    assert backend.repair() is False
