@@ -241,9 +241,8 @@ def module_flavour(record: Record, wanted: Driver, evidence: dict[str, Any]) -> 
         kind = flavour(record, wanted)
     except Unmet as error:
         return [Problem(f"Node '{node}': {error.message}", error.hint, evidence)]
-    other = packages.other_kind(record, wanted, kind)
     if own in (None, kind):
-        return other
+        return packages.other_kind(record, wanted, kind)
     if record.kubernetes.joined:
         step, cure = (
             f"Correct 'nvidia_driver_module_flavour', or {steps.change_driver(node)}.",
@@ -259,8 +258,7 @@ def module_flavour(record: Record, wanted: Driver, evidence: dict[str, Any]) -> 
             step,
             evidence,
             cure,
-        ),
-        *other,
+        )
     ]
 
 

@@ -15,8 +15,8 @@ from gpusmith.problems import Cure, Problem
 WHY = "without it CUDA cannot start on a machine with NVSwitches"
 WHOLE_BOARD = 8
 """GPUs of an HGX board that has NVSwitches; those with fewer connect their GPUs directly."""
-PACKAGE = re.compile(r"nvidia-fabricmanager(-\d+)?")
-"""Its name carries the branch in NVIDIA's repository up to 575, and always in Ubuntu's archive."""
+PACKAGE = re.compile(r"nvidia-fabric-?manager(-\d+)?")
+"""Its name carries the branch in NVIDIA's repository up to 575, and always in Ubuntu's archive; on EL it had one dash more."""
 JOINING = (None, "not_started", "in_progress")
 
 

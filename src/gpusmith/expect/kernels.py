@@ -155,10 +155,18 @@ def problems(record: Record, wanted: Driver) -> list[Problem]:
 
 
 def _is_driver(name: str) -> bool:
-    return name.startswith(("nvidia-driver", "libnvidia-ml", "libcuda1", "nvidia-smi"))
+    return name.startswith(
+        ("nvidia-driver", "libnvidia-ml", "libnvidia-compute", "libcuda1", "nvidia-smi", "nvidia-utils")
+    )
 
 
 # --- headers ---------------------------------------------------------------------------------------------------------
+
+
+def header_packages(names: Mapping[str, Any], release: str) -> list[str]:
+    """Packages with a kernel's headers, the one that has the files last."""
+    given = names["headers"]
+    return [str(name).format(kernel=release) for name in ([given] if isinstance(given, str) else given)]
 
 
 def headers(record: Record, names: Mapping[str, Any], needed: bool = True) -> dict[str, list[str]]:
@@ -181,7 +189,10 @@ def headers(record: Record, names: Mapping[str, Any], needed: bool = True) -> di
     # A package manager may name the package otherwise, as rpm, which has several of one name.
     there_already = {kernel.release for kernel in record.kernels or () if kernel.headers}
     lacking = [
-        str(names["headers"]).format(kernel=release) for release in releases if release not in there_already
+        name
+        for release in releases
+        if release not in there_already
+        for name in header_packages(names, release)
     ]
     found["kernels"] = [name for name in lacking if name not in record.packages]
     for release in {kernel.release for kernel in others(record)} | {record.host.kernel or ""}:

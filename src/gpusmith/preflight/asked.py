@@ -92,11 +92,13 @@ def headers(record: Mapping[str, Any], wanted: Wanted, names: Names) -> dict[str
     """By release of a kernel that has no module, the package of its headers."""
     if not wanted.get("kernel_headers_required") or KERNEL not in names:
         return {}
+    if wanted.get("module_build") == layouts.PREBUILT:
+        return {}
     node = parse(record)
     releases = kernels.without_module(node)
     if node.module.installed_version is None and node.host.kernel:
         releases.insert(0, node.host.kernel)
-    return {release: str(names[KERNEL]["headers"]).format(kernel=release) for release in releases}
+    return {release: kernels.header_packages(names[KERNEL], release)[-1] for release in releases}
 
 
 def due(record: Mapping[str, Any], asks: Mapping[str, Ask]) -> dict[str, Ask]:

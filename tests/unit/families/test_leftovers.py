@@ -180,6 +180,17 @@ def test_the_next_kernel_gets_its_module_from_the_repository() -> None:
     assert any(newer in problem for problem in found["problems"])
 
 
+def test_on_el_the_running_kernels_own_headers_come_before_dkms_asks_for_the_newest() -> None:
+    record = with_driver([], NEW)
+    record["host"]["kernel"] = release = "5.14.0-503.11.1.el9_5.x86_64"
+    record["module"].update(installed_version=None, loaded_version=None)
+    names = value("nvidia_driver", "Rocky 9", "__nvidia_driver_kernel")
+    found = plan(record, "Rocky 9", "nvidia", kernel=names)
+    assert found["headers"] == [f"kernel-devel-matched-{release}", f"kernel-devel-{release}"]
+    record["kernels"] = [{"release": release, "image": "i", "module": None, "headers": True}]
+    assert plan(record, "Rocky 9", "nvidia", kernel=names)["headers"] == []
+
+
 @pytest.mark.parametrize(
     ("name", "builds"),
     [
