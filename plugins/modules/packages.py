@@ -41,7 +41,9 @@ options:
     elements: str
     default: []
   optional:
-    description: Like O(unversioned), for packages that are left out where no repository offers them, and that stay when the set goes.
+    description: >-
+      Like O(unversioned), for packages that are left out where no repository offers them, and that stay when the set goes. With dnf a
+      name can be that of one build, C(NAME-VERSION-RELEASE.ARCH), as of a kernel's headers.
     type: list
     elements: str
     default: []

@@ -190,8 +190,11 @@ class Dnf:
         listed = sorted(set(names))
         if not listed:
             return {}
-        asked = [] if any(name.startswith(SOURCE) for name in listed) else listed
-        rows = [row for row in self._rows(asked) if alike(row.name, row.source, listed)]
+        asked = (
+            [] if any(name.startswith(SOURCE) for name in listed) else [*listed, *rpm.names_of_builds(listed)]
+        )
+        all_rows = self._rows(asked)
+        rows = [row for row in all_rows if alike(row.name, row.source, listed)]
         halves = self._half_done(rows)
         locks = self._listed()
         found: Dict[str, Installed] = {}
@@ -199,6 +202,9 @@ class Dnf:
             other = found.get(row.name)
             if row.name not in halves and (other is None or rpm.compare(other.version, row.version) < 0):
                 found[row.name] = Installed(row.version, locks.holds(row.name, row.version), row.source)
+        for row in all_rows:
+            if row.build in listed:
+                found[row.build] = Installed(row.version, locks.holds(row.name, row.version), row.source)
         return found
 
     def _rows(self, patterns: Sequence[str]) -> List[rpm.Row]:
@@ -254,8 +260,8 @@ class Dnf:
             return {}
         found: Offers = {}
         for row in self._offered_rows(sorted(listed)):
-            if row.name in listed:
-                found.setdefault(row.name, []).append(row.version)
+            for name in listed & {row.name, row.build}:
+                found.setdefault(name, []).append(row.version)
         return {name: rpm.newest_first(versions) for name, versions in found.items()}
 
     def members(self, patterns: Sequence[str], version: str) -> Dict[str, str]:

@@ -22,6 +22,8 @@ SOURCES = ("src", "nosrc")
 FOREIGN = ("i386", "i486", "i586", "i686")
 # Packages that provide these stand side by side in several versions, as kernels do.
 SIDE_BY_SIDE = re.compile(r"installonlypkg\(|multiversion\(kernel\)|kernel(?:-PAE)?$")
+# NAME-VERSION-RELEASE.ARCH
+BUILD = re.compile(r"([A-Za-z].*)-[^-]+-[^-]+\.[^.-]+")
 PART = re.compile(r"[0-9]+|[a-zA-Z]+|~|\^")
 
 
@@ -39,6 +41,17 @@ class Row(NamedTuple):
     arch: str
     source: str
     place: str
+
+    @property
+    def build(self) -> str:
+        """Name of this very build. Packages of kernels stand side by side, and are asked for by it."""
+        return f"{self.name}-{self.version.rpartition(':')[2]}.{self.arch}"
+
+
+def names_of_builds(words: Iterable[str]) -> List[str]:
+    """Names of packages, of words that name one build: rpm's database knows patterns of names only."""
+    found = (BUILD.fullmatch(word) for word in words)
+    return sorted({match.group(1) for match in found if match})
 
 
 def parse_rows(text: str) -> List[Row]:

@@ -237,6 +237,22 @@ def test_a_package_in_two_versions_is_half_done_unless_it_stands_beside(tmp_path
     }
 
 
+def test_a_kernels_headers_are_asked_for_by_the_name_of_their_build(tmp_path: Path) -> None:
+    older, newer = "5.14.0-503.11.1.el9_5", "5.14.0-570.12.1.el9_6"
+    builds = [f"kernel-devel-{version}.noarch" for version in (older, newer)]
+    rows = row("kernel-devel", older) + row("kernel-devel", newer)
+    provides = "kernel-devel\tinstallonlypkg(kernel)\n"
+    backend, programs = system(tmp_path, rows, rows, says={"PROVIDENAME": provides})
+    assert backend.offered([builds[0]]) == {builds[0]: [older]}
+    assert backend.offered(["kernel-devel"]) == {"kernel-devel": [newer, older]}
+    there = backend.installed(builds)
+    assert {name: package.version for name, package in there.items()} == dict(
+        zip(builds, (older, newer), strict=True)
+    )
+    # rpm's own patterns are of names.
+    assert any(command.endswith(" kernel-devel") for command in programs.commands)
+
+
 HISTORY = """Transaction ID : 2
 Begin time     : Sun Nov 22 17:01:35 2026
 Begin rpmdb    : 126d0363920dd988
