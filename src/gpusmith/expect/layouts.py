@@ -78,7 +78,7 @@ ANY_LAYOUT = Layout(
         "libnvcuvid1",
         "libnvoptix1",
     ),
-    versioned=("nvidia-firmware-{branch}-*{version}", "nvidia-firmware-{branch}-{version}"),
+    versioned=("nvidia-firmware-{branch}-server-{version}", "nvidia-firmware-{branch}-{version}"),
     kinds={
         "open": frozenset({"nvidia-kernel-open-dkms", "nvidia-open-kernel-dkms"}),
         "proprietary": frozenset({"nvidia-kernel-dkms"}),

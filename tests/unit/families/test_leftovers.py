@@ -47,6 +47,15 @@ def plan(record: dict[str, Any], system: str = "Ubuntu 24", layout: str = "distr
     return plans.driver(record, settings, value("nvidia_driver", system, "__nvidia_driver_layouts"))
 
 
+@pytest.mark.parametrize("server", ["", "server-"])
+def test_the_suite_knows_the_drivers_own_firmware(server: str) -> None:
+    """It has no rows of an operating system, and goes by the names of all."""
+    firmware = "nvidia-firmware-580-{server}{version}"
+    for version, problems in ((NEW, 0), (BEFORE, 1)):
+        names = ["libnvidia-compute-580", firmware.format(server=server, version=version)]
+        assert len(packages.left_behind(parse(with_driver(names, NEW)), Driver("gpu-1", NEW))) == problems
+
+
 def test_firmware_of_the_version_before_is_removed_and_is_no_drift() -> None:
     record = with_driver(SERVER, NEW, joined=True)
     record["packages"][f"nvidia-firmware-580-server-{BEFORE}"] = {
