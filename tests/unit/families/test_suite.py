@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpusmith.expect import libraries, services
+from gpusmith.expect import libraries, packages, services
 from gpusmith.expect.wanted import Driver
 from gpusmith.node.records import parse
 from gpusmith.problems import Cure
@@ -38,3 +38,15 @@ def test_the_daemon_is_judged_where_a_package_brings_it(name: str, judged: bool)
     record = with_driver([name], NEW)
     record["services"] = {}
     assert bool(services.persistence(parse(record), "gpu-1")) is judged
+
+
+def test_the_suite_tells_firmware_that_was_left_from_a_driver_of_two_versions() -> None:
+    left = "nvidia-firmware-580-server-580.126.20"
+    record = with_driver(["libnvidia-compute-580-server", f"nvidia-firmware-580-server-{NEW}"], NEW)
+    record["packages"][left] = {"version": "580.126.20-0ubuntu0.24.04.2", "held": True}
+    wanted = Driver("gpu-1", NEW)
+    assert packages.leftovers(parse(record), wanted) == [left]
+    assert packages.outdated(parse(record), wanted) == {}
+    record["packages"]["libnvidia-compute-580-server"]["version"] = "580.126.20-0ubuntu0.24.04.2"
+    assert packages.leftovers(parse(record), wanted) == []
+    assert left in packages.outdated(parse(record), wanted)
