@@ -16,7 +16,7 @@ class DriverFailed(GpusmithError):  # noqa: N818 - it is a verdict
 
 
 class InUse(GpusmithError):  # noqa: N818
-    """Somebody uses the driver. Nothing was changed."""
+    """Somebody uses the driver."""
 
 
 class Fenced(GpusmithError):  # noqa: N818
@@ -63,6 +63,7 @@ class OnMachine(Protocol):
         """Load the modules, start the driver's services and these units, and wait until the driver is as wanted.
 
         Raises:
+            InUse: it takes a reboot, and somebody uses the module before, which is still loaded.
             DriverFailed: it is not.
         """
 

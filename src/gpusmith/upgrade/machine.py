@@ -207,6 +207,8 @@ class Upgrade:
             if self.machine.runs(self.origin):
                 self._do(lambda: self.machine.load(self.origin, self._now.stopped))
                 return self._release(str(error))
+            # Whoever keeps it from being changed is not the driver's doing.
+            self._write(attempt=self._now.attempt - 1)
             raise
         except DriverFailed as error:
             return self._back(str(error))

@@ -202,12 +202,17 @@ class Machine:
             raise InUse(said, "With 'gpu_upgrade_reboot: if_needed' the node is rebooted for it.")
         if outcome != STUCK:
             raise ToolError(said)
-        # The packages are replaced under the module that nobody uses, and load() reboots.
+        # The packages are replaced under the module that nobody uses. That takes minutes; load() looks again, and reboots.
 
     def load(self, version: str, units: Sequence[str]) -> None:
         """Load the modules, start the driver's services and these units, and wait until the driver is as wanted."""
         record = self._record()
         if self.reboot and record.module.loaded_version not in (None, versions.upstream(version)):
+            if found := self.users(units):
+                raise InUse(
+                    f"Driver {version} takes a reboot of '{self.node}', where somebody uses the one before: {', '.join(found)}.",
+                    "Wait for them, or end what they run.",
+                )
             self.reboot()
             record = self._record()
         needs_fabric = fabric.needed(record, self._wanted(version, record))

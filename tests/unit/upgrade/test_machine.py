@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from gpusmith.names import HOLD, OPERANDS_ON, OPERANDS_PAUSED, PREVIOUS_DRIVER
 from gpusmith.upgrade import ledger as ledgers
-from gpusmith.upgrade.effects import Fenced
+from gpusmith.upgrade.effects import Fenced, InUse
 from gpusmith.upgrade.ledger import FAILED, Ledger, State
-from gpusmith.upgrade.machine import Outcome, Result, Upgrade
+from gpusmith.upgrade.machine import ATTEMPTS, Outcome, Result, Upgrade
 from tests.unit.upgrade.world import NEW, OLD, Killed, World, to_the_end
 
 BAD = ("install", "load", "compare", "validate")
@@ -142,6 +142,25 @@ def test_who_uses_the_driver_after_a_killed_unload_gets_its_services_back() -> N
     assert not world.running
     world.users_end = None
     assert world.run(2).result is Result.RELEASED
+    as_before_or_better(world)
+
+
+def test_who_came_while_packages_were_replaced_is_waited_for_by_the_next_run() -> None:
+    """Nothing can be given back any more, and the driver is not to blame, however often that happens."""
+    world = World()
+    load = world.load
+
+    def in_use(version: str, units: Sequence[str]) -> None:
+        raise InUse("'ann' uses the driver")
+
+    world.load = in_use  # type: ignore[method-assign]
+    for number in range(1, ATTEMPTS + 3):
+        found = world.run(number)
+        assert found.result is Result.UNFINISHED
+        assert "'ann' uses the driver" in found.reason
+        assert world.cordoned
+    world.load = load  # type: ignore[method-assign]
+    assert world.run(ATTEMPTS + 3).result is Result.UPGRADED
     as_before_or_better(world)
 
 

@@ -175,12 +175,26 @@ def test_a_module_that_nobody_uses_is_left_by_a_reboot_where_that_is_allowed(tmp
     node.answers = [{"failed": True, "msg": "no", "outcome": "in_use"}]
     machine = made(node, tmp_path, reboot=node.reboot)
     machine.unload([])
+    node.answers = [{"users": []}]
     with pytest.raises(DriverFailed):
         machine.load(NEW, [])
     assert node.rebooted == 1
     node.answers = [{"failed": True, "msg": "no", "outcome": "held"}]
     with pytest.raises(InUse):
         machine.unload([])
+
+
+def test_who_came_while_packages_were_replaced_is_not_rebooted_away(tmp_path: Path) -> None:
+    """A batch system without Kubernetes may begin a job in the minutes that DKMS takes."""
+    node = Node()
+    node.answers = [{"failed": True, "msg": "no", "outcome": "in_use"}]
+    machine = made(node, tmp_path, reboot=node.reboot)
+    machine.unload(["nvidia-dcgm.service"])
+    node.answers = [{"users": ["process 7 'python3' (user 'ann', unit 'slurmstepd.scope')"]}]
+    with pytest.raises(InUse, match="'ann'"):
+        machine.load(NEW, ["nvidia-dcgm.service"])
+    assert node.rebooted == 0
+    assert node.asked[-1] == ("driver_state", {"state": "used", "units": ["nvidia-dcgm.service"]})
 
 
 def test_a_driver_that_is_as_wanted_is_loaded(tmp_path: Path) -> None:
