@@ -46,7 +46,7 @@ _value:
     missing or say something else), refused (why the settings cannot be met), divided (GPUs in MIG mode), version, flavour, fabric_manager,
     packages, other_packages (with versions of their own), companions (packages that bring the next kernel, and are held with modules
     that come built), leftovers (packages that another version or the other kind of module left), patterns, installed (versions on the node), drift (packages of another version, in words), outdated (their
-    names), unheld, headers (packages of kernels that lack the module, and of those to come), unbuilt (kernels that have headers and no
+    names), release (those and modules that come built, whose holds go first), unheld, headers (packages of kernels that lack the module, and of those to come), unbuilt (kernels that have headers and no
     module), module_version (what DKMS calls the version), change_driver (how a serving node gets another driver, in words).
   type: dict
 """

@@ -122,6 +122,17 @@ def unversioned(record: Record, wanted: Driver) -> list[str]:
     return [*wanted.layout.others, *wanted.layout.ready.get(flavour(record, wanted), ())]
 
 
+def to_release(record: Record, wanted: Driver) -> list[str]:
+    """Packages whose holds go before another version of the driver comes; a module that comes built for a kernel goes with it.
+
+    Raises:
+        Unmet: no module drives all GPUs.
+    """
+    wrong = packages.outdated(record, wanted)
+    ready = wanted.layout.ready.get(flavour(record, wanted), ()) if wrong else ()
+    return sorted({*wrong, *(name for name in ready if name in record.packages)})
+
+
 def to_remove(record: Record, wanted: Driver) -> list[str]:
     """Packages that an installation of the driver leaves behind: of another version by name, or of the other kind of module.
 

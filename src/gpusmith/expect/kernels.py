@@ -93,8 +93,10 @@ def without_driver(release: str) -> str:
     )
 
 
-def unbuilt(record: Record) -> list[str]:
+def unbuilt(record: Record, wanted: Driver) -> list[str]:
     """Releases for which a module could be built and was not: a driver's package builds for the running and the newest kernel."""
+    if wanted.layout.ready:
+        return []
     return [kernel.release for kernel in others(record) if kernel.module is None and kernel.headers]
 
 

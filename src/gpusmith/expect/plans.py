@@ -125,13 +125,14 @@ def driver(raw: Mapping[str, Any], settings: Settings, known: layouts.Layouts) -
             *headers["next"],
             *kernels.modules_to_come(record, want, flavour),
         ],
-        "unbuilt": kernels.unbuilt(record),
+        "unbuilt": kernels.unbuilt(record, want),
         "module_version": versions.upstream(want.version),
         "drift": [
             *(f"'{name}' is {version}" for name, version in sorted(wrong.items())),
             *(f"'{name}' is the {kind} module" for name, kind in other.items()),
         ],
         "outdated": sorted(wrong),
+        "release": drivers.to_release(record, want),
         "unheld": packages.unheld(record, want),
         "change_driver": (
             steps.upgrade_driver(node, want.version)

@@ -163,7 +163,7 @@ def _driver(record: Mapping[str, Any], wanted: Wanted, known: layouts.Layouts) -
         "unversioned": plan.get("other_packages") or list(row.others),
         "companions": plan.get("companions") or [],
         "hold_unversioned": True,
-        "release": plan.get("outdated") or [],
+        "release": plan.get("release") or [],
     }
     return {"nvidia_driver": asked}
 

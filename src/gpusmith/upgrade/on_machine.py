@@ -119,7 +119,7 @@ class Machine:
         answer = self.ask("gpusmith.gpu.packages", asked)
         if not answer.get("failed"):
             self._clear(version)
-            self._build(versions.upstream(version))
+            self._build(version)
             return
         if answer.get("busy"):
             raise ToolError(str(answer.get("msg")))
@@ -133,7 +133,7 @@ class Machine:
             **self.packages,
             "unversioned": driver.unversioned(record, wanted),
             "patterns": list(wanted.layout.patterns),
-            "release": sorted(expected.outdated(record, wanted)),
+            "release": driver.to_release(record, wanted),
         }
 
     def _clear(self, version: str) -> None:
@@ -151,9 +151,11 @@ class Machine:
 
     def _build(self, version: str) -> None:
         """Build the module for other kernels: packages build for the running kernel and the newest one."""
-        releases = kernels.unbuilt(self._record())
+        record = self._record()
+        releases = kernels.unbuilt(record, self._wanted(version, record))
         if not releases:
             return
+        version = versions.upstream(version)
         status = self._must("command", {"argv": ["dkms", "status"]}, "ansible.builtin")
         name = kernels.dkms_name(str(status.get("stdout")), version)
         for release in releases:

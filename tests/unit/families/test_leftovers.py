@@ -166,6 +166,24 @@ def test_canonicals_daemon_is_made_to_run_at_boot(
     assert found["files"] == list(DROP_IN) * written
 
 
+def test_a_module_that_comes_built_goes_with_its_driver() -> None:
+    """It depends on exactly its own driver, so that a hold of it would keep every other version away."""
+    modules = f"linux-modules-nvidia-580-server-open-{KERNEL}"
+    old = [name.replace(NEW, BEFORE) for name in SERVER if "nvidia-dkms" not in name]
+    record = with_driver([*old, "linux-image-generic"], BEFORE)
+    record["packages"][modules] = {"version": "6.8.0-79.79", "held": True}
+    found = plan(record, module_build="prebuilt")
+    assert set(found["release"]) == {*old, modules}
+    assert plan(with_driver(SERVER, NEW), module_build="prebuilt")["release"] == []
+
+
+def test_nothing_is_built_where_modules_come_built() -> None:
+    record = with_driver([name for name in SERVER if "nvidia-dkms" not in name], NEW)
+    record["kernels"] = [{"release": OLD, "image": "i", "module": None, "headers": True}]
+    assert plan(record)["unbuilt"] == [OLD]
+    assert plan(record, module_build="prebuilt")["unbuilt"] == []
+
+
 def test_the_next_kernel_gets_its_module_from_the_repository() -> None:
     names = [name for name in SERVER if "nvidia-dkms" not in name]
     record = with_driver(names, NEW)
