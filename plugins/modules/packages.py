@@ -11,17 +11,27 @@ short_description: Install exact versions from one signed repository, pinned and
 description:
   - Writes the repository with its key, reads its package list and no other, installs the exact versions, pins them and holds them.
   - A converged node costs a few file reads and one query of the package database.
-  - Needs nothing on the node but its package manager and Python 3.8. This release knows apt.
+  - Needs nothing on the node but its package manager and Python 3.8. This release knows apt and dnf 4.
+  - For dnf, pins and holds are lines of its plugin versionlock, one for each package with its full version, which end with C(.?*). All
+    other lines of C(/etc/dnf/plugins/versionlock.list) stay as they are. One of them that allows a package another version only is named,
+    and nothing is installed. Where the plugin is missing, it is installed.
+  - A dnf upgrade of the whole node fails if something that is not locked needs a newer version of what is. C(warnings) say so after a change,
+    and what it is.
 version_added: "0.1.0"
 author: gpusmith contributors
 options:
   name:
-    description: Names our files, such as C(/etc/apt/{sources.list,preferences}.d/gpusmith-NAME.*).
+    description: >-
+      Names our files, such as C(/etc/apt/{sources.list,preferences}.d/gpusmith-NAME.*), C(/etc/yum.repos.d/gpusmith-NAME.repo) and
+      C(/etc/pki/rpm-gpg/gpusmith-NAME.asc).
     type: str
     required: true
   repository:
     description:
-      - Keys uris, suites, components, key (an armored public key) and, to have the key compared with it, fingerprint.
+      - Keys type (V(deb), or V(rpm) for dnf), uris, key (an armored public key) and, to have the key compared with it, fingerprint; suites
+        and components of debs; of rpms signed (V(packages), V(metadata) or V(both)).
+      - The key is for this repository alone. Where packages are signed, dnf also takes it into rpm's database when the first of them is
+        installed. There it stays when the set goes, since others may need it; C(rpm -e) of its package C(gpg-pubkey-*) takes it out.
       - Without it, only repositories that the node has already are used.
     type: dict
   packages:
@@ -187,7 +197,7 @@ class Work:
         saved: by name, the version in the folder.
         plan: what would be done, in check mode.
         diff: of files.
-        warnings: what could not be predicted.
+        warnings: what could not be predicted, and what fails from now on.
     """
 
     def __init__(
@@ -285,6 +295,9 @@ class Work:
                 self._predict(coming, pins)
         after = now if self._check or not coming else self._look()
         self._hold(after, exact)
+        blocked = self._backend.blocked() if due and not self._check else ""
+        if blocked:
+            self.warnings.append(blocked)
         for name in [*self._wanted, *self._params["unversioned"], *self._params["optional"]]:
             expected = exact.get(name) or coming.get(name) or self._wanted.get(name)
             known = self._version(after, name) if not self._check or name not in coming else None

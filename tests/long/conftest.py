@@ -36,10 +36,13 @@ class Results:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Take the worst outcome of a test's phases, and the time of all."""
         test = report.nodeid.rpartition("/")[2]
+        properties = dict(report.user_properties)
+        if record.ROW in properties:
+            test = f"{test.partition('::')[0]}::{properties.pop(record.ROW)}"
         before = self.outcomes.get(test, "passed")
         self.outcomes[test] = max(before, report.outcome, key=RANK.__getitem__)
         self.seconds[test] = self.seconds.get(test, 0.0) + report.duration
-        for name, value in report.user_properties:
+        for name, value in properties.items():
             self.measured[test] = f"{name}: {value}"
 
     def pytest_sessionfinish(self) -> None:

@@ -32,7 +32,16 @@ from gpulab.artifacts.store import Store
 
 from gpusmith.paths import cache_dir
 
-PACKAGES = ("apt", "apt-utils", "createrepo-c", "dnf", "dnf-plugins-core", "gnupg", "python3", "rpm")
+PACKAGES = (
+    "apt",
+    "apt-utils",
+    "createrepo-c",
+    "dnf",
+    "dnf-plugins-core",
+    "gnupg",
+    "python3",
+    "rpm",
+)
 EXCLUDED = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*", "/usr/share/info/*")
 REPOSITORIES = Path("/repositories")
 """Where the repositories are inside of a system."""
@@ -515,12 +524,18 @@ def add_repository(machine: Machine, which: str) -> None:
         Path("/etc/yum.repos.d/others.repo").write_text(f"[others]\nname=others\nbaseurl={uri}\ngpgcheck=0\n")
 
 
-def upgrade_all(machine: Machine) -> None:
+def upgrade_all(machine: Machine, *words: str) -> None:
     """A person upgrades everything."""
     if machine.family.name == "apt":
-        _run("apt-get", "-y", "-q", "upgrade")
+        _run("apt-get", "-y", "-q", "upgrade", *words)
     else:
-        _run("dnf", "-y", "-q", "upgrade")
+        _run("dnf", "-y", "-q", "upgrade", *words)
+
+
+def dnf_automatic() -> None:
+    """What a timer runs on many machines."""
+    program = "import sys; from dnf.automatic.main import main; sys.exit(main(['--installupdates']))"
+    _run("/usr/bin/python3", "-c", program)
 
 
 LIST = Path("/etc/dnf/plugins/versionlock.list")

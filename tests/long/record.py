@@ -8,6 +8,8 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 
 PAGE = Path("docs/evidence/long-tests.md")
+ROW = "row"
+"""Property of a test whose result is kept in one row with those of others of its file."""
 HEAD = """# Long tests
 
 What `make test-long` found last, with date and commit of each run. `make test` does not run these. All GPUs are simulated.
@@ -15,7 +17,7 @@ What `make test-long` found last, with date and commit of each run. `make test` 
 | test | result | seconds | date | commit | measured |
 | --- | --- | --- | --- | --- | --- |
 """
-ROW = re.compile(r"^\| `(?P<test>[^`]+)` \| (?P<rest>.+) \|$", re.MULTILINE)
+LINE = re.compile(r"^\| `(?P<test>[^`]+)` \| (?P<rest>.+) \|$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ class Row:
 def read(text: str) -> dict[str, Row]:
     """The rows of a page by test."""
     rows = {}
-    for match in ROW.finditer(text):
+    for match in LINE.finditer(text):
         result, seconds, date, commit, measured = (cell.strip() for cell in match["rest"].split(" | "))
         rows[match["test"]] = Row(match["test"], result, int(seconds), date, commit, measured)
     return rows

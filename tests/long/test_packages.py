@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from gpusmith.probe import packages as probe
 from gpusmith.probe.collect import as_json
 from gpusmith.probe.record import SCHEMA, Record
 from tests.long import package_systems as systems
+from tests.long import record
 from tests.long.package_systems import NEW, OLD, Machine, inside
 
 KINDS = {
@@ -46,7 +47,10 @@ def machines() -> Iterator[Lab]:
 
 
 @pytest.fixture(params=KINDS)
-def machine(machines: Lab, request: pytest.FixtureRequest) -> Machine:
+def machine(
+    machines: Lab, request: pytest.FixtureRequest, record_property: Callable[[str, object], None]
+) -> Machine:
+    record_property(record.ROW, request.param)
     return machines[request.param]
 
 
@@ -532,6 +536,44 @@ def test_an_upgrade_of_everything_leaves_a_set_alone(machine: Machine) -> None:
     backend.hold(full(machine, OLD, *DRIVER, "codec"))
     systems.upgrade_all(machine)
     assert versions(backend, *DRIVER, "codec") == full(machine, OLD, *DRIVER, "codec")
+    assert versions(backend, "neighbour") == full(machine, "2.0", "neighbour")
+
+
+@inside
+def test_an_upgrade_that_holds_make_fail_is_told_and_its_way_round_works(machine: Machine) -> None:
+    """As where a package of others needs a newer driver than the one that is locked, and dnf wants the best of everything."""
+    backend = configure(machine)
+    backend.install({**full(machine, "1.0", "bystander", "neighbour"), **full(machine, OLD, "drv-libs")})
+    assert backend.blocked() == ""
+    backend.hold(full(machine, OLD, "drv-libs"))
+    told = backend.blocked()
+    if machine.family.name == "apt":
+        systems.upgrade_all(machine)
+    else:
+        assert "since bystander needs newer ones" in told
+        with pytest.raises(AssertionError, match="bystander"):
+            systems.upgrade_all(machine)
+        assert versions(backend, "neighbour") == full(machine, "1.0", "neighbour")
+        systems.upgrade_all(machine, "--nobest")
+    assert versions(backend, "drv-libs") == full(machine, OLD, "drv-libs")
+    assert versions(backend, "bystander") == full(machine, "1.0", "bystander")
+    assert versions(backend, "neighbour") == full(machine, "2.0", "neighbour")
+    # What is not for us to say is not blamed on what we hold.
+    backend.release(["drv-libs"])
+    systems.hold_by_hand(machine, "drv-libs", machine.family.full("drv-libs", OLD))
+    assert backend.blocked() == ""
+
+
+@inside
+def test_dnf_automatic_leaves_a_set_alone(machine: Machine) -> None:
+    if machine.family.name == "apt":
+        return
+    backend = configure(machine)
+    systems.write(backend.pin_files("test", pins(machine, OLD)))
+    backend.install({**full(machine, OLD, *DRIVER), **full(machine, "1.0", "neighbour")})
+    backend.hold(full(machine, OLD, *DRIVER))
+    systems.dnf_automatic()
+    assert versions(backend, *DRIVER) == full(machine, OLD, *DRIVER)
     assert versions(backend, "neighbour") == full(machine, "2.0", "neighbour")
 
 

@@ -356,6 +356,10 @@ class Apt:
         """See `base.Backend`."""
         self._mark("unhold", names)
 
+    def blocked(self) -> str:
+        """See `base.Backend`. Apt keeps back what it cannot upgrade, and upgrades the rest."""
+        return ""
+
     def install(self, versions: Mapping[str, str], recommends: bool = False) -> None:
         """See `base.Backend`."""
         words = [*self._get("install"), "--install-recommends" if recommends else "--no-install-recommends"]

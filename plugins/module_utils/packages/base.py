@@ -180,6 +180,9 @@ class Backend(Protocol):
     ) -> Plan:
         """What an exact install would do, with pins as if they were there already, and holds as if they were let go."""
 
+    def blocked(self) -> str:
+        """Why an upgrade of all other packages fails because of what we hold, by the lists that were read; empty if it does not."""
+
     def install(self, versions: Mapping[str, str], recommends: bool = False) -> None:
         """Install exactly these; an empty version takes the one that is offered."""
 

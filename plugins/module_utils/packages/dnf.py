@@ -59,6 +59,7 @@ AS_READ = ("-C", "--setopt=*.skip_if_unavailable=1")
 CHANGING = ("--setopt=*.skip_if_unavailable=1", "--setopt=keepcache=1")
 ALONE = ("--disableplugin=*",)
 WITH_LOCKS = ("--disableplugin=*", "--enableplugin=versionlock")
+CANDIDATE = re.compile(r"best update candidate for package (\S+)-[^-\s]+-[^-\s]+(?=\s|$)")
 UNFINISHED = re.compile(r"^End rpmdb +: +\*\*", re.MULTILINE)
 STARTED = re.compile(r"^ \*\* (?:Dep-)?(?:Install|Upgrade|Downgrade|Reinstall) +(\S+)", re.MULTILINE)
 
@@ -129,7 +130,7 @@ def parse_plan(text: str, there: Mapping[str, str]) -> Plan:
 def cause(stdout: str, stderr: str) -> str:
     """The lines that say what is wrong."""
     told = [" ".join(line.split()) for line in stderr.splitlines() if not NOISE.match(line)]
-    return " ".join(told[:8]) or stdout[-300:]
+    return " ".join(told[:12]) or stdout[-300:]
 
 
 MANNER = programs.Manner({"NEEDRESTART_MODE": "l"}, LOCKED, cause)
@@ -469,6 +470,37 @@ class Dnf:
         }
         if held != locks.ours.get(versionlock.HELD, {}):
             self._write_locks(locks.with_block(versionlock.HELD, held))
+
+    def blocked(self) -> str:
+        """See `base.Backend`. With best=True dnf upgrades nothing if one package's best version cannot be had."""
+        if not any(self._repositories.glob("*.repo")):
+            return ""
+        locks = self._listed()
+        told = self._upgrade_error(locks)
+        if not told or self._upgrade_error(versionlock.Listed(locks.others, {})):
+            return ""
+        names = sorted(
+            set(CANDIDATE.findall(told)) - {name for block in locks.ours.values() for name in block}
+        )
+        return (
+            f"'dnf upgrade' of the whole node fails while our packages are held, since {', '.join(names) or 'another package'} "
+            "needs newer ones. Until they are upgraded, run 'dnf upgrade --nobest', which leaves it out."
+        )
+
+    def _upgrade_error(self, locks: versionlock.Listed) -> str:
+        with self._locks_as(locks, {}) as options:
+            try:
+                self._dnf(
+                    [*options, *WITH_LOCKS, *AS_READ, "upgrade", "--assumeno"],
+                    UPDATE_TIMEOUT_S,
+                    unless=ABORTED,
+                    yes=False,
+                )
+            except BusyError:
+                return ""
+            except PackageError as error:
+                return str(error)
+        return ""
 
     # --- changing --------------------------------------------------------------------------------------------------
 

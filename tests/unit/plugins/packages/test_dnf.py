@@ -277,3 +277,20 @@ def test_a_transaction_that_ended_needs_no_repair(tmp_path: Path) -> None:
     backend, programs = system(tmp_path, says={"history info": ended})
     assert backend.repair() is False
     assert not any("reinstall" in command for command in programs.commands)
+
+
+NOT_BEST = (
+    "'dnf --setopt' failed: Error: Problem: package bystander-2.0-1.el9.noarch requires drv-libs = 3:595.71.05-1.el9, but none of"
+    " the providers can be installed - cannot install the best update candidate for package bystander-1.0-1.el9.noarch"
+    " - cannot install the best update candidate for package drv-libs-3:580.178.04-1.el9.noarch"
+)
+
+
+def test_an_upgrade_that_fails_by_our_locks_alone_is_told(tmp_path: Path) -> None:
+    backend, programs = system(tmp_path, says={"upgrade --assumeno": [base.PackageError(NOT_BEST)]})
+    backend.hold({"drv-libs": OLD})
+    assert "since bystander needs newer ones" in backend.blocked()
+    assert ["drv-libs" in locks for locks in programs.locks] == [True, False]
+    programs.says["upgrade --assumeno"] = [base.PackageError(NOT_BEST), base.PackageError("another cause")]
+    assert backend.blocked() == ""
+    assert backend.blocked() == ""

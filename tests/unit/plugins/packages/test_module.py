@@ -33,6 +33,7 @@ class Machine:
         self.asked: list[str] = []
         self.unpredictable = ""
         self.unreadable = ""
+        self.fails_from_now_on = ""
 
     @property
     def changes(self) -> list[str]:
@@ -73,6 +74,9 @@ class Machine:
         if self.unpredictable:
             raise base.PackageError(self.unpredictable)
         return base.Plan(dict(versions), {}, {"runc": "1.1"})
+
+    def blocked(self) -> str:
+        return self.fails_from_now_on
 
     def repair(self) -> bool:
         self.asked.append("repair")
@@ -143,6 +147,12 @@ def test_a_set_is_installed_pinned_and_held_with_what_came_along(machine: Machin
     assert machine.changes == ["refresh drv", "repair", "install", "hold lib smi"]
     assert (machine.folder / "drv.pref").read_text() == f"container {OLD}\nlib {OLD}\nsmi {OLD}\n"
     assert [Path(each["after_header"]).name for each in work.diff] == ["drv.sources", "drv.pref"]
+
+
+def test_an_upgrade_that_holds_make_fail_is_told_after_a_change(machine: Machine) -> None:
+    machine.fails_from_now_on = "'dnf upgrade' fails, since bystander needs newer ones."
+    assert present(machine, **DRIVER).warnings == [machine.fails_from_now_on]
+    assert present(machine, **DRIVER).warnings == []
 
 
 def test_a_second_run_asks_one_question(machine: Machine) -> None:
