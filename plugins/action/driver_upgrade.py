@@ -112,6 +112,7 @@ class ActionModule(LookingAction):
             fence=fence,
             say=journal.say,
             back=bool(row.get("back")),
+            rollback=bool(row.get("rollback")),
             units=tuple(order["units"] or ()),
             gpus=int(row["gpus"]),
             model=row["model"],

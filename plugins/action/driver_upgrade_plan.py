@@ -227,7 +227,7 @@ def _before(node: Object | None) -> str:
         except ledgers.Unreadable:
             return ""
     if entry is not None and not entry.finished:
-        return entry.origin
+        return entry.target if entry.rollback else entry.origin
     return str(ledgers.previous(node or {}).get("version") or "")
 
 
@@ -239,8 +239,8 @@ def _in_words(row: Row) -> str:
 def _answer(plan: Plan, machines: Mapping[str, Machine], found: Found, back: bool) -> dict[str, Any]:
     rows = {}
     for row in plan.rows:
-        entry = plan.fleet.members.get(row.node)
-        unfinished = entry is not None and entry.begun
+        member = plan.fleet.members.get(row.node)
+        upgrade = member is not None and member.begun and not (member.ledger and member.ledger.rollback)
         rows[row.name] = {
             "node": row.node,
             "target": row.target,
@@ -250,7 +250,9 @@ def _answer(plan: Plan, machines: Mapping[str, Machine], found: Found, back: boo
             "model": row.model,
             "action": str(row.action),
             "reason": row.reason,
-            "back": back and unfinished,
+            # An unfinished rollback goes on; an unfinished upgrade is taken back.
+            "back": back and upgrade,
+            "rollback": back and not upgrade,
         }
     return {
         "changed": False,

@@ -369,3 +369,5 @@ def test_rollback_by_hand_needs_no_repository(
         ended = start(grown, inventory, ROLLBACK_PLAYBOOK, "-l", SECOND, *SHORT).ended()
     assert ended.status == 0, str(ended)
     assert_serves(grown, eyes.nodes()[SECOND], before)
+    # A second one must not bring back what this one got rid of.
+    assert PREVIOUS_DRIVER not in eyes.nodes()[SECOND]["metadata"]["annotations"]

@@ -39,17 +39,19 @@ def change_runtime(node: str) -> str:
     )
 
 
-def finish_upgrade(host: str, node: str, target: str) -> str:
+def finish_upgrade(host: str, node: str, target: str, rollback: bool = False) -> str:
     """What is to be done about a node whose driver upgrade is not finished.
 
     Args:
         host: its name in the inventory.
         node: name of the Node.
         target: version of the upgrade; empty if it cannot be read.
+        rollback: it goes back to the version from before an earlier upgrade.
     """
-    on = f"Go on with 'ansible-playbook -i INVENTORY playbooks/upgrade_driver.yml -l {host} -e gpu_upgrade_version={target}'"
-    back = f"go back with 'ansible-playbook -i INVENTORY playbooks/rollback_driver.yml -l {host}'"
-    finish = f"{on}, or {back}" if target else "Use the release that began it"
+    forward = f"Go on with 'ansible-playbook -i INVENTORY playbooks/upgrade_driver.yml -l {host} -e gpu_upgrade_version={target}'"
+    back = f"'ansible-playbook -i INVENTORY playbooks/rollback_driver.yml -l {host}'"
+    finish = f"Go on with {back}" if rollback else f"{forward}, or go back with {back}"
+    finish = finish if target else "Use the release that began it"
     return (
         f"{finish}. To take the node out of the cluster, or to repair it by hand: 'kubectl annotate node {node} {UPGRADE}-'"
         " gives the upgrade up, and changes nothing else: the node stays cordoned."

@@ -222,10 +222,11 @@ def _half_done(look: Look, words: str, rollback: bool) -> Verdict:
             refusal("upgrade", words, "a ledger that this release reads", "Use the release that wrote it.")
         )
     if entry.target != look.target and not rollback:
-        step = (
-            f"Finish it with upgrade_driver.yml and '-e {VARIABLE}={entry.target}', or take it back with rollback_driver.yml,"
-            f" both with '-l {look.name}'; or leave the node out."
+        forward = (
+            f"upgrade_driver.yml and '-e {VARIABLE}={entry.target}', or take it back with rollback_driver.yml"
         )
+        finish = "rollback_driver.yml" if entry.rollback else forward
+        step = f"Finish it with {finish}, with '-l {look.name}'; or leave the node out."
         return refuse(refusal("unfinished upgrade", words, f"one to '{look.target}'", step))
     return refuse(*(look.refusals or [SILENT])) if look.raw is None else Verdict(Action.RESUME, words)
 

@@ -71,6 +71,7 @@ class Ledger:
         reason: why it failed or was released.
         before: what the GPUs were before, for the comparison afterwards.
         flavour: kind of the kernel module before, 'open' or 'proprietary'.
+        rollback: the target is the version from before an earlier upgrade.
     """
 
     run: str
@@ -87,6 +88,7 @@ class Ledger:
     reason: str = ""
     before: Mapping[str, Any] = field(default_factory=dict)
     flavour: str = ""
+    rollback: bool = False
 
     @property
     def finished(self) -> bool:
@@ -176,11 +178,11 @@ def patch(
         node: the Node as it was read.
         ledger: the new one.
         cordon: True cordons, False uncordons, None leaves it.
-        previous: for PREVIOUS_DRIVER; None leaves it.
+        previous: for PREVIOUS_DRIVER; None leaves it, an empty one removes it.
     """
-    annotations = {UPGRADE: written(ledger)}
+    annotations: dict[str, str | None] = {UPGRADE: written(ledger)}
     if previous is not None:
-        annotations[PREVIOUS_DRIVER] = json.dumps(dict(previous), sort_keys=True)
+        annotations[PREVIOUS_DRIVER] = json.dumps(dict(previous), sort_keys=True) if previous else None
     body: dict[str, Any] = {
         "metadata": {"resourceVersion": node["metadata"]["resourceVersion"], "annotations": annotations}
     }

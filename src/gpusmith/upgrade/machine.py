@@ -76,6 +76,7 @@ class Upgrade:
         fence: raises Fenced when this run must not act any more.
         say: told about every step, with the state.
         back: only bring an unfinished upgrade back to the version before.
+        rollback: the target is the version from before an earlier upgrade.
         units: units of others that may be stopped for it.
         gpus: number of GPUs of the node.
         model: their model.
@@ -94,6 +95,7 @@ class Upgrade:
     fence: Callable[[], None]
     say: Callable[[str, str], None]
     back: bool = False
+    rollback: bool = False
     units: Sequence[str] = ()
     gpus: int = 0
     model: str = ""
@@ -146,6 +148,7 @@ class Upgrade:
             model=self.model,
             before=before,
             flavour=self.flavour,
+            rollback=self.rollback,
         )
         try:
             self._admitted(entry)
@@ -212,9 +215,14 @@ class Upgrade:
             raise
         except DriverFailed as error:
             return self._back(str(error))
-        previous = {"version": self._now.origin, "flavour": self._now.flavour, "replaced": ledgers.now()}
-        self._write(state=State.DONE, reason="", uncordon=True, previous=previous)
+        self._write(state=State.DONE, reason="", uncordon=True, previous=self._previous())
         return Outcome(Result.UPGRADED)
+
+    def _previous(self) -> Mapping[str, Any]:
+        """What a rollback would go back to: nothing after one, or the next would bring back what was left."""
+        if self._now.rollback:
+            return {}
+        return {"version": self._now.origin, "flavour": self._now.flavour, "replaced": ledgers.now()}
 
     def _empty(self) -> None:
         """No pod holds a GPU, and none of our operands runs."""

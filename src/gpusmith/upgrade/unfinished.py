@@ -44,5 +44,7 @@ def refusal(host: str, node: Node) -> Refusal | None:
     if not why:
         return None
     found = open_one(node)
-    step = steps.finish_upgrade(host, name, found.target if found else "")
+    step = steps.finish_upgrade(
+        host, name, found.target if found else "", found is not None and found.rollback
+    )
     return Refusal(f"Node '{name}': {why.rstrip('.')}.", step)

@@ -11,15 +11,23 @@ import pytest
 
 from gpusmith.cluster import claims
 from gpusmith.cluster.claims import Claim
-from gpusmith.names import HOLD, PREVIOUS_DRIVER, STAMP
+from gpusmith.names import HOLD, PREVIOUS_DRIVER, STAMP, UPGRADE
 from gpusmith.owner import process
+from gpusmith.upgrade.ledger import State
 from tests.unit.expect.converged import converged_record
 from tests.unit.hosts import VERSION
+from tests.unit.ledgers import ledger
 from tests.unit.objects import node
 from tests.unit.plugins.plays import Api, kubeconfig, play, serving
 from tests.unit.records import other_record
 
 NEW = "580.190.02"
+MARKED = "; ".join(
+    "WORD={{ plan.hosts | dict2items | selectattr('value.WORD') | map(attribute='key') | join }}".replace(
+        "WORD", word
+    )
+    for word in ("back", "rollback")
+)
 ON_NODE = {
     "users": [
         "process 7 'python3' (user 'ann', no unit) with /dev/nvidia0",
@@ -68,7 +76,10 @@ def run(folder: Path, api: Api, *words: str, **asked: Any) -> tuple[int, str, di
     }
     tasks = [
         {"gpusmith.gpu.driver_upgrade_plan": arguments, "register": "plan", "run_once": True},
-        {"ansible.builtin.debug": {"msg": "queue: {{ plan.queue | join(' ') }}"}, "run_once": True},
+        {
+            "ansible.builtin.debug": {"msg": "queue: {{ plan.queue | join(' ') }}; " + MARKED},
+            "run_once": True,
+        },
     ]
     status, output = play(folder, rows, {"tasks": tasks}, *words)
     files = sorted(folder.glob("reports/*/plan.json"))
@@ -140,3 +151,17 @@ def test_a_rollback_goes_by_what_each_node_remembers(tmp_path: Path, api: Api) -
     assert "queue: gpu-2" in output
     assert {row["name"]: row["action"] for row in plan["nodes"]} == {"gpu-1": "none", "gpu-2": "upgrade"}
     assert "580.95.05" in output
+
+
+@pytest.mark.parametrize(("rollback", "target"), [(False, VERSION), (True, NEW)])
+def test_a_rollback_goes_on_and_an_upgrade_is_taken_back(
+    tmp_path: Path, api: Api, rollback: bool, target: str
+) -> None:
+    half = ledger(state=State.CHANGING, target=NEW, origin=VERSION, rollback=rollback)
+    api.nodes["gpu-1"]["metadata"]["annotations"][UPGRADE] = half
+    api.nodes["gpu-1"]["spec"]["unschedulable"] = True
+    status, output, plan = run(tmp_path, api, back=True, version="")
+    assert status == 0, output
+    (row,) = (row for row in plan["nodes"] if row["name"] == "gpu-1")
+    assert (row["action"], row["target"]) == ("resume", target)
+    assert ("back=; rollback=gpu-1" if rollback else "back=gpu-1; rollback=") in output

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -277,7 +278,28 @@ def test_back_by_hand_is_an_upgrade_to_the_version_before_without_a_repository()
     world = World()
     world.run()
     world.offered = set()
-    assert world.run(2, target=OLD).result is Result.UPGRADED
+    assert world.run(2, target=OLD, rollback=True).result is Result.UPGRADED
+    as_before_or_better(world)
+    assert world.packages == OLD
+    # Or the next rollback would bring back what this one got rid of.
+    assert PREVIOUS_DRIVER not in world.object["metadata"]["annotations"]
+
+
+@pytest.mark.parametrize("step", range(1, 60))
+def test_a_rollback_that_is_killed_goes_on_in_its_direction(step: int) -> None:
+    world = World()
+    world.run()
+    world.offered = set()
+    world.trouble = {world.effects + step: "after"}
+    with contextlib.suppress(Killed):
+        world.run(2, target=OLD, rollback=True)
+    entry = world.entry
+    assert entry is not None
+    if not entry.finished:
+        assert entry.rollback
+        world.run(3, target=entry.target, rollback=True)
+    elif world.packages == NEW:  # killed before it was admitted
+        world.run(3, target=OLD, rollback=True)
     as_before_or_better(world)
     assert world.packages == OLD
 

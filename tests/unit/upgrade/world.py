@@ -70,7 +70,7 @@ class World:
 
     # --- the run -------------------------------------------------------------------------------------------------
 
-    def run(self, number: int = 1, back: bool = False, target: str = NEW) -> Outcome:
+    def run(self, number: int = 1, back: bool = False, target: str = NEW, rollback: bool = False) -> Outcome:
         """One run to its end; Killed if it was."""
         return Upgrade(
             name=NAME,
@@ -82,6 +82,7 @@ class World:
             fence=lambda: None,
             say=lambda *_: None,
             back=back,
+            rollback=rollback,
             units=(UNIT,),
             gpus=GPUS,
             times=Times(60, 20, 20),
@@ -228,7 +229,8 @@ class World:
         metadata = self.object["metadata"]
         if body["metadata"]["resourceVersion"] != metadata["resourceVersion"]:
             raise ApiRefused("changed meanwhile", "", CONFLICT)
-        metadata["annotations"].update(body["metadata"]["annotations"])
+        annotations = {**metadata["annotations"], **body["metadata"]["annotations"]}
+        metadata["annotations"] = {name: text for name, text in annotations.items() if text is not None}
         metadata["resourceVersion"] = str(int(metadata["resourceVersion"]) + 1)
         if "spec" in body:
             change = body["spec"]["unschedulable"]
