@@ -4,17 +4,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import leader, plain
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.looking import LookingAction
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.patience import Patience
 
 from gpusmith.cluster import claims
 from gpusmith.cluster.api import Cluster
@@ -25,11 +25,6 @@ from gpusmith.upgrade.in_cluster import NodeObject
 from gpusmith.upgrade.journal import Journal
 from gpusmith.upgrade.machine import Outcome, Result, Times, Upgrade
 from gpusmith.upgrade.on_machine import Machine, Validation
-from gpusmith.wait import Deadline, Done, NotYet, wait_until
-
-BACK_S = 300.0
-"""How long a machine that does not answer is waited for."""
-TICK_S = 5.0
 
 SPEC: dict[str, dict[str, Any]] = {
     "order": {"type": "dict", "required": True},
@@ -84,12 +79,13 @@ class ActionModule(LookingAction):
             folder,
             order["evict"] or {},
         )
+        patience, reboot_s = Patience(fence), float(order["reboot_timeout"])
         machine = Machine(
             host=str((task_vars or {}).get("inventory_hostname")),
             node=name,
             run=run,
-            ask=self._patient(partial(self._ask, task_vars), fence),
-            look=self._patient(partial(self._record, asked["nvml_timeout"], task_vars), fence),
+            ask=patience.with_call(partial(self._ask, task_vars)),
+            look=patience.with_call(partial(self._record, asked["nvml_timeout"], task_vars)),
             cluster=cluster,
             packages=asked["packages"],
             settings=asked["settings"],
@@ -97,7 +93,7 @@ class ActionModule(LookingAction):
             validation=Validation(
                 order["suite"], order["inventory"], folder / name, float(order["validation_timeout"])
             ),
-            reboot=(lambda: self._reboot(asked["ready_timeout"], task_vars, fence))
+            reboot=(lambda: self._reboot(reboot_s, task_vars, patience))
             if order["reboot"] == "if_needed"
             else None,
             ready_s=asked["ready_timeout"],
@@ -150,8 +146,9 @@ class ActionModule(LookingAction):
         record: dict[str, Any] = answer["record"]
         return record
 
-    def _reboot(self, timeout: float, task_vars: dict[str, Any] | None, fence: Callable[[], None]) -> None:
-        fence()
+    def _reboot(self, timeout: float, task_vars: dict[str, Any] | None, patience: Patience) -> None:
+        patience.fence()
+        patience.seconds = max(patience.seconds, timeout)
         task = self._task.copy()
         task.args = {"msg": "The NVIDIA driver is upgraded", "reboot_timeout": int(timeout)}
         action = self._shared_loader_obj.action_loader.get(
@@ -168,25 +165,3 @@ class ActionModule(LookingAction):
             raise ToolError(
                 f"The reboot did not come to its end: {answer.get('msg')}", "Look at the machine's console."
             )
-
-    def _patient(self, call: Callable[..., dict[str, Any]], fence: Callable[[], None]) -> Callable[..., Any]:
-        """The same call, made again while the machine does not answer: modules can be repeated."""
-
-        def patient(*words: Any) -> dict[str, Any]:
-            def look() -> Done[dict[str, Any]] | NotYet:
-                fence()
-                try:
-                    answer = call(*words)
-                except AnsibleConnectionFailure as error:
-                    return NotYet(_short(error))
-                except AnsibleError as error:
-                    raise ToolError(_short(error)) from error
-                return NotYet(str(answer.get("msg"))) if answer.get("unreachable") else Done(answer)
-
-            return wait_until("the machine to answer", look, Deadline(BACK_S), TICK_S)
-
-        return patient
-
-
-def _short(error: Exception) -> str:
-    return " ".join(str(error).split())

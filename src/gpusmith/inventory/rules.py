@@ -137,6 +137,7 @@ RULES: Mapping[str, Rule] = {
     "gpu_upgrade_soak_s": from_zero,
     "gpu_upgrade_max_failures": from_one,
     "gpu_upgrade_drain_timeout_s": from_zero,
+    "gpu_upgrade_reboot_timeout_s": from_one,
     "gpu_upgrade_requires_hours": from_zero,
     "gpu_upgrade_validation_timeout_s": from_one,
     "gpu_upgrade_evict": labels,

@@ -46,6 +46,7 @@ def taint(**changes: Any) -> list[dict[str, Any]]:
         ("gpu_upgrade_requires_hours", -1, "gpu_upgrade_requires_hours", "a whole number from 0"),
         ("gpu_upgrade_max_failures", 0, "gpu_upgrade_max_failures", "a whole number from 1"),
         ("gpu_upgrade_validation_timeout_s", 0, "gpu_upgrade_validation_timeout_s", "from 1"),
+        ("gpu_upgrade_reboot_timeout_s", 0, "gpu_upgrade_reboot_timeout_s", "from 1"),
         ("gpu_upgrade_evict", {"app": 1}, "gpu_upgrade_evict.app", "quote it"),
         ("gpu_upgrade_evict", {"app in": "a"}, "gpu_upgrade_evict", "a mapping whose keys"),
         ("gpu_upgrade_stop_units", ["a b.service"], "gpu_upgrade_stop_units[0]", "a systemd unit"),

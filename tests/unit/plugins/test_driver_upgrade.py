@@ -1,0 +1,55 @@
+"""One node's upgrade, as Ansible carries it out."""
+
+from __future__ import annotations
+
+import copy
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import MagicMock
+
+import pytest
+import yaml
+from ansible_collections.gpusmith.gpu.plugins.action.driver_upgrade import ActionModule
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.patience import BACK_S, Patience
+
+from gpusmith.errors import ToolError
+from gpusmith.paths import repo_root
+
+
+class Rebooting:
+    """Ansible's action that reboots a machine."""
+
+    def __init__(self, answer: dict[str, Any]) -> None:
+        self.answer = answer
+        self.asked: dict[str, Any] = {}
+
+    def get(self, name: str, task: Any, **_: Any) -> Any:
+        assert name == "ansible.builtin.reboot"
+        self.asked = task.args
+        return SimpleNamespace(run=lambda task_vars: self.answer)
+
+
+def reboot(rebooting: Rebooting, timeout: float) -> Patience:
+    patience = Patience(lambda: None)
+    action = MagicMock()
+    action._task.copy = lambda: copy.copy(SimpleNamespace(args={}))
+    action._shared_loader_obj.action_loader = rebooting
+    ActionModule._reboot(action, timeout, {}, patience)
+    return patience
+
+
+def test_a_server_has_its_own_time_for_a_reboot_and_for_what_is_asked_after_it() -> None:
+    """One with eight GPUs is in its firmware for longer than its driver takes to come up."""
+    rebooting = Rebooting({"rebooted": True})
+    assert reboot(rebooting, 1800.0).seconds == 1800.0
+    assert rebooting.asked["reboot_timeout"] == 1800
+    assert reboot(rebooting, 60.0).seconds == BACK_S
+    defaults = yaml.safe_load((repo_root() / "roles/gpu_upgrade/defaults/main.yml").read_text())
+    assert defaults["gpu_upgrade_reboot_timeout_s"] >= 1800
+    order = yaml.safe_load((repo_root() / "roles/gpu_upgrade/vars/main.yml").read_text())
+    assert order["__gpu_upgrade_order"]["reboot_timeout"] == "{{ gpu_upgrade_reboot_timeout_s }}"
+
+
+def test_a_machine_that_does_not_come_back_is_told() -> None:
+    with pytest.raises(ToolError, match="Timed out"):
+        reboot(Rebooting({"failed": True, "msg": "Timed out"}), 1800.0)
