@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,13 +45,14 @@ def signing_key(folder: Path) -> SigningKey:
     return key
 
 
-def index(folder: Path, name: str, key: SigningKey) -> None:
+def index(folder: Path, name: str, key: SigningKey, called: Mapping[str, str] | None = None) -> None:
     """Make a folder of packages a signed repository of apt's flat kind ('deb URI ./').
 
     Args:
         folder: holds the .deb files.
         name: its Origin and Label.
         key: signs it.
+        called: fields of Release that are others, as unattended-upgrades looks for them.
 
     Raises:
         ToolError: apt-ftparchive or gpg failed.
@@ -64,6 +65,7 @@ def index(folder: Path, name: str, key: SigningKey) -> None:
         "Label": f"gpusmith-lab-{name}",
         "Suite": "lab",
         "Architectures": "amd64",
+        **(called or {}),
     }
     command = ["apt-ftparchive"]
     for option, value in options.items():
