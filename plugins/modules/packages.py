@@ -176,7 +176,7 @@ from typing import Any, Callable, Iterable
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpusmith.gpu.plugins.module_utils import packages as door
 from ansible_collections.gpusmith.gpu.plugins.module_utils.files import put, read
-from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base, preview
 
 
 def is_on_disk(file: base.File) -> bool:
@@ -268,6 +268,9 @@ class Work:
             exact = self._resolve(exact, missing, offers)
             coming = {name: exact[name] for name in missing if name in exact}
             coming.update(self._choose(loose, optional))
+            if loose and not self._check:
+                pins = base.pins(exact, self._params["patterns"])
+                coming = preview.fitting(self._backend, coming, loose, pins, self._params["release"])
         self._settle(now, exact, coming, due=bool(missing or coming))
 
     def _settle(
@@ -334,7 +337,9 @@ class Work:
         missing = [
             name for name, want in self._wanted.items() if not base.satisfies(self._version(now, name), want)
         ]
-        return missing, [name for name in self._params["unversioned"] if name not in now]
+        # What is let go of changes with the set, as a module that comes built for a kernel, and needs its own driver.
+        changing = self._params["release"]
+        return missing, [name for name in self._params["unversioned"] if name not in now or name in changing]
 
     @staticmethod
     def _version(packages: dict[str, base.Installed], name: str) -> str | None:
@@ -429,7 +434,9 @@ class Work:
         }
         coming.update({name: exact[name] for name in missing})
         coming.update(dict.fromkeys(loose, ""))
-        plan = beside.simulate(coming, base.pins(exact, patterns), self._params["release"])
+        pins = base.pins(exact, patterns)
+        coming = preview.fitting(beside, coming, loose, pins, self._params["release"])
+        plan = beside.simulate(coming, pins, self._params["release"])
         return {**exact, **plan.installed, **{name: after for name, (_, after) in plan.changed.items()}}
 
     def from_folder(self, folder: Path) -> None:

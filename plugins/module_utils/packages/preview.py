@@ -8,7 +8,7 @@ Standard library only, Python 3.8 or newer: it runs on the node.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
 
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base
 
@@ -112,12 +112,40 @@ def simulate(beside: base.Backend, asks: Mapping[str, Ask], lacks: Mapping[str, 
     if not coming and not others:
         return answer
     error = ""
-    for versions in _choices(others):
+    for versions in choices(others):
         found = _tried(beside, {**coming, **versions}, pins, released)
         if not found["error"]:
             return {**answer, **found}
         error = error or found["error"]
     return {**answer, "error": error}
+
+
+def fitting(
+    backend: base.Backend,
+    coming: Dict[str, str],
+    loose: Sequence[str],
+    pins: Mapping[str, Sequence[str]],
+    released: Sequence[str],
+) -> Dict[str, str]:
+    """What is to come, with versions of the loose ones that go together with the rest; as it was if none do.
+
+    Args:
+        backend: that offers them.
+        coming: versions by name; empty where any will do.
+        loose: the names of those.
+        pins: as they will be.
+        released: packages whose holds will be let go.
+    """
+    offers = {name: versions for name, versions in backend.offered(loose).items() if len(versions) > 1}
+    if not offers:
+        return coming
+    for versions in choices(offers):
+        try:
+            backend.simulate({**coming, **versions}, pins, released)
+        except base.PackageError:
+            continue
+        return {**coming, **versions}
+    return coming
 
 
 def _tried(
@@ -132,10 +160,11 @@ def _tried(
         return {"error": str(error)}
 
 
-def _choices(offers: Mapping[str, List[str]]) -> List[Dict[str, str]]:
-    """Versions of packages that any version of will do: apt's choice, then each offer.
+def choices(offers: Mapping[str, List[str]]) -> List[Dict[str, str]]:
+    """Versions of packages that any version of will do: the package manager's choice, then each offer.
 
-    The newest may be of another set, whose repository is configured after the package was installed.
+    The newest may be of another set, whose repository is configured after the package was installed; or need another version of this
+    set, as a module that comes built for a kernel needs its own driver.
     """
     depth = max([len(versions) for versions in offers.values()], default=0)
     return [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -110,10 +111,15 @@ def _deb(folder: Path, name: str, version: str, fields: str) -> Path:
 @pytest.fixture(scope="session")
 def repository(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """A signed repository, made once, and a key that did not sign it."""
+    return made(tmp_path_factory, PACKAGES)
+
+
+def made(tmp_path_factory: pytest.TempPathFactory, rows: Iterable[tuple[str, str, str]]) -> dict[str, Any]:
+    """A signed repository of packages by name, version and further fields, and a key that did not sign it."""
     if any(shutil.which(program) is None for program in PROGRAMS):
         pytest.skip(f"needs {', '.join(PROGRAMS)}")
     folder = tmp_path_factory.mktemp("repository")
-    for name, version, fields in PACKAGES:
+    for name, version, fields in rows:
         _deb(folder, name, version, fields)
     key = repos.signing_key(tmp_path_factory.mktemp("key"))
     repos.index(folder, "test", key)

@@ -1,0 +1,154 @@
+"""Ubuntu's drivers for servers with modules that come built, by this machine's own apt and dpkg: there, further, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base
+from ansible_collections.gpusmith.gpu.plugins.modules import packages
+
+from gpusmith.expect import plans
+from gpusmith.upgrade.on_machine import Machine, Validation
+from tests.unit.expect.test_driver import SETTINGS
+from tests.unit.families.systems import value
+from tests.unit.families.test_leftovers import BEFORE, KERNEL, NEW, with_driver
+from tests.unit.plugins.packages import conftest as real
+from tests.unit.plugins.packages.test_module import DEFAULTS
+
+changing, system = real.changing, real.system
+MODULES = f"linux-modules-nvidia-580-server-open-{KERNEL}"
+FIRMWARE = "nvidia-firmware-580-server-"
+LAYOUTS = value("nvidia_driver", "Ubuntu 24", "__nvidia_driver_layouts")
+ASKED = {
+    **SETTINGS,
+    "version": BEFORE,
+    "package_layout": "distribution",
+    "module_build": "prebuilt",
+    "fabric_manager": "disabled",
+}
+
+
+def of_driver(version: str, modules: str) -> list[tuple[str, str, str]]:
+    """The packages of a version, with what depends on what in Canonical's control files."""
+    full = f"{version}-0ubuntu0.24.04.1"
+    common = (
+        f"nvidia-kernel-common-580-server (<= {version}-1), nvidia-kernel-common-580-server (>= {version})"
+    )
+    virtual = f"nvidia-kernel-common-580-server-{version}"
+    parts = ("libnvidia-compute", "nvidia-compute-utils", "libnvidia-cfg1")
+    exact = ", ".join(f"{name}-580-server (= {full})" for name in parts)
+    return [
+        (f"{FIRMWARE}{version}", full, ""),
+        ("nvidia-kernel-common-580-server", full, f"Provides: {virtual}\nDepends: {FIRMWARE}{version}"),
+        *((f"{name}-580-server", full, f"Depends: {virtual}") for name in (*parts, "nvidia-utils")),
+        ("nvidia-headless-no-dkms-580-server-open", full, f"Depends: {common}, {exact}"),
+        (MODULES, modules, f"Depends: {common}"),
+    ]
+
+
+@pytest.fixture(scope="session")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The archive with two versions, and a newer kernel without a module."""
+    rows = [*of_driver(BEFORE, "6.8.0-79.79"), *of_driver(NEW, "6.8.0-79.79+1")]
+    rows += [("linux-image-generic", version, "") for version in ("6.8.0-79.79", "6.8.0-80.80")]
+    return real.made(tmp_path_factory, rows)
+
+
+class Node:
+    """A machine whose packages are those of the system in a folder."""
+
+    def __init__(self, there: real.System) -> None:
+        self.there = there
+
+    def look(self) -> dict[str, Any]:
+        record = with_driver([], NEW)
+        found = self.there.apt.installed(["*"])
+        record["packages"] = {
+            name: {"version": package.version, "held": package.held} for name, package in found.items()
+        }
+        return record
+
+    def ask(self, module: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+        assert module == "gpusmith.gpu.packages"
+        words = {**DEFAULTS, **asked}
+        folder, state = words.pop("folder", None), words.pop("state", "present")
+        work = packages.Work({**words, "folder": folder}, False, self.there.apt)
+        try:
+            if state == "fetched":
+                work.fetched(Path(folder))
+            elif state == "absent":
+                work.absent()
+            elif folder:
+                work.from_folder(Path(folder))
+            else:
+                work.present(install=True)
+        except base.PackageError as error:
+            return {"failed": True, "msg": str(error)}
+        return {"saved": work.saved, "changed": work.changed}
+
+    def plan(self, version: str) -> dict[str, Any]:
+        return plans.driver(self.look(), {**ASKED, "version": version}, LAYOUTS)
+
+    def asked(self, version: str) -> dict[str, Any]:
+        """As role nvidia_driver asks for it."""
+        plan = self.plan(version)
+        return {
+            "name": "nvidia-driver",
+            "repository": self.there.given,
+            "packages": dict.fromkeys(plan["packages"], version),
+            "patterns": plan["patterns"],
+            "unversioned": plan["other_packages"],
+            "companions": plan["companions"],
+            "hold_unversioned": True,
+            "release": plan["release"],
+        }
+
+    def state(self) -> dict[str, tuple[str, bool]]:
+        """Version without revision, and whether it is held, by name."""
+        found = self.there.apt.installed(["*"])
+        return {name: (each.version.partition("-0ubuntu")[0], each.held) for name, each in found.items()}
+
+
+def expected(version: str, modules: str) -> dict[str, tuple[str, bool]]:
+    names = [name for name, _version, _fields in of_driver(version, modules) if name != MODULES]
+    return {
+        **dict.fromkeys(names, (version, True)),
+        MODULES: (modules, True),
+        "linux-image-generic": ("6.8.0-79.79", True),
+    }
+
+
+def test_there_and_further_and_back(changing: real.System, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr("gpusmith.upgrade.on_machine.FOLDER", str(tmp_path / "saved"))
+    node = Node(changing)
+    changing.configure()
+    changing.apt.install({"linux-image-generic": "6.8.0-79.79"})
+    assert not node.ask("gpusmith.gpu.packages", node.asked(BEFORE)).get("failed")
+    assert node.state() == expected(BEFORE, "6.8.0-79.79")
+    # A second run asks for nothing.
+    assert node.ask("gpusmith.gpu.packages", node.asked(BEFORE)) == {"saved": {}, "changed": False}
+    machine = Machine(
+        host="gpu-1",
+        node="gpu-1",
+        run="run-1",
+        ask=node.ask,
+        look=node.look,
+        cluster=None,  # type: ignore[arg-type]
+        packages=node.asked(NEW),
+        settings=ASKED,
+        layouts=LAYOUTS,
+        validation=Validation("validation", "inventory", tmp_path),
+    )
+    machine.fetch(NEW)
+    machine.fetch(BEFORE)
+    assert node.state() == expected(BEFORE, "6.8.0-79.79")
+    machine.install(NEW)
+    assert node.state() == expected(NEW, "6.8.0-79.79+1")
+    # No repository is needed for the way back.
+    for path in changing.root.glob("etc/apt/sources.list.d/*"):
+        path.unlink()
+    machine.install(BEFORE)
+    assert node.state() == expected(BEFORE, "6.8.0-79.79")
