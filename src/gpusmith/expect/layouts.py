@@ -41,6 +41,7 @@ class Layout:
         patterns: names of all that belong to the driver, as shell patterns.
         stands_for_all: the package whose version is the driver's.
         daemon_drop_in: whether the unit of the driver's daemon needs one of ours to run at boot, and to keep GPUs initialised.
+        foreign: names that only other branches have, without a branch in them.
         versioned: names that carry a branch or a version, as shell patterns with {branch} or {version}.
         kinds: all packages by which a module of a flavour comes.
         demanded: whether these very packages must be there. They need not be on a node that others set up.
@@ -55,6 +56,7 @@ class Layout:
     patterns: tuple[str, ...] = ()
     stands_for_all: str = ""
     daemon_drop_in: bool = False
+    foreign: frozenset[str] = frozenset()
     versioned: tuple[str, ...] = ()
     kinds: Mapping[str, frozenset[str]] = field(default_factory=dict)
     demanded: bool = True
@@ -152,6 +154,16 @@ def row_for(rows: Sequence[Row], version: str) -> Row:
     return found
 
 
+def _plain_names(row: Row) -> frozenset[str]:
+    """Names of a row that say nothing of a branch."""
+    if "leads_to" in row:
+        return frozenset()
+    by_flavour = [row.get("with_module") or {}, *row["module"].values()]
+    names = [*row["packages"], row.get("fabric_manager") or ""]
+    names += [name for flavours in by_flavour for each in flavours.values() for name in each]
+    return frozenset(name for name in names if name and "{" not in name)
+
+
 def layout(rows: Sequence[Row], version: str, kernels: Sequence[str] = (), build: str = DKMS) -> Layout:
     """The one decision: what a driver's packages are called.
 
@@ -199,6 +211,8 @@ def layout(rows: Sequence[Row], version: str, kernels: Sequence[str] = (), build
         patterns=tuple(row["patterns"]),
         stands_for_all=str(row["stands_for_all"]).format(**words),
         daemon_drop_in=bool(row.get("daemon_drop_in")),
+        foreign=frozenset().union(*(_plain_names(each) for each in rows if each is not row))
+        - _plain_names(row),
         versioned=tuple(row.get("versioned") or ()),
         kinds={
             flavour: frozenset(name for source in sources for name in source.get(flavour, ()))

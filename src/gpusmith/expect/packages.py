@@ -97,13 +97,18 @@ def _of_another(name: str, layout: layouts.Layout, version: str) -> bool:
 
 
 def leftovers(record: Record, wanted: Driver) -> list[str]:
-    """Packages that carry another branch or version in their names, beside a driver that is all of the wanted one.
+    """Packages with another branch or version in their names, or that only others have, beside a driver that is the wanted one.
 
     For a package manager they are other packages, so that they stay after an upgrade, and after a way back. As long as any
     other part of the driver has another version, they are that driver.
     """
     layout = wanted.layout
-    named = {name for name in record.packages if _of_another(name, layout, wanted.version)}
+    named = {
+        name
+        for name, package in record.packages.items()
+        if _of_another(name, layout, wanted.version)
+        or (name in layout.foreign and not versions.is_version(package.version, wanted.version))
+    }
     named -= {*layout.packages, *(name for names in layout.kernel.values() for name in names)}
     rest = {name: version for name, version in of_driver(record, wanted).items() if name not in named}
     if not rest or any(not versions.is_version(version, wanted.version) for version in rest.values()):

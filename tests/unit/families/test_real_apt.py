@@ -1,4 +1,4 @@
-"""Ubuntu's drivers for servers with modules that come built, by this machine's own apt and dpkg: there, further, and back."""
+"""Ubuntu's names of the driver's packages by this machine's own apt and dpkg: there, further, and back without a repository."""
 
 from __future__ import annotations
 
@@ -49,19 +49,56 @@ def of_driver(version: str, modules: str) -> list[tuple[str, str, str]]:
     ]
 
 
+def alone(name: str) -> str:
+    return f"Provides: {name}\nConflicts: {name}\nReplaces: {name}"
+
+
+def with_branch(version: str, full: str) -> list[tuple[str, str, str]]:
+    """NVIDIA's repository up to 580."""
+    firmware = f"nvidia-firmware-580-{version}"
+    return [
+        (firmware, full, ""),
+        ("nvidia-kernel-common-580", full, f"Depends: {firmware}\n{alone('nvidia-kernel-common')}"),
+        *(
+            (f"{name}-580", full, f"Depends: nvidia-kernel-common-580 (= {full})\n{alone(name)}")
+            for name in ("libnvidia-compute", "libnvidia-cfg1", "nvidia-utils", "nvidia-compute-utils")
+        ),
+        ("nvidia-dkms-580-open", full, alone("nvidia-dkms-kernel")),
+        ("nvidia-modprobe", full, ""),
+    ]
+
+
+def without_branch(version: str, full: str) -> list[tuple[str, str, str]]:
+    """NVIDIA's repository from 590 on."""
+    del version
+    return [
+        ("libnvidia-compute", full, "Conflicts: nvidia-utils, nvidia-compute-utils\nReplaces: nvidia-utils"),
+        ("libnvidia-cfg1", full, ""),
+        ("nvidia-firmware", full, ""),
+        ("nvidia-kernel-common", full, "Depends: nvidia-firmware"),
+        ("nvidia-persistenced", full, ""),
+        ("nvidia-dkms-open", full, alone("nvidia-dkms-kernel")),
+        ("nvidia-modprobe", full, ""),
+    ]
+
+
 @pytest.fixture(scope="session")
 def repository(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The archive with two versions, and a newer kernel without a module."""
     rows = [*of_driver(BEFORE, "6.8.0-79.79"), *of_driver(NEW, "6.8.0-79.79+1")]
     rows += [("linux-image-generic", version, "") for version in ("6.8.0-79.79", "6.8.0-80.80")]
+    rows += [
+        *with_branch("580.178.04", "580.178.04-1ubuntu1"),
+        *without_branch("595.91.07", "595.91.07-1ubuntu1"),
+    ]
     return real.made(tmp_path_factory, rows)
 
 
 class Node:
     """A machine whose packages are those of the system in a folder."""
 
-    def __init__(self, there: real.System) -> None:
-        self.there = there
+    def __init__(self, there: real.System, settings: Mapping[str, Any]) -> None:
+        self.there, self.settings = there, settings
 
     def look(self) -> dict[str, Any]:
         record = with_driver([], NEW)
@@ -90,7 +127,7 @@ class Node:
         return {"saved": work.saved, "changed": work.changed}
 
     def plan(self, version: str) -> dict[str, Any]:
-        return plans.driver(self.look(), {**ASKED, "version": version}, LAYOUTS)
+        return plans.driver(self.look(), {**self.settings, "version": version}, LAYOUTS)
 
     def asked(self, version: str) -> dict[str, Any]:
         """As role nvidia_driver asks for it."""
@@ -106,10 +143,28 @@ class Node:
             "release": plan["release"],
         }
 
+    def upgrade(self, target: str, folder: Path) -> Machine:
+        """As role gpu_upgrade works on it."""
+        return Machine(
+            host="gpu-1",
+            node="gpu-1",
+            run="run-1",
+            ask=self.ask,
+            look=self.look,
+            cluster=None,  # type: ignore[arg-type]
+            packages=self.asked(target),
+            settings=self.settings,
+            layouts=LAYOUTS,
+            validation=Validation("validation", "inventory", folder),
+        )
+
     def state(self) -> dict[str, tuple[str, bool]]:
         """Version without revision, and whether it is held, by name."""
         found = self.there.apt.installed(["*"])
-        return {name: (each.version.partition("-0ubuntu")[0], each.held) for name, each in found.items()}
+        return {
+            name: (each.version.partition("-0ubuntu")[0].partition("-1ubuntu")[0], each.held)
+            for name, each in found.items()
+        }
 
 
 def expected(version: str, modules: str) -> dict[str, tuple[str, bool]]:
@@ -121,27 +176,18 @@ def expected(version: str, modules: str) -> dict[str, tuple[str, bool]]:
     }
 
 
-def test_there_and_further_and_back(changing: real.System, tmp_path: Path, monkeypatch: Any) -> None:
+def test_a_module_that_comes_built_goes_with_its_driver(
+    changing: real.System, tmp_path: Path, monkeypatch: Any
+) -> None:
     monkeypatch.setattr("gpusmith.upgrade.on_machine.FOLDER", str(tmp_path / "saved"))
-    node = Node(changing)
+    node = Node(changing, ASKED)
     changing.configure()
     changing.apt.install({"linux-image-generic": "6.8.0-79.79"})
     assert not node.ask("gpusmith.gpu.packages", node.asked(BEFORE)).get("failed")
     assert node.state() == expected(BEFORE, "6.8.0-79.79")
     # A second run asks for nothing.
     assert node.ask("gpusmith.gpu.packages", node.asked(BEFORE)) == {"saved": {}, "changed": False}
-    machine = Machine(
-        host="gpu-1",
-        node="gpu-1",
-        run="run-1",
-        ask=node.ask,
-        look=node.look,
-        cluster=None,  # type: ignore[arg-type]
-        packages=node.asked(NEW),
-        settings=ASKED,
-        layouts=LAYOUTS,
-        validation=Validation("validation", "inventory", tmp_path),
-    )
+    machine = node.upgrade(NEW, tmp_path)
     machine.fetch(NEW)
     machine.fetch(BEFORE)
     assert node.state() == expected(BEFORE, "6.8.0-79.79")
@@ -152,3 +198,25 @@ def test_there_and_further_and_back(changing: real.System, tmp_path: Path, monke
         path.unlink()
     machine.install(BEFORE)
     assert node.state() == expected(BEFORE, "6.8.0-79.79")
+
+
+def test_names_that_lose_their_branch_are_replaced_and_come_back(
+    changing: real.System, tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr("gpusmith.upgrade.on_machine.FOLDER", str(tmp_path / "saved"))
+    old, new = "580.178.04", "595.91.07"
+    node = Node(changing, {**ASKED, "version": old, "package_layout": "nvidia", "module_build": "dkms"})
+    changing.configure()
+    assert not node.ask("gpusmith.gpu.packages", node.asked(old)).get("failed")
+    before = {name: (old, True) for name, _version, _fields in with_branch(old, "")}
+    after = {name: (new, True) for name, _version, _fields in without_branch(new, "")}
+    assert node.state() == before
+    machine = node.upgrade(new, tmp_path)
+    machine.fetch(new)
+    machine.fetch(old)
+    machine.install(new)
+    assert node.state() == after
+    for path in changing.root.glob("etc/apt/sources.list.d/*"):
+        path.unlink()
+    machine.install(old)
+    assert node.state() == before
