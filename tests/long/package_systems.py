@@ -7,7 +7,6 @@ a process of its own inside of it, over a layer in memory that vanishes with the
 from __future__ import annotations
 
 import ctypes
-import fcntl
 import functools
 import http.server
 import json
@@ -584,22 +583,36 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
         """Nothing."""
 
 
+LOCK = "import fcntl, sys; lock = open(sys.argv[1], 'w'); fcntl.lockf(lock, fcntl.LOCK_EX); print('locked', flush=True); input()"
+PLACES = {
+    ("apt", "front end"): "/var/lib/dpkg/lock-frontend",
+    ("apt", "database"): "/var/lib/dpkg/lock",
+    ("dnf", "database"): "/var/lib/rpm/.rpm.lock",
+}
+
+
 @contextmanager
-def busy(machine: Machine) -> Iterator[None]:
-    """Another program has the lock."""
-    if machine.family.name == "apt":
-        with Path("/var/lib/dpkg/lock-frontend").open("w") as lock:
-            fcntl.lockf(lock, fcntl.LOCK_EX)
-            yield
-    else:
-        other = subprocess.Popen(["sleep", "60"])
-        Path("/var/lib/dnf").mkdir(exist_ok=True)
-        Path("/var/lib/dnf/rpmdb_lock.pid").write_text(str(other.pid))
+def busy(machine: Machine, whose: str) -> Iterator[None]:
+    """Another program has the lock: one like the package manager, or one that asks its database."""
+    place = PLACES.get((machine.family.name, whose), "/dev/null")
+    words = ["/usr/bin/python3", "-c", LOCK, place]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        if other.stdout is not None:
+            other.stdout.readline()
+        if place == "/dev/null":
+            # Dnf's own lock is a file with the number of a process.
+            Path("/var/lib/dnf").mkdir(exist_ok=True)
+            Path("/var/lib/dnf/rpmdb_lock.pid").write_text(str(other.pid))
         try:
             yield
         finally:
             other.kill()
-            other.wait()
+
+
+def take_versionlock() -> None:
+    """Dnf's plugin for locks is a package of its own on Enterprise Linux."""
+    for path in Path("/usr/lib").glob("python3*/*-packages/dnf-plugins/versionlock.py"):
+        path.unlink()
 
 
 def leave_half_done(machine: Machine, name: str, before: str, after: str) -> str:

@@ -233,6 +233,17 @@ def test_pins_keep_a_newer_version_away_from_what_comes_along(machine: Machine) 
 
 
 @inside
+def test_pins_are_simulated_where_the_plugin_for_locks_is_still_to_come(machine: Machine) -> None:
+    if machine.family.name == "apt":
+        return
+    backend = configure(machine)
+    systems.take_versionlock()
+    assert backend.simulate(full(machine, OLD, "drv-cuda"), pins(machine, OLD)).installed == full(
+        machine, OLD, *DRIVER
+    )
+
+
+@inside
 def test_a_pin_by_source_reaches_what_no_pattern_of_names_does(machine: Machine) -> None:
     backend = configure(machine)
     assert backend.simulate({"codec": ""}, {}).installed == full(machine, NEW, "codec")
@@ -365,9 +376,11 @@ def test_all_sets_are_simulated_at_once_and_nothing_stays(machine: Machine) -> N
 def test_our_own_pins_of_yesterday_do_not_count(machine: Machine) -> None:
     backend = configure(machine)
     systems.write(backend.pin_files("set0", pins(machine, NEW)))
+    lists = systems.files("/var/lib/apt/lists", "/var/cache/dnf")
     found = previewed(machine, {"drv-cuda": OLD}, patterns=["drv-*"])
     assert found["error"] == ""
     assert found["plan"]["installed"] == full(machine, OLD, *DRIVER)
+    assert systems.files("/var/lib/apt/lists", "/var/cache/dnf") == lists
 
 
 @inside
@@ -656,11 +669,12 @@ def test_the_order_of_versions_is_rpms(machine: Machine) -> None:
             assert rpm.compare(f"{first}-1", f"{second}-1") == told, (first, second)
 
 
+@pytest.mark.parametrize("whose", ["front end", "database"])
 @inside
-def test_another_program_with_the_lock_is_told_as_that(machine: Machine) -> None:
+def test_another_program_with_the_lock_is_told_as_that(machine: Machine, whose: str) -> None:
     configure(machine)
     backend = machine.family.backend(lock_timeout_s=0.5)
-    with systems.busy(machine), pytest.raises(base.BusyError):
+    with systems.busy(machine, whose), pytest.raises(base.BusyError):
         backend.install(full(machine, OLD, "drv-libs"))
     assert versions(backend, "drv-libs") == {}
     backend.install(full(machine, OLD, "drv-libs"))

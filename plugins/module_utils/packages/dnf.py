@@ -226,6 +226,8 @@ class Dnf:
 
     def refresh(self, owner: Optional[str] = None) -> None:
         """See `base.Backend`."""
+        if not any(self._repositories.glob("*.repo")):
+            return
         words = ["--refresh", "--setopt=*.skip_if_unavailable=0"]
         if owner is not None:
             ours = self._ids(owner)
@@ -344,10 +346,20 @@ class Dnf:
             locks = locks.with_block(owner, {})
         pinned = self._resolved(pins, {})
         locks = locks.without(released, {}).with_block("a simulation", pinned)
+        without = [] if _has_plugin(self._root, "versionlock") else self._excluded(pinned)
         words = [*WITH_LOCKS, *AS_READ, "install", "--assumeno", *_as_asked(False), *_exact_words(versions)]
         with self._locks_as(locks, versions) as options:
-            said = self._dnf([*options, *words], UPDATE_TIMEOUT_S, unless=ABORTED, yes=False)
+            said = self._dnf([*options, *without, *words], UPDATE_TIMEOUT_S, unless=ABORTED, yes=False)
         return parse_plan(said, {row.name: row.version for row in self._rows([])})
+
+    def _excluded(self, pinned: versionlock.Locks) -> List[str]:
+        """Options that do what locks would, where the plugin is not installed yet: then nobody has locked anything."""
+        rows = [
+            row
+            for row in self._offered_rows(sorted(pinned))
+            if row.version not in pinned.get(row.name, [row.version])
+        ]
+        return [f"--exclude={row.name}-{row.version}" for row in rows]
 
     # --- files -----------------------------------------------------------------------------------------------------
 

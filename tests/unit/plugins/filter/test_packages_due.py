@@ -89,3 +89,38 @@ def test_another_repository_is_due_also_on_a_node_that_has_everything(
 def test_what_is_no_record_is_refused() -> None:
     with pytest.raises(AnsibleFilterError, match="node_state"):
         packages_due({}, ASKED)
+
+
+RPM_VERSION = "3:580.178.04-1.el9"
+RPM_ASKED: dict[str, Any] = {
+    "name": "nvidia-driver",
+    "packages": {"nvidia-driver-cuda": "580.178.04"},
+    "patterns": ["*nvidia*"],
+}
+HELD = "nvidia-driver-cuda-3:580.178.04-1.el9.?*\nnvidia-driver-libs-3:580.178.04-1.el9.?*\n"
+PINS_OF_DNF = f"# Written by gpusmith for nvidia-driver.\n{HELD}nvidia-modprobe-3:580.178.04-1.el9.?*\n"
+LOCKS = f"# of the site\nkernel-5.14*\n{PINS_OF_DNF}# Written by gpusmith for what is held.\n{HELD}"
+
+
+def rpm_record(locks: str) -> dict[str, Any]:
+    """A node that rpm manages, with the driver."""
+    row = {"version": RPM_VERSION, "held": True, "source": "nvidia-driver"}
+    return {
+        "packages": {"nvidia-driver-cuda": row, "nvidia-driver-libs": row},
+        "package_database": "rpm",
+        "package_locks": locks,
+        "managed_files": {"/etc/dnf/plugins/versionlock.list": digest(locks)},
+    }
+
+
+def test_a_node_with_dnf_is_known_by_its_locks() -> None:
+    assert packages_due(rpm_record(LOCKS), RPM_ASKED) is False
+    # A pin is gone, or of another version.
+    assert packages_due(
+        rpm_record(LOCKS.replace("nvidia-driver-libs-3:580", "nvidia-driver-libs-3:570", 1)), RPM_ASKED
+    )
+    assert packages_due(rpm_record("# of the site\nkernel-5.14*\n"), RPM_ASKED)
+
+
+def test_a_record_of_debian_has_no_locks_and_one_of_rpm_no_preferences() -> None:
+    assert packages_due({**rpm_record(LOCKS), "package_database": "dpkg"}, RPM_ASKED)
