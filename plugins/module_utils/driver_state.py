@@ -15,10 +15,6 @@ if TYPE_CHECKING:
     from gpusmith.probe.services import Service
     from gpusmith.probe.usage import Holder, Module, Usage
 
-# modprobe goes by the first install line for a name, in the order of the files' names, whichever folder they are in (modprobe.d(5)).
-# It knows no patterns there, and takes no notice of install lines of a module with soft dependencies, as NVIDIA's packages give nvidia: the
-# first softdep line counts, so ours names none (kmod 30, tried). A reboot empties /run, and so brings the driver back.
-BLOCK = Path("/run/modprobe.d/00-gpusmith-upgrade.conf")
 # What is to be there again; of no use after a reboot, which starts what is enabled.
 NOTES = Path("/run/gpusmith/driver-upgrade.json")
 # Debian gives its modules other names, by kind.
@@ -62,7 +58,12 @@ def plain(unit: str) -> str:
 
 
 def block_text() -> str:
-    """What keeps everybody from loading the driver: NVML as root does so whenever somebody asks it something."""
+    """What keeps everybody from loading the driver: NVML as root does so whenever somebody asks it something.
+
+    modprobe goes by the first install line for a name, in the order of the files' names, whichever folder they are in (modprobe.d(5)).
+    It knows no patterns there, and takes no notice of install lines of a module with soft dependencies, as NVIDIA's packages give nvidia:
+    the first softdep line counts, so ours names none (kmod 30, tried). A reboot empties /run, and so brings the driver back.
+    """
     lines = "".join("install {0} /bin/false\nsoftdep {0} post:\n".format(name) for name in MODULES)
     return (
         "# Written by gpusmith while it replaces the driver; gone when it is loaded again, or after a reboot.\n"
@@ -77,9 +78,9 @@ class Driver:
         run: runs a command; status, output and error.
         look: finds who uses the driver.
         loaded: names of the driver's modules that are loaded.
+        block: file that keeps the modules from being loaded.
         timeout_s: until others let go of it.
         check: change nothing.
-        block: file that keeps the modules from being loaded.
         notes: file with what is to be there again.
         sleep: replaced in tests.
         clock: likewise.
@@ -90,9 +91,9 @@ class Driver:
         run: Run,
         look: Callable[[], Usage],
         loaded: Callable[[], Iterable[str]],
+        block: Path,
         timeout_s: float = 30.0,
         check: bool = False,
-        block: Path = BLOCK,
         notes: Path = NOTES,
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,

@@ -115,6 +115,7 @@ outcome:
 """
 
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any, Dict, Sequence, Tuple
 
 from ansible.module_utils.basic import AnsibleModule
@@ -137,6 +138,7 @@ def main() -> None:
     module = AnsibleModule(argument_spec=OPTIONS, supports_check_mode=True)
     bundle.take(module)
     from gpusmith.probe import usage
+    from gpusmith.probe.module import UPGRADE_BLOCK
 
     def run(words: Sequence[str]) -> Tuple[int, str, str]:
         program = module.get_bin_path(words[0])
@@ -148,7 +150,12 @@ def main() -> None:
     module.run_command_environ_update = {"LC_ALL": "C", "LANGUAGE": "C"}
     asked = module.params
     driver = Driver(
-        run, usage.gather, lambda: usage.loaded_modules("/sys"), asked["timeout"], check=module.check_mode
+        run,
+        usage.gather,
+        lambda: usage.loaded_modules("/sys"),
+        Path(UPGRADE_BLOCK),
+        asked["timeout"],
+        check=module.check_mode,
     )
     changed, settings, failure = False, [], None
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpusmith.probe.module import UPGRADE_BLOCK
 from gpusmith.problems import Cure
 from tests.faults.fault import ADDRESS, UUID, Fault, Record, not_joined, repairs, sets, version
 
@@ -17,6 +18,12 @@ def not_loaded(record: Record) -> None:
     record["dev"].update(gpu_minors=[], control=False, uvm=False)
     record["services"]["nvidia-persistenced"]["active"] = "failed"
     record["services"]["nvidia-fabricmanager"]["active"] = "failed"
+
+
+def kept_out_by_an_upgrade(record: Record) -> None:
+    """One that was given up while it changed the driver."""
+    not_loaded(record)
+    record["module"]["blocked_by"] = UPGRADE_BLOCK
 
 
 def no_driver(record: Record) -> None:
@@ -51,6 +58,13 @@ FAULTS = {
         ("not loaded",),
         frozenset({"nodes.nvml", "nodes.gpu-count", "nodes.services", "nodes.fabric"}),
         repairs=repairs(nvidia_driver={Cure.LOAD, Cure.SERVICES}),
+    ),
+    "driver-kept-out-by-an-upgrade": Fault(
+        kept_out_by_an_upgrade,
+        "nodes.driver-versions",
+        (UPGRADE_BLOCK, "given up"),
+        frozenset({"nodes.nvml", "nodes.gpu-count", "nodes.services", "nodes.fabric"}),
+        repairs=repairs(nvidia_driver={Cure.SERVICES}),
     ),
     "gpu-lost": Fault(
         sets("nvml", "gpus", 1, error="GPU is lost"),

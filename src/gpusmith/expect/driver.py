@@ -195,17 +195,21 @@ def package_versions(record: Record, wanted: Driver, evidence: dict[str, Any]) -
 
 def loaded_module(record: Record, wanted: Driver, evidence: dict[str, Any]) -> list[Problem]:
     """The module is loaded."""
-    if record.module.loaded_version is not None:
+    module = record.module
+    if module.loaded_version is not None:
         return []
-    return [
-        Problem(
-            f"Node '{wanted.node}': the driver is not loaded, there is no kernel module 'nvidia' in kernel {record.host.kernel}"
-            f" (module file: {record.module.installed_version or 'none'}).",
-            f"Load it with 'modprobe nvidia' on '{wanted.node}' and read 'journalctl -k' for the reason, or run site.yml.",
-            evidence,
-            Cure.PACKAGES if record.module.installed_version is None else Cure.LOAD,
-        )
-    ]
+    cause = (
+        f"Node '{wanted.node}': the driver is not loaded, there is no kernel module 'nvidia' in kernel {record.host.kernel}"
+        f" (module file: {module.installed_version or 'none'})"
+    )
+    step = f"Load it with 'modprobe nvidia' on '{wanted.node}' and read 'journalctl -k' for the reason, or run site.yml."
+    cure = Cure.LOAD
+    if module.blocked_by:
+        cause += f": file '{module.blocked_by}' of an upgrade that was given up keeps it from being loaded"
+        step, cure = f"Reboot '{wanted.node}', which takes that file away.", Cure.REBOOT
+    if module.installed_version is None:
+        cure = Cure.PACKAGES
+    return [Problem(f"{cause}.", step, evidence, cure)]
 
 
 def module_versions(record: Record, wanted: Driver, evidence: dict[str, Any]) -> list[Problem]:

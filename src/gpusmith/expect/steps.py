@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gpusmith.expect.versions import is_older
 from gpusmith.names import UPGRADE
+from gpusmith.probe.module import UPGRADE_BLOCK
 
 
 def upgrade_driver(node: str, version: str, installed: str = "") -> str:
@@ -54,5 +55,6 @@ def finish_upgrade(host: str, node: str, target: str, rollback: bool = False) ->
     finish = finish if target else "Use the release that began it"
     return (
         f"{finish}. To take the node out of the cluster, or to repair it by hand: 'kubectl annotate node {node} {UPGRADE}-'"
-        " gives the upgrade up, and changes nothing else: the node stays cordoned."
+        " gives the upgrade up, and changes nothing else: the node stays cordoned, and until it is rebooted file"
+        f" '{UPGRADE_BLOCK}' may keep its driver from being loaded."
     )

@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from gpusmith.probe.commands import Command
 from gpusmith.probe.files import read_text, to_int
 
+UPGRADE_BLOCK = "/run/modprobe.d/00-gpusmith-upgrade.conf"
+"""Keeps the driver from being loaded while an upgrade replaces it; a boot takes it away."""
+
 
 @dataclass(frozen=True)
 class DriverModule:
@@ -23,6 +26,7 @@ class DriverModule:
         refcount: users of the loaded module.
         firmware: names of the GSP firmware files of that version; None if they could not be listed.
         loaded_unix: when it was loaded last, by the kernel log.
+        blocked_by: file of an upgrade that keeps it from being loaded; None if there is none.
     """
 
     installed_version: str | None = None
@@ -32,6 +36,7 @@ class DriverModule:
     firmware: tuple[str, ...] | None = None
     nouveau_loaded: bool = False
     loaded_unix: float | None = None
+    blocked_by: str | None = None
 
 
 def flavour_of_license(text: str | None) -> str | None:
@@ -78,4 +83,5 @@ def gather(modinfo: Command, errors: list[str]) -> DriverModule:
         refcount=to_int(read_text("/sys/module/nvidia/refcnt")),
         firmware=tuple(sorted(os.path.basename(path) for path in firmware)),
         nouveau_loaded=os.path.isdir("/sys/module/nouveau"),
+        blocked_by=UPGRADE_BLOCK if os.path.exists(UPGRADE_BLOCK) else None,
     )

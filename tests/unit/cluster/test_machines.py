@@ -11,6 +11,7 @@ from gpusmith.cluster.machines import ROOT, nodes_for
 from gpusmith.expect.identity import Machine, Told
 from gpusmith.names import UPGRADE
 from gpusmith.node.records import parse
+from gpusmith.probe.module import UPGRADE_BLOCK
 from gpusmith.upgrade.ledger import State
 from tests.unit.cluster.conftest import Memory
 from tests.unit.ledgers import ledger
@@ -66,6 +67,7 @@ def test_a_node_whose_upgrade_is_not_finished_is_named(entry: str, joined: bool,
         command = "ansible-playbook -i INVENTORY playbooks/upgrade_driver.yml -l gpu-1 -e gpu_upgrade_version=580.200.01"
         assert (f"'{command}'" in upgrading["gpu-1"].hint) is (entry != "[]")
         assert "'kubectl annotate node gpu-1 gpusmith.io/driver-upgrade-'" in upgrading["gpu-1"].hint
+        assert UPGRADE_BLOCK in upgrading["gpu-1"].hint
 
 
 def test_the_clusters_certificates_are_asked_for_only_where_a_node_is_missing() -> None:

@@ -14,6 +14,7 @@ from gpusmith.expect import driver, fabric, layouts, wanted
 from gpusmith.expect.wanted import Driver, all_models
 from gpusmith.node.facts import NodeFacts
 from gpusmith.node.records import parse
+from gpusmith.probe.module import UPGRADE_BLOCK
 from tests.unit.hosts import make_host
 
 VERSION = "580.178.04"
@@ -157,6 +158,20 @@ def test_a_module_that_is_not_loaded_is_loaded() -> None:
     found = plan(record)
     assert found["cures"] == ["load", "wait"]
     assert may_pass(record)
+
+
+def test_a_module_that_a_given_up_upgrade_keeps_out_is_not_tried_but_rebooted() -> None:
+    record = ready()
+    record["module"].update(loaded_version=None, blocked_by=UPGRADE_BLOCK)
+    found = plan(record)
+    assert "reboot" in found["cures"]
+    assert "load" not in found["cures"]
+    parsed = parse(record)
+    asked = driver.asked_for(parsed, SETTINGS, LAYOUTS)
+    (problem,) = driver.loaded_module(parsed, asked, {})
+    assert UPGRADE_BLOCK in problem.cause
+    assert "modprobe" not in problem.next_step
+    assert problem.next_step.startswith("Reboot")
 
 
 @pytest.mark.parametrize("state", ["not_started", "in_progress"])

@@ -14,6 +14,7 @@ from ansible_collections.gpusmith.gpu.plugins.module_utils.driver_state import D
 from ansible_collections.gpusmith.gpu.plugins.modules import driver_state as module
 
 from gpusmith.probe import usage
+from gpusmith.probe.module import UPGRADE_BLOCK
 from gpusmith.probe.usage import Holder, Module, Usage
 
 DEPENDS = {
@@ -61,7 +62,7 @@ class Machine:
 
     def driver(self, check: bool = False) -> Driver:
         return Driver(
-            self.run, self.look, lambda: self.modules, 5.0, check=check, block=self.block, notes=self.notes,
+            self.run, self.look, lambda: self.modules, self.block, 5.0, check=check, notes=self.notes,
             sleep=self.sleep, clock=lambda: self.seconds,
         )  # fmt: skip
 
@@ -211,9 +212,10 @@ def test_unloaded_stops_blocks_and_unloads_and_loaded_takes_it_all_back(machine:
 
 
 def test_modprobe_reads_the_block_before_what_others_wrote() -> None:
-    assert driver_state.BLOCK.match("/run/modprobe.d/*.conf")
+    block = Path(UPGRADE_BLOCK)
+    assert block.match("/run/modprobe.d/*.conf")
     names = ["nvidia.conf", "50-nvidia.conf", "gpusmith-nvidia-driver.conf", "10-x.conf"]
-    assert min(driver_state.BLOCK.name, *names) == driver_state.BLOCK.name
+    assert min(block.name, *names) == block.name
 
 
 def test_units_start_in_the_order_in_which_they_depend_on_each_other(machine: Machine) -> None:
@@ -487,7 +489,9 @@ def test_the_module_answers_in_every_state(
 
 
 def _in(machine: Machine, begin: Any) -> Any:
-    def begun(self: Driver, *arguments: Any, **more: Any) -> None:
-        begin(self, *arguments, **more, block=machine.block, notes=machine.notes)
+    def begun(
+        self: Driver, run: Any, look: Any, loaded: Any, _block: Path, *arguments: Any, **more: Any
+    ) -> None:
+        begin(self, run, look, loaded, machine.block, *arguments, **more, notes=machine.notes)
 
     return begun
