@@ -276,7 +276,12 @@ def canary(
         if member.ledger and member.proves(rules.target)
     )
     missing = rules.canaries - len(proved)
-    halted = _halted(fleet, rules, before_canaries=missing > 0)
+    watched = ""
+    if rules.canaries > 0 and missing <= 0:
+        since, last = proved[rules.canaries - 1]
+        until = dt.datetime.fromisoformat(since) + dt.timedelta(seconds=rules.soak_s)
+        watched = f"canary '{last}' is watched until {until:%Y-%m-%dT%H:%M:%SZ}" if now < until else ""
+    halted = _halted(fleet, rules, now, before_canaries=missing > 0, watching=missing > 0 or bool(watched))
     if halted:
         return Admission(Answer.HALT, halted)
     if missing > 0:
@@ -285,15 +290,10 @@ def canary(
         first = candidates[:missing]
         names = ", ".join(f"'{each}'" for each in first)
         return GO if name in first else Admission(Answer.WAIT, f"canary {names} is first")
-    if rules.canaries > 0:
-        since, last = proved[rules.canaries - 1]
-        until = dt.datetime.fromisoformat(since) + dt.timedelta(seconds=rules.soak_s)
-        if now < until:
-            return Admission(Answer.WAIT, f"canary '{last}' is watched until {until:%Y-%m-%dT%H:%M:%SZ}")
-    return GO
+    return Admission(Answer.WAIT, watched) if watched else GO
 
 
-def _halted(fleet: Fleet, rules: Rules, before_canaries: bool) -> str:
+def _halted(fleet: Fleet, rules: Rules, now: dt.datetime, before_canaries: bool, watching: bool) -> str:
     failed = [
         f"'{member.name}' failed ({member.ledger.reason or member.ledger.state})"
         for member in fleet.members.values()
@@ -301,11 +301,28 @@ def _halted(fleet: Fleet, rules: Rules, before_canaries: bool) -> str:
         and (member.ledger.run, member.ledger.target) == (rules.run, rules.target)
         and member.ledger.state in FAILED
     ]
+    if watching and (fallen := _fallen(fleet, rules, now)):
+        return f"canary {', '.join(fallen)}"
     if failed and before_canaries:
         return f"canary {', '.join(failed)}"
     if failed and len(failed) >= rules.max_failures:
         return f"{len(failed)} of {rules.max_failures} failures: {', '.join(failed)}"
     return ""
+
+
+def _fallen(fleet: Fleet, rules: Rules, now: dt.datetime) -> list[str]:
+    """Canaries that served with the target, and do not any more before they were watched long enough."""
+    return [
+        f"'{member.name}' has failed since it was upgraded ({member.out or 'it is not validated any more'})"
+        for member in fleet.members.values()
+        if member.ledger
+        and not member.proves(rules.target)
+        and (member.ledger.state, member.ledger.target) == (State.DONE, rules.target)
+        and (
+            member.ledger.run == rules.run
+            or now < dt.datetime.fromisoformat(member.ledger.since) + dt.timedelta(seconds=rules.soak_s)
+        )
+    ]
 
 
 def _had_its_turn(member: Member, rules: Rules) -> bool:

@@ -193,12 +193,31 @@ def test_the_last_of_several_canaries_soaks_as_long() -> None:
     assert ask("gpu-3", two, gpu_1=done(), gpu_2=done()).answer is Answer.GO
 
 
-@pytest.mark.parametrize(
+# A validation that failed in the meantime takes the stamp off.
+fallen = pytest.mark.parametrize(
     "changes", [{"ready": False}, {"allocatable": 3}, {"stamp": ""}, {"stamp": OLD}, {"cordoned": True}]
 )
-def test_a_canary_that_does_not_serve_proves_nothing(changes: dict[str, Any]) -> None:
-    """A validation that failed in the meantime takes the stamp off."""
-    assert ask("gpu-3", gpu_1=done() | changes) == Admission(Answer.WAIT, "canary 'gpu-2' is first")
+
+
+@fallen
+def test_a_canary_that_fails_while_it_is_watched_halts(changes: dict[str, Any]) -> None:
+    found = ask("gpu-2", gpu_1=done() | changes)
+    assert found.answer is Answer.HALT
+    assert found.why.startswith("canary 'gpu-1' has failed since it was upgraded")
+    two = replace(RULES, canaries=2)
+    assert ask("gpu-3", two, gpu_1=done() | changes, gpu_2=done()).answer is Answer.HALT
+
+
+@fallen
+def test_a_canary_of_earlier_that_does_not_serve_proves_nothing(changes: dict[str, Any]) -> None:
+    earlier = done() | {"entry": entry(State.DONE, run="r0", since=DONE_AT)} | changes
+    assert ask("gpu-3", gpu_1=earlier) == Admission(Answer.WAIT, "canary 'gpu-2' is first")
+    young = {"entry": entry(State.DONE, run="r0", since="2026-11-22T11:58:00Z")}
+    assert ask("gpu-3", gpu_1=earlier | young).answer is Answer.HALT
+
+
+def test_a_node_that_fails_after_the_canaries_were_watched_is_the_budgets_matter() -> None:
+    assert ask("gpu-3", gpu_1=done(), gpu_2=done(ready=False)).answer is Answer.GO
 
 
 def test_what_was_done_for_another_target_proves_nothing() -> None:
