@@ -6,6 +6,7 @@ finds it knows what may have happened. Before `changing` a node is released; aft
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -152,11 +153,22 @@ class Upgrade:
         )
         try:
             self._admitted(entry)
-        except Halted as error:
-            return Outcome(Result.UNTOUCHED, str(error))
+        except (Fenced, Halted):
+            raise
+        except GpusmithError:
+            # The answer may have got lost, and the node be cordoned.
+            self._entry = entry if self._may_be_admitted() else None
+            raise
         self._entry = entry
         self.say(State.ADMITTED, "cordoned")
         return self._forward()
+
+    def _may_be_admitted(self) -> bool:
+        try:
+            there = ledgers.read(self.cluster.node())
+        except GpusmithError:
+            return True
+        return there is not None and there.run == self.run and not there.finished
 
     def _admitted(self, entry: Ledger) -> None:
         said: list[str] = []
@@ -209,6 +221,7 @@ class Upgrade:
         except InUse as error:
             if self.machine.runs(self.origin):
                 self._do(lambda: self.machine.load(self.origin, self._now.stopped))
+                self._compare()
                 return self._release(str(error))
             # Whoever keeps it from being changed is not the driver's doing.
             self._write(attempt=self._now.attempt - 1)
@@ -249,6 +262,7 @@ class Upgrade:
 
     def _back(self, reason: str) -> Outcome:
         origin = self._now.origin
+        self._cordoned_still()
         self._write(state=State.ROLLING_BACK, reason=reason)
         self.say(State.ROLLING_BACK, reason)
         try:
@@ -274,6 +288,7 @@ class Upgrade:
 
     def _swap(self, version: str) -> None:
         """Another version of packages and modules; nothing is unloaded that is that version already."""
+        self._cordoned_still()
         if not self.machine.runs(version):
             self._pause()
             self._wait("no pod to hold a GPU", self.cluster.holders, self.times.operands_s)
@@ -388,4 +403,6 @@ class Upgrade:
         """Trouble that says nothing about the driver: the node stays as it is, and the next run goes on."""
         if self._entry is None:
             return Outcome(Result.UNTOUCHED, str(error))
+        with contextlib.suppress(GpusmithError):
+            self._cordoned_still()
         return Outcome(Result.UNFINISHED, f"{error} (state '{self._entry.state}')")

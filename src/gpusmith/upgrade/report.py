@@ -17,7 +17,8 @@ NEXT = {
     Result.ROLLED_BACK: "It serves with the version before. Look at its journal and reports.",
     Result.RELEASED: "It serves as before. Run the same command again when it is free.",
     Result.STUCK: "It is cordoned. Repair its driver, then run the same command again, or playbooks/rollback_driver.yml.",
-    Result.UNFINISHED: "It is cordoned. Run the same command again: it goes on from there. Or playbooks/rollback_driver.yml.",
+    Result.UNFINISHED: "It is left cordoned: look whether it is. Run the same command again: it goes on from there."
+    " Or playbooks/rollback_driver.yml.",
     Result.UNTOUCHED: "",
 }
 """What a person does about a node that is not where it should be."""

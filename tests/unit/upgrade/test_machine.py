@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpusmith.errors import GpusmithError, ToolError
 from gpusmith.names import HOLD, OPERANDS_ON, OPERANDS_PAUSED, PREVIOUS_DRIVER
 from gpusmith.upgrade import ledger as ledgers
-from gpusmith.upgrade.effects import Fenced, InUse
+from gpusmith.upgrade.effects import DriverFailed, Fenced, InUse
 from gpusmith.upgrade.ledger import FAILED, Ledger, State
 from gpusmith.upgrade.machine import ATTEMPTS, Outcome, Result, Upgrade
 from tests.unit.upgrade.world import NEW, OLD, Killed, World, to_the_end
@@ -228,6 +229,69 @@ def test_a_node_that_somebody_uncordons_later_is_cordoned_until_it_is_validated(
 
     world.compare = compare_then_uncordon  # type: ignore[method-assign]
     assert world.run().result is Result.UPGRADED
+    as_before_or_better(world)
+
+
+def test_an_admission_whose_answer_got_lost_is_unfinished_and_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World()
+    admit = world.admit
+
+    def lost(entry: Ledger) -> str:
+        admit(entry)
+        raise ToolError("The API server does not answer.")
+
+    monkeypatch.setattr(world, "admit", lost)
+    assert world.run().result is Result.UNFINISHED
+    assert world.cordoned
+    monkeypatch.undo()
+    assert world.run(2).result is Result.UPGRADED
+
+
+def test_an_admission_that_was_not_made_leaves_the_node_untouched(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+
+    def none(entry: Ledger) -> str:
+        raise ToolError("The API server does not answer.")
+
+    monkeypatch.setattr(world, "admit", none)
+    assert world.run().result is Result.UNTOUCHED
+    assert not world.cordoned
+
+
+@pytest.mark.parametrize("error", [ToolError("no answer"), DriverFailed("CUDA does not start")])
+def test_nobody_uncordons_a_driver_that_is_not_validated(
+    monkeypatch: pytest.MonkeyPatch, error: GpusmithError
+) -> None:
+    world = World()
+    validate = world.validate
+
+    def uncordoned(version: str) -> None:
+        if version == OLD:
+            return validate(version)
+        world.object["spec"] = {}
+        raise error
+
+    monkeypatch.setattr(world, "validate", uncordoned)
+    found = world.run()
+    assert not world.wrong, world.wrong
+    if isinstance(error, DriverFailed):
+        assert found.result is Result.ROLLED_BACK
+    else:
+        assert found.result is Result.UNFINISHED
+        assert world.cordoned
+
+
+def test_a_node_that_is_given_back_gets_its_settings_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+
+    def used(units: Sequence[str]) -> None:
+        raise InUse("the kernel keeps a module")
+
+    monkeypatch.setattr(world, "unload", used)
+    assert world.run().result is Result.RELEASED
+    assert "compare" in world.did
     as_before_or_better(world)
 
 
