@@ -18,6 +18,7 @@ from ansible_collections.gpusmith.gpu.plugins.plugin_utils.patience import Patie
 
 from gpusmith.cluster import claims
 from gpusmith.cluster.api import Cluster
+from gpusmith.cluster.retries import Patience
 from gpusmith.errors import GpusmithError, ToolError
 from gpusmith.upgrade.budget import Rules
 from gpusmith.upgrade.effects import Fenced
@@ -25,6 +26,9 @@ from gpusmith.upgrade.in_cluster import NodeObject
 from gpusmith.upgrade.journal import Journal
 from gpusmith.upgrade.machine import Outcome, Result, Times, Upgrade
 from gpusmith.upgrade.on_machine import Machine, Validation
+
+AWAY = Patience(total_s=300.0, contact_s=60.0)
+"""How long an API server is waited for, as one that is upgraded: a node in the middle of its change waits for it."""
 
 SPEC: dict[str, dict[str, Any]] = {
     "order": {"type": "dict", "required": True},
@@ -54,7 +58,7 @@ class ActionModule(LookingAction):
     def _carry_out(self, asked: Mapping[str, Any], task_vars: dict[str, Any] | None) -> Outcome:
         order = asked["order"]
         row, run, name = order["row"], order["run"], order["row"]["node"]
-        cluster, folder, mine = Cluster(order["kubeconfig"]), Path(order["folder"]), leader()
+        cluster, folder, mine = Cluster(order["kubeconfig"], AWAY), Path(order["folder"]), leader()
         journal = Journal(folder, name, Display().display)
 
         def fence() -> None:
@@ -98,7 +102,7 @@ class ActionModule(LookingAction):
             else None,
             ready_s=asked["ready_timeout"],
         )
-        outcome = Upgrade(
+        upgrade = Upgrade(
             name=name,
             run=run,
             target=row["target"],
@@ -114,7 +118,11 @@ class ActionModule(LookingAction):
             model=row["model"],
             flavour=row.get("flavour") or "",
             times=Times(drain_s=float(order["drain_timeout"])),
-        ).carry_out()
+        )
+        try:
+            outcome = upgrade.carry_out()
+        finally:
+            node.end()
         if outcome.result is Result.UNTOUCHED:
             node.leave_out()
         if outcome.result is Result.UPGRADED:

@@ -24,7 +24,7 @@ from gpusmith.upgrade import ledger as ledgers
 from gpusmith.upgrade.budget import Answer, Fleet, Rules
 from gpusmith.upgrade.effects import Halted, Node
 from gpusmith.upgrade.ledger import Ledger
-from gpusmith.wording import shorten
+from gpusmith.wording import quoted, shorten
 from gpusmith.workloads import namespace
 
 
@@ -85,6 +85,9 @@ class NodeObject:
                 return ""  # the answer to our own patch got lost
             self._refuse(mine)
             fleet = Fleet.of(nodes.values(), self.members)
+            # A rollback is for nodes that do not work.
+            if (why_out := fleet[self.name].out) and not entry.rollback:
+                raise Halted(f"It is out meanwhile: {why_out}.")
             answer = budget.admission(
                 fleet, self.name, self.queue, self.rules, dt.datetime.now(dt.UTC), self._gone()
             )
@@ -110,20 +113,30 @@ class NodeObject:
 
     def _waiting(self, fleet: Fleet, why: str) -> str:
         """Nobody waits for ever for what no node of this run will change."""
-        moving = any(
-            member.begun and member.ledger and member.ledger.run == self.rules.run
+        ended = {path.stem for path in self.folder.glob("*.ended")}
+        begun = {
+            member.name
             for member in fleet.members.values()
-        )
-        if moving or self._idle_since is None:
+            if member.begun and member.ledger and member.ledger.run == self.rules.run
+        }
+        if begun - ended or self._idle_since is None:
             self._idle_since = self.clock()
-        if self.clock() - self._idle_since > self.idle_s + self.rules.soak_s:
-            raise Halted(f"Not begun: {why}, and no node of this run has been on its way for long.")
+        # Nodes of the plan whose turn has not come may be about to begin, unless one stands in their way.
+        patience = self.rules.soak_s + (0 if begun & ended else self.idle_s)
+        if self.clock() - self._idle_since > patience:
+            stuck = f"; {quoted(sorted(begun & ended))} did not come to an end" if begun & ended else ""
+            raise Halted(f"Not begun: {why}, and no node of this run is on its way{stuck}.")
         return why
 
     def leave_out(self) -> None:
         """Tell the run's other workers that this node will not be a canary."""
         with self._alone():
             (self.folder / f"{self.name}.left-out").touch()
+
+    def end(self) -> None:
+        """Tell them that nobody works on this node any more, whatever its ledger says."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / f"{self.name}.ended").touch()
 
     def _gone(self) -> set[str]:
         return {path.stem for path in self.folder.glob("*.left-out")}
@@ -138,15 +151,21 @@ class NodeObject:
     # --- its pods ------------------------------------------------------------------------------------------------
 
     def holders(self) -> Sequence[str]:
-        """Pods that hold GPUs of it; those that may be evicted are asked to go."""
+        """Pods that hold GPUs of it; they are asked to go if all of them may be evicted."""
         pods = maintenance.pods_of(self.cluster, self.name)
         found = holders(pods)
         if any(holder.namespace.startswith(RUN_NAMESPACE) for holder in found):
             self._clear()
-        if self.evict:
-            named = {_title(pod): pod for pod in pods}
+        named = {_title(pod): pod for pod in pods}
+        # Pods that go for nothing help nobody: with one that stays, the node is given back.
+        if self.evict and all(self._may_go(named[holder.title]) for holder in found):
             return [self._asked_to_go(holder, named[holder.title]) for holder in found]
         return [f"'{holder.title}'" for holder in found]
+
+    def _may_go(self, pod: Object) -> bool:
+        """Whether it may be evicted, or goes by itself."""
+        labels = pod["metadata"].get("labels") or {}
+        return bool(pod["metadata"].get("deletionTimestamp")) or self.evict.items() <= labels.items()
 
     def _clear(self) -> None:
         """Remove what a killed run of the suite left: nobody else will end its pods."""
@@ -154,9 +173,8 @@ class NodeObject:
             namespace.remove(self.cluster, name)
 
     def _asked_to_go(self, holder: Holder, pod: Object) -> str:
-        labels = pod["metadata"].get("labels") or {}
         words = f"'{holder.title}'"
-        if pod["metadata"].get("deletionTimestamp") or not self.evict.items() <= labels.items():
+        if pod["metadata"].get("deletionTimestamp"):
             return words
         try:
             self.cluster.evict(holder.namespace, holder.name)

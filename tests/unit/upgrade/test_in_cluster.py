@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from gpusmith.upgrade.in_cluster import NodeObject
 from gpusmith.upgrade.ledger import Ledger, State
 from gpusmith.workloads import namespace
 from tests.unit import objects
+from tests.unit.upgrade.nodes import node as node_object
 
 NEW = "580.190.02"
 ENTRY = Ledger("run-1", NEW, "580.178.04", State.ADMITTED, "2026-11-22T12:00:00Z", cordoned=True, gpus=4)
@@ -154,6 +156,27 @@ def test_what_nobody_of_the_run_will_change_is_not_waited_for_for_ever(tmp_path:
         node.admit(ENTRY)
 
 
+def test_a_node_that_ended_in_the_middle_is_not_waited_for(tmp_path: Path) -> None:
+    api, clock = Api("gpu-1", "gpu-2"), Fixed()
+    stuck = made(api, tmp_path, "gpu-2")
+    stuck.admit(ENTRY)
+    stuck.end()
+    node = made(api, tmp_path, idle_s=600, clock=clock)
+    assert node.admit(ENTRY)
+    clock.time = node.rules.soak_s + 1
+    with pytest.raises(Halted, match="'gpu-2' did not come to an end"):
+        node.admit(ENTRY)
+
+
+@pytest.mark.parametrize("changes", [{"ready": False}, {"allocatable": 3}])
+def test_a_node_that_broke_while_it_waited_is_not_begun(tmp_path: Path, changes: dict[str, Any]) -> None:
+    api = Api("gpu-1")
+    api.nodes["gpu-1"] = node_object("gpu-1", **changes)
+    with pytest.raises(Halted, match="out meanwhile"):
+        made(api, tmp_path).admit(ENTRY)
+    assert made(api, tmp_path).admit(replace(ENTRY, rollback=True)) == ""
+
+
 def test_a_node_of_the_run_that_is_on_its_way_is_waited_for(tmp_path: Path) -> None:
     api, clock = Api("gpu-1", "gpu-2"), Fixed()
     made(api, tmp_path, "gpu-2").admit(ENTRY)
@@ -167,9 +190,13 @@ def test_pods_are_evicted_only_by_their_labels(tmp_path: Path) -> None:
     api.pods = [pod("batch", kind="batch", team="a"), pod("service", kind="service")]
     assert made(api, tmp_path).holders() == ["'team/batch'", "'team/service'"]
     assert api.evicted == []
-    words = made(api, tmp_path, evict={"kind": "batch"}).holders()
+    node = made(api, tmp_path, evict={"kind": "batch"})
+    # The other one keeps the node anyhow.
+    assert node.holders() == ["'team/batch'", "'team/service'"]
+    assert api.evicted == []
+    api.pods.pop()
+    assert node.holders() == ["'team/batch' (asked to end)"]
     assert api.evicted == ["team/batch"]
-    assert words == ["'team/batch' (asked to end)", "'team/service'"]
 
 
 def test_a_disruption_budget_is_respected(tmp_path: Path) -> None:
