@@ -16,9 +16,8 @@ from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import lea
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.looking import LookingAction
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.patience import Patience
 
-from gpusmith.cluster import claims
+from gpusmith.cluster import claims, retries
 from gpusmith.cluster.api import Cluster
-from gpusmith.cluster.retries import Patience
 from gpusmith.errors import GpusmithError, ToolError
 from gpusmith.upgrade.budget import Rules
 from gpusmith.upgrade.effects import Fenced
@@ -27,7 +26,7 @@ from gpusmith.upgrade.journal import Journal
 from gpusmith.upgrade.machine import Outcome, Result, Times, Upgrade
 from gpusmith.upgrade.on_machine import Machine, Validation
 
-AWAY = Patience(total_s=300.0, contact_s=60.0)
+AWAY = retries.Patience(total_s=300.0, contact_s=60.0)
 """How long an API server is waited for, as one that is upgraded: a node in the middle of its change waits for it."""
 
 SPEC: dict[str, dict[str, Any]] = {
