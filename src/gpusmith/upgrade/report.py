@@ -13,6 +13,8 @@ from gpusmith.upgrade.machine import Result
 SCHEMA = "gpusmith.upgrade/1"
 FILE = "upgrade.json"
 GOOD = frozenset({Result.UPGRADED})
+CALLED_BACK = frozenset({Result.ROLLED_BACK, Result.RELEASED})
+"""What is good of a node whose unfinished upgrade was to be taken back."""
 NEXT = {
     Result.ROLLED_BACK: "It serves with the version before. Look at its journal and reports.",
     Result.RELEASED: "It serves as before. Run the same command again when it is free.",
@@ -74,7 +76,7 @@ def rows(
             reason, good = str(row.get("reason") or "") if skipped else lost, False
         else:
             result, reason = str(given["result"]), str(given.get("reason") or "")
-            good = result in GOOD
+            good = result in (CALLED_BACK if row.get("back") else GOOD)
         found.append(
             Row(host, str(row["node"]), str(row["origin"]), str(row["target"]), result, reason, good)
         )
