@@ -112,6 +112,16 @@ def test_branchless_names_leave_those_with_a_branch_over() -> None:
     assert found["leftovers"] == ["libnvidia-nscq-575", "nvidia-firmware-580-580.178.04"]
 
 
+def test_a_name_that_only_other_branches_have_is_left_over() -> None:
+    names = ["nvidia-driver-cuda", "nvidia-driver-cuda-libs", "libnvidia-ml", "libnvidia-cfg"]
+    names += ["nvidia-kmod-common", "nvidia-persistenced", "nvidia-modprobe", "kmod-nvidia-open-dkms"]
+    record = with_driver(names, NEW)
+    record["packages"]["nvidia-fabric-manager"] = {"version": "575.57.08-1", "held": True}
+    assert plan(record, "Rocky 9", "nvidia")["leftovers"] == ["nvidia-fabric-manager"]
+    record["packages"]["nvidia-modprobe"]["version"] = "3:575.57.08-1.el9"
+    assert plan(record, "Rocky 9", "nvidia")["leftovers"] == []
+
+
 @pytest.mark.parametrize(("joined", "cure"), [(False, Cure.PACKAGES), (True, Cure.UPGRADE)])
 def test_the_other_kind_of_module_is_drift_on_a_node_that_serves_and_goes_from_another(
     joined: bool, cure: Cure
