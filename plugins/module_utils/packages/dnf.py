@@ -46,8 +46,8 @@ LOCKED = re.compile(r"already locked by \d|can't create .*transaction lock|obtai
 ABORTED = "Operation aborted."
 # What dnf says besides its errors.
 NOISE = re.compile(
-    r"^(?:\s*$|Importing GPG key| Userid | Fingerprint| From |Failed loading plugin|Last metadata|\(try to |No repository match"
-    r"|warning: |Operation aborted|Adding repo|Repository .* is listed more than once)"
+    r"^(?:\s*$|Importing GPG key| Userid | Fingerprint| From |Failed loading plugin|Detection of Platform Module"
+    r"|Last metadata|\(try to |No repository match|warning: |Operation aborted|Repository .* is listed more than once)"
 )
 ENTRY = re.compile(r"\s*(\S+)\s+(\S+)\s+(\S+)\s+(\S+)\s+[\d.]+(?: |\s+)[kMGT]?(?=\s|$)")
 SECTION = re.compile(r"^(\S[^\n]*):\n", re.MULTILINE)
@@ -55,6 +55,8 @@ REPLACED = re.compile(r"\n +replacing +(\S+)\.\S+ +(\S+)")
 SUMMARY = re.compile(r"^(Install|Upgrade|Downgrade|Remove) +(\d+) Packages?$", re.MULTILINE)
 # Lists as they are on the machine, those of repositories that have none left out.
 AS_READ = ("-C", "--setopt=*.skip_if_unavailable=1")
+# A repository that does not answer is an error.
+READING = ("makecache", "--refresh", "--setopt=*.skip_if_unavailable=0")
 # Repositories that do not answer are left out; what was installed can be saved when no repository has it any more.
 CHANGING = ("--setopt=*.skip_if_unavailable=1", "--setopt=keepcache=1")
 ALONE = ("--disableplugin=*",)
@@ -226,19 +228,20 @@ class Dnf:
 
     def refresh(self, owner: Optional[str] = None) -> None:
         """See `base.Backend`."""
-        if not any(self._repositories.glob("*.repo")):
-            return
-        words = ["--refresh", "--setopt=*.skip_if_unavailable=0"]
         if owner is not None:
-            ours = self._ids(owner)
-            if not ours:
-                return
-            words += ["--disablerepo=*", f"--enablerepo={','.join(ours)}"]
-            for each in ours:
-                # The key's file decides anew, not what was taken from it before.
-                for folder in self._cache.glob(f"{each}-*/pubring"):
-                    shutil.rmtree(folder)
-        self._dnf([*ALONE, "makecache", *words], UPDATE_TIMEOUT_S)
+            self._refresh(self._ids(owner))
+        elif any(self._repositories.glob("*.repo")):
+            self._dnf([*ALONE, *READING], UPDATE_TIMEOUT_S)
+
+    def _refresh(self, ours: Sequence[str]) -> None:
+        """Read the lists of repositories of ours."""
+        for each in ours:
+            # The key's file decides anew, not what was taken from it before.
+            for folder in self._cache.glob(f"{each}-*/pubring"):
+                shutil.rmtree(folder)
+        if ours:
+            only = ["--disablerepo=*", f"--enablerepo={','.join(ours)}"]
+            self._dnf([*ALONE, *READING, *only], UPDATE_TIMEOUT_S)
 
     def _ids(self, owner: str) -> List[str]:
         """What dnf calls an owner's repositories."""
@@ -303,8 +306,7 @@ class Dnf:
                     asked.refresh()
                 yield asked
                 return
-            for owner in repositories:
-                asked.refresh(owner)
+            asked._refresh([each for owner in repositories for each in asked._ids(owner)])
             asked.trouble = asked._read_lists()
             yield asked
 
@@ -444,13 +446,7 @@ class Dnf:
     def _locks_as(self, locks: versionlock.Listed, versions: Mapping[str, str]) -> Iterator[List[str]]:
         """Options with which dnf sees these locks, and allows these versions."""
         exact = {name: version for name, version in versions.items() if version}
-        for name, version in exact.items():
-            hinders = locks.hinders(name, version)
-            if hinders is not None:
-                raise PackageError(
-                    f"'{hinders}' in '{self._locks}', which is not ours, locks '{name}' at another version than '{version}'. "
-                    f"Take it out ('dnf versionlock delete {name}') if it may go, or ask for the version that it has."
-                )
+        self._refuse_hindered(locks, exact)
         locks = locks.without(exact, exact).with_block(
             "what is asked", {name: [each] for name, each in exact.items()}
         )
@@ -464,11 +460,22 @@ class Dnf:
             )
             yield [f"--setopt=pluginconfpath={folder}"]
 
+    def _refuse_hindered(self, locks: versionlock.Listed, versions: Mapping[str, str]) -> None:
+        """Lines of others count, and stay."""
+        for name, version in versions.items():
+            line = locks.hinders(name, version)
+            if line is not None:
+                raise PackageError(
+                    f"'{line}' in '{self._locks}', which is not ours, locks '{name}' at another version than '{version}'. "
+                    f"Take it out ('dnf versionlock delete {name}') if it may go, or ask for the version that it has."
+                )
+
     def hold(self, versions: Mapping[str, str]) -> None:
         """See `base.Backend`."""
         if not versions:
             return
         locks = self._listed()
+        self._refuse_hindered(locks, versions)
         held = dict(locks.without(versions, {}).ours.get(versionlock.HELD, {}))
         held.update({name: [version] for name, version in versions.items()})
         self._write_locks(locks.without(versions, versions).with_block(versionlock.HELD, held))

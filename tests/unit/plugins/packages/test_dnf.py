@@ -193,6 +193,16 @@ def test_without_pins_no_list_is_made_and_with_some_one_is(tmp_path: Path) -> No
     assert (tmp_path / versionlock.PATH).read_text().splitlines()[1:] == ["a-0:1-1.?*"]
 
 
+def test_a_line_of_others_for_another_version_hinders_holds_and_installs(tmp_path: Path) -> None:
+    backend, programs = system(tmp_path, row("a", "2-1"))
+    (tmp_path / versionlock.PATH).write_text("a-1*\n")
+    for change in (backend.hold, backend.install):
+        with pytest.raises(base.PackageError, match=r"'a-1\*'.*which is not ours"):
+            change({"a": "2-1"})
+    assert not any(" install " in command for command in programs.commands)
+    assert (tmp_path / versionlock.PATH).read_text() == "a-1*\n"
+
+
 def test_an_install_sees_what_it_asks_for_as_locked(tmp_path: Path) -> None:
     backend, programs = system(tmp_path, row("a", "2-1") + row("b", "7-1"))
     backend.hold({"a": "1-1"})
