@@ -76,6 +76,7 @@ class ActionModule(LookingAction):
                 int(order["canary"]),
                 float(order["soak"]),
                 int(order["max_failures"]),
+                rollback=bool(row.get("rollback")),
             ),
             order["queue"],
             {member: int(gpus) for member, gpus in order["members"].items()},

@@ -99,6 +99,7 @@ class ActionModule(ControllerAction):
             canaries=asked["canary"],
             soak_s=asked["soak"],
             max_failures=asked["max_failures"],
+            rollback=asked["back"],
         )
         plan = plans.make(
             looks,

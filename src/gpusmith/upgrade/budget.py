@@ -39,6 +39,7 @@ class Member:
         model: of its GPUs; each has a budget of its own.
         gpus: how many it has, 0 if nothing tells.
         out: why they cannot be used now; empty if they can.
+        offers: how many of them pods can get all the same.
         ledger: of its upgrade.
         driver: that its stamp is for; empty if it has none.
     """
@@ -49,6 +50,7 @@ class Member:
     out: str = ""
     ledger: Ledger | None = None
     driver: str = ""
+    offers: int = 0
 
     @property
     def begun(self) -> bool:
@@ -132,18 +134,27 @@ def _member(node: Object, said: int, kinds: Mapping[str, str]) -> Member:
         out=why or _out(node, size),
         ledger=entry,
         driver=str((read_stamp(node) or {}).get("driver") or ""),
+        offers=0 if why or _closed(node) else _offered(node),
     )
 
 
 def _out(node: Object, size: int) -> str:
+    offered = _offered(node)
+    enough = bool(size) and offered >= size
+    return _closed(node) or ("" if enough else f"{offered} of {size or '?'} GPUs offered")
+
+
+def _closed(node: Object) -> str:
+    """Why no pod can get any of its GPUs, whatever the node offers."""
     if is_cordoned(node):
         return "cordoned"
     if not readiness(node).ready:
         return "not Ready"
-    if has_taint(node):
-        return "not validated"
-    offered = quantity(((node.get("status") or {}).get("allocatable") or {}).get(GPU_RESOURCE)) or 0
-    return "" if size and offered >= size else f"{offered} of {size or '?'} GPUs offered"
+    return "not validated" if has_taint(node) else ""
+
+
+def _offered(node: Object) -> int:
+    return quantity(((node.get("status") or {}).get("allocatable") or {}).get(GPU_RESOURCE)) or 0
 
 
 # --- the budget ----------------------------------------------------------------------------------------------------
@@ -186,20 +197,27 @@ def limits(text: str, fleet: Fleet, names: Iterable[str]) -> dict[str, Refusal]:
     return found
 
 
-def admissible(fleet: Fleet, name: str, most: int) -> str:
+def admissible(fleet: Fleet, name: str, most: int, rollback: bool = False) -> str:
     """Why a node may not go out now, in words; empty if the budget has room.
 
     Args:
         fleet: all nodes as they are now.
         name: of the node. If it is out already, it is counted once.
         most: GPUs of its model that may be out.
+        rollback: nodes go back to a driver that worked. One that is out for the driver that it has takes nothing from anybody,
+            and the others that are would keep it so.
     """
     mine = fleet[name]
     if mine.begun:
         return ""  # admitted before
     if not mine.gpus:
         return f"nothing tells how many GPUs '{name}' has"
+    if rollback and mine.out and not mine.offers:
+        return ""
     out = [member for member in fleet.of_model(mine.model) if member.out and member.name != name]
+    if rollback and mine.out:
+        # What is left of it is taken within the budget, of which nodes that are merely broken use nothing up.
+        out = [member for member in out if member.begun]
     taken = sum(member.gpus for member in out)
     if taken + mine.gpus <= most:
         return ""
@@ -224,6 +242,7 @@ class Rules:
         canaries: nodes that must have done it before others are begun.
         soak_s: how long the last of them must have served since.
         max_failures: failures of this run, other than a canary's, that halt it.
+        rollback: the target is the version from before an earlier upgrade.
     """
 
     run: str
@@ -232,6 +251,7 @@ class Rules:
     canaries: int = 1
     soak_s: float = 300.0
     max_failures: int = 1
+    rollback: bool = False
 
 
 class Answer(StrEnum):
@@ -344,5 +364,5 @@ def admission(
     most = fleet.limit(rules.max_unavailable, fleet[name].model)
     if isinstance(most, Refusal):
         return Admission(Answer.HALT, str(most))
-    why = admissible(fleet, name, most)
+    why = admissible(fleet, name, most, rules.rollback)
     return Admission(Answer.WAIT, why) if why else GO

@@ -188,15 +188,18 @@ def judge(look: Look, fleet: Fleet, asked: Asked, tables: Tables) -> Verdict:
     member = fleet[look.node_name]
     if record and _has(record, look) and member.validated(look.target) and member.out in ("", "cordoned"):
         return Verdict(Action.NONE, "it has that version, validated")
-    if member.out:
-        cordoned = member.out == "cordoned"
-        return Verdict(Action.SKIP, "somebody else cordoned it" if cordoned else f"out already: {member.out}")
+    out = _out(member)
+    # A rollback is for nodes that do not work.
+    if out and (record is None or not asked.rollback):
+        return Verdict(Action.SKIP, out)
     if record is None:
         return refuse(*(look.refusals or [SILENT]))
     found = [*_of_machine(look, record, asked, tables), *_of_staging(look, asked)]
     known = {row.message for row in found}
     found += [row for row in look.refusals if row.message not in known]
-    return refuse(*found) if found else Verdict(Action.UPGRADE, _history(member, look.target))
+    if found:
+        return refuse(*found)
+    return Verdict(Action.UPGRADE, "; ".join(filter(None, (out, _history(member, look.target)))))
 
 
 def origin(look: Look) -> str:
@@ -229,6 +232,12 @@ def _half_done(look: Look, words: str, rollback: bool) -> Verdict:
         step = f"Finish it with {finish}, with '-l {look.name}'; or leave the node out."
         return refuse(refusal("unfinished upgrade", words, f"one to '{look.target}'", step))
     return refuse(*(look.refusals or [SILENT])) if look.raw is None else Verdict(Action.RESUME, words)
+
+
+def _out(member: Member) -> str:
+    if member.out == "cordoned":
+        return "somebody else cordoned it"
+    return f"out already: {member.out}" if member.out else ""
 
 
 def _history(member: Member, target: str) -> str:

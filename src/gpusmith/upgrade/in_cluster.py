@@ -7,7 +7,7 @@ import fcntl
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +83,7 @@ class NodeObject:
             there = ledgers.read(mine)
             if there is not None and there.run == entry.run and not there.finished:
                 return ""  # the answer to our own patch got lost
-            self._refuse(mine)
+            self._refuse(mine, entry)
             fleet = Fleet.of(nodes.values(), self.members)
             # A rollback is for nodes that do not work.
             if (why_out := fleet[self.name].out) and not entry.rollback:
@@ -96,17 +96,19 @@ class NodeObject:
             if answer.answer is Answer.WAIT:
                 return self._waiting(fleet, answer.why)
             try:
-                self.write(ledgers.patch(mine, entry, cordon=True))
+                # Who else cordoned it keeps the cordon.
+                own = replace(entry, cordoned=not is_cordoned(mine))
+                self.write(ledgers.patch(mine, own, cordon=True))
             except ApiRefused as error:
                 if error.status != CONFLICT:
                     raise
                 return "its Node object changed at that moment"
             return ""
 
-    def _refuse(self, node: Object) -> None:
+    def _refuse(self, node: Object, entry: Ledger) -> None:
         if ledgers.is_held(node):
             raise Halted(f"It carries '{HOLD}'.")
-        if is_cordoned(node):
+        if is_cordoned(node) and not entry.rollback:
             raise Halted(
                 "Somebody cordoned it meanwhile.", f"If it may be upgraded: kubectl uncordon {self.name}"
             )

@@ -19,6 +19,7 @@ from gpusmith.cluster.views import is_cordoned
 from gpusmith.errors import GpusmithError
 from gpusmith.names import HOLD, OPERANDS_ON, OPERANDS_PAUSED
 from gpusmith.upgrade import ledger as ledgers
+from gpusmith.upgrade import snapshot
 from gpusmith.upgrade.effects import DriverFailed, Fenced, Halted, InCluster, InUse, Node, OnMachine
 from gpusmith.upgrade.ledger import UNTOUCHED, Ledger, State
 from gpusmith.wait import Deadline, Done, GiveUp, NotYet, WaitTimeout, wait_until
@@ -118,7 +119,7 @@ class Upgrade:
                 return self._resumed(entry)
             if self.back:
                 return Outcome(Result.UNTOUCHED, "no upgrade of it is unfinished")
-            return self._begun()
+            return self._begun(entry)
         except Fenced:
             raise
         except GpusmithError as error:
@@ -126,14 +127,15 @@ class Upgrade:
 
     # --- from the beginning, or from where another run was killed ------------------------------------------------
 
-    def _begun(self) -> Outcome:
+    def _begun(self, last: Ledger | None) -> Outcome:
         self.say("preparing", f"fetching the packages of {self.target} and {self.origin}")
         try:
             for version in (self.origin, self.target):
                 self._do(partial(self.machine.fetch, version))
-            self.say("preparing", "checking the node before anything is changed")
-            self._do(lambda: self.machine.precheck(self.origin))
+            self._checked()
             before = self.machine.snapshot()
+            if self.rollback:
+                before = snapshot.of_rollback(before, self._earlier(last))
         except Fenced:
             raise
         except GpusmithError as error:
@@ -160,8 +162,31 @@ class Upgrade:
             self._entry = entry if self._may_be_admitted() else None
             raise
         self._entry = entry
+        if self.rollback:
+            # Whose cordon it is, the admission has written.
+            node = self.cluster.node()
+            self._refuse_others(node)
+            self._entry = ledgers.read(node)
         self.say(State.ADMITTED, "cordoned")
         return self._forward()
+
+    def _checked(self) -> None:
+        """What is broken before is no driver's fault later; but who takes a driver back may do so because it breaks the node."""
+        self.say("preparing", "checking the node before anything is changed")
+        try:
+            self._do(lambda: self.machine.precheck(self.origin))
+        except Fenced:
+            raise
+        except GpusmithError as error:
+            if not self.rollback:
+                raise
+            self.say("preparing", f"taking {self.origin} back although: {error}")
+
+    def _earlier(self, last: Ledger | None) -> Mapping[str, Any]:
+        """What the GPUs were before the driver that is taken back came, if the last ledger says it."""
+        if last is None or self.target != (last.target if last.rollback else last.origin):
+            return {}
+        return last.before
 
     def _may_be_admitted(self) -> bool:
         try:
@@ -229,7 +254,10 @@ class Upgrade:
         except DriverFailed as error:
             return self._back(str(error))
         self._write(state=State.DONE, reason="", uncordon=True, previous=self._previous())
-        return Outcome(Result.UPGRADED)
+        return Outcome(
+            Result.UPGRADED,
+            "" if self._now.cordoned else "somebody else cordoned it before: it stays cordoned",
+        )
 
     def _previous(self) -> Mapping[str, Any]:
         """What a rollback would go back to: nothing after one, or the next would bring back what was left."""
@@ -249,7 +277,7 @@ class Upgrade:
 
     def _pods_that_hold(self) -> Sequence[str]:
         node = self.cluster.node()
-        if self._now.cordoned and not is_cordoned(node):
+        if not is_cordoned(node):
             raise GiveUp(f"Somebody uncordoned node '{self.name}' meanwhile.")
         if ledgers.is_held(node):
             raise GiveUp(f"Node '{self.name}' carries '{HOLD}'.")
@@ -320,9 +348,9 @@ class Upgrade:
 
     def _cordoned_still(self) -> None:
         """Nobody's pods come before the node is validated, even if somebody uncordoned it."""
-        if self._now.cordoned and not is_cordoned(self.cluster.node()):
+        if not is_cordoned(self.cluster.node()):
             self.say(self._now.state, "somebody uncordoned it meanwhile; cordoning it until it is validated")
-            self._write(cordon=True)
+            self._write(cordon=True, cordoned=True)
 
     def _pause(self) -> None:
         """Our operands off the node."""

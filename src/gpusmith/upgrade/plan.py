@@ -173,7 +173,9 @@ def _forecast(
         wave = []
         for name in (name for name in pending if gates[name] == GO):
             most = fleet.limit(rules.max_unavailable, fleet[name].model)
-            why[name] = str(most) if isinstance(most, Refusal) else admissible(fleet, name, most)
+            why[name] = (
+                str(most) if isinstance(most, Refusal) else admissible(fleet, name, most, rules.rollback)
+            )
             if not why[name]:
                 wave.append(name)
                 fleet = fleet.with_member(name, _entry(fleet, name, rules, State.ADMITTED, now), OUT)

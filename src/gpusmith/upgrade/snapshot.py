@@ -17,6 +17,8 @@ SAME = {
     "persistence_mode": "persistence mode",
 }
 """What a driver must leave as it was."""
+RETURNING = "returning"
+"""In a rollback, the GPUs that the driver which is taken back has lost."""
 POWER = "power_w"
 NEARLY_W = 0.5
 """Drivers round."""
@@ -41,6 +43,21 @@ def taken(record: Record) -> dict[str, Any]:
     }
 
 
+def of_rollback(now: Mapping[str, Any], earlier: Mapping[str, Any]) -> dict[str, Any]:
+    """What the ledger of a rollback keeps: GPUs that the driver lost may come back, with the settings that they had before it.
+
+    Args:
+        now: from taken(), with the driver that is taken back.
+        earlier: from taken(), before that driver came; empty if nobody knows.
+    """
+    were, are = _all(earlier), now.get("gpus") or {}
+    return {**now, RETURNING: {uuid: row for uuid, row in were.items() if uuid not in are}}
+
+
+def _all(before: Mapping[str, Any]) -> dict[str, Any]:
+    return {**(before.get(RETURNING) or {}), **(before.get("gpus") or {})}
+
+
 def to_restore(before: Mapping[str, Any], record: Record) -> dict[str, dict[str, Any]]:
     """What a driver forgets when it is unloaded, as arguments of driver_state; empty if it is all there.
 
@@ -48,7 +65,7 @@ def to_restore(before: Mapping[str, Any], record: Record) -> dict[str, dict[str,
         before: from taken().
         record: of the node as it is now.
     """
-    were, limits, persistence = before.get("gpus") or {}, {}, {}
+    were, limits, persistence = _all(before), {}, {}
     for uuid, now in taken(record)["gpus"].items():
         was = were.get(uuid, {})
         limit, mode = was.get(POWER), was.get("persistence_mode")
@@ -64,12 +81,13 @@ def differences(before: Mapping[str, Any], record: Record, node: str) -> list[Pr
     """What the driver that is loaded now made of the GPUs, once what it forgot was put back. Power limits are no part of it.
 
     Args:
-        before: from taken(); one without GPUs tells nothing, which is a problem as well.
+        before: from taken(), or from of_rollback(). One of taken() without GPUs tells nothing, which is a problem as well.
         record: of the node as it is now.
         node: its name.
     """
     were, are = before.get("gpus") or {}, taken(record)["gpus"]
-    if not were:
+    may_return = RETURNING in before
+    if not were and not may_return:
         return [
             Problem(
                 f"Node '{node}': what its GPUs were before the driver was replaced is not known.",
@@ -77,12 +95,13 @@ def differences(before: Mapping[str, Any], record: Record, node: str) -> list[Pr
             )
         ]
     found = []
-    if len(were) != len(are):
+    if len(were) != len(are) and not (may_return and len(are) > len(were)):
         found.append(f"there were {len(were)} GPUs and now there are {len(are)}")
     found += [f"GPU {uuid} ({row['pci']}) is gone" for uuid, row in were.items() if uuid not in are]
-    found += [
-        f"GPU {uuid} ({row['pci']}) was not there before" for uuid, row in are.items() if uuid not in were
-    ]
+    if not may_return:
+        found += [
+            f"GPU {uuid} ({row['pci']}) was not there before" for uuid, row in are.items() if uuid not in were
+        ]
     for uuid, was in were.items():
         for name, words in SAME.items():
             now = are.get(uuid, was)[name]

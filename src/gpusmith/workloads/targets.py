@@ -34,11 +34,11 @@ class Target:
 
     @property
     def in_maintenance(self) -> bool:
-        """Whether its cordon is the upgrade's own, as its ledger says now."""
+        """Whether its cordon is the upgrade's own, as its ledger says now; a rollback goes on behind the cordon of others."""
         if self.view is None:
             return False
         found = unfinished.of_run(_marks(self.view), self.maintenance)
-        return found is not None and found.cordoned
+        return found is not None and (found.cordoned or found.rollback)
 
 
 @dataclass(frozen=True)

@@ -153,6 +153,16 @@ def test_a_rollback_goes_by_what_each_node_remembers(tmp_path: Path, api: Api) -
     assert "580.95.05" in output
 
 
+def test_a_rollback_takes_nodes_that_the_driver_broke_however_many_they_are(tmp_path: Path, api: Api) -> None:
+    for row in api.nodes.values():
+        row["metadata"]["annotations"][PREVIOUS_DRIVER] = json.dumps({"version": "580.95.05"})
+        row["status"]["allocatable"]["nvidia.com/gpu"] = "0"
+    status, output, plan = run(tmp_path, api, back=True, version="")
+    assert status == 0, output
+    assert [(row["action"], row["wave"]) for row in plan["nodes"]] == [("upgrade", 1), ("upgrade", 1)]
+    assert "out already: 0 of 4 GPUs offered" in output
+
+
 @pytest.mark.parametrize(("rollback", "target"), [(False, VERSION), (True, NEW)])
 def test_a_rollback_goes_on_and_an_upgrade_is_taken_back(
     tmp_path: Path, api: Api, rollback: bool, target: str

@@ -153,6 +153,24 @@ def test_an_upgrade_that_was_begun_has_its_place() -> None:
     assert admissible(fleet(begun, node("gpu-2", cordoned=True)), "gpu-1", 4) == ""
 
 
+@pytest.mark.parametrize("out", [{"cordoned": True}, {"ready": False}, {"tainted": True}, {"allocatable": 0}])
+def test_who_goes_back_and_serves_nobody_takes_no_room(out: dict[str, Any]) -> None:
+    """Or the nodes that a driver broke would keep each other from being repaired."""
+    cluster = fleet(node("gpu-1", **out), node("gpu-2", **out), node("gpu-3"))
+    assert admissible(cluster, "gpu-1", 4, rollback=True) == ""
+    assert admissible(cluster, "gpu-1", 4) != ""
+    # One that serves has its jobs, and waits until there is room.
+    assert "'gpu-1'" in admissible(cluster, "gpu-3", 4, rollback=True)
+
+
+def test_who_goes_back_and_has_lost_some_gpus_gives_the_others_away_within_the_budget() -> None:
+    broken = [node(f"gpu-{n}", allocatable=3) for n in (1, 2)]
+    assert admissible(fleet(*broken), "gpu-1", 4, rollback=True) == ""
+    gone = node("gpu-2", entry=entry(State.DRAINING))
+    assert "'gpu-2'" in admissible(fleet(broken[0], gone), "gpu-1", 4, rollback=True)
+    assert admissible(fleet(broken[0], gone), "gpu-1", 8, rollback=True) == ""
+
+
 def test_a_node_of_unknown_size_is_never_admitted() -> None:
     assert "how many GPUs" in admissible(fleet(node("gpu-1", 0)), "gpu-1", 4)
 

@@ -105,6 +105,28 @@ def test_who_is_out_is_left_alone_and_named(changes: dict[str, Any], why: str) -
     assert verdict(look(node("gpu-1", **changes), raw=None, refusals=bad)) == Verdict(Action.SKIP, why)
 
 
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"cordoned": True}, "somebody else cordoned it"),
+        ({"ready": False}, "out already: not Ready"),
+        ({"tainted": True}, "out already: not validated"),
+        ({"allocatable": 3}, "out already: 3 of 4 GPUs offered"),
+    ],
+)
+def test_a_rollback_takes_who_is_out_and_says_so(changes: dict[str, Any], why: str) -> None:
+    """It is for nodes that the driver broke."""
+    back = replace(ASKED, rollback=True)
+    row = node("gpu-1", stamp=NEW, **changes)
+    there = look(row, target=OLD, raw=with_driver(NEW))
+    assert verdict(there, back) == Verdict(Action.UPGRADE, why)
+    # What was asked of it all the same: a machine that answers, that is the one, and that nobody holds.
+    assert verdict(replace(there, raw=None), back) == Verdict(Action.SKIP, why)
+    assert verdict(replace(there, strangers=(Refusal("another one."),)), back).action is Action.REFUSE
+    row["metadata"]["labels"][HOLD] = ""
+    assert verdict(there, back).action is Action.SKIP
+
+
 # --- unfinished upgrades ---------------------------------------------------------------------------------------------
 
 

@@ -103,6 +103,24 @@ def test_admission_cordons_and_writes_the_ledger(tmp_path: Path) -> None:
     assert ledgers.read(api.nodes["gpu-1"]) == ENTRY
 
 
+@pytest.mark.parametrize("rollback", [False, True])
+def test_a_rollback_goes_behind_the_cordon_of_somebody_else_and_leaves_it_his(
+    tmp_path: Path, rollback: bool
+) -> None:
+    api = Api("gpu-1")
+    api.nodes["gpu-1"]["spec"]["unschedulable"] = True
+    node = made(api, tmp_path)
+    node.rules = replace(node.rules, rollback=rollback)
+    asked = replace(ENTRY, rollback=rollback)
+    if not rollback:
+        with pytest.raises(Halted, match="cordoned"):
+            node.admit(asked)
+        return
+    assert node.admit(asked) == ""
+    assert ledgers.read(api.nodes["gpu-1"]) == replace(asked, cordoned=False)
+    assert api.nodes["gpu-1"]["spec"]["unschedulable"]
+
+
 def test_two_of_one_budget_go_one_after_the_other(tmp_path: Path) -> None:
     api = Api("gpu-1", "gpu-2")
     assert made(api, tmp_path).admit(ENTRY) == ""

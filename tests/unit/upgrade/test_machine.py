@@ -368,6 +368,68 @@ def test_a_rollback_that_is_killed_goes_on_in_its_direction(step: int) -> None:
     assert world.packages == OLD
 
 
+def test_a_rollback_goes_to_nodes_that_the_driver_broke_and_an_upgrade_does_not() -> None:
+    world = World()
+    world.run()
+    world.sick = frozenset({NEW})
+    assert world.run(2, target=OLD).result is Result.UNTOUCHED
+    assert world.packages == NEW
+    assert world.run(3, target=OLD, rollback=True) == Outcome(Result.UPGRADED)
+    as_before_or_better(world)
+    assert world.packages == OLD
+
+
+@pytest.mark.parametrize("kind", ["before", "within", "after"])
+@pytest.mark.parametrize("step", range(1, 60))
+def test_a_node_that_somebody_else_cordoned_goes_back_and_stays_cordoned(step: int, kind: str) -> None:
+    """He may have done so because of the driver; what else he meant by it nobody knows."""
+    world = World()
+    world.run()
+    world.object["spec"] = {"unschedulable": True}
+    world.trouble = {world.effects + step: kind}
+    found = None
+    with contextlib.suppress(Killed):
+        found = world.run(2, target=OLD, rollback=True)
+    entry = world.entry
+    assert entry is not None
+    if found is None and (not entry.finished or world.packages == NEW):
+        found = world.run(3, target=OLD, rollback=True)
+    assert not world.wrong, world.wrong
+    assert world.packages == world.loaded == world.validated == OLD
+    assert world.cordoned
+    assert found is None or (found.result, "stays cordoned" in found.reason) == (Result.UPGRADED, True)
+
+
+def test_who_takes_his_cordon_off_during_a_rollback_gets_the_node_once_it_is_validated() -> None:
+    world = World()
+    world.run()
+    world.object["spec"] = {"unschedulable": True}
+
+    def compare_then_uncordon(before, compare=world.compare) -> None:  # type: ignore[no-untyped-def]
+        compare(before)
+        world.object["spec"] = {}
+
+    world.compare = compare_then_uncordon  # type: ignore[method-assign]
+    assert world.run(2, target=OLD, rollback=True) == Outcome(Result.UPGRADED)
+    as_before_or_better(world)
+
+
+def test_a_rollback_knows_what_the_gpus_were_before_the_driver_that_broke_them() -> None:
+    rows = {f"GPU-{n}": {"vbios": "96"} for n in range(2)}
+    world = World()
+    there = [rows]
+    world.snapshot = lambda: {"gpus": there[0]}  # type: ignore[method-assign]
+    world.run()
+    there[0] = {"GPU-0": rows["GPU-0"]}
+    world.job_ends = None
+    assert world.run(2, target=OLD, rollback=True).result is Result.RELEASED
+    world.job_ends = 0
+    # Neither is it forgotten by a rollback that came to nothing.
+    assert world.run(3, target=OLD, rollback=True).result is Result.UPGRADED
+    assert world.entry is not None
+    assert world.entry.before == {"gpus": there[0], "returning": {"GPU-1": rows["GPU-1"]}}
+
+
 @pytest.mark.parametrize("step", range(1, 60))
 def test_an_unfinished_upgrade_can_be_called_back_wherever_it_was_killed(step: int) -> None:
     world = World(trouble={step: "after"})

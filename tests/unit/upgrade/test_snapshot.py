@@ -103,3 +103,41 @@ def test_what_the_driver_forgot_is_put_back_and_a_power_limit_is_no_failure() ->
     now["nvml"]["gpus"][0]["persistence_mode"] = "enabled"
     now["nvml"]["gpus"][2]["persistence_mode"] = "disabled"
     assert snapshot.to_restore(were, parse(now))["persistence"] == {UUIDS[0]: False, UUIDS[2]: True}
+
+
+# --- a rollback ------------------------------------------------------------------------------------------------------
+
+
+def of_rollback(lost: int) -> dict[str, Any]:
+    """What is kept where the driver that is taken back has lost a GPU."""
+    record = records.healthy_record()
+    record["nvml"]["gpus"][lost].update(error="GPU is lost")
+    kept: dict[str, Any] = json.loads(
+        json.dumps(snapshot.of_rollback(snapshot.taken(parse(record)), before()))
+    )
+    return kept
+
+
+def test_gpus_may_come_back_with_the_settings_from_before_the_driver_that_lost_them() -> None:
+    kept, record = of_rollback(2), records.healthy_record()
+    assert snapshot.differences(kept, parse(record), "gpu-1") == []
+    assert snapshot.to_restore(kept, parse(record)) == {}
+    record["nvml"]["gpus"][2].update(power_limit_mw=500000)
+    assert snapshot.to_restore(kept, parse(record)) == {"power_limits": {UUIDS[2]: 700.0}}
+    # It need not come back: that it does not is no other driver's fault.
+    record["nvml"]["gpus"][2].update(error="GPU is lost")
+    assert snapshot.differences(kept, parse(record), "gpu-1") == []
+
+
+def test_a_driver_that_saw_no_gpu_at_all_can_be_taken_back() -> None:
+    kept = snapshot.of_rollback({"gpus": {}}, {})
+    assert snapshot.differences(kept, parse(records.healthy_record()), "gpu-1") == []
+    assert snapshot.differences({"gpus": {}}, parse(records.healthy_record()), "gpu-1") != []
+
+
+@pytest.mark.parametrize("change", [{"error": "GPU is lost"}, {"uuid": "GPU-another"}])
+def test_gpus_that_a_rollback_loses_or_changes_are_named(change: dict[str, Any]) -> None:
+    record = records.healthy_record()
+    record["nvml"]["gpus"][1].update(change)
+    found = [problem.cause for problem in snapshot.differences(of_rollback(2), parse(record), "gpu-1")]
+    assert any(f"GPU {UUIDS[1]} (" in cause and "is gone" in cause for cause in found)

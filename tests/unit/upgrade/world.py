@@ -5,11 +5,11 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from gpusmith.cluster.api import CONFLICT, ApiRefused
-from gpusmith.errors import ToolError
+from gpusmith.errors import GpusmithError, ToolError
 from gpusmith.names import OPERANDS_ON, OPERANDS_PAUSED, UPGRADE
 from gpusmith.upgrade import ledger as ledgers
 from gpusmith.upgrade.effects import DriverFailed, Halted, InUse
@@ -37,6 +37,7 @@ class World:
         users_end: after how many looks a process lets go of the driver; None for never.
         trouble: by an effect's number: 'before', 'within' and 'after' it the run is killed; 'error' and 'conflict' are answers.
         hold: the node is not admitted.
+        sick: versions with which the node is broken.
     """
 
     bad: Mapping[str, str] = field(default_factory=dict)
@@ -44,6 +45,7 @@ class World:
     users_end: int | None = 0
     trouble: dict[int, str] = field(default_factory=dict)
     hold: bool = False
+    sick: frozenset[str] = frozenset()
 
     packages: str = OLD
     loaded: str | None = OLD
@@ -129,7 +131,12 @@ class World:
         self._effect("fetch", work)
 
     def precheck(self, version: str) -> None:
-        self._effect("precheck", lambda: self.must(version == self.loaded, "checked at another version"))
+        def work() -> None:
+            self.must(version == self.loaded, "checked at another version")
+            if version in self.sick:
+                raise GpusmithError("It is broken before anything was done to it")
+
+        self._effect("precheck", work)
 
     def runs(self, version: str) -> bool:
         return self.packages == version and self.loaded == version
@@ -248,7 +255,10 @@ class World:
         def work() -> str:
             if self.hold:
                 raise Halted("held")
-            self._patch(ledgers.patch(self.object, entry, cordon=True))
+            if self.cordoned and not entry.rollback:
+                raise Halted("somebody cordoned it")
+            own = replace(entry, cordoned=not self.cordoned)
+            self._patch(ledgers.patch(self.object, own, cordon=True))
             return ""
 
         return self._effect("admit", work)

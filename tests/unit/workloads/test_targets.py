@@ -104,11 +104,21 @@ CORDONED = replace(
         (ledger(state=State.VALIDATING), True),
         (ledger(run="another"), False),
         (ledger(cordoned=False), False),
+        (ledger(cordoned=False, rollback=True), True),
         (ledger(state=State.DONE), False),
         ("{}", False),
         (None, False),
     ],
-    ids=["ours", "validating", "another run", "cordoned by others", "finished", "unreadable", "none"],
+    ids=[
+        "ours",
+        "validating",
+        "another run",
+        "cordoned by others",
+        "a rollback behind it",
+        "finished",
+        "unreadable",
+        "none",
+    ],
 )
 def test_a_cordoned_node_is_tested_for_the_upgrade_that_cordoned_it_alone(
     run: Any, fake_cluster: Any, entry: str | None, tested: bool
