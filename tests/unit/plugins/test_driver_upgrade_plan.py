@@ -157,7 +157,7 @@ def test_a_rollback_takes_nodes_that_the_driver_broke_however_many_they_are(tmp_
     for row in api.nodes.values():
         row["metadata"]["annotations"][PREVIOUS_DRIVER] = json.dumps({"version": "580.95.05"})
         row["status"]["allocatable"]["nvidia.com/gpu"] = "0"
-    status, output, plan = run(tmp_path, api, back=True, version="")
+    status, output, plan = run(tmp_path, api, back=True, version="", canary=0)
     assert status == 0, output
     assert [(row["action"], row["wave"]) for row in plan["nodes"]] == [("upgrade", 1), ("upgrade", 1)]
     assert "out already: 0 of 4 GPUs offered" in output
