@@ -74,6 +74,7 @@ class Machine:
         validation: how the suite is run.
         reboot: whether the machine may be rebooted where a module cannot be unloaded; None if it may not.
         ready_s: how long the driver may take to be as wanted.
+        users_s: how long who uses the driver is waited for before a reboot.
         sleep: replaced in tests.
     """
 
@@ -89,6 +90,7 @@ class Machine:
     validation: Validation
     reboot: Callable[[], None] | None = None
     ready_s: float = 600.0
+    users_s: float = 60.0
     sleep: Callable[[float], None] = time.sleep
 
     # --- packages ------------------------------------------------------------------------------------------------
@@ -210,11 +212,7 @@ class Machine:
         """Load the modules, start the driver's services and these units, and wait until the driver is as wanted."""
         record = self._record()
         if self.reboot and record.module.loaded_version not in (None, versions.upstream(version)):
-            if found := self.users(units):
-                raise InUse(
-                    f"Driver {version} takes a reboot of '{self.node}', where somebody uses the one before: {', '.join(found)}.",
-                    "Wait for them, or end what they run.",
-                )
+            self._unused(version, units)
             self.reboot()
             record = self._record()
         needs_fabric = fabric.needed(record, self._wanted(version, record))
@@ -237,6 +235,22 @@ class Machine:
             raise DriverFailed(error.message) from error
         if seen:
             raise DriverFailed(f"Driver {version} is not as wanted: {' '.join(seen)}")
+
+    def _unused(self, version: str, units: Sequence[str]) -> None:
+        """Who asks something and goes again, as a monitor does, is waited for; nobody else is rebooted away."""
+        found: list[str] = []
+
+        def look() -> Done[None] | NotYet:
+            found[:] = self.users(units)
+            return NotYet(", ".join(found)) if found else Done(None)
+
+        try:
+            wait_until("nobody to use the driver", look, Deadline(self.users_s), TICK_S, self.sleep)
+        except WaitTimeout as error:
+            raise InUse(
+                f"Driver {version} takes a reboot of '{self.node}', where somebody uses the one before: {', '.join(found)}.",
+                "Wait for them, or end what they run.",
+            ) from error
 
     # --- the GPUs ------------------------------------------------------------------------------------------------
 

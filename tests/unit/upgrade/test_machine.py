@@ -166,6 +166,25 @@ def test_who_came_while_packages_were_replaced_is_waited_for_by_the_next_run() -
     as_before_or_better(world)
 
 
+def test_who_came_on_the_way_back_is_waited_for_by_the_next_run() -> None:
+    world = World(bad={NEW: "validate"})
+    load = world.load
+
+    def in_use(version: str, units: Sequence[str]) -> None:
+        if version == OLD:
+            raise InUse("'ann' uses the driver")
+        load(version, units)
+
+    world.load = in_use  # type: ignore[method-assign]
+    found = world.run()
+    assert found.result is Result.UNFINISHED
+    assert "'ann' uses the driver (state 'rolling_back')" in found.reason
+    assert world.cordoned
+    world.load = load  # type: ignore[method-assign]
+    assert world.run(2).result is Result.ROLLED_BACK
+    as_before_or_better(world)
+
+
 def test_a_driver_that_kills_the_machine_each_time_goes_back() -> None:
     world = World(bad={NEW: "panic"})
     found = to_the_end(world)

@@ -190,11 +190,17 @@ def test_who_came_while_packages_were_replaced_is_not_rebooted_away(tmp_path: Pa
     node.answers = [{"failed": True, "msg": "no", "outcome": "in_use"}]
     machine = made(node, tmp_path, reboot=node.reboot)
     machine.unload(["nvidia-dcgm.service"])
-    node.answers = [{"users": ["process 7 'python3' (user 'ann', unit 'slurmstepd.scope')"]}]
+    job = {"users": ["process 7 'python3' (user 'ann', unit 'slurmstepd.scope')"]}
+    node.answers, machine.users_s = [job], 0.0
     with pytest.raises(InUse, match="'ann'"):
         machine.load(NEW, ["nvidia-dcgm.service"])
     assert node.rebooted == 0
     assert node.asked[-1] == ("driver_state", {"state": "used", "units": ["nvidia-dcgm.service"]})
+    # Who asked something and is gone again keeps nobody up.
+    node.answers, machine.users_s = [job, {"users": []}], 60.0
+    with pytest.raises(DriverFailed):
+        machine.load(NEW, ["nvidia-dcgm.service"])
+    assert node.rebooted == 1
 
 
 def test_a_driver_that_is_as_wanted_is_loaded(tmp_path: Path) -> None:
