@@ -680,13 +680,17 @@ def test_another_program_with_the_lock_is_told_as_that(machine: Machine, whose: 
     backend.install(full(machine, OLD, "drv-libs"))
 
 
+@pytest.mark.parametrize(("there", "coming"), [(OLD, NEW), (NEW, OLD)])
+@pytest.mark.parametrize("which", ["good", "empty"])
 @inside
-def test_what_a_killed_run_left_is_finished(machine: Machine) -> None:
+def test_what_a_killed_run_left_is_finished(machine: Machine, there: str, coming: str, which: str) -> None:
     backend = configure(machine)
     assert backend.repair() is False
-    backend.install(full(machine, OLD, "drv-libs"))
-    wanted = systems.leave_half_done(machine, "drv-libs", OLD, NEW)
+    backend.install(full(machine, there, "drv-libs"))
+    wanted = systems.leave_half_done(machine, "drv-libs", there, coming)
+    configure(machine, which)
     assert backend.installed(["drv-libs"]) == {}
     assert backend.repair() is True
     assert versions(backend, "drv-libs") == full(machine, wanted, "drv-libs")
+    assert Path("/opt/drv-libs").read_text().strip() == wanted
     assert backend.repair() is False

@@ -697,31 +697,29 @@ class Dnf:
     def repair(self) -> bool:
         """See `base.Backend`.
 
-        A killed transaction leaves packages in two versions, or one whose scripts did not end. They are installed once more.
+        A killed transaction leaves packages in two versions, since the old ones go at its end, or one whose scripts did not end.
         """
-        halves = self._half_done(self._rows([]))
+        rows = self._rows([])
+        halves = self._half_done(rows)
         last = self._dnf(["-q", *ALONE, "history", "info", "last"], 60, accept=(0, 1))
         begun = STARTED.findall(last) if UNFINISHED.search(last) else []
         if not halves and not begun:
             return False
-        words = [*ALONE, "--setopt=*.metadata_expire=never", "--setopt=*.skip_if_unavailable=1"]
-        again = ["remove", "--duplicates"] if halves else ["reinstall", *begun]
-        try:
-            self._dnf([*words, *again], INSTALL_TIMEOUT_S)
-        except BusyError:
-            raise
-        except PackageError:
-            # Without a repository the older ones go at least, as they would have at the transaction's end.
-            older = self._older(halves)
-            if older:
-                self._execute(["rpm", "--erase", "--nodeps", *older], INSTALL_TIMEOUT_S)
+        # By the order of their coming: a version that is newer may be the one that was to go.
+        kept = {row.name: row for row in sorted(rows, key=lambda row: int(row.place))}
+        older = [_nevra(row) for row in rows if row.name in halves and row != kept[row.name]]
+        if older:
+            words = ["rpm", "--erase", "--nodeps", *older]
+            self._execute(words, INSTALL_TIMEOUT_S, lock_timeout_s=self._lock_timeout_s)
+        again = sorted(_nevra(row) for row in kept.values() if row.name in halves or _nevra(row) in begun)
+        if again:
+            # For the scripts. Where no repository has it, what they do is missed by who looks at the outcome.
+            with suppress(PackageError):
+                self._dnf(
+                    [*ALONE, "--setopt=*.metadata_expire=never", *CHANGING, "reinstall", *again],
+                    INSTALL_TIMEOUT_S,
+                )
         return True
-
-    def _older(self, names: Sequence[str]) -> List[str]:
-        """Those of packages in two versions that were installed first."""
-        rows = [row for row in self._rows(names) if row.name in names]
-        newest = {row.name: row for row in sorted(rows, key=lambda row: int(row.place))}
-        return [f"{row.name}-{row.version}.{row.arch}" for row in rows if row != newest[row.name]]
 
     # --- programs --------------------------------------------------------------------------------------------------
 
@@ -742,6 +740,10 @@ class Dnf:
 def _has_plugin(root: Path, command: str) -> bool:
     """Whether a command of dnf is there."""
     return any(root.glob(f"usr/lib/python3*/*-packages/dnf-plugins/{command}.py"))
+
+
+def _nevra(row: rpm.Row) -> str:
+    return f"{row.name}-{row.version}.{row.arch}"
 
 
 def _lend(source: str | Path, target: str | Path) -> None:

@@ -13,7 +13,7 @@ from typing import Dict, Iterable, List, NamedTuple, Set, Tuple
 
 # Fields of `Row`, as rpm and dnf are asked for them.
 INSTALLED = (
-    "%{NAME}\\t%|EPOCH?{%{EPOCH}:}:{}|%{VERSION}-%{RELEASE}\\t%{ARCH}\\t%{SOURCERPM}\\t%{INSTALLTID}\\n"
+    "%{NAME}\\t%|EPOCH?{%{EPOCH}:}:{}|%{VERSION}-%{RELEASE}\\t%{ARCH}\\t%{SOURCERPM}\\t%{DBINSTANCE}\\n"
 )
 OFFERED = "%{name}\\t%{evr}\\t%{arch}\\t%{sourcerpm}\\t%{repoid}"
 # Keys are packages of this name in rpm's database.
@@ -33,7 +33,7 @@ class Row(NamedTuple):
     Attributes:
         version: full, with an epoch unless that is 0.
         source: name of the source package.
-        place: the repository's id, or the number of the transaction that installed it.
+        place: the repository's id, or the entry's number in rpm's database: later ones are higher.
     """
 
     name: str

@@ -277,9 +277,20 @@ Packages Altered:
 
 
 def test_what_a_killed_transaction_began_is_installed_once_more(tmp_path: Path) -> None:
-    backend, programs = system(tmp_path, says={"history info": HISTORY})
+    backend, programs = system(tmp_path, row("slow", "2-1"), says={"history info": HISTORY})
     assert backend.repair() is True
-    assert programs.commands[-1].endswith(" reinstall slow-2-1.noarch neighbour-2.0-1.el9.noarch")
+    # What it did not come to is for who asks for it.
+    assert programs.commands[-1].endswith(" reinstall slow-2-1.noarch")
+
+
+def test_of_two_versions_the_one_stays_that_came_last(tmp_path: Path) -> None:
+    """A killed way back leaves the older version's files, whatever the newer one's entry says."""
+    installed = "drv\t2-1\tnoarch\tdrv-2-1.src.rpm\t7\ndrv\t1-1\tnoarch\tdrv-1-1.src.rpm\t8\n"
+    says = {"PROVIDENAME": "drv\tdrv\n", " reinstall ": [base.PackageError("no repository")]}
+    backend, programs = system(tmp_path, installed, says=says)
+    assert backend.repair() is True
+    assert programs.commands[-2:] == ["rpm --erase --nodeps drv-2-1.noarch", programs.commands[-1]]
+    assert programs.commands[-1].endswith(" reinstall drv-1-1.noarch")
 
 
 def test_a_transaction_that_ended_needs_no_repair(tmp_path: Path) -> None:
