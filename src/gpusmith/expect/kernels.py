@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import cmp_to_key
 from typing import Any
+
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import rpm
 
 from gpusmith.data import compatibility
 from gpusmith.expect import versions
@@ -18,6 +21,9 @@ READY = re.compile(r"linux-(?:modules|objects|signatures)-nvidia-.*")
 """Modules that come built have the version of their kernel, and one package for each release."""
 BRINGS_NEXT = re.compile(r"linux-image-(?!.*\d+\.\d+\.\d)[a-z].*")
 """What brings the next kernel: a package without a release in its name."""
+
+EL = re.compile(r"\.el\d")
+"""In releases of kernels that rpm manages."""
 
 
 def others(record: Record) -> list[Kernel]:
@@ -57,8 +63,10 @@ def without_module(record: Record) -> list[str]:
 
 
 def newest(releases: Iterable[str]) -> str:
-    """The release that a boot loader takes by itself: the highest one."""
-    return max(releases, key=_order, default="")
+    """The release that a boot loader takes by itself: the highest one, by the order of its packages."""
+    releases = list(releases)
+    by_rpm = all(EL.search(release) for release in releases if release)
+    return max(releases, key=cmp_to_key(rpm.compare) if by_rpm else _order, default="")
 
 
 def _order(release: str) -> list[tuple[int, str]]:

@@ -37,6 +37,8 @@ HELD_PATTERNS = (
     "src:nvidia-graphics-drivers*",
 )
 """Packages that are the driver's if they have its version, in any layout."""
+SETTINGS = ("nvidia-settings*", "libxnvctrl*", "src:nvidia-settings*")
+"""NVIDIA's panel for X and its library. Others need it, as hwloc does, in whatever version their distribution has."""
 
 
 def named(wanted: Driver, flavour: str, fabric_manager: bool) -> list[str]:
@@ -59,6 +61,7 @@ def of_driver(record: Record, wanted: Driver) -> dict[str, str]:
         if name in must
         or (
             name not in layout.others
+            and not alike(name, package.source or "", SETTINGS)
             and alike(name, package.source or "", layout.patterns)
             and versions.of_driver(package.version) is not None
         )

@@ -99,6 +99,18 @@ def test_releases_are_ordered_by_their_numbers() -> None:
     assert kernels.newest([]) == ""
 
 
+@pytest.mark.parametrize(
+    ("older", "newer"),
+    [
+        ("5.14.0-570.el9.x86_64", "5.14.0-570.12.1.el9_6.x86_64"),
+        ("6.12.0-55.el10.x86_64", "6.12.0-55.9.1.el10_0.x86_64"),
+        ("5.14.0-503.40.1.el9_5.x86_64", "5.14.0-570.el9.x86_64"),
+    ],
+)
+def test_the_newest_kernel_of_el_is_rpms(older: str, newer: str) -> None:
+    assert kernels.newest([newer, older]) == kernels.newest([older, newer]) == newer
+
+
 def test_what_nothing_can_boot_is_no_kernel() -> None:
     assert kernels.problems(record(row(image=None, module=None)), WANTED) == []
     assert kernels.headers(record(row(image=None, module=None)), NAMES, needed=False)["kernels"] == []

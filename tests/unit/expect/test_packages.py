@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from gpusmith.expect.packages import problems, to_ask_for
+from gpusmith.expect.packages import outdated, problems, to_ask_for
 from gpusmith.expect.plans import kubernetes_node
-from gpusmith.expect.wanted import Packages, packages_of
+from gpusmith.expect.wanted import Driver, Packages, packages_of
 from gpusmith.node.records import parse
 from gpusmith.problems import Cure
 from tests.unit.expect.converged import SETTINGS, converged_record
-from tests.unit.hosts import make_host
+from tests.unit.hosts import VERSION, make_host
 
 KUBERNETES = dict.fromkeys(("kubelet", "kubeadm", "kubectl"), "1.36.3")
 OTHER = {"version": "1.36.2-1.1", "held": True}
@@ -67,3 +68,15 @@ def test_the_next_step_names_the_variable() -> None:
 def test_the_suite_goes_by_the_same_variable(allowed: bool | None, kept: bool) -> None:
     host = make_host(gpusmith_change_runtime_on_joined=allowed)
     assert packages_of(host, parse(converged_record())).kept is kept
+
+
+@pytest.mark.parametrize(
+    ("name", "source"), [("libxnvctrl0", "nvidia-settings"), ("nvidia-settings", None), ("libxnvctrl0", None)]
+)
+def test_the_panel_for_x_has_a_version_of_its_own(name: str, source: str | None) -> None:
+    """The distribution's hwloc brings its library, in the version of some older driver."""
+    raw = converged_record()
+    raw["packages"][name] = {"version": "510.47.03-0ubuntu4", "held": False, "source": source}
+    wanted = Driver("gpu-1", VERSION)
+    wanted = replace(wanted, layout=replace(wanted.layout, patterns=("*nvidia*", "libxnvctrl0")))
+    assert outdated(parse(raw), wanted) == {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -286,7 +287,11 @@ def test_what_a_killed_transaction_began_is_installed_once_more(tmp_path: Path) 
 def test_of_two_versions_the_one_stays_that_came_last(tmp_path: Path) -> None:
     """A killed way back leaves the older version's files, whatever the newer one's entry says."""
     installed = "drv\t2-1\tnoarch\tdrv-2-1.src.rpm\t7\ndrv\t1-1\tnoarch\tdrv-1-1.src.rpm\t8\n"
-    says = {"PROVIDENAME": "drv\tdrv\n", " reinstall ": [base.PackageError("no repository")]}
+    says = {
+        "PROVIDENAME": "drv\tdrv\n",
+        " reinstall ": [base.PackageError("no repository")],
+        "history info": HISTORY.partition("Packages Altered")[0],
+    }
     backend, programs = system(tmp_path, installed, says=says)
     assert backend.repair() is True
     assert programs.commands[-2:] == ["rpm --erase --nodeps drv-2-1.noarch", programs.commands[-1]]
@@ -295,9 +300,12 @@ def test_of_two_versions_the_one_stays_that_came_last(tmp_path: Path) -> None:
 
 def test_a_transaction_that_ended_needs_no_repair(tmp_path: Path) -> None:
     ended = HISTORY.replace("End rpmdb      :  **", "End rpmdb      : 5a33f0cf").replace(" ** ", "    ")
-    backend, programs = system(tmp_path, says={"history info": ended})
+    # Two versions side by side are the site's own matter then.
+    installed = "acme-rt\t2-1\tx86_64\ta-2-1.src.rpm\t7\nacme-rt\t1-1\tx86_64\ta-1-1.src.rpm\t8\n"
+    says = {"history info": ended, "PROVIDENAME": "acme-rt\tacme-rt\n"}
+    backend, programs = system(tmp_path, installed, says=says)
     assert backend.repair() is False
-    assert not any("reinstall" in command for command in programs.commands)
+    assert not any("reinstall" in command or "--erase" in command for command in programs.commands)
 
 
 NOT_BEST = (
@@ -315,3 +323,17 @@ def test_an_upgrade_that_fails_by_our_locks_alone_is_told(tmp_path: Path) -> Non
     programs.says["upgrade --assumeno"] = [base.PackageError(NOT_BEST), base.PackageError("another cause")]
     assert backend.blocked() == ""
     assert backend.blocked() == ""
+
+
+def test_only_packages_of_this_machines_architecture_are_saved(tmp_path: Path) -> None:
+    """NVIDIA's repository for EL 9 has 32-bit builds of the libraries, under the same names and versions."""
+    backend, programs = system(tmp_path, offered=row("nvidia-driver-cuda", OLD))
+    with pytest.raises(base.PackageError, match="did not save nvidia-driver-cuda"):
+        backend.fetch({"nvidia-driver-cuda": OLD}, tmp_path / "folder")
+    (download,) = (command for command in programs.commands if " download " in command)
+    assert f"--arch={os.uname().machine},noarch" in download
+    cache = tmp_path / "var/cache/dnf/cuda-1/packages"
+    cache.mkdir(parents=True)
+    for arch in ("i686", os.uname().machine):
+        (cache / f"libnvidia-ml-580.178.04-1.el9.{arch}.rpm").touch()
+    assert backend._cached("libnvidia-ml", OLD).name.endswith(f".{os.uname().machine}.rpm")
