@@ -62,6 +62,8 @@ CHANGING = ("--setopt=*.skip_if_unavailable=1", "--setopt=keepcache=1")
 ALONE = ("--disableplugin=*",)
 WITH_LOCKS = ("--disableplugin=*", "--enableplugin=versionlock")
 CANDIDATE = re.compile(r"best update candidate for package (\S+)-[^-\s]+-[^-\s]+(?=\s|$)")
+# Where dnf's plugin versionlock is switched off.
+SWITCHES = (("etc/dnf/dnf.conf", "plugins"), ("etc/dnf/plugins/versionlock.conf", "enabled"))
 UNFINISHED = re.compile(r"^End rpmdb +: +\*\*", re.MULTILINE)
 STARTED = re.compile(r"^ \*\* (?:Dep-)?(?:Install|Upgrade|Downgrade|Reinstall) +(\S+)", re.MULTILINE)
 
@@ -474,11 +476,24 @@ class Dnf:
         """See `base.Backend`."""
         if not versions:
             return
+        self._have_locks_read()
         locks = self._listed()
         self._refuse_hindered(locks, versions)
         held = dict(locks.without(versions, {}).ours.get(versionlock.HELD, {}))
         held.update({name: [version] for name, version in versions.items()})
         self._write_locks(locks.without(versions, versions).with_block(versionlock.HELD, held))
+
+    def _have_locks_read(self) -> None:
+        """Nothing is held by lines that dnf does not read."""
+        self._need("versionlock")
+        for path, option in SWITCHES:
+            file = self._root / path
+            text = file.read_text(encoding="utf-8") if file.is_file() else ""
+            if re.search(rf"(?mi)^\s*{option}\s*=\s*(?:0|no|false|off)\s*$", text):
+                raise PackageError(
+                    f"'/{path}' has '{option}' switched off, so dnf reads no locks, and would replace what has to stay. "
+                    f"Set '{option}=1' there."
+                )
 
     def release(self, names: Iterable[str]) -> None:
         """See `base.Backend`."""

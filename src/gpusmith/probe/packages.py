@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import fnmatch
+import glob
 import re
 from dataclasses import dataclass
 
@@ -26,6 +27,9 @@ FOREIGN = ("i386", "i486", "i586", "i686")
 # The list of dnf's plugin versionlock. Lines of ours end with a pattern for the architecture that only we write; those below
 # a comment with an owner's name are its pins, and no holds.
 LOCKS = "/etc/dnf/plugins/versionlock.list"
+# Without its plugin, or with that switched off, dnf does not read it.
+PLUGIN = "/usr/lib/python3*/*-packages/dnf-plugins/versionlock.py"
+SWITCHES = (("/etc/dnf/dnf.conf", "plugins"), ("/etc/dnf/plugins/versionlock.conf", "enabled"))
 OURS = ".?*"
 HEAD = "# Written by gpusmith for "
 HELD = HEAD + "what is held."
@@ -142,8 +146,18 @@ def database(asked: tuple[Command, Command]) -> str:
     return "" if rpm.missing else "rpm"
 
 
+def _is_off(path: str, option: str) -> bool:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return re.search(rf"(?mi)^\s*{option}\s*=\s*(?:0|no|false|off)\s*$", file.read()) is not None
+    except OSError:
+        return False
+
+
 def locks() -> str | None:
-    """Text of the list of dnf's plugin versionlock; None where there is none."""
+    """Text of the list of dnf's plugin versionlock; None where there is none, or dnf does not read it."""
+    if not glob.glob(PLUGIN) or any(_is_off(path, option) for path, option in SWITCHES):
+        return None
     try:
         with open(LOCKS, encoding="utf-8", errors="replace") as file:
             return file.read()

@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
 from gpusmith.probe import packages
 
 
@@ -44,3 +48,18 @@ def test_a_package_that_a_killed_run_left_in_two_versions_is_not_there() -> None
     half = RPMS + RPMS.splitlines()[0].replace("580.95.05", "595.71.05") + "\n"
     assert "nvidia-driver-cuda" not in packages.parse_rpm(half, "")
     assert "kernel-core" in packages.parse_rpm(half, "")
+
+
+def test_locks_count_only_where_dnf_reads_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    listed, plugin, switch = (tmp_path / name for name in ("versionlock.list", "plugin.py", "dnf.conf"))
+    listed.write_text("kubelet-0:1.36.3-1.*\n")
+    monkeypatch.setattr(packages, "LOCKS", str(listed))
+    monkeypatch.setattr(packages, "PLUGIN", str(plugin))
+    monkeypatch.setattr(packages, "SWITCHES", ((str(switch), "plugins"),))
+    assert packages.locks() is None
+    plugin.touch()
+    assert packages.locks() == "kubelet-0:1.36.3-1.*\n"
+    switch.write_text("[main]\nplugins=1\n")
+    assert packages.locks() is not None
+    switch.write_text("[main]\nplugins = No\n")
+    assert packages.locks() is None

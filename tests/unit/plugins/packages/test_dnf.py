@@ -337,3 +337,20 @@ def test_only_packages_of_this_machines_architecture_are_saved(tmp_path: Path) -
     for arch in ("i686", os.uname().machine):
         (cache / f"libnvidia-ml-580.178.04-1.el9.{arch}.rpm").touch()
     assert backend._cached("libnvidia-ml", OLD).name.endswith(f".{os.uname().machine}.rpm")
+
+
+def test_nothing_is_held_by_locks_that_dnf_does_not_read(tmp_path: Path) -> None:
+    backend, programs = system(tmp_path, row("kubelet", "1.36.3-1"))
+    backend.hold({"kubelet": "1.36.3-1"})
+    assert not any("dnf-command" in command for command in programs.commands)
+    (tmp_path / "usr/lib/python3/dist-packages/dnf-plugins/versionlock.py").unlink()
+    backend.hold({"kubelet": "1.36.3-1"})
+    assert any(command.endswith(" install dnf-command(versionlock)") for command in programs.commands)
+
+
+@pytest.mark.parametrize(("path", "option"), dnf.SWITCHES)
+def test_locks_that_are_switched_off_are_named(tmp_path: Path, path: str, option: str) -> None:
+    backend, _programs = system(tmp_path, row("kubelet", "1.36.3-1"))
+    (tmp_path / path).write_text(f"[main]\n{option} = False\n")
+    with pytest.raises(base.PackageError, match=f"'/{path}' has '{option}' switched off"):
+        backend.hold({"kubelet": "1.36.3-1"})
