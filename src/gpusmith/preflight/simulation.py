@@ -41,6 +41,8 @@ def _by_pattern(role: str, name: str, version: str, source: str, patterns: Seque
     )
 
 
+KERNEL_OF_RPM = "kernel-core"
+"""EPEL's dkms requires kernel-devel-matched beside it, in any version: the newest one brings its own kernel-core."""
 OFF = {
     "debian": "Debian's 'contrib', 'non-free' and 'non-free-firmware'",
     "ubuntu": "on minimal images of Ubuntu 'restricted' and 'multiverse'",
@@ -91,11 +93,20 @@ def check_simulation(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[
             "Look at what uses them on the node. If nothing does, remove them, or name them in 'preflight_removable_packages';"
             " else leave the machine out with -l.",
         )
+    if KERNEL_OF_RPM in plan["changed"]:
+        running = facts["record"]["host"]["kernel"]
+        yield refusal(
+            "kernel",
+            f"installing what the inventory wants would bring kernel {plan['changed'][KERNEL_OF_RPM][1]}, alone",
+            "the kernels that are there, since one without its other packages does not boot",
+            f"Bring the kernel up to date as a whole and reboot, or install 'kernel-devel-matched-{running}'; then run again.",
+        )
     serves = facts["record"]["kubernetes"]["joined"]
     others = {
         name: f"{before} to {after}"
         for name, (before, after) in plan["changed"].items()
-        if (name in simulation["held"] or (serves and not fnmatch.fnmatchcase(name, CUDA)))
+        if name != KERNEL_OF_RPM
+        and (name in simulation["held"] or (serves and not fnmatch.fnmatchcase(name, CUDA)))
         and not is_ours(name, before)
     }
     if others:

@@ -117,3 +117,11 @@ def test_the_folder_of_cni_plugins_that_debians_containerd_leaves(
     assert bool(found) is refused
     if refused:
         assert "/usr/lib/cni" in found[0].message
+
+
+@pytest.mark.parametrize("joined", [False, True])
+def test_a_kernel_that_would_come_alone_is_refused(joined: bool) -> None:
+    changed = {"kernel-core": ("5.14.0-570.el9", "5.14.0-611.el9")}
+    (found,) = judged(plan={**NOTHING, "changed": changed}, joined=joined)
+    assert "5.14.0-611.el9, alone" in found.message
+    assert "'kernel-devel-matched-" in found.hint
