@@ -733,14 +733,17 @@ class Dnf:
             words = ["rpm", "--erase", "--nodeps", *older]
             self._execute(words, INSTALL_TIMEOUT_S, lock_timeout_s=self._lock_timeout_s)
         again = sorted(_nevra(row) for row in kept.values() if row.name in halves or _nevra(row) in begun)
-        if again:
-            # For the scripts. Where no repository has it, what they do is missed by who looks at the outcome.
-            with suppress(PackageError):
-                self._dnf(
-                    [*ALONE, "--setopt=*.metadata_expire=never", *CHANGING, "reinstall", *again],
-                    INSTALL_TIMEOUT_S,
-                )
-        return True
+        return self._run_scripts_of(again) or bool(older)
+
+    def _run_scripts_of(self, builds: Sequence[str]) -> bool:
+        """Whether they could be run. Where no repository has a package, what they do is missed by who looks at the outcome."""
+        words = [*ALONE, "--setopt=*.metadata_expire=never", *CHANGING, "reinstall", *builds]
+        try:
+            if builds:
+                self._dnf(words, INSTALL_TIMEOUT_S)
+        except PackageError:
+            return False
+        return bool(builds)
 
     # --- programs --------------------------------------------------------------------------------------------------
 
