@@ -80,7 +80,7 @@ options:
     type: bool
     default: false
   autoremove:
-    description: With O(state=absent), whether packages that nothing needs any more go too.
+    description: With O(state=absent), whether packages go too that came along with these and that nothing needs after them.
     type: bool
     default: false
   lock_timeout:
@@ -95,7 +95,8 @@ options:
     type: path
   state:
     description:
-      - V(repository_only) writes the repository and installs nothing. V(absent) removes packages, pins and repository.
+      - V(repository_only) writes the repository and installs nothing. V(absent) removes packages, pins and repository. If the
+        package manager would take anything else along, or bring it, nothing is removed, and that is named, also in check mode.
       - V(fetched) changes nothing but O(folder). A set that is to come is saved with all that its installation would bring or change on this
         node; one that is there, with what belongs to it by O(patterns) and O(companions), as it is there. What no repository has any more
         is taken from the package manager's cache. A complete folder that has O(packages) already is left as it is.
@@ -506,11 +507,11 @@ class Work:
         now = self._look()
         versions = [now[name].version for name in self._wanted if name in now]
         names = self._belonging(now, versions) + [name for name in self._params["unversioned"] if name in now]
-        self.packages.update((name, {"before": now[name].version, "after": None}) for name in names)
         if names:
             self.changed = True
-            if not self._check:
-                self._backend.remove(names, self._params["autoremove"])
+            take = self._backend.removal if self._check else self._backend.remove
+            gone = {**{name: now[name].version for name in names}, **take(names, self._params["autoremove"])}
+            self.packages.update((name, {"before": version, "after": None}) for name, version in gone.items())
         self._write(self._backend.pin_files(self._name, {}))
         self._write(self._backend.repository_files(self._name, None))
 

@@ -113,6 +113,14 @@ ITEMS = [
     Item("neighbour", "1.0"),
     Item("neighbour", "2.0"),
     Item("other", "1.0", (), ("drv-cuda",)),
+    # A site's own, which needs a part of the driver.
+    Item("site-tool", "1.0", ("drv-libs",)),
+    # As CUDA's toolkits: a package that has nothing but others, some of which others need as well.
+    Item("toolkit", "1.0", ("toolkit-compiler", "toolkit-runtime")),
+    Item("toolkit-compiler", "1.0", ("toolkit-headers",)),
+    Item("toolkit-headers", "1.0"),
+    Item("toolkit-runtime", "1.0"),
+    Item("site-job", "1.0", ("toolkit-runtime",)),
     Item("epoch", "2.0"),
     Item(LONG, "1.0"),
     Item("broken", "1.0", ("nowhere-to-be-found",)),

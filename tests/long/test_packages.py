@@ -313,6 +313,52 @@ def test_what_came_along_goes_with_what_needed_it(machine: Machine) -> None:
 
 
 @inside
+def test_a_removal_takes_nothing_of_others_along(machine: Machine) -> None:
+    backend = configure(machine)
+    systems.write(backend.pin_files("test", pins(machine, OLD)))
+    backend.install({**full(machine, OLD, "drv-cuda"), **full(machine, "1.0", "site-tool", "neighbour")})
+    backend.hold(full(machine, OLD, *DRIVER))
+    before = versions(backend, "*")
+    for unused in (False, True):
+        for take in (backend.removal, backend.remove):
+            told = refused(lambda take=take, unused=unused: take(DRIVER, unused))
+            assert "'site-tool' (1.0" in told
+            assert "neighbour" not in told
+    # Parts of the same set count as others where they are not asked for.
+    assert "'drv-cuda'" in refused(lambda: backend.removal(["drv-libs"]))
+    assert versions(backend, "*") == before
+    assert all(found.held for found in backend.installed(DRIVER).values())
+    # With it, and with what it needs, all of them go.
+    gone = full(machine, OLD, *DRIVER) | full(machine, "1.0", "site-tool")
+    assert backend.removal(gone) == gone
+    assert versions(backend, "*") == before
+    assert backend.remove(gone) == gone
+    assert versions(backend, *gone) == {}
+
+
+@inside
+def test_what_others_need_or_left_stays_where_what_came_along_goes(machine: Machine) -> None:
+    backend = configure(machine)
+    # Nothing needs this tool, which came along with something else.
+    systems.write(backend.pin_files("test", pins(machine, OLD)))
+    backend.install(full(machine, OLD, "drv-cuda"))
+    backend.remove(["drv-cuda"])
+    backend.install(full(machine, "1.0", "toolkit", "site-job"))
+    assert backend.removal(["toolkit"]) == full(machine, "1.0", "toolkit")
+    gone = full(machine, "1.0", "toolkit", "toolkit-compiler", "toolkit-headers")
+    assert backend.removal(["toolkit"], unused=True) == gone
+    # What somebody holds stays as well.
+    backend.hold(full(machine, "1.0", "toolkit-headers"))
+    del gone["toolkit-headers"]
+    assert backend.remove(["toolkit"], unused=True) == gone
+    left = versions(backend, "toolkit*", "site-job", *DRIVER)
+    assert left == {
+        **full(machine, "1.0", "toolkit-headers", "toolkit-runtime", "site-job"),
+        **full(machine, OLD, "drv-libs", "drv-tool"),
+    }
+
+
+@inside
 def test_a_gap_is_named_and_nothing_is_installed(machine: Machine) -> None:
     backend = configure(machine)
     assert "nowhere-to-be-found" in refused(lambda: backend.simulate(full(machine, "1.0", "broken"), {}))
@@ -515,6 +561,19 @@ def test_a_set_that_is_there_needs_nothing_and_nothing_stays_of_one_that_went(ma
     assert versions(machine.family.backend(), "drv-*", "neighbour") == {}
     left = {line.partition(" ")[0] for line in set(systems.files("/etc")) - set(before)}
     assert left == set()
+
+
+@inside
+def test_a_set_that_others_need_stays_as_a_whole(machine: Machine) -> None:
+    work(machine).present(install=True)
+    configure(machine).install(full(machine, "1.0", "site-tool"))
+    before = systems.files("/etc", "/opt")
+    for check in (True, False):
+        gone = work(machine, check=check)
+        assert "'site-tool'" in refused(gone.absent)
+        assert (gone.packages, gone.diff) == ({}, [])
+        assert systems.files("/etc", "/opt") == before
+    assert not is_due(machine)
 
 
 @inside

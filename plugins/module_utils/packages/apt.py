@@ -35,6 +35,7 @@ from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import 
     alike,
     digest,
     read_manifest,
+    refuse_others,
     satisfies,
     write_manifest,
 )
@@ -45,6 +46,8 @@ PIN_PRIORITY = 1001
 QUERY = "${Package}\t${Version}\t${db:Status-Abbrev}\t${source:Package}\n"
 # A package's second state letter: unpacked, half configured, half installed, waiting for or having pending triggers.
 HALF_DONE = set("UFHWt")
+# What nothing needs any more stays, whatever the machine's own settings say.
+KEPT = ("-o", "APT::Get::AutomaticRemove=0")
 FORCE = ["--force-confdef", "--force-confold"]
 LOCKED = re.compile(r"Could not get lock|Unable to (?:acquire|lock)|lock was locked by another process")
 UNMET = "The following packages have unmet dependencies:"
@@ -438,11 +441,31 @@ class Apt:
         files = [str((folder / each.file).resolve()) for each in saved]
         self._change([*self._get("install"), *nothing, "--no-install-recommends", *files])
 
-    def remove(self, names: Iterable[str], unused: bool = False) -> None:
+    def removal(self, names: Iterable[str], unused: bool = False) -> Dict[str, str]:
         """See `base.Backend`."""
         listed = sorted(set(names))
-        self.release(listed)
-        self._change([*self._get("remove"), *(["--autoremove"] if unused else []), *listed])
+        # Who holds what would go is told as well.
+        plan = self._simulate_removal("remove", *KEPT, "-o", "APT::Ignore-Hold=1", *listed)
+        refuse_others(plan, listed)
+        gone: Dict[str, str] = plan.removed
+        if not unused:
+            return gone
+        # Apt takes all that nothing needs, whatever it came with.
+        before = self._simulate_removal("autoremove").removed
+        after = self._simulate_removal("remove", "--autoremove", *listed).removed
+        more = {name: version for name, version in after.items() if name not in before}
+        return self.removal([*listed, *more]) if more.keys() - gone.keys() else gone
+
+    def _simulate_removal(self, verb: str, *words: str) -> Plan:
+        simulation = [*self._get(verb), "--simulate", "--allow-change-held-packages"]
+        return parse_simulation(self._execute([*simulation, *words], UPDATE_TIMEOUT_S))
+
+    def remove(self, names: Iterable[str], unused: bool = False) -> Dict[str, str]:
+        """See `base.Backend`."""
+        gone = self.removal(names, unused)
+        self.release(gone)
+        self._change([*self._get("remove"), *KEPT, *sorted(gone)])
+        return gone
 
     def repair(self) -> bool:
         """See `base.Backend`."""

@@ -195,14 +195,20 @@ class Backend(Protocol):
     def install_from(self, folder: Path) -> None:
         """Install what fetch saved, after a look at its manifest. Needs no repository."""
 
-    def remove(self, names: Iterable[str], unused: bool = False) -> None:
-        """Remove packages; with `unused` also what nothing needs any more."""
+    def removal(self, names: Iterable[str], unused: bool = False) -> Dict[str, str]:
+        """Versions by name of all that goes with a removal: these packages, and with `unused` what nothing needs any more after it.
+
+        What nothing needed before it stays. Anything else that would go, come or change is an error that names it.
+        """
+
+    def remove(self, names: Iterable[str], unused: bool = False) -> Dict[str, str]:
+        """Remove what `removal` tells, and tell it."""
 
     def owner(self, path: str) -> Optional[str]:
         """The package that a file came with."""
 
     def repair(self) -> bool:
-        """Finish what an interrupted run left half done, removing nothing; whether there was anything."""
+        """Finish what an interrupted run left half done, removing nothing; whether anything was done."""
 
 
 # --- names ---------------------------------------------------------------------------------------------------------
@@ -403,6 +409,33 @@ def _fingerprint(key: bytes) -> str:
         digest = hashlib.sha1(b"\x99" + len(key).to_bytes(2, "big") + key)  # noqa: S324 - what version 4 is made with
         return digest.hexdigest().upper()
     return hashlib.sha256(bytes([0x95 + key[0]]) + len(key).to_bytes(4, "big") + key).hexdigest().upper()
+
+
+# --- removals ------------------------------------------------------------------------------------------------------
+
+
+def refuse_others(plan: Plan, names: Iterable[str]) -> None:
+    """A removal takes what is asked for, and nothing else.
+
+    Raises:
+        PackageError: something else would go, come or change with it; it is named.
+    """
+    asked = sorted(set(names))
+    others = {
+        "remove": {name: version for name, version in plan.removed.items() if name not in asked},
+        "install": plan.installed,
+        "change": {name: after for name, (_, after) in plan.changed.items()},
+    }
+    told = [
+        f"{verb} {', '.join(f'{name!r} ({version})' for name, version in sorted(found.items()))}"
+        for verb, found in others.items()
+        if found
+    ]
+    if told:
+        raise PackageError(
+            f"Removing {', '.join(map(repr, asked))} would also {' and '.join(told)}. Nothing was removed. "
+            "Find out who uses that on the node, and let them decide, then run again."
+        )
 
 
 # --- saved packages ------------------------------------------------------------------------------------------------

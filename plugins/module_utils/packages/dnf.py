@@ -38,6 +38,7 @@ from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import 
     alike,
     digest,
     read_manifest,
+    refuse_others,
     satisfies,
     write_manifest,
 )
@@ -706,12 +707,28 @@ class Dnf:
             self._dnf([*options, "--disablerepo=*", "install", *_as_asked(False), *files], INSTALL_TIMEOUT_S)
         self._follow(versions)
 
-    def remove(self, names: Iterable[str], unused: bool = False) -> None:
+    def removal(self, names: Iterable[str], unused: bool = False) -> Dict[str, str]:
         """See `base.Backend`."""
         listed = sorted(set(names))
-        self.release(listed)
-        words = ["--disablerepo=*", "remove", f"--setopt=clean_requirements_on_remove={int(unused)}", *listed]
-        self._dnf(words, INSTALL_TIMEOUT_S)
+        plan = self._simulate_removal(listed, unused=False)
+        refuse_others(plan, listed)
+        gone: Dict[str, str] = plan.removed
+        if not unused:
+            return gone
+        more = set(self._simulate_removal(listed, unused=True).removed) - set(gone)
+        more -= {name for name, package in self.installed(more).items() if package.held}
+        return self.removal([*listed, *more]) if more else gone
+
+    def _simulate_removal(self, names: Sequence[str], unused: bool) -> Plan:
+        words = [*ALONE, *_removing(unused), "--assumeno", *names]
+        return parse_plan(self._dnf(words, UPDATE_TIMEOUT_S, unless=ABORTED, yes=False), {})
+
+    def remove(self, names: Iterable[str], unused: bool = False) -> Dict[str, str]:
+        """See `base.Backend`."""
+        gone = self.removal(names, unused)
+        self.release(gone)
+        self._dnf([*_removing(unused=False), *sorted(gone)], INSTALL_TIMEOUT_S)
+        return gone
 
     def repair(self) -> bool:
         """See `base.Backend`.
@@ -776,6 +793,10 @@ def _lend(source: str | Path, target: str | Path) -> None:
         os.link(source, target)
     except OSError:
         shutil.copy2(source, target)
+
+
+def _removing(unused: bool) -> List[str]:
+    return ["--disablerepo=*", "remove", f"--setopt=clean_requirements_on_remove={int(unused)}"]
 
 
 def _as_asked(recommends: bool) -> List[str]:

@@ -131,6 +131,18 @@ def test_what_came_along_goes_with_what_needed_it(changing: System) -> None:
     assert changing.apt.installed(["drv-*"]) == {}
 
 
+def test_a_removal_brings_nothing_either(changing: System) -> None:
+    """Apt by itself would bring what else a package of others can do with."""
+    changing.configure()
+    changing.apt.install({"runtime": "", "engine": ""})
+    before = changing.apt.installed(["*"])
+    with pytest.raises(
+        base.PackageError, match=r"install 'runtime.io' \(2.3.7-1\)|remove 'engine' \(20.10-1\)"
+    ):
+        changing.apt.remove(["runtime"])
+    assert changing.apt.installed(["*"]) == before
+
+
 def test_saved_packages_bring_a_version_back_without_a_repository(changing: System, tmp_path: Path) -> None:
     apt, folder = changing.apt, tmp_path / "saved"
     changing.configure()

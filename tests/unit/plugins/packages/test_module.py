@@ -17,7 +17,7 @@ OLD, NEW = "580.178.04-1", "595.71.05-1"
 LISTS = {
     "smi": [NEW, OLD], "lib": [NEW, OLD], "container": ["1.20.1-1"], "modprobe": ["535.1-1"], "cuda-toolkit-12-8": ["12.8.1-1"],
 }  # fmt: skip
-QUESTIONS = ("installed", "offered", "simulate")
+QUESTIONS = ("installed", "offered", "simulate", "removal")
 
 
 class Machine:
@@ -34,6 +34,7 @@ class Machine:
         self.unpredictable = ""
         self.unreadable = ""
         self.fails_from_now_on = ""
+        self.dependents: dict[str, str] = {}
 
     @property
     def changes(self) -> list[str]:
@@ -104,11 +105,19 @@ class Machine:
         self.asked.append(f"release {' '.join(sorted(listed))}")
         self._mark(listed, held=False)
 
-    def remove(self, names: Iterable[str], unused: bool = False) -> None:
+    def removal(self, names: Iterable[str], unused: bool = False) -> dict[str, str]:
+        self.asked.append("removal")
         listed = list(names)
-        self.asked.append(f"remove {' '.join(sorted(listed))}{' and what is unused' if unused else ''}")
-        for name in listed:
+        base.refuse_others(base.Plan({}, {}, self.dependents), listed)
+        more = ["came-along"] if unused else []
+        return {name: self.packages[name].version for name in [*listed, *more]}
+
+    def remove(self, names: Iterable[str], unused: bool = False) -> dict[str, str]:
+        gone = self.removal(names, unused)
+        self.asked[-1] = f"remove {' '.join(sorted(gone))}"
+        for name in gone:
             del self.packages[name]
+        return gone
 
 
 DEFAULTS: dict[str, Any] = {
@@ -126,9 +135,9 @@ def present(machine: Machine, check: bool = False, install: bool = True, **param
     return work
 
 
-def absent(machine: Machine, **params: Any) -> Any:
+def absent(machine: Machine, check: bool = False, **params: Any) -> Any:
     machine.asked = []
-    work = packages.Work({**DEFAULTS, "repository": None, **params}, False, machine)
+    work = packages.Work({**DEFAULTS, "repository": None, **params}, check, machine)
     work.absent()
     return work
 
@@ -316,3 +325,26 @@ def test_absent_goes_by_what_is_installed_not_by_the_inventory(machine: Machine)
     present(machine, **DRIVER)
     absent(machine, packages={"smi": "595.71.05"}, patterns=DRIVER["patterns"])
     assert machine.packages == {}
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_absent_refuses_by_name_what_others_have_before_anything_goes(machine: Machine, check: bool) -> None:
+    present(machine, **DRIVER)
+    files = {path: path.read_text() for path in machine.folder.iterdir()}
+    machine.dependents = {"site-tool": "1.0-1", "lib": OLD}
+    told = "Removing 'lib', 'smi' would also remove 'site-tool' \\(1.0-1\\). Nothing was removed."
+    with pytest.raises(base.PackageError, match=told):
+        absent(machine, check, **DRIVER)
+    assert machine.changes == []
+    assert {path: path.read_text() for path in machine.folder.iterdir()} == files
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_absent_tells_what_goes_with_what_needed_it(machine: Machine, check: bool) -> None:
+    present(machine, **DRIVER)
+    machine.packages["came-along"] = base.Installed("1-1", False)
+    work = absent(machine, check, **DRIVER, autoremove=True)
+    assert {name: each["before"] for name, each in work.packages.items()} == {
+        "smi": OLD, "lib": OLD, "came-along": "1-1",
+    }  # fmt: skip
+    assert bool(machine.packages) is check
