@@ -9,6 +9,8 @@ from typing import NoReturn
 
 import pytest
 from simgpu import kmod, modules, paths
+from simgpu.publish import publish
+from simgpu.state import State
 
 from tests.unit.simgpu.conftest import ModuleFile
 
@@ -85,10 +87,20 @@ def test_a_module_that_another_modprobe_loaded_meanwhile_is_loaded(
 
 @pytest.mark.usefixtures("driven")
 def test_what_is_loaded_stays_loaded(tools: Node, module_file: ModuleFile) -> None:
+    publish(State.load())
     tools.plan = f"insmod {module_file('open/nvidia.o')}\n"
     assert kmod.modprobe(["nvidia"]) == 0
     assert kmod.modprobe(["--first-time", "nvidia"]) == 1
     assert tools.told == []
+
+
+@pytest.mark.usefixtures("driven")
+def test_a_module_that_is_only_just_being_loaded_is_waited_for(tools: Node, module_file: ModuleFile) -> None:
+    """The state is written before /sys/module shows it; whoever returns in between finds no module."""
+    path = str(module_file("open/nvidia.o"))
+    tools.plan, tools.answer = f"insmod {path}\n", (17, "File exists")
+    assert kmod.modprobe(["nvidia"]) == 0
+    assert tools.told == [("load", path)]
 
 
 @pytest.mark.usefixtures("driven")

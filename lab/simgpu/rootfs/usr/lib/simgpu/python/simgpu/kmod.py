@@ -66,6 +66,11 @@ def loaded() -> list[str]:
         return []
 
 
+def live(module: str) -> bool:
+    """Whether a module can be used. One that is only just being loaded cannot: the kernel is asked, which waits for that."""
+    return read(paths.MODULES / module / "initstate").strip() == "live"
+
+
 def say(text: str) -> None:
     """A line for people."""
     print(text, file=sys.stderr)
@@ -153,7 +158,7 @@ def step(name: str, line: str, *, quiet: bool, first: bool) -> int:
     if not inserts_simulated(line):
         return subprocess.run(["insmod", path, *options], executable=KMOD).returncode
     module = named(modinfo(Path(path))["name"])
-    if module in loaded():
+    if live(module):
         if first and module == named(name):
             say(f"modprobe: ERROR: could not insert '{name}': Module already in kernel")
             return 1
