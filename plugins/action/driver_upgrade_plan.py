@@ -157,7 +157,7 @@ class ActionModule(ControllerAction):
         node = found.nodes.get(name)
         used = said.get("__gpu_upgrade_used") or {}
         answered = (said.get("node_record_now") or {}).get("record")
-        target = _before(node) if asked["back"] else asked["version"]
+        target = _before(node) if asked["back"] else _chosen(host, said) or asked["version"]
         return Look(
             name=host,
             node=node,
@@ -217,6 +217,12 @@ def _wrong_machines(machines: list[Machine], nodes: Nodes) -> dict[str, list[Ref
 def _of_preflight(said: Mapping[str, Any], back: bool) -> list[Refusal]:
     """What the look at machine and repositories found; a rollback needs none."""
     return [] if back else preflight_table.of_host(said.get("__preflight_answer"))
+
+
+def _chosen(host: str, said: Mapping[str, Any]) -> str:
+    """What a branch, or the latest version, is in this run; empty where an exact one is asked for."""
+    row = ((said.get("nvidia_driver_choice") or {}).get("hosts") or {}).get(host) or {}
+    return str(row.get("version") or "")
 
 
 def _before(node: Object | None) -> str:

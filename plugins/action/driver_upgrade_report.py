@@ -11,6 +11,7 @@ from ansible.utils.display import Display
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import ControllerAction
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.variables import Variables
 
+from gpusmith.errors import GpusmithError
 from gpusmith.upgrade import report
 
 
@@ -32,9 +33,17 @@ class ActionModule(ControllerAction):
         display = Display()
         for line in (
             *report.table(rows),
-            report.inventory_line(rows),
+            report.inventory_line(rows, {host: _asked(host, of) for host in asked["hosts"]}),
             f"Journals and reports: {path.parent}",
         ):
             if line:
                 display.display(line)
         return {"changed": False, "left": report.left(rows), "results_file": str(path)}
+
+
+def _asked(host: str, of: Variables) -> str:
+    """Its 'nvidia_driver_version'; empty where it cannot be told."""
+    try:
+        return str(of.filled(host, "nvidia_driver_version"))
+    except (GpusmithError, KeyError):
+        return ""

@@ -11,6 +11,7 @@ from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import Con
 
 from gpusmith.cluster import stamps
 from gpusmith.cluster.api import Cluster
+from gpusmith.expect.versions import is_open
 from gpusmith.probe.stamp import missing_facts
 
 
@@ -36,6 +37,8 @@ class ActionModule(ControllerAction):
             }
         results = stamps.read_results(Path(asked["results"]), asked["not_before"])
         proof = stamps.judge(results, asked["host"])
+        asked_for = stamps.driver_asked(results, asked["host"])
+        facts = {**facts, "asked": asked_for} if is_open(asked_for) else facts
         done = stamps.put_outcome(Cluster(asked["kubeconfig"]), name, proof, facts, check)
         return {
             "changed": done.changed,

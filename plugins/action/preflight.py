@@ -15,7 +15,9 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.gpusmith.gpu.plugins.lookup import os_vars
 
 from gpusmith.data import compatibility, models
-from gpusmith.errors import GpusmithError
+from gpusmith.errors import GpusmithError, Refusal
+from gpusmith.expect.choice import meant
+from gpusmith.expect.versions import is_open
 from gpusmith.inventory import specs
 from gpusmith.inventory.templates import UnfilledError
 from gpusmith.inventory.variables import check_templates
@@ -38,6 +40,18 @@ def _names(facts: dict[str, Any]) -> dict[str, Any]:
         return {}
 
 
+def _exact(record: dict[str, Any], wanted: dict[str, Any], choice: dict[str, Any]) -> dict[str, Any]:
+    """What is wanted, with the exact version of the driver that is meant on the node, where anybody can tell."""
+    asked = str(wanted.get("driver_version") or "")
+    if not is_open(asked) or choice.get("refusal"):
+        return wanted
+    upgrade = wanted.get("scope") == packages.DRIVER_ONLY
+    return {
+        **wanted,
+        "driver_version": meant(parse(record), asked, str(choice.get("version") or ""), upgrade),
+    }
+
+
 class ActionModule(ActionBase):
     """Runs the module of the same name and adds `refusals` to its answer."""
 
@@ -51,7 +65,8 @@ class ActionModule(ActionBase):
         if not record:
             result.update(failed=True, msg="'preflight' needs the record of 'gpusmith.gpu.node_state'.")
             return result
-        wanted = asked["wanted"]
+        choice = asked.pop("choice", None) or {}
+        wanted = asked["wanted"] = _exact(record, asked["wanted"], choice)
         try:
             names = _names((task_vars or {}).get("ansible_facts") or {})
             asks = packages.all_of(record, wanted, names)
@@ -84,6 +99,7 @@ class ActionModule(ActionBase):
             "asked": asks,
             "driver_package": packages.driver_package(wanted, names),
             "unmet": packages.unmet(wanted, names),
+            "choice": Refusal(**choice["refusal"]) if choice.get("refusal") else None,
         }
         found = judge(facts, wanted, tables)
         if notes := [*old_kernels(facts), *surroundings(parse(record), wanted)]:

@@ -21,6 +21,10 @@ options:
     description: What the inventory says, see role C(preflight).
     type: dict
     required: true
+  choice:
+    description: What M(gpusmith.gpu.driver_version) chose for the host, where the inventory asks for a branch of the driver or for the latest.
+    type: dict
+    default: {}
   asks:
     description: By role, arguments of M(gpusmith.gpu.packages) where something is due; set by the action plugin.
     type: dict
@@ -166,6 +170,7 @@ def main() -> None:
         argument_spec={
             "wanted": {"type": "dict", "required": True},
             "record": {"type": "dict", "required": True},
+            "choice": {"type": "dict", "default": {}},
             "asks": {"type": "dict", "default": {}},
             "headers": {"type": "dict", "default": {}},
             "free_space_mib": {"type": "dict", "default": {}},

@@ -13,7 +13,7 @@ from gpusmith.cluster.managed_fields import title
 from gpusmith.cluster.views import NodeView
 from gpusmith.expect import identity
 from gpusmith.expect.identity import Machine
-from gpusmith.expect.versions import upstream
+from gpusmith.expect.versions import answers, upstream
 from gpusmith.inventory.host import Host
 from gpusmith.names import COUNT_LABEL, DRIVER_LABEL, GPU_RESOURCE, OPERANDS_LABEL, SIMULATED_LABEL
 from gpusmith.problems import Cure, Problem
@@ -232,7 +232,7 @@ def labels(facts: ClusterFacts) -> list[Problem]:
         )
     described = view.labels.get(DRIVER_LABEL)
     # The inventory may name a packager's revision, which the driver does not know of.
-    if found is not None and described not in (None, upstream(host.driver_version)):
+    if found is not None and described is not None and not answers(described, upstream(host.driver_version)):
         problems.append(
             Problem(
                 f"Node '{view.name}': label '{DRIVER_LABEL}' is '{described}', the inventory's driver is {host.driver_version}.",

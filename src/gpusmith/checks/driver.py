@@ -7,7 +7,8 @@ from gpusmith.checks.findings import CannotAsk
 from gpusmith.checks.register import check
 from gpusmith.expect import driver as expected
 from gpusmith.expect import kernels, packages
-from gpusmith.expect.wanted import driver_of, packages_of
+from gpusmith.expect.choice import driver_of
+from gpusmith.expect.wanted import packages_of
 from gpusmith.node.facts import NodeFacts
 from gpusmith.problems import Cure, Problem
 
@@ -40,7 +41,7 @@ def simulation_witnesses(facts: NodeFacts) -> list[Problem]:
 
 
 def _no_witness(facts: NodeFacts, says: bool, evidence: dict[str, bool | None]) -> Problem:
-    node, record, wanted = facts.host.name, facts.record, driver_of(facts.host, facts.model)
+    node, record, wanted = facts.host.name, facts.record, driver_of(facts.host, facts.model, facts.record)
     cause = (
         f"Node '{node}': the NVIDIA library cannot be loaded, so nobody confirms that its GPUs are"
         f" {'simulated' if says else 'real'}."
@@ -61,7 +62,7 @@ def _no_witness(facts: NodeFacts, says: bool, evidence: dict[str, bool | None]) 
 )
 def driver_versions(facts: NodeFacts) -> list[Problem]:
     """Package = libraries = module file = loaded module = the inventory's version."""
-    return expected.driver_versions(facts.record, driver_of(facts.host, facts.model))
+    return expected.driver_versions(facts.record, driver_of(facts.host, facts.model, facts.record))
 
 
 @check(
@@ -77,7 +78,7 @@ def next_boot(facts: NodeFacts) -> list[Problem]:
     node, record = facts.host.name, facts.record
     if record.kernels is None:
         raise CannotAsk(f"Node '{node}': the kernels in '/lib/modules' could not be listed.")
-    return kernels.problems(record, driver_of(facts.host, facts.model))
+    return kernels.problems(record, driver_of(facts.host, facts.model, facts.record))
 
 
 @check(
@@ -102,7 +103,7 @@ def nvml(facts: NodeFacts) -> list[Problem]:
 )
 def holds(facts: NodeFacts) -> list[Problem]:
     """Nobody's routine upgrade may change these."""
-    record, wanted = facts.record, driver_of(facts.host, facts.model)
+    record, wanted = facts.record, driver_of(facts.host, facts.model, facts.record)
     if not packages.to_hold(record, wanted):
         raise CannotAsk(f"Node '{facts.host.name}' has none of the packages; see nodes.driver-versions.")
     kept = packages_of(facts.host, record)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gpusmith.expect import kernels
-from gpusmith.expect.wanted import driver_of
+from gpusmith.expect.choice import driver_of
 from gpusmith.node.facts import NodeFacts
 
 
@@ -33,7 +33,7 @@ def count_evidence(facts: NodeFacts) -> dict[str, Any]:
 
 def kernel_evidence(facts: NodeFacts) -> dict[str, Any]:
     """Old kernels that nothing can be built for: a pass does not hide them."""
-    left = kernels.left_behind(facts.record, driver_of(facts.host, facts.model))
+    left = kernels.left_behind(facts.record, driver_of(facts.host, facts.model, facts.record))
     return {"notes": [kernels.without_driver(kernel.release) for kernel in left]} if left else {}
 
 

@@ -11,7 +11,7 @@ from gpusmith.checks.evidence import count_evidence
 from gpusmith.checks.findings import CannotAsk, NotApplicable
 from gpusmith.checks.register import check
 from gpusmith.data.models import Model
-from gpusmith.expect import mig
+from gpusmith.expect import mig, versions
 from gpusmith.inventory.host import Host
 from gpusmith.node.facts import RESET_STEP, NodeFacts
 from gpusmith.probe.nvml import Gpu
@@ -193,14 +193,21 @@ class Aspect:
     Attributes:
         seen: reads it from a record.
         wanted: what the inventory says of it; only nodes of which it says the same are compared.
+        free: whether what the inventory says lets nodes differ.
     """
 
     seen: Callable[[Record], object]
     wanted: Callable[[Host], object] = lambda _: None
+    free: Callable[[Host], bool] = lambda _: False
 
 
 ASPECTS: Mapping[str, Aspect] = {
-    "loaded driver": Aspect(lambda row: row.module.loaded_version, lambda host: host.driver_version),
+    # Nodes that serve keep their version of a branch when others get a newer one.
+    "loaded driver": Aspect(
+        lambda row: row.module.loaded_version,
+        lambda host: host.driver_version,
+        lambda host: versions.is_open(host.driver_version),
+    ),
     "module flavour": Aspect(
         lambda row: row.module.flavour, lambda host: (host.module_flavour, host.driver_version)
     ),
@@ -232,6 +239,8 @@ def uniformity(facts: NodeFacts) -> list[Problem]:
         )
     problems = []
     for name, aspect in ASPECTS.items():
+        if aspect.free(facts.host):
+            continue
         wanted = aspect.wanted(facts.host)
         alike = [
             row

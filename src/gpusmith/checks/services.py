@@ -7,7 +7,7 @@ from gpusmith.checks.register import check
 from gpusmith.expect import changes, kubelet
 from gpusmith.expect import fabric as expected_fabric
 from gpusmith.expect import services as expected
-from gpusmith.expect.wanted import driver_of
+from gpusmith.expect.choice import driver_of
 from gpusmith.node.facts import NodeFacts
 from gpusmith.problems import Problem
 
@@ -44,7 +44,7 @@ def services(facts: NodeFacts) -> list[Problem]:
 )
 def fabric(facts: NodeFacts) -> list[Problem]:
     """Where there are NVSwitches, CUDA works only after fabric manager has joined every GPU."""
-    wanted = driver_of(facts.host, facts.model)
+    wanted = driver_of(facts.host, facts.model, facts.record)
     if not expected_fabric.needed(facts.record, wanted):
         found = expected_fabric.waiting(facts.record, wanted)
         if found:

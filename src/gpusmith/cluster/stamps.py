@@ -161,11 +161,14 @@ def make_stamp(facts: Mapping[str, Any], time_text: str, node: Node | None = Non
     """The annotation's value.
 
     Args:
-        facts: that it is for.
+        facts: that it is for; key 'asked' where a branch of the driver, or the latest version, is what the inventory says.
         time_text: the time.
         node: as it was; a driver that it was validated with before serves since then.
     """
-    keys = ("driver", "kernel", "runtime", "digest", "simulated")
+    keys = [
+        *("driver", "kernel", "runtime", "digest", "simulated"),
+        *(["asked"] if facts.get("asked") else []),
+    ]
     old = read_stamp(node or {}) or {}
     since = (old.get("since") or old.get("time")) if old.get("driver") == facts.get("driver") else None
     stamp = {**{key: facts.get(key) for key in keys}, "time": time_text, "since": since or time_text}
@@ -238,6 +241,12 @@ def read_results(path: Path, not_before: float) -> dict[str, Any]:
     if not isinstance(results, dict):
         raise ToolError(f"'{path}' holds no results.", hint)
     return results
+
+
+def driver_asked(results: Mapping[str, Any], host: str) -> str:
+    """What the inventory asked for as the driver of a host when it was validated; empty if the results do not tell."""
+    facts = ((results.get("run") or {}).get("facts") or {}).get(host) or {}
+    return str(facts.get("driver_asked") or "")
 
 
 @dataclass(frozen=True)

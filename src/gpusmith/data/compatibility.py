@@ -57,6 +57,8 @@ class Branches:
     @property
     def words(self) -> str:
         """For messages."""
+        if self.first_branch and self.last_branch:
+            return f"branches {self.first_branch} to {self.last_branch}"
         if self.last_branch is not None:
             return f"branch {self.last_branch} or older"
         return f"branch {self.first_branch} or newer"
@@ -117,6 +119,15 @@ class Compatibility:
     architectures: Mapping[str, Limits]
     module_kinds: Mapping[str, Branches]
     module_builds: Sequence[NoBuild]
+
+    def driver_branches(self, architecture: str, first: int) -> Branches:
+        """Branches that support a GPU.
+
+        Args:
+            architecture: of its model.
+            first: first branch that supports the model.
+        """
+        return Branches(first, self.architectures.get(architecture, Limits()).last_branch)
 
     def no_build(self, kind: str, driver: str, release: str) -> NoBuild | None:
         """Why a module is known not to compile for a kernel."""

@@ -8,6 +8,7 @@ from typing import Any
 from gpusmith.data import compatibility
 from gpusmith.data.models import Model
 from gpusmith.expect import (
+    choice,
     devices,
     fabric,
     files,
@@ -37,25 +38,48 @@ def asked_for(record: Record, settings: Mapping[str, Any], known: Layouts) -> Dr
     Args:
         record: of the node.
         settings: keys node, version, package_layout, module_build, module_flavour, fabric_manager, files and daemon_files
-            (only where the unit of the driver's daemon has to be changed).
+            (only where the unit of the driver's daemon has to be changed); and, where the version is a branch or the latest one,
+            chosen (what it is in this run) or unchosen (why nothing was).
         known: rows of package names by layout, of the operating system.
 
     Raises:
-        Unmet: the version is a branch or none, or there are no such packages.
+        Unmet: the version is none, or none was chosen, or there are no such packages.
     """
-    version = str(settings["version"])
-    if not versions.FULL_DRIVER.match(version):
-        raise Unmet(
-            f"'nvidia_driver_version' is '{version}', which is a branch or no version.",
-            "Give an exact one, such as '580.178.04'.",
-        )
+    version = _version(record, settings)
     rows = layouts.rows_of(known, str(settings.get("package_layout") or "nvidia"))
     build = str(settings.get("module_build") or layouts.DKMS)
     layout = layouts.layout(rows, version, kernels.bootable(record), build)
     # It is for boots: where pods may run systemd does not read it, and the daemon would look like one that was changed.
     ours = layout.daemon_drop_in and not record.kubernetes.joined
     own = {**(settings.get("files") or {}), **((settings.get("daemon_files") or {}) if ours else {})}
-    return wanted.driver(str(settings["node"]), {**settings, "files": own}, layout=layout)
+    return wanted.driver(str(settings["node"]), {**settings, "version": version, "files": own}, layout=layout)
+
+
+def _version(record: Record, settings: Mapping[str, Any]) -> str:
+    """The exact version that is meant.
+
+    Raises:
+        Unmet: what is asked for is no version, or none was chosen.
+    """
+    asked = str(settings["version"])
+    version = choice.meant(record, asked, str(settings.get("chosen") or ""))
+    if versions.is_open(version) or (versions.is_open(asked) and settings.get("unchosen")):
+        if record.kubernetes.joined:
+            node = str(settings["node"])
+            raise Unmet(
+                f"'nvidia_driver_version' is '{asked}', and the node, which serves, has no such driver.",
+                f"site.yml never changes it: {steps.upgrade_driver(node, asked)}.",
+            )
+        raise Unmet(
+            f"'nvidia_driver_version' is '{asked}', and no exact version of it was chosen.",
+            str(settings.get("unchosen") or "Give an exact one, such as '580.178.04'."),
+        )
+    if not versions.FULL_DRIVER.match(version):
+        raise Unmet(
+            f"'nvidia_driver_version' is '{version}', which is no version.",
+            "Give an exact one, such as '580.178.04', a branch, such as '580', or 'latest'.",
+        )
+    return version
 
 
 def flavour(record: Record, wanted: Driver) -> str:

@@ -108,6 +108,13 @@ def unbuilt(record: Record, wanted: Driver) -> list[str]:
     return [kernel.release for kernel in others(record) if kernel.module is None and kernel.headers]
 
 
+def to_build(record: Record, version: str) -> list[str]:
+    """Releases that can be booted and have no module of a version; of one whose kernels were not read, the running one."""
+    there = {kernel.release: kernel.module_version for kernel in record.kernels or () if kernel.image}
+    there[record.host.kernel or ""] = record.module.installed_version
+    return [release for release, found in there.items() if release and found != version]
+
+
 def dkms_name(status: str, version: str) -> str:
     """What DKMS calls the driver's module; packagers differ.
 

@@ -104,6 +104,7 @@ def driver(raw: Mapping[str, Any], settings: Settings, known: layouts.Layouts) -
             "installed": [],
             "packages": [],
             "leftovers": [],
+            "version": str(settings["version"]),
         }
     wrong = packages.outdated(record, want)
     other = packages.of_other_kind(record, want, flavour)

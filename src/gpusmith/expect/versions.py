@@ -8,17 +8,40 @@ epoch, '1:580.178.04-1'. What is written must be the package's; what is left out
 - A revision that is asked for is compared: who writes '580.178.04-1' means that build, and '580.178.04-2' is not it.
 - An epoch only orders versions. It is compared if it is asked for.
 - '12.8.*' is every version that begins with '12.8.'.
+- Of a driver a branch can be asked for, '580', or 'latest': which version that is on a node, `choice` says.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 EPOCH = re.compile(r"^\d+:")
 PACKAGERS = re.compile(r"[-+~]")
 DRIVER = re.compile(r"\d{3}\.\d")
 FULL_DRIVER = re.compile(r"(?:\d+:)?\d{3}\.\d+(?:\.\d+)?(?:[-+~]\S+)?$")
 """A driver's version that names one build, not a branch."""
+BRANCH = re.compile(r"\d{3}")
+LATEST = "latest"
+"""Asks for the newest driver of any branch."""
+
+
+def is_open(asked: str) -> bool:
+    """Whether what is asked for leaves the choice of a driver's version: a branch, or the latest one."""
+    return asked == LATEST or BRANCH.fullmatch(asked) is not None
+
+
+def answers(version: str | None, asked: str) -> bool:
+    """Whether a driver's version is what was asked for: that one, any of the branch, or any at all."""
+    if version is None or not is_open(asked):
+        return is_version(version, asked)
+    found = of_driver(version)
+    return found is not None and (asked == LATEST or found.split(".", maxsplit=1)[0] == asked)
+
+
+def newest_first(versions: Iterable[str]) -> list[str]:
+    """Drivers' versions, each once."""
+    return sorted(set(versions), key=_numbers, reverse=True)
 
 
 def upstream(version: str) -> str:

@@ -9,7 +9,7 @@ from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import 
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.packages_due import is_due
 
 from gpusmith.errors import Refusal
-from gpusmith.expect import kernels, layouts, packages, plans
+from gpusmith.expect import kernels, layouts, packages, plans, versions
 from gpusmith.expect.wanted import Packages
 from gpusmith.node.records import parse
 from gpusmith.preflight.words import Wanted
@@ -149,6 +149,9 @@ def driver_settings(wanted: Wanted) -> dict[str, Any]:
 def _driver(record: Mapping[str, Any], wanted: Wanted, known: layouts.Layouts) -> dict[str, Ask]:
     """What is asked for the driver; nothing if it has no names, which another check says."""
     settings = driver_settings(wanted)
+    # None was chosen, which another check says.
+    if versions.is_open(settings["version"]):
+        return {}
     try:
         row = _row(wanted, known)
     except layouts.Unmet:

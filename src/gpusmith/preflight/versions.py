@@ -10,8 +10,10 @@ from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import 
 from gpusmith.data.compatibility import Limits
 from gpusmith.data.models import Model
 from gpusmith.errors import Refusal
+from gpusmith.expect.kernels import to_build
 from gpusmith.expect.layouts import PREBUILT
-from gpusmith.expect.versions import FULL_DRIVER, upstream
+from gpusmith.expect.versions import FULL_DRIVER, is_open, upstream
+from gpusmith.node.records import load
 from gpusmith.preflight.words import (
     Facts,
     Tables,
@@ -22,6 +24,10 @@ from gpusmith.preflight.words import (
     offered_by,
     refusal,
 )
+from gpusmith.probe.host import Host
+from gpusmith.probe.kernels import Kernel
+from gpusmith.probe.module import DriverModule
+from gpusmith.probe.record import SCHEMA, Record
 from gpusmith.wording import quoted
 
 
@@ -33,6 +39,18 @@ def _limits(model: Model | None, tables: Tables) -> Limits:
 def check_driver(facts: Facts, wanted: Wanted, tables: Tables) -> Iterator[Refusal]:
     """A full version, and a branch and module that support the GPU."""
     version = str(wanted.get("driver_version") or "")
+    if is_open(version):
+        # No version of it was chosen: why, is known, or a node that serves has a driver that is none of these, which is drift.
+        if facts.get("choice"):
+            yield facts["choice"]
+        elif not ((facts.get("record") or {}).get("kubernetes") or {}).get("joined"):
+            yield refusal(
+                "driver version",
+                f"'{version}', and no exact version of it was chosen",
+                "one for all nodes that get it",
+                "Run preflight first, or give an exact one, such as '580.178.04'.",
+            )
+        return
     if not FULL_DRIVER.match(version):
         offered = offered_by(facts, "nvidia_driver")
         alike = [name for name in offered if str(branch(name)) == version] or offered
@@ -42,7 +60,10 @@ def check_driver(facts: Facts, wanted: Wanted, tables: Tables) -> Iterator[Refus
             else "Name a full version, for example '580.95.05'."
         )
         yield refusal(
-            "driver version", f"'{version}', which is a branch or no version", "a full version", step
+            "driver version",
+            f"'{version}', which is no version",
+            "a full version, a branch or 'latest'",
+            step,
         )
         return
     if facts.get("unmet"):
@@ -50,13 +71,12 @@ def check_driver(facts: Facts, wanted: Wanted, tables: Tables) -> Iterator[Refus
     model = tables.models.get(wanted.get("gpu_model", ""))
     if model is None:
         return
-    first, last = model.min_driver_branch, _limits(model, tables).last_branch
-    if branch(version) < first or (last is not None and branch(version) > last):
-        allowed = f"branch {first} or newer" if branch(version) < first else f"branch {last} or older"
+    branches = tables.versions.driver_branches(model.architecture, model.min_driver_branch)
+    if not branches.has(branch(version)):
         yield refusal(
             "driver for this GPU",
             f"driver '{version}'",
-            f"{allowed} for '{wanted.get('gpu_model')}' ({model.architecture})",
+            f"{branches.words} for '{wanted.get('gpu_model')}' ({model.architecture})",
             f"Correct '{wanted.get('driver_variable', 'nvidia_driver_version')}'.",
         )
     flavour, ability = wanted.get("module_flavour"), model.open_module
@@ -99,12 +119,14 @@ def check_module(facts: Facts, wanted: Wanted, tables: Tables) -> Iterator[Refus
             )
 
 
-def _to_build(record: Mapping[str, Any], version: str) -> list[str]:
-    """Kernels that can be booted and have no module of a version; of one whose kernels were not read, the running one."""
-    rows = [row for row in record.get("kernels") or () if row["image"]]
-    running = {"release": record["host"]["kernel"], "module_version": record["module"]["installed_version"]}
-    found = {row["release"]: row.get("module_version") for row in [*rows, running]}
-    return [release for release, there in found.items() if there != version]
+def _to_build(raw: Mapping[str, Any], version: str) -> list[str]:
+    record = Record(
+        SCHEMA,
+        host=load(Host, raw["host"]),
+        module=load(DriverModule, raw["module"]),
+        kernels=tuple(load(Kernel, row) for row in raw.get("kernels") or ()),
+    )
+    return to_build(record, version)
 
 
 def check_cuda(_facts: Facts, wanted: Wanted, tables: Tables) -> Iterator[Refusal]:
@@ -121,7 +143,7 @@ def check_cuda(_facts: Facts, wanted: Wanted, tables: Tables) -> Iterator[Refusa
                 quoted(f"{cuda}.x" for cuda in rows),
                 "Correct 'cuda_toolkit_versions'.",
             )
-        elif branch(driver) < least:
+        elif not is_open(driver) and branch(driver) < least:
             yield refusal(
                 "CUDA and driver",
                 f"CUDA '{version}' with driver '{driver}'",

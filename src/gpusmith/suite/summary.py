@@ -64,13 +64,14 @@ def user_lands(sources: Sources) -> dict[str, str]:
 
 
 def facts(sources: Sources) -> dict[str, Mapping[str, Any]]:
-    """Per node that answered what a stamp depends on."""
+    """Per node that answered what a stamp depends on, and what the inventory asked for as its driver."""
     return {
         name: {
             "node": row.record.kubernetes.node_name,
             "boot_id": row.record.host.boot_id,
             "kernel": row.record.host.kernel,
             "driver": row.record.module.loaded_version,
+            "driver_asked": sources.inventory.hosts[name].driver_version,
             "containerd": row.record.containerd.version,
             "gpus": [gpu.uuid for gpu in row.record.nvml.gpus],
         }

@@ -12,7 +12,7 @@ from gpusmith.cluster.api import Object
 from gpusmith.cluster.stamps import read_stamp, validated_since
 from gpusmith.errors import Refusal
 from gpusmith.expect import fabric, packages, wanted
-from gpusmith.expect.versions import FULL_DRIVER, is_older, is_version, upstream
+from gpusmith.expect.versions import FULL_DRIVER, is_older, is_open, is_version, upstream
 from gpusmith.names import HOLD, OPERANDS_LABEL, OPERANDS_NAMESPACE, OPERANDS_ON
 from gpusmith.node.records import parse
 from gpusmith.preflight.machine import check_mig
@@ -174,7 +174,8 @@ def judge(look: Look, fleet: Fleet, asked: Asked, tables: Tables) -> Verdict:
     if asked.rollback and not look.target:
         return Verdict(Action.NONE, "it remembers no driver from before an upgrade")
     if not FULL_DRIVER.match(look.target):
-        return refuse(*_of_version(look, None, tables))
+        # Of a branch that nobody could choose a version of, preflight says why.
+        return refuse(*(look.refusals if is_open(look.target) else ()) or _of_version(look, None, tables))
     if look.node is None or look.node_name not in fleet.members:
         return refuse(ABSENT)
     if look.strangers:

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from gpusmith.expect.versions import answers
 from gpusmith.upgrade.machine import Result
 
 SCHEMA = "gpusmith.upgrade/1"
@@ -97,9 +98,20 @@ def left(found: Iterable[Row]) -> dict[str, str]:
     }
 
 
-def inventory_line(found: Iterable[Row]) -> str:
-    """What to change in the inventory, so that site.yml wants what the nodes have; empty if nothing was upgraded."""
-    targets = sorted({row.target for row in found if row.result == Result.UPGRADED})
+def inventory_line(found: Iterable[Row], asked: Mapping[str, str]) -> str:
+    """What to change in the inventory, so that site.yml wants what the nodes have; empty if nothing has to be.
+
+    Args:
+        found: what became of the hosts.
+        asked: 'nvidia_driver_version' by host; a branch may be met already.
+    """
+    targets = sorted(
+        {
+            row.target
+            for row in found
+            if row.result == Result.UPGRADED and not answers(row.target, asked.get(row.host, ""))
+        }
+    )
     if not targets:
         return ""
     lines = " or ".join(f'nvidia_driver_version: "{target}"' for target in targets)

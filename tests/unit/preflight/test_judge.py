@@ -218,7 +218,7 @@ def test_a_package_that_no_repository_has_is_not_a_matter_of_versions(owner: str
     assert step in found.hint
 
 
-def test_branch_is_not_a_version() -> None:
+def test_a_version_that_is_none_is_refused_with_those_that_are_offered() -> None:
     tree = facts()
     offered = ["595.91.07-1", "580.178.04-1", "580.95.05-1"]
     tree["repositories"] = {
@@ -228,10 +228,24 @@ def test_branch_is_not_a_version() -> None:
             "error": None,
         }
     }
-    found = only(refused(tree, driver_version="580"))
-    assert "branch" in found.message
+    found = only(refused(tree, driver_version="580.x"))
+    assert "'580.x', which is no version" in found.message
     assert "580.178.04-1" in found.hint
-    assert "595" not in found.hint
+
+
+def test_a_branch_of_which_nothing_was_chosen_is_refused_for_the_reason() -> None:
+    why = Refusal(
+        "driver version: none is offered to all; allowed: one.", "Bring the repositories to one state."
+    )
+    assert only(refused({**facts(), "choice": why}, driver_version="580")) == why
+    assert "no exact version" in only(refused(driver_version="latest")).message
+
+
+def test_another_branch_on_a_node_that_serves_is_drift_alone() -> None:
+    tree = changed("record.kubernetes.joined", True)
+    tree["record"]["packages"] = {"nvidia-driver-cuda": {"version": "595.91.07-1", "held": True}}
+    found = only(refused(tree, driver_version="580"))
+    assert found.message.startswith("driver of a joined node: ")
 
 
 def test_silent_repository_is_told_once() -> None:

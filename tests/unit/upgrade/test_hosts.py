@@ -179,7 +179,14 @@ def test_an_earlier_try_is_mentioned() -> None:
 @pytest.mark.parametrize("target", ["580", "latest", "", "580.x"])
 def test_a_version_that_is_none_is_refused(target: str) -> None:
     assert f"'{target}'" in refused(look(target=target)).message
-    assert "full version" in refused(look(target=target, raw=None)).message
+    assert "version" in refused(look(target=target, raw=None)).message
+
+
+def test_of_a_branch_that_has_no_common_version_the_reason_is_told() -> None:
+    why = Refusal(
+        "driver version: none is offered to all nodes; allowed: one.", "Bring the repositories to one state."
+    )
+    assert refused(look(target="580", refusals=[why])) == why
 
 
 def test_a_downgrade_is_refused_with_the_playbook_for_it() -> None:

@@ -41,5 +41,12 @@ def test_who_is_left_alone_is_good_and_who_is_left_out_is_not() -> None:
 
 
 def test_the_line_for_the_inventory_names_what_was_installed() -> None:
-    assert f'nvidia_driver_version: "{NEW}"' in report.inventory_line([row(Result.UPGRADED)])
-    assert report.inventory_line([row(Result.RELEASED)]) == ""
+    assert f'nvidia_driver_version: "{NEW}"' in report.inventory_line([row(Result.UPGRADED)], {})
+    assert report.inventory_line([row(Result.RELEASED)], {}) == ""
+
+
+@pytest.mark.parametrize(
+    ("asked", "met"), [(OLD, False), (NEW, True), (NEW.split(".")[0], True), ("latest", True)]
+)
+def test_an_inventory_whose_branch_is_met_needs_no_change(asked: str, met: bool) -> None:
+    assert (report.inventory_line([row(Result.UPGRADED)], {"gpu-1": asked}) == "") is met

@@ -1,0 +1,68 @@
+"""Action plugin of module driver_offers: knows the names to ask for, and makes versions of the answer."""
+
+# Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+from ansible.errors import AnsibleError
+from ansible.plugins.action import ActionBase
+from ansible_collections.gpusmith.gpu.plugins.lookup import os_vars
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import plain
+
+from gpusmith.errors import Refusal
+from gpusmith.expect import offers
+from gpusmith.expect.choice import Offer
+from gpusmith.expect.layouts import Unmet
+from gpusmith.node.records import parse
+
+VARS = Path(__file__).resolve().parents[2] / "roles" / "nvidia_driver" / "vars"
+LAYOUTS = "__nvidia_driver_layouts"
+
+
+class ActionModule(ActionBase):
+    """Runs the module of the same name and adds `offer` to its answer."""
+
+    TRANSFERS_FILES = False
+
+    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Ask and judge; a host that cannot be reached is reported by Ansible itself."""
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        given = plain(dict(self._task.args))
+        record, settings = parse(given["record"]), given["settings"]
+        asked = str(settings["version"])
+        try:
+            known = os_vars.value(VARS, (task_vars or {}).get("ansible_facts") or {}, LAYOUTS)
+            branches = offers.names(record, settings, known)
+        except AnsibleError as error:
+            return {**result, **_answer(Offer(asked, refusal=Refusal(f"driver version: {error}")))}
+        except Unmet as error:
+            return {
+                **result,
+                **_answer(Offer(asked, refusal=Refusal(f"driver version: {error.message}", error.hint))),
+            }
+        names = sorted({name for _want, packages in branches.values() for name in packages})
+        # The module's own spec asks for a record, and needs nothing of it.
+        result.update(
+            self._execute_module(
+                module_name="gpusmith.gpu.driver_offers",
+                module_args={**given, "record": {}, "packages": names},
+                task_vars=task_vars,
+            )
+        )
+        if result.get("failed") or result.get("unreachable"):
+            return result
+        if result["error"]:
+            refusal = Refusal(
+                f"repository: {result['error']}; allowed: an answer from 'nvidia_driver_repository'.",
+                "Correct 'nvidia_driver_repository', or bring it up.",
+            )
+            return {**result, **_answer(Offer(asked, refusal=refusal))}
+        return {**result, **_answer(offers.offer(record, asked, branches, result["offered"]))}
+
+
+def _answer(offer: Offer) -> dict[str, Any]:
+    return {"changed": False, "offer": dataclasses.asdict(offer)}

@@ -1,0 +1,88 @@
+#!/usr/bin/python
+"""Ansible module: what a repository offers of packages. Its action plugin makes versions of the driver of that."""
+
+# Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: driver_offers
+short_description: Find the versions of the driver that a node could have
+description:
+  - Asks the driver's repository, in a folder that vanishes afterwards and with its signature checked, for the packages that the node needs
+    of each branch that may be what is asked for.
+  - On the controller, versions are left out of which a package is missing, or which the node's GPUs or kernels do not take.
+  - Never fails because of what it finds; it returns why there is no version.
+version_added: "0.1.0"
+author: gpusmith contributors
+options:
+  settings:
+    description: >-
+      Keys node, version (a branch, or V(latest)), package_layout, module_build, module_flavour and fabric_manager, as role C(nvidia_driver)
+      has them.
+    type: dict
+    required: true
+  repository:
+    description: As for M(gpusmith.gpu.packages).
+    type: dict
+    required: true
+  record:
+    description: Record of the node, as M(gpusmith.gpu.node_state) says it. It stays on the controller.
+    type: dict
+    required: true
+  packages:
+    description: Names to ask for; set by the action plugin.
+    type: list
+    elements: str
+    default: []
+attributes:
+  check_mode:
+    support: full
+    description: Changes nothing in either mode.
+"""
+
+EXAMPLES = r"""
+- name: Ask which ones the node could have
+  gpusmith.gpu.driver_offers:
+    record: "{{ node_record_now.record }}"
+    settings: {node: "{{ inventory_hostname }}", version: "580", module_flavour: auto, fabric_manager: auto}
+    repository: "{{ nvidia_driver_repository }}"
+  register: nvidia_driver_offers
+"""
+
+RETURN = r"""
+offer:
+  description: Keys asked, versions (newest first) and refusal (why there are none, with keys message and hint).
+  returned: always
+  type: dict
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpusmith.gpu.plugins.module_utils import packages
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base
+
+OWNER = "nvidia-driver"
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={
+            "settings": {"type": "dict", "required": True},
+            "repository": {"type": "dict", "required": True},
+            "record": {"type": "dict", "required": True},
+            "packages": {"type": "list", "elements": "str", "default": []},
+        },
+        supports_check_mode=True,
+    )
+    try:
+        given = base.repository(module.params["repository"], "nvidia_driver")
+        with packages.backend().aside({OWNER: given}) as beside:
+            offered, error = beside.offered(module.params["packages"]), None
+    except base.PackageError as problem:
+        offered, error = {}, str(problem)
+    module.exit_json(changed=False, offered=offered, error=error)
+
+
+if __name__ == "__main__":
+    main()
