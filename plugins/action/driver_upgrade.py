@@ -114,6 +114,7 @@ class ActionModule(LookingAction):
             back=bool(row.get("back")),
             rollback=bool(row.get("rollback")),
             units=tuple(order["units"] or ()),
+            evicts=bool(order["evict"]),
             gpus=int(row["gpus"]),
             model=row["model"],
             flavour=row.get("flavour") or "",

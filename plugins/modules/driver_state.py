@@ -86,6 +86,11 @@ users:
   returned: always
   type: list
   elements: str
+strangers:
+  description: Those of them that are no process of a pod.
+  returned: always
+  type: list
+  elements: str
 kept:
   description: Modules that the kernel itself uses, so that only a reboot unloads them.
   returned: always
@@ -169,10 +174,12 @@ def main() -> None:
     except DriverStateError as error:
         failure = error
     now = usage.gather()
+    others = driver.others(asked["units"])(now)
     answer: Dict[str, Any] = {
         "changed": bool(changed or settings),
         "holders": [asdict(holder) for holder in now.holders],
-        "users": [holder.words for holder in driver.others(asked["units"])(now)],
+        "users": [holder.words for holder in others],
+        "strangers": [holder.words for holder in others if not holder.pod_uid],
         "kept": list(now.kept),
         "modules": [asdict(row) for row in now.modules],
         "stopped_units": driver.noted("units"),

@@ -42,8 +42,8 @@ class OnMachine(Protocol):
     def runs(self, version: str) -> bool:
         """Whether module and packages are of a version."""
 
-    def users(self, stopped: Sequence[str]) -> Sequence[str]:
-        """Who uses the driver, in words; services that an upgrade stops do not count, nor do those named."""
+    def users(self, stopped: Sequence[str], of_pods: bool = True) -> Sequence[str]:
+        """Who uses the driver, in words; services that an upgrade stops do not count, nor those named, nor pods if not wanted."""
 
     def unload(self, units: Sequence[str]) -> None:
         """Stop the driver's services and these units, keep the modules from being loaded again, unload them.

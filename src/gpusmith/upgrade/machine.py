@@ -28,6 +28,8 @@ TICK_S = 2.0
 TRIES = 5
 ATTEMPTS = 2
 """How often a change is begun before the node goes back: a run that always ends in it is the driver's doing."""
+FRESH_S = 900.0
+"""How long what was found on a node may wait for its turn; then it is looked at again."""
 
 
 class Result(StrEnum):
@@ -55,7 +57,7 @@ class Times:
 
     Attributes:
         drain_s: until no pod holds a GPU; then the node is released.
-        users_s: until processes of pods that ended let go of the driver.
+        users_s: until processes let go of the driver: before pods are evicted those without a pod, afterwards all.
         operands_s: until the operands' pods are gone, and until the GPUs are offered again.
     """
 
@@ -80,6 +82,7 @@ class Upgrade:
         back: only bring an unfinished upgrade back to the version before.
         rollback: the target is the version from before an earlier upgrade.
         units: units of others that may be stopped for it.
+        evicts: whether pods may be evicted for it.
         gpus: number of GPUs of the node.
         model: their model.
         flavour: kind of its kernel module.
@@ -99,6 +102,7 @@ class Upgrade:
     back: bool = False
     rollback: bool = False
     units: Sequence[str] = ()
+    evicts: bool = False
     gpus: int = 0
     model: str = ""
     flavour: str = ""
@@ -132,10 +136,7 @@ class Upgrade:
         try:
             for version in (self.origin, self.target):
                 self._do(partial(self.machine.fetch, version))
-            self._checked()
-            before = self.machine.snapshot()
-            if self.rollback:
-                before = snapshot.of_rollback(before, self._earlier(last))
+            before = self._looked_at(last)
         except Fenced:
             raise
         except GpusmithError as error:
@@ -154,7 +155,7 @@ class Upgrade:
             rollback=self.rollback,
         )
         try:
-            self._admitted(entry)
+            entry = self._admitted(entry, last)
         except (Fenced, Halted):
             raise
         except GpusmithError:
@@ -169,6 +170,12 @@ class Upgrade:
             self._entry = ledgers.read(node)
         self.say(State.ADMITTED, "cordoned")
         return self._forward()
+
+    def _looked_at(self, last: Ledger | None) -> Mapping[str, Any]:
+        """What the GPUs are, on a node that is not broken."""
+        self._checked()
+        before = self.machine.snapshot()
+        return snapshot.of_rollback(before, self._earlier(last)) if self.rollback else before
 
     def _checked(self) -> None:
         """What is broken before is no driver's fault later; but who takes a driver back may do so because it breaks the node."""
@@ -195,19 +202,27 @@ class Upgrade:
             return True
         return there is not None and there.run == self.run and not there.finished
 
-    def _admitted(self, entry: Ledger) -> None:
+    def _admitted(self, entry: Ledger, last: Ledger | None) -> Ledger:
+        """Wait for the node's turn; a node whose turn comes late is looked at again before."""
         said: list[str] = []
+        fresh = Deadline(FRESH_S, self.clock)
 
-        def look() -> Done[None] | NotYet:
+        def look() -> Done[Ledger] | NotYet:
+            nonlocal entry, fresh
             self.fence()
+            if fresh.passed():
+                entry = replace(entry, before=self._looked_at(last))
+                fresh = Deadline(FRESH_S, self.clock)
             why_not = self.cluster.admit(replace(entry, since=ledgers.now()))
             if why_not and said != [why_not]:
                 said[:] = [why_not]
                 self.say("waiting", why_not)
-            return NotYet(why_not) if why_not else Done(None)
+            return NotYet(why_not) if why_not else Done(entry)
 
         # It ends by itself: as long as nodes of this run are on their way, one of them makes room or halts the run.
-        wait_until("the budget to allow it", look, Deadline(float("inf"), self.clock), TICK_S, self.sleep)
+        return wait_until(
+            "the budget to allow it", look, Deadline(float("inf"), self.clock), TICK_S, self.sleep
+        )
 
     def _resumed(self, entry: Ledger) -> Outcome:
         self.say(entry.state, f"going on with what run '{entry.run}' began")
@@ -269,6 +284,9 @@ class Upgrade:
         """No pod holds a GPU, and none of our operands runs."""
         if self._now.state is State.ADMITTED:
             self._write(state=State.DRAINING)
+        if self.evicts:
+            # Pods that go for nothing help nobody: a process without a pod keeps the node as it is.
+            self._wait("no process without a pod to use the driver", self._strangers, self.times.users_s)
         self._wait("no pod to hold a GPU", self._pods_that_hold, self.times.drain_s)
         self._pause()
         self._write(state=State.QUIET)
@@ -282,6 +300,9 @@ class Upgrade:
         if ledgers.is_held(node):
             raise GiveUp(f"Node '{self.name}' carries '{HOLD}'.")
         return self.cluster.holders()
+
+    def _strangers(self) -> Sequence[str]:
+        return self.machine.users(self.units, of_pods=False)
 
     def _users_gone(self) -> None:
         self._wait("nobody to use the driver", lambda: self.machine.users(self.units), self.times.users_s)

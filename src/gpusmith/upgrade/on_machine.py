@@ -189,10 +189,10 @@ class Machine:
             and not expected.outdated(record, wanted)
         )
 
-    def users(self, stopped: Sequence[str]) -> Sequence[str]:
+    def users(self, stopped: Sequence[str], of_pods: bool = True) -> Sequence[str]:
         """Who uses the driver, in words."""
         answer = self._must("driver_state", {"state": "used", "units": list(stopped)})
-        return [str(words) for words in answer["users"]]
+        return [str(words) for words in answer["users" if of_pods else "strangers"]]
 
     def unload(self, units: Sequence[str]) -> None:
         """Stop the driver's services and these units, keep the modules from being loaded again, unload them."""

@@ -33,8 +33,8 @@ class KilledError(BaseException):
     """The module is killed here."""
 
 
-def holder(pid: int, unit: str | None) -> Holder:
-    return Holder(pid, "root", f"program{pid}", ("/dev/nvidia0",), unit)
+def holder(pid: int, unit: str | None, pod: str | None = None) -> Holder:
+    return Holder(pid, "root", f"program{pid}", ("/dev/nvidia0",), unit, pod)
 
 
 class Machine:
@@ -459,7 +459,7 @@ def test_limits_and_persistence_are_set_where_they_differ(machine: Machine) -> N
 def test_the_module_answers_in_every_state(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, state: str
 ) -> None:
-    machine.others = [holder(40, None)] if state == "unloaded" else []
+    machine.others = [holder(40, None, pod="5b1f")] if state == "unloaded" else []
     ended: list[dict[str, Any]] = []
     ansible = SimpleNamespace(
         params={
@@ -483,6 +483,7 @@ def test_the_module_answers_in_every_state(
     assert [row["name"] for row in answer["modules"]][-1] == "nvidia"
     # dcgm is not among the units here.
     assert len(answer["users"]) == (2 if state == "unloaded" else 1)
+    assert len(answer["strangers"]) == 1
     assert answer.get("outcome") == ("held" if state == "unloaded" else None)
     assert answer["settings"] == (["power limit of GPU-a from 700 to 300 W"] if state == "loaded" else [])
     assert answer["changed"] is (state == "loaded")

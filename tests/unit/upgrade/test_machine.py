@@ -16,7 +16,7 @@ from gpusmith.names import HOLD, OPERANDS_ON, OPERANDS_PAUSED, PREVIOUS_DRIVER
 from gpusmith.upgrade import ledger as ledgers
 from gpusmith.upgrade.effects import DriverFailed, Fenced, InUse
 from gpusmith.upgrade.ledger import FAILED, Ledger, State
-from gpusmith.upgrade.machine import ATTEMPTS, Outcome, Result, Upgrade
+from gpusmith.upgrade.machine import ATTEMPTS, FRESH_S, Outcome, Result, Upgrade
 from tests.unit.upgrade.world import NEW, OLD, Killed, World, to_the_end
 
 BAD = ("install", "load", "compare", "validate")
@@ -109,6 +109,40 @@ def test_who_never_lets_go_keeps_the_node(who: str) -> None:
     as_before_or_better(world)
     assert world.packages == OLD
     assert "unload" not in world.did
+
+
+def test_nobody_is_evicted_while_a_process_without_a_pod_keeps_the_node() -> None:
+    world = World(evicts=True, strangers_end=None)
+    found = world.run()
+    assert found.result is Result.RELEASED
+    assert "no process without a pod" in found.reason
+    assert "holders" not in world.did
+    as_before_or_better(world)
+    world = World(evicts=True, strangers_end=2)
+    assert world.run() == Outcome(Result.UPGRADED)
+
+
+def test_a_node_whose_turn_comes_late_is_looked_at_again() -> None:
+    world = World(room_in_s=2.5 * FRESH_S)
+    assert world.run() == Outcome(Result.UPGRADED)
+    assert (world.did.count("precheck"), world.did.count("snapshot")) == (3, 3)
+    assert world.did.index("admit") < len(world.did) - world.did[::-1].index("snapshot") - 1
+
+
+def test_a_node_that_broke_while_it_waited_is_untouched() -> None:
+    world = World(room_in_s=2.5 * FRESH_S)
+    sleep = world.sleep
+
+    def broken(seconds: float) -> None:
+        sleep(seconds)
+        world.sick = frozenset({OLD})
+
+    world.sleep = broken  # type: ignore[method-assign]
+    found = world.run()
+    assert found.result is Result.UNTOUCHED
+    assert "broken before" in found.reason
+    as_before_or_better(world)
+    assert world.entry is None
 
 
 def test_a_pod_that_tolerates_everything_and_comes_late_keeps_the_node() -> None:

@@ -170,6 +170,14 @@ def test_why_modules_stay_loaded(tmp_path: Path, outcome: str, kind: type[Gpusmi
         made(node, tmp_path).unload([])
 
 
+def test_who_uses_the_driver_is_told_with_pods_and_without(tmp_path: Path) -> None:
+    node = Node()
+    node.answers = [{"users": ["of a pod", "of ann"], "strangers": ["of ann"]}] * 2
+    machine = made(node, tmp_path)
+    assert machine.users([]) == ["of a pod", "of ann"]
+    assert machine.users([], of_pods=False) == ["of ann"]
+
+
 def test_a_module_that_nobody_uses_is_left_by_a_reboot_where_that_is_allowed(tmp_path: Path) -> None:
     node = Node()
     node.answers = [{"failed": True, "msg": "no", "outcome": "in_use"}]

@@ -35,6 +35,9 @@ class World:
         bad: in which step a version fails: 'install', 'load', 'panic' (the machine dies), 'compare' or 'validate'.
         job_ends: after how many looks the pod that holds a GPU ends; None for never.
         users_end: after how many looks a process lets go of the driver; None for never.
+        strangers_end: likewise of a process without a pod.
+        evicts: whether pods may be evicted.
+        room_in_s: when the budget allows the node.
         trouble: by an effect's number: 'before', 'within' and 'after' it the run is killed; 'error' and 'conflict' are answers.
         hold: the node is not admitted.
         sick: versions with which the node is broken.
@@ -43,6 +46,9 @@ class World:
     bad: Mapping[str, str] = field(default_factory=dict)
     job_ends: int | None = 0
     users_end: int | None = 0
+    strangers_end: int | None = 0
+    evicts: bool = False
+    room_in_s: float = 0.0
     trouble: dict[int, str] = field(default_factory=dict)
     hold: bool = False
     sick: frozenset[str] = frozenset()
@@ -86,6 +92,7 @@ class World:
             back=back,
             rollback=rollback,
             units=(UNIT,),
+            evicts=self.evicts,
             gpus=GPUS,
             times=Times(60, 20, 20),
             sleep=self.sleep,
@@ -147,8 +154,10 @@ class World:
             setattr(self, name, left - 1)
         return ["somebody"] if left is None or left > 0 else []
 
-    def users(self, stopped: Sequence[str]) -> Sequence[str]:
-        return self._effect("users", lambda: self._look("users_end"))
+    def users(self, stopped: Sequence[str], of_pods: bool = True) -> Sequence[str]:
+        if of_pods:
+            return self._effect("users", lambda: self._look("users_end"))
+        return self._effect("strangers", lambda: self._look("strangers_end"))
 
     def unload(self, units: Sequence[str]) -> None:
         def half() -> None:
@@ -255,6 +264,8 @@ class World:
         def work() -> str:
             if self.hold:
                 raise Halted("held")
+            if self.time < self.room_in_s:
+                return "the budget is used up"
             if self.cordoned and not entry.rollback:
                 raise Halted("somebody cordoned it")
             own = replace(entry, cordoned=not self.cordoned)
