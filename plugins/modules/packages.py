@@ -62,6 +62,14 @@ options:
     type: list
     elements: str
     default: []
+  counterparts:
+    description:
+      - What comes with O(packages) for packages that are there under a name of another branch, and that have no other place in the set.
+      - By C(of) the name of one that is there, by C(names) what it can be called now, the first of them that is offered, and by C(version)
+        which it has to have; empty where any will do. Where none is offered, nothing is installed.
+    type: list
+    elements: dict
+    default: []
   release:
     description: Packages whose holds are let go first, because another version of them comes.
     type: list
@@ -172,7 +180,7 @@ plan:
 """
 
 from pathlib import Path
-from typing import Any, Callable, Iterable
+from typing import Any, Callable, Iterable, Mapping
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpusmith.gpu.plugins.module_utils import packages as door
@@ -258,10 +266,11 @@ class Work:
             return
         now = self._look()
         missing, loose = self._lacking(now)
+        others = base.to_come(self._params["counterparts"], now)
         optional = [name for name in self._params["optional"] if name not in now]
         exact = {name: now[name].version for name in self._wanted if name not in missing}
         coming: dict[str, str] = {}
-        if missing or loose or optional:
+        if missing or loose or optional or others:
             if self._params["repository"] and not new_source and not self._check:
                 self._backend.refresh(self._name)
             # In check mode the list may not be on the node yet; preflight asks the repository itself.
@@ -269,10 +278,11 @@ class Work:
             exact = self._resolve(exact, missing, offers)
             coming = {name: exact[name] for name in missing if name in exact}
             coming.update(self._choose(loose, optional))
+            coming.update(self._counterparts(self._backend, others, exact))
             if loose and not self._check:
                 pins = base.pins(exact, self._params["patterns"])
                 coming = preview.fitting(self._backend, coming, loose, pins, self._params["release"])
-        self._settle(now, exact, coming, due=bool(missing or coming))
+        self._settle(now, exact, coming, due=bool(missing or coming or others))
 
     def _settle(
         self,
@@ -329,6 +339,7 @@ class Work:
             *self._params["optional"],
             *self._params["companions"],
             *self._params["release"],
+            *(name for each in self._params["counterparts"] for name in (each["of"], *each["names"])),
         ]
         found: dict[str, base.Installed] = self._backend.installed([*named, *self._params["patterns"]])
         return found
@@ -354,6 +365,21 @@ class Work:
             if name not in exact and not self._check:
                 raise base.missing_version(name, self._wanted[name], offers)
         return exact
+
+    def _counterparts(
+        self, backend: base.Backend, others: list[Any], exact: Mapping[str, str]
+    ) -> dict[str, str]:
+        """Full versions of what comes for packages of another branch."""
+        offers = backend.offered([name for each in others for name in each["names"]])
+        found: dict[str, str] = {}
+        for each in others:
+            one = base.counterpart(each, offers, exact.values())
+            if not one and not self._check:
+                raise base.PackageError(
+                    f"{base.no_counterpart(each)}. Find out who needs it on the node, or stay with the branch that has it."
+                )
+            found.update(one)
+        return found
 
     def _choose(self, loose: list[str], optional: list[str]) -> dict[str, str]:
         """Packages without a wanted version, as far as they are offered."""
@@ -388,15 +414,17 @@ class Work:
             self.saved = _by_name(base.read_manifest(folder, self._backend.name))
         except base.PackageError:
             self.saved = {}
-        if all(base.satisfies(self.saved.get(name), want) for name, want in self._wanted.items()):
+        now = self._look() if self._params["counterparts"] else {}
+        others = base.to_come(self._params["counterparts"], now)
+        if self._has_saved(others):
             return
         self.changed = True
         if self._check:
             return
-        now = self._look()
+        now = now or self._look()
         missing, loose = self._lacking(now)
         given, trouble = self._params["repository"], ""
-        if not missing and not loose:
+        if not missing and not loose and not others:
             try:
                 self.saved = _by_name(self._backend.fetch(self._as_it_is(now), folder))
                 return
@@ -408,11 +436,20 @@ class Work:
             # Lists, pins and repositories of the node stay what they are.
             with self._backend.aside(repositories, beside_node=True) as beside:
                 versions = (
-                    self._to_come(beside, now, missing, loose) if missing or loose else self._as_it_is(now)
+                    self._to_come(beside, now, missing, loose)
+                    if missing or loose or others
+                    else self._as_it_is(now)
                 )
                 self.saved = _by_name(beside.fetch(versions, folder))
         except base.PackageError as error:
             raise base.PackageError(trouble.replace(f"{error} ", "") + str(error)) from error
+
+    def _has_saved(self, others: list[Any]) -> bool:
+        """Whether the folder has what is asked for, and what comes for packages of another branch."""
+        saved = {name: base.Installed(version, False) for name, version in self.saved.items()}
+        return all(base.satisfies(self.saved.get(name), want) for name, want in self._wanted.items()) and all(
+            not base.to_come([each], {**saved, each["of"]: base.Installed("", False)}) for each in others
+        )
 
     def _as_it_is(self, now: dict[str, base.Installed]) -> dict[str, str]:
         exact = {name: now[name].version for name in self._wanted}
@@ -435,6 +472,7 @@ class Work:
         }
         coming.update({name: exact[name] for name in missing})
         coming.update(dict.fromkeys(loose, ""))
+        coming.update(self._counterparts(beside, base.to_come(self._params["counterparts"], now), exact))
         pins = base.pins(exact, patterns)
         coming = preview.fitting(beside, coming, loose, pins, self._params["release"])
         plan = beside.simulate(coming, pins, self._params["release"])
@@ -528,6 +566,7 @@ def main() -> None:
             "unversioned": names,
             "optional": names,
             "companions": names,
+            "counterparts": {"type": "list", "elements": "dict", "default": []},
             "release": names,
             "hold": {"type": "bool", "default": True},
             "hold_unversioned": {"type": "bool", "default": False},

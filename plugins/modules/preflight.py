@@ -141,7 +141,9 @@ def ask_all(backend: base.Backend, asks: dict[str, Any], headers: dict[str, str]
     """Ask the repositories side by side, then simulate."""
     lacks = {role: preview.needs(backend, asked) for role, asked in asks.items()}
     open_ones = {
-        role: asks[role] for role, each in lacks.items() if each.missing or each.loose or each.repository
+        role: asks[role]
+        for role, each in lacks.items()
+        if each.missing or each.loose or each.repository or each.others
     }
     with ThreadPoolExecutor(max_workers=8) as pool:
         waiting = {

@@ -20,6 +20,7 @@ DEFAULTS: Mapping[str, Any] = {
     "unversioned": [],
     "optional": [],
     "companions": [],
+    "counterparts": [],
     "release": [],
     "hold": True,
     "hold_unversioned": False,

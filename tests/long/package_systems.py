@@ -113,6 +113,10 @@ ITEMS = [
     Item("neighbour", "1.0"),
     Item("neighbour", "2.0"),
     Item("other", "1.0", (), ("drv-cuda",)),
+    # What a site has besides, which loses its branch, and what has no counterpart.
+    Item("extra-580", OLD),
+    Item("extra", NEW),
+    Item("gone-580", OLD),
     # A site's own, which needs a part of the driver.
     Item("site-tool", "1.0", ("drv-libs",)),
     # As CUDA's toolkits: a package that has nothing but others, some of which others need as well.

@@ -576,6 +576,50 @@ def test_a_set_that_others_need_stays_as_a_whole(machine: Machine) -> None:
     assert not is_due(machine)
 
 
+def counterpart(of: str, *names: str) -> dict[str, Any]:
+    return {"of": of, "names": list(names), "version": NEW}
+
+
+@inside
+def test_what_is_there_besides_comes_under_its_next_name(machine: Machine) -> None:
+    patterns = ["drv-*", "extra*"]
+    work(machine, patterns=patterns).present(install=True)
+    configure(machine).install(full(machine, OLD, "extra-580"))
+    newer: dict[str, Any] = {"packages": {"drv-cuda": NEW}, "release": [*DRIVER], "patterns": patterns}
+    newer["counterparts"] = [counterpart("extra-580", "extra-595", "extra"), counterpart("none-580", "none")]
+    folder = Path("/tmp/target")
+    work(machine, **newer).fetched(folder)
+    assert {each.name for each in base.read_manifest(folder, machine.family.name)} == {*DRIVER, "extra"}
+    # One that was fetched before is not complete any more.
+    work(machine, **{**newer, "counterparts": []}).fetched(Path("/tmp/other"))
+    work(machine, **newer).fetched(Path("/tmp/other"))
+    assert "extra" in {each.name for each in base.read_manifest(Path("/tmp/other"), machine.family.name)}
+    predicted = work(machine, check=True, **newer)
+    predicted.present(install=True)
+    assert predicted.plan["installed"] == full(machine, NEW, "extra")
+    work(machine, **newer).present(install=True)
+    found = machine.family.backend().installed(["extra*"])
+    assert found["extra"][:2] == (machine.family.full("extra", NEW), True)
+    again = work(machine, **{**newer, "release": []})
+    again.present(install=True)
+    assert again.changed is False
+
+
+@inside
+def test_what_has_no_next_name_stops_the_change(machine: Machine) -> None:
+    work(machine).present(install=True)
+    configure(machine).install(full(machine, OLD, "gone-580"))
+    newer: dict[str, Any] = {"packages": {"drv-cuda": NEW}, "release": [*DRIVER]}
+    newer["counterparts"] = [counterpart("gone-580", "gone-595", "gone")]
+    told = f"'gone-580' is installed, and no repository offers 'gone-595' or 'gone' in version '{NEW}' for it"
+    before = versions(machine.family.backend(), "*"), systems.files("/etc")
+    assert told in refused(lambda: work(machine, **newer).present(install=True))
+    assert told in refused(lambda: work(machine, **newer).fetched(Path("/tmp/target")))
+    found = previewed(machine, {"drv-cuda": NEW}, **{key: newer[key] for key in ("release", "counterparts")})
+    assert found["lacking"] == [told]
+    assert (versions(machine.family.backend(), "*"), systems.files("/etc")) == before
+
+
 @inside
 def test_an_upgrade_goes_and_comes_back_from_its_folders(machine: Machine) -> None:
     work(machine).present(install=True)

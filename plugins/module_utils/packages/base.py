@@ -235,6 +235,45 @@ def pins(exact: Mapping[str, str], patterns: Iterable[str]) -> Dict[str, List[st
     return found
 
 
+# --- parts that are called otherwise -------------------------------------------------------------------------------
+
+
+def has(version: Optional[str], wanted: str) -> bool:
+    """Whether a package is there in a version; any will do where none is wanted."""
+    return version is not None and (not wanted or satisfies(version, wanted))
+
+
+def to_come(
+    counterparts: Iterable[Mapping[str, Any]], there: Mapping[str, Installed]
+) -> List[Mapping[str, Any]]:
+    """Those of these counterparts that are not there, of packages that are. Each has 'of', 'names' and 'version'."""
+
+    def is_there(names: Iterable[str], version: str) -> bool:
+        return any(name in there and has(there[name].version, version) for name in names)
+
+    return [
+        each
+        for each in counterparts
+        if each["of"] in there and not is_there(each["names"], str(each["version"]))
+    ]
+
+
+def counterpart(each: Mapping[str, Any], offers: Offers, revisions: Iterable[str]) -> Dict[str, str]:
+    """Name and full version of one that comes, in one of these revisions if it is offered; nothing if none of its names is."""
+    for name in each["names"]:
+        fitting = [version for version in offers.get(name, []) if has(version, str(each["version"]))]
+        if fitting:
+            return {name: next((version for version in fitting if version in revisions), fitting[0])}
+    return {}
+
+
+def no_counterpart(each: Mapping[str, Any]) -> str:
+    """What is wrong where a package has none."""
+    names = " or ".join(repr(name) for name in each["names"])
+    version = f" in version '{each['version']}'" if each["version"] else ""
+    return f"'{each['of']}' is installed, and no repository offers {names}{version} for it"
+
+
 # --- versions ------------------------------------------------------------------------------------------------------
 
 

@@ -23,6 +23,7 @@ class Needs(NamedTuple):
         missing: wanted version by name of what is not there in it.
         loose: packages that any version of will do, and that are not there.
         exact: full version by name of what is there.
+        others: what comes for packages of another branch, and is not there.
         repository: whether its repository is to be configured, or configured anew.
     """
 
@@ -30,13 +31,16 @@ class Needs(NamedTuple):
     loose: List[str]
     exact: Dict[str, str]
     repository: bool
+    others: Sequence[Mapping[str, Any]] = ()
 
 
 def needs(backend: base.Backend, asked: Ask) -> Needs:
     """What a node lacks of a set; a lost hold or pin needs no repository and is not told."""
     wanted = {name: str(version) for name, version in (asked.get("packages") or {}).items()}
     loose = list(asked.get("unversioned") or [])
-    there = backend.installed([*wanted, *loose])
+    others = list(asked.get("counterparts") or [])
+    called = [name for each in others for name in (each["of"], *each["names"])]
+    there = backend.installed([*wanted, *loose, *called])
     exact = {
         name: there[name].version
         for name, version in wanted.items()
@@ -47,6 +51,7 @@ def needs(backend: base.Backend, asked: Ask) -> Needs:
         [name for name in loose if name not in there],
         exact,
         _is_new(backend, asked),
+        tuple(base.to_come(others, there)),
     )
 
 
@@ -76,13 +81,15 @@ def simulate(beside: base.Backend, asks: Mapping[str, Ask], lacks: Mapping[str, 
         lacks: of the same roles.
 
     Returns:
-        'plan', 'held' (what it changes although somebody holds it), 'error' and 'trouble'. A set of which a version is not offered is left
+        'plan', 'held' (what it changes although somebody holds it), 'error', 'trouble' and 'lacking' (why there is nothing for packages
+        of another branch). A set of which a version is not offered is left
         out: who asks its repository tells that, with the versions that there are.
     """
     coming: Dict[str, str] = {}
     others: Dict[str, List[str]] = {}
     pins: Dict[str, List[str]] = {}
     released: List[str] = []
+    lacking: List[str] = []
     left_out = False
     for role, asked in asks.items():
         needed = lacks[role]
@@ -96,6 +103,11 @@ def simulate(beside: base.Backend, asks: Mapping[str, Ask], lacks: Mapping[str, 
         ):
             left_out = True
             continue
+        called = beside.offered([name for each in needed.others for name in each["names"]])
+        for each in needed.others:
+            one = base.counterpart(each, called, exact.values())
+            coming.update(one)
+            lacking += [] if one else [base.no_counterpart(each)]
         coming.update({name: exact[name] for name in needed.missing})
         others.update({name: list(offers[name]) for name in needed.loose})
         pins.update(base.pins(exact, asked.get("patterns") or []))
@@ -105,6 +117,7 @@ def simulate(beside: base.Backend, asks: Mapping[str, Ask], lacks: Mapping[str, 
         "held": [],
         "error": "",
         "trouble": beside.trouble,
+        "lacking": lacking,
     }
     # Two sources that contradict each other leave apt without any list.
     if left_out and beside.trouble:

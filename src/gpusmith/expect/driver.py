@@ -48,7 +48,8 @@ def asked_for(record: Record, settings: Mapping[str, Any], known: Layouts) -> Dr
     version = _version(record, settings)
     rows = layouts.rows_of(known, str(settings.get("package_layout") or "nvidia"))
     build = str(settings.get("module_build") or layouts.DKMS)
-    layout = layouts.layout(rows, version, kernels.bootable(record), build)
+    all_rows = [row for each in known.values() for row in each]
+    layout = layouts.layout(rows, version, kernels.bootable(record), build, all_rows)
     # It is for boots: where pods may run systemd does not read it, and the daemon would look like one that was changed.
     ours = layout.daemon_drop_in and not record.kubernetes.joined
     own = {**(settings.get("files") or {}), **((settings.get("daemon_files") or {}) if ours else {})}

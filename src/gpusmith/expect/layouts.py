@@ -18,6 +18,7 @@ Row = Mapping[str, Any]
 Layouts = Mapping[str, Sequence[Row]]
 """Rows by name of the layout: `nvidia` for NVIDIA's repository, `distribution` for what the distribution packages itself."""
 KERNEL = "{kernel}"
+VERSION_IN_NAME = re.compile(r"-\d{3}\.\d+(?:\.\d+)*(?=-|$)")
 BRANCH_IN_NAME = re.compile(r"-(\d{3})(?=-|$)")
 DKMS, PREBUILT = "dkms", "prebuilt"
 """Where a module comes from: built on the node, or ready for one kernel, with that kernel's version."""
@@ -43,6 +44,8 @@ class Layout:
         daemon_drop_in: whether the unit of the driver's daemon needs one of ours to run at boot, and to keep GPUs initialised.
         foreign: names that only other branches have, without a branch in them.
         versioned: names that carry a branch or a version, as shell patterns with {branch} or {version}.
+        pinning: likewise, packages that allow the package manager one branch or version of the driver only.
+        own: likewise, names for which others of the row stand, or that come with these.
         kinds: all packages by which a module of a flavour comes.
         demanded: whether these very packages must be there. They need not be on a node that others set up.
     """
@@ -58,6 +61,8 @@ class Layout:
     daemon_drop_in: bool = False
     foreign: frozenset[str] = frozenset()
     versioned: tuple[str, ...] = ()
+    pinning: tuple[str, ...] = ()
+    own: tuple[str, ...] = ()
     kinds: Mapping[str, frozenset[str]] = field(default_factory=dict)
     demanded: bool = True
 
@@ -154,17 +159,37 @@ def row_for(rows: Sequence[Row], version: str) -> Row:
     return found
 
 
-def _plain_names(row: Row) -> frozenset[str]:
-    """Names of a row that say nothing of a branch."""
+def _names(row: Row) -> frozenset[str]:
+    """All names of a row, as they stand there."""
     if "leads_to" in row:
         return frozenset()
     by_flavour = [row.get("with_module") or {}, *row["module"].values()]
     names = [*row["packages"], row.get("fabric_manager") or ""]
     names += [name for flavours in by_flavour for each in flavours.values() for name in each]
-    return frozenset(name for name in names if name and "{" not in name)
+    return frozenset(name for name in names if name)
 
 
-def layout(rows: Sequence[Row], version: str, kernels: Sequence[str] = (), build: str = DKMS) -> Layout:
+def _plain_names(row: Row) -> frozenset[str]:
+    """Names of a row that say nothing of a branch."""
+    return frozenset(name for name in _names(row) if "{" not in name)
+
+
+def in_another_branch(name: str, version: str) -> list[str]:
+    """What a package with a branch or a version in its name can be called for another version: with its own, or without any."""
+    if found := VERSION_IN_NAME.search(name):
+        return [name.replace(found[0], f"-{upstream(version)}")]
+    replaced = BRANCH_IN_NAME.sub(f"-{branch_of(version)}", name)
+    plain = BRANCH_IN_NAME.sub("", name)
+    return list(dict.fromkeys([replaced, plain, plain.replace("-server", "")]))
+
+
+def layout(
+    rows: Sequence[Row],
+    version: str,
+    kernels: Sequence[str] = (),
+    build: str = DKMS,
+    known: Sequence[Row] = (),
+) -> Layout:
     """The one decision: what a driver's packages are called.
 
     Args:
@@ -172,6 +197,7 @@ def layout(rows: Sequence[Row], version: str, kernels: Sequence[str] = (), build
         version: of the driver.
         kernels: releases that the machine can boot, the running one first; empty if they are not known.
         build: where the module comes from, 'dkms' or 'prebuilt'.
+        known: rows of all layouts of the operating system, by which the driver that is there may have come.
 
     Raises:
         Unmet: there are no such packages.
@@ -214,6 +240,10 @@ def layout(rows: Sequence[Row], version: str, kernels: Sequence[str] = (), build
         foreign=frozenset().union(*(_plain_names(each) for each in rows if each is not row))
         - _plain_names(row),
         versioned=tuple(row.get("versioned") or ()),
+        pinning=tuple(row.get("pinning") or ()),
+        own=tuple(
+            sorted({name for each in known or rows for name in (*_names(each), *(each.get("along") or ()))})
+        ),
         kinds={
             flavour: frozenset(name for source in sources for name in source.get(flavour, ()))
             for flavour in {flavour for source in sources for flavour in source}

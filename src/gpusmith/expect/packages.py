@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import fnmatch
 import re
+from collections.abc import Iterable
 from functools import cache
+from typing import Any
 
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import alike
 
@@ -62,6 +64,7 @@ def of_driver(record: Record, wanted: Driver) -> dict[str, str]:
         or (
             name not in layout.others
             and not alike(name, package.source or "", SETTINGS)
+            and not _carries_any(name, layout.pinning)
             and alike(name, package.source or "", layout.patterns)
             and versions.of_driver(package.version) is not None
         )
@@ -84,39 +87,129 @@ def outdated(record: Record, wanted: Driver) -> dict[str, str]:
 @cache
 def _carries(template: str) -> re.Pattern[str]:
     """A pattern of names with {branch} or {version} in them, as one that reads both."""
-    parts = re.split(r"(\{branch\}|\{version\})", template)
+    parts = re.split(r"(\{branch\}|\{version\}|\{kernel\})", template)
     groups = {"{branch}": r"(?P<branch>\d{3})", "{version}": r"(?P<version>\d{3}\.\d+(?:\.\d+)*)"}
+    groups["{kernel}"] = r"\d+\.\d.*"
     return re.compile("".join(groups.get(part) or fnmatch.translate(part)[4:-3] for part in parts))
 
 
-def _of_another(name: str, layout: layouts.Layout, version: str) -> bool:
+def _carries_any(name: str, templates: Iterable[str]) -> bool:
+    return any(_carries(template).fullmatch(name) for template in templates)
+
+
+def _of_another(name: str, templates: Iterable[str], version: str) -> bool:
     """Whether a name carries another branch or version than that of the driver."""
     own = {"branch": str(layouts.branch_of(version)), "version": versions.upstream(version)}
-    for template in layout.versioned:
+    for template in templates:
         found = _carries(template).fullmatch(name)
         if found and any(own[word] != text for word, text in found.groupdict().items()):
             return True
     return False
 
 
+def _of_others(record: Record, wanted: Driver) -> set[str]:
+    """Packages with another branch or version in their names, or that only others have."""
+    layout = wanted.layout
+    found = {
+        name
+        for name, package in record.packages.items()
+        if _of_another(name, layout.versioned, wanted.version)
+        or (name in layout.foreign and not versions.is_version(package.version, wanted.version))
+        or _has_sibling(record, wanted, name)
+    }
+    found = {name for name in found if not _carries_any(name, layout.pinning)}
+    return found - {*layout.packages, *(name for names in layout.kernel.values() for name in names)}
+
+
+def _has_sibling(record: Record, wanted: Driver, name: str) -> bool:
+    """Whether a package of another version lacks the branch in its name that the same part of the wanted version has."""
+    sibling = record.packages.get(f"{name}-{layouts.branch_of(wanted.version)}")
+    version = record.packages[name].version
+    return (
+        sibling is not None
+        and versions.is_version(sibling.version, wanted.version)
+        and versions.of_driver(version) is not None
+        and not versions.is_version(version, wanted.version)
+    )
+
+
+def _has_come(record: Record, wanted: Driver) -> bool:
+    """Whether the driver, but for what another version left, is the wanted one."""
+    others = _of_others(record, wanted)
+    rest = [version for name, version in of_driver(record, wanted).items() if name not in others]
+    return bool(rest) and all(versions.is_version(version, wanted.version) for version in rest)
+
+
 def leftovers(record: Record, wanted: Driver) -> list[str]:
     """Packages with another branch or version in their names, or that only others have, beside a driver that is the wanted one.
 
     For a package manager they are other packages, so that they stay after an upgrade, and after a way back. As long as any
-    other part of the driver has another version, they are that driver.
+    other part of the driver has another version, they are that driver. A pin goes once that of the wanted version is there.
     """
-    layout = wanted.layout
-    named = {
-        name
-        for name, package in record.packages.items()
-        if _of_another(name, layout, wanted.version)
-        or (name in layout.foreign and not versions.is_version(package.version, wanted.version))
-    }
-    named -= {*layout.packages, *(name for names in layout.kernel.values() for name in names)}
-    rest = {name: version for name, version in of_driver(record, wanted).items() if name not in named}
-    if not rest or any(not versions.is_version(version, wanted.version) for version in rest.values()):
+    if not _has_come(record, wanted):
         return []
-    return sorted(named)
+    pins = [name for name in record.packages if _carries_any(name, wanted.layout.pinning)]
+    wrong = pinned_elsewhere(record, wanted)
+    return sorted([*_of_others(record, wanted), *(wrong if len(pins) > len(wrong) else ())])
+
+
+def pinned_elsewhere(record: Record, wanted: Driver) -> list[str]:
+    """Packages that allow the package manager another branch or version of the driver only."""
+    return sorted(
+        name for name in record.packages if _of_another(name, wanted.layout.pinning, wanted.version)
+    )
+
+
+def pins(record: Record, wanted: Driver) -> list[Problem]:
+    """Nothing on the node contradicts the wanted version."""
+    return [
+        Problem(
+            f"Node '{wanted.node}': package '{name}' pins the driver at another version than {wanted.version}.",
+            "Run site.yml, which puts the package for this version in its place, or correct 'nvidia_driver_version'.",
+            {"pinned_by": name},
+            Cure.PACKAGES,
+        )
+        for name in pinned_elsewhere(record, wanted)
+    ]
+
+
+def _besides(record: Record, wanted: Driver) -> list[str]:
+    """Parts with a branch in their names that are there besides what the driver itself consists of."""
+    layout = wanted.layout
+    return sorted(
+        name
+        for name in record.packages
+        if _carries_any(name, [*layout.versioned, *layout.pinning]) and not _carries_any(name, layout.own)
+    )
+
+
+def counterparts(record: Record, wanted: Driver) -> list[dict[str, Any]]:
+    """What has to come with another branch, since a site has it besides in the branch that is there.
+
+    Returns:
+        By 'of' the name of what is there, by 'names' what it can be called now, and by 'version' which it has to have; empty
+        where the part has versions of its own.
+    """
+    change = [] if _has_come(record, wanted) else sorted(_of_others(record, wanted))
+    parts = [name for name in change if name in _besides(record, wanted)]
+    return [
+        {
+            "of": name,
+            "names": layouts.in_another_branch(name, wanted.version),
+            "version": wanted.version if versions.of_driver(record.packages[name].version) else "",
+        }
+        for name in parts
+    ] + [
+        {"of": name, "names": layouts.in_another_branch(name, wanted.version)[:1], "version": ""}
+        for name in pinned_elsewhere(record, wanted)
+    ]
+
+
+def of_own_versions(record: Record, wanted: Driver) -> list[str]:
+    """Parts that are there besides, with versions of their own: they stay, and come back with the driver."""
+    return [
+        name for name in _besides(record, wanted) if versions.of_driver(record.packages[name].version) is None
+    ]
 
 
 def left_behind(record: Record, wanted: Driver) -> list[Problem]:

@@ -92,7 +92,11 @@ def driver(raw: Mapping[str, Any], settings: Settings, known: layouts.Layouts) -
         want = drivers.asked_for(record, settings, known)
         names = {} if want.layout.ready else settings.get("kernel") or {}
         headers = kernels.headers(record, names, needed=record.module.installed_version is None)
-        found = [*drivers.problems(record, want), *kernels.unprepared(headers["next"], node)]
+        found = [
+            *drivers.problems(record, want),
+            *packages.pins(record, want),
+            *kernels.unprepared(headers["next"], node),
+        ]
         must_have = drivers.must_have(record, want)
         flavour = drivers.flavour(record, want)
     except layouts.Unmet as error:
@@ -105,6 +109,7 @@ def driver(raw: Mapping[str, Any], settings: Settings, known: layouts.Layouts) -
             "packages": [],
             "leftovers": [],
             "version": str(settings["version"]),
+            "counterparts": [],
         }
     wrong = packages.outdated(record, want)
     other = packages.of_other_kind(record, want, flavour)
@@ -119,6 +124,7 @@ def driver(raw: Mapping[str, Any], settings: Settings, known: layouts.Layouts) -
         "other_packages": drivers.unversioned(record, want),
         "companions": sorted(kernels.bring_next(record)) if want.layout.ready else [],
         "leftovers": drivers.to_remove(record, want),
+        "counterparts": packages.counterparts(record, want),
         "patterns": list(want.layout.patterns),
         "installed": packages.installed_versions(record, want),
         "headers": [

@@ -165,6 +165,7 @@ def _driver(record: Mapping[str, Any], wanted: Wanted, known: layouts.Layouts) -
         "patterns": list(row.patterns),
         "unversioned": plan.get("other_packages") or list(row.others),
         "companions": plan.get("companions") or [],
+        "counterparts": plan.get("counterparts") or [],
         "hold_unversioned": True,
         "release": plan.get("release") or [],
     }

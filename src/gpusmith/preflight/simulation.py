@@ -29,6 +29,7 @@ def _ours(name: str, version: str, source: str, asks: Mapping[str, Mapping[str, 
         name in asked.get("packages", {})
         or name in asked.get("unversioned", [])
         or name in asked.get("companions", [])
+        or any(name in (each["of"], *each["names"]) for each in asked.get("counterparts", []))
         or _by_pattern(role, name, version, source, asked.get("patterns", []))
         for role, asked in asks.items()
     )
@@ -62,6 +63,13 @@ def check_simulation(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[
     if simulation is None:
         return
     trouble = simulation["trouble"]
+    for told in simulation.get("lacking") or ():
+        yield refusal(
+            "parts of the driver",
+            told,
+            "a counterpart in the wanted version, for what a site has besides the driver",
+            "Find out who needs it on the node, add the repository that has it, or stay with the branch that is there.",
+        )
     if simulation["error"]:
         places = PLACES.get(facts["package_manager"], "/etc")
         hint = (

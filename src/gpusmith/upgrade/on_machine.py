@@ -104,6 +104,14 @@ class Machine:
         names = {name: there[name] for name in named if versions.is_version(there.get(name), version)}
         names = names or dict.fromkeys(named, version)
         asked = self._of_version(record, wanted)
+        # A way back has to be there, whatever repositories have.
+        if all(versions.is_older(each, version) for each in expected.installed_versions(record, wanted)):
+            asked["counterparts"] = expected.counterparts(record, wanted)
+        else:
+            asked["companions"] = [
+                *(asked.get("companions") or ()),
+                *expected.of_own_versions(record, wanted),
+            ]
         self._must("packages", {**asked, "packages": names, "state": "fetched", "folder": _folder(version)})
 
     def install(self, version: str) -> None:
@@ -136,6 +144,7 @@ class Machine:
             "unversioned": driver.unversioned(record, wanted),
             "patterns": list(wanted.layout.patterns),
             "release": driver.to_release(record, wanted),
+            "counterparts": [],
         }
 
     def _clear(self, version: str) -> None:

@@ -112,6 +112,83 @@ def test_branchless_names_leave_those_with_a_branch_over() -> None:
     assert found["leftovers"] == ["libnvidia-nscq-575", "nvidia-firmware-580-580.178.04"]
 
 
+WITH_BRANCH = ["libnvidia-compute-580", "libnvidia-cfg1-580", "nvidia-utils-580", "nvidia-compute-utils-580"]
+WITH_BRANCH += ["nvidia-kernel-common-580", "nvidia-dkms-580-open", "nvidia-fabricmanager", "nvidia-modprobe"]
+ALONG = ["nvidia-firmware-580-580.173.02", "nvidia-kernel-source-580-open"]
+
+
+@pytest.mark.parametrize(
+    ("name", "names"),
+    [
+        ("libnvidia-decode-580", ["libnvidia-decode-595", "libnvidia-decode"]),
+        ("nvidia-driver-580-open", ["nvidia-driver-595-open", "nvidia-driver-open"]),
+        ("xserver-xorg-video-nvidia-580", ["xserver-xorg-video-nvidia-595", "xserver-xorg-video-nvidia"]),
+    ],
+)
+def test_what_a_site_has_besides_is_asked_for_under_its_next_name(name: str, names: list[str]) -> None:
+    record = with_driver([*WITH_BRANCH, *ALONG, name], NEW)
+    found = plan(record, layout="nvidia", version="595.91.07")
+    assert found["counterparts"] == [{"of": name, "names": names, "version": "595.91.07"}]
+    assert found["leftovers"] == []
+    assert name in found["release"]
+
+
+def test_what_a_site_has_besides_of_servers_keeps_that_in_its_name() -> None:
+    kernel = f"linux-modules-nvidia-580-server-open-{KERNEL}"
+    meta = "linux-modules-nvidia-580-server-open-generic"
+    record = with_driver(
+        [*SERVER, "nvidia-kernel-source-580-server-open", "libnvidia-decode-580-server"], NEW
+    )
+    for name in (meta, kernel, f"linux-objects-nvidia-580-server-open-{KERNEL}"):
+        record["packages"][name] = {"version": "6.8.0-79.79", "held": True}
+    found = {each["of"]: each for each in plan(record, version="595.91.07")["counterparts"]}
+    assert sorted(found) == ["libnvidia-decode-580-server", meta]
+    assert found["libnvidia-decode-580-server"]["names"][0] == "libnvidia-decode-595-server"
+    # It has versions of its own.
+    assert (found[meta]["names"][0], found[meta]["version"]) == (meta.replace("580", "595"), "")
+
+
+@pytest.mark.parametrize("system", ["Debian 13", "Rocky 9"])
+def test_parts_of_the_fabric_may_keep_their_branch_or_lose_it(system: str) -> None:
+    record = with_driver(["nvidia-driver-cuda", "libnvidia-nscq-575"], "575.57.08")
+    (found,) = plan(record, system, "nvidia")["counterparts"]
+    assert found["names"] == ["libnvidia-nscq-580", "libnvidia-nscq"]
+
+
+def test_a_pin_of_another_branch_is_told_and_replaced_and_no_leftover() -> None:
+    pin = "nvidia-driver-pinning-580"
+    names = ["libnvidia-compute", "libnvidia-cfg1", "nvidia-firmware", "nvidia-kernel-common"]
+    names += ["nvidia-persistenced", "nvidia-modprobe", "nvidia-dkms-open", "nvidia-fabricmanager"]
+    for version in ("580-1", "580.178.04-1"):
+        record = with_driver(names, "595.91.07")
+        record["packages"][pin] = {"version": version, "held": False}
+        found = plan(record, layout="nvidia", version="595.91.07")
+        assert found["leftovers"] == found["outdated"] == []
+        assert f"package '{pin}' pins the driver at another version than 595.91.07" in found["problems"]
+        assert found["counterparts"] == [{"of": pin, "names": ["nvidia-driver-pinning-595"], "version": ""}]
+        # Where they do not contradict each other for the package manager, the old one goes in its turn.
+        record["packages"]["nvidia-driver-pinning-595"] = {"version": "595-1", "held": False}
+        assert plan(record, layout="nvidia", version="595.91.07")["leftovers"] == [pin]
+
+
+def test_a_pin_of_one_version_is_replaced_by_that_of_the_wanted_one() -> None:
+    record = with_driver(WITH_BRANCH, BEFORE)
+    record["packages"][f"nvidia-driver-pinning-{BEFORE}"] = {"version": f"{BEFORE}-1", "held": False}
+    (found,) = plan(record, layout="nvidia")["counterparts"]
+    assert found["names"] == [f"nvidia-driver-pinning-{NEW}"]
+    record["packages"] |= {
+        f"nvidia-driver-pinning-{NEW}": record["packages"].pop(f"nvidia-driver-pinning-{BEFORE}")
+    }
+    assert plan(record, layout="nvidia")["counterparts"] == []
+
+
+def test_a_name_without_branch_is_left_over_beside_the_same_part_with_one() -> None:
+    """After a way back, where the package manager lets both be."""
+    record = with_driver([*WITH_BRANCH, "libnvidia-decode-580"], NEW)
+    record["packages"]["libnvidia-decode"] = {"version": "595.91.07-1ubuntu1", "held": True}
+    assert plan(record, layout="nvidia")["leftovers"] == ["libnvidia-decode"]
+
+
 def test_a_name_that_only_other_branches_have_is_left_over() -> None:
     names = ["nvidia-driver-cuda", "nvidia-driver-cuda-libs", "libnvidia-ml", "libnvidia-cfg"]
     names += ["nvidia-kmod-common", "nvidia-persistenced", "nvidia-modprobe", "kmod-nvidia-open-dkms"]

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base, preview
 from ansible_collections.gpusmith.gpu.plugins.modules import packages
 
+from gpusmith.errors import ToolError
 from gpusmith.expect import plans
 from gpusmith.upgrade.on_machine import Machine, Validation
 from tests.unit.expect.test_driver import SETTINGS
@@ -65,6 +66,13 @@ def with_branch(version: str, full: str) -> list[tuple[str, str, str]]:
         ),
         ("nvidia-dkms-580-open", full, alone("nvidia-dkms-kernel")),
         ("nvidia-modprobe", full, ""),
+        # What is not needed by any of these.
+        *(
+            (f"{name}-580", full, f"Depends: libnvidia-compute-580 (= {full})\n{alone(name)}")
+            for name in ("libnvidia-decode", "libnvidia-gone")
+        ),
+        ("libnvidia-nscq-580", full, ""),
+        ("nvidia-driver-pinning-580", "580-1", alone("nvidia-driver-pinning")),
     ]
 
 
@@ -79,6 +87,9 @@ def without_branch(version: str, full: str) -> list[tuple[str, str, str]]:
         ("nvidia-persistenced", full, ""),
         ("nvidia-dkms-open", full, alone("nvidia-dkms-kernel")),
         ("nvidia-modprobe", full, ""),
+        ("libnvidia-decode", full, f"Depends: libnvidia-compute (= {full})"),
+        ("libnvidia-nscq", full, ""),
+        ("nvidia-driver-pinning-595", "595-1", alone("nvidia-driver-pinning")),
     ]
 
 
@@ -141,6 +152,7 @@ class Node:
             "companions": plan["companions"],
             "hold_unversioned": True,
             "release": plan["release"],
+            "counterparts": plan["counterparts"],
         }
 
     def upgrade(self, target: str, folder: Path) -> Machine:
@@ -176,6 +188,15 @@ def expected(version: str, modules: str) -> dict[str, tuple[str, bool]]:
     }
 
 
+BESIDES = {
+    "libnvidia-decode-580": "libnvidia-decode",
+    "libnvidia-nscq-580": "libnvidia-nscq",
+    "nvidia-driver-pinning-580": "nvidia-driver-pinning-595",
+    "libnvidia-gone-580": "",
+}
+BESIDES_AFTER = set(BESIDES.values())
+
+
 def test_a_module_that_comes_built_goes_with_its_driver(
     changing: real.System, tmp_path: Path, monkeypatch: Any
 ) -> None:
@@ -208,8 +229,10 @@ def test_names_that_lose_their_branch_are_replaced_and_come_back(
     node = Node(changing, {**ASKED, "version": old, "package_layout": "nvidia", "module_build": "dkms"})
     changing.configure()
     assert not node.ask("gpusmith.gpu.packages", node.asked(old)).get("failed")
-    before = {name: (old, True) for name, _version, _fields in with_branch(old, "")}
-    after = {name: (new, True) for name, _version, _fields in without_branch(new, "")}
+    before = {name: (old, True) for name, _version, _fields in with_branch(old, "") if name not in BESIDES}
+    after = {
+        name: (new, True) for name, _version, _fields in without_branch(new, "") if name not in BESIDES_AFTER
+    }
     assert node.state() == before
     machine = node.upgrade(new, tmp_path)
     machine.fetch(new)
@@ -219,4 +242,59 @@ def test_names_that_lose_their_branch_are_replaced_and_come_back(
     for path in changing.root.glob("etc/apt/sources.list.d/*"):
         path.unlink()
     machine.install(old)
+    assert node.state() == before
+
+
+def test_what_a_site_has_besides_comes_in_the_next_branch_and_back(
+    changing: real.System, tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr("gpusmith.upgrade.on_machine.FOLDER", str(tmp_path / "saved"))
+    old, new = "580.178.04", "595.91.07"
+    node = Node(changing, {**ASKED, "version": old, "package_layout": "nvidia", "module_build": "dkms"})
+    changing.configure()
+    assert not node.ask("gpusmith.gpu.packages", node.asked(old)).get("failed")
+    there = [name for name in BESIDES if name != "libnvidia-gone-580"]
+    changing.apt.install(dict.fromkeys(there, ""))
+    assert node.ask("gpusmith.gpu.packages", node.asked(old))["changed"]
+    before = node.state()
+    assert before["libnvidia-decode-580"] == before["libnvidia-nscq-580"] == (old, True)
+    machine = node.upgrade(new, tmp_path)
+    machine.fetch(new)
+    machine.fetch(old)
+    assert node.state() == before
+    machine.install(new)
+    after = node.state()
+    assert set(after) == {name for name, _version, _fields in without_branch(new, "")}
+    assert after["libnvidia-decode"] == after["libnvidia-nscq"] == (new, True)
+    # What the role asks for then is there.
+    assert node.ask("gpusmith.gpu.packages", node.asked(new)) == {"saved": {}, "changed": False}
+    for path in changing.root.glob("etc/apt/sources.list.d/*"):
+        path.unlink()
+    machine.install(old)
+    assert node.state() == before
+
+
+def test_what_the_next_branch_does_not_have_is_refused_by_name_before_anything_is_changed(
+    changing: real.System, tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr("gpusmith.upgrade.on_machine.FOLDER", str(tmp_path / "saved"))
+    old, new = "580.178.04", "595.91.07"
+    node = Node(changing, {**ASKED, "version": old, "package_layout": "nvidia", "module_build": "dkms"})
+    changing.configure()
+    assert not node.ask("gpusmith.gpu.packages", node.asked(old)).get("failed")
+    changing.apt.install({"libnvidia-gone-580": ""})
+    before = node.state()
+    told = (
+        "'libnvidia-gone-580' is installed, and no repository offers 'libnvidia-gone-595' or 'libnvidia-gone'"
+        " in version '595.91.07' for it"
+    )
+    with pytest.raises(ToolError, match=told):
+        node.upgrade(new, tmp_path).fetch(new)
+    assert told in str(node.ask("gpusmith.gpu.packages", node.asked(new))["msg"])
+    # Preflight tells it as well.
+    asked = node.asked(new)
+    lacks = {"nvidia_driver": preview.needs(changing.apt, asked)}
+    with changing.apt.aside({"nvidia-driver": changing.repository}, beside_node=True) as beside:
+        found = preview.simulate(beside, {"nvidia_driver": asked}, lacks)
+    assert found["lacking"] == [told]
     assert node.state() == before

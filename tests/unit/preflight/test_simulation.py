@@ -21,10 +21,15 @@ ASKED: dict[str, Any] = {
 }
 
 
-def judged(wanted: dict[str, Any] | None = None, joined: bool = False, **changes: Any) -> list[Refusal]:
+def judged(
+    wanted: dict[str, Any] | None = None,
+    joined: bool = False,
+    asked: dict[str, Any] = ASKED,
+    **changes: Any,
+) -> list[Refusal]:
     tree = facts()
     tree["record"]["kubernetes"]["joined"] = joined
-    tree["asked"] = ASKED
+    tree["asked"] = asked
     tree["simulation"] = {"plan": copy.deepcopy(NOTHING), "held": [], "error": "", "trouble": "", **changes}
     tree["record"]["packages"]["libnvoptix1"] = {
         "version": "1",
@@ -49,6 +54,20 @@ def test_what_containerd_io_would_remove_is_named() -> None:
     assert "docker.io" in found.message
     assert "'runc'" not in found.message
     assert judged({"removable_packages": ["*"]}, plan={**NOTHING, "removed": gone}) == []
+
+
+def test_what_has_no_counterpart_in_another_branch_is_told_beside_the_rest() -> None:
+    lacking = ["'libnvidia-gone-580' is installed, and no repository offers 'libnvidia-gone' for it"]
+    found = judged(lacking=lacking, error="unmet dependencies")
+    assert [lacking[0] in each.message for each in found] == [True, False]
+
+
+def test_a_pin_that_its_counterpart_replaces_may_go() -> None:
+    gone = {**NOTHING, "removed": {"nvidia-driver-pinning-580": "580-1"}}
+    assert "'nvidia-driver-pinning-580'" in judged(plan=gone)[0].message
+    pin = {"of": "nvidia-driver-pinning-580", "names": ["nvidia-driver-pinning-595"], "version": ""}
+    driver = {**ASKED["nvidia_driver"], "counterparts": [pin]}
+    assert judged(plan=gone, asked={**ASKED, "nvidia_driver": driver}) == []
 
 
 @pytest.mark.parametrize("name", ["nvidia-kernel-dkms", "libnvoptix1", "nvidia-driver-cuda"])

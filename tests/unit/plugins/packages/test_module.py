@@ -122,7 +122,7 @@ class Machine:
 
 DEFAULTS: dict[str, Any] = {
     "name": "drv", "repository": REPOSITORY, "packages": {}, "patterns": [], "unversioned": [], "optional": [], "release": [],
-    "companions": [],
+    "companions": [], "counterparts": [],
     "hold": True, "hold_unversioned": False, "recommends": False, "autoremove": False,
 }  # fmt: skip
 DRIVER: dict[str, Any] = {"packages": {"smi": "580.178.04"}, "patterns": ["smi", "lib", "container"]}
