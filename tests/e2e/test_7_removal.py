@@ -67,6 +67,16 @@ def test_the_operands_leave_when_they_are_asked_to(ready_lab: Lab, tmp_path: Pat
 
 
 def test_it_joins_again_at_once_and_its_pods_have_a_network(ready_lab: Lab) -> None:
+    # Even its driver goes, and comes back.
+    for changed in (True, False):
+        ended = ready_lab.site_ok("-l", NODE, "-e", "nvidia_driver_state=absent")
+        assert bool(ended.recap()[NODE]["changed"]) is changed, str(ended)
+    script = (
+        "dpkg-query -W -f '${db:Status-Abbrev} ${Package}\\n' | grep -E '^.i +(nvidia-driver|nvidia-kernel|libcuda1)' || true\n"
+        "find /etc -name 'gpusmith-nvidia-driver*' -o -name 'gpusmith-nvidia-load*'\n"
+        "find /sys/module -maxdepth 1 -name 'nvidia*'"
+    )
+    assert ready_lab.on(NODE, script) == ""
     # Its validation has pods find a Service by name.
     ready_lab.site_ok("-l", NODE)
     ready_lab.wait_allocatable({"gpu-1": 4, NODE: 4}, 60)

@@ -61,6 +61,11 @@ def all_of(record: Mapping[str, Any], wanted: Wanted, names: Names) -> dict[str,
     return found
 
 
+def is_to_go(wanted: Wanted) -> bool:
+    """Whether the inventory wants no driver on the machine."""
+    return wanted.get("driver_state") == "absent" and wanted.get("scope") != DRIVER_ONLY
+
+
 def driver_package(wanted: Wanted, names: Names) -> str:
     """The package whose version is the driver's; empty on a system that nobody knows."""
     if not names:
@@ -150,7 +155,7 @@ def _driver(record: Mapping[str, Any], wanted: Wanted, known: layouts.Layouts) -
     """What is asked for the driver; nothing if it has no names, which another check says."""
     settings = driver_settings(wanted)
     # None was chosen, which another check says.
-    if versions.is_open(settings["version"]):
+    if versions.is_open(settings["version"]) or is_to_go(wanted):
         return {}
     try:
         row = _row(wanted, known)

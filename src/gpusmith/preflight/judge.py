@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from gpusmith.errors import Refusal
-from gpusmith.preflight.asked import DRIVER_ONLY
+from gpusmith.preflight.asked import DRIVER_ONLY, is_to_go
 from gpusmith.preflight.machine import (
     check_clock,
     check_disk,
@@ -23,7 +23,7 @@ from gpusmith.preflight.machine import (
     check_secure_boot,
     check_witness,
 )
-from gpusmith.preflight.repositories import check_drift, check_keys, check_repositories
+from gpusmith.preflight.repositories import check_drift, check_keys, check_removal, check_repositories
 from gpusmith.preflight.simulation import check_cni, check_simulation
 from gpusmith.preflight.versions import (
     check_container_toolkit,
@@ -53,6 +53,7 @@ CHECKS: Sequence[Callable[[Facts, Wanted, Tables], Iterator[Refusal]]] = [
     check_containerd,
     check_container_toolkit,
     check_drift,
+    check_removal,
     check_keys,
     check_repositories,
     check_cni,
@@ -66,6 +67,23 @@ NOT_OF_A_DRIVER = frozenset(
 """What another driver on a node that serves has nothing to do with."""
 
 
+OF_A_DRIVER = frozenset(
+    {
+        check_witness,
+        check_nouveau,
+        check_secure_boot,
+        check_headers,
+        check_foreign_driver,
+        check_mig,
+        check_driver,
+        check_module,
+        check_cuda,
+        check_drift,
+    }
+)
+"""What a machine has nothing to do with that is to have no driver."""
+
+
 def judge(facts: Facts, wanted: Wanted, tables: Tables) -> list[Refusal]:
     """All reasons to refuse one host.
 
@@ -76,6 +94,7 @@ def judge(facts: Facts, wanted: Wanted, tables: Tables) -> list[Refusal]:
     """
     found: list[Refusal] = []
     left_out = NOT_OF_A_DRIVER if wanted.get("scope") == DRIVER_ONLY else frozenset()
+    left_out |= OF_A_DRIVER if is_to_go(wanted) else frozenset()
     for check in CHECKS:
         if check in left_out:
             continue

@@ -11,9 +11,10 @@ from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import 
 )
 
 from gpusmith.errors import Refusal
-from gpusmith.expect import layouts
+from gpusmith.expect import layouts, removal
 from gpusmith.expect.steps import upgrade_driver
 from gpusmith.expect.versions import FULL_DRIVER, is_version, upstream
+from gpusmith.preflight.asked import is_to_go
 from gpusmith.preflight.words import Facts, Tables, Wanted, nearest, refusal
 from gpusmith.wording import quoted
 
@@ -116,6 +117,18 @@ def check_drift(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[Refus
             f"'{kubelet}' is installed",
             f"'{version}', as the inventory says; another minor version needs the cluster's configuration of it first",
             "Upgrade the node with 'kubeadm upgrade node', or put the installed version into the inventory.",
+        )
+
+
+def check_removal(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[Refusal]:
+    """A node that serves keeps its driver."""
+    if is_to_go(wanted) and facts["record"]["kubernetes"]["joined"]:
+        _cause, step = removal.refused("NODE")
+        yield refusal(
+            "driver of a joined node",
+            "'nvidia_driver_state' is 'absent', and the node serves",
+            "'present' on nodes of a cluster",
+            step,
         )
 
 

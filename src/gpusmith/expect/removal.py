@@ -1,0 +1,78 @@
+"""What there is of the driver on a node that is to have none: packages, files of ours, and whether it is loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import PurePath
+from typing import Any
+
+from gpusmith.expect import choice, kernels, layouts, packages, versions, wanted
+from gpusmith.expect.layouts import ANY_LAYOUT, Layouts, Unmet
+from gpusmith.node.records import parse
+from gpusmith.probe.record import Record
+
+SET = "nvidia-driver"
+"""Name of the driver's set for module packages, of which repository, key and pins have their names."""
+UNITS = ("nvidia-fabricmanager", "nvidia-persistenced")
+"""Services of the driver besides ours."""
+
+
+def driver(raw: Mapping[str, Any], settings: Mapping[str, Any], known: Layouts) -> dict[str, Any]:
+    """What role nvidia_driver has to take away.
+
+    Args:
+        raw: the record.
+        settings: keys node, version, package_layout, unit (ours, which loads the modules) and files (paths of ours).
+        known: rows of package names by layout, of the operating system.
+
+    Returns:
+        due (whether there is anything), refused (why it stays), loaded, packages (with versions), others (with their own ones),
+        companions (what brings the next kernel, and was held), units (that begin at boot) and files.
+    """
+    record = parse(raw)
+    layout = _layout(record, settings, known)
+    there = packages.of_driver(record, wanted.Driver("", str(settings["version"]), layout=layout))
+    ready = {name for name in record.packages if kernels.READY.fullmatch(name)}
+    # Helpers have versions of their own. Without a driver they are somebody else's.
+    others = sorted(ready | (set(layout.others) & set(record.packages) if there else set()))
+    units = [name for name in (*UNITS, str(settings["unit"])) if _at_boot(record, name)]
+    files = [path for path in settings["files"] if path in record.managed_files]
+    of_set = [path for path in record.managed_files if PurePath(path).name.startswith(f"gpusmith-{SET}.")]
+    loaded = record.module.loaded_version is not None
+    node = str(settings["node"])
+    return {
+        "refused": " ".join(refused(node)) if record.kubernetes.joined else "",
+        "due": bool(there or others or units or files or of_set or loaded),
+        "loaded": loaded,
+        "packages": there,
+        "others": others,
+        "companions": sorted(kernels.bring_next(record)) if ready else [],
+        "units": units,
+        "files": files,
+    }
+
+
+def _layout(record: Record, settings: Mapping[str, Any], known: Layouts) -> layouts.Layout:
+    """Names for the version that is there, whatever the inventory asks for."""
+    version = choice.installed(record, versions.LATEST)
+    if not version:
+        return replace(ANY_LAYOUT, packages=())
+    try:
+        rows = layouts.rows_of(known, str(settings.get("package_layout") or "nvidia"))
+        return layouts.layout(rows, version, kernels.bootable(record))
+    except Unmet:
+        return replace(ANY_LAYOUT, packages=())
+
+
+def _at_boot(record: Record, unit: str) -> bool:
+    service = record.services.get(unit.removesuffix(".service"))
+    return service is not None and service.enabled == "enabled"
+
+
+def refused(node: str) -> tuple[str, str]:
+    """Why the driver of a node that serves stays, and what to do."""
+    return (
+        f"Node '{node}' is part of a cluster, so its driver stays.",
+        f"Remove the node first: 'ansible-playbook -i INVENTORY playbooks/remove_nodes.yml -l {node}'.",
+    )

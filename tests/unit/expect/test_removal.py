@@ -1,0 +1,85 @@
+"""What there is of the driver on a node that is to have none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpusmith.expect import removal
+from tests.unit.expect.converged import DRIVER_FILES, converged_record
+from tests.unit.expect.test_driver import LAYOUTS, VERSION, bare
+from tests.unit.families.systems import value
+
+SETTINGS = {
+    "node": "gpu-1",
+    "version": VERSION,
+    "package_layout": "nvidia",
+    "unit": "gpusmith-nvidia-load.service",
+    "files": list(DRIVER_FILES),
+}
+
+
+def left(raw: dict[str, Any], **asked: Any) -> dict[str, Any]:
+    raw["kubernetes"]["joined"] = asked.pop("joined", False)
+    return removal.driver(raw, {**SETTINGS, **asked}, asked.pop("known", LAYOUTS))
+
+
+def test_a_machine_that_never_had_one_has_nothing_to_take_away() -> None:
+    plan = left(bare())
+    assert not plan["due"]
+    assert [plan[key] for key in ("packages", "others", "units", "files")] == [{}, [], [], []]
+
+
+@pytest.mark.parametrize("version", [VERSION, "595.91.07", "580", ""])
+def test_all_that_is_the_drivers_goes_whatever_version_is_asked_for(version: str) -> None:
+    plan = left(converged_record(), version=version)
+    assert plan["due"]
+    assert plan["loaded"]
+    assert {"nvidia-driver-cuda", "libcuda1", "nvidia-fabricmanager"} <= set(plan["packages"])
+    assert set(plan["packages"].values()) == {f"{VERSION}-1"}
+    assert {"nvidia-persistenced", "gpusmith-nvidia-load.service"} <= set(plan["units"])
+    assert plan["files"] == list(DRIVER_FILES)
+
+
+def test_what_others_brought_stays() -> None:
+    raw = converged_record()
+    raw["packages"] |= {
+        name: {"version": version, "held": False}
+        for name, version in {"nvidia-settings": "580.65.06-1", "cuda-toolkit-12-8": "12.8.1-1"}.items()
+    }
+    plan = left(raw)
+    gone = {*plan["packages"], *plan["others"]}
+    assert not gone & {"nvidia-settings", "cuda-toolkit-12-8", "nvidia-container-toolkit", "containerd.io"}
+
+
+def test_helpers_with_versions_of_their_own_go_with_the_driver_alone() -> None:
+    known = value("nvidia_driver", "Debian 12", "__nvidia_driver_layouts")
+    raw = converged_record()
+    raw["packages"]["nvidia-modprobe"] = {"version": "535.161.07-1", "held": True}
+    plan = left(raw, package_layout="distribution", known=known)
+    assert "nvidia-modprobe" in [*plan["packages"], *plan["others"]]
+    raw["packages"] = {"nvidia-modprobe": raw["packages"]["nvidia-modprobe"]}
+
+
+def test_signed_modules_go_and_their_kernel_may_move() -> None:
+    raw = converged_record()
+    modules = "linux-modules-nvidia-580-server-open-6.8.0-79-generic"
+    raw["packages"] |= {
+        name: {"version": "6.8.0-79.79", "held": True} for name in (modules, "linux-image-generic")
+    }
+    plan = left(raw)
+    assert plan["others"] == [modules]
+    assert plan["companions"] == ["linux-image-generic"]
+
+
+@pytest.mark.parametrize("path", ["/etc/apt/sources.list.d/gpusmith-nvidia-driver.sources", *DRIVER_FILES])
+def test_a_file_of_ours_alone_is_work(path: str) -> None:
+    raw = bare()
+    raw["managed_files"] = {path: "digest"}
+    assert left(raw)["due"]
+
+
+def test_a_node_that_serves_keeps_its_driver() -> None:
+    assert "remove_nodes.yml -l gpu-1" in left(converged_record(), joined=True)["refused"]
+    assert left(converged_record())["refused"] == ""

@@ -1,0 +1,42 @@
+"""'nvidia_driver_state: absent' in real plays, in check mode: what would go, and where it stays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tests.unit.expect.converged import converged_record
+from tests.unit.expect.test_driver import bare
+from tests.unit.plugins.plays import play
+from tests.unit.plugins.test_driver_version import DEBIAN, HERE
+
+NOUVEAU = "/etc/modprobe.d/gpusmith-nvidia-driver.conf"
+
+
+def ran(folder: Path, record: dict[str, Any], joined: bool = False) -> tuple[int, str]:
+    record["kubernetes"]["joined"] = joined
+    include = {"name": "gpusmith.gpu.nvidia_driver", "rolespec_validate": False}
+    task = {
+        "ansible.builtin.include_role": include,
+        "vars": {"ansible_facts": DEBIAN, "nvidia_driver_state": "absent"},
+    }
+    hosts = {"gpu-1": {**HERE, "node_record_now": {"record": record}}}
+    return play(folder, hosts, {"tasks": [task]}, "--check")
+
+
+def test_a_node_that_serves_keeps_its_driver(tmp_path: Path) -> None:
+    status, output = ran(tmp_path, converged_record(), joined=True)
+    assert status != 0
+    assert "part of a cluster, so its driver stays. Remove the node first" in " ".join(output.split())
+
+
+def test_a_machine_without_one_is_left_alone(tmp_path: Path) -> None:
+    status, output = ran(tmp_path, bare())
+    assert status == 0, output
+    assert "Nothing would change" in output
+
+
+def test_check_mode_comes_to_the_end_where_nothing_is_loaded(tmp_path: Path) -> None:
+    record = {**bare(), "managed_files": {NOUVEAU: "digest"}}
+    status, output = ran(tmp_path, record)
+    assert status == 0, output
