@@ -23,5 +23,7 @@ INFO("firmware=nvidia/" DRIVER_VERSION "/gsp_ga10x.bin");
 INFO("parm=NVreg_ResmanDebugLevel:int");
 INFO("parm=NVreg_DeviceFileMode:int");
 #endif
+/* Filled in likewise with the name of the machine that compiled; 80 characters. */
+INFO("compiled_on=@COMPILED@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@");
 /* Filled in for the running kernel when the package is configured, as DKMS would by compiling; 160 characters. */
 INFO("vermagic=@VERMAGIC@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@");

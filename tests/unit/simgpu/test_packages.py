@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import runpy
 import shutil
 import subprocess
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 import pytest
 from gpulab import inventory
-from gpulab.simgpu import packages, source_dir
+from gpulab.simgpu import packages
 from simgpu.modinfo import modinfo
 
 from gpusmith.errors import ToolError
@@ -41,35 +40,6 @@ def drivers(tmp_path: Path) -> tuple[packages.Driver, packages.Driver]:
     """A version, and another one that takes its parts from it."""
     first = packages.Driver(tmp_path, "580.178.04", 13000)
     return first, packages.Driver(tmp_path, "580.200.03", 13000, like=first)
-
-
-def test_dkms_leaves_another_versions_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """rpm removes an old package when the new one's modules are there already."""
-    program = runpy.run_path(str(source_dir() / "packages" / "dkms.py"))
-    tree, kernels, code = tmp_path / "dkms", tmp_path / "modules", tmp_path / "src"
-    known = program["remove"].__globals__
-    for name, value in {
-        "TREE": tree,
-        "target": lambda kernel: kernels / kernel,
-        "sources": lambda module, version: code / f"{module}-{version}",
-    }.items():
-        monkeypatch.setitem(known, name, value)
-    monkeypatch.setattr(subprocess, "run", lambda *_, **__: None)
-    (kernels / "6.1" / "build").mkdir(parents=True)
-    monkeypatch.setattr(program["Path"], "exists", lambda _: True)
-    for version in ("1", "2"):
-        folder = code / f"nvidia-{version}"
-        folder.mkdir(parents=True)
-        room = b"x" * 64
-        (folder / "nvidia.simulated.o").write_bytes(
-            b"version=" + version.encode() + b"\0vermagic=@VERMAGIC" + room + b"\0"
-        )
-        assert program["build"]("nvidia", version, "6.1") == 0
-    built = kernels / "6.1" / "nvidia.ko"
-    program["remove"]("nvidia", "1")
-    assert b"version=2" in built.read_bytes()
-    program["remove"]("nvidia", "2")
-    assert not built.is_file()
 
 
 @pytest.mark.parametrize("name", ["nvidia", "debian"])
