@@ -56,6 +56,8 @@ COMMANDS: Mapping[str, Command] = {
     "containerd config dump": _node("containerd config dump"),
     # Role nvidia_driver runs it for a kernel that has no module: tests/e2e/test_6_faults.py.
     "dkms autoinstall -k X": WALKED,
+    # Module built_modules runs it: tests/long/test_build_once.py.
+    "dkms install": WALKED,
     "dkms status": _node("dkms status"),
     "dpkg -S": _node("dpkg -S /usr/bin/nvidia-smi"),
     "dpkg -V": _node("dpkg -V nvidia-smi", 1, 2),
@@ -153,6 +155,9 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "kubectl uncordon X": _kubectl("uncordon gpu-1"),
     # --- where the inventory is --------------------------------------------------------------------------------
+    # Of a folder and a key file of the user's own: tests/unit/built.
+    "chmod 0600 X": WALKED,
+    "chmod 0700 X": WALKED,
     "ansible X -m ansible.builtin.debug -a var=X": Command(
         Where.CONTROLLER, "ansible -i INVENTORY gpu-1 -m ansible.builtin.debug -a var=nvidia_driver_version"
     ),

@@ -6,7 +6,7 @@ from gpusmith.checks.evidence import kernel_evidence, versions_evidence, witness
 from gpusmith.checks.findings import CannotAsk
 from gpusmith.checks.register import check
 from gpusmith.expect import driver as expected
-from gpusmith.expect import kernels, packages
+from gpusmith.expect import kernels, packages, taken
 from gpusmith.expect.choice import driver_of
 from gpusmith.expect.wanted import packages_of
 from gpusmith.node.facts import NodeFacts
@@ -68,9 +68,15 @@ def driver_versions(facts: NodeFacts) -> list[Problem]:
 @check(
     "nodes.kernels",
     place=45,
-    proves="the newest kernel, which boots next, has the driver's module, and so has every other one that has headers",
-    fails_when="such a kernel has no module 'nvidia', or that of another version; an older one without headers is only named",
-    do="run site.yml, which installs the kernel's headers and builds the module, or remove that kernel",
+    proves=(
+        "the newest kernel, which boots next, has the driver's module, and so has every other one that has headers; modules that"
+        " another node has built are what was taken, and for their kernel"
+    ),
+    fails_when=(
+        "such a kernel has no module 'nvidia', or that of another version; an older one without headers is only named. Or a taken"
+        " module is not there, has another checksum, or is for another kernel"
+    ),
+    do="run site.yml, which installs the kernel's headers and builds the module or takes it again, or remove that kernel",
     evidence=kernel_evidence,
 )
 def next_boot(facts: NodeFacts) -> list[Problem]:
@@ -78,7 +84,8 @@ def next_boot(facts: NodeFacts) -> list[Problem]:
     node, record = facts.host.name, facts.record
     if record.kernels is None:
         raise CannotAsk(f"Node '{node}': the kernels in '/lib/modules' could not be listed.")
-    return kernels.problems(record, driver_of(facts.host, facts.model, facts.record))
+    found = kernels.problems(record, driver_of(facts.host, facts.model, facts.record))
+    return [*found, *taken.problems(record, node)]
 
 
 @check(

@@ -18,6 +18,7 @@ from gpusmith.expect import (
     packages,
     services,
     steps,
+    taken,
     versions,
     wanted,
 )
@@ -433,6 +434,7 @@ def problems(record: Record, wanted: Driver) -> list[Problem]:
     found = [
         *driver_versions(record, wanted),
         *kernels.problems(record, wanted),
+        *taken.problems(record, wanted.node),
         *packages.not_held(packages.unheld(record, wanted), wanted.node),
         *files.problems(record, wanted.node, wanted.files),
     ]

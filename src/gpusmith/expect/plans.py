@@ -24,6 +24,7 @@ from gpusmith.expect import (
     services,
     steps,
     surroundings,
+    taken,
     toolkit,
     versions,
     wanted,
@@ -133,6 +134,7 @@ def driver(raw: Mapping[str, Any], settings: Settings, known: layouts.Layouts) -
             *kernels.modules_to_come(record, want, flavour),
         ],
         "unbuilt": kernels.unbuilt(record, want),
+        "to_take": taken.to_take(record, want),
         "module_version": versions.upstream(want.version),
         "drift": [
             *(f"'{name}' is {version}" for name, version in sorted(wrong.items())),

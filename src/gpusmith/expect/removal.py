@@ -11,6 +11,7 @@ from gpusmith.expect import choice, kernels, layouts, packages, versions, wanted
 from gpusmith.expect.layouts import ANY_LAYOUT, Layouts, Unmet
 from gpusmith.node.records import parse
 from gpusmith.probe.record import Record
+from gpusmith.probe.taken import NOTES
 
 SET = "nvidia-driver"
 """Name of the driver's set for module packages, of which repository, key and pins have their names."""
@@ -38,6 +39,8 @@ def driver(raw: Mapping[str, Any], settings: Mapping[str, Any], known: Layouts) 
     others = sorted(ready | (set(layout.others) & set(record.packages) if there else set()))
     units = [name for name in (*UNITS, str(settings["unit"])) if _at_boot(record, name)]
     files = [path for path in settings["files"] if path in record.managed_files]
+    # Notes of modules that go with the packages.
+    files += [NOTES] if any(path.startswith(f"{NOTES}/") for path in record.managed_files) else []
     of_set = [path for path in record.managed_files if PurePath(path).name.startswith(f"gpusmith-{SET}.")]
     loaded = record.module.loaded_version is not None
     node = str(settings["node"])

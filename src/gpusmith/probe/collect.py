@@ -32,6 +32,7 @@ from gpusmith.probe import (
     services,
     surroundings,
     system,
+    taken,
 )  # fmt: skip
 from gpusmith.probe.child import Child
 from gpusmith.probe.record import SCHEMA, Record
@@ -95,6 +96,7 @@ def collect(nvml_timeout_s: float = NVML_TIMEOUT_S) -> Record:
     found["kubernetes"] = safely("kubernetes", lambda: kubernetes.gather(asked_kubelet, errors))
     if asked_kernels is not None:
         found["kernels"] = safely("kernels", lambda: kernels.gather(asked_kernels, errors))
+    found["taken"] = safely("taken modules", lambda: taken.gather(errors))
     driver = safely("module", lambda: module.gather(asked_module, errors))
 
     answer, problem = child.result(nvml_timeout_s) if child else (None, None if path else "library not found")

@@ -10,6 +10,7 @@ from typing import Iterator
 
 from gpusmith.probe.boot import MODULE_FILES, SYSCTL_FILES
 from gpusmith.probe.packages import LOCKS
+from gpusmith.probe.taken import NOTES
 
 # What was there before a change of a service that is not proved yet, by module serving_change.
 CHANGES = "/var/lib/gpusmith/changes"
@@ -36,6 +37,7 @@ MANAGED_FILES = (
     "/etc/systemd/system/gpusmith-*.service",
     "/etc/systemd/system/*.service.d/*gpusmith-*",
     f"{CHANGES}/*.json",
+    f"{NOTES}/*.json",
 )
 
 # What our files begin with, in folders where others have files of the same name.

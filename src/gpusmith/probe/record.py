@@ -26,6 +26,7 @@ from gpusmith.probe.pci import Pci
 from gpusmith.probe.services import Service
 from gpusmith.probe.surroundings import Surroundings
 from gpusmith.probe.system import System
+from gpusmith.probe.taken import Taken
 
 SCHEMA = "gpusmith.probe/1"
 
@@ -44,6 +45,7 @@ class Record:
         xids: since the driver was loaded; None if nobody can know them.
         boot: None if its files could not be read.
         kernels: folders of modules, with the kernels that they are of.
+        taken: kernel modules that another node has built.
         allocations: which pods were given which devices; None if the kubelet has no notes of it.
         errors: what could not be found out, with the reason.
     """
@@ -72,6 +74,7 @@ class Record:
     cuda: Cuda = field(default_factory=Cuda)
     boot: Boot | None = None
     kernels: tuple[Kernel, ...] | None = None
+    taken: tuple[Taken, ...] = ()
     allocations: Allocations | None = None
     managed_files: Mapping[str, str] = field(default_factory=dict)
     marked_files: tuple[str, ...] = ()

@@ -47,6 +47,19 @@ def _in(says: str, *path: str, **changes: Any) -> Mutation:
     return Mutation(change, says)
 
 
+def _taken(**changes: Any) -> Callable[[World], object]:
+    """Modules that another node has built, of which one is changed."""
+
+    def change(world: World) -> None:
+        kernel, version = world.seen["host"]["kernel"], world.seen["module"]["installed_version"]
+        path = f"/lib/modules/{kernel}/updates/dkms/nvidia.ko"
+        good = {"path": path, "is_there": True, "same": True, "version": version, "vermagic": f"{kernel} SMP"}
+        row = {"kernel": kernel, "version": version, "builder": "gpu-9"}
+        world.seen["taken"] = [{**row, "files": [good, {**good, **changes}]}]
+
+    return change
+
+
 def _silent(world: World) -> None:
     world.record = None
 
@@ -137,6 +150,9 @@ MUTATIONS: Mapping[str, tuple[Mutation, ...]] = {
             lambda world: world.seen["kernels"].append({"release": "6.1.1", "image": "/boot/vmlinuz-6.1.1"}),
             "kernel 6.1.1 is installed and has no module",
         ),
+        Mutation(_taken(same=False), "has another checksum"),
+        Mutation(_taken(is_there=False), "is not there"),
+        Mutation(_taken(vermagic="6.1.0-9-amd64 SMP"), "is for kernel '6.1.0-9-amd64'"),
     ),
     "nodes.nvml": (
         _gpu("GPU is lost", error="GPU is lost"),

@@ -42,6 +42,13 @@ def test_all_that_is_the_drivers_goes_whatever_version_is_asked_for(version: str
     assert plan["files"] == list(DRIVER_FILES)
 
 
+def test_what_is_noted_of_modules_that_were_taken_goes_as_well() -> None:
+    raw = bare()
+    raw["managed_files"]["/var/lib/gpusmith/modules/6.1.0-40-amd64.json"] = "0" * 64
+    plan = left(raw)
+    assert (plan["due"], plan["files"]) == (True, ["/var/lib/gpusmith/modules"])
+
+
 def test_what_others_brought_stays() -> None:
     raw = converged_record()
     raw["packages"] |= {

@@ -1,0 +1,136 @@
+"""Action plugin: gives a node the driver's kernel modules, which one node of several builds."""
+
+# Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible.plugins.action import ActionBase
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.built_node import BuildingAction
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import leader, plain
+
+from gpusmith.built import key, signing
+from gpusmith.built.cache import Cache
+from gpusmith.built.once import NotBuilt, Once, forecast
+from gpusmith.errors import GpusmithError
+from gpusmith.expect import versions
+from gpusmith.node.records import parse
+from gpusmith.probe.record import Record
+from gpusmith.verdict.changes import TELLS
+
+SPEC: dict[str, dict[str, Any]] = {
+    "state": {"type": "str", "choices": ["withheld", "allowed", "present"], "default": "present"},
+    "kernels": {"type": "list", "elements": "str", "default": []},
+    "version": {"type": "str", "required": True},
+    "flavour": {"type": "str", "required": True},
+    "layout": {"type": "str", "required": True},
+    "cache": {"type": "path", "default": ""},
+    "signing": {
+        "type": "dict",
+        "default": {},
+        "options": {"key": {"type": "path", "default": ""}, "certificate": {"type": "path", "default": ""}},
+    },
+    "timeout": {"type": "float", "default": 1800.0},
+}
+RECORD = "node_record_now"
+UNSIGNED = (
+    "Node '{}' boots with Secure Boot, and modules that another node has built are signed with a key that only that node knows."
+    " Name a key and an enrolled certificate ('nvidia_driver_build_signing'), or set 'nvidia_driver_build: every_node'."
+)
+
+
+class ActionModule(BuildingAction):
+    """One host at a time builds for a key; the others wait, and take what came out."""
+
+    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Entry point of Ansible."""
+        result: dict[str, Any] = ActionBase.run(self, tmp, task_vars)
+        _validation, arguments = self.validate_argument_spec(argument_spec=SPEC)
+        asked, variables = plain(arguments), task_vars or {}
+        try:
+            signer = signing.load(**asked["signing"])
+            record = _record(variables)
+            if record is None:
+                raise NotBuilt("'driver_build' needs the record of 'gpusmith.gpu.node_state'.")
+            said = self._act(asked, variables, record, signer)
+        except GpusmithError as error:
+            result.update(failed=True, msg=str(error))
+            return result
+        result.update(said)
+        if said["words"]:
+            result[TELLS] = {str(variables["inventory_hostname"]): {"changes": {"more": said["words"]}}}
+        return result
+
+    def _act(
+        self,
+        asked: Mapping[str, Any],
+        variables: Mapping[str, Any],
+        record: Record,
+        signer: signing.Signer | None,
+    ) -> dict[str, Any]:
+        host = str(variables["inventory_hostname"])
+        if record.system.secure_boot and signer is None:
+            raise NotBuilt(UNSIGNED.format(host))
+        if self._task.check_mode:
+            return self._forecast(asked, variables, signer.fingerprint if signer else "")
+        if asked["state"] == "present":
+            return self._provide(asked, variables, record, signer)
+        Cache(asked["cache"])
+        node = self.building(host, versions.upstream(asked["version"]), dict(variables))
+        return {"changed": node.keep_from_building(withheld=asked["state"] == "withheld"), "words": []}
+
+    def _provide(
+        self,
+        asked: Mapping[str, Any],
+        variables: Mapping[str, Any],
+        record: Record,
+        signer: signing.Signer | None,
+    ) -> dict[str, Any]:
+        host, version = str(variables["inventory_hostname"]), versions.upstream(asked["version"])
+        certificate = signer.fingerprint if signer else ""
+        once = Once(Cache(asked["cache"]), host, str(leader()), signer, asked["timeout"])
+        node = self.building(host, version, dict(variables))
+        came = [once.provide(_key(asked, record, kernel, certificate), node) for kernel in asked["kernels"]]
+        return {
+            "changed": bool(came),
+            "words": [each.words(host) for each in came],
+            "compiled": [each.kernel for each in came if each.compiled],
+            "builders": {each.kernel: each.builder for each in came},
+        }
+
+    def _forecast(
+        self, asked: Mapping[str, Any], variables: Mapping[str, Any], certificate: str
+    ) -> dict[str, Any]:
+        host, cache = str(variables["inventory_hostname"]), Cache(asked["cache"])
+        records = {name: _record(variables["hostvars"][name]) for name in variables["ansible_play_hosts"]}
+        words = []
+        for kernel in asked["kernels"]:
+            # What is asked for here is taken to be asked for of the others: their settings are known to their own tasks alone.
+            keys = {
+                name: _key(asked, other, kernel, certificate)
+                for name, other in records.items()
+                if other is not None
+                and (name == host or _lacks(other, kernel, versions.upstream(asked["version"])))
+            }
+            words.append(forecast(keys, host, cache))
+        return {"changed": bool(words), "words": words, "compiled": [], "builders": {}}
+
+
+def _record(variables: Mapping[str, Any]) -> Record | None:
+    found = (variables.get(RECORD) or {}).get("record")
+    return parse(plain(found)) if found else None
+
+
+def _key(asked: Mapping[str, Any], record: Record, kernel: str, certificate: str) -> key.Key:
+    return key.of(
+        record, kernel, versions.upstream(asked["version"]), asked["flavour"], asked["layout"], certificate
+    )
+
+
+def _lacks(record: Record, kernel: str, version: str) -> bool:
+    """Whether a node has this kernel, and not the driver's modules for it."""
+    if record.host.kernel == kernel:
+        return record.module.installed_version != version
+    return any(each.release == kernel and each.module is None for each in record.kernels or ())

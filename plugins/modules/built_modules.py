@@ -1,0 +1,143 @@
+#!/usr/bin/python
+"""Ansible module: the driver's kernel modules built by DKMS and packed, or taken from another node's build."""
+
+# Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: built_modules
+short_description: Build the driver's kernel modules with DKMS, or take those that another node has built
+description:
+  - The node's part of C(nvidia_driver_build=once_per_kernel); M(gpusmith.gpu.driver_build) says on the controller who builds and who takes.
+  - C(state=withheld) keeps DKMS from building O(version), by files C(/etc/dkms/NAME-VERSION.conf), until C(state=allowed) or a boot. The
+    driver's packages are then installed without a build, as on a machine without headers. Later kernels have theirs built as ever.
+  - C(state=built) has DKMS build and install the modules for O(kernel), and packs them into O(archive), in the format of
+    C(dkms mktarball --binaries-only).
+  - C(state=taken) proves that the modules of O(archive) fit this node (checksum, version, architecture, the kernel's whole vermagic), hands
+    them to C(dkms ldtarball) and C(dkms install), compares what is installed then, and notes it in C(/var/lib/gpusmith/modules).
+version_added: "0.2.0"
+author: gpusmith contributors
+options:
+  state:
+    description: What is wanted.
+    type: str
+    choices: [withheld, allowed, built, taken]
+    required: true
+  version:
+    description: Version of the driver, without the packager's part.
+    type: str
+    required: true
+  kernel:
+    description: Release of the kernel, with C(state=built).
+    type: str
+    default: ""
+  archive:
+    description: Path of the packed modules on the node.
+    type: path
+    default: ""
+  manifest:
+    description: What is in the archive, as C(state=built) returned it.
+    type: dict
+    default: {}
+  builder:
+    description: With C(state=taken), who has built them, for people.
+    type: str
+    default: ""
+  bundle:
+    description: The probe's code; set by M(gpusmith.gpu.driver_build).
+    type: str
+    default: ""
+attributes:
+  check_mode:
+    support: none
+    description: In check mode M(gpusmith.gpu.driver_build) tells who would build, and asks no node.
+"""
+
+EXAMPLES = r"""
+- name: Keep the driver's packages from building, with the module that runs this one
+  gpusmith.gpu.driver_build:
+    state: withheld
+    version: "580.178.04"
+    flavour: open
+    layout: nvidia
+"""
+
+RETURN = r"""
+manifest:
+  description: What is in the archive. Name of the module in DKMS, version, kernel, machine, and by file its checksum, vermagic and signer.
+  returned: with state built
+  type: dict
+compiled:
+  description: Whether DKMS compiled. It did not if it had the modules already.
+  returned: with state built
+  type: bool
+outcome:
+  description: Why it failed. V(build), the modules do not compile; V(unfit), they are not for this node; V(dkms), DKMS refuses.
+  returned: failed
+  type: str
+"""
+
+import os
+from pathlib import Path
+from typing import Any, Dict, Sequence, Tuple
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpusmith.gpu.plugins.module_utils import bundle
+from ansible_collections.gpusmith.gpu.plugins.module_utils.built_modules import BuiltModulesError, Node
+
+OPTIONS: Dict[str, Any] = {
+    "state": {"type": "str", "choices": ["withheld", "allowed", "built", "taken"], "required": True},
+    "version": {"type": "str", "required": True},
+    "kernel": {"type": "str", "default": ""},
+    "archive": {"type": "path", "default": ""},
+    "manifest": {"type": "dict", "default": {}},
+    "builder": {"type": "str", "default": ""},
+    "bundle": bundle.OPTION,
+}
+
+
+def act(node: Node, asked: Dict[str, Any]) -> Dict[str, Any]:
+    """Do what is wanted; the result."""
+    archive = Path(asked["archive"])
+    if asked["state"] == "withheld":
+        return {"changed": node.withhold()}
+    if asked["state"] == "allowed":
+        return {"changed": node.allow()}
+    # Whatever an earlier run left.
+    node.allow()
+    if asked["state"] == "taken":
+        node.take(archive, asked["manifest"], asked["builder"])
+        return {"changed": True}
+    compiled = node.build(asked["kernel"])
+    manifest = node.pack(asked["kernel"], archive)
+    # Whoever is connected fetches it, and need not be root.
+    owner = archive.parent.stat()
+    os.chown(str(archive), owner.st_uid, owner.st_gid)
+    return {"changed": compiled, "compiled": compiled, "manifest": manifest}
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(argument_spec=OPTIONS)
+    bundle.take(module)
+    from gpusmith.probe.module_file import modinfo
+
+    def run(words: Sequence[str]) -> Tuple[int, str, str]:
+        program = module.get_bin_path(words[0])
+        if program is None:
+            return 127, "", "'{}' is not installed.".format(words[0])
+        status, output, error = module.run_command([program, *words[1:]])
+        return int(status), str(output), str(error)
+
+    module.run_command_environ_update = {"LC_ALL": "C", "LANGUAGE": "C"}
+    try:
+        answer = act(Node(run, modinfo, module.params["version"]), module.params)
+    except BuiltModulesError as error:
+        module.fail_json(msg=error.message, outcome=error.outcome)
+    else:
+        module.exit_json(**answer)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,102 @@
+"""Documentation of the action plugin of the same name, which runs on the controller."""
+
+# Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: driver_build
+short_description: Give a node the driver's kernel modules, which one node of several builds
+description:
+  - The nodes of one kernel release, architecture, driver version, kind of module, operating system and package layout need one build. The
+    first of them that comes has DKMS build, and leaves the result on the controller. The others wait for it and take it, with
+    M(gpusmith.gpu.built_modules).
+  - Where the build fails, one more node of the run tries. After that the others fail too, without compiling, and name those that say why.
+  - With C(state=withheld) the driver's packages, which come next, build nothing on the node, until C(state=allowed) or a boot. Key,
+    certificate and cache are looked at as well, so that they are refused before anything is installed.
+  - With O(signing) the modules are signed on the controller, so that no node ever has the private key. The node that built takes the
+    signed modules as well.
+version_added: "0.2.0"
+author: gpusmith contributors
+options:
+  state:
+    description: What is wanted.
+    type: str
+    choices: [withheld, allowed, present]
+    default: present
+  kernels:
+    description: With C(state=present), releases of the node's kernels that need modules.
+    type: list
+    elements: str
+    default: []
+  version:
+    description: Version of the driver.
+    type: str
+    required: true
+  flavour:
+    description: Kind of the modules, C(open) or C(proprietary).
+    type: str
+    required: true
+  layout:
+    description: Whose package names the repository has.
+    type: str
+    required: true
+  cache:
+    description: Folder on the controller; empty for the user's cache folder.
+    type: path
+    default: ""
+  signing:
+    description: Files on the controller.
+    type: dict
+    default: {}
+    suboptions:
+      key:
+        description: Private RSA key, PEM or DER, without a passphrase, which nobody else can read.
+        type: path
+        default: ""
+      certificate:
+        description: Its certificate, PEM or DER, that the nodes' firmware has enrolled.
+        type: path
+        default: ""
+  timeout:
+    description: Seconds that another node's build is waited for.
+    type: float
+    default: 1800.0
+attributes:
+  check_mode:
+    support: full
+    description: Tells who would build and who would take, as far as records tell.
+"""
+
+EXAMPLES = r"""
+- name: Keep the driver's packages from building
+  gpusmith.gpu.driver_build:
+    state: withheld
+    version: "580.178.04"
+    flavour: open
+    layout: nvidia
+
+- name: Have the modules of the running kernel
+  gpusmith.gpu.driver_build:
+    kernels: ["{{ node_record_now.record.host.kernel }}"]
+    version: "580.178.04"
+    flavour: open
+    layout: nvidia
+"""
+
+RETURN = r"""
+words:
+  description: How the node came to its modules, or would, for each kernel.
+  returned: success
+  type: list
+  elements: str
+compiled:
+  description: Kernels for which this node compiled.
+  returned: with state present
+  type: list
+  elements: str
+builders:
+  description: Who compiled, by kernel.
+  returned: with state present
+  type: dict
+"""

@@ -1,0 +1,54 @@
+"""Kernel modules that another node has built: they are there, unchanged, and for the kernel that they were taken for."""
+
+from __future__ import annotations
+
+from gpusmith.expect import kernels, versions
+from gpusmith.expect.wanted import Driver
+from gpusmith.probe.record import Record
+from gpusmith.probe.taken import Taken, TakenFile
+from gpusmith.problems import Cure, Problem
+
+
+def problems(record: Record, node: str) -> list[Problem]:
+    """Every module that is not what was taken."""
+    found = []
+    for taken in record.taken:
+        for file in taken.files:
+            wrong = _wrong(taken, file)
+            if wrong:
+                evidence = {"kernel": taken.kernel, "path": file.path, "builder": taken.builder}
+                found.append(
+                    Problem(
+                        f"Node '{node}': module '{file.path}', which was taken from the build of '{taken.builder}', {wrong}.",
+                        "Run site.yml, which takes it again.",
+                        evidence,
+                        Cure.PACKAGES,
+                    )
+                )
+    return found
+
+
+def _wrong(taken: Taken, file: TakenFile) -> str:
+    """What is wrong with a file, in words; empty if nothing is, or if another version has come since then."""
+    if not file.is_there:
+        return "is not there"
+    if file.version is not None and file.version != taken.version:
+        return ""
+    release = (file.vermagic or "").split(" ")[0]
+    if release != taken.kernel:
+        return f"is for kernel '{release or 'none'}', and stands with kernel '{taken.kernel}'"
+    return "" if file.same else "has another checksum than the one that was taken"
+
+
+def to_take(record: Record, wanted: Driver) -> list[str]:
+    """Releases of kernels for which one node of several has to build, or whose modules are not what was taken."""
+    if wanted.layout.ready:
+        return []
+    version, release = versions.upstream(wanted.version), record.host.kernel
+    running = [release] if release and record.module.installed_version != version else []
+    wrong = [
+        taken.kernel
+        for taken in record.taken
+        if taken.version == version and any(_wrong(taken, file) for file in taken.files)
+    ]
+    return list(dict.fromkeys([*running, *kernels.unbuilt(record, wanted), *wrong]))

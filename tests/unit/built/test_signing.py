@@ -1,0 +1,136 @@
+"""Signatures as the kernel's own program makes them, by openssl's word, and keys that are refused."""
+
+from __future__ import annotations
+
+import datetime as dt
+import io
+import shutil
+import subprocess
+import tarfile
+from pathlib import Path
+
+import pytest
+from ansible_collections.gpusmith.gpu.plugins.module_utils.built_modules import digest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+
+from gpusmith.built import signing
+from gpusmith.built.cache import Cache
+from gpusmith.built.once import Once
+from gpusmith.errors import InputError
+from gpusmith.probe.module_file import SIGNED, TRAILER, bare, is_signed
+from tests.unit.built.conftest import KEY, MODULE, Host
+
+
+class Pair:
+    """A key and its certificate, in files."""
+
+    def __init__(self, folder: Path, name: str, kind: str = "rsa") -> None:
+        key = (
+            rsa.generate_private_key(public_exponent=65537, key_size=2048)
+            if kind == "rsa"
+            else ec.generate_private_key(ec.SECP256R1())
+        )
+        subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
+        now = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+        made = x509.CertificateBuilder(
+            subject, subject, key.public_key(), 7, now, now + dt.timedelta(days=9999)
+        ).sign(key, hashes.SHA256())
+        self.key, self.certificate = folder / f"{name}.key", folder / f"{name}.der"
+        text = key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+        self.key.touch(mode=0o600)
+        self.key.write_bytes(text)
+        self.certificate.write_bytes(made.public_bytes(serialization.Encoding.DER))
+
+    def load(self) -> signing.Signer:
+        found = signing.load(str(self.key), str(self.certificate))
+        assert found is not None
+        return found
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Pair:
+    return Pair(tmp_path_factory.mktemp("keys"), "site modules")
+
+
+def verified(module: bytes, pair: Pair, folder: Path) -> bool:
+    """Whether openssl takes the signature behind a module for the certificate's."""
+    assert module.endswith(SIGNED)
+    end = len(module) - len(SIGNED) - TRAILER.size
+    algorithm, hash_, kind, signer, key, length = TRAILER.unpack_from(module, end)
+    assert (algorithm, hash_, kind, signer, key) == (0, 0, 2, 0, 0)
+    (folder / "message").write_bytes(module[end - length : end])
+    (folder / "content").write_bytes(module[: end - length])
+    words: list[str | Path] = [
+        "-verify",
+        "-binary",
+        "-inform",
+        "DER",
+        "-noverify",
+        "-content",
+        folder / "content",
+    ]
+    words += ["-certfile", pair.certificate, "-in", folder / "message", "-out", "/dev/null"]
+    return subprocess.run(["openssl", "cms", *words], capture_output=True, check=False).returncode == 0
+
+
+@pytest.mark.skipif(not shutil.which("openssl"), reason="openssl is not installed")
+def test_a_signature_holds_and_is_the_only_one(pair: Pair, tmp_path: Path) -> None:
+    signer = pair.load()
+    module = signer.signed(MODULE)
+    assert verified(module, pair, tmp_path)
+    assert bare(module) == MODULE
+    # What the builder's own DKMS has signed before.
+    other = Pair(tmp_path, "DKMS module signing key").load().signed(MODULE)
+    assert signer.signed(other) == module
+    altered = module.replace(b"a module", b"A module")
+    assert not verified(altered, pair, tmp_path)
+
+
+def test_what_is_no_signature_stays(pair: Pair) -> None:
+    for data in (MODULE, SIGNED, b"x" * 10 + SIGNED, MODULE + TRAILER.pack(0, 0, 2, 0, 0, 9999) + SIGNED):
+        assert bare(data) == data
+        assert not is_signed(data)
+    assert is_signed(pair.load().signed(MODULE))
+
+
+def test_an_archive_is_signed_as_a_whole_and_its_builder_takes_it(
+    pair: Pair, cache: Cache, log: list[str]
+) -> None:
+    signer, host = pair.load(), Host("gpu-1", log)
+    Once(cache, "gpu-1", "run", signer).provide(KEY, host)
+    assert log == ["gpu-1 compiles", "gpu-1 takes"]
+    (entry,) = host.taken
+    row = entry.manifest["files"]["nvidia.ko"]
+    with tarfile.open(fileobj=io.BytesIO(entry.archive.read_bytes())) as packed:
+        (name,) = packed.getnames()
+        stream = packed.extractfile(name)
+        assert stream is not None
+        data = stream.read()
+    assert (digest(data), row["signer"], bare(data)) == (row["sha256"], "site modules", MODULE)
+    # The key is on the controller alone, and not in what goes to nodes.
+    assert b"PRIVATE" not in entry.archive.read_bytes()
+
+
+def test_no_key_signs_nothing() -> None:
+    assert signing.load("", "") is None
+
+
+def test_what_cannot_sign_is_refused(pair: Pair, tmp_path: Path) -> None:
+    other = Pair(tmp_path, "other")
+    elliptic = Pair(tmp_path, "elliptic", "ec")
+    shown = Pair(tmp_path, "shown")
+    shown.key.chmod(0o644)
+    for key, certificate, why in (
+        (str(pair.key), "", "both"),
+        (str(pair.key), str(other.certificate), "does not belong"),
+        (str(tmp_path / "none"), str(pair.certificate), "No such file"),
+        (str(shown.key), str(shown.certificate), "chmod 0600"),
+        (str(elliptic.key), str(elliptic.certificate), "RSA"),
+        (str(pair.key), str(pair.key), "cannot be used"),
+    ):
+        with pytest.raises(InputError, match=why):
+            signing.load(key, certificate)
