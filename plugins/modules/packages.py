@@ -58,7 +58,8 @@ options:
     elements: str
     default: []
   companions:
-    description: Packages with versions of their own that come along with others, or not. They are held where they are, and never asked for.
+    description: Packages with versions of their own that come along with others, or not, also by shell patterns of names. They are held where
+      they are, and never asked for.
     type: list
     elements: str
     default: []
@@ -71,7 +72,7 @@ options:
     elements: dict
     default: []
   release:
-    description: Packages whose holds are let go first, because another version of them comes.
+    description: Packages whose holds are let go first, because another version of them comes; also by shell patterns of names.
     type: list
     elements: str
     default: []
@@ -281,7 +282,7 @@ class Work:
             coming.update(self._counterparts(self._backend, others, exact))
             if loose and not self._check:
                 pins = base.pins(exact, self._params["patterns"])
-                coming = preview.fitting(self._backend, coming, loose, pins, self._params["release"])
+                coming = self._fitting(self._backend, coming, loose, pins)
         self._settle(now, exact, coming, due=bool(missing or coming or others))
 
     def _settle(
@@ -398,6 +399,14 @@ class Work:
             )
         return dict.fromkeys([*loose, *(each for each in optional if offers.get(each))], "")
 
+    def _fitting(
+        self, backend: base.Backend, coming: dict[str, str], loose: list[str], pins: dict[str, list[str]]
+    ) -> dict[str, str]:
+        """What is to come, with versions of the loose ones that go together with the rest."""
+        released, companions = self._params["release"], self._params["companions"]
+        found: dict[str, str] = preview.fitting(backend, coming, loose, pins, released, companions)
+        return found
+
     def _predict(self, coming: dict[str, str], pins: dict[str, list[str]]) -> None:
         if not coming:
             return
@@ -474,7 +483,7 @@ class Work:
         coming.update(dict.fromkeys(loose, ""))
         coming.update(self._counterparts(beside, base.to_come(self._params["counterparts"], now), exact))
         pins = base.pins(exact, patterns)
-        coming = preview.fitting(beside, coming, loose, pins, self._params["release"])
+        coming = self._fitting(beside, coming, loose, pins)
         plan = beside.simulate(coming, pins, self._params["release"])
         return {**exact, **plan.installed, **{name: after for name, (_, after) in plan.changed.items()}}
 
@@ -513,7 +522,12 @@ class Work:
         ]
 
     def _release(self, now: dict[str, base.Installed]) -> None:
-        names = [name for name in self._params["release"] if name in now and now[name].held]
+        patterns = self._params["release"]
+        names = [
+            name
+            for name, package in now.items()
+            if package.held and base.alike(name, package.source, patterns)
+        ]
         if names:
             self.changed = True
             if not self._check:
@@ -522,7 +536,8 @@ class Work:
     def _hold(self, there: dict[str, base.Installed], exact: dict[str, str]) -> None:
         hold: bool = self._params["hold"]
         different = [name for name in self._belonging(there, exact.values()) if there[name].held != hold]
-        own = [*self._params["companions"]]
+        patterns = self._params["companions"]
+        own = [name for name, package in there.items() if base.alike(name, package.source, patterns)]
         if self._params["hold_unversioned"]:
             own += self._params["unversioned"]
         different += [

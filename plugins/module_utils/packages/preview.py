@@ -8,7 +8,7 @@ Standard library only, Python 3.8 or newer: it runs on the node.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
+from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence
 
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base
 
@@ -89,6 +89,7 @@ def simulate(beside: base.Backend, asks: Mapping[str, Ask], lacks: Mapping[str, 
     others: Dict[str, List[str]] = {}
     pins: Dict[str, List[str]] = {}
     released: List[str] = []
+    companions: List[str] = []
     lacking: List[str] = []
     left_out = False
     for role, asked in asks.items():
@@ -112,6 +113,7 @@ def simulate(beside: base.Backend, asks: Mapping[str, Ask], lacks: Mapping[str, 
         others.update({name: list(offers[name]) for name in needed.loose})
         pins.update(base.pins(exact, asked.get("patterns") or []))
         released += asked.get("release") or []
+        companions += (asked.get("companions") or []) if needed.loose else []
     answer: Dict[str, Any] = {
         "plan": base.Plan({}, {}, {})._asdict(),
         "held": [],
@@ -126,7 +128,7 @@ def simulate(beside: base.Backend, asks: Mapping[str, Ask], lacks: Mapping[str, 
         return answer
     error = ""
     for versions in choices(others):
-        found = _tried(beside, {**coming, **versions}, pins, released)
+        found = _tried(beside, {**coming, **versions}, _also(pins, companions, versions), released)
         if not found["error"]:
             return {**answer, **found}
         error = error or found["error"]
@@ -139,8 +141,11 @@ def fitting(
     loose: Sequence[str],
     pins: Mapping[str, Sequence[str]],
     released: Sequence[str],
+    companions: Sequence[str] = (),
 ) -> Dict[str, str]:
     """What is to come, with versions of the loose ones that go together with the rest; as it was if none do.
+
+    Companions that come along with these do so in the same version if they have it.
 
     Args:
         backend: that offers them.
@@ -148,21 +153,32 @@ def fitting(
         loose: the names of those.
         pins: as they will be.
         released: packages whose holds will be let go.
+        companions: names and patterns.
     """
     offers = {name: versions for name, versions in backend.offered(loose).items() if len(versions) > 1}
     if not offers:
         return coming
     for versions in choices(offers):
         try:
-            backend.simulate({**coming, **versions}, pins, released)
+            plan = backend.simulate({**coming, **versions}, _also(pins, companions, versions), released)
         except base.PackageError:
             continue
-        return {**coming, **versions}
+        after = {**plan.installed, **{name: version for name, (_, version) in plan.changed.items()}}
+        along = {name: version for name, version in after.items() if base.alike(name, "", companions)}
+        return {**coming, **along, **versions}
     return coming
 
 
+def _also(
+    pins: Mapping[str, Sequence[str]], companions: Iterable[str], versions: Mapping[str, str]
+) -> Dict[str, Sequence[str]]:
+    """Pins, with those of companions at the versions that are tried."""
+    tried = sorted(set(versions.values()) - {""})
+    return {**(dict.fromkeys(companions, tried) if tried else {}), **pins}
+
+
 def _tried(
-    beside: base.Backend, coming: Dict[str, str], pins: Dict[str, List[str]], released: List[str]
+    beside: base.Backend, coming: Dict[str, str], pins: Mapping[str, Sequence[str]], released: List[str]
 ) -> Dict[str, Any]:
     try:
         plan = beside.simulate(coming, pins, released)

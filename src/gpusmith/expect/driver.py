@@ -155,8 +155,8 @@ def to_release(record: Record, wanted: Driver) -> list[str]:
         Unmet: no module drives all GPUs.
     """
     wrong = packages.outdated(record, wanted)
-    ready = wanted.layout.ready.get(flavour(record, wanted), ()) if wrong else ()
-    return sorted({*wrong, *(name for name in ready if name in record.packages)})
+    ready = kernels.built(record) if wrong and wanted.layout.ready.get(flavour(record, wanted)) else ()
+    return sorted({*wrong, *ready})
 
 
 def to_remove(record: Record, wanted: Driver) -> list[str]:

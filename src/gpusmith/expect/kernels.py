@@ -8,6 +8,7 @@ from functools import cmp_to_key
 from typing import Any
 
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import rpm
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import alike
 
 from gpusmith.data import compatibility
 from gpusmith.expect import versions
@@ -17,7 +18,7 @@ from gpusmith.probe.record import Record
 from gpusmith.problems import Cure, Problem
 
 DKMS = re.compile(r"nvidia-(?!headless-).*dkms.*|kmod-nvidia-.*dkms")
-READY = re.compile(r"linux-(?:modules|objects|signatures)-nvidia-.*")
+READY = ("linux-modules-nvidia-*", "linux-objects-nvidia-*", "linux-signatures-nvidia-*")
 """Modules that come built have the version of their kernel, and one package for each release."""
 BRINGS_NEXT = re.compile(r"linux-image-(?!.*\d+\.\d+\.\d)[a-z].*")
 """What brings the next kernel: a package without a release in its name."""
@@ -41,6 +42,19 @@ def bootable(record: Record) -> list[str]:
     return [*running, *(kernel.release for kernel in others(record))]
 
 
+def built(record: Record) -> set[str]:
+    """Modules of the driver that came built, for whatever kernel, with what they consist of."""
+    return {name for name in record.packages if alike(name, "", READY)}
+
+
+def companions(record: Record, wanted: Driver) -> list[str]:
+    """What is held with modules that come built: what brings the next kernel, and by patterns these modules, which are to come.
+
+    It is all that `follow_each_other` finds afterwards.
+    """
+    return [*sorted(bring_next(record)), *READY] if wanted.layout.ready else []
+
+
 def bring_next(record: Record) -> set[str]:
     """Packages that bring the next kernel."""
     return {name for name in record.packages if BRINGS_NEXT.fullmatch(name)}
@@ -51,7 +65,7 @@ def follow_each_other(record: Record) -> set[str]:
 
     With a driver that is held, the next kernel would come without its module. Where DKMS builds it, the kernel may move.
     """
-    ready = {name for name in record.packages if READY.fullmatch(name)}
+    ready = built(record)
     if not ready or any(DKMS.fullmatch(name) for name in record.packages):
         return set()
     return ready | bring_next(record)

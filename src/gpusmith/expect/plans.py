@@ -123,7 +123,7 @@ def driver(raw: Mapping[str, Any], settings: Settings, known: layouts.Layouts) -
         "fabric_manager": fabric.needed(record, want),
         "packages": must_have,
         "other_packages": drivers.unversioned(record, want),
-        "companions": sorted(kernels.bring_next(record)) if want.layout.ready else [],
+        "companions": kernels.companions(record, want),
         "leftovers": drivers.to_remove(record, want),
         "counterparts": packages.counterparts(record, want),
         "patterns": list(want.layout.patterns),

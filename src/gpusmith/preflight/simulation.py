@@ -28,7 +28,7 @@ def _ours(name: str, version: str, source: str, asks: Mapping[str, Mapping[str, 
     return any(
         name in asked.get("packages", {})
         or name in asked.get("unversioned", [])
-        or name in asked.get("companions", [])
+        or alike(name, source, asked.get("companions", []))
         or any(name in (each["of"], *each["names"]) for each in asked.get("counterparts", []))
         or _by_pattern(role, name, version, source, asked.get("patterns", []))
         for role, asked in asks.items()

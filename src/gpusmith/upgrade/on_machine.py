@@ -111,6 +111,7 @@ class Machine:
             asked["companions"] = [
                 *(asked.get("companions") or ()),
                 *expected.of_own_versions(record, wanted),
+                *(name for name in kernels.built(record) if name.endswith(f"-{record.host.kernel}")),
             ]
         self._must("packages", {**asked, "packages": names, "state": "fetched", "folder": _folder(version)})
 

@@ -223,7 +223,7 @@ def test_signed_modules_are_held_with_what_brings_the_next_kernel() -> None:
     record["packages"][modules] = {"version": "6.8.0-79.79", "held": False}
     found = plan(record, module_build="prebuilt")
     assert found["other_packages"] == [modules]
-    assert found["companions"] == ["linux-image-generic"]
+    assert found["companions"] == ["linux-image-generic", *kernels.READY]
     assert found["unheld"] == ["linux-image-generic", modules]
     # With DKMS beside them the module is built for the next kernel, and it may come.
     record["packages"]["nvidia-dkms-580-server-open"] = {"version": f"{NEW}-1", "held": True}

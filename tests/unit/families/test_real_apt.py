@@ -11,7 +11,9 @@ from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base,
 from ansible_collections.gpusmith.gpu.plugins.modules import packages
 
 from gpusmith.errors import ToolError
-from gpusmith.expect import plans
+from gpusmith.expect import packages as judge
+from gpusmith.expect import plans, wanted
+from gpusmith.node.records import parse
 from gpusmith.upgrade.on_machine import Machine, Validation
 from tests.unit.expect.test_driver import SETTINGS
 from tests.unit.families.systems import value
@@ -21,6 +23,11 @@ from tests.unit.plugins.packages.test_module import DEFAULTS
 
 changing, system = real.changing, real.system
 MODULES = f"linux-modules-nvidia-580-server-open-{KERNEL}"
+OBJECTS, SIGNATURES = (
+    f"linux-objects-nvidia-580-server-open-{KERNEL}",
+    f"linux-signatures-nvidia-{KERNEL}",
+)
+OTHER_KERNEL = "6.8.0-60-generic"
 FIRMWARE = "nvidia-firmware-580-server-"
 LAYOUTS = value("nvidia_driver", "Ubuntu 24", "__nvidia_driver_layouts")
 ASKED = {
@@ -46,7 +53,9 @@ def of_driver(version: str, modules: str) -> list[tuple[str, str, str]]:
         ("nvidia-kernel-common-580-server", full, f"Provides: {virtual}\nDepends: {FIRMWARE}{version}"),
         *((f"{name}-580-server", full, f"Depends: {virtual}") for name in (*parts, "nvidia-utils")),
         ("nvidia-headless-no-dkms-580-server-open", full, f"Depends: {common}, {exact}"),
-        (MODULES, modules, f"Depends: {common}"),
+        (MODULES, modules, f"Depends: {common}, {OBJECTS} (= {modules}), {SIGNATURES} (= {modules})"),
+        (OBJECTS, modules, ""),
+        (SIGNATURES, modules, ""),
     ]
 
 
@@ -98,6 +107,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The archive with two versions, and a newer kernel without a module."""
     rows = [*of_driver(BEFORE, "6.8.0-79.79"), *of_driver(NEW, "6.8.0-79.79+1")]
     rows += [("linux-image-generic", version, "") for version in ("6.8.0-79.79", "6.8.0-80.80")]
+    rows += [(MODULES.replace(KERNEL, OTHER_KERNEL), "6.8.0-60.60", "")]
     rows += [
         *with_branch("580.178.04", "580.178.04-1ubuntu1"),
         *without_branch("595.91.07", "595.91.07-1ubuntu1"),
@@ -179,11 +189,19 @@ class Node:
         }
 
 
+def previewed(there: real.System, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """What preflight's simulation finds."""
+    lacks = {"nvidia_driver": preview.needs(there.apt, asked)}
+    with there.apt.aside({"nvidia-driver": there.repository}, beside_node=True) as beside:
+        found: dict[str, Any] = preview.simulate(beside, {"nvidia_driver": asked}, lacks)
+    return found
+
+
 def expected(version: str, modules: str) -> dict[str, tuple[str, bool]]:
-    names = [name for name, _version, _fields in of_driver(version, modules) if name != MODULES]
+    names = [name for name, _version, _fields in of_driver(version, modules) if not name.startswith("linux-")]
     return {
         **dict.fromkeys(names, (version, True)),
-        MODULES: (modules, True),
+        **dict.fromkeys((MODULES, OBJECTS, SIGNATURES), (modules, True)),
         "linux-image-generic": ("6.8.0-79.79", True),
     }
 
@@ -219,6 +237,29 @@ def test_a_module_that_comes_built_goes_with_its_driver(
         path.unlink()
     machine.install(BEFORE)
     assert node.state() == expected(BEFORE, "6.8.0-79.79")
+
+
+def test_roles_hold_what_the_suite_wants_held_with_modules_that_come_built(changing: real.System) -> None:
+    """Also for a second kernel, and what modules consist of."""
+    node = Node(changing, ASKED)
+    changing.configure()
+    other = MODULES.replace(KERNEL, OTHER_KERNEL)
+    changing.apt.install({"linux-image-generic": "6.8.0-79.79", other: ""})
+    found = previewed(changing, node.asked(BEFORE))
+    assert (found["error"], found["plan"]["installed"][OBJECTS]) == ("", "6.8.0-79.79")
+    node.ask("gpusmith.gpu.packages", node.asked(BEFORE))
+    assert {name for name, (_, held) in node.state().items() if name.startswith("linux-") and held} == {
+        "linux-image-generic", MODULES, OBJECTS, SIGNATURES, other,
+    }  # fmt: skip
+    suite = wanted.Driver("gpu-1", BEFORE)
+    assert judge.holds(parse(node.look()), suite) == []
+    assert node.ask("gpusmith.gpu.packages", node.asked(BEFORE))["changed"] is False
+    # And they can move again when the driver goes.
+    companions = node.plan(BEFORE)["companions"]
+    node.ask(
+        "gpusmith.gpu.packages", {"name": "nvidia-driver-kernel", "repository": None, "release": companions}
+    )
+    assert not any(held for name, (_, held) in node.state().items() if name.startswith("linux-"))
 
 
 def test_names_that_lose_their_branch_are_replaced_and_come_back(
@@ -292,9 +333,5 @@ def test_what_the_next_branch_does_not_have_is_refused_by_name_before_anything_i
         node.upgrade(new, tmp_path).fetch(new)
     assert told in str(node.ask("gpusmith.gpu.packages", node.asked(new))["msg"])
     # Preflight tells it as well.
-    asked = node.asked(new)
-    lacks = {"nvidia_driver": preview.needs(changing.apt, asked)}
-    with changing.apt.aside({"nvidia-driver": changing.repository}, beside_node=True) as beside:
-        found = preview.simulate(beside, {"nvidia_driver": asked}, lacks)
-    assert found["lacking"] == [told]
+    assert previewed(changing, node.asked(new))["lacking"] == [told]
     assert node.state() == before
