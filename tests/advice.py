@@ -98,6 +98,7 @@ COMMANDS: Mapping[str, Command] = {
     # --- on a node: to repair ----------------------------------------------------------------------------------
     "ufw allow PORT": ELSEWHERE,
     "apt-mark hold": _node("apt-mark hold kubelet"),
+    "modinfo -p nvidia": _node("modinfo -p nvidia"),
     "modprobe NAME": _node("modprobe nvidia_uvm"),
     "modprobe X": _node("modprobe nvidia_uvm"),
     "modprobe nvidia": _node("modprobe nvidia"),

@@ -78,6 +78,9 @@ def test_it_joins_again_at_once_and_its_pods_have_a_network(ready_lab: Lab) -> N
     )
     assert ready_lab.on(NODE, script) == ""
     # Its validation has pods find a Service by name.
+    parameters = json.dumps({"nvidia_driver_module_parameters": {"NVreg_EnableStreamMemOPs": 1}})
+    ready_lab.site_ok("-l", NODE, "-e", parameters)
+    assert ready_lab.on(NODE, "grep StreamMemOPs /proc/driver/nvidia/params") == "EnableStreamMemOPs: 1"
     ready_lab.site_ok("-l", NODE)
     ready_lab.wait_allocatable({"gpu-1": 4, NODE: 4}, 60)
 

@@ -75,7 +75,7 @@ def healthy_record() -> Record:
         },
         "module": {
             "installed_version": VERSION, "loaded_version": VERSION, "flavour": "open", "refcount": 1, "nouveau_loaded": False,
-            "firmware": ["gsp_ga10x.bin"], "loaded_unix": 1.0,
+            "firmware": ["gsp_ga10x.bin"], "loaded_unix": 1.0, "parameters": {"EnableStreamMemOPs": "1"},
         },
         "kernels": [
             {"release": "6.1.0", "image": "/boot/vmlinuz-6.1.0", "module": "m", "module_version": VERSION, "headers": True},

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from gpusmith.checks.evidence import kernel_evidence, versions_evidence, witnesses_evidence
-from gpusmith.checks.findings import CannotAsk
+from gpusmith.checks.findings import CannotAsk, NotApplicable
 from gpusmith.checks.register import check
 from gpusmith.expect import driver as expected
-from gpusmith.expect import kernels, packages, taken
+from gpusmith.expect import kernels, packages, parameters, taken
 from gpusmith.expect.choice import driver_of
 from gpusmith.expect.wanted import packages_of
 from gpusmith.node.facts import NodeFacts
@@ -86,6 +86,25 @@ def next_boot(facts: NodeFacts) -> list[Problem]:
         raise CannotAsk(f"Node '{node}': the kernels in '/lib/modules' could not be listed.")
     found = kernels.problems(record, driver_of(facts.host, facts.model, facts.record))
     return [*found, *taken.problems(record, node)]
+
+
+@check(
+    "nodes.module-parameters",
+    place=48,
+    proves="the loaded module runs with the parameters of 'nvidia_driver_module_parameters'",
+    fails_when="one of them has another value, or is none that the module shows",
+    do="drain and reboot the node, or upgrade its driver; correct the name, if 'modinfo -p nvidia' does not have it",
+)
+def module_parameters(facts: NodeFacts) -> list[Problem]:
+    """The module was loaded with what the inventory sets."""
+    if not facts.host.module_parameters:
+        raise NotApplicable(f"The inventory sets no parameters of the module on '{facts.host.name}'.")
+    module = facts.record.module
+    if module.loaded_version is None or module.parameters is None:
+        raise CannotAsk(
+            f"The module on '{facts.host.name}' does not show its parameters; see nodes.driver-versions."
+        )
+    return parameters.problems(facts.record, driver_of(facts.host, facts.model, facts.record))
 
 
 @check(

@@ -16,6 +16,7 @@ from gpusmith.expect import (
     layouts,
     libraries,
     packages,
+    parameters,
     services,
     steps,
     taken,
@@ -38,9 +39,9 @@ def asked_for(record: Record, settings: Mapping[str, Any], known: Layouts) -> Dr
 
     Args:
         record: of the node.
-        settings: keys node, version, package_layout, module_build, module_flavour, fabric_manager, files and daemon_files
-            (only where the unit of the driver's daemon has to be changed); and, where the version is a branch or the latest one,
-            chosen (what it is in this run) or unchosen (why nothing was).
+        settings: keys node, version, package_layout, module_build, module_flavour, fabric_manager, parameters, files and
+            daemon_files (only where the unit of the driver's daemon has to be changed); and, where the version is a branch or the
+            latest one, chosen (what it is in this run) or unchosen (why nothing was).
         known: rows of package names by layout, of the operating system.
 
     Raises:
@@ -435,6 +436,7 @@ def problems(record: Record, wanted: Driver) -> list[Problem]:
         *driver_versions(record, wanted),
         *kernels.problems(record, wanted),
         *taken.problems(record, wanted.node),
+        *parameters.problems(record, wanted),
         *packages.not_held(packages.unheld(record, wanted), wanted.node),
         *files.problems(record, wanted.node, wanted.files),
     ]

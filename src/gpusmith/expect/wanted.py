@@ -45,6 +45,7 @@ class Driver:
         model: what the inventory says that the GPUs are, for a machine whose PCI bus does not tell.
         layout: names of packages.
         files: that the role writes.
+        parameters: of the module, by name.
     """
 
     node: str
@@ -55,6 +56,7 @@ class Driver:
     layout: Layout = ANY_LAYOUT
     files: Files = field(default_factory=dict)
     models: Mapping[str, Model] = field(default_factory=all_models)
+    parameters: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -180,13 +182,14 @@ def one_space(value: object) -> str:
 
 
 def driver(node: str, settings: Mapping[str, Any], **more: Any) -> Driver:
-    """The driver, from keys version, module_flavour, fabric_manager and files."""
+    """The driver, from keys version, module_flavour, fabric_manager, files and parameters."""
     return Driver(
         node,
         str(settings["version"]),
         str(settings.get("module_flavour") or "auto"),
         str(settings.get("fabric_manager") or "auto"),
         files=files(settings.get("files")),
+        parameters={str(name): str(value) for name, value in (settings.get("parameters") or {}).items()},
         **more,
     )
 
@@ -223,6 +226,7 @@ def driver_of(host: Host, model: Model | None) -> Driver:
             "version": host.driver_version,
             "module_flavour": host.module_flavour,
             "fabric_manager": host.fabric_manager,
+            "parameters": host.module_parameters,
         },
         model=model,
     )

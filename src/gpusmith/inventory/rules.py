@@ -17,6 +17,8 @@ UNIT_NAME = re.compile(r"[A-Za-z0-9:_.\\@-]+")
 NEVER_STOPPED = frozenset(
     {"kubelet", "containerd", "crio", "docker", "ssh", "sshd", "dbus", "systemd-networkd", "NetworkManager"}
 )
+MODULE_PARAMETER = re.compile(r"NVreg_[A-Za-z0-9]+")
+MODULE_VALUE = re.compile(r"[^\s\"'\\#]+")
 SYSCTL_NAME = re.compile(r"[^\s=]+")
 
 Rule = Callable[[str, Any], Iterator[Refusal]]
@@ -32,6 +34,21 @@ def sysctl(name: str, value: Any) -> Iterator[Refusal]:
             yield must_be(name, "a mapping whose keys are names of kernel parameters", key)
         if isinstance(setting, bool) or not isinstance(setting, str | int | float) or "\n" in str(setting):
             yield must_be(f"{name}.{key}", "a string of one line or a number", setting)
+
+
+def module_parameters(name: str, value: Any) -> Iterator[Refusal]:
+    """Parameters of the driver's module: each becomes a word of a line of modprobe's."""
+    if not isinstance(value, Mapping):
+        yield must_be(name, "a mapping of parameters to values", value)
+        return
+    for key, setting in value.items():
+        if not isinstance(key, str) or not MODULE_PARAMETER.fullmatch(key):
+            yield must_be(name, "a mapping whose keys are names such as 'NVreg_EnableStreamMemOPs'", key)
+        plain = not isinstance(setting, bool) and isinstance(setting, str | int)
+        if not plain or not MODULE_VALUE.fullmatch(str(setting)):
+            yield must_be(
+                f"{name}.{key}", "a number, or a text without blanks, quotes and backslashes", setting
+            )
 
 
 def sysctl_minimum(name: str, value: Any) -> Iterator[Refusal]:
@@ -130,6 +147,7 @@ RULES: Mapping[str, Rule] = {
     "gpusmith_gpu_count": from_one,
     "node_record_nvml_timeout_s": from_one,
     "nvidia_driver_nvml_timeout_s": from_one,
+    "nvidia_driver_module_parameters": module_parameters,
     "validation_timeout_pod_s": from_one,
     "validation_timeout_pull_s": from_one,
     "validation_load_s": from_one,

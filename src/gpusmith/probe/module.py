@@ -26,6 +26,7 @@ class DriverModule:
         refcount: users of the loaded module.
         firmware: names of the GSP firmware files of that version; None if they could not be listed.
         loaded_unix: when it was loaded last, by the kernel log.
+        parameters: with which it was loaded, by name without 'NVreg_'; None if it does not show them.
         blocked_by: file of an upgrade that keeps it from being loaded; None if there is none.
     """
 
@@ -37,6 +38,7 @@ class DriverModule:
     nouveau_loaded: bool = False
     loaded_unix: float | None = None
     blocked_by: str | None = None
+    parameters: dict[str, str] | None = None
 
 
 def flavour_of_license(text: str | None) -> str | None:
@@ -58,6 +60,14 @@ def parse_modinfo(text: str) -> tuple[str | None, str | None]:
         elif key == "license" and licence is None:
             licence = value.strip()
     return version, licence
+
+
+def parse_parameters(text: str | None) -> dict[str, str] | None:
+    """Values by name of /proc/driver/nvidia/params; None if it could not be read."""
+    if text is None:
+        return None
+    rows = (line.partition(":") for line in text.splitlines())
+    return {name.strip(): value.strip() for name, colon, value in rows if colon}
 
 
 def ask() -> Command:
@@ -83,5 +93,6 @@ def gather(modinfo: Command, errors: list[str]) -> DriverModule:
         refcount=to_int(read_text("/sys/module/nvidia/refcnt")),
         firmware=tuple(sorted(os.path.basename(path) for path in firmware)),
         nouveau_loaded=os.path.isdir("/sys/module/nouveau"),
+        parameters=parse_parameters(read_text("/proc/driver/nvidia/params")),
         blocked_by=UPGRADE_BLOCK if os.path.exists(UPGRADE_BLOCK) else None,
     )

@@ -223,6 +223,10 @@ MUTATIONS: Mapping[str, tuple[Mutation, ...]] = {
             lambda world: world.variables.update(host_baseline_sysctl={"net.ipv4.ip_forward": "0"}), "wanted is '0'"
         ),
     ),
+    "nodes.module-parameters": (
+        _in("is '0', the inventory wants '1'", "module", "parameters", EnableStreamMemOPs="0"),
+        _in("not one that it shows", "module", parameters={"ModifyDeviceFiles": "1"}),
+    ),
     "nodes.holds": (_in("libcuda1", "packages", "libcuda1", held=False),),
     "nodes.uniformity": (_in("kernel is '6.12'", "host", kernel="6.12"),),
     "cluster.api": (Mutation(_no_cluster, "kubeconfig", Outcome.ERROR),),

@@ -283,6 +283,8 @@ def test_the_look_before_tests_the_node_at_its_own_version(
     assert named["maintenance"].id == ""
     # Whatever is wrong before must be found before: later it would be the driver's fault.
     assert named["tiers"] == ("nodes", "cluster")
+    suite(monkeypatch, tmp_path, [{**good, "id": "nodes.module-parameters", "outcome": "failed"}])
+    made(Node(), tmp_path).precheck(VERSION)
     suite(monkeypatch, tmp_path, [{**good, "outcome": "failed", "cause": "GPU 3 is gone"}])
     with pytest.raises(GpusmithError, match="GPU 3 is gone"):
         made(Node(), tmp_path).precheck(VERSION)
