@@ -34,7 +34,7 @@ def driver(raw: Mapping[str, Any], settings: Mapping[str, Any], known: Layouts) 
     record = parse(raw)
     layout = _layout(record, settings, known)
     there = packages.of_driver(record, wanted.Driver("", str(settings["version"]), layout=layout))
-    ready = {name for name in record.packages if kernels.READY.fullmatch(name)}
+    ready = kernels.built(record)
     # Helpers have versions of their own. Without a driver they are somebody else's.
     others = sorted(ready | (set(layout.others) & set(record.packages) if there else set()))
     units = [name for name in (*UNITS, str(settings["unit"])) if _at_boot(record, name)]
