@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible.plugins.action import ActionBase
-from ansible_collections.gpusmith.gpu.plugins.plugin_utils.built_node import BuildingAction
-from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import leader, plain
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.built_node import BuildingAction, refuse_unsigned
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import plain
 
 from gpusmith.built import key, signing
 from gpusmith.built.cache import Cache
-from gpusmith.built.once import NotBuilt, Once, forecast
+from gpusmith.built.once import NotBuilt, forecast
 from gpusmith.errors import GpusmithError
 from gpusmith.expect import versions
 from gpusmith.node.records import parse
@@ -35,10 +35,6 @@ SPEC: dict[str, dict[str, Any]] = {
     "timeout": {"type": "float", "default": 1800.0},
 }
 RECORD = "node_record_now"
-UNSIGNED = (
-    "Node '{}' boots with Secure Boot, and modules that another node has built are signed with a key that only that node knows."
-    " Name a key and an enrolled certificate ('nvidia_driver_build_signing'), or set 'nvidia_driver_build: every_node'."
-)
 
 
 class ActionModule(BuildingAction):
@@ -71,28 +67,14 @@ class ActionModule(BuildingAction):
         signer: signing.Signer | None,
     ) -> dict[str, Any]:
         host = str(variables["inventory_hostname"])
-        if record.system.secure_boot and signer is None:
-            raise NotBuilt(UNSIGNED.format(host))
+        refuse_unsigned(host, record, signer)
         if self._task.check_mode:
             return self._forecast(asked, variables, signer.fingerprint if signer else "")
-        if asked["state"] == "present":
-            return self._provide(asked, variables, record, signer)
-        Cache(asked["cache"])
-        node = self.building(host, versions.upstream(asked["version"]), dict(variables))
-        return {"changed": node.keep_from_building(withheld=asked["state"] == "withheld"), "words": []}
-
-    def _provide(
-        self,
-        asked: Mapping[str, Any],
-        variables: Mapping[str, Any],
-        record: Record,
-        signer: signing.Signer | None,
-    ) -> dict[str, Any]:
-        host, version = str(variables["inventory_hostname"]), versions.upstream(asked["version"])
-        certificate = signer.fingerprint if signer else ""
-        once = Once(Cache(asked["cache"]), host, str(leader()), signer, asked["timeout"])
-        node = self.building(host, version, dict(variables))
-        came = [once.provide(_key(asked, record, kernel, certificate), node) for kernel in asked["kernels"]]
+        provider = self.provider(asked, signer, dict(variables))
+        if asked["state"] != "present":
+            node = provider.node(versions.upstream(asked["version"]))
+            return {"changed": node.keep_from_building(withheld=asked["state"] == "withheld"), "words": []}
+        came = provider.provide(record, asked["version"], asked["flavour"], asked["kernels"])
         return {
             "changed": bool(came),
             "words": [each.words(host) for each in came],

@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -12,13 +13,19 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.built_node import (
+    BuildingAction,
+    Provider,
+    refuse_unsigned,
+)
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import leader, plain
-from ansible_collections.gpusmith.gpu.plugins.plugin_utils.looking import LookingAction
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.patience import Patience
 
+from gpusmith.built import signing
 from gpusmith.cluster import claims, retries
 from gpusmith.cluster.api import Cluster
 from gpusmith.errors import GpusmithError, ToolError
+from gpusmith.node.records import parse
 from gpusmith.upgrade.budget import Rules
 from gpusmith.upgrade.effects import Fenced
 from gpusmith.upgrade.in_cluster import NodeObject
@@ -34,12 +41,13 @@ SPEC: dict[str, dict[str, Any]] = {
     "packages": {"type": "dict", "required": True},
     "settings": {"type": "dict", "required": True},
     "layouts": {"type": "dict", "required": True},
+    "build": {"type": "dict", "default": {}},
     "nvml_timeout": {"type": "float", "default": 60.0},
     "ready_timeout": {"type": "float", "default": 600.0},
 }
 
 
-class ActionModule(LookingAction):
+class ActionModule(BuildingAction):
     """Carries out the plan for one node. Never fails for what becomes of it: the report tells it for all nodes."""
 
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -101,6 +109,7 @@ class ActionModule(LookingAction):
             if order["reboot"] == "if_needed"
             else None,
             ready_s=asked["ready_timeout"],
+            modules=self._modules(asked["build"], task_vars or {}, fence) if asked["build"] else None,
         )
         upgrade = Upgrade(
             name=name,
@@ -133,6 +142,19 @@ class ActionModule(LookingAction):
                 journal.say("done", f"packages of older drivers could not be removed: {error}")
         journal.say(outcome.result, outcome.reason)
         return outcome
+
+    def _modules(
+        self, asked: Mapping[str, Any], variables: dict[str, Any], fence: Callable[[], None]
+    ) -> Provider:
+        """One node of several builds. Who waits for it still asks whether this run may act."""
+        host, signer = str(variables["inventory_hostname"]), signing.load(**asked["signing"])
+        refuse_unsigned(host, parse(plain(variables["node_record_now"]["record"])), signer)
+
+        def sleep(seconds: float) -> None:
+            fence()
+            time.sleep(seconds)
+
+        return self.provider(asked, signer, variables, sleep)
 
     # --- the way to the machine ----------------------------------------------------------------------------------
 

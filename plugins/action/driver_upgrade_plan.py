@@ -24,6 +24,7 @@ from gpusmith.data import compatibility, models
 from gpusmith.errors import Refusal
 from gpusmith.expect import identity
 from gpusmith.expect.identity import Machine, Nodes
+from gpusmith.expect.layouts import PREBUILT
 from gpusmith.inventory.target import GPU_GROUP
 from gpusmith.names import OPERANDS_NAMESPACE
 from gpusmith.preflight import table as preflight_table
@@ -165,6 +166,7 @@ class ActionModule(ControllerAction):
             raw=answered,
             gpu_model=str(said.get("gpusmith_gpu_model") or ""),
             flavour=str(said.get("nvidia_driver_module_flavour") or "auto"),
+            once=_once(said),
             pods=found.pods.get(name, []),
             users=_users(used),
             kept=[str(name) for name in used.get("kept") or []],
@@ -217,6 +219,16 @@ def _wrong_machines(machines: list[Machine], nodes: Nodes) -> dict[str, list[Ref
 def _of_preflight(said: Mapping[str, Any], back: bool) -> list[Refusal]:
     """What the look at machine and repositories found; a rollback needs none."""
     return [] if back else preflight_table.of_host(said.get("__preflight_answer"))
+
+
+def _once(said: Mapping[str, Any]) -> str:
+    """The package layout, where one node builds the modules for several."""
+    if (
+        said.get("nvidia_driver_build") != "once_per_kernel"
+        or said.get("nvidia_driver_module_build") == PREBUILT
+    ):
+        return ""
+    return str(said.get("nvidia_driver_package_layout") or "nvidia")
 
 
 def _chosen(host: str, said: Mapping[str, Any]) -> str:

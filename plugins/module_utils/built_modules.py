@@ -213,7 +213,12 @@ class Node:
         named = ["-m", name, "-v", self.version, "-k", kernel]
         if states.get(kernel) == "installed":
             self._must(["dkms", "uninstall", *named])
-        self._must(["dkms", "ldtarball", "--archive", str(archive), "--force"])
+        # It ends with 3 although it has done what it was asked to: then it adds the driver, which the package has done.
+        status, output, errors = self._run(["dkms", "ldtarball", "--archive", str(archive), "--force"])
+        if self._known()[1].get(kernel) != "built":
+            raise BuiltModulesError(
+                "dkms", "'dkms ldtarball' ended with {}: {}".format(status, last_words(errors + output))
+            )
         self._must(["dkms", "install", *named, "--force"])
         rows = []
         for file, row in sorted(manifest["files"].items()):

@@ -32,6 +32,12 @@ options:
     description: Names of the driver's packages, as P(gpusmith.gpu.driver_plan#filter) takes them.
     type: dict
     required: true
+  build:
+    description: >-
+      Where one node builds the modules for several, keys cache, signing, timeout and layout, as M(gpusmith.gpu.driver_build) takes them; empty
+      where every node builds for itself.
+    type: dict
+    default: {}
   nvml_timeout:
     description: Seconds that the NVIDIA management library may take to answer.
     type: float

@@ -5,15 +5,22 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import leader
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.looking import LookingAction
 
-from gpusmith.built.cache import Entry
-from gpusmith.built.once import BuildFailed, NotBuilt
+from gpusmith.built import key
+from gpusmith.built.cache import Cache, Entry
+from gpusmith.built.once import BuildFailed, Came, NotBuilt, Once
+from gpusmith.built.signing import Signer
+from gpusmith.errors import ToolError
+from gpusmith.expect.versions import upstream
+from gpusmith.probe.record import Record
 
 NAME = "gpusmith-modules.tar.gz"
 Ask = Callable[[Mapping[str, Any]], Mapping[str, Any]]
@@ -66,13 +73,84 @@ class BuiltNode:
         raise kind(f"Node '{self.host}': {answer.get('msg')}")
 
 
+@dataclass(frozen=True)
+class Provider:
+    """Gives one node modules, as its settings say.
+
+    Attributes:
+        once: whose turn it is to build.
+        layout: whose packages they are.
+        node: by the driver's version, without the packager's part.
+    """
+
+    once: Once
+    layout: str
+    node: Callable[[str], BuiltNode]
+
+    @contextlib.contextmanager
+    def withheld(self, version: str) -> Iterator[None]:
+        """Inside of it, packages build nothing."""
+        node = self.node(upstream(version))
+        try:
+            node.keep_from_building(withheld=True)
+        except NotBuilt as error:
+            raise ToolError(error.message) from error
+        try:
+            yield
+        finally:
+            node.keep_from_building(withheld=False)
+
+    def provide(self, record: Record, version: str, flavour: str, releases: Sequence[str]) -> list[Came]:
+        """Build modules for kernels, or take what another node has built."""
+        certificate = self.once.signer.fingerprint if self.once.signer else ""
+        node = self.node(upstream(version))
+        return [
+            self.once.provide(
+                key.of(record, release, upstream(version), flavour, self.layout, certificate), node
+            )
+            for release in releases
+        ]
+
+
+def refuse_unsigned(host: str, record: Record, signer: Signer | None) -> None:
+    """Refuse modules that the node's firmware would not let be loaded.
+
+    Raises:
+        NotBuilt: it boots with Secure Boot, and nobody signs.
+    """
+    if record.system.secure_boot and signer is None:
+        raise NotBuilt(
+            f"Node '{host}' boots with Secure Boot, and modules that another node has built are signed with a key that only that"
+            " node knows.",
+            "Name a key and an enrolled certificate ('nvidia_driver_build_signing'), or set 'nvidia_driver_build: every_node'.",
+        )
+
+
 class BuildingAction(LookingAction):
     """Has a node build modules, or take them."""
 
     TRANSFERS_FILES = True
 
-    def building(self, host: str, version: str, task_vars: dict[str, Any] | None) -> BuiltNode:
-        """The node of this task."""
+    def provider(
+        self,
+        asked: Mapping[str, Any],
+        signer: Signer | None,
+        task_vars: dict[str, Any],
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> Provider:
+        """For the node of this task.
+
+        Args:
+            asked: keys cache, layout and timeout.
+            signer: who signs; None if nobody does.
+            task_vars: of the task.
+            sleep: while another node builds.
+        """
+        host = str(task_vars["inventory_hostname"])
+        once = Once(Cache(asked["cache"]), host, str(leader()), signer, float(asked["timeout"]), sleep=sleep)
+        return Provider(once, asked["layout"], lambda version: self._node(host, version, task_vars))
+
+    def _node(self, host: str, version: str, task_vars: dict[str, Any]) -> BuiltNode:
 
         def ask(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
             answer: Mapping[str, Any] = self.run_bundled(

@@ -206,6 +206,8 @@ def ldtarball(archive: Path, force: bool) -> None:
                 continue
             shutil.rmtree(place, ignore_errors=True)
             shutil.copytree(folder, place)
+        # As the real one, which then adds what may be there.
+        add(module, version)
 
 
 def states(module: str, version: str) -> list[tuple[str, str, str, str]]:

@@ -8,9 +8,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
 
+from gpusmith.built import key as keys
+from gpusmith.built.key import Key
 from gpusmith.cluster.api import Object
 from gpusmith.cluster.stamps import read_stamp, validated_since
-from gpusmith.errors import Refusal
+from gpusmith.errors import GpusmithError, Refusal
+from gpusmith.expect import driver as drivers
 from gpusmith.expect import fabric, packages, wanted
 from gpusmith.expect.versions import FULL_DRIVER, is_older, is_open, is_version, upstream
 from gpusmith.names import HOLD, OPERANDS_LABEL, OPERANDS_NAMESPACE, OPERANDS_ON
@@ -51,6 +54,7 @@ class Look:
         raw: the probe's record, None if the machine did not answer.
         gpu_model: gpusmith_gpu_model.
         flavour: nvidia_driver_module_flavour.
+        once: package layout, where one node builds the modules for several; empty where every node builds for itself.
         pods: on the node, all of them.
         users: processes that use the driver, without services that the upgrade stops itself.
         kept: modules of the driver that the kernel itself uses, so that only a reboot unloads them.
@@ -64,6 +68,7 @@ class Look:
     raw: Mapping[str, Any] | None = None
     gpu_model: str = ""
     flavour: str = "auto"
+    once: str = ""
     pods: Sequence[Object] = ()
     users: Sequence[User] = ()
     kept: Sequence[str] = ()
@@ -84,6 +89,19 @@ class Look:
     def pod_uids(self) -> frozenset[str]:
         """Pods whose processes use the driver."""
         return frozenset(user.pod_uid for user in self.users if user.pod_uid)
+
+    @property
+    def builds(self) -> Key | None:
+        """Of the modules for the running kernel, where one node builds them for several; None elsewhere."""
+        if not self.once or self.raw is None:
+            return None
+        record = parse(self.raw)
+        try:
+            kind = drivers.flavour(record, self.driver)
+            return keys.of(record, record.host.kernel or "", upstream(self.target), kind, self.once)
+        except GpusmithError:
+            # Others say what is wrong with it.
+            return None
 
     @property
     def driver(self) -> wanted.Driver:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
+from gpusmith.built.once import NotBuilt
 from gpusmith.cluster import stamps
 from gpusmith.cluster.api import Cluster
 from gpusmith.errors import GpusmithError, ToolError
-from gpusmith.expect import driver, fabric, kernels, versions
+from gpusmith.expect import driver, fabric, kernels, taken, versions
 from gpusmith.expect import packages as expected
 from gpusmith.expect import wanted as wants
 from gpusmith.node.records import parse
@@ -41,6 +43,20 @@ CURED_BY_A_LOAD = frozenset({"nodes.module-parameters"})
 
 Ask = Callable[[str, Mapping[str, Any]], Mapping[str, Any]]
 """Runs a module on the machine; ToolError if that cannot be done. A module that failed answers with `failed`."""
+
+
+class Modules(Protocol):
+    """How a machine comes to the driver's modules where one node of several builds them."""
+
+    def withheld(self, version: str) -> AbstractContextManager[None]:
+        """Inside of it, packages build nothing."""
+
+    def provide(self, record: Record, version: str, flavour: str, releases: Sequence[str]) -> None:
+        """Build modules for kernels, or take what another node has built.
+
+        Raises:
+            NotBuilt: there are none for this machine.
+        """
 
 
 @dataclass(frozen=True)
@@ -78,6 +94,7 @@ class Machine:
         reboot: whether the machine may be rebooted where a module cannot be unloaded; None if it may not.
         ready_s: how long the driver may take to be as wanted.
         users_s: how long who uses the driver is waited for before a reboot.
+        modules: where one node builds for several; None where every node builds for itself.
         sleep: replaced in tests.
     """
 
@@ -94,6 +111,7 @@ class Machine:
     reboot: Callable[[], None] | None = None
     ready_s: float = 600.0
     users_s: float = 60.0
+    modules: Modules | None = None
     sleep: Callable[[float], None] = time.sleep
 
     # --- packages ------------------------------------------------------------------------------------------------
@@ -130,7 +148,8 @@ class Machine:
         names = {name: kept[name] for name in driver.must_have(record, wanted) if name in kept}
         asked = self._of_version(record, wanted)
         asked = {**asked, "repository": None, "packages": names, "folder": folder}
-        answer = self.ask("gpusmith.gpu.packages", asked)
+        with self.modules.withheld(version) if self.modules else nullcontext():
+            answer = self.ask("gpusmith.gpu.packages", asked)
         if not answer.get("failed"):
             self._clear(version)
             self._build(version)
@@ -167,7 +186,11 @@ class Machine:
     def _build(self, version: str) -> None:
         """Build the module for other kernels: packages build for the running kernel and the newest one."""
         record = self._record()
-        releases = kernels.unbuilt(record, self._wanted(version, record))
+        wanted = self._wanted(version, record)
+        if self.modules:
+            self._provide(self.modules, record, wanted)
+            return
+        releases = kernels.unbuilt(record, wanted)
         if not releases:
             return
         version = versions.upstream(version)
@@ -181,6 +204,14 @@ class Machine:
                 raise DriverFailed(
                     f"The module of {version} cannot be built for kernel '{release}' on '{self.node}': {said}"
                 )
+
+    @staticmethod
+    def _provide(modules: Modules, record: Record, wanted: wants.Driver) -> None:
+        flavour = driver.flavour(record, wanted)
+        try:
+            modules.provide(record, versions.upstream(wanted.version), flavour, taken.to_take(record, wanted))
+        except (NotBuilt, WaitTimeout) as error:
+            raise DriverFailed(error.message) from error
 
     def forget(self, kept: Sequence[str]) -> None:
         """Remove the packages of versions that nobody will go back to."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from gpusmith.built.key import Key
 from gpusmith.cluster.api import Object
 from gpusmith.errors import Refusal
 from gpusmith.preflight.words import Tables
@@ -24,7 +25,7 @@ class Timing:
     """What an estimate goes by. How long pods go on, nobody knows.
 
     Attributes:
-        node_s: one node without a reboot: packages, the module built by DKMS, and the suite.
+        node_s: one node without a reboot: packages, the module built by DKMS or taken, and the suite.
         reboot_s: a server's way through its firmware and back into the cluster.
     """
 
@@ -149,13 +150,32 @@ def make(
     rows.sort(key=lambda row: (not row.goes, row.action is not Action.RESUME))
     timing = timing or Timing()
     waves, seconds = _forecast([row for row in rows if row.goes], fleet, rules, asked.now, timing)
+    builders = _builders([row.name for row in rows if row.goes], looks)
     placed = [
-        replace(row, wave=wave, reason="; ".join(filter(None, (row.reason, why))))
+        replace(row, wave=wave, reason="; ".join(filter(None, (row.reason, why, builders.get(row.name)))))
         for row in rows
         for wave, why in [waves.get(row.node, (None, ""))]
     ]
     refused = {name: verdict.refusals for name, verdict in verdicts.items() if verdict.refusals}
     return Plan(rules, tuple(placed), fleet, refused, seconds, timing)
+
+
+def _builders(going: Sequence[str], looks: Sequence[Look]) -> dict[str, str]:
+    """By host who compiles the modules, where one node does for several: the first of them that goes."""
+    by_name = {look.name: look.builds for look in looks}
+    first: dict[Key, str] = {}
+    found = {}
+    for name in going:
+        key = by_name[name]
+        if key is None:
+            continue
+        builder = first.setdefault(key, name)
+        found[name] = (
+            "compiles the modules, unless they are kept already"
+            if builder == name
+            else f"takes the modules of '{builder}'"
+        )
+    return found
 
 
 def _forecast(

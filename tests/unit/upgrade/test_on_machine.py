@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gpusmith.built.once import NotBuilt
 from gpusmith.cluster import stamps
 from gpusmith.errors import GpusmithError, ToolError
 from gpusmith.suite import start
@@ -17,6 +19,7 @@ from gpusmith.suite.start import SuiteRun
 from gpusmith.upgrade import on_machine
 from gpusmith.upgrade.effects import DriverFailed, InUse
 from gpusmith.upgrade.on_machine import Machine, Validation
+from gpusmith.wait import WaitTimeout
 from tests.unit.expect.converged import converged_record
 from tests.unit.hosts import VERSION
 from tests.unit.preflight.test_asked import NAMES
@@ -104,6 +107,43 @@ def test_installing_asks_no_repository(tmp_path: Path) -> None:
     assert asked["repository"] is None
     # The pins are those of the role; what merely came along gets none.
     assert asked["packages"] == {"libcuda1": f"{NEW}-1"}
+
+
+class Modules:
+    """Of one node of several that builds."""
+
+    def __init__(self, node: Node, failure: Exception | None = None) -> None:
+        self.node, self.failure, self.said = node, failure, []  # type: tuple[Node, Exception | None, list[Any]]
+
+    @contextmanager
+    def withheld(self, version: str) -> Iterator[None]:
+        self.said.append(("withheld", version, len(self.node.asked)))
+        yield
+        self.said.append(("allowed", version, len(self.node.asked)))
+
+    def provide(self, _record: Any, version: str, flavour: str, releases: Sequence[str]) -> None:
+        self.said.append((version, flavour, list(releases)))
+        if self.failure:
+            raise self.failure
+
+
+def test_where_one_node_builds_packages_build_nothing_and_modules_come_after_them(tmp_path: Path) -> None:
+    node = Node()
+    node.answers = [{"saved": {"libcuda1": f"{NEW}-1"}}]
+    modules = Modules(node)
+    made(node, tmp_path, modules=modules).install(NEW)
+    kernel = node.record["host"]["kernel"]
+    # Around the second call, which installs; the first one lists what was saved.
+    assert modules.said == [("withheld", NEW, 1), ("allowed", NEW, 2), (NEW, "open", [kernel])]
+    assert not [words for words in node.asked if words[0] == "command"]
+
+
+@pytest.mark.parametrize("failure", [NotBuilt("it failed on 'gpu-9'"), WaitTimeout("'gpu-9' builds it")])
+def test_without_modules_the_driver_has_failed(tmp_path: Path, failure: Exception) -> None:
+    node = Node()
+    node.answers = [{"saved": {"libcuda1": f"{NEW}-1"}}]
+    with pytest.raises(DriverFailed, match="gpu-9"):
+        made(node, tmp_path, modules=Modules(node, failure)).install(NEW)
 
 
 def test_the_module_is_built_for_kernels_that_its_packages_leave_out(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from gpusmith.upgrade.hosts import Action, Look
 from gpusmith.upgrade.ledger import State
 from gpusmith.upgrade.plan import SCHEMA, Plan, Timing, make, to_json
 from gpusmith.upgrade.table import lines
+from tests.unit.records import healthy_record
 from tests.unit.upgrade.nodes import H100, NEW, OLD, entry, node
 from tests.unit.upgrade.test_disruption import budget, pod
 from tests.unit.upgrade.test_hosts import ASKED, TABLES, Process, look
@@ -55,6 +56,24 @@ def test_canaries_go_first_then_as_many_as_the_budget_allows() -> None:
     assert waves(found) == {"gpu-1": 1, "gpu-2": 2, "gpu-3": 2, "gpu-4": 2, "gpu-5": 3, "gpu-6": 3}
     assert found.queue == tuple(f"gpu-{number}" for number in range(1, 7))
     assert found.seconds == 3 * Timing().node_s + RULES.soak_s
+
+
+def test_the_plan_says_who_compiles_where_one_node_does_for_all() -> None:
+    def of(name: str, kernel: str, **more: Any) -> Look:
+        raw = healthy_record()
+        raw["host"].update(kernel=kernel, architecture="x86_64", os_id="debian", os_version="12")
+        return host(node(name), raw=raw, **more)
+
+    first, other, last = (of(f"gpu-{n}", kernel, once="nvidia") for n, kernel in enumerate("aba", start=1))
+    found = plan(first, other, last, max_unavailable="100%")
+    assert [row.reason for row in found.rows] == [
+        "compiles the modules, unless they are kept already",
+        "compiles the modules, unless they are kept already",
+        "takes the modules of 'gpu-1'",
+    ]
+    assert "takes the modules of 'gpu-1'" in "\n".join(lines(found))
+    # Elsewhere every node compiles for itself, of which nobody needs to be told.
+    assert [row.reason for row in plan(of("gpu-1", "a"), of("gpu-2", "a")).rows] == ["", ""]
 
 
 def test_without_a_word_about_the_budget_one_node_goes_after_another() -> None:
