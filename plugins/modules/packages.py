@@ -269,15 +269,18 @@ class Work:
         missing, loose = self._lacking(now)
         others = base.to_come(self._params["counterparts"], now)
         optional = [name for name in self._params["optional"] if name not in now]
+        released = self._params["release"]
+        behind = [name for name in self._behind(now) if missing or base.alike(name, "", released)]
         exact = {name: now[name].version for name in self._wanted if name not in missing}
         coming: dict[str, str] = {}
-        if missing or loose or optional or others:
+        if missing or loose or optional or others or behind:
             if self._params["repository"] and not new_source and not self._check:
                 self._backend.refresh(self._name)
             # In check mode the list may not be on the node yet; preflight asks the repository itself.
             offers = {} if new_source and self._check else self._backend.offered(missing)
             exact = self._resolve(exact, missing, offers)
-            coming = {name: exact[name] for name in missing if name in exact}
+            coming = self._parts(self._backend, behind, exact)
+            coming.update({name: exact[name] for name in missing if name in exact})
             coming.update(self._choose(loose, optional))
             coming.update(self._counterparts(self._backend, others, exact))
             if loose and not self._check:
@@ -366,6 +369,30 @@ class Work:
             if name not in exact and not self._check:
                 raise base.missing_version(name, self._wanted[name], offers)
         return exact
+
+    def _is_of_set(self, version: str) -> bool:
+        """Whether a version is one of the set's: parts can have epochs and revisions of their own."""
+        return any(base.satisfies(version, want) for want in self._wanted.values())
+
+    def _behind(self, now: Mapping[str, base.Installed]) -> list[str]:
+        """What is meant by the patterns and has another version. What nothing named needs in its version would stay so."""
+        return [
+            name
+            for name, package in now.items()
+            if base.alike(name, package.source, self._params["patterns"])
+            and name not in self._wanted
+            and name not in self._params["unversioned"]
+            and not self._is_of_set(package.version)
+        ]
+
+    def _parts(self, backend: base.Backend, behind: list[str], exact: Mapping[str, str]) -> dict[str, str]:
+        """Full versions of parts, as far as they are offered in one of the set's."""
+        found = {}
+        for name, versions in backend.offered(behind).items():
+            fitting = [version for version in versions if self._is_of_set(version)]
+            if fitting:
+                found[name] = next((version for version in fitting if version in exact.values()), fitting[0])
+        return found
 
     def _counterparts(
         self, backend: base.Backend, others: list[Any], exact: Mapping[str, str]
@@ -471,18 +498,11 @@ class Work:
     ) -> dict[str, str]:
         there = {name: now[name].version for name in self._wanted if name not in missing}
         exact = self._resolve(there, missing, beside.offered(missing))
-        allowed, patterns = set(exact.values()), self._params["patterns"]
-        # Parts of the set that nothing named needs in its version would stay behind.
-        parts = [name for name, package in now.items() if base.alike(name, package.source, patterns)]
-        coming = {
-            name: next(version for version in versions if version in allowed)
-            for name, versions in beside.offered(parts).items()
-            if name not in self._wanted and now[name].version not in allowed and allowed & set(versions)
-        }
+        coming = self._parts(beside, self._behind(now), exact)
         coming.update({name: exact[name] for name in missing})
         coming.update(dict.fromkeys(loose, ""))
         coming.update(self._counterparts(beside, base.to_come(self._params["counterparts"], now), exact))
-        pins = base.pins(exact, patterns)
+        pins = base.pins(exact, self._params["patterns"])
         coming = self._fitting(beside, coming, loose, pins)
         plan = beside.simulate(coming, pins, self._params["release"])
         return {**exact, **plan.installed, **{name: after for name, (_, after) in plan.changed.items()}}
@@ -514,10 +534,7 @@ class Work:
             or (
                 base.alike(name, package.source, self._params["patterns"])
                 and name not in self._params["unversioned"]
-                and (
-                    package.version in allowed
-                    or any(base.satisfies(package.version, want) for want in self._wanted.values())
-                )
+                and (package.version in allowed or self._is_of_set(package.version))
             )
         ]
 

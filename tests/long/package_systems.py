@@ -54,6 +54,8 @@ OTHER = "other@gpusmith.invalid"
 OLD, NEW = "580.178.04", "595.71.05"
 LONG = "kmod-a-name-that-is-longer-than-what-a-column-of-a-table-has-place-for-1.2.3-4.5.6"
 """As of modules that carry the versions of driver and kernel in their name."""
+REVISIONS = {"fabric": "-2"}
+"""Of packages that are built for themselves, by name."""
 EPOCHS = {"drv": "3:", "epoch": "1:"}
 """Of rpms, by the beginning of the name; NVIDIA's have one."""
 
@@ -85,6 +87,8 @@ def _driver(version: str) -> list[Item]:
         Item("drv-tool", version),
         Item("drv-open", version, (f"drv-libs = {version}",), ("drv-closed",)),
         Item("drv-closed", version, (f"drv-libs = {version}",), ("drv-open",)),
+        # A part that nothing else needs, with an epoch and a revision of its own, as nvidia-imex and libnvidia-nscq.
+        Item("fabric", version),
         # The name tells nothing, the source does, as of libnvcuvid1 and libnvoptix1.
         Item("codec", version, source="drv-source"),
     ]
@@ -162,7 +166,11 @@ class Family:
 
     def full(self, name: str, version: str) -> str:
         """The full version of a package."""
-        return f"{self.epoch(name)}{version}{self.revision}"
+        return f"{self.epoch(name)}{version}{self.revision_of(name)}"
+
+    def revision_of(self, name: str) -> str:
+        """What stands behind the upstream version."""
+        return self.revision.replace("-1", REVISIONS.get(name, "-1"), 1)
 
     def build(self, item: Item, folder: Path) -> None:
         """One package into a folder."""
@@ -234,7 +242,7 @@ def _rpm(family: Family, item: Item, folder: Path) -> None:
         name=item.name,
         version=item.version,
         kill=KILL,
-        release=family.revision[1:],
+        release=family.revision_of(item.name)[1:],
         epoch=f"Epoch: {family.epoch(item.name)[:-1]}\n" if family.epoch(item.name) else "",
         relations=relations,
     )

@@ -554,7 +554,9 @@ def test_a_set_that_is_there_needs_nothing_and_nothing_stays_of_one_that_went(ma
     assert not is_due(machine)
     again = work(machine)
     again.present(install=True)
-    assert (again.changed, again.diff) == (False, [])
+    assert (again.changed, again.diff) == (False, []), "".join(
+        each["before"] + "======" + each["after"] for each in again.diff
+    )
     assert is_due(machine, packages={"drv-cuda": NEW})
     gone = work(machine)
     gone.absent()
@@ -639,6 +641,43 @@ def test_an_upgrade_goes_and_comes_back_from_its_folders(machine: Machine) -> No
     assert {name: (each.version, each.held) for name, each in found.items()} == {
         name: (version, True) for name, version in full(machine, OLD, *DRIVER).items()
     }
+
+
+@pytest.mark.parametrize("by_folder", [True, False])
+@inside
+def test_parts_with_epoch_and_revision_of_their_own_do_not_stay_behind(
+    machine: Machine, by_folder: bool
+) -> None:
+    patterns = ["drv-*", "fabric*"]
+    work(machine, patterns=patterns).present(install=True)
+    configure(machine).install(full(machine, OLD, "fabric"))
+    again = work(machine, patterns=patterns)
+    again.present(install=True)
+    assert machine.family.backend().installed(["fabric"])["fabric"].held
+    newer: dict[str, Any] = {"packages": {"drv-cuda": NEW}, "patterns": patterns}
+    newer["release"] = [*DRIVER, "fabric"]
+    if by_folder:
+        work(machine, **newer).fetched(Path("/tmp/target"))
+        work(machine, **newer, repository=None).from_folder(Path("/tmp/target"))
+    else:
+        work(machine, **newer).present(install=True)
+    found = machine.family.backend().installed([*DRIVER, "fabric"])
+    assert {name: (each.version, each.held) for name, each in found.items()} == {
+        name: (version, True) for name, version in full(machine, NEW, *DRIVER, "fabric").items()
+    }
+
+
+@inside
+def test_a_part_that_stayed_behind_alone_is_brought(machine: Machine) -> None:
+    patterns = ["drv-*", "fabric*"]
+    configure(machine).install(full(machine, OLD, "fabric"))
+    asked: dict[str, Any] = {"packages": {"drv-cuda": NEW}, "patterns": patterns}
+    configure(machine).install(full(machine, NEW, *DRIVER))
+    work(machine, **asked, release=["fabric"]).present(install=True)
+    assert versions(machine.family.backend(), "fabric") == full(machine, NEW, "fabric")
+    again = work(machine, **asked)
+    again.present(install=True)
+    assert (again.changed, again.diff) == (False, [])
 
 
 # --- others on the machine -----------------------------------------------------------------------------------------

@@ -236,6 +236,15 @@ def test_another_version_lets_go_of_the_old_one_first(machine: Machine) -> None:
     assert machine.packages["lib"] == base.Installed(NEW, True)
 
 
+@pytest.mark.parametrize("there", [OLD, NEW])
+def test_a_part_of_another_build_does_not_stay_behind(machine: Machine, there: str) -> None:
+    machine.packages = {"smi": base.Installed(there, True), "imex": base.Installed("580.178.04-2", True)}
+    machine.lists["imex"] = ["3:595.71.05-2", "580.178.04-2"]
+    present(machine, packages={"smi": "595.71.05"}, patterns=["smi", "imex"], release=["smi", "imex"])
+    assert machine.packages["imex"] == base.Installed("3:595.71.05-2", True)
+    assert not present(machine, packages={"smi": "595.71.05"}, patterns=["smi", "imex"]).changed
+
+
 def test_a_missing_version_names_what_is_there(machine: Machine) -> None:
     with pytest.raises(base.PackageError, match=f"'smi' in version '1.0', only '{NEW}', '{OLD}'"):
         present(machine, packages={"smi": "1.0"})
