@@ -59,6 +59,7 @@ COMMANDS: Mapping[str, Command] = {
     # Module built_modules runs it: tests/long/test_build_once.py.
     "dkms install": WALKED,
     "dkms status": _node("dkms status"),
+    "dpkg --configure -a": _node("dpkg --configure -a"),
     "dpkg -S": _node("dpkg -S /usr/bin/nvidia-smi"),
     "dpkg -V": _node("dpkg -V nvidia-smi", 1, 2),
     "grep -rn nvidia /etc/containerd": _node("grep -rn nvidia /etc/containerd"),

@@ -104,7 +104,10 @@ def headers_lacking(backend: base.Backend, headers: dict[str, str]) -> list[str]
 
 def unowned_driver(backend: base.Backend | None, library: str | None) -> list[str]:
     """Files of a driver that came by NVIDIA's installer: its own uninstaller, and a library that no package owns."""
-    found = [path for path in ("/usr/bin/nvidia-uninstall",) if Path(path).exists()]
+    # As 'probe.foreign' has them, which does not travel with this module.
+    found = [
+        path for path in ("/usr/bin/nvidia-uninstall", "/usr/bin/nvidia-installer") if Path(path).exists()
+    ]
     if library is not None and backend is not None and backend.owner(library) is None:
         found.append(library)
     return found

@@ -6,7 +6,7 @@ from gpusmith.checks.evidence import kernel_evidence, versions_evidence, witness
 from gpusmith.checks.findings import CannotAsk, NotApplicable
 from gpusmith.checks.register import check
 from gpusmith.expect import driver as expected
-from gpusmith.expect import kernels, packages, parameters, taken
+from gpusmith.expect import foreign, kernels, packages, parameters, taken
 from gpusmith.expect.choice import driver_of
 from gpusmith.expect.wanted import packages_of
 from gpusmith.node.facts import NodeFacts
@@ -63,6 +63,18 @@ def _no_witness(facts: NodeFacts, says: bool, evidence: dict[str, bool | None]) 
 def driver_versions(facts: NodeFacts) -> list[Problem]:
     """Package = libraries = module file = loaded module = the inventory's version."""
     return expected.driver_versions(facts.record, driver_of(facts.host, facts.model, facts.record))
+
+
+@check(
+    "nodes.foreign-driver",
+    place=42,
+    proves="the driver came by packages alone, and they are whole",
+    fails_when="there is NVIDIA's installer, a library or DKMS source of the driver without package, or a half installed package",
+    do="remove it with what brought it ('nvidia-uninstall'), then run site.yml; finish packages with 'dpkg --configure -a'",
+)
+def foreign_driver(facts: NodeFacts) -> list[Problem]:
+    """No driver came past the package manager."""
+    return foreign.problems(facts.record, driver_of(facts.host, facts.model, facts.record))
 
 
 @check(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import SUPPORTED
 
 from gpusmith.errors import Refusal
-from gpusmith.expect import mig
+from gpusmith.expect import foreign, mig
 from gpusmith.expect import surroundings as around
 from gpusmith.expect.host import cannot_set
 from gpusmith.expect.kernels import newest, without_driver
@@ -17,9 +17,12 @@ from gpusmith.expect.wanted import baseline
 from gpusmith.inventory.specs import load as load_specs
 from gpusmith.node.records import load
 from gpusmith.preflight.words import Facts, Tables, Wanted, refusal
+from gpusmith.probe.foreign import Foreign
 from gpusmith.probe.nvml import Nvml
+from gpusmith.probe.packages import Package
 from gpusmith.probe.record import SCHEMA, Record
 from gpusmith.probe.system import System
+from gpusmith.problems import Problem
 from gpusmith.wording import quoted
 
 
@@ -192,8 +195,22 @@ def check_parameters(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[
         )
 
 
+def _sources(raw: Mapping[str, Any]) -> list[Problem]:
+    packages = {name: load(Package, row) for name, row in raw["packages"].items()}
+    record = Record(SCHEMA, packages=packages, foreign=load(Foreign, raw.get("foreign") or {}))
+    return foreign.sources(record, "")
+
+
 def check_foreign_driver(facts: Facts, _wanted: Wanted, _tables: Tables) -> Iterator[Refusal]:
     """No driver that came past the package manager."""
+    for problem in _sources(facts["record"]):
+        folder, version = problem.evidence["sources"], problem.evidence["version"]
+        yield refusal(
+            "foreign driver",
+            f"'{folder}' has sources of driver {version}, of no installed package, which DKMS builds for kernels to come",
+            "a driver from packages, or none",
+            "Look at 'dkms status' for who added it, and have that removed as it came ('nvidia-uninstall'); then run again.",
+        )
     if facts["foreign_driver"]:
         yield refusal(
             "foreign driver",

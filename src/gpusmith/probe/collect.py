@@ -19,6 +19,7 @@ from gpusmith.probe import (
     containerd,
     cuda,
     dev,
+    foreign,
     host,
     kernels,
     kubernetes,
@@ -89,6 +90,8 @@ def collect(nvml_timeout_s: float = NVML_TIMEOUT_S) -> Record:
         specs = safely("cdi", lambda: cdi.gather(folders))
     found["cdi"] = specs
     found["packages"] = safely("packages", lambda: packages.gather(asked_packages, errors))
+    found["half_packages"] = safely("half packages", lambda: packages.halves(asked_packages, errors))
+    found["foreign"] = safely("foreign driver", foreign.gather)
     found["package_database"] = packages.database(asked_packages)
     found["package_locks"] = safely("package locks", packages.locks)
     found["services"] = safely("services", lambda: services.gather(asked_services, errors))

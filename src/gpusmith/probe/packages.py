@@ -37,6 +37,10 @@ HELD = HEAD + "what is held."
 LOCK = re.compile(r"(?P<name>[^!#\s]\S*?)-(?P<version>(?:[\d*?]+:)?[\d*?][^-]*(?:-[^-]+)?)$")
 
 
+# Second letter of dpkg's abbreviated status (dpkg-query(1)).
+HALF = {"H": "half installed", "U": "unpacked", "F": "half configured"}
+
+
 @dataclass(frozen=True)
 class Package:
     """An installed package.
@@ -73,6 +77,16 @@ def parse_dpkg(text: str) -> dict[str, Package]:
             source = fields[3] if fields[3] != fields[0] else None
             found[fields[0]] = Package(version=fields[1], held=fields[2].startswith("h"), source=source)
     return found
+
+
+def parse_halves(text: str) -> dict[str, str]:
+    """State by name of packages that matter and are neither installed nor gone, of the same lines."""
+    rows = [fields for line in text.splitlines() if len(fields := line.split("\t")) == 4]
+    return {
+        name: HALF[status[1:2]]
+        for name, _version, status, source in rows
+        if status[1:2] in HALF and matters(name, source)
+    }
 
 
 def locked(text: str) -> list[tuple[str, str]]:
@@ -171,3 +185,9 @@ def gather(asked: tuple[Command, Command], errors: list[str]) -> dict[str, Packa
     if not dpkg.missing:
         return parse_dpkg(dpkg.output(errors) or "")
     return parse_rpm(rpm.output(errors) or "", locks() or "")
+
+
+def halves(asked: tuple[Command, Command], errors: list[str]) -> dict[str, str]:
+    """State by name of packages that a broken run of dpkg left; of rpm's, `gather` leaves out what is there twice."""
+    dpkg, _rpm = asked
+    return {} if dpkg.missing else parse_halves(dpkg.output(errors) or "")

@@ -14,6 +14,7 @@ from gpusmith.probe.clock import Clock
 from gpusmith.probe.containerd import Containerd
 from gpusmith.probe.cuda import Cuda
 from gpusmith.probe.dev import Dev
+from gpusmith.probe.foreign import Foreign
 from gpusmith.probe.host import Host
 from gpusmith.probe.kernels import Kernel
 from gpusmith.probe.kubernetes import Kubernetes
@@ -37,6 +38,8 @@ class Record:
 
     Attributes:
         packages: by name.
+        half_packages: state by name of those that matter and are neither installed nor gone.
+        foreign: what may be of a driver that no package brought.
         package_database: where they were read, 'dpkg' or 'rpm'; empty where there is neither.
         package_locks: text of the list of dnf's plugin versionlock; None where there is none.
         services: by unit name without '.service'.
@@ -53,6 +56,8 @@ class Record:
     schema: str
     host: Host = field(default_factory=Host)
     packages: Mapping[str, Package] = field(default_factory=dict)
+    half_packages: Mapping[str, str] = field(default_factory=dict)
+    foreign: Foreign = field(default_factory=Foreign)
     package_database: str = ""
     package_locks: str | None = None
     pci: Pci = field(default_factory=Pci)

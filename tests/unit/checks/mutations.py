@@ -223,6 +223,11 @@ MUTATIONS: Mapping[str, tuple[Mutation, ...]] = {
             lambda world: world.variables.update(host_baseline_sysctl={"net.ipv4.ip_forward": "0"}), "wanted is '0'"
         ),
     ),
+    "nodes.foreign-driver": (
+        _in("NVIDIA's installer", foreign={"installer": ["/usr/bin/nvidia-uninstall"], "sources": {}}),
+        _in("of no installed package", foreign={"sources": {"/usr/src/nvidia-550.54.15": "550.54.15"}}),
+        _in("half configured", half_packages={"nvidia-kernel-open-dkms": "half configured"}),
+    ),
     "nodes.module-parameters": (
         _in("is '0', the inventory wants '1'", "module", "parameters", EnableStreamMemOPs="0"),
         _in("not one that it shows", "module", parameters={"ModifyDeviceFiles": "1"}),

@@ -1,0 +1,79 @@
+"""A driver of somebody else: NVIDIA's installer, sources without a package, a library without a package, packages half gone."""
+
+from __future__ import annotations
+
+from gpusmith.expect import kernels, packages, versions
+from gpusmith.expect.wanted import Driver
+from gpusmith.probe.record import Record
+from gpusmith.problems import Problem
+
+BY_INSTALLER = "Remove it with the installer that brought it ('nvidia-uninstall'), then run site.yml."
+"""What is somebody else's goes by his own means."""
+
+
+def installer(record: Record, node: str) -> list[Problem]:
+    """Files of NVIDIA's installer: what it brings lies over the files of packages."""
+    return [
+        Problem(
+            f"Node '{node}': '{path}' is of NVIDIA's installer ('.run'), whose driver no package manager knows.",
+            BY_INSTALLER,
+            {"installer": path},
+        )
+        for path in record.foreign.installer
+    ]
+
+
+def sources(record: Record, node: str) -> list[Problem]:
+    """Sources of a module that no installed package has: DKMS builds it for the next kernel, in the place of the right one."""
+    owned = {
+        versions.upstream(package.version)
+        for name, package in record.packages.items()
+        if kernels.DKMS.fullmatch(name)
+    }
+    return [
+        Problem(
+            f"Node '{node}': '{folder}' has sources of driver {version}, of no installed package; DKMS builds them anew.",
+            f"Look at 'dkms status' on '{node}' for who added it, and have that removed as it came.",
+            {"sources": folder, "version": version},
+        )
+        for folder, version in record.foreign.sources.items()
+        if version not in owned
+    ]
+
+
+def library(record: Record, wanted: Driver) -> list[Problem]:
+    """A library of the driver where no package of it is installed."""
+    found = (record.library.files or {}).get("nvidia-ml")
+    path = found.path if found is not None and record.library.nvml_version else None
+    if path is None or packages.of_driver(record, wanted):
+        return []
+    return [
+        Problem(
+            f"Node '{wanted.node}': library '{path}' is there, and no package of the driver.",
+            BY_INSTALLER,
+            {"library": path},
+        )
+    ]
+
+
+def halves(record: Record, node: str) -> list[Problem]:
+    """Packages of the driver that a broken installation or removal left."""
+    return [
+        Problem(
+            f"Node '{node}': package '{name}' is {state}: an installation or a removal of it was broken off.",
+            f"Run 'dpkg --configure -a' on '{node}', and read what it says.",
+            {"half": name, "state": state},
+        )
+        for name, state in record.half_packages.items()
+    ]
+
+
+def problems(record: Record, wanted: Driver) -> list[Problem]:
+    """All of it."""
+    node = wanted.node
+    return [
+        *installer(record, node),
+        *sources(record, node),
+        *library(record, wanted),
+        *halves(record, node),
+    ]

@@ -1,0 +1,80 @@
+"""A driver that came past the package manager, and packages that are neither there nor gone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpusmith.expect import foreign
+from gpusmith.expect.wanted import Driver
+from gpusmith.node.records import parse
+from gpusmith.preflight.judge import judge
+from gpusmith.probe import foreign as probe
+from gpusmith.probe.packages import parse_dpkg, parse_halves
+from tests.unit.expect.test_driver import VERSION, bare, ready
+from tests.unit.preflight.test_judge import TABLES, WANTED, facts
+
+WANTED_DRIVER = Driver("gpu-1", VERSION)
+
+
+def causes(raw: dict[str, Any]) -> list[str]:
+    return [problem.cause for problem in foreign.problems(parse(raw), WANTED_DRIVER)]
+
+
+def test_a_node_that_site_made_has_nothing_foreign() -> None:
+    raw = ready()
+    raw["foreign"] = {"sources": {f"/usr/src/nvidia-{VERSION}": VERSION}}
+    assert causes(raw) == []
+    assert causes(bare()) == []
+
+
+def test_a_library_without_any_package_of_the_driver_is_told() -> None:
+    raw = ready()
+    raw["packages"] = {"nvidia-container-toolkit": {"version": "1.20.1-1", "held": True}}
+    raw["library"]["files"]["nvidia-ml"]["path"] = "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1"
+    (cause,) = causes(raw)
+    assert "no package of the driver" in cause
+
+
+@pytest.mark.parametrize(
+    ("folder", "version"),
+    [
+        ("/usr/src/nvidia-580.178.04", "580.178.04"),
+        ("/usr/src/nvidia-current-open-535.261.03", "535.261.03"),
+        ("/usr/src/nvidia-srv-580.126.20", "580.126.20"),
+        ("/usr/src/nvidia-fs-2.20.5", None),
+        ("/usr/src/nvidia-peermem-1.1", None),
+    ],
+)
+def test_sources_of_the_driver_are_told_from_others(folder: str, version: str | None) -> None:
+    assert probe.version_of(folder) == version
+
+
+def test_only_folders_from_which_dkms_builds_are_sources(tmp_path: Path) -> None:
+    for name in ("nvidia-550.54.15", "nvidia-fs-2.20.5"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "dkms.conf").touch()
+    (tmp_path / "nvidia-535.104.05").mkdir()
+    found = probe.gather((str(tmp_path / "nvidia-550.54.15"), "/nowhere"), f"{tmp_path}/nvidia-*/dkms.conf")
+    assert found.sources == {str(tmp_path / "nvidia-550.54.15"): "550.54.15"}
+    assert found.installer == (str(tmp_path / "nvidia-550.54.15"),)
+
+
+def test_packages_that_are_neither_there_nor_gone() -> None:
+    lines = [
+        "nvidia-kernel-open-dkms\t580.178.04-1\tiF \tnvidia-kernel-open-dkms",
+        "libcuda1\t580.178.04-1\thi \tlibcuda1",
+        "nvidia-smi\t535.261.03-1\trc \tnvidia-graphics-drivers",
+        "vim\t9\tiU \tvim",
+    ]
+    assert parse_halves("\n".join(lines)) == {"nvidia-kernel-open-dkms": "half configured"}
+    assert set(parse_dpkg("\n".join(lines))) == {"libcuda1"}
+
+
+def test_preflight_refuses_sources_that_no_package_has() -> None:
+    tree = facts()
+    tree["record"]["foreign"] = {"sources": {"/usr/src/nvidia-550.54.15": "550.54.15"}}
+    (refused,) = judge(tree, WANTED, TABLES)
+    assert "/usr/src/nvidia-550.54.15" in refused.message
