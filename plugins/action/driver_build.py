@@ -46,7 +46,8 @@ class ActionModule(BuildingAction):
         _validation, arguments = self.validate_argument_spec(argument_spec=SPEC)
         asked, variables = plain(arguments), task_vars or {}
         try:
-            signer = signing.load(**asked["signing"])
+            # Whatever is wrong with it, DKMS builds again.
+            signer = signing.load(**asked["signing"]) if asked["state"] != "allowed" else None
             record = _record(variables)
             if record is None:
                 raise NotBuilt("'driver_build' needs the record of 'gpusmith.gpu.node_state'.")
@@ -67,13 +68,15 @@ class ActionModule(BuildingAction):
         signer: signing.Signer | None,
     ) -> dict[str, Any]:
         host = str(variables["inventory_hostname"])
+        node = self.node(host, versions.upstream(asked["version"]), dict(variables))
+        if asked["state"] == "allowed":
+            return {"changed": node.keep_from_building(withheld=False), "words": []}
         refuse_unsigned(host, record, signer)
         if self._task.check_mode:
-            return self._forecast(asked, variables, signer.fingerprint if signer else "")
+            return self._forecast(asked, variables, record, signer.fingerprint if signer else "")
         provider = self.provider(asked, signer, dict(variables))
-        if asked["state"] != "present":
-            node = provider.node(versions.upstream(asked["version"]))
-            return {"changed": node.keep_from_building(withheld=asked["state"] == "withheld"), "words": []}
+        if asked["state"] == "withheld":
+            return {"changed": node.keep_from_building(withheld=True), "words": []}
         came = provider.provide(record, asked["version"], asked["flavour"], asked["kernels"])
         return {
             "changed": bool(came),
@@ -83,21 +86,36 @@ class ActionModule(BuildingAction):
         }
 
     def _forecast(
-        self, asked: Mapping[str, Any], variables: Mapping[str, Any], certificate: str
+        self, asked: Mapping[str, Any], variables: Mapping[str, Any], record: Record, certificate: str
     ) -> dict[str, Any]:
         host, cache = str(variables["inventory_hostname"]), Cache(asked["cache"])
-        records = {name: _record(variables["hostvars"][name]) for name in variables["ansible_play_hosts"]}
-        words = []
-        for kernel in asked["kernels"]:
-            # What is asked for here is taken to be asked for of the others: their settings are known to their own tasks alone.
-            keys = {
-                name: _key(asked, other, kernel, certificate)
-                for name, other in records.items()
-                if other is not None
-                and (name == host or _lacks(other, kernel, versions.upstream(asked["version"])))
-            }
-            words.append(forecast(keys, host, cache))
+        keys = [_key(asked, record, kernel, certificate) for kernel in asked["kernels"]]
+        words = [forecast(each, _alike(asked, variables, each), host, cache) for each in keys]
         return {"changed": bool(words), "words": words, "compiled": [], "builders": {}}
+
+
+def _alike(asked: Mapping[str, Any], variables: Mapping[str, Any], wanted: key.Key) -> list[str]:
+    """Hosts that need the same modules, in the play's order; of those before this host the first one only.
+
+    What is asked for here is taken to be asked for of the others: their settings are known to their own tasks alone.
+    """
+    here, found = variables["inventory_hostname"], []
+    for host in variables["ansible_play_hosts"]:
+        if host == here or _needs(asked, variables["hostvars"][host], wanted):
+            found.append(host)
+        # Nobody puts the variables of a thousand hosts together for each of them.
+        if found and here not in found:
+            return [*found, here]
+    return found
+
+
+def _needs(asked: Mapping[str, Any], variables: Mapping[str, Any], wanted: key.Key) -> bool:
+    record = _record(variables)
+    return (
+        record is not None
+        and _lacks(record, wanted.kernel, wanted.version)
+        and _key(asked, record, wanted.kernel, wanted.certificate) == wanted
+    )
 
 
 def _record(variables: Mapping[str, Any]) -> Record | None:

@@ -148,9 +148,10 @@ class BuildingAction(LookingAction):
         """
         host = str(task_vars["inventory_hostname"])
         once = Once(Cache(asked["cache"]), host, str(leader()), signer, float(asked["timeout"]), sleep=sleep)
-        return Provider(once, asked["layout"], lambda version: self._node(host, version, task_vars))
+        return Provider(once, asked["layout"], lambda version: self.node(host, version, task_vars))
 
-    def _node(self, host: str, version: str, task_vars: dict[str, Any]) -> BuiltNode:
+    def node(self, host: str, version: str, task_vars: dict[str, Any]) -> BuiltNode:
+        """The node of this task."""
 
         def ask(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
             answer: Mapping[str, Any] = self.run_bundled(

@@ -331,7 +331,10 @@ def test_a_taken_module_goes_with_its_package_and_the_next_kernel_is_built(
 
     def remove(_node: Node) -> list[str]:
         must("dpkg", "--remove", "nvidia-kernel-open-dkms")
-        left = [*Path("/lib/modules").rglob("nvidia*.ko*"), *Path("/var/lib/dkms").glob("nvidia*")]
+        left = [
+            *Path("/lib/modules").glob("*/updates/**/nvidia*.ko*"),
+            *Path("/var/lib/dkms").glob("nvidia*"),
+        ]
         return [str(path) for path in [*left, *Path("/etc/dkms").glob("nvidia*")]]
 
     assert other.inside(remove) == []

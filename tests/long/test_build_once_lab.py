@@ -62,13 +62,13 @@ def good(ended: Ended) -> Ended:
 
 def test_three_nodes_one_compile(fleet: Lab, inventory: Path) -> None:
     told = good(fleet.site("--check", inventory=inventory)).output
-    assert "would compile the driver's modules for kernel" in told
-    assert told.count("from 'gpu-1', or from whoever comes first") >= 2
+    assert ", for 'gpu-2' and 'gpu-3' as well" in told
+    assert "from 'gpu-1', or from whoever comes first" in told
     assert compiled(fleet) == {}
     first = good(fleet.site(inventory=inventory))
     ((builder, version),) = compiled(fleet)
     assert (version, compiled(fleet).total(), makers(fleet)) == (OLD, 1, {builder})
-    assert first.output.count(f"which '{builder}' has compiled") >= 2
+    assert f"which '{builder}' has compiled" in first.output
     fleet.wait_allocatable(dict.fromkeys(NODES, 1), 60)
     again = good(fleet.site(inventory=inventory))
     assert {host: row["changed"] for host, row in again.recap().items() if row["changed"]} == {}, str(again)

@@ -137,27 +137,21 @@ class Once:
         return Came(key.kernel, self.host, seconds, compiled, tuple(before))
 
 
-def forecast(keys: Mapping[str, Key | None], host: str, cache: Cache) -> str:
+def forecast(key: Key, alike: Sequence[str], host: str, cache: Cache) -> str:
     """What a run would do on a host, in words.
 
     Args:
-        keys: of the hosts that lack the modules of one kernel, in the play's order; None where that cannot be known.
-        host: one of them.
+        key: of its modules.
+        alike: hosts that need the same, in the play's order, with this one.
+        host: its name.
         cache: as in the run.
     """
-    key = keys[host]
-    if key is None:
-        return ""
-    entry = cache.find(key)
+    what, entry = f"the driver's modules for kernel {key.kernel}", cache.find(key)
     if entry:
-        return (
-            f"would take the driver's modules for kernel {key.kernel}, which '{entry.builder}' has compiled"
-        )
-    alike = [name for name, other in keys.items() if other == key]
+        return f"would take {what}, which '{entry.builder}' has compiled"
     if alike[0] == host:
-        others = f", for {_names(alike[1:])} as well" if alike[1:] else ""
-        return f"would compile the driver's modules for kernel {key.kernel}{others}"
-    return f"would take the driver's modules for kernel {key.kernel} from '{alike[0]}', or from whoever comes first"
+        return f"would compile {what}" + (f", for {_names(alike[1:])} as well" if alike[1:] else "")
+    return f"would take {what} from '{alike[0]}', or from whoever comes first"
 
 
 def _names(hosts: Sequence[str]) -> str:

@@ -145,15 +145,18 @@ def test_a_folder_that_others_can_write_is_refused(tmp_path: Path) -> None:
 
 
 def test_check_mode_tells_who_would_build(cache: Cache, log: list[str]) -> None:
-    keys = {"gpu-1": KEY, "gpu-2": KEY, "gpu-3": replace(KEY, family="rocky-9"), "gpu-4": None}
-    assert [forecast(keys, host, cache) for host in keys] == [
+    both = ["gpu-1", "gpu-2"]
+    assert [forecast(KEY, both, "gpu-1", cache), forecast(KEY, both, "gpu-2", cache)] == [
         "would compile the driver's modules for kernel 6.1.0-40-amd64, for 'gpu-2' as well",
         "would take the driver's modules for kernel 6.1.0-40-amd64 from 'gpu-1', or from whoever comes first",
-        "would compile the driver's modules for kernel 6.1.0-40-amd64",
-        "",
     ]
+    many = [f"gpu-{number}" for number in range(1, 9)]
+    assert forecast(KEY, many, "gpu-1", cache).endswith(
+        "'gpu-2', 'gpu-3', 'gpu-4', 'gpu-5' and 3 more as well"
+    )
+    assert forecast(KEY, ["gpu-1"], "gpu-1", cache).endswith("for kernel 6.1.0-40-amd64")
     once(cache, "gpu-9").provide(KEY, Host("gpu-9", log))
-    assert "which 'gpu-9' has compiled" in forecast(keys, "gpu-1", cache)
+    assert "which 'gpu-9' has compiled" in forecast(KEY, both, "gpu-1", cache)
 
 
 def test_the_key_is_the_nodes() -> None:

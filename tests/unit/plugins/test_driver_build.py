@@ -1,0 +1,97 @@
+"""Who builds, as the action plugin decides it from the variables of a play; nodes are in memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import MagicMock
+
+import pytest
+from ansible_collections.gpusmith.gpu.plugins.action.driver_build import ActionModule, _record
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils import built_node
+
+from gpusmith.errors import GpusmithError
+from gpusmith.node.records import parse
+from tests.unit.built.conftest import Host
+from tests.unit.records import healthy_record
+
+VERSION, KERNEL, OTHER = "580.190.02", "6.1.0-40-amd64", "6.1.0-41-amd64"
+
+
+def variables(host: str, kernels: dict[str, str], secure_boot: bool = False) -> dict[str, Any]:
+    """Of a task on a host of a play."""
+    records = {}
+    for name, kernel in kernels.items():
+        raw = healthy_record()
+        raw["host"].update(kernel=kernel, architecture="x86_64", os_id="debian", os_version="12")
+        raw["module"]["installed_version"] = None
+        raw["system"]["secure_boot"] = secure_boot
+        records[name] = {"node_record_now": {"record": raw}}
+    return {
+        "inventory_hostname": host,
+        "ansible_play_hosts": list(kernels),
+        "hostvars": records,
+        **records[host],
+    }
+
+
+def act(tmp_path: Path, seen: dict[str, Any], check: bool = False, **asked: Any) -> dict[str, Any]:
+    """What the action makes of a task."""
+    action = ActionModule.__new__(ActionModule)
+    action._task = SimpleNamespace(check_mode=check)
+    action._connection = MagicMock()
+    record = parse(seen["node_record_now"]["record"])
+    arguments = {
+        "state": "present",
+        "kernels": [KERNEL],
+        "version": f"{VERSION}-1",
+        "flavour": "open",
+        "layout": "nvidia",
+        "cache": str(tmp_path / "cache"),
+        "timeout": 5.0,
+        **asked,
+    }
+    answer: dict[str, Any] = action._act(arguments, seen, record, None)
+    return answer
+
+
+def test_check_mode_names_who_would_build_and_asks_no_node(tmp_path: Path) -> None:
+    kernels = {"gpu-1": KERNEL, "gpu-2": KERNEL, "gpu-3": OTHER}
+    said = {
+        host: act(tmp_path, variables(host, kernels), check=True, kernels=[kernel])["words"]
+        for host, kernel in kernels.items()
+    }
+    assert said == {
+        "gpu-1": [f"would compile the driver's modules for kernel {KERNEL}, for 'gpu-2' as well"],
+        "gpu-2": [
+            f"would take the driver's modules for kernel {KERNEL} from 'gpu-1', or from whoever comes first"
+        ],
+        "gpu-3": [f"would compile the driver's modules for kernel {OTHER}"],
+    }
+
+
+def test_one_builds_and_the_others_take(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log: list[str] = []
+    monkeypatch.setattr(
+        built_node.BuildingAction, "node", lambda _self, host, _version, _variables: Host(host, log)
+    )
+    kernels = {"gpu-1": KERNEL, "gpu-2": KERNEL}
+    first = act(tmp_path, variables("gpu-1", kernels))
+    second = act(tmp_path, variables("gpu-2", kernels))
+    assert log == ["gpu-1 compiles", "gpu-2 takes"]
+    assert (first["compiled"], second["compiled"]) == ([KERNEL], [])
+    assert second["builders"] == {KERNEL: "gpu-1"}
+    assert first["changed"]
+    assert act(tmp_path, variables("gpu-1", kernels), kernels=[])["changed"] is False
+
+
+@pytest.mark.parametrize("state", ["withheld", "present"])
+def test_a_firmware_that_wants_signatures_is_not_given_others(tmp_path: Path, state: str) -> None:
+    seen = variables("gpu-1", {"gpu-1": KERNEL}, secure_boot=True)
+    with pytest.raises(GpusmithError, match="nvidia_driver_build_signing"):
+        act(tmp_path, seen, state=state)
+
+
+def test_a_node_without_record_is_not_guessed_at() -> None:
+    assert _record({}) is None
