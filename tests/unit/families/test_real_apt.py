@@ -16,10 +16,11 @@ from gpusmith.expect import plans, wanted
 from gpusmith.node.records import parse
 from gpusmith.upgrade.on_machine import Machine, Validation
 from tests.unit.expect.test_driver import SETTINGS
-from tests.unit.families.systems import value
+from tests.unit.families.systems import SYSTEMS, value
 from tests.unit.families.test_leftovers import BEFORE, KERNEL, NEW, with_driver
 from tests.unit.plugins.packages import conftest as real
 from tests.unit.plugins.packages.test_module import DEFAULTS
+from tests.unit.plugins.plays import play
 
 changing, system = real.changing, real.system
 MODULES = f"linux-modules-nvidia-580-server-open-{KERNEL}"
@@ -335,3 +336,35 @@ def test_what_the_next_branch_does_not_have_is_refused_by_name_before_anything_i
     # Preflight tells it as well.
     assert previewed(changing, node.asked(new))["lacking"] == [told]
     assert node.state() == before
+
+
+HERE = {"ansible_connection": "local", "ansible_python_interpreter": "{{ ansible_playbook_python }}"}
+
+
+@pytest.mark.parametrize(
+    ("asked", "layout", "version"),
+    [
+        ("580", "nvidia", "580.178.04"),
+        ("latest", "nvidia", "595.91.07"),
+        ("latest", "distribution", NEW),
+    ],
+)
+def test_versions_of_a_branch_are_asked_of_the_repository(
+    tmp_path: Path, repository: dict[str, Any], asked: str, layout: str, version: str
+) -> None:
+    settings = {**ASKED, "version": asked, "package_layout": layout}
+    settings["module_build"] = "prebuilt" if layout == "distribution" else "dkms"
+    ask = {
+        "gpusmith.gpu.driver_offers": {
+            "record": with_driver([], NEW),
+            "settings": settings,
+            "repository": repository["given"],
+        },
+        "register": "offers",
+        "vars": {"ansible_facts": dict(SYSTEMS["Ubuntu 24"])},
+    }
+    choose = {"gpusmith.gpu.driver_version": {"offers": "offers"}, "register": "choice", "run_once": True}
+    told = {"ansible.builtin.debug": {"msg": "CHOSEN={{ choice.hosts['gpu-1'] | to_json }}"}}
+    status, output = play(tmp_path, {"gpu-1": HERE}, {"tasks": [ask, choose, told]})
+    assert status == 0, output
+    assert f'"version": "{version}"' in output.replace("\\", "")
