@@ -121,6 +121,10 @@ ITEMS = [
     Item("extra-580", OLD),
     Item("extra", NEW),
     Item("gone-580", OLD),
+    # As EPEL's dkms, kernel-devel-matched and the kernel: what comes by itself is the newest.
+    Item("builder", "1.0", ("matched",)),
+    *(Item("matched", version, (f"core = {version}",)) for version in ("1.0", "2.0")),
+    *(Item("core", version, provides=("kernel",)) for version in ("1.0", "2.0")),
     # A site's own, which needs a part of the driver.
     Item("site-tool", "1.0", ("drv-libs",)),
     # As CUDA's toolkits: a package that has nothing but others, some of which others need as well.

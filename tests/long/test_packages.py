@@ -430,6 +430,22 @@ def test_our_own_pins_of_yesterday_do_not_count(machine: Machine) -> None:
 
 
 @inside
+def test_headers_of_the_running_kernel_are_simulated_with_what_needs_any(machine: Machine) -> None:
+    if machine.family.name == "apt":
+        return  # has a kernel's version in its name
+    configure(machine).install(full(machine, "1.0", "core"))
+    alone = previewed(machine, {"builder": "1.0"})
+    assert alone["plan"]["changed"] == {
+        "core": tuple(machine.family.full("core", each) for each in ("1.0", "2.0"))
+    }
+    found = previewed(
+        machine, {"builder": "1.0"}, optional=["matched-1.0-1.el9.noarch", "none-1.0-1.el9.noarch"]
+    )
+    assert (found["error"], found["plan"]["changed"]) == ("", {})
+    assert found["plan"]["installed"] == full(machine, "1.0", "builder", "matched")
+
+
+@inside
 def test_a_held_package_in_the_way_is_told(machine: Machine) -> None:
     backend = configure(machine)
     backend.install(full(machine, NEW, "drv-libs"))

@@ -24,6 +24,7 @@ class Needs(NamedTuple):
         loose: packages that any version of will do, and that are not there.
         exact: full version by name of what is there.
         others: what comes for packages of another branch, and is not there.
+        optional: packages that come if they are offered, and are not there.
         repository: whether its repository is to be configured, or configured anew.
     """
 
@@ -32,6 +33,7 @@ class Needs(NamedTuple):
     exact: Dict[str, str]
     repository: bool
     others: Sequence[Mapping[str, Any]] = ()
+    optional: Sequence[str] = ()
 
 
 def needs(backend: base.Backend, asked: Ask) -> Needs:
@@ -40,7 +42,8 @@ def needs(backend: base.Backend, asked: Ask) -> Needs:
     loose = list(asked.get("unversioned") or [])
     others = list(asked.get("counterparts") or [])
     called = [name for each in others for name in (each["of"], *each["names"])]
-    there = backend.installed([*wanted, *loose, *called])
+    optional = list(asked.get("optional") or [])
+    there = backend.installed([*wanted, *loose, *called, *optional])
     exact = {
         name: there[name].version
         for name, version in wanted.items()
@@ -52,6 +55,7 @@ def needs(backend: base.Backend, asked: Ask) -> Needs:
         exact,
         _is_new(backend, asked),
         tuple(base.to_come(others, there)),
+        tuple(name for name in optional if name not in there),
     )
 
 
@@ -109,6 +113,7 @@ def simulate(beside: base.Backend, asks: Mapping[str, Ask], lacks: Mapping[str, 
             one = base.counterpart(each, called, exact.values())
             coming.update(one)
             lacking += [] if one else [base.no_counterpart(each)]
+        coming.update(dict.fromkeys(beside.offered(needed.optional), ""))
         coming.update({name: exact[name] for name in needed.missing})
         others.update({name: list(offers[name]) for name in needed.loose})
         pins.update(base.pins(exact, asked.get("patterns") or []))

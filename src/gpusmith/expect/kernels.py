@@ -200,6 +200,14 @@ def header_packages(names: Mapping[str, Any], release: str) -> list[str]:
     return [str(name).format(kernel=release) for name in ([given] if isinstance(given, str) else given)]
 
 
+def _not_there(record: Record, names: Mapping[str, Any], release: str) -> list[str]:
+    """What DKMS requires beside a kernel's headers, in any version. If none is there, the newest comes, with its own kernel."""
+    if not re.match(str(names["flavour"]), release):
+        return []  # a kernel that the distribution does not have
+    beside = header_packages(names, release)[:-1]
+    return [name for name in beside if not {name, *rpm.names_of_builds([name])} & set(record.packages)]
+
+
 def headers(record: Record, names: Mapping[str, Any], needed: bool = True) -> dict[str, list[str]]:
     """Packages of headers that DKMS needs and the node lacks.
 
@@ -219,12 +227,10 @@ def headers(record: Record, names: Mapping[str, Any], needed: bool = True) -> di
         releases = [record.host.kernel, *releases]
     # A package manager may name the package otherwise, as rpm, which has several of one name.
     there_already = {kernel.release for kernel in record.kernels or () if kernel.headers}
-    lacking = [
-        name
-        for release in releases
-        if release not in there_already
-        for name in header_packages(names, release)
-    ]
+    lacking: list[str] = []
+    for release in releases:
+        wanted = header_packages(names, release)
+        lacking += _not_there(record, names, release) if release in there_already else wanted
     found["kernels"] = [name for name in lacking if name not in record.packages]
     for release in {kernel.release for kernel in others(record)} | {record.host.kernel or ""}:
         flavour = re.match(str(names["flavour"]), release)

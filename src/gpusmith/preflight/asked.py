@@ -48,7 +48,7 @@ def all_of(record: Mapping[str, Any], wanted: Wanted, names: Names) -> dict[str,
     """
     if not names:
         return {}
-    driver = _driver(record, wanted, names["nvidia_driver"])
+    driver = _driver(record, wanted, names)
     if wanted.get("scope") == DRIVER_ONLY:
         return driver
     node = parse(record)
@@ -151,9 +151,12 @@ def driver_settings(wanted: Wanted) -> dict[str, Any]:
     }
 
 
-def _driver(record: Mapping[str, Any], wanted: Wanted, known: layouts.Layouts) -> dict[str, Ask]:
+def _driver(record: Mapping[str, Any], wanted: Wanted, names: Names) -> dict[str, Ask]:
     """What is asked for the driver; nothing if it has no names, which another check says."""
-    settings = driver_settings(wanted)
+    settings, known = driver_settings(wanted), names["nvidia_driver"]
+    # An upgrade brings no headers.
+    if wanted.get("kernel_headers_required") and wanted.get("scope") != DRIVER_ONLY:
+        settings["kernel"] = names.get(KERNEL)
     # None was chosen, which another check says.
     if versions.is_open(settings["version"]) or is_to_go(wanted):
         return {}
@@ -171,6 +174,8 @@ def _driver(record: Mapping[str, Any], wanted: Wanted, known: layouts.Layouts) -
         "unversioned": plan.get("other_packages") or list(row.others),
         "companions": plan.get("companions") or [],
         "counterparts": plan.get("counterparts") or [],
+        # They are installed before.
+        "optional": plan.get("headers") or [],
         "hold_unversioned": True,
         "release": plan.get("release") or [],
     }

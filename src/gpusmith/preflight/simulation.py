@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import alike
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.rpm import names_of_builds
 
 from gpusmith.errors import Refusal
 from gpusmith.expect.versions import of_driver
@@ -29,6 +30,7 @@ def _ours(name: str, version: str, source: str, asks: Mapping[str, Mapping[str, 
         name in asked.get("packages", {})
         or name in asked.get("unversioned", [])
         or alike(name, source, asked.get("companions", []))
+        or name in (*asked.get("optional", []), *names_of_builds(asked.get("optional", [])))
         or any(name in (each["of"], *each["names"]) for each in asked.get("counterparts", []))
         or _by_pattern(role, name, version, source, asked.get("patterns", []))
         for role, asked in asks.items()

@@ -301,7 +301,15 @@ def test_on_el_the_running_kernels_own_headers_come_before_dkms_asks_for_the_new
     names = value("nvidia_driver", "Rocky 9", "__nvidia_driver_kernel")
     found = plan(record, "Rocky 9", "nvidia", kernel=names)
     assert found["headers"] == [f"kernel-devel-matched-{release}", f"kernel-devel-{release}"]
+    # The files are there by kernel-devel alone; dkms requires the other one, and would bring the newest with a kernel.
     record["kernels"] = [{"release": release, "image": "i", "module": None, "headers": True}]
+    record["packages"]["kernel-devel"] = {"version": "5.14.0-503.11.1.el9_5", "held": False}
+    assert plan(record, "Rocky 9", "nvidia", kernel=names)["headers"] == [f"kernel-devel-matched-{release}"]
+    record["packages"]["kernel-devel-matched"] = {"version": "5.14.0-503.11.1.el9_5", "held": False}
+    assert plan(record, "Rocky 9", "nvidia", kernel=names)["headers"] == []
+    # No repository has anything for a kernel that somebody else built.
+    del record["packages"]["kernel-devel-matched"]
+    record["host"]["kernel"] = record["kernels"][0]["release"] = "6.1.0-40-amd64"
     assert plan(record, "Rocky 9", "nvidia", kernel=names)["headers"] == []
 
 
