@@ -58,6 +58,7 @@ COMMANDS: Mapping[str, Command] = {
     "dkms autoinstall -k X": WALKED,
     # Module built_modules runs it: tests/long/test_build_once.py.
     "dkms install": WALKED,
+    "dkms ldtarball": WALKED,
     "dkms status": _node("dkms status"),
     "dpkg --configure -a": _node("dpkg --configure -a"),
     "dpkg -S": _node("dpkg -S /usr/bin/nvidia-smi"),
