@@ -57,7 +57,9 @@ class ActionModule(BuildingAction):
             return result
         result.update(said)
         if said["words"]:
-            result[TELLS] = {str(variables["inventory_hostname"]): {"changes": {"more": said["words"]}}}
+            # Who takes is one of many, and no news at the end of a run.
+            kind = {"changes": {"more": said["words"]}} if self._task.check_mode else {"notes": said["notes"]}
+            result[TELLS] = {str(variables["inventory_hostname"]): kind}
         return result
 
     def _act(
@@ -77,10 +79,17 @@ class ActionModule(BuildingAction):
         provider = self.provider(asked, signer, dict(variables))
         if asked["state"] == "withheld":
             return {"changed": node.keep_from_building(withheld=True), "words": []}
-        came = provider.provide(record, asked["version"], asked["flavour"], asked["kernels"])
+        came = provider.provide(
+            record,
+            asked["version"],
+            asked["flavour"],
+            asked["kernels"],
+            first=lambda each: _alike(asked, variables, each)[0],
+        )
         return {
             "changed": bool(came),
             "words": [each.words(host) for each in came],
+            "notes": [each.words(host) for each in came if each.compiled],
             "compiled": [each.kernel for each in came if each.compiled],
             "builders": {each.kernel: each.builder for each in came},
         }

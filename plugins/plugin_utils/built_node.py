@@ -100,16 +100,22 @@ class Provider:
         finally:
             node.keep_from_building(withheld=False)
 
-    def provide(self, record: Record, version: str, flavour: str, releases: Sequence[str]) -> list[Came]:
+    def provide(
+        self,
+        record: Record,
+        version: str,
+        flavour: str,
+        releases: Sequence[str],
+        first: Callable[[key.Key], str] = lambda _key: "",
+    ) -> list[Came]:
         """Build modules for kernels, or take what another node has built."""
         certificate = self.once.signer.fingerprint if self.once.signer else ""
         node = self.node(upstream(version))
-        return [
-            self.once.provide(
-                key.of(record, release, upstream(version), flavour, self.layout, certificate), node
-            )
+        keys = [
+            key.of(record, release, upstream(version), flavour, self.layout, certificate)
             for release in releases
         ]
+        return [self.once.provide(each, node, first(each)) for each in keys]
 
 
 def refuse_unsigned(host: str, record: Record, signer: Signer | None) -> None:

@@ -113,7 +113,7 @@ class Cache:
 
     @contextlib.contextmanager
     def turn(
-        self, key: Key, host: str, deadline: Deadline, sleep: Callable[[float], None] = time.sleep
+        self, key: Key, host: str, run: str, deadline: Deadline, sleep: Callable[[float], None] = time.sleep
     ) -> Iterator[None]:
         """One host at a time for a key. A worker that is killed gives its turn back by ending.
 
@@ -127,13 +127,18 @@ class Cache:
             def look() -> Done[None] | NotYet:
                 if _locked(file):
                     return Done(None)
-                return NotYet(f"'{path.read_text().strip()}' builds it")
+                return NotYet(f"'{path.read_text().partition(chr(10))[0]}' builds it")
 
             wait_until(f"the modules of {key}", look, deadline, TICK_S, sleep)
             file.truncate(0)
-            file.write(host)
+            file.write(f"{host}\n{run}\n")
             file.flush()
             yield
+
+    def had_its_turn(self, key: Key, host: str, run: str) -> bool:
+        """Whether this host was the last one that had its turn, and in this run."""
+        path = self.folder / f"{key.name}.lock"
+        return path.exists() and path.read_text() == f"{host}\n{run}\n"
 
     def failures(self, key: Key, run: str) -> list[str]:
         """Hosts on which the build failed in this run."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -9,12 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from gpusmith.built.cache import Cache, Entry
+from gpusmith.built.cache import TICK_S, Cache, Entry
 from gpusmith.built.key import Key
 from gpusmith.built.signing import Signer
 from gpusmith.errors import GpusmithError
-from gpusmith.wait import Deadline
+from gpusmith.wait import Deadline, Done, NotYet, WaitTimeout, wait_until
 
+FIRST_S = 10.0
+"""How long the host that is named as the builder may take to come."""
 ATTEMPTS = 2
 """Nodes on which one run tries to build for a key: a second one, since the first may have been ill."""
 
@@ -94,8 +97,13 @@ class Once:
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
 
-    def provide(self, key: Key, node: Node) -> Came:
+    def provide(self, key: Key, node: Node, first: str = "") -> Came:
         """Give a node the modules of a key.
+
+        Args:
+            key: what they are for.
+            node: that gets them.
+            first: the host that a plan names as the builder, which is let pass; empty where whoever comes first builds.
 
         Raises:
             NotBuilt: nobody has built them, or this node cannot take them.
@@ -103,12 +111,23 @@ class Once:
         """
         entry = self.cache.find(key)
         if entry is None:
-            with self.cache.turn(key, self.host, Deadline(self.timeout_s), self.sleep):
+            if first not in ("", self.host):
+                self._let_pass(key, first)
+            with self.cache.turn(key, self.host, self.run, Deadline(self.timeout_s), self.sleep):
                 entry = self.cache.find(key)
                 if entry is None:
                     return self._build(key, node)
         node.take(entry)
         return Came(key.kernel, entry.builder, entry.seconds, compiled=False)
+
+    def _let_pass(self, key: Key, first: str) -> None:
+        def look() -> Done[None] | NotYet:
+            came = self.cache.find(key) or self.cache.had_its_turn(key, first, self.run)
+            return Done(None) if came else NotYet("it did not come")
+
+        # Whatever keeps it, this host need not wait for it.
+        with contextlib.suppress(WaitTimeout):
+            wait_until(f"'{first}' to build", look, Deadline(FIRST_S), TICK_S, self.sleep)
 
     def _build(self, key: Key, node: Node) -> Came:
         before = self.cache.failures(key, self.run)

@@ -7,6 +7,7 @@ import os
 import time
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -34,6 +35,26 @@ def test_of_many_at_once_one_compiles(cache: Cache, log: list[str]) -> None:
         f"{host.name} takes" for host in hosts if not log[0].startswith(host.name)
     )
     assert {each.builder for each in came} == {log[0].split()[0]}  # type: ignore[attr-defined]
+
+
+def test_who_is_named_as_the_builder_is_let_pass(cache: Cache, log: list[str]) -> None:
+    hosts = {name: Host(name, log) for name in ("gpu-1", "gpu-2")}
+
+    def late() -> object:
+        time.sleep(0.7)
+        return once(cache, "gpu-1").provide(KEY, hosts["gpu-1"], first="gpu-1")
+
+    together(late, lambda: once(cache, "gpu-2").provide(KEY, hosts["gpu-2"], first="gpu-1"))
+    assert log == ["gpu-1 compiles", "gpu-2 takes"]
+
+
+def test_nobody_waits_long_for_a_builder_that_does_not_come(cache: Cache, log: list[str]) -> None:
+    waited: list[float] = []
+    quick = replace(once(cache, "gpu-2"), sleep=waited.append)
+    with patch("gpusmith.built.once.FIRST_S", 0.2):
+        quick.provide(KEY, Host("gpu-2", log), first="gpu-1")
+    assert log == ["gpu-2 compiles"]
+    assert waited
 
 
 def test_what_was_built_is_kept_for_the_next_run_and_for_nobody_else(cache: Cache, log: list[str]) -> None:
@@ -95,7 +116,7 @@ def test_a_builder_that_vanishes_holds_up_nobody(cache: Cache, log: list[str]) -
     """As a worker that is killed: the lock is its process's."""
     child = os.fork()
     if child == 0:
-        with cache.turn(KEY, "gpu-1", Deadline(5.0)):
+        with cache.turn(KEY, "gpu-1", RUN, Deadline(5.0)):
             os._exit(9)
     os.waitpid(child, 0)
     once(cache, "gpu-2").provide(KEY, Host("gpu-2", log))
