@@ -20,6 +20,7 @@ def host_variables(**changes: Any) -> dict[str, Any]:
         "gpusmith_gpu_count": 4,
         "gpusmith_kubeconfig": "/nowhere/kubeconfig",
         "nvidia_driver_version": VERSION,
+        "nvidia_driver_extra_modules": ["nvidia_peermem"],
         "nvidia_driver_module_parameters": {"NVreg_EnableStreamMemOPs": 1},
         "containerd_version": "2.3.7",
         "nvidia_container_toolkit_version": "1.20.1",

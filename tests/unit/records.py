@@ -131,7 +131,7 @@ def healthy_record() -> Record:
         "cuda": {"versions": ["13.0"], "default": "13.0"},
         "system": {
             "swap_active": False, "swap_areas": [], "swap_fstab": [], "swap_target_masked": True,
-            "modules": {"overlay": True, "br_netfilter": True},
+            "modules": {"overlay": True, "br_netfilter": True, "nvidia_peermem": True},
             "sysctl": {
                 "net.ipv4.ip_forward": "1", "net.bridge.bridge-nf-call-iptables": "1", "net.bridge.bridge-nf-call-ip6tables": "1",
                 **INOTIFY,
@@ -142,7 +142,7 @@ def healthy_record() -> Record:
             "modules": {
                 name: {"file": "/etc/modules-load.d/gpusmith-host-baseline.conf", "forbidden_by": None}
                 for name in ("overlay", "br_netfilter")
-            },
+            } | {"nvidia_peermem": {"file": "/etc/modules-load.d/gpusmith-nvidia-driver.conf", "forbidden_by": None}},
             "sysctl": {
                 name: {"value": value, "files": ["/etc/sysctl.d/gpusmith-host-baseline.conf"]}
                 for name, value in {

@@ -6,7 +6,7 @@ from gpusmith.checks.evidence import kernel_evidence, versions_evidence, witness
 from gpusmith.checks.findings import CannotAsk, NotApplicable
 from gpusmith.checks.register import check
 from gpusmith.expect import driver as expected
-from gpusmith.expect import foreign, kernels, packages, parameters, taken
+from gpusmith.expect import extra_modules, foreign, kernels, packages, parameters, taken
 from gpusmith.expect.choice import driver_of
 from gpusmith.expect.wanted import packages_of
 from gpusmith.node.facts import NodeFacts
@@ -117,6 +117,20 @@ def module_parameters(facts: NodeFacts) -> list[Problem]:
             f"The module on '{facts.host.name}' does not show its parameters; see nodes.driver-versions."
         )
     return parameters.problems(facts.record, driver_of(facts.host, facts.model, facts.record))
+
+
+@check(
+    "nodes.extra-modules",
+    place=49,
+    proves="the modules of 'nvidia_driver_extra_modules' are loaded, and boots load them",
+    fails_when="one is not loaded, or no boot loads it, or a file keeps boots from it",
+    do="run site.yml; install the package that brings the module, as GDRCopy's or that of GPUDirect Storage",
+)
+def modules_that_use_it(facts: NodeFacts) -> list[Problem]:
+    """What RDMA and direct storage need besides."""
+    if not facts.host.extra_modules:
+        raise NotApplicable(f"The inventory declares no further modules for '{facts.host.name}'.")
+    return extra_modules.problems(facts.record, driver_of(facts.host, facts.model, facts.record))
 
 
 @check(

@@ -10,6 +10,7 @@ from gpusmith.data.models import Model
 from gpusmith.expect import (
     choice,
     devices,
+    extra_modules,
     fabric,
     files,
     kernels,
@@ -408,6 +409,7 @@ def running(record: Record, wanted: Driver) -> list[Problem]:
         *services.loader(record, node),
         *(fabric.service(record, node) if needs_fabric else []),
         *devices.missing_nodes(record, node),
+        *extra_modules.problems(record, wanted),
         *_silent(record, node),
         *(_joining(record, wanted) if needs_fabric else []),
         *counts(record, node),

@@ -46,6 +46,7 @@ class Driver:
         layout: names of packages.
         files: that the role writes.
         parameters: of the module, by name.
+        extra_modules: that use the driver's, and are to be loaded.
     """
 
     node: str
@@ -57,6 +58,7 @@ class Driver:
     files: Files = field(default_factory=dict)
     models: Mapping[str, Model] = field(default_factory=all_models)
     parameters: Mapping[str, str] = field(default_factory=dict)
+    extra_modules: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -182,7 +184,7 @@ def one_space(value: object) -> str:
 
 
 def driver(node: str, settings: Mapping[str, Any], **more: Any) -> Driver:
-    """The driver, from keys version, module_flavour, fabric_manager, files and parameters."""
+    """The driver, from keys version, module_flavour, fabric_manager, files, parameters and extra_modules."""
     return Driver(
         node,
         str(settings["version"]),
@@ -190,6 +192,7 @@ def driver(node: str, settings: Mapping[str, Any], **more: Any) -> Driver:
         str(settings.get("fabric_manager") or "auto"),
         files=files(settings.get("files")),
         parameters={str(name): str(value) for name, value in (settings.get("parameters") or {}).items()},
+        extra_modules=tuple(map(str, settings.get("extra_modules") or ())),
         **more,
     )
 
@@ -227,6 +230,7 @@ def driver_of(host: Host, model: Model | None) -> Driver:
             "module_flavour": host.module_flavour,
             "fabric_manager": host.fabric_manager,
             "parameters": host.module_parameters,
+            "extra_modules": host.extra_modules,
         },
         model=model,
     )

@@ -34,7 +34,7 @@ PACKAGES = {
 NEEDED = (
     "gpusmith_simulated", "gpusmith_user_land", "gpusmith_gpu_model", "gpusmith_gpu_count", "nvidia_driver_version",
     "gpusmith_change_runtime_on_joined",
-    "nvidia_driver_module_parameters",
+    "nvidia_driver_module_parameters", "nvidia_driver_extra_modules",
     "nvidia_driver_module_flavour", "nvidia_driver_fabric_manager", "nvidia_container_toolkit_cdi_spec", *PACKAGES,
     "validation_image_cuda", "validation_image_pytorch", "validation_image_tensorflow", "validation_runtime_class",
     "validation_timeout_pod_s", "validation_accepted_xids", "validation_xid_history_required", "validation_ecc_required",
@@ -69,6 +69,7 @@ class Host:
         driver_version: exact version that should be installed and loaded.
         module_flavour: kind of its kernel module ('nvidia_driver_module_flavour').
         module_parameters: of its kernel module ('nvidia_driver_module_parameters').
+        extra_modules: that use the driver's ('nvidia_driver_extra_modules').
         fabric_manager: whether the fabric manager is needed ('nvidia_driver_fabric_manager').
         cdi_spec: CDI specification that the toolkit's role makes ('nvidia_container_toolkit_cdi_spec').
         package_versions: exact versions of runtime, toolkit and Kubernetes by package, as far as the inventory gives them.
@@ -106,6 +107,7 @@ class Host:
     driver_version: str
     module_flavour: str
     module_parameters: Mapping[str, str]
+    extra_modules: tuple[str, ...]
     fabric_manager: str
     cdi_spec: str
     package_versions: Mapping[str, str]
@@ -227,6 +229,7 @@ def host_of(name: str, values: Mapping[str, Any], specs: Specs) -> Host:
         module_parameters={
             key: str(value) for key, value in reader.get("nvidia_driver_module_parameters").items()
         },
+        extra_modules=tuple(reader.get("nvidia_driver_extra_modules")),
         fabric_manager=reader.get("nvidia_driver_fabric_manager"),
         cdi_spec=reader.get("nvidia_container_toolkit_cdi_spec"),
         package_versions={

@@ -19,6 +19,7 @@ NEVER_STOPPED = frozenset(
 )
 MODULE_PARAMETER = re.compile(r"NVreg_[A-Za-z0-9]+")
 MODULE_VALUE = re.compile(r"[^\s\"'\\#]+")
+EXTRA_MODULES = ("nvidia_peermem", "gdrdrv", "nvidia_fs")
 SYSCTL_NAME = re.compile(r"[^\s=]+")
 
 Rule = Callable[[str, Any], Iterator[Refusal]]
@@ -49,6 +50,13 @@ def module_parameters(name: str, value: Any) -> Iterator[Refusal]:
             yield must_be(
                 f"{name}.{key}", "a number, or a text without blanks, quotes and backslashes", setting
             )
+
+
+def extra_modules(name: str, value: Any) -> Iterator[Refusal]:
+    """Modules that use the driver's."""
+    for index, module in enumerate(value if isinstance(value, list | tuple) else ()):
+        if module not in EXTRA_MODULES:
+            yield must_be(f"{name}[{index}]", f"one of {', '.join(EXTRA_MODULES)}", module)
 
 
 def sysctl_minimum(name: str, value: Any) -> Iterator[Refusal]:
@@ -148,6 +156,7 @@ RULES: Mapping[str, Rule] = {
     "node_record_nvml_timeout_s": from_one,
     "nvidia_driver_nvml_timeout_s": from_one,
     "nvidia_driver_module_parameters": module_parameters,
+    "nvidia_driver_extra_modules": extra_modules,
     "validation_timeout_pod_s": from_one,
     "validation_timeout_pull_s": from_one,
     "validation_load_s": from_one,

@@ -228,6 +228,10 @@ MUTATIONS: Mapping[str, tuple[Mutation, ...]] = {
         _in("of no installed package", foreign={"sources": {"/usr/src/nvidia-550.54.15": "550.54.15"}}),
         _in("half configured", half_packages={"nvidia-kernel-open-dkms": "half configured"}),
     ),
+    "nodes.extra-modules": (
+        _in("is not loaded", "system", "modules", nvidia_peermem=False),
+        _in("boots do not load it", "boot", "modules", nvidia_peermem={"file": None, "forbidden_by": None}),
+    ),
     "nodes.module-parameters": (
         _in("is '0', the inventory wants '1'", "module", "parameters", EnableStreamMemOPs="0"),
         _in("not one that it shows", "module", parameters={"ModifyDeviceFiles": "1"}),
