@@ -289,14 +289,12 @@ class Node:
                 )
 
     def _vermagic_of_kernel(self, kernel: str) -> str:
-        """What the kernel's own modules say that they are for; empty if it has none that Python can read."""
+        """What the kernel's own modules say that they are for, however they are packed; empty if it has none."""
         for folder, _folders, names in os.walk(str(self._root / "lib/modules" / kernel / "kernel")):
             for name in sorted(names):
                 path = Path(folder) / name
-                if name.endswith(ENDINGS) and not name.startswith("nvidia") and path.suffix != ".zst":
-                    said = self._modinfo(self._plain(path)).get("vermagic", "").strip()
-                    if said:
-                        return said
+                if name.endswith(ENDINGS) and not name.startswith("nvidia"):
+                    return self._run(["modinfo", "-F", "vermagic", str(path)])[1].strip()
         return ""
 
     def _installed(self, kernel: str, file: str) -> Any:
