@@ -373,12 +373,7 @@ class Apt:
             if LOCKED.search(str(error)):
                 raise
             # A fresh image has no lists of the distribution, an old one stale lists: what these packages need is then not found.
-            self._execute(
-                ["apt-get", *self._options, "update", "-q"],
-                UPDATE_TIMEOUT_S,
-                accept=range(256),
-                lock_timeout_s=self._lock_timeout_s,
-            )
+            self._read_lists(["apt-get", *self._options, "update", "-q"], accept=range(256))
             self._change(words)
 
     def fetch(self, versions: Mapping[str, str], folder: Path) -> List[Saved]:
@@ -521,11 +516,22 @@ class Apt:
 
     def _update(self, options: Sequence[str]) -> None:
         # Unlike apt-get's own default, an address that does not answer is an error.
-        self._execute(
-            ["apt-get", "update", "-q", "-o", "APT::Update::Error-Mode=any", *self._options, *options],
-            UPDATE_TIMEOUT_S,
-            lock_timeout_s=self._lock_timeout_s,
+        self._read_lists(
+            ["apt-get", "update", "-q", "-o", "APT::Update::Error-Mode=any", *self._options, *options]
         )
+
+    def _read_lists(self, words: Sequence[str], accept: Sequence[int] = (0,)) -> None:
+        # Keys that stand in sources are put into files, which some versions of apt leave there.
+        with tempfile.TemporaryDirectory(prefix="gpusmith-keys-") as name:
+            # They are read, and others written, by a user of apt's own.
+            Path(name).chmod(0o1777)
+            self._execute(
+                words,
+                UPDATE_TIMEOUT_S,
+                accept=accept,
+                lock_timeout_s=self._lock_timeout_s,
+                environment={"TMPDIR": name},
+            )
 
 
 def _copy(folder: Path, target: Path, without: Iterable[Path] = ()) -> None:

@@ -40,6 +40,7 @@ def run(
     lock_timeout_s: float = 0.0,
     cwd: Optional[Path] = None,
     unless: str = "",
+    environment: Optional[Mapping[str, str]] = None,
 ) -> str:
     """Standard output of a program.
 
@@ -51,6 +52,7 @@ def run(
         lock_timeout_s: how long to try again while another program has the lock.
         cwd: folder to run in.
         unless: found in its errors, no status is a failure.
+        environment: of this program alone.
 
     Raises:
         BusyError: another program had the lock all the time.
@@ -65,7 +67,7 @@ def run(
                 capture_output=True,
                 text=True,
                 errors="replace",
-                env={**os.environ, "LC_ALL": "C", **manner.environment},
+                env={**os.environ, "LC_ALL": "C", **manner.environment, **(environment or {})},
                 timeout=timeout_s,
                 cwd=cwd,
             )

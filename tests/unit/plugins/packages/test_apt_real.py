@@ -25,6 +25,23 @@ def test_a_repository_is_asked_aside_and_nothing_stays(system: System) -> None:
     assert sorted(system.root.rglob("*")) == before
 
 
+def test_keys_that_apt_puts_aside_vanish(
+    system: System, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It writes a key that stands in a source to a file of its own, which it leaves there more often than not."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    folder.chmod(0o1777)
+    monkeypatch.setenv("TMPDIR", str(folder))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    system.configure()
+    for _ in range(4):
+        system.apt.refresh("test")
+        with system.apt.aside({"test": system.repository}, beside_node=True) as beside:
+            assert beside.offered(["drv-cuda"])
+    assert list(folder.iterdir()) == []
+
+
 @pytest.mark.parametrize("how", ["another key", "another fingerprint", "dead address"])
 def test_a_wrong_repository_is_refused(system: System, how: str) -> None:
     given = dict(system.given)
