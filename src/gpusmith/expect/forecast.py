@@ -50,11 +50,13 @@ def _host_baseline(plan: Plan, cures: frozenset[Cure]) -> Forecast:  # noqa: ARG
 def _nvidia_driver(plan: Plan, cures: frozenset[Cure]) -> Forecast:
     fresh = Cure.PACKAGES in cures
     names = [LOADER, "nvidia-persistenced", *(["nvidia-fabricmanager"] if plan["fabric_manager"] else [])]
-    reboot = "the machine is rebooted, if 'gpusmith_reboot' allows it" if Cure.REBOOT in cures else ""
+    reboot = "the machine is rebooted, if 'gpusmith_reboot' allows it"
+    if plan.get("serves"):
+        reboot = "nothing before somebody drains and reboots it: a node that serves is not rebooted"
     return _forecast(
         "whether the driver asks for a reboot: its module is loaded after the installation" if fresh else "",
         units=_services(names, due=bool(cures & {Cure.PACKAGES, Cure.LOAD, Cure.SERVICES})),
-        more=[reboot] if reboot else [],
+        more=[reboot] if Cure.REBOOT in cures else [],
     )
 
 

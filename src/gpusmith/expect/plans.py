@@ -119,6 +119,7 @@ def driver(raw: Mapping[str, Any], settings: Settings, known: layouts.Layouts) -
         "refused": "",
         "divided": [f"{problem.cause} {problem.next_step}" for problem in mig.divided(record, node)],
         "version": want.version,
+        "serves": record.kubernetes.joined,
         "flavour": flavour,
         "fabric_manager": fabric.needed(record, want),
         "packages": must_have,

@@ -90,3 +90,14 @@ def test_every_plan_can_be_foretold(fault: str) -> None:
     FAULTS[fault].breaks(record)
     for role, plan in PLANS.items():
         forecast.of_role(role, plan(record))
+
+
+@pytest.mark.parametrize(
+    ("joined", "says"), [(True, "somebody drains and reboots"), (False, "gpusmith_reboot")]
+)
+def test_nobody_is_told_that_a_node_that_serves_is_rebooted(joined: bool, says: str) -> None:
+    record = converged_record()
+    record["kubernetes"]["joined"] = joined
+    record["module"]["loaded_version"] = "570.1.2"
+    (told,) = forecast.of_role("nvidia_driver", PLANS["nvidia_driver"](record))["changes"]["more"]
+    assert says in told
