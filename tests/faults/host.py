@@ -99,7 +99,11 @@ FAULTS = {
         ),
     ),
     "bridge-module-gone": Fault(
-        sets("system", modules={"overlay": True, "br_netfilter": False}, sysctl={"net.ipv4.ip_forward": "1"}),
+        sets(
+            "system",
+            modules={"overlay": True, "br_netfilter": False, "nvidia_peermem": True},
+            sysctl={"net.ipv4.ip_forward": "1"},
+        ),
         "nodes.host-baseline",
         (
             "'br_netfilter' is not loaded",

@@ -130,4 +130,5 @@ def test_what_the_inventory_leaves_out_is_not_needed(facts: Facts, record: Recor
     record["boot"].update(swap_units=["/etc/systemd/system/a.target.wants/b.swap"], modules={}, sysctl={})
     wants = {"host_baseline_swap": "keep", "host_baseline_modules": [], "host_baseline_sysctl": {}}
     wants["host_baseline_sysctl_minimum"] = {}
+    wants["nvidia_driver_extra_modules"] = []
     assert failing(facts(record, **wants)) == {}
