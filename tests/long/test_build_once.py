@@ -340,6 +340,22 @@ def test_a_taken_module_goes_with_its_package_and_the_next_kernel_is_built(
     assert other.inside(remove) == []
 
 
+def test_scripts_of_rpms_build_nothing_either(systems: list[System]) -> None:
+    """NVIDIA's dkms-nvidia.spec adds, builds and installs, whatever comes of it."""
+
+    def work(node: Node) -> list[int]:
+        must("dpkg-deb", "--extract", f"{REPOSITORIES}/driver.deb", "/")
+        named = ("-m", "nvidia", "-v", VERSION, "-k", kernel())
+        node.withhold()
+        ended = [run(["dkms", "add", *named[:4]])[0]]
+        ended += [run(["dkms", "build", *named])[0], run(["dkms", "install", *named, "--force"])[0]]
+        node.allow()
+        return ended
+
+    assert systems[0].inside(work) == [0, 77, 77]
+    assert systems[0].compiled == []
+
+
 def test_modules_are_signed_on_the_controller(systems: list[System], tmp_path: Path) -> None:
     signer = Pair(tmp_path, "site modules").load()
     release = systems[0].inside(lambda _node: kernel())

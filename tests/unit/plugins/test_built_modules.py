@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from ansible_collections.gpusmith.gpu.plugins.module_utils import built_modules
 from ansible_collections.gpusmith.gpu.plugins.module_utils.built_modules import BuiltModulesError, Node
 from gpulab.simgpu import packages, source_dir
@@ -123,6 +124,13 @@ def refused(machine: Machine, archive: Path, manifest: dict[str, Any]) -> str:
 
 def test_facts_are_the_probes() -> None:
     assert (built_modules.SCHEMA, f"/{built_modules.NOTES}") == (taken.SCHEMA, taken.NOTES)
+
+
+def test_every_name_that_packagers_give_the_module_is_known() -> None:
+    tables = [yaml.safe_load(path.read_text()) for path in (source_dir() / "packages").glob("*.yml")]
+    names = {row["dkms"]["name"] for table in tables for row in table.get("packages", ()) if "dkms" in row}
+    assert names
+    assert names <= set(built_modules.NAMES)
 
 
 def test_a_package_builds_nothing_while_dkms_is_kept_from_it(other: Machine) -> None:
