@@ -458,7 +458,14 @@ def inside(test: Callable[..., None]) -> Callable[..., None]:
 def root_of(suite: str) -> Path:
     """The root file system of a Debian suite, made once."""
     rootfs = debian.Rootfs(f"packages-{suite}", suite, "minbase", PACKAGES, EXCLUDED, unpacked=True)
-    return debian.build(Store(cache_dir() / "artifacts"), rootfs)
+    return made(rootfs)
+
+
+def made(rootfs: debian.Rootfs) -> Path:
+    """A root file system, made once. Whoever builds without the lock loses the unfinished folder to the next sweep."""
+    store = Store(cache_dir() / "artifacts")
+    with store.lock():
+        return debian.build(store, rootfs)
 
 
 def prepare() -> None:

@@ -20,17 +20,15 @@ from typing import Any
 import pytest
 from ansible_collections.gpusmith.gpu.plugins.module_utils.built_modules import BuiltModulesError, Node
 from gpulab.artifacts import debian
-from gpulab.artifacts.store import Store
 
 from gpusmith.built.cache import Cache, Entry
 from gpusmith.built.key import Key
 from gpusmith.built.once import BuildFailed, NotBuilt, Once
 from gpusmith.built.signing import Signer
-from gpusmith.paths import cache_dir
 from gpusmith.probe import taken
 from gpusmith.probe.module_file import modinfo
 from tests.long import record
-from tests.long.package_systems import APT, REPOSITORIES, Machine
+from tests.long.package_systems import APT, REPOSITORIES, Machine, made
 from tests.unit.built.test_signing import Pair
 
 VERSION = "580.178.04"
@@ -248,7 +246,7 @@ def machine(request: pytest.FixtureRequest) -> Iterator[tuple[str, Machine, Path
         pytest.skip("the kernel's packages are named for amd64")
     suite = SUITES[request.param]
     rootfs = debian.Rootfs(f"dkms-{suite}", suite, "minbase", PACKAGES, EXCLUDED, unpacked=True)
-    root = debian.build(Store(cache_dir() / "artifacts"), rootfs)
+    root = made(rootfs)
     with tempfile.TemporaryDirectory(prefix="gpusmith-build-once-") as name:
         folder = Path(name)
         (folder / "shared").mkdir()
