@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -21,7 +21,7 @@ from gpusmith.errors import ToolError
 from gpusmith.paths import cache_dir
 from gpusmith.progress import run_logged
 
-RECIPE = 1  # raise when this file changes what comes out
+RECIPE = 2  # raise when this file changes what comes out
 FOLDER = PACKAGES / "rpm"
 ANY = "noarch"
 RELATIONS = ("requires", "recommends", "provides", "conflicts", "obsoletes")
@@ -92,6 +92,13 @@ class Rpm:
         """Everything in it."""
         return sorted({*self.files, *self.texts, *self.links})
 
+    @property
+    def folders(self) -> list[str]:
+        """Folders of its own, which go with it: those of its version, as /usr/src/nvidia-VERSION."""
+        above = {str(folder) for path in self.paths for folder in PurePosixPath(path).parents}
+        ends = (f"/{self.version}", f"-{self.version}")
+        return sorted(path for path in above if path.endswith(ends))
+
 
 def architecture() -> str:
     """Rpm's name of this machine's architecture."""
@@ -123,7 +130,7 @@ def spec(rpm: Rpm, content: Path) -> str:
     for scriptlet in SCRIPTLETS:
         if scriptlet in rpm.scripts:
             lines += [f"%{scriptlet}", rpm.scripts[scriptlet].replace("%", "%%").rstrip()]
-    lines.append("%files")
+    lines += ["%files", *(f'%dir "{folder}"' for folder in rpm.folders)]
     for path in rpm.paths:
         kept = "%config(noreplace) " if path.startswith("/etc/") and path not in rpm.links else ""
         mode = f"%attr({rpm.modes[path]:04o},root,root) " if path in rpm.modes else "%attr(-,root,root) "

@@ -59,6 +59,13 @@ def test_a_scriptlet_is_not_expanded_by_rpmbuild(tmp_path: Path) -> None:
     assert "date +%%s" in text
 
 
+def test_a_folder_of_its_version_goes_with_a_package(tmp_path: Path) -> None:
+    source = "/usr/src/nvidia-580.178.04"
+    made = Rpm("a", "580.178.04", "1", "s", texts={f"{source}/dkms.conf": "", "/usr/bin/a": ""})
+    lines = rpms.spec(made, tmp_path).splitlines()
+    assert [line for line in lines if line.startswith("%dir")] == [f'%dir "{source}"']
+
+
 def test_units_are_enabled_by_presets_only() -> None:
     scripts = rpms.with_units({}, ["a.service"])
     assert "preset a.service" in scripts["post"]
