@@ -185,6 +185,21 @@ def test_no_playbook_reads_the_variables_of_a_role(role: Path) -> None:
         assert not used, f"'{playbook}' reads {sorted(used)}."
 
 
+def conditional_blocks(tasks: Any) -> list[dict[str, Any]]:
+    """Blocks that have a condition, in tasks."""
+    blocks = [task for task in tasks or () if "block" in task]
+    inner = [found for task in blocks for found in conditional_blocks(task["block"])]
+    return [task for task in blocks if "when" in task] + inner
+
+
+@by_role
+def test_no_other_role_is_included_under_the_condition_of_a_block(role: Path) -> None:
+    """Its tasks inherit the condition, and find no 'role_path' of ours for the variables in it."""
+    for path in sorted((role / "tasks").glob("*.yml")):
+        for block in conditional_blocks(load(path)):
+            assert "__" not in str(block["when"]) or calls(block["block"]) == [], f"{path}: {block['name']}"
+
+
 @by_role
 def test_roles_do_not_validate_the_arguments_of_a_look_at_the_node(role: Path) -> None:
     looks = [call for path in sorted((role / "tasks").glob("*.yml")) for call in calls(load(path))]
