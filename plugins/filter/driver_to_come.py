@@ -16,7 +16,8 @@ DOCUMENTATION = r"""
 name: driver_to_come
 short_description: Whether the driver's version has to be chosen for a node
 description:
-  - True where a branch of the driver is asked for, or the latest version, and the node gets it in this run. A node that serves keeps its driver.
+  - True where a branch of the driver is asked for, or the latest version, and the node gets it in this run. A node that serves keeps its driver,
+    and so does a machine outside of the cluster that has one of the branch loaded.
 version_added: "0.1.0"
 author: gpusmith contributors
 positional: _input, record, upgrade
@@ -30,7 +31,7 @@ options:
     type: dict
     required: true
   upgrade:
-    description: Whether nodes that serve get it as well.
+    description: Whether nodes that keep their driver otherwise get it as well.
     type: bool
     default: false
 """

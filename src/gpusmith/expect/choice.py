@@ -1,8 +1,8 @@
 """Which exact version of the driver is meant on a node where a branch, or the latest one, is asked for.
 
-A run chooses once, for all nodes that get a driver in it. A node that serves keeps its version, as long as that is what was
-asked for: a newer release is no drift, and only an upgrade changes drivers of such nodes. Role, preflight and suite all come
-here.
+A run chooses once, for all nodes that get a driver in it. A node that serves keeps its version, and so does a machine outside
+of the cluster with a driver that is loaded, since jobs may use it, as long as that is what was asked for: a newer release is no
+drift. Only an upgrade changes drivers of nodes that serve. Role, preflight and suite all come here.
 """
 
 from __future__ import annotations
@@ -45,8 +45,15 @@ def installed(record: Record, asked: str) -> str:
 
 def is_to_come(record: Record, asked: str, upgrade: bool = False) -> bool:
     """Whether a version has to be chosen for a node before anything can be planned for it."""
-    serves = record.kubernetes.joined and installed(record, versions.LATEST)
-    return versions.is_open(asked) and (upgrade or not serves)
+    return versions.is_open(asked) and (upgrade or not _stays(record, asked))
+
+
+def _stays(record: Record, asked: str) -> bool:
+    """Whether a node keeps the driver that it has: jobs may use it."""
+    if record.kubernetes.joined:
+        return bool(installed(record, versions.LATEST))
+    # Of an engine that nobody knows there may be jobs as well.
+    return versions.answers(record.module.loaded_version, asked) and bool(installed(record, asked))
 
 
 def meant(record: Record, asked: str, chosen: str = "", upgrade: bool = False) -> str:
@@ -56,7 +63,7 @@ def meant(record: Record, asked: str, chosen: str = "", upgrade: bool = False) -
         record: of the node.
         asked: in the inventory, or for the upgrade.
         chosen: in this run; empty where nothing was.
-        upgrade: nodes that serve get it as well.
+        upgrade: nodes that keep their driver otherwise get it as well.
     """
     if not versions.is_open(asked):
         return asked

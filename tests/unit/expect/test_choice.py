@@ -142,17 +142,27 @@ def with_driver(version: str, joined: bool = True) -> dict[str, Any]:
     [
         ("580", True, False, FIRST),
         ("latest", True, False, FIRST),
-        ("580", False, False, SECOND),
+        ("580", False, False, FIRST),
+        ("latest", False, False, FIRST),
         ("580", True, True, SECOND),
+        ("580", False, True, SECOND),
         ("580.65.06", True, False, "580.65.06"),
     ],
 )
-def test_a_node_that_serves_keeps_its_version_until_it_is_upgraded(
+def test_a_machine_with_a_loaded_driver_keeps_its_version_until_it_is_upgraded(
     asked: str, joined: bool, upgrade: bool, version: str
 ) -> None:
     record = parse(with_driver(FIRST, joined))
     assert choice.meant(record, asked, SECOND, upgrade) == version
     assert choice.is_to_come(record, asked, upgrade) is (version == SECOND)
+
+
+def test_what_a_machine_that_has_not_joined_does_not_run_is_no_reason_to_keep_it() -> None:
+    installed = with_driver(FIRST, joined=False)
+    installed["module"]["loaded_version"] = None
+    for raw, asked in ((installed, "580"), (with_driver(OTHER, joined=False), "580")):
+        assert choice.is_to_come(parse(raw), asked)
+        assert choice.meant(parse(raw), asked, SECOND) == SECOND
 
 
 def test_of_a_half_done_change_the_version_of_most_packages_counts() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.unit.expect.converged import converged_record
+from tests.unit.hosts import VERSION
 from tests.unit.keys import KEY
 from tests.unit.plugins.plays import play
 
@@ -58,10 +59,11 @@ def test_a_repository_that_does_not_answer_is_a_refusal_and_no_failure(tmp_path:
     assert "an answer from 'nvidia_driver_repository'" in output
 
 
-def looked(folder: Path, joined: bool, **more: Any) -> str:
+def looked(folder: Path, joined: bool, loaded: str | None = VERSION, **more: Any) -> str:
     """What preflight finds on a node for which a branch is asked for whose repository does not answer."""
     record = converged_record()
     record["kubernetes"]["joined"] = joined
+    record["module"]["loaded_version"] = loaded
     variables = {
         **HERE,
         "node_record_now": {"record": record},
@@ -89,9 +91,15 @@ def looked(folder: Path, joined: bool, **more: Any) -> str:
 
 
 def test_preflight_tells_why_there_is_no_version_for_a_new_machine(tmp_path: Path) -> None:
-    output = looked(tmp_path, joined=False)
+    output = looked(tmp_path, joined=False, loaded=None)
     assert "ASKED True" in output
     assert "repository: " in output
+
+
+def test_for_a_machine_outside_of_the_cluster_with_a_loaded_driver_nothing_is_chosen(tmp_path: Path) -> None:
+    output = looked(tmp_path, joined=False)
+    assert "no exact version" not in output
+    assert "ASKED True" not in output
 
 
 def test_for_a_node_that_serves_nothing_is_chosen(tmp_path: Path) -> None:
