@@ -438,9 +438,8 @@ def problems(record: Record, wanted: Driver) -> list[Problem]:
         *driver_versions(record, wanted),
         *kernels.problems(record, wanted),
         *taken.problems(record, wanted.node),
-        *parameters.problems(record, wanted),
         *packages.not_held(packages.unheld(record, wanted), wanted.node),
-        *files.problems(record, wanted.node, wanted.files),
+        *of_settings(record, wanted),
     ]
     if record.pci.gpus:
         return found + running(record, wanted)
@@ -450,6 +449,11 @@ def problems(record: Record, wanted: Driver) -> list[Problem]:
         f"Look at 'lspci -d 10de:' on '{wanted.node}'.",
     )
     return [*(row for row in found if row.cure not in (Cure.LOAD, Cure.REBOOT)), absent]
+
+
+def of_settings(record: Record, wanted: Driver) -> list[Problem]:
+    """Parameters and files that are not as the inventory sets them: no version of the driver can be blamed for these."""
+    return [*parameters.problems(record, wanted), *files.problems(record, wanted.node, wanted.files)]
 
 
 def may_pass(found: Iterable[Problem]) -> bool:

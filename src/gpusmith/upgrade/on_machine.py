@@ -14,7 +14,7 @@ from gpusmith.built.once import NotBuilt
 from gpusmith.cluster import stamps
 from gpusmith.cluster.api import Cluster
 from gpusmith.errors import GpusmithError, ToolError
-from gpusmith.expect import driver, fabric, kernels, taken, versions
+from gpusmith.expect import driver, fabric, files, kernels, parameters, taken, versions
 from gpusmith.expect import packages as expected
 from gpusmith.expect import wanted as wants
 from gpusmith.node.records import parse
@@ -25,6 +25,7 @@ from gpusmith.suite.maintenance import Maintenance
 from gpusmith.upgrade import snapshot
 from gpusmith.upgrade.effects import DriverFailed, InUse
 from gpusmith.wait import Deadline, Done, NotYet, WaitTimeout, wait_until
+from gpusmith.wording import quoted
 
 FOLDER = "/var/lib/gpusmith/driver"
 """Where a machine keeps the packages of its drivers, one folder for each version."""
@@ -35,10 +36,10 @@ HELD, STUCK = "held", "in_use"
 TICK_S = 2.0
 PRECHECK_TIERS = ("nodes", "cluster")
 """They allocate nothing."""
-NOT_OF_DRIVER = frozenset({"workloads.network"})
-"""Checks of a node that no driver can fail, and that are not made before one is changed."""
-
-CURED_BY_A_LOAD = frozenset({"nodes.module-parameters"})
+PARAMETERS = "nodes.module-parameters"
+NOT_OF_DRIVER = frozenset({"workloads.network", PARAMETERS})
+"""Checks of a node that no driver can be blamed for: it is not rolled back over them."""
+CURED_BY_A_LOAD = frozenset({PARAMETERS})
 """Checks that a node fails until its driver is loaded anew, as an upgrade does."""
 
 Ask = Callable[[str, Mapping[str, Any]], Mapping[str, Any]]
@@ -269,7 +270,9 @@ class Machine:
 
         def look() -> Done[None] | NotYet:
             record = self._record()
-            found = driver.problems(record, self._wanted(version, record))
+            wanted = self._wanted(version, record)
+            settings = driver.of_settings(record, wanted)
+            found = [problem for problem in driver.problems(record, wanted) if problem not in settings]
             seen[:] = [problem.cause for problem in found]
             return NotYet("; ".join(seen)) if found and driver.may_pass(found) else Done(None)
 
@@ -316,11 +319,28 @@ class Machine:
 
     def precheck(self, version: str) -> None:
         """Refuse a machine that is broken before anything is done to it."""
+        self._as_set(version)
         results = self._suite("before", Maintenance(driver_version=version), PRECHECK_TIERS)
         if bad := _failed(results, without=CURED_BY_A_LOAD):
             raise GpusmithError(
                 f"Node '{self.node}' is broken before anything was done to it: {bad}",
                 f"Repair it first, see {self.validation.report_dir / 'before'}.",
+            )
+
+    def _as_set(self, version: str) -> None:
+        """Refuse a machine that a load would not give what the inventory sets: its validation would fail with any driver."""
+        record = self._record()
+        wanted = self._wanted(version, record)
+        if stale := files.outdated(record, wanted.files):
+            raise GpusmithError(
+                f"On node '{self.node}' these files are not as the inventory says: {quoted(stale)}.",
+                "Run site.yml for it, which writes them, then upgrade.",
+            )
+        shown = parameters.differing(record, wanted.parameters)
+        if unknown := [name for name, value in shown.items() if value is None]:
+            raise GpusmithError(
+                f"The module of node '{self.node}' has no parameter {quoted(unknown)} ('nvidia_driver_module_parameters').",
+                "Correct the name; set a parameter that only the other version has once all nodes have that.",
             )
 
     def validate(self, version: str) -> None:

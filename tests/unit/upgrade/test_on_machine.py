@@ -330,6 +330,47 @@ def test_the_look_before_tests_the_node_at_its_own_version(
         made(Node(), tmp_path).precheck(VERSION)
 
 
+FILE = "/etc/modprobe.d/gpusmith-nvidia-driver.conf"
+PARAMETER = "NVreg_EnableStreamMemOPs"
+
+
+@pytest.mark.parametrize(
+    ("settings", "shown", "why"),
+    [
+        ({"files": {FILE: "options nvidia"}}, {}, "not as the inventory says.*" + FILE),
+        ({"parameters": {PARAMETER: "1"}}, {}, "no parameter '" + PARAMETER),
+        ({"parameters": {PARAMETER: "1"}}, {"EnableStreamMemOPs": "0"}, ""),
+    ],
+)
+def test_what_no_load_brings_is_refused_before_the_node_is_emptied(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    settings: Mapping[str, Any],
+    shown: Mapping[str, str],
+    why: str,
+) -> None:
+    """Its validation would fail with the new driver, and with the one before."""
+    node = Node()
+    node.record["module"]["parameters"] = shown
+    asked = suite(monkeypatch, tmp_path, [])
+    machine = made(node, tmp_path)
+    machine.settings = {**SETTINGS, **settings}
+    if why:
+        with pytest.raises(GpusmithError, match=why):
+            machine.precheck(VERSION)
+        assert not asked
+    else:
+        machine.precheck(VERSION)
+
+
+def test_what_the_inventory_sets_is_no_fault_of_a_driver(tmp_path: Path) -> None:
+    node = Node()
+    node.record["module"]["parameters"] = {"EnableStreamMemOPs": "0"}
+    machine = made(node, tmp_path)
+    machine.settings = {**SETTINGS, "files": {FILE: "options nvidia"}, "parameters": {PARAMETER: "1"}}
+    machine.load(VERSION, [])
+
+
 @pytest.mark.parametrize(
     ("outcome", "kind"),
     [("passed", None), ("failed", DriverFailed), ("error", ToolError), ("skipped", ToolError)],
