@@ -94,6 +94,13 @@ class InCluster(Protocol):
     def write(self, body: Mapping[str, Any]) -> None:
         """Patch it, refused with ApiRefused (409) if it was changed since it was read."""
 
+    def would_admit(self, entry: Ledger) -> str:
+        """Why admit() would not admit it now; empty if it would. Nothing is written.
+
+        Raises:
+            Halted: it will not be admitted in this run.
+        """
+
     def admit(self, entry: Ledger) -> str:
         """Cordon it and write its ledger, if the budget allows; else why not.
 

@@ -68,11 +68,16 @@ class NodeObject:
 
     # --- admission -----------------------------------------------------------------------------------------------
 
-    def admit(self, entry: Ledger) -> str:
-        """Cordon it and write its ledger, if canaries, failures and budget allow; else why not.
+    def would_admit(self, entry: Ledger) -> str:
+        """Why it would not be admitted now."""
+        return self._admission(entry, write=False)
 
-        One worker at a time: two that count the same GPUs would go out together.
-        """
+    def admit(self, entry: Ledger) -> str:
+        """Cordon it and write its ledger, if canaries, failures and budget allow; else why not."""
+        return self._admission(entry, write=True)
+
+    def _admission(self, entry: Ledger, write: bool) -> str:
+        """One worker at a time: two that count the same GPUs would go out together."""
         with self._alone():
             nodes = {row["metadata"]["name"]: row for row in self.cluster.items(NODES)}
             mine = nodes.get(self.name)
@@ -95,6 +100,8 @@ class NodeObject:
                 raise Halted(f"Not begun: {answer.why}.")
             if answer.answer is Answer.WAIT:
                 return self._waiting(fleet, answer.why)
+            if not write:
+                return ""
             try:
                 # Who else cordoned it keeps the cordon.
                 own = replace(entry, cordoned=not is_cordoned(mine))

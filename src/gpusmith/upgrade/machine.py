@@ -16,7 +16,7 @@ from typing import Any
 
 from gpusmith.cluster.api import CONFLICT, ApiRefused
 from gpusmith.cluster.views import is_cordoned
-from gpusmith.errors import GpusmithError
+from gpusmith.errors import GpusmithError, ToolError
 from gpusmith.names import HOLD, OPERANDS_ON, OPERANDS_PAUSED
 from gpusmith.upgrade import ledger as ledgers
 from gpusmith.upgrade import snapshot
@@ -206,14 +206,26 @@ class Upgrade:
         """Wait for the node's turn; a node whose turn comes late is looked at again before."""
         said: list[str] = []
         fresh = Deadline(FRESH_S, self.clock)
+        trouble: Deadline | None = None
+
+        def anew() -> str:
+            """Look at it again; why that could not be done. Only what is wrong with the node itself leaves it out."""
+            nonlocal entry, fresh, trouble
+            trouble = trouble or Deadline(FRESH_S, self.clock)
+            try:
+                entry = replace(entry, before=self._looked_at(last))
+            except ToolError as error:
+                if trouble.passed():
+                    raise
+                return f"it could not be looked at again: {error.message}"
+            fresh, trouble = Deadline(FRESH_S, self.clock), None
+            return ""
 
         def look() -> Done[Ledger] | NotYet:
-            nonlocal entry, fresh
             self.fence()
-            if fresh.passed():
-                entry = replace(entry, before=self._looked_at(last))
-                fresh = Deadline(FRESH_S, self.clock)
-            why_not = self.cluster.admit(replace(entry, since=ledgers.now()))
+            # Only a node whose turn has come is looked at again: all that wait would do so at the same time, for nothing.
+            why_not = (self.cluster.would_admit(entry) or anew()) if fresh.passed() else ""
+            why_not = why_not or self.cluster.admit(replace(entry, since=ledgers.now()))
             if why_not and said != [why_not]:
                 said[:] = [why_not]
                 self.say("waiting", why_not)

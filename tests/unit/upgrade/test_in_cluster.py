@@ -129,6 +129,15 @@ def test_two_of_one_budget_go_one_after_the_other(tmp_path: Path) -> None:
     assert "unschedulable" not in api.nodes["gpu-2"]["spec"]
 
 
+def test_a_look_at_the_admission_writes_nothing(tmp_path: Path) -> None:
+    api = Api("gpu-1", "gpu-2")
+    assert made(api, tmp_path).would_admit(ENTRY) == ""
+    assert "unschedulable" not in api.nodes["gpu-1"]["spec"]
+    assert ledgers.read(api.nodes["gpu-1"]) is None
+    made(api, tmp_path).admit(ENTRY)
+    assert "gpu-1" in made(api, tmp_path, "gpu-2").would_admit(ENTRY)
+
+
 def test_an_answer_that_got_lost_is_no_second_admission(tmp_path: Path) -> None:
     api = Api("gpu-1")
     node = made(api, tmp_path)

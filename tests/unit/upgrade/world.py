@@ -260,14 +260,20 @@ class World:
                     "given back unfinished",
                 )
 
+    def would_admit(self, entry: Ledger) -> str:
+        return self._effect("would_admit", lambda: self._why_not(entry))
+
+    def _why_not(self, entry: Ledger) -> str:
+        if self.hold:
+            raise Halted("held")
+        if self.cordoned and not entry.rollback:
+            raise Halted("somebody cordoned it")
+        return "the budget is used up" if self.time < self.room_in_s else ""
+
     def admit(self, entry: Ledger) -> str:
         def work() -> str:
-            if self.hold:
-                raise Halted("held")
-            if self.time < self.room_in_s:
-                return "the budget is used up"
-            if self.cordoned and not entry.rollback:
-                raise Halted("somebody cordoned it")
+            if why_not := self._why_not(entry):
+                return why_not
             own = replace(entry, cordoned=not self.cordoned)
             self._patch(ledgers.patch(self.object, own, cordon=True))
             return ""
