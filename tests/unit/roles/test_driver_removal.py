@@ -5,6 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import yaml
+
+from gpusmith.paths import repo_root
 from tests.unit.expect.converged import converged_record
 from tests.unit.expect.test_driver import bare
 from tests.unit.plugins.plays import play
@@ -28,6 +31,29 @@ def test_a_node_that_serves_keeps_its_driver(tmp_path: Path) -> None:
     status, output = ran(tmp_path, converged_record(), joined=True)
     assert status != 0
     assert "part of a cluster, so its driver stays. Remove the node first" in " ".join(output.split())
+
+
+def test_what_cannot_be_removed_is_refused_before_anything_changes() -> None:
+    path = repo_root() / "roles/nvidia_driver/tasks/remove.yml"
+    (block,) = [task["block"] for task in yaml.safe_load(path.read_text()) if "block" in task]
+    of_packages = [task for task in block if "gpusmith.gpu.packages" in task]
+    dry, real = of_packages[:2]
+    assert dry["gpusmith.gpu.packages"] == real["gpusmith.gpu.packages"]
+    assert dry["check_mode"] is True
+    assert "check_mode" not in real
+    # It refuses where the other one would, and tells no change twice.
+    assert (dry["changed_when"], dry["diff"], "when" in dry, "failed_when" in dry) == (
+        False,
+        False,
+        False,
+        False,
+    )
+    looks = {"gpusmith.gpu.driver_state": "used"}
+    for task in block[: block.index(dry)]:
+        (module,) = [name for name in task if "." in name]
+        assert module == "ansible.builtin.assert" or task[module].get("state") == looks.get(module), task[
+            "name"
+        ]
 
 
 def test_a_machine_without_one_is_left_alone(tmp_path: Path) -> None:
