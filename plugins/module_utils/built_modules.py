@@ -116,11 +116,19 @@ class Node:
     def build(self, kernel: str) -> bool:
         """Have DKMS build the modules for a kernel, and install them there; whether anything was compiled.
 
+        A note of modules that were taken for this kernel goes, since these are the node's own.
+
         Raises:
             BuiltModulesError: they do not compile, or DKMS does not know the driver.
         """
         name, states = self._known()
         compiles = kernel not in states
+        note = self._root / NOTES / (kernel + ".json")
+        if note.exists():
+            # What is installed may not be what DKMS keeps, and nothing tells any more once the note is gone.
+            if states.get(kernel) == "installed":
+                self._must(["dkms", "uninstall", "-m", name, "-v", self.version, "-k", kernel])
+            note.unlink()
         for step in ("build", "install"):
             if step == "build" and not compiles:
                 continue

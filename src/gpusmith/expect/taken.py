@@ -12,7 +12,7 @@ from gpusmith.problems import Cure, Problem
 def problems(record: Record, node: str) -> list[Problem]:
     """Every module that is not what was taken."""
     found = []
-    for taken in record.taken:
+    for taken in _that_count(record):
         for file in taken.files:
             wrong = _wrong(taken, file)
             if wrong:
@@ -25,6 +25,25 @@ def problems(record: Record, node: str) -> list[Problem]:
                         Cure.PACKAGES,
                     )
                 )
+    return found
+
+
+def _that_count(record: Record) -> list[Taken]:
+    """What is noted of the modules that are there. A note outlives them where DKMS builds others later."""
+    rows = {kernel.release: kernel for kernel in record.kernels or ()}
+    versions_there = {release: row.module_version for release, row in rows.items()}
+    # A kernel without the module should have the running one's.
+    running = record.module.installed_version
+    versions_there[record.host.kernel or ""] = running
+    found = []
+    for taken in record.taken:
+        if taken.kernel not in kernels.bootable(record):
+            continue
+        row = rows.get(taken.kernel)
+        # DKMS may compress, and then names the file otherwise.
+        replaced = row and row.module and row.module not in {file.path for file in taken.files}
+        if not replaced and (versions_there.get(taken.kernel) or running) in (None, taken.version):
+            found.append(taken)
     return found
 
 
@@ -48,7 +67,7 @@ def to_take(record: Record, wanted: Driver) -> list[str]:
     running = [release] if release and record.module.installed_version != version else []
     wrong = [
         taken.kernel
-        for taken in record.taken
+        for taken in _that_count(record)
         if taken.version == version and any(_wrong(taken, file) for file in taken.files)
     ]
     return list(dict.fromkeys([*running, *kernels.unbuilt(record, wanted), *wrong]))

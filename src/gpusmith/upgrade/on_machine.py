@@ -20,6 +20,7 @@ from gpusmith.expect import wanted as wants
 from gpusmith.node.records import parse
 from gpusmith.probe.record import Record
 from gpusmith.probe.stamp import stamp_facts
+from gpusmith.probe.taken import NOTES
 from gpusmith.suite import start
 from gpusmith.suite.maintenance import Maintenance
 from gpusmith.upgrade import snapshot
@@ -191,6 +192,10 @@ class Machine:
         if self.modules:
             self._provide(self.modules, record, wanted)
             return
+        for note in record.taken:
+            # What it took before is replaced by what it builds itself, even in the same version.
+            path = f"{NOTES}/{note.kernel}.json"
+            self._must("file", {"path": path, "state": "absent"}, "ansible.builtin")
         releases = kernels.unbuilt(record, wanted)
         if not releases:
             return

@@ -53,6 +53,7 @@ def _taken(**changes: Any) -> Callable[[World], object]:
     def change(world: World) -> None:
         kernel, version = world.seen["host"]["kernel"], world.seen["module"]["installed_version"]
         path = f"/lib/modules/{kernel}/updates/dkms/nvidia.ko"
+        next(row for row in world.seen["kernels"] if row["release"] == kernel)["module"] = path
         good = {"path": path, "is_there": True, "same": True, "version": version, "vermagic": f"{kernel} SMP"}
         row = {"kernel": kernel, "version": version, "builder": "gpu-9"}
         world.seen["taken"] = [{**row, "files": [good, {**good, **changes}]}]

@@ -190,6 +190,17 @@ def test_what_was_built_before_is_packed_without_a_build(builder: Machine) -> No
     assert builder.compiled == [KERNEL, OTHER]
 
 
+def test_a_node_that_builds_itself_has_no_note_of_what_it_took_before(
+    other: Machine, packed: tuple[Path, dict[str, Any]]
+) -> None:
+    other.node.take(*packed, "gpu-1")
+    # What DKMS keeps is installed anew, so that no damage is forgotten with the note.
+    other.module().write_bytes(b"damaged")
+    other.node.build(KERNEL)
+    assert other.look() == ()
+    assert modinfo(other.module().read_bytes())["version"] == VERSION
+
+
 def test_a_build_that_fails_says_what_the_compiler_said(builder: Machine) -> None:
     (builder.root / "lib/modules" / OTHER / "build").rmdir()
     with pytest.raises(BuiltModulesError, match="Your kernel headers for kernel") as told:

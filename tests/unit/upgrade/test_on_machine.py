@@ -170,6 +170,20 @@ def test_the_module_is_built_for_kernels_that_its_packages_leave_out(tmp_path: P
         made(node, tmp_path).install(NEW)
 
 
+def test_what_a_node_has_built_itself_is_not_judged_by_what_it_took_before(tmp_path: Path) -> None:
+    """A note of the same version: the node took it, went to another version, and comes back."""
+    node = Node()
+    note = {"kernel": "6.1.0-40-amd64", "version": NEW, "builder": "gpu-2", "files": []}
+    node.record["taken"] = [note]
+    node.answers = [{"saved": {"libcuda1": NEW}}]
+    made(node, tmp_path).install(NEW)
+    gone = {"path": "/var/lib/gpusmith/modules/6.1.0-40-amd64.json", "state": "absent"}
+    assert node.asked[2:] == [("file", gone)]
+    node.asked, node.answers = [], [{"saved": {"libcuda1": NEW}}]
+    made(node, tmp_path, modules=Modules(node)).install(NEW)
+    assert [module for module, _ in node.asked] == ["packages", "packages"]
+
+
 def test_only_packages_that_a_rollback_needs_stay(tmp_path: Path) -> None:
     node = Node()
     folder = on_machine.FOLDER
