@@ -35,6 +35,8 @@ from gpusmith.upgrade.on_machine import Machine, Validation
 
 AWAY = retries.Patience(total_s=300.0, contact_s=60.0)
 """How long an API server is waited for, as one that is upgraded: a node in the middle of its change waits for it."""
+BUNDLED = ("gpusmith.gpu.driver_state", "gpusmith.gpu.built_modules")
+"""Modules that take the probe's code along."""
 
 SPEC: dict[str, dict[str, Any]] = {
     "order": {"type": "dict", "required": True},
@@ -162,7 +164,7 @@ class ActionModule(BuildingAction):
         self, task_vars: dict[str, Any] | None, module: str, arguments: Mapping[str, Any]
     ) -> dict[str, Any]:
         answer: dict[str, Any]
-        if module == "gpusmith.gpu.driver_state":
+        if module in BUNDLED:
             answer = self.run_bundled(module, dict(arguments), task_vars)
         else:
             answer = self._execute_module(

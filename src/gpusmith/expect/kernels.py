@@ -116,10 +116,18 @@ def without_driver(release: str) -> str:
 
 
 def unbuilt(record: Record, wanted: Driver) -> list[str]:
-    """Releases for which a module could be built and was not: a driver's package builds for the running and the newest kernel."""
+    """Releases for which a module could be built and was not.
+
+    A driver's package builds for the running and the newest kernel only, and for none where DKMS was kept from building.
+    """
     if wanted.layout.ready:
         return []
-    return [kernel.release for kernel in others(record) if kernel.module is None and kernel.headers]
+    release = record.host.kernel
+    found = [kernel.release for kernel in others(record) if kernel.module is None and kernel.headers]
+    bare = record.module.installed_version is None and any(
+        kernel.release == release and kernel.headers for kernel in record.kernels or ()
+    )
+    return [release, *found] if release and bare else found
 
 
 def to_build(record: Record, version: str) -> list[str]:

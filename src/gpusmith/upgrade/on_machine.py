@@ -186,7 +186,7 @@ class Machine:
             )
 
     def _build(self, version: str) -> None:
-        """Build the module for other kernels: packages build for the running kernel and the newest one."""
+        """Build the module for kernels without one: packages build for the running kernel and the newest one, if they may."""
         record = self._record()
         wanted = self._wanted(version, record)
         if self.modules:
@@ -200,6 +200,8 @@ class Machine:
         if not releases:
             return
         version = versions.upstream(version)
+        # A run of 'once_per_kernel' that was killed may have kept DKMS from building.
+        self._must("built_modules", {"state": "allowed", "version": version})
         status = self._must("command", {"argv": ["dkms", "status"]}, "ansible.builtin")
         name = kernels.dkms_name(str(status.get("stdout")), version)
         for release in releases:

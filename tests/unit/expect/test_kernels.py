@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible_collections.gpusmith.gpu.plugins.filter.driver_plan import driver_plan
 
 from gpusmith.expect import kernels, wanted
 from gpusmith.node.records import parse
 from gpusmith.paths import repo_root
 from gpusmith.problems import Cure
+from tests.unit.expect.converged import LAYOUTS, SETTINGS, converged_record
 from tests.unit.hosts import VERSION
 from tests.unit.records import healthy_record
 
@@ -54,6 +56,20 @@ def test_a_kernel_without_the_module_is_named_and_site_builds_it() -> None:
     without = {name: package for name, package in raw.packages.items() if "dkms" not in name}
     (found,) = kernels.problems(type(raw)(**{**vars(raw), "packages": without}), WANTED)
     assert found.cure is Cure.PERSON
+
+
+def test_the_running_kernel_without_the_module_is_built_for_as_well() -> None:
+    """Where DKMS was kept from it: packages that are there build nothing any more."""
+    raw = converged_record()
+    raw["module"].update(installed_version=None, loaded_version=None)
+    raw["kernels"][0].update(module=None, module_version=None)
+    found = driver_plan(raw, SETTINGS["nvidia_driver"], LAYOUTS)
+    assert found["unbuilt"] == found["to_take"] == [raw["host"]["kernel"]]
+    raw["kernels"][0]["headers"] = False
+    assert driver_plan(raw, SETTINGS["nvidia_driver"], LAYOUTS)["unbuilt"] == []
+    # One with a module of another version is the packages' to change.
+    raw["kernels"][0]["headers"], raw["module"]["installed_version"] = True, "570.1.1"
+    assert driver_plan(raw, SETTINGS["nvidia_driver"], LAYOUTS)["unbuilt"] == []
 
 
 def test_a_module_of_another_version_is_a_persons_matter() -> None:
