@@ -56,6 +56,20 @@ def library(record: Record, wanted: Driver) -> list[Problem]:
     ]
 
 
+def module(record: Record, wanted: Driver) -> list[Problem]:
+    """A file of the driver's module where no package of the driver is installed."""
+    version = record.module.installed_version
+    if version is None or packages.of_driver(record, wanted) or kernels.built(record):
+        return []
+    return [
+        Problem(
+            f"Node '{wanted.node}': module 'nvidia' {version} is installed, and no package of the driver.",
+            BY_INSTALLER,
+            {"module": version},
+        )
+    ]
+
+
 def halves(record: Record, node: str) -> list[Problem]:
     """Packages of the driver that a broken installation or removal left."""
     return [

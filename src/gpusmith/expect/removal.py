@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
 
-from gpusmith.expect import choice, kernels, layouts, packages, versions, wanted
+from gpusmith.expect import choice, foreign, kernels, layouts, packages, versions, wanted
 from gpusmith.expect.layouts import ANY_LAYOUT, Layouts, Unmet
 from gpusmith.node.records import parse
 from gpusmith.probe.record import Record
@@ -33,7 +33,9 @@ def driver(raw: Mapping[str, Any], settings: Mapping[str, Any], known: Layouts) 
     """
     record = parse(raw)
     layout = _layout(record, settings, known)
-    there = packages.of_driver(record, wanted.Driver("", str(settings["version"]), layout=layout))
+    node = str(settings["node"])
+    driver_there = wanted.Driver(node, str(settings["version"]), layout=layout)
+    there = packages.of_driver(record, driver_there)
     ready = kernels.built(record)
     # Helpers have versions of their own. Without a driver they are somebody else's.
     others = sorted(ready | (set(layout.others) & set(record.packages) if there else set()))
@@ -43,10 +45,10 @@ def driver(raw: Mapping[str, Any], settings: Mapping[str, Any], known: Layouts) 
     files += [NOTES] if any(path.startswith(f"{NOTES}/") for path in record.managed_files) else []
     of_set = [path for path in record.managed_files if PurePath(path).name.startswith(f"gpusmith-{SET}.")]
     loaded = record.module.loaded_version is not None
-    node = str(settings["node"])
+    others_driver = _of_others(record, driver_there)
     return {
-        "refused": " ".join(refused(node)) if record.kubernetes.joined else "",
-        "due": bool(there or others or units or files or of_set or loaded),
+        "refused": " ".join(refused(node)) if record.kubernetes.joined else others_driver,
+        "due": bool(there or others or units or files or of_set or loaded or others_driver),
         "loaded": loaded,
         "packages": there,
         "others": others,
@@ -66,6 +68,19 @@ def _layout(record: Record, settings: Mapping[str, Any], known: Layouts) -> layo
         return layouts.layout(rows, version, kernels.bootable(record))
     except Unmet:
         return replace(ANY_LAYOUT, packages=())
+
+
+def _of_others(record: Record, driver: wanted.Driver) -> str:
+    """Why a driver stays that came past the package manager; empty if it did not.
+
+    A module that is loaded, and of which there is no file, is what a removal leaves until the next boot.
+    """
+    found = [
+        *foreign.installer(record, driver.node),
+        *foreign.module(record, driver),
+        *foreign.library(record, driver),
+    ]
+    return f"{found[0].cause} Nothing was removed. {found[0].next_step}" if found else ""
 
 
 def _at_boot(record: Record, unit: str) -> bool:

@@ -73,7 +73,6 @@ OF_A_DRIVER = frozenset(
         check_nouveau,
         check_secure_boot,
         check_headers,
-        check_foreign_driver,
         check_mig,
         check_driver,
         check_module,

@@ -78,3 +78,9 @@ def test_preflight_refuses_sources_that_no_package_has() -> None:
     tree["record"]["foreign"] = {"sources": {"/usr/src/nvidia-550.54.15": "550.54.15"}}
     (refused,) = judge(tree, WANTED, TABLES)
     assert "/usr/src/nvidia-550.54.15" in refused.message
+
+
+def test_preflight_refuses_somebody_elses_driver_where_there_is_to_be_none() -> None:
+    tree = {**facts(), "foreign_driver": ["/usr/bin/nvidia-uninstall"]}
+    (refused,) = judge(tree, {**WANTED, "driver_state": "absent"}, TABLES)
+    assert "'/usr/bin/nvidia-uninstall', which no package owns" in refused.message

@@ -80,6 +80,39 @@ def test_signed_modules_go_and_their_kernel_may_move() -> None:
     assert plan["companions"] == ["linux-image-generic"]
 
 
+@pytest.mark.parametrize("loaded", [VERSION, None])
+def test_a_driver_that_no_package_brought_is_not_unloaded(loaded: str | None) -> None:
+    raw = bare()
+    raw["module"] |= {"installed_version": VERSION, "loaded_version": loaded}
+    plan = left(raw)
+    assert plan["due"]
+    assert f"module 'nvidia' {VERSION}" in plan["refused"]
+    assert "'nvidia-uninstall'" in plan["refused"]
+
+
+def test_files_of_an_installer_beside_packages_keep_them() -> None:
+    raw = converged_record()
+    raw["foreign"] = {"installer": ["/usr/bin/nvidia-uninstall"]}
+    assert "'/usr/bin/nvidia-uninstall' is of NVIDIA's installer" in left(raw)["refused"]
+
+
+def test_what_only_a_reboot_takes_out_after_its_packages_went_is_not_somebody_elses() -> None:
+    raw = bare()
+    raw["module"]["loaded_version"] = VERSION
+    plan = left(raw)
+    assert (plan["due"], plan["loaded"], plan["refused"]) == (True, True, "")
+
+
+def test_modules_that_came_built_are_of_packages() -> None:
+    raw = bare()
+    raw["module"]["installed_version"] = VERSION
+    raw["packages"]["linux-modules-nvidia-580-server-open-6.8.0-79-generic"] = {
+        "version": "6.8.0-79.79",
+        "held": True,
+    }
+    assert left(raw)["refused"] == ""
+
+
 @pytest.mark.parametrize("path", ["/etc/apt/sources.list.d/gpusmith-nvidia-driver.sources", *DRIVER_FILES])
 def test_a_file_of_ours_alone_is_work(path: str) -> None:
     raw = bare()
