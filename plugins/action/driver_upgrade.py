@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -26,6 +26,7 @@ from gpusmith.cluster import claims, retries
 from gpusmith.cluster.api import Cluster
 from gpusmith.errors import GpusmithError, ToolError
 from gpusmith.node.records import parse
+from gpusmith.upgrade import ledger as ledgers
 from gpusmith.upgrade.budget import Rules
 from gpusmith.upgrade.effects import Fenced
 from gpusmith.upgrade.in_cluster import NodeObject
@@ -94,6 +95,10 @@ class ActionModule(BuildingAction):
             order["evict"] or {},
         )
         patience, reboot_s = Patience(fence), float(order["reboot_timeout"])
+        try:
+            modules = self._modules(asked["build"], task_vars or {}, patience) if asked["build"] else None
+        except GpusmithError as error:
+            return _without_modules(node, journal, error)
         machine = Machine(
             host=str((task_vars or {}).get("inventory_hostname")),
             node=name,
@@ -111,7 +116,7 @@ class ActionModule(BuildingAction):
             if order["reboot"] == "if_needed"
             else None,
             ready_s=asked["ready_timeout"],
-            modules=self._modules(asked["build"], task_vars or {}, fence) if asked["build"] else None,
+            modules=modules,
         )
         upgrade = Upgrade(
             name=name,
@@ -145,18 +150,16 @@ class ActionModule(BuildingAction):
         journal.say(outcome.result, outcome.reason)
         return outcome
 
-    def _modules(
-        self, asked: Mapping[str, Any], variables: dict[str, Any], fence: Callable[[], None]
-    ) -> Provider:
+    def _modules(self, asked: Mapping[str, Any], variables: dict[str, Any], patience: Patience) -> Provider:
         """One node of several builds. Who waits for it still asks whether this run may act."""
         host, signer = str(variables["inventory_hostname"]), signing.load(**asked["signing"])
         refuse_unsigned(host, parse(plain(variables["node_record_now"]["record"])), signer)
 
         def sleep(seconds: float) -> None:
-            fence()
+            patience.fence()
             time.sleep(seconds)
 
-        return self.provider(asked, signer, variables, sleep)
+        return self.provider(asked, signer, variables, sleep, patience)
 
     # --- the way to the machine ----------------------------------------------------------------------------------
 
@@ -198,3 +201,18 @@ class ActionModule(BuildingAction):
             raise ToolError(
                 f"The reboot did not come to its end: {answer.get('msg')}", "Look at the machine's console."
             )
+
+
+def _without_modules(node: NodeObject, journal: Journal, error: GpusmithError) -> Outcome:
+    """Nobody could give the node its modules, as without the key that signs them: it stays as it is, and nobody waits for it."""
+    try:
+        entry = ledgers.read(node.node())
+        if entry is None or entry.finished:
+            node.leave_out()
+            outcome = Outcome(Result.UNTOUCHED, str(error))
+        else:
+            outcome = Outcome(Result.UNFINISHED, f"{error} (state '{entry.state}')")
+    finally:
+        node.end()
+    journal.say(outcome.result, outcome.reason)
+    return outcome

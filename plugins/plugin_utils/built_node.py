@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ansible.errors import AnsibleConnectionFailure
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import leader
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.looking import LookingAction
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.patience import Patience
 
 from gpusmith.built import key
 from gpusmith.built.cache import Cache, Entry
@@ -67,7 +69,9 @@ class BuiltNode:
 
     def _must(self, asked: Mapping[str, Any]) -> Mapping[str, Any]:
         answer = self.ask({**asked, "version": self.version})
-        if not answer.get("failed") and not answer.get("unreachable"):
+        if answer.get("unreachable"):
+            raise ToolError(f"Node '{self.host}' does not answer: {answer.get('msg')}")
+        if not answer.get("failed"):
             return answer
         kind = BuildFailed if answer.get("outcome") == "build" else NotBuilt
         raise kind(f"Node '{self.host}': {answer.get('msg')}")
@@ -143,6 +147,7 @@ class BuildingAction(LookingAction):
         signer: Signer | None,
         task_vars: dict[str, Any],
         sleep: Callable[[float], None] = time.sleep,
+        patience: Patience | None = None,
     ) -> Provider:
         """For the node of this task.
 
@@ -151,12 +156,15 @@ class BuildingAction(LookingAction):
             signer: who signs; None if nobody does.
             task_vars: of the task.
             sleep: while another node builds.
+            patience: with a node that does not answer for a while; None leaves that to Ansible.
         """
         host = str(task_vars["inventory_hostname"])
         once = Once(Cache(asked["cache"]), host, str(leader()), signer, float(asked["timeout"]), sleep=sleep)
-        return Provider(once, asked["layout"], lambda version: self.node(host, version, task_vars))
+        return Provider(once, asked["layout"], lambda version: self.node(host, version, task_vars, patience))
 
-    def node(self, host: str, version: str, task_vars: dict[str, Any]) -> BuiltNode:
+    def node(
+        self, host: str, version: str, task_vars: dict[str, Any], patience: Patience | None = None
+    ) -> BuiltNode:
         """The node of this task."""
 
         def ask(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -165,13 +173,18 @@ class BuildingAction(LookingAction):
             )
             return answer
 
-        connection = self._connection
-        return BuiltNode(host, version, ask, self._place, connection.fetch_file, connection.put_file)
+        fetch, send, make = self._connection.fetch_file, self._connection.put_file, self._make_tmp_path
+        if patience:
+            ask, make = patience.with_call(ask), patience.with_call(make)
+            fetch, send = patience.with_call(fetch), patience.with_call(send)
+        return BuiltNode(host, version, ask, lambda: self._place(make), fetch, send)
 
     @contextlib.contextmanager
-    def _place(self) -> Iterator[str]:
-        folder = self._make_tmp_path()
+    def _place(self, make: Callable[[], str]) -> Iterator[str]:
+        folder = make()
         try:
             yield f"{folder.rstrip('/')}/{NAME}"
         finally:
-            self._remove_tmp_path(folder)
+            # It is in a folder for temporary files: nothing is undone because it stays.
+            with contextlib.suppress(AnsibleConnectionFailure):
+                self._remove_tmp_path(folder)

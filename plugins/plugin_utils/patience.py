@@ -5,15 +5,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 
 from gpusmith.errors import ToolError
 from gpusmith.wait import Deadline, Done, NotYet, wait_until
 
+T = TypeVar("T")
 BACK_S = 300.0
 TICK_S = 5.0
 
@@ -34,11 +35,11 @@ class Patience:
     sleep: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.monotonic
 
-    def with_call(self, call: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
+    def with_call(self, call: Callable[..., T]) -> Callable[..., T]:
         """The same call, made again while the machine does not answer."""
 
-        def patient(*words: Any) -> dict[str, Any]:
-            def look() -> Done[dict[str, Any]] | NotYet:
+        def patient(*words: Any) -> T:
+            def look() -> Done[T] | NotYet:
                 self.fence()
                 try:
                     answer = call(*words)
@@ -46,7 +47,7 @@ class Patience:
                     return NotYet(_short(error))
                 except AnsibleError as error:
                     raise ToolError(_short(error)) from error
-                return NotYet(str(answer.get("msg"))) if answer.get("unreachable") else Done(answer)
+                return Done(answer) if (lost := _lost(answer)) is None else NotYet(lost)
 
             first = look()
             if isinstance(first, Done):
@@ -56,6 +57,13 @@ class Patience:
             return wait_until("the machine to answer", look, deadline, TICK_S, self.sleep)
 
         return patient
+
+
+def _lost(answer: object) -> str | None:
+    """Why a module did not answer, as Ansible tells it; None if it did, and for calls of other kinds."""
+    if isinstance(answer, Mapping) and answer.get("unreachable"):
+        return str(answer.get("msg"))
+    return None
 
 
 def _short(error: Exception) -> str:

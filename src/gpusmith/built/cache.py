@@ -60,12 +60,18 @@ class Cache:
         folder: empty for the user's cache folder.
 
     Raises:
-        InputError: somebody else could write there, and what lies there goes into kernels.
+        InputError: it cannot be made, or somebody else could write there, and what lies there goes into kernels.
     """
 
     def __init__(self, folder: str = "") -> None:
         self.folder = Path(folder).expanduser() if folder else cache_dir() / "modules"
-        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError as error:
+            raise InputError(
+                f"The folder '{self.folder}' of built kernel modules cannot be made: {error}.",
+                "Name another one ('nvidia_driver_build_cache').",
+            ) from error
         status = self.folder.stat()
         if status.st_uid != os.getuid() or status.st_mode & 0o077:
             raise InputError(

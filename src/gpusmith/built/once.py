@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from gpusmith.built.cache import TICK_S, Cache, Entry
 from gpusmith.built.key import Key
 from gpusmith.built.signing import Signer
-from gpusmith.errors import GpusmithError
+from gpusmith.errors import GpusmithError, ToolError
 from gpusmith.wait import Deadline, Done, NotYet, WaitTimeout, wait_until
 
 FIRST_S = 10.0
@@ -108,7 +108,17 @@ class Once:
         Raises:
             NotBuilt: nobody has built them, or this node cannot take them.
             WaitTimeout: who builds did not come to an end.
+            ToolError: the controller cannot keep what is built.
         """
+        try:
+            return self._provide(key, node, first)
+        except OSError as error:
+            raise ToolError(
+                f"The modules of {key} cannot be kept in '{self.cache.folder}': {error}.",
+                "Look at that folder, and at the room that is left there.",
+            ) from error
+
+    def _provide(self, key: Key, node: Node, first: str) -> Came:
         entry = self.cache.find(key)
         if entry is None:
             if first not in ("", self.host):

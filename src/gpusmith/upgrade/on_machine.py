@@ -218,8 +218,11 @@ class Machine:
         flavour = driver.flavour(record, wanted)
         try:
             modules.provide(record, versions.upstream(wanted.version), flavour, taken.to_take(record, wanted))
-        except (NotBuilt, WaitTimeout) as error:
+        except NotBuilt as error:
             raise DriverFailed(error.message) from error
+        except WaitTimeout as error:
+            # Another node is slow, or this one is away.
+            raise ToolError(error.message, error.hint) from error
 
     def forget(self, kept: Sequence[str]) -> None:
         """Remove the packages of versions that nobody will go back to."""

@@ -14,7 +14,7 @@ import pytest
 from gpusmith.built import key
 from gpusmith.built.cache import ARCHIVE, MANIFEST, Cache
 from gpusmith.built.once import BuildFailed, NotBuilt, Once, forecast
-from gpusmith.errors import InputError
+from gpusmith.errors import InputError, ToolError
 from gpusmith.node.records import parse
 from gpusmith.wait import Deadline, WaitTimeout
 from tests.unit.built.conftest import KEY, Host, together
@@ -135,6 +135,16 @@ def test_who_waits_too_long_says_for_whom(cache: Cache, log: list[str]) -> None:
     assert isinstance(waited, WaitTimeout)
     assert "'gpu-1' builds it" in str(waited)
     assert log == ["gpu-1 compiles"]
+
+
+def test_a_controller_without_room_says_nothing_about_the_modules(cache: Cache, log: list[str]) -> None:
+    full = OSError(28, "No space left on device")
+    with patch.object(Cache, "put", side_effect=full), pytest.raises(ToolError, match="No space left"):
+        once(cache, "gpu-1").provide(KEY, Host("gpu-1", log))
+    assert cache.failures(KEY, RUN) == []
+    # Nor is a folder that cannot be made a traceback.
+    with pytest.raises(InputError, match="nvidia_driver_build_cache"):
+        Cache("/proc/nowhere")
 
 
 @pytest.mark.parametrize("damage", ["archive", "manifest", "half", "foreign"])

@@ -73,9 +73,7 @@ def test_check_mode_names_who_would_build_and_asks_no_node(tmp_path: Path) -> No
 
 def test_one_builds_and_the_others_take(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log: list[str] = []
-    monkeypatch.setattr(
-        built_node.BuildingAction, "node", lambda _self, host, _version, _variables: Host(host, log)
-    )
+    monkeypatch.setattr(built_node.BuildingAction, "node", lambda _self, host, *_: Host(host, log))
     kernels = {"gpu-1": KERNEL, "gpu-2": KERNEL}
     first = act(tmp_path, variables("gpu-1", kernels))
     second = act(tmp_path, variables("gpu-2", kernels))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import MagicMock
@@ -12,8 +13,11 @@ import yaml
 from ansible_collections.gpusmith.gpu.plugins.action.driver_upgrade import ActionModule
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.patience import BACK_S, Patience
 
-from gpusmith.errors import ToolError
+from gpusmith.errors import InputError, ToolError
+from gpusmith.names import UPGRADE
 from gpusmith.paths import repo_root
+from gpusmith.upgrade.machine import Outcome, Result
+from tests.unit.ledgers import ledger
 
 
 class Rebooting:
@@ -48,6 +52,51 @@ def test_a_server_has_its_own_time_for_a_reboot_and_for_what_is_asked_after_it()
     assert defaults["gpu_upgrade_reboot_timeout_s"] >= 1800
     order = yaml.safe_load((repo_root() / "roles/gpu_upgrade/vars/main.yml").read_text())
     assert order["__gpu_upgrade_order"]["reboot_timeout"] == "{{ gpu_upgrade_reboot_timeout_s }}"
+
+
+class Left:
+    """A node of an upgrade, and what the run's other workers are told of it."""
+
+    def __init__(self, **annotations: str) -> None:
+        self.annotations, self.told = annotations, []  # type: dict[str, str], list[str]
+
+    def node(self) -> Any:
+        return {"metadata": {"name": "gpu-1", "annotations": self.annotations}}
+
+    def leave_out(self) -> None:
+        self.told.append("left out")
+
+    def end(self) -> None:
+        self.told.append("ended")
+
+
+def carried_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, node: Left) -> Outcome:
+    """What becomes of a node whose modules nobody can sign."""
+    for name in ("Cluster", "Journal", "Rules", "Display", "Machine", "Upgrade"):
+        monkeypatch.setattr(f"{ActionModule.__module__}.{name}", MagicMock())
+    monkeypatch.setattr(f"{ActionModule.__module__}.NodeObject", lambda *_: node)
+    action = MagicMock()
+    action._modules.side_effect = InputError("the key 'modules.key' is not there")
+    order = MagicMock()
+    words = {"folder": str(tmp_path), "members": {}, "evict": {}, "units": []}
+    order.__getitem__.side_effect = lambda name: words.get(name, 1 if name != "row" else MagicMock())
+    asked: Any = MagicMock()
+    asked.__getitem__.side_effect = lambda name: order if name == "order" else {"signing": {}}
+    outcome: Outcome = ActionModule._carry_out(action, asked, {})
+    return outcome
+
+
+def test_without_a_key_a_node_is_left_out_and_nobody_waits_for_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    node = Left()
+    outcome = carried_out(monkeypatch, tmp_path, node)
+    assert (outcome.result, node.told) == (Result.UNTOUCHED, ["left out", "ended"])
+    assert "modules.key" in outcome.reason
+    # One that was begun is not untouched.
+    node = Left(**{UPGRADE: ledger()})
+    outcome = carried_out(monkeypatch, tmp_path, node)
+    assert (outcome.result, node.told) == (Result.UNFINISHED, ["ended"])
 
 
 def test_a_machine_that_does_not_come_back_is_told() -> None:
