@@ -99,6 +99,7 @@ options:
   folder:
     description:
       - With O(state=fetched), where archives of the packages are saved, with a manifest of names, versions and checksums.
+        What came to an installed set since it was saved is added; what is saved stays.
       - With O(state=present), exactly what is there is installed, also over newer versions, pinned and held. No repository is asked, or
         written. O(packages) may be left out; if they are given, the folder must have them in these versions.
     type: path
@@ -180,6 +181,7 @@ plan:
   sample: {"installed": {"containerd.io": "2.3.7-1"}, "changed": {}, "removed": {}}
 """
 
+import shutil
 from pathlib import Path
 from typing import Any, Callable, Iterable, Mapping
 
@@ -450,35 +452,68 @@ class Work:
             self.saved = _by_name(base.read_manifest(folder, self._backend.name))
         except base.PackageError:
             self.saved = {}
-        now = self._look() if self._params["counterparts"] else {}
+        now = self._look() if self._wanted or self._params["counterparts"] else {}
         others = base.to_come(self._params["counterparts"], now)
-        if self._has_saved(others):
+        missing, loose = self._lacking(now)
+        is_saved = self._has_saved(others)
+        more = self._not_saved(now) if is_saved and not missing and not others else {}
+        if is_saved and not more:
             return
         self.changed = True
         if self._check:
             return
-        now = now or self._look()
-        missing, loose = self._lacking(now)
-        given, trouble = self._params["repository"], ""
-        if not missing and not loose and not others:
-            try:
-                self.saved = _by_name(self._backend.fetch(self._as_it_is(now), folder))
-                return
-            except base.PackageError as error:
-                # Its lists may be old, or the inventory's repository may have it.
-                trouble = f"{error} "
+        if more:
+            self._save_more(more, folder)
+        elif missing or loose or others:
+            self.saved = _by_name(
+                self._fetch_beside(lambda beside: self._to_come(beside, now, missing, loose), folder)
+            )
+        else:
+            self.saved = _by_name(self._fetch_there(self._as_it_is(now), folder))
+
+    def _fetch_there(self, versions: dict[str, str], folder: Path) -> list[base.Saved]:
+        """Packages that are installed, from wherever they can be had."""
+        try:
+            found: list[base.Saved] = self._backend.fetch(versions, folder)
+            return found
+        except base.PackageError as error:
+            # Its lists may be old, or the inventory's repository may have it.
+            return self._fetch_beside(lambda _beside: versions, folder, f"{error} ")
+
+    def _fetch_beside(
+        self, choose: Callable[[base.Backend], dict[str, str]], folder: Path, trouble: str = ""
+    ) -> list[base.Saved]:
+        """With the inventory's repository. Lists, pins and repositories of the node stay what they are."""
+        given = self._params["repository"]
         repositories = {self._name: base.repository(given, self._name)} if given else {}
         try:
-            # Lists, pins and repositories of the node stay what they are.
             with self._backend.aside(repositories, beside_node=True) as beside:
-                versions = (
-                    self._to_come(beside, now, missing, loose)
-                    if missing or loose or others
-                    else self._as_it_is(now)
-                )
-                self.saved = _by_name(beside.fetch(versions, folder))
+                found: list[base.Saved] = beside.fetch(choose(beside), folder)
+                return found
         except base.PackageError as error:
             raise base.PackageError(trouble.replace(f"{error} ", "") + str(error)) from error
+
+    def _not_saved(self, now: dict[str, base.Installed]) -> dict[str, str]:
+        """What came to an installed set since it was saved."""
+        return {
+            name: version for name, version in self._as_it_is(now).items() if self.saved.get(name) != version
+        }
+
+    def _save_more(self, more: dict[str, str], folder: Path) -> None:
+        """Put packages into a folder whose others stay: no repository may have those any more."""
+        beside = folder / "more"
+        added = self._fetch_there(more, beside)
+        for each in added:
+            (beside / each.file).replace(folder / each.file)
+        before = base.read_manifest(folder, self._backend.name)
+        kept = [each for each in before if each.name not in more]
+        base.write_manifest(folder, self._backend.name, [*kept, *added])
+        files = {each.file for each in [*kept, *added]}
+        for each in before:
+            if each.file not in files:
+                (folder / each.file).unlink()
+        shutil.rmtree(beside)
+        self.saved = _by_name([*kept, *added])
 
     def _has_saved(self, others: list[Any]) -> bool:
         """Whether the folder has what is asked for, and what comes for packages of another branch."""

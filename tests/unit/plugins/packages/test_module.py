@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +106,25 @@ class Machine:
         self.asked.append(f"release {' '.join(sorted(listed))}")
         self._mark(listed, held=False)
 
+    def fetch(self, versions: Mapping[str, str], folder: Path) -> list[base.Saved]:
+        self.asked.append(f"fetch {' '.join(sorted(versions))}")
+        lost = [name for name, version in versions.items() if version not in self.lists.get(name, [])]
+        if lost:
+            raise base.PackageError(f"Nobody has '{lost[0]}'.")
+        folder.mkdir(exist_ok=True)
+        saved = []
+        for name, version in versions.items():
+            path = folder / f"{name}_{version}.deb"
+            path.write_text(f"{name} {version}")
+            saved.append(base.Saved(name, version, path.name, base.digest(path)))
+        base.write_manifest(folder, self.name, saved)
+        return saved
+
+    @contextmanager
+    def aside(self, repositories: Any, beside_node: bool = False) -> Iterator[Machine]:
+        self.asked.append(f"aside {' '.join(repositories)}")
+        yield self
+
     def removal(self, names: Iterable[str], unused: bool = False) -> dict[str, str]:
         self.asked.append("removal")
         listed = list(names)
@@ -132,6 +152,13 @@ def present(machine: Machine, check: bool = False, install: bool = True, **param
     machine.asked = []
     work = packages.Work({**DEFAULTS, **params}, check, machine)
     work.present(install)
+    return work
+
+
+def fetched(machine: Machine, check: bool = False, **params: Any) -> Any:
+    machine.asked = []
+    work = packages.Work({**DEFAULTS, **params}, check, machine)
+    work.fetched(machine.folder / "saved")
     return work
 
 
@@ -357,3 +384,57 @@ def test_absent_tells_what_goes_with_what_needed_it(machine: Machine, check: boo
         "smi": OLD, "lib": OLD, "came-along": "1-1",
     }  # fmt: skip
     assert bool(machine.packages) is check
+
+
+# --- what is saved for a way back ----------------------------------------------------------------------------------
+
+
+def saved_before_a_part_came(machine: Machine) -> tuple[dict[str, Any], dict[str, str]]:
+    """A folder from an earlier upgrade, on a node where a part with a version of its own came afterwards.
+
+    Returns:
+        What is asked for now, and the versions in the folder.
+    """
+    present(machine, **DRIVER)
+    before = fetched(machine, **DRIVER).saved
+    assert before == {"smi": OLD, "lib": OLD}
+    assert not fetched(machine, **DRIVER).changed
+    machine.packages["modprobe"] = base.Installed("535.1-1", True)
+    # Repositories do not keep old versions.
+    machine.lists.update(smi=[NEW], lib=[NEW])
+    return {**DRIVER, "companions": ["modprobe"]}, before
+
+
+def test_a_part_that_came_since_a_set_was_saved_comes_to_it(machine: Machine) -> None:
+    asked, before = saved_before_a_part_came(machine)
+    predicted = fetched(machine, check=True, **asked)
+    assert (predicted.changed, machine.changes) == (True, [])
+    more = fetched(machine, **asked)
+    assert machine.changes == ["fetch modprobe"]
+    assert (more.changed, more.saved) == (True, {**before, "modprobe": "535.1-1"})
+    folder = machine.folder / "saved"
+    assert {each.name: each.version for each in base.read_manifest(folder, "apt")} == more.saved
+    again = fetched(machine, **asked)
+    assert (again.changed, again.saved, machine.changes) == (False, more.saved, [])
+    machine.packages["modprobe"] = base.Installed("535.2-1", True)
+    machine.lists["modprobe"] = ["535.2-1"]
+    assert fetched(machine, **asked).saved == {**before, "modprobe": "535.2-1"}
+    assert sorted(path.name for path in folder.iterdir()) == [
+        f"lib_{OLD}.deb", "manifest.json", "modprobe_535.2-1.deb", f"smi_{OLD}.deb",
+    ]  # fmt: skip
+
+
+def test_a_part_that_can_be_had_nowhere_is_named_and_what_was_saved_stays(machine: Machine) -> None:
+    asked, before = saved_before_a_part_came(machine)
+    machine.lists["modprobe"] = []
+    with pytest.raises(base.PackageError, match="Nobody has 'modprobe'"):
+        fetched(machine, **asked)
+    saved = base.read_manifest(machine.folder / "saved", "apt")
+    assert {each.name: each.version for each in saved} == before
+
+
+def test_a_saved_set_that_is_not_installed_is_taken_as_it_was_saved(machine: Machine) -> None:
+    asked, before = saved_before_a_part_came(machine)
+    present(machine, packages={"smi": "595.71.05"}, patterns=DRIVER["patterns"], release=["smi", "lib"])
+    other = fetched(machine, **asked)
+    assert (other.changed, other.saved) == (False, before)
