@@ -99,12 +99,13 @@ def test_one_of_several_files_that_is_gone_is_wrong() -> None:
 def test_of_a_kernel_that_cannot_be_booted_nothing_is_said() -> None:
     """Its removal leaves a folder."""
     seen = record(**GONE)
-    left = replace(seen.kernels[0], release="6.1.0-39-amd64", image=None, module=None)
+    bare = {"image": None, "module": None, "module_version": None}
+    left = replace(seen.kernels[0], release="6.1.0-39-amd64", **bare)
     note = replace(seen.taken[0], kernel=left.release)
     assert taken.problems(replace(seen, kernels=(*seen.kernels, left), taken=(note,)), "gpu-1") == []
     # Nor of one that the driver since then was not built for, which is a problem of its own.
-    bare, old = replace(left, image="/boot/vmlinuz"), replace(note, version="580.100.01")
-    assert taken.problems(replace(seen, kernels=(*seen.kernels, bare), taken=(old,)), "gpu-1") == []
+    there, old = replace(left, image="/boot/vmlinuz"), replace(note, version="580.100.01")
+    assert taken.problems(replace(seen, kernels=(*seen.kernels, there), taken=(old,)), "gpu-1") == []
 
 
 def test_kernels_without_the_module_need_one() -> None:
