@@ -242,7 +242,7 @@ class Machinery:
         for source, _, _ in machine.mounts:
             source.mkdir(parents=True, exist_ok=True)
         self._renew_hardware(machine)
-        self.podman.run("volume", "create", "--label", LABEL, machine.volume)
+        self.podman.new_volume(machine.volume)
         identity = self.podman.run(*create_arguments(machine, image, self.host)).stdout.strip()
         self.podman.run("cp", "-", f"{machine.container}:/", stdin=self._identity(machine))
         self.podman.run("start", machine.container)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
 import subprocess
 import time
 from collections.abc import Sequence
@@ -130,6 +131,22 @@ class Podman:
             if self.run(*words, check=False).returncode == 0:
                 return
         self.run(*words)
+
+    def new_volume(self, name: str) -> None:
+        """Make an empty volume.
+
+        A removal that was killed leaves files under the volume's name, and podman fills only an empty volume from the
+        image: the machine would boot with those files as its /var.
+        """
+        self.run("volume", "create", "--label", LABEL, name)
+        folder = Path(
+            self.run("volume", "inspect", "--format", "{{.Mountpoint}}", name, quiet=True).stdout.strip()
+        )
+        for leftover in folder.iterdir():
+            if leftover.is_dir() and not leftover.is_symlink():
+                shutil.rmtree(leftover)
+            else:
+                leftover.unlink()
 
     def owned(self, kind: str) -> list[str]:
         """Names of containers, volumes or networks that carry the lab's label."""

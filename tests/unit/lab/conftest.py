@@ -47,6 +47,10 @@ class FakePodman(Podman):
                     if container["State"]["Status"] == "running"
                 ]
             )
+        elif arguments[:2] == ("volume", "create"):
+            self.volume(arguments[-1]).mkdir(parents=True, exist_ok=True)
+        elif arguments[:2] == ("volume", "inspect"):
+            out = f"{self.volume(arguments[-1])}\n"
         elif arguments[:2] == ("container", "inspect"):
             found = self.containers.get(arguments[2])
             out, status = (json.dumps([found]), 0) if found else ("", 125)
@@ -63,9 +67,13 @@ class FakePodman(Podman):
         self.containers.pop(name, None)
         return 0
 
+    def volume(self, name: str) -> Path:
+        """Folder of a volume."""
+        return self.log.parent / "volumes" / name / "_data"
+
     def verbs(self) -> list[str]:
         """First words of what was run, without questions."""
-        return [call[0] for call in self.calls if call[:2] != ("container", "inspect")]
+        return [call[0] for call in self.calls if call[1] != "inspect"]
 
 
 @pytest.fixture

@@ -228,6 +228,20 @@ def test_what_a_kill_left_half_made_is_made_anew(
     assert podman.verbs() == ["rm", "volume", "volume", "create", "cp", "start"]
 
 
+def test_what_a_killed_removal_left_is_not_the_new_machines_disk(
+    machinery: Machinery, podman: FakePodman, places: Places
+) -> None:
+    machine = planned(Shape(), places)[1]
+    folder = podman.volume(machine.volume)
+    (folder / "lib" / "half").mkdir(parents=True)
+    (folder / "run").symlink_to(places.root)
+    (folder / "file").touch()
+    places.root.mkdir(parents=True, exist_ok=True)
+    machinery.ensure(machine, "image")
+    assert list(folder.iterdir()) == []
+    assert places.root.is_dir()
+
+
 def test_a_new_machine_has_no_faults(machinery: Machinery, places: Places) -> None:
     machine = planned(Shape(), places)[1]
     folder = machine.mounts[0][0]
