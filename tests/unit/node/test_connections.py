@@ -143,14 +143,19 @@ def gone(pid: Path) -> bool:
     return not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z"
 
 
+def wait_gone(pid: Path) -> None:
+    """Wait for the end of a killed process, which takes its time on a busy machine."""
+    wait_until(
+        "the process to end", lambda: Done(None) if gone(pid) else NotYet("it lives"), Deadline(20), 0.05
+    )
+
+
 def test_an_ssh_that_stalls_is_ended_with_all_that_it_started(stalled: tuple[TestinfraNode, Path]) -> None:
     begin = time.monotonic()
     with pytest.raises(Unreachable, match=r"'gpu-1' does not answer over ssh: no end within 1 s"):
         stalled[0].run(["true"], timeout_s=0.1)
     assert time.monotonic() - begin < 10
-    wait_until(
-        "its child to end", lambda: Done(None) if gone(stalled[1]) else NotYet("it lives"), Deadline(5), 0.05
-    )
+    wait_gone(stalled[1])
 
 
 def test_an_interrupted_probe_does_not_wait_for_ssh(
@@ -168,4 +173,4 @@ def test_an_interrupted_probe_does_not_wait_for_ssh(
     with pytest.raises(KeyboardInterrupt):
         node.probe_all({"gpu-2": Interrupts("gpu-2", Result(0, "", "")), "gpu-1": stalled[0]})
     assert time.monotonic() - begin < 20
-    assert gone(stalled[1])
+    wait_gone(stalled[1])
