@@ -50,8 +50,8 @@ _value:
     counterparts (what comes for packages that a site has besides, as module packages takes it), patterns, installed (versions on the
     node), drift (packages of another version, in words), outdated (their names), release (those and modules that come built, whose
     holds go first), unheld, headers (packages of kernels that lack the module, and of those to come), unbuilt (kernels that have
-    headers and no module), to_take (kernels whose module one node of several builds, where that is asked for), module_version (what
-    DKMS calls the version), change_driver (how a serving node gets another driver, in words).
+    headers and no module), to_take (kernels whose module one node of several builds, where that is asked for), damaged (kernels
+    whose modules are not what was taken), module_version (what DKMS calls the version), change_driver (how a serving node gets another driver, in words).
   type: dict
 """
 

@@ -136,6 +136,7 @@ def driver(raw: Mapping[str, Any], settings: Settings, known: layouts.Layouts) -
         ],
         "unbuilt": kernels.unbuilt(record, want),
         "to_take": taken.to_take(record, want),
+        "damaged": taken.damaged(record, want),
         "module_version": versions.upstream(want.version),
         "drift": [
             *(f"'{name}' is {version}" for name, version in sorted(wrong.items())),

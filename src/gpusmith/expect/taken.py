@@ -20,7 +20,7 @@ def problems(record: Record, node: str) -> list[Problem]:
                 found.append(
                     Problem(
                         f"Node '{node}': module '{file.path}', which was taken from the build of '{taken.builder}', {wrong}.",
-                        "Run site.yml, which takes it again.",
+                        "Run site.yml, which puts it back.",
                         evidence,
                         Cure.PACKAGES,
                     )
@@ -65,9 +65,14 @@ def to_take(record: Record, wanted: Driver) -> list[str]:
         return []
     version, release = versions.upstream(wanted.version), record.host.kernel
     running = [release] if release and record.module.installed_version != version else []
-    wrong = [
+    return list(dict.fromkeys([*running, *kernels.unbuilt(record, wanted), *damaged(record, wanted)]))
+
+
+def damaged(record: Record, wanted: Driver) -> list[str]:
+    """Releases of kernels whose modules of the wanted version are not what was taken; DKMS keeps a copy."""
+    version = versions.upstream(wanted.version)
+    return [
         taken.kernel
         for taken in _that_count(record)
         if taken.version == version and any(_wrong(taken, file) for file in taken.files)
     ]
-    return list(dict.fromkeys([*running, *kernels.unbuilt(record, wanted), *wrong]))

@@ -64,7 +64,7 @@ def test_what_is_wrong_is_named_and_taken_again(changes: dict[str, Any], says: s
     )
     assert says in problem.cause
     assert problem.cure is Cure.PACKAGES
-    assert taken.to_take(seen, WANTED) == [KERNEL]
+    assert taken.to_take(seen, WANTED) == taken.damaged(seen, WANTED) == [KERNEL]
 
 
 def test_another_driver_that_came_since_then_is_not_judged_by_an_old_note() -> None:

@@ -30,7 +30,7 @@ def test_only_the_drivers_own_module_is_built(tmp_path: Path) -> None:
     assert "'state': 'allowed'" in written[0]["gpusmith.gpu.driver_build"]
     assert "include_role" in " ".join(written[-1])
     tasks = yaml.safe_dump(written[1:-1], sort_keys=False)
-    plan = {"module_version": "580.178.04", "unbuilt": ["6.1.0-41-amd64"]}
+    plan = {"module_version": "580.178.04", "unbuilt": ["6.1.0-41-amd64"], "damaged": ["6.1.0-40-amd64"]}
     play = {
         "hosts": "localhost",
         "gather_facts": False,
@@ -63,4 +63,5 @@ def test_only_the_drivers_own_module_is_built(tmp_path: Path) -> None:
     assert (tmp_path / "notes").read_text().splitlines() == [
         "status",
         f"install -m {NAME} -v 580.178.04 -k 6.1.0-41-amd64",
+        f"install --force -m {NAME} -v 580.178.04 -k 6.1.0-40-amd64",
     ]
