@@ -260,6 +260,15 @@ class Work:
         self.changed |= bool(different)
         return bool(different)
 
+    def _announce(self, files: Iterable[base.File]) -> None:
+        """Name new files of which check mode cannot know the content."""
+        for file in files:
+            if file.text is not None and not file.path.exists():
+                header, text = str(file.path), "# Only known once the repository was read.\n"
+                self.diff.append(
+                    {"before": "", "after": text, "before_header": header, "after_header": header}
+                )
+
     # --- present ---------------------------------------------------------------------------------------------------
 
     def present(self, install: bool) -> None:
@@ -302,6 +311,8 @@ class Work:
         pins = base.pins(exact, self._params["patterns"])
         if len(exact) == len(self._wanted):
             self._write(self._backend.pin_files(self._name, pins))
+        elif self._check:
+            self._announce(self._backend.pin_files(self._name, base.pins(self._wanted, ())))
         self._release(now)
         if due:
             self.changed = True

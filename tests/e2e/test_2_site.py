@@ -7,11 +7,13 @@ import os
 import re
 import signal
 import time
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import pytest
 
 from gpusmith.wait import Deadline, Done, NotYet, wait_until
-from tests.e2e.harness import Lab
+from tests.e2e.harness import Ended, Lab
 
 STARTUP_TAINT = "gpusmith.io/unvalidated"
 
@@ -24,8 +26,32 @@ def bare_nodes(bare_lab: Lab) -> None:
         pytest.skip("the nodes are not bare any more (E2E_KEEP_LAB)")
 
 
-def test_check_mode_on_bare_machines(bare_lab: Lab) -> None:
-    ended = bare_lab.site("--check")
+@dataclass(frozen=True)
+class Foretold:
+    """What check mode said on bare machines, and the packages that they had."""
+
+    ended: Ended
+    packages: Mapping[str, frozenset[str]]
+
+    def items(self, kind: str) -> frozenset[str]:
+        """Of all roles, from the lines of the nodes, or of the cluster."""
+        lines = re.findall(rf"(?m)^ +(?:{kind}): (.+)$", self.ended.output)
+        return frozenset(item for line in lines for item in line.split(", "))
+
+
+def packages(lab: Lab, node: str) -> frozenset[str]:
+    """Names with versions, as check mode tells them."""
+    return frozenset(lab.on(node, "dpkg-query --show --showformat '${Package} ${Version}\n'").splitlines())
+
+
+@pytest.fixture(scope="module")
+def foretold(bare_lab: Lab, bare_nodes: None) -> Foretold:
+    before = {node: packages(bare_lab, node) for node in bare_lab.gpu_nodes()}
+    return Foretold(bare_lab.site("--check"), before)
+
+
+def test_check_mode_on_bare_machines(bare_lab: Lab, foretold: Foretold) -> None:
+    ended = foretold.ended
     assert ended.status == 0, str(ended)
     assert bare_lab.on("gpu-1", "command -v containerd kubelet || echo nothing") == "nothing"
     for told in (
@@ -74,6 +100,24 @@ def test_second_node_leaves_the_first_alone(bare_lab: Lab) -> None:
     assert bare_lab.service_starts("gpu-1") == services
     assert bare_lab.on("gpu-1", versions) == packages
     bare_lab.wait_allocatable({"gpu-1": 4, "gpu-2": 4}, 60)
+
+
+def test_what_check_mode_foretold_is_what_came(bare_lab: Lab, foretold: Foretold) -> None:
+    files, names = foretold.items("files"), re.compile(r"(\w+) '(?:([^/']+)/)?([^']+)'")
+    ours = r"find /etc -type f -name '*gpusmith*'; grep -rl '^# Written by gpusmith' /etc"
+    for node in bare_lab.gpu_nodes():
+        came = packages(bare_lab, node) - foretold.packages[node]
+        assert came == foretold.items("packages|packages that come along")
+        assert set(bare_lab.on(node, ours).splitlines()) - {"/etc/containerd/config.toml"} <= files
+        bare_lab.on(node, f"ls {' '.join(files)}")
+        bare_lab.on(node, f"systemctl is-active {' '.join(foretold.items('units'))}")
+        labels = bare_lab.get("node", node)["metadata"]["labels"]
+        assert foretold.items("labels") <= {f"{key}={value}" for key, value in labels.items()}
+    objects = [names.fullmatch(item) for item in foretold.items("objects")]
+    for namespace in ("", "gpusmith-system"):
+        there = [f"{found[1]}/{found[3]}" for found in objects if found and (found[2] or "") == namespace]
+        assert there
+        bare_lab.kubectl("get", *there, *([f"--namespace={namespace}"] if namespace else []))
 
 
 def test_nodes_are_labelled_stamped_and_open(bare_lab: Lab) -> None:

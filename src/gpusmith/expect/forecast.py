@@ -68,7 +68,8 @@ def _cuda_toolkit(plan: Plan, cures: frozenset[Cure]) -> Forecast:  # noqa: ARG0
 
 def _containerd(plan: Plan, cures: frozenset[Cure]) -> Forecast:
     due = bool(plan["files"]) or bool(cures & {Cure.PACKAGES, Cure.CONTAINERD, Cure.SERVICES})
-    return _forecast(units=_services(["containerd"], due))
+    brought = "whether the package's '/etc/containerd/config.toml' has to be completed"
+    return _forecast(brought if Cure.PACKAGES in cures else "", units=_services(["containerd"], due))
 
 
 def _nvidia_container_toolkit(plan: Plan, cures: frozenset[Cure]) -> Forecast:

@@ -58,6 +58,8 @@ def test_a_bare_machine_is_foretold() -> None:
     assert "reboot" in told["nvidia_driver"]["unpredictable"][0]
     assert told["containerd"]["changes"]["units"] == ["containerd.service"]
     assert "/etc/containerd/conf.d/50-gpusmith.toml" in told["containerd"]["changes"]["files"]
+    # The file comes with the package.
+    assert "'/etc/containerd/config.toml'" in told["containerd"]["unpredictable"][0]
     toolkit = told["nvidia_container_toolkit"]["changes"]
     assert toolkit["files"] == [*TOOLKIT_FILES, "/etc/containerd/conf.d/60-gpusmith-nvidia.toml"]
     assert toolkit["units"] == ["containerd.service", "gpusmith-gpu-devices.service"]

@@ -332,10 +332,16 @@ def test_check_mode_without_the_repository_says_what_was_asked_for(machine: Mach
     assert sorted(machine.folder.iterdir()) == []
 
 
-def test_check_mode_shows_no_pins_of_half_a_set(machine: Machine) -> None:
+def test_check_mode_names_the_file_of_pins_of_half_a_set_and_shows_none(machine: Machine) -> None:
     (machine.folder / "drv.sources").write_text(KEY.strip())
-    work = present(machine, check=True, packages={"smi": "580.178.04", "not-listed-yet": "580.178.04"})
-    assert work.diff == []
+    half = {"smi": "580.178.04", "not-listed-yet": "580.178.04"}
+    work = present(machine, check=True, packages=half)
+    (row,) = work.diff
+    assert row["after_header"] == str(machine.folder / "drv.pref")
+    assert "580" not in row["after"]
+    # What is there is changed, in a way that nobody knows yet.
+    (machine.folder / "drv.pref").write_text("of before")
+    assert present(machine, check=True, packages=half).diff == []
     assert work.packages["not-listed-yet"] == {"before": None, "after": "580.178.04"}
 
 
