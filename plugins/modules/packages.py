@@ -30,6 +30,9 @@ options:
     description:
       - Keys type (V(deb), or V(rpm) for dnf), uris, key (an armored public key) and, to have the key compared with it, fingerprint; suites
         and components of debs; of rpms signed (V(packages), V(metadata) or V(both)).
+      - Or folder, of files C(.deb) or C(.rpm) with their list C(SHA256SUMS), on the controller. It is brought to the node
+        (see M(gpusmith.gpu.packages_folder)), where it is a repository of its own; then nothing is installed from any other one. With key,
+        the packages of rpms have to be signed by it.
       - The key is for this repository alone. Where packages are signed, dnf also takes it into rpm's database when the first of them is
         installed. There it stays when the set goes, since others may need it; C(rpm -e) of its package C(gpg-pubkey-*) takes it out.
       - Without it, only repositories that the node has already are used.
@@ -181,14 +184,16 @@ plan:
   sample: {"installed": {"containerd.io": "2.3.7-1"}, "changed": {}, "removed": {}}
 """
 
+import contextlib
 import shutil
 from pathlib import Path
-from typing import Any, Callable, Iterable, Mapping
+from typing import Any, Callable, Iterable, Iterator, Mapping
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpusmith.gpu.plugins.module_utils import packages as door
 from ansible_collections.gpusmith.gpu.plugins.module_utils.files import put, read
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base, preview
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import folder as folders
 
 
 def is_on_disk(file: base.File) -> bool:
@@ -198,6 +203,12 @@ def is_on_disk(file: base.File) -> bool:
 
 def _by_name(saved: Iterable[base.Saved]) -> dict[str, str]:
     return {each.name: each.version for each in saved}
+
+
+def _prove(repository: base.Repository | None) -> None:
+    """Nothing is taken from a folder that is not what was brought."""
+    if repository is not None and repository.folder:
+        folders.prove_kept(Path(repository.folder))
 
 
 class Work:
@@ -230,7 +241,7 @@ class Work:
         self._params = params
         self._name: str = params["name"]
         self._check = check
-        self._backend = backend
+        self._backend = self._node = backend
         self._is_there = is_there
         self._wanted = {name: str(version) for name, version in params["packages"].items()}
         self.changed = False
@@ -273,9 +284,31 @@ class Work:
 
     def present(self, install: bool) -> None:
         """Repository, pins, packages and holds as asked for."""
-        new_source = self._params["repository"] is not None and self._configure()
+        given = self._repository()
+        new_source = given is not None and self._configure(given)
         if not install:
             return
+        if given is None or not given.folder:
+            self._install(new_source)
+        else:
+            with self._from_folder_alone(given, new_source) as backend:
+                self._backend = backend
+                self._install(new_source=False)
+        if given is not None and not self._check:
+            for old in folders.others(self._name, but=given.folder):
+                shutil.rmtree(old)
+
+    @contextlib.contextmanager
+    def _from_folder_alone(self, given: base.Repository, new_source: bool) -> Iterator[base.Backend]:
+        """The backend for which there is nothing but the folder of the site."""
+        if not (new_source and self._check):
+            yield self._backend.only(self._name)
+            return
+        # It is not configured.
+        with self._backend.aside({self._name: given}, beside_node=True) as beside:
+            yield beside.only(self._name)
+
+    def _install(self, new_source: bool) -> None:
         now = self._look()
         missing, loose = self._lacking(now)
         others = base.to_come(self._params["counterparts"], now)
@@ -319,6 +352,7 @@ class Work:
             if not self._check:
                 self._backend.repair()
                 if folder is None:
+                    _prove(self._repository())
                     self._backend.install(coming, self._params["recommends"])
                 else:
                     self._backend.install_from(folder)
@@ -326,7 +360,7 @@ class Work:
                 self._predict(coming, pins)
         after = now if self._check or not coming else self._look()
         self._hold(after, exact)
-        blocked = self._backend.blocked() if due and not self._check else ""
+        blocked = self._node.blocked() if due and not self._check else ""
         if blocked:
             self.warnings.append(blocked)
         for name in [*self._wanted, *self._params["unversioned"], *self._params["optional"]]:
@@ -334,15 +368,19 @@ class Work:
             known = self._version(after, name) if not self._check or name not in coming else None
             self.packages[name] = {"before": self._version(now, name), "after": known or expected}
 
-    def _configure(self) -> bool:
+    def _repository(self) -> base.Repository | None:
+        given = self._params["repository"]
+        return None if given is None else base.repository(given, self._name)
+
+    def _configure(self, repository: base.Repository) -> bool:
         """Write the repository, and read it: one that does not answer, or is signed with another key, does not stay."""
-        repository = base.repository(self._params["repository"], self._name)
         files = self._backend.repository_files(self._name, repository)
         before = [base.File(file.path, read(file.path)) for file in files]
         if not self._write(files):
             return False
         if not self._check:
             try:
+                _prove(repository)
                 self._backend.refresh(self._name)
             except base.PackageError:
                 self._write(before)
@@ -495,10 +533,12 @@ class Work:
         self, choose: Callable[[base.Backend], dict[str, str]], folder: Path, trouble: str = ""
     ) -> list[base.Saved]:
         """With the inventory's repository. Lists, pins and repositories of the node stay what they are."""
-        given = self._params["repository"]
-        repositories = {self._name: base.repository(given, self._name)} if given else {}
+        given = self._repository() if self._params["repository"] else None
+        repositories = {self._name: given} if given else {}
         try:
-            with self._backend.aside(repositories, beside_node=True) as beside:
+            _prove(given)
+            with self._backend.aside(repositories, beside_node=True) as asked:
+                beside = asked.only(self._name) if given and given.folder else asked
                 found: list[base.Saved] = beside.fetch(choose(beside), folder)
                 return found
         except base.PackageError as error:
@@ -630,6 +670,11 @@ class Work:
             self.packages.update((name, {"before": version, "after": None}) for name, version in gone.items())
         self._write(self._backend.pin_files(self._name, {}))
         self._write(self._backend.repository_files(self._name, None))
+        kept = folders.PLACE / self._name
+        if kept.exists():
+            self.changed = True
+            if not self._check:
+                shutil.rmtree(kept)
 
 
 def main() -> None:

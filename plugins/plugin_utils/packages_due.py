@@ -5,10 +5,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, cast
 
-from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import MANAGERS, base, rpm
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import MANAGERS, base, folder, rpm
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.apt import Apt
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.dnf import Dnf
 from ansible_collections.gpusmith.gpu.plugins.modules.packages import Work
@@ -44,6 +45,19 @@ class OfRecord:
             for name, row in self._packages().items()
             if base.alike(name, row.get("source") or "", patterns)
         }
+
+    def only(self, owner: str) -> base.Backend:  # noqa: ARG002 - of the protocol
+        """The same: it knows of no repository."""
+        return cast("base.Backend", self)
+
+    @contextmanager
+    def aside(
+        self,
+        repositories: Mapping[str, base.Repository],  # noqa: ARG002 - likewise
+        beside_node: bool = False,  # noqa: ARG002
+    ) -> Iterator[base.Backend]:
+        """The same, likewise."""
+        yield cast("base.Backend", self)
 
     def offered(self, names: Iterable[str]) -> base.Offers:  # noqa: ARG002 - of the protocol
         """A record does not know what repositories have."""
@@ -104,7 +118,7 @@ def is_due(record: Mapping[str, Any], asked: Mapping[str, Any]) -> bool:
         asked: arguments of the module, with `name`.
 
     Raises:
-        base.PackageError: the repository is incomplete, or its key is not the one that is wanted.
+        base.PackageError: the repository or the list of a folder is incomplete, or the key is not the one that is wanted.
     """
     digests = record.get("managed_files") or {}
 
@@ -112,7 +126,10 @@ def is_due(record: Mapping[str, Any], asked: Mapping[str, Any]) -> bool:
         found = digests.get(str(file.path))
         return found == (None if file.text is None else hashlib.sha256(file.text.encode()).hexdigest())
 
-    work = Work({**DEFAULTS, **asked}, check=True, backend=backend(record), is_there=is_there)
+    params = {**DEFAULTS, **asked}
+    if params["repository"] is not None:
+        params["repository"] = folder.as_on_node(params["repository"], params["name"])
+    work = Work(params, check=True, backend=backend(record), is_there=is_there)
     work.present(install=True)
     lacking = [name for name in asked.get("unversioned") or () if name not in (record.get("packages") or {})]
     return work.changed or bool(lacking)

@@ -48,6 +48,8 @@ QUERY = "${Package}\t${Version}\t${db:Status-Abbrev}\t${source:Package}\n"
 HALF_DONE = set("UFHWt")
 # What nothing needs any more stays, whatever the machine's own settings say.
 KEPT = ("-o", "APT::Get::AutomaticRemove=0")
+# What is known of other repositories is no part of it.
+UNCACHED = ("-o", "Dir::Cache::pkgcache=", "-o", "Dir::Cache::srcpkgcache=")
 FORCE = ["--force-confdef", "--force-confold"]
 LOCKED = re.compile(r"Could not get lock|Unable to (?:acquire|lock)|lock was locked by another process")
 UNMET = "The following packages have unmet dependencies:"
@@ -68,8 +70,12 @@ def render_source(repository: Repository, owner: str) -> str:
     ]
     if repository.components:
         lines.append("Components: " + " ".join(repository.components))
-    lines.append("Signed-By:")
-    lines += [" " + (line.rstrip() or ".") for line in repository.key.splitlines()]
+    if repository.key:
+        lines.append("Signed-By:")
+        lines += [" " + (line.rstrip() or ".") for line in repository.key.splitlines()]
+    else:
+        # A folder on the node itself, of which every file was compared with its list.
+        lines.append("Trusted: yes")
     return "\n".join(lines) + "\n"
 
 
@@ -293,6 +299,13 @@ class Apt:
                 asked.trouble = str(error)
             yield asked
 
+    def only(self, owner: str) -> Backend:
+        """See `base.Backend`."""
+        alone = Apt(self._lock_timeout_s, self._root, (), self._execute)
+        vars(alone).update(vars(self))
+        alone._options = [*self._options, *_only(self._source(owner)), *UNCACHED]
+        return alone
+
     def owner(self, path: str) -> Optional[str]:
         """See `base.Backend`."""
         # Packages may name the path from before /lib and /usr/lib became one.
@@ -425,14 +438,7 @@ class Apt:
         saved = read_manifest(folder, self.name)
         # Without repositories, nothing but these files and what is installed can be chosen.
         nothing = ["-o", "Dir::Etc::SourceList=/dev/null", "-o", "Dir::Etc::SourceParts=/dev/null"]
-        nothing += [
-            "-o",
-            "Dir::Cache::pkgcache=",
-            "-o",
-            "Dir::Cache::srcpkgcache=",
-            "-o",
-            "APT::Sandbox::User=root",
-        ]
+        nothing += [*UNCACHED, "-o", "APT::Sandbox::User=root"]
         files = [str((folder / each.file).resolve()) for each in saved]
         self._change([*self._get("install"), *nothing, "--no-install-recommends", *files])
 

@@ -110,15 +110,16 @@ class Saved(NamedTuple):
 
 
 class Repository(NamedTuple):
-    """A signed repository.
+    """A repository that is signed, or a folder whose files are compared with its list of checksums.
 
     Attributes:
         uris: base addresses.
         suites: apt's suites; other package managers ignore them.
         components: apt's components; other package managers ignore them.
-        key: armored public key that signs it.
+        key: armored public key that signs it; empty for a folder of which nothing has to be signed.
         type: 'deb' or 'rpm'.
-        signed: what is signed and has to be: 'packages', 'metadata' or 'both'.
+        signed: what is signed and has to be: 'packages', 'metadata' or 'both'; empty for such a folder.
+        folder: the folder on the node that it is. Then nothing comes from any other repository.
     """
 
     uris: Sequence[str]
@@ -127,6 +128,7 @@ class Repository(NamedTuple):
     key: str
     type: str = "deb"
     signed: str = "metadata"
+    folder: str = ""
 
 
 class Backend(Protocol):
@@ -162,6 +164,9 @@ class Backend(Protocol):
             beside_node: whether it sees the node's own repositories, pins and installed packages too, as a simulation needs: what an
                 owner has there counts as taken away. Only the repositories that are given have to answer.
         """
+
+    def only(self, owner: str) -> Backend:
+        """The same, for which there is no other repository than the one that we wrote for an owner."""
 
     def repository_files(self, owner: str, repository: Optional[Repository]) -> List[File]:
         """Files that configure a repository, its key for it alone; none without a repository."""
@@ -331,12 +336,15 @@ def repository(given: Mapping[str, Any], owner: str) -> Repository:
 
     Args:
         given: type ('deb' unless it says 'rpm'), uris, key (an armored public key), and fingerprint if the key is to be compared with
-            it; suites and components of debs, and of rpms what is signed.
+            it; suites and components of debs, and of rpms what is signed. Or a folder on the node, and of rpms, if their signatures
+            are to be looked at, the key.
         owner: whose repository it is, for errors.
 
     Raises:
         PackageError: it has no address, no suite, no key, nothing that is signed, or another key than the fingerprint says.
     """
+    if given.get("folder"):
+        return _of_folder(given, owner)
     kind = str(given.get("type") or "deb")
     signed = str(given.get("signed") or next(iter(SIGNED.get(kind, ("",)))))
     if signed not in SIGNED.get(kind, ()):
@@ -349,6 +357,43 @@ def repository(given: Mapping[str, Any], owner: str) -> Repository:
             raise PackageError(
                 f"The repository of '{owner}' has no '{field}'. Set it in the inventory; unsigned ones are refused."
             )
+    return Repository(
+        uris=[str(uri) for uri in given["uris"]],
+        suites=[str(suite) for suite in given.get("suites") or []],
+        components=[str(component) for component in given.get("components") or []],
+        key=_key(given, owner),
+        type=kind,
+        signed=signed,
+    )
+
+
+def _of_folder(given: Mapping[str, Any], owner: str) -> Repository:
+    """A folder of package files; they are proved by who puts them there (see `folder`)."""
+    kind, folder = str(given.get("type") or "deb"), str(given["folder"])
+    beside = [field for field in ("uris", "suites", "components") if given.get(field)]
+    if beside:
+        raise PackageError(
+            f"The repository of '{owner}' has '{beside[0]}' beside 'folder'. Packages come from one of them: take the other one out."
+        )
+    if kind == "deb" and given.get("key"):
+        raise PackageError(
+            f"The repository of '{owner}' has a 'key' for its folder, and no file '.deb' is signed. Take the key out; the list of "
+            "checksums in the folder is what its files are compared with."
+        )
+    if given.get("signed") not in (None, "", "packages"):
+        raise PackageError(
+            f"The repository of '{owner}' has '{given['signed']}' signed, and of a folder only 'packages' can be. Correct 'signed'."
+        )
+    if not given.get("key") and (given.get("signed") or given.get("fingerprint")):
+        raise PackageError(
+            f"The repository of '{owner}' has no 'key' that the packages in its folder are signed with. Set it in the inventory."
+        )
+    key = _key(given, owner) if given.get("key") else ""
+    return Repository([f"file://{folder}"], ["./"], [], key, kind, "packages" if key else "", folder)
+
+
+def _key(given: Mapping[str, Any], owner: str) -> str:
+    """The armored key, compared with the fingerprint."""
     key = str(given["key"]).strip()
     if "BEGIN PGP PUBLIC KEY BLOCK" not in key:
         raise PackageError(
@@ -364,14 +409,7 @@ def repository(given: Mapping[str, Any], owner: str) -> Repository:
             f"The key of the repository of '{owner}' has the fingerprint {' and '.join(found)}, "
             f"the inventory says '{wanted}'. Find out which is right before you go on."
         )
-    return Repository(
-        uris=[str(uri) for uri in given["uris"]],
-        suites=[str(suite) for suite in given.get("suites") or []],
-        components=[str(component) for component in given.get("components") or []],
-        key=key,
-        type=kind,
-        signed=signed,
-    )
+    return key
 
 
 def fingerprints(armored: str) -> List[str]:

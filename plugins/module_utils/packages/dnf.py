@@ -19,7 +19,12 @@ from functools import partial
 from pathlib import Path
 from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence
 
-from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import programs, rpm, versionlock
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import (
+    programs,
+    rpm,
+    signatures,
+    versionlock,
+)
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import (
     INSTALL_TIMEOUT_S,
     LOCK_TIMEOUT_S,
@@ -83,7 +88,7 @@ def render_repository(repository: Repository, owner: str, key: Path) -> str:
             "enabled=1",
             f"gpgcheck={int(repository.signed in ('packages', 'both'))}",
             f"repo_gpgcheck={int(repository.signed in ('metadata', 'both'))}",
-            f"gpgkey=file://{key}",
+            *([f"gpgkey=file://{key}"] if repository.key else []),
             # Streams of modules of the distribution do not hide its packages.
             "module_hotfixes=1",
         ]
@@ -173,6 +178,7 @@ class Dnf:
         self._cache = root / "var/cache/dnf"
         self._options: List[str] = []
         self._taken = taken
+        self._alone = False
         self.trouble = ""
         if place is not None:
             self._repositories, self._keys, self._cache = (
@@ -336,6 +342,15 @@ class Dnf:
             return str(error)
         return ""
 
+    def only(self, owner: str) -> Backend:
+        """See `base.Backend`."""
+        alone, ours = Dnf(self._lock_timeout_s, self._root, self._execute), self._ids(owner)
+        vars(alone).update(vars(self))
+        alone._alone = True
+        alone._options = [*self._options, "--disablerepo=*"]
+        alone._options += [f"--enablerepo={','.join(ours)}"] if ours else []
+        return alone
+
     def owner(self, path: str) -> Optional[str]:
         """See `base.Backend`."""
         said = self._execute(["rpm", "-qf", "--qf", "%{NAME}\\n", path], 60, accept=(0, 1))
@@ -351,8 +366,12 @@ class Dnf:
             locks = locks.with_block(owner, {})
         pinned = self._resolved(pins, {})
         locks = locks.without(released, {}).with_block("a simulation", pinned)
-        without = [] if _has_plugin(self._root, "versionlock") else self._excluded(pinned)
+        has_locks = _has_plugin(self._root, "versionlock")
+        without = [] if has_locks else self._excluded(pinned)
         words = [*WITH_LOCKS, *AS_READ, "install", "--assumeno", *_as_asked(False), *_exact_words(versions)]
+        if self._alone and not has_locks:
+            # It has to come from there, too.
+            words.append("dnf-command(versionlock)")
         with self._locks_as(locks, versions) as options:
             said = self._dnf([*options, *without, *words], UPDATE_TIMEOUT_S, unless=ABORTED, yes=False)
         return parse_plan(said, {row.name: row.version for row in self._rows([])})
@@ -382,7 +401,7 @@ class Dnf:
                 "Name one of these for the machine, with 'type: rpm'."
             )
         return [
-            File(key, repository.key + "\n"),
+            File(key, repository.key + "\n" if repository.key else None),
             File(self._source(owner), render_repository(repository, owner, key)),
         ]
 
@@ -653,34 +672,15 @@ class Dnf:
     def _check_signatures(self, files: Sequence[Path]) -> None:
         if not files:
             return
-        with tempfile.TemporaryDirectory(prefix="gpusmith-keys-") as name:
-            database = ["--dbpath", f"{name}/database"]
-            keys = self._execute(["rpm", "-q", rpm.KEYS, "--qf", "%{DESCRIPTION}\\n"], 60, accept=(0, 1))
-            texts = [keys] if "BEGIN PGP" in keys else []
-            settings = self._settings()
-            for section in settings.sections():
-                for uri in settings.get(section, "gpgkey", fallback="").split():
-                    path = Path(uri[len("file://") :])
-                    if uri.startswith("file://") and path.is_file():
-                        texts.append(path.read_text(encoding="utf-8", errors="replace"))
-            for number, text in enumerate(dict.fromkeys(texts)):
-                path = Path(name, f"{number}.asc")
-                path.write_text(text, encoding="utf-8")
-                self._execute(["rpmkeys", *database, "--import", str(path)], 60)
-            for file in files:
-                words = [
-                    "rpmkeys",
-                    *database,
-                    "--define",
-                    "_pkgverify_level signature",
-                    "--checksig",
-                    str(file),
-                ]
-                if " signatures OK" not in self._execute(words, 60, accept=range(256)):
-                    raise PackageError(
-                        f"'{file.name}' is not signed by a key of its repository. Correct 'key' or 'signed' of the repository, "
-                        "or ask who publishes it."
-                    )
+        keys = self._execute(["rpm", "-q", rpm.KEYS, "--qf", "%{DESCRIPTION}\\n"], 60, accept=(0, 1))
+        texts = [keys] if "BEGIN PGP" in keys else []
+        settings = self._settings()
+        for section in settings.sections():
+            for uri in settings.get(section, "gpgkey", fallback="").split():
+                path = Path(uri[len("file://") :])
+                if uri.startswith("file://") and path.is_file():
+                    texts.append(path.read_text(encoding="utf-8", errors="replace"))
+        signatures.check(files, texts, self._execute)
 
     def _cached(self, name: str, version: str) -> Path:
         """The archive that an earlier installation left in dnf's cache."""

@@ -1,0 +1,37 @@
+"""Whether rpms are signed by keys that they have to be signed by.
+
+Standard library only, Python 3.8 or newer: it runs on the node.
+"""
+
+# Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Callable, Iterable, Sequence
+
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import PackageError
+
+LEVEL = ("--define", "_pkgverify_level signature")
+
+
+def check(files: Sequence[Path], keys: Iterable[str], execute: Callable[..., str]) -> None:
+    """Compare rpms with armored keys, and with no other ones that the machine knows.
+
+    Raises:
+        PackageError: one is signed by none of them; it is named.
+    """
+    with tempfile.TemporaryDirectory(prefix="gpusmith-keys-") as name:
+        database = ["--dbpath", f"{name}/database"]
+        for number, text in enumerate(dict.fromkeys(keys)):
+            path = Path(name, f"{number}.asc")
+            path.write_text(text, encoding="utf-8")
+            execute(["rpmkeys", *database, "--import", str(path)], 60)
+        for file in files:
+            words = ["rpmkeys", *database, *LEVEL, "--checksig", str(file)]
+            if " signatures OK" not in execute(words, 60, accept=range(256)):
+                raise PackageError(
+                    f"'{file.name}' is not signed by a key of its repository. Correct 'key' or 'signed' of the repository, "
+                    "or ask who publishes it."
+                )

@@ -1,0 +1,121 @@
+#!/usr/bin/python
+"""Ansible module: a folder of package files that a site has put together, on the node. Action plugins bring the files."""
+
+# Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: packages_folder
+short_description: Keep a folder of package files on the node, proved by its list
+description:
+  - Takes files that were brought, with their list C(SHA256SUMS), into C(/var/lib/gpusmith/repositories/NAME/DIGEST), where C(DIGEST) is that of the
+    list, compares them and makes a repository of them for apt or dnf. Nothing is installed or configured.
+  - A folder that is there already is compared with its list.
+  - M(gpusmith.gpu.packages), M(gpusmith.gpu.preflight), M(gpusmith.gpu.driver_offers) and M(gpusmith.gpu.driver_upgrade) call it where a
+    repository is a folder on the controller, and copy what it lacks.
+version_added: "0.1.0"
+author: gpusmith contributors
+options:
+  name:
+    description: As for M(gpusmith.gpu.packages).
+    type: str
+    required: true
+  repository:
+    description: As for M(gpusmith.gpu.packages), with the folder's place on the node.
+    type: dict
+    required: true
+  sums:
+    description: Text of the list.
+    type: str
+    required: true
+  brought:
+    description: Where the files are on the node. Without it nothing is taken.
+    type: path
+attributes:
+  check_mode:
+    support: none
+    description: >-
+      Takes files in check mode, too, since only the node's package manager can tell what would come of the folder. Nothing uses it
+      before a run without check mode.
+"""
+
+EXAMPLES = r"""
+- name: See what the node has of a folder
+  gpusmith.gpu.packages_folder:
+    name: nvidia-driver
+    repository: {type: deb, folder: "/var/lib/gpusmith/repositories/nvidia-driver/{{ sums | hash('sha256') }}"}
+    sums: "{{ sums }}"
+"""
+
+RETURN = r"""
+lacking:
+  description: Files that the node lacks.
+  returned: always
+  type: list
+  elements: str
+free:
+  description: Bytes that are free where they go.
+  returned: always
+  type: int
+"""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base, folder, index, signatures
+
+
+def lacking(kept: Path, text: str) -> list[str]:
+    """Files that are not where the node keeps the folder; all, if one of them is another one."""
+    found = folder.parse(text, folder.SUMS)
+    try:
+        folder.prove_kept(kept)
+    except base.PackageError:
+        return sorted(found.digests)
+    return []
+
+
+def free(path: Path) -> int:
+    """Bytes that are free where a path is or will be."""
+    while not path.exists():
+        path = path.parent
+    return shutil.disk_usage(path).free
+
+
+def work(params: dict[str, Any]) -> dict[str, Any]:
+    """The module's answer."""
+    repository = base.repository(params["repository"], params["name"])
+    kept = Path(repository.folder)
+    if params["brought"]:
+        folder.keep(Path(params["brought"]), params["sums"], kept)
+    names = lacking(kept, params["sums"])
+    if not names and repository.key:
+        files = [kept / name for name in sorted(folder.prove_kept(kept).digests)]
+        signatures.check(files, [repository.key], index.run)
+    return {"changed": bool(params["brought"]), "lacking": names, "free": free(kept)}
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={
+            "name": {"type": "str", "required": True},
+            "repository": {"type": "dict", "required": True, "no_log": False},
+            "sums": {"type": "str", "required": True},
+            "brought": {"type": "path"},
+        },
+        supports_check_mode=True,
+    )
+    try:
+        answer = work(module.params)
+    except (base.PackageError, OSError) as error:
+        module.fail_json(msg=str(error))
+        raise
+    module.exit_json(**answer)
+
+
+if __name__ == "__main__":
+    main()
