@@ -11,7 +11,9 @@ from typing import Any
 from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible_collections.gpusmith.gpu.plugins.lookup import os_vars
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import PackageError
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import plain
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.folders import FolderAction
 
 from gpusmith.errors import Refusal
 from gpusmith.expect import offers
@@ -21,16 +23,16 @@ from gpusmith.node.records import parse
 
 VARS = Path(__file__).resolve().parents[2] / "roles" / "nvidia_driver" / "vars"
 LAYOUTS = "__nvidia_driver_layouts"
+OWNER = "nvidia-driver"
+"""What module packages calls the driver's set."""
 
 
-class ActionModule(ActionBase):
+class ActionModule(FolderAction):
     """Runs the module of the same name and adds `offer` to its answer."""
-
-    TRANSFERS_FILES = False
 
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Ask and judge; a host that cannot be reached is reported by Ansible itself."""
-        result: dict[str, Any] = super().run(tmp, task_vars)
+        result: dict[str, Any] = ActionBase.run(self, tmp, task_vars)
         given = plain(dict(self._task.args))
         record, settings = parse(given["record"]), given["settings"]
         asked = str(settings["version"])
@@ -45,6 +47,10 @@ class ActionModule(ActionBase):
                 **_answer(Offer(asked, refusal=Refusal(f"driver version: {error.message}", error.hint))),
             }
         names = sorted({name for _want, packages in branches.values() for name in packages})
+        try:
+            given["repository"] = self.bring(given["repository"], OWNER, task_vars)
+        except PackageError as error:
+            return {**result, **_answer(Offer(asked, refusal=_no_answer(str(error))))}
         # The module's own spec asks for a record, and needs nothing of it.
         result.update(
             self._execute_module(
@@ -56,12 +62,15 @@ class ActionModule(ActionBase):
         if result.get("failed") or result.get("unreachable"):
             return result
         if result["error"]:
-            refusal = Refusal(
-                f"repository: {result['error']}; allowed: an answer from 'nvidia_driver_repository'.",
-                "Correct 'nvidia_driver_repository', or bring it up.",
-            )
-            return {**result, **_answer(Offer(asked, refusal=refusal))}
+            return {**result, **_answer(Offer(asked, refusal=_no_answer(result["error"])))}
         return {**result, **_answer(offers.offer(record, asked, branches, result["offered"]))}
+
+
+def _no_answer(why: str) -> Refusal:
+    return Refusal(
+        f"repository: {why}; allowed: an answer from 'nvidia_driver_repository'.",
+        "Correct 'nvidia_driver_repository', or bring it up.",
+    )
 
 
 def _answer(offer: Offer) -> dict[str, Any]:

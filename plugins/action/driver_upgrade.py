@@ -13,12 +13,14 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import PackageError
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.built_node import (
     BuildingAction,
     Provider,
     refuse_unsigned,
 )
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import leader, plain
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.folders import FolderAction
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.patience import Patience
 
 from gpusmith.built import signing
@@ -50,7 +52,7 @@ SPEC: dict[str, dict[str, Any]] = {
 }
 
 
-class ActionModule(BuildingAction):
+class ActionModule(BuildingAction, FolderAction):
     """Carries out the plan for one node. Never fails for what becomes of it: the report tells it for all nodes."""
 
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -96,9 +98,12 @@ class ActionModule(BuildingAction):
         )
         patience, reboot_s = Patience(fence), float(order["reboot_timeout"])
         try:
+            packages = self._packages(
+                asked["packages"], bool(row.get("rollback") or row.get("back")), task_vars
+            )
             modules = self._modules(asked["build"], task_vars or {}, patience) if asked["build"] else None
         except GpusmithError as error:
-            return _without_modules(node, journal, error)
+            return _not_begun(node, journal, error)
         machine = Machine(
             host=str((task_vars or {}).get("inventory_hostname")),
             node=name,
@@ -106,7 +111,7 @@ class ActionModule(BuildingAction):
             ask=patience.with_call(partial(self._ask, task_vars)),
             look=patience.with_call(partial(self._record, asked["nvml_timeout"], task_vars)),
             cluster=cluster,
-            packages=asked["packages"],
+            packages=packages,
             settings=asked["settings"],
             layouts=asked["layouts"],
             validation=Validation(
@@ -149,6 +154,18 @@ class ActionModule(BuildingAction):
                 journal.say("done", f"packages of older drivers could not be removed: {error}")
         journal.say(outcome.result, outcome.reason)
         return outcome
+
+    def _packages(
+        self, asked: Mapping[str, Any], goes_back: bool, task_vars: dict[str, Any] | None
+    ) -> dict[str, Any]:
+        """What is asked for, with its folder on the node where a folder is its repository; a way back needs none."""
+        given = asked.get("repository") or {}
+        try:
+            return {**asked, "repository": self.bring(given, asked["name"], task_vars) or None}
+        except PackageError as error:
+            if goes_back:
+                return {**asked, "repository": None}
+            raise ToolError(str(error)) from error
 
     def _modules(self, asked: Mapping[str, Any], variables: dict[str, Any], patience: Patience) -> Provider:
         """One node of several builds. Who waits for it still asks whether this run may act."""
@@ -203,8 +220,8 @@ class ActionModule(BuildingAction):
             )
 
 
-def _without_modules(node: NodeObject, journal: Journal, error: GpusmithError) -> Outcome:
-    """Nobody could give the node its modules, as without the key that signs them: it stays as it is, and nobody waits for it."""
+def _not_begun(node: NodeObject, journal: Journal, error: GpusmithError) -> Outcome:
+    """Nobody could give the node its packages or modules, as without the key that signs them: it stays as it is, and nobody waits for it."""
     try:
         entry = ledgers.read(node.node())
         if entry is None or entry.finished:

@@ -33,6 +33,8 @@ SETS = {
     "kubernetes_node": "kubernetes",
 }
 """By role whose packages all have one version, the name that module packages gives its files."""
+DRIVER = "nvidia-driver"
+"""The same of the driver, also where another role's packages are offered by its repository."""
 KERNEL = "__nvidia_driver_kernel"
 DRIVER_ONLY = "driver"
 """Value of `scope` where another driver comes to a node that serves, and nothing else changes."""
@@ -126,6 +128,11 @@ def _repository(wanted: Wanted, role: str) -> dict[str, Any]:
     return dict((wanted.get("repositories") or {}).get(role) or {})
 
 
+def _place(repository: Mapping[str, Any]) -> tuple[Any, Any]:
+    """What tells one repository from another."""
+    return repository.get("uris") or [], repository.get("folder") or ""
+
+
 def _set(node: Record, wanted: Wanted, role: str, names: Names) -> Ask:
     version = str((wanted.get("versions") or {}).get(role) or "")
     # A node that serves keeps its versions, whatever a repository has by now.
@@ -166,7 +173,7 @@ def _driver(record: Mapping[str, Any], wanted: Wanted, names: Names) -> dict[str
         return {}
     plan = plans.driver(record, settings, known)
     asked = {
-        "name": "nvidia-driver",
+        "name": DRIVER,
         "repository": _repository(wanted, "nvidia_driver"),
         # If no driver fits, another check refuses; the repository is still asked for its versions.
         "packages": dict.fromkeys(plan["packages"] or [row.stands_for_all], settings["version"]),
@@ -189,7 +196,7 @@ def _cuda(record: Mapping[str, Any], wanted: Wanted, names: Names) -> Ask:
     own = _repository(wanted, "cuda_toolkit")
     driver = _repository(wanted, "nvidia_driver")
     asked: Ask = {"name": "cuda-toolkit", "unversioned": list(packages)}
-    if own.get("uris") and own["uris"] != driver.get("uris"):
+    if any(_place(own)) and _place(own) != _place(driver):
         asked["repository"] = own
-    asked["offered_by"] = own if own.get("uris") else driver
+    asked["offered_by"] = own if "repository" in asked else driver
     return {**asked, "expected": {name: f"{version}.*" for name, version in packages.items()}}

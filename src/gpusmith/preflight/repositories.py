@@ -9,6 +9,7 @@ from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import 
     repository,
     satisfies,
 )
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.folder import as_on_node
 
 from gpusmith.errors import Refusal
 from gpusmith.expect import layouts, removal
@@ -77,8 +78,15 @@ def check_repositories(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterato
                     "package in the repository",
                     f"no {quoted(name for name in here if name not in known)} in '{owner}_repository'",
                     "a repository that has it",
-                    NOT_THERE.get(owner, f"Correct '{owner}_repository'."),
+                    _put_it_there(facts, owner) or NOT_THERE.get(owner, f"Correct '{owner}_repository'."),
                 )
+
+
+def _put_it_there(facts: Facts, owner: str) -> str:
+    """What to do where packages come from a folder of the site; empty where they do not."""
+    asked = facts["asked"].get(owner) or {}
+    folder = (asked.get("repository") or asked.get("offered_by") or {}).get("folder")
+    return f"Put it into '{folder}' and write the folder's 'SHA256SUMS' anew." if folder else ""
 
 
 def check_keys(facts: Facts, _wanted: Wanted, _tables: Tables) -> Iterator[Refusal]:
@@ -87,7 +95,7 @@ def check_keys(facts: Facts, _wanted: Wanted, _tables: Tables) -> Iterator[Refus
         if not asked.get("repository") or (facts["repositories"].get(owner) or {}).get("error"):
             continue
         try:
-            repository(asked["repository"], owner)
+            repository(as_on_node(asked["repository"], asked["name"]), owner)
         except PackageError as error:
             yield refusal("repository", str(error), "a sound key", f"Correct '{owner}_repository'.")
 
