@@ -223,22 +223,35 @@ def test_a_setting_that_breaks_the_kubelet_reaches_one_node_and_is_taken_back(
 ) -> None:
     # It fits its type: only the kubelet itself knows that it cannot be.
     values = yaml.safe_load((spoilt / ALL).read_text())
-    values["kubernetes_node_kubelet_config"]["imageGCHighThresholdPercent"] = 101
+    values["kubernetes_node_kubelet_config"]["kubeAPIBurst"] = -1
     (spoilt / ALL).write_text(yaml.safe_dump(values))
     nodes = ready_lab.gpu_nodes()
     show = "sha256sum /etc/kubernetes/kubelet.conf.d/*; ls /var/lib/gpusmith/changes 2>/dev/null || true"
     starts = {name: ready_lab.service_starts(name) for name in nodes}
     ended = ready_lab.site(inventory=spoilt)
     assert ended.status != 0, str(ended)
-    told = re.search(
-        r"Node '(\S+)': the change of 'kubelet' failed.*imageGCHighThresholdPercent.* is back", ended.output
-    )
+    told = re.search(r"Node '(\S+)': the change of 'kubelet' failed.*kubeAPIBurst.* is back", ended.output)
     assert told, str(ended)
     assert f"since the change of '{told[1]}' was not proved" in ended.output
     assert {name for name in nodes if ready_lab.service_starts(name) != starts[name]} == {told[1]}
     assert len({ready_lab.on(name, show) for name in nodes}) == 1
     again = ready_lab.site_ok()
     assert not any(numbers["changed"] for numbers in again.recap().values()), str(again)
+
+
+def test_a_policy_that_a_serving_kubelet_would_not_start_with_is_named_and_not_written(
+    ready_lab: Lab, spoilt: Path
+) -> None:
+    values = yaml.safe_load((spoilt / ALL).read_text())
+    values["kubernetes_node_kubelet_config"].update(cpuManagerPolicy="static", systemReserved={"cpu": "500m"})
+    (spoilt / ALL).write_text(yaml.safe_dump(values))
+    starts = {name: ready_lab.service_starts(name) for name in ready_lab.gpu_nodes()}
+    ended = ready_lab.site(inventory=spoilt)
+    assert ended.status != 0, str(ended)
+    for name, before in starts.items():
+        assert f"Node '{name}' serves and keeps what it has" in ended.output, str(ended)
+        assert ready_lab.service_starts(name) == before
+    assert "keeps state of cpu manager policy 'none'" in ended.output
 
 
 # --- both commands ---------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from posixpath import dirname
 
-from gpusmith.expect import files, packages, services
+from gpusmith.expect import files, packages, services, steps
 from gpusmith.expect.wanted import Kubelet
 from gpusmith.probe.record import Record
 from gpusmith.problems import Cure, Problem
@@ -59,6 +59,27 @@ def unread(record: Record, wanted: Kubelet) -> list[Problem]:
         )
         for path in wanted.settings
         if dirname(path) != folder
+    ]
+
+
+def other_policies(record: Record, wanted: Kubelet) -> list[Problem]:
+    """Managers that keep state of another policy: the kubelet of a node that serves would not start with the wanted one.
+
+    Fact: "configured policy differs from state checkpoint policy", pkg/kubelet/cm/cpumanager/state/state_checkpoint.go and
+    pkg/kubelet/cm/memorymanager/state/state_checkpoint.go of k8s.io/kubernetes v1.36.3.
+    """
+    if not record.kubernetes.joined:
+        return []
+    kept = {"cpu": record.kubernetes.cpu_policy, "memory": record.kubernetes.memory_policy}
+    return [
+        Problem(
+            f"Node '{wanted.node}': its kubelet keeps state of {manager} manager policy '{kept[manager]}', and would not start"
+            f" with '{policy}', which the inventory wants.",
+            f"To change it, {steps.rejoin(wanted.node)}.",
+            {f"{manager}_policy": kept[manager]},
+        )
+        for manager, policy in sorted(wanted.policies.items())
+        if kept[manager] not in (None, policy)
     ]
 
 

@@ -271,23 +271,29 @@ def cuda_toolkit(raw: Mapping[str, Any], settings: Settings) -> Plan:
 
 
 def kubernetes_node(raw: Mapping[str, Any], settings: Settings) -> Plan:
-    """Role kubernetes_node on the machine: keys node, packages, change_on_joined, settings (files of the kubelet), set and files.
+    """Role kubernetes_node on the machine: keys node, packages, change_on_joined, settings (files of the kubelet) and files.
 
-    Key 'set' says whether the inventory sets anything for the kubelet.
+    Key 'config' has what the inventory sets for the kubelet.
     """
     record, node = parse(raw), str(settings["node"])
+    config = settings.get("config") or {}
     want = wanted.Kubelet(
         node,
         _packages(record, settings),
         wanted.files(settings.get("settings")),
         wanted.files(settings.get("files")),
+        {
+            manager: str(config[field])
+            for manager, field in (("cpu", "cpuManagerPolicy"), ("memory", "memoryManagerPolicy"))
+            if config.get(field)
+        },
     )
-    unread = kubelet.unread(record, want)
-    kept = [f"{words(problem, node)}. {problem.next_step.removesuffix('.')}" for problem in unread]
-    want = replace(want, settings={}) if unread else want
+    useless = [*kubelet.unread(record, want), *kubelet.other_policies(record, want)]
+    kept = [f"{words(problem, node)}. {problem.next_step.removesuffix('.')}" for problem in useless]
+    want = replace(want, settings={}) if useless else want
     # They are for boots. Where pods may run systemd does not read them, and the kubelet would look like one that was changed.
     want = replace(want, files={}) if record.kubernetes.joined else want
     outdated = [*files.outdated(record, want.settings), *files.outdated(record, want.files)]
     found = kubelet.problems(record, want)
-    kept = kept if settings.get("set") else []
+    kept = kept if config else []
     return _of_packages(record, want.packages, "kubernetes_node", found, outdated, kept)

@@ -23,10 +23,20 @@ def upgrade_driver(node: str, version: str, installed: str = "") -> str:
     return f"upgrade it: 'ansible-playbook -i INVENTORY playbooks/upgrade_driver.yml -l {node} -e gpu_upgrade_version={version}'"
 
 
+def leave(node: str) -> str:
+    """How a node is taken out of its cluster."""
+    return f"take '{node}' out of the cluster with 'ansible-playbook -i INVENTORY playbooks/remove_nodes.yml -l {node}'"
+
+
+def rejoin(node: str) -> str:
+    """How a node that serves gets what a kubelet only takes when it joins."""
+    return f"{leave(node)}, then bring it back with 'ansible-playbook -i INVENTORY site.yml -l {node}'"
+
+
 def change_driver(node: str) -> str:
     """How a node that serves gets the other kind of module: site.yml installs it only on a machine that has left the cluster."""
     return (
-        f"take '{node}' out of the cluster with 'ansible-playbook -i INVENTORY playbooks/remove_nodes.yml -l {node}', then"
+        f"{leave(node)}, then"
         f" bring it back with 'ansible-playbook -i INVENTORY site.yml -l {node} -e gpusmith_reboot=if_needed', which installs the"
         " inventory's driver"
     )

@@ -170,12 +170,14 @@ class Kubelet:
     Attributes:
         settings: files that it reads when it starts.
         files: others that the role writes.
+        policies: of its managers 'cpu' and 'memory', where the inventory sets them.
     """
 
     node: str
     packages: Packages
     settings: Files = field(default_factory=dict)
     files: Files = field(default_factory=dict)
+    policies: Mapping[str, str] = field(default_factory=dict)
 
 
 def one_space(value: object) -> str:

@@ -1,4 +1,4 @@
-"""'kubernetes_node_kubelet_config': names and types of KubeletConfiguration, since the kubelet finds out too late."""
+"""'kubernetes_node_kubelet_config': fields of KubeletConfiguration, since the kubelet finds out too late."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 from gpusmith.data import kubelet
 from gpusmith.errors import Refusal
+from gpusmith.inventory.kubelet_rules import together
 from gpusmith.inventory.labels import must_be
 
 VARIABLE = "kubernetes_node_kubelet_config"
@@ -54,7 +55,7 @@ TYPES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
 
 
 def settings(name: str, value: Any) -> Iterator[Refusal]:
-    """Fields of KubeletConfiguration: known, of their type, and not ones that are set elsewhere."""
+    """Fields of KubeletConfiguration: known, of their type, fitting together, and not ones that are set elsewhere."""
     if value is None:
         return
     table = kubelet.load()
@@ -66,7 +67,8 @@ def settings(name: str, value: Any) -> Iterator[Refusal]:
             message = f"'{name}' sets '{key}', which is not the inventory's to set: {table.ours[key]}."
             yield Refusal(message, f"Take '{key}' out of it.")
     rest = {key: entry for key, entry in value.items() if key not in table.ours}
-    yield from _object(table, name, "", table.fields, rest)
+    wrong = list(_object(table, name, "", table.fields, rest))
+    yield from wrong or together(name, rest)
 
 
 def _object(

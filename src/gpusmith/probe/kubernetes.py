@@ -7,6 +7,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+import json
 import os
 import re
 import socket
@@ -28,6 +29,8 @@ class Kubernetes:
         authorities: digests of the certificates by which it knows its cluster.
         config_dir: folder whose files the running kubelet reads besides its configuration; empty if there is none, None if it
             does not run.
+        cpu_policy: of the CPU manager whose state the kubelet keeps, and with which alone it starts; None if it keeps none.
+        memory_policy: of the memory manager, likewise.
     """
 
     kubelet_version: str | None = None
@@ -35,6 +38,8 @@ class Kubernetes:
     node_name: str | None = None
     authorities: tuple[str, ...] = ()
     config_dir: str | None = None
+    cpu_policy: str | None = None
+    memory_policy: str | None = None
 
 
 def digests(certificates: str) -> tuple[str, ...]:
@@ -71,6 +76,15 @@ def config_dir(command_line: str) -> str | None:
     return os.path.normpath(given[-1]) if given and given[-1] else ""
 
 
+def kept_policy(manager: str, folder: str = "/var/lib/kubelet") -> str | None:
+    """The policy in the state that a manager of the kubelet keeps over restarts."""
+    try:
+        found = json.loads(read_text(f"{folder}/{manager}_manager_state") or "{}").get("policyName")
+    except (ValueError, AttributeError):
+        return None
+    return str(found) if found else None
+
+
 def ask() -> tuple[Command, Command]:
     """Start the kubelet, which tells its version, and ask for the process of the one that runs."""
     return Command("kubelet", "--version"), Command(
@@ -95,4 +109,6 @@ def gather(asked: tuple[Command, Command], errors: list[str]) -> Kubernetes:
         node_name=name if joined else None,
         authorities=authorities(read_text(KUBECONFIG) or "") if joined else (),
         config_dir=config_dir(command_line or ""),
+        cpu_policy=kept_policy("cpu"),
+        memory_policy=kept_policy("memory"),
     )

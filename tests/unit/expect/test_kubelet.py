@@ -1,4 +1,4 @@
-"""Settings of a kubelet that does not read them."""
+"""Settings of a kubelet that does not read them, or would not start with them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ def plan(config_dir: str | None, *, joined: bool = True, is_set: bool = True) ->
     record = converged_record()
     record["kubernetes"].update(joined=joined, config_dir=config_dir)
     del record["managed_files"][FILE]
-    return kubernetes_node(record, {**SETTINGS["kubernetes_node"], "set": is_set})
+    return kubernetes_node(
+        record, {**SETTINGS["kubernetes_node"], "config": {"maxPods": 20} if is_set else {}}
+    )
 
 
 @pytest.mark.parametrize(
@@ -50,3 +52,28 @@ def test_a_unit_of_a_node_that_serves_gets_no_drop_in_that_systemd_does_not_read
     order = next(iter(ORDER_FILE))
     del record["managed_files"][order]
     assert (order in kubernetes_node(record, SETTINGS["kubernetes_node"])["files"]) is not joined
+
+
+@pytest.mark.parametrize(
+    ("field", "manager", "state", "policy"),
+    [("cpuManagerPolicy", "cpu", "none", "static"), ("memoryManagerPolicy", "memory", "None", "Static")],
+)
+def test_a_policy_that_a_serving_kubelet_would_not_start_with_is_named_and_not_written(
+    field: str, manager: str, state: str, policy: str
+) -> None:
+    record = converged_record()
+    record["kubernetes"][f"{manager}_policy"] = state
+    del record["managed_files"][FILE]
+
+    def asked(**config: str) -> dict[str, Any]:
+        return kubernetes_node(record, {**SETTINGS["kubernetes_node"], "config": config})
+
+    found = asked(**{field: policy})
+    assert (found["problems"], found["files"], found["cures"]) == ([], [], [])
+    (drift,) = found["drift"]
+    assert f"keeps state of {manager} manager policy '{state}'" in drift
+    assert "playbooks/remove_nodes.yml -l gpu-1'" in drift
+    # What it has, what it keeps no state of, and what a join brings.
+    assert asked(**{field: state})["files"] == asked(maxPods="20")["files"] == [FILE]
+    record["kubernetes"]["joined"] = False
+    assert asked(**{field: policy})["files"] == [FILE]

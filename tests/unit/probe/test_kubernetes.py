@@ -47,3 +47,14 @@ def test_what_is_no_certificate_is_none() -> None:
 )
 def test_the_folder_of_settings_is_what_the_kubelet_was_started_with(words: str, folder: str | None) -> None:
     assert kubernetes.config_dir(words.replace(" ", "\0") + "\0") == folder
+
+
+def test_the_policies_whose_state_a_kubelet_keeps(tmp_path: Path) -> None:
+    (tmp_path / "cpu_manager_state").write_text(
+        '{"policyName":"none","defaultCpuSet":"","checksum":1353318690}'
+    )
+    (tmp_path / "memory_manager_state").write_text("[]")
+    found = [kubernetes.kept_policy(name, str(tmp_path)) for name in ("cpu", "memory", "nothing")]
+    assert found == ["none", None, None]
+    (tmp_path / "cpu_manager_state").write_text("")
+    assert kubernetes.kept_policy("cpu", str(tmp_path)) is None
