@@ -20,8 +20,9 @@ from gpusmith.node.records import parse
 from gpusmith.probe.record import Record
 from gpusmith.verdict.changes import TELLS
 
+STATES = ["withheld", "allowed", "compiled", "restored", "mended", "present"]
 SPEC: dict[str, dict[str, Any]] = {
-    "state": {"type": "str", "choices": ["withheld", "allowed", "present"], "default": "present"},
+    "state": {"type": "str", "choices": STATES, "default": "present"},
     "kernels": {"type": "list", "elements": "str", "default": []},
     "version": {"type": "str", "required": True},
     "flavour": {"type": "str", "required": True},
@@ -47,7 +48,8 @@ class ActionModule(BuildingAction):
         asked, variables = plain(arguments), task_vars or {}
         try:
             # Whatever is wrong with it, DKMS builds again.
-            signer = signing.load(**asked["signing"]) if asked["state"] != "allowed" else None
+            signs = asked["state"] in ("withheld", "present")
+            signer = signing.load(**asked["signing"]) if signs else None
             record = _record(variables)
             if record is None:
                 raise NotBuilt("'driver_build' needs the record of 'gpusmith.gpu.node_state'.")
@@ -73,6 +75,12 @@ class ActionModule(BuildingAction):
         node = self.node(host, versions.upstream(asked["version"]), dict(variables))
         if asked["state"] == "allowed":
             return {"changed": node.keep_from_building(withheld=False), "words": []}
+        if asked["state"] == "mended":
+            return {"changed": node.mend(), "words": []}
+        if asked["state"] in ("compiled", "restored"):
+            for kernel in asked["kernels"]:
+                node.compile(kernel) if asked["state"] == "compiled" else node.restore(kernel)
+            return {"changed": bool(asked["kernels"]), "words": []}
         refuse_unsigned(host, record, signer)
         if self._task.check_mode:
             return self._forecast(asked, variables, record, signer.fingerprint if signer else "")

@@ -15,7 +15,7 @@ import re
 import tarfile
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Mapping, NoReturn, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, NoReturn, Optional, Sequence, Tuple
 
 from ansible_collections.gpusmith.gpu.plugins.module_utils import files
 
@@ -33,11 +33,15 @@ EXCLUSION = (
 STATUS = re.compile(
     r"^(?P<name>nvidia[^/, ]*)(?:/|, ?)(?P<version>[^,: ]+)(?:, (?P<kernel>[^,]+), (?P<machine>[^,:]+))?: (?P<state>\w+)"
 )
+# In DKMS's log: for which kernel it is, what a compiler or the linker of modules says is wrong.
+LOG_OF = re.compile(r"make\.log for \S+ for kernel (\S+)")
+WRONG = re.compile(r"(?m)^(?:\S*/)?([^/\s:]+:\d+(?::\d+)?: (?:fatal )?error: .+|ERROR: modpost: .+)$")
 ENDINGS = (".ko", ".ko.gz", ".ko.xz", ".ko.zst")
 FOLDERS = ("updates", "extra", "weak-updates", "kernel")
 # As in DKMS's own archives. Up to 2.8 it refuses those without the version of its database.
 MAIN, STUB, DATABASE = "dkms_main_tree", "dkms_binaries_only", "2.0.0\n"
 LAST_WORDS = 12
+QUOTES = str.maketrans("\u2018\u2019", "''")
 
 Run = Callable[[Sequence[str]], Tuple[int, str, str]]
 Modinfo = Callable[[bytes], Mapping[str, str]]
@@ -135,15 +139,75 @@ class Node:
             words = ["dkms", step, "-m", name, "-v", self.version, "-k", kernel]
             status, output, errors = self._run(words)
             if status != 0:
-                log = self._tree / name / self.version / "build/make.log"
-                said = log.read_text(errors="replace") if step == "build" and log.is_file() else ""
+                self._refuse(name, kernel, self._log_of(name, kernel) if step == "build" else None)
                 raise BuiltModulesError(
                     "build",
                     "Driver {} cannot be built for kernel '{}': '{}' ended with {}: {}".format(
-                        self.version, kernel, " ".join(words), status, last_words(errors + output + said)
+                        self.version, kernel, " ".join(words), status, last_words(errors + output)
                     ),
                 )
         return compiles
+
+    def restore(self, kernel: str) -> None:
+        """Install what DKMS keeps for a kernel once more. A note of modules that were taken stays, and is true again.
+
+        Raises:
+            BuiltModulesError: DKMS keeps nothing.
+        """
+        name, _states = self._known()
+        self._must(["dkms", "install", "--force", "-m", name, "-v", self.version, "-k", kernel])
+
+    def mend(self, repair: Callable[[], bool]) -> bool:
+        """Finish packages whose module did not compile when they were installed; whether there was anything to finish.
+
+        They are configured without their module, so that the package manager can go on with whatever comes next.
+
+        Args:
+            repair: has the package manager finish what was left half done; whether there was anything.
+
+        Raises:
+            BuiltModulesError: a module does not compile, which is why.
+        """
+        logs = {(name, kernel): text for name in NAMES for kernel, text in self._logs(name)}
+        if not logs:
+            return False
+        self.withhold()
+        try:
+            mended = repair()
+        finally:
+            self.allow()
+        for (name, kernel), text in logs.items() if mended else ():
+            # The scripts that were just run again have taken it away.
+            files.put(self._log(name), text)
+            self._refuse(name, kernel, text)
+        return mended
+
+    def _log(self, name: str) -> Path:
+        """Where DKMS writes what a build says, which stays there if it fails."""
+        return self._tree / name / self.version / "build/make.log"
+
+    def _logs(self, name: str) -> Iterator[Tuple[str, str]]:
+        path = self._log(name)
+        text = path.read_text(errors="replace") if path.is_file() else ""
+        found = LOG_OF.search(text)
+        if found:
+            yield found.group(1), text
+
+    def _log_of(self, name: str, kernel: str) -> Optional[str]:
+        return dict(self._logs(name)).get(kernel)
+
+    def _refuse(self, name: str, kernel: str, log: Optional[str]) -> None:
+        """Say what the compiler said, if there is a log of it."""
+        if log is None:
+            return
+        found = WRONG.search(log)
+        said = found.group(1).translate(QUOTES) if found else last_words(log)
+        raise BuiltModulesError(
+            "build",
+            "Module '{}' of driver {} does not compile for kernel '{}': {}. The whole log is '{}' there.".format(
+                name, self.version, kernel, said, self._log(name)
+            ),
+        )
 
     def pack(self, kernel: str, archive: Path) -> Dict[str, Any]:
         """Pack the modules that were built for a kernel, not compressed, as DKMS's own archives are; what is in it.

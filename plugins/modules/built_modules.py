@@ -12,6 +12,10 @@ description:
   - The node's part of C(nvidia_driver_build=once_per_kernel); M(gpusmith.gpu.driver_build) says on the controller who builds and who takes.
   - C(state=withheld) keeps DKMS from building O(version), by files C(/etc/dkms/NAME-VERSION.conf), until C(state=allowed) or a boot. The
     driver's packages are then installed without a build, as on a machine without headers. Later kernels have theirs built as ever.
+  - C(state=compiled) has DKMS build and install the modules for O(kernel).
+  - C(state=restored) has DKMS install once more what it keeps for O(kernel), in the place of modules that were changed.
+  - C(state=mended) is for packages of which the module did not compile when they were installed. It has the package manager finish them
+    without it, so that other packages can be installed, and fails with what the compiler said. It changes nothing if no build has failed.
   - C(state=built) has DKMS build and install the modules for O(kernel), and packs them into O(archive), in the format of
     C(dkms mktarball --binaries-only).
   - C(state=taken) proves that the modules of O(archive) fit this node (checksum, version, architecture, the kernel's whole vermagic), hands
@@ -22,14 +26,14 @@ options:
   state:
     description: What is wanted.
     type: str
-    choices: [withheld, allowed, built, taken]
+    choices: [withheld, allowed, compiled, restored, mended, built, taken]
     required: true
   version:
     description: Version of the driver, without the packager's part.
     type: str
     required: true
   kernel:
-    description: Release of the kernel, with C(state=built).
+    description: Release of the kernel, with states C(compiled), C(restored) and C(built).
     type: str
     default: ""
   archive:
@@ -70,7 +74,7 @@ manifest:
   type: dict
 compiled:
   description: Whether DKMS compiled. It did not if it had the modules already.
-  returned: with state built
+  returned: with states compiled and built
   type: bool
 outcome:
   description: Why it failed. V(build), the modules do not compile; V(unfit), they are not for this node; V(dkms), DKMS refuses.
@@ -83,11 +87,12 @@ from pathlib import Path
 from typing import Any, Dict, Sequence, Tuple
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpusmith.gpu.plugins.module_utils import bundle
+from ansible_collections.gpusmith.gpu.plugins.module_utils import bundle, packages
 from ansible_collections.gpusmith.gpu.plugins.module_utils.built_modules import BuiltModulesError, Node
 
+STATES = ["withheld", "allowed", "compiled", "restored", "mended", "built", "taken"]
 OPTIONS: Dict[str, Any] = {
-    "state": {"type": "str", "choices": ["withheld", "allowed", "built", "taken"], "required": True},
+    "state": {"type": "str", "choices": STATES, "required": True},
     "version": {"type": "str", "required": True},
     "kernel": {"type": "str", "default": ""},
     "archive": {"type": "path", "default": ""},
@@ -97,6 +102,11 @@ OPTIONS: Dict[str, Any] = {
 }
 
 
+def repair() -> bool:
+    """Have the package manager finish what was left half done; whether there was anything."""
+    return bool(packages.backend().repair())
+
+
 def act(node: Node, asked: Dict[str, Any]) -> Dict[str, Any]:
     """Do what is wanted; the result."""
     archive = Path(asked["archive"])
@@ -104,12 +114,19 @@ def act(node: Node, asked: Dict[str, Any]) -> Dict[str, Any]:
         return {"changed": node.withhold()}
     if asked["state"] == "allowed":
         return {"changed": node.allow()}
+    if asked["state"] == "mended":
+        return {"changed": node.mend(repair)}
     # Whatever an earlier run left.
     node.allow()
     if asked["state"] == "taken":
         node.take(archive, asked["manifest"], asked["builder"])
         return {"changed": True}
+    if asked["state"] == "restored":
+        node.restore(asked["kernel"])
+        return {"changed": True}
     compiled = node.build(asked["kernel"])
+    if asked["state"] == "compiled":
+        return {"changed": True, "compiled": compiled}
     manifest = node.pack(asked["kernel"], archive)
     # Whoever is connected fetches it, and need not be root.
     owner = archive.parent.stat()
@@ -135,6 +152,8 @@ def main() -> None:
         answer = act(Node(run, modinfo, module.params["version"]), module.params)
     except BuiltModulesError as error:
         module.fail_json(msg=error.message, outcome=error.outcome)
+    except packages.PackageError as error:
+        module.fail_json(msg=str(error), outcome="dkms")
     else:
         module.exit_json(**answer)
 

@@ -14,6 +14,8 @@ description:
   - Where the build fails, one more node of the run tries. After that the others fail too, without compiling, and name those that say why.
   - With C(state=withheld) the driver's packages, which come next, build nothing on the node, until C(state=allowed) or a boot. Key,
     certificate and cache are looked at as well, so that they are refused before anything is installed.
+  - With C(state=compiled) the node has DKMS build for itself, with C(state=restored) install what it keeps. With C(state=mended) packages whose module did not compile are finished
+    without it, and what the compiler said is the error.
   - With O(signing) the modules are signed on the controller, so that no node ever has the private key. The node that built takes the
     signed modules as well.
 version_added: "0.2.0"
@@ -22,10 +24,10 @@ options:
   state:
     description: What is wanted.
     type: str
-    choices: [withheld, allowed, present]
+    choices: [withheld, allowed, compiled, restored, mended, present]
     default: present
   kernels:
-    description: With C(state=present), releases of the node's kernels that need modules.
+    description: With states C(present), C(compiled) and C(restored), releases of the node's kernels that need modules.
     type: list
     elements: str
     default: []

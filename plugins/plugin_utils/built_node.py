@@ -25,6 +25,10 @@ from gpusmith.expect.versions import upstream
 from gpusmith.probe.record import Record
 
 NAME = "gpusmith-modules.tar.gz"
+INSTEAD = (
+    "Set 'nvidia_driver_module_flavour' to the other kind of module where the GPUs allow it, or 'nvidia_driver_version' to one that"
+    " compiles for this kernel, or give the node another kernel."
+)
 Ask = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 
@@ -67,14 +71,26 @@ class BuiltNode:
         """Keep DKMS from building, or let it build again; whether that is new."""
         return bool(self._must({"state": "withheld" if withheld else "allowed"})["changed"])
 
+    def compile(self, kernel: str) -> bool:
+        """Have DKMS build and install the modules for a kernel, on this node for itself; whether it compiled."""
+        return bool(self._must({"state": "compiled", "kernel": kernel})["compiled"])
+
+    def restore(self, kernel: str) -> None:
+        """Have DKMS install once more what it keeps for a kernel."""
+        self._must({"state": "restored", "kernel": kernel})
+
+    def mend(self) -> bool:
+        """Finish packages whose module did not compile, and fail with what the compiler said; whether there was anything."""
+        return bool(self._must({"state": "mended"})["changed"])
+
     def _must(self, asked: Mapping[str, Any]) -> Mapping[str, Any]:
         answer = self.ask({**asked, "version": self.version})
         if answer.get("unreachable"):
             raise ToolError(f"Node '{self.host}' does not answer: {answer.get('msg')}")
         if not answer.get("failed"):
             return answer
-        kind = BuildFailed if answer.get("outcome") == "build" else NotBuilt
-        raise kind(f"Node '{self.host}': {answer.get('msg')}")
+        said = f"Node '{self.host}': {answer.get('msg')}"
+        raise BuildFailed(said, INSTEAD) if answer.get("outcome") == "build" else NotBuilt(said)
 
 
 @dataclass(frozen=True)

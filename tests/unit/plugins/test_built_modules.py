@@ -201,11 +201,102 @@ def test_a_node_that_builds_itself_has_no_note_of_what_it_took_before(
     assert modinfo(other.module().read_bytes())["version"] == VERSION
 
 
+def test_what_was_changed_is_put_back_and_its_note_is_true_again(
+    other: Machine, packed: tuple[Path, dict[str, Any]]
+) -> None:
+    other.node.take(*packed, "gpu-1")
+    other.module().write_bytes(b"damaged")
+    other.node.restore(KERNEL)
+    (seen,) = other.look()
+    assert [file.same for file in seen.files] == [True, True]
+    assert other.compiled == []
+
+
+def test_only_the_drivers_own_module_is_built() -> None:
+    """Those of others are theirs to build, and one that does not would fail the driver's."""
+    states = ["zfs/2.1.11", "nvidia-fs/2.26.6", f"nvidia-srv/{VERSION}"]
+    ran: list[str] = []
+
+    def run(words: Sequence[str]) -> tuple[int, str, str]:
+        ran.append(" ".join(words))
+        return 0, "".join(f"{state}, {OTHER}, {platform.machine()}: installed\n" for state in states), ""
+
+    assert Node(run, modinfo, VERSION, Path("/nonexistent")).build(KERNEL) is True
+    named = f"-m nvidia-srv -v {VERSION} -k {KERNEL}"
+    assert ran == ["dkms status", f"dkms build {named}", f"dkms install {named}"]
+
+
 def test_a_build_that_fails_says_what_the_compiler_said(builder: Machine) -> None:
     (builder.root / "lib/modules" / OTHER / "build").rmdir()
     with pytest.raises(BuiltModulesError, match="Your kernel headers for kernel") as told:
         builder.node.build(OTHER)
     assert told.value.outcome == "build"
+
+
+# Lines of a real one: Debian's open module of 535.261.03 and its kernel 6.1.0-56.
+LOG = """DKMS make.log for {name}-{version} for kernel {kernel} (x86_64)
+Mon Nov 23 00:06:01 UTC 2026
+  gcc-12 -Werror=strict-prototypes -c -o /var/lib/dkms/{name}/{version}/build/nvidia/nv-pci.o
+/var/lib/dkms/{name}/{version}/build/nvidia/nv-pci.c: In function \u2018nv_resize_pcie_bars\u2019:
+/var/lib/dkms/{name}/{version}/build/nvidia/nv-pci.c:223:9: error: too few arguments to function \u2018pci_resize_resource\u2019
+  223 |     r = pci_resize_resource(pci_dev, NV_GPU_BAR1, requested_size);
+      |         ^~~~~~~~~~~~~~~~~~~
+make[3]: *** [/usr/src/linux-headers/scripts/Makefile.build:255: nv-pci.o] Error 1
+make: *** [Makefile:137: modules] Error 2
+"""
+SAID = "nv-pci.c:223:9: error: too few arguments to function 'pci_resize_resource'."
+
+
+def fails_to_compile(machine: Machine, kernel: str) -> Path:
+    """What a build leaves that fails."""
+    log = machine.root / f"var/lib/dkms/{NAME}/{VERSION}/build/make.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    log.write_text(LOG.format(name=NAME, version=VERSION, kernel=kernel))
+    return log
+
+
+def test_a_compiler_is_quoted_with_module_kernel_and_log(builder: Machine) -> None:
+    log = fails_to_compile(builder, OTHER)
+    (builder.root / "lib/modules" / OTHER / "build").rmdir()
+    with pytest.raises(BuiltModulesError) as told:
+        builder.node.build(OTHER)
+    start = f"Module '{NAME}' of driver {VERSION} does not compile for kernel '{OTHER}': {SAID}"
+    assert told.value.message == f"{start} The whole log is '{log}' there."
+
+
+def test_the_log_of_another_kernel_is_not_quoted(builder: Machine) -> None:
+    fails_to_compile(builder, KERNEL)
+    (builder.root / "lib/modules" / OTHER / "build").rmdir()
+    with pytest.raises(BuiltModulesError, match="Your kernel headers for kernel"):
+        builder.node.build(OTHER)
+
+
+def test_a_package_is_finished_without_the_module_that_does_not_compile(other: Machine) -> None:
+    log, seen = fails_to_compile(other, KERNEL), list[int]()
+
+    def repair() -> bool:
+        seen.append(other.run(["dkms", "build", "-m", NAME, "-v", VERSION, "-k", KERNEL])[0])
+        log.unlink()
+        return True
+
+    with pytest.raises(BuiltModulesError, match="too few arguments") as told:
+        other.node.mend(repair)
+    assert told.value.outcome == "build"
+    # It was kept from building meanwhile, no longer is, and the log is where the message says.
+    assert seen == [77]
+    assert not (other.root / "etc/dkms").exists()
+    assert "pci_resize_resource" in log.read_text()
+
+
+def test_what_failed_for_another_reason_is_no_matter_of_modules(other: Machine) -> None:
+
+    def repair() -> bool:
+        raise AssertionError("nothing is half done")
+
+    assert other.node.mend(repair) is False
+    # A log of days ago, and nothing that is half done.
+    fails_to_compile(other, KERNEL)
+    assert other.node.mend(lambda: False) is False
 
 
 def test_without_the_package_nothing_is_built(tmp_path: Path, driver: packages.Driver) -> None:

@@ -12,7 +12,7 @@ from ansible.errors import AnsibleConnectionFailure
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils import built_node
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.patience import Patience
 
-from gpusmith.built.once import NotBuilt
+from gpusmith.built.once import BuildFailed, NotBuilt
 from gpusmith.errors import ToolError
 
 VERSION, KERNEL = "580.178.04", "6.1.0-40-amd64"
@@ -69,3 +69,12 @@ def test_a_node_that_cannot_be_reached_says_nothing_about_its_modules(tmp_path: 
     with pytest.raises(ToolError, match="no route") as told:
         node.build(KERNEL, tmp_path / "target")
     assert not isinstance(told.value, NotBuilt)
+
+
+def test_a_module_that_does_not_compile_is_told_with_what_else_can_be_done() -> None:
+    said = {"failed": True, "outcome": "build", "msg": "Module 'nvidia' does not compile."}
+    with pytest.raises(BuildFailed, match="does not compile") as told:
+        Machine(ask=said).node().mend()
+    assert "nvidia_driver_module_flavour" in told.value.hint
+    with pytest.raises(BuildFailed, match="does not compile"):
+        Machine(ask=said).node().compile(KERNEL)

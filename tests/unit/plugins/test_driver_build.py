@@ -84,6 +84,20 @@ def test_one_builds_and_the_others_take(tmp_path: Path, monkeypatch: pytest.Monk
     assert act(tmp_path, variables("gpu-1", kernels), kernels=[])["changed"] is False
 
 
+def test_a_node_that_builds_for_itself_asks_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    node = MagicMock()
+    node.mend.return_value = False
+    monkeypatch.setattr(built_node.BuildingAction, "node", lambda *_: node)
+    # Whatever its firmware wants: what it signs itself is its own affair.
+    seen = variables("gpu-1", {"gpu-1": KERNEL}, secure_boot=True)
+    assert act(tmp_path, seen, state="compiled", kernels=[KERNEL, OTHER])["changed"] is True
+    assert act(tmp_path, seen, state="restored", kernels=[OTHER])["changed"] is True
+    assert [call.args for call in node.restore.call_args_list] == [(OTHER,)]
+    assert act(tmp_path, seen, state="mended")["changed"] is False
+    assert [call.args for call in node.compile.call_args_list] == [(KERNEL,), (OTHER,)]
+    assert node.mend.call_count == 1
+
+
 @pytest.mark.parametrize("state", ["withheld", "present"])
 def test_a_firmware_that_wants_signatures_is_not_given_others(tmp_path: Path, state: str) -> None:
     seen = variables("gpu-1", {"gpu-1": KERNEL}, secure_boot=True)
