@@ -52,7 +52,11 @@ KEPT = ("-o", "APT::Get::AutomaticRemove=0")
 UNCACHED = ("-o", "Dir::Cache::pkgcache=", "-o", "Dir::Cache::srcpkgcache=")
 FORCE = ["--force-confdef", "--force-confold"]
 LOCKED = re.compile(r"Could not get lock|Unable to (?:acquire|lock)|lock was locked by another process")
+# Then the packages are there, and no list would have helped.
+UNPACKED = re.compile(r"Sub-process \S+/dpkg returned an error code")
 UNMET = "The following packages have unmet dependencies:"
+# What dpkg and the scripts of packages say is wrong; apt shows it as output.
+SCRIPTS = re.compile(r"(?m)^(?:dpkg: error .*(?:\n .*)?|Error! .*|Consult .*)$")
 INST = re.compile(r"^Inst (\S+?)(?::\w+)?(?: \[([^\]]+)\])? \((\S+) ")
 REMV = re.compile(r"^(?:Remv|Purg) (\S+?)(?::\w+)? \[([^\]]+)\]")
 
@@ -149,6 +153,8 @@ def cause(stdout: str, stderr: str) -> str:
     """The lines that say what is wrong; which dependency is not met stands in the other output."""
     told = [line for line in stderr.splitlines() if line.startswith(("E:", "dpkg:"))]
     told = told or stderr.splitlines()[-3:]
+    if UNPACKED.search(stderr):
+        told += [" ".join(words.split()) for words in dict.fromkeys(SCRIPTS.findall(stdout))]
     _, found, unmet = stdout.partition(UNMET)
     if found:
         lines = [" ".join(line.split()) for line in unmet.splitlines() if line.startswith(" ")]
@@ -383,7 +389,7 @@ class Apt:
         try:
             self._change(words)
         except PackageError as error:
-            if LOCKED.search(str(error)):
+            if LOCKED.search(str(error)) or UNPACKED.search(str(error)):
                 raise
             # A fresh image has no lists of the distribution, an old one stale lists: what these packages need is then not found.
             self._read_lists(["apt-get", *self._options, "update", "-q"], accept=range(256))

@@ -77,6 +77,17 @@ def test_owner(text: str, owner: str | None) -> None:
     assert apt.parse_owner(text) == owner
 
 
+# Debian's own package, in words that it printed.
+NOT_BUILT = """Building initial module for 6.1.0-56-amd64
+Error! Bad return status for module build on kernel: 6.1.0-56-amd64 (x86_64)
+Consult /var/lib/dkms/nvidia-current-open/535.261.03/build/make.log for more information.
+dpkg: error processing package nvidia-open-kernel-dkms (--configure):
+ installed nvidia-open-kernel-dkms package post-installation script subprocess returned error exit status 10
+Errors were encountered while processing:
+ nvidia-open-kernel-dkms
+"""
+
+
 @pytest.mark.parametrize(
     ("stdout", "stderr", "says"),
     [
@@ -87,6 +98,10 @@ def test_owner(text: str, owner: str | None) -> None:
         ("", "dpkg: error processing archive x.deb (--unpack):\n cannot copy: No space left on device\n", "dpkg: error"),
         (f"x\n{apt.UNMET}\n a : Depends: b (= 1)\n     Depends: c\nmore\n", "E: Unable to correct problems\n",
          "problems Unmet: a : Depends: b (= 1); Depends: c"),
+        (NOT_BUILT, "E: Sub-process /usr/bin/dpkg returned an error code (1)\n",
+         ("error code (1) Error! Bad return status for module build on kernel: 6.1.0-56-amd64 (x86_64)"
+         " Consult /var/lib/dkms/nvidia-current-open/535.261.03/build/make.log for more information."
+         " dpkg: error processing package nvidia-open-kernel-dkms (--configure): installed")),
         ("only this", "", "only this"),
     ],
 )  # fmt: skip
@@ -134,6 +149,14 @@ def test_a_lock_that_stays_is_not_tried_again() -> None:
         apt.Apt(lock_timeout_s=7, execute=programs).install({"a": "1-1"})
     assert len(programs.commands) == 1
     assert "DPkg::Lock::Timeout=7" in programs.commands[0]
+
+
+def test_packages_that_are_there_are_not_configured_a_second_time() -> None:
+    """That would compile the driver's module once more, for minutes and in vain."""
+    programs = Programs({"apt-get install": ["E: Sub-process /usr/bin/dpkg returned an error code (1)"]})
+    with pytest.raises(base.PackageError, match="dpkg returned an error"):
+        apt.Apt(execute=programs).install({"a": "1-1"})
+    assert len(programs.commands) == 1
 
 
 def test_one_repository_is_read_and_the_lists_of_others_stay() -> None:
