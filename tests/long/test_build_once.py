@@ -28,33 +28,12 @@ from gpusmith.built.signing import Signer
 from gpusmith.probe import taken
 from gpusmith.probe.module_file import modinfo
 from tests.long import record
+from tests.long.kernels import EXCLUDED, PACKAGES, SUITES
 from tests.long.package_systems import APT, REPOSITORIES, Machine, made
 from tests.unit.built.test_signing import Pair
 
 VERSION = "580.178.04"
 NODES = 4
-SUITES = {"Debian 12": "bookworm", "Debian 13": "trixie"}
-# openssl lets modinfo read signatures, and DKMS make keys of its own.
-PACKAGES = (
-    "dkms",
-    "gcc",
-    "make",
-    "linux-headers-amd64",
-    "linux-image-amd64",
-    "kmod",
-    "openssl",
-    "python3",
-    "xz-utils",
-    "zstd",
-)
-EXCLUDED = (
-    *("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*"),
-    *(f"/lib/modules/*/kernel/{part}/*" for part in ("drivers/gpu", "drivers/net", "drivers/media", "sound")),
-    *(
-        f"/usr/lib/modules/*/kernel/{part}/*"
-        for part in ("drivers/gpu", "drivers/net", "drivers/media", "sound")
-    ),
-)
 COMPILED = Path("/var/log/compiled")
 MODULE = r"""
 #include <linux/module.h>
