@@ -39,6 +39,7 @@ class Layout:
         ready_for_others: likewise, for other kernels that can be booted.
         fabric_manager: its package; empty if there is none.
         others: packages with versions of their own.
+        helpers: likewise, what comes along with the driver and serves nothing else.
         patterns: names of all that belong to the driver, as shell patterns.
         stands_for_all: the package whose version is the driver's.
         daemon_drop_in: whether the unit of the driver's daemon needs one of ours to run at boot, and to keep GPUs initialised.
@@ -56,6 +57,7 @@ class Layout:
     ready_for_others: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     fabric_manager: str = ""
     others: tuple[str, ...] = ()
+    helpers: tuple[str, ...] = ()
     patterns: tuple[str, ...] = ()
     stands_for_all: str = ""
     daemon_drop_in: bool = False
@@ -234,6 +236,7 @@ def layout(
         ready_for_others=of(here, kernels[1:]),
         fabric_manager=str(row.get("fabric_manager") or "").format(**words),
         others=named(row.get("others") or ()),
+        helpers=tuple(row.get("helpers") or ()),
         patterns=tuple(row["patterns"]),
         stands_for_all=str(row["stands_for_all"]).format(**words),
         daemon_drop_in=bool(row.get("daemon_drop_in")),

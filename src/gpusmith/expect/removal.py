@@ -38,7 +38,8 @@ def driver(raw: Mapping[str, Any], settings: Mapping[str, Any], known: Layouts) 
     there = packages.of_driver(record, driver_there)
     ready = kernels.built(record)
     # Helpers have versions of their own. Without a driver they are somebody else's.
-    others = sorted(ready | (set(layout.others) & set(record.packages) if there else set()))
+    beside = {*layout.others, *layout.helpers} if there else set()
+    others = sorted(ready | (beside & set(record.packages)))
     units = [name for name in (*UNITS, str(settings["unit"])) if _at_boot(record, name)]
     files = [path for path in settings["files"] if path in record.managed_files]
     # Notes of modules that go with the packages.

@@ -66,7 +66,12 @@ def test_helpers_with_versions_of_their_own_go_with_the_driver_alone() -> None:
     raw["packages"]["nvidia-modprobe"] = {"version": "535.161.07-1", "held": True}
     plan = left(raw, package_layout="distribution", known=known)
     assert "nvidia-modprobe" in [*plan["packages"], *plan["others"]]
-    raw["packages"] = {"nvidia-modprobe": raw["packages"]["nvidia-modprobe"]}
+    # What Debian's own packages bring along: a removal of the others alone leaves it.
+    helpers = ("glx-alternative-nvidia", "update-glx", "nvidia-support", "nvidia-kernel-common")
+    raw["packages"] |= {name: {"version": "1.2.2", "held": False} for name in helpers}
+    assert set(helpers) <= set(left(raw, package_layout="distribution", known=known)["others"])
+    raw["packages"] = {name: raw["packages"][name] for name in ("nvidia-modprobe", "update-glx")}
+    assert left(raw, package_layout="distribution", known=known)["others"] == []
 
 
 def test_signed_modules_go_and_their_kernel_may_move() -> None:

@@ -203,14 +203,16 @@ def test_a_name_that_only_other_branches_have_is_left_over() -> None:
 def test_the_other_kind_of_module_is_drift_on_a_node_that_serves_and_goes_from_another(
     joined: bool, cure: Cure
 ) -> None:
-    names = ["nvidia-smi", "libcuda1", "libnvidia-ml1", "nvidia-open-kernel-dkms"]
+    names = ["nvidia-smi", "libcuda1", "libnvidia-ml1", "nvidia-open-kernel-dkms", "nvidia-open-kernel-support"]
     record = with_driver(
         names, NEW, joined, nvidia_persistenced="535.171.04-1", nvidia_modprobe="535.161.07-1"
     )
-    record["packages"]["nvidia-kernel-dkms"] = {"version": f"{NEW}-1", "held": True}
+    # Of two packages that say which module 'nvidia' is, Debian's alternatives take either.
+    others = ["nvidia-kernel-dkms", "nvidia-kernel-support"]
+    record["packages"] |= {name: {"version": f"{NEW}-1", "held": True} for name in others}
     found = plan(record, "Debian 12", "distribution", fabric_manager="disabled")
-    assert found["drift"] == ["'nvidia-kernel-dkms' is the proprietary module"]
-    assert found["leftovers"] == ["nvidia-kernel-dkms"]
+    assert found["drift"] == [f"'{name}' is the proprietary module" for name in others]
+    assert found["leftovers"] == others
     assert str(cure) in found["cures"]
 
 
