@@ -382,6 +382,7 @@ class Work:
             try:
                 _prove(repository)
                 self._backend.refresh(self._name)
+                self._backend.agree()
             except base.PackageError:
                 self._write(before)
                 raise

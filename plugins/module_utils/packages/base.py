@@ -148,6 +148,13 @@ class Backend(Protocol):
     def refresh(self, owner: Optional[str] = None) -> None:
         """Read the lists of the repository that we wrote for an owner, or of all repositories."""
 
+    def agree(self) -> None:
+        """See that a new repository is not in the way of those that the node has besides.
+
+        Raises:
+            PackageError: the package manager cannot use them together.
+        """
+
     def offered(self, names: Iterable[str]) -> Offers:
         """Versions that repositories offer, by the lists that were read, newest first."""
 

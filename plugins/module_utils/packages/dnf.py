@@ -268,6 +268,9 @@ class Dnf:
         rows: List[rpm.Row] = rpm.parse_rows(self._dnf(words, 60))
         return rows
 
+    def agree(self) -> None:
+        """See `base.Backend`. Each repository of dnf has its own keys."""
+
     def offered(self, names: Iterable[str]) -> Offers:
         """See `base.Backend`."""
         listed = set(names)

@@ -433,6 +433,19 @@ def test_the_same_source_with_another_key_of_somebody_is_found(system: System) -
     assert "Signed-By" in previewed(system, KIT)["error"]
 
 
+def test_a_source_with_another_key_than_the_nodes_own_does_not_stay(system: System) -> None:
+    """As on Debian 13, of which the installer names the keys of the archive: the whole of apt would be out of order."""
+    own = system.root / "etc/apt/archive.asc"
+    own.write_text(system.given["key"])
+    (uri,) = system.given["uris"]
+    (system.root / "etc/apt/sources.list.d/site.list").write_text(f"deb [signed-by={own}] {uri} ./\n")
+    asked = {**DEFAULTS, "name": "test", "repository": system.given, "packages": {"drv-libs": "580.178.04"}}
+    with pytest.raises(base.PackageError, match="Signed-By"):
+        packages.Work(asked, False, system.apt).present(install=True)
+    assert sorted(path.name for path in (system.root / "etc/apt/sources.list.d").iterdir()) == ["site.list"]
+    system.apt.refresh()
+
+
 def test_a_lost_hold_needs_no_repository(changing: System) -> None:
     changing.configure()
     changing.apt.install({"kit-base": "1.20.1-1"})

@@ -34,6 +34,7 @@ class Machine:
         self.asked: list[str] = []
         self.unpredictable = ""
         self.unreadable = ""
+        self.disagree = ""
         self.fails_from_now_on = ""
         self.dependents: dict[str, str] = {}
 
@@ -60,6 +61,10 @@ class Machine:
             raise base.PackageError(self.unreadable)
         if owner is None:
             self.lists.update(self.after_refresh)
+
+    def agree(self) -> None:
+        if self.disagree:
+            raise base.PackageError(self.disagree)
 
     def repository_files(self, owner: str, repository: Any) -> list[base.File]:
         return [base.File(self.folder / f"{owner}.sources", repository.key if repository else None)]
