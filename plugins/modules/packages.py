@@ -241,7 +241,7 @@ class Work:
         self._params = params
         self._name: str = params["name"]
         self._check = check
-        self._backend = self._node = backend
+        self._backend = self._files = self._node = backend
         self._is_there = is_there
         self._wanted = {name: str(version) for name, version in params["packages"].items()}
         self.changed = False
@@ -302,9 +302,10 @@ class Work:
     def _from_folder_alone(self, given: base.Repository, new_source: bool) -> Iterator[base.Backend]:
         """The backend for which there is nothing but the folder of the site."""
         if not (new_source and self._check):
-            yield self._backend.only(self._name)
+            self._files = self._backend.only(self._name)
+            yield self._files
             return
-        # It is not configured.
+        # It is not configured, and who looks aside has files of pins there, too.
         with self._backend.aside({self._name: given}, beside_node=True) as beside:
             yield beside.only(self._name)
 
@@ -343,9 +344,9 @@ class Work:
         """Pins, packages and holds, in that order: what comes along goes by the pins."""
         pins = base.pins(exact, self._params["patterns"])
         if len(exact) == len(self._wanted):
-            self._write(self._backend.pin_files(self._name, pins))
+            self._write(self._files.pin_files(self._name, pins))
         elif self._check:
-            self._announce(self._backend.pin_files(self._name, base.pins(self._wanted, ())))
+            self._announce(self._files.pin_files(self._name, base.pins(self._wanted, ())))
         self._release(now)
         if due:
             self.changed = True

@@ -718,7 +718,9 @@ def test_a_set_comes_from_a_folder_of_the_site_and_from_nothing_else(machine: Ma
         **full(machine, OLD, *DRIVER),
         **full(machine, "1.0", "neighbour"),
     }
-    work(machine, **FROM_FOLDER, repository=given).present(install=True)
+    done = work(machine, **FROM_FOLDER, repository=given)
+    done.present(install=True)
+    assert {each["after_header"] for each in predicted.diff} == {each["after_header"] for each in done.diff}
     found = machine.family.backend().installed([*DRIVER, "neighbour"])
     assert {name: each.version for name, each in found.items()} == predicted.plan["installed"]
     assert all(found[name].held for name in DRIVER)
