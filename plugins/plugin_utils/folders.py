@@ -40,12 +40,12 @@ class FolderAction(ActionBase):
         repository(found, owner)
         site = Path(str(given["folder"])).expanduser()
         asked = {"name": owner, "repository": found, "sums": folder.listed(site).text}
-        answer = self._ask(asked, task_vars)
+        answer = self._ask_of_folder(asked, task_vars)
         if answer["lacking"]:
-            self._send(site, asked, int(answer["free"]), task_vars)
+            self._send_folder(site, asked, int(answer["free"]), task_vars)
         return found
 
-    def _send(
+    def _send_folder(
         self, site: Path, asked: Mapping[str, Any], free: int, task_vars: dict[str, Any] | None
     ) -> None:
         names = sorted(folder.proved(site).digests)
@@ -59,13 +59,13 @@ class FolderAction(ActionBase):
         try:
             for name in names:
                 self._connection.put_file(str(site / name), f"{there.rstrip('/')}/{name}")
-            self._ask({**asked, "brought": there}, task_vars)
+            self._ask_of_folder({**asked, "brought": there}, task_vars)
         finally:
             # It is in a folder for temporary files: nothing is undone because it stays.
             with contextlib.suppress(AnsibleConnectionFailure):
                 self._remove_tmp_path(there)
 
-    def _ask(self, asked: Mapping[str, Any], task_vars: dict[str, Any] | None) -> dict[str, Any]:
+    def _ask_of_folder(self, asked: Mapping[str, Any], task_vars: dict[str, Any] | None) -> dict[str, Any]:
         answer: dict[str, Any] = self._execute_module(
             module_name="gpusmith.gpu.packages_folder", module_args=dict(asked), task_vars=task_vars
         )

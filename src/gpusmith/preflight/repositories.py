@@ -97,7 +97,8 @@ def check_keys(facts: Facts, _wanted: Wanted, _tables: Tables) -> Iterator[Refus
         try:
             repository(as_on_node(asked["repository"], asked["name"]), owner)
         except PackageError as error:
-            yield refusal("repository", str(error), "a sound key", f"Correct '{owner}_repository'.")
+            sound = "a folder with its list" if asked["repository"].get("folder") else "a sound key"
+            yield refusal("repository", str(error), sound, f"Correct '{owner}_repository'.")
 
 
 def check_drift(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[Refusal]:

@@ -203,7 +203,13 @@ def test_a_name_that_only_other_branches_have_is_left_over() -> None:
 def test_the_other_kind_of_module_is_drift_on_a_node_that_serves_and_goes_from_another(
     joined: bool, cure: Cure
 ) -> None:
-    names = ["nvidia-smi", "libcuda1", "libnvidia-ml1", "nvidia-open-kernel-dkms", "nvidia-open-kernel-support"]
+    names = [
+        "nvidia-smi",
+        "libcuda1",
+        "libnvidia-ml1",
+        "nvidia-open-kernel-dkms",
+        "nvidia-open-kernel-support",
+    ]
     record = with_driver(
         names, NEW, joined, nvidia_persistenced="535.171.04-1", nvidia_modprobe="535.161.07-1"
     )

@@ -218,6 +218,19 @@ def test_a_package_that_no_repository_has_is_not_a_matter_of_versions(owner: str
     assert step in found.hint
 
 
+def test_a_package_that_a_folder_lacks_goes_there() -> None:
+    tree = facts()
+    tree["asked"] = {"nvidia_driver": {"name": "nvidia-driver", "repository": {"folder": "/srv/driver"}}}
+    tree["repositories"] = {
+        "nvidia_driver": {"asked": {"some-package": "1.2.3"}, "versions": {}, "error": "", "trouble": ""}
+    }
+    unproved, lacking = refused(tree)
+    assert "no 'some-package' in" in lacking.message
+    assert lacking.hint == "Put it into '/srv/driver' and write the folder's 'SHA256SUMS' anew."
+    assert "There is no folder '/srv/driver'" in unproved.message
+    assert unproved.message.endswith("allowed: a folder with its list.")
+
+
 def test_a_version_that_is_none_is_refused_with_those_that_are_offered() -> None:
     tree = facts()
     offered = ["595.91.07-1", "580.178.04-1", "580.95.05-1"]

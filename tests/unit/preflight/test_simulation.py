@@ -56,6 +56,16 @@ def test_what_containerd_io_would_remove_is_named() -> None:
     assert judged({"removable_packages": ["*"]}, plan={**NOTHING, "removed": gone}) == []
 
 
+def test_what_a_folder_does_not_bring_along_is_to_be_put_there() -> None:
+    (found,) = judged(error="Unmet: a : Depends: b")
+    assert found.hint.startswith("Add what is missing to the node's repositories")
+    asked = {"nvidia_driver": {**ASKED["nvidia_driver"], "repository": {"folder": "/srv/driver"}}}
+    tree = {**facts(), "asked": asked, "repositories": {"nvidia_driver": {"error": None}}}
+    tree["simulation"] = {"plan": NOTHING, "held": [], "error": "Unmet: a : Depends: b", "trouble": ""}
+    (found,) = check_simulation(tree, WANTED, TABLES)
+    assert found.hint.startswith("Add what is missing to the folder '/srv/driver', of which alone")
+
+
 def test_what_has_no_counterpart_in_another_branch_is_told_beside_the_rest() -> None:
     lacking = ["'libnvidia-gone-580' is installed, and no repository offers 'libnvidia-gone' for it"]
     found = judged(lacking=lacking, error="unmet dependencies")
