@@ -1,7 +1,7 @@
 """What fields of KubeletConfiguration ask of one another: the kubelet does not start where they contradict each other.
 
 Facts: pkg/kubelet/apis/config/validation, pkg/kubelet/cm/cpumanager and pkg/kubelet/cm/memorymanager of Kubernetes 1.36.3.
-What the cluster gives its kubelets is not known here, so a field that another one needs belongs beside it.
+The cluster has settings of its own, which are not known here: a field that is not given proves nothing.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import Any
 
 from gpusmith.errors import Refusal
 
-HERE = "The cluster's own settings are not known here: what it has of them, say here as well."
 CORRECT = "Correct it in the inventory."
 SUFFIXES = {
     **{unit: Decimal(1024) ** (place + 1) for place, unit in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"))},
@@ -24,29 +23,26 @@ SUFFIXES = {
     "n": Decimal("1e-9"),
 }
 UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+QUANTITY = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][-+]?[0-9]+)?")
+SHARE = re.compile(r"[0-9]+(\.[0-9]+)?%")
 CPUS = re.compile(r"[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*")
 RANGES: Mapping[str, tuple[float, float]] = {
     "imageGCHighThresholdPercent": (0, 100),
     "imageGCLowThresholdPercent": (0, 100),
     "maxPods": (0, 2**31 - 1),
     "podsPerCore": (0, 2**31 - 1),
-    "port": (1, 65535),
+    "port": (0, 65535),
     "readOnlyPort": (0, 65535),
     "healthzPort": (0, 65535),
     "oomScoreAdj": (-1000, 1000),
     "maxParallelImagePulls": (1, 2**31 - 1),
     "containerLogMaxFiles": (2, 2**31 - 1),
     "containerLogMaxWorkers": (1, 2**31 - 1),
-    "nodeLeaseDurationSeconds": (1, 2**31 - 1),
+    "nodeLeaseDurationSeconds": (0, 2**31 - 1),
 }
 """Lowest and highest number of a field."""
-ENFORCED = {
-    "system-reserved": "systemReservedCgroup",
-    "system-reserved-compressible": "systemReservedCgroup",
-    "kube-reserved": "kubeReservedCgroup",
-    "kube-reserved-compressible": "kubeReservedCgroup",
-}
-"""What 'enforceNodeAllocatable' needs, by its entries."""
+KEPT = ("systemReserved", "kubeReserved")
+EVICTED = ("evictionHard", "evictionSoft", "evictionMinimumReclaim")
 
 
 def seconds(duration: str) -> float:
@@ -72,9 +68,12 @@ def together(name: str, value: Mapping[str, Any]) -> Iterator[Refusal]:
         value: its fields, of their types.
     """
     given = {key: entry for key, entry in value.items() if entry is not None}
-    for rule in (_ranges, _cpus, _memory, _shutdown, _images, _enforced):
-        for what, hint in rule(given):
-            yield Refusal(f"'{name}' {what}; the kubelet would not start.", hint)
+    # What counts with quantities needs some.
+    first = [found for rule in (_ranges, _quantities) for found in rule(given)]
+    for what, hint in first or [
+        found for rule in (_cpus, _memory, _shutdown, _images) for found in rule(given)
+    ]:
+        yield Refusal(f"'{name}' {what}; the kubelet would not start.", hint)
 
 
 Found = Iterator[tuple[str, str]]
@@ -87,6 +86,17 @@ def _ranges(given: Mapping[str, Any]) -> Found:
             yield f"has {given[field]} for '{field}', which has to be {most}", CORRECT
 
 
+def _quantities(given: Mapping[str, Any]) -> Found:
+    for field in (*KEPT, *EVICTED):
+        for key, quantity in (given.get(field) or {}).items():
+            share = field in EVICTED and SHARE.fullmatch(quantity)
+            if not share and not QUANTITY.fullmatch(quantity):
+                yield (
+                    f"has '{quantity}' for '{key}' of '{field}', which is no quantity",
+                    'Write it as "500m" or "1Gi".',
+                )
+
+
 def _cpus(given: Mapping[str, Any]) -> Found:
     reserved = str(given.get("reservedSystemCPUs") or "")
     if reserved and not CPUS.fullmatch(reserved):
@@ -97,27 +107,17 @@ def _cpus(given: Mapping[str, Any]) -> Found:
             f"has 'reservedSystemCPUs' beside '{groups[0]}', which exclude each other",
             "Take one of them out of it.",
         )
-    if given.get("cpuManagerPolicy") == "static" and not reserved and not _reserved(given, "cpu"):
+    kept = [(given.get(field) or {}).get("cpu") for field in KEPT]
+    nothing = all(each is not None and amount(each) == 0 for each in kept)
+    if given.get("cpuManagerPolicy") == "static" and nothing and not reserved:
         yield (
             "has 'static' for 'cpuManagerPolicy' and keeps no CPU for the system",
-            f"Add 'systemReserved' or 'kubeReserved' with 'cpu', or 'reservedSystemCPUs'. {HERE}",
+            "Give 'systemReserved' or 'kubeReserved' more than 0 of 'cpu'.",
         )
-
-
-def _reserved(given: Mapping[str, Any], resource: str) -> Decimal:
-    """What is kept for the system and for Kubernetes."""
-    kept = [given.get(field) or {} for field in ("systemReserved", "kubeReserved")]
-    return sum((amount(each[resource]) for each in kept if each.get(resource)), Decimal(0))
 
 
 def _memory(given: Mapping[str, Any]) -> Found:
-    rows = given.get("reservedMemory") or []
-    if given.get("memoryManagerPolicy") == "Static" and not rows:
-        yield (
-            "has 'Static' for 'memoryManagerPolicy' and no 'reservedMemory'",
-            f"Add it: by NUMA node, in all what 'systemReserved', 'kubeReserved' and 'evictionHard' keep. {HERE}",
-        )
-    seen = set()
+    rows, seen = given.get("reservedMemory") or [], set()
     for row in rows:
         for resource, quantity in (row.get("limits") or {}).items():
             where = (row.get("numaNode", 0), resource)
@@ -127,32 +127,36 @@ def _memory(given: Mapping[str, Any]) -> Found:
                 wrong = "nothing" if amount(quantity) == 0 else "twice"
                 yield f"reserves '{resource}' of NUMA node {where[0]} {wrong} in 'reservedMemory'", CORRECT
             seen.add(where)
-    evicted = str((given.get("evictionHard") or {}).get("memory.available", ""))
-    if rows and evicted and not evicted.endswith("%"):
-        kept = _reserved(given, "memory") + amount(evicted)
-        listed = sum((amount((row.get("limits") or {}).get("memory", 0)) for row in rows), Decimal(0))
-        if kept != listed:
-            others = "'systemReserved', 'kubeReserved' and 'evictionHard' together"
-            yield (
-                f"reserves {listed:.0f} bytes of memory in 'reservedMemory' and {kept:.0f} in {others}, which have to be equal",
-                f"Make them equal. {HERE}",
-            )
+    kept = [
+        (given.get(field) or {}).get(key)
+        for field, key in (*((field, "memory") for field in KEPT), ("evictionHard", "memory.available"))
+    ]
+    # Of a share nobody knows here how much it is.
+    if not rows or any(each is None or each.endswith("%") for each in kept):
+        return
+    needed = sum(map(amount, kept), Decimal(0))
+    listed = sum((amount((row.get("limits") or {}).get("memory", 0)) for row in rows), Decimal(0))
+    if needed != listed:
+        others = "'systemReserved', 'kubeReserved' and 'evictionHard' together"
+        yield (
+            f"reserves {listed:.0f} bytes of memory in 'reservedMemory' and {needed:.0f} in {others}, which have to be equal",
+            "Make them equal.",
+        )
 
 
 def _shutdown(given: Mapping[str, Any]) -> Found:
-    whole, critical = (
-        seconds(given.get(field, "0s"))
-        for field in ("shutdownGracePeriod", "shutdownGracePeriodCriticalPods")
-    )
-    if critical > whole:
+    fields = ("shutdownGracePeriod", "shutdownGracePeriodCriticalPods")
+    periods = {field: seconds(given[field]) for field in fields if field in given}
+    whole, critical = (periods.get(field) for field in fields)
+    if whole is not None and critical is not None and critical > whole:
         yield (
             f"gives critical pods {critical:g} s of {whole:g} s ('shutdownGracePeriodCriticalPods', 'shutdownGracePeriod')",
-            f"The second one is the whole time, and has to be at least as long. {HERE}",
+            "The second one is the whole time, and has to be at least as long.",
         )
-    for field, period in (("shutdownGracePeriod", whole), ("shutdownGracePeriodCriticalPods", critical)):
+    for field, period in periods.items():
         if period < 0 or 0 < period < 1:
             yield f"has '{given[field]}' for '{field}', which has to be 0 or at least 1s", CORRECT
-    if given.get("shutdownGracePeriodByPodPriority") and (whole or critical):
+    if given.get("shutdownGracePeriodByPodPriority") and any(periods.values()):
         yield (
             "has 'shutdownGracePeriodByPodPriority' beside 'shutdownGracePeriod', which exclude each other",
             "Take one of them out of it.",
@@ -160,19 +164,11 @@ def _shutdown(given: Mapping[str, Any]) -> Found:
 
 
 def _images(given: Mapping[str, Any]) -> Found:
-    # 85 and 80 are the kubelet's own.
-    high, low = given.get("imageGCHighThresholdPercent", 85), given.get("imageGCLowThresholdPercent", 80)
-    if low >= high:
+    high, low = given.get("imageGCHighThresholdPercent"), given.get("imageGCLowThresholdPercent")
+    if high is not None and low is not None and low >= high:
         yield (
             f"deletes images from {high} % down to {low} % ('imageGCHighThresholdPercent', 'imageGCLowThresholdPercent')",
-            f"The second one has to be lower. {HERE}",
+            "The second one has to be lower.",
         )
     if given.get("serializeImagePulls") and given.get("maxParallelImagePulls", 1) > 1:
         yield "has 'maxParallelImagePulls' beside 'serializeImagePulls: true'", "Make the latter false."
-
-
-def _enforced(given: Mapping[str, Any]) -> Found:
-    for entry in given.get("enforceNodeAllocatable") or []:
-        field = ENFORCED.get(entry, "")
-        if field and not given.get(field):
-            yield f"has '{entry}' in 'enforceNodeAllocatable' and no '{field}'", f"Add it. {HERE}"

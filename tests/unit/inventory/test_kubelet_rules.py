@@ -17,7 +17,12 @@ def told(config: Any) -> list[str]:
 
 
 MEMORY = [{"numaNode": 0, "limits": {"memory": "1Gi"}}, {"numaNode": 1, "limits": {"memory": "124Mi"}}]
-EQUAL = {"systemReserved": {"memory": "1Gi"}, "evictionHard": {"memory.available": "124Mi"}}
+EQUAL = {
+    "systemReserved": {"memory": "1Gi"},
+    "kubeReserved": {"memory": "0"},
+    "evictionHard": {"memory.available": "124Mi"},
+}
+NONE = {"systemReserved": {"cpu": "0"}, "kubeReserved": {"cpu": "0m"}}
 
 
 @pytest.mark.parametrize(
@@ -25,24 +30,22 @@ EQUAL = {"systemReserved": {"memory": "1Gi"}, "evictionHard": {"memory.available
     [
         ({"maxPods": -1}, "-1 for 'maxPods', which has to be 0 or more"),
         ({"imageGCHighThresholdPercent": 101}, "from 0 to 100"),
-        ({"port": 0}, "from 1 to 65535"),
-        ({"cpuManagerPolicy": "static"}, "keeps no CPU for the system"),
-        ({"cpuManagerPolicy": "static", "systemReserved": {"cpu": "0"}}, "keeps no CPU"),
-        ({"cpuManagerPolicy": "static", "systemReserved": {"memory": "1Gi"}}, "keeps no CPU"),
+        ({"port": 65536}, "from 0 to 65535"),
+        ({"systemReserved": {"cpu": "10%"}, "cpuManagerPolicy": "static"}, "'10%' for 'cpu' of 'systemReserved'"),
+        ({"kubeReserved": {"cpu": "1core"}}, "which is no quantity"),
+        ({"evictionHard": {"memory.available": "100MB"}, "reservedMemory": MEMORY}, "'100MB' for 'memory.available'"),
+        ({"cpuManagerPolicy": "static", **NONE}, "keeps no CPU for the system"),
         ({"reservedSystemCPUs": "0-"}, "has to be a list"),
         ({"reservedSystemCPUs": "0-1", "kubeReservedCgroup": "/kube"}, "exclude each other"),
-        ({"memoryManagerPolicy": "Static"}, "no 'reservedMemory'"),
         ({"reservedMemory": [{"numaNode": 0, "limits": {"cpu": 1}}]}, "knows memory and huge pages"),
         ({"reservedMemory": [{"numaNode": 0, "limits": {"hugepages-1Gi": 0}}]}, "NUMA node 0 nothing"),
         ({"reservedMemory": [MEMORY[0], MEMORY[0]]}, "NUMA node 0 twice"),
         ({"reservedMemory": MEMORY, **EQUAL, "kubeReserved": {"memory": "1Mi"}}, "have to be equal"),
-        ({"shutdownGracePeriodCriticalPods": "10s"}, "critical pods 10 s of 0 s"),
         ({"shutdownGracePeriod": "30s", "shutdownGracePeriodCriticalPods": "1m"}, "60 s of 30 s"),
         ({"shutdownGracePeriod": "500ms"}, "0 or at least 1s"),
         ({"shutdownGracePeriod": "30s", "shutdownGracePeriodByPodPriority": [{"priority": 0}]}, "exclude"),
-        ({"imageGCHighThresholdPercent": 80}, "from 80 % down to 80 %"),
+        ({"imageGCHighThresholdPercent": 80, "imageGCLowThresholdPercent": 80}, "from 80 % down to 80 %"),
         ({"serializeImagePulls": True, "maxParallelImagePulls": 4}, "'serializeImagePulls: true'"),
-        ({"enforceNodeAllocatable": ["pods", "kube-reserved"]}, "no 'kubeReservedCgroup'"),
     ],
 )  # fmt: skip
 def test_what_the_kubelet_would_not_start_with_is_refused(config: Any, says: str) -> None:
@@ -55,21 +58,26 @@ def test_what_the_kubelet_would_not_start_with_is_refused(config: Any, says: str
 @pytest.mark.parametrize(
     "config",
     [
-        {"cpuManagerPolicy": "none"},
-        {"cpuManagerPolicy": "static", "reservedSystemCPUs": "0-1,64,65"},
+        {"cpuManagerPolicy": "none", **NONE},
+        {"cpuManagerPolicy": "static", "reservedSystemCPUs": "0-1,64,65", **NONE},
         {"cpuManagerPolicy": "static", "kubeReserved": {"cpu": "500m"}, "topologyManagerPolicy": "restricted"},
+        # The cluster may have what is not given here.
+        {"cpuManagerPolicy": "static", "systemReserved": {"cpu": "0", "pid": "1000"}},
+        {"memoryManagerPolicy": "Static"},
+        {"shutdownGracePeriodCriticalPods": "10s"},
+        {"imageGCHighThresholdPercent": 60},
+        {"enforceNodeAllocatable": ["pods", "kube-reserved"]},
+        {"reservedMemory": MEMORY, "evictionHard": {"memory.available": "100Mi"}},
         {"memoryManagerPolicy": "Static", "reservedMemory": MEMORY, **EQUAL},
         # A share of the node's memory, which is not known here.
-        {"memoryManagerPolicy": "Static", "reservedMemory": MEMORY, "evictionHard": {"memory.available": "5%"}},
+        {"reservedMemory": MEMORY, **EQUAL, "evictionHard": {"memory.available": "5%"}},
         {"shutdownGracePeriod": "2m", "shutdownGracePeriodCriticalPods": "30s"},
         {"shutdownGracePeriodByPodPriority": [{"priority": 0, "shutdownGracePeriodSeconds": 60}]},
-        {"imageGCHighThresholdPercent": 100},
-        {"maxParallelImagePulls": 4},
-        {"serializeImagePulls": None, "maxPods": None},
-        {"enforceNodeAllocatable": ["pods"]},
+        {"maxParallelImagePulls": 4, "nodeLeaseDurationSeconds": 0},
+        {"serializeImagePulls": None, "maxPods": None, "systemReserved": None},
     ],
 )  # fmt: skip
-def test_what_fits_together_passes(config: Any) -> None:
+def test_what_may_be_right_passes(config: Any) -> None:
     assert told(config) == []
 
 
