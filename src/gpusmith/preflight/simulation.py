@@ -66,7 +66,8 @@ def _sources(facts: Facts) -> str:
     folders = sorted({str(given["folder"]) for given in repositories if given.get("folder")})
     if not folders:
         return nodes
-    return f"the folder {' or '.join(map(repr, folders))}, of which alone its packages come (for others to {nodes})"
+    named = " or ".join(map(repr, folders))
+    return f"the folder {named} and its 'SHA256SUMS', since its packages come from there alone (for others to {nodes})"
 
 
 def check_simulation(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[Refusal]:

@@ -63,7 +63,7 @@ def test_what_a_folder_does_not_bring_along_is_to_be_put_there() -> None:
     tree = {**facts(), "asked": asked, "repositories": {"nvidia_driver": {"error": None}}}
     tree["simulation"] = {"plan": NOTHING, "held": [], "error": "Unmet: a : Depends: b", "trouble": ""}
     (found,) = check_simulation(tree, WANTED, TABLES)
-    assert found.hint.startswith("Add what is missing to the folder '/srv/driver', of which alone")
+    assert found.hint.startswith("Add what is missing to the folder '/srv/driver' and its 'SHA256SUMS'")
 
 
 def test_what_has_no_counterpart_in_another_branch_is_told_beside_the_rest() -> None:
