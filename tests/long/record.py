@@ -12,8 +12,8 @@ ROW = "row"
 """Property of a test whose result is kept in one row with those of others of its file."""
 HEAD = """# Long tests
 
-What `make test-long` found last, with date and commit of each run. `make test` does not run these. All GPUs are simulated, or there
-are none: what is built from a distribution's own driver packages is never loaded.
+What `make test-long` found last, with date and commit of each run. `make test` does not run these. All GPUs are simulated,
+or there are none: what is built from a distribution's own driver packages is never loaded.
 
 | test | result | seconds | date | commit | measured |
 | --- | --- | --- | --- | --- | --- |

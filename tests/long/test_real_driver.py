@@ -158,9 +158,10 @@ def removed(machine: DriverMachine, before: set[str]) -> tuple[list[str], list[s
     assert ended.status == 0, ended
     assert machine.half_done() == ""
     assert machine.held() == set()
-    after = machine.snapshot()
-    new = sorted(line for line in after - before if not LEFT.match(line))
-    gone = {line.split()[1] for line in before} - {line.split()[1] for line in after}
+    gone = {line.split()[1] for line in before} - {line.split()[1] for line in machine.snapshot()}
+    # Libraries and tools for anybody, such as libtirpc and adduser, are a person's to take away.
+    machine.ask("apt-get", "autoremove", "--purge", "--yes", "-q")
+    new = sorted(line for line in machine.snapshot() - before if not LEFT.match(line))
     return new, sorted(gone)
 
 
