@@ -20,7 +20,7 @@ from ansible_collections.gpusmith.gpu.plugins.plugin_utils.built_node import (
     refuse_unsigned,
 )
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import leader, plain
-from ansible_collections.gpusmith.gpu.plugins.plugin_utils.folders import FolderAction
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.folders import FolderAction, is_folder
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.patience import Patience
 
 from gpusmith.built import signing
@@ -160,11 +160,11 @@ class ActionModule(BuildingAction, FolderAction):
     ) -> dict[str, Any]:
         """What is asked for, with its folder on the node where a folder is its repository; a way back needs none."""
         given = asked.get("repository") or {}
+        if goes_back and is_folder(given):
+            return {**asked, "repository": None}
         try:
             return {**asked, "repository": self.bring(given, asked["name"], task_vars) or None}
         except PackageError as error:
-            if goes_back:
-                return {**asked, "repository": None}
             raise ToolError(str(error)) from error
 
     def _modules(self, asked: Mapping[str, Any], variables: dict[str, Any], patience: Patience) -> Provider:

@@ -294,9 +294,17 @@ class Work:
             with self._from_folder_alone(given, new_source) as backend:
                 self._backend = backend
                 self._install(new_source=False)
-        if given is not None and not self._check:
-            for old in folders.others(self._name, but=given.folder):
-                shutil.rmtree(old)
+        old = folders.others(self._name, but=given.folder) if given is not None and not self._check else []
+        # A node that serves may run a version that the new folder does not have: its files are the way back.
+        if old and self._are_offered():
+            for each in old:
+                shutil.rmtree(each)
+
+    def _are_offered(self) -> bool:
+        """Whether everything of the set that is installed can still be had."""
+        there = {name: package.version for name, package in self._look().items() if name in self._wanted}
+        offers = self._backend.offered(there)
+        return all(version in offers.get(name, []) for name, version in there.items())
 
     @contextlib.contextmanager
     def _from_folder_alone(self, given: base.Repository, new_source: bool) -> Iterator[base.Backend]:

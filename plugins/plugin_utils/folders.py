@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ansible.errors import AnsibleConnectionFailure
+from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import folder
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import PackageError, repository
@@ -53,17 +53,25 @@ class FolderAction(ActionBase):
         if COPIES * size > free:
             raise PackageError(
                 f"The node has {free >> 20} MiB free for '{folder.PLACE}', and the packages in '{site}' need "
-                f"{COPIES * size >> 20} MiB while they are brought. Make room there."
+                f"{COPIES * size >> 20} MiB while they are brought. Make room there; a folder there that no file of sources names is of an "
+                "earlier list."
             )
-        there = self._make_tmp_path()
+        shell = self._connection._shell  # noqa: SLF001 - Ansible has no other name for it
+        before, there = shell.tmpdir, self._make_tmp_path()
         try:
             for name in names:
                 self._connection.put_file(str(site / name), f"{there.rstrip('/')}/{name}")
             self._ask_of_folder({**asked, "brought": there}, task_vars)
+        except AnsibleError as error:
+            raise PackageError(
+                f"The packages in '{site}' cannot be brought to the node: {str(error).rstrip('.')}. Look at the connection and at the space for "
+                "temporary files of its user."
+            ) from error
         finally:
             # It is in a folder for temporary files: nothing is undone because it stays.
             with contextlib.suppress(AnsibleConnectionFailure):
                 self._remove_tmp_path(there)
+            shell.tmpdir = before
 
     def _ask_of_folder(self, asked: Mapping[str, Any], task_vars: dict[str, Any] | None) -> dict[str, Any]:
         answer: dict[str, Any] = self._execute_module(

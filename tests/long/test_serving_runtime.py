@@ -37,10 +37,12 @@ ASKED = (
 PUBLISH = """
 mkdir -p /srv/newer && cd /srv/newer
 apt-get -q download {name}={old}
-dpkg-deb -R {name}_{old}_*.deb work && rm {name}_{old}_*.deb
+dpkg-deb -R {name}_{old}_*.deb work
+rm {name}_{old}_*.deb
 sed -i 's/{old}/{new}/g' work/DEBIAN/control
 {more}
-dpkg-deb -q --root-owner-group -Zgzip -b work {name}_{new}.deb && rm -r work
+dpkg-deb --root-owner-group -Zgzip -b work {name}_{new}.deb
+rm -r work
 dpkg-deb -f {name}_{new}.deb >> Packages
 sum=$(sha256sum < {name}_{new}.deb | cut -d' ' -f1)
 printf 'Filename: ./{name}_{new}.deb\\nSize: %s\\nSHA256: %s\\n\\n' "$(stat -c %s {name}_{new}.deb)" "$sum" >> Packages

@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import folder as folders
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import programs
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import (
     INSTALL_TIMEOUT_S,
@@ -439,13 +440,14 @@ class Apt:
         return saved
 
     def _cached(self, name: str, version: str) -> Path:
-        """The archive that an earlier installation left in apt's cache."""
+        """The archive that an earlier installation left in apt's cache, or came from in a folder of the site."""
         cache = self._root / "var/cache/apt/archives"
         # As apt names them. One of the machine's own architecture sorts before a foreign one.
-        found = sorted(cache.glob(f"{name}_{version.replace(':', '%3a')}_*.deb"))
-        if not found:
+        pattern = f"{name}_{version.replace(':', '%3a')}_*.deb"
+        found = next(iter(sorted(cache.glob(pattern))), None) or folders.archive(pattern)
+        if found is None:
             raise PackageError(f"Neither a repository nor '{cache}' has '{name}' in version '{version}'.")
-        return found[0]
+        return found
 
     def install_from(self, folder: Path) -> None:
         """See `base.Backend`."""

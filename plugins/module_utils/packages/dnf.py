@@ -17,8 +17,9 @@ import tempfile
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence
+from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import folder as folders
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import (
     programs,
     rpm,
@@ -624,8 +625,7 @@ class Dnf:
         offered = {name: version for name, version in versions.items() if (name, version) in places}
         for name, version in sorted(versions.items()):
             if name not in offered:
-                path = self._cached(name, version)
-                places[name, version] = path.parent.parent.name.rpartition("-")[0]
+                path, places[name, version] = self._cached(name, version)
                 shutil.copy2(path, folder)
         if offered:
             self._need("download")
@@ -685,8 +685,8 @@ class Dnf:
                     texts.append(path.read_text(encoding="utf-8", errors="replace"))
         signatures.check(files, texts, self._execute)
 
-    def _cached(self, name: str, version: str) -> Path:
-        """The archive that an earlier installation left in dnf's cache."""
+    def _cached(self, name: str, version: str) -> Tuple[Path, str]:
+        """The archive that an earlier installation left in dnf's cache, or came from in a folder of the site; and its repository."""
         _, plain, release = rpm.split(version)
         places = [self._cache, self._root / "var/cache/dnf"]
         found = [
@@ -695,19 +695,23 @@ class Dnf:
             for arch in (os.uname().machine, "noarch")
             for path in place.glob(f"*/packages/{name}-{plain}-{release}.{arch}.rpm")
         ]
-        if not found:
-            raise PackageError(
-                f"Neither a repository nor '{places[-1]}' has '{name}' in version '{version}'."
-            )
-        return found[0]
+        if found:
+            return found[0], found[0].parent.parent.name.rpartition("-")[0]
+        for arch in (os.uname().machine, "noarch"):
+            kept = folders.archive(f"{name}-{plain}-{release}.{arch}.rpm")
+            if kept:
+                return kept, f"gpusmith-{kept.parent.parent.name}"
+        raise PackageError(f"Neither a repository nor '{places[-1]}' has '{name}' in version '{version}'.")
 
     def install_from(self, folder: Path) -> None:
         """See `base.Backend`."""
         saved = read_manifest(folder, self.name)
         versions = {each.name: each.version for each in saved}
         files = [str((folder / each.file).resolve()) for each in saved]
+        # They were proved when they were saved, by their repository's rule; the node's rule for other files would refuse unsigned ones.
+        alone = ["--disablerepo=*", "--setopt=localpkg_gpgcheck=0"]
         with self._locks_as(self._listed(), versions) as options:
-            self._dnf([*options, "--disablerepo=*", "install", *_as_asked(False), *files], INSTALL_TIMEOUT_S)
+            self._dnf([*options, *alone, "install", *_as_asked(False), *files], INSTALL_TIMEOUT_S)
         self._follow(versions)
 
     def removal(self, names: Iterable[str], unused: bool = False) -> Dict[str, str]:

@@ -14,7 +14,7 @@ import hashlib
 import re
 import shutil
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, Mapping, NamedTuple
+from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional
 
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import index
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import PackageError, digest
@@ -23,6 +23,8 @@ SUMS = "SHA256SUMS"
 PLACE = Path("/var/lib/gpusmith/repositories")
 """Where nodes keep them: a folder for each owner, in it one by the digest of its list."""
 TYPES = {".deb": "deb", ".rpm": "rpm"}
+SOURCES = (".src.rpm", ".nosrc.rpm")
+"""Ends of packages that nobody runs. In metadata they look like the binary ones of the same name."""
 LINE = re.compile(r"\\?([0-9a-f]{64}) [ *](?:\./)?([^/]+)")
 
 
@@ -82,11 +84,11 @@ def parse(text: str, path: str) -> Listed:
             )
         digests[match.group(2)] = match.group(1)
     found = {TYPES.get(Path(name).suffix, "") for name in digests}
-    strangers = sorted(name for name in digests if Path(name).suffix not in TYPES)
+    strangers = sorted(name for name in digests if Path(name).suffix not in TYPES or name.endswith(SOURCES))
     if strangers or len(found) != 1:
         what = f"lists {_named(strangers)}" if strangers else "lists no package, or packages of both kinds"
         raise PackageError(
-            f"'{path}' {what}. A folder has files of packages, either '.deb' or '.rpm', and nothing else."
+            f"'{path}' {what}. A folder has files of binary packages, either '.deb' or '.rpm', and nothing else."
         )
     return Listed(found.pop(), digests, hashlib.sha256(text.encode()).hexdigest(), text)
 
@@ -168,20 +170,27 @@ def keep(source: Path, text: str, kept: Path) -> None:
     """Take files that were brought, and make a repository of them; it is there as a whole, or not at all."""
     found = parse(text, SUMS)
     new = kept.with_name(f".{kept.name}.new")
-    for old in (new, kept):
+    for old in (*kept.parent.glob(".*.new"), kept):
         if old.exists():
             shutil.rmtree(old)
     new.mkdir(parents=True)
-    # apt reads them as a user of its own.
-    for each in (new, kept.parent, PLACE):
-        each.chmod(0o755)
     for name in found.digests:
         shutil.copyfile(source / name, new / name)
-        (new / name).chmod(0o644)
     (new / SUMS).write_text(text, encoding="utf-8")
     proved(new)
     index.write(new, found.type, found.digests)
+    # apt reads them as a user of its own, whatever the umask is.
+    for each in (new, kept.parent, PLACE, PLACE.parent, *new.rglob("*")):
+        each.chmod(0o755 if each.is_dir() else 0o644)
     new.rename(kept)
+
+
+def archive(pattern: str) -> Optional[Path]:
+    """A file of one of the folders that this node keeps, proved again; None if none has it."""
+    for path in sorted(PLACE.glob(f"*/*/{pattern}")):
+        prove_kept(path.parent)
+        return path
+    return None
 
 
 def others(owner: str, but: str) -> List[Path]:

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from ansible.errors import AnsibleError
 from ansible_collections.gpusmith.gpu.plugins.action import packages
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import folder
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import PackageError
@@ -24,6 +25,7 @@ class Node:
 
     def __init__(self, free: int = 1 << 30, has: bool = False, says: str = "") -> None:
         self.free, self.has, self.says = free, has, says
+        self.full = False
         self.sent: list[str] = []
         self.asked: list[dict[str, Any]] = []
 
@@ -36,12 +38,19 @@ class Node:
 
     def bring(self, given: dict[str, Any]) -> dict[str, Any]:
         action = packages.ActionModule.__new__(packages.ActionModule)
-        action._connection = SimpleNamespace(put_file=lambda here, there: self.sent.append(f"{here} {there}"))
+        action._connection = SimpleNamespace(put_file=self.put, _shell=SimpleNamespace(tmpdir="/tmp/first"))
         action._execute_module = self.module
         action._make_tmp_path = lambda: "/tmp/x/"
         action._remove_tmp_path = lambda _path: self.sent.append("removed")
         found: dict[str, Any] = action.bring(given, OWNER, {})
+        # Ansible removes that one when the action ends.
+        assert action._connection._shell.tmpdir == "/tmp/first"
         return found
+
+    def put(self, here: str, there: str) -> None:
+        if self.full:
+            raise AnsibleError("No space left on device.")
+        self.sent.append(f"{here} {there}")
 
 
 def test_what_a_node_lacks_is_copied_once(tmp_path: Path) -> None:
@@ -76,6 +85,14 @@ def test_what_has_no_room_is_not_copied(tmp_path: Path) -> None:
     with pytest.raises(PackageError, match="Make room"):
         node.bring({"folder": str(site(tmp_path / "site"))})
     assert node.sent == []
+
+
+def test_what_cannot_be_copied_is_told(tmp_path: Path) -> None:
+    node = Node()
+    node.full = True
+    with pytest.raises(PackageError, match=r"cannot be brought to the node: No space left on device\. Look"):
+        node.bring({"folder": str(site(tmp_path / "site"))})
+    assert node.sent == ["removed"]
 
 
 def test_what_the_node_says_is_told(tmp_path: Path) -> None:

@@ -336,7 +336,7 @@ def test_only_packages_of_this_machines_architecture_are_saved(tmp_path: Path) -
     cache.mkdir(parents=True)
     for arch in ("i686", os.uname().machine):
         (cache / f"libnvidia-ml-580.178.04-1.el9.{arch}.rpm").touch()
-    assert backend._cached("libnvidia-ml", OLD).name.endswith(f".{os.uname().machine}.rpm")
+    assert backend._cached("libnvidia-ml", OLD)[0].name.endswith(f".{os.uname().machine}.rpm")
 
 
 def test_nothing_is_held_by_locks_that_dnf_does_not_read(tmp_path: Path) -> None:

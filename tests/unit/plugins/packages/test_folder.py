@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -89,6 +90,8 @@ def test_every_file_that_the_list_does_not_prove_is_named(tmp_path: Path) -> Non
         (f"{'a' * 64}  x.deb\n{'b' * 64}  x.deb\n", "gives no digest"),
         (f"{'a' * 64}  x.deb\n{'b' * 64}  y.rpm\n", "both kinds"),
         (f"{'a' * 64}  x.deb\n{'b' * 64}  install.sh\n", "'install.sh'"),
+        # rpm calls its architecture that of the machine that built it.
+        (f"{'a' * 64}  x-1-1.x86_64.rpm\n{'b' * 64}  x-1-1.src.rpm\n", "lists 'x-1-1.src.rpm'"),
     ],
 )
 def test_a_list_of_anything_else_is_refused(text: str, told: str) -> None:
@@ -190,6 +193,28 @@ def test_what_was_brought_is_kept_whole_or_not_at_all(tmp_path: Path, kept: Path
     folder.keep(place, text, kept)
     assert folder.prove_kept(kept).text == text
     assert folder.others(OWNER, but=str(kept)) == []
+
+
+def test_everybody_may_read_what_is_kept(tmp_path: Path, kept: Path) -> None:
+    half = kept.with_name(".other.new")
+    half.mkdir(parents=True)
+    before = os.umask(0o077)
+    try:
+        folder.keep(tmp_path / "site", (tmp_path / "site" / folder.SUMS).read_text(), kept)
+    finally:
+        os.umask(before)
+    assert {path.stat().st_mode & 0o777 for path in kept.iterdir()} == {0o644}
+    assert {path.stat().st_mode & 0o777 for path in (kept, *list(kept.parents)[:2])} == {0o755}
+    # What a killed run left half done goes.
+    assert not half.exists()
+
+
+def test_an_archive_of_a_kept_folder_is_found_and_proved(tmp_path: Path, kept: Path) -> None:
+    folder.keep(tmp_path / "site", (tmp_path / "site" / folder.SUMS).read_text(), kept)
+    assert folder.archive("libs_1%3a2.0_*.deb") == kept / "libs_1%3a2.0_all.deb"
+    assert folder.archive("libs_3_*.deb") is None
+    (kept / "driver_1.0_amd64.deb").write_text("other")
+    assert "driver_1.0_amd64.deb" in refused(lambda: folder.archive("libs_1%3a2.0_*.deb"))
 
 
 def write_list_of_kept(place: Path) -> None:

@@ -318,6 +318,23 @@ def test_optional_packages_that_nobody_offers_change_nothing(machine: Machine) -
         present(machine, repository=None, unversioned=["nowhere"])
 
 
+def test_an_earlier_folder_stays_while_what_is_installed_came_from_it(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(packages.folders, "PLACE", tmp_path / "place")
+    earlier = tmp_path / "place" / "drv" / "digest"
+    earlier.mkdir(parents=True)
+    machine.packages["smi"] = base.Installed(OLD, True)
+    machine.lists["smi"] = ["999-1"]
+    present(machine, packages={"smi": OLD})
+    assert earlier.is_dir()
+    machine.lists["smi"] = ["999-1", OLD]
+    present(machine, check=True, packages={"smi": OLD})
+    assert earlier.is_dir()
+    present(machine, packages={"smi": OLD})
+    assert not earlier.exists()
+
+
 def test_check_mode_changes_nothing_and_tells_what_would_come(machine: Machine) -> None:
     (machine.folder / "drv.sources").write_text(KEY.strip())
     work = present(machine, check=True, **DRIVER)
