@@ -1,159 +1,194 @@
-"""Newer containerd, toolkit and kubelet on a fleet that serves: kept and named, or changed node after node."""
+"""Newer containerd, toolkit and kubelet on a fleet that serves: kept and named, changed node after node, or taken back."""
 
 from __future__ import annotations
 
+import re
+import subprocess
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from gpulab.artifacts import repos
 
-from tests.e2e.harness import NAMESPACE, Lab, PodSpec
+from gpusmith.paths import state_dir
+from tests.e2e.harness import NAMESPACE, Ended, Lab, PodSpec
 
 NODES = ("gpu-1", "gpu-2")
 CONTAINERD, TOOLKIT, KUBERNETES = "2.3.7-2", "1.20.1-2", "1.36.3-1.2"
-# By the release that the lab's depot has, whose files they hold: only the revision of the package is newer.
+TOOLKIT_SET = (
+    "nvidia-container-toolkit",
+    "nvidia-container-toolkit-base",
+    "libnvidia-container-tools",
+    "libnvidia-container1",
+)
+# Of the release that the lab's depot has, with its files: only the revision of the package is newer. By folder of the depot.
 NEWER = {
-    "containerd.io": ("2.3.7-1", CONTAINERD),
-    **dict.fromkeys(
-        (
-            "nvidia-container-toolkit",
-            "nvidia-container-toolkit-base",
-            "libnvidia-container-tools",
-            "libnvidia-container1",
-        ),
-        ("1.20.1-1", TOOLKIT),
-    ),
-    **dict.fromkeys(("kubelet", "kubeadm", "kubectl"), ("1.36.3-1.1", KUBERNETES)),
+    "containerd": {"containerd.io": ("2.3.7-1", CONTAINERD)},
+    "nvidia-container-toolkit": dict.fromkeys(TOOLKIT_SET, ("1.20.1-1", TOOLKIT)),
+    "kubernetes": dict.fromkeys(("kubelet", "kubeadm", "kubectl"), ("1.36.3-1.1", KUBERNETES)),
 }
+WANTED = {name: new for rows in NEWER.values() for name, (_, new) in rows.items()}
+# A release whose program does not start.
+BAD = "2.3.7-3"
+SPOILT = "#!/bin/sh\nexit 1\n"
+REPOSITORIES = (
+    "containerd_repository",
+    "nvidia_container_toolkit_repository",
+    "kubernetes_node_repository",
+)
 ASKED = (
     *("-e", f"containerd_version={CONTAINERD}"),
     *("-e", f"nvidia_container_toolkit_version={TOOLKIT}"),
     *("-e", f"kubernetes_node_version={KUBERNETES}"),
 )
-# A mirror of the site, on the node itself.
-PUBLISH = """
-mkdir -p /srv/newer && cd /srv/newer
-apt-get -q download {name}={old}
-dpkg-deb -R {name}_{old}_*.deb work
-rm {name}_{old}_*.deb
-sed -i 's/{old}/{new}/g' work/DEBIAN/control
-{more}
-dpkg-deb --root-owner-group -Zgzip -b work {name}_{new}.deb
-rm -r work
-dpkg-deb -f {name}_{new}.deb >> Packages
-sum=$(sha256sum < {name}_{new}.deb | cut -d' ' -f1)
-printf 'Filename: ./{name}_{new}.deb\\nSize: %s\\nSHA256: %s\\n\\n' "$(stat -c %s {name}_{new}.deb)" "$sum" >> Packages
-"""
-OFFER = (
-    "echo 'deb [trusted=yes] file:/srv/newer ./' > /etc/apt/sources.list.d/newer.list && apt-get -q update"
-)
-# A release whose program does not start.
-BAD = "2.3.7-3"
-SPOILT = "printf '#!/bin/sh\\nexit 1\\n' > work/usr/bin/containerd"
+ALLOWED = ("-e", "gpusmith_change_runtime_on_joined=true")
 UNITS = ("containerd", "kubelet")
 
 
-def installed(lab: Lab, node: str) -> dict[str, str]:
-    """Versions of what is changed here."""
-    lines = lab.on(node, f"dpkg-query -W -f '${{Package}} ${{Version}}\\n' {' '.join(NEWER)}").splitlines()
-    return {name: version for name, _, version in (line.partition(" ") for line in lines)}
+def run(*words: str | Path) -> None:
+    """A program that must succeed."""
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
 
 
-def started(lab: Lab, node: str) -> dict[str, int]:
-    """When the services were started, in microseconds of the clock that all machines of a lab share."""
-    shown = f"systemctl show --value --property=ExecMainStartTimestampMonotonic {' '.join(UNITS)}"
-    return dict(zip(UNITS, map(int, lab.on(node, shown).split()), strict=True))
+def repacked(source: Path, target: Path, old: str, new: str, program: tuple[str, str] = ("", "")) -> None:
+    """A package of another version, with another program at a path if one is given."""
+    work = target / "work"
+    run("dpkg-deb", "-R", source, work)
+    control = work / "DEBIAN" / "control"
+    control.write_text(control.read_text().replace(old, new))
+    path, text = program
+    if path:
+        (work / path).write_text(text)
+    run("dpkg-deb", "--root-owner-group", "-Zgzip", "-b", work, target / source.name.replace(old, new))
+    run("rm", "-r", work)
 
 
-def containers(lab: Lab) -> dict[str, Any]:
-    """Container and restarts of every pod."""
-    return {
-        pod["metadata"]["name"]: [
-            (status["containerID"], status["restartCount"])
-            for status in pod["status"].get("containerStatuses", [])
-        ]
-        for pod in lab.get("pods", f"--namespace={NAMESPACE}")["items"]
-    }
+def publish(folder: Path) -> None:
+    """Put the newer releases beside the others of the depot, signed with the same key."""
+    folder.mkdir()
+    for place, rows in NEWER.items():
+        for name, (old, new) in rows.items():
+            archive = f"{name}_{old}_amd64.deb"
+            run("podman", "cp", f"gpulab-depot:/srv/apt/{place}/{archive}", folder.parent / archive)
+            repacked(folder.parent / archive, folder, old, new)
+    old = NEWER["containerd"]["containerd.io"][0]
+    spoilt = folder.parent / f"containerd.io_{old}_amd64.deb"
+    repacked(spoilt, folder, old, BAD, ("usr/bin/containerd", SPOILT))
+    repos.index(folder, "newer", repos.signing_key(state_dir() / "keys" / "apt"))
+    run("podman", "cp", folder, "gpulab-depot:/srv/newer")
+
+
+@dataclass(frozen=True)
+class Serving:
+    """Two nodes that serve a job with a GPU each, and are offered newer releases."""
+
+    lab: Lab
+    inventory: Path
+
+    def site(self, *words: str) -> Ended:
+        """Run site.yml, whatever its exit status."""
+        return self.lab.site(*words, inventory=self.inventory)
+
+    def unchanged(self, *words: str) -> None:
+        """A run that finds nothing to do."""
+        ended = self.site(*words)
+        assert ended.status == 0, str(ended)
+        changed = {host: row["changed"] for host, row in ended.recap().items() if row["changed"]}
+        assert changed == {}, str(ended)
+
+    def installed(self, node: str) -> dict[str, str]:
+        """Versions of what is changed here."""
+        asked = f"dpkg-query -W -f '${{Package}} ${{Version}}\\n' {' '.join(WANTED)}"
+        return dict(line.split() for line in self.lab.on(node, asked).splitlines())
+
+    def started(self, node: str) -> dict[str, int]:
+        """When the services were started, in microseconds of the clock that all machines of a lab share."""
+        asked = f"systemctl show --value --property=ExecMainStartTimestampMonotonic {' '.join(UNITS)}"
+        return dict(zip(UNITS, map(int, self.lab.on(node, asked).split()), strict=True))
+
+    def jobs(self) -> dict[str, Any]:
+        """Container and restarts of every pod."""
+        return {
+            pod["metadata"]["name"]: [
+                (status["containerID"], status["restartCount"])
+                for status in pod["status"].get("containerStatuses", [])
+            ]
+            for pod in self.lab.get("pods", f"--namespace={NAMESPACE}")["items"]
+        }
 
 
 @pytest.fixture(scope="module")
-def serving(root: Path) -> Iterator[Lab]:
-    """Two nodes that serve a job with a GPU each, and are offered newer releases."""
+def serving(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
     lab = Lab(root, root / ".cache" / "long" / str(int(time.time())))
     lab.gpulab("down")
     lab.up("--gpu-nodes", "2", "--gpus", "2")
-    lab.site_ok()
-    for node in NODES:
-        for name, (old, new) in NEWER.items():
-            lab.on(node, PUBLISH.format(name=name, old=old, new=new, more=""), timeout=180)
-        name, old = "containerd.io", NEWER["containerd.io"][0]
-        lab.on(node, PUBLISH.format(name=name, old=old, new=BAD, more=SPOILT), timeout=180)
-        lab.on(node, OFFER)
-    values = yaml.safe_load((lab.inventory / "group_vars" / "gpu_nodes.yml").read_text())
+    publish(tmp_path_factory.mktemp("newer") / "debs")
+    inventory = lab.copy_inventory(tmp_path_factory.mktemp("inventory"))
+    path = inventory / "group_vars" / "all.yml"
+    values = yaml.safe_load(path.read_text())
+    for name in REPOSITORIES:
+        (uri,) = values[name]["uris"]
+        values[name]["uris"] = [uri, f"{uri.partition('/apt/')[0]}/newer/"]
+    path.write_text(yaml.safe_dump(values))
+    found = Serving(lab, inventory)
+    first = found.site()
+    assert first.status == 0, str(first)
+    image = str(
+        yaml.safe_load((inventory / "group_vars" / "gpu_nodes.yml").read_text())["validation_image_cuda"]
+    )
     lab.kubectl("create", "namespace", NAMESPACE)
-    lab.apply(
-        *(
-            PodSpec(f"job-{node}", node, gpus=1).manifest(str(values["validation_image_cuda"]))
-            for node in NODES
-        )
-    )
-    lab.kubectl(
-        "wait",
-        f"--namespace={NAMESPACE}",
-        "pods",
-        "--all",
-        "--for=condition=Ready",
-        "--timeout=120s",
-        timeout=150,
-    )
-    yield lab
+    lab.apply(*(PodSpec(f"job-{node}", node, gpus=1).manifest(image) for node in NODES))
+    ready = ("pods", "--all", "--for=condition=Ready", "--timeout=120s")
+    lab.kubectl("wait", f"--namespace={NAMESPACE}", *ready, timeout=150)
+    yield found
     lab.gpulab("down")
 
 
-def test_a_release_that_does_not_start_is_taken_back_and_stops_the_rest(serving: Lab) -> None:
-    before = {node: installed(serving, node) for node in NODES}
-    starts, jobs = started(serving, "gpu-2"), containers(serving)
-    ended = serving.site("-e", f"containerd_version={BAD}", "-e", "gpusmith_change_runtime_on_joined=true")
+def test_a_release_that_does_not_start_is_taken_back_and_stops_the_rest(serving: Serving) -> None:
+    before = {node: serving.installed(node) for node in NODES}
+    starts, jobs = {node: serving.started(node) for node in NODES}, serving.jobs()
+    ended = serving.site("-e", f"containerd_version={BAD}", *ALLOWED)
     assert ended.status != 0, str(ended)
-    assert {node: installed(serving, node) for node in NODES} == before, str(ended)
-    assert started(serving, "gpu-2") == starts
-    assert containers(serving) == jobs
-    serving.wait_allocatable(dict.fromkeys(NODES, 2), 60)
-    same = serving.site_ok()
-    assert {host: row["changed"] for host, row in same.recap().items() if row["changed"]} == {}, str(same)
+    told = re.search(r"Node '(\S+)': the change of 'containerd' failed", ended.output)
+    assert told, str(ended)
+    first, (second,) = told[1], set(NODES) - {told[1]}
+    assert f"Node '{second}' was not changed, since the change of '{first}' was not proved" in ended.output
+    assert {node: serving.installed(node) for node in NODES} == before, str(ended)
+    assert serving.started(first)["containerd"] > starts[first]["containerd"]
+    assert serving.started(second) == starts[second]
+    assert serving.jobs() == jobs
+    serving.lab.wait_allocatable(dict.fromkeys(NODES, 2), 60)
+    serving.unchanged()
 
 
 def test_newer_releases_change_serving_nodes_one_after_another(
-    serving: Lab, measured: Callable[[str, object], None]
+    serving: Serving, measured: Callable[[str, object], None]
 ) -> None:
-    before = {node: (installed(serving, node), started(serving, node)) for node in NODES}
-    jobs = containers(serving)
+    before = {node: (serving.installed(node), serving.started(node)) for node in NODES}
+    jobs = serving.jobs()
 
     kept = serving.site(*ASKED)
     assert kept.status != 0, str(kept)
     assert "serves and keeps what it has" in kept.output
     assert {node: kept.recap()[node]["failed"] for node in NODES} == dict.fromkeys(NODES, 1), str(kept)
-    assert {node: (installed(serving, node), started(serving, node)) for node in NODES} == before
+    assert {node: (serving.installed(node), serving.started(node)) for node in NODES} == before
 
-    begin = time.monotonic()
-    changed = serving.site_ok(*ASKED, "-e", "gpusmith_change_runtime_on_joined=true")
-    seconds = time.monotonic() - begin
-    for node in NODES:
-        assert installed(serving, node) == {name: new for name, (_, new) in NEWER.items()}, str(changed)
-    starts = {node: started(serving, node) for node in NODES}
+    changed = serving.site(*ASKED, *ALLOWED)
+    assert changed.status == 0, str(changed)
+    assert {node: serving.installed(node) for node in NODES} == dict.fromkeys(NODES, WANTED), str(changed)
+    starts = {node: serving.started(node) for node in NODES}
     for unit in UNITS:
         # After a restart the node's own heartbeat is waited for, before it is the next one's turn.
-        assert starts["gpu-2"][unit] - starts["gpu-1"][unit] > 1_000_000, str(starts)
-        assert starts["gpu-1"][unit] > before["gpu-1"][1][unit]
+        assert abs(starts["gpu-2"][unit] - starts["gpu-1"][unit]) > 1_000_000, str(starts)
+        assert all(starts[node][unit] > before[node][1][unit] for node in NODES)
     # What runs does not notice.
-    assert containers(serving) == jobs
-    held = serving.on("gpu-2", "apt-mark showhold").split()
-    assert set(NEWER) <= set(held)
-
-    again = serving.site_ok(*ASKED, "-e", "gpusmith_change_runtime_on_joined=true")
-    assert {host: row["changed"] for host, row in again.recap().items() if row["changed"]} == {}, str(again)
-    serving.wait_allocatable(dict.fromkeys(NODES, 2), 60)
-    measured("containerd, toolkit and kubelet of two serving nodes", f"{seconds:.0f} s")
+    assert serving.jobs() == jobs
+    assert set(WANTED) <= set(serving.lab.on("gpu-2", "apt-mark showhold").split())
+    serving.unchanged(*ASKED, *ALLOWED)
+    serving.lab.wait_allocatable(dict.fromkeys(NODES, 2), 60)
+    measured("containerd, toolkit and kubelet of two serving nodes", f"{changed.seconds:.0f} s")
