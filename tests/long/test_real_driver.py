@@ -28,11 +28,12 @@ OF_KIND = {
 }
 NAME = {OPEN: "nvidia-current-open", PROPRIETARY: "nvidia-current"}
 # What a removal leaves, as dpkg does: settings of packages that are removed and not purged, the user of a daemon, and the key by
-# which DKMS signs modules, which the firmware may have been told.
+# which DKMS signs modules, which the firmware may have been told. On Debian 13 also 'adduser', whose priority apt keeps it for.
 LEFT = re.compile(
     r"package \S+ \S+ rc ?$"
     r"|(?:file|link) /etc/(?:nvidia/|init\.d/nvidia-persistenced|rc\d\.d/\w\d\dnvidia-persistenced)"
     r"|file /etc/(?:passwd|shadow|group|gshadow|subuid|subgid)-? "
+    r"|package adduser |file /etc/(?:adduser|deluser)\.conf "
     r"|file /var/lib/dkms/mok\.(?:key|pub) "
 )
 Measured = Callable[[str, object], None]
