@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
@@ -179,8 +180,9 @@ def test_an_entry_that_nobody_can_read_is_in_nobodys_way(clock: Time) -> None:
 # --- the process that keeps it ---------------------------------------------------------------------------------
 
 LEADER = """
-import json, os, pathlib, subprocess, sys, time
+import fcntl, json, os, pathlib, subprocess, sys, time
 from gpusmith.cluster import claims, keeper
+from gpusmith.cluster.api import ApiRefused
 from gpusmith.owner import process
 
 book = pathlib.Path(sys.argv[1])
@@ -193,15 +195,21 @@ class Api:
         # As the client reads its certificates.
         assert open(f"/proc/self/fd/{secret}").read() == "key"
     def get(self, path):
-        return {"metadata": {"resourceVersion": "1"}, "data": json.loads(book.read_text())} if book.exists() else None
+        text = book.read_text() if book.exists() else ""
+        return {"metadata": {"resourceVersion": text}, "data": json.loads(text)} if text else None
     def create(self, path, body):
         # At once for those who read it.
         new = book.with_suffix(f".{os.getpid()}")
         new.write_text(json.dumps(body["data"]))
         new.replace(book)
     def patch(self, path, body, manager):
-        rows = {**json.loads(book.read_text()), **body["data"]}
-        self.create(path, {"data": {name: text for name, text in rows.items() if text is not None}})
+        with book.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            text = book.read_text()
+            if body.get("metadata", {}).get("resourceVersion", text) != text:
+                raise ApiRefused("Conflict", "", 409)
+            rows = {**json.loads(text), **body["data"]}
+            self.create(path, {"data": {name: text for name, text in rows.items() if text is not None}})
 
 keeper.BEAT_S = 0.2
 claim = claims.Claim("a", "site.yml", "root", "now", process(), process(), {"gpu-1": "m1"})
@@ -222,6 +230,33 @@ def leader(book: Path, task_s: str) -> tuple[subprocess.Popen[str], int, int]:
     assert process.stdout is not None
     keeper, task = process.stdout.readline().split()
     return process, int(keeper), int(task)
+
+
+def seen(book: Path) -> None:
+    """Wait until the keeper has looked for tasks once more: it does so before each beat."""
+
+    def beat() -> int:
+        claim = claims.read(json.loads(book.read_text())["a"])
+        assert claim is not None
+        return claim.beat
+
+    first = beat()
+
+    def look() -> wait.Done[None] | wait.NotYet:
+        beats = beat() - first
+        # The first beat may belong to an earlier look.
+        return wait.Done(None) if beats >= 2 else wait.NotYet(f"{beats} beats")
+
+    wait.wait_until("the keeper to look for tasks", look, wait.Deadline(20), 0.05)
+
+
+def rewrite(book: Path, text: str) -> None:
+    """Write the claims as another run does: never between another's look and its change."""
+    with book.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        new = book.with_suffix(".new")
+        new.write_text(text)
+        new.replace(book)
 
 
 def ended(*processes: Process) -> None:
@@ -251,7 +286,7 @@ def test_a_run_that_ends_gives_its_nodes_back(tmp_path: Path) -> None:
 def test_a_run_that_is_killed_gives_them_back_when_its_task_has_ended(tmp_path: Path) -> None:
     book = tmp_path / "book"
     process, _, task = leader(book, "60")
-    time.sleep(2 * keeper_module.LOOK_S)  # it has seen the task
+    seen(book)
     process.kill()
     process.wait()
     time.sleep(2 * keeper_module.LOOK_S)
@@ -290,7 +325,7 @@ def test_a_run_whose_claim_was_taken_while_it_was_silent_is_ended(tmp_path: Path
     members = [owner.process(pid) for pid in (process.pid, keeper, task)]
     # As a machine that sleeps.
     os.kill(keeper, signal.SIGSTOP)
-    book.write_text(json.dumps({"b": claims.written(run("b", ELSEWHERE))}))
+    rewrite(book, json.dumps({"b": claims.written(run("b", ELSEWHERE))}))
     time.sleep(2 * keeper_module.LOOK_S)
     assert process.poll() is None
     os.kill(keeper, signal.SIGCONT)
@@ -306,10 +341,10 @@ def test_tasks_of_a_killed_run_that_lost_its_claim_are_ended(tmp_path: Path) -> 
     book = tmp_path / "book"
     process, _, task = leader(book, "60")
     sleeps = owner.process(task)
-    time.sleep(2 * keeper_module.LOOK_S)  # the keeper has seen the task
+    seen(book)
     process.kill()
     process.wait()
-    book.write_text("{}")
+    rewrite(book, "{}")
     ended(sleeps)
 
 
