@@ -604,6 +604,12 @@ def dnf_automatic() -> None:
     _run("/usr/bin/python3", "-c", program)
 
 
+def take_out_command(name: str) -> None:
+    """A machine whose dnf has no such command, as without dnf-plugins-core."""
+    for path in Path("/usr/lib").glob(f"python3*/*-packages/dnf-plugins/{name}.py"):
+        path.unlink()
+
+
 LIST = Path("/etc/dnf/plugins/versionlock.list")
 
 

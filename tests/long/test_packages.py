@@ -859,6 +859,7 @@ def test_rpms_of_a_folder_are_signed_where_a_key_is_given(machine: Machine, whic
 
 @inside
 def test_an_upgrade_goes_to_a_folder_of_the_site_and_back(machine: Machine) -> None:
+    systems.take_out_command("download")
     given = systems.bring(systems.fill(machine, OF_SET))
     work(machine, **FROM_FOLDER, repository=given).present(install=True)
     next_one = systems.bring(systems.fill(machine, [f"drv-*{NEW}*"], at="/tmp/next"))

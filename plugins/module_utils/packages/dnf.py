@@ -617,40 +617,48 @@ class Dnf:
         for path in [folder / MANIFEST, *folder.glob("*.rpm")]:
             if path.exists():
                 path.unlink()
-        places = {
-            (row.name, row.version): row.place
+        offered = {
+            (row.name, row.version): row
             for row in self._offered_rows(sorted(versions))
             if row.name in versions
         }
-        offered = {name: version for name, version in versions.items() if (name, version) in places}
+        places = {wanted: row.place for wanted, row in offered.items()}
         for name, version in sorted(versions.items()):
-            if name not in offered:
+            if (name, version) not in offered:
                 path, places[name, version] = self._cached(name, version)
                 shutil.copy2(path, folder)
-        if offered:
-            self._need("download")
-            words = [
-                *ALONE,
-                "--enableplugin=download",
-                "download",
-                f"--destdir={folder}",
-                f"--arch={os.uname().machine},noarch",
-                "--setopt=*.metadata_expire=never",
-            ]
-            self._dnf([*words, "--setopt=*.skip_if_unavailable=1", *_exact_words(offered)], INSTALL_TIMEOUT_S)
-        saved = [
-            each for each in map(self._saved, sorted(folder.glob("*.rpm"))) if each[:2] in versions.items()
-        ]
+        self._download([row for wanted, row in offered.items() if wanted in versions.items()], folder)
+        ours = [path for arch in _arches() for path in sorted(folder.glob(f"*.{arch}.rpm"))]
+        saved = [each for each in map(self._saved, ours) if each[:2] in versions.items()]
         lacking = sorted(set(versions) - {each.name for each in saved})
         if lacking:
             raise PackageError(
                 f"dnf did not save {', '.join(lacking)} in '{folder}'. Look at the space there."
             )
+        for path in folder.glob("*.rpm"):
+            if path.name not in {each.file for each in saved}:
+                path.unlink()
         self._check_signatures(
             [folder / each.file for each in saved if self._are_signed(places[each.name, each.version])]
         )
         write_manifest(folder, self.name, saved)
         return saved
+
+    def _download(self, rows: Sequence[rpm.Row], folder: Path) -> None:
+        """Save packages as if to install them, or to install them anew: dnf's own command for it comes with a package that may not be there.
+
+        What they need comes along. Locks are not read: these are full versions, and nothing is installed.
+        """
+        there = {_nevra(row) for row in self._rows([])}
+        here = [_nevra(row) for row in rows if _nevra(row) in there]
+        coming = [_nevra(row) for row in rows if _nevra(row) not in there]
+        # Signatures are looked at afterwards, by the repository's rule, so that dnf takes no key for it.
+        words = [*ALONE, "--downloadonly", f"--destdir={folder}", "--setopt=*.metadata_expire=never"]
+        words += ["--setopt=*.skip_if_unavailable=1", "--setopt=*.gpgcheck=0"]
+        if here:
+            self._dnf([*words, "reinstall", *here], INSTALL_TIMEOUT_S)
+        if coming:
+            self._dnf([*words, "install", *_as_asked(False), *coming], INSTALL_TIMEOUT_S)
 
     def _saved(self, path: Path) -> Saved:
         words = ["rpm", "-qp", "--nosignature", "--qf", rpm.INSTALLED, str(path)]
@@ -666,7 +674,7 @@ class Dnf:
         return found
 
     def _are_signed(self, repository: str) -> bool:
-        """Whether packages of a repository have to be signed; 'dnf download' does not look."""
+        """Whether packages of a repository have to be signed."""
         settings = self._settings()
         section = repository if settings.has_section(repository) else "main"
         said = settings.get(section, "gpgcheck", fallback="0").strip().lower()
@@ -692,12 +700,12 @@ class Dnf:
         found = [
             path
             for place in places
-            for arch in (os.uname().machine, "noarch")
+            for arch in _arches()
             for path in place.glob(f"*/packages/{name}-{plain}-{release}.{arch}.rpm")
         ]
         if found:
             return found[0], found[0].parent.parent.name.rpartition("-")[0]
-        for arch in (os.uname().machine, "noarch"):
+        for arch in _arches():
             kept = folders.archive(f"{name}-{plain}-{release}.{arch}.rpm")
             if kept:
                 return kept, f"gpusmith-{kept.parent.parent.name}"
@@ -788,6 +796,11 @@ class Dnf:
 def _has_plugin(root: Path, command: str) -> bool:
     """Whether a command of dnf is there."""
     return any(root.glob(f"usr/lib/python3*/*-packages/dnf-plugins/{command}.py"))
+
+
+def _arches() -> Tuple[str, str]:
+    """Of packages that this machine runs; repositories have others under the same names and versions."""
+    return os.uname().machine, "noarch"
 
 
 def _nevra(row: rpm.Row) -> str:

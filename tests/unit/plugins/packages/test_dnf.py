@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -119,15 +119,22 @@ class Programs:
 
     Args:
         says: for words of a command, what it prints, or why it fails.
+
+    Attributes:
+        does: for words of a command, what it does.
     """
 
     def __init__(self, says: dict[str, str | list[base.PackageError]] | None = None) -> None:
         self.commands: list[str] = []
         self.locks: list[str] = []
         self.says = says or {}
+        self.does: dict[str, Callable[[str], str]] = {}
 
     def __call__(self, words: Sequence[str], _timeout_s: float, **_options: Any) -> str:
         self.commands.append(" ".join(words))
+        for part, does in self.does.items():
+            if part in self.commands[-1]:
+                return does(self.commands[-1])
         for word in words:
             if word.startswith("--setopt=pluginconfpath="):
                 self.locks.append((Path(word.partition("=")[2].partition("=")[2]) / "locks").read_text())
@@ -327,16 +334,46 @@ def test_an_upgrade_that_fails_by_our_locks_alone_is_told(tmp_path: Path) -> Non
 
 def test_only_packages_of_this_machines_architecture_are_saved(tmp_path: Path) -> None:
     """NVIDIA's repository for EL 9 has 32-bit builds of the libraries, under the same names and versions."""
-    backend, programs = system(tmp_path, offered=row("nvidia-driver-cuda", OLD))
+    here = row("nvidia-driver-cuda", OLD).replace("noarch", os.uname().machine)
+    backend, programs = system(tmp_path, offered=here + here.replace(os.uname().machine, "i686"))
     with pytest.raises(base.PackageError, match="did not save nvidia-driver-cuda"):
         backend.fetch({"nvidia-driver-cuda": OLD}, tmp_path / "folder")
-    (download,) = (command for command in programs.commands if " download " in command)
-    assert f"--arch={os.uname().machine},noarch" in download
+    (download,) = (command for command in programs.commands if " --downloadonly " in command)
+    assert download.endswith(f" nvidia-driver-cuda-{OLD}.{os.uname().machine}")
     cache = tmp_path / "var/cache/dnf/cuda-1/packages"
     cache.mkdir(parents=True)
     for arch in ("i686", os.uname().machine):
         (cache / f"libnvidia-ml-580.178.04-1.el9.{arch}.rpm").touch()
     assert backend._cached("libnvidia-ml", OLD)[0].name.endswith(f".{os.uname().machine}.rpm")
+
+
+def test_packages_are_saved_by_dnf_itself(tmp_path: Path) -> None:
+    """Its command 'download' comes with a package that a site without a network may not have."""
+    offered = row("drv-libs", OLD) + row("drv-libs", NEW) + row("drv-tool", OLD)
+    backend, programs = system(tmp_path, row("drv-tool", OLD), offered)
+    folder = tmp_path / "folder"
+    files = {"drv-libs": OLD, "drv-tool": OLD, "drv-needed": NEW}
+    for name, version in files.items():
+        programs.says[f"{folder}/{name}-"] = row(name, version)
+
+    def save(command: str) -> str:
+        for name in ("drv-tool",) if " reinstall " in command else ("drv-libs", "drv-needed"):
+            (folder / f"{name}-580.178.04-1.el9.noarch.rpm").touch()
+        return ""
+
+    programs.does[" --downloadonly "] = save
+    found = backend.fetch({"drv-libs": OLD, "drv-tool": OLD}, folder)
+    assert {each.name for each in found} == {"drv-libs", "drv-tool"}
+    # What they need is the node's, or asked for by its own name.
+    assert {path.name.rpartition("-580")[0] for path in folder.glob("*.rpm")} == {"drv-libs", "drv-tool"}
+    saving = [command for command in programs.commands if "--downloadonly" in command]
+    assert [command.rpartition(" ")[2] for command in saving] == [
+        f"drv-tool-{OLD}.noarch",
+        f"drv-libs-{OLD}.noarch",
+    ]
+    assert not any(
+        "dnf-command" in command or "enableplugin=download" in command for command in programs.commands
+    )
 
 
 def test_nothing_is_held_by_locks_that_dnf_does_not_read(tmp_path: Path) -> None:
