@@ -211,6 +211,12 @@ def _prove(repository: base.Repository | None) -> None:
         folders.prove_kept(Path(repository.folder))
 
 
+def _not_offered(backend: base.Backend, versions: Mapping[str, str]) -> dict[str, str]:
+    """Those of these versions that cannot be had."""
+    offers = backend.offered(versions)
+    return {name: version for name, version in versions.items() if version not in offers.get(name, [])}
+
+
 class Work:
     """The work of one call.
 
@@ -294,17 +300,42 @@ class Work:
             with self._from_folder_alone(given, new_source) as backend:
                 self._backend = backend
                 self._install(new_source=False)
-        old = folders.others(self._name, but=given.folder) if given is not None and not self._check else []
-        # A node that serves may run a version that the new folder does not have: its files are the way back.
-        if old and self._are_offered():
-            for each in old:
-                shutil.rmtree(each)
+        if given is not None and not self._check:
+            self._clear(given)
 
-    def _are_offered(self) -> bool:
-        """Whether everything of the set that is installed can still be had."""
-        there = {name: package.version for name, package in self._look().items() if name in self._wanted}
-        offers = self._backend.offered(there)
-        return all(version in offers.get(name, []) for name, version in there.items())
+    # --- folders of earlier lists ----------------------------------------------------------------------------------
+
+    def _clear(self, given: base.Repository) -> None:
+        """Remove what the node keeps of earlier lists, once another repository is in force and proved.
+
+        A node that serves may run a version that nobody else offers: files of that are its way back, and stay.
+        """
+        old = folders.others(self._name, but=given.folder)
+        if not old:
+            return
+        _prove(given)
+        needed = _not_offered(self._node, self._as_it_is(self._look()))
+        for each in sorted(old, key=lambda path: path.stat().st_mtime, reverse=True):
+            lacking = self._lacking_in(each, needed)
+            if lacking == needed:
+                shutil.rmtree(each)
+            needed = needed if lacking is None else lacking
+
+    def _lacking_in(self, kept: Path, needed: dict[str, str]) -> dict[str, str] | None:
+        """Those of these packages that a folder does not have; None where nobody can tell."""
+        if not needed:
+            return needed
+        try:
+            kind = folders.prove_kept(kept).type
+        except base.PackageError:
+            # Nothing is ever installed from it.
+            return needed
+        repository = base.repository({"type": kind, "folder": str(kept)}, self._name)
+        try:
+            with self._node.aside({self._name: repository}) as asked:
+                return _not_offered(asked, needed)
+        except base.PackageError:
+            return None
 
     @contextlib.contextmanager
     def _from_folder_alone(self, given: base.Repository, new_source: bool) -> Iterator[base.Backend]:

@@ -875,17 +875,38 @@ def test_an_upgrade_goes_to_a_folder_of_the_site_and_back(machine: Machine) -> N
     assert versions(machine.family.backend(), *DRIVER) == full(machine, NEW, *DRIVER)
     work(machine, **FROM_FOLDER, release=[*DRIVER], repository=None).from_folder(Path("/tmp/present"))
     assert versions(machine.family.backend(), *DRIVER) == full(machine, OLD, *DRIVER)
-    # The inventory follows: the node keeps the folder that it goes by.
+    # The inventory follows: the node keeps the folder that it goes by, and what the next way back needs besides.
     forth = {**newer, "unversioned": ["neighbour"]}
     work(machine, **forth).present(install=True)
-    assert [path.name for path in (folder.PLACE / "nvidia-driver").iterdir()] == [
-        Path(next_one["folder"]).name
-    ]
+    there = sorted(path.name for path in (folder.PLACE / "nvidia-driver").iterdir())
+    assert there == sorted(Path(each["folder"]).name for each in (given, next_one))
     assert versions(machine.family.backend(), *DRIVER) == full(machine, NEW, *DRIVER)
+    work(machine, **{**forth, "release": []}).fetched(Path("/tmp/after"))
+    saved = {each.name for each in base.read_manifest(Path("/tmp/after"), machine.family.name)}
+    assert saved == {*DRIVER, "neighbour"}
     absent: dict[str, Any] = {"packages": {"drv-cuda": "1.0"}, "repository": next_one}
     assert "'drv-cuda' in version '1.0'" in refused(
         lambda: work(machine, **absent).fetched(Path("/tmp/none"))
     )
+
+
+@inside
+def test_folders_of_earlier_lists_go_but_for_what_is_installed(machine: Machine) -> None:
+    first = systems.bring(systems.fill(machine, OF_SET))
+    work(machine, **FROM_FOLDER, repository=first).present(install=True)
+    for number, patterns in enumerate(([f"drv-*{NEW}*"], [f"drv-*{NEW}*", "kit-library*"])):
+        given = systems.bring(systems.fill(machine, patterns, at=f"/tmp/site-{number}"))
+        work(machine, **FROM_FOLDER, repository=given).present(install=True)
+        there = sorted((folder.PLACE / "nvidia-driver").iterdir())
+        assert there == sorted((Path(first["folder"]), Path(given["folder"])))
+    # They are what a way back would be saved from.
+    work(machine, **FROM_FOLDER, repository=given).fetched(Path("/tmp/present"))
+    assert versions(machine.family.backend(), *DRIVER) == full(machine, OLD, *DRIVER)
+    # A repository has them as well.
+    systems.add_repository(machine, "good")
+    machine.family.backend().refresh()
+    work(machine, **FROM_FOLDER, repository=given).present(install=True)
+    assert list((folder.PLACE / "nvidia-driver").iterdir()) == [Path(given["folder"])]
 
 
 # --- others on the machine -----------------------------------------------------------------------------------------
