@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from typing import Any, Dict, Iterator, Mapping, Tuple
 
+ROOT = "/etc/containerd/config.toml"
 IMPORTS = "/etc/containerd/conf.d/*.toml"
 OURS = "# Written by gpusmith"
 # One plugin up to schema 2, several since: containerd merges old names into the new ones.
@@ -54,7 +55,7 @@ def root_file(text: str | None, release: str) -> Tuple[str, int]:
         import of the drop-ins.
 
     Raises:
-        ConfigError: the file is somebody's own and states no version, or turns CRI off.
+        ConfigError: the file is somebody's own and no TOML, states no version or a newer one, or turns CRI off.
     """
     if text is None or is_package_default(text):
         schema = schema_of_release(release)
@@ -62,36 +63,71 @@ def root_file(text: str | None, release: str) -> Tuple[str, int]:
             f'{OURS}. Settings are in the drop-ins.\nversion = {schema}\nimports = ["{IMPORTS}"]\n',
             schema,
         )
-    # Late: on a node the probe's code comes with the module's arguments.
-    from gpusmith.probe.containerd import schema_of_file
-
-    stated = schema_of_file(text)
-    if stated is None or stated < 2:
+    tree = _tree(text, ROOT)
+    stated, newest = tree.get("version"), schema_of_release(release)
+    if not isinstance(stated, int) or stated < 2:
         raise ConfigError(
-            "'/etc/containerd/config.toml' states no 'version' of 2 or newer. Migrate it with 'containerd config migrate'."
+            f"'{ROOT}' states no 'version' of 2 or newer. Migrate it with 'containerd config migrate'."
         )
-    if re.search(
-        r"^\s*disabled_plugins\s*=\s*\[[^]]*[\"'](?:io\.containerd\.grpc\.v1\.)?cri[\"']", text, re.MULTILINE
-    ):
+    if stated > newest:
         raise ConfigError(
-            "'/etc/containerd/config.toml' turns the CRI plugin off. Take 'cri' out of its 'disabled_plugins'."
+            f"'{ROOT}' has 'version' {stated}, and containerd {release} reads {newest} and older."
+            " Write it for this release, or give a newer 'containerd_version'."
         )
+    if _disables_cri(tree):
+        raise ConfigError(f"'{ROOT}' turns the CRI plugin off. Take 'cri' out of its 'disabled_plugins'.")
     return with_import(text), stated
 
 
+def _tree(text: str, path: str) -> Tree:
+    """What a file says; `ConfigError` if it is no TOML."""
+    # Late: on a node the probe's code comes with the module's arguments.
+    from gpusmith.probe.containerd import load_toml
+
+    try:
+        return dict(load_toml(text))
+    except ValueError as error:
+        raise ConfigError(f"'{path}' is no TOML: {error}. Repair it, or move it away.") from None
+
+
 def with_import(text: str) -> str:
-    """The root file with our folder among its imports."""
-    if IMPORTS in text:
+    """The root file with our folder as the last of its imports; all else stays as it is.
+
+    Raises:
+        ConfigError: the text is written in a way that hides where its imports are.
+    """
+    tree = _tree(text, ROOT)
+    before = tree.get("imports") or []
+    if IMPORTS in before:
         return text
-    listed = re.search(r"^(\s*imports\s*=\s*\[)([^]]*)\]", text, re.MULTILINE)
-    if listed:
-        inner = listed.group(2).strip().rstrip(",")
-        joined = f'{inner}, "{IMPORTS}"' if inner else f'"{IMPORTS}"'
-        return text[: listed.start()] + listed.group(1) + joined + "]" + text[listed.end() :]
-    stated = re.search(r"^\s*version\s*=\s*\d+[^\n]*\n?", text, re.MULTILINE)
-    assert stated is not None
-    head = text[: stated.end()]
-    return head + ("" if head.endswith("\n") else "\n") + f'imports = ["{IMPORTS}"]\n' + text[stated.end() :]
+    statement = re.search(r"^[ \t]*imports[ \t]*=[ \t]*\[", text, re.MULTILINE)
+    written = _in_list(text, statement.end()) if statement else _in_statement(text)
+    try:
+        done = _tree(written, ROOT) == {**tree, "imports": [*before, IMPORTS]}
+    except ConfigError:
+        done = False
+    if not done:
+        raise ConfigError(f"'{ROOT}' cannot be completed safely. Add \"{IMPORTS}\" to its 'imports' by hand.")
+    return written
+
+
+def _in_list(text: str, begin: int) -> str:
+    """The import as the last one of a list that begins there; a comment ends with its line."""
+    end = text.find("]", begin)
+    said = re.sub(r"#[^\n]*", "", text[begin:end]).strip()
+    comma = ", " if said and not said.endswith(",") else ""
+    inner = text[begin:end].rstrip()
+    if "\n" in inner:
+        return f'{text[:begin]}{inner}\n  {comma}"{IMPORTS}"\n{text[end:]}'
+    gap = " " if said.endswith(",") else ""
+    return f'{text[:begin]}{inner}{comma}{gap}"{IMPORTS}"{text[end:]}'
+
+
+def _in_statement(text: str) -> str:
+    """The import as a statement of its own behind the version."""
+    stated = re.search(r"^[ \t]*version[ \t]*=[^\n]*(?:\n|\Z)", text, re.MULTILINE)
+    head = text[: stated.end()] if stated else ""
+    return head + ("" if head.endswith("\n") else "\n") + f'imports = ["{IMPORTS}"]\n' + text[len(head) :]
 
 
 def drop_in(schema: int, owner: str, runtime: Mapping[str, Any], images: Mapping[str, Any]) -> str:

@@ -61,14 +61,19 @@ class Containerd:
     runtime_binary_found: bool | None = None
 
 
-def parse_toml(text: str) -> dict[str, Any]:
-    """A TOML file; empty if it is none."""
+def load_toml(text: str) -> dict[str, Any]:
+    """A TOML file; `ValueError` if it is none."""
     if sys.version_info >= (3, 11):
         from tomllib import loads
     else:  # what the controller sends along
         from tomli import loads
+    return loads(text)
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """A TOML file; empty if it is none."""
     try:
-        return loads(text)
+        return load_toml(text)
     except ValueError:
         return {}
 

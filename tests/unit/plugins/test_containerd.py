@@ -62,9 +62,35 @@ def test_import_joins_the_existing_ones() -> None:
 
 
 @pytest.mark.parametrize(
+    "own",
+    [
+        'version = 2\n#imports = ["/etc/containerd/conf.d/*.toml"]\n[debug]\nlevel = "info"\n',
+        'version = 2\nimports = ["/etc/other/*.toml", ]\n',
+        'version = 2\nimports = [\n  "/etc/other/*.toml", # of the site\n]\n',
+        'version = 2\nimports = [\n  "/etc/other/*.toml" # of the site\n]\n',
+        "version = 2 # the one of 1.x\nimports = [] # none\n",
+        "version = 2",
+    ],
+)
+def test_comments_hide_no_import(own: str) -> None:
+    before, after = tomllib.loads(own), tomllib.loads(containerd.with_import(own))
+    assert after == {**before, "imports": [*before.get("imports", []), containerd.IMPORTS]}
+    assert containerd.with_import(containerd.with_import(own)) == containerd.with_import(own)
+
+
+def test_a_root_file_that_hides_its_imports_is_refused() -> None:
+    # Somebody has to say where the list ends.
+    with pytest.raises(containerd.ConfigError, match="by hand"):
+        containerd.with_import('version = 2\nimports = ["/etc/with]/*.toml"]\n')
+
+
+@pytest.mark.parametrize(
     ("own", "named"),
     [
         ('root = "/data"\n', "version"),
+        ("version = 2\n[debug\n", "'/etc/containerd/config.toml' is no TOML: .* line 2"),
+        ("version = 5\n[debug]\n", "'version' 5, and containerd 2.3.7 reads 4 and older"),
+        ('version = 3\ndisabled_plugins = [\n  "io.containerd.cri.v1.images",\n]\n', "disabled_plugins"),
         ('version = 2\nroot = "/data"\ndisabled_plugins = ["cri"]\n', "disabled_plugins"),
     ],
 )
