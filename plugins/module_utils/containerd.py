@@ -111,6 +111,48 @@ def with_import(text: str) -> str:
     return written
 
 
+def restored(text: str | None, former: str | None) -> str | None:
+    """The root file without us: as it was before the first change, or as it is now without our import if somebody changed it since.
+
+    Args:
+        text: what is there; None if there is no file.
+        former: what was there before the first change; None if nothing was, or nobody kept it.
+    """
+    if text is None or _is_minimal(text):
+        return former
+    if former is None:
+        # Whose the import is nobody knows.
+        return text
+    try:
+        if not is_package_default(former) and with_import(former) == text:
+            return former
+        return _without_import(text)
+    except ConfigError:
+        return text
+
+
+def _is_minimal(text: str) -> bool:
+    """Whether nobody added to the file that we wrote."""
+    return text.startswith(OURS) and all(
+        re.match(r"^(version\s*=|imports\s*=)", line) for line in _statements(text)
+    )
+
+
+def _without_import(text: str) -> str:
+    """The root file with our folder not among its imports; as it is if it is written in a way that hides it."""
+    tree = _tree(text, ROOT)
+    left = [path for path in tree.get("imports") or [] if path != IMPORTS]
+    quoted = re.escape(f'"{IMPORTS}"')
+    pattern = (
+        rf"^[ \t]*imports[ \t]*=[ \t]*\[{quoted}\][ \t]*\n"
+        if not left
+        else rf"\s*,\s*{quoted}|{quoted}\s*,?[ \t]*"
+    )
+    written = re.sub(pattern, "", text, count=1, flags=re.MULTILINE)
+    after = _tree(written, ROOT)
+    return written if (after.get("imports") or []) == left else text
+
+
 def _in_list(text: str, begin: int) -> str:
     """The import as the last one of a list that begins there; a comment ends with its line."""
     end = text.find("]", begin)

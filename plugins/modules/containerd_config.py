@@ -10,7 +10,7 @@ module: containerd_config
 short_description: Own one drop-in of containerd, restart only on an effective change
 description:
   - Keeps the root file as it is, apart from the import of the drop-in folder; where there is none, or only the package's
-    that turns CRI off, it writes a minimal one.
+    that turns CRI off, it writes a minimal one. What was there before lies beside it, and is put back with the last drop-in of ours.
   - Writes one drop-in in the schema version of the root file, and the registries' C(hosts.toml) (read by containerd at each pull).
   - Compares what C(containerd config dump) says with what the running containerd was started with, and restarts it only if
     they differ, or if its CRI plugin is down. If containerd does not come up with its CRI plugin, the files go back to what they were.
@@ -85,6 +85,8 @@ cri_error:
 
 import glob
 import hashlib
+import stat
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -95,6 +97,8 @@ from ansible_collections.gpusmith.gpu.plugins.module_utils.files import put, rea
 
 FOLDER = Path("/etc/containerd")
 ROOT = FOLDER / "config.toml"
+# The root file before the first change.
+KEPT = FOLDER / "config.toml.before-gpusmith"
 HOSTS = "hosts.toml"
 # In /run: valid for this boot's containerd only.
 NOTE = Path("/run/gpusmith/containerd-started-with")
@@ -106,15 +110,15 @@ class Configuration:
 
     def __init__(self, module: Any) -> None:
         self.module = module
-        self._before: dict[Path, str | None] = {}
+        self._before: dict[Path, tuple[str | None, int | None]] = {}
         self.diff: list[dict[str, str]] = []
 
-    def write(self, path: Path, text: str | None) -> None:
-        """Put a text into a file, or remove the file, remembering what was there."""
+    def write(self, path: Path, text: str | None, mode: int | None = None) -> None:
+        """Put a text into a file, or remove the file, remembering what was there; `mode` is for a file that is made."""
         before = read(path)
         if before == text:
             return
-        self._before[path] = before
+        self._before[path] = before, mode_of(path)
         self.diff.append(
             {
                 "before": before or "",
@@ -124,19 +128,19 @@ class Configuration:
             }
         )
         if not self.module.check_mode:
-            self.put(path, text)
+            self.put(path, text, mode)
 
     @staticmethod
-    def put(path: Path, text: str | None) -> None:
+    def put(path: Path, text: str | None, mode: int | None = None) -> None:
         """Have a file with this text, in the mode that it has, or none; a registry's folder goes with its last file."""
-        put(path, text)
+        put(path, text, mode_of(path) or mode)
         if text is None and path.name == HOSTS and not any(path.parent.iterdir()):
             path.parent.rmdir()
 
     def back_out(self) -> None:
         """Put back what was there before this call."""
-        for path, text in self._before.items():
-            self.put(path, text)
+        for path, (text, mode) in self._before.items():
+            self.put(path, text, mode)
 
     def dump(self) -> tuple[str | None, str]:
         """The effective configuration, or None and containerd's own words."""
@@ -170,20 +174,46 @@ class Configuration:
         limit = INSTANCES.read_text(encoding="utf-8").strip() if INSTANCES.exists() else None
         return f"{told}. {cri.hint(told, limit)}".rstrip(". ") if told else ""
 
-    def restart(self) -> str:
-        """Restart; empty if containerd is up with its CRI plugin, otherwise what that or its journal says."""
+    def restart(self, without_cri: bool = False) -> str:
+        """Restart; empty if containerd is up with its CRI plugin, otherwise what that or its journal says.
+
+        Args:
+            without_cri: the configuration turns that plugin off.
+        """
         # Type=notify: the command ends when containerd has loaded its plugins and serves, or failed.
         status, _output, error = self.module.run_command(["systemctl", "restart", "containerd.service"])
         if status == 0:
             status, _output, error = self.module.run_command(["ctr", "version"])
         if status == 0:
             # containerd runs on if one of its plugins fails to start.
-            down = self.cri_error()
+            down = "" if without_cri else self.cri_error()
             return f"its CRI plugin is down: {down}" if down else ""
         _status, journal, _error = self.module.run_command(
             ["journalctl", "-u", "containerd", "-n", "5", "--no-pager", "-o", "cat"]
         )
         return f"{error.strip()} {journal.strip()}".strip()
+
+
+def mode_of(path: Path) -> int | None:
+    """Its permissions, None if there is no such file."""
+    return stat.S_IMODE(path.stat().st_mode) if path.exists() else None
+
+
+def without(path: Path) -> dict[Path, str | None]:
+    """What the files have to be without a drop-in; with the last one of ours the root file goes back to what it was."""
+    ours = [
+        other
+        for other in path.parent.glob("*.toml")
+        if other != path and other.read_bytes().startswith(containerd.OURS.encode())
+    ]
+    back = {} if ours else {ROOT: containerd.restored(read(ROOT), read(KEPT)), KEPT: None}
+    return {path: None, **back}
+
+
+def keep(work: Configuration, text: str) -> None:
+    """Keep the root file as it was before the first change, as unreadable as it is."""
+    if not KEPT.exists():
+        work.write(KEPT, text, mode_of(ROOT))
 
 
 def read_files(root: Path) -> dict[Path, str]:
@@ -267,15 +297,14 @@ def version_of(module: Any) -> str | None:
     return next((word.lstrip("v") for word in told.split() if word.lstrip("v")[:1].isdigit()), None)
 
 
-def without_containerd(module: Any, *paths: Path) -> None:
-    """End the module where containerd is not installed: remove our files, or fail if they are wanted."""
+def without_containerd(module: Any, files: Mapping[Path, str | None]) -> None:
+    """End the module where containerd is not installed: leave what is to be without us, or fail if our files are wanted."""
     if module.params["state"] == "present":
         module.fail_json(msg="containerd is not installed on this machine. Run role 'containerd' first.")
-    there = [path for path in paths if path.exists()]
-    if not module.check_mode:
-        for path in there:
-            Configuration.put(path, None)
-    module.exit_json(changed=bool(there))
+    work = Configuration(module)
+    for path, text in files.items():
+        work.write(path, text)
+    module.exit_json(changed=bool(work.diff), diff=work.diff)
 
 
 def main() -> None:
@@ -296,7 +325,7 @@ def main() -> None:
     path = FOLDER / "conf.d" / f"{module.params['name']}.toml"
     version = version_of(module)
     if version is None:
-        without_containerd(module, path, *registries(module.params["registries"], "absent"))
+        without_containerd(module, {**without(path), **registries(module.params["registries"], "absent")})
         return
 
     work = Configuration(module)
@@ -304,6 +333,8 @@ def main() -> None:
         text = ROOT.read_text(encoding="utf-8") if ROOT.exists() else None
         if module.params["state"] == "present":
             root, schema = containerd.root_file(text, version)
+            if text is not None and text != root and not text.startswith(containerd.OURS):
+                keep(work, text)
             work.write(ROOT, root)
             work.write(
                 path,
@@ -311,8 +342,9 @@ def main() -> None:
                     schema, module.params["name"], module.params["runtime"], module.params["images"]
                 ),
             )
-        elif path.exists():
-            work.write(path, None)
+        else:
+            for place, content in without(path).items():
+                work.write(place, content)
         for place, content in registries(module.params["registries"], module.params["state"]).items():
             work.write(place, content)
     except containerd.ConfigError as error:
@@ -345,7 +377,7 @@ def finish(work: Configuration, effective: str) -> None:
     cri_error = "" if started is None or settings.cri_disabled else work.cri_error()
     due = module.params["restart"] and (due or bool(cri_error))
     if due and not module.check_mode:
-        problem = work.restart()
+        problem = work.restart(without_cri=bool(settings.cri_disabled))
         if problem:
             fail(work, problem)
         if cri_error:

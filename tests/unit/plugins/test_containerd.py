@@ -85,6 +85,53 @@ def test_a_root_file_that_hides_its_imports_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
+    "own",
+    [
+        None,
+        DOCKER_DEFAULT,
+        'version = 3\nroot = "/data"\n',
+        'version = 2\nimports = [\n  "/etc/other/*.toml", # of the site\n]\n',
+        'version = 2\nimports = ["/etc/containerd/conf.d/*.toml"]\n',
+    ],
+)
+def test_the_root_file_goes_back_to_what_it_was(own: str | None) -> None:
+    written, _ = containerd.root_file(own, "2.3.7")
+    kept = None if written == own else own
+    assert containerd.restored(written, kept) == own
+    assert containerd.restored(own, kept) == own
+
+
+@pytest.mark.parametrize(
+    "own", ['version = 3\n[debug]\nlevel = "info"\n', 'version = 3\nimports = ["/etc/other/*.toml"]\n']
+)
+def test_what_somebody_changed_since_stays_changed(own: str) -> None:
+    now = containerd.with_import(own) + "[timeouts]\n"
+    assert containerd.restored(now, own) == own + "[timeouts]\n"
+    # What somebody added to our minimal file is theirs.
+    ours = containerd.root_file(None, "2.3.7")[0] + "[timeouts]\n"
+    assert containerd.restored(ours, None) == ours
+
+
+def test_with_the_last_drop_in_the_root_file_is_put_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, kept = tmp_path / "config.toml", tmp_path / "config.toml.before-gpusmith"
+    monkeypatch.setattr(containerd_config, "ROOT", root)
+    monkeypatch.setattr(containerd_config, "KEPT", kept)
+    own = 'version = 3\nroot = "/data"\n'
+    kept.write_text(own)
+    root.write_text(containerd.with_import(own))
+    first, last = (tmp_path / "conf.d" / name for name in ("50-gpusmith.toml", "60-gpusmith-nvidia.toml"))
+    first.parent.mkdir()
+    (first.parent / "99-site.toml").write_text("version = 3\n")
+    for path in (first, last):
+        path.write_text(containerd.drop_in(3, path.stem, {}, {}))
+    assert containerd_config.without(last) == {last: None}
+    last.unlink()
+    assert containerd_config.without(first) == {first: None, root: own, kept: None}
+
+
+@pytest.mark.parametrize(
     ("own", "named"),
     [
         ('root = "/data"\n', "version"),
@@ -295,15 +342,15 @@ def test_a_drop_in_goes_from_a_machine_without_containerd(tmp_path: Path, check:
     path.touch()
     for changed in (True, check):
         module = Module("absent", check)
-        containerd_config.without_containerd(module, path)
-        assert module.ended == {"changed": changed}
+        containerd_config.without_containerd(module, {path: None})
+        assert module.ended["changed"] is changed
     assert path.exists() is check
 
 
 def test_a_missing_containerd_is_named(tmp_path: Path) -> None:
     module = Module("present", False)
     assert containerd_config.version_of(module) is None
-    containerd_config.without_containerd(module, tmp_path / "50-gpusmith.toml")
+    containerd_config.without_containerd(module, {tmp_path / "50-gpusmith.toml": None})
     assert module.ended["failed"]
     assert "not installed" in module.ended["msg"]
 
@@ -411,6 +458,9 @@ def test_check_mode_says_that_it_would_restart(machine: Callable[..., Running]) 
 def test_a_plugin_that_is_turned_off_is_not_asked_for(
     machine: Callable[..., Running], tmp_path: Path
 ) -> None:
+    # A removal brings the package's root file back, which turns it off.
+    removal = machine("", "", dump=f'disabled_plugins = ["cri"]\n{DUMP}')
+    assert (removal.ended.get("msg"), removal.restarts) == (None, 1)
     off = f'disabled_plugins = ["cri"]\n{DUMP}'
     (tmp_path / "NOTE").write_text(hashlib.sha256(off.encode()).hexdigest())
     assert machine("", dump=off).restarts == 0
