@@ -53,6 +53,8 @@ def drop_in(
     record: Mapping[str, Any], name: str, runtime: Mapping[str, Any], images: Mapping[str, Any]
 ) -> dict[str, str]:
     """The content of a drop-in by its path."""
+    site = (record.get("containerd") or {}).get("registries") or {}
+    images = containerd.beside(images, site.get("config_path"), site.get("inline"))
     return {f"/etc/containerd/conf.d/{name}.toml": containerd.drop_in(schema(record), name, runtime, images)}
 
 

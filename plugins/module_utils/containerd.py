@@ -199,6 +199,25 @@ def drop_in(schema: int, owner: str, runtime: Mapping[str, Any], images: Mapping
     )
 
 
+def beside(images: Mapping[str, Any], config_path: str | None, inline: str | None) -> Tree:
+    """Settings of the CRI images plugin, as they go with what the site has set of registries.
+
+    Args:
+        images: our settings.
+        config_path: the site's folders of registries, which are asked after ours.
+        inline: the site's file that has mirrors itself, beside which containerd takes no folders.
+    """
+    ours = (images.get("registry") or {}).get("config_path")
+    if not ours:
+        return dict(images)
+    registry = {key: value for key, value in images["registry"].items() if key != "config_path"}
+    if not inline:
+        theirs = [folder for folder in (config_path or "").split(":") if folder]
+        registry["config_path"] = ":".join(dict.fromkeys([*ours.split(":"), *theirs]))
+    rest = {key: value for key, value in images.items() if key != "registry"}
+    return {**rest, "registry": registry} if registry else rest
+
+
 def _quoted(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 

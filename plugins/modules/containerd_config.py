@@ -83,7 +83,6 @@ cri_error:
   type: str
 """
 
-import glob
 import hashlib
 import stat
 from collections.abc import Mapping
@@ -216,35 +215,13 @@ def keep(work: Configuration, text: str) -> None:
         work.write(KEPT, text, mode_of(ROOT))
 
 
-def read_files(root: Path) -> dict[Path, str]:
-    """Content of the root file and of all that it imports, directly or by another file."""
-    from gpusmith.probe.containerd import parse_toml
-
-    found: dict[Path, str] = {}
-    waiting = [root]
-    while waiting:
-        path = waiting.pop(0)
-        try:
-            if path not in found:
-                found[path] = path.read_text(encoding="utf-8")
-                patterns = parse_toml(found[path]).get("imports") or []
-                waiting += [
-                    Path(name) for pattern in patterns for name in glob.glob(str(path.parent / pattern))
-                ]
-        except (OSError, ValueError):
-            continue
-    return found
-
-
 def overrides(effective: str) -> list[str]:
     """Who else sets what is ours."""
-    from gpusmith.probe.containerd import parse_toml
+    from gpusmith.probe.containerd import of_others, parse_toml, read_files
 
-    ours: dict[str, Any] = {}
-    others: dict[str, Any] = {}
-    for path, text in read_files(ROOT).items():
-        # Our root file has no settings: what is there was added by somebody else.
-        (ours if path != ROOT and text.startswith(containerd.OURS) else others)[str(path)] = parse_toml(text)
+    files = read_files(str(ROOT))
+    others = of_others(str(ROOT), files)
+    ours = {path: parse_toml(text) for path, text in files.items() if path not in others}
     found: list[str] = containerd.overrides(ours, others, parse_toml(effective))
     return found
 
@@ -264,6 +241,25 @@ def registries(
         **files,
         **{folder / row["host"] / HOSTS: containerd.hosts_toml(row["endpoint"]) for row in listed},
     }
+
+
+def beside_the_site(images: dict[str, Any], listed: list[dict[str, str]] | None, root: str) -> dict[str, Any]:
+    """Our settings of images, as they go with what the site has set of registries.
+
+    Raises:
+        ConfigError: registries are listed, and the site's own way to do that excludes it.
+    """
+    from gpusmith.probe.containerd import of_others, read_files, read_registries
+
+    site = read_registries(of_others(str(ROOT), read_files(str(ROOT), root)))
+    if site.inline and listed:
+        raise containerd.ConfigError(
+            f"'{site.inline}' has 'registry.mirrors' or 'registry.configs' with certificates. containerd does not take these beside"
+            " folders of registries, which 'containerd_registries' needs. Move them to a 'hosts.toml' of each registry in"
+            " '/etc/containerd/certs.d', or leave 'containerd_registries' empty."
+        )
+    found: dict[str, Any] = containerd.beside(images, site.config_path, site.inline)
+    return found
 
 
 def newest(paths: list[Path]) -> float | None:
@@ -333,14 +329,12 @@ def main() -> None:
         text = ROOT.read_text(encoding="utf-8") if ROOT.exists() else None
         if module.params["state"] == "present":
             root, schema = containerd.root_file(text, version)
+            images = beside_the_site(module.params["images"], module.params["registries"], root)
             if text is not None and text != root and not text.startswith(containerd.OURS):
                 keep(work, text)
             work.write(ROOT, root)
             work.write(
-                path,
-                containerd.drop_in(
-                    schema, module.params["name"], module.params["runtime"], module.params["images"]
-                ),
+                path, containerd.drop_in(schema, module.params["name"], module.params["runtime"], images)
             )
         else:
             for place, content in without(path).items():

@@ -10,12 +10,13 @@ import os
 import re
 import sys
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Mapping
 
 from gpusmith.probe import cri
 from gpusmith.probe.commands import Command, find_program
 from gpusmith.probe.cri import Cri
 from gpusmith.probe.files import read_text
+from gpusmith.probe.managed import MARK
 
 ROOT_FILE = "/etc/containerd/config.toml"
 # Module containerd_config notes there the digest of the configuration that it started containerd with.
@@ -38,6 +39,19 @@ class Effective:
 
 
 @dataclass(frozen=True)
+class Registries:
+    """What the site's own files say of registries.
+
+    Attributes:
+        config_path: folders with a folder for each registry, divided by colons.
+        inline: the file that has mirrors or certificates itself: containerd takes those and folders only without each other.
+    """
+
+    config_path: str | None = None
+    inline: str | None = None
+
+
+@dataclass(frozen=True)
 class Containerd:
     """What tells whether the running containerd has the configuration that its files give.
 
@@ -47,6 +61,7 @@ class Containerd:
         noted_digest: of the configuration that it was last started with by a role.
         noted_unix: when that was noted.
         root_schema: that the root file states; None if it states none, or there is none.
+        registries: what the site has set of them.
         runtime_binary_found: whether the program of runtime 'nvidia' is there; None if it has none of its own.
     """
 
@@ -59,6 +74,7 @@ class Containerd:
     noted_digest: str | None = None
     noted_unix: float | None = None
     runtime_binary_found: bool | None = None
+    registries: Registries = field(default_factory=Registries)
 
 
 def load_toml(text: str) -> dict[str, Any]:
@@ -82,6 +98,47 @@ def _dig(tree: Any, *keys: str) -> Any:
     for key in keys:
         tree = tree.get(key) if isinstance(tree, dict) else None
     return tree
+
+
+def read_files(root: str, text: str | None = None) -> dict[str, str]:
+    """Content of the root file and of all that it imports, directly or by another file, in containerd's order.
+
+    Args:
+        root: path of the root file.
+        text: its content, if it is to have another one than it has.
+    """
+    found: dict[str, str] = {}
+    waiting = [root]
+    while waiting:
+        path = waiting.pop(0)
+        content = text if path == root and text is not None else read_text(path)
+        if path in found or content is None:
+            continue
+        found[path] = content
+        for pattern in parse_toml(content).get("imports") or []:
+            whole = os.path.normpath(os.path.join(os.path.dirname(path), str(pattern)))
+            waiting += sorted(glob.glob(whole))
+    return found
+
+
+def of_others(root: str, files: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+    """What files say that are not ours, by path. Our root file has no settings: what is there was added by somebody else."""
+    mark = MARK.decode()
+    return {
+        path: parse_toml(text) for path, text in files.items() if path == root or not text.startswith(mark)
+    }
+
+
+def read_registries(others: Mapping[str, dict[str, Any]]) -> Registries:
+    """What the site has set of registries; of two files the later one wins, as with containerd."""
+    folders = inline = None
+    for path, tree in others.items():
+        for plugin in ("io.containerd.grpc.v1.cri", "io.containerd.cri.v1.images"):
+            registry = _dig(tree, "plugins", plugin, "registry") or {}
+            folders = registry.get("config_path") or folders
+            certificates = [_dig(row, "tls") for row in (registry.get("configs") or {}).values()]
+            inline = path if registry.get("mirrors") or any(certificates) else inline
+    return Registries(folders, inline)
 
 
 def read_containerd_dump(text: str) -> Effective:
@@ -153,5 +210,6 @@ def gather(asked: tuple[Command, Command, Command], errors: list[str]) -> Contai
         config_changed_unix=newest,
         noted_digest=read_text(CONTAINERD_NOTE),
         noted_unix=os.stat(CONTAINERD_NOTE).st_mtime if os.path.exists(CONTAINERD_NOTE) else None,
+        registries=read_registries(of_others(ROOT_FILE, read_files(ROOT_FILE))),
         runtime_binary_found=find_program(str(binary)) is not None if binary else None,
     )

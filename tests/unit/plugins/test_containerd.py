@@ -13,6 +13,7 @@ import pytest
 import yaml
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
+from ansible_collections.gpusmith.gpu.plugins.filter import containerd_plan
 from ansible_collections.gpusmith.gpu.plugins.module_utils import containerd
 from ansible_collections.gpusmith.gpu.plugins.modules import containerd_config
 
@@ -24,6 +25,7 @@ from tests.unit.hosts import make_host
 from tests.unit.records import healthy_record
 
 DOCKER_DEFAULT = '#   Copyright\n\ndisabled_plugins = ["cri"]\n\n#root = "/var/lib/containerd"\n'
+ROLE = "50-gpusmith"
 RUNTIME = {
     "containerd": {
         "runtimes": {"runc": {"runtime_type": "io.containerd.runc.v2", "options": {"SystemdCgroup": True}}}
@@ -205,6 +207,38 @@ def test_the_folder_of_a_registry_goes_with_its_last_file(tmp_path: Path) -> Non
     containerd_config.Configuration.put(path, containerd.hosts_toml("http://left"))
     containerd_config.Configuration.put(path, None)
     assert list(tmp_path.iterdir()) == []
+
+
+# --- registries of the site -----------------------------------------------------------------------------------------------
+
+
+def test_folders_of_the_site_are_asked_after_ours() -> None:
+    theirs = "/etc/site:/etc/containerd/certs.d"
+    beside = containerd.beside(IMAGES, theirs, None)
+    assert beside["registry"]["config_path"] == "/etc/containerd/certs.d:/etc/site"
+    assert beside["pinned_images"] == IMAGES["pinned_images"]
+    assert containerd.beside(IMAGES, None, None) == IMAGES
+    assert containerd.beside({}, theirs, "file") == {}
+
+
+def test_beside_mirrors_in_the_configuration_there_are_no_folders() -> None:
+    assert containerd.beside(IMAGES, None, "file") == {"pinned_images": IMAGES["pinned_images"]}
+
+
+def test_listed_registries_are_refused_beside_mirrors_in_the_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(containerd_config, "ROOT", tmp_path / "config.toml")
+    root = 'version = 2\n[plugins."io.containerd.grpc.v1.cri".registry.mirrors.a]\nendpoint = ["b"]\n'
+    assert "registry" not in containerd_config.beside_the_site(IMAGES, [], root)
+    with pytest.raises(containerd.ConfigError, match="'containerd_registries'"):
+        containerd_config.beside_the_site(IMAGES, [{"host": "a", "endpoint": "b"}], root)
+
+
+def test_the_judge_wants_the_drop_in_that_the_module_writes() -> None:
+    record = {"containerd": {"root_schema": 3, "registries": {"config_path": "/etc/site", "inline": None}}}
+    (text,) = containerd_plan.drop_in(record, ROLE, RUNTIME, IMAGES).values()
+    assert text == containerd.drop_in(3, ROLE, RUNTIME, containerd.beside(IMAGES, "/etc/site", None))
 
 
 # --- who else sets what is ours ----------------------------------------------------------------------------------------

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from gpusmith.probe import containerd, cri
@@ -130,3 +132,41 @@ def test_of_several_plugins_the_first_one_has_the_reason() -> None:
 @pytest.mark.parametrize("text", ["", RUNTIME])
 def test_a_containerd_without_the_plugin_is_seen(text: str) -> None:
     assert cri.read_plugins(text) == cri.Cri(up=False, error="containerd has no plugin 'cri'")
+
+
+def test_all_files_are_read_in_the_order_of_containerd(tmp_path: Path) -> None:
+    (tmp_path / "more").mkdir()
+    for name in ("c", "a", "b"):
+        (tmp_path / "more" / f"{name}.toml").write_text(f'root = "{name}"\n')
+    (tmp_path / "more/a.toml").write_text('imports = ["nested.last", "../config.toml"]\n')
+    (tmp_path / "more/nested.last").write_text("")
+    root = tmp_path / "config.toml"
+    root.write_text('imports = ["more/*.toml", "/nonexistent/*.toml"]\n')
+    names = ["config.toml", "a.toml", "b.toml", "c.toml", "nested.last"]
+    assert [Path(path).name for path in containerd.read_files(str(root))] == names
+    # As it is to be.
+    assert containerd.read_files(str(root), "version = 2\n") == {str(root): "version = 2\n"}
+
+
+OLD, NEW = 'plugins."io.containerd.grpc.v1.cri"', 'plugins."io.containerd.cri.v1.images"'
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("", containerd.Registries()),
+        (f'[{OLD}.registry]\nconfig_path = ""\n[{OLD}.registry.mirrors]\n', containerd.Registries()),
+        (f'[{OLD}.registry]\nconfig_path = "/a:/b"\n', containerd.Registries(config_path="/a:/b")),
+        (f'[{NEW}.registry]\nconfig_path = "/a"\n', containerd.Registries(config_path="/a")),
+        (f'[{NEW}.registry.mirrors."a.b"]\nendpoint = ["c"]\n', containerd.Registries(inline="it")),
+        (f'[{OLD}.registry.configs."a.b".tls]\nca_file = "c"\n', containerd.Registries(inline="it")),
+        # A password is taken beside folders.
+        (f'[{OLD}.registry.configs."a.b".auth]\nusername = "c"\n', containerd.Registries()),
+    ],
+)
+def test_what_the_site_has_set_of_registries_is_known(text: str, found: containerd.Registries) -> None:
+    assert containerd.read_registries(containerd.of_others("root", {"it": text})) == found
+    assert (
+        containerd.read_registries(containerd.of_others("root", {"it": f"# Written by gpusmith.\n{text}"}))
+        == containerd.Registries()
+    )
