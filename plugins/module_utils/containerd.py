@@ -8,6 +8,7 @@ Schema versions by release: 2 in 1.x, 3 in 2.0 to 2.2, 4 from 2.3 (https://githu
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any, Dict, Iterator, Mapping, Tuple
 
@@ -218,8 +219,19 @@ def beside(images: Mapping[str, Any], config_path: str | None, inline: str | Non
     return {**rest, "registry": registry} if registry else rest
 
 
+def merged(settings: Mapping[str, Any]) -> str:
+    """The file that has all settings of the CRI plugin, for containerd 1.x."""
+    head = f"{OURS}: all settings of the CRI plugin, of which containerd 1.x reads the last file only. Change the other files, and run site.yml.\n"
+    return f"{head}version = 2\n" + to_toml({"plugins": {CRI_PLUGINS[-1]: settings}})
+
+
 def _quoted(text: str) -> str:
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    # What JSON writes of a text TOML reads as the same one.
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _key(key: str) -> str:
+    return key if re.match(r"^[A-Za-z0-9_-]+$", key) else _quoted(key)
 
 
 def _value(value: Any) -> str:
@@ -229,6 +241,8 @@ def _value(value: Any) -> str:
         return str(value)
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(_value(item) for item in value) + "]"
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_key(key)} = {_value(item)}" for key, item in value.items()) + "}"
     return _quoted(str(value))
 
 
@@ -238,12 +252,8 @@ def to_toml(tree: Mapping[str, Any], path: Tuple[str, ...] = ()) -> str:
     tables = [(key, value) for key, value in tree.items() if isinstance(value, Mapping)]
     text = ""
     if path and (plain or not tables):
-        text += (
-            "\n["
-            + ".".join(key if re.match(r"^[A-Za-z0-9_-]+$", key) else _quoted(key) for key in path)
-            + "]\n"
-        )
-    text += "".join(f"{key} = {_value(value)}\n" for key, value in plain)
+        text += "\n[" + ".".join(map(_key, path)) + "]\n"
+    text += "".join(f"{_key(key)} = {_value(value)}\n" for key, value in plain)
     return text + "".join(to_toml(value, (*path, key)) for key, value in tables)
 
 

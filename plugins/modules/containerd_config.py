@@ -11,6 +11,8 @@ short_description: Own one drop-in of containerd, restart only on an effective c
 description:
   - Keeps the root file as it is, apart from the import of the drop-in folder; where there is none, or only the package's
     that turns CRI off, it writes a minimal one. What was there before lies beside it, and is put back with the last drop-in of ours.
+  - For containerd 1.x, which reads a plugin's settings from the last file that has any, writes one more file that has those of the site and
+    ours together.
   - Writes one drop-in in the schema version of the root file, and the registries' C(hosts.toml) (read by containerd at each pull).
   - Compares what C(containerd config dump) says with what the running containerd was started with, and restarts it only if
     they differ, or if its CRI plugin is down. If containerd does not come up with its CRI plugin, the files go back to what they were.
@@ -98,6 +100,8 @@ FOLDER = Path("/etc/containerd")
 ROOT = FOLDER / "config.toml"
 # The root file before the first change.
 KEPT = FOLDER / "config.toml.before-gpusmith"
+# All settings of the CRI plugin, where containerd reads one file's only. It may have passwords of registries.
+MERGED = FOLDER / "conf.d" / "zz-gpusmith-merged.toml"
 HOSTS = "hosts.toml"
 # In /run: valid for this boot's containerd only.
 NOTE = Path("/run/gpusmith/containerd-started-with")
@@ -203,16 +207,57 @@ def without(path: Path) -> dict[Path, str | None]:
     ours = [
         other
         for other in path.parent.glob("*.toml")
-        if other != path and other.read_bytes().startswith(containerd.OURS.encode())
+        if other not in (path, MERGED) and other.read_bytes().startswith(containerd.OURS.encode())
     ]
-    back = {} if ours else {ROOT: containerd.restored(read(ROOT), read(KEPT)), KEPT: None}
+    back = {} if ours else {ROOT: containerd.restored(read(ROOT), read(KEPT)), KEPT: None, MERGED: None}
     return {path: None, **back}
 
 
-def keep(work: Configuration, text: str) -> None:
-    """Keep the root file as it was before the first change, as unreadable as it is."""
-    if not KEPT.exists():
-        work.write(KEPT, text, mode_of(ROOT))
+def wanted(params: Mapping[str, Any], path: Path, version: str) -> dict[Path, str | None]:
+    """What the files have to be, by path; nothing is written before all of it is known.
+
+    Raises:
+        ConfigError: the site's configuration cannot be completed.
+    """
+    if params["state"] == "present":
+        text = read(ROOT)
+        root, schema = containerd.root_file(text, version)
+        images = beside_the_site(params["images"], params["registries"], root)
+        drop_in = containerd.drop_in(schema, params["name"], params["runtime"], images)
+        is_first = (
+            not KEPT.exists() and text not in (None, root) and not str(text).startswith(containerd.OURS)
+        )
+        files = {**({KEPT: text} if is_first else {}), ROOT: root, path: drop_in}
+    else:
+        files = without(path)
+    files[MERGED] = merged(files, version)
+    return {**files, **registries(params["registries"], params["state"])}
+
+
+def merged(files: Mapping[Path, str | None], version: str) -> str | None:
+    """The file that containerd 1.x needs beside ours.
+
+    Raises:
+        ConfigError: another file would be read behind it, and hide all of it.
+    """
+    from gpusmith.probe.containerd import CRI_OF_1, merged_settings, parse_toml, read_files
+
+    if containerd.schema_of_release(version) > 2:
+        return None
+    planned = {**{str(path): text for path, text in files.items()}, str(MERGED): containerd.OURS}
+    there = read_files(str(ROOT), planned)
+    settings = merged_settings(str(ROOT), there)
+    if settings is None:
+        return None
+    order = list(there)
+    for path in order[order.index(str(MERGED)) + 1 :]:
+        if CRI_OF_1 in (parse_toml(there[path]).get("plugins") or {}):
+            raise containerd.ConfigError(
+                f"'{path}' sets the CRI plugin, and is read after ours: containerd {version} reads the last such file only."
+                f" Import it before '{containerd.IMPORTS}', or give it a name that sorts before '{MERGED.name}'."
+            )
+    text: str = containerd.merged(settings)
+    return text
 
 
 def overrides(effective: str) -> list[str]:
@@ -251,7 +296,7 @@ def beside_the_site(images: dict[str, Any], listed: list[dict[str, str]] | None,
     """
     from gpusmith.probe.containerd import of_others, read_files, read_registries
 
-    site = read_registries(of_others(str(ROOT), read_files(str(ROOT), root)))
+    site = read_registries(of_others(str(ROOT), read_files(str(ROOT), {str(ROOT): root})))
     if site.inline and listed:
         raise containerd.ConfigError(
             f"'{site.inline}' has 'registry.mirrors' or 'registry.configs' with certificates. containerd does not take these beside"
@@ -326,23 +371,13 @@ def main() -> None:
 
     work = Configuration(module)
     try:
-        text = ROOT.read_text(encoding="utf-8") if ROOT.exists() else None
-        if module.params["state"] == "present":
-            root, schema = containerd.root_file(text, version)
-            images = beside_the_site(module.params["images"], module.params["registries"], root)
-            if text is not None and text != root and not text.startswith(containerd.OURS):
-                keep(work, text)
-            work.write(ROOT, root)
-            work.write(
-                path, containerd.drop_in(schema, module.params["name"], module.params["runtime"], images)
-            )
-        else:
-            for place, content in without(path).items():
-                work.write(place, content)
-        for place, content in registries(module.params["registries"], module.params["state"]).items():
-            work.write(place, content)
+        files = wanted(module.params, path, version)
     except containerd.ConfigError as error:
         module.fail_json(msg=str(error))
+        return
+    modes = {KEPT: mode_of(ROOT), MERGED: 0o600}
+    for place, content in files.items():
+        work.write(place, content, modes.get(place))
 
     effective, problem = work.dump()
     if effective is None:

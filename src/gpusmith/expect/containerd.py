@@ -8,6 +8,7 @@ from typing import Any
 
 from gpusmith.expect import services
 from gpusmith.expect.wanted import Runtime
+from gpusmith.probe.containerd import MERGED_NAME
 from gpusmith.probe.cri import INSTANCES, LIST, hint
 from gpusmith.probe.record import Record
 from gpusmith.problems import Cure, Problem
@@ -66,6 +67,10 @@ def configuration(record: Record, wanted: Runtime) -> list[Problem]:
     if effective.cri_disabled:
         cause = f"Node '{node}': containerd's CRI plugin is disabled, kubelet cannot use it."
         found.append(Problem(cause, step, evidence, Cure.CONTAINERD))
+    if record.containerd.merge_outdated:
+        cause = f"Node '{node}': '{MERGED_NAME}' of containerd's configuration has not what the other files say now."
+        again = "Run site.yml: containerd 1.x takes the settings of the CRI plugin from that file alone, newer ones need none."
+        found.append(Problem(cause, again, evidence, Cure.CONTAINERD))
     if wanted.nvidia:
         found += _program(record, node, step, evidence) + _default_runtime(record, wanted, evidence)
     return found + _running(record, node, evidence)

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import glob
 import hashlib
 import os
@@ -19,6 +20,9 @@ from gpusmith.probe.files import read_text
 from gpusmith.probe.managed import MARK
 
 ROOT_FILE = "/etc/containerd/config.toml"
+# Where module containerd_config merges all settings of the CRI plugin for containerd 1.x; the last one of its folder.
+MERGED_NAME = "zz-gpusmith-merged.toml"
+CRI_OF_1 = "io.containerd.grpc.v1.cri"
 # Module containerd_config notes there the digest of the configuration that it started containerd with.
 CONTAINERD_NOTE = "/run/gpusmith/containerd-started-with"
 
@@ -62,6 +66,7 @@ class Containerd:
         noted_unix: when that was noted.
         root_schema: that the root file states; None if it states none, or there is none.
         registries: what the site has set of them.
+        merge_outdated: whether the merged file that containerd 1.x needs has not what the others say.
         runtime_binary_found: whether the program of runtime 'nvidia' is there; None if it has none of its own.
     """
 
@@ -75,6 +80,7 @@ class Containerd:
     noted_unix: float | None = None
     runtime_binary_found: bool | None = None
     registries: Registries = field(default_factory=Registries)
+    merge_outdated: bool = False
 
 
 def load_toml(text: str) -> dict[str, Any]:
@@ -100,25 +106,34 @@ def _dig(tree: Any, *keys: str) -> Any:
     return tree
 
 
-def read_files(root: str, text: str | None = None) -> dict[str, str]:
+def read_files(root: str, planned: Mapping[str, str | None] | None = None) -> dict[str, str]:
     """Content of the root file and of all that it imports, directly or by another file, in containerd's order.
 
     Args:
         root: path of the root file.
-        text: its content, if it is to have another one than it has.
+        planned: files that are to have this content, or not to be there.
     """
+    planned = planned or {}
     found: dict[str, str] = {}
     waiting = [root]
     while waiting:
         path = waiting.pop(0)
-        content = text if path == root and text is not None else read_text(path)
+        content = planned[path] if path in planned else _content(path)
         if path in found or content is None:
             continue
         found[path] = content
         for pattern in parse_toml(content).get("imports") or []:
             whole = os.path.normpath(os.path.join(os.path.dirname(path), str(pattern)))
-            waiting += sorted(glob.glob(whole))
+            waiting += sorted({*glob.glob(whole), *fnmatch.filter(planned, whole)})
     return found
+
+
+def _content(path: str) -> str | None:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except (OSError, ValueError):
+        return None
 
 
 def of_others(root: str, files: Mapping[str, str]) -> dict[str, dict[str, Any]]:
@@ -129,11 +144,52 @@ def of_others(root: str, files: Mapping[str, str]) -> dict[str, dict[str, Any]]:
     }
 
 
+def merged_settings(root: str, files: Mapping[str, str]) -> dict[str, Any] | None:
+    """All settings of the CRI plugin in one, as containerd 1.x needs them; None if no file of ours has any.
+
+    Of a plugin 1.x takes the settings of the last file that has any (https://github.com/containerd/containerd/issues/5837),
+    so these are those of the site's last file, and ours above them.
+    """
+    others = of_others(root, files)
+    own = [
+        parse_toml(text)
+        for path, text in files.items()
+        if path not in others and os.path.basename(path) != MERGED_NAME
+    ]
+    ours = [found for tree in own for found in [_dig(tree, "plugins", CRI_OF_1)] if found]
+    theirs = [found for tree in others.values() for found in [_dig(tree, "plugins", CRI_OF_1)] if found]
+    if not ours:
+        return None
+    merged: dict[str, Any] = {}
+    for settings in [*theirs[-1:], *ours]:
+        merged = _above(merged, settings)
+    return merged
+
+
+def _above(below: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings with others above them, table by table."""
+    both = {
+        key: _above(below[key], value)
+        if isinstance(value, dict) and isinstance(below.get(key), dict)
+        else value
+        for key, value in settings.items()
+    }
+    return {**below, **both}
+
+
+def merge_outdated(root: str, version: str, files: Mapping[str, str]) -> bool:
+    """Whether the merged file has not what the others say, or is there and not needed."""
+    there = [text for path, text in files.items() if os.path.basename(path) == MERGED_NAME]
+    found = _dig(parse_toml(there[0]), "plugins", CRI_OF_1) if there else None
+    wanted = merged_settings(root, files) if version.startswith("1.") else None
+    return bool(found != wanted)
+
+
 def read_registries(others: Mapping[str, dict[str, Any]]) -> Registries:
     """What the site has set of registries; of two files the later one wins, as with containerd."""
     folders = inline = None
     for path, tree in others.items():
-        for plugin in ("io.containerd.grpc.v1.cri", "io.containerd.cri.v1.images"):
+        for plugin in (CRI_OF_1, "io.containerd.cri.v1.images"):
             registry = _dig(tree, "plugins", plugin, "registry") or {}
             folders = registry.get("config_path") or folders
             certificates = [_dig(row, "tls") for row in (registry.get("configs") or {}).values()]
@@ -145,7 +201,7 @@ def read_containerd_dump(text: str) -> Effective:
     """The settings that matter, from an effective configuration of schema version 2, 3 or 4."""
     tree = parse_toml(text)
     plugins = tree.get("plugins") or {}
-    cri = plugins.get("io.containerd.cri.v1.runtime") or plugins.get("io.containerd.grpc.v1.cri") or {}
+    cri = plugins.get("io.containerd.cri.v1.runtime") or plugins.get(CRI_OF_1) or {}
     runtimes = _dig(cri, "containerd", "runtimes") or {}
     nvidia = runtimes.get("nvidia") if isinstance(runtimes, dict) else None
     default = _dig(cri, "containerd", "default_runtime_name") or "runc"
@@ -194,6 +250,7 @@ def gather(asked: tuple[Command, Command, Command], errors: list[str]) -> Contai
             newest = max(newest or 0.0, os.stat(path).st_mtime)
         except OSError:
             continue
+    files = read_files(ROOT_FILE)
     effective = read_containerd_dump(text) if text else Effective()
     binary = effective.runtime_binary
     # A containerd that is down or not there is no error of the probe: its service says so.
@@ -210,6 +267,7 @@ def gather(asked: tuple[Command, Command, Command], errors: list[str]) -> Contai
         config_changed_unix=newest,
         noted_digest=read_text(CONTAINERD_NOTE),
         noted_unix=os.stat(CONTAINERD_NOTE).st_mtime if os.path.exists(CONTAINERD_NOTE) else None,
-        registries=read_registries(of_others(ROOT_FILE, read_files(ROOT_FILE))),
+        registries=read_registries(of_others(ROOT_FILE, files)),
+        merge_outdated=bool(numbers) and merge_outdated(ROOT_FILE, numbers[0], files),
         runtime_binary_found=find_program(str(binary)) is not None if binary else None,
     )

@@ -120,6 +120,7 @@ def test_with_the_last_drop_in_the_root_file_is_put_back(
     root, kept = tmp_path / "config.toml", tmp_path / "config.toml.before-gpusmith"
     monkeypatch.setattr(containerd_config, "ROOT", root)
     monkeypatch.setattr(containerd_config, "KEPT", kept)
+    monkeypatch.setattr(containerd_config, "MERGED", tmp_path / "conf.d/merged.toml")
     own = 'version = 3\nroot = "/data"\n'
     kept.write_text(own)
     root.write_text(containerd.with_import(own))
@@ -130,7 +131,12 @@ def test_with_the_last_drop_in_the_root_file_is_put_back(
         path.write_text(containerd.drop_in(3, path.stem, {}, {}))
     assert containerd_config.without(last) == {last: None}
     last.unlink()
-    assert containerd_config.without(first) == {first: None, root: own, kept: None}
+    assert containerd_config.without(first) == {
+        first: None,
+        root: own,
+        kept: None,
+        tmp_path / "conf.d/merged.toml": None,
+    }
 
 
 @pytest.mark.parametrize(
@@ -207,6 +213,103 @@ def test_the_folder_of_a_registry_goes_with_its_last_file(tmp_path: Path) -> Non
     containerd_config.Configuration.put(path, containerd.hosts_toml("http://left"))
     containerd_config.Configuration.put(path, None)
     assert list(tmp_path.iterdir()) == []
+
+
+# --- containerd 1.x ------------------------------------------------------------------------------------------------------
+
+SITE = """version = 2
+[plugins."io.containerd.grpc.v1.cri"]
+sandbox_image = "site/pause:1"
+[plugins."io.containerd.grpc.v1.cri".registry.configs."registry.site".auth]
+password = "a\\nb \\"c\\""
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.kata]
+runtime_type = "io.containerd.kata.v2"
+"""
+
+
+@pytest.fixture
+def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, str | None]]:
+    """What the module would have the files be, by their names."""
+    folder = tmp_path / "containerd"
+    (folder / "conf.d").mkdir(parents=True)
+    for name, place in {
+        "FOLDER": "", "ROOT": "config.toml", "KEPT": "kept", "MERGED": "conf.d/zz-gpusmith-merged.toml"
+    }.items():  # fmt: skip
+        monkeypatch.setattr(containerd_config, name, folder / place)
+    monkeypatch.setattr(containerd, "IMPORTS", f"{folder}/conf.d/*.toml")
+
+    def run(
+        name: str, runtime: dict[str, Any], version: str = "1.7.24", write: bool = True, **options: Any
+    ) -> dict[str, str | None]:
+        params = {
+            "name": name,
+            "runtime": runtime,
+            "images": {},
+            "registries": None,
+            "state": "present",
+            **options,
+        }
+        files = containerd_config.wanted(params, folder / "conf.d" / f"{name}.toml", version)
+        for path, text in files.items() if write else ():
+            containerd_config.Configuration.put(path, text)
+        return {path.name: text for path, text in files.items()}
+
+    return run
+
+
+def plugin(text: str | None) -> dict[str, Any]:
+    """Settings of the CRI plugin."""
+    return dict(tomllib.loads(text or "")["plugins"]["io.containerd.grpc.v1.cri"])
+
+
+def test_of_containerd_1_one_file_has_all_settings(
+    asked: Callable[..., dict[str, str | None]], tmp_path: Path
+) -> None:
+    root, name = tmp_path / "containerd/config.toml", "zz-gpusmith-merged.toml"
+    root.write_text(SITE)
+    # Also before anything is written, as in check mode.
+    assert plugin(asked(ROLE, RUNTIME, write=False)[name])["sandbox_image"] == "site/pause:1"
+    asked(ROLE, RUNTIME)
+    merged = asked("60-gpusmith-nvidia", NVIDIA)[name]
+    assert plugin(merged) == {
+        **plugin(SITE),
+        "containerd": {
+            "runtimes": {
+                **plugin(SITE)["containerd"]["runtimes"],
+                **RUNTIME["containerd"]["runtimes"],
+                **NVIDIA["containerd"]["runtimes"],
+            }
+        },
+    }
+    assert asked("60-gpusmith-nvidia", NVIDIA)[name] == merged
+    # What changes in another file arrives.
+    root.write_text(root.read_text().replace("pause:1", "pause:2"))
+    assert plugin(asked("60-gpusmith-nvidia", NVIDIA)[name])["sandbox_image"] == "site/pause:2"
+    # Each removal takes its part, the last one all, and newer releases need none.
+    left = plugin(asked("60-gpusmith-nvidia", {}, state="absent")[name])
+    assert set(left["containerd"]["runtimes"]) == {"kata", "runc"}
+    assert asked(ROLE, RUNTIME, version="2.0.14", write=False)[name] is None
+    assert asked(ROLE, {}, state="absent")[name] is None
+    assert not list((tmp_path / "containerd/conf.d").iterdir())
+
+
+def test_a_file_that_would_hide_all_of_ours_is_refused(
+    asked: Callable[..., dict[str, str | None]], tmp_path: Path
+) -> None:
+    (tmp_path / "containerd/conf.d/zz-site.toml").write_text(SITE)
+    with pytest.raises(containerd.ConfigError, match=r"zz-site.toml' sets the CRI plugin"):
+        asked(ROLE, RUNTIME)
+    assert asked(ROLE, RUNTIME, version="2.0.14")["zz-gpusmith-merged.toml"] is None
+
+
+def test_the_judge_names_a_merged_file_that_is_outdated() -> None:
+    record = healthy_record()
+    record["containerd"]["merge_outdated"] = True
+    (problem,) = runtime.containerd(NodeFacts(make_host(), parse(record), None, {}))
+    assert (
+        "'zz-gpusmith-merged.toml' of containerd's configuration has not what the other files say"
+        in problem.cause
+    )
 
 
 # --- registries of the site -----------------------------------------------------------------------------------------------

@@ -145,7 +145,7 @@ def test_all_files_are_read_in_the_order_of_containerd(tmp_path: Path) -> None:
     names = ["config.toml", "a.toml", "b.toml", "c.toml", "nested.last"]
     assert [Path(path).name for path in containerd.read_files(str(root))] == names
     # As it is to be.
-    assert containerd.read_files(str(root), "version = 2\n") == {str(root): "version = 2\n"}
+    assert containerd.read_files(str(root), {str(root): "version = 2\n"}) == {str(root): "version = 2\n"}
 
 
 OLD, NEW = 'plugins."io.containerd.grpc.v1.cri"', 'plugins."io.containerd.cri.v1.images"'
@@ -170,3 +170,20 @@ def test_what_the_site_has_set_of_registries_is_known(text: str, found: containe
         containerd.read_registries(containerd.of_others("root", {"it": f"# Written by gpusmith.\n{text}"}))
         == containerd.Registries()
     )
+
+
+def test_a_merged_file_that_is_older_than_the_others_is_known() -> None:
+    site = f'[{OLD}]\nsandbox_image = "a"\n'
+    ours = f"# Written by gpusmith.\n[{OLD}]\nenable_cdi = true\n"
+    merged = f'# Written by gpusmith.\n[{OLD}]\nsandbox_image = "a"\nenable_cdi = true\n'
+    files = {"root": site, "50": ours, f"conf.d/{containerd.MERGED_NAME}": merged}
+
+    def outdated(version: str = "1.7.24", **changed: str) -> bool:
+        return containerd.merge_outdated("root", version, {**files, **changed})
+
+    assert not outdated()
+    assert outdated(root=site.replace('"a"', '"b"'))
+    assert outdated(version="2.0.14")
+    assert not containerd.merge_outdated("root", "2.0.14", {"root": site, "50": ours})
+    assert containerd.merge_outdated("root", "1.7.24", {"root": site, "50": ours})
+    assert not containerd.merge_outdated("root", "1.7.24", {"root": site})
