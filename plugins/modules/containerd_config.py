@@ -85,7 +85,6 @@ cri_error:
   type: str
 """
 
-import hashlib
 import stat
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -392,10 +391,11 @@ def main() -> None:
 
 def finish(work: Configuration, effective: str) -> None:
     """Restart containerd if its running configuration is outdated or its CRI plugin is down, and end the module."""
+    from gpusmith.probe.containerd import digest as digest_of
     from gpusmith.probe.containerd import read_containerd_dump
 
     module, settings = work.module, read_containerd_dump(effective)
-    digest = hashlib.sha256(effective.encode()).hexdigest()
+    digest = digest_of(effective)
     started = work.started()
     running = noted(started)
     due = containerd.restart_due(

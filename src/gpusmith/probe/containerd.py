@@ -227,6 +227,17 @@ def read_containerd_dump(text: str) -> Effective:
     )
 
 
+def digest(dump: str) -> str:
+    """Of an effective configuration; 1.x lists the files that it read in another order each time."""
+
+    def ordered(line: re.Match[str]) -> str:
+        return f"imports = [{', '.join(sorted(line.group(1).split(', ')))}]"
+
+    return hashlib.sha256(
+        re.sub(r"^imports = \[(.*)\]$", ordered, dump, count=1, flags=re.MULTILINE).encode()
+    ).hexdigest()
+
+
 def schema_of_file(text: str | None) -> int | None:
     """The `version` that a root file states."""
     matched = re.search(r"^\s*version\s*=\s*(\d+)", text or "", re.MULTILINE)
@@ -263,7 +274,7 @@ def gather(asked: tuple[Command, Command, Command], errors: list[str]) -> Contai
         if listed is not None
         else Cri(error="; ".join(unasked) or "there is no 'ctr'"),
         effective=effective,
-        digest=hashlib.sha256(text.encode()).hexdigest() if text else None,
+        digest=digest(text) if text else None,
         config_changed_unix=newest,
         noted_digest=read_text(CONTAINERD_NOTE),
         noted_unix=os.stat(CONTAINERD_NOTE).st_mtime if os.path.exists(CONTAINERD_NOTE) else None,

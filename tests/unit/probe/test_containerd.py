@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 import pytest
@@ -187,3 +188,13 @@ def test_a_merged_file_that_is_older_than_the_others_is_known() -> None:
     assert not containerd.merge_outdated("root", "2.0.14", {"root": site, "50": ours})
     assert containerd.merge_outdated("root", "1.7.24", {"root": site, "50": ours})
     assert not containerd.merge_outdated("root", "1.7.24", {"root": site})
+
+
+def test_the_order_of_the_files_that_were_read_is_no_difference() -> None:
+    first = 'disabled_plugins = []\nimports = ["/b", "/a, c", "/a"]\noom_score = 0\n'
+    assert containerd.digest(first) == containerd.digest(
+        first.replace('"/b", "/a, c", "/a"', '"/a", "/b", "/a, c"')
+    )
+    assert containerd.digest(first) != containerd.digest(first.replace('"/b", ', ""))
+    assert containerd.digest(first) != containerd.digest(first.replace("score = 0", "score = 1"))
+    assert containerd.digest(DUMP) == hashlib.sha256(DUMP.encode()).hexdigest()
