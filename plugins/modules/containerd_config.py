@@ -147,6 +147,9 @@ class Configuration:
     def dump(self) -> tuple[str | None, str]:
         """The effective configuration, or None and containerd's own words."""
         status, output, error = self.module.run_command(["containerd", "config", "dump"])
+        if status != 0 and not ROOT.exists():
+            # Without a root file 1.x starts, but shows its configuration under another name only.
+            status, output, error = self.module.run_command(["containerd", "config", "default"])
         return (output, "") if status == 0 else (None, error.strip())
 
     def started(self) -> float | None:

@@ -592,6 +592,20 @@ def test_check_mode_says_that_it_would_restart(machine: Callable[..., Running]) 
     assert (module.ended["changed"], module.restarts) == (True, 0)
 
 
+def test_the_configuration_without_a_root_file_is_the_default(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(containerd_config, "ROOT", tmp_path / "config.toml")
+
+    class Old(Running):
+        def run_command(self, words: list[str], environ_update: Any = None) -> tuple[int, str, str]:
+            return (0, DUMP, "") if words[-1] == "default" else (1, "", "no such file or directory")
+
+    assert containerd_config.Configuration(Old()).dump() == (DUMP, "")
+    (tmp_path / "config.toml").touch()
+    assert containerd_config.Configuration(Old()).dump() == (None, "no such file or directory")
+
+
 def test_a_plugin_that_is_turned_off_is_not_asked_for(
     machine: Callable[..., Running], tmp_path: Path
 ) -> None:
