@@ -41,8 +41,8 @@ _value:
   description: >-
     problems (in words), cures (kinds of cure that are needed, see C(gpusmith.problems)), files (paths of the role's files that are
     missing or say something else), contents (of these files), modules (names that are to be loaded now), sysctl (values that are to be
-    set now, by name), ports (that firewalld keeps closed), leaving (what the files name and the inventory does not any more), units (of systemd that boots do not
-    start), boot (of the problems, those that no run changes), hints (what to look at).
+    set now, by name), huge_pages (numbers that are to be set now, by size), ports (that firewalld keeps closed), leaving (what the
+    files name and the inventory does not any more), units (of systemd that boots do not start), boot (of the problems, those that no run changes), hints (what to look at).
   type: dict
 """
 

@@ -43,7 +43,10 @@ def _host_baseline(plan: Plan, cures: frozenset[Cure]) -> Forecast:  # noqa: ARG
         modules=list(plan["modules"]),
         parameters=list(plan["sysctl"]),
         units=_services(plan["units"], due=True),
-        more=[f"firewalld lets in {port}" for port in plan.get("ports") or ()],
+        more=[
+            *(f"firewalld lets in {port}" for port in plan.get("ports") or ()),
+            *(f"{count} huge pages of {size}" for size, count in (plan.get("huge_pages") or {}).items()),
+        ],
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 from dataclasses import asdict
 
-from gpusmith.expect import files, services
+from gpusmith.expect import files, huge_pages, services
 from gpusmith.expect.wanted import Baseline
 from gpusmith.probe.boot import Boot, BootParameter
 from gpusmith.probe.record import Record
@@ -17,10 +17,15 @@ OWN_FILE = "gpusmith-host-baseline.conf"
 """Name of the role's files of modules and of parameters. Of all files in sysctl.d, those that follow it by name win over it."""
 
 
+HUGE_PAGES_FILE = "/etc/tmpfiles.d/gpusmith-host-baseline.conf"
+"""Which the role removes where the inventory wants none any more."""
+
+
 def problems(record: Record, wanted: Baseline) -> list[Problem]:
     """What role host_baseline answers for."""
     return [
         *files.problems(record, wanted.node, wanted.files, Cure.HOST),
+        *files.left_over(record, wanted.node, wanted.files, HUGE_PAGES_FILE, Cure.HOST),
         *baseline(record, wanted),
         *services.of_system(record, wanted.node),
     ]
@@ -29,7 +34,7 @@ def problems(record: Record, wanted: Baseline) -> list[Problem]:
 def baseline(record: Record, wanted: Baseline) -> list[Problem]:
     """What kubelet and the pod network need of the kernel, and what else the inventory sets."""
     found = _swap(record, wanted) + _modules(record, wanted)
-    found += _parameters(record, wanted) + _minima(record, wanted)
+    found += _parameters(record, wanted) + _minima(record, wanted) + huge_pages.problems(record, wanted)
     if record.boot is None:
         cause = f"Node '{wanted.node}': what a boot would load and set could not be read."
         found.append(Problem(cause, "Read the record's 'errors': they say what could not be read."))
@@ -60,8 +65,9 @@ def minima_to_name(record: Record, wanted: Baseline) -> dict[str, str]:
 
 def leaving(record: Record, wanted: Baseline) -> list[str]:
     """What the role's files name and the inventory does not any more; the running kernel keeps it until the next boot."""
+    pages = ["huge pages"] if HUGE_PAGES_FILE in record.marked_files and not wanted.huge_pages else []
     if record.boot is None:
-        return []
+        return pages
     modules = {name.replace("-", "_") for name in wanted.modules}
     return [
         *(
@@ -75,6 +81,7 @@ def leaving(record: Record, wanted: Baseline) -> list[str]:
             if any(path.endswith(OWN_FILE) for path in row.files)
             and name not in {**wanted.sysctl, **wanted.minimum}
         ),
+        *pages,
     ]
 
 

@@ -16,6 +16,7 @@ from gpusmith.expect import (
     fabric,
     files,
     host,
+    huge_pages,
     kernels,
     kubelet,
     layouts,
@@ -165,6 +166,10 @@ HINTS = {
         "Look at 'sysctl NAME' and 'systemd-analyze cat-config sysctl.d' on the node for who sets another value;"
         " 'host_baseline_sysctl' can only have parameters and values that its kernel takes."
     ),
+    "hugepages": (
+        "Look at 'nr_hugepages' below '/sys/kernel/mm/hugepages' on the node: pages need memory in one piece, as it is free"
+        " soon after a boot."
+    ),
     "file": "Look for who else writes the file, such as another configuration management.",
 }
 """What to look at, by the beginning of what the evidence is about."""
@@ -177,7 +182,7 @@ BOOT_HINT = (
 def host_baseline(raw: Mapping[str, Any], settings: Settings) -> Plan:
     """Role host_baseline: keys node, swap, modules, sysctl, sysctl_minimum, files and sysctl_file (its path and first line).
 
-    Further keys: needrestart (when, path and content of a file for it) and ports (that firewalld has to let in).
+    Further keys: needrestart (when, path and content of a file for it), ports (for firewalld) and huge_pages (by size).
     """
     record, node = parse(raw), str(settings["node"])
     want = wanted.baseline(node, settings)
@@ -187,9 +192,11 @@ def host_baseline(raw: Mapping[str, Any], settings: Settings) -> Plan:
     text = "".join(
         f"{line}\n" for line in (file["head"], *(f"{name} = {value}" for name, value in lines.items()))
     )
-    want = replace(want, files={**want.files, str(file["path"]): text})
+    want = replace(want, files={**want.files, str(file["path"]): text, **_for_boots(want, file["head"])})
     ports = [str(port) for port in settings.get("ports") or ()]
-    found = [*host.problems(record, want), *surroundings.problems(record, node, ports)]
+    kept = huge_pages.kept(record, want)
+    found = [problem for problem in host.problems(record, want) if problem not in kept]
+    found += surroundings.problems(record, node, ports)
     lasting = [problem for problem in found if problem.cure is Cure.PERSON]
     about = {
         key.partition("_")[0]
@@ -202,6 +209,7 @@ def host_baseline(raw: Mapping[str, Any], settings: Settings) -> Plan:
         "contents": {path: want.files[path] for path in outdated},
         "modules": host.modules_to_load(record, want),
         "sysctl": host.parameters_to_set(record, want),
+        "huge_pages": huge_pages.to_set(record, want),
         "ports": surroundings.closed_ports(record, ports),
         "leaving": host.leaving(record, want),
         "units": [name for name in services.OF_SYSTEM if _is_off(record, name)],
@@ -209,6 +217,12 @@ def host_baseline(raw: Mapping[str, Any], settings: Settings) -> Plan:
         "boot": [words(problem, node) for problem in lasting],
         "hints": [hint for kind, hint in HINTS.items() if kind in about] + ([BOOT_HINT] if lasting else []),
     }
+
+
+def _for_boots(want: wanted.Baseline, head: str) -> dict[str, str]:
+    """The file by which boots set huge pages."""
+    lines = huge_pages.lines(want.huge_pages)
+    return {host.HUGE_PAGES_FILE: "".join(f"{line}\n" for line in (head, *lines))} if lines else {}
 
 
 def _for_needrestart(record: Record, asked: Settings) -> dict[str, str]:

@@ -71,6 +71,7 @@ class Baseline:
         sysctl: kernel parameters with their values.
         needed: parameters that Kubernetes insists on, also where the inventory does not list them.
         minimum: parameters with the least value that will do; more is right as well.
+        huge_pages: by size, how many there should be.
         files: that the role writes.
     """
 
@@ -80,6 +81,7 @@ class Baseline:
     sysctl: Mapping[str, str]
     needed: Mapping[str, str] = field(default_factory=dict)
     minimum: Mapping[str, int] = field(default_factory=dict)
+    huge_pages: Mapping[str, int] = field(default_factory=dict)
     files: Files = field(default_factory=dict)
 
 
@@ -200,7 +202,7 @@ def driver(node: str, settings: Mapping[str, Any], **more: Any) -> Driver:
 
 
 def baseline(node: str, settings: Mapping[str, Any], needed: Mapping[str, str] | None = None) -> Baseline:
-    """The operating system, from keys swap, modules, sysctl, sysctl_minimum and files."""
+    """The operating system, from keys swap, modules, sysctl, sysctl_minimum, huge_pages and files."""
     least = {str(name): int(value) for name, value in (settings.get("sysctl_minimum") or {}).items()}
     return Baseline(
         node,
@@ -210,6 +212,7 @@ def baseline(node: str, settings: Mapping[str, Any], needed: Mapping[str, str] |
         sysctl={str(name): one_space(value) for name, value in settings["sysctl"].items()},
         needed=needed or {},
         minimum={name: value for name, value in least.items() if name not in settings["sysctl"]},
+        huge_pages={str(size): int(count) for size, count in (settings.get("huge_pages") or {}).items()},
         files=files(settings.get("files")),
     )
 
@@ -253,6 +256,7 @@ def baseline_of(host: Host) -> Baseline:
             "modules": host.kernel_modules,
             "sysctl": host.sysctl,
             "sysctl_minimum": host.sysctl_minimum,
+            "huge_pages": host.huge_pages,
         },
         IP_FORWARD,
     )

@@ -95,6 +95,7 @@ class Host:
         kernel_modules: kernel modules that should be loaded.
         sysctl: kernel parameters and their values.
         sysctl_minimum: kernel parameters and the least value that will do.
+        huge_pages: huge pages by size.
     """
 
     name: str
@@ -133,6 +134,7 @@ class Host:
     kernel_modules: tuple[str, ...]
     sysctl: Mapping[str, str]
     sysctl_minimum: Mapping[str, int]
+    huge_pages: Mapping[str, int]
 
 
 @dataclass(frozen=True)
@@ -266,4 +268,5 @@ def host_of(name: str, values: Mapping[str, Any], specs: Specs) -> Host:
         sysctl_minimum={
             key: int(setting) for key, setting in reader.get("host_baseline_sysctl_minimum").items()
         },
+        huge_pages={str(size): int(count) for size, count in reader.get("host_baseline_huge_pages").items()},
     )

@@ -21,6 +21,8 @@ MODULE_PARAMETER = re.compile(r"NVreg_[A-Za-z0-9]+")
 MODULE_VALUE = re.compile(r"[^\s\"'\\#]+")
 EXTRA_MODULES = ("nvidia_peermem", "gdrdrv", "nvidia_fs")
 SYSCTL_NAME = re.compile(r"[^\s=]+")
+# Sizes of huge pages of x86-64, and of arm64 by its page size (Documentation/arch/arm64/hugetlbpage.rst of Linux).
+HUGE_PAGES = ("64Ki", "2Mi", "32Mi", "512Mi", "1Gi", "16Gi")
 
 Rule = Callable[[str, Any], Iterator[Refusal]]
 
@@ -69,6 +71,20 @@ def sysctl_minimum(name: str, value: Any) -> Iterator[Refusal]:
         least = whole(setting)
         if least is None or least < 0:
             yield must_be(f"{name}.{key}", "a whole number from 0", setting)
+
+
+def huge_pages(name: str, value: Any) -> Iterator[Refusal]:
+    """Numbers of huge pages by size. Which sizes a machine has, it tells itself."""
+    if not isinstance(value, Mapping):
+        yield must_be(name, "a mapping of sizes to numbers, such as {2Mi: 1024}", value)
+        return
+    for size, count in value.items():
+        if size not in HUGE_PAGES:
+            yield must_be(
+                name, f"a mapping whose keys are sizes of huge pages ({', '.join(HUGE_PAGES)})", size
+            )
+        elif (found := whole(count)) is None or found < 0:
+            yield must_be(f"{name}.{size}", "a whole number from 0", count)
 
 
 def kubeconfig(name: str, value: Any) -> Iterator[Refusal]:
@@ -174,5 +190,6 @@ RULES: Mapping[str, Rule] = {
     "host_baseline_sysctl": sysctl,
     kubelet.VARIABLE: kubelet.settings,
     "host_baseline_sysctl_minimum": sysctl_minimum,
+    "host_baseline_huge_pages": huge_pages,
 }
 """By the name of the variable."""

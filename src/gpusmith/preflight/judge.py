@@ -15,6 +15,7 @@ from gpusmith.preflight.machine import (
     check_foreign_driver,
     check_gpus,
     check_headers,
+    check_huge_pages,
     check_mig,
     check_nouveau,
     check_os,
@@ -45,6 +46,7 @@ CHECKS: Sequence[Callable[[Facts, Wanted, Tables], Iterator[Refusal]]] = [
     check_disk,
     check_clock,
     check_parameters,
+    check_huge_pages,
     check_foreign_driver,
     check_mig,
     check_driver,
@@ -62,7 +64,7 @@ CHECKS: Sequence[Callable[[Facts, Wanted, Tables], Iterator[Refusal]]] = [
 
 
 NOT_OF_A_DRIVER = frozenset(
-    {check_parameters, check_containerd, check_container_toolkit, check_drift, check_cni}
+    {check_parameters, check_huge_pages, check_containerd, check_container_toolkit, check_drift, check_cni}
 )
 """What another driver on a node that serves has nothing to do with."""
 

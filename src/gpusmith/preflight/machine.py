@@ -8,7 +8,7 @@ from typing import Any
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import SUPPORTED
 
 from gpusmith.errors import Refusal
-from gpusmith.expect import foreign, mig
+from gpusmith.expect import foreign, huge_pages, mig
 from gpusmith.expect import surroundings as around
 from gpusmith.expect.host import cannot_set
 from gpusmith.expect.kernels import newest, without_driver
@@ -18,6 +18,8 @@ from gpusmith.inventory.specs import load as load_specs
 from gpusmith.node.records import load
 from gpusmith.preflight.words import Facts, Tables, Wanted, refusal
 from gpusmith.probe.foreign import Foreign
+from gpusmith.probe.kubernetes import Kubernetes
+from gpusmith.probe.memory import Memory
 from gpusmith.probe.nvml import Nvml
 from gpusmith.probe.packages import Package
 from gpusmith.probe.record import SCHEMA, Record
@@ -148,7 +150,11 @@ def _boots_next(facts: Facts) -> str:
 def surroundings(record: Record, wanted: Wanted) -> list[str]:
     """What a person should know of what else rules the machine."""
     firewall, ports = (_or_default(wanted, key) for key in ("firewall", "firewall_ports"))
-    return around.notes(record, [str(port) for port in ports], firewall == "open")
+    settings = {"swap": "keep", "modules": (), "sysctl": {}, "huge_pages": _or_default(wanted, "huge_pages")}
+    return [
+        *around.notes(record, [str(port) for port in ports], firewall == "open"),
+        *huge_pages.notes(record, baseline("", settings)),
+    ]
 
 
 def _or_default(wanted: Wanted, key: str) -> Any:
@@ -193,6 +199,16 @@ def check_parameters(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[
             f"Run 'sysctl -w {name}={value}' on the host of this container or virtual machine,"
             " or take the parameter out of 'host_baseline_sysctl' or 'host_baseline_sysctl_minimum' in the inventory.",
         )
+
+
+def check_huge_pages(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[Refusal]:
+    """The machine can have the huge pages that the inventory wants."""
+    pages = {str(size): int(count) for size, count in _or_default(wanted, "huge_pages").items()}
+    raw = facts["record"]
+    memory, node = load(Memory, raw.get("memory") or {}), load(Kubernetes, raw["kubernetes"])
+    record = Record(SCHEMA, memory=memory, kubernetes=node)
+    for found, allowed, step in huge_pages.unfitting(record, pages) if pages else ():
+        yield refusal("huge pages", found, allowed, step)
 
 
 def _sources(raw: Mapping[str, Any]) -> list[Problem]:

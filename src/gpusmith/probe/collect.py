@@ -26,6 +26,7 @@ from gpusmith.probe import (
     library,
     log,
     managed,
+    memory,
     module,
     nvml,
     packages,
@@ -77,6 +78,7 @@ def collect(nvml_timeout_s: float = NVML_TIMEOUT_S) -> Record:
         "dev": devices,
         "cuda": safely("cuda", cuda.gather),
         "surroundings": safely("surroundings", surroundings.gather),
+        "memory": safely("memory", memory.gather),
         "managed_files": safely("managed files", managed.gather),
         "marked_files": safely("marked files", managed.marked),
     }

@@ -34,6 +34,7 @@ MANAGED_FILES = (
     "/etc/nvidia-container-runtime/config.toml",
     MODULE_FILES,
     SYSCTL_FILES,
+    "/etc/tmpfiles.d/gpusmith-*",
     "/etc/systemd/system/gpusmith-*.service",
     "/etc/systemd/system/*.service.d/*gpusmith-*",
     f"{CHANGES}/*.json",

@@ -20,6 +20,7 @@ from gpusmith.probe.kernels import Kernel
 from gpusmith.probe.kubernetes import Kubernetes
 from gpusmith.probe.library import Library
 from gpusmith.probe.log import Log, SwitchXid, Xid
+from gpusmith.probe.memory import Memory
 from gpusmith.probe.module import DriverModule
 from gpusmith.probe.nvml import Nvml
 from gpusmith.probe.packages import Package
@@ -74,6 +75,7 @@ class Record:
     cdi: Cdi = field(default_factory=Cdi)
     kubernetes: Kubernetes = field(default_factory=Kubernetes)
     system: System = field(default_factory=System)
+    memory: Memory = field(default_factory=Memory)
     surroundings: Surroundings = field(default_factory=Surroundings)
     clock: Clock = field(default_factory=Clock)
     cuda: Cuda = field(default_factory=Cuda)

@@ -223,6 +223,7 @@ MUTATIONS: Mapping[str, tuple[Mutation, ...]] = {
         Mutation(
             lambda world: world.variables.update(host_baseline_sysctl={"net.ipv4.ip_forward": "0"}), "wanted is '0'"
         ),
+        Mutation(lambda world: world.variables.update(host_baseline_huge_pages={"2Mi": 1024}), "huge pages of '2Mi'"),
     ),
     "nodes.foreign-driver": (
         _in("NVIDIA's installer", foreign={"installer": ["/usr/bin/nvidia-uninstall"], "sources": {}}),

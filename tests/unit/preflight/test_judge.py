@@ -318,6 +318,21 @@ def test_parameters_that_a_container_cannot_set_are_refused_before_any_change() 
     assert refused(seen) == []
 
 
+def test_huge_pages_that_a_machine_cannot_have_are_refused() -> None:
+    seen = facts()
+    seen["record"]["memory"] = {
+        "total_kib": 8 << 20,
+        "huge_pages": {"2Mi": {"count": 0, "locked": False}},
+    }
+    assert refused(seen) == []
+    assert refused(seen, huge_pages={"2Mi": 4095}) == []
+    found = only(refused(seen, huge_pages={"2Mi": 4096}))
+    assert found.message.startswith(
+        "huge pages: 8192 MiB are asked for, and the machine has 8192 MiB of memory;"
+    )
+    assert "'host_baseline_huge_pages'" in found.hint
+
+
 @pytest.mark.parametrize(
     ("version", "allowed", "told"),
     [("1.36.4", True, False), ("1.37.0", False, False), ("1.37.0", True, True)],
