@@ -27,7 +27,7 @@ def put(path: Path, text: Optional[str], mode: Optional[int] = None) -> None:
     temporary.touch(mode=0o600)
     temporary.write_text(text, encoding="utf-8")
     if mode is None:
-        mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o644
+        mode = mode_of(path) or 0o644
     temporary.chmod(mode)
     temporary.replace(path)
 
@@ -35,3 +35,8 @@ def put(path: Path, text: Optional[str], mode: Optional[int] = None) -> None:
 def read(path: Path) -> Optional[str]:
     """A file's content; None if there is none."""
     return path.read_text(encoding="utf-8") if path.exists() else None
+
+
+def mode_of(path: Path) -> Optional[int]:
+    """A file's permissions; None if there is none."""
+    return stat.S_IMODE(path.stat().st_mode) if path.exists() else None

@@ -121,7 +121,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpusmith.gpu.plugins.module_utils import packages as door
-from ansible_collections.gpusmith.gpu.plugins.module_utils.files import put, read
+from ansible_collections.gpusmith.gpu.plugins.module_utils.files import mode_of, put, read
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base
 
 # Read by the probe, too: what is open here was not proved.
@@ -174,6 +174,7 @@ class Change:
             "invocation": unit["invocation"],
             "ready": ready,
             "files": {path: read(Path(path)) for path in files},
+            "modes": {path: mode_of(Path(path)) for path in files},
             "packages": {name: there.get(name) for name in packages},
         }
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -224,7 +225,8 @@ class Change:
             [] if kept is None else [path for path, text in kept["files"].items() if read(Path(path)) != text]
         )
         for path in changed:
-            put(Path(path), kept["files"][path] if kept else None)
+            modes = kept.get("modes", {}) if kept else {}
+            put(Path(path), kept["files"][path] if kept else None, modes.get(path))
         return changed
 
     def restart(self) -> None:
