@@ -58,21 +58,21 @@ def root_file(text: str | None, release: str) -> Tuple[str, int]:
     Raises:
         ConfigError: the file is somebody's own and no TOML, states no version or a newer one, or turns CRI off.
     """
-    if text is None or is_package_default(text):
-        schema = schema_of_release(release)
+    schema = schema_of_release(release)
+    if text is None or is_package_default(text) or _is_newer_of_ours(text, schema):
         return (
             f'{OURS}. Settings are in the drop-ins.\nversion = {schema}\nimports = ["{IMPORTS}"]\n',
             schema,
         )
     tree = _tree(text, ROOT)
-    stated, newest = tree.get("version"), schema_of_release(release)
+    stated = tree.get("version")
     if not isinstance(stated, int) or stated < 2:
         raise ConfigError(
             f"'{ROOT}' states no 'version' of 2 or newer. Migrate it with 'containerd config migrate'."
         )
-    if stated > newest:
+    if stated > schema:
         raise ConfigError(
-            f"'{ROOT}' has 'version' {stated}, and containerd {release} reads {newest} and older."
+            f"'{ROOT}' has 'version' {stated}, and containerd {release} reads {schema} and older."
             " Write it for this release, or give a newer 'containerd_version'."
         )
     if _disables_cri(tree):
@@ -137,6 +137,12 @@ def _is_minimal(text: str) -> bool:
     return text.startswith(OURS) and all(
         re.match(r"^(version\s*=|imports\s*=)", line) for line in _statements(text)
     )
+
+
+def _is_newer_of_ours(text: str, schema: int) -> bool:
+    """Whether it is ours, for a newer containerd."""
+    stated = re.search(r"^version = (\d+)$", text, re.MULTILINE)
+    return _is_minimal(text) and stated is not None and int(stated.group(1)) > schema
 
 
 def _without_import(text: str) -> str:
@@ -217,6 +223,15 @@ def beside(images: Mapping[str, Any], config_path: str | None, inline: str | Non
         registry["config_path"] = ":".join(dict.fromkeys([*ours.split(":"), *theirs]))
     rest = {key: value for key, value in images.items() if key != "registry"}
     return {**rest, "registry": registry} if registry else rest
+
+
+def in_schema(schema: int, owner: str, text: str) -> str:
+    """A drop-in of ours, as it has to be beside a root file of this schema: containerd refuses one that is newer."""
+    tree = _tree(text, owner)
+    if tree.get("version", 0) <= schema:
+        return text
+    plugins = tree.get("plugins") or {}
+    return drop_in(schema, owner, *(plugins.get(name) or {} for name in CRI_PLUGINS[:2]))
 
 
 def merged(settings: Mapping[str, Any]) -> str:

@@ -85,7 +85,6 @@ cri_error:
   type: str
 """
 
-import stat
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -93,7 +92,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpusmith.gpu.plugins.module_utils import bundle, containerd
-from ansible_collections.gpusmith.gpu.plugins.module_utils.files import put, read
+from ansible_collections.gpusmith.gpu.plugins.module_utils.files import mode_of, put, read
 
 FOLDER = Path("/etc/containerd")
 ROOT = FOLDER / "config.toml"
@@ -199,20 +198,17 @@ class Configuration:
         return f"{error.strip()} {journal.strip()}".strip()
 
 
-def mode_of(path: Path) -> int | None:
-    """Its permissions, None if there is no such file."""
-    return stat.S_IMODE(path.stat().st_mode) if path.exists() else None
+def other_drop_ins(path: Path) -> dict[Path, str]:
+    """Our drop-ins beside one, with their content."""
+    texts = {other: read(other) or "" for other in path.parent.glob("*.toml") if other not in (path, MERGED)}
+    return {other: text for other, text in texts.items() if text.startswith(containerd.OURS)}
 
 
 def without(path: Path) -> dict[Path, str | None]:
     """What the files have to be without a drop-in; with the last one of ours the root file goes back to what it was."""
-    ours = [
-        other
-        for other in path.parent.glob("*.toml")
-        if other not in (path, MERGED) and other.read_bytes().startswith(containerd.OURS.encode())
-    ]
-    back = {} if ours else {ROOT: containerd.restored(read(ROOT), read(KEPT)), KEPT: None, MERGED: None}
-    return {path: None, **back}
+    if other_drop_ins(path):
+        return {path: None}
+    return {path: None, ROOT: containerd.restored(read(ROOT), read(KEPT)), KEPT: None, MERGED: None}
 
 
 def wanted(params: Mapping[str, Any], path: Path, version: str) -> dict[Path, str | None]:
@@ -230,6 +226,12 @@ def wanted(params: Mapping[str, Any], path: Path, version: str) -> dict[Path, st
             not KEPT.exists() and text not in (None, root) and not str(text).startswith(containerd.OURS)
         )
         files = {**({KEPT: text} if is_first else {}), ROOT: root, path: drop_in}
+        files.update(
+            {
+                other: containerd.in_schema(schema, other.stem, theirs)
+                for other, theirs in other_drop_ins(path).items()
+            }
+        )
     else:
         files = without(path)
     files[MERGED] = merged(files, version)
@@ -249,7 +251,7 @@ def merged(files: Mapping[Path, str | None], version: str) -> str | None:
     planned = {**{str(path): text for path, text in files.items()}, str(MERGED): containerd.OURS}
     there = read_files(str(ROOT), planned)
     settings = merged_settings(str(ROOT), there)
-    if settings is None:
+    if settings is None or str(MERGED) not in there:
         return None
     order = list(there)
     for path in order[order.index(str(MERGED)) + 1 :]:

@@ -441,3 +441,18 @@ def test_a_newer_containerd_needs_no_merged_file(
     effective(containerd, Shape({}, kept=OF_TEMPLATED), {})
     assert cri_of(containerd) == cri.Cri(up=True)
     assert [row["changed"] for row in configure(containerd, Shape({}))] == [False, False]
+
+
+@pytest.mark.parametrize("containerd", [4], ids=["2.3"], indirect=True)
+@pytest.mark.parametrize("older", [2, 3], ids=["to 1.7", "to 2.0"])
+def test_an_older_containerd_reads_what_was_written_for_a_newer_one(
+    containerd: Machine, binaries: dict[int, Binary], older: int
+) -> None:
+    assert containerd.restart()
+    configure(containerd, Shape({}))
+    containerd.install(binaries[older])
+    assert not containerd.restart()
+    assert [row.get("msg") for row in configure(containerd, Shape({}))] == [None, None]
+    effective(containerd, Shape({}), {})
+    assert cri_of(containerd) == cri.Cri(up=True)
+    assert [row["changed"] for row in configure(containerd, Shape({}))] == [False, False]

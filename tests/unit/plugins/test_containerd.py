@@ -45,6 +45,22 @@ def test_missing_or_default_root_file_is_replaced(text: str | None, release: str
     assert tomllib.loads(written) == {"version": schema, "imports": [containerd.IMPORTS]}
 
 
+def test_an_older_containerd_gets_a_root_file_of_ours_that_it_reads() -> None:
+    newer, _ = containerd.root_file(None, "2.3.7")
+    assert containerd.root_file(newer, "2.0.14") == containerd.root_file(None, "2.0.14")
+    # A newer containerd reads the older one.
+    older, _ = containerd.root_file(None, "1.7.24")
+    assert containerd.root_file(older, "2.3.7") == (older, 2)
+
+
+def test_the_other_drop_in_of_ours_does_not_stand_in_the_way_of_an_older_containerd() -> None:
+    newer = containerd.drop_in(4, ROLE, RUNTIME, IMAGES)
+    for schema in (2, 3, 4):
+        assert containerd.in_schema(schema, ROLE, newer) == containerd.drop_in(schema, ROLE, RUNTIME, IMAGES)
+    older = containerd.drop_in(2, ROLE, RUNTIME, IMAGES)
+    assert containerd.in_schema(4, ROLE, older) == older
+
+
 def test_own_root_file_is_kept_and_gets_the_import() -> None:
     own = 'version = 3\nroot = "/data"\n\n[debug]\nlevel = "info"\n'
     written, stated = containerd.root_file(own, "2.3.7")
