@@ -605,7 +605,7 @@ def dnf_automatic() -> None:
 
 
 def take_out_command(name: str) -> None:
-    """A machine whose dnf has no such command, as without dnf-plugins-core."""
+    """Many of dnf's commands come with packages of their own, which a machine need not have."""
     for path in Path("/usr/lib").glob(f"python3*/*-packages/dnf-plugins/{name}.py"):
         path.unlink()
 
@@ -680,12 +680,6 @@ def busy(machine: Machine, whose: str) -> Iterator[None]:
             yield
         finally:
             other.kill()
-
-
-def take_versionlock() -> None:
-    """Dnf's plugin for locks is a package of its own on Enterprise Linux."""
-    for path in Path("/usr/lib").glob("python3*/*-packages/dnf-plugins/versionlock.py"):
-        path.unlink()
 
 
 def leave_half_done(machine: Machine, name: str, before: str, after: str) -> str:

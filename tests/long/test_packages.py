@@ -237,7 +237,7 @@ def test_pins_are_simulated_where_the_plugin_for_locks_is_still_to_come(machine:
     if machine.family.name == "apt":
         return
     backend = configure(machine)
-    systems.take_versionlock()
+    systems.take_out_command("versionlock")
     assert backend.simulate(full(machine, OLD, "drv-cuda"), pins(machine, OLD)).installed == full(
         machine, OLD, *DRIVER
     )
