@@ -39,7 +39,7 @@ def identity(facts: NodeFacts) -> list[Problem]:
     place=190,
     proves="swap is off, kernel modules and parameters are the inventory's, now and at the next boot, and huge pages are now",
     fails_when="swap is on or comes back, a module or a parameter is not there, now or after a boot, or huge pages are others",
-    do="run site.yml; a file of somebody else that it names has to be corrected first; huge pages of a node that serves need a reboot",
+    do="run site.yml; a file of somebody else that it names has to be corrected first; huge pages may need a reboot",
 )
 def host_baseline(facts: NodeFacts) -> list[Problem]:
     """What kubelet and the pod network need of the kernel, and what else the inventory sets, now and at the next boot."""
