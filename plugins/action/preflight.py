@@ -61,6 +61,7 @@ class ActionModule(FolderAction):
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Gather and judge; a host that cannot be reached is reported by Ansible itself."""
         result: dict[str, Any] = ActionBase.run(self, tmp, task_vars)
+        self.through_proxy(task_vars)
         asked = dict(self._task.args)
         record = asked.pop("record", None)
         if not record:

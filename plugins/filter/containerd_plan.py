@@ -23,7 +23,9 @@ extends_documentation_fragment: gpusmith.gpu.plan
 positional: settings
 options:
   settings:
-    description: Keys node, packages (versions by name), name (of the drop-in), runtime and images (its settings), registries.
+    description: >-
+      Keys node, packages (versions by name), name (of the drop-in), runtime and images (its settings), registries, and environment (unit,
+      drop_in, drop_in_text, file and text, see C(gpusmith.expect.environment)).
     type: dict
     required: true
 """
@@ -38,7 +40,8 @@ RETURN = r"""
 _value:
   description: >-
     problems (in words), cures (kinds of cure that are needed, see C(gpusmith.problems)), files (paths of the role's files that are
-    missing or say something else).
+    missing or say something else), environment (of these files, those of the service's environment, content by path), reload (whether systemd
+    has to read the unit's files, on a machine that has not joined).
   type: dict
 """
 

@@ -22,8 +22,8 @@ extends_documentation_fragment: gpusmith.gpu.plan
 positional: settings
 options:
   settings:
-    description: Keys node, packages (versions by name), settings (files that the kubelet reads at its start, content by path), set
-      (whether the inventory sets any) and files.
+    description: Keys node, packages (versions by name), settings (files that the kubelet reads at its start, content by path), config
+      (what the inventory sets for it) and environment (see C(gpusmith.expect.environment)).
     type: dict
     required: true
 """
@@ -38,7 +38,7 @@ RETURN = r"""
 _value:
   description: >-
     problems (in words), cures (kinds of cure that are needed, see C(gpusmith.problems)), files (paths of the role's files that are
-    missing or say something else).
+    missing or say something else), environment (of these files, those of the service's unit and environment, content by path).
   type: dict
 """
 

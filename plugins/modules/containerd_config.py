@@ -85,6 +85,7 @@ cri_error:
   type: str
 """
 
+import glob
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -311,12 +312,6 @@ def beside_the_site(images: dict[str, Any], listed: list[dict[str, str]] | None,
     return found
 
 
-def newest(paths: list[Path]) -> float | None:
-    """Unix time of the youngest of these files."""
-    times = [path.stat().st_mtime for path in paths if path.exists()]
-    return max(times) if times else None
-
-
 def noted(started: float | None) -> str | None:
     """The digest that was noted after containerd's last start; None if it was started again since."""
     try:
@@ -396,15 +391,17 @@ def main() -> None:
 
 def finish(work: Configuration, effective: str) -> None:
     """Restart containerd if its running configuration is outdated or its CRI plugin is down, and end the module."""
-    from gpusmith.probe.containerd import digest as digest_of
-    from gpusmith.probe.containerd import read_containerd_dump
+    from gpusmith.probe import containerd as probed
 
-    module, settings = work.module, read_containerd_dump(effective)
-    digest = digest_of(effective)
+    module, settings = work.module, probed.read_containerd_dump(effective)
+    digest = probed.digest(effective)
     started = work.started()
     running = noted(started)
     due = containerd.restart_due(
-        digest, running, newest([ROOT, *(FOLDER / "conf.d").glob("*.toml")]), started
+        digest,
+        running,
+        probed.newest([str(ROOT), *glob.glob(f"{FOLDER}/conf.d/*.toml"), *probed.ENVIRONMENT]),
+        started,
     )
     due = due or (module.check_mode and bool(work.diff))
     # A CRI plugin that the configuration disables does not come up by a restart.

@@ -89,7 +89,6 @@ def problems(record: Record, wanted: Kubelet) -> list[Problem]:
     return [
         *packages.problems(record, wanted.packages),
         *files.problems(record, node, wanted.settings, Cure.KUBELET),
-        *files.problems(record, node, wanted.files),
         *identity_lost(record, node),
         *joined(record, node),
         *service(record, node),

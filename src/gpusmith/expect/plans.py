@@ -13,6 +13,7 @@ from typing import Any
 from gpusmith.expect import (
     changes,
     cuda,
+    environment,
     fabric,
     files,
     host,
@@ -242,16 +243,35 @@ REGISTRIES = "/etc/containerd/certs.d/*/hosts.toml"
 
 
 def containerd(raw: Mapping[str, Any], settings: Settings) -> Plan:
-    """Role containerd: keys node, packages, change_on_joined and files."""
+    """Role containerd: keys node, packages, change_on_joined, files and environment."""
     record, node = parse(raw), str(settings["node"])
     own, of_packages = wanted.files(settings.get("files")), _packages(record, settings)
+    told = environment.of(settings.get("environment"))
+    of_unit, unit = environment.wanted(record, told), record.services.get("containerd")
     found = [
         *packages.problems(record, of_packages),
-        *files.problems(record, node, own, Cure.CONTAINERD),
+        *files.problems(record, node, {**own, **of_unit}, Cure.CONTAINERD),
         *files.left_over(record, node, own, REGISTRIES, Cure.CONTAINERD),
         *runtime.problems(record, wanted.Runtime(node, nvidia=False)),
     ]
-    return _of_packages(record, of_packages, "containerd", found, files.outdated(record, own))
+    return {
+        **_of_packages(
+            record,
+            of_packages,
+            "containerd",
+            found,
+            files.outdated(record, {**own, **of_unit}),
+            _kept(environment.kept(record, node, told), node),
+        ),
+        "environment": {path: of_unit[path] for path in files.outdated(record, of_unit)},
+        # A run that was killed wrote the drop-in, and systemd has not read it.
+        "reload": bool(unit and unit.changed and not record.kubernetes.joined),
+    }
+
+
+def _kept(found: Sequence[Problem], node: str) -> list[str]:
+    """What a node that serves keeps, and what a person can do about it."""
+    return [f"{words(problem, node)}. {problem.next_step.removesuffix('.')}" for problem in found]
 
 
 def container_toolkit(raw: Mapping[str, Any], settings: Settings) -> Plan:
@@ -285,7 +305,7 @@ def cuda_toolkit(raw: Mapping[str, Any], settings: Settings) -> Plan:
 
 
 def kubernetes_node(raw: Mapping[str, Any], settings: Settings) -> Plan:
-    """Role kubernetes_node on the machine: keys node, packages, change_on_joined, settings (files of the kubelet) and files.
+    """Role kubernetes_node on the machine: keys node, packages, change_on_joined, settings (files of the kubelet), environment.
 
     Key 'config' has what the inventory sets for the kubelet.
     """
@@ -295,7 +315,6 @@ def kubernetes_node(raw: Mapping[str, Any], settings: Settings) -> Plan:
         node,
         _packages(record, settings),
         wanted.files(settings.get("settings")),
-        wanted.files(settings.get("files")),
         {
             manager: str(config[field])
             for manager, field in (("cpu", "cpuManagerPolicy"), ("memory", "memoryManagerPolicy"))
@@ -303,11 +322,14 @@ def kubernetes_node(raw: Mapping[str, Any], settings: Settings) -> Plan:
         },
     )
     useless = [*kubelet.unread(record, want), *kubelet.other_policies(record, want)]
-    kept = [f"{words(problem, node)}. {problem.next_step.removesuffix('.')}" for problem in useless]
-    want = replace(want, settings={}) if useless else want
-    # They are for boots. Where pods may run systemd does not read them, and the kubelet would look like one that was changed.
-    want = replace(want, files={}) if record.kubernetes.joined else want
-    outdated = [*files.outdated(record, want.settings), *files.outdated(record, want.files)]
+    told = environment.of(settings.get("environment"))
+    of_unit = environment.wanted(record, told)
+    want = replace(want, settings={**({} if useless else want.settings), **of_unit})
     found = kubelet.problems(record, want)
-    kept = kept if config else []
-    return _of_packages(record, want.packages, "kubernetes_node", found, outdated, kept)
+    kept = _kept([*(useless if config else ()), *environment.kept(record, node, told)], node)
+    return {
+        **_of_packages(
+            record, want.packages, "kubernetes_node", found, files.outdated(record, want.settings), kept
+        ),
+        "environment": {path: of_unit[path] for path in files.outdated(record, of_unit)},
+    }

@@ -170,15 +170,13 @@ class Kubelet:
     """The kubelet.
 
     Attributes:
-        settings: files that it reads when it starts.
-        files: others that the role writes.
+        settings: files that it reads when it starts, and that say how.
         policies: of its managers 'cpu' and 'memory', where the inventory sets them.
     """
 
     node: str
     packages: Packages
     settings: Files = field(default_factory=dict)
-    files: Files = field(default_factory=dict)
     policies: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gpusmith.errors import Refusal
-from gpusmith.inventory import kubelet
+from gpusmith.inventory import kubelet, proxy
 from gpusmith.inventory.labels import labels, must_be, taints
 from gpusmith.inventory.values import truth, whole
 
@@ -189,6 +189,7 @@ RULES: Mapping[str, Rule] = {
     "kubernetes_node_taints": taints,
     "host_baseline_sysctl": sysctl,
     kubelet.VARIABLE: kubelet.settings,
+    **dict.fromkeys(proxy.VARIABLES, proxy.rules),
     "host_baseline_sysctl_minimum": sysctl_minimum,
     "host_baseline_huge_pages": huge_pages,
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -12,6 +12,7 @@ import yaml
 from gpusmith.cluster.api import ApiRefused, ApiUnreachable, Cluster
 from gpusmith.cluster.retries import ONE_TRY
 from gpusmith.errors import GpusmithError, Refusal
+from gpusmith.inventory import proxy
 from gpusmith.inventory.target import on_hosts
 from gpusmith.inventory.templates import UnfilledError
 from gpusmith.paths import repo_root
@@ -32,6 +33,17 @@ def _text(hosts: Filled, node: str, name: str) -> str:
     except UnfilledError as error:
         reason = f"Host '{node}': the template of '{name}' cannot be filled in: {last_words(error)}."
         raise UnfilledError(reason) from error
+
+
+def _proxy(hosts: Filled, node: str) -> dict[str, Any]:
+    """What the node's kubelet is told of a proxy; what is wrong with it is said by `proxy.rules`."""
+    for name in ("kubernetes_node_proxy", proxy.VARIABLE):
+        try:
+            found = hosts.filled(node, name)
+        except (KeyError, UnfilledError):
+            continue
+        return dict(found) if isinstance(found, Mapping) else {}
+    return {}
 
 
 def check_kubeconfigs(hosts: Filled, nodes: Sequence[str]) -> list[Refusal]:
@@ -93,7 +105,10 @@ def check_cluster(hosts: Filled, node: str) -> list[Refusal]:
     except UnfilledError:
         # The role says what is wrong with it.
         return []
-    return check_same_cluster(path, endpoint, servers)
+    return [
+        *check_same_cluster(path, endpoint, servers),
+        *check_proxy(_proxy(hosts, node), endpoint, servers),
+    ]
 
 
 def ask_cluster(cluster: Cluster) -> list[str]:
@@ -144,5 +159,22 @@ def check_same_cluster(kubeconfig: str, endpoint: str, servers: Sequence[str]) -
         Refusal(
             f"Kubeconfig '{kubeconfig}' leads to the cluster at '{servers[-1]}', but the nodes would join '{endpoint}'.",
             "Set 'gpusmith_kubeconfig' and 'kubernetes_node_control_plane_endpoint' to the same cluster.",
+        )
+    ]
+
+
+def check_proxy(given: Mapping[str, Any], endpoint: str, servers: Sequence[str]) -> list[Refusal]:
+    """Whether kubelets would ask the API server by the proxy: a join gives them the address of cluster-info."""
+    told = any(given.get(scheme) for scheme in proxy.SCHEMES)
+    if not told or not servers or not endpoint:
+        return []
+    server = proxy.host(re.sub(r"^https?://", "", servers[-1].strip()).rstrip("/"))
+    if server == proxy.host(endpoint) or proxy.is_near(server, given):
+        return []
+    return [
+        Refusal(
+            f"Kubelets would ask the API server at '{server}' by the proxy: the cluster's cluster-info has that address, and"
+            f" 'kubernetes_node_control_plane_endpoint' is '{endpoint}'.",
+            f"Add '{server}' to 'no_proxy' of '{proxy.VARIABLE}'.",
         )
     ]

@@ -10,8 +10,9 @@ import hashlib
 import os
 import re
 import sys
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Mapping
+from typing import Any, Iterable, Mapping, Sequence
 
 from gpusmith.probe import cri
 from gpusmith.probe.commands import Command, find_program
@@ -25,6 +26,11 @@ MERGED_NAME = "zz-gpusmith-merged.toml"
 CRI_OF_1 = "io.containerd.grpc.v1.cri"
 # Module containerd_config notes there the digest of the configuration that it started containerd with.
 CONTAINERD_NOTE = "/run/gpusmith/containerd-started-with"
+# What role containerd puts into the environment of its service, and the drop-in that names it.
+ENVIRONMENT = (
+    "/etc/default/gpusmith-containerd",
+    "/etc/systemd/system/containerd.service.d/gpusmith-environment.conf",
+)
 
 
 @dataclass(frozen=True)
@@ -60,7 +66,7 @@ class Containerd:
     """What tells whether the running containerd has the configuration that its files give.
 
     Attributes:
-        digest: of the effective configuration.
+        digest: of the effective configuration, with what the service gets in its environment.
         config_changed_unix: when the youngest file was changed.
         noted_digest: of the configuration that it was last started with by a role.
         noted_unix: when that was noted.
@@ -227,15 +233,16 @@ def read_containerd_dump(text: str) -> Effective:
     )
 
 
-def digest(dump: str) -> str:
-    """Of an effective configuration; 1.x lists the files that it read in another order each time."""
+def digest(dump: str, environment: Sequence[str] = ENVIRONMENT) -> str:
+    """Of all that a start of containerd goes by: its effective configuration, and files of its environment that are there."""
 
     def ordered(line: re.Match[str]) -> str:
         return f"imports = [{', '.join(sorted(line.group(1).split(', ')))}]"
 
-    return hashlib.sha256(
-        re.sub(r"^imports = \[(.*)\]$", ordered, dump, count=1, flags=re.MULTILINE).encode()
-    ).hexdigest()
+    # 1.x lists the files that it read in another order each time.
+    text = re.sub(r"^imports = \[(.*)\]$", ordered, dump, count=1, flags=re.MULTILINE)
+    told = "".join(read_text(path) or "" for path in environment)
+    return hashlib.sha256((text + told).encode()).hexdigest()
 
 
 def schema_of_file(text: str | None) -> int | None:
@@ -249,18 +256,21 @@ def ask() -> tuple[Command, Command, Command]:
     return Command("containerd", "config", "dump"), Command("containerd", "--version"), Command(*cri.LIST)
 
 
+def newest(paths: Iterable[str]) -> float | None:
+    """Unix time at which the youngest of these files was changed; None if there are none."""
+    found = None
+    for path in paths:
+        with suppress(OSError):
+            found = max(found or 0.0, os.stat(path).st_mtime)
+    return found
+
+
 def gather(asked: tuple[Command, Command, Command], errors: list[str]) -> Containerd:
     """What containerd of this machine works with."""
     dump, version, plugins = asked
     text = dump.output(errors)
     words = (version.output(errors) or "").split()
     numbers = [word.lstrip("v") for word in words if re.match(r"^v?\d+\.\d+", word)]
-    newest = None
-    for path in [ROOT_FILE, *glob.glob("/etc/containerd/conf.d/*.toml")]:
-        try:
-            newest = max(newest or 0.0, os.stat(path).st_mtime)
-        except OSError:
-            continue
     files = read_files(ROOT_FILE)
     effective = read_containerd_dump(text) if text else Effective()
     binary = effective.runtime_binary
@@ -275,9 +285,9 @@ def gather(asked: tuple[Command, Command, Command], errors: list[str]) -> Contai
         else Cri(error="; ".join(unasked) or "there is no 'ctr'"),
         effective=effective,
         digest=digest(text) if text else None,
-        config_changed_unix=newest,
+        config_changed_unix=newest([ROOT_FILE, *glob.glob("/etc/containerd/conf.d/*.toml"), *ENVIRONMENT]),
         noted_digest=read_text(CONTAINERD_NOTE),
-        noted_unix=os.stat(CONTAINERD_NOTE).st_mtime if os.path.exists(CONTAINERD_NOTE) else None,
+        noted_unix=newest([CONTAINERD_NOTE]),
         registries=read_registries(of_others(ROOT_FILE, files)),
         merge_outdated=bool(numbers) and merge_outdated(ROOT_FILE, numbers[0], files),
         runtime_binary_found=find_program(str(binary)) is not None if binary else None,

@@ -32,6 +32,8 @@ MANAGED_FILES = (
     "/etc/needrestart/conf.d/gpusmith-*",
     # The one file without our name: its program reads no other.
     "/etc/nvidia-container-runtime/config.toml",
+    # What services get in their environment.
+    "/etc/default/gpusmith-*",
     MODULE_FILES,
     SYSCTL_FILES,
     "/etc/tmpfiles.d/gpusmith-*",

@@ -49,6 +49,7 @@ TOOLKIT_FILES = {
 }
 KUBELET_FILE = {"/etc/kubernetes/kubelet.conf.d/gpusmith-node.conf": "kubelet"}
 ORDER_FILE = {"/etc/systemd/system/kubelet.service.d/gpusmith-order.conf": "order"}
+RUNTIME_UNIT_FILE = {"/etc/systemd/system/containerd.service.d/gpusmith-environment.conf": "environment"}
 CONTAINERD = {"runtime": {"enable_cdi": True}, "images": {}}
 REGISTRIES = [{"host": "registry.example.com", "endpoint": "http://10.0.0.1:5000"}]
 DROP_INS = {
@@ -56,6 +57,15 @@ DROP_INS = {
     for name in ("50-gpusmith", "60-gpusmith-nvidia")
     for path, text in drop_in(healthy_record(), name, **CONTAINERD).items()
 }
+
+
+def environment(unit: str, drop_in: Mapping[str, str], text: str = "") -> dict[str, str]:
+    """Of a service, as its role asks for it."""
+    path, content = next(iter(drop_in.items()))
+    file = f"/etc/default/gpusmith-{unit}"
+    of_unit = {"unit": unit, "drop_in": path, "drop_in_text": content}
+    return {**of_unit, "file": file, "text": text, "variable": f"{unit}_proxy"}
+
 
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "nvidia_driver": {
@@ -79,6 +89,7 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
         "packages": {"containerd.io": "2.3.7"},
         "name": "50-gpusmith",
         "registries": REGISTRIES,
+        "environment": environment("containerd", RUNTIME_UNIT_FILE),
         **CONTAINERD,
     },
     "nvidia_container_toolkit": {
@@ -94,7 +105,7 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
         "node": NODE,
         "packages": dict.fromkeys(("kubelet", "kubeadm", "kubectl"), "1.36.3"),
         "settings": KUBELET_FILE,
-        "files": ORDER_FILE,
+        "environment": environment("kubelet", ORDER_FILE),
     },
 }
 """By role."""
@@ -117,7 +128,14 @@ def converged_record() -> Record:
     record["packages"]["nvidia-container-toolkit-base"] = {"version": "1.20.1-1", "held": True}
     for name in ("kubeadm", "kubectl"):
         record["packages"][name] = {"version": "1.36.3-1.1", "held": True}
-    contents = {**DRIVER_FILES, **HOST_FILES, **TOOLKIT_FILES, **KUBELET_FILE, **ORDER_FILE}
+    contents = {
+        **DRIVER_FILES,
+        **HOST_FILES,
+        **TOOLKIT_FILES,
+        **KUBELET_FILE,
+        **ORDER_FILE,
+        **RUNTIME_UNIT_FILE,
+    }
     record["managed_files"] = {
         path: hashlib.sha256(text.encode()).hexdigest()
         for path, text in {**contents, **DROP_INS, **hosts_files(REGISTRIES)}.items()

@@ -13,7 +13,7 @@ from gpusmith.node.records import parse
 from gpusmith.problems import SITE, Cure, Problem
 from tests.faults import FAULTS
 from tests.unit.checks.judged import RECORD_CHECKS, Facts
-from tests.unit.expect.converged import ORDER_FILE, PLANS, Record, converged_record
+from tests.unit.expect.converged import ORDER_FILE, PLANS, RUNTIME_UNIT_FILE, Record, converged_record
 from tests.unit.hosts import VERSION
 
 
@@ -90,10 +90,9 @@ FILES = [
 
 
 def test_every_file_of_ours_is_a_roles() -> None:
-    # The kubelet's order at boot is written before a machine joins.
-    assert {path for path, _role, _plan in FILES} == set(converged_record()["managed_files"]) - set(
-        ORDER_FILE
-    )
+    # Drop-ins of units are written before a machine joins.
+    ours = set(converged_record()["managed_files"]) - {*ORDER_FILE, *RUNTIME_UNIT_FILE}
+    assert {path for path, _role, _plan in FILES} == ours
 
 
 @pytest.mark.parametrize(("path", "role", "plan"), FILES)

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gpusmith.inventory.same_cluster import check_kubeconfigs, check_same_cluster
+import pytest
+
+from gpusmith.inventory.same_cluster import check_kubeconfigs, check_proxy, check_same_cluster
 from gpusmith.inventory.templates import UnfilledError
 
 
@@ -49,3 +51,28 @@ def test_the_kubeconfig_must_lead_to_the_cluster_that_nodes_join() -> None:
     assert check_same_cluster("k", "10.0.0.1:6443", []) == []
     (refusal,) = check_same_cluster("k", "10.9.9.9:6443", here)
     assert "10.9.9.9:6443" in refusal.message
+
+
+@pytest.mark.parametrize(
+    ("proxy", "endpoint", "servers", "refused"),
+    [
+        ({"https": "http://p"}, "10.0.0.1:6443", ["https://k", "https://api.example.com:6443"], True),
+        ({"https": "http://p"}, "api.example.com:6443", ["https://k", "https://api.example.com:6443"], False),
+        ({"https": "http://p"}, "[fd00::1]:6443", ["https://k", "https://[fd00::1]:6443"], False),
+        (
+            {"http": "http://p", "no_proxy": [".example.com"]},
+            "10.0.0.1:6443",
+            ["https://api.example.com"],
+            False,
+        ),
+        ({"no_proxy": []}, "10.0.0.1:6443", ["https://k", "https://api.example.com"], False),
+        ({}, "10.0.0.1:6443", ["https://k", "https://api.example.com"], False),
+        ({"https": "http://p"}, "10.0.0.1:6443", [], False),
+    ],
+)
+def test_a_kubelet_never_asks_the_api_server_by_the_proxy(
+    proxy: dict[str, Any], endpoint: str, servers: list[str], refused: bool
+) -> None:
+    found = check_proxy(proxy, endpoint, servers)
+    assert bool(found) is refused
+    assert all("Add 'api.example.com' to 'no_proxy'" in each.hint for each in found)

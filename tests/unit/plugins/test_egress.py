@@ -1,0 +1,57 @@
+"""Modules that ask repositories know of the site's proxy."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from ansible.plugins.action import ActionBase
+from ansible_collections.gpusmith.gpu.plugins.action import (
+    driver_offers,
+    driver_upgrade,
+    packages,
+    preflight,
+    serving_change,
+)
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.egress import ProxyAction
+
+PROXY = {"http": "http://proxy:3128", "no_proxy": ["mirror"]}
+NAMES = "localhost,127.0.0.1,::1,.svc,.cluster.local"
+
+
+class End(Exception):  # noqa: N818 - none of an error
+    """The action has come as far as the test looks."""
+
+
+def told(variables: dict[str, Any], there: Any = None) -> Any:
+    task = SimpleNamespace(environment=there)
+    action: Any = SimpleNamespace(_task=task, _templar=SimpleNamespace(template=lambda value: value))
+    ProxyAction.through_proxy(action, variables)
+    return task.environment
+
+
+def test_modules_are_told() -> None:
+    variables = {"gpusmith_proxy": PROXY, "inventory_hostname": "gpu-1"}
+    ours = {"http_proxy": "http://proxy:3128", "no_proxy": f"{NAMES},mirror"}
+    assert told(variables) == [ours]
+    # Later ones win.
+    assert told(variables, [{"http_proxy": ""}]) == [ours, {"http_proxy": ""}]
+
+
+@pytest.mark.parametrize("variables", [None, {}, {"gpusmith_proxy": {}}])
+def test_without_a_proxy_nothing_is_told(variables: Any) -> None:
+    assert told(variables) is None
+    assert told(variables, [{"a": "b"}]) == [{"a": "b"}]
+
+
+@pytest.mark.parametrize("plugin", [driver_offers, driver_upgrade, packages, preflight, serving_change])
+def test_every_plugin_that_asks_repositories_tells(plugin: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def ends(_self: Any, variables: Any) -> None:
+        raise End(variables)
+
+    monkeypatch.setattr(ActionBase, "run", lambda *_given: {})
+    monkeypatch.setattr(ProxyAction, "through_proxy", ends)
+    action = object.__new__(plugin.ActionModule)
+    with pytest.raises(End, match="gpu-1"):
+        action.run(None, {"inventory_hostname": "gpu-1"})
