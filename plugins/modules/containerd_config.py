@@ -394,7 +394,7 @@ def finish(work: Configuration, effective: str) -> None:
     from gpusmith.probe import containerd as probed
 
     module, settings = work.module, probed.read_containerd_dump(effective)
-    digest = probed.digest(effective)
+    digest = probed.start_digest(effective)
     started = work.started()
     running = noted(started)
     due = containerd.restart_due(

@@ -114,7 +114,7 @@ def healthy_record() -> Record:
         "log": {"source": "identifier", "begins_unix": 1.0},
         "containerd": {
             "version": "2.3.7", "root_schema": 4, "cri": {"up": True, "error": None},
-            "digest": "d", "config_changed_unix": 1.0, "noted_digest": "d", "noted_unix": 1.0,
+            "digest": "d", "start_digest": "d", "config_changed_unix": 1.0, "noted_digest": "d", "noted_unix": 1.0,
             "runtime_binary_found": True,
             "effective": {
                 "runtime_nvidia": True, "runtime_binary": "nvidia-container-runtime", "systemd_cgroup": True, "cdi": True,

@@ -130,7 +130,7 @@ def _running(record: Record, node: str, evidence: Mapping[str, Any]) -> list[Pro
     cause = ""
     # systemd tells whole seconds.
     if files.noted_digest is not None and files.noted_unix is not None and files.noted_unix + 1 >= started:
-        if files.noted_digest != files.digest:
+        if files.noted_digest != files.start_digest:
             cause = (
                 f"Node '{node}': containerd was started with another configuration than its files give now."
             )

@@ -66,9 +66,10 @@ class Containerd:
     """What tells whether the running containerd has the configuration that its files give.
 
     Attributes:
-        digest: of the effective configuration, with what the service gets in its environment.
+        digest: of the effective configuration.
+        start_digest: of that, with what the service gets in its environment.
         config_changed_unix: when the youngest file was changed.
-        noted_digest: of the configuration that it was last started with by a role.
+        noted_digest: `start_digest` of what it was last started with by a role.
         noted_unix: when that was noted.
         root_schema: that the root file states; None if it states none, or there is none.
         registries: what the site has set of them.
@@ -81,6 +82,7 @@ class Containerd:
     cri: Cri = field(default_factory=Cri)
     effective: Effective = field(default_factory=Effective)
     digest: str | None = None
+    start_digest: str | None = None
     config_changed_unix: float | None = None
     noted_digest: str | None = None
     noted_unix: float | None = None
@@ -233,16 +235,19 @@ def read_containerd_dump(text: str) -> Effective:
     )
 
 
-def digest(dump: str, environment: Sequence[str] = ENVIRONMENT) -> str:
-    """Of all that a start of containerd goes by: its effective configuration, and files of its environment that are there."""
+def digest(dump: str, more: str = "") -> str:
+    """Of an effective configuration, with more that counts; 1.x lists the files that it read in another order each time."""
 
     def ordered(line: re.Match[str]) -> str:
         return f"imports = [{', '.join(sorted(line.group(1).split(', ')))}]"
 
-    # 1.x lists the files that it read in another order each time.
     text = re.sub(r"^imports = \[(.*)\]$", ordered, dump, count=1, flags=re.MULTILINE)
-    told = "".join(read_text(path) or "" for path in environment)
-    return hashlib.sha256((text + told).encode()).hexdigest()
+    return hashlib.sha256((text + more).encode()).hexdigest()
+
+
+def start_digest(dump: str, environment: Sequence[str] = ENVIRONMENT) -> str:
+    """Of all that a start of containerd goes by: its effective configuration, and files of its environment that are there."""
+    return digest(dump, "".join(read_text(path) or "" for path in environment))
 
 
 def schema_of_file(text: str | None) -> int | None:
@@ -285,6 +290,7 @@ def gather(asked: tuple[Command, Command, Command], errors: list[str]) -> Contai
         else Cri(error="; ".join(unasked) or "there is no 'ctr'"),
         effective=effective,
         digest=digest(text) if text else None,
+        start_digest=start_digest(text) if text else None,
         config_changed_unix=newest([ROOT_FILE, *glob.glob("/etc/containerd/conf.d/*.toml"), *ENVIRONMENT]),
         noted_digest=read_text(CONTAINERD_NOTE),
         noted_unix=newest([CONTAINERD_NOTE]),

@@ -198,3 +198,14 @@ def test_the_order_of_the_files_that_were_read_is_no_difference() -> None:
     assert containerd.digest(first) != containerd.digest(first.replace('"/b", ', ""))
     assert containerd.digest(first) != containerd.digest(first.replace("score = 0", "score = 1"))
     assert containerd.digest(DUMP) == hashlib.sha256(DUMP.encode()).hexdigest()
+
+
+def test_a_start_goes_by_the_environment_as_well(tmp_path: Path) -> None:
+    files = [str(tmp_path / name) for name in ("file", "drop-in")]
+    without = containerd.start_digest("dump", files)
+    # A node that was started before there were such files is as it was.
+    assert without == containerd.digest("dump")
+    (tmp_path / "drop-in").write_text("[Service]\n")
+    with_drop_in = containerd.start_digest("dump", files)
+    (tmp_path / "file").write_text("HTTP_PROXY=http://p\n")
+    assert len({without, with_drop_in, containerd.start_digest("dump", files)}) == 3
