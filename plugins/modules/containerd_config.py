@@ -333,8 +333,14 @@ def version_of(module: Any) -> str | None:
     """Version of the installed containerd, None if there is none."""
     if module.get_bin_path("containerd") is None:
         return None
-    _status, told, _error = module.run_command(["containerd", "--version"])
-    return next((word.lstrip("v") for word in told.split() if word.lstrip("v")[:1].isdigit()), None)
+    status, told, error = module.run_command(["containerd", "--version"])
+    found = next((word.lstrip("v") for word in told.split() if word.lstrip("v")[:1].isdigit()), None)
+    if found is None and module.params["state"] == "present":
+        why = error.strip() or told.strip() or f"it ended with status {status}"
+        module.fail_json(
+            msg=f"containerd of this machine cannot be run: {why}. Give another 'containerd_version'."
+        )
+    return found
 
 
 def without_containerd(module: Any, files: Mapping[Path, str | None]) -> None:

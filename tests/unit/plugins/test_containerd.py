@@ -631,3 +631,39 @@ def test_a_plugin_that_is_turned_off_is_not_asked_for(
     off = f'disabled_plugins = ["cri"]\n{DUMP}'
     (tmp_path / "NOTE").write_text(hashlib.sha256(off.encode()).hexdigest())
     assert machine("", dump=off).restarts == 0
+
+
+class Failed(Exception):  # noqa: N818 - as Ansible calls it
+    """As `fail_json` ends a module."""
+
+
+class Machine:
+    """A module on a machine whose containerd answers so."""
+
+    def __init__(self, path: str | None, answer: tuple[int, str, str], state: str) -> None:
+        self._path, self._answer, self.params = path, answer, {"state": state}
+
+    def get_bin_path(self, _name: str) -> str | None:
+        """Where it is."""
+        return self._path
+
+    def run_command(self, _words: list[str]) -> tuple[int, str, str]:
+        """What it says."""
+        return self._answer
+
+    def fail_json(self, msg: str) -> None:
+        """End."""
+        raise Failed(msg)
+
+
+@pytest.mark.parametrize("state", ["present", "absent"])
+def test_a_containerd_that_says_no_version_is_not_called_missing(state: str) -> None:
+    says = (0, "containerd containerd.io v2.3.7 abcdef", "")
+    assert containerd_config.version_of(Machine("/usr/bin/containerd", says, state)) == "2.3.7"
+    assert containerd_config.version_of(Machine(None, says, state)) is None
+    broken = Machine("/usr/bin/containerd", (127, "", "libseccomp.so.2: cannot open"), state)
+    if state == "absent":
+        assert containerd_config.version_of(broken) is None
+        return
+    with pytest.raises(Failed, match="cannot be run: libseccomp"):
+        containerd_config.version_of(broken)
