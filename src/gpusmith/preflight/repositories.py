@@ -39,11 +39,14 @@ def check_repositories(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterato
     for owner, answer in sorted(facts["repositories"].items()):
         option = OPTION.get(owner, owner)
         if answer["error"]:
+            folder = _folder(facts, owner)
             yield refusal(
                 "repository",
-                answer["error"],
-                f"an answer from '{owner}_repository'",
-                f"Correct '{owner}_repository', or bring it up.",
+                answer["error"].rstrip("."),
+                "files that its list proves" if folder else f"an answer from '{owner}_repository'",
+                f"Correct '{folder}', or '{owner}_repository'."
+                if folder
+                else f"Correct '{owner}_repository', or bring it up.",
             )
             continue
         if owner == "nvidia_driver" and not FULL_DRIVER.match(str(wanted.get("driver_version") or "")):
@@ -82,10 +85,15 @@ def check_repositories(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterato
                 )
 
 
+def _folder(facts: Facts, owner: str) -> str:
+    """Where packages come from a folder of the site; empty where they do not."""
+    asked = facts["asked"].get(owner) or {}
+    return str((asked.get("repository") or asked.get("offered_by") or {}).get("folder") or "")
+
+
 def _put_it_there(facts: Facts, owner: str) -> str:
     """What to do where packages come from a folder of the site; empty where they do not."""
-    asked = facts["asked"].get(owner) or {}
-    folder = (asked.get("repository") or asked.get("offered_by") or {}).get("folder")
+    folder = _folder(facts, owner)
     return f"Put it into '{folder}' and write the folder's 'SHA256SUMS' anew." if folder else ""
 
 

@@ -218,6 +218,16 @@ def test_a_package_that_no_repository_has_is_not_a_matter_of_versions(owner: str
     assert step in found.hint
 
 
+def test_a_folder_that_its_list_does_not_prove_is_to_be_put_right() -> None:
+    tree = facts()
+    tree["asked"] = {"nvidia_driver": {"name": "nvidia-driver", "repository": {"folder": "/srv/driver"}}}
+    wrong = "'a.deb' are others than it says. Find out which is right before you go on."
+    tree["repositories"] = {"nvidia_driver": {"asked": {}, "versions": {}, "error": wrong}}
+    found = only(refused(tree))
+    assert "before you go on; allowed: files that its list proves" in found.message
+    assert found.hint == "Correct '/srv/driver', or 'nvidia_driver_repository'."
+
+
 def test_a_package_that_a_folder_lacks_goes_there() -> None:
     tree = facts()
     tree["asked"] = {"nvidia_driver": {"name": "nvidia-driver", "repository": {"folder": "/srv/driver"}}}
