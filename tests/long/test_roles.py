@@ -1,0 +1,41 @@
+"""Roles alone, on a bare machine of each family: molecule's scenarios (.config/molecule/config.yml), each its own test."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from gpusmith.paths import repo_root
+from tests.e2e.harness import Ended, Lab
+
+SCENARIOS = sorted((repo_root() / "molecule").glob("*/scenario.yml"))
+SCENARIO_TIMEOUT_S = 1500.0
+
+
+def molecule(lab: Lab, verb: str, scenario: str) -> Ended:
+    """One of molecule's commands, which must succeed."""
+    words = ("env", "MOLECULE_GLOB=molecule/*/molecule.yml", lab.program("molecule"))
+    return lab.ok(*words, verb, "-s", scenario, timeout=SCENARIO_TIMEOUT_S)
+
+
+@pytest.fixture(scope="module")
+def machines(root: Path) -> Iterator[Lab]:
+    """Those that molecule has the lab start; each scenario leaves them bare."""
+    lab = Lab(root, root / ".cache" / "long" / str(int(time.time())))
+    lab.gpulab("down")
+    molecule(lab, "create", SCENARIOS[0].parent.name)
+    yield lab
+    lab.gpulab("down")
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda path: path.parent.name)
+def test_role(machines: Lab, scenario: Path) -> None:
+    ended = molecule(machines, "test", scenario.parent.name)
+    # A step whose playbook it does not find is none that it reports as a failure.
+    assert "Missing playbook" not in ended.output, str(ended)
+    would_change = ended.output.partition("WHAT WOULD CHANGE")[2].partition("PLAY [")[0]
+    assert yaml.safe_load(scenario.read_text())["scenario"]["told"] in would_change, str(ended)
