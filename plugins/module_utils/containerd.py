@@ -133,10 +133,9 @@ def restored(text: str | None, former: str | None) -> str | None:
 
 
 def _is_minimal(text: str) -> bool:
-    """Whether nobody added to the file that we wrote."""
-    return text.startswith(OURS) and all(
-        re.match(r"^(version\s*=|imports\s*=)", line) for line in _statements(text)
-    )
+    """Whether nobody added to the file that we wrote, such as an import of the site's."""
+    ours = re.compile(rf'version\s*=\s*\d+|imports\s*=\s*\["{re.escape(IMPORTS)}"\]')
+    return text.startswith(OURS) and all(ours.fullmatch(line.strip()) for line in _statements(text))
 
 
 def _is_newer_of_ours(text: str, schema: int) -> bool:
@@ -241,8 +240,8 @@ def merged(settings: Mapping[str, Any]) -> str:
 
 
 def _quoted(text: str) -> str:
-    # What JSON writes of a text TOML reads as the same one.
-    return json.dumps(text, ensure_ascii=False)
+    # What JSON writes of a text TOML reads as the same one, but for a control character that JSON leaves as it is.
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _key(key: str) -> str:

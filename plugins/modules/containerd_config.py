@@ -99,12 +99,19 @@ FOLDER = Path("/etc/containerd")
 ROOT = FOLDER / "config.toml"
 # The root file before the first change.
 KEPT = FOLDER / "config.toml.before-gpusmith"
-# All settings of the CRI plugin, where containerd reads one file's only. It may have passwords of registries.
+# All settings of the CRI plugin, where containerd reads one file's only.
 MERGED = FOLDER / "conf.d" / "zz-gpusmith-merged.toml"
+# They may have passwords of registries, and show up in no diff.
+PRIVATE = (KEPT, MERGED)
 HOSTS = "hosts.toml"
 # In /run: valid for this boot's containerd only.
 NOTE = Path("/run/gpusmith/containerd-started-with")
 INSTANCES = Path("/proc/sys/fs/inotify/max_user_instances")
+
+
+def _shown(text: str | None, is_private: bool) -> str:
+    """A file's text in a diff."""
+    return "# It may have passwords, and is not shown.\n" if text and is_private else text or ""
 
 
 class Configuration:
@@ -120,11 +127,12 @@ class Configuration:
         before = read(path)
         if before == text:
             return
+        is_private = path in PRIVATE or not (mode_of(path) or 0o644) & 0o004
         self._before[path] = before, mode_of(path)
         self.diff.append(
             {
-                "before": before or "",
-                "after": text or "",
+                "before": _shown(before, is_private),
+                "after": _shown(text, is_private),
                 "before_header": str(path),
                 "after_header": str(path),
             }
@@ -199,6 +207,11 @@ class Configuration:
         return f"{error.strip()} {journal.strip()}".strip()
 
 
+def mode_to_make(path: Path) -> int | None:
+    """Of a file that is not there yet: what has been kept is no more readable than where it was."""
+    return {KEPT: mode_of(ROOT), ROOT: mode_of(KEPT), MERGED: 0o600}.get(path)
+
+
 def other_drop_ins(path: Path) -> dict[Path, str]:
     """Our drop-ins beside one, with their content."""
     texts = {other: read(other) or "" for other in path.parent.glob("*.toml") if other not in (path, MERGED)}
@@ -221,7 +234,7 @@ def wanted(params: Mapping[str, Any], path: Path, version: str) -> dict[Path, st
     if params["state"] == "present":
         text = read(ROOT)
         root, schema = containerd.root_file(text, version)
-        images = beside_the_site(params["images"], params["registries"], root)
+        images = beside_the_site(params["images"], params["registries"], root, version)
         drop_in = containerd.drop_in(schema, params["name"], params["runtime"], images)
         is_first = (
             not KEPT.exists() and text not in (None, root) and not str(text).startswith(containerd.OURS)
@@ -287,21 +300,30 @@ def registries(
         path: None for path in folder.glob(f"*/{HOSTS}") if path.read_bytes().startswith(mark)
     }
     listed = wanted if state == "present" else []
+    for row in listed:
+        path = folder / row["host"] / HOSTS
+        if path.exists() and path not in files:
+            raise containerd.ConfigError(
+                f"'{path}' is not of gpusmith, and 'containerd_registries' lists '{row['host']}'. Take it out of the list, or move the file away."
+            )
     return {
         **files,
         **{folder / row["host"] / HOSTS: containerd.hosts_toml(row["endpoint"]) for row in listed},
     }
 
 
-def beside_the_site(images: dict[str, Any], listed: list[dict[str, str]] | None, root: str) -> dict[str, Any]:
+def beside_the_site(
+    images: dict[str, Any], listed: list[dict[str, str]] | None, root: str, version: str
+) -> dict[str, Any]:
     """Our settings of images, as they go with what the site has set of registries.
 
     Raises:
         ConfigError: registries are listed, and the site's own way to do that excludes it.
     """
-    from gpusmith.probe.containerd import of_others, read_files, read_registries
+    from gpusmith.probe.containerd import in_force, of_others, read_files, read_registries
 
-    site = read_registries(of_others(str(ROOT), read_files(str(ROOT), {str(ROOT): root})))
+    others = of_others(str(ROOT), read_files(str(ROOT), {str(ROOT): root}))
+    site = read_registries(in_force(others, version))
     if site.inline and listed:
         raise containerd.ConfigError(
             f"'{site.inline}' has 'registry.mirrors' or 'registry.configs' with certificates. containerd does not take these beside"
@@ -349,7 +371,7 @@ def without_containerd(module: Any, files: Mapping[Path, str | None]) -> None:
         module.fail_json(msg="containerd is not installed on this machine. Run role 'containerd' first.")
     work = Configuration(module)
     for path, text in files.items():
-        work.write(path, text)
+        work.write(path, text, mode_to_make(path))
     module.exit_json(changed=bool(work.diff), diff=work.diff)
 
 
@@ -380,9 +402,8 @@ def main() -> None:
     except containerd.ConfigError as error:
         module.fail_json(msg=str(error))
         return
-    modes = {KEPT: mode_of(ROOT), MERGED: 0o600}
     for place, content in files.items():
-        work.write(place, content, modes.get(place))
+        work.write(place, content, mode_to_make(place))
 
     effective, problem = work.dump()
     if effective is None:
@@ -409,6 +430,8 @@ def finish(work: Configuration, effective: str) -> None:
         probed.newest([str(ROOT), *glob.glob(f"{FOLDER}/conf.d/*.toml"), *probed.ENVIRONMENT]),
         started,
     )
+    # Nobody can see by times that a file is gone.
+    due = due or (running is None and started is not None and any(not row["after"] for row in work.diff))
     due = due or (module.check_mode and bool(work.diff))
     # A CRI plugin that the configuration disables does not come up by a restart.
     cri_error = "" if started is None or settings.cri_disabled else work.cri_error()

@@ -152,8 +152,16 @@ def of_others(root: str, files: Mapping[str, str]) -> dict[str, dict[str, Any]]:
     }
 
 
+def in_force(others: Mapping[str, dict[str, Any]], version: str) -> dict[str, dict[str, Any]]:
+    """Those of the site's files that count for the CRI plugin: 1.x takes the last one that has any settings of it."""
+    if not version.startswith("1."):
+        return dict(others)
+    found = [path for path, tree in others.items() if _dig(tree, "plugins", CRI_OF_1)]
+    return {path: others[path] for path in found[-1:]}
+
+
 def merged_settings(root: str, files: Mapping[str, str]) -> dict[str, Any] | None:
-    """All settings of the CRI plugin in one, as containerd 1.x needs them; None if no file of ours has any.
+    """All settings of the CRI plugin in one, as containerd 1.x needs them; None if no file of ours has any, or no other has.
 
     Of a plugin 1.x takes the settings of the last file that has any (https://github.com/containerd/containerd/issues/5837),
     so these are those of the site's last file, and ours above them.
@@ -166,7 +174,7 @@ def merged_settings(root: str, files: Mapping[str, str]) -> dict[str, Any] | Non
     ]
     ours = [found for tree in own for found in [_dig(tree, "plugins", CRI_OF_1)] if found]
     theirs = [found for tree in others.values() for found in [_dig(tree, "plugins", CRI_OF_1)] if found]
-    if not ours:
+    if not ours or len([*ours, *theirs]) == 1:
         return None
     merged: dict[str, Any] = {}
     for settings in [*theirs[-1:], *ours]:
@@ -241,7 +249,8 @@ def digest(dump: str, more: str = "") -> str:
     def ordered(line: re.Match[str]) -> str:
         return f"imports = [{', '.join(sorted(line.group(1).split(', ')))}]"
 
-    text = re.sub(r"^imports = \[(.*)\]$", ordered, dump, count=1, flags=re.MULTILINE)
+    # 2.x, whose order is that of the files, quotes otherwise.
+    text = re.sub(r"^imports = \[(\".*\")\]$", ordered, dump, count=1, flags=re.MULTILINE)
     return hashlib.sha256((text + more).encode()).hexdigest()
 
 
@@ -294,7 +303,7 @@ def gather(asked: tuple[Command, Command, Command], errors: list[str]) -> Contai
         config_changed_unix=newest([ROOT_FILE, *glob.glob("/etc/containerd/conf.d/*.toml"), *ENVIRONMENT]),
         noted_digest=read_text(CONTAINERD_NOTE),
         noted_unix=newest([CONTAINERD_NOTE]),
-        registries=read_registries(of_others(ROOT_FILE, files)),
+        registries=read_registries(in_force(of_others(ROOT_FILE, files), numbers[0] if numbers else "")),
         merge_outdated=bool(numbers) and merge_outdated(ROOT_FILE, numbers[0], files),
         runtime_binary_found=find_program(str(binary)) is not None if binary else None,
     )

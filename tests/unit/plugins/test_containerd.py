@@ -128,6 +128,10 @@ def test_what_somebody_changed_since_stays_changed(own: str) -> None:
     # What somebody added to our minimal file is theirs.
     ours = containerd.root_file(None, "2.3.7")[0] + "[timeouts]\n"
     assert containerd.restored(ours, None) == ours
+    imported = containerd.root_file(None, "2.3.7")[0].replace('"]', '", "/etc/site/*.toml"]')
+    assert containerd.restored(imported, None) == imported
+    with pytest.raises(containerd.ConfigError, match="'version' 4"):
+        containerd.root_file(imported, "2.0.14")
 
 
 def test_with_the_last_drop_in_the_root_file_is_put_back(
@@ -220,6 +224,8 @@ def test_a_registry_that_leaves_the_list_leaves_the_node_and_those_of_others_sta
     ]  # fmt: skip
     assert (tmp_path / "new" / "hosts.toml").read_text() == containerd.hosts_toml("http://new")
     assert set(containerd_config.registries([], "absent", tmp_path).values()) == {None}
+    with pytest.raises(containerd.ConfigError, match=r"theirs/hosts.toml' is not of gpusmith"):
+        containerd_config.registries([{"host": "theirs", "endpoint": "http://a"}], "present", tmp_path)
     # Who has nothing to say about registries, as role nvidia_container_toolkit, leaves them alone.
     assert containerd_config.registries(None, "present", tmp_path) == {}
 
@@ -309,6 +315,37 @@ def test_of_containerd_1_one_file_has_all_settings(
     assert not list((tmp_path / "containerd/conf.d").iterdir())
 
 
+def test_one_file_with_settings_needs_no_other(asked: Callable[..., dict[str, str | None]]) -> None:
+    assert asked(ROLE, RUNTIME)["zz-gpusmith-merged.toml"] is None
+    assert asked("60-gpusmith-nvidia", NVIDIA)["zz-gpusmith-merged.toml"] is not None
+
+
+def test_what_may_have_passwords_is_made_private_and_shows_up_in_no_diff(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, kept, merged = (tmp_path / name for name in ("config.toml", "kept", "merged"))
+    for name, path in (("ROOT", root), ("KEPT", kept), ("MERGED", merged), ("PRIVATE", (kept, merged))):
+        monkeypatch.setattr(containerd_config, name, path)
+    kept.write_text("secret")
+    kept.chmod(0o600)
+    root.write_text("secret")
+    root.chmod(0o640)
+    work = containerd_config.Configuration(Module("present", check=False))
+    for path in (root, merged, kept):
+        work.write(path, "secret too", containerd_config.mode_to_make(path))
+    assert "secret" not in repr(work.diff)
+    assert [path.stat().st_mode & 0o777 for path in (root, merged, kept)] == [0o640, 0o600, 0o600]
+    # A root file that is gone comes back as it was kept.
+    root.unlink()
+    work.write(root, "secret", containerd_config.mode_to_make(root))
+    assert root.stat().st_mode & 0o777 == 0o600
+
+
+def test_every_text_is_toml() -> None:
+    tree = {"plugins": {"a": {"b\x7f": 'c\x7f"\n'}}}
+    assert tomllib.loads(containerd.to_toml(tree)) == tree
+
+
 def test_a_file_that_would_hide_all_of_ours_is_refused(
     asked: Callable[..., dict[str, str | None]], tmp_path: Path
 ) -> None:
@@ -349,9 +386,9 @@ def test_listed_registries_are_refused_beside_mirrors_in_the_configuration(
 ) -> None:
     monkeypatch.setattr(containerd_config, "ROOT", tmp_path / "config.toml")
     root = 'version = 2\n[plugins."io.containerd.grpc.v1.cri".registry.mirrors.a]\nendpoint = ["b"]\n'
-    assert "registry" not in containerd_config.beside_the_site(IMAGES, [], root)
+    assert "registry" not in containerd_config.beside_the_site(IMAGES, [], root, "2.3.7")
     with pytest.raises(containerd.ConfigError, match="'containerd_registries'"):
-        containerd_config.beside_the_site(IMAGES, [{"host": "a", "endpoint": "b"}], root)
+        containerd_config.beside_the_site(IMAGES, [{"host": "a", "endpoint": "b"}], root, "2.3.7")
 
 
 def test_the_judge_wants_the_drop_in_that_the_module_writes() -> None:
@@ -561,9 +598,14 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ru
     (tmp_path / "INSTANCES").write_text("128\n")
     (tmp_path / "NOTE").write_text(hashlib.sha256(DUMP.encode()).hexdigest())
 
-    def run(*states: str, drop_in: str = "", check: bool = False, dump: str = DUMP) -> Running:
+    def run(
+        *states: str, drop_in: str = "", gone: str = "", check: bool = False, dump: str = DUMP
+    ) -> Running:
         module = Running(*states, check=check)
         work = containerd_config.Configuration(module)
+        if gone:
+            (tmp_path / gone).write_text("version = 2\n")
+            work.write(tmp_path / gone, None)
         if drop_in:
             work.write(tmp_path / "conf.d" / "50-gpusmith.toml", drop_in)
         with pytest.raises(EndedError):
@@ -601,6 +643,16 @@ def test_a_change_that_kills_the_plugin_is_taken_back(
     assert "it runs with it" in module.ended["msg"]
     assert NO_WATCHER in module.ended["msg"]
     assert list((tmp_path / "conf.d").iterdir()) == []
+
+
+def test_what_is_gone_is_no_part_of_the_running_configuration(
+    machine: Callable[..., Running], tmp_path: Path
+) -> None:
+    # Who was started since it was noted, as by the scripts of its package, may have read the file.
+    (tmp_path / "NOTE").unlink()
+    assert machine(UP, UP).restarts == 0
+    (tmp_path / "NOTE").unlink()
+    assert machine(UP, UP, gone="zz-gpusmith-merged.toml").restarts == 1
 
 
 def test_check_mode_says_that_it_would_restart(machine: Callable[..., Running]) -> None:

@@ -187,6 +187,8 @@ def test_a_merged_file_that_is_older_than_the_others_is_known() -> None:
     assert outdated(version="2.0.14")
     assert not containerd.merge_outdated("root", "2.0.14", {"root": site, "50": ours})
     assert containerd.merge_outdated("root", "1.7.24", {"root": site, "50": ours})
+    # One file with settings is all that 1.x would read.
+    assert not containerd.merge_outdated("root", "1.7.24", {"root": "version = 2\n", "50": ours})
     assert not containerd.merge_outdated("root", "1.7.24", {"root": site})
 
 
@@ -197,6 +199,8 @@ def test_the_order_of_the_files_that_were_read_is_no_difference() -> None:
     )
     assert containerd.digest(first) != containerd.digest(first.replace('"/b", ', ""))
     assert containerd.digest(first) != containerd.digest(first.replace("score = 0", "score = 1"))
+    # 2.x lists them in the order of the files, and quotes otherwise.
+    assert containerd.digest("imports = ['/b', '/a']\n") != containerd.digest("imports = ['/a', '/b']\n")
     assert containerd.digest(DUMP) == hashlib.sha256(DUMP.encode()).hexdigest()
 
 
@@ -209,3 +213,12 @@ def test_a_start_goes_by_the_environment_as_well(tmp_path: Path) -> None:
     with_drop_in = containerd.start_digest("dump", files)
     (tmp_path / "file").write_text("HTTP_PROXY=http://p\n")
     assert len({without, with_drop_in, containerd.start_digest("dump", files)}) == 3
+
+
+def test_of_the_sites_files_1_goes_by_the_last_one() -> None:
+    first = f'[{OLD}.registry.mirrors."a.b"]\nendpoint = ["c"]\n'
+    others = containerd.of_others(
+        "root", {"root": first, "99": f'[{OLD}]\nsandbox_image = "a"\n', "x": "root = 1\n"}
+    )
+    assert set(containerd.in_force(others, "1.7.24")) == {"99"}
+    assert containerd.in_force(others, "2.0.14") == others
