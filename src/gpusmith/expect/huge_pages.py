@@ -24,9 +24,12 @@ def kib(size: str) -> int:
 
 
 def lines(wanted: Mapping[str, int]) -> list[str]:
-    """Of a file of tmpfiles.d, which boots go by before services start."""
+    """Of a file of tmpfiles.d, which boots go by before services start.
+
+    Lines with '!' are for boots alone (tmpfiles.d(5)): package managers run systemd-tmpfiles after upgrades, also where pods run.
+    """
     return [
-        f"w {FOLDER}/hugepages-{kib(size)}kB/nr_hugepages - - - - {count}" for size, count in wanted.items()
+        f"w! {FOLDER}/hugepages-{kib(size)}kB/nr_hugepages - - - - {count}" for size, count in wanted.items()
     ]
 
 

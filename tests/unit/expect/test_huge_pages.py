@@ -17,8 +17,8 @@ from tests.unit.expect.test_host import CONVERGED, SETTINGS
 WANTED = {"2Mi": 1024, "1Gi": 16}
 TEXT = (
     "# head\n"
-    "w /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages - - - - 1024\n"
-    "w /sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages - - - - 16\n"
+    "w! /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages - - - - 1024\n"
+    "w! /sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages - - - - 16\n"
 )
 
 

@@ -56,6 +56,12 @@ def taint(**changes: Any) -> list[dict[str, Any]]:
         ("gpusmith_kubeconfig", "~nobody-at-all/config", "gpusmith_kubeconfig", "the path of a file"),
         ("validation_kubeconfig", "/", "validation_kubeconfig", "the path of a file"),
         ("host_baseline_sysctl", ["a"], "host_baseline_sysctl", "a mapping"),
+        (
+            "host_baseline_sysctl",
+            {"vm.nr_hugepages": 8},
+            "host_baseline_sysctl",
+            "'host_baseline_huge_pages' sets",
+        ),
         ("host_baseline_sysctl", {"a": ["1"]}, "host_baseline_sysctl.a", "a string of one line or a number"),
         ("host_baseline_sysctl", {"a": True}, "host_baseline_sysctl.a", "a string of one line or a number"),
         ("host_baseline_sysctl", {"a": "1\nb = 2"}, "host_baseline_sysctl.a", "a string of one line"),
