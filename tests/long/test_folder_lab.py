@@ -1,4 +1,4 @@
-"""Driver and CUDA from folders of package files alone, with apt and with dnf: brought in, and refused by name."""
+"""Driver and CUDA from folders of package files alone, with apt and dnf: brought in, upgraded and back, kept, refused by name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from tests.e2e.harness import Ended, Lab
-from tests.e2e.upgrades import OLD
+from tests.e2e.upgrades import NEW, OLD, ROLLBACK_PLAYBOOK, SHORT, upgrade_words
 
 UBUNTU, ROCKY = "gpu-1", "gpu-2"
 NODES = (UBUNTU, ROCKY)
@@ -24,6 +24,7 @@ BESIDE = {UBUNTU: "ubuntu/dkms_*.deb", ROCKY: "epel/dkms-*.rpm"}
 CUDA = ("cuda/cuda-*-12-8*", "cuda/cuda-toolkit-config-common*")
 ONE_OF_SET = {UBUNTU: "nvidia-compute-utils-580_*", ROCKY: "libnvidia-cfg-*"}
 """A package that no role asks for by itself on Ubuntu, and one that it does on Rocky."""
+BOTH_AT_ONCE = ("-e", "gpu_upgrade_canary=2", "-e", "gpu_upgrade_max_unavailable=2")
 KEPT = "/var/lib/gpusmith/repositories/nvidia-driver"
 SITE = """
 (dpkg-query -W 2>/dev/null || rpm -qa) | sort
@@ -106,6 +107,12 @@ class Site:
             ended
         )
 
+    def play(self, *words: str) -> Ended:
+        """A playbook that must succeed."""
+        ended = self.lab.playbook(*words, inventory=self.inventory)
+        assert ended.status == 0, str(ended)
+        return ended
+
     def has(self) -> dict[str, str]:
         """What machines have."""
         return {node: self.lab.on(node, SITE) for node in NODES}
@@ -155,6 +162,11 @@ def old(site: Site) -> dict[str, Path]:
     return site.of_driver(OLD)
 
 
+@pytest.fixture(scope="module")
+def new(site: Site) -> dict[str, Path]:
+    return site.of_driver(NEW)
+
+
 @pytest.mark.parametrize("incomplete", NODES)
 def test_a_folder_that_is_not_whole_is_refused_before_any_change(
     site: Site, old: dict[str, Path], cuda: dict[str, Path], incomplete: str
@@ -194,3 +206,45 @@ def test_a_mixed_fleet_is_brought_in_from_folders(
     site.unchanged()
     site.lab.validate_nodes(inventory=site.inventory).assert_passed()
     measured("two bare nodes, driver and CUDA from folders", f"first site.yml {first.seconds:.0f} s")
+
+
+def test_a_newer_folder_is_the_way_to_a_newer_driver_and_back(
+    site: Site,
+    old: dict[str, Path],
+    new: dict[str, Path],
+    cuda: dict[str, Path],
+    measured: Callable[[str, object], None],
+) -> None:
+    assert old.keys() == new.keys()
+    site.use(new, OLD, cuda)
+    forth = site.play(*upgrade_words("gpu_nodes", NEW, *BOTH_AT_ONCE))
+    assert site.driver() == of_vendor(NEW), str(forth)
+    back = site.play(ROLLBACK_PLAYBOOK, "-l", "gpu_nodes", *SHORT, *BOTH_AT_ONCE)
+    assert site.driver() == of_vendor(OLD), str(back)
+    measured("two nodes", f"upgrade {forth.seconds:.0f} s, back {back.seconds:.0f} s")
+    # The inventory names the newer folder, which has nothing of what they run.
+    site.site_ok()
+    assert site.driver() == of_vendor(OLD)
+    assert site.kept() == dict.fromkeys(NODES, 2)
+    site.unchanged()
+
+
+def test_earlier_folders_go_once_nobody_needs_them(
+    site: Site, new: dict[str, Path], cuda: dict[str, Path]
+) -> None:
+    # One more list of the same packages, as after a look at the folder.
+    again = {}
+    for node, folder in new.items():
+        again[node] = site.folder / "again" / KIND[node]
+        shutil.copytree(folder, again[node])
+        (again[node] / "SHA256SUMS").write_text((folder / "SHA256SUMS").read_text() + "\n")
+    site.use(again, OLD, cuda)
+    site.site_ok()
+    # That of the version that they run, and the one that is in force.
+    assert site.kept() == dict.fromkeys(NODES, 2)
+    site.play(*upgrade_words("gpu_nodes", NEW, *BOTH_AT_ONCE))
+    site.use(new, NEW, cuda)
+    site.site_ok()
+    assert site.kept() == dict.fromkeys(NODES, 1)
+    assert site.driver() == of_vendor(NEW)
+    site.unchanged()
