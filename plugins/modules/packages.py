@@ -79,6 +79,11 @@ options:
     type: list
     elements: str
     default: []
+  replaced:
+    description: Of what O(patterns) mean, packages that go because of the others, such as those of another kind. No other version of them comes.
+    type: list
+    elements: str
+    default: []
   hold:
     description: Whether O(packages), and what belongs to them by O(patterns), are held.
     type: bool
@@ -474,6 +479,7 @@ class Work:
             if base.alike(name, package.source, self._params["patterns"])
             and name not in self._wanted
             and name not in self._params["unversioned"]
+            and name not in self._params["replaced"]
             and not self._is_of_set(package.version)
         ]
 
@@ -732,6 +738,7 @@ def main() -> None:
             "companions": names,
             "counterparts": {"type": "list", "elements": "dict", "default": []},
             "release": names,
+            "replaced": names,
             "hold": {"type": "bool", "default": True},
             "hold_unversioned": {"type": "bool", "default": False},
             "recommends": {"type": "bool", "default": False},

@@ -23,6 +23,7 @@ DEFAULTS: Mapping[str, Any] = {
     "companions": [],
     "counterparts": [],
     "release": [],
+    "replaced": [],
     "hold": True,
     "hold_unversioned": False,
     "recommends": False,

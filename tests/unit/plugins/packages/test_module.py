@@ -163,7 +163,7 @@ class Machine:
 
 DEFAULTS: dict[str, Any] = {
     "name": "drv", "repository": REPOSITORY, "packages": {}, "patterns": [], "unversioned": [], "optional": [], "release": [],
-    "companions": [], "counterparts": [],
+    "replaced": [], "companions": [], "counterparts": [],
     "hold": True, "hold_unversioned": False, "recommends": False, "autoremove": False,
 }  # fmt: skip
 DRIVER: dict[str, Any] = {"packages": {"smi": "580.178.04"}, "patterns": ["smi", "lib", "container"]}
@@ -291,6 +291,19 @@ def test_a_part_of_another_build_does_not_stay_behind(machine: Machine, there: s
     present(machine, packages={"smi": "595.71.05"}, patterns=["smi", "imex"], release=["smi", "imex"])
     assert machine.packages["imex"] == base.Installed("3:595.71.05-2", True)
     assert not present(machine, packages={"smi": "595.71.05"}, patterns=["smi", "imex"]).changed
+
+
+def test_what_goes_because_of_the_others_does_not_come_in_another_version(machine: Machine) -> None:
+    # As the other kind of module, which conflicts with the one that comes.
+    machine.packages = {"smi": base.Installed(OLD, True), "imex": base.Installed(OLD, True)}
+    machine.lists["imex"] = [NEW, OLD]
+    asked: dict[str, Any] = {
+        "packages": {"smi": "595.71.05"},
+        "patterns": ["smi", "imex"],
+        "release": ["smi", "imex"],
+    }
+    present(machine, **asked, replaced=["imex"])
+    assert machine.packages["imex"].version == OLD
 
 
 def test_a_missing_version_names_what_is_there(machine: Machine) -> None:
