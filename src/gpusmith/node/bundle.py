@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import io
 import re
+import tokenize
 import zipfile
 from collections.abc import Iterable, Iterator
 from functools import cache
@@ -100,6 +101,22 @@ def needed_part(source: str, wanted: Iterable[str], kept: str) -> str:
     return "".join([*lines[: starts[0]], *(texts[place] for place in sorted(needed))])
 
 
+def without_comments(source: str) -> str:
+    """A module's text with empty lines for its comments, but for those of its head, which has its licence."""
+    lines, statements = source.splitlines(keepends=True), ast.parse(source).body
+    code = (
+        row.lineno
+        for row in statements
+        if not (isinstance(row, ast.Expr) and isinstance(row.value, ast.Constant))
+    )
+    head = next(code, len(lines))
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        row, column = token.start
+        if token.type == tokenize.COMMENT and row > head and not lines[row - 1][:column].strip():
+            lines[row - 1] = "\n"
+    return "".join(lines)
+
+
 def _files() -> Iterator[tuple[str, str]]:
     """What the zip has, with its place there."""
     ours = [PACKAGE / "__init__.py", *(PACKAGE / "probe").glob("*.py")]
@@ -129,5 +146,5 @@ def bundle() -> bytes:
         for place, text in sorted(_files()):
             row = zipfile.ZipInfo(place, EPOCH)
             row.compress_type = zipfile.ZIP_DEFLATED
-            archive.writestr(row, text)
+            archive.writestr(row, without_comments(text))
     return buffer.getvalue()

@@ -93,3 +93,12 @@ def test_a_module_loses_what_nobody_needs() -> None:
 def test_a_module_that_is_not_installed_is_named() -> None:
     with pytest.raises(ToolError, match="'no_such_module'"):
         bundle._folder("no_such_module")
+
+
+def test_comments_stay_at_home_but_for_those_of_the_head() -> None:
+    head = '"""What it is."""\n\n# Copyright.\n\nimport os\n\n'
+    source = head + '# Why.\nA = """\n# text\n"""\nif A:\n    # Why.\n    B = 1  # noqa\n'
+    told = head + '\nA = """\n# text\n"""\nif A:\n\n    B = 1  # noqa\n'
+    assert bundle.without_comments(source) == told
+    assert bundle.without_comments("") == ""
+    assert bundle.without_comments("# Copyright.\n") == "# Copyright.\n"
