@@ -185,6 +185,7 @@ def _driver(record: Mapping[str, Any], wanted: Wanted, names: Names) -> dict[str
         "optional": plan.get("headers") or [],
         "hold_unversioned": True,
         "release": plan.get("release") or [],
+        "replaced": plan.get("leftovers") or [],
     }
     return {"nvidia_driver": asked}
 

@@ -169,6 +169,7 @@ class Machine:
             "unversioned": driver.unversioned(record, wanted),
             "patterns": list(wanted.layout.patterns),
             "release": driver.to_release(record, wanted),
+            "replaced": driver.to_remove(record, wanted),
             "counterparts": [],
         }
 
