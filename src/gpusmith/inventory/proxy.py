@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -69,11 +70,18 @@ def environment(given: Mapping[str, Any] | None, near: Iterable[str] = ()) -> di
 
 
 def is_near(name: str, given: Mapping[str, Any]) -> bool:
-    """Whether a host, by its name as it is written, is asked without the proxy. Networks are not looked into."""
+    """Whether programs in Go, such as the kubelet, ask a host without the proxy (golang.org/x/net/http/httpproxy)."""
     return any(
-        name == each or (each.startswith(".") and name.endswith(each))
+        name == each or name.endswith("." + each.lstrip(".")) or _is_within(name, each)
         for each in (*NEAR, *map(str, given.get("no_proxy") or ()))
     )
+
+
+def _is_within(address: str, network: str) -> bool:
+    try:
+        return ipaddress.ip_address(address) in ipaddress.ip_network(network, strict=False)
+    except ValueError:
+        return False
 
 
 def for_package_managers(given: Mapping[str, Any] | None, near: Iterable[str] = ()) -> dict[str, str]:

@@ -40,8 +40,10 @@ def _proxy(hosts: Filled, node: str) -> dict[str, Any]:
     for name in ("kubernetes_node_proxy", proxy.VARIABLE):
         try:
             found = hosts.filled(node, name)
-        except (KeyError, UnfilledError):
+        except KeyError:
             continue
+        except UnfilledError:
+            return {}
         return dict(found) if isinstance(found, Mapping) else {}
     return {}
 
