@@ -121,14 +121,17 @@ class Configuration:
         self.module = module
         self._before: dict[Path, tuple[str | None, int | None]] = {}
         self.diff: list[dict[str, str]] = []
+        self.drop_in_gone = False
 
     def write(self, path: Path, text: str | None, mode: int | None = None) -> None:
         """Put a text into a file, or remove the file, remembering what was there; `mode` is for a file that is made."""
         before = read(path)
         if before == text:
             return
-        is_private = path in PRIVATE or not (mode_of(path) or 0o644) & 0o004
+        is_kept = path == ROOT and text is not None and text == read(KEPT)
+        is_private = is_kept or path in PRIVATE or not (mode_of(path) or 0o644) & 0o004
         self._before[path] = before, mode_of(path)
+        self.drop_in_gone |= text is None and path.parent == MERGED.parent
         self.diff.append(
             {
                 "before": _shown(before, is_private),
@@ -139,6 +142,8 @@ class Configuration:
         )
         if not self.module.check_mode:
             self.put(path, text, mode)
+            if is_kept:
+                path.chmod(mode_of(KEPT) or 0o600)
 
     @staticmethod
     def put(path: Path, text: str | None, mode: int | None = None) -> None:
@@ -302,7 +307,7 @@ def registries(
     listed = wanted if state == "present" else []
     for row in listed:
         path = folder / row["host"] / HOSTS
-        if path.exists() and path not in files:
+        if path.exists() and not path.read_bytes().startswith(mark):
             raise containerd.ConfigError(
                 f"'{path}' is not of gpusmith, and 'containerd_registries' lists '{row['host']}'. Take it out of the list, or move the file away."
             )
@@ -431,7 +436,7 @@ def finish(work: Configuration, effective: str) -> None:
         started,
     )
     # Nobody can see by times that a file is gone.
-    due = due or (running is None and started is not None and any(not row["after"] for row in work.diff))
+    due = due or (running is None and started is not None and work.drop_in_gone)
     due = due or (module.check_mode and bool(work.diff))
     # A CRI plugin that the configuration disables does not come up by a restart.
     cri_error = "" if started is None or settings.cri_disabled else work.cri_error()

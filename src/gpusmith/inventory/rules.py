@@ -35,7 +35,7 @@ def sysctl(name: str, value: Any) -> Iterator[Refusal]:
     for key, setting in value.items():
         if not isinstance(key, str) or not SYSCTL_NAME.fullmatch(key):
             yield must_be(name, "a mapping whose keys are names of kernel parameters", key)
-        elif key.startswith("vm.nr_hugepages"):
+        elif key.replace("/", ".").lstrip("-").startswith("vm.nr_hugepages"):
             # It would take memory from pods that run.
             yield must_be(name, "a mapping without huge pages, which 'host_baseline_huge_pages' sets", key)
         if isinstance(setting, bool) or not isinstance(setting, str | int | float) or "\n" in str(setting):

@@ -58,6 +58,12 @@ def taint(**changes: Any) -> list[dict[str, Any]]:
         ("host_baseline_sysctl", ["a"], "host_baseline_sysctl", "a mapping"),
         (
             "host_baseline_sysctl",
+            {"vm/nr_hugepages": 8},
+            "host_baseline_sysctl",
+            "'host_baseline_huge_pages' sets",
+        ),
+        (
+            "host_baseline_sysctl",
             {"vm.nr_hugepages": 8},
             "host_baseline_sysctl",
             "'host_baseline_huge_pages' sets",

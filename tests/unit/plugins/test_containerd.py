@@ -335,10 +335,12 @@ def test_what_may_have_passwords_is_made_private_and_shows_up_in_no_diff(
         work.write(path, "secret too", containerd_config.mode_to_make(path))
     assert "secret" not in repr(work.diff)
     assert [path.stat().st_mode & 0o777 for path in (root, merged, kept)] == [0o640, 0o600, 0o600]
-    # A root file that is gone comes back as it was kept.
-    root.unlink()
-    work.write(root, "secret", containerd_config.mode_to_make(root))
+    # A root file comes back as it was kept, also over one that everybody may read.
+    root.write_text("ours")
+    root.chmod(0o644)
+    work.write(root, "secret too", containerd_config.mode_to_make(root))
     assert root.stat().st_mode & 0o777 == 0o600
+    assert "secret" not in repr(work.diff)
 
 
 def test_every_text_is_toml() -> None:
@@ -595,6 +597,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ru
     for name in ("ROOT", "NOTE", "INSTANCES"):
         monkeypatch.setattr(containerd_config, name, tmp_path / name)
     monkeypatch.setattr(containerd_config, "FOLDER", tmp_path)
+    monkeypatch.setattr(containerd_config, "MERGED", tmp_path / "conf.d" / "zz-gpusmith-merged.toml")
     (tmp_path / "INSTANCES").write_text("128\n")
     (tmp_path / "NOTE").write_text(hashlib.sha256(DUMP.encode()).hexdigest())
 
@@ -604,6 +607,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ru
         module = Running(*states, check=check)
         work = containerd_config.Configuration(module)
         if gone:
+            (tmp_path / gone).parent.mkdir(exist_ok=True)
             (tmp_path / gone).write_text("version = 2\n")
             work.write(tmp_path / gone, None)
         if drop_in:
@@ -652,7 +656,10 @@ def test_what_is_gone_is_no_part_of_the_running_configuration(
     (tmp_path / "NOTE").unlink()
     assert machine(UP, UP).restarts == 0
     (tmp_path / "NOTE").unlink()
-    assert machine(UP, UP, gone="zz-gpusmith-merged.toml").restarts == 1
+    assert machine(UP, UP, gone="conf.d/zz-gpusmith-merged.toml").restarts == 1
+    (tmp_path / "NOTE").unlink()
+    # containerd reads these at each pull.
+    assert machine(UP, UP, gone="certs.d/hosts.toml").restarts == 0
 
 
 def test_check_mode_says_that_it_would_restart(machine: Callable[..., Running]) -> None:
