@@ -311,6 +311,21 @@ class Lab:
 
         wait_until(f"{dict(expected)} allocatable GPUs", look, Deadline(seconds), tick=2.0)
 
+    def started(self, node: str, *units: str) -> dict[str, int]:
+        """When services were started, in microseconds of the clock that all machines of a lab share."""
+        script = f"systemctl show --value --property=ExecMainStartTimestampMonotonic {' '.join(units)}"
+        return dict(zip(units, map(int, self.on(node, script).split()), strict=True))
+
+    def containers(self) -> dict[str, list[tuple[str, int]]]:
+        """Containers and their restarts by pod of the tests."""
+        return {
+            pod["metadata"]["name"]: [
+                (status["containerID"], status["restartCount"])
+                for status in pod["status"].get("containerStatuses", [])
+            ]
+            for pod in self.get("pods", f"--namespace={NAMESPACE}")["items"]
+        }
+
     def service_starts(self, node: str) -> str:
         """When each service that matters was started, and as which process; equal text means no restart."""
         units = "containerd kubelet nvidia-persistenced nvidia-fabricmanager ssh"

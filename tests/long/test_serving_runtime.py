@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -113,21 +112,6 @@ class Serving:
         asked = f"dpkg-query -W -f '${{Package}} ${{Version}}\\n' {' '.join(WANTED)}"
         return dict(line.split() for line in self.lab.on(node, asked).splitlines())
 
-    def started(self, node: str) -> dict[str, int]:
-        """When the services were started, in microseconds of the clock that all machines of a lab share."""
-        asked = f"systemctl show --value --property=ExecMainStartTimestampMonotonic {' '.join(UNITS)}"
-        return dict(zip(UNITS, map(int, self.lab.on(node, asked).split()), strict=True))
-
-    def jobs(self) -> dict[str, Any]:
-        """Container and restarts of every pod."""
-        return {
-            pod["metadata"]["name"]: [
-                (status["containerID"], status["restartCount"])
-                for status in pod["status"].get("containerStatuses", [])
-            ]
-            for pod in self.lab.get("pods", f"--namespace={NAMESPACE}")["items"]
-        }
-
 
 @pytest.fixture(scope="module")
 def serving(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
@@ -160,7 +144,7 @@ def serving(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Se
 
 def test_a_release_that_does_not_start_is_taken_back_and_stops_the_rest(serving: Serving) -> None:
     before = {node: serving.installed(node) for node in NODES}
-    starts, jobs = {node: serving.started(node) for node in NODES}, serving.jobs()
+    starts, jobs = {node: serving.lab.started(node, *UNITS) for node in NODES}, serving.lab.containers()
     ended = serving.site("-e", f"containerd_version={BAD}", *ALLOWED)
     assert ended.status != 0, str(ended)
     told = re.search(r"Node '(\S+)': the change of 'containerd' failed", ended.output)
@@ -168,9 +152,9 @@ def test_a_release_that_does_not_start_is_taken_back_and_stops_the_rest(serving:
     first, (second,) = told[1], set(NODES) - {told[1]}
     assert f"Node '{second}' was not changed, since the change of '{first}' was not proved" in ended.output
     assert {node: serving.installed(node) for node in NODES} == before, str(ended)
-    assert serving.started(first)["containerd"] > starts[first]["containerd"]
-    assert serving.started(second) == starts[second]
-    assert serving.jobs() == jobs
+    assert serving.lab.started(first, *UNITS)["containerd"] > starts[first]["containerd"]
+    assert serving.lab.started(second, *UNITS) == starts[second]
+    assert serving.lab.containers() == jobs
     serving.lab.wait_allocatable(dict.fromkeys(NODES, 2), 60)
     serving.unchanged()
 
@@ -178,25 +162,25 @@ def test_a_release_that_does_not_start_is_taken_back_and_stops_the_rest(serving:
 def test_newer_releases_change_serving_nodes_one_after_another(
     serving: Serving, measured: Callable[[str, object], None]
 ) -> None:
-    before = {node: (serving.installed(node), serving.started(node)) for node in NODES}
-    jobs = serving.jobs()
+    before = {node: (serving.installed(node), serving.lab.started(node, *UNITS)) for node in NODES}
+    jobs = serving.lab.containers()
 
     kept = serving.site(*ASKED)
     assert kept.status != 0, str(kept)
     assert "serves and keeps what it has" in kept.output
     assert {node: kept.recap()[node]["failed"] for node in NODES} == dict.fromkeys(NODES, 1), str(kept)
-    assert {node: (serving.installed(node), serving.started(node)) for node in NODES} == before
+    assert {node: (serving.installed(node), serving.lab.started(node, *UNITS)) for node in NODES} == before
 
     changed = serving.site(*ASKED, *ALLOWED)
     assert changed.status == 0, str(changed)
     assert {node: serving.installed(node) for node in NODES} == dict.fromkeys(NODES, WANTED), str(changed)
-    starts = {node: serving.started(node) for node in NODES}
+    starts = {node: serving.lab.started(node, *UNITS) for node in NODES}
     for unit in UNITS:
         # After a restart the node's own heartbeat is waited for, before it is the next one's turn.
         assert abs(starts["gpu-2"][unit] - starts["gpu-1"][unit]) > 1_000_000, str(starts)
         assert all(starts[node][unit] > before[node][1][unit] for node in NODES)
     # What runs does not notice.
-    assert serving.jobs() == jobs
+    assert serving.lab.containers() == jobs
     assert set(WANTED) <= set(serving.lab.on("gpu-2", "apt-mark showhold").split())
     serving.unchanged(*ASKED, *ALLOWED)
     serving.lab.wait_allocatable(dict.fromkeys(NODES, 2), 60)
