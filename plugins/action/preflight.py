@@ -28,6 +28,7 @@ from gpusmith.node.records import parse
 from gpusmith.preflight import asked as packages
 from gpusmith.preflight.judge import judge
 from gpusmith.preflight.machine import old_kernels, surroundings
+from gpusmith.preflight.proxy import kept_proxies, proxies
 from gpusmith.preflight.words import Tables
 
 ROLES = Path(__file__).resolve().parents[2] / "roles"
@@ -87,6 +88,7 @@ class ActionModule(FolderAction):
             "controller_time": time.time(),
             "asks": due,
             "headers": headers,
+            "proxies": proxies(asked["wanted"]),
         }
         result.update(
             self._execute_module(
@@ -106,7 +108,7 @@ class ActionModule(FolderAction):
             "choice": Refusal(**choice["refusal"]) if choice.get("refusal") else None,
         }
         found = judge(facts, wanted, tables)
-        if notes := [*old_kernels(facts), *surroundings(parse(record), wanted)]:
+        if notes := [*old_kernels(facts), *kept_proxies(facts), *surroundings(parse(record), wanted)]:
             result["verdict"] = {(task_vars or {})["inventory_hostname"]: {"notes": notes}}
         found += check_templates(
             task_vars or {}, lambda name: self._filled(name, task_vars or {}), specs.load()

@@ -33,6 +33,11 @@ options:
     description: By release of a kernel for which the module is to be built, the package of its headers; set by the action plugin.
     type: dict
     default: {}
+  proxies:
+    description: Addresses of the proxies that the inventory names; set by the action plugin.
+    type: list
+    elements: str
+    default: []
   free_space_mib:
     description: Free space that is needed, by path.
     type: dict
@@ -70,14 +75,37 @@ refusals:
 """
 
 import os
+import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpusmith.gpu.plugins.module_utils import packages
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base, preview
+
+PORTS = {"http": 80, "https": 443}
+PROXY_TIMEOUT_S = 10
+# What roles tell services of a proxy.
+ENVIRONMENTS = ("/etc/default/gpusmith-containerd", "/etc/default/gpusmith-kubelet")
+
+
+def silent_proxies(urls: list[str], files: tuple[str, ...] = ENVIRONMENTS) -> dict[str, dict[str, Any]]:
+    """By address of a proxy that takes no connection, why, and whether services of the machine are told of it already."""
+    lines = [line for path in files if Path(path).is_file() for line in Path(path).read_text().splitlines()]
+    told = {line.partition("=")[2] for line in lines}
+    found = {}
+    for url in urls:
+        parts = urlsplit(url)
+        try:
+            socket.create_connection(
+                (parts.hostname, parts.port or PORTS[parts.scheme]), PROXY_TIMEOUT_S
+            ).close()
+        except OSError as error:
+            found[url] = {"error": error.strerror or str(error), "told": url in told}
+    return found
 
 
 def free_mib(path: str) -> int:
@@ -178,6 +206,7 @@ def main() -> None:
             "choice": {"type": "dict", "default": {}},
             "asks": {"type": "dict", "default": {}},
             "headers": {"type": "dict", "default": {}},
+            "proxies": {"type": "list", "elements": "str", "default": []},
             "free_space_mib": {"type": "dict", "default": {}},
             "controller_time": {"type": "float"},
             "library": {"type": "str"},
@@ -196,6 +225,7 @@ def main() -> None:
         changed=False,
         package_manager=manager,
         **answers._asdict(),
+        silent_proxies=silent_proxies(module.params["proxies"]),
         disk={
             path: {"free_mib": free_mib(path), "needed_mib": int(need)}
             for path, need in module.params["free_space_mib"].items()

@@ -90,21 +90,6 @@ class Site:
         script = f"tr '\\0' '\\n' < /proc/$(systemctl show --value --property=MainPID {unit})/environ | grep PROXY || true"
         return dict(line.split("=", 1) for line in self.lab.on(node, script).splitlines())
 
-    def started(self, node: str) -> dict[str, int]:
-        """When the services were started, in microseconds of the clock that all machines of a lab share."""
-        script = f"systemctl show --value --property=ExecMainStartTimestampMonotonic {' '.join(UNITS)}"
-        return dict(zip(UNITS, map(int, self.lab.on(node, script).split()), strict=True))
-
-    def jobs(self) -> dict[str, Any]:
-        """Container and restarts of every pod."""
-        return {
-            pod["metadata"]["name"]: [
-                (status["containerID"], status["restartCount"])
-                for status in pod["status"].get("containerStatuses", [])
-            ]
-            for pod in self.lab.get("pods", f"--namespace={NAMESPACE}")["items"]
-        }
-
 
 @pytest.fixture(scope="module")
 def site(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
@@ -144,26 +129,37 @@ def test_another_proxy_comes_to_nodes_that_serve_one_after_another(site: Site) -
     )
     ready = ("pods", "--all", "--for=condition=Ready", "--timeout=120s")
     lab.kubectl("wait", f"--namespace={NAMESPACE}", *ready, timeout=150)
-    before, jobs = {node: site.started(node) for node in NODES}, site.jobs()
+    before, jobs = {node: site.lab.started(node, *UNITS) for node in NODES}, site.lab.containers()
 
     site.want({"http": site.url, "no_proxy": ["registry.example.com", "10.0.0.0/8"]})
     changed = site.site()
-    starts = {node: site.started(node) for node in NODES}
+    starts = {node: site.lab.started(node, *UNITS) for node in NODES}
     for unit in UNITS:
         assert abs(starts["gpu-2"][unit] - starts["gpu-1"][unit]) > 1_000_000, str(changed)
         for node in NODES:
             assert starts[node][unit] > before[node][unit], str(changed)
             assert site.environment(node, unit)["NO_PROXY"].endswith(",registry.example.com,10.0.0.0/8")
-    assert site.jobs() == jobs
+    assert site.lab.containers() == jobs
     site.unchanged()
 
 
+def test_a_proxy_that_nobody_reaches_restarts_nothing(site: Site) -> None:
+    starts = {node: site.lab.started(node, *UNITS) for node in NODES}
+    dead = f"http://{site.addresses[HOST]}:{PORT + 1}"
+    site.want({"http": dead})
+    ended = site.lab.site(inventory=site.inventory)
+    assert ended.status != 0, str(ended)
+    assert f"proxy: '{dead}' takes no connection" in " ".join(ended.output.split()), str(ended)
+    assert {node: site.lab.started(node, *UNITS) for node in NODES} == starts
+    assert not any(row["changed"] for row in ended.recap().values()), str(ended)
+
+
 def test_a_proxy_that_leaves_the_inventory_leaves_the_nodes(site: Site) -> None:
-    jobs = site.jobs()
+    jobs = site.lab.containers()
     site.want({})
     site.site()
     assert {(node, unit): site.environment(node, unit) for node in NODES for unit in UNITS} == {
         (node, unit): {} for node in NODES for unit in UNITS
     }
-    assert site.jobs() == jobs
+    assert site.lab.containers() == jobs
     site.unchanged()

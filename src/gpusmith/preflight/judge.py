@@ -24,6 +24,7 @@ from gpusmith.preflight.machine import (
     check_secure_boot,
     check_witness,
 )
+from gpusmith.preflight.proxy import check_proxies
 from gpusmith.preflight.repositories import check_drift, check_keys, check_removal, check_repositories
 from gpusmith.preflight.simulation import check_cni, check_simulation
 from gpusmith.preflight.versions import (
@@ -56,6 +57,7 @@ CHECKS: Sequence[Callable[[Facts, Wanted, Tables], Iterator[Refusal]]] = [
     check_container_toolkit,
     check_drift,
     check_removal,
+    check_proxies,
     check_keys,
     check_repositories,
     check_cni,

@@ -11,6 +11,7 @@ from gpusmith.data import compatibility, models
 from gpusmith.errors import Refusal
 from gpusmith.preflight.judge import judge
 from gpusmith.preflight.machine import old_kernels
+from gpusmith.preflight.proxy import kept_proxies, proxies
 from gpusmith.preflight.words import Tables
 
 TABLES = Tables(models.load(), compatibility.load())
@@ -51,6 +52,7 @@ def facts() -> dict[str, Any]:
         "disk": {"/var": {"free_mib": 90000, "needed_mib": 20480}},
         "clock_offset_s": 0.4,
         "foreign_driver": [],
+        "silent_proxies": {},
     }
 
 
@@ -326,6 +328,37 @@ def test_parameters_that_a_container_cannot_set_are_refused_before_any_change() 
     )
     seen["record"]["system"]["sysctl"][limit] = "9000"
     assert refused(seen) == []
+
+
+SILENT = "http://proxy.example.com:3128"
+
+
+@pytest.mark.parametrize(("joined", "told"), [(False, False), (False, True), (True, False)])
+def test_a_silent_proxy_is_refused_before_a_service_is_told_of_it(joined: bool, told: bool) -> None:
+    seen = facts()
+    seen["record"]["kubernetes"]["joined"] = joined
+    seen["silent_proxies"] = {SILENT: {"error": "Connection refused", "told": told}}
+    found = only(refused(seen))
+    assert found.message.startswith(
+        f"proxy: '{SILENT}' takes no connection from this machine (Connection refused)"
+    )
+    assert "'gpusmith_proxy'" in found.hint
+    assert kept_proxies(seen) == []
+
+
+def test_a_proxy_that_fell_silent_under_a_node_that_serves_is_named() -> None:
+    seen = facts()
+    seen["record"]["kubernetes"]["joined"] = True
+    seen["silent_proxies"] = {SILENT: {"error": "timed out", "told": True}}
+    assert refused(seen) == []
+    (note,) = kept_proxies(seen)
+    assert note.startswith(f"The proxy '{SILENT}' takes no connection (timed out);")
+
+
+def test_proxies_of_all_services_are_asked_once() -> None:
+    wanted = {"proxies": [{"http": SILENT, "https": SILENT}, {}, None, {"https": "http://other:1"}]}
+    assert proxies(wanted) == ["http://other:1", SILENT]
+    assert proxies({**wanted, "scope": "driver"}) == []
 
 
 def test_huge_pages_that_a_machine_cannot_have_are_refused() -> None:

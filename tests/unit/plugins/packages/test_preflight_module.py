@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+from pathlib import Path
 from typing import Any
 
 from ansible_collections.gpusmith.gpu.plugins.modules import preflight
@@ -50,3 +52,19 @@ def test_where_nothing_is_due_nobody_is_asked(system: System) -> None:
 def test_headers_that_nobody_has_are_told_by_kernel(system: System) -> None:
     headers = {"9.9.9-none": "linux-headers-9.9.9-none", "9.9.9-drv": "drv-tool"}
     assert preflight.ask_all(system.apt, asks(system), headers).headers_lacking == ["9.9.9-none"]
+
+
+def test_a_proxy_that_takes_no_connection_is_told_with_who_knows_it(tmp_path: Path) -> None:
+    file = tmp_path / "gpusmith-containerd"
+    with socket.socket() as answers, socket.socket() as silent:
+        answers.bind(("127.0.0.1", 0))
+        answers.listen()
+        silent.bind(("127.0.0.1", 0))
+        good, bad = (f"http://127.0.0.1:{each.getsockname()[1]}" for each in (answers, silent))
+        file.write_text(f"# Written by gpusmith\nHTTP_PROXY={bad}\nNO_PROXY=localhost\n")
+        nobody = "http://proxy.invalid:3128"
+        found = preflight.silent_proxies([good, bad, nobody], (str(file), str(tmp_path / "none")))
+    assert set(found) == {bad, nobody}
+    assert found[bad] == {"error": "Connection refused", "told": True}
+    assert found[nobody]["told"] is False
+    assert found[nobody]["error"]
