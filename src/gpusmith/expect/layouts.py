@@ -47,7 +47,7 @@ class Layout:
         versioned: names that carry a branch or a version, as shell patterns with {branch} or {version}.
         pinning: likewise, packages that allow the package manager one branch or version of the driver only.
         own: likewise, names for which others of the row stand, or that come with these.
-        kinds: all packages by which a module of a flavour comes.
+        kinds: all packages by which a module of a flavour comes, and what comes with them only.
         demanded: whether these very packages must be there. They need not be on a node that others set up.
     """
 
@@ -176,6 +176,12 @@ def _plain_names(row: Row) -> frozenset[str]:
     return frozenset(name for name in _names(row) if "{" not in name)
 
 
+def _along(row: Row) -> list[str]:
+    """Names of what comes with those of a row, as they stand there."""
+    by_kind: Mapping[str, Sequence[str]] = row.get("along_module") or {}
+    return [*(row.get("along") or ()), *(name for names in by_kind.values() for name in names)]
+
+
 def in_another_branch(name: str, version: str) -> list[str]:
     """What a package with a branch or a version in its name can be called for another version: with its own, or without any."""
     if found := VERSION_IN_NAME.search(name):
@@ -224,6 +230,7 @@ def layout(
         return {flavour: named(names, releases) for flavour, names in module.get(source, {}).items()}
 
     beside = row.get("with_module") or {}
+    along = row.get("along_module") or {}
     here = PREBUILT if build == PREBUILT else ""
     sources = [of(DKMS), of(PREBUILT, kernels)]
     return Layout(
@@ -244,11 +251,11 @@ def layout(
         - _plain_names(row),
         versioned=tuple(row.get("versioned") or ()),
         pinning=tuple(row.get("pinning") or ()),
-        own=tuple(
-            sorted({name for each in known or rows for name in (*_names(each), *(each.get("along") or ()))})
-        ),
+        own=tuple(sorted({name for each in known or rows for name in (*_names(each), *_along(each))})),
         kinds={
-            flavour: frozenset(name for source in sources for name in source.get(flavour, ()))
+            flavour: frozenset(name for source in sources for name in source.get(flavour, ())).union(
+                named(beside.get(flavour, ())), named(along.get(flavour, ()))
+            )
             for flavour in {flavour for source in sources for flavour in source}
         },
     )

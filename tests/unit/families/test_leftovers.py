@@ -148,6 +148,30 @@ def test_what_a_site_has_besides_of_servers_keeps_that_in_its_name() -> None:
     assert (found[meta]["names"][0], found[meta]["version"]) == (meta.replace("580", "595"), "")
 
 
+@pytest.mark.parametrize(
+    ("layout", "names", "other"),
+    [
+        ("nvidia", [*WITH_BRANCH, *ALONG], ["nvidia-dkms-580-open", "nvidia-kernel-source-580-open"]),
+        (
+            "distribution",
+            [*SERVER, "nvidia-kernel-source-580-server-open"],
+            [
+                "nvidia-dkms-580-server-open",
+                "nvidia-headless-no-dkms-580-server-open",
+                "nvidia-kernel-source-580-server-open",
+            ],
+        ),
+    ],
+)
+def test_all_of_the_other_kind_goes_where_version_and_kind_change_at_once(
+    layout: str, names: list[str], other: list[str]
+) -> None:
+    """Each of them is in conflict with what comes."""
+    found = plan(with_driver(names, BEFORE), layout=layout, module_flavour="proprietary")
+    assert found["leftovers"] == other
+    assert plan(with_driver(names, BEFORE), layout=layout)["leftovers"] == []
+
+
 @pytest.mark.parametrize("system", ["Debian 13", "Rocky 9"])
 def test_parts_of_the_fabric_may_keep_their_branch_or_lose_it(system: str) -> None:
     record = with_driver(["nvidia-driver-cuda", "libnvidia-nscq-575"], "575.57.08")
