@@ -137,6 +137,9 @@ class Node:
             if step == "build" and not compiles:
                 continue
             words = ["dkms", step, "-m", name, "-v", self.version, "-k", kernel]
+            # DKMS only knows what it has installed, not that another name's removal took the files since.
+            if step == "install" and not compiles:
+                words.append("--force")
             status, output, errors = self._run(words)
             if status != 0:
                 self._refuse(name, kernel, self._log_of(name, kernel) if step == "build" else None)

@@ -212,6 +212,13 @@ def test_what_was_changed_is_put_back_and_its_note_is_true_again(
     assert other.compiled == []
 
 
+def test_modules_that_went_with_another_name_come_back(builder: Machine) -> None:
+    """As on EL, where removing 'nvidia-open' takes the files that 'nvidia' has put in their place."""
+    builder.module().unlink()
+    assert builder.node.build(KERNEL) is False
+    assert modinfo(builder.module().read_bytes())["version"] == VERSION
+
+
 def test_only_the_drivers_own_module_is_built() -> None:
     """Those of others are theirs to build, and one that does not would fail the driver's."""
     states = ["zfs/2.1.11", "nvidia-fs/2.26.6", f"nvidia-srv/{VERSION}"]
