@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # What a machine has that roles change: packages with versions and holds, files with their checksums, services that run, the driver's modules.
-#   snapshot.sh keep NAME                 remembers it
+#   snapshot.sh keep NAME                 remembers it, also over a reboot
 #   snapshot.sh compare NAME [PATTERN]... fails, and tells the lines that differ, apart from those that match a pattern (grep -E)
 set -euo pipefail
 
-folder=/run/gpusmith-molecule
+folder=/var/tmp/gpusmith-molecule
 
 snapshot() {
     if command -v dpkg-query >/dev/null; then

@@ -22,7 +22,6 @@ ELSEWHERE = {
     "kubernetes_node": "tests/e2e/test_7_removal.py",
     "node_stamp": "tests/e2e/test_3_validation.py",
     "nvidia_container_toolkit": "tests/long/test_serving_runtime.py",
-    "nvidia_driver": "tests/long/test_real_driver.py",
     "preflight": "tests/e2e/test_4_refusals.py",
     "serving_change": "tests/long/test_serving_runtime.py",
 }
