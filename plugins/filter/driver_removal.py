@@ -41,7 +41,7 @@ RETURN = r"""
 _value:
   description: >-
     due (whether there is anything), refused (why it stays), loaded, packages (with versions), others (with versions of their own),
-    companions (packages that bring the next kernel, and were held), units (that begin at boot) and files.
+    remains (of which nothing but configuration files is there), companions (packages that bring the next kernel, and were held), units (that begin at boot) and files.
   type: dict
 """
 

@@ -100,6 +100,13 @@ options:
     description: With O(state=absent), whether packages go too that came along with these and that nothing needs after them.
     type: bool
     default: false
+  purge:
+    description:
+      - With O(state=absent), whether configuration files go with the packages, also those of named packages that were removed before and left
+        theirs. What somebody edited is kept beside its place, under the name with C(.before-gpusmith-removal) behind it. With apt they stay
+        otherwise; dnf never leaves them, and keeps what somebody edited as C(.rpmsave).
+    type: bool
+    default: false
   lock_timeout:
     description: Seconds that another program may keep the package manager's lock.
     type: int
@@ -173,6 +180,17 @@ packages:
   returned: always
   type: dict
   sample: {"containerd.io": {"before": null, "after": "2.3.7-1"}}
+purged:
+  description: Packages that were gone, and of which configuration files go.
+  returned: with state absent
+  type: list
+  elements: str
+  sample: [nvidia-kernel-support]
+kept:
+  description: Configuration files that somebody edited, by the path that they had, where they are after the removal.
+  returned: with state absent
+  type: dict
+  sample: {"/etc/nvidia/current/nvidia-options.conf": "/etc/nvidia/current/nvidia-options.conf.before-gpusmith-removal"}
 saved:
   description: By name, the version in the folder. Empty in check mode if it would be fetched.
   returned: with a folder
@@ -229,6 +247,8 @@ class Work:
         changed: whether anything was or would be changed.
         packages: by name, the version before and after.
         saved: by name, the version in the folder.
+        purged: what was gone, and loses its configuration files.
+        kept: edited configuration files by path, where they are afterwards.
         plan: what would be done, in check mode.
         diff: of files.
         warnings: what could not be predicted, and what fails from now on.
@@ -258,6 +278,8 @@ class Work:
         self.changed = False
         self.packages: dict[str, dict[str, Any]] = {}
         self.saved: dict[str, str] = {}
+        self.purged: list[str] = []
+        self.kept: dict[str, str] = {}
         self.plan: dict[str, Any] | None = None
         self.diff: list[dict[str, str]] = []
         self.warnings: list[str] = []
@@ -710,11 +732,19 @@ class Work:
         now = self._look()
         versions = [now[name].version for name in self._wanted if name in now]
         names = self._belonging(now, versions) + [name for name in self._params["unversioned"] if name in now]
-        if names:
-            self.changed = True
+        purge = self._params["purge"]
+        remains = self._backend.remains([*self._wanted, *self._params["unversioned"]]) if purge else []
+        if names or remains:
             take = self._backend.removal if self._check else self._backend.remove
-            gone = {**{name: now[name].version for name in names}, **take(names, self._params["autoremove"])}
-            self.packages.update((name, {"before": version, "after": None}) for name, version in gone.items())
+            told = take([*names, *remains], self._params["autoremove"], purge)
+            self.purged, self.kept = [name for name in remains if name in told.packages], told.kept
+            gone = {**{name: now[name].version for name in names}, **told.packages}
+            self.packages.update(
+                (name, {"before": version, "after": None})
+                for name, version in gone.items()
+                if name not in remains
+            )
+            self.changed = bool(gone)
         self._write(self._backend.pin_files(self._name, {}))
         self._write(self._backend.repository_files(self._name, None))
         kept = folders.PLACE / self._name
@@ -743,6 +773,7 @@ def main() -> None:
             "hold_unversioned": {"type": "bool", "default": False},
             "recommends": {"type": "bool", "default": False},
             "autoremove": {"type": "bool", "default": False},
+            "purge": {"type": "bool", "default": False},
             "lock_timeout": {"type": "int", "default": base.LOCK_TIMEOUT_S},
             "folder": {"type": "path"},
             "state": {
@@ -775,6 +806,8 @@ def main() -> None:
     told: dict[str, Any] = {} if work.plan is None else {"plan": work.plan}
     if folder:
         told["saved"] = work.saved
+    if state == "absent":
+        told.update(purged=work.purged, kept=work.kept)
     module.exit_json(changed=work.changed, packages=packages, diff=work.diff, **told)
 
 

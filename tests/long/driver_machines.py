@@ -38,12 +38,14 @@ ROLE = """- hosts: all
 """
 COMPILE_TIMEOUT_S = 3600.0
 READY_S = 120.0
-# Paths and contents below /etc, paths alone of what is large.
+# Paths and contents below /etc, paths alone of what is large; of dpkg's own, what packages divert and offer as alternatives.
 LOOK = r"""set -e
 dpkg-query --show --showformat='package ${Package} ${Version} ${db:Status-Abbrev}\n'
 find /etc -xdev -type f ! -path /etc/ld.so.cache -exec sha256sum {} + | awk '{print "file", $2, $1}'
 find /etc -xdev -type l -printf 'link %p %l\n'
-find /usr/lib/modules /var/lib/dkms -xdev ! -type d -printf 'file %p -\n'
+find /boot /usr /var/lib -xdev \( -path /var/lib/apt -o -path /var/lib/dpkg/info -o -name __pycache__ \) -prune -o \
+    ! -type d ! -path '/var/lib/dpkg/*-old' ! -name 'lock*' -printf 'file %p -\n'
+sed 's/^/diverted /' /var/lib/dpkg/diversions
 """
 
 
@@ -97,6 +99,11 @@ class DriverMachine:
     def held(self) -> set[str]:
         """Packages that upgrades leave alone."""
         return set(self.ask("apt-mark", "showhold").split())
+
+    def purgeable(self) -> set[str]:
+        """Packages that are gone but for their configuration files."""
+        rows = self.sh("dpkg-query --show --showformat='${Package} ${db:Status-Abbrev}\n'").splitlines()
+        return {name for name, state, *_ in (line.split() for line in rows) if state == "rc"}
 
     def half_done(self) -> str:
         """What dpkg says of packages that are not there whole."""

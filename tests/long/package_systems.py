@@ -70,6 +70,7 @@ class Item:
         conflicts: names.
         provides: names.
         source: the source's name, if it is not the package's own.
+        configuration: names of its configuration files, in a folder of /etc with its name.
     """
 
     name: str
@@ -78,6 +79,7 @@ class Item:
     conflicts: tuple[str, ...] = ()
     provides: tuple[str, ...] = ()
     source: str = ""
+    configuration: tuple[str, ...] = ()
 
 
 def _driver(version: str) -> list[Item]:
@@ -134,6 +136,7 @@ ITEMS = [
     Item("toolkit-headers", "1.0"),
     Item("toolkit-runtime", "1.0"),
     Item("site-job", "1.0", ("toolkit-runtime",)),
+    Item("daemon", "1.0", configuration=("edited.conf", "plain.conf", "gone.conf")),
     Item("epoch", "2.0"),
     Item(LONG, "1.0"),
     Item("broken", "1.0", ("nowhere-to-be-found",)),
@@ -200,6 +203,12 @@ def _deb(family: Family, item: Item, folder: Path) -> None:
     (tree / "DEBIAN").mkdir(parents=True)
     (tree / "opt").mkdir()
     (tree / "opt" / item.name).write_text(item.version)
+    paths = [f"/etc/{item.name}/{name}" for name in item.configuration]
+    if paths:
+        (tree / "etc" / item.name).mkdir(parents=True)
+        (tree / "DEBIAN/conffiles").write_text("".join(f"{path}\n" for path in paths))
+    for path in paths:
+        (tree / path[1:]).write_text("as it came\n")
     fields = {
         "Package": item.name,
         "Version": family.full(item.name, item.version),
@@ -231,11 +240,14 @@ A test.
 %install
 mkdir -p %{{buildroot}}/opt
 echo {version} > %{{buildroot}}/opt/{name}
+mkdir -p %{{buildroot}}/etc/{name}
+for each in {configuration}; do echo as it came > %{{buildroot}}/etc/{name}/$each; done
 %post
 echo "{name} {version} $1" >> /tmp/scripts
 [ ! -e {kill} ] || kill -KILL $PPID
 %files
 /opt/{name}
+{listed}
 """
 
 
@@ -250,6 +262,8 @@ def _rpm(family: Family, item: Item, folder: Path) -> None:
         release=family.revision_of(item.name)[1:],
         epoch=f"Epoch: {family.epoch(item.name)[:-1]}\n" if family.epoch(item.name) else "",
         relations=relations,
+        configuration=" ".join(item.configuration),
+        listed="\n".join(f"%config(noreplace) /etc/{item.name}/{name}" for name in item.configuration),
     )
     if item.source:
         head, _, rest = text.partition("%description\nA test.\n")

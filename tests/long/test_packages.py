@@ -32,7 +32,7 @@ KINDS = {
 }
 DRIVER = ("drv-cuda", "drv-libs", "drv-tool")
 KIT = ("kit", "kit-base", "kit-tools", "kit-library")
-DEFAULTS = {**packages_due.DEFAULTS, "autoremove": False}
+DEFAULTS = {**packages_due.DEFAULTS, "autoremove": False, "purge": False}
 PLACES = ("/etc", "/var/cache", "/var/lib/apt", "/var/lib/dpkg", "/var/lib/dnf", "/tmp", "/root")
 Lab = dict[str, Machine]
 
@@ -330,10 +330,32 @@ def test_a_removal_takes_nothing_of_others_along(machine: Machine) -> None:
     assert all(found.held for found in backend.installed(DRIVER).values())
     # With it, and with what it needs, all of them go.
     gone = full(machine, OLD, *DRIVER) | full(machine, "1.0", "site-tool")
-    assert backend.removal(gone) == gone
+    assert backend.removal(gone).packages == gone
     assert versions(backend, "*") == before
-    assert backend.remove(gone) == gone
+    assert backend.remove(gone).packages == gone
     assert versions(backend, *gone) == {}
+
+
+@inside
+def test_configuration_files_go_and_what_somebody_edited_is_kept(machine: Machine) -> None:
+    """Apt leaves them unless it is asked to, dnf never does; the second removal is proof that nothing is left."""
+    backend = configure(machine)
+    folder, is_apt = Path("/etc/daemon"), machine.family.name == "apt"
+    copy = "/etc/daemon/edited.conf" + (".before-gpusmith-removal" if is_apt else ".rpmsave")
+    for purged_later in (True, False):
+        backend.install(full(machine, "1.0", "daemon"))
+        (folder / "edited.conf").write_text("of the site\n")
+        (folder / "gone.conf").unlink()
+        if purged_later:
+            assert backend.remove(["daemon"]).kept == ({} if is_apt else {"/etc/daemon/edited.conf": copy})
+            assert backend.remains(["daemon"]) == (["daemon"] if is_apt else [])
+        asked = backend.remains(["daemon"]) if purged_later else ["daemon"]
+        told = backend.removal(asked, purge=True)
+        assert told.kept == ({"/etc/daemon/edited.conf": copy} if asked else {})
+        assert (folder / "edited.conf").exists() is bool(asked)
+        assert backend.remove(asked, purge=True) == told
+        assert [(path, path.read_text()) for path in folder.iterdir()] == [(Path(copy), "of the site\n")]
+        assert (backend.installed(["daemon"]), backend.remains(["daemon"])) == ({}, [])
 
 
 @inside
@@ -344,13 +366,13 @@ def test_what_others_need_or_left_stays_where_what_came_along_goes(machine: Mach
     backend.install(full(machine, OLD, "drv-cuda"))
     backend.remove(["drv-cuda"])
     backend.install(full(machine, "1.0", "toolkit", "site-job"))
-    assert backend.removal(["toolkit"]) == full(machine, "1.0", "toolkit")
+    assert backend.removal(["toolkit"]).packages == full(machine, "1.0", "toolkit")
     gone = full(machine, "1.0", "toolkit", "toolkit-compiler", "toolkit-headers")
-    assert backend.removal(["toolkit"], unused=True) == gone
+    assert backend.removal(["toolkit"], unused=True).packages == gone
     # What somebody holds stays as well.
     backend.hold(full(machine, "1.0", "toolkit-headers"))
     del gone["toolkit-headers"]
-    assert backend.remove(["toolkit"], unused=True) == gone
+    assert backend.remove(["toolkit"], unused=True).packages == gone
     left = versions(backend, "toolkit*", "site-job", *DRIVER)
     assert left == {
         **full(machine, "1.0", "toolkit-headers", "toolkit-runtime", "site-job"),

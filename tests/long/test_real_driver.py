@@ -27,12 +27,10 @@ OF_KIND = {
     PROPRIETARY: {"nvidia-kernel-dkms", "nvidia-kernel-support"},
 }
 NAME = {OPEN: "nvidia-current-open", PROPRIETARY: "nvidia-current"}
-# What a removal leaves, as dpkg does: settings of packages that are removed and not purged, the user of a daemon, and the key by
-# which DKMS signs modules, which the firmware may have been told. On Debian 13 also 'adduser', whose priority apt keeps it for.
+# What a removal leaves: the user of a daemon, which Debian never deletes, and the key by which DKMS signs modules, which the
+# firmware may have been told. On Debian 13 also 'adduser', whose priority apt keeps it for.
 LEFT = re.compile(
-    r"package \S+ \S+ rc ?$"
-    r"|(?:file|link) /etc/(?:nvidia/|init\.d/nvidia-persistenced|rc\d\.d/\w\d\dnvidia-persistenced)"
-    r"|file /etc/(?:passwd|shadow|group|gshadow|subuid|subgid)-? "
+    r"file /etc/(?:passwd|shadow|group|gshadow|subuid|subgid)-? "
     r"|package adduser |file /etc/(?:adduser|deluser)\.conf "
     r"|file /var/lib/dkms/mok\.(?:key|pub) "
 )
@@ -153,12 +151,23 @@ def test_a_module_that_no_kernel_here_can_load_is_no_success(bookworm: DriverMac
     )
 
 
+OPTIONS = "/etc/nvidia/current/nvidia-options.conf"
+COPY = f"{OPTIONS}.before-gpusmith-removal"
+
+
 def removed(machine: DriverMachine, before: set[str]) -> tuple[list[str], list[str]]:
     """What a removal left of the driver and should not have, and what it took that was there before."""
-    ended = machine.role("main", nvidia_driver_state="absent", nvidia_driver_version=OLD)
+    machine.sh(f"echo '# of the site' >> {OPTIONS}")
+    asked = {"nvidia_driver_state": "absent", "nvidia_driver_version": OLD}
+    ended = machine.role("main", **asked)
     assert ended.status == 0, ended
     assert machine.half_done() == ""
-    assert machine.held() == set()
+    assert machine.held() == machine.purgeable() == set()
+    again = machine.role("main", **asked)
+    assert (again.status, again.recap()[machine.name]["changed"]) == (0, 0), again
+    # What somebody edited is named, and not lost.
+    assert f"those that were edited are kept as {COPY}" in " ".join(ended.output.split())
+    assert machine.sh(f"tail -n 1 {COPY} && rm {COPY}") == "# of the site"
     gone = {line.split()[1] for line in before} - {line.split()[1] for line in machine.snapshot()}
     # Libraries and tools for anybody, such as libtirpc and adduser, are a person's to take away.
     machine.ask("apt-get", "autoremove", "--purge", "--yes", "-q")
@@ -169,6 +178,8 @@ def removed(machine: DriverMachine, before: set[str]) -> tuple[list[str], list[s
 def test_a_removal_leaves_what_a_machine_has_that_never_had_a_driver(
     bookworm: DriverMachine, bare_bookworm: set[str]
 ) -> None:
+    # Of the open kind, which was there first; only a removal of the driver takes that away.
+    assert "nvidia-open-kernel-support" in bookworm.purgeable()
     assert removed(bookworm, bare_bookworm) == ([], [])
     assert bookworm.ask("dkms", "status") == ""
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import folder as folders
-from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import programs
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import kept, programs
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import (
     INSTALL_TIMEOUT_S,
     LOCK_TIMEOUT_S,
@@ -31,10 +31,12 @@ from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import 
     Offers,
     PackageError,
     Plan,
+    Removal,
     Repository,
     Saved,
     alike,
     digest,
+    edited,
     read_manifest,
     refuse_others,
     satisfies,
@@ -59,7 +61,8 @@ UNMET = "The following packages have unmet dependencies:"
 # What dpkg and the scripts of packages say is wrong; apt shows it as output.
 SCRIPTS = re.compile(r"(?m)^(?:dpkg: error .*(?:\n .*)?|Error! .*|Consult .*)$")
 INST = re.compile(r"^Inst (\S+?)(?::\w+)?(?: \[([^\]]+)\])? \((\S+) ")
-REMV = re.compile(r"^(?:Remv|Purg) (\S+?)(?::\w+)? \[([^\]]+)\]")
+# Of what is gone but for its configuration files, apt tells no version.
+REMV = re.compile(r"^(?:Remv|Purg) (\S+?)(?::\w+)?(?: \[([^\]]+)\])?(?: |$)")
 
 
 # --- what files say ------------------------------------------------------------------------------------------------
@@ -121,6 +124,14 @@ def parse_installed(text: str) -> Dict[str, Installed]:
     return found
 
 
+def parse_remains(text: str) -> List[str]:
+    """Packages of which nothing but configuration files is there, of the same lines."""
+    rows = [fields for line in text.splitlines() if len(fields := line.split("\t")) == 4]
+    return sorted(
+        {row[0] for row in rows if row[2][1:2] == "c"} - {row[0] for row in rows if row[2][1:2] != "c"}
+    )
+
+
 def parse_simulation(text: str) -> Plan:
     """The plan of ``apt-get --simulate install``."""
     plan = Plan({}, {}, {})
@@ -131,7 +142,7 @@ def parse_simulation(text: str) -> Plan:
         elif new:
             plan.installed[new.group(1)] = new.group(3)
         elif gone:
-            plan.removed[gone.group(1)] = gone.group(2)
+            plan.removed[gone.group(1)] = gone.group(2) or ""
     return plan
 
 
@@ -219,14 +230,21 @@ class Apt:
         listed = sorted(set(names))
         if not listed:
             return {}
-        # dpkg-query knows patterns of names only. Status 1 only says that one of them is unknown.
+        # dpkg-query knows patterns of names only.
         asked = [] if any(name.startswith(SOURCE) for name in listed) else listed
-        found = parse_installed(
-            self._execute(["dpkg-query", *self._database, "-W", "-f", QUERY, *asked], 60, accept=(0, 1))
-        )
+        found = parse_installed(self._query(*asked))
         if asked:
             return found
         return {name: package for name, package in found.items() if alike(name, package.source, listed)}
+
+    def _query(self, *names: str) -> str:
+        """What dpkg knows of packages. Status 1 only says that one of the names is unknown."""
+        return self._execute(["dpkg-query", *self._database, "-W", "-f", QUERY, *names], 60, accept=(0, 1))
+
+    def remains(self, names: Iterable[str]) -> List[str]:
+        """See `base.Backend`."""
+        listed = sorted(set(names))
+        return parse_remains(self._query(*listed)) if listed else []
 
     def refresh(self, owner: Optional[str] = None) -> None:
         """See `base.Backend`."""
@@ -458,31 +476,47 @@ class Apt:
         files = [str((folder / each.file).resolve()) for each in saved]
         self._change([*self._get("install"), *nothing, "--no-install-recommends", *files])
 
-    def removal(self, names: Iterable[str], unused: bool = False) -> Dict[str, str]:
+    def removal(self, names: Iterable[str], unused: bool = False, purge: bool = False) -> Removal:
         """See `base.Backend`."""
         listed = sorted(set(names))
         # Who holds what would go is told as well.
-        plan = self._simulate_removal("remove", *KEPT, "-o", "APT::Ignore-Hold=1", *listed)
+        verb = "purge" if purge else "remove"
+        plan = self._simulate_removal(verb, *KEPT, "-o", "APT::Ignore-Hold=1", *listed)
         refuse_others(plan, listed)
         gone: Dict[str, str] = plan.removed
-        if not unused:
-            return gone
-        # Apt takes all that nothing needs, whatever it came with.
-        before = self._simulate_removal("autoremove").removed
-        after = self._simulate_removal("remove", "--autoremove", *listed).removed
-        more = {name: version for name, version in after.items() if name not in before}
-        return self.removal([*listed, *more]) if more.keys() - gone.keys() else gone
+        if unused:
+            # Apt takes all that nothing needs, whatever it came with.
+            before = self._simulate_removal("autoremove").removed
+            after = self._simulate_removal("remove", "--autoremove", *listed).removed
+            more = {name: version for name, version in after.items() if name not in before}
+            if more.keys() - gone.keys():
+                return self.removal([*listed, *more], purge=purge)
+        return Removal(gone, kept.places(self._root, self._edited(gone)) if purge else {})
 
     def _simulate_removal(self, verb: str, *words: str) -> Plan:
         simulation = [*self._get(verb), "--simulate", "--allow-change-held-packages"]
         return parse_simulation(self._execute([*simulation, *words], UPDATE_TIMEOUT_S))
 
-    def remove(self, names: Iterable[str], unused: bool = False) -> Dict[str, str]:
+    def _edited(self, names: Iterable[str]) -> List[str]:
+        """Configuration files of packages that are there, or gone but for these, and that somebody edited."""
+        listed = sorted(names)
+        if not listed:
+            return []
+        # With their architecture, where there are several of a name.
+        words = ["dpkg-query", *self._database, "-W", "-f", "${binary:Package}\n", *listed]
+        exact = self._execute(words, 60).split()
+        words = ["dpkg", *self._database, "--verify", *exact]
+        found: List[str] = edited(self._execute(words, UPDATE_TIMEOUT_S, accept=(0, 1)))
+        return found
+
+    def remove(self, names: Iterable[str], unused: bool = False, purge: bool = False) -> Removal:
         """See `base.Backend`."""
-        gone = self.removal(names, unused)
-        self.release(gone)
-        self._change([*self._get("remove"), *KEPT, *sorted(gone)])
-        return gone
+        told = self.removal(names, unused, purge)
+        if told.packages:
+            self.release(told.packages)
+            with kept.copies(self._root, told.kept):
+                self._change([*self._get("purge" if purge else "remove"), *KEPT, *sorted(told.packages)])
+        return told._replace(kept=kept.there(self._root, told.kept))
 
     def repair(self) -> bool:
         """See `base.Backend`."""

@@ -21,6 +21,7 @@ from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Optional, 
 
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import folder as folders
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import (
+    kept,
     programs,
     rpm,
     signatures,
@@ -39,10 +40,12 @@ from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import 
     Offers,
     PackageError,
     Plan,
+    Removal,
     Repository,
     Saved,
     alike,
     digest,
+    edited,
     read_manifest,
     refuse_others,
     satisfies,
@@ -71,6 +74,8 @@ WITH_LOCKS = ("--disableplugin=*", "--enableplugin=versionlock")
 CANDIDATE = re.compile(r"best update candidate for package (\S+)-[^-\s]+-[^-\s]+(?=\s|$)")
 # Where dnf's plugin versionlock is switched off.
 SWITCHES = (("etc/dnf/dnf.conf", "plugins"), ("etc/dnf/plugins/versionlock.conf", "enabled"))
+# What rpm calls an edited configuration file of a package that goes.
+RPMSAVE = ".rpmsave"
 UNFINISHED = re.compile(r"^End rpmdb +: +\*\*", re.MULTILINE)
 STARTED = re.compile(r"^ \*\* (?:Dep-)?(?:Install|Upgrade|Downgrade|Reinstall) +(\S+)", re.MULTILINE)
 
@@ -722,28 +727,51 @@ class Dnf:
             self._dnf([*options, *alone, "install", *_as_asked(False), *files], INSTALL_TIMEOUT_S)
         self._follow(versions)
 
-    def removal(self, names: Iterable[str], unused: bool = False) -> Dict[str, str]:
-        """See `base.Backend`."""
+    def remains(self, names: Iterable[str]) -> List[str]:  # noqa: ARG002 - of the protocol
+        """See `base.Backend`. Rpm takes what nobody edited, and forgets the rest."""
+        return []
+
+    def removal(
+        self,
+        names: Iterable[str],
+        unused: bool = False,
+        purge: bool = False,  # noqa: ARG002 - likewise
+    ) -> Removal:
+        """See `base.Backend`. Rpm itself keeps what somebody edited."""
         listed = sorted(set(names))
+        if not listed:
+            return Removal({}, {})
         plan = self._simulate_removal(listed, unused=False)
         refuse_others(plan, listed)
         gone: Dict[str, str] = plan.removed
-        if not unused:
-            return gone
-        more = set(self._simulate_removal(listed, unused=True).removed) - set(gone)
-        more -= {name for name, package in self.installed(more).items() if package.held}
-        return self.removal([*listed, *more]) if more else gone
+        if unused:
+            more = set(self._simulate_removal(listed, unused=True).removed) - set(gone)
+            more -= {name for name, package in self.installed(more).items() if package.held}
+            if more:
+                return self.removal([*listed, *more])
+        return Removal(gone, {path: path + RPMSAVE for path in self._edited(gone)})
 
     def _simulate_removal(self, names: Sequence[str], unused: bool) -> Plan:
         words = [*ALONE, *_removing(unused), "--assumeno", *names]
         return parse_plan(self._dnf(words, UPDATE_TIMEOUT_S, unless=ABORTED, yes=False), {})
 
-    def remove(self, names: Iterable[str], unused: bool = False) -> Dict[str, str]:
+    def _edited(self, names: Iterable[str]) -> List[str]:
+        """Configuration files of installed packages that somebody edited."""
+        listed = sorted(names)
+        if not listed:
+            return []
+        # Status 1 only says that something differs.
+        words = ["rpm", "--verify", "--configfiles", "--nodeps", "--noscripts", *listed]
+        found: List[str] = edited(self._execute(words, UPDATE_TIMEOUT_S, accept=range(256)))
+        return found
+
+    def remove(self, names: Iterable[str], unused: bool = False, purge: bool = False) -> Removal:
         """See `base.Backend`."""
-        gone = self.removal(names, unused)
-        self.release(gone)
-        self._dnf([*_removing(unused=False), *sorted(gone)], INSTALL_TIMEOUT_S)
-        return gone
+        told = self.removal(names, unused, purge)
+        if told.packages:
+            self.release(told.packages)
+            self._dnf([*_removing(unused=False), *sorted(told.packages)], INSTALL_TIMEOUT_S)
+        return told._replace(kept=kept.there(self._root, told.kept))
 
     def repair(self) -> bool:
         """See `base.Backend`.

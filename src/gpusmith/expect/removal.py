@@ -29,7 +29,8 @@ def driver(raw: Mapping[str, Any], settings: Mapping[str, Any], known: Layouts) 
 
     Returns:
         due (whether there is anything), refused (why it stays), loaded, packages (with versions), others (with their own ones),
-        companions (what brings the next kernel, and was held), units (that begin at boot) and files.
+        remains (of which nothing but configuration files is there), companions (what brings the next kernel, and was held),
+        units (that begin at boot) and files.
     """
     record = parse(raw)
     layout = _layout(record, settings, known)
@@ -40,6 +41,7 @@ def driver(raw: Mapping[str, Any], settings: Mapping[str, Any], known: Layouts) 
     # Helpers have versions of their own. Without a driver they are somebody else's.
     beside = {*layout.others, *layout.helpers} if there else set()
     others = sorted(ready | (beside & set(record.packages)))
+    remains = _remains(record, driver_there, known)
     units = [name for name in (*UNITS, str(settings["unit"])) if _at_boot(record, name)]
     files = [path for path in settings["files"] if path in record.managed_files]
     # Notes of modules that go with the packages.
@@ -49,19 +51,38 @@ def driver(raw: Mapping[str, Any], settings: Mapping[str, Any], known: Layouts) 
     others_driver = _of_others(record, driver_there)
     return {
         "refused": " ".join(refused(node)) if record.kubernetes.joined else others_driver,
-        "due": bool(there or others or units or files or of_set or loaded or others_driver),
+        "due": bool(there or others or remains or units or files or of_set or loaded or others_driver),
         "loaded": loaded,
         "packages": there,
         "others": others,
+        "remains": remains,
         "companions": sorted(kernels.bring_next(record)) if ready else [],
         "units": units,
         "files": files,
     }
 
 
+def _remains(record: Record, wanted_driver: wanted.Driver, known: Layouts) -> list[str]:
+    """Packages that an earlier removal, or a change of the kind of module, left nothing of but configuration files.
+
+    What came along with a driver is nobody's any more when it is gone as well.
+    """
+    gone = replace(record, packages=record.remaining_packages)
+    along = {
+        str(name)
+        for rows in known.values()
+        for row in rows
+        for name in (*(row.get("others") or ()), *(row.get("helpers") or ()))
+    }
+    return sorted(
+        {*packages.of_driver(gone, wanted_driver), *kernels.built(gone), *(along & set(gone.packages))}
+    )
+
+
 def _layout(record: Record, settings: Mapping[str, Any], known: Layouts) -> layouts.Layout:
     """Names for the version that is there, whatever the inventory asks for."""
-    version = choice.installed(record, versions.LATEST)
+    gone = replace(record, packages=record.remaining_packages)
+    version = choice.installed(record, versions.LATEST) or choice.installed(gone, versions.LATEST)
     if not version:
         return replace(ANY_LAYOUT, packages=())
     try:

@@ -79,6 +79,17 @@ def parse_dpkg(text: str) -> dict[str, Package]:
     return found
 
 
+def parse_remains(text: str) -> dict[str, Package]:
+    """Packages that matter and are gone but for their configuration files, of the same lines."""
+    rows = [fields for line in text.splitlines() if len(fields := line.split("\t")) == 4]
+    there = {name for name, _version, status, _source in rows if status[1:2] != "c"}
+    return {
+        name: Package(version=version, held=False, source=source if source != name else None)
+        for name, version, _status, source in rows
+        if name not in there and matters(name, source)
+    }
+
+
 def parse_halves(text: str) -> dict[str, str]:
     """State by name of packages that matter and are neither installed nor gone, of the same lines."""
     rows = [fields for line in text.splitlines() if len(fields := line.split("\t")) == 4]
@@ -185,6 +196,12 @@ def gather(asked: tuple[Command, Command], errors: list[str]) -> dict[str, Packa
     if not dpkg.missing:
         return parse_dpkg(dpkg.output(errors) or "")
     return parse_rpm(rpm.output(errors) or "", locks() or "")
+
+
+def remains(asked: tuple[Command, Command], errors: list[str]) -> dict[str, Package]:
+    """Packages that are gone but for their configuration files. Rpm knows no such thing."""
+    dpkg, _rpm = asked
+    return {} if dpkg.missing else parse_remains(dpkg.output(errors) or "")
 
 
 def halves(asked: tuple[Command, Command], errors: list[str]) -> dict[str, str]:

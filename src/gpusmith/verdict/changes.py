@@ -109,9 +109,12 @@ def _packages(result: Result, told: Told) -> None:
     along = [text for text in _along(plan) if text.split()[0] not in rows]
     files = _headers(result)
     told.add({"packages": named, "dependencies": along, "files": files})
+    purged = result.get("purged") or []
+    if purged:
+        told.add({"more": [f"configuration files of {', '.join(purged)}, which are gone already"]})
     if named and not plan:
         told.add(unpredictable=[UNKNOWN_DEPENDENCIES])
-    if not (named or along or files):
+    if not (named or along or files or purged):
         told.add({"more": ["packages are held, or released"]})
 
 

@@ -19,6 +19,16 @@ def test_packages_and_holds_are_read() -> None:
     }
 
 
+def test_packages_that_left_their_configuration_files_are_read() -> None:
+    found = packages.parse_remains(
+        "nvidia-kernel-support\t535.1-1\trc \tnvidia-graphics-drivers\nlibcuda1\t580.178.04-1\thi \tlibcuda1\n"
+        "libcuda1\t580.178.04-1\trc \tlibcuda1\nexim4-base\t4.96-1\trc \texim4\n"
+    )
+    assert found == {
+        "nvidia-kernel-support": packages.Package("535.1-1", held=False, source="nvidia-graphics-drivers")
+    }
+
+
 RPMS = (
     "nvidia-driver-cuda\t3:580.95.05-1.el9\tx86_64\tnvidia-driver-580.95.05-1.el9.src.rpm\n"
     "nvidia-driver-libs\t3:580.95.05-1.el9\tx86_64\tnvidia-driver-580.95.05-1.el9.src.rpm\n"

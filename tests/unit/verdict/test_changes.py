@@ -58,6 +58,13 @@ def test_packages_of_a_repository_that_the_node_does_not_have_yet() -> None:
     assert "dependencies" in next(iter(told.unpredictable))
 
 
+def test_configuration_files_alone() -> None:
+    told = changes("gpusmith.gpu.packages", packages={}, purged=["nvidia-kernel-support", "update-glx"])
+    assert told == {
+        "more": ["configuration files of nvidia-kernel-support, update-glx, which are gone already"]
+    }
+
+
 def test_holds_alone() -> None:
     same = {"containerd.io": {"before": "2.3.7-1", "after": "2.3.7-1"}}
     assert changes("gpusmith.gpu.packages", packages=same) == {"more": ["packages are held, or released"]}

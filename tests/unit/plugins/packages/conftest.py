@@ -47,8 +47,10 @@ PACKAGES = [
     ("engine", "20.10-1", "Depends: runtime (>= 1.4)"),
     ("other", "1.0-1", "Conflicts: drv-cuda"),
     ("epoch", "1:2.0-1", ""),
+    ("daemon", "1.0-1", ""),
     ("broken", "1.0-1", "Depends: nowhere-to-be-found (>= 3)"),
 ]
+CONFIGURATION = {"daemon": ("etc/daemon/edited.conf", "etc/daemon/plain.conf", "etc/daemon/gone.conf")}
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,11 @@ def _deb(folder: Path, name: str, version: str, fields: str) -> Path:
     (tree / "DEBIAN").mkdir(parents=True)
     (tree / "opt").mkdir()
     (tree / "opt" / name).write_text(version)
+    for path in CONFIGURATION.get(name, ()):
+        (tree / path).parent.mkdir(parents=True, exist_ok=True)
+        (tree / path).write_text("as it came\n")
+        with (tree / "DEBIAN/conffiles").open("a") as listed:
+            listed.write(f"/{path}\n")
     lines = [
         f"Package: {name}",
         f"Version: {version}",

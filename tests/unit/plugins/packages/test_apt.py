@@ -58,10 +58,21 @@ def test_simulation_tells_new_changed_and_removed() -> None:
     text = (
         "NOTE: This is only a simulation!\nInst new:amd64 (1:2.0-1 lab [amd64])\nInst old [1.0-1] (2.0-1 lab [amd64]) []\n"
         "Remv gone [3.0-1] [other:amd64 ]\nConf new (1:2.0-1 lab [amd64])\n"
+        "Purg whole:amd64 [4.0-1]\nPurg files-of-it\nPurg files-of-lib:amd64\n"
     )
-    assert apt.parse_simulation(text) == base.Plan(
-        {"new": "1:2.0-1"}, {"old": ("1.0-1", "2.0-1")}, {"gone": "3.0-1"}
+    gone = {"gone": "3.0-1", "whole": "4.0-1", "files-of-it": "", "files-of-lib": ""}
+    assert apt.parse_simulation(text) == base.Plan({"new": "1:2.0-1"}, {"old": ("1.0-1", "2.0-1")}, gone)
+
+
+def test_what_is_there_in_one_architecture_has_not_gone() -> None:
+    rows = (
+        "gone\t1\trc \tgone",
+        "lib\t1\trc \tlib",
+        "lib\t1\tii \tlib",
+        "never\t\tun \tnever",
+        "bad\t1\tiF \tbad",
     )
+    assert apt.parse_remains("\n".join(rows)) == ["gone"]
 
 
 @pytest.mark.parametrize(

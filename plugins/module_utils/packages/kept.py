@@ -1,0 +1,65 @@
+"""Configuration files that somebody edited, and that a purge deletes: copies stay beside them, as rpm does it by itself.
+
+Standard library only, Python 3.8 or newer: it runs on the node.
+"""
+
+# Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
+
+from __future__ import annotations
+
+import itertools
+import os
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Dict, Iterable, Iterator, Mapping
+
+SUFFIX = ".before-gpusmith-removal"
+
+
+def places(root: Path, paths: Iterable[str]) -> Dict[str, str]:
+    """By path, that of its copy; a copy of an earlier removal with other content stays."""
+    return {path: _place(root, path) for path in paths if _at(root, path).is_file()}
+
+
+def _place(root: Path, path: str) -> str:
+    content = _at(root, path).read_bytes()
+    names = itertools.chain([path + SUFFIX], (f"{path}{SUFFIX}.{number}" for number in itertools.count(1)))
+    return next(
+        name for name in names if not _at(root, name).exists() or _at(root, name).read_bytes() == content
+    )
+
+
+@contextmanager
+def copies(root: Path, kept: Mapping[str, str]) -> Iterator[None]:
+    """Copies are there before the files go, and afterwards of those that have gone."""
+    pairs = [(_at(root, path), _at(root, copy)) for path, copy in kept.items()]
+    contents = [(path, copy, path.read_bytes(), path.stat()) for path, copy in pairs if not copy.exists()]
+    for _path, copy, content, status in contents:
+        _write(copy, content, status)
+    try:
+        yield
+    finally:
+        for path, copy, content, status in contents:
+            if path.exists():
+                copy.unlink()
+            elif not copy.exists():
+                # A package's script deleted the whole folder.
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                _write(copy, content, status)
+
+
+def there(root: Path, kept: Mapping[str, str]) -> Dict[str, str]:
+    """Those of which the copy is there."""
+    return {path: copy for path, copy in kept.items() if _at(root, copy).exists()}
+
+
+def _at(root: Path, path: str) -> Path:
+    return root / path.lstrip("/")
+
+
+def _write(copy: Path, content: bytes, status: os.stat_result) -> None:
+    """A copy is to be read, not run: systemd makes services of programs in /etc/init.d."""
+    copy.touch(mode=0o600)
+    copy.write_bytes(content)
+    os.chown(copy, status.st_uid, status.st_gid)
+    copy.chmod(status.st_mode & 0o666)
