@@ -12,7 +12,7 @@ from ansible_collections.gpusmith.gpu.plugins.plugin_utils.built_node import Bui
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import plain
 
 from gpusmith.built import key, signing
-from gpusmith.built.cache import Cache
+from gpusmith.built.cache import KEEP_DAYS, Cache
 from gpusmith.built.once import NotBuilt, forecast
 from gpusmith.errors import GpusmithError
 from gpusmith.expect import versions
@@ -28,6 +28,7 @@ SPEC: dict[str, dict[str, Any]] = {
     "flavour": {"type": "str", "required": True},
     "layout": {"type": "str", "required": True},
     "cache": {"type": "path", "default": ""},
+    "cache_days": {"type": "int", "default": KEEP_DAYS},
     "signing": {
         "type": "dict",
         "default": {},

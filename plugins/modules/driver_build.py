@@ -47,6 +47,10 @@ options:
     description: Folder on the controller; empty for the user's cache folder.
     type: path
     default: ""
+  cache_days:
+    description: Days after which something goes from there that no run has used, when something comes. 0 keeps everything.
+    type: int
+    default: 90
   signing:
     description: Files on the controller.
     type: dict

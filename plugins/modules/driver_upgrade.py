@@ -34,8 +34,8 @@ options:
     required: true
   build:
     description: >-
-      Where one node builds the modules for several, keys cache, signing, timeout and layout, as M(gpusmith.gpu.driver_build) takes them; empty
-      where every node builds for itself.
+      Where one node builds the modules for several, keys cache, cache_days, signing, timeout and layout, as M(gpusmith.gpu.driver_build) takes
+      them; empty where every node builds for itself.
     type: dict
     default: {}
   nvml_timeout:

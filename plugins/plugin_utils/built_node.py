@@ -17,7 +17,7 @@ from ansible_collections.gpusmith.gpu.plugins.plugin_utils.looking import Lookin
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.patience import Patience
 
 from gpusmith.built import key
-from gpusmith.built.cache import Cache, Entry
+from gpusmith.built.cache import KEEP_DAYS, Cache, Entry
 from gpusmith.built.once import BuildFailed, Came, NotBuilt, Once
 from gpusmith.built.signing import Signer
 from gpusmith.errors import ToolError
@@ -168,14 +168,15 @@ class BuildingAction(LookingAction):
         """For the node of this task.
 
         Args:
-            asked: keys cache, layout and timeout.
+            asked: keys cache, cache_days, layout and timeout.
             signer: who signs; None if nobody does.
             task_vars: of the task.
             sleep: while another node builds.
             patience: with a node that does not answer for a while; None leaves that to Ansible.
         """
         host = str(task_vars["inventory_hostname"])
-        once = Once(Cache(asked["cache"]), host, str(leader()), signer, float(asked["timeout"]), sleep=sleep)
+        cache = Cache(asked["cache"], int(asked.get("cache_days", KEEP_DAYS)))
+        once = Once(cache, host, str(leader()), signer, float(asked["timeout"]), sleep=sleep)
         return Provider(once, asked["layout"], lambda version: self.node(host, version, task_vars, patience))
 
     def node(

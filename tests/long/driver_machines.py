@@ -45,7 +45,7 @@ find /etc -xdev -type f ! -path /etc/ld.so.cache -exec sha256sum {} + | awk '{pr
 find /etc -xdev -type l -printf 'link %p %l\n'
 find /boot /usr /var/lib -xdev \( -path /var/lib/apt -o -path /var/lib/dpkg/info -o -name __pycache__ \) -prune -o \
     ! -type d ! -path '/var/lib/dpkg/*-old' ! -name 'lock*' -printf 'file %p -\n'
-sed 's/^/diverted /' /var/lib/dpkg/diversions
+dpkg-divert --list | sed 's/^/diverted /'
 """
 
 

@@ -1,9 +1,10 @@
 """Built modules on the controller, a folder for each key, which only the user who runs Ansible reads and writes.
 
 KEY/modules.tar.gz   the archive
-KEY/manifest.json    what is in it, its checksum, who built it and when; written last
+KEY/manifest.json    what is in it, its checksum and who built it; written last, and touched by each use
 KEY/failed.json      nodes on which the build failed, and in which run
 KEY.lock             locked by who builds
+.KEY.PID             what is on its way here
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -27,7 +29,11 @@ from gpusmith.wait import Deadline, Done, NotYet, wait_until
 
 SCHEMA = "gpusmith.built/1"
 ARCHIVE, MANIFEST, FAILED = "modules.tar.gz", "manifest.json", "failed.json"
+OURS = {ARCHIVE, MANIFEST, FAILED, f".{MANIFEST}.new", f".{FAILED}.new"}
+UNFINISHED = re.compile(r"\..+-[0-9a-f]{12}\.\d+")
 TICK_S = 0.5
+DAY_S = 86400
+KEEP_DAYS = 90
 
 
 @dataclass(frozen=True)
@@ -58,12 +64,14 @@ class Cache:
 
     Args:
         folder: empty for the user's cache folder.
+        keep_days: how long something is kept that no run uses; 0 keeps everything.
 
     Raises:
         InputError: it cannot be made, or somebody else could write there, and what lies there goes into kernels.
     """
 
-    def __init__(self, folder: str = "") -> None:
+    def __init__(self, folder: str = "", keep_days: int = KEEP_DAYS) -> None:
+        self._keep_days = keep_days
         self.folder = Path(folder).expanduser() if folder else cache_dir() / "modules"
         try:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -94,10 +102,15 @@ class Cache:
         shutil.rmtree(place, ignore_errors=True)
         return None
 
+    def used(self, key: Key) -> None:
+        """Note that a run uses what was built for a key, if anything was."""
+        with contextlib.suppress(FileNotFoundError):
+            os.utime(self.folder / key.name / MANIFEST)
+
     def put(
         self, key: Key, archive: Path, manifest: Mapping[str, Any], builder: str, seconds: float
     ) -> Entry:
-        """Keep what was built."""
+        """Keep what was built, and forget what has not been used for long."""
         place = self.folder / key.name
         shutil.rmtree(place, ignore_errors=True)
         place.mkdir(mode=0o700)
@@ -113,7 +126,23 @@ class Cache:
             "seconds": round(seconds, 1),
         }
         _write(place / MANIFEST, content)
+        # What goes meanwhile, or cannot be looked at, is no reason to have built for nothing.
+        with contextlib.suppress(OSError):
+            self._prune(key)
         return Entry(target, manifest, builder, seconds)
+
+    def _prune(self, key: Key) -> None:
+        """Make room after something has come. What a way back from it would take stays, however old: the version before."""
+        if self._keep_days <= 0:
+            return
+        before = time.time() - self._keep_days * DAY_S
+        rows = {path: _last_use(path) for path in self.folder.iterdir() if _is_ours(path)}
+        others = [path for path in rows if path.name != key.name and _differ_in_version(path, key)]
+        stay = [self.folder / key.name, *sorted(others, key=lambda path: rows[path])[-1:]]
+        for path, used in rows.items():
+            if used < before and path not in stay:
+                # Another run may do the same.
+                path.unlink(missing_ok=True) if path.is_file() else shutil.rmtree(path, ignore_errors=True)
 
     # --- who builds ----------------------------------------------------------------------------------------------
 
@@ -159,6 +188,28 @@ class Cache:
         place = self.folder / key.name
         place.mkdir(mode=0o700, exist_ok=True)
         _write(place / FAILED, {"run": run, "hosts": [*self.failures(key, run), host]})
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether something in the folder is what a run has built, or left. The folder may have other things."""
+    if path.is_symlink() or not path.is_dir():
+        return path.is_file() and UNFINISHED.fullmatch(path.name) is not None
+    names = {each.name for each in path.iterdir()}
+    return bool(names & {MANIFEST, FAILED}) and names <= OURS
+
+
+def _last_use(path: Path) -> float:
+    paths = [path, path / MANIFEST] if path.is_dir() else [path]
+    return max((each.stat().st_mtime for each in paths if each.exists()), default=time.time())
+
+
+def _differ_in_version(path: Path, key: Key) -> bool:
+    """Whether it is of another version of the driver, and alike otherwise."""
+    try:
+        found = Key(**json.loads((path / MANIFEST).read_text())["key"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+    return replace(found, version=key.version) == key
 
 
 def _locked(file: TextIO) -> bool:

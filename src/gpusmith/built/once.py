@@ -119,6 +119,8 @@ class Once:
             ) from error
 
     def _provide(self, key: Key, node: Node, first: str) -> Came:
+        # Before it is looked for, so that no other host of the run forgets it meanwhile.
+        self.cache.used(key)
         entry = self.cache.find(key)
         if entry is None:
             if first not in ("", self.host):

@@ -165,6 +165,71 @@ def test_what_is_damaged_is_built_anew(cache: Cache, log: list[str], damage: str
     assert log == ["gpu-1 compiles", "gpu-2 compiles"]
 
 
+LONG_AGO = time.time() - 91 * 86400
+LATER = replace(KEY, version="590.44.01")
+OLDER = replace(KEY, version="570.1")
+ELSEWHERE = replace(KEY, kernel="6.1.0-30-amd64")
+
+
+def aged(cache: Cache, *names: str) -> None:
+    """As if these were used last, one after another, more than 90 days ago."""
+    for number, name in enumerate(names):
+        for path in (cache.folder / name / MANIFEST, cache.folder / name):
+            if path.exists():
+                os.utime(path, (LONG_AGO + number, LONG_AGO + number))
+
+
+def kept(cache: Cache) -> set[str]:
+    return {path.name for path in cache.folder.iterdir() if not path.name.endswith(".lock")}
+
+
+def built(cache: Cache, *keys: key.Key) -> None:
+    for each in keys:
+        once(cache, "gpu-1").provide(each, Host("gpu-1", []))
+
+
+def test_what_no_run_has_used_for_long_goes_when_something_comes(cache: Cache) -> None:
+    built(cache, OLDER, KEY, ELSEWHERE, replace(KEY, family="ubuntu-24.04"))
+    aged(cache, OLDER.name, KEY.name, ELSEWHERE.name)
+    assert len(kept(cache)) == 4
+    built(cache, LATER)
+    # A way back from it takes the version before.
+    assert kept(cache) == {KEY.name, LATER.name, replace(KEY, family="ubuntu-24.04").name}
+    aged(cache, KEY.name, LATER.name)
+    built(cache, ELSEWHERE)
+    assert kept(cache) == {ELSEWHERE.name, replace(KEY, family="ubuntu-24.04").name}
+
+
+def test_who_takes_uses_and_who_only_looks_does_not(cache: Cache, log: list[str]) -> None:
+    built(cache, KEY, LATER)
+    aged(cache, KEY.name, LATER.name)
+    once(cache, "gpu-2").provide(KEY, Host("gpu-2", log))
+    forecast(LATER, ["gpu-2"], "gpu-2", cache)
+    built(cache, ELSEWHERE)
+    assert kept(cache) == {KEY.name, ELSEWHERE.name}
+
+
+def test_all_is_kept_where_a_site_says_so(cache: Cache) -> None:
+    built(cache, KEY)
+    aged(cache, KEY.name)
+    built(Cache(str(cache.folder), keep_days=0), ELSEWHERE)
+    assert kept(cache) == {KEY.name, ELSEWHERE.name}
+
+
+def test_what_killed_runs_left_goes_and_nothing_of_others(cache: Cache) -> None:
+    folder = cache.folder
+    for name in (f".{KEY.name}.4711", ".of-others.4711"):
+        (folder / name).write_text("")
+    for name, file in ((OLDER.name, "failed.json"), ("of-others", MANIFEST), ("empty", "")):
+        (folder / name).mkdir()
+        (folder / name / (file or "x")).write_text("{}")
+    (folder / "of-others/notes.txt").write_text("")
+    (folder / "link").symlink_to(folder / OLDER.name)
+    aged(cache, *kept(cache))
+    built(cache, ELSEWHERE)
+    assert kept(cache) == {".of-others.4711", "of-others", "empty", "link", ELSEWHERE.name}
+
+
 def test_a_folder_that_others_can_write_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "open"
     folder.mkdir()
