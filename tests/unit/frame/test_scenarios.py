@@ -19,7 +19,6 @@ ELSEWHERE = {
     "gpu_operands": "tests/e2e/test_7_removal.py",
     "gpu_upgrade": "tests/long/test_upgrade.py",
     "node_record": "tests/unit/probe/test_collect.py",
-    "kubernetes_node": "tests/e2e/test_7_removal.py",
     "node_stamp": "tests/e2e/test_3_validation.py",
     "nvidia_container_toolkit": "tests/long/test_serving_runtime.py",
     "preflight": "tests/e2e/test_4_refusals.py",
