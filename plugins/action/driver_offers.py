@@ -33,7 +33,7 @@ class ActionModule(FolderAction):
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Ask and judge; a host that cannot be reached is reported by Ansible itself."""
         result: dict[str, Any] = ActionBase.run(self, tmp, task_vars)
-        self.through_proxy(task_vars)
+        self.way_out(task_vars)
         given = plain(dict(self._task.args))
         record, settings = parse(given["record"]), given["settings"]
         asked = str(settings["version"])

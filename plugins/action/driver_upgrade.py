@@ -58,7 +58,7 @@ class ActionModule(BuildingAction, FolderAction):
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Entry point of Ansible."""
         result: dict[str, Any] = ActionBase.run(self, tmp, task_vars)
-        self.through_proxy(task_vars)
+        self.way_out(task_vars)
         _validation, arguments = self.validate_argument_spec(argument_spec=SPEC)
         asked = plain(arguments)
         try:

@@ -18,7 +18,7 @@ class ActionModule(FolderAction):
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Entry point of Ansible."""
         result: dict[str, Any] = ActionBase.run(self, tmp, task_vars)
-        self.through_proxy(task_vars)
+        self.way_out(task_vars)
         asked = dict(self._task.args)
         if is_folder(asked.get("repository")):
             try:

@@ -44,6 +44,15 @@ def _names(facts: dict[str, Any]) -> dict[str, Any]:
         return {}
 
 
+def _trust_program(facts: dict[str, Any]) -> str:
+    """What role host_baseline makes the trust store anew with; empty on a system that nobody knows."""
+    try:
+        found = os_vars.value(ROLES / "host_baseline" / "vars", facts, "__host_baseline_trust")
+    except AnsibleError:
+        return ""
+    return str(found["update"][0])
+
+
 def _exact(record: dict[str, Any], wanted: dict[str, Any], choice: dict[str, Any]) -> dict[str, Any]:
     """What is wanted, with the exact version of the driver that is meant on the node, where anybody can tell."""
     asked = str(wanted.get("driver_version") or "")
@@ -62,7 +71,7 @@ class ActionModule(FolderAction):
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Gather and judge; a host that cannot be reached is reported by Ansible itself."""
         result: dict[str, Any] = ActionBase.run(self, tmp, task_vars)
-        self.through_proxy(task_vars)
+        self.way_out(task_vars)
         asked = dict(self._task.args)
         record = asked.pop("record", None)
         if not record:
@@ -77,6 +86,7 @@ class ActionModule(FolderAction):
         except GpusmithError as error:
             result.update(failed=True, msg=str(error))
             return result
+        trust_program = _trust_program((task_vars or {}).get("ansible_facts") or {})
         due, unbrought = self._brought(due, task_vars)
         library = record.get("library") or {}
         path = library["files"]["nvidia-ml"]["path"] if library.get("nvml_version") else None
@@ -89,6 +99,7 @@ class ActionModule(FolderAction):
             "asks": due,
             "headers": headers,
             "proxies": proxies(asked["wanted"]),
+            "trust_program": trust_program,
         }
         result.update(
             self._execute_module(
@@ -102,6 +113,7 @@ class ActionModule(FolderAction):
         facts = {
             **result,
             "record": record,
+            "trust_program": trust_program,
             "asked": asks,
             "driver_package": packages.driver_package(wanted, names),
             "unmet": packages.unmet(wanted, names),

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import plain
-from ansible_collections.gpusmith.gpu.plugins.plugin_utils.egress import ProxyAction
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.egress import EgressAction
 
 from gpusmith.cluster import heartbeat
 from gpusmith.cluster.api import Cluster
@@ -34,7 +34,7 @@ SPEC: dict[str, dict[str, Any]] = {
 KUBELET, CONTAINERD = "kubelet", "containerd"
 
 
-class ActionModule(ProxyAction):
+class ActionModule(EgressAction):
     """Runs each step on the node or against the API server."""
 
     TRANSFERS_FILES = False
@@ -42,7 +42,7 @@ class ActionModule(ProxyAction):
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Entry point of Ansible."""
         result: dict[str, Any] = super().run(tmp, task_vars)
-        self.through_proxy(task_vars)
+        self.way_out(task_vars)
         _validation, arguments = self.validate_argument_spec(argument_spec=SPEC)
         asked = plain(arguments)
         try:

@@ -38,6 +38,10 @@ options:
     type: list
     elements: str
     default: []
+  trust_program:
+    description: Program that makes the trust store anew; set by the action plugin.
+    type: str
+    default: ""
   free_space_mib:
     description: Free space that is needed, by path.
     type: dict
@@ -75,6 +79,7 @@ refusals:
 """
 
 import os
+import shutil
 import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -207,6 +212,7 @@ def main() -> None:
             "asks": {"type": "dict", "default": {}},
             "headers": {"type": "dict", "default": {}},
             "proxies": {"type": "list", "elements": "str", "default": []},
+            "trust_program": {"type": "str", "default": ""},
             "free_space_mib": {"type": "dict", "default": {}},
             "controller_time": {"type": "float"},
             "library": {"type": "str"},
@@ -225,6 +231,7 @@ def main() -> None:
         changed=False,
         package_manager=manager,
         **answers._asdict(),
+        trust_program_found=bool(shutil.which(module.params["trust_program"])),
         silent_proxies=silent_proxies(module.params["proxies"]),
         disk={
             path: {"free_mib": free_mib(path), "needed_mib": int(need)}

@@ -12,7 +12,7 @@ from typing import Any
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import folder
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import PackageError, repository
-from ansible_collections.gpusmith.gpu.plugins.plugin_utils.egress import ProxyAction
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.egress import EgressAction
 
 COPIES = 2
 """As many are on the node while files are brought."""
@@ -23,7 +23,7 @@ def is_folder(given: Any) -> bool:
     return isinstance(given, Mapping) and bool(given.get("folder"))
 
 
-class FolderAction(ProxyAction):
+class FolderAction(EgressAction):
     """Brings folders to the node of its task."""
 
     TRANSFERS_FILES = False

@@ -13,6 +13,7 @@ import json
 import os
 import shutil
 import signal
+import ssl
 import subprocess
 import sys
 import threading
@@ -653,18 +654,23 @@ def rpm_order(first: str, second: str) -> int:
 
 
 @contextmanager
-def served(machine: Machine) -> Iterator[str]:
+def served(machine: Machine, tls: ssl.SSLContext | None = None) -> Iterator[str]:
     """The address at which the repositories are served; package managers keep nothing of those that are folders."""
     handler = functools.partial(Quiet, directory=str(REPOSITORIES / machine.family.name))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        if tls:
+            server.socket = tls.wrap_socket(server.socket, server_side=True)
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
-        yield f"http://127.0.0.1:{server.server_address[1]}"
+        yield f"http{'s' if tls else ''}://127.0.0.1:{server.server_address[1]}"
         server.shutdown()
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):
     """A server that logs nothing."""
+
+    # Without it the connection ends after each answer, which apt 3.0 takes for a fault of TLS.
+    protocol_version = "HTTP/1.1"
 
     def log_message(self, *_words: object) -> None:
         """Nothing."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import ssl
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,7 +13,13 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpusmith.gpu.plugins.module_utils import packages as door
-from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base, folder, preview, rpm
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import (
+    authorities,
+    base,
+    folder,
+    preview,
+    rpm,
+)
 from ansible_collections.gpusmith.gpu.plugins.modules import packages, preflight
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils import packages_due
 
@@ -20,6 +27,7 @@ from gpusmith.probe import managed
 from gpusmith.probe import packages as probe
 from gpusmith.probe.collect import as_json
 from gpusmith.probe.record import SCHEMA, Record
+from tests.authorities import authority
 from tests.long import package_systems as systems
 from tests.long import record
 from tests.long.package_systems import NEW, OLD, Machine, inside
@@ -548,6 +556,28 @@ def test_what_no_repository_has_any_more_is_saved_from_what_was_kept(machine: Ma
     assert backend.offered(wanted) == {}
     (saved,) = backend.fetch(wanted, Path("/tmp/saved"))
     assert (saved.name, saved.version) == ("drv-libs", wanted["drv-libs"])
+
+
+SITE = authority()
+SERVER = SITE.server("mirror.example.com")
+
+
+@inside
+def test_a_repository_of_a_private_authority_is_asked_before_it_is_trusted(machine: Machine) -> None:
+    pair = Path("/tmp/server.pem")
+    pair.write_text(SERVER.certificate + SERVER.key)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pair)
+    Path("/etc/hosts").write_text("127.0.0.1 mirror.example.com\n")
+    with systems.served(machine, context) as local:
+        address = local.replace("127.0.0.1", "mirror.example.com")
+        given = {"test": base.repository(systems.given(machine, uris=[f"{address}/good"]), "test")}
+        backend = door.backend(2)
+        assert address in refused(lambda: backend.aside(given).__enter__())
+        os.environ[authorities.ENVIRONMENT] = SITE.certificate
+        for beside in (False, True):
+            with backend.aside(given, beside_node=beside) as asked:
+                assert asked.offered(["drv-libs"])["drv-libs"]
 
 
 # --- module packages -----------------------------------------------------------------------------------------------

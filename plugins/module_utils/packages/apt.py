@@ -19,6 +19,7 @@ from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Optional, 
 
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import folder as folders
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import kept, programs
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.authorities import bundle
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import (
     INSTALL_TIMEOUT_S,
     LOCK_TIMEOUT_S,
@@ -312,6 +313,8 @@ class Apt:
             ]
             options += ["-o", "Acquire::Languages=none", "-o", "Acquire::Retries=1"]
             options += ["-o", "Acquire::http::Timeout=20", "-o", "Acquire::https::Timeout=20"]
+            if authorities := bundle(folder):
+                options += ["-o", f"Acquire::https::CaInfo={authorities}"]
             if beside_node:
                 options += ["-o", f"Dir::Etc::PreferencesParts={folder}/preferences"]
             else:

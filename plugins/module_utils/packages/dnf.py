@@ -27,6 +27,7 @@ from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import (
     signatures,
     versionlock,
 )
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.authorities import bundle
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import (
     INSTALL_TIMEOUT_S,
     LOCK_TIMEOUT_S,
@@ -310,6 +311,8 @@ class Dnf:
         with tempfile.TemporaryDirectory(prefix="gpusmith-dnf-") as name:
             taken = list(repositories) if beside_node else []
             asked = Dnf(self._lock_timeout_s, self._root, self._execute, Path(name), taken)
+            if authorities := bundle(Path(name)):
+                asked._options.append(f"--setopt=sslcacert={authorities}")
             if beside_node:
                 ours = {file.path for owner in repositories for file in self.repository_files(owner, None)}
                 for path in self._repositories.glob("*.repo"):

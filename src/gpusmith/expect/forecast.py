@@ -44,6 +44,11 @@ def _host_baseline(plan: Plan, cures: frozenset[Cure]) -> Forecast:  # noqa: ARG
         parameters=list(plan["sysctl"]),
         units=_services(plan["units"], due=True),
         more=[
+            *(
+                ["the trust store is made anew, and containerd is restarted for it"]
+                if plan.get("trust_outdated")
+                else []
+            ),
             *(f"firewalld lets in {port}" for port in plan.get("ports") or ()),
             *(f"{count} huge pages of {size}" for size, count in (plan.get("huge_pages") or {}).items()),
         ],

@@ -72,6 +72,7 @@ class Baseline:
         needed: parameters that Kubernetes insists on, also where the inventory does not list them.
         minimum: parameters with the least value that will do; more is right as well.
         huge_pages: by size, how many there should be.
+        authorities: names of the site's own that should be trusted.
         files: that the role writes.
     """
 
@@ -82,6 +83,7 @@ class Baseline:
     needed: Mapping[str, str] = field(default_factory=dict)
     minimum: Mapping[str, int] = field(default_factory=dict)
     huge_pages: Mapping[str, int] = field(default_factory=dict)
+    authorities: tuple[str, ...] = ()
     files: Files = field(default_factory=dict)
 
 
@@ -200,7 +202,7 @@ def driver(node: str, settings: Mapping[str, Any], **more: Any) -> Driver:
 
 
 def baseline(node: str, settings: Mapping[str, Any], needed: Mapping[str, str] | None = None) -> Baseline:
-    """The operating system, from keys swap, modules, sysctl, sysctl_minimum, huge_pages and files."""
+    """The operating system, from keys swap, modules, sysctl, sysctl_minimum, huge_pages, authorities and files."""
     least = {str(name): int(value) for name, value in (settings.get("sysctl_minimum") or {}).items()}
     return Baseline(
         node,
@@ -211,6 +213,7 @@ def baseline(node: str, settings: Mapping[str, Any], needed: Mapping[str, str] |
         needed=needed or {},
         minimum={name: value for name, value in least.items() if name not in settings["sysctl"]},
         huge_pages={str(size): int(count) for size, count in (settings.get("huge_pages") or {}).items()},
+        authorities=tuple(map(str, settings.get("authorities") or ())),
         files=files(settings.get("files")),
     )
 
@@ -255,6 +258,7 @@ def baseline_of(host: Host) -> Baseline:
             "sysctl": host.sysctl,
             "sysctl_minimum": host.sysctl_minimum,
             "huge_pages": host.huge_pages,
+            "authorities": host.authorities,
         },
         IP_FORWARD,
     )

@@ -22,6 +22,7 @@ from gpusmith.preflight.machine import (
     check_package_manager,
     check_parameters,
     check_secure_boot,
+    check_trust,
     check_witness,
 )
 from gpusmith.preflight.proxy import check_proxies
@@ -48,6 +49,7 @@ CHECKS: Sequence[Callable[[Facts, Wanted, Tables], Iterator[Refusal]]] = [
     check_clock,
     check_parameters,
     check_huge_pages,
+    check_trust,
     check_foreign_driver,
     check_mig,
     check_driver,
@@ -66,7 +68,15 @@ CHECKS: Sequence[Callable[[Facts, Wanted, Tables], Iterator[Refusal]]] = [
 
 
 NOT_OF_A_DRIVER = frozenset(
-    {check_parameters, check_huge_pages, check_containerd, check_container_toolkit, check_drift, check_cni}
+    {
+        check_parameters,
+        check_huge_pages,
+        check_trust,
+        check_containerd,
+        check_container_toolkit,
+        check_drift,
+        check_cni,
+    }
 )
 """What another driver on a node that serves has nothing to do with."""
 

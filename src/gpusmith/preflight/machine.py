@@ -211,6 +211,17 @@ def check_huge_pages(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[
         yield refusal("huge pages", found, allowed, step)
 
 
+def check_trust(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[Refusal]:
+    """The machine has a trust store to which authorities can be added."""
+    if wanted.get("authorities") and not facts["trust_program_found"]:
+        yield refusal(
+            "trust store",
+            f"no '{facts['trust_program']}', which adds 'gpusmith_ca_certificates' to it",
+            "a machine that has it",
+            "Install the operating system's package 'ca-certificates'.",
+        )
+
+
 def _sources(raw: Mapping[str, Any]) -> list[Problem]:
     packages = {name: load(Package, row) for name, row in raw["packages"].items()}
     record = Record(SCHEMA, packages=packages, foreign=load(Foreign, raw.get("foreign") or {}))

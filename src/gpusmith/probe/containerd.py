@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Iterable, Mapping, Sequence
 
-from gpusmith.probe import cri
+from gpusmith.probe import cri, trust
 from gpusmith.probe.commands import Command, find_program
 from gpusmith.probe.cri import Cri
 from gpusmith.probe.files import read_text
@@ -254,9 +254,13 @@ def digest(dump: str, more: str = "") -> str:
     return hashlib.sha256((text + more).encode()).hexdigest()
 
 
-def start_digest(dump: str, environment: Sequence[str] = ENVIRONMENT) -> str:
-    """Of all that a start of containerd goes by: its effective configuration, and files of its environment that are there."""
-    return digest(dump, "".join(read_text(path) or "" for path in environment))
+def start_digest(dump: str, read: Sequence[str] | None = None) -> str:
+    """Of all that a start of containerd goes by: its effective configuration, and files that are there of what it reads besides.
+
+    Those are its environment and the authorities that we added to the trust store, which a program in Go reads once.
+    """
+    paths = [*ENVIRONMENT, *trust.paths()] if read is None else read
+    return digest(dump, "".join(read_text(path) or "" for path in paths))
 
 
 def schema_of_file(text: str | None) -> int | None:

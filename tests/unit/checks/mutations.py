@@ -9,6 +9,7 @@ from typing import Any
 from gpusmith.checks.findings import Outcome
 from gpusmith.checks.whole_cluster import Removed
 from gpusmith.errors import ToolError
+from tests.authorities import authority
 from tests.unit.checks.world import CLASSES, PODS, SETS, World
 from tests.unit.hosts import UUIDS
 from tests.unit.objects import set_by_others
@@ -224,6 +225,9 @@ MUTATIONS: Mapping[str, tuple[Mutation, ...]] = {
             lambda world: world.variables.update(host_baseline_sysctl={"net.ipv4.ip_forward": "0"}), "wanted is '0'"
         ),
         Mutation(lambda world: world.variables.update(host_baseline_huge_pages={"2Mi": 1024}), "huge pages of '2Mi'"),
+        Mutation(
+            lambda world: world.variables.update(gpusmith_ca_certificates={"site": authority().certificate}), "authority 'site'"
+        ),
     ),
     "nodes.foreign-driver": (
         _in("NVIDIA's installer", foreign={"installer": ["/usr/bin/nvidia-uninstall"], "sources": {}}),

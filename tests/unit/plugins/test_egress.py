@@ -14,7 +14,8 @@ from ansible_collections.gpusmith.gpu.plugins.action import (
     preflight,
     serving_change,
 )
-from ansible_collections.gpusmith.gpu.plugins.plugin_utils.egress import ProxyAction
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.authorities import ENVIRONMENT
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.egress import EgressAction
 
 PROXY = {"http": "http://proxy:3128", "no_proxy": ["mirror"]}
 NAMES = "localhost,127.0.0.1,::1,.svc,.cluster.local"
@@ -27,7 +28,7 @@ class End(Exception):  # noqa: N818 - none of an error
 def told(variables: dict[str, Any], there: Any = None) -> Any:
     task = SimpleNamespace(environment=there)
     action: Any = SimpleNamespace(_task=task, _templar=SimpleNamespace(template=lambda value: value))
-    ProxyAction.through_proxy(action, variables)
+    EgressAction.way_out(action, variables)
     return task.environment
 
 
@@ -39,7 +40,14 @@ def test_modules_are_told() -> None:
     assert told(variables, [{"http_proxy": ""}]) == [ours, {"http_proxy": ""}]
 
 
-@pytest.mark.parametrize("variables", [None, {}, {"gpusmith_proxy": {}}])
+def test_modules_are_told_of_authorities() -> None:
+    (found,) = told({"gpusmith_ca_certificates": {"b": "TWO", "a": "ONE"}, "gpusmith_proxy": PROXY})
+    assert found["http_proxy"] == "http://proxy:3128"
+    lines = found[ENVIRONMENT].splitlines()
+    assert [line for line in lines if not line.startswith("#")] == ["ONE", "TWO"]
+
+
+@pytest.mark.parametrize("variables", [None, {}, {"gpusmith_proxy": {}, "gpusmith_ca_certificates": {}}])
 def test_without_a_proxy_nothing_is_told(variables: Any) -> None:
     assert told(variables) is None
     assert told(variables, [{"a": "b"}]) == [{"a": "b"}]
@@ -51,7 +59,7 @@ def test_every_plugin_that_asks_repositories_tells(plugin: Any, monkeypatch: pyt
         raise End(variables)
 
     monkeypatch.setattr(ActionBase, "run", lambda *_given: {})
-    monkeypatch.setattr(ProxyAction, "through_proxy", ends)
+    monkeypatch.setattr(EgressAction, "way_out", ends)
     action = object.__new__(plugin.ActionModule)
     with pytest.raises(End, match="gpu-1"):
         action.run(None, {"inventory_hostname": "gpu-1"})

@@ -53,6 +53,8 @@ def facts() -> dict[str, Any]:
         "clock_offset_s": 0.4,
         "foreign_driver": [],
         "silent_proxies": {},
+        "trust_program": "update-ca-certificates",
+        "trust_program_found": True,
     }
 
 
@@ -328,6 +330,15 @@ def test_parameters_that_a_container_cannot_set_are_refused_before_any_change() 
     )
     seen["record"]["system"]["sysctl"][limit] = "9000"
     assert refused(seen) == []
+
+
+def test_authorities_need_a_trust_store() -> None:
+    seen = {**facts(), "trust_program_found": False}
+    assert refused(seen) == []
+    assert refused(authorities=["site"]) == []
+    found = only(refused(seen, authorities=["site"]))
+    assert found.message.startswith("trust store: no 'update-ca-certificates'")
+    assert "'ca-certificates'" in found.hint
 
 
 SILENT = "http://proxy.example.com:3128"
