@@ -28,6 +28,9 @@ import http.client, http.server, shutil, ssl, sys
 REGISTRY, MIRRORS = sys.argv[1:]
 
 class Front(http.server.BaseHTTPRequestHandler):
+    # apt 3.0 takes a connection that ends after an answer for a fault of TLS.
+    protocol_version = "HTTP/1.1"
+
     def forward(self):
         where = REGISTRY if self.path.startswith("/v2/") else MIRRORS
         with open("%(folder)s/log", "a") as log:
@@ -40,6 +43,8 @@ class Front(http.server.BaseHTTPRequestHandler):
         for name, text in answer.getheaders():
             if name.lower() not in ("connection", "transfer-encoding"):
                 self.send_header(name, text)
+        if answer.getheader("Content-Length") is None:
+            self.send_header("Connection", "close")
         self.end_headers()
         shutil.copyfileobj(answer, self.wfile)
         there.close()
