@@ -28,10 +28,9 @@ OF_KIND = {
 }
 NAME = {OPEN: "nvidia-current-open", PROPRIETARY: "nvidia-current"}
 # What a removal leaves: the user of a daemon, which Debian never deletes, and the key by which DKMS signs modules, which the
-# firmware may have been told. On Debian 13 also 'adduser', whose priority apt keeps it for.
+# firmware may have been told.
 LEFT = re.compile(
     r"file /etc/(?:passwd|shadow|group|gshadow|subuid|subgid)-? "
-    r"|package adduser |file /etc/(?:adduser|deluser)\.conf "
     r"|file /var/lib/dkms/mok\.(?:key|pub) "
 )
 Measured = Callable[[str, object], None]
@@ -171,6 +170,9 @@ def removed(machine: DriverMachine, before: set[str]) -> tuple[list[str], list[s
     gone = {line.split()[1] for line in before} - {line.split()[1] for line in machine.snapshot()}
     # Libraries and tools for anybody, such as libtirpc and adduser, are a person's to take away.
     machine.ask("apt-get", "autoremove", "--purge", "--yes", "-q")
+    if not any(line.startswith("package adduser ") for line in before):
+        # Debian 13 begins without it, and apt never takes away what has its priority.
+        machine.ask("apt-get", "purge", "--yes", "-q", "adduser")
     new = sorted(line for line in machine.snapshot() - before if not LEFT.match(line))
     return new, sorted(gone)
 
