@@ -19,7 +19,6 @@ ELSEWHERE = {
     "gpu_upgrade": "tests/long/test_upgrade.py",
     "node_record": "tests/unit/probe/test_collect.py",
     "node_stamp": "tests/e2e/test_3_validation.py",
-    "nvidia_container_toolkit": "tests/long/test_serving_runtime.py",
     "preflight": "tests/e2e/test_4_refusals.py",
     "serving_change": "tests/long/test_serving_runtime.py",
 }
