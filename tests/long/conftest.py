@@ -32,6 +32,8 @@ class Results:
         self.outcomes: dict[str, str] = {}
         self.seconds: dict[str, float] = {}
         self.measured: dict[str, str] = {}
+        self.ended: set[str] = set()
+        """Tests that came to their end; of one that was interrupted only the preparation has passed."""
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Take the worst outcome of a test's phases, and the time of all."""
@@ -41,6 +43,8 @@ class Results:
             test = f"{test.partition('::')[0]}::{properties.pop(record.ROW)}"
         before = self.outcomes.get(test, "passed")
         self.outcomes[test] = max(before, report.outcome, key=RANK.__getitem__)
+        if report.when == "call" or report.outcome != "passed":
+            self.ended.add(test)
         self.seconds[test] = self.seconds.get(test, 0.0) + report.duration
         for name, value in properties.items():
             self.measured[test] = f"{name}: {value}"
@@ -53,6 +57,7 @@ class Results:
         found = [
             record.Row(test, result, round(self.seconds[test]), date, commit, self.measured.get(test, ""))
             for test, result in self.outcomes.items()
+            if test in self.ended
         ]
         rows = record.merged(before, found, [item.name for item in HERE.glob("test_*.py")])
         path.parent.mkdir(parents=True, exist_ok=True)
