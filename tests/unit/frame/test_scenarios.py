@@ -15,7 +15,6 @@ MOLECULE = repo_root() / "molecule"
 SCENARIOS = sorted(MOLECULE.glob("*/scenario.yml"))
 # Who tests the others.
 ELSEWHERE = {
-    "gpu_operands": "tests/e2e/test_7_removal.py",
     "gpu_upgrade": "tests/long/test_upgrade.py",
     "node_record": "tests/unit/probe/test_collect.py",
     "node_stamp": "tests/e2e/test_3_validation.py",
