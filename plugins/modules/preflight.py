@@ -34,9 +34,9 @@ options:
     type: dict
     default: {}
   proxies:
-    description: Addresses of the proxies that the inventory names; set by the action plugin.
+    description: Proxies that services are to be told of, with keys url, file and line; set by the action plugin.
     type: list
-    elements: str
+    elements: dict
     default: []
   trust_program:
     description: Program that makes the trust store anew; set by the action plugin.
@@ -79,38 +79,44 @@ refusals:
 """
 
 import os
-import shutil
 import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Dict, List, NamedTuple, Optional
 from urllib.parse import urlsplit
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpusmith.gpu.plugins.module_utils import packages
+from ansible_collections.gpusmith.gpu.plugins.module_utils import files, packages
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base, preview
 
-PORTS = {"http": 80, "https": 443}
 PROXY_TIMEOUT_S = 10
-# What roles tell services of a proxy.
-ENVIRONMENTS = ("/etc/default/gpusmith-containerd", "/etc/default/gpusmith-kubelet")
 
 
-def silent_proxies(urls: list[str], files: tuple[str, ...] = ENVIRONMENTS) -> dict[str, dict[str, Any]]:
-    """By address of a proxy that takes no connection, why, and whether services of the machine are told of it already."""
-    lines = [line for path in files if Path(path).is_file() for line in Path(path).read_text().splitlines()]
-    told = {line.partition("=")[2] for line in lines}
-    found = {}
-    for url in urls:
-        parts = urlsplit(url)
-        try:
-            socket.create_connection(
-                (parts.hostname, parts.port or PORTS[parts.scheme]), PROXY_TIMEOUT_S
-            ).close()
-        except OSError as error:
-            found[url] = {"error": error.strerror or str(error), "told": url in told}
-    return found
+def knock(url: str) -> Optional[str]:
+    """Why nobody takes a connection at an address; None if somebody does."""
+    parts = urlsplit(url)
+    try:
+        socket.create_connection((parts.hostname, parts.port), PROXY_TIMEOUT_S).close()
+    except (OSError, ValueError) as error:
+        return getattr(error, "strerror", None) or str(error)
+    return None
+
+
+def silent_proxies(rows: List[Dict[str, str]]) -> List[Dict[str, Any]]:
+    """Those that take no connection, with why, and whether the service is told of it already."""
+    urls = sorted({row["url"] for row in rows})
+    with ThreadPoolExecutor(max_workers=8) as pool:
+        errors = dict(zip(urls, pool.map(knock, urls)))
+    return [
+        {
+            **row,
+            "error": errors[row["url"]],
+            "told": row["line"] in (files.read(Path(row["file"])) or "").splitlines(),
+        }
+        for row in rows
+        if errors[row["url"]]
+    ]
 
 
 def free_mib(path: str) -> int:
@@ -211,7 +217,7 @@ def main() -> None:
             "choice": {"type": "dict", "default": {}},
             "asks": {"type": "dict", "default": {}},
             "headers": {"type": "dict", "default": {}},
-            "proxies": {"type": "list", "elements": "str", "default": []},
+            "proxies": {"type": "list", "elements": "dict", "default": []},
             "trust_program": {"type": "str", "default": ""},
             "free_space_mib": {"type": "dict", "default": {}},
             "controller_time": {"type": "float"},
@@ -231,7 +237,7 @@ def main() -> None:
         changed=False,
         package_manager=manager,
         **answers._asdict(),
-        trust_program_found=bool(shutil.which(module.params["trust_program"])),
+        trust_program_found=bool(module.get_bin_path(module.params["trust_program"])),
         silent_proxies=silent_proxies(module.params["proxies"]),
         disk={
             path: {"free_mib": free_mib(path), "needed_mib": int(need)}

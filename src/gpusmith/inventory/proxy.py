@@ -6,6 +6,7 @@ import ipaddress
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 from gpusmith.errors import InputError, Refusal
 from gpusmith.inventory.labels import must_be
@@ -14,6 +15,9 @@ from gpusmith.inventory.templates import has_open
 VARIABLE = "gpusmith_proxy"
 VARIABLES = (VARIABLE, "containerd_proxy", "kubernetes_node_proxy")
 SCHEMES = ("http", "https")
+PORTS = {"http": 80, "https": 443}
+LABEL_LENGTH = 64
+"""Of a part of a name, which is shorter (RFC 1035, section 2.3.4)."""
 NEAR = ("localhost", "127.0.0.1", "::1", ".svc", ".cluster.local")
 """Never asked through a proxy: the machine itself and Services of the cluster."""
 
@@ -37,7 +41,7 @@ def rules(name: str, value: Any) -> Iterator[Refusal]:
                 f"'{name}.{scheme}' has a user or a password, and files that everybody on a node may read would have it.",
                 "Use a proxy that knows the nodes by their addresses.",
             )
-        elif url and not (isinstance(url, str) and URL.fullmatch(url)):
+        elif url and not (isinstance(url, str) and _is_address(url)):
             yield must_be(f"{name}.{scheme}", "an address such as 'http://proxy.example.com:3128'", url)
     exceptions = value.get("no_proxy") or ()
     if not isinstance(exceptions, list | tuple):
@@ -47,6 +51,33 @@ def rules(name: str, value: Any) -> Iterator[Refusal]:
         if not isinstance(each, str) or not EXCEPTION.fullmatch(each):
             wants = "a name, a suffix such as '.example.com', an address, or a network such as '10.0.0.0/8'"
             yield must_be(f"{name}.no_proxy[{index}]", wants, each)
+
+
+def _is_address(url: str) -> bool:
+    """Whether programs can resolve and ask it."""
+    if not URL.fullmatch(url):
+        return False
+    try:
+        parts = urlsplit(url)
+        name = parts.hostname or ""
+        if parts.netloc.startswith("["):
+            ipaddress.IPv6Address(name)
+        return parts.port != 0 and all(0 < len(label) < LABEL_LENGTH for label in name.split("."))
+    except ValueError:
+        return False
+
+
+def addresses(given: Mapping[str, Any] | None) -> dict[str, str]:
+    """By the name of a variable, the proxy that programs are told of.
+
+    The port is written out: without one libcurl, and so dnf, takes 1080, and programs in Go that of the scheme.
+    """
+    found = {}
+    for scheme in SCHEMES:
+        if url := str((given or {}).get(scheme) or "").rstrip("/"):
+            parts = urlsplit(url)
+            found[f"{scheme.upper()}_PROXY"] = url if parts.port else f"{url}:{PORTS[parts.scheme]}"
+    return found
 
 
 def environment(given: Mapping[str, Any] | None, near: Iterable[str] = ()) -> dict[str, str]:
@@ -62,7 +93,7 @@ def environment(given: Mapping[str, Any] | None, near: Iterable[str] = ()) -> di
     for refusal in rules("proxy", given):
         raise InputError(refusal.message, refusal.hint)
     given = given or {}
-    found = {f"{scheme.upper()}_PROXY": str(given[scheme]) for scheme in SCHEMES if given.get(scheme)}
+    found = addresses(given)
     if not found:
         return {}
     names = [*NEAR, *(host(each) for each in near if each), *map(str, given.get("no_proxy") or ())]

@@ -1,33 +1,49 @@
-"""Whether the proxies of the inventory take connections from the machine."""
+"""Whether the proxies that services are to be told of take connections from the machine."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from gpusmith.errors import Refusal
-from gpusmith.inventory.proxy import SCHEMES
+from gpusmith.inventory.proxy import addresses
 from gpusmith.preflight.asked import DRIVER_ONLY
 from gpusmith.preflight.words import Facts, Tables, Wanted, refusal
 
+FILES = {
+    "containerd_proxy": "/etc/default/gpusmith-containerd",
+    "kubernetes_node_proxy": "/etc/default/gpusmith-kubelet",
+}
+"""By variable, what roles write of it."""
 
-def proxies(wanted: Wanted) -> list[str]:
-    """Addresses that the machine is to be told of. An upgrade of the driver tells nobody."""
+
+def proxies(wanted: Wanted) -> list[dict[str, str]]:
+    """What module preflight asks: keys url; file and line, by which the service knows it; and variable.
+
+    Those of package managers need no question: a repository that is due says that it does not answer. An upgrade of the driver
+    tells no service.
+    """
     if wanted.get("scope") == DRIVER_ONLY:
         return []
-    given = [each or {} for each in wanted.get("proxies") or ()]
-    return sorted({str(each[scheme]) for each in given for scheme in SCHEMES if each.get(scheme)})
+    return [
+        {"url": url, "file": FILES[variable], "line": f"{name}={url}", "variable": variable}
+        for variable, given in (wanted.get("proxies") or {}).items()
+        for name, url in addresses(given).items()
+    ]
 
 
 def check_proxies(facts: Facts, _wanted: Wanted, _tables: Tables) -> Iterator[Refusal]:
     """No service is restarted for a proxy that nobody reaches, and no machine begins behind one: neither could fetch an image."""
     serves = facts["record"]["kubernetes"]["joined"]
-    for url, row in facts["silent_proxies"].items():
-        if not (serves and row["told"]):
+    for url, rows in _by_address(facts).items():
+        new = [row for row in rows if not (serves and row["told"])]
+        if new:
+            names = " and ".join(repr(row["variable"]) for row in _once(new))
             yield refusal(
                 "proxy",
-                f"'{url}' takes no connection from this machine ({row['error']})",
+                f"'{url}' takes no connection from this machine ({new[0]['error']})",
                 "one that answers",
-                "Correct 'gpusmith_proxy' in the inventory, or look at the proxy.",
+                f"Correct 'gpusmith_proxy' ({names}) in the inventory, or look at the proxy.",
             )
 
 
@@ -36,7 +52,18 @@ def kept_proxies(facts: Facts) -> list[str]:
     if not facts["record"]["kubernetes"]["joined"]:
         return []
     return [
-        f"The proxy '{url}' takes no connection ({row['error']}); until it does, pods start only from images that the node has."
-        for url, row in facts["silent_proxies"].items()
-        if row["told"]
+        f"The proxy '{url}' takes no connection ({rows[0]['error']}). Until it does, nodes may fetch no images."
+        for url, rows in _by_address(facts).items()
+        if all(row["told"] for row in rows)
     ]
+
+
+def _by_address(facts: Facts) -> dict[str, list[dict[str, Any]]]:
+    found: dict[str, list[dict[str, Any]]] = {}
+    for row in facts["silent_proxies"]:
+        found.setdefault(row["url"], []).append(row)
+    return found
+
+
+def _once(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return list({row["variable"]: row for row in rows}.values())

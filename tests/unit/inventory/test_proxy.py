@@ -45,6 +45,16 @@ def test_what_may_be(value: Any) -> None:
         ({"https": "http://proxy:3128\nX=1"}, "'gpusmith_proxy.https' must be an address"),
         ({"https": 3128}, "'gpusmith_proxy.https' must be an address"),
         ({"https": "http://me:secret@proxy:3128"}, "has a user or a password"),
+        *(
+            ({"http": url}, "'gpusmith_proxy.http' must be an address")
+            for url in (
+                "http://proxy..example.com:1",
+                f"http://{'a' * 64}:1",
+                "http://proxy:99999",
+                "http://proxy:0",
+                "http://[1.2.3]:1",
+            )
+        ),
         ({"no_proxy": "localhost,.example.com"}, "'gpusmith_proxy.no_proxy' must be a list"),
         ({"no_proxy": ["a,b"]}, "'gpusmith_proxy.no_proxy[0]' must be a name"),
         ({"no_proxy": ["a", "*.example.com"]}, "'gpusmith_proxy.no_proxy[1]' must be a name"),
@@ -58,6 +68,12 @@ def test_what_may_not(value: Any, says: str) -> None:
     assert "secret" not in found(value)[0]
 
 
+def test_ports_are_written_out_since_programs_take_different_ones() -> None:
+    given = {"http": "http://proxy/", "https": "https://[fd00::1]"}
+    assert proxy.addresses(given) == {"HTTP_PROXY": "http://proxy:80", "HTTPS_PROXY": "https://[fd00::1]:443"}
+    assert proxy.addresses(None) == {}
+
+
 def test_what_services_are_told() -> None:
     told = proxy.environment(PROXY, ["gpu-1", "", "10.0.0.1:6443", "[fd00::1]:6443", "fd00::2", "localhost"])
     assert told == {
@@ -68,7 +84,7 @@ def test_what_services_are_told() -> None:
         ),
     }
     assert proxy.file_text("# head", {"https": "http://p"}) == (
-        "# head\nHTTPS_PROXY=http://p\nNO_PROXY=localhost,127.0.0.1,::1,.svc,.cluster.local\n"
+        "# head\nHTTPS_PROXY=http://p:80\nNO_PROXY=localhost,127.0.0.1,::1,.svc,.cluster.local\n"
     )
 
 

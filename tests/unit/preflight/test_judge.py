@@ -52,7 +52,7 @@ def facts() -> dict[str, Any]:
         "disk": {"/var": {"free_mib": 90000, "needed_mib": 20480}},
         "clock_offset_s": 0.4,
         "foreign_driver": [],
-        "silent_proxies": {},
+        "silent_proxies": [],
         "trust_program": "update-ca-certificates",
         "trust_program_found": True,
     }
@@ -344,31 +344,46 @@ def test_authorities_need_a_trust_store() -> None:
 SILENT = "http://proxy.example.com:3128"
 
 
-@pytest.mark.parametrize(("joined", "told"), [(False, False), (False, True), (True, False)])
-def test_a_silent_proxy_is_refused_before_a_service_is_told_of_it(joined: bool, told: bool) -> None:
+def silent(told: bool, variable: str = "containerd_proxy") -> dict[str, Any]:
+    return {"url": SILENT, "error": "Connection refused", "told": told, "variable": variable}
+
+
+@pytest.mark.parametrize(
+    ("joined", "told"), [(False, [False]), (False, [True]), (True, [False]), (True, [True, False])]
+)
+def test_a_silent_proxy_is_refused_before_a_service_is_told_of_it(joined: bool, told: list[bool]) -> None:
     seen = facts()
     seen["record"]["kubernetes"]["joined"] = joined
-    seen["silent_proxies"] = {SILENT: {"error": "Connection refused", "told": told}}
+    seen["silent_proxies"] = [silent(each) for each in told]
     found = only(refused(seen))
     assert found.message.startswith(
         f"proxy: '{SILENT}' takes no connection from this machine (Connection refused)"
     )
-    assert "'gpusmith_proxy'" in found.hint
+    assert "'gpusmith_proxy' ('containerd_proxy')" in found.hint
     assert kept_proxies(seen) == []
 
 
 def test_a_proxy_that_fell_silent_under_a_node_that_serves_is_named() -> None:
     seen = facts()
     seen["record"]["kubernetes"]["joined"] = True
-    seen["silent_proxies"] = {SILENT: {"error": "timed out", "told": True}}
+    seen["silent_proxies"] = [silent(True), silent(True, "kubernetes_node_proxy")]
     assert refused(seen) == []
     (note,) = kept_proxies(seen)
-    assert note.startswith(f"The proxy '{SILENT}' takes no connection (timed out);")
+    assert note.startswith(f"The proxy '{SILENT}' takes no connection (Connection refused).")
 
 
-def test_proxies_of_all_services_are_asked_once() -> None:
-    wanted = {"proxies": [{"http": SILENT, "https": SILENT}, {}, None, {"https": "http://other:1"}]}
-    assert proxies(wanted) == ["http://other:1", SILENT]
+def test_services_are_asked_for_by_the_lines_of_their_files() -> None:
+    wanted = {
+        "proxies": {
+            "containerd_proxy": {"http": SILENT, "https": "http://other"},
+            "kubernetes_node_proxy": {},
+        }
+    }
+    containerd = {"file": "/etc/default/gpusmith-containerd", "variable": "containerd_proxy"}
+    assert proxies(wanted) == [
+        {**containerd, "url": SILENT, "line": f"HTTP_PROXY={SILENT}"},
+        {**containerd, "url": "http://other:80", "line": "HTTPS_PROXY=http://other:80"},
+    ]
     assert proxies({**wanted, "scope": "driver"}) == []
 
 

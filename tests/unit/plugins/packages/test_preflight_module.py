@@ -62,9 +62,20 @@ def test_a_proxy_that_takes_no_connection_is_told_with_who_knows_it(tmp_path: Pa
         silent.bind(("127.0.0.1", 0))
         good, bad = (f"http://127.0.0.1:{each.getsockname()[1]}" for each in (answers, silent))
         file.write_text(f"# Written by gpusmith\nHTTP_PROXY={bad}\nNO_PROXY=localhost\n")
-        nobody = "http://proxy.invalid:3128"
-        found = preflight.silent_proxies([good, bad, nobody], (str(file), str(tmp_path / "none")))
-    assert set(found) == {bad, nobody}
-    assert found[bad] == {"error": "Connection refused", "told": True}
-    assert found[nobody]["told"] is False
-    assert found[nobody]["error"]
+        nobody = "http://proxy..invalid:3128"
+        rows = [
+            {"url": url, "file": str(path), "line": f"{name}={url}"}
+            for url, name, path in (
+                (good, "HTTP_PROXY", file), (bad, "HTTP_PROXY", file), (bad, "HTTPS_PROXY", file),
+                (bad, "HTTP_PROXY", tmp_path / "none"), (nobody, "HTTP_PROXY", file),
+            )
+        ]  # fmt: skip
+        found = preflight.silent_proxies(rows)
+    assert [(row["url"], row["told"]) for row in found] == [
+        (bad, True),
+        (bad, False),
+        (bad, False),
+        (nobody, False),
+    ]
+    assert found[0]["error"] == "Connection refused"
+    assert found[3]["error"]
