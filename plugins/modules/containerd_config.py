@@ -85,7 +85,6 @@ cri_error:
   type: str
 """
 
-import glob
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -429,12 +428,7 @@ def finish(work: Configuration, effective: str) -> None:
     digest = probed.start_digest(effective)
     started = work.started()
     running = noted(started)
-    due = containerd.restart_due(
-        digest,
-        running,
-        probed.newest([str(ROOT), *glob.glob(f"{FOLDER}/conf.d/*.toml"), *probed.ENVIRONMENT]),
-        started,
-    )
+    due = containerd.restart_due(digest, running, probed.changed_unix(), started)
     # Nobody can see by times that a file is gone.
     due = due or (running is None and started is not None and work.drop_in_gone)
     due = due or (module.check_mode and bool(work.diff))

@@ -259,6 +259,17 @@ class Apt:
             hint = " Give 'uris' another address of it, or let the node's own source name no keys."
             raise PackageError(str(error) + (hint if "Signed-By" in str(error) else "")) from error
 
+    def _authorities(self) -> str:
+        asked = [
+            "apt-config",
+            *self._options,
+            "dump",
+            "--no-empty",
+            "--format=%v%n",
+            "Acquire::https::CaInfo",
+        ]
+        return self._execute(asked, 60).strip()
+
     def offered(self, names: Iterable[str]) -> Offers:
         """See `base.Backend`."""
         listed = sorted(set(names))
@@ -313,7 +324,7 @@ class Apt:
             ]
             options += ["-o", "Acquire::Languages=none", "-o", "Acquire::Retries=1"]
             options += ["-o", "Acquire::http::Timeout=20", "-o", "Acquire::https::Timeout=20"]
-            if authorities := bundle(folder):
+            if authorities := bundle(folder, self._authorities):
                 options += ["-o", f"Acquire::https::CaInfo={authorities}"]
             if beside_node:
                 options += ["-o", f"Dir::Etc::PreferencesParts={folder}/preferences"]

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Optional
+from typing import Callable, Optional
 
 # By which an action plugin tells a module: certificates in PEM.
 ENVIRONMENT = "GPUSMITH_CA_CERTIFICATES"
@@ -14,12 +14,18 @@ ENVIRONMENT = "GPUSMITH_CA_CERTIFICATES"
 STORES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt")
 
 
-def bundle(folder: Path) -> Optional[Path]:
-    """A file in a folder with what the machine trusts and the site's authorities; None if a module was told of none."""
+def bundle(folder: Path, own: Callable[[], str] = str) -> Optional[Path]:
+    """A file in a folder with what the machine trusts and the site's authorities; None if a module was told of none.
+
+    Args:
+        folder: for the file.
+        own: says which file the package manager goes by already, instead of the trust store; empty for none.
+    """
     told = os.environ.get(ENVIRONMENT)
     if not told:
         return None
-    there = [Path(path).read_text(encoding="utf-8") for path in STORES if Path(path).is_file()]
+    # Others may have comments in any encoding.
+    there = [Path(path).read_bytes() for path in (own(), *STORES) if path and Path(path).is_file()]
     file = folder / "authorities.pem"
-    file.write_text("\n".join([*there[:1], told]), encoding="utf-8")
+    file.write_bytes(b"\n".join([*there[:1], os.fsencode(told)]))
     return file

@@ -311,8 +311,9 @@ class Dnf:
         with tempfile.TemporaryDirectory(prefix="gpusmith-dnf-") as name:
             taken = list(repositories) if beside_node else []
             asked = Dnf(self._lock_timeout_s, self._root, self._execute, Path(name), taken)
-            if authorities := bundle(Path(name)):
-                asked._options.append(f"--setopt=sslcacert={authorities}")
+            for option in ("sslcacert", "proxy_sslcacert"):
+                if authorities := bundle(Path(name), partial(self._settings().defaults().get, option, "")):
+                    asked._options.append(f"--setopt={option}={authorities}")
             if beside_node:
                 ours = {file.path for owner in repositories for file in self.repository_files(owner, None)}
                 for path in self._repositories.glob("*.repo"):

@@ -45,7 +45,7 @@ def _host_baseline(plan: Plan, cures: frozenset[Cure]) -> Forecast:  # noqa: ARG
         units=_services(plan["units"], due=True),
         more=[
             *(
-                ["the trust store is made anew, and containerd is restarted for it"]
+                ["the trust store is made anew, for which a containerd that runs is restarted"]
                 if plan.get("trust_outdated")
                 else []
             ),

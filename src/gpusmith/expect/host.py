@@ -35,7 +35,7 @@ def baseline(record: Record, wanted: Baseline) -> list[Problem]:
     """What kubelet and the pod network need of the kernel, and what else the inventory sets."""
     found = _swap(record, wanted) + _modules(record, wanted)
     found += _parameters(record, wanted) + _minima(record, wanted) + huge_pages.problems(record, wanted)
-    found += trust.problems(record, wanted.node, wanted.authorities, wanted.files)
+    found += trust.problems(record, wanted.node, wanted.authorities)
     if record.boot is None:
         cause = f"Node '{wanted.node}': what a boot would load and set could not be read."
         found.append(Problem(cause, "Read the record's 'errors': they say what could not be read."))

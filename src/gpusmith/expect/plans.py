@@ -184,17 +184,12 @@ BOOT_HINT = (
 def host_baseline(raw: Mapping[str, Any], settings: Settings) -> Plan:
     """Role host_baseline: keys node, swap, modules, sysctl, sysctl_minimum, files and sysctl_file (its path and first line).
 
-    Further keys: needrestart (when, path and content of a file for it), ports (for firewalld), huge_pages (by size) and trust
-    (certificates by name, folder and suffix of their files).
+    Further keys: needrestart (when, path and content of a file for it), ports (for firewalld), huge_pages (by size) and
+    authorities (certificates by name).
     """
     record, node = parse(raw), str(settings["node"])
-    anchors = trust.files(settings["trust"]) if settings.get("trust") else {}
-    want = wanted.baseline(
-        node, {**settings, "authorities": (settings.get("trust") or {}).get("certificates")}
-    )
-    want = replace(
-        want, files={**want.files, **anchors, **_for_needrestart(record, settings.get("needrestart") or {})}
-    )
+    want = wanted.baseline(node, settings)
+    want = replace(want, files={**want.files, **_for_needrestart(record, settings.get("needrestart") or {})})
     file = settings["sysctl_file"]
     lines = {**settings["sysctl"], **host.minima_to_name(record, want)}
     text = "".join(
@@ -220,10 +215,7 @@ def host_baseline(raw: Mapping[str, Any], settings: Settings) -> Plan:
         "huge_pages": huge_pages.to_set(record, want),
         "ports": surroundings.closed_ports(record, ports),
         "leaving": host.leaving(record, want),
-        "distrusted": (gone := trust.leaving(record, want.authorities)),
-        "trust_outdated": bool(
-            gone or trust.untrusted(record, want.authorities) or set(anchors) & set(outdated)
-        ),
+        "trust_outdated": bool(trust.problems(record, node, want.authorities)),
         "units": [name for name in services.OF_SYSTEM if _is_off(record, name)],
         # What no run changes, so that check mode refuses it, too.
         "boot": [words(problem, node) for problem in lasting],

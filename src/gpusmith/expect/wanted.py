@@ -17,6 +17,7 @@ from gpusmith.data import models as gpu_models
 from gpusmith.data.models import Model
 from gpusmith.expect.files import Files
 from gpusmith.expect.layouts import ANY_LAYOUT, Layout
+from gpusmith.inventory import authorities
 from gpusmith.inventory.host import Host
 from gpusmith.probe.record import Record
 
@@ -72,7 +73,7 @@ class Baseline:
         needed: parameters that Kubernetes insists on, also where the inventory does not list them.
         minimum: parameters with the least value that will do; more is right as well.
         huge_pages: by size, how many there should be.
-        authorities: names of the site's own that should be trusted.
+        authorities: digests of the certificates of the site's own, by name.
         files: that the role writes.
     """
 
@@ -83,7 +84,7 @@ class Baseline:
     needed: Mapping[str, str] = field(default_factory=dict)
     minimum: Mapping[str, int] = field(default_factory=dict)
     huge_pages: Mapping[str, int] = field(default_factory=dict)
-    authorities: tuple[str, ...] = ()
+    authorities: Mapping[str, str] = field(default_factory=dict)
     files: Files = field(default_factory=dict)
 
 
@@ -213,7 +214,7 @@ def baseline(node: str, settings: Mapping[str, Any], needed: Mapping[str, str] |
         needed=needed or {},
         minimum={name: value for name, value in least.items() if name not in settings["sysctl"]},
         huge_pages={str(size): int(count) for size, count in (settings.get("huge_pages") or {}).items()},
-        authorities=tuple(map(str, settings.get("authorities") or ())),
+        authorities=authorities.digests(settings.get("authorities")),
         files=files(settings.get("files")),
     )
 

@@ -7,10 +7,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
 
-from gpusmith.errors import Refusal
+from gpusmith.errors import InputError, Refusal
 from gpusmith.inventory.labels import must_be
 from gpusmith.inventory.templates import has_open
+from gpusmith.probe import trust
 
 VARIABLE = "gpusmith_ca_certificates"
 HEAD = "# Written by gpusmith (role host_baseline); changes are overwritten."
@@ -41,12 +43,9 @@ def _certificate(name: str, text: Any) -> Iterator[Refusal]:
             "Give the certificate alone.",
         )
         return
-    try:
-        found = x509.load_pem_x509_certificates(str(text).encode())
-    except ValueError:
-        found = []
-    if len(found) != 1:
-        seen = f"a text with {len(found)} of them"
+    found = _read(text)
+    if len(found) != 1 or str(text).count("-----BEGIN ") != 1:
+        seen = f"a text with {len(found)} of them" + (" and more" if found else "")
         yield must_be(name, "one certificate in PEM ('-----BEGIN CERTIFICATE-----' and so on)", seen)
     elif not _is_authority(found[0]):
         subject = found[0].subject.rfc4514_string()
@@ -54,6 +53,13 @@ def _certificate(name: str, text: Any) -> Iterator[Refusal]:
             f"'{name}' is the certificate of '{subject}', which is no authority.",
             "Give the certificate of the authority that signed it.",
         )
+
+
+def _read(text: Any) -> list[x509.Certificate]:
+    try:
+        return x509.load_pem_x509_certificates(str(text).encode())
+    except ValueError:
+        return []
 
 
 def _is_authority(certificate: x509.Certificate) -> bool:
@@ -65,5 +71,19 @@ def _is_authority(certificate: x509.Certificate) -> bool:
 
 
 def texts(given: Mapping[str, Any] | None) -> dict[str, str]:
-    """By name, what a file of it has."""
-    return {str(name): f"{HEAD}\n{str(text).strip()}\n" for name, text in sorted((given or {}).items())}
+    """By name, what a file of it has: the certificate in the form that every program reads, and nothing else.
+
+    Raises:
+        InputError: the value is against `rules`, by who uses a role without the guard.
+    """
+    for refusal in rules(VARIABLE, given):
+        raise InputError(refusal.message, refusal.hint)
+    return {
+        str(name): f"{HEAD}\n{_read(text)[0].public_bytes(Encoding.PEM).decode()}"
+        for name, text in sorted((given or {}).items())
+    }
+
+
+def digests(given: Mapping[str, Any] | None) -> dict[str, str]:
+    """By name, what `gpusmith.probe.trust` calls it."""
+    return {name: trust.digest(text) for name, text in texts(given).items()}

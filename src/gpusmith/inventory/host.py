@@ -96,7 +96,7 @@ class Host:
         sysctl: kernel parameters and their values.
         sysctl_minimum: kernel parameters and the least value that will do.
         huge_pages: huge pages by size.
-        authorities: names of the site's own that nodes should trust ('gpusmith_ca_certificates').
+        authorities: certificates of the site's own that nodes should trust, by name.
     """
 
     name: str
@@ -136,7 +136,7 @@ class Host:
     sysctl: Mapping[str, str]
     sysctl_minimum: Mapping[str, int]
     huge_pages: Mapping[str, int]
-    authorities: tuple[str, ...]
+    authorities: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -271,5 +271,5 @@ def host_of(name: str, values: Mapping[str, Any], specs: Specs) -> Host:
             key: int(setting) for key, setting in reader.get("host_baseline_sysctl_minimum").items()
         },
         huge_pages={str(size): int(count) for size, count in reader.get("host_baseline_huge_pages").items()},
-        authorities=tuple(reader.get("gpusmith_ca_certificates")),
+        authorities=reader.get("gpusmith_ca_certificates"),
     )

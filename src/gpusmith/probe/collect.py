@@ -82,7 +82,7 @@ def collect(nvml_timeout_s: float = NVML_TIMEOUT_S) -> Record:
         "memory": safely("memory", memory.gather),
         "managed_files": safely("managed files", managed.gather),
         "marked_files": safely("marked files", managed.marked),
-        "trusted": safely("trust store", trust.gather),
+        "trust": safely("trust store", trust.gather),
     }
     boots = found["boot"] = safely("boot", boot.gather)
     found["system"] = safely("system", lambda: system.gather(boots))

@@ -254,13 +254,19 @@ def digest(dump: str, more: str = "") -> str:
     return hashlib.sha256((text + more).encode()).hexdigest()
 
 
-def start_digest(dump: str, read: Sequence[str] | None = None) -> str:
-    """Of all that a start of containerd goes by: its effective configuration, and files that are there of what it reads besides.
+def start_digest(dump: str, environment: Sequence[str] = ENVIRONMENT) -> str:
+    """Of all that a start of containerd goes by.
 
-    Those are its environment and the authorities that we added to the trust store, which a program in Go reads once.
+    Its effective configuration, files of its environment that are there, and the authorities that we brought to the trust store,
+    which a program in Go reads once.
     """
-    paths = [*ENVIRONMENT, *trust.paths()] if read is None else read
-    return digest(dump, "".join(read_text(path) or "" for path in paths))
+    trusted = sorted(trust.gather().authorities.values())
+    return digest(dump, "".join([*(read_text(path) or "" for path in environment), *trusted]))
+
+
+def changed_unix() -> float | None:
+    """When the youngest file was changed that a start goes by."""
+    return newest([ROOT_FILE, *glob.glob("/etc/containerd/conf.d/*.toml"), *ENVIRONMENT, trust.STAMP])
 
 
 def schema_of_file(text: str | None) -> int | None:
@@ -304,7 +310,7 @@ def gather(asked: tuple[Command, Command, Command], errors: list[str]) -> Contai
         effective=effective,
         digest=digest(text) if text else None,
         start_digest=start_digest(text) if text else None,
-        config_changed_unix=newest([ROOT_FILE, *glob.glob("/etc/containerd/conf.d/*.toml"), *ENVIRONMENT]),
+        config_changed_unix=changed_unix(),
         noted_digest=read_text(CONTAINERD_NOTE),
         noted_unix=newest([CONTAINERD_NOTE]),
         registries=read_registries(in_force(of_others(ROOT_FILE, files), numbers[0] if numbers else "")),

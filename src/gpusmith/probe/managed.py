@@ -11,7 +11,6 @@ from typing import Iterator
 from gpusmith.probe.boot import MODULE_FILES, SYSCTL_FILES
 from gpusmith.probe.packages import LOCKS
 from gpusmith.probe.taken import NOTES
-from gpusmith.probe.trust import ANCHORS
 
 # What was there before a change of a service that is not proved yet, by module serving_change.
 CHANGES = "/var/lib/gpusmith/changes"
@@ -35,7 +34,6 @@ MANAGED_FILES = (
     "/etc/nvidia-container-runtime/config.toml",
     # What services get in their environment.
     "/etc/default/gpusmith-*",
-    *ANCHORS,
     MODULE_FILES,
     SYSCTL_FILES,
     "/etc/tmpfiles.d/gpusmith-*",

@@ -29,6 +29,7 @@ from gpusmith.probe.services import Service
 from gpusmith.probe.surroundings import Surroundings
 from gpusmith.probe.system import System
 from gpusmith.probe.taken import Taken
+from gpusmith.probe.trust import Trust
 
 SCHEMA = "gpusmith.probe/1"
 
@@ -50,7 +51,6 @@ class Record:
         xids: since the driver was loaded; None if nobody can know them.
         boot: None if its files could not be read.
         kernels: folders of modules, with the kernels that they are of.
-        trusted: paths of our files of certificates that the trust store has.
         taken: kernel modules that another node has built.
         allocations: which pods were given which devices; None if the kubelet has no notes of it.
         errors: what could not be found out, with the reason.
@@ -88,7 +88,7 @@ class Record:
     allocations: Allocations | None = None
     managed_files: Mapping[str, str] = field(default_factory=dict)
     marked_files: tuple[str, ...] = ()
-    trusted: tuple[str, ...] = ()
+    trust: Trust = field(default_factory=Trust)
     errors: tuple[str, ...] = ()
 
     @property

@@ -17,6 +17,8 @@ from ansible_collections.gpusmith.gpu.plugins.action import (
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.authorities import ENVIRONMENT
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.egress import EgressAction
 
+from tests.authorities import authority
+
 PROXY = {"http": "http://proxy:3128", "no_proxy": ["mirror"]}
 NAMES = "localhost,127.0.0.1,::1,.svc,.cluster.local"
 
@@ -41,10 +43,11 @@ def test_modules_are_told() -> None:
 
 
 def test_modules_are_told_of_authorities() -> None:
-    (found,) = told({"gpusmith_ca_certificates": {"b": "TWO", "a": "ONE"}, "gpusmith_proxy": PROXY})
+    first, second = authority().certificate, authority().certificate
+    (found,) = told({"gpusmith_ca_certificates": {"b": second, "a": first}, "gpusmith_proxy": PROXY})
     assert found["http_proxy"] == "http://proxy:3128"
-    lines = found[ENVIRONMENT].splitlines()
-    assert [line for line in lines if not line.startswith("#")] == ["ONE", "TWO"]
+    lines = found[ENVIRONMENT].splitlines(keepends=True)
+    assert "".join(line for line in lines if not line.startswith("#")) == first + second
 
 
 @pytest.mark.parametrize("variables", [None, {}, {"gpusmith_proxy": {}, "gpusmith_ca_certificates": {}}])

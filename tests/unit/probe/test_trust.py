@@ -1,38 +1,60 @@
-"""Which of our certificates the trust store has."""
+"""Which of our certificates the trust store has, and what containerd started with."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
+from gpusmith.inventory.authorities import digests, texts
 from gpusmith.probe import containerd, trust
 from tests.authorities import authority
 
 
-def test_a_certificate_is_known_by_what_it_is_not_by_its_lines(tmp_path: Path) -> None:
-    trusted, other, unwritten = (authority().certificate for _ in range(3))
-    lines = trusted.splitlines()
-    bundle = tmp_path / "bundle.crt"
-    bundle.write_text(
-        "# someone\n" + "\n".join([lines[0], "".join(lines[1:-1]), lines[-1]]) + "\n" + unwritten
-    )
-    (tmp_path / "gpusmith-a.crt").write_text(f"# Written by gpusmith\n{trusted}")
-    (tmp_path / "gpusmith-b.crt").write_text(other)
-    patterns = (f"{tmp_path}/gpusmith-*.crt", f"{tmp_path}/none/*.pem")
-    assert trust.gather(patterns, (str(tmp_path / "none"), str(bundle))) == (f"{tmp_path}/gpusmith-a.crt",)
-    assert trust.gather(patterns[1:], (str(bundle),)) == ()
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with our files, the store 'bundle', and 'stamp'."""
+    monkeypatch.setattr(trust, "FOLDERS", (str(tmp_path), "/nonexistent"))
+    monkeypatch.setattr(trust, "BUNDLES", (str(tmp_path / "none"), str(tmp_path / "bundle")))
+    monkeypatch.setattr(trust, "STAMP", str(tmp_path / "stamp"))
+    return tmp_path
 
 
-def test_a_start_of_containerd_goes_by_our_authorities(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_certificate_is_known_by_what_it_is_not_by_its_lines(machine: Path) -> None:
+    certificates = {"a": authority().certificate, "b": authority().certificate}
+    lines = certificates["a"].splitlines()
+    (machine / "bundle").write_text("# someone\n" + "\n".join([lines[0], "".join(lines[1:-1]), lines[-1]]))
+    for name, text in texts(certificates).items():
+        (machine / f"gpusmith-{name}.crt").write_text(text)
+    (machine / "gpusmith-half.crt").write_text("# Written by gpusmith\n-----BEGIN CERTIFICATE-----\nMII")
+    (machine / "gpusmith-theirs.crt").write_text(certificates["a"])
+    found = trust.gather()
+    assert found.authorities == {"a": digests(certificates)["a"], "b": "", "half": ""}
+    assert found.pending is False
+    (machine / "stamp").write_text(trust.PENDING)
+    assert trust.gather().pending is True
+
+
+def test_a_start_of_containerd_goes_by_what_the_store_has_of_ours(
+    machine: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file = tmp_path / "gpusmith-a.crt"
-    monkeypatch.setattr(trust, "paths", lambda: [str(file)])
     monkeypatch.setattr(containerd, "ENVIRONMENT", ())
     without = containerd.start_digest("dump")
     assert without == containerd.digest("dump")
-    file.write_text("one")
+    (text,) = texts({"a": authority().certificate}).values()
+    (machine / "gpusmith-a.crt").write_text(text)
+    assert containerd.start_digest("dump") == without
+    (machine / "bundle").write_text(text)
     with_one = containerd.start_digest("dump")
-    file.write_text("another")
-    assert len({without, with_one, containerd.start_digest("dump")}) == 3
+    assert with_one != without
+    (machine / "gpusmith-a.crt").write_text(text.replace("; changes", "; all changes"))
+    assert containerd.start_digest("dump") == with_one
+
+
+def test_without_a_note_the_stamp_tells_that_containerd_is_older(machine: Path) -> None:
+    before = containerd.changed_unix()
+    (machine / "stamp").write_text("done\n")
+    os.utime(machine / "stamp", (4_000_000_000, 4_000_000_000))
+    assert containerd.changed_unix() == 4_000_000_000
+    assert before is None or before < 4_000_000_000

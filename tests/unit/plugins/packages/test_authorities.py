@@ -61,6 +61,19 @@ def test_a_repository_is_asked_before_the_trust_store_has_its_authority(
     assert told.simulation["plan"]["installed"]["kit-library"] == "1.20.1-1"
 
 
+def test_what_apt_goes_by_already_counts_instead_of_the_store(
+    system: System, address: str, site: Authority, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    own = tmp_path / "own.pem"
+    own.write_text(site.certificate)
+    settings = tmp_path / "apt.conf"
+    settings.write_text(f'Acquire::https::CaInfo "{own}";\n')
+    monkeypatch.setenv("APT_CONFIG", str(settings))
+    monkeypatch.setenv(authorities.ENVIRONMENT, authority("another").certificate)
+    asked = {"nvidia_container_toolkit": asks(system, uris=[address])["nvidia_container_toolkit"]}
+    assert preflight.ask_all(system.apt, asked, {}).repositories["nvidia_container_toolkit"]["error"] is None
+
+
 def test_what_the_machine_trusts_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = tmp_path / "store.crt"
     store.write_text("OF THE SYSTEM")

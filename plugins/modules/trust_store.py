@@ -1,0 +1,154 @@
+#!/usr/bin/python
+"""Ansible module: a site's own authorities in the machine's trust store."""
+
+# Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: trust_store
+short_description: Have a machine trust a site's own authorities, and no other ones of ours
+description:
+  - Writes a file for each certificate, removes those of ours that are not wanted any more, has the operating system make its trust store anew,
+    and looks whether the store has the certificates then. Files of others stay.
+  - A change that did not end is taken up by the next run.
+version_added: "0.1.0"
+author: gpusmith contributors
+options:
+  certificates:
+    description: Certificates in PEM by name.
+    type: dict
+    default: {}
+  folder:
+    description: Where the operating system looks for them.
+    type: path
+    required: true
+  suffix:
+    description: Of the files.
+    type: str
+    required: true
+  update:
+    description: Command that makes the trust store anew.
+    type: list
+    elements: str
+    required: true
+  fresh:
+    description: Further words of it where a certificate changes or leaves.
+    type: list
+    elements: str
+    default: []
+  bundle:
+    description: The probe's code; set by the action plugin.
+    type: str
+    default: ""
+attributes:
+  check_mode:
+    support: full
+    description: Tells which files would change.
+  diff_mode:
+    support: full
+    description: Shows the files' certificates.
+"""
+
+EXAMPLES = r"""
+- name: Trust the site's authority
+  gpusmith.gpu.trust_store:
+    certificates:
+      example: "{{ lookup('ansible.builtin.file', 'example.pem') }}"
+    folder: /usr/local/share/ca-certificates
+    suffix: .crt
+    update: [update-ca-certificates]
+    fresh: [--fresh]
+"""
+
+RETURN = r"""
+paths:
+  description: Files that changed.
+  returned: always
+  type: list
+  elements: str
+"""
+
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpusmith.gpu.plugins.module_utils import bundle
+from ansible_collections.gpusmith.gpu.plugins.module_utils.files import put, read
+
+
+def change(module: Any, texts: dict[str, str], leaving: list[str], fresh: bool) -> None:
+    """Write and remove files, and have the store made anew."""
+    from gpusmith.probe import trust
+
+    stamp = Path(trust.STAMP)
+    put(stamp, trust.PENDING)
+    for path, text in texts.items():
+        put(Path(path), text, 0o644)
+    for path in leaving:
+        put(Path(path), None)
+    command = [*module.params["update"], *(module.params["fresh"] if fresh else [])]
+    status, _output, error = module.run_command(command)
+    there = trust.gather().authorities
+    lacking = [name for name in module.params["certificates"] if not there.get(name)]
+    if status != 0 or lacking:
+        said = error.strip() or "nothing"
+        module.fail_json(
+            msg=f"'{' '.join(command)}' ended with {status}, and the trust store lacks {', '.join(lacking) or 'none'}. It said: {said}. "
+            "Correct what it names; the next run begins with it."
+        )
+    put(stamp, "done\n")
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={
+            "certificates": {"type": "dict", "default": {}},
+            "folder": {"type": "path", "required": True},
+            "suffix": {"type": "str", "required": True},
+            "update": {"type": "list", "elements": "str", "required": True},
+            "fresh": {"type": "list", "elements": "str", "default": []},
+            "bundle": bundle.OPTION,
+        },
+        supports_check_mode=True,
+    )
+    bundle.take(module)
+    from gpusmith.probe import trust
+
+    folder, suffix = module.params["folder"], module.params["suffix"]
+    texts = {
+        f"{folder}/{trust.PREFIX}{name}{suffix}": text for name, text in module.params["certificates"].items()
+    }
+    ours, seen = trust.files(), trust.gather()
+    foreign = [path for path in texts if path not in ours and Path(path).exists()]
+    if foreign:
+        module.fail_json(
+            msg=f"'{foreign[0]}' is there, and gpusmith did not write it. Move it, or give the authority another name."
+        )
+    changed = {path: text for path, text in texts.items() if read(Path(path)) != text}
+    leaving = [path for path in ours if path not in texts]
+    untrusted = [name for name in module.params["certificates"] if not seen.authorities.get(name)]
+    due = bool(changed or leaving or untrusted or seen.pending)
+    if due and not module.check_mode:
+        change(
+            module,
+            changed,
+            leaving,
+            fresh=seen.pending or bool(leaving or any(path in ours for path in changed)),
+        )
+    paths = [*changed, *leaving]
+    diff = [
+        {
+            "before_header": path,
+            "after_header": path,
+            "before": ours.get(path, ""),
+            "after": texts.get(path, ""),
+        }
+        for path in paths
+    ]
+    module.exit_json(changed=due, paths=paths, diff=diff)
+
+
+if __name__ == "__main__":
+    main()
