@@ -123,8 +123,9 @@ def _by_tls(inventory: Path, front: str) -> tuple[str, str]:
             registry = row["endpoint"].removeprefix("http://")
     (mirror,) = mirrors
     for path in sorted(inventory.rglob("*.yml")):
-        text = path.read_text().replace(f"http://{mirror}", front).replace(f"http://{registry}", front)
-        path.write_text(text)
+        # The registry may be another port of the same machine.
+        text = path.read_text().replace(f"http://{registry}", front)
+        path.write_text(text.replace(f"http://{mirror}/", f"{front}/"))
     return registry, mirror
 
 
