@@ -41,7 +41,7 @@ def rules(name: str, value: Any) -> Iterator[Refusal]:
                 f"'{name}.{scheme}' has a user or a password, and files that everybody on a node may read would have it.",
                 "Use a proxy that knows the nodes by their addresses.",
             )
-        elif url and not (isinstance(url, str) and _is_address(url)):
+        elif url and not (isinstance(url, str) and URL.fullmatch(url) and is_reachable(url)):
             yield must_be(f"{name}.{scheme}", "an address such as 'http://proxy.example.com:3128'", url)
     exceptions = value.get("no_proxy") or ()
     if not isinstance(exceptions, list | tuple):
@@ -53,10 +53,8 @@ def rules(name: str, value: Any) -> Iterator[Refusal]:
             yield must_be(f"{name}.no_proxy[{index}]", wants, each)
 
 
-def _is_address(url: str) -> bool:
-    """Whether programs can resolve and ask it."""
-    if not URL.fullmatch(url):
-        return False
+def is_reachable(url: str) -> bool:
+    """Whether the host and port of an address are such that programs can resolve and ask them."""
     try:
         parts = urlsplit(url)
         name = parts.hostname or ""

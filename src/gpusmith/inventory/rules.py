@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gpusmith.errors import Refusal
-from gpusmith.inventory import authorities, kubelet, proxy
+from gpusmith.inventory import authorities, kubelet, proxy, registries
 from gpusmith.inventory.labels import labels, must_be, taints
 from gpusmith.inventory.values import truth, whole
 
@@ -193,6 +193,7 @@ RULES: Mapping[str, Rule] = {
     "host_baseline_sysctl": sysctl,
     kubelet.VARIABLE: kubelet.settings,
     authorities.VARIABLE: authorities.rules,
+    registries.VARIABLE: registries.rules,
     **dict.fromkeys(proxy.VARIABLES, proxy.rules),
     "host_baseline_sysctl_minimum": sysctl_minimum,
     "host_baseline_huge_pages": huge_pages,
