@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from ansible_collections.gpusmith.gpu.plugins.module_utils.built_modules import STATUS
+
 from gpusmith.built.once import NotBuilt
 from gpusmith.cluster import stamps
 from gpusmith.cluster.api import Cluster
@@ -205,8 +207,16 @@ class Machine:
         self._must("built_modules", {"state": "allowed", "version": version})
         status = self._must("command", {"argv": ["dkms", "status"]}, "ansible.builtin")
         name = kernels.dkms_name(str(status.get("stdout")), version)
+        listed = [STATUS.match(line) for line in str(status.get("stdout")).splitlines()]
+        known = {
+            found["kernel"]
+            for found in listed
+            if found and found["name"] == name and found["version"] == version
+        }
         for release in releases:
             words = ["dkms", "install", "-m", name, "-v", version, "-k", release]
+            # DKMS only knows what it has installed, not that another name's removal took the files since.
+            words += ["--force"] if release in known else []
             answer = self.ask("ansible.builtin.command", {"argv": words})
             if answer.get("failed"):
                 said = answer.get("stderr") or answer.get("stdout") or answer.get("msg")

@@ -172,6 +172,11 @@ def test_the_module_is_built_for_kernels_that_its_packages_leave_out(tmp_path: P
         "command",
         {"argv": ["dkms", "install", "-m", "nvidia-open", "-v", NEW, "-k", "6.1.0-99-amd64"]},
     )
+    # The removal of the other kind took what DKMS has installed, and DKMS does not know.
+    there = {"stdout": status["stdout"] + f"nvidia-open/{NEW}, 6.1.0-99-amd64, x86_64: installed\n"}
+    node.asked, node.answers = [], [{"saved": {"libcuda1": NEW}}, {}, {}, there]
+    made(node, tmp_path).install(NEW)
+    assert node.asked[4][1]["argv"][-3:] == ["-k", "6.1.0-99-amd64", "--force"]
     node.answers = [{"saved": {"libcuda1": NEW}}, {}, {}, status, {"failed": True, "stderr": "gcc says no"}]
     with pytest.raises(DriverFailed, match="gcc says no"):
         made(node, tmp_path).install(NEW)
