@@ -11,7 +11,7 @@ import itertools
 import os
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Dict, Iterable, Iterator, Mapping
+from typing import Dict, Iterable, Iterator, Mapping, Tuple
 
 SUFFIX = ".before-gpusmith-removal"
 
@@ -31,21 +31,34 @@ def _place(root: Path, path: str) -> str:
 
 @contextmanager
 def copies(root: Path, kept: Mapping[str, str]) -> Iterator[None]:
-    """Copies are there before the files go, and afterwards of those that have gone."""
+    """Copies are there before the files go, and afterwards unless the file is as it was. Scripts may delete whole folders."""
     pairs = [(_at(root, path), _at(root, copy)) for path, copy in kept.items()]
-    contents = [(path, copy, path.read_bytes(), path.stat()) for path, copy in pairs if not copy.exists()]
-    for _path, copy, content, status in contents:
+    earlier = {
+        copy: _look(copy) for path, _copy in pairs for copy in path.parent.glob(f"{path.name}{SUFFIX}*")
+    }
+    files = {path: _look(path) for path, _copy in pairs}
+    made = {copy: files[path] for path, copy in pairs if copy not in earlier}
+    for copy, (content, status) in made.items():
         _write(copy, content, status)
     try:
         yield
     finally:
-        for path, copy, content, status in contents:
-            if path.exists():
-                copy.unlink()
-            elif not copy.exists():
-                # A package's script deleted the whole folder.
+        same = {
+            path
+            for path, (content, _status) in files.items()
+            if path.is_file() and path.read_bytes() == content
+        }
+        for copy in (copy for path, copy in pairs if path in same and copy in made):
+            copy.unlink(missing_ok=True)
+            del made[copy]
+        for copy, (content, status) in {**earlier, **made}.items():
+            if not copy.exists():
                 copy.parent.mkdir(parents=True, exist_ok=True)
                 _write(copy, content, status)
+
+
+def _look(path: Path) -> Tuple[bytes, os.stat_result]:
+    return path.read_bytes(), path.stat()
 
 
 def there(root: Path, kept: Mapping[str, str]) -> Dict[str, str]:
