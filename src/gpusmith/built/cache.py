@@ -34,6 +34,8 @@ UNFINISHED = re.compile(r"\..+-[0-9a-f]{12}\.\d+")
 TICK_S = 0.5
 DAY_S = 86400
 KEEP_DAYS = 90
+LAST_VERSIONS, LONGER = 3, 4
+"""So many versions of each kernel and family stay, so many times as long."""
 
 
 @dataclass(frozen=True)
@@ -132,15 +134,24 @@ class Cache:
         return Entry(target, manifest, builder, seconds)
 
     def _prune(self, key: Key) -> None:
-        """Make room after something has come. What a way back from it would take stays, however old: the version before."""
+        """Make room after something has come.
+
+        Nodes use what they have for months without asking again, and a way back takes it: of entries that differ in the driver's
+        version alone, those that were used last stay longer.
+        """
         if self._keep_days <= 0:
             return
-        before = time.time() - self._keep_days * DAY_S
+        kept_s = self._keep_days * DAY_S
         rows = {path: _last_use(path) for path in self.folder.iterdir() if _is_ours(path)}
-        others = [path for path in rows if path.name != key.name and _differ_in_version(path, key)]
-        stay = [self.folder / key.name, *sorted(others, key=lambda path: rows[path])[-1:]]
-        for path, used in rows.items():
-            if used < before and path not in stay:
+        alike: dict[Key, list[Path]] = {}
+        for path in sorted(rows, key=lambda path: rows[path]):
+            if found := _key_of(path):
+                alike.setdefault(replace(found, version=""), []).append(path)
+        last = {path for paths in alike.values() for path in paths[-LAST_VERSIONS:]}
+        for path in rows:
+            longest_s = LONGER * kept_s if path in last else kept_s
+            # Another run may have begun to use it.
+            if path != self.folder / key.name and _last_use(path) < time.time() - longest_s:
                 # Another run may do the same.
                 path.unlink(missing_ok=True) if path.is_file() else shutil.rmtree(path, ignore_errors=True)
 
@@ -203,13 +214,12 @@ def _last_use(path: Path) -> float:
     return max((each.stat().st_mtime for each in paths if each.exists()), default=time.time())
 
 
-def _differ_in_version(path: Path, key: Key) -> bool:
-    """Whether it is of another version of the driver, and alike otherwise."""
+def _key_of(path: Path) -> Key | None:
+    """What it was built for; None if nothing was."""
     try:
-        found = Key(**json.loads((path / MANIFEST).read_text())["key"])
+        return Key(**json.loads((path / MANIFEST).read_text())["key"])
     except (OSError, ValueError, KeyError, TypeError):
-        return False
-    return replace(found, version=key.version) == key
+        return None
 
 
 def _locked(file: TextIO) -> bool:

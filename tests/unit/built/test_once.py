@@ -165,18 +165,18 @@ def test_what_is_damaged_is_built_anew(cache: Cache, log: list[str], damage: str
     assert log == ["gpu-1 compiles", "gpu-2 compiles"]
 
 
-LONG_AGO = time.time() - 91 * 86400
 LATER = replace(KEY, version="590.44.01")
 OLDER = replace(KEY, version="570.1")
 ELSEWHERE = replace(KEY, kernel="6.1.0-30-amd64")
 
 
-def aged(cache: Cache, *names: str) -> None:
-    """As if these were used last, one after another, more than 90 days ago."""
+def aged(cache: Cache, *names: str, days: int = 91) -> None:
+    """As if these were used last, one after another, so many days ago."""
+    begin = time.time() - days * 86400
     for number, name in enumerate(names):
         for path in (cache.folder / name / MANIFEST, cache.folder / name):
             if path.exists():
-                os.utime(path, (LONG_AGO + number, LONG_AGO + number))
+                os.utime(path, (begin + number, begin + number))
 
 
 def kept(cache: Cache) -> set[str]:
@@ -188,21 +188,25 @@ def built(cache: Cache, *keys: key.Key) -> None:
         once(cache, "gpu-1").provide(each, Host("gpu-1", []))
 
 
-def test_what_no_run_has_used_for_long_goes_when_something_comes(cache: Cache) -> None:
-    built(cache, OLDER, KEY, ELSEWHERE, replace(KEY, family="ubuntu-24.04"))
-    aged(cache, OLDER.name, KEY.name, ELSEWHERE.name)
-    assert len(kept(cache)) == 4
-    built(cache, LATER)
-    # A way back from it takes the version before.
-    assert kept(cache) == {KEY.name, LATER.name, replace(KEY, family="ubuntu-24.04").name}
-    aged(cache, KEY.name, LATER.name)
+def test_of_each_kernel_and_family_the_last_versions_stay_longer(cache: Cache) -> None:
+    """Nodes use what they have without asking again, and those of other kernels go on when the first ones have changed."""
+    versions = [replace(KEY, version=f"{branch}.1") for branch in (550, 560, 570, 575, 580)]
+    built(cache, *versions[:4], ELSEWHERE)
+    aged(cache, *(each.name for each in versions[:4]), ELSEWHERE.name)
+    built(cache, versions[4])
+    assert kept(cache) == {each.name for each in (*versions[2:], ELSEWHERE)}
+
+
+def test_what_no_run_has_used_for_very_long_goes(cache: Cache) -> None:
+    built(cache, KEY, OLDER)
+    aged(cache, KEY.name, OLDER.name, days=361)
     built(cache, ELSEWHERE)
-    assert kept(cache) == {ELSEWHERE.name, replace(KEY, family="ubuntu-24.04").name}
+    assert kept(cache) == {ELSEWHERE.name}
 
 
 def test_who_takes_uses_and_who_only_looks_does_not(cache: Cache, log: list[str]) -> None:
     built(cache, KEY, LATER)
-    aged(cache, KEY.name, LATER.name)
+    aged(cache, KEY.name, LATER.name, days=361)
     once(cache, "gpu-2").provide(KEY, Host("gpu-2", log))
     forecast(LATER, ["gpu-2"], "gpu-2", cache)
     built(cache, ELSEWHERE)
