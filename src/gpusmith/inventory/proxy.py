@@ -60,7 +60,9 @@ def is_reachable(url: str) -> bool:
         name = parts.hostname or ""
         if parts.netloc.startswith("["):
             ipaddress.IPv6Address(name)
-        return parts.port != 0 and all(0 < len(label) < LABEL_LENGTH for label in name.split("."))
+        return parts.port != 0 and all(
+            0 < len(label) < LABEL_LENGTH for label in name.removesuffix(".").split(".")
+        )
     except ValueError:
         return False
 

@@ -14,8 +14,10 @@ from gpusmith.inventory.templates import has_open
 
 VARIABLE = "containerd_registries"
 # As images carry it; '_default' stands for all others (https://github.com/containerd/containerd/blob/main/docs/hosts.md).
-HOST = re.compile(r"_default|([A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?")
-ENDPOINT = re.compile(r"https?://[^\s\"'\\/?#@]+(/[^\s\"'\\?#]*)?")
+NAME = r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?"
+HOST = re.compile(rf"_default|{NAME}")
+# Without a scheme it is https.
+ENDPOINT = re.compile(rf"(https?://)?{NAME}(/[^\s\"'\\#]*)?")
 
 
 def rules(name: str, value: Any) -> Iterator[Refusal]:
@@ -35,7 +37,7 @@ def rules(name: str, value: Any) -> Iterator[Refusal]:
         if (
             isinstance(endpoint, str)
             and not has_open(endpoint)
-            and not (ENDPOINT.fullmatch(endpoint) and is_reachable(endpoint))
+            and not (ENDPOINT.fullmatch(endpoint) and is_reachable(_with_slashes(endpoint)))
         ):
             # It may have a password, which nobody should read.
             seen = "an address with a user" if "@" in endpoint else endpoint
@@ -45,3 +47,7 @@ def rules(name: str, value: Any) -> Iterator[Refusal]:
     for host, times in Counter(row.get("host") for row in rows).items():
         if host is not None and times > 1:
             yield must_be(name, "a list with each host once", f"{times} times {host!r}")
+
+
+def _with_slashes(endpoint: str) -> str:
+    return endpoint if "://" in endpoint else f"//{endpoint}"

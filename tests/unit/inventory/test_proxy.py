@@ -27,7 +27,7 @@ def found(value: Any) -> list[str]:
         None,
         {},
         PROXY,
-        {"https": "https://proxy.example.com/"},
+        {"https": "https://proxy.example.com/", "http": "http://proxy.example.com.:3128"},
         {"http": "http://[fd00::1]:3128", "no_proxy": ["fd00::/8", "::1", "registry", "a_b.example.com"]},
         {"http": "", "https": None, "no_proxy": None},
     ],

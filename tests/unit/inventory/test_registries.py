@@ -24,6 +24,9 @@ def row(host: str = "docker.io", endpoint: str = "https://mirror.example.com") -
         row(),
         row("10.77.0.2:5000", "http://10.77.0.2:5000"),
         row("_default", "https://mirror.example.com/v2/all/"),
+        row(endpoint="mirror.example.com:5000"),
+        row(endpoint="mirror.example.com"),
+        row(endpoint="https://mirror.example.com.:5000/v2?ns=docker.io"),
         row("[fd00::1]:5000", "http://[fd00::1]:5000"),
         row("{{ registry }}", "http://{{ registry }}"),
     ],
@@ -35,7 +38,8 @@ def test_what_may_be(given: dict[str, str]) -> None:
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        (row(endpoint="mirror.example.com:5000"), "[0].endpoint' must be an address"),
+        (row(endpoint="ftp://mirror.example.com"), "[0].endpoint' must be an address"),
+        (row(endpoint="HTTPS://mirror.example.com"), "[0].endpoint' must be an address"),
         (row(endpoint="https://mirror.example.com:8443:5000"), "[0].endpoint' must be an address"),
         (row(endpoint="https://mirror.example.com:99999"), "[0].endpoint' must be an address"),
         (row(endpoint="https://me:secret@mirror.example.com"), "[0].endpoint' must be an address"),
