@@ -10,6 +10,7 @@ from typing import Any
 from ansible.plugins.action import ActionBase
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.built_node import BuildingAction, refuse_unsigned
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import plain
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.egress import EgressAction
 
 from gpusmith.built import key, signing
 from gpusmith.built.cache import KEEP_DAYS, Cache
@@ -39,12 +40,13 @@ SPEC: dict[str, dict[str, Any]] = {
 RECORD = "node_record_now"
 
 
-class ActionModule(BuildingAction):
+class ActionModule(BuildingAction, EgressAction):
     """One host at a time builds for a key; the others wait, and take what came out."""
 
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Entry point of Ansible."""
         result: dict[str, Any] = ActionBase.run(self, tmp, task_vars)
+        self.way_out(task_vars)
         _validation, arguments = self.validate_argument_spec(argument_spec=SPEC)
         asked, variables = plain(arguments), task_vars or {}
         try:

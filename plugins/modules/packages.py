@@ -108,9 +108,8 @@ options:
     type: bool
     default: false
   lock_timeout:
-    description: Seconds that another program may keep the package manager's lock.
+    description: Seconds that another program may keep the package manager's lock. By default what C(gpusmith_package_lock_timeout_s) says.
     type: int
-    default: 300
   folder:
     description:
       - With O(state=fetched), where archives of the packages are saved, with a manifest of names, versions and checksums.
@@ -774,7 +773,7 @@ def main() -> None:
             "recommends": {"type": "bool", "default": False},
             "autoremove": {"type": "bool", "default": False},
             "purge": {"type": "bool", "default": False},
-            "lock_timeout": {"type": "int", "default": base.LOCK_TIMEOUT_S},
+            "lock_timeout": {"type": "int"},
             "folder": {"type": "path"},
             "state": {
                 "type": "str",

@@ -7,6 +7,7 @@ Standard library only, Python 3.8 or newer: it runs on the node.
 
 from __future__ import annotations
 
+import os
 import shutil
 from typing import Callable, Mapping, Optional, Type, Union
 
@@ -30,6 +31,8 @@ PROGRAMS = {
     "xbps": "xbps-install",
     "nix": "nix-env",
 }
+# By which an action plugin tells a module what the inventory says.
+LOCK_ENVIRONMENT = "GPUSMITH_PACKAGE_LOCK_TIMEOUT_S"
 BACKENDS: Mapping[str, Union[Type[Apt], Type[Dnf]]] = {"apt": Apt, "dnf": Dnf}
 SUPPORTED = tuple(BACKENDS)
 # By the database of installed packages, the manager over it.
@@ -41,15 +44,19 @@ def manager(which: Callable[[str], Optional[str]] = shutil.which) -> str:
     return next((name for name, program in PROGRAMS.items() if which(program)), "")
 
 
-def backend(lock_timeout_s: float = LOCK_TIMEOUT_S) -> Backend:
+def backend(lock_timeout_s: Optional[float] = None) -> Backend:
     """The backend of this machine's package manager.
+
+    Args:
+        lock_timeout_s: how long another program may keep its lock; by default as long as the inventory says.
 
     Raises:
         PackageError: it has none that this release knows.
     """
     name = manager()
     if name in BACKENDS:
-        return BACKENDS[name](lock_timeout_s=lock_timeout_s)
+        told = float(os.environ.get(LOCK_ENVIRONMENT) or LOCK_TIMEOUT_S)
+        return BACKENDS[name](lock_timeout_s=told if lock_timeout_s is None else lock_timeout_s)
     raise PackageError(
         f"{f'The package manager is {name!r}' if name else 'No known package manager is on this machine'}, "
         f"and this release manages packages by {' and '.join(SUPPORTED)} only. Use a system with one of these."

@@ -19,7 +19,7 @@ REMOVED: Mapping[str, str] = {
     ),
     "node_stamp_nvml_timeout_s": "Every look at a node has one deadline: use 'node_record_nvml_timeout_s'.",
     "cuda_toolkit_apt_lock_timeout_s": (
-        "All roles wait up to 300 s for the package manager's lock: take the variable out."
+        "All roles wait for the package manager's lock as long as 'gpusmith_package_lock_timeout_s' says."
     ),
 }
 """Variables of earlier releases, and why they are gone and what to do."""

@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 from ansible.plugins.action import ActionBase
 from ansible_collections.gpusmith.gpu.plugins.action import (
+    driver_build,
     driver_offers,
     driver_upgrade,
     packages,
     preflight,
     serving_change,
 )
+from ansible_collections.gpusmith.gpu.plugins.module_utils import packages as door
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.authorities import ENVIRONMENT
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.egress import EgressAction
 
@@ -50,13 +52,35 @@ def test_modules_are_told_of_authorities() -> None:
     assert "".join(line for line in lines if not line.startswith("#")) == first + second
 
 
+@pytest.mark.parametrize(
+    ("said", "patience"),
+    [
+        ({"gpusmith_package_lock_timeout_s": 0}, 0),
+        ({"gpusmith_package_lock_timeout_s": "900"}, 900),
+        ({}, 300),
+    ],
+)
+def test_modules_are_told_how_long_others_may_keep_a_lock(
+    said: dict[str, Any], patience: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for row in told(said) or []:
+        for name, text in row.items():
+            monkeypatch.setenv(name, text)
+    monkeypatch.setattr(door, "manager", lambda: "apt")
+    monkeypatch.setattr(door, "BACKENDS", {"apt": lambda lock_timeout_s: lock_timeout_s})
+    assert door.backend() == patience
+    assert door.backend(7) == 7
+
+
 @pytest.mark.parametrize("variables", [None, {}, {"gpusmith_proxy": {}, "gpusmith_ca_certificates": {}}])
 def test_without_a_proxy_nothing_is_told(variables: Any) -> None:
     assert told(variables) is None
     assert told(variables, [{"a": "b"}]) == [{"a": "b"}]
 
 
-@pytest.mark.parametrize("plugin", [driver_offers, driver_upgrade, packages, preflight, serving_change])
+@pytest.mark.parametrize(
+    "plugin", [driver_build, driver_offers, driver_upgrade, packages, preflight, serving_change]
+)
 def test_every_plugin_that_asks_repositories_tells(plugin: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def ends(_self: Any, variables: Any) -> None:
         raise End(variables)
