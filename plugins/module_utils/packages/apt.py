@@ -27,6 +27,7 @@ from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import 
     SOURCE,
     UPDATE_TIMEOUT_S,
     Backend,
+    BusyError,
     File,
     Installed,
     Offers,
@@ -549,10 +550,15 @@ class Apt:
         )
         try:
             self._execute(["apt-get", *self._options, "check", "-q"], 60, lock_timeout_s=self._lock_timeout_s)
+        except BusyError:
+            raise
         except PackageError:
             # What it would take to remove something is for a person to decide, who reads it in the next install's error.
             self._execute(
-                [*self._get("install"), "--fix-broken", "--no-remove"], INSTALL_TIMEOUT_S, accept=range(256)
+                [*self._get("install"), "--fix-broken", "--no-remove"],
+                self._lock_timeout_s + INSTALL_TIMEOUT_S,
+                accept=range(256),
+                lock_timeout_s=self._lock_timeout_s,
             )
         return True
 
@@ -575,7 +581,8 @@ class Apt:
         return words
 
     def _change(self, words: Sequence[str]) -> None:
-        self._execute(words, INSTALL_TIMEOUT_S, lock_timeout_s=self._lock_timeout_s)
+        # apt waits for the lock by itself.
+        self._execute(words, self._lock_timeout_s + INSTALL_TIMEOUT_S, lock_timeout_s=self._lock_timeout_s)
 
     def _mark(self, verb: str, names: Iterable[str]) -> None:
         listed = sorted(set(names))

@@ -16,6 +16,10 @@ from typing import Callable, Mapping, NamedTuple, Optional, Pattern, Sequence
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import BusyError, PackageError
 
 LOCK_TICK_S = 2.0
+PATIENCE = (
+    "Another program had the package manager's lock for {:.0f} s. Run again when it has ended, or let runs wait longer:"
+    " 'gpusmith_package_lock_timeout_s'."
+)
 
 
 class Manner(NamedTuple):
@@ -48,7 +52,7 @@ def run(
         manner: of its package manager.
         words: program and arguments.
         timeout_s: when to give up.
-        accept: exit statuses that are no failure.
+        accept: exit statuses that are no failure, unless another program has the lock.
         lock_timeout_s: how long to try again while another program has the lock.
         cwd: folder to run in.
         unless: found in its errors, no status is a failure.
@@ -75,10 +79,12 @@ def run(
             raise PackageError(f"'{' '.join(words[:2])}' did not end within {timeout_s:.0f} s.") from error
         except OSError as error:
             raise PackageError(f"'{words[0]}' cannot be run: {error}") from error
-        if done.returncode in accept or (unless and unless in done.stderr):
+        locked = done.returncode != 0 and manner.locked.search(done.stderr)
+        if (done.returncode in accept and not locked) or (unless and unless in done.stderr):
             return done.stdout
-        locked = manner.locked.search(done.stderr)
-        if not locked or time.monotonic() >= deadline:
-            kind = BusyError if locked else PackageError
-            raise kind(f"'{' '.join(words[:2])}' failed: {manner.cause(done.stdout, done.stderr)}")
+        told = f"'{' '.join(words[:2])}' failed: {manner.cause(done.stdout, done.stderr)}"
+        if not locked:
+            raise PackageError(told)
+        if time.monotonic() >= deadline:
+            raise BusyError(f"{told.rstrip('.')}. {PATIENCE.format(lock_timeout_s)}")
         time.sleep(LOCK_TICK_S)

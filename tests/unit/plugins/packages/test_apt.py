@@ -207,5 +207,9 @@ def test_a_lock_is_waited_for_and_then_named(tmp_path: Path, monkeypatch: pytest
     assert apt.run([busy], 10, lock_timeout_s=30) == "done\n"
     with pytest.raises(base.BusyError, match="held by process 7"):
         apt.run([script(tmp_path, told)], 10, lock_timeout_s=0.05)
+    # What is accepted besides is what a program does, not that it could do nothing.
+    locked = "echo 'dpkg: error: dpkg frontend lock was locked by another process with pid 7' >&2; exit 2"
+    with pytest.raises(base.BusyError, match=r"with pid 7.* 'gpusmith_package_lock_timeout_s'"):
+        apt.run([script(tmp_path, locked)], 10, accept=range(256))
     with pytest.raises(base.PackageError, match="did not end within"):
         apt.run([script(tmp_path, "exec sleep 5")], 0.1)
