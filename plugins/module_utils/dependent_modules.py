@@ -39,7 +39,7 @@ def rebuild(run: Run, name: str, kernel: str, tree: Path = TREE) -> str:
     built = [row for row in rows if row["kernel"] == kernel]
     # Of several versions, the one that the kernel has; else the one that DKMS has known for the shortest time.
     there = [row for row in built if row["state"] == "installed"]
-    version = (there or built or rows)[-1]["version"]
+    version = str((there or built or rows)[-1]["version"])
     named = ["-m", name, "-v", version, "-k", kernel]
     if any(row["version"] == version for row in built):
         _must(run, ["dkms", "unbuild", *named])
