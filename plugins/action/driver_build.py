@@ -21,10 +21,11 @@ from gpusmith.node.records import parse
 from gpusmith.probe.record import Record
 from gpusmith.verdict.changes import TELLS
 
-STATES = ["withheld", "allowed", "compiled", "restored", "mended", "present"]
+STATES = ["withheld", "allowed", "compiled", "restored", "rebuilt", "mended", "present"]
 SPEC: dict[str, dict[str, Any]] = {
     "state": {"type": "str", "choices": STATES, "default": "present"},
     "kernels": {"type": "list", "elements": "str", "default": []},
+    "modules": {"type": "dict", "default": {}},
     "version": {"type": "str", "required": True},
     "flavour": {"type": "str", "required": True},
     "layout": {"type": "str", "required": True},
@@ -80,6 +81,15 @@ class ActionModule(BuildingAction, EgressAction):
             return {"changed": node.keep_from_building(withheld=False), "words": []}
         if asked["state"] == "mended":
             return {"changed": node.mend(), "words": []}
+        if asked["state"] == "rebuilt":
+            for kernel, names in asked["modules"].items() if not self._task.check_mode else ():
+                node.rebuild(kernel, names)
+            words = [
+                f"module '{name}' built anew by DKMS for kernel {kernel}"
+                for kernel, names in asked["modules"].items()
+                for name in names
+            ]
+            return {"changed": bool(words), "words": words, "notes": []}
         if asked["state"] in ("compiled", "restored"):
             for kernel in asked["kernels"]:
                 node.compile(kernel) if asked["state"] == "compiled" else node.restore(kernel)

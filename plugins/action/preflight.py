@@ -26,6 +26,7 @@ from gpusmith.inventory.templates import UnfilledError
 from gpusmith.inventory.variables import check_templates
 from gpusmith.node.records import parse
 from gpusmith.preflight import asked as packages
+from gpusmith.preflight import secure_boot
 from gpusmith.preflight.judge import judge
 from gpusmith.preflight.machine import old_kernels, surroundings
 from gpusmith.preflight.proxy import kept_proxies, proxies
@@ -116,11 +117,14 @@ class ActionModule(FolderAction):
             "trust_program": trust_program,
             "asked": asks,
             "driver_package": packages.driver_package(wanted, names),
+            "signing": secure_boot.site_key(wanted),
             "unmet": packages.unmet(wanted, names),
             "choice": Refusal(**choice["refusal"]) if choice.get("refusal") else None,
         }
         found = judge(facts, wanted, tables)
-        if notes := [*old_kernels(facts), *kept_proxies(facts), *surroundings(parse(record), wanted)]:
+        notes = [*old_kernels(facts), *kept_proxies(facts), *surroundings(parse(record), wanted)]
+        notes += secure_boot.notes(facts, wanted)
+        if notes:
             result["verdict"] = {(task_vars or {})["inventory_hostname"]: {"notes": notes}}
         found += check_templates(
             task_vars or {}, lambda name: self._filled(name, task_vars or {}), specs.load()

@@ -51,7 +51,8 @@ _value:
     node), drift (packages of another version, in words), outdated (their names), release (those and modules that come built, whose
     holds go first), unheld, headers (packages of kernels that lack the module, and of those to come), unbuilt (kernels that have
     headers and no module), to_take (kernels whose module one node of several builds, where that is asked for), damaged (kernels
-    whose modules are not what was taken), module_version (what DKMS calls the version), change_driver (how a serving node gets another driver, in words).
+    whose modules are not what was taken), to_rebuild (by kernel, modules of C(nvidia_driver_extra_modules) that DKMS has to build for this
+    driver), module_version (what DKMS calls the version), change_driver (how a serving node gets another driver, in words).
   type: dict
 """
 

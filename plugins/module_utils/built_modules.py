@@ -31,7 +31,7 @@ EXCLUSION = (
     "if [ -e '{}' ]; then BUILD_EXCLUSIVE_KERNEL='^$'; fi\n"
 )
 STATUS = re.compile(
-    r"^(?P<name>nvidia[^/, ]*)(?:/|, ?)(?P<version>[^,: ]+)(?:, (?P<kernel>[^,]+), (?P<machine>[^,:]+))?: (?P<state>\w+)"
+    r"^(?P<name>[^/, ]+)(?:/|, ?)(?P<version>[^,: ]+)(?:, (?P<kernel>[^,]+), (?P<machine>[^,:]+))?: (?P<state>\w+)"
 )
 # In DKMS's log: for which kernel it is, what a compiler or the linker of modules says is wrong.
 LOG_OF = re.compile(r"make\.log for \S+ for kernel (\S+)")
@@ -69,6 +69,12 @@ def last_words(text: str) -> str:
     """The end of what a program said, in one line."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return " / ".join(lines[-LAST_WORDS:])
+
+
+def compiler_said(log: str) -> str:
+    """What is wrong, by DKMS's log of a build that failed."""
+    found = WRONG.search(log)
+    return found.group(1).translate(QUOTES) if found else last_words(log)
 
 
 class Node:
@@ -203,12 +209,10 @@ class Node:
         """Say what the compiler said, if there is a log of it."""
         if log is None:
             return
-        found = WRONG.search(log)
-        said = found.group(1).translate(QUOTES) if found else last_words(log)
         raise BuiltModulesError(
             "build",
             "Module '{}' of driver {} does not compile for kernel '{}': {}. The whole log is '{}' there.".format(
-                name, self.version, kernel, said, self._log(name)
+                name, self.version, kernel, compiler_said(log), self._log(name)
             ),
         )
 
@@ -386,7 +390,7 @@ class Node:
         """What DKMS calls the driver's module, and by kernel whether it is built or installed."""
         output = self._must(["dkms", "status"])
         rows = [found for found in map(STATUS.match, output.splitlines()) if found]
-        rows = [row for row in rows if row["version"] == self.version]
+        rows = [row for row in rows if row["version"] == self.version and row["name"].startswith("nvidia")]
         if not rows:
             raise BuiltModulesError(
                 "dkms",

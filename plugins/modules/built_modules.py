@@ -13,6 +13,7 @@ description:
   - C(state=withheld) keeps DKMS from building O(version), by files C(/etc/dkms/NAME-VERSION.conf), until C(state=allowed) or a boot. The
     driver's packages are then installed without a build, as on a machine without headers. Later kernels have theirs built as ever.
   - C(state=compiled) has DKMS build and install the modules for O(kernel).
+  - C(state=rebuilt) has DKMS build O(modules) of others anew for O(kernel), which are compiled against the driver's sources.
   - C(state=restored) has DKMS install once more what it keeps for O(kernel), in the place of modules that were changed.
   - C(state=mended) is for packages of which the module did not compile when they were installed. It has the package manager finish them
     without it, so that other packages can be installed, and fails with what the compiler said. It changes nothing if no build has failed.
@@ -26,16 +27,21 @@ options:
   state:
     description: What is wanted.
     type: str
-    choices: [withheld, allowed, compiled, restored, mended, built, taken]
+    choices: [withheld, allowed, compiled, restored, rebuilt, mended, built, taken]
     required: true
   version:
     description: Version of the driver, without the packager's part.
     type: str
     required: true
   kernel:
-    description: Release of the kernel, with states C(compiled), C(restored) and C(built).
+    description: Release of the kernel, with states C(compiled), C(restored), C(rebuilt) and C(built).
     type: str
     default: ""
+  modules:
+    description: With C(state=rebuilt), modules as the kernel shows their names, of C(gdrdrv) and C(nvidia_fs).
+    type: list
+    elements: str
+    default: []
   archive:
     description: Path of the packed modules on the node.
     type: path
@@ -87,14 +93,15 @@ from pathlib import Path
 from typing import Any, Dict, Sequence, Tuple
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpusmith.gpu.plugins.module_utils import bundle, packages
-from ansible_collections.gpusmith.gpu.plugins.module_utils.built_modules import BuiltModulesError, Node
+from ansible_collections.gpusmith.gpu.plugins.module_utils import bundle, dependent_modules, packages
+from ansible_collections.gpusmith.gpu.plugins.module_utils.built_modules import BuiltModulesError, Node, Run
 
-STATES = ["withheld", "allowed", "compiled", "restored", "mended", "built", "taken"]
+STATES = ["withheld", "allowed", "compiled", "restored", "rebuilt", "mended", "built", "taken"]
 OPTIONS: Dict[str, Any] = {
     "state": {"type": "str", "choices": STATES, "required": True},
     "version": {"type": "str", "required": True},
     "kernel": {"type": "str", "default": ""},
+    "modules": {"type": "list", "elements": "str", "default": []},
     "archive": {"type": "path", "default": ""},
     "manifest": {"type": "dict", "default": {}},
     "builder": {"type": "str", "default": ""},
@@ -107,8 +114,17 @@ def repair() -> bool:
     return bool(packages.backend().repair())
 
 
+def rebuild(run: Run, kernel: str, names: Sequence[str]) -> Dict[str, Any]:
+    """Build modules of others anew; the result."""
+    from gpusmith.probe.kernels import DEPENDENTS
+
+    for name in names:
+        dependent_modules.rebuild(run, DEPENDENTS[name], kernel)
+    return {"changed": bool(names)}
+
+
 def act(node: Node, asked: Dict[str, Any]) -> Dict[str, Any]:
-    """Do what is wanted; the result."""
+    """Do what is wanted with the driver's modules; the result."""
     archive = Path(asked["archive"])
     if asked["state"] == "withheld":
         return {"changed": node.withhold()}
@@ -149,7 +165,10 @@ def main() -> None:
 
     module.run_command_environ_update = {"LC_ALL": "C", "LANGUAGE": "C"}
     try:
-        answer = act(Node(run, modinfo, module.params["version"]), module.params)
+        if module.params["state"] == "rebuilt":
+            answer = rebuild(run, module.params["kernel"], module.params["modules"])
+        else:
+            answer = act(Node(run, modinfo, module.params["version"]), module.params)
     except BuiltModulesError as error:
         module.fail_json(msg=error.message, outcome=error.outcome)
     except packages.PackageError as error:

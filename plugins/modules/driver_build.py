@@ -14,8 +14,9 @@ description:
   - Where the build fails, one more node of the run tries. After that the others fail too, without compiling, and name those that say why.
   - With C(state=withheld) the driver's packages, which come next, build nothing on the node, until C(state=allowed) or a boot. Key,
     certificate and cache are looked at as well, so that they are refused before anything is installed.
-  - With C(state=compiled) the node has DKMS build for itself, with C(state=restored) install what it keeps. With C(state=mended) packages whose module did not compile are finished
-    without it, and what the compiler said is the error.
+  - With C(state=compiled) the node has DKMS build for itself, with C(state=restored) install what it keeps. With C(state=rebuilt) it
+    has DKMS build O(modules) of others anew, which are compiled against the driver's sources. With C(state=mended) packages whose module
+    did not compile are finished without it, and what the compiler said is the error.
   - With O(signing) the modules are signed on the controller, so that no node ever has the private key. The node that built takes the
     signed modules as well.
 version_added: "0.2.0"
@@ -24,13 +25,17 @@ options:
   state:
     description: What is wanted.
     type: str
-    choices: [withheld, allowed, compiled, restored, mended, present]
+    choices: [withheld, allowed, compiled, restored, rebuilt, mended, present]
     default: present
   kernels:
     description: With states C(present), C(compiled) and C(restored), releases of the node's kernels that need modules.
     type: list
     elements: str
     default: []
+  modules:
+    description: With state C(rebuilt), by release of a kernel the modules, of C(gdrdrv) and C(nvidia_fs).
+    type: dict
+    default: {}
   version:
     description: Version of the driver.
     type: str

@@ -79,6 +79,10 @@ class BuiltNode:
         """Have DKMS install once more what it keeps for a kernel."""
         self._must({"state": "restored", "kernel": kernel})
 
+    def rebuild(self, kernel: str, modules: Sequence[str]) -> None:
+        """Have DKMS build modules of others anew for a kernel and this driver."""
+        self._must({"state": "rebuilt", "kernel": kernel, "modules": list(modules)})
+
     def mend(self) -> bool:
         """Finish packages whose module did not compile, and fail with what the compiler said; whether there was anything."""
         return bool(self._must({"state": "mended"})["changed"])

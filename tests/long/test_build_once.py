@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.gpusmith.gpu.plugins.module_utils import dependent_modules
 from ansible_collections.gpusmith.gpu.plugins.module_utils.built_modules import BuiltModulesError, Node
 from gpulab.artifacts import debian
 
@@ -25,7 +26,7 @@ from gpusmith.built.cache import Cache, Entry
 from gpusmith.built.key import Key
 from gpusmith.built.once import BuildFailed, NotBuilt, Once
 from gpusmith.built.signing import Signer
-from gpusmith.probe import taken
+from gpusmith.probe import kernels, taken
 from gpusmith.probe.module_file import modinfo
 from tests.long import record
 from tests.long.kernels import EXCLUDED, PACKAGES, SUITES
@@ -56,6 +57,24 @@ AUTOINSTALL="yes"
 MAKE[0]="make -C ${{kernel_source_dir}} M=${{dkms_tree}}/nvidia/{VERSION}/build && echo $kernelver >> {COMPILED}"
 CLEAN="true"
 """
+# In the form of GDRCopy's package: against whatever sources of a driver there are.
+GDRDRV = {
+    "gdrdrv.c": """
+#include <linux/module.h>
+#include "nv-p2p.h"
+MODULE_LICENSE("GPL");
+MODULE_INFO(built_for, DRIVER);
+""",
+    "Makefile": "obj-m := gdrdrv.o\nccflags-y += -I$(NVIDIA_SRC_DIR)\n",
+    "dkms.conf": """PACKAGE_NAME="gdrdrv"
+PACKAGE_VERSION="2.6"
+BUILT_MODULE_NAME[0]="gdrdrv"
+DEST_MODULE_LOCATION[0]="/kernel/drivers/misc"
+AUTOINSTALL="yes"
+MAKE[0]="make -C ${kernel_source_dir} M=${dkms_tree}/gdrdrv/2.6/build NVIDIA_SRC_DIR=$(echo /usr/src/nvidia-*)"
+CLEAN="true"
+""",
+}
 POSTINST = f"""#!/bin/sh
 set -e
 if [ "$1" = configure ]; then /usr/lib/dkms/common.postinst nvidia {VERSION} /usr/share/nvidia "" "$2"; fi
@@ -331,6 +350,49 @@ def test_scripts_of_rpms_build_nothing_either(systems: list[System]) -> None:
 
     assert systems[0].inside(work) == [0, 77, 77]
     assert systems[0].compiled == []
+
+
+def test_a_module_of_others_is_built_for_the_driver_that_came(systems: list[System]) -> None:
+    node = systems[0]
+    header, source = Path(f"/usr/src/nvidia-{VERSION}/nv-p2p.h"), Path("/usr/src/gdrdrv-2.6")
+
+    def told() -> list[Any]:
+        release = kernel()
+        (found,) = [each for each in kernels.find() if each.release == release]
+        said = run(["modinfo", "-k", release, "-F", "built_for", "gdrdrv"])[1].strip()
+        return [dict(found.dependents), said]
+
+    def prepare(_node: Node) -> list[Any]:
+        must("dpkg", "--install", f"{REPOSITORIES}/driver.deb")
+        header.write_text('#define DRIVER "the first"\n')
+        source.mkdir()
+        for name, text in GDRDRV.items():
+            (source / name).write_text(text)
+        must("dkms", "install", "-m", "gdrdrv", "-v", "2.6", "-k", kernel())
+        return told()
+
+    def change(_node: Node) -> list[Any]:
+        header.write_text('#define DRIVER "the second"\n')
+        named = ("-m", "nvidia", "-v", VERSION, "-k", kernel())
+        must("dkms", "unbuild", *named)
+        must("dkms", "install", *named)
+        return told()
+
+    def rebuild(_node: Node) -> list[Any]:
+        dependent_modules.rebuild(run, "gdrdrv", kernel())
+        return told()
+
+    assert node.inside(prepare) == [{"gdrdrv": True}, "the first"]
+    # The module is there and loads no more, and DKMS says that all is well.
+    assert node.inside(change) == [{"gdrdrv": False}, "the first"]
+    assert node.inside(rebuild) == [{"gdrdrv": True}, "the second"]
+    node.inside(lambda _node: header.write_text("#define OTHERWISE\n"))
+    with pytest.raises(BuildFailed, match="DRIVER"):
+        node.inside(rebuild)
+    # It is there no more: the next run builds it.
+    assert node.inside(lambda _node: told()) == [{"gdrdrv": False}, ""]
+    node.inside(lambda _node: header.write_text('#define DRIVER "the third"\n'))
+    assert node.inside(rebuild) == [{"gdrdrv": True}, "the third"]
 
 
 def test_modules_are_signed_on_the_controller(systems: list[System], tmp_path: Path) -> None:

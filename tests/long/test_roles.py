@@ -11,8 +11,10 @@ import yaml
 
 from gpusmith.paths import repo_root
 from tests.e2e.harness import Ended, Lab
+from tests.long import foretold
 
 SCENARIOS = sorted((repo_root() / "molecule").glob("*/scenario.yml"))
+MACHINES = ("gpu-1", "gpu-2", "gpu-3")
 SCENARIO_TIMEOUT_S = 1500.0
 
 
@@ -39,3 +41,23 @@ def test_role(machines: Lab, scenario: Path) -> None:
     assert "Missing playbook" not in ended.output, str(ended)
     would_change = ended.output.partition("WHAT WOULD CHANGE")[2].partition("PLAY [")[0]
     assert yaml.safe_load(scenario.read_text())["scenario"]["told"] in would_change, str(ended)
+    # Objects of the cluster are compared by tests/e2e/test_2_site.py.
+    assert compared(scenario.parent.name, ended.output) == {}
+
+
+def compared(role: str, output: str) -> dict[str, list[str]]:
+    """By machine, where what came is not what check mode told before."""
+    told = foretold.told(output)
+    folders = sorted((repo_root() / ".cache/molecule" / role).iterdir())
+    assert len(folders) == len(MACHINES)
+    if "the cluster" not in told:
+        assert set(told) == set(MACHINES)
+    found = {
+        folder.name: foretold.differences(
+            told.get(folder.name, foretold.NOTHING),
+            foretold.kept(folder / "bare"),
+            foretold.kept(folder / "came"),
+        )
+        for folder in folders
+    }
+    return {name: wrong for name, wrong in found.items() if wrong}

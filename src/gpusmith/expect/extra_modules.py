@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from gpusmith.expect import kernels, versions
 from gpusmith.expect.wanted import Driver
+from gpusmith.probe.kernels import Kernel
 from gpusmith.probe.record import Record
 from gpusmith.problems import Problem
 
@@ -33,6 +35,12 @@ def problems(record: Record, wanted: Driver) -> list[Problem]:
 def _wrong(record: Record, name: str, node: str) -> tuple[str, str]:
     """What is wrong with a module, and what to do; nothing if it is as wanted."""
     if not record.system.modules.get(name):
+        running = [kernel for kernel in record.kernels or () if kernel.release == record.host.kernel]
+        if any(kernel.dependents.get(name) is False for kernel in running):
+            return (
+                "is not loaded, and was not built for this driver",
+                "Run site.yml, which has DKMS build it.",
+            )
         return (
             "is not loaded",
             f"Run 'modprobe {name}' on '{node}', and read what it says: {BROUGHT_BY[name]}.",
@@ -44,3 +52,29 @@ def _wrong(record: Record, name: str, node: str) -> tuple[str, str]:
         step = "Find out who wrote that file, or take the module out of 'nvidia_driver_extra_modules'."
         return f"is loaded, and '{boots.forbidden_by}' keeps boots from loading it", step
     return "", ""
+
+
+def to_rebuild(record: Record, wanted: Driver, loaded_too: bool = False) -> dict[str, list[str]]:
+    """Declared modules that DKMS has to build anew for the driver, by release of the kernels that they are to be built for.
+
+    DKMS builds them when they or a kernel come, not when the driver changes, of which they have the symbols and structures.
+
+    Args:
+        record: of the node.
+        wanted: the driver.
+        loaded_too: also those that a node of a cluster has loaded, where its driver is being changed. Else they stay: they work.
+    """
+    working = {name for name, loaded in record.system.modules.items() if loaded and record.kubernetes.joined}
+    names = [name for name in wanted.extra_modules if loaded_too or name not in working]
+    changes = record.module.installed_version not in (None, versions.upstream(wanted.version))
+    found = {
+        kernel.release: [name for name in names if _is_old(kernel, name, changes)]
+        for kernel in record.kernels or ()
+        if kernel.headers and kernel.release in kernels.bootable(record)
+    }
+    return {release: old for release, old in found.items() if old}
+
+
+def _is_old(kernel: Kernel, name: str, changes: bool) -> bool:
+    """Whether a module is of another driver, or will be; what DKMS does not know, it cannot build."""
+    return name in kernel.dependents and (changes or not kernel.dependents[name])

@@ -14,6 +14,7 @@ from gpusmith.expect import (
     changes,
     cuda,
     environment,
+    extra_modules,
     fabric,
     files,
     host,
@@ -140,6 +141,7 @@ def driver(raw: Mapping[str, Any], settings: Settings, known: layouts.Layouts) -
         "unbuilt": kernels.unbuilt(record, want),
         "to_take": taken.to_take(record, want),
         "damaged": taken.damaged(record, want),
+        "to_rebuild": extra_modules.to_rebuild(record, want),
         "module_version": versions.upstream(want.version),
         "drift": [
             *(f"'{name}' is {version}" for name, version in sorted(wrong.items())),

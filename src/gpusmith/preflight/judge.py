@@ -21,12 +21,12 @@ from gpusmith.preflight.machine import (
     check_os,
     check_package_manager,
     check_parameters,
-    check_secure_boot,
     check_trust,
     check_witness,
 )
 from gpusmith.preflight.proxy import check_proxies
 from gpusmith.preflight.repositories import check_drift, check_keys, check_removal, check_repositories
+from gpusmith.preflight.secure_boot import check_secure_boot
 from gpusmith.preflight.simulation import check_cni, check_simulation
 from gpusmith.preflight.versions import (
     check_container_toolkit,

@@ -12,7 +12,6 @@ from gpusmith.expect import foreign, huge_pages, mig
 from gpusmith.expect import surroundings as around
 from gpusmith.expect.host import cannot_set
 from gpusmith.expect.kernels import newest, without_driver
-from gpusmith.expect.layouts import PREBUILT
 from gpusmith.expect.wanted import baseline
 from gpusmith.inventory.specs import load as load_specs
 from gpusmith.node.records import load
@@ -97,25 +96,6 @@ def check_nouveau(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[Ref
             "loaded, so it holds the GPUs until a reboot",
             "not loaded, or a reboot is allowed",
             "Set 'gpusmith_reboot: if_needed', or blacklist nouveau and reboot the machine yourself.",
-        )
-
-
-def check_secure_boot(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[Refusal]:
-    """Modules are signed with a key that the firmware knows: those that the distribution builds are."""
-    if wanted.get("secure_boot_allowed") or wanted.get("module_build") == PREBUILT:
-        return
-    if facts["record"]["system"]["secure_boot"]:
-        step = "Turn it off in the firmware, or enrol the key and set 'preflight_secure_boot_allowed: true'."
-        if facts["record"]["host"].get("os_id") == "ubuntu":
-            step += (
-                " Ubuntu signs modules of its own: 'nvidia_driver_package_layout: distribution' with"
-                " 'nvidia_driver_module_build: prebuilt'."
-            )
-        yield refusal(
-            "secure boot",
-            "on",
-            "off, since DKMS signs modules with a key that the firmware does not know",
-            step,
         )
 
 

@@ -4,15 +4,21 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from gpusmith.probe.commands import Command
 from gpusmith.probe.files import read_text
 
 MODULES = "/lib/modules"
 # Debian's own packages call the module nvidia-current.
+DKMS_TREE = "/var/lib/dkms"
+# What DKMS and their files call modules that are compiled against the driver's sources, by the name that the kernel shows:
+# dkms.conf of GDRCopy 2.6 and of nvidia-fs 2.28.4 (GPUDirect Storage), read on 2026-11-23.
+DEPENDENTS = {"gdrdrv": "gdrdrv", "nvidia_fs": "nvidia-fs"}
 MODULE_FILE = re.compile(r"(?:^|/)nvidia(?:-current(?:-open)?)?\.ko(?:\.(?:xz|zst|gz))?$")
 
 
@@ -26,6 +32,7 @@ class Kernel:
         module: path of the driver's module; None if there is none.
         module_version: what that file says of itself.
         headers: whether modules can be compiled for it.
+        dependents: of DEPENDENTS those that DKMS knows, with whether the kernel has them from after its driver was put there.
     """
 
     release: str
@@ -33,6 +40,7 @@ class Kernel:
     module: str | None = None
     module_version: str | None = None
     headers: bool = False
+    dependents: Mapping[str, bool] = field(default_factory=dict)
 
 
 def module_of(listing: str) -> str | None:
@@ -44,13 +52,30 @@ def module_of(listing: str) -> str | None:
     return None
 
 
-def _module(folder: str) -> str | None:
-    path = module_of(read_text(os.path.join(folder, "modules.dep")) or "")
-    if path is None:
-        return None
-    full = os.path.join(folder, path)
+def _existing(folder: str, path: str | None) -> str | None:
+    full = os.path.join(folder, path) if path else ""
     # depmod may not have run since the file went.
     return full if os.path.isfile(full) else None
+
+
+def dependent_of(listing: str, name: str) -> str | None:
+    """Path of a module in a 'modules.dep', by what its file is called."""
+    found = re.search(rf"(?m)^((?:[^:\n]*/)?{re.escape(name)}\.ko(?:\.(?:xz|zst|gz))?):", listing)
+    return found.group(1) if found else None
+
+
+def _dependents(root: str, folder: str, listing: str, module: str) -> dict[str, bool]:
+    """Which of those that DKMS knows came after the driver.
+
+    The time is that of the file's entry (ctime), which no copy sets back: packages bring modules that were built long before.
+    """
+    found = {}
+    for name, known in DEPENDENTS.items():
+        if not glob.glob(f"{root}{DKMS_TREE}/{known}/*/source"):
+            continue
+        path = _existing(folder, dependent_of(listing, known))
+        found[name] = path is not None and os.stat(path).st_ctime_ns >= os.stat(module).st_ctime_ns
+    return found
 
 
 def find(root: str = "") -> list[Kernel]:
@@ -67,9 +92,15 @@ def find(root: str = "") -> list[Kernel]:
         # Debian and Ubuntu, then EL, where the copy in /boot is made by kernel-install.
         images = (f"{root}/boot/vmlinuz-{release}", os.path.join(folder, "vmlinuz"))
         image = next((path for path in images if os.path.isfile(path)), None)
+        listing = read_text(os.path.join(folder, "modules.dep")) or ""
+        module = _existing(folder, module_of(listing))
         found.append(
             Kernel(
-                release, image, _module(folder), headers=os.path.exists(os.path.join(folder, "build", "."))
+                release,
+                image,
+                module,
+                headers=os.path.exists(os.path.join(folder, "build", ".")),
+                dependents=_dependents(root, folder, listing, module) if module else {},
             )
         )
     return found
@@ -86,12 +117,6 @@ def ask() -> list[tuple[Kernel, Command | None]]:
 def gather(asked: list[tuple[Kernel, Command | None]], errors: list[str]) -> tuple[Kernel, ...]:
     """All kernels."""
     return tuple(
-        Kernel(
-            kernel.release,
-            kernel.image,
-            kernel.module,
-            (command.output(errors) or "").strip() or None if command else None,
-            kernel.headers,
-        )
+        replace(kernel, module_version=(command.output(errors) or "").strip() or None if command else None)
         for kernel, command in asked
     )

@@ -7,6 +7,7 @@ from __future__ import annotations
 import glob
 import os
 import platform
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -26,6 +27,7 @@ class System:
         sysctl: values by name; None where the kernel has no such parameter.
         locked: names of parameters that nobody on this machine can set, as in a container.
         secure_boot: None if it cannot be read.
+        kernel_keys: identifiers of the certificates in the kernel's keyrings, in hexadecimal digits; None if it lists none.
     """
 
     swap_active: bool | None = None
@@ -36,6 +38,7 @@ class System:
     sysctl: Mapping[str, str | None] = field(default_factory=dict)
     locked: tuple[str, ...] = ()
     secure_boot: bool | None = None
+    kernel_keys: tuple[str, ...] | None = None
 
 
 def read_sysctl(name: str, root: str = "/proc/sys") -> str | None:
@@ -94,6 +97,11 @@ def secure_boot() -> bool | None:
     return secure
 
 
+def kernel_keys(text: str) -> tuple[str, ...]:
+    """Identifiers of certificates in the text of /proc/keys, where a name comes before them and may have blanks and colons."""
+    return tuple(re.findall(r"^(?:\S+\s+){7}asymmetri\s.*: ([0-9a-f]+): X509\.", text, re.MULTILINE))
+
+
 def gather(boot: Boot | None) -> System:
     """The running system, with what boots shall load and set."""
     swaps = read_text("/proc/swaps")
@@ -121,4 +129,6 @@ def gather(boot: Boot | None) -> System:
         sysctl={name: read_sysctl(name) for name in parameters},
         locked=tuple(name for name in dict.fromkeys(parameters) if is_locked(name)),
         secure_boot=secure_boot(),
+        # Those of a distribution are always there: a kernel that lists none shows them to somebody else.
+        kernel_keys=kernel_keys(read_text("/proc/keys") or "") or None,
     )

@@ -16,7 +16,7 @@ from gpusmith.built.once import NotBuilt
 from gpusmith.cluster import stamps
 from gpusmith.cluster.api import Cluster
 from gpusmith.errors import GpusmithError, ToolError
-from gpusmith.expect import driver, fabric, files, kernels, parameters, taken, versions
+from gpusmith.expect import driver, extra_modules, fabric, files, kernels, parameters, taken, versions
 from gpusmith.expect import packages as expected
 from gpusmith.expect import wanted as wants
 from gpusmith.node.records import parse
@@ -157,6 +157,7 @@ class Machine:
         if not answer.get("failed"):
             self._clear(version)
             self._build(version)
+            self._rebuild(version)
             return
         if answer.get("busy"):
             raise ToolError(str(answer.get("msg")))
@@ -222,6 +223,19 @@ class Machine:
                 said = answer.get("stderr") or answer.get("stdout") or answer.get("msg")
                 raise DriverFailed(
                     f"The module of {version} cannot be built for kernel '{release}' on '{self.node}': {said}"
+                )
+
+    def _rebuild(self, version: str) -> None:
+        """Build modules of others anew that are compiled against the driver's sources: they would not load with this one."""
+        record = self._record()
+        old = extra_modules.to_rebuild(record, self._wanted(version, record), loaded_too=True)
+        for release, names in old.items():
+            asked = {"state": "rebuilt", "version": version, "kernel": release, "modules": names}
+            answer = self.ask("gpusmith.gpu.built_modules", asked)
+            if answer.get("failed"):
+                raise DriverFailed(
+                    f"On '{self.node}' {quoted(names)} ('nvidia_driver_extra_modules') cannot be built for driver {version}:"
+                    f" {answer.get('msg')}"
                 )
 
     @staticmethod

@@ -54,3 +54,56 @@ def test_nothing_is_asked_of_modules_that_nobody_declares() -> None:
 def test_only_known_modules_are_declared(given: Any, good: bool) -> None:
     rule = rules.RULES["nvidia_driver_extra_modules"]
     assert (list(rule("nvidia_driver_extra_modules", given)) == []) is good
+
+
+RUNNING, NEXT, BARE = "6.1.0-40-amd64", "6.1.0-41-amd64", "6.1.0-42-amd64"
+
+
+def to_rebuild(
+    joined: bool = False, loaded: bool = False, version: str = "", declared: str = "gdrdrv", **current: bool
+) -> dict[str, list[str]]:
+    """Kernels of which the last one has no headers; the running one has GDRCopy's module as `current` says."""
+    raw = ready()
+    raw["host"]["kernel"] = RUNNING
+    raw["kubernetes"]["joined"] = joined
+    raw["system"] = {"modules": {"gdrdrv": loaded}}
+    row = {"image": "/boot/x", "module": "m", "module_version": raw["module"]["installed_version"]}
+    raw["kernels"] = [
+        {**row, "release": RUNNING, "headers": True, "dependents": current},
+        {**row, "release": NEXT, "headers": True, "dependents": {"gdrdrv": False}},
+        {**row, "release": BARE, "headers": False, "dependents": {"gdrdrv": False}},
+    ]
+    if version:
+        raw["module"]["installed_version"] = version
+    plan = plans.driver(raw, {**SETTINGS, "extra_modules": [declared]}, LAYOUTS)
+    found: dict[str, list[str]] = plan["to_rebuild"]
+    return found
+
+
+def test_what_was_built_for_another_driver_is_built_anew() -> None:
+    assert to_rebuild(gdrdrv=True) == {NEXT: ["gdrdrv"]}
+    assert to_rebuild(gdrdrv=False) == {RUNNING: ["gdrdrv"], NEXT: ["gdrdrv"]}
+    # DKMS does not know it for the running kernel: another package brings it.
+    assert to_rebuild() == {NEXT: ["gdrdrv"]}
+
+
+def test_a_change_of_the_driver_is_foretold_with_what_is_built_anew() -> None:
+    assert to_rebuild(gdrdrv=True, version="570.1.1") == {RUNNING: ["gdrdrv"], NEXT: ["gdrdrv"]}
+
+
+def test_modules_that_serve_stay_as_they_are_until_their_driver_changes() -> None:
+    assert to_rebuild(joined=True, loaded=True, gdrdrv=False) == {}
+    assert to_rebuild(joined=True, loaded=False, gdrdrv=False) == {RUNNING: ["gdrdrv"], NEXT: ["gdrdrv"]}
+    assert to_rebuild(joined=False, loaded=True, gdrdrv=False) == {RUNNING: ["gdrdrv"], NEXT: ["gdrdrv"]}
+
+
+def test_modules_that_nobody_declares_are_their_owners() -> None:
+    assert to_rebuild(gdrdrv=False, declared="nvidia_peermem") == {}
+
+
+def test_who_misses_a_module_is_told_that_it_is_of_another_driver() -> None:
+    raw = ready()
+    raw["system"] = {"modules": {"gdrdrv": False}}
+    raw["kernels"] = [{"release": raw["host"]["kernel"], "module": "m", "dependents": {"gdrdrv": False}}]
+    (problem,) = plans.driver(raw, {**SETTINGS, "extra_modules": ["gdrdrv"]}, LAYOUTS)["problems"]
+    assert "was not built for this driver" in problem

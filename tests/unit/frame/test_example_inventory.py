@@ -107,10 +107,39 @@ def test_the_folder_of_keys_is_no_inventory(tmp_path: Path) -> None:
     assert len(found.hosts) == 10
 
 
-def test_fingerprints_of_the_example_are_those_of_its_table() -> None:
-    told = (EXAMPLE / "keys" / "README.md").read_text().replace(" ", "")
-    values = yaml.safe_load((EXAMPLE / "group_vars" / "all.yml").read_text())
+def repositories(path: Path) -> dict[str, dict[str, Any]]:
+    """Those of a file, also the ones that it only shows."""
+    text = path.read_text()
+    shown_too = re.findall(r"^# +([a-z_]+_repository:.*\n(?:#     .*\n?)+)", text, re.MULTILINE)
+    values = yaml.safe_load(text) or {}
+    values |= {f"shown-{n}": yaml.safe_load(row.replace("#   ", "")) for n, row in enumerate(shown_too)}
+    rows = {}
     for name, value in values.items():
-        if name.endswith("_repository") and isinstance(value, dict):
-            (key,) = re.findall(r"/keys/([a-z-]+\.asc)", value["key"])
-            assert f"`{key}`|`{value['fingerprint']}`|" in told
+        given = next(iter(value.values())) if name.startswith("shown-") else value
+        if isinstance(given, dict) and "uris" in given:
+            rows[name] = given
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("group", "number"), [("all", 4), ("ubuntu_24_04", 3), ("el_9", 4)], ids=["all", "ubuntu_24_04", "el_9"]
+)
+def test_fingerprints_of_the_example_are_those_of_its_table(group: str, number: int) -> None:
+    told = (EXAMPLE / "keys" / "README.md").read_text().replace(" ", "")
+    found = repositories(EXAMPLE / "group_vars" / f"{group}.yml")
+    assert len(found) == number
+    for value in found.values():
+        (key,) = re.findall(r"/keys/([a-z-]+\.asc)", value["key"])
+        assert f"`{key}`|`{value['fingerprint']}`|" in told
+
+
+def test_machines_of_another_system_have_all_their_repositories() -> None:
+    """A machine whose group forgets one would be given Debian's."""
+    debian = set(repositories(EXAMPLE / "group_vars" / "all.yml"))
+    el = repositories(EXAMPLE / "group_vars" / "el_9.yml")
+    assert set(el) == debian
+    assert {row["type"] for row in el.values()} == {"rpm"}
+    # Those of Kubernetes and of the container toolkit are the same for every system with apt.
+    ubuntu = set(repositories(EXAMPLE / "group_vars" / "ubuntu_24_04.yml"))
+    same = {"kubernetes_node_repository", "nvidia_container_toolkit_repository"}
+    assert {name for name in ubuntu if "-" not in name} == debian - same

@@ -98,6 +98,24 @@ def test_a_node_that_builds_for_itself_asks_nobody(tmp_path: Path, monkeypatch: 
     assert node.mend.call_count == 1
 
 
+def test_modules_of_others_are_built_anew_and_foretold(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = MagicMock()
+    monkeypatch.setattr(built_node.BuildingAction, "node", lambda *_: node)
+    seen, asked = variables("gpu-1", {"gpu-1": KERNEL}), {KERNEL: ["gdrdrv"], OTHER: ["gdrdrv", "nvidia_fs"]}
+    foretold = act(tmp_path, seen, check=True, state="rebuilt", modules=asked)
+    assert node.rebuild.call_count == 0
+    done = act(tmp_path, seen, state="rebuilt", modules=asked)
+    assert [call.args for call in node.rebuild.call_args_list] == [
+        (KERNEL, ["gdrdrv"]),
+        (OTHER, ["gdrdrv", "nvidia_fs"]),
+    ]
+    assert foretold["words"] == done["words"]
+    assert done["words"][0] == f"module 'gdrdrv' built anew by DKMS for kernel {KERNEL}"
+    assert done["changed"]
+
+
 @pytest.mark.parametrize("state", ["withheld", "present"])
 def test_a_firmware_that_wants_signatures_is_not_given_others(tmp_path: Path, state: str) -> None:
     seen = variables("gpu-1", {"gpu-1": KERNEL}, secure_boot=True)

@@ -492,21 +492,3 @@ def test_the_kernel_that_boots_next_counts_as_well() -> None:
     found = only(refused(tree, driver_version="535.261.03", cuda_versions=[]))
     assert "'6.1.0-56-amd64'" in found.message
     assert "nvidia_driver_module_flavour: proprietary" in found.hint
-
-
-@pytest.mark.parametrize(
-    ("os_id", "build", "words"),
-    [("debian", "dkms", False), ("ubuntu", "dkms", True), ("ubuntu", "prebuilt", None)],
-)
-def test_signed_modules_are_the_way_out_of_secure_boot_where_there_are_any(
-    os_id: str, build: str, words: bool | None
-) -> None:
-    tree = facts()
-    tree["record"]["system"]["secure_boot"] = True
-    tree["record"]["host"].update(os_id=os_id, os_version={"debian": "12", "ubuntu": "24.04"}[os_id])
-    found = refused(tree, module_build=build)
-    assert (
-        found == []
-        if words is None
-        else ("nvidia_driver_module_build: prebuilt" in only(found).hint) is words
-    )

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 
 import pytest
@@ -66,6 +68,40 @@ def test_a_folder_that_a_removed_kernel_left_has_no_image(tmp_path: Path) -> Non
         "6.1.0-41-amd64": (True, True),
         "5.14.0-503.el9": (True, False),
     }
+
+
+def dependents(root: Path, *order: str, dkms: str = "gdrdrv") -> dict[str, bool]:
+    """What is found where these files came in this order."""
+    kernel(root, "6.1.0-41-amd64", "updates/dkms/nvidia.ko", file=False)
+    folder = root / "lib/modules/6.1.0-41-amd64"
+    (folder / "modules.dep").write_text("".join(f"updates/dkms/{name}:\n" for name in order))
+    if dkms:
+        (root / "var/lib/dkms" / dkms / "2.6/source").mkdir(parents=True)
+    for name in order:
+        path = folder / "updates/dkms" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+        # Packages bring files with the times of their builds.
+        os.utime(path, (0, 0))
+        time.sleep(0.02)
+    return dict(kernels.find(str(root))[0].dependents)
+
+
+@pytest.mark.parametrize(
+    ("order", "dkms", "found"),
+    [
+        (("nvidia.ko.xz", "gdrdrv.ko.xz"), "gdrdrv", {"gdrdrv": True}),
+        (("gdrdrv.ko.xz", "nvidia.ko.xz"), "gdrdrv", {"gdrdrv": False}),
+        (("nvidia-fs.ko", "nvidia.ko"), "nvidia-fs", {"nvidia_fs": False}),
+        (("nvidia.ko",), "gdrdrv", {"gdrdrv": False}),
+        (("gdrdrv.ko", "nvidia.ko"), "", {}),
+        (("gdrdrv.ko",), "gdrdrv", {}),
+    ],
+)
+def test_modules_that_are_older_than_the_driver_are_found(
+    tmp_path: Path, order: tuple[str, ...], dkms: str, found: dict[str, bool]
+) -> None:
+    assert dependents(tmp_path, *order, dkms=dkms) == found
 
 
 def test_a_machine_without_modules_has_no_kernels(tmp_path: Path) -> None:

@@ -38,6 +38,17 @@ def test_swap_of_now_and_of_the_next_boot_is_read() -> None:
     assert system.swap_lines(fstab) == ["/swapfile"]
 
 
+def test_certificates_that_the_kernel_knows_are_read() -> None:
+    lines = (
+        "0b2a4b80 I------     1 perm 0f0b0000     0     0 keyring   .blacklist: empty",
+        "12715a7e I------     1 perm 1f030000     0     0 asymmetri Debian Secure Boot CA: 6ccece7e: X509.rsa 6ccece7e []",
+        "1a7f33e1 I------     1 perm 1f010000     0     0 asymmetri Site: modules of 2026: 0a1b: X509.rsa 0a1b []",
+        "2244b3a0 I--Q---     1 perm 3f010000     0     0 user      asymmetri no: 12ab: X509.rsa 12ab []",
+    )
+    assert system.kernel_keys("\n".join(lines)) == ("6ccece7e", "0a1b")
+    assert system.kernel_keys(lines[0]) == ()
+
+
 def test_parameters_that_cannot_be_written_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "fs" / "inotify"
     folder.mkdir(parents=True)

@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -194,6 +195,29 @@ def test_what_a_node_has_built_itself_is_not_judged_by_what_it_took_before(tmp_p
     node.asked, node.answers = [], [{"saved": {"libcuda1": NEW}}]
     made(node, tmp_path, modules=Modules(node)).install(NEW)
     assert [module for module, _ in node.asked] == ["packages", "packages"]
+
+
+@pytest.mark.parametrize("once", [False, True])
+def test_modules_of_others_are_built_for_the_driver_that_came(tmp_path: Path, once: bool) -> None:
+    node = Node()
+    release = node.record["host"]["kernel"]
+    node.record["kernels"][0].update(headers=True, dependents={"gdrdrv": False})
+    node.record["module"]["installed_version"] = NEW
+    # The upgrade has unloaded it; where that takes a reboot, it is loaded, and of the driver before.
+    node.record["system"]["modules"]["gdrdrv"] = True
+    saved = {"saved": {"libcuda1": f"{NEW}-1"}}
+    settings = {**SETTINGS, "extra_modules": ["gdrdrv"]}
+
+    def machine() -> Machine:
+        return replace(made(node, tmp_path, modules=Modules(node) if once else None), settings=settings)
+
+    node.answers = [saved]
+    machine().install(NEW)
+    asked = {"state": "rebuilt", "version": NEW, "kernel": release, "modules": ["gdrdrv"]}
+    assert node.asked[-1] == ("built_modules", asked)
+    node.answers = [saved, {}, {"failed": True, "msg": "gcc says no"}]
+    with pytest.raises(DriverFailed, match=r"'gdrdrv'.*gcc says no"):
+        machine().install(NEW)
 
 
 def test_only_packages_that_a_rollback_needs_stay(tmp_path: Path) -> None:

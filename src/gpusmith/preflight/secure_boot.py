@@ -1,0 +1,117 @@
+"""Whether firmware that lets signed modules alone into the kernel will let the driver's in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gpusmith.errors import InputError, Refusal
+from gpusmith.expect.layouts import PREBUILT
+from gpusmith.preflight.words import Facts, Tables, Wanted, refusal
+
+if TYPE_CHECKING:
+    from cryptography.x509 import Certificate
+
+ONCE = "once_per_kernel"
+
+
+@dataclass(frozen=True)
+class SiteKey:
+    """The key with which a site signs modules.
+
+    Attributes:
+        certificate: its file.
+        number: what the kernel lists the certificate by, in hexadecimal digits.
+    """
+
+    certificate: str
+    number: str
+
+
+def site_key(wanted: Wanted) -> SiteKey | Refusal | None:
+    """The key that signs the modules, a reason why it cannot, or None where nobody signs."""
+    files = wanted.get("driver_build_signing") or {}
+    if not files or wanted.get("driver_build") != ONCE or wanted.get("module_build") == PREBUILT:
+        return None
+    # Most sites sign nothing, and need no library for that.
+    from gpusmith.built import signing
+
+    try:
+        signer = signing.load(str(files.get("key") or ""), str(files.get("certificate") or ""))
+    except InputError as error:
+        return refusal(
+            "signing key", error.message.rstrip("."), "a key with its certificate, or none", error.hint
+        )
+    return SiteKey(str(files["certificate"]), number(signer.certificate)) if signer else None
+
+
+def number(certificate: Certificate) -> str:
+    """What the kernel lists a certificate by: the identifier of its key, or its serial number where it has none."""
+    from cryptography.x509 import ExtensionNotFound, SubjectKeyIdentifier
+
+    try:
+        return certificate.extensions.get_extension_for_class(SubjectKeyIdentifier).value.digest.hex()
+    except ExtensionNotFound:
+        digits = f"{certificate.serial_number:x}"
+        return digits.zfill(len(digits) + len(digits) % 2)
+
+
+def check_secure_boot(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[Refusal]:
+    """Modules are signed with a key that the kernel trusts: the distribution's, or a site's that is enrolled."""
+    key = facts.get("signing")
+    if isinstance(key, Refusal):
+        yield key
+        return
+    system = facts["record"]["system"]
+    if (
+        not system["secure_boot"]
+        or wanted.get("secure_boot_allowed")
+        or wanted.get("module_build") == PREBUILT
+    ):
+        return
+    if key is None:
+        yield refusal(
+            "secure boot",
+            "on",
+            "off, or modules signed with a key that the firmware knows, which the one of DKMS is not",
+            _ways(str(facts["record"]["host"].get("os_id") or "")),
+        )
+        return
+    known = system.get("kernel_keys")
+    if known and key.number.lstrip("0") not in {each.lstrip("0") for each in known}:
+        yield refusal(
+            "secure boot",
+            f"on, and the kernel does not know the certificate '{key.certificate}' ({key.number})",
+            "a certificate that is enrolled",
+            "Copy it to the machine in DER, enrol it there ('mokutil --import FILE', then a reboot, where MokManager asks at the"
+            " console), and run again. Where the kernel trusts it all the same, set 'preflight_secure_boot_allowed: true'.",
+        )
+
+
+def notes(facts: Facts, wanted: Wanted) -> list[str]:
+    """What a person should know where nobody can tell whether the certificate is enrolled."""
+    key, system = facts.get("signing"), facts["record"].get("system") or {}
+    if not isinstance(key, SiteKey) or not system.get("secure_boot") or system.get("kernel_keys"):
+        return []
+    if wanted.get("secure_boot_allowed"):
+        return []
+    told = (
+        "Secure Boot is on, and the kernel does not list the certificates that it knows."
+        f" Without '{key.certificate}' among them ('mokutil --list-enrolled') it will not load the driver."
+    )
+    return [told]
+
+
+def _ways(os_id: str) -> str:
+    prebuilt = (
+        " Or take modules that Ubuntu signs: 'nvidia_driver_package_layout: distribution' with"
+        " 'nvidia_driver_module_build: prebuilt'."
+        if os_id == "ubuntu"
+        else ""
+    )
+    return (
+        "Sign modules with a key of yours whose certificate is enrolled: 'nvidia_driver_build: once_per_kernel' with"
+        f" 'nvidia_driver_build_signing' (docs/build_once.md).{prebuilt} Or turn Secure Boot off in the firmware; or, where the"
+        " key of DKMS is enrolled on this machine, set 'preflight_secure_boot_allowed: true'."
+    )

@@ -1,0 +1,113 @@
+"""What preflight makes of firmware that wants signed modules, and of a site's key."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography import x509
+
+from gpusmith.errors import Refusal
+from gpusmith.preflight import secure_boot
+from gpusmith.preflight.secure_boot import SiteKey, notes, site_key
+
+from .test_judge import facts, only, refused
+
+KEY = SiteKey("/etc/gpusmith/modules.der", "0a1b2c")
+DISTRIBUTION = "6ccece7e4c6c0d1f"
+
+
+def secured(signing: SiteKey | Refusal | None = None, *known: str, os_id: str = "debian") -> dict[str, Any]:
+    tree = facts()
+    tree["record"]["system"].update(secure_boot=True, kernel_keys=list(known) or None)
+    tree["record"]["host"].update(os_id=os_id, os_version={"debian": "12", "ubuntu": "24.04"}[os_id])
+    return {**tree, "signing": signing}
+
+
+@pytest.mark.parametrize(("os_id", "prebuilt"), [("debian", False), ("ubuntu", True)])
+def test_without_a_key_the_ways_out_are_named(os_id: str, prebuilt: bool) -> None:
+    hint = only(refused(secured(os_id=os_id))).hint
+    assert "'nvidia_driver_build: once_per_kernel' with 'nvidia_driver_build_signing'" in hint
+    assert ("nvidia_driver_module_build: prebuilt" in hint) is prebuilt
+    assert refused(secured(os_id=os_id), secure_boot_allowed=True) == []
+
+
+def test_modules_that_the_distribution_signs_are_loaded() -> None:
+    assert refused(secured(os_id="ubuntu"), module_build="prebuilt") == []
+
+
+def test_a_site_s_key_is_enough_where_the_kernel_knows_its_certificate() -> None:
+    assert refused(secured(KEY, DISTRIBUTION, "0a1b2c")) == []
+    assert notes(secured(KEY, DISTRIBUTION, "0a1b2c"), {}) == []
+
+
+def test_a_certificate_that_the_kernel_does_not_know_is_refused() -> None:
+    # What ends alike is another one.
+    found = only(refused(secured(KEY, DISTRIBUTION, "ff0a1b2c")))
+    assert KEY.certificate in found.message
+    assert KEY.number in found.message
+    assert "mokutil --import" in found.hint
+    assert refused(secured(KEY, DISTRIBUTION), secure_boot_allowed=True) == []
+
+
+def test_a_kernel_that_lists_nothing_refuses_nobody_and_is_told() -> None:
+    tree = secured(KEY)
+    assert refused(tree) == []
+    (note,) = notes(tree, {})
+    assert KEY.certificate in note
+    assert notes(tree, {"secure_boot_allowed": True}) == []
+    # Nobody asks for signatures.
+    tree["record"]["system"]["secure_boot"] = False
+    assert notes(tree, {}) == []
+
+
+def test_a_key_that_cannot_be_used_is_refused_also_without_secure_boot() -> None:
+    reason = Refusal("signing key: no", "Correct it.")
+    assert refused({**facts(), "signing": reason}) == [reason]
+
+
+def made(folder: Path, *extensions: str) -> dict[str, str]:
+    """A key and its certificate by openssl."""
+    files = {"key": str(folder / "site.key"), "certificate": str(folder / "site.pem")}
+    configuration = folder / "openssl.cnf"
+    configuration.write_text(
+        "[req]\ndistinguished_name=n\nx509_extensions=e\nprompt=no\n[n]\nCN=site\n[e]\n"
+        + "\n".join(extensions)
+    )
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-set_serial", "0x0fab12"]
+    out = ["-config", str(configuration), "-keyout", files["key"], "-out", files["certificate"]]
+    subprocess.run([*command, *out], check=True, capture_output=True)
+    Path(files["key"]).chmod(0o600)
+    return files
+
+
+def asked(files: dict[str, str], **changed: Any) -> SiteKey | Refusal | None:
+    return site_key({"driver_build": "once_per_kernel", "driver_build_signing": files, **changed})
+
+
+def test_a_certificate_has_the_number_by_which_the_kernel_lists_it(tmp_path: Path) -> None:
+    files = made(tmp_path, "subjectKeyIdentifier=0A:1B:2C")
+    assert asked(files) == SiteKey(files["certificate"], "0a1b2c")
+    bare = x509.load_pem_x509_certificate(
+        Path(made(tmp_path, "subjectKeyIdentifier=none")["certificate"]).read_bytes()
+    )
+    assert secure_boot.number(bare) == "0fab12"
+
+
+def test_a_key_counts_only_where_it_signs(tmp_path: Path) -> None:
+    files = made(tmp_path, "subjectKeyIdentifier=hash")
+    assert isinstance(asked(files), SiteKey)
+    assert asked(files, driver_build="every_node") is None
+    assert asked(files, module_build="prebuilt") is None
+    assert asked({}) is None
+
+
+def test_files_that_are_no_key_are_refused_with_what_to_do(tmp_path: Path) -> None:
+    files = made(tmp_path, "subjectKeyIdentifier=hash")
+    for wrong in ({"key": files["key"]}, {**files, "key": str(tmp_path / "none")}):
+        found = asked(wrong)
+        assert isinstance(found, Refusal)
+        assert found.message.startswith("signing key: ")
+        assert "nvidia_driver_build_signing" in found.message + found.hint
