@@ -23,8 +23,8 @@ positional: settings, layouts
 options:
   settings:
     description: >-
-      Keys node, version, package_layout, module_build, module_flavour, fabric_manager, parameters, extra_modules, chosen, unchosen,
-      files and daemon_files (content by path; the latter only where the unit of the driver's daemon needs them) and kernel (names of
+      Keys node, version, package_layout, module_build, module_flavour, fabric_manager, parameters, extra_modules, components, chosen,
+      unchosen, files and daemon_files (content by path; the latter only where the unit of the driver's daemon needs them) and kernel (names of
       its packages).
     type: dict
     required: true

@@ -18,7 +18,7 @@ author: gpusmith contributors
 options:
   settings:
     description: >-
-      Keys node, version (a branch, or V(latest)), package_layout, module_build, module_flavour and fabric_manager, as role C(nvidia_driver)
+      Keys node, version (a branch, or V(latest)), package_layout, module_build, module_flavour, fabric_manager and components, as role C(nvidia_driver)
       has them.
     type: dict
     required: true

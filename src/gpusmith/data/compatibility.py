@@ -101,7 +101,6 @@ class Compatibility:
     Attributes:
         operating_systems: pairs of ID and version as os-release has them; of a version the first number counts.
         containerd: by minor version of Kubernetes, the first good patch of each minor version of containerd.
-        containerd_minimum: first release of containerd that works with our configuration.
         toolkit_cdi_minimum: first release of the container toolkit whose runtime uses CDI by itself.
         toolkit_refused: releases of the container toolkit that harm a node.
         driver_for_cuda: by major version of CUDA, the smallest driver branch.
@@ -112,7 +111,6 @@ class Compatibility:
 
     operating_systems: Sequence[tuple[str, str]]
     containerd: Mapping[str, Sequence[str]]
-    containerd_minimum: str
     toolkit_cdi_minimum: str
     toolkit_refused: Mapping[str, Refused]
     driver_for_cuda: Mapping[str, int]
@@ -138,7 +136,6 @@ def _parse(content: dict[str, Any]) -> Compatibility:
     return Compatibility(
         operating_systems=[(row["id"], row["version"]) for row in content["operating_systems"]["rows"]],
         containerd={row["kubernetes"]: row["containerd"] for row in content["kubernetes_containerd"]["rows"]},
-        containerd_minimum=str(content["containerd_minimum"]["version"]),
         toolkit_cdi_minimum=str(content["container_toolkit"]["cdi_minimum"]),
         toolkit_refused={
             str(row["version"]): Refused(str(row["why"]), str(row["instead"]))

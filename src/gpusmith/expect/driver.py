@@ -29,6 +29,7 @@ from gpusmith.expect.wanted import Driver
 from gpusmith.node.facts import RESET_STEP
 from gpusmith.probe.record import Record
 from gpusmith.problems import Cure, Problem
+from gpusmith.wording import quoted
 
 IDENTITY = ("uuid", "name", "pci", "minor", "memory_mib")
 PASSES = frozenset({Cure.WAIT, Cure.LOAD, Cure.SERVICES})
@@ -137,6 +138,12 @@ def must_have(record: Record, wanted: Driver) -> list[str]:
         raise Unmet(
             "The node has NVSwitches, and this package layout has no fabric manager.",
             "Use NVIDIA's repository with 'nvidia_driver_package_layout: nvidia'.",
+        )
+    unknown = [name for name in wanted.components if name not in wanted.layout.components]
+    if unknown and wanted.layout.demanded:
+        raise Unmet(
+            f"This package layout has no component {quoted(unknown)} of driver {wanted.version}.",
+            "Correct 'nvidia_driver_components', or use NVIDIA's repository with 'nvidia_driver_package_layout: nvidia'.",
         )
     return packages.named(wanted, flavour(record, wanted), needs_fabric)
 

@@ -38,6 +38,7 @@ class Layout:
         ready: modules that come built for the running kernel, by flavour; they have the kernel's version.
         ready_for_others: likewise, for other kernels that can be booted.
         fabric_manager: its package; empty if there is none.
+        components: package by name of a part of the driver that not every machine needs.
         others: packages with versions of their own.
         helpers: likewise, what comes along with the driver and serves nothing else.
         patterns: names of all that belong to the driver, as shell patterns.
@@ -56,6 +57,7 @@ class Layout:
     ready: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     ready_for_others: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     fabric_manager: str = ""
+    components: Mapping[str, str] = field(default_factory=dict)
     others: tuple[str, ...] = ()
     helpers: tuple[str, ...] = ()
     patterns: tuple[str, ...] = ()
@@ -242,6 +244,7 @@ def layout(
         ready=of(here, kernels[:1]),
         ready_for_others=of(here, kernels[1:]),
         fabric_manager=str(row.get("fabric_manager") or "").format(**words),
+        components={name: str(each).format(**words) for name, each in (row.get("components") or {}).items()},
         others=named(row.get("others") or ()),
         helpers=tuple(row.get("helpers") or ()),
         patterns=tuple(row["patterns"]),

@@ -48,7 +48,8 @@ def named(wanted: Driver, flavour: str, fabric_manager: bool) -> list[str]:
     layout = wanted.layout
     kernel = layout.kernel.get(flavour, ())
     fabric = [layout.fabric_manager] if fabric_manager and layout.fabric_manager else []
-    return [*layout.packages, *kernel, *fabric]
+    parts = [layout.components[name] for name in wanted.components if name in layout.components]
+    return [*layout.packages, *kernel, *fabric, *parts]
 
 
 def of_driver(record: Record, wanted: Driver) -> dict[str, str]:

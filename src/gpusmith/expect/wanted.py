@@ -48,6 +48,7 @@ class Driver:
         files: that the role writes.
         parameters: of the module, by name.
         extra_modules: that use the driver's, and are to be loaded.
+        components: parts of the driver that not every machine needs, by the layout's names for them.
     """
 
     node: str
@@ -60,6 +61,7 @@ class Driver:
     models: Mapping[str, Model] = field(default_factory=all_models)
     parameters: Mapping[str, str] = field(default_factory=dict)
     extra_modules: tuple[str, ...] = ()
+    components: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -189,7 +191,7 @@ def one_space(value: object) -> str:
 
 
 def driver(node: str, settings: Mapping[str, Any], **more: Any) -> Driver:
-    """The driver, from keys version, module_flavour, fabric_manager, files, parameters and extra_modules."""
+    """The driver, from keys version, module_flavour, fabric_manager, files, parameters, extra_modules and components."""
     return Driver(
         node,
         str(settings["version"]),
@@ -198,6 +200,7 @@ def driver(node: str, settings: Mapping[str, Any], **more: Any) -> Driver:
         files=files(settings.get("files")),
         parameters={str(name): str(value) for name, value in (settings.get("parameters") or {}).items()},
         extra_modules=tuple(map(str, settings.get("extra_modules") or ())),
+        components=tuple(map(str, settings.get("components") or ())),
         **more,
     )
 

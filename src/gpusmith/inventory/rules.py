@@ -19,6 +19,7 @@ NEVER_STOPPED = frozenset(
 )
 MODULE_PARAMETER = re.compile(r"NVreg_[A-Za-z0-9]+")
 MODULE_VALUE = re.compile(r"[^\s\"'\\#]+")
+COMPONENTS = ("nscq", "imex")
 EXTRA_MODULES = ("nvidia_peermem", "gdrdrv", "nvidia_fs")
 SYSCTL_NAME = re.compile(r"[^\s=]+")
 # Sizes of huge pages of x86-64, and of arm64 by its page size (Documentation/arch/arm64/hugetlbpage.rst of Linux).
@@ -57,11 +58,15 @@ def module_parameters(name: str, value: Any) -> Iterator[Refusal]:
             )
 
 
-def extra_modules(name: str, value: Any) -> Iterator[Refusal]:
-    """Modules that use the driver's."""
-    for index, module in enumerate(value if isinstance(value, list | tuple) else ()):
-        if module not in EXTRA_MODULES:
-            yield must_be(f"{name}[{index}]", f"one of {', '.join(EXTRA_MODULES)}", module)
+def each_of(*known: str) -> Rule:
+    """A rule: every item of a list is one of these."""
+
+    def rule(name: str, value: Any) -> Iterator[Refusal]:
+        for index, item in enumerate(value if isinstance(value, list | tuple) else ()):
+            if item not in known:
+                yield must_be(f"{name}[{index}]", f"one of {', '.join(known)}", item)
+
+    return rule
 
 
 def sysctl_minimum(name: str, value: Any) -> Iterator[Refusal]:
@@ -175,7 +180,8 @@ RULES: Mapping[str, Rule] = {
     "node_record_nvml_timeout_s": from_one,
     "nvidia_driver_nvml_timeout_s": from_one,
     "nvidia_driver_module_parameters": module_parameters,
-    "nvidia_driver_extra_modules": extra_modules,
+    "nvidia_driver_extra_modules": each_of(*EXTRA_MODULES),
+    "nvidia_driver_components": each_of(*COMPONENTS),
     "validation_timeout_pod_s": from_one,
     "validation_timeout_pull_s": from_one,
     "validation_load_s": from_one,

@@ -155,6 +155,7 @@ def driver_settings(wanted: Wanted) -> dict[str, Any]:
         "module_build": wanted.get("module_build"),
         "module_flavour": wanted.get("module_flavour"),
         "fabric_manager": wanted.get("fabric_manager"),
+        "components": wanted.get("components"),
     }
 
 

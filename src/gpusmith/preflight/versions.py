@@ -183,13 +183,11 @@ def check_containerd(_facts: Facts, wanted: Wanted, tables: Tables) -> Iterator[
         )
         return
     first = next((good for good in rows[minor] if numbers(good)[:2] == numbers(version)[:2]), None)
-    least = tables.versions.containerd_minimum
-    if first is None or numbers(version) < max(numbers(first), numbers(least)):
-        good = [release for release in rows[minor] if numbers(release) >= numbers(least)]
+    if first is None or numbers(version) < numbers(first):
         yield refusal(
             "containerd and Kubernetes",
             f"containerd '{version}' with Kubernetes '{kubernetes}'",
-            quoted(f"{release} and later patches" for release in good),
+            quoted(f"{release} and later patches" for release in rows[minor]),
             "Correct 'containerd_version'.",
         )
 

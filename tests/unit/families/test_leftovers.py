@@ -367,3 +367,38 @@ def test_the_suite_holds_the_same_packages() -> None:
     }
     loose = packages.unheld(parse(record), Driver("gpu-1", NEW))
     assert {"linux-image-generic", "linux-modules-nvidia-580-server-open-6.8.0-79-generic"} <= set(loose)
+
+
+COMPONENTS = {"nscq": "libnvidia-nscq", "imex": "nvidia-imex"}
+
+
+@pytest.mark.parametrize(
+    ("system", "version", "names"),
+    [
+        ("Debian 12", NEW, ["libnvidia-nscq", "nvidia-imex"]),
+        ("Ubuntu 24", NEW, ["libnvidia-nscq", "nvidia-imex"]),
+        ("Ubuntu 24", "595.91.07", ["libnvidia-nscq", "nvidia-imex"]),
+        ("Ubuntu 22", "575.57.08", ["libnvidia-nscq-575", "nvidia-imex-575"]),
+        ("Rocky 9", NEW, ["libnvidia-nscq", "nvidia-imex"]),
+        ("Rocky 10", "575.57.08", ["libnvidia-nscq-575", "nvidia-imex-575"]),
+    ],
+)
+def test_declared_components_come_with_the_driver(system: str, version: str, names: list[str]) -> None:
+    asked = plan(ready(), system, "nvidia", version=version, components=list(COMPONENTS))["packages"]
+    without = plan(ready(), system, "nvidia", version=version)["packages"]
+    assert asked == [*without, *names]
+
+
+def test_components_of_the_branch_before_are_left_over() -> None:
+    names = [*WITH_BRANCH, "libnvidia-nscq"]
+    record = with_driver(names, NEW)
+    record["packages"]["libnvidia-nscq-575"] = {"version": "575.57.08-1ubuntu1", "held": True}
+    found = plan(record, layout="nvidia", components=["nscq"])
+    assert (found["leftovers"], found["outdated"]) == (["libnvidia-nscq-575"], [])
+
+
+def test_a_component_that_a_layout_does_not_have_is_refused_by_name() -> None:
+    refused = plan(ready(), components=["imex"])["refused"]
+    assert "no component 'imex'" in refused
+    assert "nvidia_driver_components" in refused
+    assert plan(ready())["refused"] == ""

@@ -129,6 +129,16 @@ def test_an_old_kernel_without_headers_is_named_and_refuses_nobody() -> None:
         ({"driver_version": "570.1.1", "cuda_versions": ["13.0"]}, "CUDA and driver", "580"),
         ({"cuda_versions": ["9.2"]}, "CUDA version", "12.x"),
         ({"containerd_version": "1.7.28"}, "containerd and Kubernetes", "2.3.0"),
+        (
+            {"containerd_version": "1.7.24~ds1-6", "kubernetes_version": "1.35.1"},
+            "containerd and Kubernetes",
+            "'1.7.28 and later patches'",
+        ),
+        (
+            {"containerd_version": "2.0.14", "kubernetes_version": "1.35.1"},
+            "containerd and Kubernetes",
+            "'2.1.5 and later patches'",
+        ),
         ({"kubernetes_version": "1.40.0"}, "Kubernetes version", "1.36.x"),
         ({"toolkit_version": "1.19.0"}, "container toolkit", "1.19.1"),
         ({"toolkit_version": "1.19.0-1"}, "container toolkit", "1.19.1"),
@@ -141,6 +151,20 @@ def test_inventory(wanted: dict[str, Any], check: str, allowed: str) -> None:
     found = only(refused(**wanted))
     assert found.message.startswith(f"{check}: ")
     assert allowed in found.message.split("; allowed: ")[1]
+
+
+@pytest.mark.parametrize(
+    ("kubernetes", "version"),
+    [
+        ("1.34.2", "1.7.28-1~debian.12~bookworm"),
+        ("1.34.2", "2.0.14"),
+        ("1.35.1", "1.7.29"),
+        ("1.35.1", "2.1.5"),
+        ("1.36.3", "2.2.0"),
+    ],
+)
+def test_containerds_that_kubernetes_supports(kubernetes: str, version: str) -> None:
+    assert refused(kubernetes_version=kubernetes, containerd_version=version) == []
 
 
 @pytest.mark.parametrize(
