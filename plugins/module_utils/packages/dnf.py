@@ -805,6 +805,8 @@ class Dnf:
         try:
             if builds:
                 self._dnf(words, INSTALL_TIMEOUT_S)
+        except BusyError:
+            raise
         except PackageError:
             return False
         return bool(builds)
