@@ -160,6 +160,8 @@ def ask(backend: base.Backend, role: str, asked: dict[str, Any], lacks: preview.
     try:
         with backend.aside({asked["name"]: base.repository(given, role)}) as beside:
             answer["versions"] = beside.offered(answer["asked"])
+            if asked.get("repository"):
+                beside.prove(asked["name"], answer["versions"])
     except base.PackageError as error:
         answer["error"] = str(error)
     return answer

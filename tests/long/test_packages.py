@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import ssl
 import tempfile
@@ -187,6 +188,31 @@ def test_packages_signed_with_another_key_are_neither_installed_nor_saved(machin
     backend = configure(machine, signed="packages", key=machine.keys["wrong"])
     refused(lambda: backend.install(full(machine, OLD, "drv-libs")))
     assert "not signed" in refused(lambda: backend.fetch(full(machine, OLD, "drv-libs"), Path("/tmp/saved")))
+
+
+@pytest.mark.parametrize(
+    ("key", "which"), [("wrong", "good"), ("right", "unsigned-packages"), ("right", "good")]
+)
+@inside
+def test_keys_of_others_are_told_before_anything_is_changed(machine: Machine, key: str, which: str) -> None:
+    if machine.family.name == "apt" and which != "good":
+        return
+    changes = {} if machine.family.name == "apt" else {"signed": "packages"}
+    given = systems.given(machine, which, key=machine.keys[key], **changes)
+    asked = {
+        "name": "drv",
+        "repository": given,
+        "packages": {"drv-cuda": OLD, "drv-libs": OLD},
+        "patterns": ["drv-*"],
+    }
+    before = set(systems.files(*PLACES))
+    found = preflight.ask_all(machine.family.backend(), {"nvidia_driver": asked}, {})
+    assert set(systems.files(*PLACES)) == before
+    error = found.repositories["nvidia_driver"]["error"]
+    if (key, which) == ("right", "good"):
+        assert error is None
+    else:
+        assert re.search("NO_PUBKEY|not signed", error), error
 
 
 @pytest.mark.parametrize(

@@ -170,6 +170,15 @@ class Backend(Protocol):
     def offered(self, names: Iterable[str]) -> Offers:
         """Versions that repositories offer, by the lists that were read, newest first."""
 
+    def prove(self, owner: str, names: Iterable[str]) -> None:
+        """Compare the smallest one of these packages with the key of an owner's repository, if nothing but packages is signed there.
+
+        A large one, and one that needs more than that repository and the machine have, are left to the installation.
+
+        Raises:
+            PackageError: it is signed by nobody, or with another key.
+        """
+
     def members(self, patterns: Sequence[str], version: str) -> Dict[str, str]:
         """All packages by these patterns that are offered in a version, with the full one."""
 

@@ -71,6 +71,9 @@ READING = ("makecache", "--refresh", "--setopt=*.skip_if_unavailable=0")
 # Repositories that do not answer are left out; what was installed can be saved when no repository has it any more.
 CHANGING = ("--setopt=*.skip_if_unavailable=1", "--setopt=keepcache=1")
 ALONE = ("--disableplugin=*",)
+# Of what is offered: size, architecture, and what dnf takes for exactly that.
+SIZES = "%{downloadsize} %{arch} %{name}-%{evr}.%{arch}"
+SAMPLE_BYTES = 4 << 20
 WITH_LOCKS = ("--disableplugin=*", "--enableplugin=versionlock")
 CANDIDATE = re.compile(r"best update candidate for package (\S+)-[^-\s]+-[^-\s]+(?=\s|$)")
 # Where dnf's plugin versionlock is switched off.
@@ -289,6 +292,27 @@ class Dnf:
                 found.setdefault(name, []).append(row.version)
         return {name: rpm.newest_first(versions) for name, versions in found.items()}
 
+    def prove(self, owner: str, names: Iterable[str]) -> None:
+        """See `base.Backend`."""
+        key, listed = self._key(owner), sorted(names)
+        ours = [each for each in self._ids(owner) if self._are_signed(each)]
+        if not ours or not listed or not key.is_file():
+            return
+        words = ["-q", *ALONE, *AS_READ, *(f"--repo={each}" for each in ours), "repoquery", "--qf", SIZES]
+        rows = [line.split() for line in self._dnf([*words, *listed], 60).splitlines()]
+        sizes = sorted((int(row[0]), row[2]) for row in rows if len(row) == 3 and row[1] in _arches())
+        if not sizes or sizes[0][0] > SAMPLE_BYTES:
+            return
+        with tempfile.TemporaryDirectory(prefix="gpusmith-dnf-") as name:
+            words = [*ALONE, "--downloadonly", f"--destdir={name}", "--setopt=*.gpgcheck=0"]
+            try:
+                self._dnf([*words, "install", *_as_asked(False), sizes[0][1]], UPDATE_TIMEOUT_S)
+            except PackageError:
+                return
+            # What it needs comes along, from the same repository.
+            keys = [key.read_text(encoding="utf-8")]
+            signatures.check(sorted(Path(name).glob("*.rpm")), keys, self._execute)
+
     def members(self, patterns: Sequence[str], version: str) -> Dict[str, str]:
         """See `base.Backend`."""
         found: Offers = {}
@@ -403,9 +427,12 @@ class Dnf:
     def _source(self, owner: str) -> Path:
         return self._repositories / f"gpusmith-{owner}.repo"
 
+    def _key(self, owner: str) -> Path:
+        return self._keys / f"gpusmith-{owner}.asc"
+
     def repository_files(self, owner: str, repository: Optional[Repository]) -> List[File]:
         """See `base.Backend`."""
-        key = self._keys / f"gpusmith-{owner}.asc"
+        key = self._key(owner)
         if repository is None:
             return [File(self._source(owner), None), File(key, None)]
         if repository.type != "rpm":
