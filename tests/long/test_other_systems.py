@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from gpulab.artifacts import repos
 
 from tests.e2e.harness import Ended, Lab
 from tests.e2e.upgrades import NEXT_BRANCH, OLD, ROLLBACK_PLAYBOOK, SHORT, upgrade_words
@@ -17,6 +18,8 @@ from tests.e2e.upgrades import NEXT_BRANCH, OLD, ROLLBACK_PLAYBOOK, SHORT, upgra
 DEBIAN, ROCKY = "gpu-1", "gpu-2"
 NODES = (DEBIAN, ROCKY)
 SYSTEMS = {DEBIAN: "debian-13", ROCKY: "rocky-10"}
+HAS = "(dpkg-query -W 2>/dev/null || rpm -qa) | sort; find /etc -type f -exec sha256sum {} + | sort"
+"""What a machine has, in lines."""
 BOTH_AT_ONCE = ("-e", "gpu_upgrade_canary=2", "-e", "gpu_upgrade_max_unavailable=2")
 OF_DRIVER = {
     DEBIAN: "dpkg-query -W -f '${Version} ${Package} ${db:Status-Abbrev}\n' '*nvidia*' libcuda1 | sed -n 's/ [hi]i *$//p'",
@@ -76,6 +79,28 @@ def site(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]
     lab.up("--gpus", "1", "--os", ",".join(f"{node}={system}" for node, system in SYSTEMS.items()))
     yield Site(lab, lab.copy_inventory(tmp_path_factory.mktemp("inventory")))
     lab.gpulab("down")
+
+
+@pytest.mark.parametrize("node", NODES)
+def test_keys_of_others_are_refused_before_any_change(site: Site, node: str, tmp_path: Path) -> None:
+    """Debian signs lists, NVIDIA's repository for EL nothing but packages."""
+    path = site.inventory / "host_vars" / f"{node}.yml"
+    path.parent.mkdir(exist_ok=True)
+    group = {DEBIAN: "all", ROCKY: "os_rocky_10"}[node]
+    there = yaml.safe_load((site.inventory / "group_vars" / f"{group}.yml").read_text())
+    other = repos.signing_key(tmp_path / "other").public.read_text()
+    path.write_text(
+        yaml.safe_dump({"nvidia_driver_repository": {**there["nvidia_driver_repository"], "key": other}})
+    )
+    before = {each: site.lab.on(each, HAS) for each in NODES}
+    ended = site.lab.site(inventory=site.inventory)
+    path.unlink()
+    assert ended.status != 0, str(ended)
+    assert not any(row["changed"] for row in ended.recap().values()), str(ended)
+    assert {each: site.lab.on(each, HAS) for each in NODES} == before
+    said = " ".join(ended.output.split())
+    assert "'nvidia_driver_repository'" in said, str(ended)
+    assert {DEBIAN: "NO_PUBKEY", ROCKY: "is not signed by a key of its repository"}[node] in said, str(ended)
 
 
 def test_bare_machines_are_made_nodes(site: Site, measured: Callable[[str, object], None]) -> None:
