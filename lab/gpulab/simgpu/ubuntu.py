@@ -83,4 +83,4 @@ def _singles(rows: Mapping[str, Any], work: Path) -> Iterator[tuple[str, Deb]]:
     for single in rows["singles"]:
         for version in single["versions"]:
             built = Driver(work, upstream(version), rows["drivers"][0]["cuda"])
-            yield "ubuntu", package(single, placeholders(upstream(version), version), built)
+            yield single["repository"], package(single, placeholders(upstream(version), version), built)

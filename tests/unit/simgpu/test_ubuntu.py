@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from gpulab import systems
+from gpulab.artifacts.families import ARCHIVES
 from gpulab.simgpu import ubuntu
 from gpulab.simgpu.packages import Driver, table
 from simgpu.modinfo import modinfo
@@ -51,6 +53,17 @@ def test_the_archive_shares_names_and_upstream_version_with_nvidia() -> None:
     assert {"libnvidia-compute-580", "nvidia-dkms-580-open"} <= shared
     versions = {row["deb"] for row in ROWS["drivers"] if row["version"] == "580.178.04"}
     assert len(versions) == 2
+
+
+def test_what_nothing_holds_has_security_updates_of_ubuntus_own() -> None:
+    archive = systems.system("ubuntu-24.04").archive
+    assert {name: called["Suite"] for name, called in ARCHIVES.items()} == dict(
+        zip(archive, ("noble", "noble-security"), strict=True)
+    )
+    offered = {
+        name: {row["name"] for row in ROWS["singles"] if row["repository"] == name} for name in archive
+    }
+    assert offered["ubuntu-security"] == {"gpulab-neighbour", "linux-image-generic"} < offered["ubuntu"]
 
 
 def test_the_persistence_daemon_of_canonicals_packages_is_enabled_by_nobody() -> None:

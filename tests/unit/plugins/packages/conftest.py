@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -121,15 +121,25 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return made(tmp_path_factory, PACKAGES)
 
 
-def made(tmp_path_factory: pytest.TempPathFactory, rows: Iterable[tuple[str, str, str]]) -> dict[str, Any]:
-    """A signed repository of packages by name, version and further fields, and a key that did not sign it."""
+def made(
+    tmp_path_factory: pytest.TempPathFactory,
+    rows: Iterable[tuple[str, str, str]],
+    called: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """A signed repository of packages by name, version and further fields, and a key that did not sign it.
+
+    Args:
+        tmp_path_factory: of pytest.
+        rows: the packages.
+        called: fields of its Release.
+    """
     if any(shutil.which(program) is None for program in PROGRAMS):
         pytest.skip(f"needs {', '.join(PROGRAMS)}")
     folder = tmp_path_factory.mktemp("repository")
     for name, version, fields in rows:
         _deb(folder, name, version, fields)
     key = repos.signing_key(tmp_path_factory.mktemp("key"))
-    repos.index(folder, "test", key)
+    repos.index(folder, "test", key, called)
     other = repos.signing_key(tmp_path_factory.mktemp("other-key"))
     return {
         "given": {
