@@ -185,7 +185,9 @@ class Machine:
         asked = {"name": LEFTOVERS, "packages": dict.fromkeys(left, ""), "state": "absent"}
         answer = self.ask("gpusmith.gpu.packages", asked)
         if answer.get("failed"):
-            raise DriverFailed(
+            # Another program with the lock says nothing about the driver.
+            kind = ToolError if answer.get("busy") else DriverFailed
+            raise kind(
                 f"What another version left on '{self.node}' cannot be removed ({', '.join(left)}): {answer.get('msg')}"
             )
 

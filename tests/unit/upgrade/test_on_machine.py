@@ -500,6 +500,7 @@ def test_what_the_other_version_left_is_removed_after_the_installation(tmp_path:
         "absent",
         ["nvidia-fabricmanager-570"],
     )
-    node.answers = [{"saved": {"libcuda1": NEW}}, {}, {"failed": True, "msg": "dpkg says no"}]
-    with pytest.raises(DriverFailed, match="nvidia-fabricmanager-570"):
-        made(node, tmp_path).install(NEW)
+    for busy, kind in ((False, DriverFailed), (True, ToolError)):
+        node.answers = [{"saved": {"libcuda1": NEW}}, {}, {"failed": True, "msg": "no", "busy": busy}]
+        with pytest.raises(kind, match="nvidia-fabricmanager-570"):
+            made(node, tmp_path).install(NEW)
