@@ -15,8 +15,8 @@ from gpusmith.problems import Problem
 @check(
     "nodes.services",
     place=80,
-    proves="container runtime, kubelet and the driver's daemons run and are enabled",
-    fails_when="one does not run, will not after a reboot, runs by unit files that have changed, or was changed without proof",
+    proves="container runtime, kubelet and the driver's daemons run and are enabled; the kubelet's certificate is valid",
+    fails_when="one does not run, or not after a reboot, runs by changed unit files or an unproved change; a certificate expired",
     do="read 'journalctl -u NAME' on the node, then start or enable it, or run site.yml",
     critical=True,
 )
@@ -26,6 +26,7 @@ def services(facts: NodeFacts) -> list[Problem]:
     return [
         *expected.containerd(record, node),
         *kubelet.service(record, node),
+        *kubelet.expired(record, node),
         *expected.persistence(record, node),
         *expected.loader(record, node),
         *expected.devices(record, node),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from posixpath import dirname
 
 from gpusmith.expect import files, packages, services, steps
@@ -39,6 +40,26 @@ def joined(record: Record, node: str) -> list[Problem]:
     return [
         Problem(
             f"Node '{node}': it has not joined a cluster.", "Run site.yml, which joins it.", cure=Cure.JOIN
+        )
+    ]
+
+
+def day(unix: float) -> str:
+    """Of a certificate's end."""
+    return datetime.fromtimestamp(unix, UTC).strftime("%Y-%m-%d")
+
+
+def expired(record: Record, node: str) -> list[Problem]:
+    """A certificate that has expired: the cluster takes the kubelet for a stranger, and it cannot renew it by itself any more."""
+    until, now = record.kubernetes.client_expires_unix, record.host.time_unix
+    if not record.kubernetes.joined or until is None or now is None or now < until:
+        return []
+    return [
+        Problem(
+            f"Node '{node}': the certificate with which its kubelet speaks to the cluster expired on {day(until)}, so the"
+            " cluster does not hear of it.",
+            f"If the node is to come back, {steps.renew(node)}.",
+            {"client_expires_unix": until},
         )
     ]
 

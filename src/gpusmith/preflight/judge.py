@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from gpusmith.errors import Refusal
 from gpusmith.preflight.asked import DRIVER_ONLY, is_to_go
 from gpusmith.preflight.machine import (
+    check_certificate,
     check_clock,
     check_disk,
     check_foreign_driver,
@@ -47,6 +48,7 @@ CHECKS: Sequence[Callable[[Facts, Wanted, Tables], Iterator[Refusal]]] = [
     check_headers,
     check_disk,
     check_clock,
+    check_certificate,
     check_parameters,
     check_huge_pages,
     check_trust,

@@ -8,15 +8,18 @@ from typing import Any
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import SUPPORTED
 
 from gpusmith.errors import Refusal
-from gpusmith.expect import foreign, huge_pages, mig
+from gpusmith.expect import foreign, huge_pages, kubelet, mig
 from gpusmith.expect import surroundings as around
 from gpusmith.expect.host import cannot_set
 from gpusmith.expect.kernels import newest, without_driver
+from gpusmith.expect.steps import renew
 from gpusmith.expect.wanted import baseline
 from gpusmith.inventory.specs import load as load_specs
 from gpusmith.node.records import load
+from gpusmith.preflight.asked import DRIVER_ONLY
 from gpusmith.preflight.words import Facts, Tables, Wanted, refusal
 from gpusmith.probe.foreign import Foreign
+from gpusmith.probe.host import Host
 from gpusmith.probe.kubernetes import Kubernetes
 from gpusmith.probe.memory import Memory
 from gpusmith.probe.nvml import Nvml
@@ -141,6 +144,26 @@ def _or_default(wanted: Wanted, key: str) -> Any:
     """What the inventory says of role host_baseline, or what the role does by itself."""
     value = wanted.get(key)
     return load_specs().variables[f"host_baseline_{key}"].default if value is None else value
+
+
+def check_certificate(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[Refusal]:
+    """A node of a cluster can speak to it, or is meant to be let in once more."""
+    raw = facts["record"]
+    record = Record(SCHEMA, host=load(Host, raw["host"]), kubernetes=load(Kubernetes, raw["kubernetes"]))
+    until = record.kubernetes.client_expires_unix
+    if until is None or not kubelet.expired(record, "") or _rejoins(wanted):
+        return
+    yield refusal(
+        "kubelet's certificate",
+        f"expired on {kubelet.day(until)}, so the cluster does not hear of the node",
+        "a valid one, or 'kubernetes_node_rejoin_expired: true'",
+        f"If the node is to come back, {renew('NODE')}. Pods of which the cluster has given up the node are stopped then.",
+    )
+
+
+def _rejoins(wanted: Wanted) -> bool:
+    """Whether this run renews certificates; that of an upgrade does not."""
+    return bool(wanted.get("rejoin_expired")) and wanted.get("scope") != DRIVER_ONLY
 
 
 def check_disk(facts: Facts, _wanted: Wanted, _tables: Tables) -> Iterator[Refusal]:

@@ -13,6 +13,7 @@ import re
 import socket
 from dataclasses import dataclass
 
+from gpusmith.probe import certificate
 from gpusmith.probe.commands import Command
 from gpusmith.probe.files import read_text
 
@@ -27,6 +28,7 @@ class Kubernetes:
         joined: whether kubelet's kubeconfig is there.
         node_name: of its Node object; None if it has not joined.
         authorities: digests of the certificates by which it knows its cluster.
+        client_expires_unix: when the certificate expires with which the kubelet speaks to its cluster; None if that is not known.
         config_dir: folder whose files the running kubelet reads besides its configuration; empty if there is none, None if it
             does not run.
         cpu_policy: of the CPU manager whose state the kubelet keeps, and with which alone it starts; None if it keeps none.
@@ -37,6 +39,7 @@ class Kubernetes:
     joined: bool = False
     node_name: str | None = None
     authorities: tuple[str, ...] = ()
+    client_expires_unix: float | None = None
     config_dir: str | None = None
     cpu_policy: str | None = None
     memory_policy: str | None = None
@@ -54,15 +57,25 @@ def digests(certificates: str) -> tuple[str, ...]:
 
 
 def authorities(kubeconfig: str) -> tuple[str, ...]:
-    """Digests of the certificates in which a kubeconfig trusts, given in it or in a file beside it."""
-    inside = re.search(r"certificate-authority-data:\s*\"?([A-Za-z0-9+/=]+)", kubeconfig)
+    """Digests of the certificates in which a kubeconfig trusts."""
+    return digests(_named(kubeconfig, "certificate-authority"))
+
+
+def client_expires(kubeconfig: str) -> float | None:
+    """When the certificate expires with which a kubeconfig's user speaks to the cluster."""
+    return certificate.expires(_named(kubeconfig, "client-certificate"))
+
+
+def _named(kubeconfig: str, key: str) -> str:
+    """A PEM text that is given in a kubeconfig or in a file that it names; empty if it cannot be read."""
+    inside = re.search(key + r"-data:\s*\"?([A-Za-z0-9+/=]+)", kubeconfig)
     if inside:
         try:
-            return digests(base64.b64decode(inside.group(1), validate=True).decode("ascii", "replace"))
+            return base64.b64decode(inside.group(1), validate=True).decode("ascii", "replace")
         except binascii.Error:
-            return ()
-    beside = re.search(r"certificate-authority:\s*\"?([^\s\"]+)", kubeconfig)
-    return digests(read_text(beside.group(1)) or "") if beside else ()
+            return ""
+    beside = re.search(key + r":\s*\"?([^\s\"]+)", kubeconfig)
+    return (read_text(beside.group(1)) or "") if beside else ""
 
 
 def config_dir(command_line: str) -> str | None:
@@ -102,12 +115,14 @@ def gather(asked: tuple[Command, Command], errors: list[str]) -> Kubernetes:
         r"--hostname-override[= ]([^\s\"']+)", read_text("/var/lib/kubelet/kubeadm-flags.env") or ""
     )
     joined = os.path.exists(KUBECONFIG)
+    kubeconfig = read_text(KUBECONFIG) or ""
     name = override.group(1) if override else socket.gethostname().lower()
     return Kubernetes(
         kubelet_version=words[-1].lstrip("v") if words else None,
         joined=joined,
         node_name=name if joined else None,
-        authorities=authorities(read_text(KUBECONFIG) or "") if joined else (),
+        authorities=authorities(kubeconfig),
+        client_expires_unix=client_expires(kubeconfig),
         config_dir=config_dir(command_line or ""),
         cpu_policy=kept_policy("cpu"),
         memory_policy=kept_policy("memory"),

@@ -172,6 +172,7 @@ MUTATIONS: Mapping[str, tuple[Mutation, ...]] = {
     ),
     "nodes.services": (
         _in("'kubelet' is inactive", "services", "kubelet", active="inactive"),
+        _in("expired on 1970-01-01", "kubernetes", client_expires_unix=1.0),
         _in("will not run after a reboot", "services", "nvidia-persistenced", enabled="disabled"),
     ),
     "nodes.fabric": (

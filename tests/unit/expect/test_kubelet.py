@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from gpusmith.expect.kubelet import expired
 from gpusmith.expect.plans import kubernetes_node
+from gpusmith.node.records import parse
 from tests.unit.expect.converged import KUBELET_FILE, ORDER_FILE, SETTINGS, converged_record
 
 FILE = next(iter(KUBELET_FILE))
@@ -77,3 +79,22 @@ def test_a_policy_that_a_serving_kubelet_would_not_start_with_is_named_and_not_w
     assert asked(**{field: state})["files"] == asked(maxPods="20")["files"] == [FILE]
     record["kubernetes"]["joined"] = False
     assert asked(**{field: policy})["files"] == [FILE]
+
+
+@pytest.mark.parametrize(
+    ("until", "joined", "is_over"),
+    [(1.0, True, True), (2.0, True, True), (3.0, True, False), (None, True, False), (1.0, False, False)],
+)
+def test_a_certificate_that_has_expired_is_named_with_the_way_back(
+    until: float | None, joined: bool, is_over: bool
+) -> None:
+    record = converged_record()
+    record["host"]["time_unix"] = 2.0
+    record["kubernetes"].update(joined=joined, client_expires_unix=until)
+    found = kubernetes_node(record, SETTINGS["kubernetes_node"])
+    assert bool(found["expired"]) is is_over
+    # It is renewed before anything else is done, or the node is refused.
+    assert found["cures"] == ([] if joined else ["person"])
+    for problem in expired(parse(record), "gpu-1"):
+        assert "expired on 1970-01-01" in problem.cause
+        assert "site.yml -l gpu-1 -e kubernetes_node_rejoin_expired=true" in problem.next_step

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import base64
+import datetime as dt
 import hashlib
 from pathlib import Path
 
 import pytest
 
 from gpusmith.probe import kubernetes
+from tests.unit.probe.test_certificate import made
 
 
 def pem(der: bytes, width: int = 8) -> str:
@@ -58,3 +60,15 @@ def test_the_policies_whose_state_a_kubelet_keeps(tmp_path: Path) -> None:
     assert found == ["none", None, None]
     (tmp_path / "cpu_manager_state").write_text("")
     assert kubernetes.kept_policy("cpu", str(tmp_path)) is None
+
+
+def test_the_client_s_certificate_is_found_inside_and_in_its_file(tmp_path: Path) -> None:
+    text = made(dt.datetime(2026, 11, 23, tzinfo=dt.UTC))
+    inside = base64.b64encode(text.encode()).decode()
+    (tmp_path / "current.pem").write_text(text)
+    until = dt.datetime(2026, 11, 23, tzinfo=dt.UTC).timestamp()
+    assert kubernetes.client_expires(f"    client-certificate-data: {inside}\n") == until
+    assert kubernetes.client_expires(f"    client-certificate: {tmp_path}/current.pem\n") == until
+    # The authority is no client.
+    assert kubernetes.client_expires(f"    certificate-authority-data: {inside}\n") is None
+    assert kubernetes.client_expires("    client-certificate: /nowhere/current.pem\n") is None
