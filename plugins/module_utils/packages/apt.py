@@ -57,6 +57,7 @@ KEPT = ("-o", "APT::Get::AutomaticRemove=0")
 UNCACHED = ("-o", "Dir::Cache::pkgcache=", "-o", "Dir::Cache::srcpkgcache=")
 FORCE = ["--force-confdef", "--force-confold"]
 LOCKED = re.compile(r"Could not get lock|Unable to (?:acquire|lock)|lock was locked by another process")
+HOLDER = re.compile(r"It is held by process \d+ \([^)\n]*\)")
 # Then the packages are there, and no list would have helped.
 UNPACKED = re.compile(r"Sub-process \S+/dpkg returned an error code")
 UNMET = "The following packages have unmet dependencies:"
@@ -169,6 +170,9 @@ def cause(stdout: str, stderr: str) -> str:
     told = told or stderr.splitlines()[-3:]
     if UNPACKED.search(stderr):
         told += [" ".join(words.split()) for words in dict.fromkeys(SCRIPTS.findall(stdout))]
+    # What waited says it while it does, and that it failed at the end.
+    if HOLDER.search(stdout) and LOCKED.search(stderr) and not HOLDER.search(stderr):
+        told.append(HOLDER.findall(stdout)[-1])
     _, found, unmet = stdout.partition(UNMET)
     if found:
         lines = [" ".join(line.split()) for line in unmet.splitlines() if line.startswith(" ")]

@@ -86,5 +86,5 @@ def run(
         if not locked:
             raise PackageError(told)
         if time.monotonic() >= deadline:
-            raise BusyError(f"{told.rstrip('.')}. {PATIENCE.format(lock_timeout_s)}")
+            raise BusyError(f"{told.rstrip('.?')}. {PATIENCE.format(lock_timeout_s)}")
         time.sleep(LOCK_TICK_S)

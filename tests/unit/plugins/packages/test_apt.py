@@ -207,6 +207,13 @@ def test_a_lock_is_waited_for_and_then_named(tmp_path: Path, monkeypatch: pytest
     assert apt.run([busy], 10, lock_timeout_s=30) == "done\n"
     with pytest.raises(base.BusyError, match="held by process 7"):
         apt.run([script(tmp_path, told)], 10, lock_timeout_s=0.05)
+    # apt that waits names the other program while it does.
+    waits = "echo 'Waiting for cache lock: Could not get lock /a. It is held by process 7 (unattended-upgr)'"
+    ends = (
+        "echo 'E: Unable to acquire the dpkg frontend lock (/a), is another process using it?' >&2; exit 100"
+    )
+    with pytest.raises(base.BusyError, match=r"held by process 7 \(unattended-upgr\)\. Another"):
+        apt.run([script(tmp_path, f"{waits}; {waits}; {ends}")], 10)
     # What is accepted besides is what a program does, not that it could do nothing.
     locked = "echo 'dpkg: error: dpkg frontend lock was locked by another process with pid 7' >&2; exit 2"
     with pytest.raises(base.BusyError, match=r"with pid 7.* 'gpusmith_package_lock_timeout_s'"):
