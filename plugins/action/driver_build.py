@@ -8,7 +8,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible.plugins.action import ActionBase
-from ansible_collections.gpusmith.gpu.plugins.plugin_utils.built_node import BuildingAction, refuse_unsigned
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.built_node import (
+    BuildingAction,
+    BuiltNode,
+    refuse_unsigned,
+)
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import plain
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.egress import EgressAction
 
@@ -82,14 +86,7 @@ class ActionModule(BuildingAction, EgressAction):
         if asked["state"] == "mended":
             return {"changed": node.mend(), "words": []}
         if asked["state"] == "rebuilt":
-            for kernel, names in asked["modules"].items() if not self._task.check_mode else ():
-                node.rebuild(kernel, names)
-            words = [
-                f"module '{name}' built anew by DKMS for kernel {kernel}"
-                for kernel, names in asked["modules"].items()
-                for name in names
-            ]
-            return {"changed": bool(words), "words": words, "notes": []}
+            return self._rebuild(asked["modules"], node, record.host.kernel or "")
         if asked["state"] in ("compiled", "restored"):
             for kernel in asked["kernels"]:
                 node.compile(kernel) if asked["state"] == "compiled" else node.restore(kernel)
@@ -114,6 +111,21 @@ class ActionModule(BuildingAction, EgressAction):
             "compiled": [each.kernel for each in came if each.compiled],
             "builders": {each.kernel: each.builder for each in came},
         }
+
+    def _rebuild(self, modules: Mapping[str, list[str]], node: BuiltNode, running: str) -> dict[str, Any]:
+        """For the running kernel they have to compile; for others, which nobody may ever boot, it is told if they do not."""
+        words, notes = [], []
+        for kernel, names in modules.items():
+            try:
+                if not self._task.check_mode:
+                    node.rebuild(kernel, names)
+            except NotBuilt as error:
+                if kernel == running:
+                    raise
+                notes.append(str(error))
+            else:
+                words += [f"module '{name}' built anew by DKMS for kernel {kernel}" for name in names]
+        return {"changed": bool(words), "words": [*words, *notes], "notes": notes}
 
     def _forecast(
         self, asked: Mapping[str, Any], variables: Mapping[str, Any], record: Record, certificate: str

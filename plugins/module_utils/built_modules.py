@@ -51,7 +51,7 @@ class BuiltModulesError(Exception):
     """It could not be done.
 
     Attributes:
-        outcome: 'build', the modules do not compile; 'unfit', they are not for this node; 'dkms', it does not do what it is asked.
+        outcome: 'build', the modules do not compile; 'dependent', one of others does not; 'unfit', they are not for this node; 'dkms', it does not do what it is asked.
         message: sentences for people.
     """
 

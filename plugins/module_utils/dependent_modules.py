@@ -4,8 +4,9 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import Sequence
+from typing import List, Sequence
 
 from ansible_collections.gpusmith.gpu.plugins.module_utils.built_modules import (
     STATUS,
@@ -37,24 +38,30 @@ def rebuild(run: Run, name: str, kernel: str, tree: Path = TREE) -> str:
     if not rows:
         raise BuiltModulesError("dkms", "DKMS knows no module '{}'.".format(name))
     built = [row for row in rows if row["kernel"] == kernel]
-    # Of several versions, the one that the kernel has; else the one that DKMS has known for the shortest time.
+    # Of several versions, the one that the kernel has; else the newest.
     there = [row for row in built if row["state"] == "installed"]
-    version = str((there or built or rows)[-1]["version"])
+    version = max((str(row["version"]) for row in there or rows), key=_numbers)
     named = ["-m", name, "-v", version, "-k", kernel]
     if any(row["version"] == version for row in built):
         _must(run, ["dkms", "unbuild", *named])
-    words = ["dkms", "install", *named]
+    # From 3.1.4 on DKMS wants what 'BUILD_DEPENDS' names to be installed, and packagers give the driver's module other names than nvidia-fs
+    # does; and whatever release it is, a file of the same version that lies elsewhere would stay in its place.
+    words = ["dkms", "install", *named, "--force"]
     status, output, errors = run(words)
     if status == 0:
         return version
     log = tree / name / version / "build/make.log"
     said = compiler_said(log.read_text(errors="replace")) if log.is_file() else last_words(errors + output)
     raise BuiltModulesError(
-        "build",
+        "dependent",
         "Module '{}' {} cannot be built for kernel '{}' and this driver: {}. '{}' ended with {}; its log is '{}' there.".format(
             name, version, kernel, said, " ".join(words), status, log
         ),
     )
+
+
+def _numbers(version: str) -> List[int]:
+    return [int(number) for number in re.findall(r"[0-9]+", version)]
 
 
 def _must(run: Run, words: Sequence[str]) -> None:

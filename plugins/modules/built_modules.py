@@ -83,7 +83,7 @@ compiled:
   returned: with states compiled and built
   type: bool
 outcome:
-  description: Why it failed. V(build), the modules do not compile; V(unfit), they are not for this node; V(dkms), DKMS refuses.
+  description: Why it failed. V(build), the modules do not compile; V(dependent), one of others does not; V(unfit), they are not for this node; V(dkms), DKMS refuses.
   returned: failed
   type: str
 """

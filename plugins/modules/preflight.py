@@ -161,7 +161,11 @@ def ask(backend: base.Backend, role: str, asked: dict[str, Any], lacks: preview.
         with backend.aside({asked["name"]: base.repository(given, role)}) as beside:
             answer["versions"] = beside.offered(answer["asked"])
             if asked.get("repository"):
-                beside.prove(asked["name"], answer["versions"])
+                offered = answer["versions"]
+                beside.prove(
+                    asked["name"],
+                    {name: version or "" for name, version in answer["asked"].items() if name in offered},
+                )
     except base.PackageError as error:
         answer["error"] = str(error)
     return answer

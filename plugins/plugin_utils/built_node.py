@@ -29,6 +29,7 @@ INSTEAD = (
     "Set 'nvidia_driver_module_flavour' to the other kind of module where the GPUs allow it, or 'nvidia_driver_version' to one that"
     " compiles for this kernel, or give the node another kernel."
 )
+INSTEAD_OF_DEPENDENT = "Install a release of it that compiles with this driver and kernel, or take it out of 'nvidia_driver_extra_modules'."
 Ask = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 
@@ -94,6 +95,8 @@ class BuiltNode:
         if not answer.get("failed"):
             return answer
         said = f"Node '{self.host}': {answer.get('msg')}"
+        if answer.get("outcome") == "dependent":
+            raise NotBuilt(said, INSTEAD_OF_DEPENDENT)
         raise BuildFailed(said, INSTEAD) if answer.get("outcome") == "build" else NotBuilt(said)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -15,6 +16,31 @@ LANDS = {
     ROCKY: "Rocky 9 packages on a Debian user land, managed by rpm and dnf",
 }
 OPTION = f"{UBUNTU}=ubuntu-24.04,{ROCKY}=rocky-9"
+NEIGHBOUR = "gpulab-neighbour"
+SHARED = ("nvidia-container-toolkit", "containerd.io", "kubelet")
+OURS = {
+    UBUNTU: {"libnvidia-compute-580", "nvidia-dkms-580-open", *SHARED},
+    ROCKY: {"nvidia-driver-cuda", "kmod-nvidia-open-dkms", *SHARED},
+}
+"""Some of the packages that stay; the repositories have newer ones of each."""
+BESIDE = {
+    # Modules are built for each kernel here, so that may come.
+    UBUNTU: {NEIGHBOUR: "1.0-0ubuntu1.1", "linux-image-generic": "6.8.0-80.80"},
+    ROCKY: {NEIGHBOUR: "1.1"},
+}
+"""What is nobody's, with the version that comes."""
+WITHOUT_LOCKS = "dnf --disableplugin=versionlock --assumeno upgrade || true"
+# What the real program would do if nothing was pinned or held: in a mount namespace it sees no pins, and packages without holds.
+WITHOUT_HOLDS = """unshare --mount --propagation private sh -ec '
+    sed "s/^Status: hold/Status: install/" /var/lib/dpkg/status >/run/no-holds
+    mount --bind /run/no-holds /var/lib/dpkg/status
+    mount -t tmpfs none /etc/apt/preferences.d
+    mount -t tmpfs none /var/cache/apt
+    unattended-upgrade --dry-run --debug'"""
+ORIGINS = 'Unattended-Upgrade::Origins-Pattern { "origin=gpusmith-lab-*"; };\\n'
+SERVICES = ("containerd", "kubelet", "nvidia-persistenced", "nvidia-fabricmanager")
+PROGRAMS = "/usr/bin/containerd /usr/bin/kubelet /usr/bin/nvidia-persistenced /usr/bin/nv-fabricmanager /usr/sbin/sshd"
+REPLACED = f"for path in {PROGRAMS}; do cp -p $path $path.copy; mv $path.copy $path; done"
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +75,15 @@ def installed(lab: Lab) -> dict[str, str]:
     }
 
 
+def versions(lab: Lab, node: str) -> dict[str, str]:
+    """All packages of a node."""
+    said = {
+        UBUNTU: "dpkg-query -W -f '${Package} ${Version}\\n'",
+        ROCKY: "rpm -qa --qf '%{NAME} %{VERSION}\\n'",
+    }
+    return dict(line.split() for line in lab.on(node, said[node]).splitlines())
+
+
 def test_a_machine_says_what_it_is(mixed: Lab) -> None:
     lands = {node["name"]: node["user_land"] for node in mixed.status()["nodes"] if node["user_land"]}
     assert lands == LANDS
@@ -80,15 +115,37 @@ def test_no_pass_reads_as_one_on_the_distribution(provisioned: Lab) -> None:
         assert f"{node}: {land}. Nothing is proved" in shown
 
 
-def test_newer_releases_do_not_come_by_themselves(provisioned: Lab) -> None:
-    """Newer ones of everything are in the repositories, and what moves packages by itself runs."""
-    provisioned.on(ROCKY, "dnf -q -y upgrade; dnf-automatic --installupdates", timeout=180)
-    held = provisioned.on(ROCKY, "rpm -qa --qf '%{NAME} %{VERSION}\n'")
-    assert "999" not in held
-    assert f"nvidia-driver-cuda {OLD}" in held
-    provisioned.on(UBUNTU, "apt-get -q -y upgrade; unattended-upgrade", timeout=180)
-    assert "999" not in provisioned.on(UBUNTU, "dpkg-query -W -f '${Package} ${Version}\n'")
-    assert installed(provisioned) == dict.fromkeys((UBUNTU, ROCKY), f"{OLD} {OLD}")
+def test_dnf_automatic_moves_nothing_of_ours(provisioned: Lab) -> None:
+    """Newer releases of everything are in the repositories, and everything else is upgraded."""
+    provisioned.on(ROCKY, f"dnf -q -y install {NEIGHBOUR}-1.0")
+    would = re.findall(r"^ (\S+) ", provisioned.on(ROCKY, WITHOUT_LOCKS), re.MULTILINE)
+    assert {*OURS[ROCKY], *BESIDE[ROCKY]} <= set(would)
+    before, services = versions(provisioned, ROCKY), provisioned.started(ROCKY, *SERVICES)
+    provisioned.on(ROCKY, "dnf-automatic --installupdates", timeout=180)
+    assert versions(provisioned, ROCKY) == {**before, **BESIDE[ROCKY]}
+    # Nor does what a person does.
+    provisioned.on(ROCKY, "dnf -q -y upgrade", timeout=180)
+    assert versions(provisioned, ROCKY) == {**before, **BESIDE[ROCKY]}
+    assert provisioned.started(ROCKY, *SERVICES) == services
+
+
+def test_unattended_upgrades_move_and_restart_nothing_of_ours(provisioned: Lab) -> None:
+    """The same where a site has given the vendors' repositories to it as well, and needrestart restarts services."""
+    old = f"{NEIGHBOUR}=1.0-0ubuntu1 linux-image-generic=6.8.0-79.79"
+    provisioned.on(UBUNTU, f"apt-get -q -y install {old}; printf '{ORIGINS}' >/etc/apt/apt.conf.d/52site")
+    said = provisioned.on(UBUNTU, WITHOUT_HOLDS)
+    (would,) = re.findall(r"^Packages that will be upgraded: (.*)$", said, re.MULTILINE)
+    assert {*OURS[UBUNTU], *BESIDE[UBUNTU]} <= set(would.split())
+    # containerd and kubelet are linked to no library here, so that the programs themselves are other files than those that run.
+    said = provisioned.on(UBUNTU, f"{REPLACED}; needrestart -b -r l")
+    assert {*SERVICES, "ssh"} <= set(re.findall(r"^NEEDRESTART-SVC: (\S+)[.]service$", said, re.MULTILINE))
+    before, services = versions(provisioned, UBUNTU), provisioned.started(UBUNTU, *SERVICES, "ssh")
+    provisioned.on(UBUNTU, "unattended-upgrade", timeout=180)
+    assert versions(provisioned, UBUNTU) == {**before, **BESIDE[UBUNTU]}
+    provisioned.on(UBUNTU, "apt-get -q -y dist-upgrade", timeout=180)
+    assert versions(provisioned, UBUNTU) == {**before, **BESIDE[UBUNTU]}
+    after = provisioned.started(UBUNTU, *SERVICES, "ssh")
+    assert {unit for unit, moment in after.items() if moment != services[unit]} == {"ssh"}
 
 
 def test_the_node_that_dnf_manages_is_upgraded_and_goes_back(provisioned: Lab) -> None:

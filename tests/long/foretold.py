@@ -91,7 +91,9 @@ def differences(said: Told, before: Machine, after: Machine) -> list[str]:
     wrong += [f"package {name} was not told" for name in untold if said.complete]
     changed = {path for path, digest in after.files.items() if before.files.get(path) != digest}
     wrong += [f"file {path} was told, and is as before" for path in sorted(said.files - changed)]
-    ours = {path for path in changed if "gpusmith" in path.rpartition("/")[2]} - said.may_change
+    # What a role changes of others' files, it keeps as it was.
+    may_come = said.may_change | {f"{path}.before-gpusmith" for path in said.may_change | said.files}
+    ours = {path for path in changed if "gpusmith" in path.rpartition("/")[2]} - may_come
     wrong += [f"file {path} was not told" for path in sorted(ours - said.files)]
     return wrong + [f"unit {unit} was told, and does not run" for unit in sorted(said.units - after.units)]
 

@@ -284,7 +284,7 @@ class Apt:
             self._execute(["apt-cache", *self._options, "madison", *listed], 60, accept=(0, 100))
         )
 
-    def prove(self, owner: str, names: Iterable[str]) -> None:
+    def prove(self, owner: str, asked: Mapping[str, str]) -> None:
         """See `base.Backend`. The lists that were read are signed."""
 
     def members(self, patterns: Sequence[str], version: str) -> Dict[str, str]:

@@ -170,7 +170,7 @@ class Backend(Protocol):
     def offered(self, names: Iterable[str]) -> Offers:
         """Versions that repositories offer, by the lists that were read, newest first."""
 
-    def prove(self, owner: str, names: Iterable[str]) -> None:
+    def prove(self, owner: str, asked: Mapping[str, str]) -> None:
         """Compare the smallest one of these packages with the key of an owner's repository, if nothing but packages is signed there.
 
         A large one, and one that needs more than that repository and the machine have, are left to the installation.

@@ -72,7 +72,10 @@ READING = ("makecache", "--refresh", "--setopt=*.skip_if_unavailable=0")
 CHANGING = ("--setopt=*.skip_if_unavailable=1", "--setopt=keepcache=1")
 ALONE = ("--disableplugin=*",)
 # Of what is offered: size, architecture, and what dnf takes for exactly that.
-SIZES = "%{downloadsize} %{arch} %{name}-%{evr}.%{arch}"
+SIZES = "%{downloadsize} %{arch} %{name} %{evr}"
+# What comes along counts as well, and of a driver that can be all of it.
+TOTAL = re.compile(r"(?m)^Total (?:download )?size: (\d+(?:\.\d+)?) ?([kMG]?)")
+UNITS = {"": 1, "k": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 SAMPLE_BYTES = 4 << 20
 WITH_LOCKS = ("--disableplugin=*", "--enableplugin=versionlock")
 CANDIDATE = re.compile(r"best update candidate for package (\S+)-[^-\s]+-[^-\s]+(?=\s|$)")
@@ -292,16 +295,24 @@ class Dnf:
                 found.setdefault(name, []).append(row.version)
         return {name: rpm.newest_first(versions) for name, versions in found.items()}
 
-    def prove(self, owner: str, names: Iterable[str]) -> None:
+    def prove(self, owner: str, asked: Mapping[str, str]) -> None:
         """See `base.Backend`."""
-        key, listed = self._key(owner), sorted(names)
+        key, listed = self._key(owner), sorted(asked)
         ours = [each for each in self._ids(owner) if self._are_signed(each)]
         if not ours or not listed or not key.is_file():
             return
         words = ["-q", *ALONE, *AS_READ, *(f"--repo={each}" for each in ours), "repoquery", "--qf", SIZES]
         rows = [line.split() for line in self._dnf([*words, *listed], 60).splitlines()]
-        sizes = sorted((int(row[0]), row[2]) for row in rows if len(row) == 3 and row[1] in _arches())
-        if not sizes or sizes[0][0] > SAMPLE_BYTES:
+        sizes = sorted(
+            (int(size), f"{name}-{evr}.{arch}")
+            for size, arch, name, evr in (row for row in rows if len(row) == 4)
+            if arch in _arches() and (not asked.get(name) or satisfies(evr, asked[name]))
+        )
+        if (
+            not sizes
+            or sizes[0][0] > SAMPLE_BYTES
+            or self._total([*_as_asked(False), sizes[0][1]]) > SAMPLE_BYTES
+        ):
             return
         with tempfile.TemporaryDirectory(prefix="gpusmith-dnf-") as name:
             words = [*ALONE, "--downloadonly", f"--destdir={name}", "--setopt=*.gpgcheck=0"]
@@ -312,6 +323,14 @@ class Dnf:
             # What it needs comes along, from the same repository.
             keys = [key.read_text(encoding="utf-8")]
             signatures.check(sorted(Path(name).glob("*.rpm")), keys, self._execute)
+
+    def _total(self, builds: Sequence[str]) -> float:
+        """Bytes that an installation would bring; infinite where nobody can tell."""
+        said = self._dnf(
+            [*ALONE, "--assumeno", "install", *builds], UPDATE_TIMEOUT_S, accept=(0, 1), yes=False
+        )
+        found = TOTAL.search(said)
+        return float(found[1]) * UNITS[found[2]] if found else float("inf")
 
     def members(self, patterns: Sequence[str], version: str) -> Dict[str, str]:
         """See `base.Backend`."""

@@ -55,7 +55,7 @@ def _wrong(record: Record, name: str, node: str) -> tuple[str, str]:
 
 
 def to_rebuild(record: Record, wanted: Driver, loaded_too: bool = False) -> dict[str, list[str]]:
-    """Declared modules that DKMS has to build anew for the driver, by release of the kernels that they are to be built for.
+    """Declared modules that DKMS has to build anew for the driver, by release of their kernels, the running one first.
 
     DKMS builds them when they or a kernel come, not when the driver changes, of which they have the symbols and structures.
 
@@ -67,10 +67,11 @@ def to_rebuild(record: Record, wanted: Driver, loaded_too: bool = False) -> dict
     working = {name for name, loaded in record.system.modules.items() if loaded and record.kubernetes.joined}
     names = [name for name in wanted.extra_modules if loaded_too or name not in working]
     changes = record.module.installed_version not in (None, versions.upstream(wanted.version))
+    rows = {kernel.release: kernel for kernel in record.kernels or () if kernel.headers}
     found = {
-        kernel.release: [name for name in names if _is_old(kernel, name, changes)]
-        for kernel in record.kernels or ()
-        if kernel.headers and kernel.release in kernels.bootable(record)
+        release: [name for name in names if _is_old(rows[release], name, changes)]
+        for release in kernels.bootable(record)
+        if release in rows
     }
     return {release: old for release, old in found.items() if old}
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from gpusmith.errors import InputError, Refusal
 from gpusmith.expect.layouts import PREBUILT
 from gpusmith.preflight.words import Facts, Tables, Wanted, refusal
+from gpusmith.probe.kernels import DEPENDENTS
+from gpusmith.wording import quoted
 
 if TYPE_CHECKING:
     from cryptography.x509 import Certificate
@@ -60,10 +62,12 @@ def number(certificate: Certificate) -> str:
 def check_secure_boot(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[Refusal]:
     """Modules are signed with a key that the kernel trusts: the distribution's, or a site's that is enrolled."""
     key = facts.get("signing")
-    if isinstance(key, Refusal):
-        yield key
-        return
     system = facts["record"]["system"]
+    if isinstance(key, Refusal):
+        # Where nothing is to be signed, nobody needs the key.
+        if system["secure_boot"] or facts["record"]["module"].get("installed_version") is None:
+            yield key
+        return
     if (
         not system["secure_boot"]
         or wanted.get("secure_boot_allowed")
@@ -78,6 +82,14 @@ def check_secure_boot(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator
             _ways(str(facts["record"]["host"].get("os_id") or "")),
         )
         return
+    unsigned = [name for name in wanted.get("extra_modules") or () if name in DEPENDENTS]
+    if unsigned:
+        yield refusal(
+            "secure boot",
+            f"on, and {quoted(unsigned)} of 'nvidia_driver_extra_modules', which DKMS builds on the machine",
+            "modules that a key signs which the firmware knows, and yours signs the driver's alone",
+            "Where the key of DKMS is enrolled on this machine too, set 'preflight_secure_boot_allowed: true'; or take them out.",
+        )
     known = system.get("kernel_keys")
     if known and key.number.lstrip("0") not in {each.lstrip("0") for each in known}:
         yield refusal(

@@ -37,6 +37,7 @@ AFTER = [
     "file /etc/a/gpusmith.conf 22",
     "file /etc/b.toml 33",
     "file /etc/gpusmith.toml 44",
+    "file /etc/gpusmith.toml.before-gpusmith 55",
     "active containerd.service",
 ]
 

@@ -40,6 +40,9 @@ class Dkms:
             f"gdrdrv/2.5, {KERNEL}, x86_64: installed\ngdrdrv/2.6, {KERNEL}, x86_64: built\n",
             ["unbuild 2.5", "install 2.5"],
         ),
+        ("gdrdrv/2.10: added\ngdrdrv/2.9: added\n", ["install 2.10"]),
+        # Killed between the steps, beside one that was built and never installed.
+        (f"gdrdrv/2.5, {KERNEL}, x86_64: built\ngdrdrv/2.6: added\n", ["install 2.6"]),
         (f"nvidia/580.1, {KERNEL}, x86_64: installed\ngdrdrv/2.6: added\n", ["install 2.6"]),
     ],
 )
@@ -47,7 +50,7 @@ def test_what_was_built_is_forgotten_first(status: str, ran: list[str]) -> None:
     dkms = Dkms(status)
     assert rebuild(dkms.run, "gdrdrv", KERNEL) == ran[-1].split()[1]
     expected = [f"dkms {step} -m gdrdrv -v {version} -k {KERNEL}" for step, version in map(str.split, ran)]
-    assert dkms.ran == expected
+    assert dkms.ran == [*expected[:-1], f"{expected[-1]} --force"]
 
 
 def test_what_dkms_does_not_know_is_told() -> None:
@@ -62,7 +65,7 @@ def test_what_the_compiler_says_is_told(tmp_path: Path) -> None:
     dkms = Dkms("gdrdrv/2.6: added\n", install=10)
     with pytest.raises(BuiltModulesError, match="it says no") as told:
         rebuild(dkms.run, "gdrdrv", KERNEL, tmp_path)
-    assert told.value.outcome == "build"
+    assert told.value.outcome == "dependent"
     log.parent.mkdir(parents=True)
     log.write_text("make: x\n/b/gdrdrv.c:7:1: error: unknown type name 'nvidia_p2p_page_table_t'\nmake: y\n")
     with pytest.raises(BuiltModulesError, match="nvidia_p2p_page_table_t"):

@@ -11,6 +11,7 @@ import pytest
 from ansible_collections.gpusmith.gpu.plugins.action.driver_build import ActionModule, _record
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils import built_node
 
+from gpusmith.built.once import NotBuilt
 from gpusmith.errors import GpusmithError
 from gpusmith.node.records import parse
 from tests.unit.built.conftest import Host
@@ -112,8 +113,29 @@ def test_modules_of_others_are_built_anew_and_foretold(
         (OTHER, ["gdrdrv", "nvidia_fs"]),
     ]
     assert foretold["words"] == done["words"]
+    assert done["notes"] == []
     assert done["words"][0] == f"module 'gdrdrv' built anew by DKMS for kernel {KERNEL}"
     assert done["changed"]
+
+
+def test_a_kernel_that_nobody_boots_costs_the_running_one_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node, failing = MagicMock(), OTHER
+
+    def rebuild(kernel: str, _names: list[str]) -> None:
+        if kernel == failing:
+            raise NotBuilt("gcc says no")
+
+    node.rebuild.side_effect = rebuild
+    monkeypatch.setattr(built_node.BuildingAction, "node", lambda *_: node)
+    seen, asked = variables("gpu-1", {"gpu-1": KERNEL}), {KERNEL: ["gdrdrv"], OTHER: ["gdrdrv"]}
+    done = act(tmp_path, seen, state="rebuilt", modules=asked)
+    assert done["changed"]
+    assert done["notes"] == ["gcc says no"]
+    failing = KERNEL
+    with pytest.raises(NotBuilt):
+        act(tmp_path, seen, state="rebuilt", modules=asked)
 
 
 @pytest.mark.parametrize("state", ["withheld", "present"])

@@ -65,7 +65,22 @@ def test_a_kernel_that_lists_nothing_refuses_nobody_and_is_told() -> None:
 
 def test_a_key_that_cannot_be_used_is_refused_also_without_secure_boot() -> None:
     reason = Refusal("signing key: no", "Correct it.")
-    assert refused({**facts(), "signing": reason}) == [reason]
+    bare = {**facts(), "signing": reason}
+    bare["record"]["module"]["installed_version"] = None
+    assert refused(bare) == [reason]
+    # Nothing is to be signed, and a colleague's controller need not have the key.
+    bare["record"]["module"]["installed_version"] = "580.178.04"
+    assert refused(bare) == []
+    assert refused(secured(reason)) == [reason]
+
+
+def test_modules_that_each_node_signs_are_refused_beside_a_sites_key() -> None:
+    tree = secured(KEY, KEY.number)
+    assert refused(tree) == []
+    (found,) = refused(tree, extra_modules=["nvidia_peermem", "gdrdrv"])
+    assert "'gdrdrv'" in found.message
+    assert "peermem" not in found.message
+    assert refused(tree, extra_modules=["gdrdrv"], secure_boot_allowed=True) == []
 
 
 def made(folder: Path, *extensions: str) -> dict[str, str]:

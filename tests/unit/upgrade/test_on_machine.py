@@ -218,6 +218,18 @@ def test_modules_of_others_are_built_for_the_driver_that_came(tmp_path: Path, on
     node.answers = [saved, {}, {"failed": True, "msg": "gcc says no"}]
     with pytest.raises(DriverFailed, match=r"'gdrdrv'.*gcc says no"):
         machine().install(NEW)
+    # For a kernel that does not run the way back would fail as well.
+    other = {
+        "release": "6.1.0-99-amd64",
+        "headers": True,
+        "dependents": {"gdrdrv": False},
+        "image": "/boot/x",
+    }
+    node.record["kernels"][0]["dependents"] = {"gdrdrv": True}
+    node.record["kernels"].append({**other, "module": "m", "module_version": NEW})
+    node.answers = [saved, {}, {"failed": True, "msg": "gcc says no"}]
+    machine().install(NEW)
+    assert node.asked[-1][1]["kernel"] == "6.1.0-99-amd64"
 
 
 def test_only_packages_that_a_rollback_needs_stay(tmp_path: Path) -> None:
