@@ -57,7 +57,8 @@ def test_the_suite_knows_the_drivers_own_firmware(server: str) -> None:
 
 
 def test_firmware_of_the_version_before_is_removed_and_is_no_drift() -> None:
-    record = with_driver(SERVER, NEW, joined=True)
+    record = with_driver(SERVER, NEW, joined=True, nvidia_modprobe="535.161.07-1")
+    record["packages"]["nvidia-modprobe"]["held"] = True
     record["packages"][f"nvidia-firmware-580-server-{BEFORE}"] = {
         "version": f"{BEFORE}-0ubuntu0.24.04.2",
         "held": True,
@@ -254,7 +255,7 @@ def test_signed_modules_are_held_with_what_brings_the_next_kernel() -> None:
     record["packages"]["linux-image-unsigned-6.8.0-79-generic"] = {"version": "6.8.0-79.79", "held": False}
     record["packages"][modules] = {"version": "6.8.0-79.79", "held": False}
     found = plan(record, module_build="prebuilt")
-    assert found["other_packages"] == [modules]
+    assert found["other_packages"] == ["nvidia-modprobe", modules]
     assert found["companions"] == ["linux-image-generic", *kernels.READY]
     assert found["unheld"] == ["linux-image-generic", modules]
     # With DKMS beside them the module is built for the next kernel, and it may come.

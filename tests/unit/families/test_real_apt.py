@@ -204,6 +204,8 @@ def expected(version: str, modules: str) -> dict[str, tuple[str, bool]]:
         **dict.fromkeys(names, (version, True)),
         **dict.fromkeys((MODULES, OBJECTS, SIGNATURES), (modules, True)),
         "linux-image-generic": ("6.8.0-79.79", True),
+        # In a version of its own.
+        "nvidia-modprobe": ("580.178.04", True),
     }
 
 
