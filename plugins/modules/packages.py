@@ -84,6 +84,13 @@ options:
     type: list
     elements: str
     default: []
+  displaced:
+    description: >-
+      Packages that go in the step in which the others come, because they have files of these and no relation says that they cannot stay.
+      Those that are not there do not matter.
+    type: list
+    elements: str
+    default: []
   hold:
     description: Whether O(packages), and what belongs to them by O(patterns), are held.
     type: bool
@@ -419,9 +426,9 @@ class Work:
                 self._backend.repair()
                 if folder is None:
                     _prove(self._repository())
-                    self._backend.install(coming, self._params["recommends"])
+                    self._backend.install(coming, self._params["recommends"], self._displaced(now))
                 else:
-                    self._backend.install_from(folder)
+                    self._backend.install_from(folder, self._displaced(now))
             elif folder is None:
                 self._predict(coming, pins)
         after = now if self._check or not coming else self._look()
@@ -433,6 +440,9 @@ class Work:
             expected = exact.get(name) or coming.get(name) or self._wanted.get(name)
             known = self._version(after, name) if not self._check or name not in coming else None
             self.packages[name] = {"before": self._version(now, name), "after": known or expected}
+
+    def _displaced(self, now: Mapping[str, base.Installed]) -> list[str]:
+        return [name for name in self._params["displaced"] if name in now]
 
     def _repository(self) -> base.Repository | None:
         given = self._params["repository"]
@@ -461,6 +471,7 @@ class Work:
             *self._params["optional"],
             *self._params["companions"],
             *self._params["release"],
+            *self._params["displaced"],
             *(name for each in self._params["counterparts"] for name in (each["of"], *each["names"])),
         ]
         found: dict[str, base.Installed] = self._backend.installed([*named, *self._params["patterns"]])
@@ -768,6 +779,7 @@ def main() -> None:
             "counterparts": {"type": "list", "elements": "dict", "default": []},
             "release": names,
             "replaced": names,
+            "displaced": names,
             "hold": {"type": "bool", "default": True},
             "hold_unversioned": {"type": "bool", "default": False},
             "recommends": {"type": "bool", "default": False},

@@ -24,6 +24,7 @@ DEFAULTS: Mapping[str, Any] = {
     "counterparts": [],
     "release": [],
     "replaced": [],
+    "displaced": [],
     "hold": True,
     "hold_unversioned": False,
     "recommends": False,

@@ -761,6 +761,19 @@ def test_parts_with_epoch_and_revision_of_their_own_do_not_stay_behind(
     }
 
 
+@pytest.mark.parametrize("by_folder", [True, False])
+@inside
+def test_what_has_files_of_the_others_makes_room_for_them(machine: Machine, by_folder: bool) -> None:
+    configure(machine).install(full(machine, OLD, "fabric"))
+    asked: dict[str, Any] = {"unversioned": [], "release": ["fabric"], "displaced": ["fabric", "not-there"]}
+    if by_folder:
+        work(machine, **asked).fetched(Path("/tmp/displacing"))
+        work(machine, **asked, repository=None).from_folder(Path("/tmp/displacing"))
+    else:
+        work(machine, **asked).present(install=True)
+    assert versions(machine.family.backend(), "fabric", *DRIVER) == full(machine, OLD, *DRIVER)
+
+
 @inside
 def test_a_part_that_stayed_behind_alone_is_brought(machine: Machine) -> None:
     patterns = ["drv-*", "fabric*"]

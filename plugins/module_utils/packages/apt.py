@@ -431,10 +431,12 @@ class Apt:
         """See `base.Backend`. Apt keeps back what it cannot upgrade, and upgrades the rest."""
         return ""
 
-    def install(self, versions: Mapping[str, str], recommends: bool = False) -> None:
+    def install(
+        self, versions: Mapping[str, str], recommends: bool = False, displaced: Sequence[str] = ()
+    ) -> None:
         """See `base.Backend`."""
         words = [*self._get("install"), "--install-recommends" if recommends else "--no-install-recommends"]
-        words += _exact_words(versions)
+        words += [*_exact_words(versions), *_gone_words(displaced)]
         try:
             self._change(words)
         except PackageError as error:
@@ -489,14 +491,16 @@ class Apt:
             raise PackageError(f"Neither a repository nor '{cache}' has '{name}' in version '{version}'.")
         return found
 
-    def install_from(self, folder: Path) -> None:
+    def install_from(self, folder: Path, displaced: Sequence[str] = ()) -> None:
         """See `base.Backend`."""
         saved = read_manifest(folder, self.name)
         # Without repositories, nothing but these files and what is installed can be chosen.
         nothing = ["-o", "Dir::Etc::SourceList=/dev/null", "-o", "Dir::Etc::SourceParts=/dev/null"]
         nothing += [*UNCACHED, "-o", "APT::Sandbox::User=root"]
         files = [str((folder / each.file).resolve()) for each in saved]
-        self._change([*self._get("install"), *nothing, "--no-install-recommends", *files])
+        self._change(
+            [*self._get("install"), *nothing, "--no-install-recommends", *files, *_gone_words(displaced)]
+        )
 
     def removal(self, names: Iterable[str], unused: bool = False, purge: bool = False) -> Removal:
         """See `base.Backend`."""
@@ -633,6 +637,10 @@ def _only(source: Path) -> List[str]:
         ("APT::Get::List-Cleanup", "0"),
     ]
     return [word for name, value in pairs for word in ("-o", f"{name}={value}")]
+
+
+def _gone_words(names: Iterable[str]) -> List[str]:
+    return [f"{name}-" for name in sorted(names)]
 
 
 def _exact_words(versions: Mapping[str, str]) -> List[str]:

@@ -216,8 +216,16 @@ class Backend(Protocol):
     def blocked(self) -> str:
         """Why an upgrade of all other packages fails because of what we hold, by the lists that were read; empty if it does not."""
 
-    def install(self, versions: Mapping[str, str], recommends: bool = False) -> None:
-        """Install exactly these; an empty version takes the one that is offered."""
+    def install(
+        self, versions: Mapping[str, str], recommends: bool = False, displaced: Sequence[str] = ()
+    ) -> None:
+        """Install exactly these; an empty version takes the one that is offered.
+
+        Args:
+            versions: by name.
+            recommends: whether recommended packages are installed too.
+            displaced: installed packages that have files of these and are in no conflict with them: they go in the same step.
+        """
 
     def fetch(self, versions: Mapping[str, str], folder: Path) -> List[Saved]:
         """Save exactly these packages in a folder, with a manifest; what they pull in is simulate's to tell.
@@ -225,8 +233,8 @@ class Backend(Protocol):
         What no repository offers any more is taken from what the package manager itself has kept.
         """
 
-    def install_from(self, folder: Path) -> None:
-        """Install what fetch saved, after a look at its manifest. Needs no repository."""
+    def install_from(self, folder: Path, displaced: Sequence[str] = ()) -> None:
+        """Install what fetch saved, after a look at its manifest; see `install`. Needs no repository."""
 
     def remains(self, names: Iterable[str]) -> List[str]:
         """Those of these packages that are gone but for their configuration files; shell patterns are names too."""

@@ -617,8 +617,12 @@ class Dnf:
 
     # --- changing --------------------------------------------------------------------------------------------------
 
-    def install(self, versions: Mapping[str, str], recommends: bool = False) -> None:
-        """See `base.Backend`."""
+    def install(
+        self, versions: Mapping[str, str], recommends: bool = False, displaced: Sequence[str] = ()
+    ) -> None:
+        """See `base.Backend`. Dnf knows of no step that does both."""
+        if displaced:
+            self.remove(displaced)
         self._need("versionlock")
         words = [*CHANGING, "install", *_as_asked(recommends), *_exact_words(versions)]
         with self._locks_as(self._listed(), versions) as options:
@@ -766,8 +770,10 @@ class Dnf:
                 return kept, f"gpusmith-{kept.parent.parent.name}"
         raise PackageError(f"Neither a repository nor '{places[-1]}' has '{name}' in version '{version}'.")
 
-    def install_from(self, folder: Path) -> None:
-        """See `base.Backend`."""
+    def install_from(self, folder: Path, displaced: Sequence[str] = ()) -> None:
+        """See `base.Backend` and `install`."""
+        if displaced:
+            self.remove(displaced)
         saved = read_manifest(folder, self.name)
         versions = {each.name: each.version for each in saved}
         files = [str((folder / each.file).resolve()) for each in saved]

@@ -168,6 +168,25 @@ def to_release(record: Record, wanted: Driver) -> list[str]:
     return sorted({*wrong, *ready})
 
 
+def displaced(record: Record, wanted: Driver) -> list[str]:
+    """Packages that go when the driver comes: parts of another branch that have files of the wanted one's.
+
+    Ubuntu's packages of the fabric manager conflict with each other by what they depend on, and those before the end of 2025
+    depend on nothing of a branch (https://bugs.launchpad.net/bugs/2129682): dpkg fails over '/usr/bin/nv-fabricmanager'.
+
+    Raises:
+        Unmet: no module drives all GPUs.
+    """
+    layout, coming = wanted.layout, set(must_have(record, wanted))
+    besides = {name for each in packages.counterparts(record, wanted) for name in each["names"]}
+    single = (coming | besides) & {layout.fabric_manager, *layout.components.values()}
+    return sorted(
+        name
+        for name in packages.outdated(record, wanted)
+        if name not in coming and single & set(layouts.in_another_branch(name, wanted.version))
+    )
+
+
 def to_remove(record: Record, wanted: Driver) -> list[str]:
     """Packages that an installation of the driver leaves behind: of another version by name, or of the other kind of module.
 

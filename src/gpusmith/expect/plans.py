@@ -113,6 +113,7 @@ def driver(raw: Mapping[str, Any], settings: Settings, known: layouts.Layouts) -
             "installed": [],
             "packages": [],
             "leftovers": [],
+            "displaced": [],
             "version": str(settings["version"]),
             "counterparts": [],
         }
@@ -130,6 +131,7 @@ def driver(raw: Mapping[str, Any], settings: Settings, known: layouts.Layouts) -
         "other_packages": drivers.unversioned(record, want),
         "companions": kernels.companions(record, want),
         "leftovers": drivers.to_remove(record, want),
+        "displaced": drivers.displaced(record, want),
         "counterparts": packages.counterparts(record, want),
         "patterns": list(want.layout.patterns),
         "installed": packages.installed_versions(record, want),

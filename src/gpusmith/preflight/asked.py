@@ -187,6 +187,7 @@ def _driver(record: Mapping[str, Any], wanted: Wanted, names: Names) -> dict[str
         "hold_unversioned": True,
         "release": plan.get("release") or [],
         "replaced": plan.get("leftovers") or [],
+        "displaced": plan.get("displaced") or [],
     }
     return {"nvidia_driver": asked}
 

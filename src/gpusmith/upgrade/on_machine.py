@@ -173,6 +173,7 @@ class Machine:
             "patterns": list(wanted.layout.patterns),
             "release": driver.to_release(record, wanted),
             "replaced": driver.to_remove(record, wanted),
+            "displaced": driver.displaced(record, wanted),
             "counterparts": [],
         }
 

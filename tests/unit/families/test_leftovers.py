@@ -113,6 +113,24 @@ def test_branchless_names_leave_those_with_a_branch_over() -> None:
     assert found["leftovers"] == ["libnvidia-nscq-575", "nvidia-firmware-580-580.178.04"]
 
 
+def test_parts_of_another_branch_make_room_for_the_wanted_ones() -> None:
+    older = [name.replace("580", "570").replace(NEW, "570.211.01") for name in SERVER]
+    assert plan(with_driver(older, "570.211.01"), fabric_manager="enabled")["displaced"] == [
+        "nvidia-fabricmanager-570"
+    ]
+    # What is there already is left over.
+    found = plan(with_driver([*SERVER, "nvidia-fabricmanager-570"], NEW), fabric_manager="enabled")
+    assert (found["displaced"], found["leftovers"]) == ([], ["nvidia-fabricmanager-570"])
+
+
+@pytest.mark.parametrize("components", [["nscq"], []])
+def test_components_make_room_also_where_they_come_as_counterparts(components: list[str]) -> None:
+    names = [name.replace("580", "570") for name in WITH_BRANCH if name != "nvidia-fabricmanager"]
+    record = with_driver([*names, "libnvidia-nscq-570"], "570.211.01")
+    found = plan(record, layout="nvidia", version="575.57.08", components=components)
+    assert found["displaced"] == ["libnvidia-nscq-570"]
+
+
 WITH_BRANCH = ["libnvidia-compute-580", "libnvidia-cfg1-580", "nvidia-utils-580", "nvidia-compute-utils-580"]
 WITH_BRANCH += ["nvidia-kernel-common-580", "nvidia-dkms-580-open", "nvidia-fabricmanager", "nvidia-modprobe"]
 ALONG = ["nvidia-firmware-580-580.173.02", "nvidia-kernel-source-580-open"]

@@ -164,6 +164,7 @@ class Node:
             "hold_unversioned": True,
             "release": plan["release"],
             "counterparts": plan["counterparts"],
+            "displaced": plan["displaced"],
         }
 
     def upgrade(self, target: str, folder: Path) -> Machine:

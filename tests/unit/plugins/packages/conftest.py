@@ -48,8 +48,12 @@ PACKAGES = [
     ("other", "1.0-1", "Conflicts: drv-cuda"),
     ("epoch", "1:2.0-1", ""),
     ("daemon", "1.0-1", ""),
+    ("fabric-580", "580.178.04-1", ""),
+    ("fabric-595", "595.71.05-1", ""),
     ("broken", "1.0-1", "Depends: nowhere-to-be-found (>= 3)"),
 ]
+# Both have one file, and no relation says that they cannot be there together.
+FILES = {"fabric-580": "opt/nv-fabric", "fabric-595": "opt/nv-fabric"}
 CONFIGURATION = {"daemon": ("etc/daemon/edited.conf", "etc/daemon/plain.conf", "etc/daemon/gone.conf")}
 
 
@@ -91,6 +95,8 @@ def _deb(folder: Path, name: str, version: str, fields: str) -> Path:
     (tree / "DEBIAN").mkdir(parents=True)
     (tree / "opt").mkdir()
     (tree / "opt" / name).write_text(version)
+    if name in FILES:
+        (tree / FILES[name]).write_text(version)
     for path in CONFIGURATION.get(name, ()):
         (tree / path).parent.mkdir(parents=True, exist_ok=True)
         (tree / path).write_text("as it came\n")

@@ -246,6 +246,21 @@ def test_saved_packages_bring_a_version_back_without_a_repository(changing: Syst
     assert {name: package.version for name, package in apt.installed(wanted).items()} == wanted
 
 
+def test_what_has_a_file_of_what_comes_goes_in_the_same_step(changing: System, tmp_path: Path) -> None:
+    changing.configure()
+    older, newer = {"fabric-580": "580.178.04-1"}, {"fabric-595": "595.71.05-1"}
+    for versions, name in ((older, "older"), (newer, "newer")):
+        changing.apt.fetch(versions, tmp_path / name)
+    changing.apt.install(older)
+    with pytest.raises(base.PackageError, match="trying to overwrite '/opt/nv-fabric'"):
+        changing.apt.install(newer)
+    changing.apt.repair()
+    changing.apt.install(newer, displaced=["fabric-580"])
+    assert list(changing.apt.installed(["fabric-*"])) == ["fabric-595"]
+    changing.apt.install_from(tmp_path / "older", ["fabric-595"])
+    assert list(changing.apt.installed(["fabric-*"])) == ["fabric-580"]
+
+
 def test_a_spoiled_or_unfinished_folder_is_not_installed(system: System, tmp_path: Path) -> None:
     system.configure()
     folder = tmp_path / "saved"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -96,8 +96,12 @@ class Machine:
         self.asked.append("repair")
         return False
 
-    def install(self, versions: Mapping[str, str], recommends: bool = False) -> None:
-        self.asked.append("install")
+    def install(
+        self, versions: Mapping[str, str], recommends: bool = False, displaced: Sequence[str] = ()
+    ) -> None:
+        self.asked.append(" ".join(["install", *(f"{name}-" for name in displaced)]))
+        for name in displaced:
+            del self.packages[name]
         if "smi" in versions:
             versions = {**versions, "lib": versions["smi"]}
         for name, version in versions.items():
@@ -173,7 +177,7 @@ class Machine:
 
 DEFAULTS: dict[str, Any] = {
     "name": "drv", "repository": REPOSITORY, "packages": {}, "patterns": [], "unversioned": [], "optional": [], "release": [],
-    "replaced": [], "companions": [], "counterparts": [],
+    "replaced": [], "displaced": [], "companions": [], "counterparts": [],
     "hold": True, "hold_unversioned": False, "recommends": False, "autoremove": False, "purge": False,
 }  # fmt: skip
 DRIVER: dict[str, Any] = {"packages": {"smi": "580.178.04"}, "patterns": ["smi", "lib", "container"]}
@@ -314,6 +318,21 @@ def test_what_goes_because_of_the_others_does_not_come_in_another_version(machin
     }
     present(machine, **asked, replaced=["imex"])
     assert machine.packages["imex"].version == OLD
+
+
+def test_what_has_files_of_the_others_goes_in_the_step_in_which_they_come(machine: Machine) -> None:
+    machine.packages["imex-580"] = base.Installed(OLD, True)
+    asked: dict[str, Any] = {
+        "packages": {"smi": "595.71.05"},
+        "release": ["imex-580"],
+        "displaced": ["imex-580", "x"],
+    }
+    assert present(machine, check=True, **asked).changed
+    assert "imex-580" in machine.packages
+    present(machine, **asked)
+    assert "install imex-580-" in machine.asked
+    assert machine.asked.index("release imex-580") < machine.asked.index("install imex-580-")
+    assert not present(machine, **asked).changed
 
 
 def test_a_missing_version_names_what_is_there(machine: Machine) -> None:
