@@ -119,6 +119,7 @@ class ActionModule(FolderAction):
             "driver_package": packages.driver_package(wanted, names),
             "signing": secure_boot.site_key(wanted),
             "unmet": packages.unmet(wanted, names),
+            "other_containerd": packages.other_containerd(record, wanted, names),
             "choice": Refusal(**choice["refusal"]) if choice.get("refusal") else None,
         }
         found = judge(facts, wanted, tables)

@@ -17,6 +17,7 @@ from gpusmith.problems import Cure, Problem
 
 HELD = (
     "containerd.io",
+    "containerd",
     "kubelet",
     "kubeadm",
     "kubectl",

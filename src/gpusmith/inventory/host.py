@@ -20,7 +20,7 @@ OPERANDS = {
 """DaemonSets of the role gpu_operands, by the name that their pods carry, and the variable that says whose they are."""
 
 PACKAGES = {
-    "containerd_version": ("containerd.io",),
+    "containerd_version": ("containerd.io", "containerd"),
     "nvidia_container_toolkit_version": (
         "nvidia-container-toolkit",
         "nvidia-container-toolkit-base",

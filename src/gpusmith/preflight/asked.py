@@ -12,8 +12,9 @@ from gpusmith.errors import Refusal
 from gpusmith.expect import kernels, layouts, packages, plans, versions
 from gpusmith.expect.wanted import Packages
 from gpusmith.node.records import parse
-from gpusmith.preflight.words import Wanted
+from gpusmith.preflight.words import Wanted, refusal
 from gpusmith.probe.record import Record
+from gpusmith.wording import quoted
 
 Ask = dict[str, Any]
 Names = Mapping[str, Any]
@@ -56,7 +57,7 @@ def all_of(record: Mapping[str, Any], wanted: Wanted, names: Names) -> dict[str,
     node = parse(record)
     found = {
         **driver,
-        **{role: _set(node, wanted, role, names[role]) for role in SETS},
+        **{role: _set(node, wanted, role, _in_layout(role, wanted, names[role])) for role in SETS},
     }
     if wanted.get("cuda_versions"):
         found["cuda_toolkit"] = _cuda(record, wanted, names["cuda_toolkit"])
@@ -86,6 +87,33 @@ def unmet(wanted: Wanted, names: Names) -> Refusal | None:
         _row(wanted, names["nvidia_driver"])
     except layouts.Unmet as error:
         return Refusal(f"driver packages: {error.message}", error.hint)
+    return None
+
+
+def other_containerd(record: Mapping[str, Any], wanted: Wanted, names: Names) -> Refusal | None:
+    """Why containerd cannot come in the wanted layout; of an operating system that nobody knows, another check says so."""
+    if not names:
+        return None
+    known, asked = names["containerd"], wanted.get("containerd_layout")
+    if asked not in known:
+        return refusal(
+            "containerd packages",
+            f"'containerd_package_layout' is '{asked}'",
+            f"on this operating system {quoted(known)}",
+            "Correct 'containerd_package_layout'.",
+        )
+    for layout, packages_of_it in known.items():
+        for name in packages_of_it if layout != asked else ():
+            there = record["packages"].get(name) or {}
+            # One that is not held came with the system, and may be let go by 'preflight_removable_packages'.
+            if there.get("held"):
+                return refusal(
+                    "containerd packages",
+                    f"'{name}' ({there['version']}) is installed and held",
+                    f"packages of 'containerd_package_layout: {asked}'",
+                    f"Set 'containerd_package_layout: {layout}', or take the node out with playbooks/remove_nodes.yml"
+                    " and set it up anew.",
+                )
     return None
 
 
@@ -131,6 +159,13 @@ def _repository(wanted: Wanted, role: str) -> dict[str, Any]:
 def _place(repository: Mapping[str, Any]) -> tuple[Any, Any]:
     """What tells one repository from another."""
     return repository.get("uris") or [], repository.get("folder") or ""
+
+
+def _in_layout(role: str, wanted: Wanted, names: Names) -> Names:
+    """Names of a role's packages; none in a layout that the operating system has not, which another check says."""
+    return (
+        {"packages": names.get(str(wanted.get("containerd_layout")), [])} if role == "containerd" else names
+    )
 
 
 def _set(node: Record, wanted: Wanted, role: str, names: Names) -> Ask:

@@ -166,8 +166,10 @@ def check_cuda(_facts: Facts, wanted: Wanted, tables: Tables) -> Iterator[Refusa
             )
 
 
-def check_containerd(_facts: Facts, wanted: Wanted, tables: Tables) -> Iterator[Refusal]:
-    """A containerd that the Kubernetes version supports."""
+def check_containerd(facts: Facts, wanted: Wanted, tables: Tables) -> Iterator[Refusal]:
+    """A containerd that the operating system has packages of, and that the Kubernetes version supports."""
+    if facts.get("other_containerd"):
+        yield facts["other_containerd"]
     kubernetes, version = (
         str(wanted.get("kubernetes_version") or ""),
         str(wanted.get("containerd_version") or ""),

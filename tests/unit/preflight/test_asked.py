@@ -30,6 +30,7 @@ NAMES = {
 WANTED: dict[str, Any] = {
     "driver_version": VERSION,
     "driver_layout": "nvidia",
+    "containerd_layout": "docker",
     "module_flavour": "auto",
     "fabric_manager": "auto",
     "cuda_versions": ["12.8"],
@@ -149,6 +150,39 @@ def test_a_converged_node_pays_nothing() -> None:
     assert asked.due(record, asked.all_of(record, WANTED, NAMES)) == {}
 
 
+def test_containerd_as_the_distribution_packages_it() -> None:
+    wanted = {**WANTED, "containerd_layout": "distribution"}
+    assert asked.all_of(bare(), wanted, NAMES)["containerd"]["packages"] == {"containerd": "2.3.7"}
+    assert asked.other_containerd(bare(), wanted, NAMES) is None
+    assert asked.other_containerd(bare(), wanted, {}) is None
+
+
+def test_a_layout_that_the_system_has_not_is_refused() -> None:
+    el = yaml.safe_load((repo_root() / "roles/containerd/vars/RedHat.yml").read_text())
+    names = {**NAMES, "containerd": el[asked.VARIABLES["containerd"]]}
+    wanted = {**WANTED, "containerd_layout": "distribution"}
+    assert asked.all_of(bare(), wanted, names)["containerd"]["packages"] == {}
+    refused = asked.other_containerd(bare(), wanted, names)
+    assert refused is not None
+    assert "'distribution'; allowed: on this operating system 'docker'" in refused.message
+
+
+@pytest.mark.parametrize(
+    ("there", "layout", "back"),
+    [("containerd.io", "distribution", "docker"), ("containerd", "docker", "distribution")],
+)
+def test_a_node_with_the_other_layout_held_is_refused(there: str, layout: str, back: str) -> None:
+    record = {**bare(), "packages": {there: {"version": "1.7.28-1", "held": True, "source": there}}}
+    refused = asked.other_containerd(record, {**WANTED, "containerd_layout": layout}, NAMES)
+    assert refused is not None
+    assert f"'{there}' (1.7.28-1) is installed and held" in refused.message
+    assert refused.hint.startswith(f"Set 'containerd_package_layout: {back}'")
+    assert asked.other_containerd(record, {**WANTED, "containerd_layout": back}, NAMES) is None
+    # What came with the system is for 'preflight_removable_packages'.
+    record["packages"][there]["held"] = False
+    assert asked.other_containerd(record, {**WANTED, "containerd_layout": layout}, NAMES) is None
+
+
 def test_a_node_that_serves_is_asked_for_its_own_versions() -> None:
     record = converged()
     record["kubernetes"]["joined"] = True
@@ -175,7 +209,11 @@ def test_another_or_a_damaged_key_is_due_on_a_converged_node(key: str) -> None:
         (
             "containerd",
             "__containerd_asked",
-            {"containerd_version": "2.3.7", "containerd_repository": REPOSITORY},
+            {
+                "containerd_version": "2.3.7",
+                "containerd_repository": REPOSITORY,
+                "containerd_package_layout": "docker",
+            },
         ),
         (
             "nvidia_container_toolkit",

@@ -167,6 +167,14 @@ def test_containerds_that_kubernetes_supports(kubernetes: str, version: str) -> 
     assert refused(kubernetes_version=kubernetes, containerd_version=version) == []
 
 
+def test_a_containerd_in_another_layout_is_told() -> None:
+    other = Refusal(
+        "containerd packages: 'containerd.io' is held", "Set 'containerd_package_layout: docker'."
+    )
+    tree = {**facts(), "other_containerd": other}
+    assert judge(tree, WANTED, TABLES) == [other]
+
+
 @pytest.mark.parametrize(
     "wanted",
     [{"toolkit_version": version} for version in ("1.18.0", "1.18.2-1", "1.19.1-1", "1.20.1")]
