@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from simgpu.fault import listing
 
+from gpulab import kubernetes
 from gpulab.lab import Lab
 from gpulab.machines import attach
 from gpulab.simgpu.packages import broken_drivers
@@ -84,6 +85,12 @@ def parser() -> argparse.ArgumentParser:
     up.add_argument("--model", help="GPU model, a key of data/gpus.yml (default: h100-sxm)")
     up.add_argument(
         "--cpu-nodes", type=int, metavar="N", help="workers without GPUs, joined to the cluster (default: 0)"
+    )
+    up.add_argument(
+        "--kubernetes",
+        choices=kubernetes.known(),
+        help=f"minor release of Kubernetes, of all machines (default: {kubernetes.DEFAULT}); another one is compiled when it is "
+        "first asked for",
     )
     up.add_argument("--subnet", metavar="CIDR", help=f"the lab's network, a /24 (default: {DEFAULT_SUBNET})")
     up.add_argument("--no-cluster", action="store_true", help="bare machines only, no control plane")
@@ -172,7 +179,9 @@ def shape_of(options: argparse.Namespace, running: Shape | None) -> Shape:
         given = getattr(options, name)
         return getattr(base, name) if given is None else given
 
-    fields = {name: pick(name) for name in ("gpu_nodes", "gpus", "model", "cpu_nodes", "subnet", "os")}
+    fields = {
+        name: pick(name) for name in ("gpu_nodes", "gpus", "model", "cpu_nodes", "subnet", "os", "kubernetes")
+    }
     cluster = not options.no_cluster if (running is None or options.no_cluster) else True
     return Shape(**fields, cluster=cluster)  # type: ignore[arg-type]
 

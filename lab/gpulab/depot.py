@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 from typing import TYPE_CHECKING
 
+from gpulab import kubernetes
 from gpulab.machines import DEPOT, Machine, Machinery
 from gpulab.network import Plan
 from gpulab.systems import System
@@ -33,8 +34,11 @@ def machine(plan: Plan, artifacts: Artifacts) -> Machine:
     )
 
 
-def address(plan: Plan, system: System, repository: str) -> str:
-    """Where machines with that operating system find a repository."""
+def address(plan: Plan, system: System, repository: str, minor: str = kubernetes.DEFAULT) -> str:
+    """Where machines with that operating system find a repository, in a lab with that Kubernetes."""
+    root = kubernetes.minor(minor).root
+    if root and repository == kubernetes.REPOSITORY:
+        return f"http://{plan.depot}/{root}/{'rpm' if system.manager == 'dnf' else 'deb'}/"
     # Only Docker, Kubernetes and NVIDIA's toolkit have the same .deb packages for all.
     own = system.own_repositories and (system.manager == "dnf" or repository in ("cuda", *system.archive))
     return f"http://{plan.depot}/{system.name if own else 'apt'}/{repository}/"

@@ -93,7 +93,9 @@ class Lab:
             for machine in machines
             if machine.role == "gpu"
         }
-        artifacts = store.ensure(operating_systems=[machine.system for machine in machines])
+        artifacts = store.ensure(
+            operating_systems=[machine.system for machine in machines], minor=wanted.kubernetes
+        )
         machines = [_installed(machine, plan, artifacts) for machine in machines]
         supply = depot.machine(plan, artifacts)
         self._report_older(machines, artifacts)

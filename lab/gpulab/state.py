@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from gpulab import kubernetes
 from gpulab.podman import KILLED, MISSING
 from gpulab.processes import process_start
 from gpulab.systems import DEFAULT
@@ -34,6 +35,7 @@ class Shape:
         subnet: the lab network, a /24.
         cluster: whether cp-1 carries a Kubernetes control plane.
         os: operating systems of the machines with GPUs, as the option says them: 'NAME' for all, or 'MACHINE=NAME'.
+        kubernetes: minor release of Kubernetes.
     """
 
     gpu_nodes: int = 2
@@ -43,12 +45,14 @@ class Shape:
     subnet: str = DEFAULT_SUBNET
     cluster: bool = True
     os: tuple[str, ...] = ()
+    kubernetes: str = kubernetes.DEFAULT
 
     def __str__(self) -> str:
         parts = [
             f"{self.gpu_nodes} GPU machines with {self.sizes} x {self.model}",
             *([f"operating systems {','.join(self.os)}"] if self.os else []),
             f"{self.cpu_nodes} CPU machines",
+            *([f"Kubernetes {self.kubernetes}"] if self.kubernetes != kubernetes.DEFAULT else []),
         ]
         return ", ".join([*parts, self.subnet, "with a cluster" if self.cluster else "without a cluster"])
 
@@ -203,6 +207,7 @@ def reshape(running: State | None, wanted: Shape) -> State:
         ("--model", have.model, wanted.model),
         ("--gpus", have.sizes, wanted.sizes),
         ("--subnet", have.subnet, wanted.subnet),
+        ("--kubernetes", have.kubernetes, wanted.kubernetes),
     ]
     for option, old, new in fixed:
         if old != new:

@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from gpulab import kubernetes
 from gpulab.artifacts.builder import Builder, ensure, store
 from gpusmith.errors import GpusmithError
 
@@ -15,12 +16,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m gpulab.artifacts", description=__doc__)
     parser.add_argument("--list", action="store_true", help="print the names, and build nothing")
     parser.add_argument("--only", metavar="NAME", action="append", help="build only this; may be repeated")
+    parser.add_argument(
+        "--kubernetes",
+        choices=kubernetes.known(),
+        default=kubernetes.DEFAULT,
+        help="minor release (default: %(default)s)",
+    )
     options = parser.parse_args(arguments)
     try:
         if options.list:
-            print("\n".join(Builder(store()).names()))
+            print("\n".join(Builder(store(), options.kubernetes).names()))
             return 0
-        artifacts = ensure(options.only)
+        artifacts = ensure(options.only, minor=options.kubernetes)
     except GpusmithError as error:
         print(f"error: {error}", file=sys.stderr)
         return 3

@@ -12,10 +12,11 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from gpulab import systems
+from gpulab import kubernetes, systems
 from gpulab.artifacts import debian, debs, golang, images, machine_images, repos
-from gpulab.artifacts.components import COMPONENTS, component
+from gpulab.artifacts.components import COMPONENTS, component, numbers
 from gpulab.artifacts.families import Families
+from gpulab.artifacts.kubernetes_packages import KubernetesPackages
 from gpulab.artifacts.sources import IMAGES, LAB
 from gpulab.artifacts.store import Inputs, Store, digest_file, digest_tree, key_of, need_programs
 from gpulab.systems import System
@@ -52,7 +53,7 @@ class Artifacts:
         depot_image: podman's name of the machine that serves the two folders.
         versions: version by component; 'workload' and 'pod-network' are image tags, as are 'pause', 'etcd' and 'coredns'.
         images: podman's name of the bare machine, by operating system; of those that were asked for.
-        package_roots: folder with the repositories of one operating system alone, by its name.
+        package_roots: folder with the repositories of one operating system alone, by its name; with those of another Kubernetes.
     """
 
     apt_root: Path
@@ -75,14 +76,23 @@ class Artifacts:
 
 
 class Builder:
-    """All artifacts of this machine, each with its inputs and how it is made."""
+    """All artifacts of this machine, each with its inputs and how it is made.
 
-    def __init__(self, store: Store) -> None:
+    Args:
+        store: where they are kept.
+        minor: release of Kubernetes that the lab has. Another one than the usual has images and packages beside those of all
+            labs, so that no lab's artifacts depend on what another lab asked for.
+    """
+
+    def __init__(self, store: Store, minor: str = kubernetes.DEFAULT) -> None:
         self.store = store
+        self.minor = kubernetes.minor(minor)
+        own = component(self.minor.component)
+        self.components = COMPONENTS if own in COMPONENTS else (*COMPONENTS, own)
         self._folders: dict[str, Path] = {}
-        self._images = images.load()
+        self._images = images.load(minor)
         self._packages = debs.load()
-        self.parts = images.Parts(self.component_key, self.component_folder, self.rootfs, self.sysroot)
+        self.parts = images.Parts(self.chosen_key, self.chosen_folder, self.rootfs, self.sysroot)
 
     def sysroot(self) -> Path:
         """C library and headers of the nodes' distribution, for a compiler's --sysroot."""
@@ -107,6 +117,14 @@ class Builder:
             self._folders[name] = golang.build(self.store, component(name), self.sysroot, self.sysroot_key)
         return self._folders[name]
 
+    def chosen_key(self, name: str) -> str:
+        """The same of what a table's name means beside the lab's Kubernetes."""
+        return self.component_key(self.minor.stands_for(name))
+
+    def chosen_folder(self, name: str) -> Path:
+        """The programs of what a table's name means beside the lab's Kubernetes."""
+        return self.component_folder(self.minor.stands_for(name))
+
     @cached_property
     def tags(self) -> dict[str, str]:
         """Image -> tag."""
@@ -115,7 +133,7 @@ class Builder:
     @property
     def versions(self) -> dict[str, str]:
         """Component -> version, and some image tags."""
-        found = {part.name: part.version.removeprefix("v") for part in COMPONENTS}
+        found = numbers(self.minor.name)
         found["pause"] = self.tags["registry.k8s.io/pause"]
         found["etcd-image"] = self.tags["registry.k8s.io/etcd"]
         found["coredns-image"] = self.tags["registry.k8s.io/coredns/coredns"]
@@ -195,8 +213,18 @@ class Builder:
 
     def registry(self) -> Path:
         """The registry's storage folder."""
-        images.check_tags(self.component_folder("kubernetes"), self.tags, self.store)
-        return images.registry(self.store, self._images, self.tags, self.parts)
+        images.check_tags(self.chosen_folder(kubernetes.REPOSITORY), self.tags, self.store)
+        return images.registry(self.store, self._registry, self._images, self.tags, self.parts)
+
+    @property
+    def _registry(self) -> str:
+        return f"registry-{self.minor.root}" if self.minor.root else "registry"
+
+    @cached_property
+    def kubernetes_packages(self) -> KubernetesPackages:
+        """The packages of a Kubernetes that is not the usual one."""
+        parts = (self.chosen_key, self.chosen_folder)
+        return KubernetesPackages(self.store, self.minor, self.signing_key, *parts)
 
     def _node(self, system: System) -> machine_images.MachineImage:
         simgpu = _simgpu("gpulab.simgpu")
@@ -236,20 +264,29 @@ class Builder:
         if system.own_repositories:
             self.families.ensure(system)
 
-    def result(self, wanted: Iterable[System] = ()) -> Artifacts:
+    def ensure_kubernetes(self, wanted: Iterable[System]) -> None:
+        """Build the packages of a Kubernetes that is not the usual one, for machines with these operating systems."""
+        if self.minor.root:
+            self.kubernetes_packages.ensure(rpm=_any_rpm(wanted))
+
+    def _package_roots(self, wanted: Sequence[System]) -> dict[str, Path]:
+        found = {system.name: self.families.path(system) for system in wanted if system.own_repositories}
+        if self.minor.root:
+            found[self.minor.root] = self.kubernetes_packages.path(rpm=_any_rpm(wanted))
+        return found
+
+    def result(self, wanted: Sequence[System] = ()) -> Artifacts:
         """Where everything is, built or not."""
         registry = images.registry_inputs(self._images, self.tags, self.parts)
         return Artifacts(
             apt_root=self.store.path("apt", key_of(self._apt_inputs())),
             apt_key=self.signing_key.public,
-            registry_root=self.store.path("registry", key_of(registry)),
+            registry_root=self.store.path(self._registry, key_of(registry)),
             node_image=self._node(systems.system(systems.DEFAULT)).reference,
             depot_image=self._depot.reference,
             versions=self.versions,
             images={system.name: self._node(system).reference for system in wanted},
-            package_roots={
-                system.name: self.families.path(system) for system in wanted if system.own_repositories
-            },
+            package_roots=self._package_roots(wanted),
         )
 
     def complete(self) -> bool:
@@ -260,10 +297,10 @@ class Builder:
     def lanes(self) -> tuple[list[Callable[[], object]], ...]:
         """What can be done side by side: compilers, which take all cores; their modules and archives, which wait for others."""
         fetched: list[Callable[[], object]] = [
-            partial(golang.fetch, self.store, part, self.sysroot_key) for part in COMPONENTS
+            partial(golang.fetch, self.store, part, self.sysroot_key) for part in self.components
         ]
         compiled: list[Callable[[], object]] = [
-            partial(self.component_folder, part.name) for part in COMPONENTS
+            partial(self.component_folder, part.name) for part in self.components
         ]
         archives: list[Callable[[], object]] = [self.node_image, self.depot_image, self.simulated]
         bases = sorted({image.base for image in self._images if image.base})
@@ -275,7 +312,7 @@ class Builder:
     def names(self) -> dict[str, Callable[[], object]]:
         """What can be asked for by name, in building order."""
         found: dict[str, Callable[[], object]] = {}
-        for part in COMPONENTS:
+        for part in self.components:
             found[part.name] = lambda name=part.name: self.component_folder(name)  # type: ignore[misc]
         found["node-image"] = self.node_image
         found["depot-image"] = self.depot_image
@@ -303,6 +340,10 @@ def side_by_side(lanes: Iterable[Sequence[Callable[[], object]]]) -> None:
             stopped.set()
 
 
+def _any_rpm(wanted: Iterable[System]) -> bool:
+    return any(system.manager == "dnf" for system in wanted)
+
+
 def _simgpu(module: str) -> Any:
     # Imported here: it compiles C when asked, and nothing else of this package needs it.
     try:
@@ -316,21 +357,26 @@ def store() -> Store:
     return Store(cache_dir() / "artifacts")
 
 
-def ensure(only: Iterable[str] | None = None, operating_systems: Sequence[str] = ()) -> Artifacts:
+def ensure(
+    only: Iterable[str] | None = None,
+    operating_systems: Sequence[str] = (),
+    minor: str = kubernetes.DEFAULT,
+) -> Artifacts:
     """Build what is missing and return where everything is; with a warm cache this takes about a second.
 
     Args:
         only: build only these (see `Builder.names`); the paths of the others are returned all the same.
         operating_systems: names of those that machines shall have; their images and repositories are built too.
+        minor: release of Kubernetes; its packages are built too, unless they are the usual ones.
 
     Raises:
         ToolError: a program is missing, a name is unknown, or a build failed (names its log).
     """
     wanted_systems = systems.in_use(operating_systems)
-    need_programs(PROGRAMS | (RPM_PROGRAMS if any(each.manager == "dnf" for each in wanted_systems) else {}))
+    need_programs(PROGRAMS | (RPM_PROGRAMS if _any_rpm(wanted_systems) else {}))
     kept = store()
     with kept.lock():
-        builder = Builder(kept)
+        builder = Builder(kept, minor)
         known = builder.names()
         wanted = list(known) if only is None else list(only)
         unknown = [name for name in wanted if name not in known]
@@ -342,6 +388,8 @@ def ensure(only: Iterable[str] | None = None, operating_systems: Sequence[str] =
             known[name]()
         for each in wanted_systems:
             builder.ensure_system(each)
+        if only is None:
+            builder.ensure_kubernetes(wanted_systems)
         if kept.built:
             say(f"    artifacts are in '{kept.root}', logs in '{cache_dir() / 'logs'}'")
         return builder.result(wanted_systems)

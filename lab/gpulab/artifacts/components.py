@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
+from gpulab import kubernetes
 from gpulab.artifacts.sources import GO
 from gpusmith.errors import ToolError
 
@@ -169,12 +170,31 @@ COMPONENTS: tuple[Component, ...] = (
     ),
 )
 
+OTHER_KUBERNETES: tuple[Component, ...] = tuple(
+    Component(each.component, "k8s.io/kubernetes", variables=_kubernetes_variables())
+    for each in kubernetes.known().values()
+    if each.root
+)
+"""Minor releases that are compiled only when a lab is to have them; not in the workspace, whose versions are too new for them."""
+
 
 def component(name: str) -> Component:
     """The component of that name."""
-    for candidate in COMPONENTS:
+    everything = (*COMPONENTS, *OTHER_KUBERNETES)
+    for candidate in everything:
         if candidate.name == name:
             return candidate
     raise ToolError(
-        f"No component is named '{name}'.", f"There are: {', '.join(each.name for each in COMPONENTS)}."
+        f"No component is named '{name}'.", f"There are: {', '.join(each.name for each in everything)}."
     )
+
+
+def versions(minor: str = kubernetes.DEFAULT) -> dict[str, str]:
+    """Component -> version, with its 'v'; 'kubernetes' is that of the minor release."""
+    stands_for = kubernetes.minor(minor).stands_for
+    return {part.name: component(stands_for(part.name)).version for part in COMPONENTS}
+
+
+def numbers(minor: str = kubernetes.DEFAULT) -> dict[str, str]:
+    """The same without the 'v'."""
+    return {name: version.removeprefix("v") for name, version in versions(minor).items()}

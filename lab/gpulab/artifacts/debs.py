@@ -11,8 +11,8 @@ from typing import Any
 
 import yaml
 
-from gpulab.artifacts import upstream
-from gpulab.artifacts.components import COMPONENTS
+from gpulab import kubernetes
+from gpulab.artifacts import components, upstream
 from gpulab.artifacts.sources import PACKAGES
 from gpulab.artifacts.store import Inputs, digest_file
 from gpusmith.errors import ToolError
@@ -91,13 +91,17 @@ class Package:
         return f"{self.name}_{self.version}_amd64.deb"
 
 
-def load(folder: Path = PACKAGES) -> list[Package]:
+def load(folder: Path = PACKAGES, minor: str = kubernetes.DEFAULT) -> list[Package]:
     """All packages, with versions filled in.
+
+    Args:
+        folder: with the tables.
+        minor: release of Kubernetes.
 
     Raises:
         ToolError: a description has an unknown key.
     """
-    versions = {part.name: part.version.removeprefix("v") for part in COMPONENTS}
+    versions = components.numbers(minor)
     found = []
     for path in sorted(folder.glob("*.yml")):
         document = yaml.safe_load(path.read_text())

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import yaml
 
+from gpulab import kubernetes
 from gpulab.artifacts import debian, oci, upstream
-from gpulab.artifacts.components import COMPONENTS
+from gpulab.artifacts.components import versions
 from gpulab.artifacts.layers import Layer
 from gpulab.artifacts.sources import IMAGES
 from gpulab.artifacts.store import Inputs, Store, digest_file, key_of
@@ -70,14 +71,14 @@ class Parts:
     sysroot: Callable[[], Path]
 
 
-def load() -> list[Image]:
-    """All images, with the tags filled in."""
-    versions = {part.name: part.version for part in COMPONENTS}
+def load(minor: str = kubernetes.DEFAULT) -> list[Image]:
+    """All images, with the tags filled in that a minor release of Kubernetes asks for."""
+    words = {**versions(minor), "kubeadm": kubernetes.minor(minor).tags}
     document = yaml.safe_load((IMAGES / "images.yml").read_text())
     return [
         Image(
             name=name,
-            tag=str(entry["tag"]).format(**versions),
+            tag=str(entry["tag"]).format(**words),
             base=entry.get("base", ""),
             programs={folder: tuple(items) for folder, items in entry.get("programs", {}).items()},
             files=entry.get("files", {}),
@@ -267,7 +268,7 @@ def _compare_tags(kubeadm: Path, tags: Mapping[str, str]) -> None:
     if missing:
         raise ToolError(
             f"kubeadm asks for images that 'images.yml' does not have: {json.dumps(missing)}.",
-            "Correct the tags in that file.",
+            "Correct the tags in that file or in 'kubernetes.yml'.",
         )
 
 
@@ -283,8 +284,8 @@ def registry_inputs(found: list[Image], tags: Mapping[str, str], parts: Parts) -
     return {f"{image.name}:{tags[image.name]}": inputs(image, parts) for image in found}
 
 
-def registry(store: Store, found: list[Image], tags: Mapping[str, str], parts: Parts) -> Path:
-    """The registry's storage folder with all images in it."""
+def registry(store: Store, name: str, found: list[Image], tags: Mapping[str, str], parts: Parts) -> Path:
+    """The registry's storage folder with all images in it, kept by that name."""
 
     def fill(folder: Path) -> None:
         storage = oci.Registry(folder)
@@ -293,6 +294,4 @@ def registry(store: Store, found: list[Image], tags: Mapping[str, str], parts: P
             layers.append(own_layer(store, image, parts))
             storage.add(image.name, tags[image.name], layers, image.settings())
 
-    return store.get(
-        "registry", registry_inputs(found, tags, parts), fill, f"registry with {len(found)} images"
-    )
+    return store.get(name, registry_inputs(found, tags, parts), fill, f"registry with {len(found)} images")

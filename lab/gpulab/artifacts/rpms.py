@@ -13,8 +13,9 @@ from typing import Any
 
 import yaml
 
+from gpulab import kubernetes
 from gpulab.artifacts import debs
-from gpulab.artifacts.components import COMPONENTS
+from gpulab.artifacts.components import numbers
 from gpulab.artifacts.sources import PACKAGES
 from gpulab.artifacts.store import Inputs, digest_file
 from gpusmith.errors import ToolError
@@ -211,17 +212,18 @@ class Described:
         return files
 
 
-def load(tag: str, folder: Path = FOLDER) -> list[Described]:
+def load(tag: str, folder: Path = FOLDER, minor: str = kubernetes.DEFAULT) -> list[Described]:
     """All packages, with versions filled in.
 
     Args:
         tag: the distribution's tag in releases, as 'el9'.
         folder: with the tables.
+        minor: release of Kubernetes.
 
     Raises:
         ToolError: a description has an unknown key.
     """
-    values = {part.name: part.version.removeprefix("v") for part in COMPONENTS} | {"tag": tag}
+    values = numbers(minor) | {"tag": tag}
     known = {
         "name",
         "version",

@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
-from gpulab import cli
+from gpulab import cli, kubernetes
 from gpulab.simgpu import packages
 from gpulab.state import Shape
 
@@ -69,6 +69,7 @@ def test_wrong_input_is_refused_by_name(
         ["up", "--os", "windows-11"],
         ["up", "--os", "gpu-1=rocky-9,gpu-1=rocky-10"],
         ["up", "--os", "rocky-9,rocky-10"],
+        ["up", "--kubernetes", "1.35.4"],
     ],
 )
 def test_wrong_words_end_with_usage(words: list[str]) -> None:
@@ -118,6 +119,29 @@ def test_machines_of_different_sizes() -> None:
 def test_operating_systems_of_all_and_of_single_machines() -> None:
     shape = cli.shape_of(cli.parser().parse_args(["up", "--os", "rocky-9,gpu-2=ubuntu-24.04"]), None)
     assert [shape.system(name) for name in ("gpu-1", "gpu-2")] == ["rocky-9", "ubuntu-24.04"]
+    assert cli.shape_of(cli.parser().parse_args(["up"]), shape) == shape
+
+
+def test_an_unknown_kubernetes_is_refused_with_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["up", "--kubernetes", "1.33"])
+    assert ended.value.code == cli.BAD_INPUT
+    said = capsys.readouterr().err
+    assert "--kubernetes" in said
+    assert all(f"'{name}'" in said for name in ("1.33", *kubernetes.known()))
+
+
+def test_the_help_of_up_names_each_kubernetes_and_the_default(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["up", "--help"])
+    said = " ".join(capsys.readouterr().out.split())
+    assert "--kubernetes {1.34,1.35,1.36}" in said
+    assert "(default: 1.36)" in said
+
+
+def test_up_without_options_keeps_the_running_kubernetes() -> None:
+    shape = cli.shape_of(cli.parser().parse_args(["up", "--kubernetes", "1.35"]), None)
+    assert shape.kubernetes == "1.35"
     assert cli.shape_of(cli.parser().parse_args(["up"]), shape) == shape
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import re
 import stat
@@ -46,6 +47,14 @@ def test_a_lab_that_an_older_release_has_up_is_known(places: Places) -> None:
     text = re.sub(r'"gpus": \[\s*4\s*\]', '"gpus": 4', places.state_file.read_text())
     assert '"gpus": 4' in text
     places.state_file.write_text(text)
+    assert load(places) == UP
+
+
+def test_a_lab_of_a_release_that_had_one_kubernetes_is_known(places: Places) -> None:
+    save(places, UP)
+    raw = json.loads(places.state_file.read_text())
+    assert raw["shape"].pop("kubernetes") == "1.36"
+    places.state_file.write_text(json.dumps(raw))
     assert load(places) == UP
 
 
@@ -96,6 +105,7 @@ def test_a_cluster_can_be_added() -> None:
         (Shape(cluster=False), "--no-cluster"),
         (Shape(os=("rocky-9",)), "rocky-9"),
         (Shape(gpu_nodes=3, os=("gpu-2=ubuntu-24.04",)), "ubuntu-24.04"),
+        (Shape(kubernetes="1.35"), "--kubernetes '1.36'"),
     ],
 )
 def test_shrinking_and_changing_are_refused_with_a_way_out(wanted: Shape, option: str) -> None:
