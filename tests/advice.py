@@ -82,6 +82,7 @@ COMMANDS: Mapping[str, Command] = {
     "ldconfig -p": _node("ldconfig -p"),
     "ls -l /dev/nvidia*": _node("ls -l /dev/nvidia*"),
     "lspci -d 10de:": _node("lspci -d 10de:"),
+    "lspci -vv -d 15b3:": _node("lspci -vv -d 15b3:"),
     "lspci -nn": _node("lspci -nn"),
     "nvidia-smi -L": _node("nvidia-smi -L"),
     "nvidia-smi -q": _node("nvidia-smi -q"),

@@ -118,7 +118,7 @@ class ActionModule(FolderAction):
             "asked": asks,
             "driver_package": packages.driver_package(wanted, names),
             "signing": secure_boot.site_key(wanted),
-            "unmet": packages.unmet(wanted, names),
+            "unmet": packages.unmet(record, wanted, names),
             "other_containerd": packages.other_containerd(record, wanted, names),
             "choice": Refusal(**choice["refusal"]) if choice.get("refusal") else None,
         }

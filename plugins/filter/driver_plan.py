@@ -24,8 +24,8 @@ options:
   settings:
     description: >-
       Keys node, version, package_layout, module_build, module_flavour, fabric_manager, parameters, extra_modules, components, chosen,
-      unchosen, files and daemon_files (content by path; the latter only where the unit of the driver's daemon needs them) and kernel (names of
-      its packages).
+      unchosen, files, daemon_files and fabric_files (content by path; daemon_files only where the unit of the driver's daemon needs them,
+      fabric_files only where the fabric manager reaches its switches through modules of the kernel) and kernel (names of its packages).
     type: dict
     required: true
   layouts:
@@ -45,8 +45,9 @@ _value:
   description: >-
     problems (in words), cures (kinds of cure that are needed, see C(gpusmith.problems)), files (paths of the role's files that are
     missing or say something else), refused (why the settings cannot be met), divided (GPUs in MIG mode), version, serves (it has joined
-    a cluster), flavour, fabric_manager, packages, other_packages (with versions of their own), companions (packages that bring the next
-    kernel, and are held with modules that come built), leftovers (packages that another version or the other kind of module left),
+    a cluster), flavour, fabric_manager, packages, other_packages (with versions of their own), tools (of the
+    operating system, that are missing), fabric_modules (that are not loaded, of those that the fabric manager needs), companions (packages
+    that bring the next kernel, and are held with modules that come built), leftovers (packages that another version or the other kind of module left),
     counterparts (what comes for packages that a site has besides, as module packages takes it), patterns, installed (versions on the
     node), drift (packages of another version, in words), outdated (their names), release (those and modules that come built, whose
     holds go first), unheld, headers (packages of kernels that lack the module, and of those to come), unbuilt (kernels that have

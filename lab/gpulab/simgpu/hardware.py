@@ -18,6 +18,9 @@ MAX_GPUS = 8
 # real HGX machines (there by firmware; the numbers here are made up).
 HGX_BUSES = (0x5D, 0x1B, 0x9D, 0x44, 0xDB, 0xBB, 0xCB, 0x3C)
 HGX_SWITCH_BUSES = (0x83, 0x84, 0x85, 0x86, 0x87, 0x88)
+# ConnectX-7 functions of the board, by which NVLink 5 switches are managed: as many as DGX B200 shows.
+HGX_MANAGER_BUSES = (0x90, 0x91, 0x92, 0x93)
+MANAGER_DEVICE_ID = "0x1021"
 PCIE_BUSES = (0x17, 0x31, 0x4B, 0x65, 0x98, 0xB1, 0xCA, 0xE3)
 
 _NAMESPACE = uuid.uuid5(uuid.NAMESPACE_DNS, "simgpu.gpusmith.io")
@@ -63,6 +66,7 @@ def describe(model: str, gpus: int, machine: str) -> dict[str, Any]:
     hgx = bool(row["fabric_manager"])
     buses = HGX_BUSES if hgx else PCIE_BUSES
     switches = HGX_SWITCH_BUSES[: row["nvswitches"]] if gpus else ()
+    managers = HGX_MANAGER_BUSES if gpus and row["nvlink_subnet_manager"] else ()
     major, minor = (int(part) for part in row["compute_capability"].split("."))
     return {
         "schema": SCHEMA,
@@ -98,5 +102,8 @@ def describe(model: str, gpus: int, machine: str) -> dict[str, Any]:
         ],
         "nvswitches": [
             {"pci": f"0000:{bus:02x}:00.0", "device_id": row["nvswitch_device_id"]} for bus in switches
+        ],
+        "switch_managers": [
+            {"pci": f"0000:{bus:02x}:00.0", "device_id": MANAGER_DEVICE_ID} for bus in managers
         ],
     }

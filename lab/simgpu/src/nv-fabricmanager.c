@@ -35,6 +35,12 @@ int main(int argc, char **argv) {
         return fail("detected version mismatch:", detail);
     }
     if (!state.fabric_needed) return fail("failed to initialize: NV_WARN_NOTHING_TO_DO, no NVSwitch device was found", "");
+    if (state.switch_managers) {
+        /* NVIDIA's program for its start looks for its ports with the one, and starts the other. */
+        const char *const needed[] = {"/usr/sbin/ibstat", "/opt/nvidia/nvlsm/sbin/nvlsm"};
+        for (int i = 0; i < 2; i++)
+            if (access(needed[i], X_OK)) return fail("the switches of NVLink 5 cannot be managed without ", needed[i]);
+    }
     if (state.fabric_broken) return fail("failed to initialize all the NVSwitch devices: fatal error on a switch port", "");
     if (sg_held(live, SG_FABRICMANAGER)) return fail("another instance is running", "");
     if (daemon(0, 0)) return fail("cannot daemonize", "");

@@ -54,7 +54,7 @@ typedef struct {
     char switch_pci[SG_MAX_SWITCHES][20];
     int loaded, uvm, modeset;
     int arch, cc_major, cc_minor, memory_mib, power_w, sms, pcie_gen, pcie_width, pci_device, pci_subsystem;
-    int mig, mig_instances, nvlinks, switches, fabric_needed, fabric_nvml, fabric, fabric_delay_ms, fabric_broken;
+    int mig, mig_instances, nvlinks, switches, fabric_needed, fabric_nvml, fabric, fabric_delay_ms, fabric_broken, switch_managers;
     long event_seq;
     int gpus, xids;
     sg_gpu gpu[SG_MAX_GPUS];
@@ -167,7 +167,7 @@ static void sg_parse(sg_state *state, char *text) {
         FIELD(arch) FIELD(cc_major) FIELD(cc_minor) FIELD(memory_mib) FIELD(power_w) FIELD(sms) FIELD(pcie_gen)
         FIELD(pcie_width) FIELD(pci_device) FIELD(pci_subsystem) FIELD(mig) FIELD(mig_instances) FIELD(nvlinks)
         FIELD(switches) FIELD(fabric_needed) FIELD(fabric_nvml) FIELD(fabric) FIELD(fabric_delay_ms)
-        FIELD(fabric_broken)
+        FIELD(fabric_broken) FIELD(switch_managers)
 #undef FIELD
     }
 }

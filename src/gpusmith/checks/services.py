@@ -38,8 +38,8 @@ def services(facts: NodeFacts) -> list[Problem]:
 @check(
     "nodes.fabric",
     place=90,
-    proves="where there are NVSwitches: fabric manager runs, no switch failed, every GPU has joined the fabric",
-    fails_when="fabric manager is down or of another version, a switch is missing or failed, or a GPU has not joined",
+    proves="where there are NVSwitches: fabric manager runs with all it needs, no switch failed, every GPU has joined it",
+    fails_when="fabric manager is down, of another version or lacks what it needs, a switch failed, or a GPU has not joined",
     do="read 'journalctl -u nvidia-fabricmanager'; drain, then reset all GPUs and switches or reboot",
     critical=True,
 )

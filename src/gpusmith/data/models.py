@@ -25,6 +25,7 @@ class Model:
         memory_mib: total memory that NVML reports.
         nvswitches: NVSwitches that the host sees on PCI.
         fabric_manager: CUDA needs the fabric manager's service.
+        nvlink_subnet_manager: that needs a subnet manager beside it, and network functions that manage the switches (NVLink 5).
         fabric_state_in_nvml: NVML reports the fabric's state per GPU.
         architecture: as NVML names it.
         open_module: whether NVIDIA's open kernel module drives it: supported, required or unsupported.
@@ -47,6 +48,7 @@ class Model:
     pcie_width: int = 16
     memory_holds_ecc: bool = False
     refused: str = ""
+    nvlink_subnet_manager: bool = False
 
     @property
     def row_remapping(self) -> bool:
@@ -71,6 +73,7 @@ def _parse(content: dict[str, Any]) -> Mapping[str, Model]:
             pcie_width=int(row["pcie_width"]),
             memory_holds_ecc=bool(row["memory_holds_ecc"]),
             refused=str(row["refused"]),
+            nvlink_subnet_manager=bool(row["nvlink_subnet_manager"]),
         )
         for key, row in rows.items()
     }

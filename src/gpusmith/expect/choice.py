@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from gpusmith.data.models import Model
 from gpusmith.errors import Refusal
-from gpusmith.expect import packages, versions, wanted
+from gpusmith.expect import fabric, packages, versions, wanted
 from gpusmith.inventory.host import Host
 from gpusmith.probe.record import Record
 from gpusmith.wording import quoted
@@ -74,7 +74,8 @@ def meant(record: Record, asked: str, chosen: str = "", upgrade: bool = False) -
 def driver_of(host: Host, model: Model | None, record: Record) -> wanted.Driver:
     """What a host's inventory says of its driver, with the version that is meant on it."""
     driver = wanted.driver_of(host, model)
-    return replace(driver, version=meant(record, driver.version))
+    driver = replace(driver, version=meant(record, driver.version))
+    return fabric.with_subnet_manager(record, driver)
 
 
 # --- for all nodes of a run ------------------------------------------------------------------------------------------

@@ -42,7 +42,8 @@ def asked_for(record: Record, settings: Mapping[str, Any], known: Layouts) -> Dr
     Args:
         record: of the node.
         settings: keys node, version, package_layout, module_build, module_flavour, fabric_manager, parameters, files and
-            daemon_files (only where the unit of the driver's daemon has to be changed); and, where the version is a branch or the
+            daemon_files (only where the unit of the driver's daemon has to be changed) and fabric_files (only where the fabric
+            manager needs modules of the kernel); and, where the version is a branch or the
             latest one, chosen (what it is in this run) or unchosen (why nothing was).
         known: rows of package names by layout, of the operating system.
 
@@ -57,7 +58,8 @@ def asked_for(record: Record, settings: Mapping[str, Any], known: Layouts) -> Dr
     # It is for boots: where pods may run systemd does not read it, and the daemon would look like one that was changed.
     ours = layout.daemon_drop_in and not record.kubernetes.joined
     own = {**(settings.get("files") or {}), **((settings.get("daemon_files") or {}) if ours else {})}
-    return wanted.driver(str(settings["node"]), {**settings, "version": version, "files": own}, layout=layout)
+    want = wanted.driver(str(settings["node"]), {**settings, "version": version, "files": own}, layout=layout)
+    return fabric.with_subnet_manager(record, want, settings.get("fabric_files"))
 
 
 def _version(record: Record, settings: Mapping[str, Any]) -> str:
@@ -133,10 +135,24 @@ def must_have(record: Record, wanted: Driver) -> list[str]:
     Raises:
         Unmet: the layout has no package for what the machine needs.
     """
-    needs_fabric = fabric.needed(record, wanted)
-    if needs_fabric and wanted.layout.demanded and not wanted.layout.fabric_manager:
+    parts_known(record, wanted)
+    return packages.named(wanted, flavour(record, wanted), fabric.needed(record, wanted))
+
+
+def parts_known(record: Record, wanted: Driver) -> None:
+    """The layout has all that the machine needs besides the driver itself.
+
+    Raises:
+        Unmet: it has not.
+    """
+    if fabric.needed(record, wanted) and wanted.layout.demanded and not wanted.layout.fabric_manager:
         raise Unmet(
             "The node has NVSwitches, and this package layout has no fabric manager.",
+            "Use NVIDIA's repository with 'nvidia_driver_package_layout: nvidia'.",
+        )
+    if fabric.by_subnet(record, wanted) and wanted.layout.demanded and not wanted.layout.subnet_manager:
+        raise Unmet(
+            "The node's fabric manager needs the NVLink subnet manager ('nvlsm'), and this package layout has none.",
             "Use NVIDIA's repository with 'nvidia_driver_package_layout: nvidia'.",
         )
     unknown = [name for name in wanted.components if name not in wanted.layout.components]
@@ -145,7 +161,6 @@ def must_have(record: Record, wanted: Driver) -> list[str]:
             f"This package layout has no component {quoted(unknown)} of driver {wanted.version}.",
             "Correct 'nvidia_driver_components', or use NVIDIA's repository with 'nvidia_driver_package_layout: nvidia'.",
         )
-    return packages.named(wanted, flavour(record, wanted), needs_fabric)
 
 
 def unversioned(record: Record, wanted: Driver) -> list[str]:
@@ -221,7 +236,7 @@ def package_versions(record: Record, wanted: Driver, evidence: dict[str, Any]) -
     """Packages are there, in the wanted version."""
     node, found = wanted.node, []
     if wanted.layout.demanded:
-        names = [*must_have(record, wanted), *unversioned(record, wanted)]
+        names = [*must_have(record, wanted), *unversioned(record, wanted), *fabric.tools(record, wanted)]
         found += packages.missing(record, node, names)
     elif not evidence["packages"]:
         found.append(
@@ -434,6 +449,7 @@ def running(record: Record, wanted: Driver) -> list[Problem]:
         *daemon,
         *services.loader(record, node),
         *(fabric.service(record, node) if needs_fabric else []),
+        *fabric.modules(record, wanted),
         *devices.missing_nodes(record, node),
         *extra_modules.problems(record, wanted),
         *_silent(record, node),

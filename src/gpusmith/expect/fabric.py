@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from gpusmith.data.models import Model
 from gpusmith.expect import packages, services, steps, versions
 from gpusmith.expect.wanted import Driver
+from gpusmith.probe.kernels import FABRIC
 from gpusmith.probe.record import Record
 from gpusmith.problems import Cure, Problem
 
@@ -28,18 +30,88 @@ def models_of(record: Record, wanted: Driver) -> list[Model]:
 
 
 def needed(record: Record, wanted: Driver) -> bool:
-    """Whether the fabric manager must run: by the setting; for auto, by NVSwitches on PCI.
+    """Whether the fabric manager must run: by the setting; for auto, by NVSwitches on PCI, or what manages them.
 
     Where none are visible, a whole board has lost them: CUDA does not start without. A board of four GPUs has none, and a virtual
     machine may have got GPUs of a board whose switches somebody else manages. Without GPUs an image is baked, for the model's.
     """
     if wanted.fabric_manager != "auto":
         return wanted.fabric_manager == "enabled"
-    if record.pci.nvswitches:
+    if record.pci.nvswitches or record.pci.switch_managers:
         return True
     gpus = len(record.pci.gpus)
     lost = gpus >= WHOLE_BOARD and not record.host.virtual
     return (lost or not gpus) and any(model.fabric_manager for model in models_of(record, wanted))
+
+
+def by_subnet(record: Record, wanted: Driver) -> bool:
+    """Whether the fabric manager needs the NVLink subnet manager beside it."""
+    of_model = any(model.nvlink_subnet_manager for model in models_of(record, wanted))
+    return needed(record, wanted) and (of_model or bool(record.pci.switch_managers))
+
+
+def with_subnet_manager(record: Record, wanted: Driver, files: Mapping[str, str] | None = None) -> Driver:
+    """What is wanted, with the subnet manager and the files for it where the machine needs it."""
+    if not by_subnet(record, wanted):
+        return wanted
+    layout = wanted.layout
+    others = (*layout.others, *(name for name in layout.subnet_manager if name not in layout.others))
+    return replace(wanted, layout=replace(layout, others=others), files={**wanted.files, **(files or {})})
+
+
+def tools(record: Record, wanted: Driver) -> list[str]:
+    """What the fabric manager needs of the operating system: it looks for its ports with 'ibstat', and ends without."""
+    return list(wanted.layout.subnet_manager_tools) if by_subnet(record, wanted) else []
+
+
+def modules_to_load(record: Record, wanted: Driver) -> list[str]:
+    """Modules that are not loaded by which the fabric manager reaches the switches."""
+    if not by_subnet(record, wanted):
+        return []
+    return [name for name in FABRIC if not record.system.modules.get(name)]
+
+
+def modules(record: Record, wanted: Driver) -> list[Problem]:
+    """Those modules, now and at the next boot."""
+    if not by_subnet(record, wanted):
+        return []
+    node, absent = wanted.node, modules_to_load(record, wanted)
+    rows = record.boot.modules if record.boot else {}
+    found = [
+        Problem(
+            f"Node '{node}': module '{name}' is not loaded, without which the fabric manager does not reach the NVLink switches.",
+            f"Run site.yml for the node, or 'modprobe {name}' on '{node}' for the reason.",
+            {"module": name},
+            Cure.SERVICES,
+        )
+        for name in absent
+    ]
+    return found + [
+        Problem(
+            f"Node '{node}': the fabric manager needs module '{name}', and '{row.forbidden_by}' keeps boots from loading it.",
+            f"Take the module out of '{row.forbidden_by}' on '{node}'.",
+            {"module": name},
+        )
+        for name, row in rows.items()
+        if name in FABRIC and row.forbidden_by
+    ]
+
+
+def _management(record: Record, wanted: Driver) -> list[Problem]:
+    """Who manages switches that are no devices of the bus."""
+    if not by_subnet(record, wanted):
+        return []
+    node, found = wanted.node, modules(record, wanted)
+    if not record.pci.switch_managers:
+        found.append(
+            Problem(
+                f"Node '{node}': no network function manages the NVLink switches of its GPUs.",
+                f"Look for 'SW_MNG' in 'lspci -vv -d 15b3:' on '{node}'; what is not there is a matter for its vendor,"
+                " or, in a virtual machine, for whoever rents it out.",
+                {"switch_managers": []},
+            )
+        )
+    return found + packages.missing(record, node, list(wanted.layout.subnet_manager))
 
 
 def service(record: Record, node: str) -> list[Problem]:
@@ -158,6 +230,7 @@ def problems(record: Record, wanted: Driver) -> list[Problem]:
     models = models_of(record, wanted)
     return [
         *service(record, wanted.node),
+        *_management(record, wanted),
         *_switches(record, wanted.node, wanted.model or (models[0] if models else None)),
         *_switch_errors(record, wanted.node),
         *_manager(record, wanted),

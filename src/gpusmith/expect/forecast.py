@@ -64,6 +64,7 @@ def _nvidia_driver(plan: Plan, cures: frozenset[Cure]) -> Forecast:
     return _forecast(
         "whether the driver asks for a reboot: its module is loaded after the installation" if fresh else "",
         units=_services(names, due=bool(cures & {Cure.PACKAGES, Cure.LOAD, Cure.SERVICES})),
+        modules=list(plan.get("fabric_modules") or ()),
         more=[reboot] if Cure.REBOOT in cures else [],
     )
 

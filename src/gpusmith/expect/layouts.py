@@ -38,6 +38,8 @@ class Layout:
         ready: modules that come built for the running kernel, by flavour; they have the kernel's version.
         ready_for_others: likewise, for other kernels that can be booted.
         fabric_manager: its package; empty if there is none.
+        subnet_manager: packages of the NVLink subnet manager, which fabric managers of NVLink 5 need, with versions of their own.
+        subnet_manager_tools: what both need of the operating system, and others may use: not held, and never removed.
         components: package by name of a part of the driver that not every machine needs.
         others: packages with versions of their own.
         helpers: likewise, what comes along with the driver and serves nothing else.
@@ -57,6 +59,8 @@ class Layout:
     ready: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     ready_for_others: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     fabric_manager: str = ""
+    subnet_manager: tuple[str, ...] = ()
+    subnet_manager_tools: tuple[str, ...] = ()
     components: Mapping[str, str] = field(default_factory=dict)
     others: tuple[str, ...] = ()
     helpers: tuple[str, ...] = ()
@@ -89,6 +93,7 @@ ANY_LAYOUT = Layout(
         "libnvcuvid1",
         "libnvoptix1",
     ),
+    subnet_manager=("nvlsm",),
     versioned=("nvidia-firmware-{branch}-server-{version}", "nvidia-firmware-{branch}-{version}"),
     kinds={
         "open": frozenset({"nvidia-kernel-open-dkms", "nvidia-open-kernel-dkms"}),
@@ -244,6 +249,8 @@ def layout(
         ready=of(here, kernels[:1]),
         ready_for_others=of(here, kernels[1:]),
         fabric_manager=str(row.get("fabric_manager") or "").format(**words),
+        subnet_manager=tuple(row.get("subnet_manager") or ()),
+        subnet_manager_tools=tuple(row.get("subnet_manager_tools") or ()),
         components={name: str(each).format(**words) for name, each in (row.get("components") or {}).items()},
         others=named(row.get("others") or ()),
         helpers=tuple(row.get("helpers") or ()),

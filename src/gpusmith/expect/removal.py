@@ -39,7 +39,7 @@ def driver(raw: Mapping[str, Any], settings: Mapping[str, Any], known: Layouts) 
     there = packages.of_driver(record, driver_there)
     ready = kernels.built(record)
     # Helpers have versions of their own. Without a driver they are somebody else's.
-    beside = {*layout.others, *layout.helpers} if there else set()
+    beside = {*layout.others, *layout.helpers, *layout.subnet_manager} if there else set()
     others = sorted(ready | (beside & set(record.packages)))
     remains = _remains(record, driver_there, known)
     units = [name for name in (*UNITS, str(settings["unit"])) if _at_boot(record, name)]
@@ -72,7 +72,8 @@ def _remains(record: Record, wanted_driver: wanted.Driver, known: Layouts) -> li
         str(name)
         for rows in known.values()
         for row in rows
-        for name in (*(row.get("others") or ()), *(row.get("helpers") or ()))
+        for key in ("others", "helpers", "subnet_manager")
+        for name in row.get(key) or ()
     }
     return sorted(
         {*packages.of_driver(gone, wanted_driver), *kernels.built(gone), *(along & set(gone.packages))}

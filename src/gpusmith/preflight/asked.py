@@ -9,7 +9,9 @@ from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import 
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.packages_due import is_due
 
 from gpusmith.errors import Refusal
+from gpusmith.expect import driver as drivers
 from gpusmith.expect import kernels, layouts, packages, plans, versions
+from gpusmith.expect import wanted as wants
 from gpusmith.expect.wanted import Packages
 from gpusmith.node.records import parse
 from gpusmith.preflight.words import Wanted, refusal
@@ -79,12 +81,13 @@ def driver_package(wanted: Wanted, names: Names) -> str:
         return ""
 
 
-def unmet(wanted: Wanted, names: Names) -> Refusal | None:
+def unmet(record: Mapping[str, Any], wanted: Wanted, names: Names) -> Refusal | None:
     """Why there are no packages of the wanted driver here; of an operating system that nobody knows, another check says so."""
     if not names or not wanted.get("driver_version"):
         return None
     try:
-        _row(wanted, names["nvidia_driver"])
+        row = _row(wanted, names["nvidia_driver"])
+        drivers.parts_known(parse(record), wants.driver("", driver_settings(wanted), layout=row))
     except layouts.Unmet as error:
         return Refusal(f"driver packages: {error.message}", error.hint)
     return None
@@ -214,7 +217,8 @@ def _driver(record: Mapping[str, Any], wanted: Wanted, names: Names) -> dict[str
         # If no driver fits, another check refuses; the repository is still asked for its versions.
         "packages": dict.fromkeys(plan["packages"] or [row.stands_for_all], settings["version"]),
         "patterns": list(row.patterns),
-        "unversioned": plan.get("other_packages") or list(row.others),
+        # The tools are installed before, and not held.
+        "unversioned": [*(plan.get("other_packages") or row.others), *plan["tools"]],
         "companions": plan.get("companions") or [],
         "counterparts": plan.get("counterparts") or [],
         # They are installed before.

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from gpusmith.errors import Refusal
 from gpusmith.preflight.asked import DRIVER_ONLY, is_to_go
+from gpusmith.preflight.fabric import check_fabric
 from gpusmith.preflight.machine import (
     check_certificate,
     check_clock,
@@ -54,6 +55,7 @@ CHECKS: Sequence[Callable[[Facts, Wanted, Tables], Iterator[Refusal]]] = [
     check_trust,
     check_foreign_driver,
     check_mig,
+    check_fabric,
     check_driver,
     check_module,
     check_cuda,
@@ -90,6 +92,7 @@ OF_A_DRIVER = frozenset(
         check_secure_boot,
         check_headers,
         check_mig,
+        check_fabric,
         check_driver,
         check_module,
         check_cuda,

@@ -104,7 +104,7 @@ def check_nouveau(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[Ref
 
 def check_headers(facts: Facts, _wanted: Wanted, _tables: Tables) -> Iterator[Refusal]:
     """The kernel module can be compiled for the running kernel and the one that boots next, or is there already."""
-    running, next_one = facts["record"]["host"]["kernel"], _boots_next(facts)
+    running, next_one = facts["record"]["host"]["kernel"], boots_next(facts)
     for kernel in facts["headers_lacking"]:
         if kernel not in (running, next_one):
             continue
@@ -120,11 +120,12 @@ def check_headers(facts: Facts, _wanted: Wanted, _tables: Tables) -> Iterator[Re
 
 def old_kernels(facts: Facts) -> list[str]:
     """What a person should know of older kernels without headers; only the boot menu leads to them."""
-    needed = (facts["record"]["host"]["kernel"], _boots_next(facts))
+    needed = (facts["record"]["host"]["kernel"], boots_next(facts))
     return [without_driver(kernel) for kernel in facts["headers_lacking"] if kernel not in needed]
 
 
-def _boots_next(facts: Facts) -> str:
+def boots_next(facts: Facts) -> str:
+    """Release of the kernel that a boot loader takes by itself."""
     record = facts["record"]
     bootable = [row["release"] for row in record.get("kernels") or () if row["image"]]
     return newest([record["host"]["kernel"], *bootable, *facts["headers_lacking"]])

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from gpusmith.probe.boot import part_of_kernel
 from gpusmith.probe.commands import Command
 from gpusmith.probe.files import read_text
 
@@ -19,6 +20,8 @@ DKMS_TREE = "/var/lib/dkms"
 # What DKMS and their files call modules that are compiled against the driver's sources, by the name that the kernel shows:
 # dkms.conf of GDRCopy 2.6 and of nvidia-fs 2.28.4 (GPUDirect Storage), read on 2026-11-23.
 DEPENDENTS = {"gdrdrv": "gdrdrv", "nvidia_fs": "nvidia-fs"}
+# By which the fabric manager, and nvlsm beside it, reach the switches of NVLink 5.
+FABRIC = ("mlx5_ib", "ib_umad")
 MODULE_FILE = re.compile(r"(?:^|/)nvidia(?:-current(?:-open)?)?\.ko(?:\.(?:xz|zst|gz))?$")
 
 
@@ -33,6 +36,7 @@ class Kernel:
         module_version: what that file says of itself.
         headers: whether modules can be compiled for it.
         dependents: of DEPENDENTS those that DKMS knows, with whether the kernel has them from after its driver was put there.
+        fabric_lacking: of FABRIC those that the kernel has neither as files nor as parts of itself.
     """
 
     release: str
@@ -41,6 +45,7 @@ class Kernel:
     module_version: str | None = None
     headers: bool = False
     dependents: Mapping[str, bool] = field(default_factory=dict)
+    fabric_lacking: tuple[str, ...] = ()
 
 
 def module_of(listing: str) -> str | None:
@@ -93,6 +98,7 @@ def find(root: str = "") -> list[Kernel]:
         images = (f"{root}/boot/vmlinuz-{release}", os.path.join(folder, "vmlinuz"))
         image = next((path for path in images if os.path.isfile(path)), None)
         listing = read_text(os.path.join(folder, "modules.dep")) or ""
+        builtin = read_text(os.path.join(folder, "modules.builtin")) or ""
         module = _existing(folder, module_of(listing))
         found.append(
             Kernel(
@@ -101,6 +107,11 @@ def find(root: str = "") -> list[Kernel]:
                 module,
                 headers=os.path.exists(os.path.join(folder, "build", ".")),
                 dependents=_dependents(root, folder, listing, module) if module else {},
+                fabric_lacking=tuple(
+                    name
+                    for name in FABRIC
+                    if dependent_of(listing, name) is None and not part_of_kernel(name, builtin)
+                ),
             )
         )
     return found

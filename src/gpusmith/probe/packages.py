@@ -14,7 +14,7 @@ from gpusmith.probe.commands import Command
 # Names, and names of sources: libnvoptix1 is built from nvidia-graphics-drivers.
 PATTERNS = (
     "*nvidia*", "libcuda*", "libnvcuvid*", "libnvoptix*", "libnvsdm*", "libxnvctrl*", "cuda-*", "glx-*", "update-glx",
-    "containerd*", "runc", "cri-*", "kube*", "docker*", "podman", "containernetworking-plugins",
+    "nvlsm", "infiniband-diags", "containerd*", "runc", "cri-*", "kube*", "docker*", "podman", "containernetworking-plugins",
     "linux-image-*", "linux-headers-*", "kernel", "kernel-core", "kernel-devel*", "kernel-headers",
     "dkms", "dnf-plugins-core", "python3-dnf-plugin-versionlock",
 )  # fmt: skip

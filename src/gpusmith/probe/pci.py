@@ -10,6 +10,11 @@ from dataclasses import dataclass
 
 from gpusmith.probe.files import read_text
 
+NVIDIA, MELLANOX = "0x10de", "0x15b3"
+# NVIDIA/gpu-driver-container, ubuntu24.04/nvidia-driver, _assert_nvlink5_system(), read on 2026-11-23.
+SWITCH_MANAGEMENT = b"SW_MNG"
+VPD_BYTES = 4096
+
 
 @dataclass(frozen=True)
 class PciDevice:
@@ -30,10 +35,17 @@ class PciDevice:
 
 @dataclass(frozen=True)
 class Pci:
-    """GPUs (display classes 0300 and 0302) and NVSwitches (bridge class 0680)."""
+    """What is on the bus.
+
+    Attributes:
+        gpus: display classes 0300 and 0302.
+        nvswitches: bridge class 0680.
+        switch_managers: network functions by which switches of NVLink 5 are managed, which are no devices of the bus.
+    """
 
     gpus: tuple[PciDevice, ...] = ()
     nvswitches: tuple[PciDevice, ...] = ()
+    switch_managers: tuple[PciDevice, ...] = ()
 
 
 def normal_pci(address: str) -> str:
@@ -48,25 +60,41 @@ def normal_pci(address: str) -> str:
     )
 
 
-def gather() -> Pci:
+def manages_switches(folder: str) -> bool:
+    """Whether a network card's vital product data say that it manages NVLink switches, by which the fabric manager goes, too."""
+    try:
+        with open(folder + "/vpd", "rb") as file:
+            return SWITCH_MANAGEMENT in file.read(VPD_BYTES)
+    except OSError:
+        return False
+
+
+def _device(folder: str, vendor: str) -> PciDevice:
+    driver = folder + "/driver"
+    return PciDevice(
+        address=os.path.basename(folder),
+        device_id=vendor.replace("0x", "") + ":" + (read_text(folder + "/device") or "").replace("0x", ""),
+        class_=read_text(folder + "/class") or "",
+        driver=os.path.basename(os.path.realpath(driver)) if os.path.exists(driver) else None,
+    )
+
+
+def gather(root: str = "/sys/bus/pci/devices") -> Pci:
     """NVIDIA's devices by sysfs, which shows also those without a driver."""
-    gpus, switches = [], []
-    for folder in sorted(glob.glob("/sys/bus/pci/devices/*")):
+    gpus, switches, cards = [], [], []
+    for folder in sorted(glob.glob(root + "/*")):
         vendor = read_text(folder + "/vendor")
-        if vendor != "0x10de":
+        if vendor not in (NVIDIA, MELLANOX):
             continue
-        device = read_text(folder + "/device") or ""
-        pci_class = read_text(folder + "/class") or ""
-        driver = folder + "/driver"
-        row = PciDevice(
-            address=os.path.basename(folder),
-            device_id="10de:" + device.replace("0x", ""),
-            class_=pci_class,
-            driver=os.path.basename(os.path.realpath(driver)) if os.path.exists(driver) else None,
-        )
+        row = _device(folder, vendor)
+        if vendor == MELLANOX:
+            cards += [row] if row.class_.startswith("0x02") else []
         # Display controllers, VGA (0300) and 3D (0302); an NVSwitch is a bridge of class 0680.
-        if pci_class.startswith(("0x0300", "0x0302")):
+        elif row.class_.startswith(("0x0300", "0x0302")):
             gpus.append(row)
-        elif pci_class.startswith("0x0680"):
+        elif row.class_.startswith("0x0680"):
             switches.append(row)
-    return Pci(gpus=tuple(gpus), nvswitches=tuple(switches))
+    # Cards are slow to tell.
+    asked = cards if gpus and not switches else []
+    managers = [card for card in asked if manages_switches(f"{root}/{card.address}")]
+    return Pci(gpus=tuple(gpus), nvswitches=tuple(switches), switch_managers=tuple(managers))

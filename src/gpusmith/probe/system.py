@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from gpusmith.probe.boot import MODULES, SYSCTLS, UNIT_FOLDER, Boot, part_of_kernel, plain_module, sysctl_key
 from gpusmith.probe.files import read_text
+from gpusmith.probe.kernels import FABRIC
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,7 @@ def gather(boot: Boot | None) -> System:
     }
     modules = {
         name: module_present(name, builtin) or brings.get(name.replace("-", "_"), False)
-        for name in (*MODULES, *(boot.modules if boot else ()))
+        for name in (*MODULES, *FABRIC, *(boot.modules if boot else ()))
     }
     # Without systemd, which alone finds swap partitions by itself, there is nothing to mask.
     systemd = os.path.isdir("/run/systemd/system")

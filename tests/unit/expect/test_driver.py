@@ -22,6 +22,8 @@ ROW: dict[str, Any] = {
     "packages": ["nvidia-driver-cuda", "libcuda1", "libnvidia-ml1", "nvidia-modprobe", "nvidia-persistenced"],
     "module": {"dkms": {"open": ["nvidia-kernel-open-dkms"], "proprietary": ["nvidia-kernel-dkms"]}},
     "fabric_manager": "nvidia-fabricmanager",
+    "subnet_manager": ["nvlsm"],
+    "subnet_manager_tools": ["infiniband-diags"],
     "patterns": ["nvidia-*", "libnvidia-*", "libcuda1"],
     "stands_for_all": "nvidia-driver-cuda",
 }

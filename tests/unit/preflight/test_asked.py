@@ -251,3 +251,33 @@ def _trusted(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _trusted(each) for key, each in value.items()}
     return [_trusted(each) for each in value] if isinstance(value, list) else value
+
+
+def nvlink_5() -> dict[str, Any]:
+    gpus = [{"address": f"0000:{n}8:00.0", "device_id": "10de:2901"} for n in range(1, 9)]
+    managers = [{"address": "0000:81:00.0", "device_id": "15b3:1021"}]
+    return {**bare(), "pci": {"gpus": gpus, "nvswitches": [], "switch_managers": managers}}
+
+
+def test_what_runs_beside_a_fabric_manager_is_looked_for_before_anything_is_changed() -> None:
+    assert asked.all_of(nvlink_5(), WANTED, NAMES)["nvidia_driver"]["unversioned"] == [
+        "nvlsm",
+        "infiniband-diags",
+    ]
+    assert asked.all_of(bare(), WANTED, NAMES)["nvidia_driver"]["unversioned"] == []
+    # Installed already, and nobody's to hold.
+    record = {**nvlink_5(), "packages": {"infiniband-diags": {"version": "1", "held": False}}}
+    assert asked.all_of(record, WANTED, NAMES)["nvidia_driver"]["unversioned"] == ["nvlsm"]
+
+
+def test_a_layout_that_lacks_what_the_board_needs_is_refused_before_anything_is_changed() -> None:
+    assert asked.unmet(nvlink_5(), WANTED, NAMES) is None
+    own = {**WANTED, "driver_layout": "distribution", "driver_version": "535.261.03"}
+    assert "no fabric manager" in str(asked.unmet(bare(), own, NAMES))
+    assert asked.unmet({**bare(), "pci": {"gpus": [], "nvswitches": []}}, own, NAMES) is None
+    rows = yaml.safe_load((repo_root() / "roles/nvidia_driver/vars/Ubuntu.yml").read_text())[
+        "__nvidia_driver_layouts"
+    ]
+    ubuntu = {**NAMES, "nvidia_driver": rows}
+    found = asked.unmet(nvlink_5(), {**own, "driver_version": VERSION}, ubuntu)
+    assert "'nvlsm'" in str(found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -31,7 +32,7 @@ def facts() -> dict[str, Any]:
             "packages": {},
             "pci": {
                 "gpus": [{**gpu, "address": "0000:18:00.0"}, {**gpu, "address": "0000:2a:00.0"}],
-                "nvswitches": [{}, {}],
+                "nvswitches": [{"address": "0000:83:00.0"}, {"address": "0000:84:00.0"}],
             },
             "module": {"installed_version": None, "nouveau_loaded": False},
             "library": {"nvml_version": None, "simulated": None},
@@ -214,15 +215,65 @@ def test_wrong_model_names_what_is_built_in() -> None:
     assert "'10de:2330' (h100-sxm)" in found[0].message
 
 
-def test_a_board_whose_fabric_nobody_sets_up_is_refused() -> None:
+def test_a_board_that_nobody_sets_up_is_refused() -> None:
+    known = models.load()
+    tables = replace(TABLES, models={**known, "h100-sxm": replace(known["h100-sxm"], refused="nobody can")})
+    found = only(judge(facts(), WANTED, tables))
+    assert "'h100-sxm': nobody can" in found.message
+    assert "h100-sxm" not in found.message.split("; allowed: ")[1]
+
+
+def with_nvlink_5(managers: int = 1) -> dict[str, Any]:
     tree = facts()
-    for gpu in tree["record"]["pci"]["gpus"]:
-        gpu["device_id"] = "10de:2901"
-    found = only(refused(tree, gpu_model="b200", cuda_versions=["12.8"]))
-    assert "'b200'" in found.message
-    assert "nvlsm" in found.message
-    assert "ib_umad" in found.message
-    assert "b200" not in found.message.split("; allowed: ")[1]
+    tree["record"]["pci"] = {
+        "gpus": [{"address": f"0000:{n}8:00.0", "device_id": "10de:2901"} for n in range(1, 9)],
+        "nvswitches": [],
+        "switch_managers": [
+            {"address": f"0000:8{n}:00.0", "device_id": "15b3:1021"} for n in range(managers)
+        ],
+    }
+    tree["record"]["kernels"] = [{"release": "6.1.0-40-amd64", "image": "/boot/a", "fabric_lacking": []}]
+    return tree
+
+
+def of_nvlink_5(tree: dict[str, Any], **changed: Any) -> list[Refusal]:
+    return refused(tree, gpu_model="b200", gpu_count=8, cuda_versions=["12.8"], **changed)
+
+
+def test_a_board_with_nvlink_5_is_worked_on() -> None:
+    assert of_nvlink_5(with_nvlink_5()) == []
+
+
+def test_a_board_whose_switches_nothing_manages_is_refused() -> None:
+    found = only(of_nvlink_5(with_nvlink_5(managers=0)))
+    assert found.message.startswith("NVLink switches: no network function manages them")
+    assert "lspci -vv -d 15b3:" in found.hint
+    assert of_nvlink_5(with_nvlink_5(managers=0), fabric_manager="disabled") == []
+
+
+def test_kernels_without_the_modules_of_nvlink_5_are_refused_by_name() -> None:
+    tree = with_nvlink_5()
+    tree["record"]["kernels"][0]["fabric_lacking"] = ["ib_umad"]
+    found = only(of_nvlink_5(tree))
+    assert found.message.startswith("kernel modules: kernel '6.1.0-40-amd64' has no 'ib_umad'")
+    tree["record"]["kernels"] = [
+        {"release": "6.1.0-40-amd64", "image": "/boot/a", "fabric_lacking": []},
+        {"release": "6.1.0-41-amd64", "image": "/boot/b", "fabric_lacking": ["mlx5_ib", "ib_umad"]},
+    ]
+    found = only(of_nvlink_5(tree))
+    assert "kernel '6.1.0-41-amd64' has no 'mlx5_ib', 'ib_umad'" in found.message
+    assert "boots next" in found.hint
+    # One that only the boot menu leads to.
+    tree["record"]["kernels"][1]["release"] = "6.1.0-9-amd64"
+    assert of_nvlink_5(tree) == []
+
+
+def test_other_boards_need_none_of_it() -> None:
+    tree = facts()
+    tree["record"]["kernels"] = [
+        {"release": "6.1.0-40-amd64", "image": "/boot/a", "fabric_lacking": ["ib_umad"]}
+    ]
+    assert refused(tree) == []
 
 
 def test_blackwell_needs_open_modules() -> None:

@@ -14,6 +14,7 @@ from gpusmith.probe import (
     containerd,
     dev,
     host,
+    kernels,
     kubernetes,
     library,
     log,
@@ -69,7 +70,7 @@ def test_files_of_boots_that_cannot_be_read_leave_a_hole(monkeypatch: pytest.Mon
     assert record.boot is None
     assert json.loads(collect.as_json(record))["boot"] is None
     assert "boot: ZeroDivisionError: division by zero" in record.errors
-    assert set(boot.MODULES) == set(record.system.modules)
+    assert {*boot.MODULES, *kernels.FABRIC} == set(record.system.modules)
 
 
 def test_every_section_may_fail_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -106,3 +106,26 @@ def test_modules_that_are_older_than_the_driver_are_found(
 
 def test_a_machine_without_modules_has_no_kernels(tmp_path: Path) -> None:
     assert kernels.find(str(tmp_path)) == []
+
+
+@pytest.mark.parametrize(
+    ("listing", "builtin", "lacking"),
+    [
+        ("kernel/drivers/infiniband/hw/mlx5/mlx5_ib.ko: x\nupdates/dkms/ib_umad.ko.zst:\n", "", ()),
+        ("kernel/drivers/infiniband/hw/mlx5/mlx5_ib.ko.xz:\n", "", ("ib_umad",)),
+        (
+            "kernel/drivers/infiniband/hw/mlx5/mlx5_ib.ko:\n",
+            "kernel/drivers/infiniband/core/ib_umad.ko\n",
+            (),
+        ),
+        ("", "", ("mlx5_ib", "ib_umad")),
+    ],
+)
+def test_a_kernel_without_the_modules_of_nvlink_switches_is_known(
+    tmp_path: Path, listing: str, builtin: str, lacking: tuple[str, ...]
+) -> None:
+    folder = tmp_path / "lib/modules/6.8.0-79-generic"
+    folder.mkdir(parents=True)
+    (folder / "modules.dep").write_text(listing)
+    (folder / "modules.builtin").write_text(builtin)
+    assert kernels.find(str(tmp_path))[0].fabric_lacking == lacking

@@ -29,9 +29,15 @@ def test_nvswitches_are_those_of_the_board(model: str, switches: int) -> None:
     assert len(describe(model, 8, "gpu-1")["nvswitches"]) == switches
 
 
-def test_a_machine_without_gpus_has_no_switches() -> None:
-    machine = describe("h100-sxm", 0, "gpu-1")
-    assert machine["gpus"] == machine["nvswitches"] == []
+@pytest.mark.parametrize(("model", "managers"), [("b200", 4), ("h100-sxm", 0), ("l40s", 0)])
+def test_switches_of_nvlink_5_are_managed_by_network_functions(model: str, managers: int) -> None:
+    assert len(describe(model, 8, "gpu-1")["switch_managers"]) == managers
+
+
+@pytest.mark.parametrize("model", ["h100-sxm", "b200"])
+def test_a_machine_without_gpus_has_no_switches(model: str) -> None:
+    machine = describe(model, 0, "gpu-1")
+    assert machine["gpus"] == machine["nvswitches"] == machine["switch_managers"] == []
 
 
 def test_unknown_model_lists_the_known_ones() -> None:

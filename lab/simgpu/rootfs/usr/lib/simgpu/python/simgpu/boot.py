@@ -12,7 +12,7 @@ import uuid
 from pathlib import Path
 
 from simgpu import fault, paths, pci
-from simgpu.builtin import host_modules
+from simgpu.builtin import INFINIBAND, host_modules
 from simgpu.driver import fresh_state
 from simgpu.errors import RefusedError
 from simgpu.files import read, write
@@ -30,10 +30,11 @@ def boot() -> None:
     write(paths.RUN / "boot_id", f"{uuid.uuid4()}\n")
     call("mount", "--bind", str(paths.RUN / "boot_id"), "/proc/sys/kernel/random/boot_id")
     hide_host()
-    host_modules()
     if not paths.HARDWARE.exists():
+        host_modules()
         return
     machine = hardware()
+    host_modules(INFINIBAND if machine["switch_managers"] else ())
     time.sleep(delay_s("boot"))
     fault.forget_cured()
     state = fresh_state(machine)
@@ -80,6 +81,8 @@ def sysfs(machine: Machine) -> None:
         pci.add_gpu(machine, gpu["pci"])
     for switch in machine["nvswitches"]:
         pci.add_switch(switch["pci"], switch["device_id"])
+    for manager in machine["switch_managers"]:
+        pci.add_manager(manager["pci"], manager["device_id"])
 
 
 def _host_pci(host: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from simgpu import paths
@@ -39,6 +40,8 @@ BUILTIN = {
     "configfs": ("fs/configfs/configfs.ko", "CONFIGFS_FS"),
     "drm": ("drivers/gpu/drm/drm.ko", "DRM"),
 }
+# What a kernel of a machine with such hardware has; the simulated one has nothing to load there.
+INFINIBAND = ("drivers/infiniband/core/ib_umad.ko", "drivers/infiniband/hw/mlx5/mlx5_ib.ko")
 
 
 def kernel_options() -> set[str]:
@@ -50,8 +53,12 @@ def kernel_options() -> set[str]:
     return set()
 
 
-def host_modules() -> None:
-    """List what the running kernel really has as built in, so that modprobe says yes exactly where it can."""
+def host_modules(simulated: Sequence[str] = ()) -> None:
+    """List what the running kernel really has as built in, so that modprobe says yes exactly where it can.
+
+    Args:
+        simulated: files of what it has by simulation.
+    """
     folder = Path("/lib/modules") / os.uname().release
     options = kernel_options()
     present = {line.split()[0] for line in read(Path("/proc/modules")).splitlines()}
@@ -69,7 +76,7 @@ def host_modules() -> None:
         if not name.startswith("nvidia") and name != "nouveau":
             names.setdefault(name, f"host/{name}.ko")
     (folder / "kernel").mkdir(parents=True, exist_ok=True)
-    text = "".join(f"kernel/{path}\n" for path in sorted(names.values()))
+    text = "".join(f"kernel/{path}\n" for path in sorted({*names.values(), *simulated}))
     if text != read(folder / "modules.builtin"):
         write(folder / "modules.builtin", text)
     (folder / "modules.order").touch()

@@ -62,6 +62,7 @@ def reset_values(state: State, machine: Machine) -> None:
             "nvlinks": str(machine["nvlinks"]),
             "switches": str(len(machine["nvswitches"])),
             "switch_pci": ",".join(switch["pci"] for switch in machine["nvswitches"]),
+            "switch_managers": str(len(machine["switch_managers"])),
             "fabric_needed": str(int(machine["fabric_manager"])),
             "fabric_nvml": str(int(machine["fabric_state_in_nvml"])),
             "fabric": str(FABRIC["not-started"]),

@@ -22,7 +22,7 @@ class Gpu(TypedDict):
 
 
 class Switch(TypedDict):
-    """One NVSwitch."""
+    """One NVSwitch, or one network function that manages switches."""
 
     pci: str
     device_id: str
@@ -54,6 +54,7 @@ class Machine(TypedDict):
     min_driver_branch: int
     gpus: list[Gpu]
     nvswitches: list[Switch]
+    switch_managers: list[Switch]
 
 
 def hardware() -> Machine:

@@ -12,6 +12,9 @@ from simgpu.hardware import Machine, hardware
 from simgpu.state import State
 
 SWITCH_CLASS = "0x068000"
+NVIDIA, MELLANOX = 0x10DE, 0x15B3
+# Vital product data (PCI 3.0, appendix I): a name, and a field of the vendor that says what the function is for.
+VPD_NAME, VPD_FIELD = b"SIMULATED ConnectX-7 (gpusmith lab)", b"V2\x06SW_MNG"
 SPEEDS = {3: "8.0 GT/s PCIe", 4: "16.0 GT/s PCIe", 5: "32.0 GT/s PCIe"}
 BAR_FLAGS = (0x140204, 0x14220C)
 
@@ -44,17 +47,28 @@ def add_switch(address: str, device_id: str) -> None:
     _add(address, (device_id, "0x1796", SWITCH_CLASS), generation=4, width=2, numa=0)
 
 
-def _add(address: str, ids: tuple[str, str, str], generation: int, width: int, numa: int) -> None:
+def add_manager(address: str, device_id: str) -> None:
+    """Show one network function by which NVLink 5 switches are managed."""
+    _add(address, (device_id, "0x0049", "0x020700"), generation=5, width=2, numa=0, vendor=MELLANOX)
+    vpd = b"".join(
+        struct.pack("<BH", tag, len(data)) + data for tag, data in ((0x82, VPD_NAME), (0x90, VPD_FIELD))
+    )
+    (folder(address) / "vpd").write_bytes(vpd + b"\x78")
+
+
+def _add(
+    address: str, ids: tuple[str, str, str], generation: int, width: int, numa: int, vendor: int = NVIDIA
+) -> None:
     place = folder(address)
     place.mkdir(exist_ok=True)
     device, subsystem, code = (int(text, 16) for text in ids)
     config = bytearray(256)
-    struct.pack_into("<HHHH", config, 0, 0x10DE, device, 0x0546, 0x0010)
+    struct.pack_into("<HHHH", config, 0, vendor, device, 0x0546, 0x0010)
     config[8:12] = bytes((0xA1, code & 0xFF, code >> 8 & 0xFF, code >> 16 & 0xFF))
-    struct.pack_into("<HH", config, 0x2C, 0x10DE, subsystem)
+    struct.pack_into("<HH", config, 0x2C, vendor, subsystem)
     (place / "config").write_bytes(config)
     modalias = (
-        f"pci:v000010DEd{device:08X}sv000010DEsd{subsystem:08X}"
+        f"pci:v{vendor:08X}d{device:08X}sv{vendor:08X}sd{subsystem:08X}"
         f"bc{code >> 16:02X}sc{code >> 8 & 0xFF:02X}i{code & 0xFF:02X}"
     )
     bars = [(int(address[5:7], 16) << 32) + (number << 28) for number in range(len(BAR_FLAGS))]
@@ -64,11 +78,11 @@ def _add(address: str, ids: tuple[str, str, str], generation: int, width: int, n
     ]
     lines += [f"0x{0:016x} 0x{0:016x} 0x{0:016x}"] * 11
     for name, value in {
-        "vendor": "0x10de",
+        "vendor": f"0x{vendor:04x}",
         "device": ids[0],
         "class": ids[2],
         "revision": "0xa1",
-        "subsystem_vendor": "0x10de",
+        "subsystem_vendor": f"0x{vendor:04x}",
         "subsystem_device": ids[1],
         "irq": "0",
         "enable": "1",
@@ -80,7 +94,7 @@ def _add(address: str, ids: tuple[str, str, str], generation: int, width: int, n
         "max_link_speed": SPEEDS[generation],
         "current_link_width": str(width),
         "max_link_width": str(width),
-        "uevent": f"PCI_CLASS={code:X}\nPCI_ID=10DE:{device:04X}\nPCI_SLOT_NAME={address}\nMODALIAS={modalias}",
+        "uevent": f"PCI_CLASS={code:X}\nPCI_ID={vendor:04X}:{device:04X}\nPCI_SLOT_NAME={address}\nMODALIAS={modalias}",
     }.items():
         write(place / name, value + "\n")
     link(place / "subsystem", "../../../pci")
