@@ -388,18 +388,18 @@ def test_the_suite_holds_the_same_packages() -> None:
     assert {"linux-image-generic", "linux-modules-nvidia-580-server-open-6.8.0-79-generic"} <= set(loose)
 
 
-COMPONENTS = {"nscq": "libnvidia-nscq", "imex": "nvidia-imex"}
+COMPONENTS = {"nscq": "libnvidia-nscq", "nvsdm": "libnvsdm", "imex": "nvidia-imex"}
 
 
 @pytest.mark.parametrize(
     ("system", "version", "names"),
     [
-        ("Debian 12", NEW, ["libnvidia-nscq", "nvidia-imex"]),
-        ("Ubuntu 24", NEW, ["libnvidia-nscq", "nvidia-imex"]),
-        ("Ubuntu 24", "595.91.07", ["libnvidia-nscq", "nvidia-imex"]),
-        ("Ubuntu 22", "575.57.08", ["libnvidia-nscq-575", "nvidia-imex-575"]),
-        ("Rocky 9", NEW, ["libnvidia-nscq", "nvidia-imex"]),
-        ("Rocky 10", "575.57.08", ["libnvidia-nscq-575", "nvidia-imex-575"]),
+        ("Debian 12", NEW, ["libnvidia-nscq", "libnvsdm", "nvidia-imex"]),
+        ("Ubuntu 24", NEW, ["libnvidia-nscq", "libnvsdm", "nvidia-imex"]),
+        ("Ubuntu 24", "595.91.07", ["libnvidia-nscq", "libnvsdm", "nvidia-imex"]),
+        ("Ubuntu 22", "575.57.08", ["libnvidia-nscq-575", "libnvsdm-575", "nvidia-imex-575"]),
+        ("Rocky 9", NEW, ["libnvidia-nscq", "libnvsdm", "nvidia-imex"]),
+        ("Rocky 10", "575.57.08", ["libnvidia-nscq-575", "libnvsdm-575", "nvidia-imex-575"]),
     ],
 )
 def test_declared_components_come_with_the_driver(system: str, version: str, names: list[str]) -> None:
