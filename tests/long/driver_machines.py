@@ -7,37 +7,21 @@ nothing is loaded here, ever.
 
 from __future__ import annotations
 
-import json
 import subprocess
-import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from gpulab.artifacts import debian
-from gpulab.hosts import Host
-from gpulab.podman import Podman
 
-from gpusmith.wait import Deadline, Done, NotYet, wait_until
-from tests.e2e.harness import Ended, Lab
+from tests.e2e.harness import Ended
+from tests.long.debian_machines import SYSTEM, Machine, booted
 from tests.long.kernels import EXCLUDED, PACKAGES
-from tests.long.package_systems import made
 
 LABEL = "io.gpusmith.test=real-driver"
-SYSTEM = ("ca-certificates", "dbus", "pciutils", "procps", "systemd", "systemd-sysv", "udev")
 COMPONENTS = ("main", "contrib", "non-free", "non-free-firmware")
-ROLE = """- hosts: all
-  gather_facts: false
-  tasks:
-    - ansible.builtin.import_role:
-        name: gpusmith.gpu.nvidia_driver
-        tasks_from: "{{ entry }}"
-        rolespec_validate: false
-"""
-COMPILE_TIMEOUT_S = 3600.0
-READY_S = 120.0
 # Paths and contents below /etc, paths alone of what is large; of dpkg's own, what packages divert and offer as alternatives.
 LOOK = r"""set -e
 dpkg-query --show --showformat='package ${Package} ${Version} ${db:Status-Abbrev}\n'
@@ -50,37 +34,12 @@ dpkg-divert --list | sed 's/^/diverted /'
 
 
 @dataclass(frozen=True)
-class DriverMachine:
-    """A machine.
-
-    Attributes:
-        name: of the container, and in the inventory.
-        suite: Debian's code name.
-        podman: runs programs there.
-        runs: runs Ansible here, and keeps what it printed.
-        inventory: file of it alone.
-    """
-
-    name: str
-    suite: str
-    podman: Podman
-    runs: Lab
-    inventory: Path
-
-    def ask(self, *words: str, check: bool = True) -> str:
-        """What a program there prints."""
-        return self.podman.run("exec", self.name, *words, check=check, quiet=True).stdout.strip()
-
-    def sh(self, text: str) -> str:
-        """What a line of a shell there prints."""
-        return self.ask("sh", "-c", text)
+class DriverMachine(Machine):
+    """One with a kernel of Debian, its headers and a compiler."""
 
     def role(self, entry: str = "install", **variables: Any) -> Ended:
         """Role nvidia_driver, by one of its entries."""
-        playbook = self.inventory.with_name("role.yml")
-        playbook.write_text(ROLE)
-        words = ["-i", str(self.inventory), "-e", json.dumps({"entry": entry, **variables}), str(playbook)]
-        return self.runs.run(self.runs.program("ansible-playbook"), *words, timeout=COMPILE_TIMEOUT_S)
+        return self.play("nvidia_driver", entry, **variables)
 
     def kernel(self) -> str:
         """The kernel of Debian that there are headers for."""
@@ -136,18 +95,11 @@ def _prepare(machine: DriverMachine) -> None:
         "/etc/apt/apt.conf.d/90site": debian.forwarded_options(),
     }
     for path, text in texts.items():
-        machine.podman.run(
-            "exec", "--interactive", machine.name, "sh", "-c", f"cat > {path}", stdin=text.encode()
-        )
+        machine.write(path, text)
     machine.ask("apt-get", "update", "-q")
-    variables = {
-        "ansible_connection": "containers.podman.podman",
-        "ansible_user": "root",
-        "ansible_python_interpreter": "/usr/bin/python3",
-        "nvidia_driver_package_layout": "distribution",
-        "nvidia_driver_repository": _repository(machine.suite),
-    }
-    machine.inventory.write_text(json.dumps({"all": {"hosts": {machine.name: variables}}}))
+    machine.variables(
+        nvidia_driver_package_layout="distribution", nvidia_driver_repository=_repository(machine.suite)
+    )
 
 
 @contextmanager
@@ -160,25 +112,8 @@ def started(suite: str, root: Path, folder: Path) -> Iterator[DriverMachine]:
         folder: for inventory and logs.
     """
     packages = tuple(sorted({*PACKAGES, *SYSTEM}))
-    rootfs = made(debian.Rootfs(f"driver-{suite}", suite, "minbase", packages, EXCLUDED, unpacked=True))
-    podman, name = Podman(folder / "podman.log"), f"real-driver-{suite}-{uuid.uuid4().hex[:6]}"
-    words = [
-        *("run", "--detach", "--pull=never", "--name", name, "--hostname", suite, "--label", LABEL),
-        *("--network=podman", "--privileged", *Host.this().machine_flags()),
-        *("--tmpfs", "/run:rw,exec", "--tmpfs", "/run/lock", "--tmpfs", "/tmp:exec"),
-        *("--env", "container=podman", "--stop-signal", "SIGRTMIN+3"),
-        *("--rootfs", f"{rootfs}:O", "/sbin/init"),
-    ]
-    try:
-        podman.run(*words)
-        machine = DriverMachine(name, suite, podman, Lab(root, folder / "logs"), folder / f"{name}.json")
-
-        def ready() -> Done[str] | NotYet:
-            state = machine.ask("systemctl", "is-system-running", check=False)
-            return Done(state) if state in ("running", "degraded") else NotYet(state or "no answer")
-
-        wait_until(f"'{name}' to boot", ready, Deadline(READY_S))
-        _prepare(machine)
-        yield machine
-    finally:
-        podman.run("rm", "--force", "--time", "5", name, check=False)
+    rootfs = debian.Rootfs(f"driver-{suite}", suite, "minbase", packages, EXCLUDED, unpacked=True)
+    with booted("real-driver", LABEL, rootfs, root, folder) as machine:
+        driver = DriverMachine(*(getattr(machine, field.name) for field in fields(machine)))
+        _prepare(driver)
+        yield driver
