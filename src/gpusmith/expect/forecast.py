@@ -49,7 +49,7 @@ def _host_baseline(plan: Plan, cures: frozenset[Cure]) -> Forecast:  # noqa: ARG
                 if plan.get("trust_outdated")
                 else []
             ),
-            *(f"firewalld lets in {port}" for port in plan.get("ports") or ()),
+            *(f"firewalld lets in {row['port']} (zone '{row['zone']}')" for row in plan.get("ports") or ()),
             *(f"{count} huge pages of {size}" for size, count in (plan.get("huge_pages") or {}).items()),
         ],
     )

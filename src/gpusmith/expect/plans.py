@@ -17,6 +17,7 @@ from gpusmith.expect import (
     extra_modules,
     fabric,
     files,
+    firewall,
     host,
     huge_pages,
     kernels,
@@ -26,7 +27,6 @@ from gpusmith.expect import (
     packages,
     services,
     steps,
-    surroundings,
     taken,
     toolkit,
     trust,
@@ -192,8 +192,8 @@ BOOT_HINT = (
 def host_baseline(raw: Mapping[str, Any], settings: Settings) -> Plan:
     """Role host_baseline: keys node, swap, modules, sysctl, sysctl_minimum, files and sysctl_file (its path and first line).
 
-    Further keys: needrestart (when, path and content of a file for it), ports (for firewalld), huge_pages (by size) and
-    authorities (certificates by name).
+    Further keys: needrestart (when, path and content of a file for it), ports and zone (for firewalld), huge_pages (by size)
+    and authorities (certificates by name).
     """
     record, node = parse(raw), str(settings["node"])
     want = wanted.baseline(node, settings)
@@ -204,10 +204,11 @@ def host_baseline(raw: Mapping[str, Any], settings: Settings) -> Plan:
         f"{line}\n" for line in (file["head"], *(f"{name} = {value}" for name, value in lines.items()))
     )
     want = replace(want, files={**want.files, str(file["path"]): text, **_for_boots(want, file["head"])})
-    ports = [str(port) for port in settings.get("ports") or ()]
+    ports = firewall.wanted(settings.get("ports") or (), settings.get("zone"))
+    closed = firewall.closed(record, ports)
     kept = huge_pages.kept(record, want)
     found = [problem for problem in host.problems(record, want) if problem not in kept]
-    found += surroundings.problems(record, node, ports)
+    found += firewall.problems(record, node, ports)
     lasting = [problem for problem in found if problem.cure is Cure.PERSON]
     about = {
         key.partition("_")[0]
@@ -221,7 +222,8 @@ def host_baseline(raw: Mapping[str, Any], settings: Settings) -> Plan:
         "modules": host.modules_to_load(record, want),
         "sysctl": host.parameters_to_set(record, want),
         "huge_pages": huge_pages.to_set(record, want),
-        "ports": surroundings.closed_ports(record, ports),
+        "ports": [opening._asdict() for opening in closed],
+        "ports_noted": firewall.noted(record, closed) if any(each.permanent for each in closed) else "",
         "leaving": host.leaving(record, want),
         "trust_outdated": bool(trust.problems(record, node, want.authorities)),
         "units": [name for name in services.OF_SYSTEM if _is_off(record, name)],

@@ -14,6 +14,7 @@ from gpusmith.preflight.machine import (
     check_certificate,
     check_clock,
     check_disk,
+    check_firewall,
     check_foreign_driver,
     check_gpus,
     check_headers,
@@ -52,6 +53,7 @@ CHECKS: Sequence[Callable[[Facts, Wanted, Tables], Iterator[Refusal]]] = [
     check_certificate,
     check_parameters,
     check_huge_pages,
+    check_firewall,
     check_trust,
     check_foreign_driver,
     check_mig,
@@ -75,6 +77,7 @@ NOT_OF_A_DRIVER = frozenset(
     {
         check_parameters,
         check_huge_pages,
+        check_firewall,
         check_trust,
         check_containerd,
         check_container_toolkit,

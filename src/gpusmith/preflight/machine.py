@@ -8,7 +8,7 @@ from typing import Any
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import SUPPORTED
 
 from gpusmith.errors import Refusal
-from gpusmith.expect import foreign, huge_pages, kubelet, mig
+from gpusmith.expect import firewall, foreign, huge_pages, kubelet, mig
 from gpusmith.expect import surroundings as around
 from gpusmith.expect.host import cannot_set
 from gpusmith.expect.kernels import newest, without_driver
@@ -18,6 +18,7 @@ from gpusmith.inventory.specs import load as load_specs
 from gpusmith.node.records import load
 from gpusmith.preflight.asked import DRIVER_ONLY
 from gpusmith.preflight.words import Facts, Tables, Wanted, refusal
+from gpusmith.probe.firewall import Firewall
 from gpusmith.probe.foreign import Foreign
 from gpusmith.probe.host import Host
 from gpusmith.probe.kubernetes import Kubernetes
@@ -25,6 +26,7 @@ from gpusmith.probe.memory import Memory
 from gpusmith.probe.nvml import Nvml
 from gpusmith.probe.packages import Package
 from gpusmith.probe.record import SCHEMA, Record
+from gpusmith.probe.services import Service
 from gpusmith.probe.system import System
 from gpusmith.problems import Problem
 from gpusmith.wording import quoted
@@ -133,10 +135,10 @@ def boots_next(facts: Facts) -> str:
 
 def surroundings(record: Record, wanted: Wanted) -> list[str]:
     """What a person should know of what else rules the machine."""
-    firewall, ports = (_or_default(wanted, key) for key in ("firewall", "firewall_ports"))
+    mode, ports, zone = (_or_default(wanted, key) for key in ("firewall", "firewall_ports", "firewall_zone"))
     settings = {"swap": "keep", "modules": (), "sysctl": {}, "huge_pages": _or_default(wanted, "huge_pages")}
     return [
-        *around.notes(record, [str(port) for port in ports], firewall == "open"),
+        *around.notes(record, firewall.wanted(ports, zone), mode == "open"),
         *huge_pages.notes(record, baseline("", settings)),
     ]
 
@@ -213,6 +215,34 @@ def check_huge_pages(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[
     record = Record(SCHEMA, memory=memory, kubernetes=node)
     for found, allowed, step in huge_pages.unfitting(record, pages) if pages else ():
         yield refusal("huge pages", found, allowed, step)
+
+
+def check_firewall(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[Refusal]:
+    """Ports are written as firewalld knows them, and it has the zone in which they are to be open."""
+    if _or_default(wanted, "firewall") != "open":
+        return
+    raw = facts["record"]
+    wrong = [
+        str(port) for port in _or_default(wanted, "firewall_ports") if firewall.range_of(str(port)) is None
+    ]
+    if wrong:
+        yield refusal(
+            "firewalld",
+            quoted(wrong),
+            "ports as '10250/tcp' or '30000-32767/udp'",
+            "Correct 'host_baseline_firewall_ports'.",
+        )
+    services = {name: load(Service, row) for name, row in raw.get("services", {}).items()}
+    seen = load(Firewall, raw.get("firewall") or {})
+    zone = str(_or_default(wanted, "firewall_zone"))
+    known = firewall.unknown_zone(Record(SCHEMA, services=services, firewall=seen), firewall.wanted((), zone))
+    if known:
+        yield refusal(
+            "firewalld",
+            f"no zone '{zone}'",
+            quoted(known),
+            "Correct 'host_baseline_firewall_zone', or empty it: then it is the zone of the default route's interface.",
+        )
 
 
 def check_trust(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[Refusal]:

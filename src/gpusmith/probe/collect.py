@@ -19,6 +19,7 @@ from gpusmith.probe import (
     containerd,
     cuda,
     dev,
+    firewall,
     foreign,
     host,
     kernels,
@@ -64,7 +65,7 @@ def collect(nvml_timeout_s: float = NVML_TIMEOUT_S) -> Record:
     # What takes longest runs beside all that follows.
     asked_containerd, asked_libraries, asked_packages = containerd.ask(), library.ask(), packages.ask()
     asked_services, asked_module, asked_kubelet = services.ask(), module.ask(), kubernetes.ask()
-    asked_log, asked_clock = log.ask(), clock.ask()
+    asked_log, asked_clock, asked_firewall = log.ask(), clock.ask(), firewall.ask()
     asked_kernels = safely("kernels", kernels.ask)
     # Before NVML starts, which makes missing device nodes anew.
     devices = safely("dev", dev.gather)
@@ -101,6 +102,7 @@ def collect(nvml_timeout_s: float = NVML_TIMEOUT_S) -> Record:
     found["package_locks"] = safely("package locks", packages.locks)
     found["services"] = safely("services", lambda: services.gather(asked_services, errors))
     found["clock"] = safely("clock", lambda: clock.gather(asked_clock))
+    found["firewall"] = safely("firewall", lambda: firewall.gather(asked_firewall, errors))
     found["kubernetes"] = safely("kubernetes", lambda: kubernetes.gather(asked_kubelet, errors))
     if asked_kernels is not None:
         found["kernels"] = safely("kernels", lambda: kernels.gather(asked_kernels, errors))

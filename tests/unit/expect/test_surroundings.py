@@ -1,15 +1,15 @@
-"""What a person should know of a machine that is to become a node, and ports that are opened only where that is asked for."""
+"""What a person should know of a machine that is to become a node."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from gpusmith.expect import plans, surroundings
+from gpusmith.expect import firewall, plans, surroundings
 from gpusmith.node.records import parse
 from tests.unit.expect.converged import SETTINGS, converged_record
 from tests.unit.families.systems import SYSTEMS, value
 
-PORTS = ["10250/tcp", "8472/udp"]
+PORTS = firewall.Wanted(("10250/tcp", "8472/udp"))
 RUNS = {"active": "active", "enabled": "enabled"}
 PATH = "/etc/needrestart/conf.d/gpusmith-host-baseline.conf"
 
@@ -37,7 +37,7 @@ def test_everything_is_told_before_a_machine_becomes_a_node_and_not_again() -> N
     for words in (
         "SELinux is enforcing",
         "AppArmor is on",
-        "firewalld runs: open 10250/tcp, 8472/udp",
+        "firewalld runs: open 10250/tcp, 8472/udp (zone 'public') and those of the pod network",
         "ufw is on",
         "NetworkManager",
     ):
@@ -47,16 +47,6 @@ def test_everything_is_told_before_a_machine_becomes_a_node_and_not_again() -> N
     assert not any("NetworkManager" in note for note in surroundings.notes(parse(record), PORTS, opened=True))
     record["kubernetes"]["joined"] = True
     assert surroundings.notes(parse(record), PORTS, opened=False) == []
-
-
-def test_only_closed_ports_are_opened_and_only_where_firewalld_runs() -> None:
-    record = machine(firewalld_ports=["10250/tcp"])
-    assert plan(record, ports=PORTS)["ports"] == []
-    record["services"]["firewalld"] = RUNS
-    found = plan(record, ports=PORTS)
-    assert found["ports"] == ["8472/udp"]
-    assert found["problems"] == ["firewalld keeps 8472/udp closed"]
-    assert plan(record)["problems"] == []
 
 
 def test_needrestart_is_told_where_it_is_and_where_the_system_brings_it() -> None:

@@ -484,6 +484,18 @@ def test_services_are_asked_for_by_the_lines_of_their_files() -> None:
     assert proxies({**wanted, "scope": "driver"}) == []
 
 
+def test_ports_and_zones_that_firewalld_does_not_know_are_refused() -> None:
+    seen = facts()
+    seen["record"]["services"] = {"firewalld": {"active": "active", "enabled": "enabled"}}
+    seen["record"]["firewall"] = {"now": {"public": {}, "work": {}}}
+    assert refused(seen, firewall="open", firewall_zone="work") == []
+    assert refused(seen, firewall="report", firewall_zone="wrok", firewall_ports=["10250"]) == []
+    found = only(refused(seen, firewall="open", firewall_zone="wrok"))
+    assert found.message == "firewalld: no zone 'wrok'; allowed: 'public', 'work'."
+    found = only(refused(seen, firewall="open", firewall_ports=["10250", "1/tcp"]))
+    assert found.message.startswith("firewalld: '10250'")
+
+
 def test_huge_pages_that_a_machine_cannot_have_are_refused() -> None:
     seen = facts()
     seen["record"]["memory"] = {

@@ -9,18 +9,6 @@ import pytest
 from gpusmith.probe import surroundings
 from gpusmith.probe.boot import swap_units
 
-ZONE = """<?xml version="1.0" encoding="utf-8"?>
-<zone target="default">
-  <service name="ssh"/>
-  <port port="10250" protocol="tcp"/>
-  <port protocol="udp" port="30000-32767"/>
-</zone>
-"""
-
-
-def test_ports_of_a_zone_are_read_in_either_order() -> None:
-    assert surroundings.zone_ports(ZONE) == ["10250/tcp", "30000-32767/udp"]
-
 
 @pytest.mark.parametrize(
     ("text", "on"),
