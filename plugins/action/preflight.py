@@ -27,6 +27,7 @@ from gpusmith.inventory.variables import check_templates
 from gpusmith.node.records import parse
 from gpusmith.preflight import asked as packages
 from gpusmith.preflight import secure_boot
+from gpusmith.preflight.join import endpoint
 from gpusmith.preflight.judge import judge
 from gpusmith.preflight.machine import old_kernels, surroundings
 from gpusmith.preflight.proxy import kept_proxies, proxies
@@ -100,6 +101,7 @@ class ActionModule(FolderAction):
             "asks": due,
             "headers": headers,
             "proxies": proxies(asked["wanted"]),
+            "endpoint": endpoint(record, asked["wanted"]),
             "trust_program": trust_program,
         }
         result.update(

@@ -38,6 +38,10 @@ options:
     type: list
     elements: dict
     default: []
+  endpoint:
+    description: Where the machine would join a cluster, as host:port; set by the action plugin, empty where it does not join.
+    type: str
+    default: ""
   trust_program:
     description: Program that makes the trust store anew; set by the action plugin.
     type: str
@@ -80,6 +84,7 @@ refusals:
 
 import os
 import socket
+import ssl
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -90,7 +95,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpusmith.gpu.plugins.module_utils import files, packages
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base, preview
 
-PROXY_TIMEOUT_S = 10
+PROXY_TIMEOUT_S = ENDPOINT_TIMEOUT_S = 10
 
 
 def knock(url: str) -> Optional[str]:
@@ -117,6 +122,21 @@ def silent_proxies(rows: List[Dict[str, str]]) -> List[Dict[str, Any]]:
         for row in rows
         if errors[row["url"]]
     ]
+
+
+def silent_endpoint(endpoint: str) -> Optional[str]:
+    """Why no API server answers there; None if one does. Whose it is, the join asks: a bare machine knows no authority."""
+    parts = urlsplit("//" + endpoint)
+    # A load balancer without control planes takes connections, and ends them.
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    try:
+        with socket.create_connection((parts.hostname, parts.port), ENDPOINT_TIMEOUT_S) as connection:
+            context.wrap_socket(connection, server_hostname=parts.hostname).close()
+    except (OSError, ValueError) as error:
+        return getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return None
 
 
 def free_mib(path: str) -> int:
@@ -224,6 +244,7 @@ def main() -> None:
             "asks": {"type": "dict", "default": {}},
             "headers": {"type": "dict", "default": {}},
             "proxies": {"type": "list", "elements": "dict", "default": []},
+            "endpoint": {"type": "str", "default": ""},
             "trust_program": {"type": "str", "default": ""},
             "free_space_mib": {"type": "dict", "default": {}},
             "controller_time": {"type": "float"},
@@ -238,12 +259,13 @@ def main() -> None:
     answers = Answers({}, None, [])
     if backend is not None:
         answers = ask_all(backend, module.params["asks"], module.params["headers"])
-    controller = module.params["controller_time"]
+    controller, endpoint = module.params["controller_time"], module.params["endpoint"]
     module.exit_json(
         changed=False,
         package_manager=manager,
         **answers._asdict(),
         trust_program_found=bool(module.get_bin_path(module.params["trust_program"])),
+        endpoint_error=silent_endpoint(endpoint) if endpoint else None,
         silent_proxies=silent_proxies(module.params["proxies"]),
         disk={
             path: {"free_mib": free_mib(path), "needed_mib": int(need)}

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import base64
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import yaml
 
+from gpusmith.cluster import endpoint
 from gpusmith.cluster.api import ApiRefused, ApiUnreachable, Cluster
+from gpusmith.cluster.endpoint import Answer, Found, Place
 from gpusmith.cluster.retries import ONE_TRY
 from gpusmith.errors import GpusmithError, Refusal
 from gpusmith.inventory import proxy
 from gpusmith.inventory.target import on_hosts
 from gpusmith.inventory.templates import UnfilledError
 from gpusmith.paths import repo_root
+
+VARIABLE = "kubernetes_node_control_plane_endpoint"
 
 
 class Filled(Protocol):
@@ -83,7 +88,7 @@ def check_cluster(hosts: Filled, node: str) -> list[Refusal]:
     path = str(Path(_text(hosts, node, "gpusmith_kubeconfig")).expanduser())
     try:
         # One refusal is an answer: nobody waits for a cluster that is not there.
-        servers = ask_cluster(Cluster(path, ONE_TRY))
+        known = ask_cluster(Cluster(path, ONE_TRY))
     except ApiRefused as error:
         if error.status not in (401, 403):
             return [Refusal(error.message, error.hint)]
@@ -103,28 +108,39 @@ def check_cluster(hosts: Filled, node: str) -> list[Refusal]:
     except GpusmithError as error:
         return [Refusal(error.message, error.hint)]
     try:
-        endpoint = _text(hosts, node, "kubernetes_node_control_plane_endpoint")
+        given = _text(hosts, node, VARIABLE)
     except UnfilledError:
         # The role says what is wrong with it.
         return []
     return [
-        *check_same_cluster(path, endpoint, servers),
-        *check_proxy(_proxy(hosts, node), endpoint, servers),
+        *check_same_cluster(path, given, known),
+        *check_proxy(_proxy(hosts, node), given, known.servers),
     ]
 
 
-def ask_cluster(cluster: Cluster) -> list[str]:
-    """Addresses of the cluster: the kubeconfig's, and the one its own cluster-info gives to nodes that join.
+class Known(NamedTuple):
+    """What a cluster says of itself.
 
-    Empty for a cluster that kubeadm did not make: it has no such object, or another form of it.
+    Attributes:
+        servers: its addresses: the kubeconfig's, and the one that its cluster-info gives to nodes that join.
+        authority: certificates of its authority by cluster-info, in PEM; empty if it has none.
     """
+
+    servers: Sequence[str] = ()
+    authority: str = ""
+
+
+def ask_cluster(cluster: Cluster) -> Known:
+    """What the cluster says of itself; nothing of one that kubeadm did not make: it has no such object, or another form of it."""
     cluster.call("GET", "/api/v1/nodes", query={"limit": "1"})
     try:
         info = cluster.get("/api/v1/namespaces/kube-public/configmaps/cluster-info") or {}
-        inner = yaml.safe_load(info["data"]["kubeconfig"])
-        return [cluster.host, *(entry["cluster"]["server"] for entry in inner["clusters"])]
-    except (ApiRefused, KeyError, TypeError, yaml.YAMLError):
-        return []
+        rows = [entry["cluster"] for entry in yaml.safe_load(info["data"]["kubeconfig"])["clusters"]]
+        data = next((row.get("certificate-authority-data") or "" for row in rows), "")
+        authority = base64.b64decode(data).decode("ascii")
+        return Known([cluster.host, *(row["server"] for row in rows)], authority)
+    except (ApiRefused, AttributeError, KeyError, TypeError, ValueError, yaml.YAMLError):
+        return Known()
 
 
 def last_words(error: BaseException) -> str:
@@ -136,47 +152,74 @@ def last_words(error: BaseException) -> str:
     return lines[0].rstrip(".")
 
 
-def host_and_port(server: str) -> str:
-    """'https://10.0.0.1:6443/' and '10.0.0.1:6443' are the same place; the port is 6443 or, after https://, 443."""
-    default = "443" if server.startswith("https://") else "6443"
-    place = re.sub(r"^https?://", "", server.strip()).rstrip("/").lower()
-    return place if re.search(r":\d+$", place) else f"{place}:{default}"
-
-
-def check_same_cluster(kubeconfig: str, endpoint: str, servers: Sequence[str]) -> list[Refusal]:
+def check_same_cluster(
+    kubeconfig: str, given: str, known: Known, ask: Callable[[Place, str], Answer] = endpoint.ask
+) -> list[Refusal]:
     """Whether the kubeconfig leads to the cluster that nodes would join.
 
     Args:
         kubeconfig: its path, for the message.
-        endpoint: what the inventory says that nodes join.
-        servers: addresses of the cluster that the kubeconfig leads to, by itself and by its cluster-info.
+        given: what the inventory says that nodes join.
+        known: what the cluster of the kubeconfig says of itself.
+        ask: who answers at another address than the cluster's own, as at a load balancer's.
     """
-    if (
-        not endpoint
-        or not servers
-        or host_and_port(endpoint) in {host_and_port(server) for server in servers}
-    ):
+    if not given or not known.servers:
         return []
+    where = endpoint.place(given)
+    if where is None:
+        return [
+            Refusal(
+                f"'{VARIABLE}' is '{given}', which is no address of an API server.",
+                "Give host:port, an address of IPv6 in brackets.",
+            )
+        ]
+    if where in {endpoint.place(server) for server in known.servers}:
+        return []
+    answer = ask(where, known.authority) if known.authority else Answer(Found.OTHER, "it has no authority")
+    if answer.found is Found.SAME:
+        return []
+    leads = f"Kubeconfig '{kubeconfig}' leads to the cluster at '{known.servers[-1]}'"
+    if answer.found is Found.NAMELESS:
+        return [
+            Refusal(
+                f"{leads}, which answers at '{given}', too, but with a certificate that does not have the name '{where.host}':"
+                " kubeadm would refuse to join by it.",
+                f"Add '{where.host}' to 'certSANs' of the API server in kubeadm's configuration and make its certificate anew, or"
+                f" set '{VARIABLE}' to a name that it has.",
+            )
+        ]
+    if answer.found is Found.NOBODY:
+        return [
+            Refusal(
+                f"{leads}, and at '{given}', which nodes would join, nobody answers from here ({answer.reason}):"
+                " it may be another cluster.",
+                f"Start what answers there, or set '{VARIABLE}' to '{_written(known)}', which the cluster calls its own.",
+            )
+        ]
     return [
         Refusal(
-            f"Kubeconfig '{kubeconfig}' leads to the cluster at '{servers[-1]}', but the nodes would join '{endpoint}'.",
-            "Set 'gpusmith_kubeconfig' and 'kubernetes_node_control_plane_endpoint' to the same cluster.",
+            f"{leads}, but the nodes would join '{given}' ({answer.reason}).",
+            f"Set 'gpusmith_kubeconfig' and '{VARIABLE}' to the same cluster.",
         )
     ]
 
 
-def check_proxy(given: Mapping[str, Any], endpoint: str, servers: Sequence[str]) -> list[Refusal]:
+def _written(known: Known) -> str:
+    return str(endpoint.place(known.servers[-1]) or known.servers[-1])
+
+
+def check_proxy(given: Mapping[str, Any], joins: str, servers: Sequence[str]) -> list[Refusal]:
     """Whether kubelets would ask the API server by the proxy: a join gives them the address of cluster-info."""
     told = any(given.get(scheme) for scheme in proxy.SCHEMES)
-    if not told or not servers or not endpoint:
+    if not told or not servers or not joins:
         return []
     server = proxy.host(re.sub(r"^https?://", "", servers[-1].strip()).rstrip("/"))
-    if server == proxy.host(endpoint) or proxy.is_near(server, given):
+    if server == proxy.host(joins) or proxy.is_near(server, given):
         return []
     return [
         Refusal(
             f"Kubelets would ask the API server at '{server}' by the proxy: the cluster's cluster-info has that address, and"
-            f" 'kubernetes_node_control_plane_endpoint' is '{endpoint}'.",
+            f" '{VARIABLE}' is '{joins}'.",
             f"Add '{server}' to 'no_proxy' of '{proxy.VARIABLE}'.",
         )
     ]

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from gpusmith.errors import Refusal
 from gpusmith.preflight.asked import DRIVER_ONLY, is_to_go
 from gpusmith.preflight.fabric import check_fabric
+from gpusmith.preflight.join import check_endpoint
 from gpusmith.preflight.machine import (
     check_certificate,
     check_clock,
@@ -51,6 +52,7 @@ CHECKS: Sequence[Callable[[Facts, Wanted, Tables], Iterator[Refusal]]] = [
     check_disk,
     check_clock,
     check_certificate,
+    check_endpoint,
     check_parameters,
     check_huge_pages,
     check_firewall,

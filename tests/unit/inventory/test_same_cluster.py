@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from gpusmith.inventory.same_cluster import check_kubeconfigs, check_proxy, check_same_cluster
+from gpusmith.cluster.endpoint import Answer, Found, Place
+from gpusmith.inventory.same_cluster import Known, check_kubeconfigs, check_proxy, check_same_cluster
 from gpusmith.inventory.templates import UnfilledError
 
 
@@ -44,13 +45,42 @@ def test_a_template_that_cannot_be_filled_in_is_told_with_its_reason() -> None:
 
 
 def test_the_kubeconfig_must_lead_to_the_cluster_that_nodes_join() -> None:
-    here = ["https://10.0.0.1:6443", "https://api.example:6443"]
-    assert check_same_cluster("k", "10.0.0.1:6443", here) == []
-    assert check_same_cluster("k", "api.example", here) == []
-    assert check_same_cluster("k", "", here) == []
-    assert check_same_cluster("k", "10.0.0.1:6443", []) == []
+    here = Known(["https://10.0.0.1:6443", "https://API.example:6443", "https://[fd00:0::1]:6443"])
+    for same in ("10.0.0.1:6443", "api.example", "Api.Example.:6443", "[FD00::1]:6443", ""):
+        assert check_same_cluster("k", same, here) == []
+    assert check_same_cluster("k", "10.0.0.1:6443", Known()) == []
     (refusal,) = check_same_cluster("k", "10.9.9.9:6443", here)
     assert "10.9.9.9:6443" in refusal.message
+
+
+@pytest.mark.parametrize("given", ["fd00::1:6443", "lb:many", ":6443"])
+def test_an_endpoint_that_is_no_address_is_refused(given: str) -> None:
+    (refusal,) = check_same_cluster("k", given, Known(["https://10.0.0.1:6443"], "PEM"))
+    assert "in brackets" in refusal.hint
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        (Found.SAME, ""),
+        (Found.NAMELESS, "does not have the name 'lb'"),
+        (Found.OTHER, "but the nodes would join 'LB:443'"),
+        (Found.NOBODY, "nobody answers from here (timed out)"),
+    ],
+)
+def test_at_an_address_of_its_own_a_load_balancer_is_known_by_what_answers_there(
+    found: Found, words: str
+) -> None:
+    asked = []
+
+    def ask(where: Place, authority: str) -> Answer:
+        asked.append((where, authority))
+        return Answer(found, "timed out")
+
+    here = Known(["https://10.0.0.1:6443", "https://10.0.0.1:6443"], "PEM")
+    refusals = check_same_cluster("k", "LB:443", here, ask)
+    assert [words in refusal.message for refusal in refusals] == [True] * bool(words)
+    assert asked == [(("lb", 443), "PEM")]
 
 
 @pytest.mark.parametrize(

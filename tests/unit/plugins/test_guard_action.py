@@ -168,7 +168,7 @@ def test_a_tag_runs_its_role_with_guard_and_preflight() -> None:
     assert [name for name in tasks if name.startswith("Make ")] == [
         "Make containerd what the inventory says, on nodes that serve one after another"
     ]
-    token = "kubernetes_node : Token | The host that makes join tokens answers, and has its kubeconfig"
+    token = "kubernetes_node : Token | The host that makes join tokens answers, and so does the cluster on it"
     assert token in listed()
     assert token in listed("--tags", "kubernetes_node")
     assert token not in tasks

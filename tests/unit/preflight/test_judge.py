@@ -10,6 +10,7 @@ import pytest
 
 from gpusmith.data import compatibility, models
 from gpusmith.errors import Refusal
+from gpusmith.preflight.join import endpoint
 from gpusmith.preflight.judge import judge
 from gpusmith.preflight.machine import old_kernels
 from gpusmith.preflight.proxy import kept_proxies, proxies
@@ -494,6 +495,19 @@ def test_ports_and_zones_that_firewalld_does_not_know_are_refused() -> None:
     assert found.message == "firewalld: no zone 'wrok'; allowed: 'public', 'work'."
     found = only(refused(seen, firewall="open", firewall_ports=["10250", "1/tcp"]))
     assert found.message.startswith("firewalld: '10250'")
+
+
+def test_a_machine_that_cannot_reach_the_cluster_is_refused_before_it_joins() -> None:
+    wanted = {"endpoint": "lb.example.com:6443"}
+    bare, joined = {"kubernetes": {"joined": False}}, {"kubernetes": {"joined": True}}
+    assert endpoint(bare, wanted) == "lb.example.com:6443"
+    assert (
+        endpoint(joined, wanted) == endpoint(bare, {**wanted, "scope": "driver"}) == endpoint(bare, {}) == ""
+    )
+    found = only(refused({**facts(), "endpoint_error": "timed out"}, **wanted))
+    assert found.message.startswith(
+        "cluster: no API server answers at 'lb.example.com:6443' from this machine (timed out)"
+    )
 
 
 def test_huge_pages_that_a_machine_cannot_have_are_refused() -> None:
