@@ -3,58 +3,30 @@
 from __future__ import annotations
 
 import socket
-import ssl
-import threading
-from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from gpusmith.cluster.endpoint import Found, Place, ask, place
+from gpusmith.cluster.endpoint import Answer, Found, Place, ask, place
 from tests.authorities import Authority, authority
-
-LOCAL = "127.0.0.1"
-Serve = Callable[[Authority, str], Place]
+from tests.unit.tls import LOCAL, server
 
 
-@pytest.fixture
-def serve(tmp_path: Path) -> Iterator[Serve]:
-    """Start a server with a certificate that an authority signs for a name."""
-    listeners: list[socket.socket] = []
-
-    def start(signer: Authority, name: str) -> Place:
-        pair = signer.server(name)
-        file = tmp_path / f"{len(listeners)}.pem"
-        file.write_text(pair.certificate + pair.key)
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(file)
-        listener = socket.create_server((LOCAL, 0))
-        listeners.append(listener)
-
-        def answer() -> None:
-            try:
-                connection, _unused = listener.accept()
-                context.wrap_socket(connection, server_side=True).close()
-            except OSError:
-                return
-
-        threading.Thread(target=answer, daemon=True).start()
-        return Place(LOCAL, listener.getsockname()[1])
-
-    yield start
-    for listener in listeners:
-        listener.close()
+def answer(signer: Authority, name: str, trusted: Authority, folder: Path) -> Answer:
+    """What is thought of a server with a certificate for a name."""
+    with server(signer.server(name), folder) as port:
+        return ask(Place(LOCAL, port), trusted.certificate)
 
 
-def test_the_certificate_tells_who_answers(serve: Serve) -> None:
+def test_the_certificate_tells_who_answers(tmp_path: Path) -> None:
     # As kubeadm does it, authorities of all clusters have the same name.
     mine, other = authority("kubernetes"), authority("kubernetes")
-    assert ask(serve(mine, LOCAL), mine.certificate).found is Found.SAME
-    answer = ask(serve(mine, "cp-1"), mine.certificate)
-    assert answer.found is Found.NAMELESS
-    assert LOCAL in answer.reason
-    assert ask(serve(other, LOCAL), mine.certificate).found is Found.OTHER
+    assert answer(mine, LOCAL, mine, tmp_path).found is Found.SAME
+    nameless = answer(mine, "cp-1", mine, tmp_path)
+    assert nameless.found is Found.NAMELESS
+    assert LOCAL in nameless.reason
+    assert answer(other, LOCAL, mine, tmp_path).found is Found.OTHER
 
 
 def test_nobody_answers_at_a_port_that_is_closed_or_silent() -> None:
