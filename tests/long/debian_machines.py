@@ -19,6 +19,7 @@ from tests.e2e.harness import Ended, Lab
 from tests.long.package_systems import made
 
 SYSTEM = ("ca-certificates", "dbus", "pciutils", "procps", "systemd", "systemd-sysv", "udev")
+EXCLUDED = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*")
 ROLE = """- hosts: all
   # A removal does not look at the node.
   gather_facts: {gathers}
@@ -59,6 +60,15 @@ class Machine:
         """What a line of a shell there prints."""
         return self.ask("sh", "-c", text)
 
+    def wait_for_boot(self) -> None:
+        """Until all services are started."""
+
+        def ready() -> Done[str] | NotYet:
+            state = self.ask("systemctl", "is-system-running", check=False)
+            return Done(state) if state in ("running", "degraded") else NotYet(state or "no answer")
+
+        wait_until(f"'{self.name}' to boot", ready, Deadline(READY_S))
+
     def write(self, path: str, text: str) -> None:
         """A file there."""
         words = ["exec", "--interactive", self.name, "sh", "-c", f"cat > {path}"]
@@ -79,6 +89,13 @@ class Machine:
         playbook.write_text(ROLE.format(role=role, gathers=str(entry == "remove").lower()))
         words = ["-i", str(self.inventory), "-e", json.dumps({"entry": entry, **variables}), str(playbook)]
         return self.runs.run(self.runs.program("ansible-playbook"), *words, *options, timeout=ROLE_TIMEOUT_S)
+
+
+def host_rootfs(suite: str) -> debian.Rootfs:
+    """What role host_baseline meets on a machine, with firewalld."""
+    # firewalld of Debian does not start without /etc/protocols, and does not depend on the package that has it.
+    more = ("firewalld", "iproute2", "kmod", "netbase", "python3", "python3-venv")
+    return debian.Rootfs(f"firewalld-{suite}", suite, "minbase", (*SYSTEM, *more), EXCLUDED, unpacked=True)
 
 
 @contextmanager
@@ -105,12 +122,7 @@ def booted(kind: str, label: str, rootfs: debian.Rootfs, root: Path, folder: Pat
         podman.run(*words)
         lab, inventory = Lab(root, folder / "logs"), folder / f"{name}.json"
         machine = Machine(name, rootfs.suite, podman, lab, inventory)
-
-        def ready() -> Done[str] | NotYet:
-            state = machine.ask("systemctl", "is-system-running", check=False)
-            return Done(state) if state in ("running", "degraded") else NotYet(state or "no answer")
-
-        wait_until(f"'{name}' to boot", ready, Deadline(READY_S))
+        machine.wait_for_boot()
         machine.variables()
         yield machine
     finally:

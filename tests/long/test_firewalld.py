@@ -13,19 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gpulab.artifacts import debian
 
 from gpusmith.expect import firewall, surroundings
 from gpusmith.node import bundle
 from gpusmith.node.records import parse
 from gpusmith.probe.record import Record
 from tests.e2e.harness import Ended
-from tests.long.debian_machines import SYSTEM, Machine, booted
+from tests.long.debian_machines import Machine, booted, host_rootfs
 
 LABEL = "io.gpusmith.test=firewalld"
-# firewalld of Debian does not start without /etc/protocols, which it does not depend on.
-PACKAGES = (*SYSTEM, "firewalld", "iproute2", "kmod", "netbase", "python3", "python3-venv")
-EXCLUDED = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*")
 PORTS = ["10250/tcp", "10256/tcp", "30000-32767/tcp", "30000-32767/udp"]
 CONNECT_S = 3.0
 # Without what this machine's kernel shares with the host.
@@ -57,8 +53,7 @@ def machine(
     if os.geteuid() != 0:
         pytest.skip("systems of their own need root")
     suite = str(request.param)
-    rootfs = debian.Rootfs(f"firewalld-{suite}", suite, "minbase", PACKAGES, EXCLUDED, unpacked=True)
-    with booted("firewalld", LABEL, rootfs, root, tmp_path_factory.mktemp(suite)) as there:
+    with booted("firewalld", LABEL, host_rootfs(suite), root, tmp_path_factory.mktemp(suite)) as there:
         assert there.ask("firewall-cmd", "--state") == "running", there.sh("journalctl -u firewalld")
         there.write("/opt/listen.py", LISTEN)
         there.sh("systemd-run --unit=listen python3 /opt/listen.py")
