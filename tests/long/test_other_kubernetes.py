@@ -47,6 +47,16 @@ def site(root: Path, request: pytest.FixtureRequest) -> Iterator[Site]:
     lab.gpulab("down")
 
 
+def test_a_kubelet_that_is_newer_than_the_cluster_is_refused_before_any_change(site: Site) -> None:
+    newer = versions()["kubernetes"].removeprefix("v")
+    ended = site.lab.site("-e", f"kubernetes_node_version={newer}")
+    assert ended.status != 0, str(ended)
+    assert not any(row["changed"] for row in ended.recap().values()), str(ended)
+    said = " ".join(ended.output.split())
+    assert f"'kubernetes_node_version' is '{newer}'" in said
+    assert site.version in said
+
+
 def test_bare_machines_are_made_nodes(site: Site, measured: Callable[[str, object], None]) -> None:
     assert not re.search(r"failed=[1-9]", site.lab.site_ok("--check").output)
     first = site.lab.site_ok()

@@ -24,6 +24,8 @@ from gpusmith.inventory.templates import UnfilledError, has_open, is_plain
 from gpusmith.inventory.values import truth
 from gpusmith.inventory.variables import check_hosts, check_values
 
+KUBELET = "kubernetes_node_version"
+
 
 class Hosts(Protocol):
     """The variables of the inventory's hosts, as Ansible holds them."""
@@ -67,14 +69,16 @@ def refusals(
     found += check_inventory_only(run.extra, specs, inventory_only)
     values = {node: _values(hosts, node, run.extra, templated) for node in nodes}
     found += check_hosts(values, specs)
-    found += check_required({node: {**row, **run.extra} for node, row in values.items()}, required)
+    rows = {node: {**row, **run.extra} for node, row in values.items()}
+    found += check_required(rows, required)
     joins = bool(join_tag) and run.includes(join_tag)
-    found += check_places({node: {**row, **run.extra} for node, row in values.items()}, run.groups, joins)
+    found += check_places(rows, run.groups, joins)
     if nodes:
         found += check_offline({**hosts.written(nodes[0]), **run.extra})
     found += check_sources(run)
     if nodes and cluster and not found:
-        found += check_kubeconfigs(hosts, nodes) or check_cluster(hosts, nodes[0])
+        kubelets = {node: str(row.get(KUBELET) or "") for node, row in rows.items()} if joins else {}
+        found += check_kubeconfigs(hosts, nodes) or check_cluster(hosts, nodes[0], kubelets)
     return found
 
 

@@ -16,6 +16,7 @@ from gpusmith.cluster.endpoint import Answer, Found, Place
 from gpusmith.cluster.retries import ONE_TRY
 from gpusmith.errors import GpusmithError, Refusal
 from gpusmith.inventory import proxy
+from gpusmith.inventory.skew import ask_version, check_skew
 from gpusmith.inventory.target import on_hosts
 from gpusmith.inventory.templates import UnfilledError
 from gpusmith.paths import repo_root
@@ -83,12 +84,19 @@ def _kubeconfigs(hosts: Filled, nodes: Sequence[str]) -> list[Refusal]:
     ]
 
 
-def check_cluster(hosts: Filled, node: str) -> list[Refusal]:
-    """Whether the kubeconfig leads to a cluster that answers, and to the one that nodes join."""
+def check_cluster(hosts: Filled, node: str, kubelets: Mapping[str, str] | None = None) -> list[Refusal]:
+    """Whether the kubeconfig leads to a cluster that answers, to the one that nodes join, and to one that takes their kubelets.
+
+    Args:
+        hosts: their variables.
+        node: one of them.
+        kubelets: version of the kubelet of every node that may join; none if none joins.
+    """
     path = str(Path(_text(hosts, node, "gpusmith_kubeconfig")).expanduser())
     try:
         # One refusal is an answer: nobody waits for a cluster that is not there.
-        known = ask_cluster(Cluster(path, ONE_TRY))
+        cluster = Cluster(path, ONE_TRY)
+        known, version = ask_cluster(cluster), ask_version(cluster) if kubelets else ""
     except ApiRefused as error:
         if error.status not in (401, 403):
             return [Refusal(error.message, error.hint)]
@@ -107,12 +115,14 @@ def check_cluster(hosts: Filled, node: str) -> list[Refusal]:
         ]
     except GpusmithError as error:
         return [Refusal(error.message, error.hint)]
+    found = check_skew(kubelets or {}, version)
     try:
         given = _text(hosts, node, VARIABLE)
     except UnfilledError:
         # The role says what is wrong with it.
-        return []
+        return found
     return [
+        *found,
         *check_same_cluster(path, given, known),
         *check_proxy(_proxy(hosts, node), given, known.servers),
     ]

@@ -111,3 +111,23 @@ def test_what_a_playbook_decides_itself_cannot_be_given_with_extra_variables() -
 def test_a_variable_that_is_compulsory_for_a_playbook(value: Any, missing: bool) -> None:
     hosts = {"a": {"gpu_upgrade_version": "580.190.02"}, "b": {"gpu_upgrade_version": value}}
     assert bool(guard.check_required(hosts, ["gpu_upgrade_version"])) is missing
+
+
+@pytest.mark.parametrize("join_tag", ["kubernetes_node", ""])
+def test_the_cluster_is_asked_for_kubelets_where_nodes_join(
+    join_tag: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+
+    def check_cluster(_hosts: Any, _node: str, kubelets: Mapping[str, str]) -> list[Any]:
+        asked.append(kubelets)
+        return []
+
+    monkeypatch.setattr(guard, "check_cluster", check_cluster)
+    for name in ("check_kubeconfigs", "check_places", "check_sources"):
+        monkeypatch.setattr(guard, name, lambda *_: [])
+    versions = {"a": "1.36.3", "b": "1.35.4"}
+    rows = {node: {"kubernetes_node_version": version} for node, version in versions.items()}
+    run = Run("gpu_nodes", list(rows), list(rows))
+    guard.refusals(run, Hosts(rows), specs.load(), cluster=True, join_tag=join_tag)
+    assert asked == [versions if join_tag else {}]

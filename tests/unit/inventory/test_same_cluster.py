@@ -9,7 +9,14 @@ from typing import Any
 import pytest
 
 from gpusmith.cluster.endpoint import Answer, Found, Place
-from gpusmith.inventory.same_cluster import Known, check_kubeconfigs, check_proxy, check_same_cluster
+from gpusmith.inventory import same_cluster
+from gpusmith.inventory.same_cluster import (
+    Known,
+    check_cluster,
+    check_kubeconfigs,
+    check_proxy,
+    check_same_cluster,
+)
 from gpusmith.inventory.templates import UnfilledError
 
 
@@ -106,3 +113,29 @@ def test_a_kubelet_never_asks_the_api_server_by_the_proxy(
     found = check_proxy(proxy, endpoint, servers)
     assert bool(found) is refused
     assert all("Add 'api.example.com' to 'no_proxy'" in each.hint for each in found)
+
+
+class Api:
+    """A cluster that kubeadm did not make: it answers, and says its version."""
+
+    host = "https://10.0.0.1:6443"
+
+    def __init__(self, *_: Any) -> None:
+        pass
+
+    def call(self, _method: str, path: str, **_: Any) -> str:
+        return '{"gitVersion": "v1.35.4"}' if path == "/version" else "{}"
+
+    def get(self, _path: str) -> None:
+        return None
+
+
+def test_kubelets_that_are_newer_than_the_cluster_are_refused_where_nodes_join(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(same_cluster, "Cluster", Api)
+    hosts = Hosts({"a": {"gpusmith_kubeconfig": "k"}})
+    (refusal,) = check_cluster(hosts, "a", {"a": "1.36.3", "b": "1.35.9"})
+    assert "'1.36.3'" in refusal.message
+    assert refusal.message.startswith("Host 'a'")
+    assert check_cluster(hosts, "a") == []
