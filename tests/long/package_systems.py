@@ -93,6 +93,8 @@ def _driver(version: str) -> list[Item]:
         Item("drv-closed", version, (f"drv-libs = {version}",), ("drv-open",)),
         # A part that nothing else needs, with an epoch and a revision of its own, as nvidia-imex and libnvidia-nscq.
         Item("fabric", version),
+        # What a distribution's own repository has it needs as well, as the driver's modules need dkms of EPEL.
+        Item("drv-module", version, ("nobody-here-has-it",)),
         # The name tells nothing, the source does, as of libnvcuvid1 and libnvoptix1.
         Item("codec", version, source="drv-source"),
     ]

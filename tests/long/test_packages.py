@@ -190,11 +190,14 @@ def test_packages_signed_with_another_key_are_neither_installed_nor_saved(machin
     assert "not signed" in refused(lambda: backend.fetch(full(machine, OLD, "drv-libs"), Path("/tmp/saved")))
 
 
+@pytest.mark.parametrize("wanted", [["drv-cuda", "drv-libs"], ["drv-module"]])
 @pytest.mark.parametrize(
     ("key", "which"), [("wrong", "good"), ("right", "unsigned-packages"), ("right", "good")]
 )
 @inside
-def test_keys_of_others_are_told_before_anything_is_changed(machine: Machine, key: str, which: str) -> None:
+def test_keys_of_others_are_told_before_anything_is_changed(
+    machine: Machine, key: str, which: str, wanted: list[str]
+) -> None:
     if machine.family.name == "apt" and which != "good":
         return
     changes = {} if machine.family.name == "apt" else {"signed": "packages"}
@@ -202,7 +205,7 @@ def test_keys_of_others_are_told_before_anything_is_changed(machine: Machine, ke
     asked = {
         "name": "drv",
         "repository": given,
-        "packages": {"drv-cuda": OLD, "drv-libs": OLD},
+        "packages": dict.fromkeys(wanted, OLD),
         "patterns": ["drv-*"],
     }
     before = set(systems.files(*PLACES))

@@ -171,9 +171,10 @@ class Backend(Protocol):
         """Versions that repositories offer, by the lists that were read, newest first."""
 
     def prove(self, owner: str, asked: Mapping[str, str]) -> None:
-        """Compare the smallest one of these packages with the key of an owner's repository, if nothing but packages is signed there.
+        """Compare a small package with the key of an owner's repository, if nothing but packages is signed there.
 
-        A large one, and one that needs more than that repository and the machine have, are left to the installation.
+        It is one of these, or another one of their versions. If all of them are large, or need more than that repository and the
+        machine have, the key is left to the installation.
 
         Raises:
             PackageError: it is signed by nobody, or with another key.

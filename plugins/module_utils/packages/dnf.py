@@ -77,6 +77,8 @@ SIZES = "%{downloadsize} %{arch} %{name} %{evr}"
 TOTAL = re.compile(r"(?m)^Total (?:download )?size: (\d+(?:\.\d+)?) ?([kMG]?)")
 UNITS = {"": 1, "k": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 SAMPLE_BYTES = 4 << 20
+# So many builds are tried: some need what only another repository has.
+SAMPLES = 6
 WITH_LOCKS = ("--disableplugin=*", "--enableplugin=versionlock")
 CANDIDATE = re.compile(r"best update candidate for package (\S+)-[^-\s]+-[^-\s]+(?=\s|$)")
 # Where dnf's plugin versionlock is switched off.
@@ -297,32 +299,35 @@ class Dnf:
 
     def prove(self, owner: str, asked: Mapping[str, str]) -> None:
         """See `base.Backend`."""
-        key, listed = self._key(owner), sorted(asked)
+        key = self._key(owner)
         ours = [each for each in self._ids(owner) if self._are_signed(each)]
-        if not ours or not listed or not key.is_file():
+        if not ours or not asked or not key.is_file():
             return
         words = ["-q", *ALONE, *AS_READ, *(f"--repo={each}" for each in ours), "repoquery", "--qf", SIZES]
-        rows = [line.split() for line in self._dnf([*words, *listed], 60).splitlines()]
-        sizes = sorted(
-            (int(size), f"{name}-{evr}.{arch}")
-            for size, arch, name, evr in (row for row in rows if len(row) == 4)
-            if arch in _arches() and (not asked.get(name) or satisfies(evr, asked[name]))
-        )
-        if (
-            not sizes
-            or sizes[0][0] > SAMPLE_BYTES
-            or self._total([*_as_asked(False), sizes[0][1]]) > SAMPLE_BYTES
-        ):
+        sample = self._sample(asked, [line.split() for line in self._dnf(words, 60).splitlines()])
+        if not sample:
             return
         with tempfile.TemporaryDirectory(prefix="gpusmith-dnf-") as name:
             words = [*ALONE, "--downloadonly", f"--destdir={name}", "--setopt=*.gpgcheck=0"]
             try:
-                self._dnf([*words, "install", *_as_asked(False), sizes[0][1]], UPDATE_TIMEOUT_S)
+                self._dnf([*words, "install", *_as_asked(False), sample], UPDATE_TIMEOUT_S)
             except PackageError:
                 return
             # What it needs comes along, from the same repository.
             keys = [key.read_text(encoding="utf-8")]
             signatures.check(sorted(Path(name).glob("*.rpm")), keys, self._execute)
+
+    def _sample(self, asked: Mapping[str, str], rows: Sequence[Sequence[str]]) -> str:
+        """The smallest build that can be had with little else, of what is asked for or in a version of it; empty if there is none."""
+        sizes = sorted(
+            (int(size), f"{name}-{evr}.{arch}")
+            for size, arch, name, evr in (row for row in rows if len(row) == 4)
+            if arch in _arches() and _is_alike(name, evr, asked)
+        )
+        for size, build in sizes[:SAMPLES]:
+            if size <= SAMPLE_BYTES and self._total([*_as_asked(False), build]) <= SAMPLE_BYTES:
+                return build
+        return ""
 
     def _total(self, builds: Sequence[str]) -> float:
         """Bytes that an installation would bring; infinite where nobody can tell."""
@@ -903,6 +908,13 @@ def _lend(source: str | Path, target: str | Path) -> None:
 
 def _removing(unused: bool) -> List[str]:
     return ["--disablerepo=*", "remove", f"--setopt=clean_requirements_on_remove={int(unused)}"]
+
+
+def _is_alike(name: str, version: str, asked: Mapping[str, str]) -> bool:
+    """Whether a package is asked for, or was made with what is: it has the version of that."""
+    if name in asked:
+        return not asked[name] or satisfies(version, asked[name])
+    return any(satisfies(version, want) for want in asked.values() if want)
 
 
 def _as_asked(recommends: bool) -> List[str]:
