@@ -1,4 +1,4 @@
-"""Machines with Debian's own packages and kernels, on which role nvidia_driver is run by Ansible; nothing of a GPU is simulated.
+"""Machines with Debian's own packages and kernels, on which roles are run by Ansible; nothing of a GPU is simulated.
 
 Each is a container with systemd, of which the root file system has a kernel of Debian with its headers, DKMS and a compiler. The
 kernel that runs is the host's, for which there is no module: the role builds for Debian's kernel, as where an image is baked. So
@@ -97,8 +97,12 @@ def _prepare(machine: DriverMachine) -> None:
     for path, text in texts.items():
         machine.write(path, text)
     machine.ask("apt-get", "update", "-q")
+    archive = _repository(machine.suite)
     machine.variables(
-        nvidia_driver_package_layout="distribution", nvidia_driver_repository=_repository(machine.suite)
+        nvidia_driver_package_layout="distribution",
+        nvidia_driver_repository=archive,
+        containerd_package_layout="distribution",
+        containerd_repository=archive,
     )
 
 

@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -141,7 +142,10 @@ def test_another_version(bookworm: DriverMachine, version: str, measured: Measur
 
 
 def test_a_module_that_no_kernel_here_can_load_is_no_success(bookworm: DriverMachine) -> None:
-    asked = {"nvidia_driver_module_flavour": PROPRIETARY, "nvidia_driver_ready_timeout_s": 30}
+    asked: dict[str, Any] = {
+        "nvidia_driver_module_flavour": PROPRIETARY,
+        "nvidia_driver_ready_timeout_s": 30,
+    }
     ended = bookworm.role("main", nvidia_driver_version=OLD, **asked)
     assert ended.status != 0, ended
     said = " ".join(ended.output.split())
