@@ -21,6 +21,7 @@ PACKAGES, METADATA, BOTH = "packages", "metadata", "both"
 SIGNED: Mapping[str, str] = {
     # developer.download.nvidia.com: 'gpgcheck=1' in cuda-rhel9.repo.
     "cuda": PACKAGES,
+    "cuda-broken": PACKAGES,
     # nvidia.github.io/libnvidia-container: 'repo_gpgcheck=1', 'gpgcheck=0' in nvidia-container-toolkit.repo.
     "nvidia-container-toolkit": METADATA,
     # pkgs.k8s.io: kubernetes.io has 'gpgcheck=1'; repomd.xml.asc is there as well.

@@ -41,11 +41,14 @@ Node = Mapping[str, Any]
 def offering_broken_drivers(lab: Lab, folder: Path) -> Path:
     """The lab's inventory, with the repository of broken drivers beside that of good ones."""
     inventory = lab.copy_inventory(folder)
-    path = inventory / "group_vars" / "all.yml"
-    values = yaml.safe_load(path.read_text())
-    source = values["nvidia_driver_repository"]
-    source["uris"] += [uri.replace("/apt/cuda/", "/apt/cuda-broken/") for uri in source["uris"]]
-    path.write_text(yaml.safe_dump(values))
+    groups = inventory / "group_vars"
+    for path in (groups / "all.yml", *groups.glob("os_*.yml")):
+        values = yaml.safe_load(path.read_text())
+        source = values["nvidia_driver_repository"]
+        broken = [uri.replace("/cuda/", "/cuda-broken/") for uri in source["uris"]]
+        # To dnf, several addresses are mirrors of each other. What is installed is on the node's own list.
+        source["uris"] = broken if source.get("type") == "rpm" else [*source["uris"], *broken]
+        path.write_text(yaml.safe_dump(values))
     return inventory
 
 

@@ -16,6 +16,7 @@ from gpulab.artifacts.rpms import ANY, Rpm
 from gpulab.simgpu.packages import (
     Contents,
     Driver,
+    broken_by_parts,
     contents,
     fill_text,
     made,
@@ -24,7 +25,7 @@ from gpulab.simgpu.packages import (
     toolkit_rows,
 )
 
-REPOSITORIES = ("cuda", "epel", "baseos")
+REPOSITORIES = ("cuda", "cuda-broken", "epel", "baseos")
 EPOCH = "3"
 FROM_DEB = {"postinst": "post", "prerm": "preun"}
 # What dpkg tells a script in words, rpm tells in numbers.
@@ -51,11 +52,13 @@ def build(folder: Path, tag: str) -> None:
         ToolError: a compiler or packaging step failed; names the step.
     """
     rows = table("el")
+    drivers = [("cuda", row) for row in rows["drivers"]] + [("cuda-broken", row) for row in broken_by_parts()]
     with TemporaryDirectory(prefix="simgpu-") as name:
         work = Path(name)
         packages: dict[str, list[Rpm]] = {repository: [] for repository in REPOSITORIES}
-        for row, built in zip(rows["drivers"], made(rows["drivers"], work), strict=True):
-            packages["cuda"] += driver_packages(rows, row["version"], tag, built)
+        all_built = made([row for _, row in drivers], work)
+        for (repository, row), built in zip(drivers, all_built, strict=True):
+            packages[repository] += driver_packages(rows, row["version"], tag, built)
         packages["cuda"] += [_toolkit(template, values) for template, values in toolkit_rows(table("cuda"))]
         for single in rows["singles"]:
             built = Driver(work, "0", rows["drivers"][0]["cuda"])

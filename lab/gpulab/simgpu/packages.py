@@ -150,6 +150,11 @@ def table(name: str) -> dict[str, Any]:
     return content
 
 
+def broken_by_parts() -> list[dict[str, Any]]:
+    """Rows of the drivers that are broken in what is compiled, and so with the packages of every distribution."""
+    return [row for row in table("broken")["drivers"] if DEFECTS[row["breaks"]]]
+
+
 def broken_drivers() -> str:
     """The versions of the repository 'cuda-broken' for people, one a line."""
     return "\n".join(f"  {row['version']}  {row['summary']}" for row in table("broken")["drivers"])

@@ -13,6 +13,7 @@ from gpulab.simgpu.packages import (
     MODULES,
     Deb,
     Driver,
+    broken_by_parts,
     headers,
     made,
     package,
@@ -24,6 +25,8 @@ from gpulab.simgpu.packages import (
 )
 
 REPOSITORIES = ("cuda", "ubuntu")
+BROKEN = "cuda-broken"
+"""The packages of NVIDIA's repository, of drivers that are broken on purpose."""
 MARK = b"vermagic=@VERMAGIC"
 
 
@@ -43,14 +46,22 @@ def build(folder: Path) -> None:
 
 
 def _drivers(rows: Mapping[str, Any], work: Path) -> Iterator[tuple[str, Deb]]:
-    for row, built in zip(rows["drivers"], made(rows["drivers"], work), strict=True):
+    drivers = [*rows["drivers"], *_broken()]
+    for row, built in zip(drivers, made(drivers, work), strict=True):
         kernel = os.uname().release
         values = placeholders(row["version"], row["deb"], suffix=row["suffix"], kernel=kernel)
         for template in rows["packages"]:
-            if belongs(template, int(values["branch"]), row["repository"]):
+            repository = row["repository"].replace(BROKEN, "cuda")
+            if belongs(template, int(values["branch"]), repository):
                 deb = package(template, values, built)
                 ready = template.get("prebuilt")
                 yield row["repository"], prebuilt(deb, built, ready, kernel) if ready else deb
+
+
+def _broken() -> Iterator[dict[str, Any]]:
+    for row in broken_by_parts():
+        version, branch = row["version"], row["version"].partition(".")[0]
+        yield {**row, "repository": BROKEN, "deb": f"{version}-1ubuntu1", "suffix": f"-{branch}"}
 
 
 def prebuilt(deb: Deb, built: Driver, flavour: str, kernel: str) -> Deb:

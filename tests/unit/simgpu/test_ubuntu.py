@@ -55,6 +55,13 @@ def test_the_archive_shares_names_and_upstream_version_with_nvidia() -> None:
     assert len(versions) == 2
 
 
+def test_broken_drivers_have_the_packages_of_nvidias_repository() -> None:
+    rows = list(ubuntu._broken())
+    assert {row["breaks"] for row in rows} == {"module", "cuda", "uuids"}
+    assert {row["suffix"] for row in rows} == {"-580"}
+    assert all(row["deb"] == f"{row['version']}-1ubuntu1" for row in rows)
+
+
 def test_what_nothing_holds_has_security_updates_of_ubuntus_own() -> None:
     archive = systems.system("ubuntu-24.04").archive
     assert {name: called["Suite"] for name, called in ARCHIVES.items()} == dict(
