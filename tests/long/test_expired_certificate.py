@@ -85,13 +85,16 @@ PLAY = [
         },
         "tasks": [
             {"ansible.builtin.include_role": {"name": "gpusmith.gpu.node_record"}},
-            {
-                "ansible.builtin.include_role": {
-                    "name": "gpusmith.gpu.kubernetes_node",
-                    "tasks_from": "rejoin",
-                    "rolespec_validate": False,
+            *(
+                {
+                    "ansible.builtin.include_role": {
+                        "name": "gpusmith.gpu.kubernetes_node",
+                        "tasks_from": entry,
+                        "rolespec_validate": False,
+                    }
                 }
-            },
+                for entry in ("token", "rejoin")
+            ),
         ],
     }
 ]
@@ -190,13 +193,13 @@ class Cluster:
     def _environment(self) -> dict[str, str]:
         return {**os.environ, "PATH": self.path, "KUBECONFIG": "/etc/kubernetes/admin.conf"}
 
-    def play(self, asked: bool, *options: str, check: bool = True) -> str:
+    def play(self, asked: bool, *options: str, check: bool = True, **variables: str) -> str:
         """What role kubernetes_node does of it."""
         play, hosts = self.folder / "play.yml", self.folder / "hosts.yml"
         play.write_text(yaml.safe_dump(PLAY))
         local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
         hosts.write_text(yaml.safe_dump({"all": {"hosts": {"gpu-1": local, "cp-1": local}}}))
-        extra = json.dumps({"kubernetes_node_rejoin_expired": asked})
+        extra = json.dumps({"kubernetes_node_rejoin_expired": asked, **variables})
         program = str(Path(sys.prefix) / "bin/ansible-playbook")
         return self.run(program, "-i", str(hosts), str(play), "-e", extra, *options, check=check)
 
