@@ -21,9 +21,7 @@ from tests.long.package_systems import made
 SYSTEM = ("ca-certificates", "dbus", "pciutils", "procps", "systemd", "systemd-sysv", "udev")
 EXCLUDED = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*")
 ROLE = """- hosts: all
-  # A removal does not look at the node.
-  gather_facts: {gathers}
-  gather_subset: [min]
+  gather_facts: false
   tasks:
     - ansible.builtin.import_role:
         name: "gpusmith.gpu.{role}"
@@ -86,7 +84,7 @@ class Machine:
     def play(self, role: str, entry: str, *options: str, **variables: Any) -> Ended:
         """A role, by one of its entries."""
         playbook = self.inventory.with_name("role.yml")
-        playbook.write_text(ROLE.format(role=role, gathers=str(entry == "remove").lower()))
+        playbook.write_text(ROLE.format(role=role))
         words = ["-i", str(self.inventory), "-e", json.dumps({"entry": entry, **variables}), str(playbook)]
         return self.runs.run(self.runs.program("ansible-playbook"), *words, *options, timeout=ROLE_TIMEOUT_S)
 
