@@ -82,7 +82,10 @@ refusals:
   elements: dict
 """
 
+import http.client
+import json
 import os
+import re
 import socket
 import ssl
 import time
@@ -95,6 +98,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpusmith.gpu.plugins.module_utils import files, packages
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base, preview
 
+CLUSTER_INFO = "/api/v1/namespaces/kube-public/configmaps/cluster-info"
 PROXY_TIMEOUT_S = ENDPOINT_TIMEOUT_S = 10
 
 
@@ -125,18 +129,54 @@ def silent_proxies(rows: List[Dict[str, str]]) -> List[Dict[str, Any]]:
 
 
 def silent_endpoint(endpoint: str) -> Optional[str]:
-    """Why no API server answers there; None if one does. Whose it is, the join asks: a bare machine knows no authority."""
-    parts = urlsplit("//" + endpoint)
-    # A load balancer without control planes takes connections, and ends them.
+    """Why no API server answers there, or where its cluster-info sends a join; None if one does.
+
+    Whose it is, the join asks: a bare machine knows no authority.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     try:
-        with socket.create_connection((parts.hostname, parts.port), ENDPOINT_TIMEOUT_S) as connection:
-            context.wrap_socket(connection, server_hostname=parts.hostname).close()
+        # A load balancer without control planes takes connections, and ends them.
+        _shake_hands(endpoint, context)
     except (OSError, ValueError) as error:
-        return getattr(error, "strerror", None) or str(error) or type(error).__name__
+        return _in_words(error)
+    server = server_of_cluster_info(endpoint, context)
+    try:
+        if server and server != endpoint:
+            _shake_hands(server, context)
+    except (OSError, ValueError) as error:
+        return "its cluster-info sends a join to '{}', and there: {}".format(server, _in_words(error))
     return None
+
+
+def _in_words(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__
+
+
+def _shake_hands(endpoint: str, context: ssl.SSLContext) -> None:
+    parts = urlsplit("//" + endpoint)
+    with socket.create_connection((parts.hostname, parts.port), ENDPOINT_TIMEOUT_S) as connection:
+        context.wrap_socket(connection, server_hostname=parts.hostname).close()
+
+
+def server_of_cluster_info(endpoint: str, context: ssl.SSLContext) -> str:
+    """Where kubeadm goes on after it has read cluster-info, as host:port; empty where that is not for everybody to read."""
+    parts = urlsplit("//" + endpoint)
+    connection = http.client.HTTPSConnection(
+        parts.hostname or "", parts.port, timeout=ENDPOINT_TIMEOUT_S, context=context
+    )
+    try:
+        connection.request("GET", CLUSTER_INFO)
+        text = json.loads(connection.getresponse().read())["data"]["kubeconfig"]
+    except (OSError, ValueError, KeyError, TypeError, http.client.HTTPException):
+        return ""
+    finally:
+        connection.close()
+    found = re.search(r"(?m)^\s*server:\s*[\"']?https://([^\s/\"']+)", text)
+    if not found:
+        return ""
+    return found[1] if re.search(r":\d+$", found[1]) else found[1] + ":443"
 
 
 def free_mib(path: str) -> int:

@@ -6,7 +6,7 @@ import socket
 import ssl
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tests.authorities import Pair
@@ -15,8 +15,8 @@ LOCAL = "127.0.0.1"
 
 
 @contextmanager
-def server(pair: Pair, folder: Path) -> Iterator[int]:
-    """The port of a server that takes one connection, with a certificate."""
+def server(pair: Pair, folder: Path, body: str = "") -> Iterator[int]:
+    """The port of a server with a certificate, which answers whatever it is asked with a body, if it has one."""
     file = folder / "server.pem"
     file.write_text(pair.certificate + pair.key)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -24,11 +24,14 @@ def server(pair: Pair, folder: Path) -> Iterator[int]:
     with socket.create_server((LOCAL, 0)) as listener:
 
         def answer() -> None:
-            try:
-                connection, _unused = listener.accept()
-                context.wrap_socket(connection, server_side=True).close()
-            except OSError:
-                return
+            while True:
+                try:
+                    connection, _unused = listener.accept()
+                except OSError:
+                    return
+                with suppress(OSError), context.wrap_socket(connection, server_side=True) as secured:
+                    if body and secured.recv(4096):
+                        secured.sendall(f"HTTP/1.0 200 OK\r\n\r\n{body}".encode())
 
         threading.Thread(target=answer, daemon=True).start()
         yield listener.getsockname()[1]

@@ -159,4 +159,4 @@ def holds(facts: NodeFacts) -> list[Problem]:
     if not packages.to_hold(record, wanted):
         raise CannotAsk(f"Node '{facts.host.name}' has none of the packages; see nodes.driver-versions.")
     kept = packages_of(facts.host, record)
-    return [*packages.holds(record, wanted), *packages.wrong_versions(record, kept)]
+    return [*packages.holds(record, wanted, kept.versions), *packages.wrong_versions(record, kept)]

@@ -212,9 +212,7 @@ ASPECTS: Mapping[str, Aspect] = {
         lambda row: row.module.flavour, lambda host: (host.module_flavour, host.driver_version)
     ),
     "kernel": Aspect(lambda row: row.host.kernel),
-    "containerd": Aspect(
-        lambda row: row.containerd.version, lambda host: host.package_versions.get("containerd.io")
-    ),
+    "containerd": Aspect(lambda row: row.containerd.version, lambda host: host.containerd_version),
     "GPU names": Aspect(lambda row: tuple(sorted({gpu.name for gpu in row.nvml.gpus if gpu.name}))),
     "number of NVSwitches": Aspect(lambda row: str(len(row.pci.nvswitches))),
     "number of PCIe lanes": Aspect(

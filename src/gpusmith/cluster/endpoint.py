@@ -48,8 +48,8 @@ class Answer(NamedTuple):
 def place(endpoint: str) -> Place | None:
     """Where an endpoint is, 'host:port' or a URL: the port is 6443 or, after https://, 443; None if it is no such thing."""
     scheme, found, rest = endpoint.strip().partition("://")
-    parts = urlsplit(f"//{rest if found else endpoint.strip()}")
     try:
+        parts = urlsplit(f"//{rest if found else endpoint.strip()}")
         host, port = (parts.hostname or "").removesuffix("."), parts.port
     except ValueError:
         return None
@@ -66,8 +66,8 @@ def ask(where: Place, authority: str, timeout_s: float = TIMEOUT_S) -> Answer:
         authority: certificates of the cluster's authority, in PEM.
         timeout_s: of each step.
     """
-    context = ssl.create_default_context(cadata=authority)
     try:
+        context = ssl.create_default_context(cadata=authority)
         with (
             socket.create_connection(where, timeout_s) as connection,
             context.wrap_socket(connection, server_hostname=where.host),

@@ -17,7 +17,6 @@ from gpusmith.problems import Cure, Problem
 
 HELD = (
     "containerd.io",
-    "containerd",
     "kubelet",
     "kubeadm",
     "kubectl",
@@ -306,9 +305,9 @@ def unheld(record: Record, wanted: Driver) -> list[str]:
     return _loose(record, of_driver_to_hold(record, wanted))
 
 
-def holds(record: Record, wanted: Driver) -> list[Problem]:
-    """Every package that must be held is."""
-    return not_held(_loose(record, to_hold(record, wanted)), wanted.node)
+def holds(record: Record, wanted: Driver, others: Iterable[str] = ()) -> list[Problem]:
+    """Every package that must be held is, and so are others, which the inventory gives a version."""
+    return not_held(_loose(record, to_hold(record, wanted) | set(others)), wanted.node)
 
 
 def not_held(names: list[str], node: str) -> list[Problem]:

@@ -19,8 +19,11 @@ OPERANDS = {
 }
 """DaemonSets of the role gpu_operands, by the name that their pods carry, and the variable that says whose they are."""
 
+CONTAINERD = {"docker": "containerd.io", "distribution": "containerd"}
+"""The package of the runtime by 'containerd_package_layout'."""
+
 PACKAGES = {
-    "containerd_version": ("containerd.io", "containerd"),
+    "containerd_version": tuple(CONTAINERD.values()),
     "nvidia_container_toolkit_version": (
         "nvidia-container-toolkit",
         "nvidia-container-toolkit-base",
@@ -35,6 +38,7 @@ NEEDED = (
     "gpusmith_simulated", "gpusmith_user_land", "gpusmith_gpu_model", "gpusmith_gpu_count", "nvidia_driver_version",
     "gpusmith_change_runtime_on_joined",
     "nvidia_driver_module_parameters", "nvidia_driver_extra_modules",
+    "containerd_package_layout",
     "nvidia_driver_module_flavour", "nvidia_driver_fabric_manager", "nvidia_container_toolkit_cdi_spec", *PACKAGES,
     "validation_image_cuda", "validation_image_pytorch", "validation_image_tensorflow", "validation_runtime_class",
     "validation_timeout_pod_s", "validation_accepted_xids", "validation_xid_history_required", "validation_ecc_required",
@@ -138,6 +142,12 @@ class Host:
     huge_pages: Mapping[str, int]
     authorities: Mapping[str, str]
 
+    @property
+    def containerd_version(self) -> str | None:
+        """Of whichever package it is."""
+        versions = (self.package_versions.get(name) for name in CONTAINERD.values())
+        return next(filter(None, versions), None)
+
 
 @dataclass(frozen=True)
 class Inventory:
@@ -220,6 +230,8 @@ def host_of(name: str, values: Mapping[str, Any], specs: Specs) -> Host:
         InputError: one that is needed is missing.
     """
     reader = _Reader(name, values, specs)
+    layout = reader.get("containerd_package_layout")
+    other_runtimes = [package for other, package in CONTAINERD.items() if other != layout]
     return Host(
         name=name,
         node_name=reader.get("kubernetes_node_name", name).lower(),
@@ -241,6 +253,7 @@ def host_of(name: str, values: Mapping[str, Any], specs: Specs) -> Host:
             for variable, names in PACKAGES.items()
             if (version := reader.get(variable, ""))
             for package in names
+            if package not in other_runtimes
         },
         kubeconfig=reader.get("validation_kubeconfig") or reader.get("gpusmith_kubeconfig", ""),
         taints=tuple(reader.get("kubernetes_node_taints")),

@@ -123,7 +123,7 @@ def check_cluster(hosts: Filled, node: str, kubelets: Mapping[str, str] | None =
         return found
     return [
         *found,
-        *check_same_cluster(path, given, known),
+        *check_same_cluster(path, given, known, joins=bool(kubelets)),
         *check_proxy(_proxy(hosts, node), given, known.servers),
     ]
 
@@ -163,7 +163,11 @@ def last_words(error: BaseException) -> str:
 
 
 def check_same_cluster(
-    kubeconfig: str, given: str, known: Known, ask: Callable[[Place, str], Answer] = endpoint.ask
+    kubeconfig: str,
+    given: str,
+    known: Known,
+    ask: Callable[[Place, str], Answer] = endpoint.ask,
+    joins: bool = True,
 ) -> list[Refusal]:
     """Whether the kubeconfig leads to the cluster that nodes would join.
 
@@ -172,6 +176,7 @@ def check_same_cluster(
         given: what the inventory says that nodes join.
         known: what the cluster of the kubeconfig says of itself.
         ask: who answers at another address than the cluster's own, as at a load balancer's.
+        joins: whether nodes may join. Without that, an address where nobody answers keeps nobody from a way back.
     """
     if not given or not known.servers:
         return []
@@ -186,7 +191,7 @@ def check_same_cluster(
     if where in {endpoint.place(server) for server in known.servers}:
         return []
     answer = ask(where, known.authority) if known.authority else Answer(Found.OTHER, "it has no authority")
-    if answer.found is Found.SAME:
+    if answer.found is Found.SAME or (answer.found is Found.NOBODY and not joins):
         return []
     leads = f"Kubeconfig '{kubeconfig}' leads to the cluster at '{known.servers[-1]}'"
     if answer.found is Found.NAMELESS:

@@ -33,6 +33,19 @@ def test_operands_of_somebody_else_are_not_ours(host: Callable[..., Any]) -> Non
     assert host(gpu_operands_device_plugin="existing").operands == ("gpu-feature-discovery", "nfd-worker")
 
 
+@pytest.mark.parametrize(
+    ("layout", "package"),
+    [(None, "containerd.io"), ("docker", "containerd.io"), ("distribution", "containerd")],
+)
+def test_the_runtimes_package_is_that_of_its_layout(
+    host: Callable[..., Any], layout: str | None, package: str
+) -> None:
+    found = host(containerd_package_layout=layout)
+    assert {"containerd.io", "containerd"} & set(found.package_versions) == {package}
+    assert found.containerd_version == found.package_versions[package] == "2.3.7"
+    assert host(containerd_version=None).containerd_version is None
+
+
 @pytest.mark.parametrize("name", ["nvidia_driver_version", "gpusmith_gpu_model", "gpusmith_gpu_count"])
 def test_what_must_be_given_is_named(host: Callable[..., Any], name: str) -> None:
     with pytest.raises(InputError, match=f"Host 'gpu-1' has no '{name}'"):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gpusmith.cluster.endpoint import Answer, Found, Place
+from gpusmith.cluster.endpoint import Answer, Found, Place, ask
 from gpusmith.inventory import same_cluster
 from gpusmith.inventory.same_cluster import (
     Known,
@@ -88,6 +88,28 @@ def test_at_an_address_of_its_own_a_load_balancer_is_known_by_what_answers_there
     refusals = check_same_cluster("k", "LB:443", here, ask)
     assert [words in refusal.message for refusal in refusals] == [True] * bool(words)
     assert asked == [(("lb", 443), "PEM")]
+
+
+def test_a_balancer_that_is_down_keeps_nobody_from_what_joins_no_node() -> None:
+    here = Known(["https://10.0.0.1:6443"], "PEM")
+    for found, refused in ((Found.NOBODY, False), (Found.OTHER, True)):
+        answer = Answer(found, "timed out")
+        assert bool(check_same_cluster("k", "LB:443", here, lambda *_, it=answer: it, joins=False)) is refused
+        assert check_same_cluster("k", "LB:443", here, lambda *_, it=answer: it)
+
+
+@pytest.mark.parametrize("given", ["[fd00::1:6443", "host:many", ""])
+def test_what_is_no_address_is_refused_and_never_asked(given: str) -> None:
+    refused = check_same_cluster("k", given, Known(["https://10.0.0.1:6443"], "PEM"))
+    assert [each.message for each in refused] == (
+        [f"'kubernetes_node_control_plane_endpoint' is '{given}', which is no address of an API server."]
+        if given
+        else []
+    )
+
+
+def test_an_authority_that_is_no_certificate_vouches_for_nobody() -> None:
+    assert ask(Place("127.0.0.1", 1), "no certificate").found is Found.NOBODY
 
 
 @pytest.mark.parametrize(
