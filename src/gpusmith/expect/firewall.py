@@ -59,6 +59,11 @@ def runs(record: Record) -> bool:
     return there is not None and there.active == "active"
 
 
+def says_nothing(record: Record) -> bool:
+    """Whether firewalld runs and did not tell its zones, as while it restarts: nobody knows then which one counts."""
+    return runs(record) and not (record.firewall.now and record.firewall.boot)
+
+
 def zones(record: Record, asked: str = "") -> tuple[str, ...]:
     """That by which the machine is reached now, and the one after the next boot if it is another one."""
     if asked:
@@ -78,7 +83,7 @@ def closed(record: Record, want: Wanted) -> list[Opening]:
 
     Of a range only what lacks: firewalld merges ranges that overlap, and a removal could not tell ours from the site's.
     """
-    if not runs(record):
+    if not runs(record) or says_nothing(record):
         return []
     return [
         opening
@@ -148,6 +153,14 @@ def problems(record: Record, node: str, want: Wanted) -> list[Problem]:
         node: how messages name it.
         want: without ports where firewalls are not ours to change.
     """
+    if want.ports and says_nothing(record):
+        return [
+            Problem(
+                f"Node '{node}': firewalld runs and does not tell its zones.",
+                f"Look at 'firewall-cmd --list-all-zones' and 'systemctl status firewalld' on '{node}', then run again.",
+                {"firewalld_zones": []},
+            )
+        ]
     found = closed(record, want)
     if not found:
         return []

@@ -38,6 +38,10 @@ def notes(record: Record, want: firewall.Wanted, opened: bool) -> list[str]:
     if closed and not opened:
         needed = f"{firewall.in_words(closed)} {POD_NETWORK}"
         found.append(f"firewalld runs: open {needed}, or set 'host_baseline_firewall: open'")
+    if firewall.says_nothing(record) and not opened:
+        found.append(
+            f"firewalld runs and does not tell its zones: see that it lets in {', '.join(want.ports)} {POD_NETWORK}"
+        )
     if seen.ufw:
         needed = f"{', '.join(want.ports)} {POD_NETWORK}"
         found.append(f"ufw is on: let in {needed} ('ufw allow PORT'), gpusmith does not")

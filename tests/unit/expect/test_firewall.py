@@ -94,8 +94,15 @@ def test_a_zone_that_accepts_everything_needs_nothing() -> None:
     assert opened(machine(now=seen, boot=seen)) == []
 
 
-def test_a_firewalld_that_says_nothing_is_closed() -> None:
-    assert opened(machine()) == ["public 10250/tcp", "public 8472/udp"]
+@pytest.mark.parametrize("said", [{}, {"now": {"public": OPEN}}, {"boot": {"public": OPEN}}])
+def test_a_firewalld_that_says_nothing_is_named_and_nothing_is_opened(said: dict[str, Any]) -> None:
+    """Its default zone may be that of another interface."""
+    raw = machine(**said)
+    assert opened(raw) == []
+    want = firewall.wanted(["10250/tcp"])
+    (problem,) = firewall.problems(parse(raw), "gpu-1", want)
+    assert "does not tell its zones" in problem.cause
+    assert firewall.problems(parse(raw), "gpu-1", firewall.wanted(())) == []
 
 
 def test_a_zone_that_there_is_not_is_named() -> None:

@@ -33,6 +33,10 @@ def test_everything_is_told_before_a_machine_becomes_a_node_and_not_again() -> N
     rules: dict[str, Any] = {"selinux": "enforcing", "apparmor": True, "ufw": True}
     record = machine(**rules)
     record["services"] |= {"firewalld": RUNS, "NetworkManager": RUNS}
+    silent = surroundings.notes(parse(record), PORTS, opened=False)
+    assert any("firewalld runs and does not tell its zones" in note for note in silent)
+    zones = {"public": {"interfaces": ["eth0"], "ports": []}}
+    record["firewall"] = {"interface": "eth0", "now": zones, "boot": zones}
     told = surroundings.notes(parse(record), PORTS, opened=False)
     for words in (
         "SELinux is enforcing",
