@@ -778,6 +778,24 @@ def test_what_has_files_of_the_others_makes_room_for_them(machine: Machine, by_f
 
 
 @inside
+def test_what_was_saved_outlives_the_next_installation(machine: Machine) -> None:
+    """Dnf notes what it has downloaded, and deletes it then; it notes nothing of repositories that are folders."""
+    older, newer = full(machine, OLD, *DRIVER), full(machine, NEW, *DRIVER)
+    places = Path("/tmp/older"), Path("/tmp/newer")
+    with systems.served(machine) as address:
+        backend = configure(machine, uris=[f"{address}/good"])
+        backend.install(older)
+        backend.fetch(older, places[0])
+        backend.fetch(newer, places[1])
+        backend.install_from(places[1])
+        backend.install({"neighbour": ""})
+    for place in places:
+        assert base.read_manifest(place, backend.name)
+    backend.install_from(places[0])
+    assert versions(backend, *DRIVER) == older
+
+
+@inside
 def test_a_part_that_stayed_behind_alone_is_brought(machine: Machine) -> None:
     patterns = ["drv-*", "fabric*"]
     configure(machine).install(full(machine, OLD, "fabric"))

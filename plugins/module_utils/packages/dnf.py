@@ -691,7 +691,11 @@ class Dnf:
             if (name, version) not in offered:
                 path, places[name, version] = self._cached(name, version)
                 shutil.copy2(path, folder)
-        self._download([row for wanted, row in offered.items() if wanted in versions.items()], folder)
+        # Dnf notes what it has downloaded, and deletes it after the next transaction that succeeds.
+        with tempfile.TemporaryDirectory(prefix="gpusmith-dnf-", dir=str(folder)) as name:
+            self._download([row for wanted, row in offered.items() if wanted in versions.items()], Path(name))
+            for path in Path(name).glob("*.rpm"):
+                path.replace(folder / path.name)
         ours = [path for arch in _arches() for path in sorted(folder.glob(f"*.{arch}.rpm"))]
         saved = [each for each in map(self._saved, ours) if each[:2] in versions.items()]
         lacking = sorted(set(versions) - {each.name for each in saved})
