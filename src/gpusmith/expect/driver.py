@@ -186,8 +186,9 @@ def to_release(record: Record, wanted: Driver) -> list[str]:
 def displaced(record: Record, wanted: Driver) -> list[str]:
     """Packages that go when the driver comes: parts of another branch that have files of the wanted one's.
 
-    Ubuntu's packages of the fabric manager conflict with each other by what they depend on, and those before the end of 2025
-    depend on nothing of a branch (https://bugs.launchpad.net/bugs/2129682): dpkg fails over '/usr/bin/nv-fabricmanager'.
+    Ubuntu's 580 packages of the fabric manager of late 2025 depend on their branch's nvidia-kernel-common
+    (https://bugs.launchpad.net/bugs/2129682), which conflicts with another branch's. That older ones have no such relation and share
+    '/usr/bin/nv-fabricmanager', so that dpkg fails, is the lab's model: Ubuntu's packages themselves were not read.
 
     Raises:
         Unmet: no module drives all GPUs.
