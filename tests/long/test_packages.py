@@ -565,10 +565,12 @@ def test_saved_packages_bring_a_version_back_without_a_repository(machine: Machi
 def test_a_spoiled_or_unfinished_folder_is_not_installed(machine: Machine) -> None:
     backend, folder = configure(machine), Path("/tmp/saved")
     (one,) = backend.fetch(full(machine, OLD, "drv-libs"), folder)
+    backend.install(full(machine, "1.0", "neighbour"))
     (folder / one.file).write_bytes(b"something else")
-    assert "not what 'manifest.json' says" in refused(lambda: backend.install_from(folder))
+    assert "not what 'manifest.json' says" in refused(lambda: backend.install_from(folder, ["neighbour"]))
     (folder / base.MANIFEST).unlink()
-    assert "not complete" in refused(lambda: backend.install_from(folder))
+    assert "not complete" in refused(lambda: backend.install_from(folder, ["neighbour"]))
+    assert versions(backend, "neighbour"), "nothing is removed for a folder that cannot be installed"
     assert backend.fetch(full(machine, OLD, "drv-libs"), folder)[0].sha256 == one.sha256
 
 

@@ -781,9 +781,9 @@ class Dnf:
 
     def install_from(self, folder: Path, displaced: Sequence[str] = ()) -> None:
         """See `base.Backend` and `install`."""
+        saved = read_manifest(folder, self.name)
         if displaced:
             self.remove(displaced)
-        saved = read_manifest(folder, self.name)
         versions = {each.name: each.version for each in saved}
         files = [str((folder / each.file).resolve()) for each in saved]
         # They were proved when they were saved, by their repository's rule; the node's rule for other files would refuse unsigned ones.
