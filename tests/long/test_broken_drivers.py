@@ -14,7 +14,7 @@ from tests.e2e.upgrades import BROKEN, OLD, offering_broken_drivers, upgrade_wor
 
 UBUNTU, ROCKY = "gpu-1", "gpu-2"
 SYSTEMS = {UBUNTU: "ubuntu-24.04", ROCKY: "rocky-9"}
-SAID = {"module": "Unknown symbol", "cuda": "802", "uuids": "UUID"}
+SAID = {"module": "Unknown symbol", "cuda": "802", "uuids": "is gone"}
 OF_DRIVER = {
     UBUNTU: "dpkg-query -W -f '${Version} ${Package} ${db:Status-Abbrev}\n' '*nvidia*' | sed -n 's/ [hi]i *$//p' | sort",
     ROCKY: "rpm -qa --qf '%{VERSION} %{NAME}\n' '*nvidia*' | sort",

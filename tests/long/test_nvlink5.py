@@ -1,0 +1,132 @@
+"""Nodes with NVLink 5 (simulated B200): reboot, upgrade and back, a driver that does not work, removal.
+
+nvlsm and ibstat are scripts that do nothing, and the kernel of these machines has the modules built in (docs/lab.md).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.harness import Ended, Lab
+from tests.e2e.upgrades import (
+    BROKEN,
+    NEW,
+    OLD,
+    ROLLBACK_PLAYBOOK,
+    SHORT,
+    offering_broken_drivers,
+    upgrade_words,
+)
+
+NODES = ("gpu-1", "gpu-2")
+GPUS = dict.fromkeys(NODES, 2)
+BOTH_AT_ONCE = ("-e", "gpu_upgrade_canary=2", "-e", "gpu_upgrade_max_unavailable=2")
+LOADS = "/etc/modules-load.d/gpusmith-nvlink.conf"
+OF_FABRIC = (
+    "dpkg-query -W -f '${Version} ${Package} ${db:Status-Abbrev}\\n' nvlsm infiniband-diags",
+    "apt-mark showhold | sort",
+    f"cat {LOADS}",
+    "cat /sys/module/nvidia/version",
+)
+LEFT = (
+    "dpkg-query -W -f '${Package} ${db:Status-Abbrev}\\n' '*nvidia*' nvlsm | grep ' [hi]i' | grep -v container || true",
+    "apt-mark showhold | grep -E 'nvidia|nvlsm' | grep -v container || true",
+    f"find {LOADS} /opt/nvidia/nvlsm 2>/dev/null || true",
+    "cat /sys/module/nvidia/version 2>/dev/null || true",
+)
+
+
+@dataclass(frozen=True)
+class Site:
+    """Two nodes, and an inventory that offers broken drivers, too."""
+
+    lab: Lab
+    inventory: Path
+
+    def play(self, *words: str) -> Ended:
+        """A playbook that must succeed."""
+        ended = self.lab.playbook(*words, inventory=self.inventory)
+        assert ended.status == 0, str(ended)
+        return ended
+
+    def fabric(self) -> dict[str, dict[str, str]]:
+        """What nodes have of what manages the switches, and their driver."""
+        return {node: {words: self.lab.on(node, words) for words in OF_FABRIC} for node in NODES}
+
+    def works(self, version: str) -> None:
+        """The driver is that one, nvlsm is held as it was, and the suite is content."""
+        for node, found in self.fabric().items():
+            assert self.lab.on(node, "cat /sys/module/nvidia/version") == version
+            assert "2025.06.11-1 nvlsm hi" in found[OF_FABRIC[0]], found
+            assert "ib_umad" in found[OF_FABRIC[2]], found
+        self.lab.wait_allocatable(GPUS, 120)
+        self.lab.validate().assert_passed()
+
+
+@pytest.fixture(scope="module")
+def site(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    lab = Lab(root, root / ".cache" / "long" / str(int(time.time())))
+    lab.gpulab("down")
+    lab.up("--model", "b200", "--gpus", "2")
+    lab.site_ok()
+    yield Site(lab, offering_broken_drivers(lab, tmp_path_factory.mktemp("inventory")))
+    lab.gpulab("down")
+
+
+def test_a_second_run_does_nothing(site: Site) -> None:
+    site.works(OLD)
+    second = site.lab.site_ok()
+    assert {host: row["changed"] for host, row in second.recap().items() if row["changed"]} == {}, str(second)
+
+
+def test_a_reboot_brings_the_fabric_back(site: Site) -> None:
+    before = site.lab.boots()
+    site.lab.gpulab("reboot", "--all")
+    site.lab.wait_allocatable(GPUS, 180, rebooted_since=before)
+    site.works(OLD)
+
+
+def test_a_driver_that_does_not_work_goes_back(site: Site) -> None:
+    before = site.fabric()
+    ended = site.lab.playbook(*upgrade_words("gpu_nodes", BROKEN["cuda"]), inventory=site.inventory)
+    assert ended.status != 0, str(ended)
+    assert any(line.split()[1:3] == ["rolled", "back"] for line in ended.output.splitlines()), str(ended)
+    assert site.fabric() == before
+    site.works(OLD)
+
+
+def test_another_driver_and_back(site: Site, measured: Callable[[str, object], None]) -> None:
+    before = site.fabric()
+    forth = site.play(*upgrade_words("gpu_nodes", NEW, *BOTH_AT_ONCE))
+    site.lab.wait_allocatable(GPUS, 120)
+    assert {node: found[OF_FABRIC[-1]] for node, found in site.fabric().items()} == dict.fromkeys(NODES, NEW)
+    back = site.play(ROLLBACK_PLAYBOOK, "-l", "gpu_nodes", *SHORT, *BOTH_AT_ONCE)
+    assert site.fabric() == before
+    site.works(OLD)
+    measured(f"two nodes, {OLD} to {NEW}", f"upgrade {forth.seconds:.0f} s, back {back.seconds:.0f} s")
+
+
+def test_a_fabric_manager_without_its_subnet_manager_is_found(site: Site) -> None:
+    program = "/opt/nvidia/nvlsm/sbin/nvlsm"
+    site.lab.on(NODES[0], f"mv {program} {program}.away; systemctl restart nvidia-fabricmanager || true")
+    try:
+        found = site.lab.validate_nodes()
+        assert "nodes.fabric" in {row["id"] for row in found.failed()}, found.failed()
+    finally:
+        site.lab.on(NODES[0], f"mv {program}.away {program}; systemctl restart nvidia-fabricmanager")
+    site.lab.validate_nodes().assert_passed()
+
+
+def test_a_machine_gives_all_of_it_back(site: Site) -> None:
+    site.play("playbooks/remove_nodes.yml", "-l", ",".join(NODES))
+    absent = ("site.yml", "-e", "nvidia_driver_state=absent")
+    site.play(*absent)
+    for node in NODES:
+        assert {words: site.lab.on(node, words) for words in LEFT} == dict.fromkeys(LEFT, "")
+    again = site.play(*absent)
+    assert {host: row["changed"] for host, row in again.recap().items() if row["changed"]} == {}, str(again)
