@@ -20,7 +20,7 @@ def _seen(probed: Probed) -> dict[str, Any]:
     "nodes.reachable",
     place=10,
     proves="the node answers over ssh and its record could be read",
-    fails_when="ssh gets no answer, the host key is another one, or the probe prints no record",
+    fails_when="ssh gets no answer, the host key is a different one, or the probe prints no record",
     do="try 'ssh' to the node as Ansible does, and correct 'ansible_host', user or key; a changed host key is named",
     critical=True,
     reads=Reads.ANSWER,

@@ -62,9 +62,9 @@ def _placement(facts: ClusterFacts) -> dict[str, Any]:
 @check(
     "cluster.node-ready",
     place=40,
-    proves="the Node exists, is Ready and not under pressure",
+    proves="the Node exists, is Ready and is not under pressure",
     fails_when="the cluster has no such Node, it is not Ready, or a condition names pressure or something broken",
-    do="read 'journalctl -u kubelet' on the node; join a node that is missing with site.yml",
+    do="read 'journalctl -u kubelet' on the node; if the node is missing, join it with site.yml",
     evidence=_placement,
 )
 def node_ready(facts: ClusterFacts) -> list[Problem]:
@@ -93,9 +93,9 @@ def node_ready(facts: ClusterFacts) -> list[Problem]:
 @check(
     "cluster.node-identity",
     place=45,
-    proves="the machine that answers is the one that told the cluster what the Node says",
-    fails_when="the Node was told another machine ID, or is Ready and of another boot than the machine",
-    do="correct 'ansible_host' before anything is done to the node, or find the copy of its disk",
+    proves="the machine that answers is the one whose kubelet reported the Node's data to the cluster",
+    fails_when="the Node has another machine ID, or is Ready with another boot ID than the machine's",
+    do="correct 'ansible_host' before any change to the node, or find the copy of its disk",
     evidence=lambda facts: {"node": asdict(facts.view.told)} if facts.view else {},
 )
 def node_identity(facts: ClusterFacts) -> list[Problem]:
@@ -114,7 +114,7 @@ def node_identity(facts: ClusterFacts) -> list[Problem]:
 @check(
     "cluster.gpu-capacity",
     place=50,
-    proves="GPUs in capacity = allocatable = the inventory, under no other name as well",
+    proves="GPUs in capacity = allocatable = the inventory, and they are not offered under another name as well",
     fails_when="the numbers differ, GPUs are shared or partitioned, or another resource offers them a second time",
     do="read the device plugin's log for the node, look for a second one and for 'sharing' in its configuration",
     evidence=lambda facts: (
@@ -182,8 +182,8 @@ def _gpu_capacity(view: NodeView, wanted: int, restart: str) -> list[Problem]:
 @check(
     "cluster.labels",
     place=60,
-    proves="the Node carries the labels that schedulers and operands select by",
-    fails_when="a label of ours or of the inventory has another value, or feature discovery described the node otherwise",
+    proves="the Node has the labels by which schedulers and operands select it",
+    fails_when="a label of gpusmith or of the inventory has another value, or feature discovery described the node differently",
     do="run site.yml; read the logs of GPU feature discovery and node feature discovery",
 )
 def labels(facts: ClusterFacts) -> list[Problem]:
@@ -246,8 +246,8 @@ def labels(facts: ClusterFacts) -> list[Problem]:
 @check(
     "cluster.taints",
     place=70,
-    proves="the Node carries the inventory's taints",
-    fails_when="a taint of the inventory is not there; taints of others are evidence",
+    proves="the Node has the inventory's taints",
+    fails_when="a taint of the inventory is missing; taints of others are only shown as evidence",
     do="run site.yml for the node",
     evidence=_placement,
 )
@@ -274,9 +274,12 @@ def taints(facts: ClusterFacts) -> list[Problem]:
 @check(
     "cluster.operands",
     place=80,
-    proves="the device plugin and the other operands of the node are ready, and ours are as site.yml made them",
-    fails_when="a pod of them is missing or not ready, there is a second device plugin, or somebody else set a field of ours",
-    do="read the pod's log; settle with its owner which device plugin stays; run site.yml, which takes foreign fields back",
+    proves="the device plugin and the other operands of the node are ready, and gpusmith's are as site.yml made them",
+    fails_when=(
+        "one of their pods is missing or not ready, there is a second device plugin, or somebody else set a field of"
+        " gpusmith's objects"
+    ),
+    do="read the pod's log; agree with its owner which device plugin stays; run site.yml, which takes back the fields of others",
 )
 def operands(facts: ClusterFacts) -> list[Problem]:
     """Pods of the operands' namespace on the node are ready; operands of ours have one there, and are as site.yml made them."""

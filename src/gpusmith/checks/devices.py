@@ -22,8 +22,11 @@ def device_nodes(facts: NodeFacts) -> list[Problem]:
 @check(
     "nodes.char-links",
     place=180,
-    proves="/dev/char links keep GPUs in containers over a reload of systemd",
-    fails_when="the link of a GPU's or of one of the driver's own device nodes, also nvidia-uvm, is missing or leads elsewhere",
+    proves="links in /dev/char let containers keep their GPUs over a reload of systemd",
+    fails_when=(
+        "the link of a GPU's device node, or of one of the driver's own device nodes such as nvidia-uvm, is missing or"
+        " leads elsewhere"
+    ),
     do="run 'nvidia-ctk system create-dev-char-symlinks --create-all' on the node, or site.yml",
 )
 def char_links(facts: NodeFacts) -> list[Problem]:
@@ -42,7 +45,10 @@ def cdi_evidence(record: Record) -> dict[str, Any]:
     "nodes.cdi",
     place=170,
     proves="the CDI specification is for the loaded driver and leads exactly to the node's GPUs",
-    fails_when="it is missing, unreadable, stale or there twice, or a device of it or of the device plugin's leads elsewhere",
+    fails_when=(
+        "it is missing, unreadable, stale or there twice, or a device in it or in the device plugin's own file leads"
+        " elsewhere"
+    ),
     do="run 'nvidia-ctk cdi generate --output=FILE' on the node or site.yml; restart the device plugin if its own file is wrong",
     evidence=lambda facts: cdi_evidence(facts.record),
 )

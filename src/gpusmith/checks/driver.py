@@ -68,9 +68,15 @@ def driver_versions(facts: NodeFacts) -> list[Problem]:
 @check(
     "nodes.foreign-driver",
     place=42,
-    proves="the driver came by packages alone, and they are whole",
-    fails_when="there is NVIDIA's installer, a library or DKMS source of the driver without package, or a half installed package",
-    do="remove it with what brought it ('nvidia-uninstall'), then run site.yml; finish packages with 'dpkg --configure -a'",
+    proves="the driver was installed by packages only, and these are complete",
+    fails_when=(
+        "there is NVIDIA's installer, a library or DKMS source of the driver that no package owns, or a half-installed"
+        " package"
+    ),
+    do=(
+        "remove it with the tool that installed it ('nvidia-uninstall'), then run site.yml; finish packages with 'dpkg"
+        " --configure -a'"
+    ),
 )
 def foreign_driver(facts: NodeFacts) -> list[Problem]:
     """No driver came past the package manager."""
@@ -81,14 +87,14 @@ def foreign_driver(facts: NodeFacts) -> list[Problem]:
     "nodes.kernels",
     place=45,
     proves=(
-        "the newest kernel, which boots next, has the driver's module, and so has every other one that has headers; modules that"
-        " another node has built are what was taken, and for their kernel"
+        "the newest kernel, which boots next, and every other kernel with headers have the driver's module; modules that"
+        " another node has built are unchanged, and are for their kernel"
     ),
     fails_when=(
-        "such a kernel has no module 'nvidia', or that of another version; an older one without headers is only named. Or a taken"
-        " module is not there, has another checksum, or is for another kernel"
+        "such a kernel has no module 'nvidia', or one of another version; an older kernel without headers is only named."
+        " It also fails if a module that another node has built is missing, has another checksum, or is for another kernel"
     ),
-    do="run site.yml, which installs the kernel's headers and builds the module or takes it again, or remove that kernel",
+    do="run site.yml, which installs the kernel's headers and builds the module or copies it again, or remove that kernel",
     evidence=kernel_evidence,
 )
 def next_boot(facts: NodeFacts) -> list[Problem]:
@@ -104,7 +110,7 @@ def next_boot(facts: NodeFacts) -> list[Problem]:
     "nodes.module-parameters",
     place=48,
     proves="the loaded module runs with the parameters of 'nvidia_driver_module_parameters'",
-    fails_when="one of them has another value, or is none that the module shows",
+    fails_when="one of them has another value, or the module does not show it",
     do="drain and reboot the node, or upgrade its driver; correct the name, if 'modinfo -p nvidia' does not have it",
 )
 def module_parameters(facts: NodeFacts) -> list[Problem]:
@@ -122,9 +128,9 @@ def module_parameters(facts: NodeFacts) -> list[Problem]:
 @check(
     "nodes.extra-modules",
     place=49,
-    proves="the modules of 'nvidia_driver_extra_modules' are loaded, and boots load them",
-    fails_when="one is not loaded, or no boot loads it, or a file keeps boots from it",
-    do="run site.yml; install the package that brings the module, as GDRCopy's or that of GPUDirect Storage",
+    proves="the modules of 'nvidia_driver_extra_modules' are loaded now and at every boot",
+    fails_when="one is not loaded, is not loaded at boot, or a file keeps it from being loaded at boot",
+    do="run site.yml; install the package that has the module, such as that of GDRCopy or GPUDirect Storage",
 )
 def modules_that_use_it(facts: NodeFacts) -> list[Problem]:
     """What RDMA and direct storage need besides."""
@@ -137,7 +143,7 @@ def modules_that_use_it(facts: NodeFacts) -> list[Problem]:
     "nodes.nvml",
     place=50,
     proves="NVML starts and every GPU answers",
-    fails_when="NVML does not start, or a GPU does not answer or does not tell what it is",
+    fails_when="NVML does not start, or a GPU does not answer or does not identify itself",
     do="run 'nvidia-smi' on the node; drain it, then reset the GPU or reboot; if it comes back, replace the board",
     critical=True,
 )
@@ -150,7 +156,10 @@ def nvml(facts: NodeFacts) -> list[Problem]:
     "nodes.holds",
     place=200,
     proves="driver, runtime and Kubernetes packages are held at their version",
-    fails_when="any upgrade could change one of these packages, or one but the driver's is not of the inventory's version",
+    fails_when=(
+        "an upgrade could change one of these packages, or one of them, other than the driver's, does not have the"
+        " inventory's version"
+    ),
     do="run site.yml, or hold the packages that are named",
 )
 def holds(facts: NodeFacts) -> list[Problem]:

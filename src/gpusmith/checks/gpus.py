@@ -91,8 +91,11 @@ def _identity_problems(facts: NodeFacts) -> list[Problem]:
 @check(
     "nodes.gpu-count",
     place=60,
-    proves="GPUs on PCI = in NVML = in /dev = in the inventory, each one its own, and each device node leads to it",
-    fails_when="a number differs, a GPU is missing in one place, a UUID is there twice, or a device node leads elsewhere",
+    proves=(
+        "GPUs on PCI = in NVML = in /dev = in the inventory; each GPU is a distinct one, and each device node leads to"
+        " its GPU"
+    ),
+    fails_when="a number differs, a GPU is missing in one place, a UUID appears twice, or a device node leads elsewhere",
     do="look at 'lspci -d 10de:' and the kernel's log; a board that PCI does not show is a matter for the vendor",
     critical=True,
     evidence=count_evidence,
@@ -138,7 +141,7 @@ def _memory_mib(model: Model, gpu: Gpu) -> int:
 @check(
     "nodes.gpu-model",
     place=70,
-    proves="PCI id, name and memory of every GPU are the model's, and no GPU is in MIG mode",
+    proves="PCI ID, name and memory of every GPU match the model, and no GPU is in MIG mode",
     fails_when="a GPU is of another model or in MIG mode, its memory differs by over 2 %, or data/gpus.yml lacks the model",
     do="correct 'gpusmith_gpu_model', or ask who changed the board; switch MIG off",
 )
@@ -226,7 +229,10 @@ ASPECTS: Mapping[str, Aspect] = {
     "nodes.uniformity",
     place=210,
     proves="the node does not differ from the others of its model",
-    fails_when="driver, kernel, containerd, switches, lanes or names are not those of most nodes that the inventory wants alike",
+    fails_when=(
+        "driver, kernel, containerd, switches, lanes or names differ from those of most nodes for which the inventory"
+        " wants the same"
+    ),
     do="bring the nodes to one state with site.yml, or put them into groups of their own",
 )
 def uniformity(facts: NodeFacts) -> list[Problem]:

@@ -25,7 +25,7 @@ def _of_model(facts: NodeFacts, feature: str) -> str:
 @check(
     "nodes.ecc",
     place=100,
-    proves="ECC is on, no uncorrectable memory error since the driver was loaded",
+    proves="ECC is on, and there was no uncorrectable memory error since the driver was loaded",
     fails_when="ECC is off and 'validation_ecc_required' is not false, there are such errors, or they cannot be counted",
     do="drain the node, switch ECC on, then reset the GPU or reboot; if errors come back, replace the board",
 )
@@ -133,8 +133,11 @@ def _retires_pages(facts: NodeFacts) -> bool:
 @check(
     "nodes.row-remap",
     place=110,
-    proves="no bad memory row waits for or failed remapping; before Ampere, no page waits for or has no room for retirement",
-    fails_when="a row or page waits, a row could not be remapped, no page can be retired any more, or the model does not tell",
+    proves="no bad memory row waits for remapping or failed it; before Ampere, no page waits for retirement or lacks room for it",
+    fails_when=(
+        "a row or page waits, a row could not be remapped, no page can be retired any more, or the model does not report"
+        " it"
+    ),
     do="drain the node and reset the GPU or reboot; replace a board that could not remap, or has no page left to retire",
 )
 def row_remap(facts: NodeFacts) -> list[Problem]:
@@ -160,7 +163,7 @@ def row_remap(facts: NodeFacts) -> list[Problem]:
     "nodes.throttle",
     place=130,
     proves="no GPU is slowed down by heat, hardware or power",
-    fails_when="NVML names such a reason for a GPU, or cannot be asked for one; a power cap is none",
+    fails_when="NVML names such a reason for a GPU, or cannot be asked; a power cap does not count",
     do="look at 'nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER', at the cooling and the power supply",
 )
 def throttle(facts: NodeFacts) -> list[Problem]:
@@ -228,9 +231,9 @@ def pcie_width(facts: NodeFacts) -> list[Problem]:
 @check(
     "nodes.processes",
     place=150,
-    proves="nobody outside of Kubernetes' pods computes on a GPU",
+    proves="no process outside of Kubernetes pods computes on a GPU",
     fails_when="a process that is in no pod computes on a GPU, or the processes cannot be read",
-    do="ask whose it is, and end it or take the node out of Kubernetes",
+    do="find the owner of the process, and end it or take the node out of Kubernetes",
 )
 def processes(facts: NodeFacts) -> list[Problem]:
     """Who computes on a GPU without Kubernetes takes it from the job that gets it."""

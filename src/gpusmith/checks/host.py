@@ -15,9 +15,9 @@ from gpusmith.problems import Problem
 @check(
     "nodes.identity",
     place=20,
-    proves="the machine that answers is the cluster's node that the inventory means, and no other host's",
+    proves="the machine that answers is the cluster node that the inventory means, and belongs to no other host",
     fails_when="the machine has another node name, another host leads to it or has a copy of its disk, or kubelet.conf is gone",
-    do="correct 'ansible_host' of the hosts that are named before anything is done to these nodes",
+    do="correct 'ansible_host' of the named hosts before any change to these nodes",
     critical=True,
 )
 def identity(facts: NodeFacts) -> list[Problem]:
@@ -37,9 +37,12 @@ def identity(facts: NodeFacts) -> list[Problem]:
 @check(
     "nodes.host-baseline",
     place=190,
-    proves="swap is off, kernel modules and parameters are the inventory's, now and at the next boot, and huge pages are now",
-    fails_when="swap is on or comes back, a module or a parameter is not there, now or after a boot, or huge pages are others",
-    do="run site.yml; a file of somebody else that it names has to be corrected first; huge pages may need a reboot",
+    proves=(
+        "swap is off, kernel modules and parameters are as in the inventory, now and at the next boot, and huge pages are"
+        " as in the inventory now"
+    ),
+    fails_when="swap is on or comes back, a module or a parameter is missing, now or after a boot, or the huge pages differ",
+    do="run site.yml; if it names a file of somebody else, correct that file first; huge pages may need a reboot",
 )
 def host_baseline(facts: NodeFacts) -> list[Problem]:
     """What kubelet and the pod network need of the kernel, and what else the inventory sets, now and at the next boot."""

@@ -18,7 +18,7 @@ SERVER = "nvidia-cuda-mps"
     place=155,
     proves="a pod computes only on GPUs that it was given",
     fails_when="a process of a pod computes on a GPU that the kubelet did not give to that pod",
-    do="look at the pod: it may be privileged, mount /dev, or have got the GPU by NVIDIA_VISIBLE_DEVICES or a runtime class",
+    do="look at the pod: it may be privileged, mount /dev, or have got the GPU through NVIDIA_VISIBLE_DEVICES or a runtime class",
 )
 def pod_processes(facts: NodeFacts) -> list[Problem]:
     """No process of a pod computes on a GPU that the kubelet did not allocate to that pod."""

@@ -12,9 +12,15 @@ from gpusmith.problems import Problem
 @check(
     "nodes.containerd",
     place=160,
-    proves="containerd runs with its configuration, which has the nvidia runtime, for those who ask, systemd cgroups and CDI",
-    fails_when="the merged configuration lacks one of these, every pod gets the runtime, or containerd began with another one",
-    do="run site.yml; a file in /etc/containerd that overrides ours has to go",
+    proves=(
+        "containerd runs with its present configuration, which has the nvidia runtime (only for pods that request it),"
+        " systemd cgroups and CDI"
+    ),
+    fails_when=(
+        "the merged configuration lacks one of these, every pod gets the runtime, or containerd was started with another"
+        " configuration"
+    ),
+    do="run site.yml; remove a file in /etc/containerd that overrides gpusmith's",
     critical=True,
 )
 def containerd(facts: NodeFacts) -> list[Problem]:
@@ -26,8 +32,8 @@ def containerd(facts: NodeFacts) -> list[Problem]:
     "nodes.cri",
     place=165,
     proves="containerd's CRI plugin, which the kubelet talks to, is up",
-    fails_when="containerd runs without it, which it does if the plugin could not be started, or cannot be asked",
-    do="run site.yml, which restarts containerd once; take away what the plugin's own words name",
+    fails_when="containerd runs without it, which happens if the plugin could not be started, or containerd cannot be asked",
+    do="run site.yml, which restarts containerd once; remove the cause that the plugin's error message names",
     critical=True,
 )
 def cri(facts: NodeFacts) -> list[Problem]:

@@ -16,7 +16,10 @@ from gpusmith.problems import Problem
     "nodes.services",
     place=80,
     proves="container runtime, kubelet and the driver's daemons run and are enabled; the kubelet's certificate is valid",
-    fails_when="one does not run, or not after a reboot, runs by changed unit files or an unproved change; a certificate expired",
+    fails_when=(
+        "one does not run, would not run after a reboot, or runs with changed unit files or an unproved change; or the"
+        " certificate has expired"
+    ),
     do="read 'journalctl -u NAME' on the node, then start or enable it, or run site.yml",
     critical=True,
 )
@@ -38,8 +41,14 @@ def services(facts: NodeFacts) -> list[Problem]:
 @check(
     "nodes.fabric",
     place=90,
-    proves="where there are NVSwitches: fabric manager runs with all it needs, no switch failed, every GPU has joined it",
-    fails_when="fabric manager is down, of another version or lacks what it needs, a switch failed, or a GPU has not joined",
+    proves=(
+        "where there are NVSwitches: the fabric manager runs with all that it needs, no switch failed, and every GPU has"
+        " joined the fabric"
+    ),
+    fails_when=(
+        "the fabric manager is down, has another version or lacks something that it needs, a switch failed, or a GPU has"
+        " not joined"
+    ),
     do="read 'journalctl -u nvidia-fabricmanager'; drain, then reset all GPUs and switches or reboot",
     critical=True,
 )

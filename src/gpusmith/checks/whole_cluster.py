@@ -80,7 +80,7 @@ def api(answer: ClusterAnswer) -> list[Problem]:
     "cluster.runtime-class",
     place=20,
     proves="the RuntimeClass of the GPU runtime is there",
-    fails_when="the cluster has no RuntimeClass of the name that the inventory gives, or class 'nvidia' has another handler",
+    fails_when="the cluster has no RuntimeClass with the inventory's name, or class 'nvidia' has another handler",
     do="run site.yml; delete a class with another handler first, since a handler cannot be changed",
     per_node=False,
     evidence=lambda facts: {"runtime_classes": dict(facts.snapshot.runtime_classes)},
@@ -116,9 +116,9 @@ def runtime_class(facts: WholeCluster) -> list[Problem]:
 @check(
     "cluster.leftovers",
     place=30,
-    proves="nothing of an earlier run is left",
-    fails_when="the namespace of a run that no longer lives cannot be removed",
-    do="find what holds it: kubectl get namespace NAME -o yaml",
+    proves="nothing is left of an earlier run",
+    fails_when="the namespace of a run that has ended cannot be removed",
+    do="find out what blocks its removal: kubectl get namespace NAME -o yaml",
     per_node=False,
     evidence=lambda facts: {"removed": list(facts.removed.dead), "other_runs": list(facts.removed.alive)},
 )

@@ -30,42 +30,42 @@ _of_the_run(
 _of_the_run(
     "workloads.network",
     place=20,
-    proves="a pod on the node resolves a Service by the cluster's DNS, and connects to what is behind it",
-    fails_when="the name does not resolve or the connection does not come about; 'validation_network: false' leaves it out",
+    proves="a pod on the node resolves a Service by the cluster's DNS, and connects to its backend",
+    fails_when="the name does not resolve or the connection fails; 'validation_network: false' leaves this check out",
     do="look at routes and kubelet's 'clusterDNS' on the node, at CoreDNS and kube-proxy",
 )
 _of_the_run(
     "workloads.cuda",
     place=30,
     proves="a CUDA kernel computes the CPU's result on every free GPU",
-    fails_when="a result is wrong, the program fails, a GPU is missing or strange, or the work fell back to the CPU",
+    fails_when="a result is wrong, the program fails, a GPU is missing or unknown to the host, or the work fell back to the CPU",
     do="look at the checks of the nodes tier first, then run the program by hand in a pod",
 )
 _of_the_run(
     "workloads.throttle",
     place=35,
     proves="no GPU is slowed down by heat, hardware or power while the CUDA workload loads all free GPUs of the node at once",
-    fails_when="NVML in the pod names such a reason for a GPU, or cannot be asked for one; a power cap is none",
+    fails_when="NVML in the pod names such a reason for a GPU, or cannot be asked; a power cap does not count",
     do="look at 'nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER' under load, at the cooling and the power supply",
 )
 _of_the_run(
     "workloads.pytorch",
     place=40,
-    proves="a PyTorch training step: the loss falls and the weights are the closed form's",
+    proves="a PyTorch training step works: the loss falls and the weights match the closed form",
     fails_when="the loss does not fall, the weights differ, or PyTorch gets no GPU or one that the host does not know",
     do="compare the image's CUDA version with the driver's; then run the program by hand in a pod",
 )
 _of_the_run(
     "workloads.tensorflow",
     place=50,
-    proves="a TensorFlow training step: the loss falls and the weights are the closed form's",
+    proves="a TensorFlow training step works: the loss falls and the weights match the closed form",
     fails_when="the loss does not fall, the weights differ, or TensorFlow gets no GPU or one that the host does not know",
     do="compare the image's CUDA version with the driver's; then run the program by hand in a pod",
 )
 _of_the_run(
     "workloads.allocation",
     place=60,
-    proves="one pod per free GPU at the same time: all UUIDs distinct and known to the host",
+    proves="one pod per free GPU runs at the same time, and all UUIDs are distinct and known to the host",
     fails_when="a pod gets no GPU, two pods hold the same one, or a pod holds one that the host does not know",
     do="look for a second device plugin or for time slicing; restart the device plugin",
 )
@@ -80,7 +80,7 @@ _of_the_run(
     "workloads.isolation",
     place=80,
     proves="pods without a GPU request see no GPU, also with NVIDIA_VISIBLE_DEVICES=all",
-    fails_when="such a pod sees, opens or makes a GPU's device node, or the RuntimeClass to try it with is missing",
+    fails_when="such a pod sees, opens or creates a GPU's device node, or the RuntimeClass for the test is missing",
     do="set 'accept-nvidia-visible-devices-envvar-when-unprivileged = false' in the runtime's config.toml, or run site.yml",
 )
 
@@ -88,9 +88,9 @@ _of_the_run(
 @check(
     "workloads.cleanup",
     place=90,
-    proves="everything that the run made is gone",
-    fails_when="the run's namespace is still there some time after its removal",
-    do="find what holds it: kubectl get namespace NAME -o yaml",
+    proves="everything that the run created is removed",
+    fails_when="the run's namespace still exists some time after its removal",
+    do="find out what blocks its removal: kubectl get namespace NAME -o yaml",
     per_node=False,
 )
 def cleanup(left: Finding) -> Finding:

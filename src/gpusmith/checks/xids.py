@@ -104,9 +104,12 @@ def _cut_log(facts: NodeFacts) -> list[Problem]:
 @check(
     "nodes.xid",
     place=120,
-    proves="the kernel module reported no Xid since it was loaded, but for those of applications",
-    fails_when="there is an Xid that 'validation_accepted_xids' does not accept, or its log cannot be trusted or begins late",
-    do="the finding says what the code asks for: the way to the application, or drain, reset, reboot, replace",
+    proves="the kernel module reported no Xid since it was loaded, except those of applications",
+    fails_when=(
+        "there is an Xid that 'validation_accepted_xids' does not accept, or the kernel log cannot be trusted or begins"
+        " too late"
+    ),
+    do="the finding says what the code requires: how to find the application, or drain, reset, reboot, replace",
     evidence=xid_evidence,
 )
 def xid(facts: NodeFacts) -> list[Problem]:
