@@ -8,9 +8,9 @@ DOCUMENTATION = r"""
 module: allocatable_wait
 short_description: Wait until nodes offer their GPUs to the scheduler
 description:
-  - Asks the cluster for its list of nodes until each named node is Ready and its allocatable number of a resource equals the
-    expected one. One list call answers for all nodes, however many there are.
-  - Runs on the controller. Never fails for a node that is not there in time; it says what was seen last, and the caller judges.
+  - Lists the cluster's nodes until each named node is Ready and its allocatable number of a resource equals the expected one. One list call covers
+    all nodes, however many there are.
+  - Runs on the controller. Does not fail for a node that is not ready in time; it returns what was seen last, and the caller decides.
 version_added: "0.1.0"
 author: gpusmith contributors
 options:
@@ -19,7 +19,7 @@ options:
     type: path
     required: true
   expected:
-    description: Number of devices that is expected, by name of the node.
+    description: Expected number of devices, by name of the node.
     type: dict
     required: true
   resource:
@@ -27,12 +27,12 @@ options:
     type: str
     default: nvidia.com/gpu
   labels:
-    description: Labels that each node must carry as well, such as those of feature discovery.
+    description: Labels that each node must also have, such as those of feature discovery.
     type: list
     elements: str
     default: []
   timeout:
-    description: Seconds to wait at the most.
+    description: Maximum number of seconds to wait.
     type: float
     default: 300.0
 attributes:

@@ -7,25 +7,26 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: built_modules
-short_description: Build the driver's kernel modules with DKMS, or take those that another node has built
+short_description: Build the driver's kernel modules with DKMS, or install those that another node has built
 description:
-  - The node's part of C(nvidia_driver_build=once_per_kernel); M(gpusmith.gpu.driver_build) says on the controller who builds and who takes.
-  - C(state=withheld) keeps DKMS from building O(version), by files C(/etc/dkms/NAME-VERSION.conf), until C(state=allowed) or a boot. The
-    driver's packages are then installed without a build, as on a machine without headers. Later kernels have theirs built as ever.
+  - The node's part of C(nvidia_driver_build=once_per_kernel). M(gpusmith.gpu.driver_build) decides on the controller which node builds and which
+    nodes take the result.
+  - C(state=withheld) keeps DKMS from building O(version), with files C(/etc/dkms/NAME-VERSION.conf), until C(state=allowed) or a boot. The driver's
+    packages are then installed without a build, as on a machine without headers. Modules for later kernels are built as usual.
   - C(state=compiled) has DKMS build and install the modules for O(kernel).
-  - C(state=rebuilt) has DKMS build O(modules) of others anew for O(kernel), which are compiled against the driver's sources.
-  - C(state=restored) has DKMS install once more what it keeps for O(kernel), in the place of modules that were changed.
-  - C(state=mended) is for packages of which the module did not compile when they were installed. It has the package manager finish them
-    without it, so that other packages can be installed, and fails with what the compiler said. It changes nothing if no build has failed.
+  - C(state=rebuilt) has DKMS rebuild for O(kernel) the O(modules) of other packages that are compiled against the driver's sources.
+  - C(state=restored) has DKMS install again the modules that it keeps for O(kernel), in place of modules that were changed.
+  - C(state=mended) is for packages whose module did not compile when they were installed. It has the package manager finish them without the
+    module, so that other packages can be installed, and fails with the compiler's message. It changes nothing if no build has failed.
   - C(state=built) has DKMS build and install the modules for O(kernel), and packs them into O(archive), in the format of
     C(dkms mktarball --binaries-only).
-  - C(state=taken) proves that the modules of O(archive) fit this node (checksum, version, architecture, the kernel's whole vermagic), hands
-    them to C(dkms ldtarball) and C(dkms install), compares what is installed then, and notes it in C(/var/lib/gpusmith/modules).
+  - C(state=taken) verifies that the modules of O(archive) fit this node (checksum, version, architecture, the kernel's whole vermagic), hands them
+    to C(dkms ldtarball) and C(dkms install), compares the result of the installation, and notes it in C(/var/lib/gpusmith/modules).
 version_added: "0.2.0"
 author: gpusmith contributors
 options:
   state:
-    description: What is wanted.
+    description: Wanted state.
     type: str
     choices: [withheld, allowed, compiled, restored, rebuilt, mended, built, taken]
     required: true
@@ -38,7 +39,7 @@ options:
     type: str
     default: ""
   modules:
-    description: With C(state=rebuilt), modules as the kernel shows their names, of C(gdrdrv) and C(nvidia_fs).
+    description: With C(state=rebuilt), modules by the names that the kernel shows, out of C(gdrdrv) and C(nvidia_fs).
     type: list
     elements: str
     default: []
@@ -47,11 +48,11 @@ options:
     type: path
     default: ""
   manifest:
-    description: What is in the archive, as C(state=built) returned it.
+    description: Content of the archive, as C(state=built) returned it.
     type: dict
     default: {}
   builder:
-    description: With C(state=taken), who has built them, for people.
+    description: With C(state=taken), name of the node that has built the modules, for messages.
     type: str
     default: ""
   bundle:
@@ -61,7 +62,7 @@ options:
 attributes:
   check_mode:
     support: none
-    description: In check mode M(gpusmith.gpu.driver_build) tells who would build, and asks no node.
+    description: In check mode M(gpusmith.gpu.driver_build) reports who would build, and asks no node.
 """
 
 EXAMPLES = r"""

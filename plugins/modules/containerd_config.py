@@ -7,21 +7,21 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: containerd_config
-short_description: Own one drop-in of containerd, restart only on an effective change
+short_description: Manage one drop-in of containerd, restart only on an effective change
 description:
-  - Keeps the root file as it is, apart from the import of the drop-in folder; where there is none, or only the package's
-    that turns CRI off, it writes a minimal one. What was there before lies beside it, and is put back with the last drop-in of ours.
-  - For containerd 1.x, which reads a plugin's settings from the last file that has any, writes one more file that has those of the site and
-    ours together.
+  - Keeps the root file as it is, apart from the import of the drop-in folder. If there is none, or only the package's own that turns CRI off, it
+    writes a minimal one. The previous file is kept beside it, and is put back when gpusmith's last drop-in is removed.
+  - For containerd 1.x, which reads a plugin's settings from the last file that has any, writes one more file with the settings of the site and of
+    gpusmith together.
   - Writes one drop-in in the schema version of the root file, and the registries' C(hosts.toml) (read by containerd at each pull).
-  - Compares what C(containerd config dump) says with what the running containerd was started with, and restarts it only if
-    they differ, or if its CRI plugin is down. If containerd does not come up with its CRI plugin, the files go back to what they were.
+  - Compares the output of C(containerd config dump) with the configuration with which the running containerd was started, and restarts it only if
+    they differ, or if its CRI plugin is down. If containerd does not come up with its CRI plugin, the previous files are restored.
   - Never asks systemd for a daemon-reload, which takes GPUs away from running containers.
 version_added: "0.1.0"
 author: gpusmith contributors
 options:
   name:
-    description: Names the drop-in, C(/etc/containerd/conf.d/NAME.toml).
+    description: Name of the drop-in, C(/etc/containerd/conf.d/NAME.toml).
     type: str
     required: true
   runtime:
@@ -34,8 +34,8 @@ options:
     default: {}
   registries:
     description:
-      - Registries with a special address; keys host and endpoint. Those that this module wrote and that are not listed any more are removed,
-        as are all of them with O(state=absent); those of others stay. Without this option nothing is done about registries.
+      - Registries with a special address; keys host and endpoint. Registries that this module wrote and that are no longer listed are removed; with
+        O(state=absent) all of them are. Registries of others stay. Without this option registries are not changed.
     type: list
     elements: dict
   restart:
@@ -54,7 +54,7 @@ options:
 attributes:
   check_mode:
     support: partial
-    description: Tells which files would change. What the effective configuration would be is only known with containerd installed.
+    description: Reports which files would change. The effective configuration is known only if containerd is installed.
 """
 
 EXAMPLES = r"""

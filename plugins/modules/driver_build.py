@@ -6,17 +6,18 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: driver_build
-short_description: Give a node the driver's kernel modules, which one node of several builds
+short_description: Give a node the driver's kernel modules, built by one node for several
 description:
-  - The nodes of one kernel release, architecture, driver version, kind of module, operating system and package layout need one build. The
-    first of them that comes has DKMS build, and leaves the result on the controller. The others wait for it and take it, with
+  - Nodes with the same kernel release, architecture, driver version, kind of module, operating system and package layout share one build. The first
+    of these nodes builds with DKMS, and its result is stored on the controller. The others wait for the result and install it, with
     M(gpusmith.gpu.built_modules).
-  - Where the build fails, one more node of the run tries. After that the others fail too, without compiling, and name those that say why.
-  - With C(state=withheld) the driver's packages, which come next, build nothing on the node, until C(state=allowed) or a boot. Key,
-    certificate and cache are looked at as well, so that they are refused before anything is installed.
-  - With C(state=compiled) the node has DKMS build for itself, with C(state=restored) install what it keeps. With C(state=rebuilt) it
-    has DKMS build O(modules) of others anew, which are compiled against the driver's sources. With C(state=mended) packages whose module
-    did not compile are finished without it, and what the compiler said is the error.
+  - If the build fails, one more node of the run tries. After that the others fail too, without compiling, and name the nodes that report the
+    reason.
+  - With C(state=withheld) the driver's packages, which are installed next, build nothing on the node, until C(state=allowed) or a boot. Key,
+    certificate and cache are checked as well, so that unusable ones are refused before anything is installed.
+  - With C(state=compiled) the node has DKMS build the modules for itself, with C(state=restored) it has DKMS install the modules that it keeps.
+    With C(state=rebuilt) it has DKMS rebuild O(modules) of other packages that are compiled against the driver's sources. With C(state=mended)
+    packages whose module did not compile are finished without it, and the error contains the compiler's message.
   - With O(signing) the modules are signed on the controller, so that no node ever has the private key. The node that built takes the
     signed modules as well.
 version_added: "0.2.0"
@@ -33,7 +34,7 @@ options:
     elements: str
     default: []
   modules:
-    description: With state C(rebuilt), by release of a kernel the modules, of C(gdrdrv) and C(nvidia_fs).
+    description: With state C(rebuilt), the modules by kernel release, out of C(gdrdrv) and C(nvidia_fs).
     type: dict
     default: {}
   version:
@@ -53,7 +54,7 @@ options:
     type: path
     default: ""
   cache_days:
-    description: Days after which something goes from there that no run has used, when something comes. 0 keeps everything.
+    description: Days after which a build that no run has used is deleted from there, when a new one is added. 0 keeps everything.
     type: int
     default: 90
   signing:
@@ -66,17 +67,17 @@ options:
         type: path
         default: ""
       certificate:
-        description: Its certificate, PEM or DER, that the nodes' firmware has enrolled.
+        description: The certificate of the key, PEM or DER, which is enrolled in the nodes' firmware.
         type: path
         default: ""
   timeout:
-    description: Seconds that another node's build is waited for.
+    description: Seconds to wait for another node's build.
     type: float
     default: 1800.0
 attributes:
   check_mode:
     support: full
-    description: Tells who would build and who would take, as far as records tell.
+    description: Reports which node would build and which ones would take the result, as far as the records show.
 """
 
 EXAMPLES = r"""

@@ -9,10 +9,10 @@ DOCUMENTATION = r"""
 module: driver_offers
 short_description: Find the versions of the driver that a node could have
 description:
-  - Asks the driver's repository, in a folder that vanishes afterwards and with its signature checked, for the packages that the node needs
-    of each branch that may be what is asked for.
-  - On the controller, versions are left out of which a package is missing, or which the node's GPUs or kernels do not take.
-  - Never fails because of what it finds; it returns why there is no version.
+  - Asks the driver's repository, in a temporary folder and with its signature checked, for the packages that the node needs, of each branch that
+    the requested version may mean.
+  - On the controller, versions are left out if a package is missing, or if the node's GPUs or kernels do not support them.
+  - Does not fail because of its findings; it returns the reason why there is no version.
 version_added: "0.1.0"
 author: gpusmith contributors
 options:
@@ -27,7 +27,7 @@ options:
     type: dict
     required: true
   record:
-    description: Record of the node, as M(gpusmith.gpu.node_state) says it. It stays on the controller.
+    description: Record of the node, as M(gpusmith.gpu.node_state) returns it. It stays on the controller.
     type: dict
     required: true
   packages:

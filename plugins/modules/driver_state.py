@@ -9,26 +9,26 @@ DOCUMENTATION = r"""
 module: driver_state
 short_description: Unload the driver of a node, or load it again
 description:
-  - Part of a driver upgrade. A node that serves must be drained before; this module knows nothing of the cluster.
-  - C(state=used) tells who uses the driver, and changes nothing.
-  - C(state=unloaded) stops the driver's services and O(units), keeps everybody from loading the modules until they are loaded
-    again or the node is rebooted, and unloads the modules, users first. Nothing is forced. If somebody else uses the driver, or the
-    kernel keeps a module, what was stopped is started again, and the module fails.
-  - C(state=loaded) takes that back. It loads the modules, starts what ran before and makes device links and CDI specification anew.
-    Then it sets O(power_limits) and O(persistence).
-  - What was stopped is noted on the node, so a call that was killed can be repeated. Never asks systemd for a daemon-reload, which
-    takes GPUs away from running containers.
+  - Part of a driver upgrade. A node that serves must be drained first; this module does not know the cluster.
+  - C(state=used) reports who uses the driver, and changes nothing.
+  - C(state=unloaded) stops the driver's services and O(units), blocks every other load of the modules until this module loads them again or the
+    node is rebooted, and unloads the modules, dependent modules first. Nothing is forced. If another process uses the driver, or the kernel keeps a
+    module, what was stopped is started again, and the module fails.
+  - C(state=loaded) reverses that. It loads the modules, starts the services that ran before and creates device links and the CDI specification
+    again. Then it sets O(power_limits) and O(persistence).
+  - Stopped services are noted on the node, so an interrupted call can be repeated. Never asks systemd for a daemon-reload, which takes GPUs away
+    from running containers.
 version_added: "0.1.0"
 author: gpusmith contributors
 options:
   state:
-    description: What is wanted.
+    description: Wanted state.
     type: str
     choices: [used, unloaded, loaded]
     required: true
   units:
     description:
-      - Services of others that may be stopped and are started again if they ran. Those that a node does not have are left out.
+      - Services of others that may be stopped. They are started again if they ran. Services that a node does not have are ignored.
     type: list
     elements: str
     default: []
@@ -45,7 +45,7 @@ options:
     type: dict
     default: {}
   timeout:
-    description: Seconds until others let go of the driver.
+    description: Seconds within which others must stop using the driver.
     type: float
     default: 30.0
   bundle:
@@ -55,7 +55,7 @@ options:
 attributes:
   check_mode:
     support: full
-    description: Tells whether anything would be done. Fails for those who use the driver, as it would without.
+    description: Reports whether anything would be done. Fails if others use the driver, as it does without check mode.
 """
 
 EXAMPLES = r"""

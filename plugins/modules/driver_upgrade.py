@@ -6,26 +6,26 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: driver_upgrade
-short_description: Give a node that serves another driver, or bring it back
+short_description: Change the driver of a node that serves, or bring the previous one back
 description:
   - Carries out the plan of M(gpusmith.gpu.driver_upgrade_plan) for one node, from the packages on its disk to the validated driver. Waits for
     the budget, for canaries and for the node's jobs. Runs on the controller, and modules on the node.
-  - The steps, and what happens after which failure, are in C(src/gpusmith/upgrade/machine.py). A run that was killed anywhere is finished by the
-    next one.
-  - Never fails for what becomes of the node, so that M(gpusmith.gpu.driver_upgrade_report) tells it for all nodes.
+  - The steps, and what happens after which failure, are in C(src/gpusmith/upgrade/machine.py). The next run finishes a run that was killed at any
+    point.
+  - Does not fail because of the node's result, so that M(gpusmith.gpu.driver_upgrade_report) reports the results of all nodes.
 version_added: "0.1.0"
 author: gpusmith contributors
 options:
   order:
-    description: What the plan and role gpu_upgrade say, see C(roles/gpu_upgrade/vars/main.yml).
+    description: Settings from the plan and from role gpu_upgrade, see C(roles/gpu_upgrade/vars/main.yml).
     type: dict
     required: true
   packages:
-    description: Arguments of M(gpusmith.gpu.packages) for the version that is to come.
+    description: Arguments of M(gpusmith.gpu.packages) for the new version.
     type: dict
     required: true
   settings:
-    description: Those of P(gpusmith.gpu.driver_plan#filter).
+    description: Settings of P(gpusmith.gpu.driver_plan#filter).
     type: dict
     required: true
   layouts:
@@ -34,8 +34,8 @@ options:
     required: true
   build:
     description: >-
-      Where one node builds the modules for several, keys cache, cache_days, signing, timeout and layout, as M(gpusmith.gpu.driver_build) takes
-      them; empty where every node builds for itself.
+      If one node builds the modules for several, keys cache, cache_days, signing, timeout and layout, as in M(gpusmith.gpu.driver_build). Empty if
+      every node builds for itself.
     type: dict
     default: {}
   nvml_timeout:
@@ -43,13 +43,13 @@ options:
     type: float
     default: 60.0
   ready_timeout:
-    description: Seconds until the driver must be as wanted after it was loaded.
+    description: Seconds within which the driver must be in the wanted state after it was loaded.
     type: float
     default: 600.0
 attributes:
   check_mode:
     support: none
-    description: In check mode the plan is all that there is.
+    description: In check mode only the plan is made.
 """
 
 EXAMPLES = r"""

@@ -8,10 +8,10 @@ DOCUMENTATION = r"""
 module: driver_upgrade_plan
 short_description: Plan a driver upgrade, refuse what cannot work, and claim the nodes for it
 description:
-  - Shows order, waves, nodes that are left out, pods and processes that use GPUs, and the budget; writes the same as C(plan.json).
-  - Names everything that is wrong, of all hosts, in one table, and refuses the run for it.
+  - Shows order, waves, nodes that are left out, pods and processes that use GPUs, and the budget, and writes these to C(plan.json).
+  - Names all problems of all hosts in one table, and refuses the run because of them.
   - Then claims the nodes, and the budget, for this run, as M(gpusmith.gpu.node_claim) does.
-  - Reads what role C(node_record), M(gpusmith.gpu.preflight) and M(gpusmith.gpu.driver_state) left of each host. To be called once in a play.
+  - Reads what role C(node_record), M(gpusmith.gpu.preflight) and M(gpusmith.gpu.driver_state) returned for each host. Call it once in a play.
 version_added: "0.1.0"
 author: gpusmith contributors
 options:
@@ -24,27 +24,27 @@ options:
     type: bool
     default: false
   version:
-    description: The driver that nodes get. Without meaning for C(back).
+    description: The driver that nodes get. Ignored with C(back).
     type: str
     default: ""
   max_unavailable:
-    description: GPUs of one model that may be out at once, a number or C(N%); empty for those of the largest node.
+    description: GPUs of one model that may be out of service at the same time, a number or C(N%); empty for the number of GPUs of the largest node.
     type: str
     default: ""
   canary:
-    description: Nodes that must have been upgraded before others are begun.
+    description: Number of nodes that must have been upgraded before others are started.
     type: int
     default: 1
   soak:
-    description: Seconds that the last of these must have served since.
+    description: Seconds that the last of these must have served since its upgrade.
     type: float
     default: 300.0
   max_failures:
-    description: Failed nodes that halt what has not begun.
+    description: Number of failed nodes at which no further node is started.
     type: int
     default: 1
   reboot:
-    description: Whether a node may be rebooted whose modules cannot be unloaded although nobody uses them.
+    description: Whether a node may be rebooted if its modules cannot be unloaded although nobody uses them.
     type: str
     choices: [never, if_needed]
     default: never
@@ -53,7 +53,7 @@ options:
     type: str
     default: ""
   requires_hours:
-    description: For how many hours.
+    description: For how many hours they must have served.
     type: float
     default: 24.0
   report_dir:

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: driver_upgrade_report
-short_description: Tell what became of the nodes of a driver upgrade
+short_description: Report the results of the nodes of a driver upgrade
 description:
-  - Shows one table, what to change in the inventory, and where journals and reports are; writes C(upgrade.json).
-  - To be called once in a play, after M(gpusmith.gpu.driver_upgrade).
+  - Shows one table of results, the changes to make in the inventory, and the paths of journals and reports; writes C(upgrade.json).
+  - Call it once in a play, after M(gpusmith.gpu.driver_upgrade).
 version_added: "0.1.0"
 author: gpusmith contributors
 options:
@@ -26,7 +26,7 @@ options:
     type: dict
     required: true
   outcomes:
-    description: Name of the variable that has the answer of M(gpusmith.gpu.driver_upgrade) per host.
+    description: Name of the variable that has the result of M(gpusmith.gpu.driver_upgrade) on each host.
     type: str
     required: true
 attributes:

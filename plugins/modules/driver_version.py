@@ -9,15 +9,15 @@ DOCUMENTATION = r"""
 module: driver_version
 short_description: Choose one exact version of the driver for all nodes that get one
 description:
-  - All hosts of the play that ask for the same branch, or for the latest version, get the newest version that each of them can have. Packages
-    of one version can be other ones on another operating system.
-  - Where they have none in common, no host gets any, and each is told what the others are offered. Never fails because of that.
-  - Prints what was asked for and what that is.
+  - All hosts of the play that ask for the same branch, or for the latest version, get the newest version that each of them can have. The packages
+    of one version can differ between operating systems.
+  - If they have no version in common, no host gets one, and each is told what the others are offered. The module does not fail because of that.
+  - Prints the requested version and the exact version that was chosen.
 version_added: "0.1.0"
 author: gpusmith contributors
 options:
   offers:
-    description: Name of the variable that has the answer of M(gpusmith.gpu.driver_offers) on each host.
+    description: Name of the variable that has the result of M(gpusmith.gpu.driver_offers) on each host.
     type: str
     required: true
 attributes:

@@ -6,16 +6,16 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: driver_wait
-short_description: Wait until a node's driver is as wanted
+short_description: Wait until a node's driver is in the wanted state
 description:
-  - Reads the state of the node until it differs in nothing from what is wanted, until the differences are such that waiting cannot
-    help, or until the time is over. The NVSwitch fabric of a large machine takes minutes.
-  - Never fails for what it sees; the caller judges the record.
+  - Reads the state of the node until it matches the wanted state, until the differences are such that waiting cannot help, or until the timeout.
+    The NVSwitch fabric of a large machine takes minutes.
+  - Does not fail because of what it sees; the caller judges the record.
 version_added: "0.1.0"
 author: gpusmith contributors
 options:
   settings:
-    description: Those of P(gpusmith.gpu.driver_plan#filter).
+    description: Settings of P(gpusmith.gpu.driver_plan#filter).
     type: dict
     required: true
   layouts:
@@ -23,7 +23,7 @@ options:
     type: dict
     required: true
   timeout:
-    description: Seconds to wait at the most.
+    description: Maximum number of seconds to wait.
     type: float
     required: true
   nvml_timeout:

@@ -6,12 +6,12 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: foreign_operands
-short_description: Refuse a second owner of the device plugin and its companions, and a plugin that the runtime does not go with
+short_description: Refuse a second owner of the device plugin and its companions, and a plugin that does not work with the runtime
 description:
-  - Lists the DaemonSets and Deployments of the cluster once, and fails if one outside of our namespace runs a component that is to
-    be ours. Device plugin and feature discovery share an image; the command of the container tells them apart.
-  - Where the device plugin is the cluster's own, reads how it hands out GPUs (arguments, environment, ConfigMap), and fails if the container
-    runtime of the nodes does not accept that.
+  - Lists the DaemonSets and Deployments of the cluster once, and fails if one outside of gpusmith's namespace runs a component that gpusmith is to
+    manage. Device plugin and feature discovery share an image; they are told apart by the container's command.
+  - If the device plugin is the cluster's own, reads how it hands out GPUs (arguments, environment, ConfigMap), and fails if the container runtime
+    of the nodes does not accept that.
   - Runs on the controller.
 version_added: "0.1.0"
 author: gpusmith contributors
@@ -21,20 +21,20 @@ options:
     type: path
     required: true
   namespace:
-    description: Our own namespace.
+    description: Namespace of gpusmith.
     type: str
     required: true
   components:
     description: >-
-      Components that are to be ours, each with C(component) (nvidia-device-plugin, gpu-feature-discovery, node-feature-discovery or
+      Components that gpusmith is to manage, each with C(component) (nvidia-device-plugin, gpu-feature-discovery, node-feature-discovery or
       gpu-operator), C(name) and C(advice).
     type: list
     elements: dict
     required: true
   plugin_strategies:
     description: >-
-      Strategies besides CDI by which the runtime accepts GPUs of a device plugin that others run (C(envvar), C(volume-mounts)). Without this
-      option no plugin is judged.
+      Strategies besides CDI by which the runtime accepts GPUs from a device plugin that others run (C(envvar), C(volume-mounts)). Without this
+      option no plugin is checked.
     type: list
     elements: str
 attributes:

@@ -6,14 +6,14 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: guard
-short_description: Refuse a run that cannot do what was meant
+short_description: Refuse a run that cannot do what it is meant to do
 description:
-  - Looks at the target, the names, types and choices of variables, and the way to the cluster, before any host is touched.
-  - Connection variables, labels, taints, kernel parameters and kubeconfigs go by the rules of the validation suite. Templates in them
-    are filled in first, unless they need what only a look at the host can tell.
-  - Hosts, files and folders that variables name must be there, such as the host that makes join tokens.
-  - Meant for the first play of a playbook, on C(all:localhost), so that an empty inventory and a limit without GPU nodes do not end
-    with success because nothing was to be done.
+  - Checks the target, the names, types and choices of variables, and the way to the cluster, before any host is touched.
+  - Connection variables, labels, taints, kernel parameters and kubeconfigs are checked by the rules of the validation suite. Templates in them are
+    evaluated first, unless they need facts of the host.
+  - Hosts, files and folders that variables name must exist, such as the host that creates join tokens.
+  - Meant for the first play of a playbook, on C(all:localhost), so that an empty inventory, or a limit without GPU nodes, does not end with success
+    because there was nothing to do.
   - Runs on the controller and connects to no host of the inventory.
 version_added: "0.1.0"
 author: gpusmith contributors
@@ -28,7 +28,7 @@ options:
     default: true
   needs_limit:
     description:
-      - What the playbook does to nodes that must be named with C(-l) for it, as the beginning of a sentence.
+      - If nodes must be named with C(-l), what the playbook does to them, as the beginning of a sentence.
       - Empty if it may work on the whole group.
     type: str
     default: ""
@@ -38,7 +38,9 @@ options:
     elements: str
     default: []
   join_tag:
-    description: Tag of what joins nodes to the cluster. If it is to run, what a join needs must be given. Empty if the playbook joins none.
+    description: >-
+      Tag of the tasks that join nodes to the cluster. If they are to run, the variables that a join needs must be set. Empty if the playbook joins
+      no node.
     type: str
     default: ""
   inventory_only:

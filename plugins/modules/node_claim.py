@@ -8,16 +8,16 @@ DOCUMENTATION = r"""
 module: node_claim
 short_description: Refuse a run on wrong machines, or on nodes that another run works on
 description:
-  - Judges for all hosts of the play whether the machine at a host's address is the one whose Node the inventory means, by the node
-    name of its kubelet, by machine ID and by boot ID. It reads what role C(node_record) left of each host.
-  - Then it claims the nodes for this run of ansible-playbook, also those that have not joined. A run that works on one of them is
-    named, and this one is refused. The claims stand in ConfigMap C(kube-system/gpusmith-runs).
-  - A process of its own keeps the claim, and gives it back when ansible-playbook and the tasks that it started have ended, in
-    whatever way. A run that is dead is in nobody's way, that of another machine after 45 seconds without a sign of life.
-  - A run whose claim was taken meanwhile, for example while its machine was asleep, is ended as by Ctrl-C as soon as the process that
-    keeps the claim sees it. What runs on a node at that moment may go on there for a while.
-  - A node whose driver upgrade is not finished is refused, with what finishes it.
-  - To be called once in a play, before any change. Runs on the controller.
+  - Judges for all hosts of the play whether the machine at a host's address is the one whose Node the inventory means, by the node name of its
+    kubelet, by machine ID and by boot ID. It reads the record that role C(node_record) made of each host.
+  - Then it claims the nodes for this run of ansible-playbook, including those that have not joined. If another run works on one of them, this run
+    is refused and the other one is named. The claims are stored in ConfigMap C(kube-system/gpusmith-runs).
+  - A separate process keeps the claim, and releases it when ansible-playbook and the tasks that it started have ended, in whatever way. A dead run
+    does not block other runs; a dead run of another machine stops blocking them after 45 seconds without a sign of life.
+  - If another run took the claim in the meantime, for example while this run's machine was asleep, this run is ended as by Ctrl-C as soon as the
+    process that keeps the claim notices it. A task that runs on a node at that moment may continue there for a while.
+  - A node whose driver upgrade is not finished is refused, and the error says how to finish it.
+  - Call it once in a play, before any change. Runs on the controller.
 version_added: "0.1.0"
 author: gpusmith contributors
 options:
@@ -26,7 +26,7 @@ options:
     type: path
     default: ""
   preflight:
-    description: Name of the variable that holds the answer of M(gpusmith.gpu.preflight) per host, to be told and judged in one table.
+    description: Name of the variable that holds the result of M(gpusmith.gpu.preflight) on each host, to be reported and judged in one table.
     type: str
     default: ""
   bad_host:

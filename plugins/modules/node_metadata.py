@@ -6,14 +6,14 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: node_metadata
-short_description: Make labels and taints of nodes what the inventory says
+short_description: Set labels and taints of nodes as the inventory says
 description:
-  - Waits until the nodes are Ready, by one list call for all of them, then changes only what differs.
-  - Does not fail for a node that is missing, not Ready in time, or whose change is refused; it says so in the node's I(problem),
-    makes the others right, and the caller judges.
-  - Labels go by server-side apply with the field manager C(gpusmith), so that a label that left the inventory leaves the node and
-    labels of others stay.
-  - The keys of taints that are ours stand in the annotation C(gpusmith.io/owned-taints); taints of others stay.
+  - Waits until the nodes are Ready, with one list call for all of them, then changes only what differs.
+  - Does not fail for a node that is missing, not Ready in time, or whose change is refused. It reports this in the node's I(problem) and changes
+    the others; the caller judges.
+  - Labels are set by server-side apply with the field manager C(gpusmith), so that a label that was removed from the inventory is removed from the
+    node, and labels of others stay.
+  - The keys of gpusmith's taints are stored in the annotation C(gpusmith.io/owned-taints); taints of others stay.
   - Runs on the controller.
 version_added: "0.1.0"
 author: gpusmith contributors
@@ -24,8 +24,8 @@ options:
     required: true
   nodes:
     description: >-
-      By name of the node, its labels (dict), taints (list of key, value and effect), and startup_taint, the key of a taint that a
-      node that has just joined has to carry even if its Node object is an old one. That also drops the old one's validation stamp.
+      By name of the node, its labels (dict), taints (list of key, value and effect), and startup_taint, the key of a taint that a node that has
+      just joined must have even if its Node object is an old one. This also removes the old object's validation stamp.
     type: dict
     required: true
   ready_timeout:
@@ -35,7 +35,7 @@ options:
 attributes:
   check_mode:
     support: full
-    description: Tells what would be patched, and does not wait.
+    description: Reports what would be patched, and does not wait.
 """
 
 EXAMPLES = r"""

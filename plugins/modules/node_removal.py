@@ -6,16 +6,16 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: node_removal
-short_description: Empty a node, or delete its Node object and what is left of its pods
+short_description: Drain a node, or delete its Node object and its remaining pods
 description:
-  - C(state=empty) cordons a node and evicts its pods, as their disruption budgets allow. Pods of DaemonSets and the kubelet's own stay; what
-    pods have in emptyDir volumes is lost.
-  - Refuses while pods hold GPUs or parts of some, and names them; also while there are pods that no controller would make anew. The node is
-    not cordoned then. It looks again after the cordon, and takes the cordon back if a pod came in between.
+  - C(state=empty) cordons a node and evicts its pods, as their disruption budgets allow. Pods of DaemonSets and the kubelet's own stay. Data in
+    emptyDir volumes is lost.
+  - Refuses while pods hold GPUs or parts of GPUs, and names these pods; also while there are pods that no controller would recreate. The node is
+    not cordoned then. It checks again after the cordon, and removes the cordon if such a pod arrived in between.
   - C(state=empty) needs the claim of this run on the node (M(gpusmith.gpu.node_claim)), and refuses if another run has taken it.
   - C(state=removable) only refuses, for the same reasons, and changes nothing.
-  - C(state=absent) deletes the Node object, and then the pods that are left of it, since the machine has left the cluster before. A node
-    that joins under the same name finds none of them.
+  - C(state=absent) deletes the Node object, and then its remaining pods, since the machine has already left the cluster. A node that joins under
+    the same name does not find any of them.
   - Runs on the controller.
 version_added: "0.1.0"
 author: gpusmith contributors
@@ -29,18 +29,18 @@ options:
     type: str
     required: true
   state:
-    description: What is wanted.
+    description: Wanted state.
     type: str
     choices: [removable, empty, absent]
     required: true
   timeout:
-    description: Seconds until the pods must be gone.
+    description: Seconds within which the pods must be gone.
     type: float
     default: 300.0
 attributes:
   check_mode:
     support: full
-    description: Refuses as it would, and tells what would be evicted.
+    description: Refuses as without check mode, and reports what would be evicted.
 """
 
 EXAMPLES = r"""

@@ -6,12 +6,12 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: node_stamp
-short_description: Stamp a node that a complete validation has proved
+short_description: Stamp a node that passed a complete validation
 description:
-  - Reads the results of the validation suite. If every check of the node passed in a complete run, writes the stamp to the Node
-    object and takes the startup taint off.
-  - If nothing is wrong, but jobs hold GPUs so that these could not be tested, a stamp that is current stays.
-  - Otherwise takes an older stamp off and fails with the cause and the next step of each failed check. A startup taint stays.
+  - Reads the results of the validation suite. If every check of the node passed in a complete run, writes the stamp to the Node object and removes
+    the startup taint.
+  - If nothing is wrong, but GPUs could not be tested because jobs hold them, a current stamp stays.
+  - Otherwise removes an older stamp and fails with the cause and the next step of each failed check. A startup taint stays.
   - Runs on the controller.
 version_added: "0.1.0"
 author: gpusmith contributors
@@ -25,7 +25,7 @@ options:
     type: str
     required: true
   host:
-    description: Its name in the inventory, by which the results call it.
+    description: Name of the node in the inventory, which the results use.
     type: str
     required: true
   results:
@@ -33,17 +33,17 @@ options:
     type: path
     required: true
   not_before:
-    description: Unix time at which the suite was started. Older results are refused, they are of another run.
+    description: Unix time at which the suite was started. Older results are refused, since they are of another run.
     type: float
     default: 0.0
   facts:
-    description: The facts that the stamp is for, as M(gpusmith.gpu.node_state) says.
+    description: The facts that the stamp is for, as M(gpusmith.gpu.node_state) returns them.
     type: dict
     required: true
 attributes:
   check_mode:
     support: full
-    description: Asks the API server to try the change out.
+    description: Asks the API server for a dry run of the change.
 """
 
 EXAMPLES = r"""

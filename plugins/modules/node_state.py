@@ -6,12 +6,11 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: node_state
-short_description: Tell the state of a GPU node
+short_description: Report the state of a GPU node
 description:
   - Gathers packages, PCI devices, kernel module, NVIDIA libraries, NVML's answers, device nodes, services, Xid messages, the
     effective configuration of containerd, CDI specifications and the kubelet's state in one round trip.
-  - Changes nothing, and needs nothing but Python 3.8 on the node; the probe travels there, and leaves no file. What could not be found
-    out is null.
+  - Changes nothing, and needs only Python 3.8 on the node; the probe is sent there, and leaves no file. Unknown values are null.
 version_added: "0.1.0"
 author: gpusmith contributors
 options:

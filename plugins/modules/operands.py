@@ -6,15 +6,15 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: operands
-short_description: Make objects that are ours alone what we say, or delete them
+short_description: Apply objects that gpusmith alone owns, or delete them
 description:
-  - Applies objects on the server's side with the field manager C(gpusmith), and with force. A change by hand gives way.
-  - An apply alone leaves fields that somebody added. So this makes C(gpusmith) their owner first (I(metadata.managedFields)); the apply takes
-    away what it does not send. That concerns DaemonSets, Deployments, RuntimeClasses, ConfigMaps and RBAC objects. I(metadata), I(status), what a
-    subresource wrote, and the time of C(kubectl rollout restart) are left alone.
-  - Reports a change only if the API server's answer differs from what was there.
-  - Refuses a RuntimeClass that has another handler before it changes anything, since nobody can change that.
-  - Warns of a RuntimeClass of ours that is not among the objects any more, since pods may still name it.
+  - Applies objects by server-side apply with the field manager C(gpusmith), and with force. Manual changes are overwritten.
+  - An apply alone leaves fields that somebody added. Therefore this module first makes C(gpusmith) their owner (I(metadata.managedFields)); the
+    apply then removes fields that it does not send. This concerns DaemonSets, Deployments, RuntimeClasses, ConfigMaps and RBAC objects.
+    I(metadata), I(status), fields that a subresource wrote, and the time of C(kubectl rollout restart) are left alone.
+  - Reports a change only if the API server's answer differs from the previous object.
+  - Refuses a RuntimeClass that has another handler before it changes anything, since a handler cannot be changed.
+  - Warns of a RuntimeClass of gpusmith that is no longer among the objects, since pods may still name it.
   - Runs on the controller.
 version_added: "0.1.0"
 author: gpusmith contributors
@@ -30,24 +30,24 @@ options:
     required: true
   gone:
     description: >-
-      With O(state=present), manifests of objects that are deleted first if they are there and have the label
-      C(app.kubernetes.io/managed-by=gpusmith).
+      With O(state=present), manifests of objects that are deleted first if they exist and have the label C(app.kubernetes.io/managed-by=gpusmith).
     type: list
     elements: dict
     default: []
   state:
-    description: Whether the objects are to be there.
+    description: Whether the objects are to exist.
     type: str
     choices: [present, absent]
     default: present
   timeout:
-    description: Seconds until objects that are deleted must be gone.
+    description: Seconds within which deleted objects must be gone.
     type: float
     default: 300.0
 attributes:
   check_mode:
     support: full
-    description: Has the API server try the changes out. It cannot for objects in a namespace that does not exist yet; they are left out.
+    description: >-
+      Has the API server make a dry run of the changes. This is not possible for objects in a namespace that does not exist yet; they are left out.
 """
 
 EXAMPLES = r"""

@@ -9,94 +9,97 @@ DOCUMENTATION = r"""
 module: packages
 short_description: Install exact versions from one signed repository, pinned and held
 description:
-  - Writes the repository with its key, reads its package list and no other, installs the exact versions, pins them and holds them.
+  - Writes the repository with its key, reads only its package list, installs the exact versions, pins them and holds them.
   - A converged node costs a few file reads and one query of the package database.
-  - Needs nothing on the node but its package manager and Python 3.8. This release knows apt and dnf 4.
-  - For dnf, pins and holds are lines of its plugin versionlock, one for each package with its full version, which end with C(.?*). All
-    other lines of C(/etc/dnf/plugins/versionlock.list) stay as they are. One of them that allows a package another version only is named,
-    and nothing is installed. Where the plugin is missing, it is installed.
-  - A dnf upgrade of the whole node fails if something that is not locked needs a newer version of what is. C(warnings) say so after a change,
-    and what it is.
+  - Needs only the package manager and Python 3.8 on the node. This release supports apt and dnf 4.
+  - For dnf, pins and holds are lines of its plugin versionlock, one for each package with its full version, which end with C(.?*). All other lines
+    of C(/etc/dnf/plugins/versionlock.list) stay as they are. If one of them allows only another version of a package, it is named, and nothing is
+    installed. If the plugin is missing, it is installed.
+  - A dnf upgrade of the whole node fails if a package that is not locked needs a newer version of one that is. After a change, C(warnings) report
+    this and name the package.
 version_added: "0.1.0"
 author: gpusmith contributors
 options:
   name:
     description: >-
-      Names our files, such as C(/etc/apt/{sources.list,preferences}.d/gpusmith-NAME.*), C(/etc/yum.repos.d/gpusmith-NAME.repo) and
+      Names the files of this set, such as C(/etc/apt/{sources.list,preferences}.d/gpusmith-NAME.*), C(/etc/yum.repos.d/gpusmith-NAME.repo) and
       C(/etc/pki/rpm-gpg/gpusmith-NAME.asc).
     type: str
     required: true
   repository:
     description:
-      - Keys type (V(deb), or V(rpm) for dnf), uris, key (an armored public key) and, to have the key compared with it, fingerprint; suites
-        and components of debs; of rpms signed (V(packages), V(metadata) or V(both)).
-      - Or folder, of files C(.deb) or C(.rpm) with their list C(SHA256SUMS), on the controller. It is brought to the node
-        (see M(gpusmith.gpu.packages_folder)), where it is a repository of its own; then nothing is installed from any other one. With key,
-        the packages of rpms have to be signed by it.
-      - The key is for this repository alone. Where packages are signed, dnf also takes it into rpm's database when the first of them is
-        installed. There it stays when the set goes, since others may need it; C(rpm -e) of its package C(gpg-pubkey-*) takes it out.
-      - Without it, only repositories that the node has already are used.
+      - Keys type (V(deb), or V(rpm) for dnf), uris, key (an armored public key) and fingerprint (with which the key is compared, if given); suites
+        and components for debs; signed (V(packages), V(metadata) or V(both)) for rpms.
+      - Or folder, on the controller, with C(.deb) or C(.rpm) files and their list C(SHA256SUMS). It is copied to the node (see
+        M(gpusmith.gpu.packages_folder)) and used as a separate repository there; nothing is then installed from any other one. With key, rpm
+        packages must be signed by it.
+      - The key is for this repository only. If packages are signed, dnf also imports it into rpm's database when the first of them is installed. It
+        stays there when the set is removed, since others may need it; C(rpm -e) of its package C(gpg-pubkey-*) removes it.
+      - Without this option, only repositories that the node already has are used.
     type: dict
   packages:
-    description: Version by name of package. A version without revision, such as 1.36.3, takes the newest revision that all have.
+    description: Version by name of package. A version without revision, such as 1.36.3, means the newest revision that all of them have.
     type: dict
     default: {}
   patterns:
     description:
-      - Shell patterns of names that belong to the set; V(src:PATTERN) is for the name of the source package. Packages by them are pinned
-        to the set's versions, and those of them that came along in such a version are held, and removed, together with the set.
+      - Shell patterns of names that belong to the set; V(src:PATTERN) is for the name of the source package. Packages that match are pinned to the
+        set's versions. Those that came along in such a version are held, and removed, together with the set.
     type: list
     elements: str
     default: []
   unversioned:
-    description: Packages with versions of their own, installed as they are offered and never changed afterwards.
+    description: Packages with their own versions, installed in the version that is offered and never changed afterwards.
     type: list
     elements: str
     default: []
   optional:
     description: >-
-      Like O(unversioned), for packages that are left out where no repository offers them, and that stay when the set goes. With dnf a
-      name can be that of one build, C(NAME-VERSION-RELEASE.ARCH), as of a kernel's headers.
+      Like O(unversioned), for packages that are left out if no repository offers them, and that stay when the set is removed. With dnf a name can
+      be that of one build, C(NAME-VERSION-RELEASE.ARCH), as for a kernel's headers.
     type: list
     elements: str
     default: []
   companions:
-    description: Packages with versions of their own that come along with others, or not, also by shell patterns of names. They are held where
-      they are, and never asked for.
+    description: >-
+      Packages with their own versions that may or may not be installed along with others, also by shell patterns of names. They are held where they
+      are installed, and never requested.
     type: list
     elements: str
     default: []
   counterparts:
     description:
-      - What comes with O(packages) for packages that are there under a name of another branch, and that have no other place in the set.
-      - By C(of) the name of one that is there, by C(names) what it can be called now, the first of them that is offered, and by C(version)
-        which it has to have; empty where any will do. Where none is offered, nothing is installed.
+      - Packages to install with O(packages) in place of installed ones that have a name of another branch, and that have no other place in the set.
+      - C(of) is the name of the installed package, C(names) are its possible names now, of which the first that is offered is used, and C(version)
+        is the version that it must have, empty for any. If none is offered, nothing is installed.
     type: list
     elements: dict
     default: []
   release:
-    description: Packages whose holds are let go first, because another version of them comes; also by shell patterns of names.
+    description: Packages whose holds are released first, because another version of them will be installed; also by shell patterns of names.
     type: list
     elements: str
     default: []
   replaced:
-    description: Of what O(patterns) mean, packages that go because of the others, such as those of another kind. No other version of them comes.
+    description: >-
+      Of the packages that match O(patterns), those that are removed because of the others, such as those of another kind. No other version of them
+      is installed.
     type: list
     elements: str
     default: []
   displaced:
     description: >-
-      Packages that go in the step in which the others come, because they have files of these and no relation says that they cannot stay.
-      Those that are not there do not matter.
+      Packages that are removed in the step that installs the others, because they contain files of these and no package relation says that they
+      cannot stay. Packages that are not installed are ignored.
     type: list
     elements: str
     default: []
   hold:
-    description: Whether O(packages), and what belongs to them by O(patterns), are held.
+    description: Whether O(packages), and the packages that belong to them by O(patterns), are held.
     type: bool
     default: true
   hold_unversioned:
-    description: Whether O(unversioned) are held as well. If not, their holds are let be.
+    description: Whether O(unversioned) are held as well. If not, their holds are not changed.
     type: bool
     default: false
   recommends:
@@ -104,43 +107,44 @@ options:
     type: bool
     default: false
   autoremove:
-    description: With O(state=absent), whether packages go too that came along with these and that nothing needs after them.
+    description: With O(state=absent), whether to remove also packages that were installed along with these and that nothing needs afterwards.
     type: bool
     default: false
   purge:
     description:
-      - With O(state=absent), whether configuration files go with the packages, also those of named packages that were removed before and left
-        theirs. What somebody edited is kept beside its place, under the name with C(.before-gpusmith-removal) behind it. With apt they stay
-        otherwise; dnf never leaves them, and keeps what somebody edited as C(.rpmsave).
+      - With O(state=absent), whether configuration files are removed with the packages, also those that named packages left behind when they were
+        removed earlier. Edited files are kept in the same folder, under their name with C(.before-gpusmith-removal) appended. Without this option,
+        apt leaves configuration files; dnf never leaves them, and keeps edited ones as C(.rpmsave).
     type: bool
     default: false
   lock_timeout:
-    description: Seconds that another program may keep the package manager's lock. By default what C(gpusmith_package_lock_timeout_s) says.
+    description: Seconds that another program may keep the package manager's lock. Default is C(gpusmith_package_lock_timeout_s).
     type: int
   folder:
     description:
-      - With O(state=fetched), where archives of the packages are saved, with a manifest of names, versions and checksums.
-        What came to an installed set since it was saved is added; what is saved stays.
-      - With O(state=present), exactly what is there is installed, also over newer versions, pinned and held. No repository is asked, or
-        written. O(packages) may be left out; if they are given, the folder must have them in these versions.
+      - With O(state=fetched), folder in which archives of the packages are saved, with a manifest of names, versions and checksums. Packages that
+        were added to an installed set since it was saved are added; saved archives stay.
+      - With O(state=present), exactly the packages in this folder are installed, also over newer versions, pinned and held. No repository is asked
+        or written. O(packages) may be left out; if they are given, the folder must have them in these versions.
     type: path
   state:
     description:
-      - V(repository_only) writes the repository and installs nothing. V(absent) removes packages, pins and repository. If the
-        package manager would take anything else along, or bring it, nothing is removed, and that is named, also in check mode.
-      - V(fetched) changes nothing but O(folder). A set that is to come is saved with all that its installation would bring or change on this
-        node; one that is there, with what belongs to it by O(patterns) and O(companions), as it is there. What no repository has any more
-        is taken from the package manager's cache. A complete folder that has O(packages) already is left as it is.
+      - V(repository_only) writes the repository and installs nothing. V(absent) removes packages, pins and repository. If the package manager would
+        also remove or install anything else, nothing is removed, and that is named, also in check mode.
+      - V(fetched) changes only O(folder). A set that is not installed yet is saved with all packages that its installation would add or change on
+        this node. An installed set is saved in its installed versions, with the packages that belong to it by O(patterns) and O(companions).
+        Packages that no repository has any more are taken from the package manager's cache. A complete folder that already has O(packages) is left
+        as it is.
     type: str
     choices: [present, absent, repository_only, fetched]
     default: present
 attributes:
   check_mode:
     support: full
-    description: Tells what would be installed, as far as the repository's list is already on the node.
+    description: Reports what would be installed, as far as the repository's list is already on the node.
   diff_mode:
     support: full
-    description: Shows the files of repository and pins.
+    description: Shows the repository and pin files.
 """
 
 EXAMPLES = r"""

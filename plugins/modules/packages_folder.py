@@ -7,13 +7,13 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: packages_folder
-short_description: Keep a folder of package files on the node, proved by its list
+short_description: Keep a folder of package files on the node, verified by its list
 description:
-  - Takes files that were brought, with their list C(SHA256SUMS), into C(/var/lib/gpusmith/repositories/NAME/DIGEST), where C(DIGEST) is that of the
-    list, compares them and makes a repository of them for apt or dnf. Nothing is installed or configured.
-  - A folder that is there already is compared with its list.
-  - M(gpusmith.gpu.packages), M(gpusmith.gpu.preflight), M(gpusmith.gpu.driver_offers) and M(gpusmith.gpu.driver_upgrade) call it where a
-    repository is a folder on the controller, and copy what it lacks.
+  - Takes files that were copied to the node, with their list C(SHA256SUMS), into C(/var/lib/gpusmith/repositories/NAME/DIGEST), where C(DIGEST) is
+    that of the list, compares them with the list and makes a repository of them for apt or dnf. Nothing is installed or configured.
+  - A folder that already exists is compared with its list.
+  - M(gpusmith.gpu.packages), M(gpusmith.gpu.preflight), M(gpusmith.gpu.driver_offers) and M(gpusmith.gpu.driver_upgrade) call it if a repository is
+    a folder on the controller, and copy the files that the node lacks.
 version_added: "0.1.0"
 author: gpusmith contributors
 options:
@@ -22,7 +22,7 @@ options:
     type: str
     required: true
   repository:
-    description: As for M(gpusmith.gpu.packages), with the folder's place on the node.
+    description: As for M(gpusmith.gpu.packages), with the path of the folder on the node.
     type: dict
     required: true
   sums:
@@ -30,14 +30,14 @@ options:
     type: str
     required: true
   brought:
-    description: Where the files are on the node. Without it nothing is taken.
+    description: Path of the copied files on the node. Without it no files are taken.
     type: path
 attributes:
   check_mode:
     support: none
     description: >-
-      Takes files in check mode, too, since only the node's package manager can tell what would come of the folder. Nothing uses it
-      before a run without check mode.
+      Takes files in check mode, too, since only the node's package manager can tell what would be installed from the folder. Nothing uses the
+      folder before a run without check mode.
 """
 
 EXAMPLES = r"""

@@ -7,43 +7,43 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: preflight
-short_description: Find reasons not to touch a machine
+short_description: Find reasons not to change a machine
 description:
-  - Gathers free space, clock, kernel headers, drivers that no package owns, the package manager, what the inventory's repositories
-    offer of packages that are not installed yet, and what installing all of them would do, in one round trip. Repositories are asked in a
-    folder that vanishes afterwards, signature included, and the installation is simulated there. A node that lacks nothing asks nobody.
+  - Gathers free space, clock, kernel headers, drivers that no package owns, the package manager, which versions the inventory's repositories offer
+    of packages that are not installed yet, and what installing all of them would do, in one round trip. Repositories are read in a temporary
+    folder, with their signatures checked, and the installation is simulated there. For a node that lacks nothing, no repository is asked.
   - Judges all that and the node's record on the controller, against the inventory, C(data/gpus.yml) and C(data/compatibility.yml).
-  - Never fails because of what it finds; it returns reasons to refuse the machine.
+  - Does not fail because of its findings; it returns the reasons to refuse the machine.
 version_added: "0.1.0"
 author: gpusmith contributors
 options:
   wanted:
-    description: What the inventory says, see role C(preflight).
+    description: Wanted state by the inventory, see role C(preflight).
     type: dict
     required: true
   choice:
-    description: What M(gpusmith.gpu.driver_version) chose for the host, where the inventory asks for a branch of the driver or for the latest.
+    description: Choice of M(gpusmith.gpu.driver_version) for the host, if the inventory asks for a branch of the driver or for the latest version.
     type: dict
     default: {}
   asks:
-    description: By role, arguments of M(gpusmith.gpu.packages) where something is due; set by the action plugin.
+    description: Arguments of M(gpusmith.gpu.packages), by role, for packages that are due; set by the action plugin.
     type: dict
     default: {}
   headers:
-    description: By release of a kernel for which the module is to be built, the package of its headers; set by the action plugin.
+    description: Package of the headers, by release of each kernel for which the module is to be built; set by the action plugin.
     type: dict
     default: {}
   proxies:
-    description: Proxies that services are to be told of, with keys url, file and line; set by the action plugin.
+    description: Proxies that are to be set for services, with keys url, file and line; set by the action plugin.
     type: list
     elements: dict
     default: []
   endpoint:
-    description: Where the machine would join a cluster, as host:port; set by the action plugin, empty where it does not join.
+    description: Endpoint at which the machine would join a cluster, as host:port; set by the action plugin, empty if it does not join.
     type: str
     default: ""
   trust_program:
-    description: Program that makes the trust store anew; set by the action plugin.
+    description: Program that rebuilds the trust store; set by the action plugin.
     type: str
     default: ""
   free_space_mib:
@@ -54,7 +54,7 @@ options:
     description: Unix time of the controller; set by the action plugin.
     type: float
   record:
-    description: Record of the node, as M(gpusmith.gpu.node_state) says it. It stays on the controller.
+    description: Record of the node, as M(gpusmith.gpu.node_state) returns it. It stays on the controller.
     type: dict
     required: true
   library:

@@ -8,7 +8,7 @@ DOCUMENTATION = r"""
 module: probe
 short_description: Run the probe on a GPU node
 description:
-  - The part of M(gpusmith.gpu.node_state) and M(gpusmith.gpu.driver_wait) that runs on the node. Use those.
+  - The part of M(gpusmith.gpu.node_state) and M(gpusmith.gpu.driver_wait) that runs on the node. Use those modules instead.
 version_added: "0.1.0"
 author: gpusmith contributors
 options:

@@ -9,25 +9,26 @@ DOCUMENTATION = r"""
 module: serving_change
 short_description: Prove a change of a service on a node that serves, or take it back
 description:
-  - C(state=begun) keeps the files and the versions of packages that are about to change, in C(/var/lib/gpusmith/changes). What an earlier
-    run kept and did not prove stays, since that was good last; unless the unit was started since, has been up for a minute, and the node is
-    Ready. Where it stays although files or packages are others now, those are kept beside it. If versions are to change, the present packages
-    themselves are kept there, so that the way back needs no repository; where they can be had nowhere, it fails, and nothing was changed.
-  - C(state=proved) waits until the unit stayed up without a restart in between, the node's Lease was renewed after its restart and, if it
-    was Ready before, the node is Ready. A unit that O(restart_with) names and that was not restarted is restarted first. What O(asks)
-    names must answer, of containerd its CRI plugin as well, also if nothing was restarted. What was kept is deleted.
-  - C(state=taken_back) puts files and packages back, restarts the unit, proves it, and fails with the reason.
-  - Unit and files are looked at on the node, the Lease on the controller.
+  - C(state=begun) keeps the files and the versions of packages that are about to change, in C(/var/lib/gpusmith/changes). Copies of an earlier run
+    that did not prove its change stay, since they are the last good state; unless the unit was started since, has been up for a minute, and the
+    node is Ready. If these copies stay although files or packages have changed since, the present ones are kept beside them. If versions are to
+    change, the present packages themselves are kept there, so that the way back needs no repository; if they are not available anywhere, the module
+    fails, and nothing was changed.
+  - C(state=proved) waits until the unit has stayed up without a restart in between, the node's Lease was renewed after its restart and, if it was
+    Ready before, the node is Ready. A unit that O(restart_with) names and that was not restarted is restarted first. The commands of O(asks) must
+    succeed, and for containerd its CRI plugin must answer as well, also if nothing was restarted. The kept copies are deleted.
+  - C(state=taken_back) restores files and packages, restarts the unit, proves it, and fails with the reason.
+  - Unit and files are examined on the node, the Lease from the controller.
 version_added: "0.1.0"
 author: gpusmith contributors
 options:
   state:
-    description: What is done.
+    description: Step to do.
     type: str
     choices: [begun, proved, taken_back]
     required: true
   subject:
-    description: Names the change. One of the same name that was not proved goes on.
+    description: Name of the change. A change of the same name that was not proved is continued.
     type: str
     required: true
   unit:
@@ -52,13 +53,13 @@ options:
     type: dict
     default: {}
   restart_with:
-    description: After a change of which of these the unit must have been restarted; it is then, if nobody did.
+    description: Which of these require a restart of the unit when they change. The unit is restarted then, unless it already was.
     type: list
     elements: str
     choices: [files, packages]
     default: []
   asks:
-    description: Commands that must end well after the change, whether the unit was restarted or not.
+    description: Commands that must succeed after the change, whether the unit was restarted or not.
     type: list
     elements: str
     default: []
@@ -67,11 +68,11 @@ options:
     type: float
     default: 5.0
   timeout:
-    description: Seconds until the node must have renewed its Lease.
+    description: Seconds within which the node must have renewed its Lease.
     type: float
     default: 120.0
   reason:
-    description: With O(state=taken_back), why.
+    description: With O(state=taken_back), the reason.
     type: str
     default: ""
   step:
@@ -85,7 +86,7 @@ options:
 attributes:
   check_mode:
     support: none
-    description: There is nothing to be proved.
+    description: There is nothing to prove.
 """
 
 EXAMPLES = r"""

@@ -9,9 +9,9 @@ DOCUMENTATION = r"""
 module: swap_off
 short_description: Turn swap off, now and after a reboot
 description:
-  - Turns off every active swap area, puts a comment sign before the swap lines of C(/etc/fstab) that boots follow, and masks systemd's
-    C(swap.target), which also keeps swap partitions that systemd finds by itself from coming back.
-  - Disables swap units that another unit than C(swap.target) starts.
+  - Turns off every active swap area, comments out the swap lines of C(/etc/fstab) that take effect at boot, and masks systemd's C(swap.target),
+    which also keeps swap partitions that systemd finds by itself from coming back.
+  - Disables swap units that a unit other than C(swap.target) starts.
 version_added: "0.1.0"
 author: gpusmith contributors
 options:
@@ -26,7 +26,7 @@ options:
 attributes:
   check_mode:
     support: full
-    description: Tells what would be turned off.
+    description: Reports what would be turned off.
 """
 
 EXAMPLES = r"""

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: tell
-short_description: Say something of the host in the verdict at the end of the run
+short_description: Add something about the host to the verdict at the end of the run
 description:
-  - What is said is printed by the callback C(gpusmith.gpu.verdict), once for all hosts of which it is said.
-  - An action plugin says the same by key C(verdict) of its result, by host, also of other hosts than its own.
+  - The callback C(gpusmith.gpu.verdict) prints it, once for all hosts that it concerns.
+  - An action plugin does the same with key C(verdict) of its result, by host, also for hosts other than its own.
 version_added: "0.1.0"
 author: gpusmith contributors
 options:
@@ -18,10 +18,10 @@ options:
     type: str
     choices: [host_baseline, nvidia_driver, cuda_toolkit, containerd, nvidia_container_toolkit, kubernetes_node]
   plan:
-    description: Plan of the role, from which is told what the role would change.
+    description: Plan of the role, from which the module derives what the role would change.
     type: dict
   changes:
-    description: What would change, by kind.
+    description: Changes that would be made, by kind.
     type: dict
     default: {}
     suboptions:
@@ -37,12 +37,12 @@ options:
       objects: {description: Objects of the cluster., type: list, elements: str, default: []}
       more: {description: Anything else., type: list, elements: str, default: []}
   unpredictable:
-    description: What only a run can tell.
+    description: Changes that only a run can determine.
     type: list
     elements: str
     default: []
   notes:
-    description: What a person should know at the end of the run, whether or not anything changed.
+    description: Notes for the person at the end of the run, whether or not anything changed.
     type: list
     elements: str
     default: []

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: trust_store
-short_description: Have a machine trust a site's own authorities, and no other ones of ours
+short_description: Have a machine trust a site's own authorities, and no others that gpusmith added
 description:
-  - Writes a file for each certificate, removes those of ours that are not wanted any more, has the operating system make its trust store anew,
-    and looks whether the store has the certificates then. Files of others stay.
-  - A change that did not end is taken up by the next run.
+  - Writes a file for each certificate, removes gpusmith's files that are no longer wanted, has the operating system rebuild its trust store, and
+    checks whether the store then has the certificates. Files of others stay.
+  - The next run continues a change that did not finish.
 version_added: "0.1.0"
 author: gpusmith contributors
 options:
@@ -20,20 +20,20 @@ options:
     type: dict
     default: {}
   folder:
-    description: Where the operating system looks for them.
+    description: Folder in which the operating system looks for them.
     type: path
     required: true
   suffix:
-    description: Of the files.
+    description: Suffix of the files.
     type: str
     required: true
   update:
-    description: Command that makes the trust store anew.
+    description: Command that rebuilds the trust store.
     type: list
     elements: str
     required: true
   fresh:
-    description: Further words of it where a certificate changes or leaves.
+    description: Further arguments of this command if a certificate changes or is removed.
     type: list
     elements: str
     default: []
@@ -44,7 +44,7 @@ options:
 attributes:
   check_mode:
     support: full
-    description: Tells which files would change.
+    description: Reports which files would change.
   diff_mode:
     support: full
     description: Shows the files' certificates.

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: validation_plan
-short_description: Tell which nodes must be validated
+short_description: Report which nodes must be validated
 description:
   - Compares the stamp on each Node object with the facts of the node. Asks the cluster once, however many nodes there are.
   - Runs on the controller and changes nothing.
@@ -18,7 +18,7 @@ options:
     type: path
     required: true
   nodes:
-    description: Per host of the inventory its name in the cluster (C(node)) and its facts (C(facts)), as M(gpusmith.gpu.node_state) says.
+    description: Name in the cluster (C(node)) and facts (C(facts)) of each inventory host, as M(gpusmith.gpu.node_state) returns them.
     type: dict
     required: true
   policy:

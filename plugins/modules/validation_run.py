@@ -9,7 +9,7 @@ module: validation_run
 short_description: Run the validation suite
 description:
   - Starts C(pytest) on the suite with the same inventory and hosts, writes all output to a log, and waits for the end.
-  - Checks that failed are an outcome and no failure of this module; a suite that could not do its work is.
+  - Failed checks are a result, not a failure of this module. The module fails if the suite could not do its work.
   - Runs on the controller. The suite changes no Node object, so this reports no change.
 version_added: "0.1.0"
 author: gpusmith contributors
