@@ -76,15 +76,17 @@ EXAMPLES = r"""
 
 RETURN = r"""
 manifest:
-  description: What is in the archive. Name of the module in DKMS, version, kernel, machine, and by file its checksum, vermagic and signer.
+  description: Content of the archive. Name of the module in DKMS, version, kernel, machine, and by file its checksum, vermagic and signer.
   returned: with state built
   type: dict
 compiled:
-  description: Whether DKMS compiled. It did not if it had the modules already.
+  description: Whether DKMS compiled. It does not if it already has the modules.
   returned: with states compiled and built
   type: bool
 outcome:
-  description: Why it failed. V(build), the modules do not compile; V(dependent), one of others does not; V(unfit), they are not for this node; V(dkms), DKMS refuses.
+  description: >-
+    Reason of the failure. V(build), the modules do not compile; V(dependent), a module of another package does not compile; V(unfit), the modules
+    are not for this node; V(dkms), DKMS refuses.
   returned: failed
   type: str
 """

@@ -71,7 +71,8 @@ effective:
   returned: when containerd is installed
   type: dict
 overrides:
-  description: Files of others that set what is ours to another value, one sentence each. Empty if our settings hold, or none was found.
+  description: >-
+    Files of others that override gpusmith's settings, one sentence each. Empty if gpusmith's settings are effective, or no such file was found.
   returned: when containerd is installed
   type: list
   elements: str
@@ -80,7 +81,7 @@ restarted:
   returned: always
   type: bool
 cri_error:
-  description: Why the CRI plugin of the running containerd was down before, in its own words; empty if it was up.
+  description: Error message of the CRI plugin of the running containerd if it was down before; empty if it was up.
   returned: when containerd is installed
   type: str
 """

@@ -98,7 +98,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 words:
-  description: How the node came to its modules, or would, for each kernel.
+  description: How the node got its modules, or would get them, for each kernel.
   returned: success
   type: list
   elements: str
@@ -108,7 +108,7 @@ compiled:
   type: list
   elements: str
 builders:
-  description: Who compiled, by kernel.
+  description: Node that compiled, by kernel.
   returned: with state present
   type: dict
 """

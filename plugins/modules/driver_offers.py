@@ -52,7 +52,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 offer:
-  description: Keys asked, versions (newest first) and refusal (why there are none, with keys message and hint).
+  description: Keys asked, versions (newest first) and refusal (the reason why there are none, with keys message and hint).
   returned: always
   type: dict
 """

@@ -82,12 +82,12 @@ holders:
   type: list
   elements: dict
 users:
-  description: Those that would keep it from being unloaded, in words; not the driver's own services, nor O(units).
+  description: Descriptions of the processes that would keep the driver from being unloaded, except the driver's own services and O(units).
   returned: always
   type: list
   elements: str
 strangers:
-  description: Those of them that are no process of a pod.
+  description: Those of them that are not processes of a pod.
   returned: always
   type: list
   elements: str

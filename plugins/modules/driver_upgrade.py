@@ -64,7 +64,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 result:
-  description: What became of the node. C(upgraded), C(rolled back), C(released), C(left cordoned), C(unfinished) or C(untouched).
+  description: Result of the node. C(upgraded), C(rolled back), C(released), C(left cordoned), C(unfinished) or C(untouched).
   returned: always
   type: str
 reason:

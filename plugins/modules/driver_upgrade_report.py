@@ -48,7 +48,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 left:
-  description: By host, why it is not where it should be, and what to do.
+  description: Hosts that did not reach the intended state, with the reason and what to do.
   returned: success
   type: dict
 results_file:

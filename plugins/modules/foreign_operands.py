@@ -56,7 +56,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 namespace_exists:
-  description: Whether our namespace is there already.
+  description: Whether gpusmith's namespace already exists.
   returned: success
   type: bool
 """

@@ -51,16 +51,16 @@ EXAMPLES = r"""
 
 RETURN = r"""
 cordoned:
-  description: Nodes of the run that take no pods.
+  description: Nodes of the run that accept no pods.
   returned: success
   type: list
   elements: str
 refused:
-  description: What speaks against hosts of the run, and that the others go on, in lines by host.
+  description: Problems of hosts of the run, and the note that the others go on, in lines by host.
   returned: always
   type: dict
 verdict:
-  description: What callback P(gpusmith.gpu.verdict#callback) tells at the end of the run, by host.
+  description: Text that callback P(gpusmith.gpu.verdict#callback) prints at the end of the run, by host.
   returned: if nodes are cordoned, with C(preflight)
   type: dict
 """

@@ -50,7 +50,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 nodes:
-  description: By name, whether the node is there and Ready, what was patched, and what went wrong (empty if nothing did).
+  description: By node name, whether the node exists and is Ready, what was patched, and the problem (empty if there was none).
   returned: always
   type: dict
   sample: {"gpu-1": {"present": true, "ready": true, "patched": ["labels"], "seen": "Ready", "problem": ""}}

@@ -57,11 +57,11 @@ present:
   returned: success, with C(state=empty) or C(state=removable)
   type: bool
 cordoned:
-  description: Whether the node was cordoned by this.
+  description: Whether this module cordoned the node.
   returned: success, with C(state=empty)
   type: bool
 evicted:
-  description: Pods that were taken off, as namespace/name.
+  description: Pods that were removed, as namespace/name.
   returned: success, with C(state=empty)
   type: list
   elements: str

@@ -62,7 +62,7 @@ stamp:
   returned: success
   type: str
 untainted:
-  description: Whether the startup taint was taken off.
+  description: Whether the startup taint was removed.
   returned: success
   type: bool
 """

@@ -40,7 +40,7 @@ record:
   returned: always
   type: dict
 stamp:
-  description: The facts after whose change the node must be validated again, with a digest over them.
+  description: The facts whose change requires a new validation of the node, with a digest of them.
   returned: always
   type: dict
 """

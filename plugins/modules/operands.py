@@ -69,7 +69,7 @@ objects:
   type: list
   elements: str
 left_out:
-  description: What check mode could not try out.
+  description: Objects that check mode could not try out.
   returned: success
   type: list
   elements: str

@@ -191,13 +191,13 @@ packages:
   type: dict
   sample: {"containerd.io": {"before": null, "after": "2.3.7-1"}}
 purged:
-  description: Packages that were gone, and of which configuration files go.
+  description: Packages that were already removed, and whose configuration files are removed.
   returned: with state absent
   type: list
   elements: str
   sample: [nvidia-kernel-support]
 kept:
-  description: Configuration files that somebody edited, by the path that they had, where they are after the removal.
+  description: Edited configuration files, by their former path, with their path after the removal.
   returned: with state absent
   type: dict
   sample: {"/etc/nvidia/current/nvidia-options.conf": "/etc/nvidia/current/nvidia-options.conf.before-gpusmith-removal"}

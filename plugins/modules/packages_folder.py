@@ -55,7 +55,7 @@ lacking:
   type: list
   elements: str
 free:
-  description: Bytes that are free where they go.
+  description: Free bytes at the place to which they are copied.
   returned: always
   type: int
 """

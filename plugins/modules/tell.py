@@ -66,7 +66,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 verdict:
-  description: What is said, by host.
+  description: Text added to the verdict, by host.
   returned: always
   type: dict
 """

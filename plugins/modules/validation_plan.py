@@ -46,7 +46,7 @@ hosts:
   type: list
   elements: str
 reasons:
-  description: Why, by host.
+  description: Reasons, by host.
   returned: always
   type: dict
 """
