@@ -279,7 +279,7 @@ def taints(facts: ClusterFacts) -> list[Problem]:
         "one of their pods is missing or not ready, there is a second device plugin, or somebody else set a field of"
         " gpusmith's objects"
     ),
-    do="read the pod's log; agree with its owner which device plugin stays; run site.yml, which takes back the fields of others",
+    do="read the pod's log; agree with its owner which device plugin stays; run site.yml, which restores gpusmith's fields",
 )
 def operands(facts: ClusterFacts) -> list[Problem]:
     """Pods of the operands' namespace on the node are ready; operands of ours have one there, and are as site.yml made them."""

@@ -20,7 +20,7 @@ from gpusmith.problems import Problem
         "the merged configuration lacks one of these, every pod gets the runtime, or containerd was started with another"
         " configuration"
     ),
-    do="run site.yml; remove a file in /etc/containerd that overrides gpusmith's",
+    do="run site.yml; a file in /etc/containerd that overrides gpusmith's must be corrected first",
     critical=True,
 )
 def containerd(facts: NodeFacts) -> list[Problem]:
