@@ -34,7 +34,7 @@ OF_FABRIC = (
     "cat /sys/module/nvidia/version",
 )
 LEFT = (
-    "dpkg-query -W -f '${Package} ${db:Status-Abbrev}\\n' '*nvidia*' nvlsm | grep ' [hi]i' | grep -v container || true",
+    "dpkg-query -W -f '${Package} ${db:Status-Abbrev}\\n' | grep -E '(nvidia|nvlsm).* [hi]i' | grep -v container || true",
     "apt-mark showhold | grep -E 'nvidia|nvlsm' | grep -v container || true",
     f"find {LOADS} /opt/nvidia/nvlsm 2>/dev/null || true",
     "cat /sys/module/nvidia/version 2>/dev/null || true",
