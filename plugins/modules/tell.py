@@ -37,7 +37,7 @@ options:
       objects: {description: Objects of the cluster., type: list, elements: str, default: []}
       more: {description: Anything else., type: list, elements: str, default: []}
   unpredictable:
-    description: Changes that only a run can determine.
+    description: What only a run can tell, such as whether a check of kubeadm lets the machine join.
     type: list
     elements: str
     default: []
