@@ -12,7 +12,7 @@ description:
     the budget, for canaries and for the node's jobs. Runs on the controller, and modules on the node.
   - The steps, and what happens after which failure, are in C(src/gpusmith/upgrade/machine.py). The next run finishes a run that was killed at any
     point.
-  - Does not fail because of the node's result, so that M(gpusmith.gpu.driver_upgrade_report) reports the results of all nodes.
+  - Does not fail because of the result for the node, so that M(gpusmith.gpu.driver_upgrade_report) reports the results of all nodes.
 version_added: "0.1.0"
 author: gpusmith contributors
 options:
@@ -64,7 +64,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 result:
-  description: Result of the node. C(upgraded), C(rolled back), C(released), C(left cordoned), C(unfinished) or C(untouched).
+  description: Result for the node. C(upgraded), C(rolled back), C(released), C(left cordoned), C(unfinished) or C(untouched).
   returned: always
   type: str
 reason:
