@@ -83,6 +83,8 @@ WITH_LOCKS = ("--disableplugin=*", "--enableplugin=versionlock")
 CANDIDATE = re.compile(r"best update candidate for package (\S+)-[^-\s]+-[^-\s]+(?=\s|$)")
 # Where dnf's plugin versionlock is switched off.
 SWITCHES = (("etc/dnf/dnf.conf", "plugins"), ("etc/dnf/plugins/versionlock.conf", "enabled"))
+# Beginning of the name of a folder that dnf downloads to; dnf notes its files, and deletes them after a later transaction.
+DOWNLOADS = "gpusmith-dnf-"
 # What rpm calls an edited configuration file of a package that goes.
 RPMSAVE = ".rpmsave"
 UNFINISHED = re.compile(r"^End rpmdb +: +\*\*", re.MULTILINE)
@@ -681,6 +683,8 @@ class Dnf:
         for path in [folder / MANIFEST, *folder.glob("*.rpm")]:
             if path.exists():
                 path.unlink()
+        for killed in folder.glob(f"{DOWNLOADS}*"):
+            shutil.rmtree(killed)
         offered = {
             (row.name, row.version): row
             for row in self._offered_rows(sorted(versions))
@@ -691,8 +695,7 @@ class Dnf:
             if (name, version) not in offered:
                 path, places[name, version] = self._cached(name, version)
                 shutil.copy2(path, folder)
-        # Dnf notes what it has downloaded, and deletes it after the next transaction that succeeds.
-        with tempfile.TemporaryDirectory(prefix="gpusmith-dnf-", dir=str(folder)) as name:
+        with tempfile.TemporaryDirectory(prefix=DOWNLOADS, dir=str(folder)) as name:
             self._download([row for wanted, row in offered.items() if wanted in versions.items()], Path(name))
             for path in Path(name).glob("*.rpm"):
                 path.replace(folder / path.name)

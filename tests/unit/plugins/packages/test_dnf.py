@@ -362,8 +362,12 @@ def test_packages_are_saved_by_dnf_itself(tmp_path: Path) -> None:
         return ""
 
     programs.does[" --downloadonly "] = save
+    killed = folder / f"{dnf.DOWNLOADS}abc"
+    killed.mkdir(parents=True)
+    (killed / "drv-libs-580.95.05-1.el9.noarch.rpm").touch()
     found = backend.fetch({"drv-libs": OLD, "drv-tool": OLD}, folder)
     assert {each.name for each in found} == {"drv-libs", "drv-tool"}
+    assert not list(folder.glob("*/")), "what a killed run was downloading takes the room of the next one"
     # What they need is the node's, or asked for by its own name.
     assert {path.name.rpartition("-580")[0] for path in folder.glob("*.rpm")} == {"drv-libs", "drv-tool"}
     saving = [command for command in programs.commands if "--downloadonly" in command]
