@@ -467,7 +467,9 @@ class Apt:
             self._execute([*words, *_exact_words(offered)], INSTALL_TIMEOUT_S, cwd=folder)
         saved = []
         for path in sorted(folder.glob("*.deb")):
-            fields = self._execute(["dpkg-deb", "-W", "--showformat=${Package}\t${Version}", str(path)], 60)
+            # A download that was killed has the name of the whole file; what is wanted of it was fetched anew.
+            words = ["dpkg-deb", "-W", "--showformat=${Package}\t${Version}", str(path)]
+            fields = self._execute(words, 60, accept=(0, 2))
             name, _, version = fields.strip().partition("\t")
             if versions.get(name) == version:
                 saved.append(Saved(name, version, path.name, digest(path)))

@@ -275,6 +275,19 @@ def test_a_spoiled_or_unfinished_folder_is_not_installed(system: System, tmp_pat
     assert system.apt.fetch({"drv-libs": OLD}, folder)[0].sha256 == one.sha256
 
 
+def test_what_a_killed_run_was_downloading_keeps_no_other_set_from_being_saved(
+    system: System, tmp_path: Path
+) -> None:
+    """Apt-get downloads under the name of the whole file."""
+    system.configure()
+    folder = tmp_path / "saved"
+    folder.mkdir()
+    for name in ("drv-libs_9-1_all.deb", "other_1_all.deb"):
+        (folder / name).write_bytes(b"!<arch>\n")
+    (saved,) = system.apt.fetch({"drv-libs": OLD}, folder)
+    assert sorted(path.name for path in folder.glob("*.deb")) == [saved.file]
+
+
 def test_what_is_nowhere_cannot_be_saved(system: System, tmp_path: Path) -> None:
     system.configure()
     with pytest.raises(
