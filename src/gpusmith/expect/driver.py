@@ -187,8 +187,8 @@ def displaced(record: Record, wanted: Driver) -> list[str]:
     """Packages that go when the driver comes: parts of another branch that have files of the wanted one's.
 
     Ubuntu's 580 packages of the fabric manager of late 2025 depend on their branch's nvidia-kernel-common
-    (https://bugs.launchpad.net/bugs/2129682), which conflicts with another branch's. That older ones have no such relation and share
-    '/usr/bin/nv-fabricmanager', so that dpkg fails, is the lab's model: Ubuntu's packages themselves were not read.
+    (https://bugs.launchpad.net/bugs/2129682), which conflicts with another branch's. The lab's older ones have no such relation
+    and share '/usr/bin/nv-fabricmanager', so that dpkg fails. That is a model: Ubuntu's packages themselves were not read.
 
     Raises:
         Unmet: no module drives all GPUs.
