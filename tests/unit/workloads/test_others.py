@@ -264,7 +264,7 @@ def test_a_job_that_does_not_end_gives_its_gpus_back(
         delete(path, grace_s)
 
     fake_cluster.delete = note
-    found = run(values={"validation_timeout_pod_s": 1})[0]["gpu-1"]
+    found = run(values={"validation_timeout_pod_s": 1, "validation_load_s": 1})[0]["gpu-1"]
     assert "did not end in time" in found.findings["workloads.cuda"].cause
     assert gone[:2] == ["jobs/n0-cuda", "pods/n0-cuda-x"]
     assert found.findings["workloads.pytorch"].outcome is Outcome.PASSED
