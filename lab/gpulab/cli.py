@@ -13,6 +13,7 @@ from simgpu.fault import listing
 from gpulab import kubernetes
 from gpulab.lab import Lab
 from gpulab.machines import attach
+from gpulab.simgpu import hardware
 from gpulab.simgpu.packages import broken_drivers
 from gpulab.state import DEFAULT_SUBNET, Shape, load, locked
 from gpulab.systems import DEFAULT, known
@@ -42,6 +43,15 @@ def operating_systems(text: str) -> tuple[str, ...]:
     if len(set(names)) != len(names) or len(entries) - len(names) > 1:
         raise argparse.ArgumentTypeError(f"'{text}' names two operating systems for one machine")
     return tuple(entries)
+
+
+def gpu_model(text: str) -> str:
+    """A key of data/gpus.yml."""
+    if text not in hardware.models():
+        raise argparse.ArgumentTypeError(
+            f"'{text}' is no GPU model; there are {', '.join(hardware.models())}"
+        )
+    return text
 
 
 def parser() -> argparse.ArgumentParser:
@@ -82,7 +92,7 @@ def parser() -> argparse.ArgumentParser:
         help=f"operating system of the machines with GPUs, or of gpu-1, gpu-2, ... by name (default: {DEFAULT}); "
         f"there are {', '.join(known())}",
     )
-    up.add_argument("--model", help="GPU model, a key of data/gpus.yml (default: h100-sxm)")
+    up.add_argument("--model", type=gpu_model, help="GPU model, a key of data/gpus.yml (default: h100-sxm)")
     up.add_argument(
         "--cpu-nodes", type=int, metavar="N", help="workers without GPUs, joined to the cluster (default: 0)"
     )

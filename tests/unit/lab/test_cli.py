@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from gpulab import cli, kubernetes
-from gpulab.simgpu import packages
+from gpulab.simgpu import hardware, packages
 from gpulab.state import Shape
 
 
@@ -129,6 +129,17 @@ def test_an_unknown_kubernetes_is_refused_with_the_known_ones(capsys: pytest.Cap
     said = capsys.readouterr().err
     assert "--kubernetes" in said
     assert all(f"'{name}'" in said for name in ("1.33", *kubernetes.known()))
+
+
+def test_an_unknown_model_is_refused_with_the_known_ones_also_while_a_lab_is_up(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.parser().parse_args(["up", "--model", "b999"])
+    assert ended.value.code == cli.BAD_INPUT
+    said = capsys.readouterr().err
+    assert "'b999' is no GPU model" in said
+    assert all(name in said for name in hardware.models())
 
 
 def test_the_help_of_up_names_each_kubernetes_and_the_default(capsys: pytest.CaptureFixture[str]) -> None:
