@@ -1,4 +1,4 @@
-"""Nodes with NVLink 5 (simulated B200): reboot, upgrade and back, a driver that does not work, removal.
+"""Nodes with NVLink 5 (simulated B200), by family: reboot, upgrade and back, a driver that does not work, removal.
 
 nvlsm and ibstat are scripts that do nothing, and the kernel of these machines has the modules built in (docs/lab.md).
 """
@@ -6,7 +6,7 @@ nvlsm and ibstat are scripts that do nothing, and the kernel of these machines h
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,20 +24,34 @@ from tests.e2e.upgrades import (
 )
 
 NODES = ("gpu-1", "gpu-2")
+FLEETS = {
+    "debian-12": dict.fromkeys(NODES, "debian-12"),
+    "ubuntu-24.04 and rocky-9": dict(zip(NODES, ("ubuntu-24.04", "rocky-9"), strict=True)),
+}
 GPUS = dict.fromkeys(NODES, 2)
 BOTH_AT_ONCE = ("-e", "gpu_upgrade_canary=2", "-e", "gpu_upgrade_max_unavailable=2")
 LOADS = "/etc/modules-load.d/gpusmith-nvlink.conf"
-OF_FABRIC = (
-    "dpkg-query -W -f '${Version} ${Package} ${db:Status-Abbrev}\\n' nvlsm infiniband-diags",
-    "apt-mark showhold | sort",
-    f"cat {LOADS}",
-    "cat /sys/module/nvidia/version",
+DRIVER = "cat /sys/module/nvidia/version"
+
+
+@dataclass(frozen=True)
+class Words:
+    """What a package manager is asked."""
+
+    versions: str
+    holds: str
+    left: str
+
+
+APT = Words(
+    versions="dpkg-query -W -f '${Version} ${Package} ${db:Status-Abbrev}\\n' nvlsm infiniband-diags",
+    holds="apt-mark showhold | sort",
+    left="dpkg-query -W -f '${Package} ${db:Status-Abbrev}\\n' | grep -E '(nvidia|nvlsm).* [hi]i'",
 )
-LEFT = (
-    "dpkg-query -W -f '${Package} ${db:Status-Abbrev}\\n' | grep -E '(nvidia|nvlsm).* [hi]i' | grep -v container || true",
-    "apt-mark showhold | grep -E 'nvidia|nvlsm' | grep -v container || true",
-    f"find {LOADS} /opt/nvidia/nvlsm 2>/dev/null || true",
-    "cat /sys/module/nvidia/version 2>/dev/null || true",
+DNF = Words(
+    versions="rpm -q --qf '%{VERSION}-%{RELEASE} %{NAME}\\n' nvlsm infiniband-diags",
+    holds="sort /etc/dnf/plugins/versionlock.list",
+    left="rpm -qa '*nvidia*' nvlsm",
 )
 
 
@@ -47,6 +61,7 @@ class Site:
 
     lab: Lab
     inventory: Path
+    systems: Mapping[str, str]
 
     def play(self, *words: str) -> Ended:
         """A playbook that must succeed."""
@@ -54,27 +69,55 @@ class Site:
         assert ended.status == 0, str(ended)
         return ended
 
-    def fabric(self) -> dict[str, dict[str, str]]:
-        """What nodes have of what manages the switches, and their driver."""
-        return {node: {words: self.lab.on(node, words) for words in OF_FABRIC} for node in NODES}
+    def words(self, node: str) -> Words:
+        """How the packages of a node are asked for."""
+        return DNF if self.systems[node].startswith("rocky") else APT
+
+    def fabric(self) -> dict[str, tuple[str, ...]]:
+        """What nodes have of what manages the switches, all that is held, and the modules that boots load."""
+        return {
+            node: tuple(
+                self.lab.on(node, words)
+                for words in (self.words(node).versions, self.words(node).holds, f"cat {LOADS}")
+            )
+            for node in NODES
+        }
+
+    def left(self, node: str) -> str:
+        """What a machine still has of the driver, and of what manages the switches."""
+        words = self.words(node)
+        of_driver = [
+            f"({each} | grep -E 'nvidia|nvlsm' | grep -v container)" for each in (words.left, words.holds)
+        ]
+        asked = [*of_driver, f"find {LOADS} /opt/nvidia/nvlsm", DRIVER]
+        return self.lab.on(node, "; ".join(f"{each} 2>/dev/null || true" for each in asked))
+
+    def drivers(self) -> dict[str, str]:
+        """The loaded driver's version by node."""
+        return {node: self.lab.on(node, DRIVER) for node in NODES}
 
     def works(self, version: str) -> None:
         """The driver is that one, nvlsm is held as it was, and the suite is content."""
-        for node, found in self.fabric().items():
-            assert self.lab.on(node, "cat /sys/module/nvidia/version") == version
-            assert "2025.06.11-1 nvlsm hi" in found[OF_FABRIC[0]], found
-            assert "ib_umad" in found[OF_FABRIC[2]], found
+        assert self.drivers() == dict.fromkeys(NODES, version)
+        for versions, holds, loads in self.fabric().values():
+            assert "2025.06.11-1" in versions, versions
+            assert "nvlsm" in holds, holds
+            assert "ib_umad" in loads, loads
         self.lab.wait_allocatable(GPUS, 120)
         self.lab.validate().assert_passed()
 
 
-@pytest.fixture(scope="module")
-def site(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+@pytest.fixture(scope="module", params=FLEETS)
+def site(
+    root: Path, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[Site]:
+    systems = FLEETS[request.param]
     lab = Lab(root, root / ".cache" / "long" / str(int(time.time())))
     lab.gpulab("down")
-    lab.up("--model", "b200", "--gpus", "2")
+    option = ",".join(f"{node}={system}" for node, system in systems.items())
+    lab.up("--model", "b200", "--gpus", "2", "--os", option)
     lab.site_ok()
-    yield Site(lab, offering_broken_drivers(lab, tmp_path_factory.mktemp("inventory")))
+    yield Site(lab, offering_broken_drivers(lab, tmp_path_factory.mktemp("inventory")), systems)
     lab.gpulab("down")
 
 
@@ -105,7 +148,7 @@ def test_another_driver_and_back(site: Site, measured: Callable[[str, object], N
     before = site.fabric()
     forth = site.play(*upgrade_words("gpu_nodes", NEW, *BOTH_AT_ONCE))
     site.lab.wait_allocatable(GPUS, 120)
-    assert {node: found[OF_FABRIC[-1]] for node, found in site.fabric().items()} == dict.fromkeys(NODES, NEW)
+    assert site.drivers() == dict.fromkeys(NODES, NEW)
     back = site.play(ROLLBACK_PLAYBOOK, "-l", "gpu_nodes", *SHORT, *BOTH_AT_ONCE)
     assert site.fabric() == before
     site.works(OLD)
@@ -128,6 +171,6 @@ def test_a_machine_gives_all_of_it_back(site: Site) -> None:
     absent = ("site.yml", "-e", "nvidia_driver_state=absent")
     site.play(*absent)
     for node in NODES:
-        assert {words: site.lab.on(node, words) for words in LEFT} == dict.fromkeys(LEFT, "")
+        assert site.left(node) == ""
     again = site.play(*absent)
     assert {host: row["changed"] for host, row in again.recap().items() if row["changed"]} == {}, str(again)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from gpulab import inventory
 from gpulab.simgpu import packages
 from simgpu.modinfo import modinfo
@@ -54,6 +55,19 @@ def test_the_driver_of_the_labs_inventory_can_be_upgraded_and_downgraded() -> No
     there = [packages.numbers(driver["version"]) for driver in packages.table("nvidia")["drivers"]]
     of_branch = [other for other in there if other[0] == number[0]]
     assert min(of_branch) < number < max(of_branch) < max(there)
+
+
+@pytest.mark.parametrize(("table", "family"), [("debian", "Debian"), ("ubuntu", "Ubuntu"), ("el", "RedHat")])
+def test_each_family_has_what_manages_the_switches_of_nvlink_5(root: Path, table: str, family: str) -> None:
+    path = root / "roles/nvidia_driver/vars" / f"{family}.yml"
+    rows = yaml.safe_load(path.read_text())["__nvidia_driver_layouts"]["nvidia"]
+    wanted = {*rows[0]["subnet_manager"], *rows[0]["subnet_manager_tools"]}
+    there = {item["name"]: item for item in packages.table(table)["singles"]}
+    assert wanted <= there.keys()
+    started = {path for name in wanted for path, mode in there[name]["modes"].items() if mode == "755"}
+    assert started == {"/usr/sbin/ibstat", "/opt/nvidia/nvlsm/sbin/nvlsm"}, (
+        "what the fabric manager looks for"
+    )
 
 
 def test_a_version_is_text_everywhere() -> None:
