@@ -19,14 +19,15 @@ from functools import partial
 from pathlib import Path
 from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import folder as folders
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import (
+    dnf_output,
     kept,
     programs,
     rpm,
     signatures,
     versionlock,
 )
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import folder as folders
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.authorities import bundle
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import (
     INSTALL_TIMEOUT_S,
@@ -53,17 +54,6 @@ from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import 
     write_manifest,
 )
 
-LOCKED = re.compile(r"already locked by \d|can't create .*transaction lock|obtain the transaction lock")
-ABORTED = "Operation aborted."
-# What dnf says besides its errors.
-NOISE = re.compile(
-    r"^(?:\s*$|Importing GPG key| Userid | Fingerprint| From |Failed loading plugin|Detection of Platform Module"
-    r"|Last metadata|\(try to |No repository match|warning: |Operation aborted|Repository .* is listed more than once)"
-)
-ENTRY = re.compile(r"\s*(\S+)\s+(\S+)\s+(\S+)\s+(\S+)\s+[\d.]+(?: |\s+)[kMGT]?(?=\s|$)")
-SECTION = re.compile(r"^(\S[^\n]*):\n", re.MULTILINE)
-REPLACED = re.compile(r"\n +replacing +(\S+)\.\S+ +(\S+)")
-SUMMARY = re.compile(r"^(Install|Upgrade|Downgrade|Remove) +(\d+) Packages?$", re.MULTILINE)
 # Lists as they are on the machine, those of repositories that have none left out.
 AS_READ = ("-C", "--setopt=*.skip_if_unavailable=1")
 # A repository that does not answer is an error.
@@ -73,23 +63,18 @@ CHANGING = ("--setopt=*.skip_if_unavailable=1", "--setopt=keepcache=1")
 ALONE = ("--disableplugin=*",)
 # Of what is offered: size, architecture, and what dnf takes for exactly that.
 SIZES = "%{downloadsize} %{arch} %{name} %{evr}"
-# What comes along counts as well, and of a driver that can be all of it.
-TOTAL = re.compile(r"(?m)^Total (?:download )?size: (\d+(?:\.\d+)?) ?([kMG]?)")
-UNITS = {"": 1, "k": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 SAMPLE_BYTES = 4 << 20
 # So many builds are tried: some need what only another repository has.
 SAMPLES = 6
 WITH_LOCKS = ("--disableplugin=*", "--enableplugin=versionlock")
-CANDIDATE = re.compile(r"best update candidate for package (\S+)-[^-\s]+-[^-\s]+(?=\s|$)")
 # Where dnf's plugin versionlock is switched off.
 SWITCHES = (("etc/dnf/dnf.conf", "plugins"), ("etc/dnf/plugins/versionlock.conf", "enabled"))
 # Beginning of the name of a folder that dnf downloads to; dnf notes its files, and deletes them after a later transaction.
 DOWNLOADS = "gpusmith-dnf-"
 # What rpm calls an edited configuration file of a package that goes.
 RPMSAVE = ".rpmsave"
-UNFINISHED = re.compile(r"^End rpmdb +: +\*\*", re.MULTILINE)
-STARTED = re.compile(r"^ \*\* (?:Dep-)?(?:Install|Upgrade|Downgrade|Reinstall) +(\S+)", re.MULTILINE)
-
+MANNER = programs.Manner({"NEEDRESTART_MODE": "l"}, dnf_output.LOCKED, dnf_output.cause)
+run = partial(programs.run, MANNER)
 
 # --- what files say ------------------------------------------------------------------------------------------------
 
@@ -114,54 +99,6 @@ def render_repository(repository: Repository, owner: str, key: Path) -> str:
 
 def _id(owner: str) -> str:
     return f"gpusmith-{owner}"
-
-
-# --- what dnf's programs print -------------------------------------------------------------------------------------
-
-
-def parse_plan(text: str, there: Mapping[str, str]) -> Plan:
-    """The plan of ``dnf install --assumeno``.
-
-    Args:
-        text: its output.
-        there: versions of installed packages, since the table tells new ones only.
-
-    Raises:
-        PackageError: the table and its summary disagree, so that it was not understood.
-    """
-    plan = Plan({}, {}, {})
-    if "Transaction Summary" not in text:
-        return plan
-    _, _, table = text.partition("Dependencies resolved.\n")
-    table, _, summary = table.partition("Transaction Summary")
-    plan.removed.update(REPLACED.findall(table))
-    table = REPLACED.sub("", table)
-    counted = {"Install": 0, "Upgrade": 0, "Downgrade": 0, "Remove": 0}
-    parts = SECTION.split(table)
-    for title, body in zip(parts[1::2], parts[2::2]):
-        verb = next((each for each in counted if title.startswith((f"{each}ing", f"{each[:-1]}ing"))), "")
-        for name, _arch, version, _place in ENTRY.findall(body) if verb else ():
-            counted[verb] += 1
-            if verb == "Remove":
-                plan.removed[name] = version
-            elif verb == "Install" and name not in there:
-                plan.installed[name] = version
-            else:
-                plan.changed[name] = (there.get(name, ""), version)
-    told = {verb: int(number) for verb, number in SUMMARY.findall(summary)}
-    if told != {verb: number for verb, number in counted.items() if number}:
-        raise PackageError(f"What dnf would do was not understood: {' '.join(text.split())[-600:]}")
-    return plan
-
-
-def cause(stdout: str, stderr: str) -> str:
-    """The lines that say what is wrong."""
-    told = [" ".join(line.split()) for line in stderr.splitlines() if not NOISE.match(line)]
-    return " ".join(told[:12]) or stdout[-300:]
-
-
-MANNER = programs.Manner({"NEEDRESTART_MODE": "l"}, LOCKED, cause)
-run = partial(programs.run, MANNER)
 
 
 class Dnf:
@@ -336,8 +273,8 @@ class Dnf:
         said = self._dnf(
             [*ALONE, "--assumeno", "install", *builds], UPDATE_TIMEOUT_S, accept=(0, 1), yes=False
         )
-        found = TOTAL.search(said)
-        return float(found[1]) * UNITS[found[2]] if found else float("inf")
+        total: float = dnf_output.total_bytes(said)
+        return total
 
     def members(self, patterns: Sequence[str], version: str) -> Dict[str, str]:
         """See `base.Backend`."""
@@ -436,8 +373,10 @@ class Dnf:
             # It has to come from there, too.
             words.append("dnf-command(versionlock)")
         with self._locks_as(locks, versions) as options:
-            said = self._dnf([*options, *without, *words], UPDATE_TIMEOUT_S, unless=ABORTED, yes=False)
-        return parse_plan(said, {row.name: row.version for row in self._rows([])})
+            said = self._dnf(
+                [*options, *without, *words], UPDATE_TIMEOUT_S, unless=dnf_output.ABORTED, yes=False
+            )
+        return dnf_output.parse_plan(said, {row.name: row.version for row in self._rows([])})
 
     def _excluded(self, pinned: versionlock.Locks) -> List[str]:
         """Options that do what locks would, where the plugin is not installed yet: then nobody has locked anything."""
@@ -600,7 +539,7 @@ class Dnf:
         if not told or self._upgrade_error(versionlock.Listed(locks.others, {})):
             return ""
         names = sorted(
-            set(CANDIDATE.findall(told)) - {name for block in locks.ours.values() for name in block}
+            dnf_output.best_candidates(told) - {name for block in locks.ours.values() for name in block}
         )
         return (
             f"'dnf upgrade' of the whole node fails while our packages are held, since {', '.join(names) or 'another package'} "
@@ -613,7 +552,7 @@ class Dnf:
                 self._dnf(
                     [*options, *WITH_LOCKS, *AS_READ, "upgrade", "--assumeno"],
                     UPDATE_TIMEOUT_S,
-                    unless=ABORTED,
+                    unless=dnf_output.ABORTED,
                     yes=False,
                 )
             except BusyError:
@@ -821,7 +760,9 @@ class Dnf:
 
     def _simulate_removal(self, names: Sequence[str], unused: bool) -> Plan:
         words = [*ALONE, *_removing(unused), "--assumeno", *names]
-        return parse_plan(self._dnf(words, UPDATE_TIMEOUT_S, unless=ABORTED, yes=False), {})
+        return dnf_output.parse_plan(
+            self._dnf(words, UPDATE_TIMEOUT_S, unless=dnf_output.ABORTED, yes=False), {}
+        )
 
     def _edited(self, names: Iterable[str]) -> List[str]:
         """Configuration files of installed packages that somebody edited."""
@@ -849,9 +790,9 @@ class Dnf:
         rows = self._rows([])
         last = self._dnf(["-q", *ALONE, "history", "info", "last"], 60, accept=(0, 1))
         # Two versions that no killed transaction has left are a site's own matter.
-        if not UNFINISHED.search(last):
+        if not dnf_output.is_unfinished(last):
             return False
-        halves, begun = self._half_done(rows), STARTED.findall(last)
+        halves, begun = self._half_done(rows), dnf_output.begun(last)
         if not halves and not begun:
             return False
         # By the order of their coming: a version that is newer may be the one that was to go.

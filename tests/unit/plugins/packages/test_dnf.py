@@ -16,52 +16,6 @@ OLD, NEW = "3:580.178.04-1.el9", "3:595.71.05-1.el9"
 CUDA = base.Repository(
     ["http://depot/rpm/cuda", "http://depot/rpm/more"], [], [], KEY.strip(), "rpm", "packages"
 )
-# Captured from dnf 4.14.0, but for the long name's and the obsoleted package's lines, whose form is of dnf/cli/output.py.
-TABLE = """Dependencies resolved.
-================================================================================
- Package            Architecture   Version                     Repository  Size
-================================================================================
-Installing:
- drv-closed         noarch         3:580.178.04-1.el9          t          6.2 k
-     replacing  drv-old.noarch 570.1-1.el9
-Upgrading:
- drv-tool           noarch         3:595.71.05-1.el9           t          6.0 k
-Installing dependencies:
- kmod-nvidia-open-580.178.04-5.14.0-570.12.1
-                    x86_64         3:580.178.04-1.el9          t           45 M
-Removing dependent packages:
- drv-open           noarch         3:580.178.04-1.el9          @t          11  
-Downgrading:
- drv-libs           noarch         3:580.178.04-1.el9          t          6.0 k
-
-Transaction Summary
-================================================================================
-Install    2 Packages
-Upgrade    1 Package
-Remove     1 Package
-Downgrade  1 Package
-
-Total size: 45 M
-"""  # noqa: W291 - as dnf prints it
-
-
-def test_a_plan_tells_new_changed_and_removed() -> None:
-    there = {"drv-tool": OLD, "drv-libs": NEW, "drv-open": OLD, "drv-old": "570.1-1.el9"}
-    assert dnf.parse_plan(TABLE, there) == base.Plan(
-        {"drv-closed": OLD, "kmod-nvidia-open-580.178.04-5.14.0-570.12.1": OLD},
-        {"drv-tool": (OLD, NEW), "drv-libs": (NEW, OLD)},
-        {"drv-old": "570.1-1.el9", "drv-open": OLD},
-    )
-
-
-def test_nothing_to_do_is_an_empty_plan() -> None:
-    text = "Package kit is already installed.\nDependencies resolved.\nNothing to do.\nComplete!\n"
-    assert dnf.parse_plan(text, {}) == base.Plan({}, {}, {})
-
-
-def test_a_table_that_is_not_understood_is_no_plan() -> None:
-    with pytest.raises(base.PackageError, match="not understood"):
-        dnf.parse_plan(TABLE.replace("Upgrading:", "Lifting:"), {})
 
 
 @pytest.mark.parametrize(
@@ -87,31 +41,6 @@ def test_a_repository_that_goes_takes_its_key_along(tmp_path: Path) -> None:
 def test_a_repository_for_apt_is_refused(tmp_path: Path) -> None:
     with pytest.raises(base.PackageError, match="'type: rpm'"):
         dnf.Dnf(root=tmp_path).repository_files("nvidia-driver", CUDA._replace(type="deb"))
-
-
-@pytest.mark.parametrize(
-    ("stderr", "says"),
-    [
-        ("Importing GPG key 0xA9:\n Userid     : \"t\"\n From       : /k\nPackage a.rpm is not signed\nError: GPG check FAILED\n",
-         "Package a.rpm is not signed Error: GPG check FAILED"),
-        ("Failed loading plugin \"x\": no\nError: \n Problem: nothing provides b needed by a\n(try to add '--skip-broken')\n",
-         "Error: Problem: nothing provides b needed by a"),
-    ],
-)  # fmt: skip
-def test_an_error_names_its_cause(stderr: str, says: str) -> None:
-    assert dnf.cause("", stderr) == says
-
-
-@pytest.mark.parametrize(
-    "said",
-    [
-        "RPMDB already locked by 1466\n  The application with PID 1466 is: dnf-automatic\n",
-        "metadata already locked by 1225\n",
-        "RPM: error: can't create transaction lock on /var/lib/rpm/.rpm.lock (Resource temporarily unavailable)\n",
-    ],
-)
-def test_a_lock_of_another_program_is_known(said: str) -> None:
-    assert dnf.LOCKED.search(said)
 
 
 class Programs:
