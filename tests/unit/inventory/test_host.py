@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from gpusmith.errors import InputError
-from gpusmith.inventory.host import NEEDED
+from gpusmith.inventory.host import CONTAINERD, NEEDED
 from gpusmith.inventory.rules import CONNECTION
 from gpusmith.inventory.specs import load
 
@@ -44,6 +46,12 @@ def test_the_runtimes_package_is_that_of_its_layout(
     assert {"containerd.io", "containerd"} & set(found.package_versions) == {package}
     assert found.containerd_version == found.package_versions[package] == "2.3.7"
     assert host(containerd_version=None).containerd_version is None
+
+
+@pytest.mark.parametrize("family", ["Debian", "RedHat"])
+def test_the_runtimes_packages_are_those_of_the_role(root: Path, family: str) -> None:
+    names = yaml.safe_load((root / f"roles/containerd/vars/{family}.yml").read_text())["__containerd_names"]
+    assert {layout: CONTAINERD[layout] for layout in names} == {layout: of[0] for layout, of in names.items()}
 
 
 @pytest.mark.parametrize("name", ["nvidia_driver_version", "gpusmith_gpu_model", "gpusmith_gpu_count"])
