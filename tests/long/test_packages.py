@@ -40,6 +40,8 @@ KINDS = {
     "dnf 4.23": (systems.DNF, "trixie"),
 }
 DRIVER = ("drv-cuda", "drv-libs", "drv-tool")
+OF_DRIVER = (*DRIVER, "drv-open", "drv-closed", "drv-module")
+"""All that 'drv-*' means in one version."""
 KIT = ("kit", "kit-base", "kit-tools", "kit-library")
 DEFAULTS = {**packages_due.DEFAULTS, "autoremove": False, "purge": False}
 PLACES = ("/etc", "/var/cache", "/var/lib/apt", "/var/lib/dpkg", "/var/lib/dnf", "/tmp", "/root")
@@ -113,7 +115,7 @@ def test_a_repository_is_asked_aside_and_nothing_stays(machine: Machine) -> None
 @inside
 def test_members_are_what_has_the_version(machine: Machine) -> None:
     backend = configure(machine)
-    found = full(machine, OLD, *DRIVER, "drv-open", "drv-closed")
+    found = full(machine, OLD, *OF_DRIVER)
     assert backend.members(["drv-*"], OLD) == found
     assert (
         backend.members(["src:drv-source"], OLD) == full(machine, OLD, "codec")
@@ -861,7 +863,7 @@ def test_a_folder_offers_what_is_in_it(machine: Machine) -> None:
             "drv-cuda": [machine.family.full("drv-cuda", version) for version in (NEW, OLD)],
             "epoch": [machine.family.full("epoch", "2.0")],
         }
-        assert asked.members(["drv-*"], OLD) == full(machine, OLD, *DRIVER, "drv-open", "drv-closed")
+        assert asked.members(["drv-*"], OLD) == full(machine, OLD, *OF_DRIVER)
     work(machine, packages={"epoch": "2.0"}, unversioned=[], patterns=[], repository=given).present(
         install=True
     )
