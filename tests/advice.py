@@ -137,6 +137,7 @@ COMMANDS: Mapping[str, Command] = {
         "-n gpusmith-system delete pod -l app.kubernetes.io/name=nvidia-device-plugin"
         " --field-selector spec.nodeName=gpu-1 --dry-run=server"
     ),
+    "kubectl -n X delete pod X": _kubectl("-n kube-system delete pod etcd-cp-1 --dry-run=server"),
     "kubectl annotate node X X-": _kubectl("annotate node gpu-1 gpusmith.io/driver-upgrade-"),
     "kubectl describe node X": _kubectl("describe node gpu-1"),
     "kubectl delete node X": _kubectl("delete node gpu-1 --dry-run=server"),

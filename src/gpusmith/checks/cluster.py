@@ -296,7 +296,7 @@ def operands(facts: ClusterFacts) -> list[Problem]:
             problems.append(
                 Problem(
                     f"Node '{view.name}': operand '{host.operands_namespace}/{name}': {wrong}.",
-                    f"Read: kubectl -n {host.operands_namespace} logs {name}",
+                    of_pod.next_step(pod),
                     {"pod": name},
                 )
             )

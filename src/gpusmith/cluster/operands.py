@@ -12,6 +12,9 @@ Pod = Mapping[str, Any]
 NFD_MASTER = "nfd-master"
 COMES_UP = frozenset({"", "ContainerCreating", "PodInitializing"})
 """Reasons of a waiting container that need no help; every other one names a trouble."""
+BACKS_OFF = "CrashLoopBackOff"
+"""Reason of a waiting container that ended several times: kubelet starts it again after at most five minutes
+(Kubernetes documentation, 'Pod Lifecycle', container restarts)."""
 
 DEVICE_PLUGIN = "nvidia-device-plugin"
 FEATURE_DISCOVERY = "gpu-feature-discovery"
@@ -85,6 +88,19 @@ def problem(pod: Pod) -> str:
     if not _is_ready(pod):
         return f"it is {status.get('phase')}"
     return ""
+
+
+def next_step(pod: Pod) -> str:
+    """What to do about a pod that does not serve."""
+    namespace, called = pod["metadata"]["namespace"], pod["metadata"]["name"]
+    read = f"Read: kubectl -n {namespace} logs {called}"
+    rows = (pod.get("status") or {}).get("containerStatuses") or []
+    if not any(((row.get("state") or {}).get("waiting") or {}).get("reason") == BACKS_OFF for row in rows):
+        return read
+    return (
+        f"{read}. Kubelet starts it again within 5 minutes. If what stopped it is over, such as a reboot of the control plane,"
+        f" start it now: kubectl -n {namespace} delete pod {called}"
+    )
 
 
 def starting(pods: Iterable[Pod]) -> list[str]:

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from gpusmith.cluster.operands import component, components
+from gpusmith.cluster.operands import component, components, next_step
+from tests.unit.objects import operand
 
 PLUGIN = "registry.example/nvidia/k8s-device-plugin:v0.19.0"
 
@@ -81,3 +82,11 @@ def test_feature_discovery_needs_no_folder() -> None:
         "gpu-feature-discovery"
     }
     assert components({"containers": [{"image": PLUGIN}]}) == components({}) == set()
+
+
+def test_a_pod_in_back_off_need_not_be_waited_for() -> None:
+    pod = operand("nfd-worker", ready=False)
+    assert next_step(pod).startswith("Read: kubectl -n gpusmith-system logs nfd-worker-x. ")
+    assert next_step(pod).endswith("start it now: kubectl -n gpusmith-system delete pod nfd-worker-x")
+    pod["status"]["containerStatuses"][0]["state"] = {"waiting": {"reason": "ImagePullBackOff"}}
+    assert next_step(pod) == "Read: kubectl -n gpusmith-system logs nfd-worker-x"
