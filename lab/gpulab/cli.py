@@ -10,9 +10,10 @@ from collections.abc import Callable, Sequence
 
 from simgpu.fault import listing
 
-from gpulab import kubernetes
 from gpulab.lab import Lab
 from gpulab.machines import attach
+from gpulab.releases import TITLES, USUAL
+from gpulab.releases import known as known_releases
 from gpulab.simgpu import hardware
 from gpulab.simgpu.packages import broken_drivers
 from gpulab.state import DEFAULT_SUBNET, Shape, load, locked
@@ -96,12 +97,13 @@ def parser() -> argparse.ArgumentParser:
     up.add_argument(
         "--cpu-nodes", type=int, metavar="N", help="workers without GPUs, joined to the cluster (default: 0)"
     )
-    up.add_argument(
-        "--kubernetes",
-        choices=kubernetes.known(),
-        help=f"minor release of Kubernetes, of all machines (default: {kubernetes.DEFAULT}); another one is compiled when it is "
-        "first asked for",
-    )
+    for name, title in TITLES.items():
+        up.add_argument(
+            f"--{name}",
+            choices=known_releases(name),
+            help=f"minor release of {title}, of all machines (default: {getattr(USUAL, name)}); another one is compiled when it "
+            "is first asked for",
+        )
     up.add_argument("--subnet", metavar="CIDR", help=f"the lab's network, a /24 (default: {DEFAULT_SUBNET})")
     up.add_argument("--no-cluster", action="store_true", help="bare machines only, no control plane")
     add("down", "Remove the lab's machines, disks, network and inventory; the artifacts stay cached.")
@@ -189,9 +191,8 @@ def shape_of(options: argparse.Namespace, running: Shape | None) -> Shape:
         given = getattr(options, name)
         return getattr(base, name) if given is None else given
 
-    fields = {
-        name: pick(name) for name in ("gpu_nodes", "gpus", "model", "cpu_nodes", "subnet", "os", "kubernetes")
-    }
+    names = ("gpu_nodes", "gpus", "model", "cpu_nodes", "subnet", "os", *TITLES)
+    fields = {name: pick(name) for name in names}
     cluster = not options.no_cluster if (running is None or options.no_cluster) else True
     return Shape(**fields, cluster=cluster)  # type: ignore[arg-type]
 

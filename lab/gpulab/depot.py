@@ -5,9 +5,9 @@ from __future__ import annotations
 import subprocess
 from typing import TYPE_CHECKING
 
-from gpulab import kubernetes
 from gpulab.machines import DEPOT, Machine, Machinery
 from gpulab.network import Plan
+from gpulab.releases import USUAL, Releases
 from gpulab.systems import System
 from gpusmith.wait import Deadline, Done, NotYet, wait_until
 
@@ -34,11 +34,11 @@ def machine(plan: Plan, artifacts: Artifacts) -> Machine:
     )
 
 
-def address(plan: Plan, system: System, repository: str, minor: str = kubernetes.DEFAULT) -> str:
-    """Where machines with that operating system find a repository, in a lab with that Kubernetes."""
-    root = kubernetes.minor(minor).root
-    if root and repository == kubernetes.REPOSITORY:
-        return f"http://{plan.depot}/{root}/{'rpm' if system.manager == 'dnf' else 'deb'}/"
+def address(plan: Plan, system: System, repository: str, chosen: Releases = USUAL) -> str:
+    """Where machines with that operating system find a repository, in a lab with these releases."""
+    root = chosen.root(repository)
+    if root:
+        return f"http://{plan.depot}/{root}/{system.tag if system.manager == 'dnf' else 'deb'}/"
     # Only Docker, Kubernetes and NVIDIA's toolkit have the same .deb packages for all.
     own = system.own_repositories and (system.manager == "dnf" or repository in ("cuda", *system.archive))
     return f"http://{plan.depot}/{system.name if own else 'apt'}/{repository}/"

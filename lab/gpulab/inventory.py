@@ -104,7 +104,7 @@ def group_of(its: System) -> str:
 def repository(contents: Contents, name: str, its: System | None = None) -> dict[str, Any]:
     """A repository of the depot, in the shape that every role takes."""
     its = its or system(DEFAULT)
-    uris = [depot.address(contents.plan, its, name, contents.shape.kubernetes)]
+    uris = [depot.address(contents.plan, its, name, contents.shape.releases)]
     if its.manager == "dnf":
         return {"type": "rpm", "uris": uris, "signed": SIGNED[name], "key": contents.apt_key}
     return {"uris": uris, "suites": ["./"], "components": [], "key": contents.apt_key}

@@ -87,14 +87,15 @@ class Lab:
         from gpulab import artifacts as store
         from gpulab.simgpu import hardware
 
-        # Before anything is built: an unknown model or an impossible number is refused here.
+        # Before anything is built: an unknown model, an impossible number or an unsupported pair is refused here.
+        wanted.releases.must_fit()
         descriptions = {
             machine.name: hardware.describe(wanted.model, machine.gpus, machine.name)
             for machine in machines
             if machine.role == "gpu"
         }
         artifacts = store.ensure(
-            operating_systems=[machine.system for machine in machines], minor=wanted.kubernetes
+            operating_systems=[machine.system for machine in machines], chosen=wanted.releases
         )
         machines = [_installed(machine, plan, artifacts) for machine in machines]
         supply = depot.machine(plan, artifacts)

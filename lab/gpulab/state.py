@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from gpulab import kubernetes
 from gpulab.podman import KILLED, MISSING
 from gpulab.processes import process_start
+from gpulab.releases import USUAL, Releases
 from gpulab.systems import DEFAULT
 from gpusmith.errors import InputError, ToolError
 from gpusmith.paths import repo_root, state_dir
@@ -36,6 +36,7 @@ class Shape:
         cluster: whether cp-1 carries a Kubernetes control plane.
         os: operating systems of the machines with GPUs, as the option says them: 'NAME' for all, or 'MACHINE=NAME'.
         kubernetes: minor release of Kubernetes.
+        containerd: minor release of containerd.
     """
 
     gpu_nodes: int = 2
@@ -45,16 +46,22 @@ class Shape:
     subnet: str = DEFAULT_SUBNET
     cluster: bool = True
     os: tuple[str, ...] = ()
-    kubernetes: str = kubernetes.DEFAULT
+    kubernetes: str = USUAL.kubernetes
+    containerd: str = USUAL.containerd
 
     def __str__(self) -> str:
         parts = [
             f"{self.gpu_nodes} GPU machines with {self.sizes} x {self.model}",
             *([f"operating systems {','.join(self.os)}"] if self.os else []),
             f"{self.cpu_nodes} CPU machines",
-            *([f"Kubernetes {self.kubernetes}"] if self.kubernetes != kubernetes.DEFAULT else []),
+            *map(str, self.releases.others),
         ]
         return ", ".join([*parts, self.subnet, "with a cluster" if self.cluster else "without a cluster"])
+
+    @property
+    def releases(self) -> Releases:
+        """Those of components that a lab has a choice of."""
+        return Releases(self.kubernetes, self.containerd)
 
     @property
     def sizes(self) -> str:
@@ -208,6 +215,7 @@ def reshape(running: State | None, wanted: Shape) -> State:
         ("--gpus", have.sizes, wanted.sizes),
         ("--subnet", have.subnet, wanted.subnet),
         ("--kubernetes", have.kubernetes, wanted.kubernetes),
+        ("--containerd", have.containerd, wanted.containerd),
     ]
     for option, old, new in fixed:
         if old != new:

@@ -1,6 +1,6 @@
 """Real containerds, each in namespaces of its own over this machine's files: what it writes vanishes with it.
 
-The binaries are Debian 13's package (1.7, schema 2), one compiled from its Go module (2.0, schema 3), and the lab's (schema 4).
+The binaries are Debian 13's package (1.7, schema 2) and two of the lab's releases (2.0, schema 3, and 2.3, schema 4).
 In place of systemd stands `systemctl.py`, which starts the real binary and waits for its word that it is ready.
 """
 
@@ -19,18 +19,15 @@ from pathlib import Path
 from typing import Any
 
 from gpulab.artifacts import golang
-from gpulab.artifacts.components import COMPONENTS
+from gpulab.artifacts.components import component
 from gpulab.artifacts.debian import KEYRING, sources_for
 from gpulab.artifacts.store import Store
 
 from gpusmith.node import bundle
 from gpusmith.paths import cache_dir
-from gpusmith.progress import run_logged
 
 BUNDLE = base64.b64encode(bundle.bundle()).decode()
 MODULE = "ansible_collections.gpusmith.gpu.plugins.modules.containerd_config"
-# Of the releases with schema 3 one that the module proxy has.
-THIRD = "v2.0.14"
 PROGRAMS = ("containerd", "ctr")
 SYSTEMCTL = Path(__file__).with_name("systemctl.py")
 LAYERS = ("etc", "opt", "var")
@@ -77,40 +74,15 @@ def _debian(folder: Path) -> Path:
     return folder / "unpacked"
 
 
-def _lab() -> Path:
+def _lab(name: str) -> Path:
     """What the lab compiles for its machines."""
-    component = next(item for item in COMPONENTS if item.name == "containerd")
     store = Store(cache_dir() / "artifacts")
 
     def none() -> Path:
         raise AssertionError("containerd is no cgo program")
 
     with store.lock():
-        return golang.build(store, component, none, "")
-
-
-def _third() -> Path:
-    """One with schema 3, compiled in its own module, whose go.mod leaves versions out as only a main module may."""
-    go, module = golang.find_go(), "github.com/containerd/containerd/v2"
-
-    def compile_into(folder: Path) -> None:
-        asked = subprocess.run(
-            [go, "mod", "download", "-json", f"{module}@{THIRD}"], cwd="/", check=True, capture_output=True
-        )
-        options = ["-trimpath", "-mod=readonly", "-buildvcs=false", "-gcflags=all=-dwarf=false"]
-        options += ["-ldflags", f"-s -w -X {module}/version.Version={THIRD}"]
-        run_logged(
-            [go, "build", *options, "-o", f"{folder}/", *(f"./cmd/{name}" for name in PROGRAMS)],
-            cache_dir() / "logs" / "go-containerd-schema-3.log",
-            cwd=Path(json.loads(asked.stdout)["Dir"]),
-            env={**golang.TOOLCHAIN, "CGO_ENABLED": "0", "GOWORK": "off"},
-            hint="Is the Go module proxy reachable?",
-        )
-
-    store = Store(cache_dir() / "artifacts")
-    with store.lock():
-        label = f"containerd {THIRD} from its Go module"
-        return store.get("go-containerd-schema-3", {"recipe": 1, "version": THIRD}, compile_into, label)
+        return golang.build(store, component(name), none, "")
 
 
 @dataclass(frozen=True)
@@ -134,7 +106,7 @@ def binary(schema: int, folder: Path) -> Binary:
         unpacked = _debian(folder)
         text = (unpacked / "etc/containerd/config.toml").read_text()
         return Binary(schema, unpacked / "usr/bin", text)
-    return Binary(schema, _third() if schema == 3 else _lab())
+    return Binary(schema, _lab("containerd-2.0" if schema == 3 else "containerd"))
 
 
 # --- machines ------------------------------------------------------------------------------------------------------

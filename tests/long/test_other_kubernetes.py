@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from gpulab import kubernetes
 from gpulab.artifacts.components import versions
+from gpulab.releases import KUBERNETES, USUAL, Releases, known
 
 from tests.e2e.harness import Lab
 
 DEBIAN, ROCKY = "gpu-1", "gpu-2"
 NODES = (DEBIAN, ROCKY)
 # The newest first: what is found there is most often true of the older ones as well.
-OTHERS = [name for name in reversed(kubernetes.known()) if name != kubernetes.DEFAULT]
+OTHERS = [name for name in reversed(known(KUBERNETES)) if name != USUAL.kubernetes]
 PACKAGES = {
     DEBIAN: "dpkg-query -W -f '${Version} ${Package}\n' kubelet kubeadm kubectl",
     ROCKY: "rpm -q --qf '%{VERSION} %{NAME}\\n' kubelet kubeadm kubectl",
@@ -35,7 +35,7 @@ class Site:
     @property
     def version(self) -> str:
         """Its exact version, with the 'v'."""
-        return versions(self.minor)["kubernetes"]
+        return versions(Releases(self.minor))["kubernetes"]
 
 
 @pytest.fixture(scope="module", params=OTHERS)
@@ -81,7 +81,7 @@ def test_all_of_it_is_of_that_release(site: Site) -> None:
     pods = site.lab.get("pods", "--namespace=kube-system")["items"]
     images = {container["image"] for pod in pods for container in pod["spec"]["containers"]}
     assert {image.rpartition(":")[2] for image in images if "/kube-" in image} == {site.version}
-    own = kubernetes.minor(site.minor).tags
+    own = Releases(site.minor).of(KUBERNETES).tags
     assert any(image.endswith(f"/etcd:{own['etcd']}") for image in images)
     assert any(image.endswith(f"/coredns:{own['coredns']}") for image in images)
     for node, command in PACKAGES.items():
@@ -93,5 +93,5 @@ def test_all_of_it_is_of_that_release(site: Site) -> None:
 
 def test_the_lab_goes_on_with_the_release_that_it_has(site: Site) -> None:
     assert f"Kubernetes {site.minor}" in site.lab.up().output
-    refused = site.lab.run(site.lab.program("gpulab"), "up", "--kubernetes", kubernetes.DEFAULT)
+    refused = site.lab.run(site.lab.program("gpulab"), "up", "--kubernetes", USUAL.kubernetes)
     assert (refused.status, "--kubernetes" in refused.output) == (2, True), str(refused)

@@ -6,8 +6,8 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from gpulab import kubernetes
 from gpulab.artifacts.builder import Builder, ensure, store
+from gpulab.releases import TITLES, USUAL, Releases, known
 from gpusmith.errors import GpusmithError
 
 
@@ -16,18 +16,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m gpulab.artifacts", description=__doc__)
     parser.add_argument("--list", action="store_true", help="print the names, and build nothing")
     parser.add_argument("--only", metavar="NAME", action="append", help="build only this; may be repeated")
-    parser.add_argument(
-        "--kubernetes",
-        choices=kubernetes.known(),
-        default=kubernetes.DEFAULT,
-        help="minor release (default: %(default)s)",
-    )
+    for name in TITLES:
+        parser.add_argument(
+            f"--{name}",
+            choices=known(name),
+            default=getattr(USUAL, name),
+            help="minor release (default: %(default)s)",
+        )
     options = parser.parse_args(arguments)
+    chosen = Releases(**{name: getattr(options, name) for name in TITLES})
     try:
         if options.list:
-            print("\n".join(Builder(store(), options.kubernetes).names()))
+            print("\n".join(Builder(store(), chosen).names()))
             return 0
-        artifacts = ensure(options.only, minor=options.kubernetes)
+        artifacts = ensure(options.only, chosen=chosen)
     except GpusmithError as error:
         print(f"error: {error}", file=sys.stderr)
         return 3

@@ -12,13 +12,14 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from gpulab import kubernetes, systems
+from gpulab import systems
 from gpulab.artifacts import debian, debs, golang, images, machine_images, repos
 from gpulab.artifacts.components import COMPONENTS, component, numbers
 from gpulab.artifacts.families import Families
-from gpulab.artifacts.kubernetes_packages import KubernetesPackages
+from gpulab.artifacts.other_releases import OtherRelease
 from gpulab.artifacts.sources import IMAGES, LAB
 from gpulab.artifacts.store import Inputs, Store, digest_file, digest_tree, key_of, need_programs
+from gpulab.releases import KUBERNETES, USUAL, Releases
 from gpulab.systems import System
 from gpusmith.errors import ToolError
 from gpusmith.paths import cache_dir, state_dir
@@ -53,7 +54,7 @@ class Artifacts:
         depot_image: podman's name of the machine that serves the two folders.
         versions: version by component; 'workload' and 'pod-network' are image tags, as are 'pause', 'etcd' and 'coredns'.
         images: podman's name of the bare machine, by operating system; of those that were asked for.
-        package_roots: folder with the repositories of one operating system alone, by its name; with those of another Kubernetes.
+        package_roots: folder with the repositories of one operating system alone, or of one release, by its name.
     """
 
     apt_root: Path
@@ -80,17 +81,16 @@ class Builder:
 
     Args:
         store: where they are kept.
-        minor: release of Kubernetes that the lab has. Another one than the usual has images and packages beside those of all
-            labs, so that no lab's artifacts depend on what another lab asked for.
+        chosen: the lab's releases. Others than the usual ones have images and packages beside those of all labs, so that no
+            lab's artifacts depend on what another lab asked for.
     """
 
-    def __init__(self, store: Store, minor: str = kubernetes.DEFAULT) -> None:
+    def __init__(self, store: Store, chosen: Releases = USUAL) -> None:
         self.store = store
-        self.minor = kubernetes.minor(minor)
-        own = component(self.minor.component)
-        self.components = COMPONENTS if own in COMPONENTS else (*COMPONENTS, own)
+        self.chosen = chosen
+        self.components = (*COMPONENTS, *(component(each.component) for each in chosen.others))
         self._folders: dict[str, Path] = {}
-        self._images = images.load(minor)
+        self._images = images.load(chosen)
         self._packages = debs.load()
         self.parts = images.Parts(self.chosen_key, self.chosen_folder, self.rootfs, self.sysroot)
 
@@ -118,12 +118,12 @@ class Builder:
         return self._folders[name]
 
     def chosen_key(self, name: str) -> str:
-        """The same of what a table's name means beside the lab's Kubernetes."""
-        return self.component_key(self.minor.stands_for(name))
+        """The same of what a table's name means in this lab."""
+        return self.component_key(self.chosen.stands_for(name))
 
     def chosen_folder(self, name: str) -> Path:
-        """The programs of what a table's name means beside the lab's Kubernetes."""
-        return self.component_folder(self.minor.stands_for(name))
+        """The programs of what a table's name means in this lab."""
+        return self.component_folder(self.chosen.stands_for(name))
 
     @cached_property
     def tags(self) -> dict[str, str]:
@@ -133,7 +133,7 @@ class Builder:
     @property
     def versions(self) -> dict[str, str]:
         """Component -> version, and some image tags."""
-        found = numbers(self.minor.name)
+        found = numbers(self.chosen)
         found["pause"] = self.tags["registry.k8s.io/pause"]
         found["etcd-image"] = self.tags["registry.k8s.io/etcd"]
         found["coredns-image"] = self.tags["registry.k8s.io/coredns/coredns"]
@@ -213,18 +213,20 @@ class Builder:
 
     def registry(self) -> Path:
         """The registry's storage folder."""
-        images.check_tags(self.chosen_folder(kubernetes.REPOSITORY), self.tags, self.store)
+        images.check_tags(self.chosen_folder(KUBERNETES), self.tags, self.store)
         return images.registry(self.store, self._registry, self._images, self.tags, self.parts)
 
     @property
     def _registry(self) -> str:
-        return f"registry-{self.minor.root}" if self.minor.root else "registry"
+        # containerd is in no image.
+        own = self.chosen.root(KUBERNETES)
+        return f"registry-{own}" if own else "registry"
 
     @cached_property
-    def kubernetes_packages(self) -> KubernetesPackages:
-        """The packages of a Kubernetes that is not the usual one."""
-        parts = (self.chosen_key, self.chosen_folder)
-        return KubernetesPackages(self.store, self.minor, self.signing_key, *parts)
+    def other_releases(self) -> dict[str, OtherRelease]:
+        """The packages of releases that are not the usual ones, by folder of the depot."""
+        parts = (self.chosen, self.signing_key, self.chosen_key, self.chosen_folder)
+        return {each.component: OtherRelease(self.store, each, *parts) for each in self.chosen.others}
 
     def _node(self, system: System) -> machine_images.MachineImage:
         simgpu = _simgpu("gpulab.simgpu")
@@ -264,16 +266,14 @@ class Builder:
         if system.own_repositories:
             self.families.ensure(system)
 
-    def ensure_kubernetes(self, wanted: Iterable[System]) -> None:
-        """Build the packages of a Kubernetes that is not the usual one, for machines with these operating systems."""
-        if self.minor.root:
-            self.kubernetes_packages.ensure(rpm=_any_rpm(wanted))
+    def ensure_releases(self, wanted: Sequence[System]) -> None:
+        """Build the packages of releases that are not the usual ones, for machines with these operating systems."""
+        for each in self.other_releases.values():
+            each.ensure(wanted)
 
     def _package_roots(self, wanted: Sequence[System]) -> dict[str, Path]:
         found = {system.name: self.families.path(system) for system in wanted if system.own_repositories}
-        if self.minor.root:
-            found[self.minor.root] = self.kubernetes_packages.path(rpm=_any_rpm(wanted))
-        return found
+        return found | {name: each.path(wanted) for name, each in self.other_releases.items()}
 
     def result(self, wanted: Sequence[System] = ()) -> Artifacts:
         """Where everything is, built or not."""
@@ -360,14 +360,14 @@ def store() -> Store:
 def ensure(
     only: Iterable[str] | None = None,
     operating_systems: Sequence[str] = (),
-    minor: str = kubernetes.DEFAULT,
+    chosen: Releases = USUAL,
 ) -> Artifacts:
     """Build what is missing and return where everything is; with a warm cache this takes about a second.
 
     Args:
         only: build only these (see `Builder.names`); the paths of the others are returned all the same.
         operating_systems: names of those that machines shall have; their images and repositories are built too.
-        minor: release of Kubernetes; its packages are built too, unless they are the usual ones.
+        chosen: the lab's releases; packages of those that are not the usual ones are built too.
 
     Raises:
         ToolError: a program is missing, a name is unknown, or a build failed (names its log).
@@ -376,7 +376,7 @@ def ensure(
     need_programs(PROGRAMS | (RPM_PROGRAMS if _any_rpm(wanted_systems) else {}))
     kept = store()
     with kept.lock():
-        builder = Builder(kept, minor)
+        builder = Builder(kept, chosen)
         known = builder.names()
         wanted = list(known) if only is None else list(only)
         unknown = [name for name in wanted if name not in known]
@@ -389,7 +389,7 @@ def ensure(
         for each in wanted_systems:
             builder.ensure_system(each)
         if only is None:
-            builder.ensure_kubernetes(wanted_systems)
+            builder.ensure_releases(wanted_systems)
         if kept.built:
             say(f"    artifacts are in '{kept.root}', logs in '{cache_dir() / 'logs'}'")
         return builder.result(wanted_systems)

@@ -16,8 +16,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from gpulab import kubernetes
 from gpulab.artifacts.sources import GO
+from gpulab.releases import USUAL, Releases
 from gpusmith.errors import ToolError
 
 WORKSPACE = GO / "go.work"
@@ -120,16 +120,19 @@ def _kubernetes_variables() -> dict[str, str]:
     return {f"{package}.{name}": value for package in packages for name, value in values.items()}
 
 
+def _containerd(name: str, upstream: str, version: str = "{version}") -> Component:
+    # The name that Docker's package prints; its builds of 1.x print the version without 'v'.
+    variables = {f"{upstream}/version.Version": version, f"{upstream}/version.Package": "containerd.io"}
+    return Component(name, upstream, variables=variables)
+
+
+def _kubernetes(name: str) -> Component:
+    return Component(name, "k8s.io/kubernetes", variables=_kubernetes_variables())
+
+
 # In the order in which the lab needs them.
 COMPONENTS: tuple[Component, ...] = (
-    Component(
-        "containerd",
-        "github.com/containerd/containerd/v2",
-        variables={
-            "github.com/containerd/containerd/v2/version.Version": "{version}",
-            "github.com/containerd/containerd/v2/version.Package": "containerd.io",
-        },
-    ),
+    _containerd("containerd", "github.com/containerd/containerd/v2"),
     Component(
         "runc",
         "github.com/opencontainers/runc",
@@ -137,7 +140,7 @@ COMPONENTS: tuple[Component, ...] = (
         tags=("seccomp",),
         variables={"main.version": "{number}"},
     ),
-    Component("kubernetes", "k8s.io/kubernetes", variables=_kubernetes_variables()),
+    _kubernetes("kubernetes"),
     Component("etcd", "go.etcd.io/etcd/server/v3", names={"go.etcd.io/etcd/server/v3": "etcd"}),
     Component("cni-plugins", "github.com/containernetworking/plugins"),
     Component(
@@ -170,17 +173,18 @@ COMPONENTS: tuple[Component, ...] = (
     ),
 )
 
-OTHER_KUBERNETES: tuple[Component, ...] = tuple(
-    Component(each.component, "k8s.io/kubernetes", variables=_kubernetes_variables())
-    for each in kubernetes.known().values()
-    if each.root
+OTHER_RELEASES: tuple[Component, ...] = (
+    _kubernetes("kubernetes-1.34"),
+    _kubernetes("kubernetes-1.35"),
+    _containerd("containerd-1.7", "github.com/containerd/containerd", "{number}"),
+    _containerd("containerd-2.0", "github.com/containerd/containerd/v2"),
 )
-"""Minor releases that are compiled only when a lab is to have them; not in the workspace, whose versions are too new for them."""
+"""What is compiled only when a lab is to have it; not in the workspace, whose versions are too new for it."""
 
 
 def component(name: str) -> Component:
     """The component of that name."""
-    everything = (*COMPONENTS, *OTHER_KUBERNETES)
+    everything = (*COMPONENTS, *OTHER_RELEASES)
     for candidate in everything:
         if candidate.name == name:
             return candidate
@@ -189,12 +193,11 @@ def component(name: str) -> Component:
     )
 
 
-def versions(minor: str = kubernetes.DEFAULT) -> dict[str, str]:
-    """Component -> version, with its 'v'; 'kubernetes' is that of the minor release."""
-    stands_for = kubernetes.minor(minor).stands_for
-    return {part.name: component(stands_for(part.name)).version for part in COMPONENTS}
+def versions(chosen: Releases = USUAL) -> dict[str, str]:
+    """Component -> version, with its 'v', in a lab with these releases."""
+    return {part.name: component(chosen.stands_for(part.name)).version for part in COMPONENTS}
 
 
-def numbers(minor: str = kubernetes.DEFAULT) -> dict[str, str]:
+def numbers(chosen: Releases = USUAL) -> dict[str, str]:
     """The same without the 'v'."""
-    return {name: version.removeprefix("v") for name, version in versions(minor).items()}
+    return {name: version.removeprefix("v") for name, version in versions(chosen).items()}

@@ -11,10 +11,10 @@ from typing import Any
 
 import yaml
 
-from gpulab import kubernetes
 from gpulab.artifacts import components, upstream
 from gpulab.artifacts.sources import PACKAGES
 from gpulab.artifacts.store import Inputs, digest_file
+from gpulab.releases import USUAL, Releases
 from gpusmith.errors import ToolError
 from gpusmith.paths import cache_dir
 from gpusmith.progress import run_logged
@@ -91,17 +91,17 @@ class Package:
         return f"{self.name}_{self.version}_amd64.deb"
 
 
-def load(folder: Path = PACKAGES, minor: str = kubernetes.DEFAULT) -> list[Package]:
+def load(folder: Path = PACKAGES, chosen: Releases = USUAL) -> list[Package]:
     """All packages, with versions filled in.
 
     Args:
         folder: with the tables.
-        minor: release of Kubernetes.
+        chosen: the lab's releases.
 
     Raises:
         ToolError: a description has an unknown key.
     """
-    versions = components.numbers(minor)
+    versions = components.numbers(chosen)
     found = []
     for path in sorted(folder.glob("*.yml")):
         document = yaml.safe_load(path.read_text())

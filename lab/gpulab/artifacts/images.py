@@ -12,12 +12,12 @@ from pathlib import Path
 
 import yaml
 
-from gpulab import kubernetes
 from gpulab.artifacts import debian, oci, upstream
 from gpulab.artifacts.components import versions
 from gpulab.artifacts.layers import Layer
 from gpulab.artifacts.sources import IMAGES
 from gpulab.artifacts.store import Inputs, Store, digest_file, key_of
+from gpulab.releases import KUBERNETES, USUAL, Releases
 from gpusmith.errors import ToolError
 from gpusmith.paths import cache_dir
 from gpusmith.progress import run_logged
@@ -71,9 +71,9 @@ class Parts:
     sysroot: Callable[[], Path]
 
 
-def load(minor: str = kubernetes.DEFAULT) -> list[Image]:
-    """All images, with the tags filled in that a minor release of Kubernetes asks for."""
-    words = {**versions(minor), "kubeadm": kubernetes.minor(minor).tags}
+def load(chosen: Releases = USUAL) -> list[Image]:
+    """All images, with the tags filled in that the lab's Kubernetes asks for."""
+    words = {**versions(chosen), "kubeadm": chosen.of(KUBERNETES).tags}
     document = yaml.safe_load((IMAGES / "images.yml").read_text())
     return [
         Image(
@@ -268,7 +268,7 @@ def _compare_tags(kubeadm: Path, tags: Mapping[str, str]) -> None:
     if missing:
         raise ToolError(
             f"kubeadm asks for images that 'images.yml' does not have: {json.dumps(missing)}.",
-            "Correct the tags in that file or in 'kubernetes.yml'.",
+            "Correct the tags in that file or in 'releases.yml'.",
         )
 
 

@@ -13,11 +13,11 @@ from typing import Any
 
 import yaml
 
-from gpulab import kubernetes
 from gpulab.artifacts import debs
 from gpulab.artifacts.components import numbers
 from gpulab.artifacts.sources import PACKAGES
 from gpulab.artifacts.store import Inputs, digest_file
+from gpulab.releases import USUAL, Releases
 from gpusmith.errors import ToolError
 from gpusmith.paths import cache_dir
 from gpusmith.progress import run_logged
@@ -212,18 +212,18 @@ class Described:
         return files
 
 
-def load(tag: str, folder: Path = FOLDER, minor: str = kubernetes.DEFAULT) -> list[Described]:
+def load(tag: str, folder: Path = FOLDER, chosen: Releases = USUAL) -> list[Described]:
     """All packages, with versions filled in.
 
     Args:
         tag: the distribution's tag in releases, as 'el9'.
         folder: with the tables.
-        minor: release of Kubernetes.
+        chosen: the lab's releases.
 
     Raises:
         ToolError: a description has an unknown key.
     """
-    values = numbers(minor) | {"tag": tag}
+    values = numbers(chosen) | {"tag": tag}
     known = {
         "name",
         "version",

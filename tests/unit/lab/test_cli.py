@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
-from gpulab import cli, kubernetes
+from gpulab import cli, releases
 from gpulab.simgpu import hardware, packages
 from gpulab.state import Shape
 
@@ -70,6 +70,7 @@ def test_wrong_input_is_refused_by_name(
         ["up", "--os", "gpu-1=rocky-9,gpu-1=rocky-10"],
         ["up", "--os", "rocky-9,rocky-10"],
         ["up", "--kubernetes", "1.35.4"],
+        ["up", "--containerd", "1.7.31"],
     ],
 )
 def test_wrong_words_end_with_usage(words: list[str]) -> None:
@@ -122,13 +123,16 @@ def test_operating_systems_of_all_and_of_single_machines() -> None:
     assert cli.shape_of(cli.parser().parse_args(["up"]), shape) == shape
 
 
-def test_an_unknown_kubernetes_is_refused_with_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(("of", "unknown"), [("kubernetes", "1.33"), ("containerd", "1.6")])
+def test_an_unknown_release_is_refused_with_the_known_ones(
+    of: str, unknown: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit) as ended:
-        cli.main(["up", "--kubernetes", "1.33"])
+        cli.main(["up", f"--{of}", unknown])
     assert ended.value.code == cli.BAD_INPUT
     said = capsys.readouterr().err
-    assert "--kubernetes" in said
-    assert all(f"'{name}'" in said for name in ("1.33", *kubernetes.known()))
+    assert f"--{of}" in said
+    assert all(f"'{name}'" in said for name in (unknown, *releases.known(of)))
 
 
 def test_an_unknown_model_is_refused_with_the_known_ones_also_while_a_lab_is_up(
@@ -142,17 +146,21 @@ def test_an_unknown_model_is_refused_with_the_known_ones_also_while_a_lab_is_up(
     assert all(name in said for name in hardware.models())
 
 
-def test_the_help_of_up_names_each_kubernetes_and_the_default(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_help_of_up_names_each_release_and_the_default(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         cli.main(["up", "--help"])
     said = " ".join(capsys.readouterr().out.split())
     assert "--kubernetes {1.34,1.35,1.36}" in said
     assert "(default: 1.36)" in said
+    assert "--containerd {1.7,2.0,2.3}" in said
+    assert "(default: 2.3)" in said
 
 
-def test_up_without_options_keeps_the_running_kubernetes() -> None:
-    shape = cli.shape_of(cli.parser().parse_args(["up", "--kubernetes", "1.35"]), None)
-    assert shape.kubernetes == "1.35"
+def test_up_without_options_keeps_the_running_releases() -> None:
+    words = ["up", "--kubernetes", "1.34", "--containerd", "1.7"]
+    shape = cli.shape_of(cli.parser().parse_args(words), None)
+    assert (shape.kubernetes, shape.containerd) == ("1.34", "1.7")
+    assert "Kubernetes 1.34, containerd 1.7" in str(shape)
     assert cli.shape_of(cli.parser().parse_args(["up"]), shape) == shape
 
 

@@ -96,9 +96,20 @@ def test_another_kubernetes_has_repositories_of_its_own(contents: Contents, plac
     assert read["all"]["kubernetes_node_repository"]["uris"] == ["http://10.77.0.2/kubernetes-1.35/deb/"]
     assert read["all"]["containerd_repository"]["uris"] == ["http://10.77.0.2/apt/containerd/"]
     rocky = read["os_rocky_9"]
-    assert rocky["kubernetes_node_repository"]["uris"] == ["http://10.77.0.2/kubernetes-1.35/rpm/"]
+    assert rocky["kubernetes_node_repository"]["uris"] == ["http://10.77.0.2/kubernetes-1.35/el9/"]
     assert rocky["kubernetes_node_repository"]["signed"] == "both"
     assert rocky["containerd_repository"]["uris"] == ["http://10.77.0.2/rocky-9/containerd/"]
+
+
+def test_another_containerd_as_well(contents: Contents, places: Places) -> None:
+    shape = replace(contents.shape, kubernetes="1.34", containerd="1.7", os=("gpu-2=rocky-10",))
+    inventory.write(replace(contents, shape=shape), planned(shape, places), places)
+    read = {path.stem: yaml.safe_load(path.read_text()) for path in places.inventory.glob("group_vars/*")}
+    assert read["all"]["containerd_repository"]["uris"] == ["http://10.77.0.2/containerd-1.7/deb/"]
+    rocky = read["os_rocky_10"]
+    assert rocky["containerd_repository"]["uris"] == ["http://10.77.0.2/containerd-1.7/el10/"]
+    assert rocky["containerd_repository"]["signed"] == "packages"
+    assert rocky["kubernetes_node_repository"]["uris"] == ["http://10.77.0.2/kubernetes-1.34/el10/"]
 
 
 def test_versions_stay_text(written: dict[str, Any]) -> None:

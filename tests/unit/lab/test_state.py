@@ -50,10 +50,11 @@ def test_a_lab_that_an_older_release_has_up_is_known(places: Places) -> None:
     assert load(places) == UP
 
 
-def test_a_lab_of_a_release_that_had_one_kubernetes_is_known(places: Places) -> None:
+def test_a_lab_of_a_release_that_had_no_choice_of_releases_is_known(places: Places) -> None:
     save(places, UP)
     raw = json.loads(places.state_file.read_text())
     assert raw["shape"].pop("kubernetes") == "1.36"
+    assert raw["shape"].pop("containerd") == "2.3"
     places.state_file.write_text(json.dumps(raw))
     assert load(places) == UP
 
@@ -106,6 +107,7 @@ def test_a_cluster_can_be_added() -> None:
         (Shape(os=("rocky-9",)), "rocky-9"),
         (Shape(gpu_nodes=3, os=("gpu-2=ubuntu-24.04",)), "ubuntu-24.04"),
         (Shape(kubernetes="1.35"), "--kubernetes '1.36'"),
+        (Shape(containerd="2.0"), "--containerd '2.3'"),
     ],
 )
 def test_shrinking_and_changing_are_refused_with_a_way_out(wanted: Shape, option: str) -> None:

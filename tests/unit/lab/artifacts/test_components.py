@@ -9,7 +9,7 @@ import pytest
 from gpulab.artifacts import golang
 from gpulab.artifacts.components import (
     COMPONENTS,
-    OTHER_KUBERNETES,
+    OTHER_RELEASES,
     WORKSPACE,
     Component,
     component,
@@ -20,7 +20,7 @@ from gpulab.artifacts.store import Store
 
 from gpusmith.errors import ToolError
 
-ALL = pytest.mark.parametrize("part", [*COMPONENTS, *OTHER_KUBERNETES], ids=lambda part: part.name)
+ALL = pytest.mark.parametrize("part", [*COMPONENTS, *OTHER_RELEASES], ids=lambda part: part.name)
 
 
 @ALL
@@ -38,7 +38,10 @@ def test_no_module_is_replaced_by_a_folder(part: Component) -> None:
     assert not re.search(r"=> [./]", (part.folder / "go.mod").read_text())
 
 
-@pytest.mark.parametrize("part", [component("kubernetes"), *OTHER_KUBERNETES], ids=lambda part: part.name)
+KUBERNETES = [part for part in (*COMPONENTS, *OTHER_RELEASES) if part.upstream == "k8s.io/kubernetes"]
+
+
+@pytest.mark.parametrize("part", KUBERNETES, ids=lambda part: part.name)
 def test_kubernetes_and_its_staging_modules_have_one_version(part: Component) -> None:
     text = (part.folder / "go.mod").read_text()
     staging = set(re.findall(r"^\t(?:k8s\.io/\S+) => k8s\.io/\S+ (\S+)$", text, re.MULTILINE))
@@ -59,8 +62,8 @@ def test_what_shares_versions_is_made_anew_with_any_of_them() -> None:
     assert {GO / name / "go.mod" for name in names} <= files
     assert {WORKSPACE, GO / "go.work.sum"} <= files
     apart = component("runc")
-    # Nor does any other release of Kubernetes: the usual one must not be compiled anew when another one changes.
-    assert not any(each.in_workspace for each in OTHER_KUBERNETES)
+    # Nor does any other release: the usual one must not be compiled anew when another one changes.
+    assert not any(each.in_workspace for each in OTHER_RELEASES)
     assert set(apart.deciding_files) == {apart.folder / name for name in ("go.mod", "go.sum", "tools.go")}
 
 
