@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import ast
 import json
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
+from gpusmith.wait import Deadline, Done, NotYet, wait_until
 from tests.e2e.harness import NAMESPACE, Lab, PodSpec, PodStarter
 
 NODE, OTHER = "gpu-1", "gpu-2"
 LOWEST = "gpusmith-e2e-lowest"
+SYSTEM = "--namespace=kube-system"
 EPERM = 1
 # Opens every GPU's device node, present or made by hand, and prints the error numbers (0: it could be opened). On simulated
 # hardware a granted device answers ENXIO; EPERM is the kernel's device cgroup saying no.
@@ -28,6 +31,14 @@ for minor in range(8):
         except OSError as error:
             found[minor] = error.errno
 print(found)
+"""
+
+
+# How often a kube-proxy has written its rules since it was started.
+SYNCED = """
+import re, urllib.request
+metrics = urllib.request.urlopen("http://localhost:10249/metrics", timeout=5).read().decode()
+print(re.findall(r'^kubeproxy_sync_proxy_rules_duration_seconds_count.*family="IPv4".* ([0-9]+)$', metrics, re.MULTILINE)[0])
 """
 
 
@@ -96,6 +107,25 @@ def test_a_pod_keeps_its_gpu(ready_lab: Lab, pods: Mapping[str, dict[int, int]])
     assert ready_lab.on(OTHER, loaded) == when
     assert ready_lab.on(OTHER, f"systemctl is-enabled {ours}").split() == ["enabled", "enabled"]
     assert gpus_seen(ready_lab, "keeper") == before
+
+
+def test_services_answer_after_kube_proxy_was_started_anew(
+    ready_lab: Lab, pods: Mapping[str, dict[int, int]]
+) -> None:
+    assert "plain" in pods
+    which = ("--selector=k8s-app=kube-proxy", f"--field-selector=spec.nodeName={NODE}")
+    ready_lab.kubectl("delete", "pod", SYSTEM, *which)
+
+    def look() -> Done[None] | NotYet:
+        command = (ready_lab.program("gpulab"), "ssh", NODE, "--", f"python3 -c {shlex.quote(SYNCED)}")
+        ended = ready_lab.run(*command)
+        synced = ended.status == 0 and int(ended.output) > 0
+        return Done(None) if synced else NotYet(ended.output[-300:])
+
+    wait_until("kube-proxy to write its rules", look, Deadline(60), tick=1.0)
+    resolve = "import socket; print(socket.gethostbyname('kubernetes.default.svc.cluster.local'))"
+    words = ("plain", f"--namespace={NAMESPACE}", "--", "python3", "-c", resolve)
+    assert ready_lab.kubectl("exec", *words) == "10.96.0.1"
 
 
 def test_two_runs_and_a_pod_of_less_priority_leave_each_other_alone(

@@ -89,6 +89,10 @@ def test_nodes_are_bare() -> None:
     assert {"python3", "python3-apt", "openssh-server", "systemd-sysv"} <= packages
 
 
+def test_the_base_of_kube_proxy_has_names_of_protocols() -> None:
+    assert {"netbase", "nftables"} <= set(debian.load("slim").packages)
+
+
 def test_an_unknown_file_system_is_refused() -> None:
     with pytest.raises(ToolError, match="nonsense"):
         debian.load("nonsense")
