@@ -1,4 +1,4 @@
-"""The releases of containerd before the lab's usual one: pods with GPUs run on them, and serving nodes go on to the usual one."""
+"""Releases of containerd before the lab's usual one: pods with GPUs run on them, and serving nodes go on or are taken back."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from gpulab.artifacts.components import numbers
 from gpulab.releases import CONTAINERD, USUAL, Releases, known
 
 from tests.e2e.harness import NAMESPACE, Lab, PodSpec
+from tests.long.repacked import FOLDER, SPOILT, fetched, published, repacked
 
 DEBIAN, ROCKY = "gpu-1", "gpu-2"
 NODES = (DEBIAN, ROCKY)
@@ -84,6 +85,34 @@ def test_bare_machines_run_pods_with_gpus_on_it(site: Site, measured: Callable[[
         f"{site.version} with Kubernetes {KUBERNETES}, two bare nodes",
         f"first site.yml {first.seconds:.0f} s, {passed} checks passed",
     )
+
+
+@pytest.mark.usefixtures("jobs")
+def test_a_newer_one_that_does_not_start_is_taken_back_under_the_job(site: Site, tmp_path: Path) -> None:
+    newer = numbers()[CONTAINERD]
+    folder = tmp_path / "debs"
+    folder.mkdir()
+    good, bad = f"{newer}-1", f"{newer}-3"
+    archive = fetched("containerd", "containerd.io", good, tmp_path)
+    repacked(archive, folder, good, bad, ("usr/bin/containerd", SPOILT))
+    published(folder)
+    inventory = site.lab.copy_inventory(tmp_path / "inventory")
+    path = inventory / "group_vars" / "all.yml"
+    values = yaml.safe_load(path.read_text())
+    (uri,) = values["containerd_repository"]["uris"]
+    values["containerd_repository"]["uris"] = [uri, f"{uri.partition('/containerd-')[0]}/{FOLDER}/"]
+    path.write_text(yaml.safe_dump(values))
+
+    before = site.lab.containers()
+    ended = site.lab.site("-l", DEBIAN, *ALLOWED, "-e", f"containerd_version={bad}", inventory=inventory)
+    assert ended.status != 0, str(ended)
+    assert f"Node '{DEBIAN}': the change of 'containerd' failed" in ended.output, str(ended)
+    site.lab.wait_allocatable(dict.fromkeys(NODES, 2), 60)
+    assert site.runtimes()[DEBIAN] == f"containerd://{site.version}"
+    assert "containerd.io" in site.lab.on(DEBIAN, "apt-mark showhold").split()
+    assert site.lab.containers() == before
+    site.lab.site_ok("-l", DEBIAN, *ALLOWED)
+    unchanged(site.lab, *ALLOWED)
 
 
 @pytest.mark.usefixtures("jobs")

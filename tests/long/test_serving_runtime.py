@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -11,10 +10,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from gpulab.artifacts import repos
 
-from gpusmith.paths import state_dir
 from tests.e2e.harness import NAMESPACE, Ended, Lab, PodSpec
+from tests.long.repacked import FOLDER, SPOILT, fetched, published, repacked
 
 NODES = ("gpu-1", "gpu-2")
 CONTAINERD, TOOLKIT, KUBERNETES = "2.3.7-2", "1.20.1-2", "1.36.3-1.2"
@@ -33,7 +31,6 @@ NEWER = {
 WANTED = {name: new for rows in NEWER.values() for name, (_, new) in rows.items()}
 # A release whose program does not start.
 BAD = "2.3.7-3"
-SPOILT = "#!/bin/sh\nexit 1\n"
 REPOSITORIES = (
     "containerd_repository",
     "nvidia_container_toolkit_repository",
@@ -55,38 +52,16 @@ ALLOWED = ("-e", "gpusmith_change_runtime_on_joined=true", "-e", "gpusmith_valid
 UNITS = ("containerd", "kubelet")
 
 
-def run(*words: str | Path) -> None:
-    """A program that must succeed."""
-    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=120)
-    assert done.returncode == 0, done.stderr
-
-
-def repacked(source: Path, target: Path, old: str, new: str, program: tuple[str, str] = ("", "")) -> None:
-    """A package of another version, with another program at a path if one is given."""
-    work = target / "work"
-    run("dpkg-deb", "-R", source, work)
-    control = work / "DEBIAN" / "control"
-    control.write_text(control.read_text().replace(old, new))
-    path, text = program
-    if path:
-        (work / path).write_text(text)
-    run("dpkg-deb", "--root-owner-group", "-Zgzip", "-b", work, target / source.name.replace(old, new))
-    run("rm", "-r", work)
-
-
 def publish(folder: Path) -> None:
     """Put the newer releases beside the others of the depot, signed with the same key."""
     folder.mkdir()
     for place, rows in NEWER.items():
         for name, (old, new) in rows.items():
-            archive = f"{name}_{old}_amd64.deb"
-            run("podman", "cp", f"gpulab-depot:/srv/apt/{place}/{archive}", folder.parent / archive)
-            repacked(folder.parent / archive, folder, old, new)
+            repacked(fetched(place, name, old, folder.parent), folder, old, new)
     old = NEWER["containerd"]["containerd.io"][0]
-    spoilt = folder.parent / f"containerd.io_{old}_amd64.deb"
+    spoilt = fetched("containerd", "containerd.io", old, folder.parent)
     repacked(spoilt, folder, old, BAD, ("usr/bin/containerd", SPOILT))
-    repos.index(folder, "newer", repos.signing_key(state_dir() / "keys" / "apt"))
-    run("podman", "cp", folder, "gpulab-depot:/srv/newer")
+    published(folder)
 
 
 @dataclass(frozen=True)
@@ -124,7 +99,7 @@ def serving(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Se
     values = yaml.safe_load(path.read_text())
     for name in REPOSITORIES:
         (uri,) = values[name]["uris"]
-        values[name]["uris"] = [uri, f"{uri.partition('/apt/')[0]}/newer/"]
+        values[name]["uris"] = [uri, f"{uri.partition('/apt/')[0]}/{FOLDER}/"]
     path.write_text(yaml.safe_dump(values))
     of_nodes = inventory / "group_vars" / "gpu_nodes.yml"
     of_nodes.write_text(yaml.safe_dump({**yaml.safe_load(of_nodes.read_text()), **FORMER}))
