@@ -12,6 +12,7 @@ from typing import Any, cast
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import MANAGERS, base, folder, rpm
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.apt import Apt
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.dnf import Dnf
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.dnf_machine import Machine
 from ansible_collections.gpusmith.gpu.plugins.modules.packages import Work
 
 DEFAULTS: Mapping[str, Any] = {
@@ -83,24 +84,36 @@ class AptOfRecord(OfRecord, Apt):
         self._record = record
 
 
-class DnfOfRecord(OfRecord, Dnf):
-    """Dnf as a record shows it."""
+class MachineOfRecord(Machine):
+    """A machine with dnf, as a record shows it."""
 
     def __init__(self, record: Mapping[str, Any]) -> None:
         super().__init__()
         self._record = record
 
-    def _locks_text(self) -> str | None:
+    def locks_text(self) -> str | None:
+        """The list of locks."""
         return self._record.get("package_locks")
 
-    def _there(self) -> list[rpm.Row]:
-        return [
+    def installed(self, patterns: Sequence[str] = ()) -> list[rpm.Row]:
+        """Installed packages."""
+        rows = [
             rpm.Row(name, row["version"], "", row.get("source") or name, "")
-            for name, row in self._packages().items()
+            for name, row in (self._record.get("packages") or {}).items()
         ]
+        return [row for row in rows if not patterns or base.alike(row.name, row.source, patterns)]
 
-    def _candidates(self, patterns: Sequence[str]) -> list[rpm.Row]:  # noqa: ARG002 - as `offered`
+    def candidates(self, patterns: Sequence[str]) -> list[rpm.Row]:  # noqa: ARG002 - as `offered`
+        """What repositories have."""
         return []
+
+
+class DnfOfRecord(OfRecord, Dnf):
+    """Dnf as a record shows it."""
+
+    def __init__(self, record: Mapping[str, Any]) -> None:
+        super().__init__(machine=MachineOfRecord(record))
+        self._record = record
 
 
 OF_RECORD = {"apt": AptOfRecord, "dnf": DnfOfRecord}

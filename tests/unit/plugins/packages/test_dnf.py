@@ -8,7 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base, dnf, versionlock
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import (
+    base,
+    dnf,
+    dnf_archives,
+    dnf_locks,
+    dnf_machine,
+    versionlock,
+)
 
 from tests.unit.keys import KEY
 
@@ -273,7 +280,8 @@ def test_only_packages_of_this_machines_architecture_are_saved(tmp_path: Path) -
     cache.mkdir(parents=True)
     for arch in ("i686", os.uname().machine):
         (cache / f"libnvidia-ml-580.178.04-1.el9.{arch}.rpm").touch()
-    assert backend._cached("libnvidia-ml", OLD)[0].name.endswith(f".{os.uname().machine}.rpm")
+    saved = dnf_archives.Archives(dnf_machine.Machine(tmp_path))
+    assert saved.cached("libnvidia-ml", OLD)[0].name.endswith(f".{os.uname().machine}.rpm")
 
 
 def test_packages_are_saved_by_dnf_itself(tmp_path: Path) -> None:
@@ -291,7 +299,7 @@ def test_packages_are_saved_by_dnf_itself(tmp_path: Path) -> None:
         return ""
 
     programs.does[" --downloadonly "] = save
-    killed = folder / f"{dnf.DOWNLOADS}abc"
+    killed = folder / f"{dnf_archives.DOWNLOADS}abc"
     killed.mkdir(parents=True)
     (killed / "drv-libs-580.95.05-1.el9.noarch.rpm").touch()
     found = backend.fetch({"drv-libs": OLD, "drv-tool": OLD}, folder)
@@ -318,7 +326,7 @@ def test_nothing_is_held_by_locks_that_dnf_does_not_read(tmp_path: Path) -> None
     assert any(command.endswith(" install dnf-command(versionlock)") for command in programs.commands)
 
 
-@pytest.mark.parametrize(("path", "option"), dnf.SWITCHES)
+@pytest.mark.parametrize(("path", "option"), dnf_locks.SWITCHES)
 def test_locks_that_are_switched_off_are_named(tmp_path: Path, path: str, option: str) -> None:
     backend, _programs = system(tmp_path, row("kubelet", "1.36.3-1"))
     (tmp_path / path).write_text(f"[main]\n{option} = False\n")

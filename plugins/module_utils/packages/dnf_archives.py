@@ -1,0 +1,210 @@
+"""Package files of dnf: saved in a folder with what proves them, and a sample of a repository, whose signature is looked at.
+
+Standard library only, Python 3.8 or newer: it runs on the node.
+"""
+
+# Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+from typing import List, Mapping, Sequence, Tuple
+
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import dnf_output, rpm, signatures
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import folder as folders
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import (
+    INSTALL_TIMEOUT_S,
+    MANIFEST,
+    UPDATE_TIMEOUT_S,
+    PackageError,
+    Saved,
+    digest,
+    read_manifest,
+    satisfies,
+    write_manifest,
+)
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.dnf_machine import (
+    ALONE,
+    AS_READ,
+    CACHE,
+    Machine,
+    arches,
+    as_asked,
+    nevra,
+)
+
+MANAGER = "dnf"
+# Beginning of the name of a folder that dnf downloads to; dnf notes its files, and deletes them after a later transaction.
+DOWNLOADS = "gpusmith-dnf-"
+# Of what is offered: size, architecture, and what dnf takes for exactly that.
+SIZES = "%{downloadsize} %{arch} %{name} %{evr}"
+SAMPLE_BYTES = 4 << 20
+# So many builds are tried: some need what only another repository has.
+SAMPLES = 6
+
+
+class Archives:
+    """Package files of a machine with dnf."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+
+    # --- saved in a folder -----------------------------------------------------------------------------------------
+
+    def fetch(self, versions: Mapping[str, str], folder: Path) -> List[Saved]:
+        """See `base.Backend`."""
+        try:
+            there: List[Saved] = read_manifest(folder, MANAGER)
+        except PackageError:
+            there = []
+        if {each.name: each.version for each in there} == dict(versions):
+            return there
+        folder.mkdir(parents=True, exist_ok=True)
+        for path in [folder / MANIFEST, *folder.glob("*.rpm")]:
+            if path.exists():
+                path.unlink()
+        for killed in folder.glob(f"{DOWNLOADS}*"):
+            shutil.rmtree(killed)
+        offered = {
+            (row.name, row.version): row
+            for row in self._machine.offered(sorted(versions))
+            if row.name in versions
+        }
+        places = {wanted: row.place for wanted, row in offered.items()}
+        for name, version in sorted(versions.items()):
+            if (name, version) not in offered:
+                path, places[name, version] = self.cached(name, version)
+                shutil.copy2(path, folder)
+        with tempfile.TemporaryDirectory(prefix=DOWNLOADS, dir=str(folder)) as name:
+            self._download([row for wanted, row in offered.items() if wanted in versions.items()], Path(name))
+            for path in Path(name).glob("*.rpm"):
+                path.replace(folder / path.name)
+        ours = [path for arch in arches() for path in sorted(folder.glob(f"*.{arch}.rpm"))]
+        saved = [each for each in map(self._saved, ours) if each[:2] in versions.items()]
+        lacking = sorted(set(versions) - {each.name for each in saved})
+        if lacking:
+            raise PackageError(
+                f"dnf did not save {', '.join(lacking)} in '{folder}'. Look at the space there."
+            )
+        for path in folder.glob("*.rpm"):
+            if path.name not in {each.file for each in saved}:
+                path.unlink()
+        self._check_signatures(
+            [folder / each.file for each in saved if self._are_signed(places[each.name, each.version])]
+        )
+        write_manifest(folder, MANAGER, saved)
+        return saved
+
+    def _download(self, rows: Sequence[rpm.Row], folder: Path) -> None:
+        """Save packages as if to install them, or to install them anew: dnf's own command for it comes with a package that may not be there.
+
+        What they need comes along. Locks are not read: these are full versions, and nothing is installed.
+        """
+        there = {nevra(row) for row in self._machine.installed()}
+        here = [nevra(row) for row in rows if nevra(row) in there]
+        coming = [nevra(row) for row in rows if nevra(row) not in there]
+        # Signatures are looked at afterwards, by the repository's rule, so that dnf takes no key for it.
+        words = [*ALONE, "--downloadonly", f"--destdir={folder}", "--setopt=*.metadata_expire=never"]
+        words += ["--setopt=*.skip_if_unavailable=1", "--setopt=*.gpgcheck=0"]
+        if here:
+            self._machine.dnf([*words, "reinstall", *here], INSTALL_TIMEOUT_S)
+        if coming:
+            self._machine.dnf([*words, "install", *as_asked(False), *coming], INSTALL_TIMEOUT_S)
+
+    def _saved(self, path: Path) -> Saved:
+        words = ["rpm", "-qp", "--nosignature", "--qf", rpm.INSTALLED, str(path)]
+        row = rpm.parse_rows(self._machine.execute(words, 60))[0]
+        return Saved(row.name, row.version, path.name, digest(path))
+
+    def cached(self, name: str, version: str) -> Tuple[Path, str]:
+        """The archive that an earlier installation left in dnf's cache, or came from in a folder of the site; and its repository.
+
+        Raises:
+            PackageError: there is none.
+        """
+        _, plain, release = rpm.split(version)
+        places = [self._machine.cache, self._machine.root / CACHE]
+        found = [
+            path
+            for place in places
+            for arch in arches()
+            for path in place.glob(f"*/packages/{name}-{plain}-{release}.{arch}.rpm")
+        ]
+        if found:
+            return found[0], found[0].parent.parent.name.rpartition("-")[0]
+        for arch in arches():
+            kept = folders.archive(f"{name}-{plain}-{release}.{arch}.rpm")
+            if kept:
+                return kept, f"gpusmith-{kept.parent.parent.name}"
+        raise PackageError(f"Neither a repository nor '{places[-1]}' has '{name}' in version '{version}'.")
+
+    # --- signatures ------------------------------------------------------------------------------------------------
+
+    def _are_signed(self, repository: str) -> bool:
+        """Whether packages of a repository have to be signed."""
+        settings = self._machine.settings()
+        section = repository if settings.has_section(repository) else "main"
+        said = settings.get(section, "gpgcheck", fallback="0").strip().lower()
+        return said in ("1", "true", "yes", "on")
+
+    def _check_signatures(self, files: Sequence[Path]) -> None:
+        if not files:
+            return
+        keys = self._machine.execute(["rpm", "-q", rpm.KEYS, "--qf", "%{DESCRIPTION}\\n"], 60, accept=(0, 1))
+        texts = [keys] if "BEGIN PGP" in keys else []
+        settings = self._machine.settings()
+        for section in settings.sections():
+            for uri in settings.get(section, "gpgkey", fallback="").split():
+                path = Path(uri[len("file://") :])
+                if uri.startswith("file://") and path.is_file():
+                    texts.append(path.read_text(encoding="utf-8", errors="replace"))
+        signatures.check(files, texts, self._machine.execute)
+
+    def prove(self, owner: str, asked: Mapping[str, str]) -> None:
+        """See `base.Backend`."""
+        key = self._machine.key(owner)
+        ours = [each for each in self._machine.ids(owner) if self._are_signed(each)]
+        if not ours or not asked or not key.is_file():
+            return
+        words = ["-q", *ALONE, *AS_READ, *(f"--repo={each}" for each in ours), "repoquery", "--qf", SIZES]
+        sample = self._sample(asked, [line.split() for line in self._machine.dnf(words, 60).splitlines()])
+        if not sample:
+            return
+        with tempfile.TemporaryDirectory(prefix=DOWNLOADS) as name:
+            words = [*ALONE, "--downloadonly", f"--destdir={name}", "--setopt=*.gpgcheck=0"]
+            try:
+                self._machine.dnf([*words, "install", *as_asked(False), sample], UPDATE_TIMEOUT_S)
+            except PackageError:
+                return
+            # What it needs comes along, from the same repository.
+            keys = [key.read_text(encoding="utf-8")]
+            signatures.check(sorted(Path(name).glob("*.rpm")), keys, self._machine.execute)
+
+    def _sample(self, asked: Mapping[str, str], rows: Sequence[Sequence[str]]) -> str:
+        """The smallest build that can be had with little else, of what is asked for or in a version of it; empty if there is none."""
+        sizes = sorted(
+            (int(size), f"{name}-{evr}.{arch}")
+            for size, arch, name, evr in (row for row in rows if len(row) == 4)
+            if arch in arches() and _is_alike(name, evr, asked)
+        )
+        for size, build in sizes[:SAMPLES]:
+            if size <= SAMPLE_BYTES and self._total([*as_asked(False), build]) <= SAMPLE_BYTES:
+                return build
+        return ""
+
+    def _total(self, builds: Sequence[str]) -> float:
+        """Bytes that an installation would bring; infinite where nobody can tell."""
+        said = self._machine.dnf(
+            [*ALONE, "--assumeno", "install", *builds], UPDATE_TIMEOUT_S, accept=(0, 1), yes=False
+        )
+        total: float = dnf_output.total_bytes(said)
+        return total
+
+
+def _is_alike(name: str, version: str, asked: Mapping[str, str]) -> bool:
+    """Whether a package is asked for, or was made with what is: it has the version of that."""
+    if name in asked:
+        return not asked[name] or satisfies(version, asked[name])
+    return any(satisfies(version, want) for want in asked.values() if want)
