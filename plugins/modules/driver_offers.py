@@ -60,6 +60,7 @@ offer:
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpusmith.gpu.plugins.module_utils import packages
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.repositories import repository_of
 
 OWNER = "nvidia-driver"
 
@@ -76,7 +77,7 @@ def main() -> None:
         supports_check_mode=True,
     )
     try:
-        given = base.repository(module.params["repository"], "nvidia_driver")
+        given = repository_of(module.params["repository"], "nvidia_driver")
         with packages.backend().aside({OWNER: given}) as beside:
             offered, error = beside.offered(module.params["packages"]), None
     except base.PackageError as problem:

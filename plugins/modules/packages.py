@@ -227,6 +227,7 @@ from ansible_collections.gpusmith.gpu.plugins.module_utils import packages as do
 from ansible_collections.gpusmith.gpu.plugins.module_utils.files import put, read
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base, preview
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import folder as folders
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.repositories import repository_of
 
 
 def is_on_disk(file: base.File) -> bool:
@@ -367,7 +368,7 @@ class Work:
         except base.PackageError:
             # Nothing is ever installed from it.
             return needed
-        repository = base.repository({"type": kind, "folder": str(kept)}, self._name)
+        repository = repository_of({"type": kind, "folder": str(kept)}, self._name)
         try:
             with self._node.aside({self._name: repository}) as asked:
                 return _not_offered(asked, needed)
@@ -450,7 +451,7 @@ class Work:
 
     def _repository(self) -> base.Repository | None:
         given = self._params["repository"]
-        return None if given is None else base.repository(given, self._name)
+        return None if given is None else repository_of(given, self._name)
 
     def _configure(self, repository: base.Repository) -> bool:
         """Write the repository, and read it: one that does not answer, or is signed with another key, does not stay."""

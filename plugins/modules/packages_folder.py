@@ -66,6 +66,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base, folder, index, signatures
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.repositories import repository_of
 
 
 def lacking(kept: Path, text: str) -> list[str]:
@@ -87,7 +88,7 @@ def free(path: Path) -> int:
 
 def work(params: dict[str, Any]) -> dict[str, Any]:
     """The module's answer."""
-    repository = base.repository(params["repository"], params["name"])
+    repository = repository_of(params["repository"], params["name"])
     kept = Path(repository.folder)
     if params["brought"]:
         folder.keep(Path(params["brought"]), params["sums"], kept)

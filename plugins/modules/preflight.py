@@ -97,6 +97,7 @@ from urllib.parse import urlsplit
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpusmith.gpu.plugins.module_utils import files, packages
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base, preview
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.repositories import repository_of
 
 CLUSTER_INFO = "/api/v1/namespaces/kube-public/configmaps/cluster-info"
 PROXY_TIMEOUT_S = ENDPOINT_TIMEOUT_S = 10
@@ -218,7 +219,7 @@ def ask(backend: base.Backend, role: str, asked: dict[str, Any], lacks: preview.
     answer: dict[str, Any] = {"asked": {**lacks.missing, **loose}, "versions": {}, "error": None}
     given = asked.get("repository") or asked.get("offered_by") or {}
     try:
-        with backend.aside({asked["name"]: base.repository(given, role)}) as beside:
+        with backend.aside({asked["name"]: repository_of(given, role)}) as beside:
             answer["versions"] = beside.offered(answer["asked"])
             if asked.get("repository"):
                 offered = answer["versions"]
@@ -261,7 +262,7 @@ def ask_all(backend: base.Backend, asks: dict[str, Any], headers: dict[str, str]
     if not open_ones or any(each["error"] for each in repositories.values()):
         return Answers(repositories, None, headers_lacking(backend, headers))
     given = {
-        asked["name"]: base.repository(asked["repository"], role)
+        asked["name"]: repository_of(asked["repository"], role)
         for role, asked in open_ones.items()
         if asked.get("repository")
     }

@@ -11,7 +11,8 @@ from typing import Any
 
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import folder
-from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import PackageError, repository
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import PackageError
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.repositories import repository_of
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.egress import EgressAction
 
 COPIES = 2
@@ -37,7 +38,7 @@ class FolderAction(EgressAction):
         if not is_folder(given):
             return dict(given)
         found: dict[str, Any] = folder.as_on_node(given, owner)
-        repository(found, owner)
+        repository_of(found, owner)
         site = Path(str(given["folder"])).expanduser()
         asked = {"name": owner, "repository": found, "sums": folder.listed(site).text}
         answer = self._ask_of_folder(asked, task_vars)

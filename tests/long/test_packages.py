@@ -21,6 +21,8 @@ from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import (
     preview,
     rpm,
 )
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.openpgp import fingerprints
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.repositories import repository_of
 from ansible_collections.gpusmith.gpu.plugins.modules import packages, preflight
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils import packages_due
 
@@ -69,7 +71,7 @@ def configure(machine: Machine, which: str = "good", **changes: Any) -> Any:
     """The repository is configured, and its list read; the backend."""
     backend = machine.family.backend()
     systems.write(
-        backend.repository_files("test", base.repository(systems.given(machine, which, **changes), "test"))
+        backend.repository_files("test", repository_of(systems.given(machine, which, **changes), "test"))
     )
     backend.refresh("test")
     return backend
@@ -104,7 +106,7 @@ def test_a_repository_is_asked_aside_and_nothing_stays(machine: Machine) -> None
     backend = machine.family.backend()
     assert backend.offered(["drv-cuda"]) == {}
     before = set(systems.files(*PLACES))
-    with backend.aside({"test": base.repository(systems.given(machine), "test")}) as asked:
+    with backend.aside({"test": repository_of(systems.given(machine), "test")}) as asked:
         assert asked.offered(["drv-cuda", "nothing"]) == {
             "drv-cuda": [machine.family.full("drv-cuda", version) for version in (NEW, OLD)]
         }
@@ -146,7 +148,7 @@ def test_a_wrong_repository_is_refused(machine: Machine, how: str, beside: bool)
     changes: dict[str, Any] = {"key": machine.keys["wrong"]} if how == "wrong key" else {}
     which = {"wrong key": "good", "unsigned metadata": "unsigned-metadata", "down": "nonexistent"}[how]
     backend = machine.family.backend()
-    given = base.repository(systems.given(machine, which, **changes), "test")
+    given = repository_of(systems.given(machine, which, **changes), "test")
 
     def ask() -> None:
         with backend.aside({"test": given}, beside_node=beside) as asked:
@@ -238,7 +240,7 @@ def test_one_signature_is_enough_where_it_is_said_so(machine: Machine, which: st
 def test_a_repository_of_the_other_type_is_refused(machine: Machine) -> None:
     other = systems.DNF if machine.family.name == "apt" else systems.APT
     given = {**systems.given(machine), "type": other.type, "suites": ["./"], "signed": ""}
-    wrong = base.repository(given, "test")
+    wrong = repository_of(given, "test")
     backend = machine.family.backend()
     assert f"'{machine.family.type}'" in refused(lambda: backend.repository_files("test", wrong))
     refused(lambda: backend.aside({"test": wrong}).__enter__())
@@ -464,7 +466,7 @@ def previewed(machine: Machine, *sets: dict[str, str], **others: Any) -> dict[st
         for number, each in enumerate(sets)
     }
     lacks = {role: preview.needs(backend, asked) for role, asked in asks.items()}
-    repositories = {asked["name"]: base.repository(asked["repository"], role) for role, asked in asks.items()}
+    repositories = {asked["name"]: repository_of(asked["repository"], role) for role, asked in asks.items()}
     with backend.aside(repositories, beside_node=True) as beside:
         found: dict[str, Any] = preview.simulate(beside, asks, lacks)
     return found
@@ -604,7 +606,7 @@ def test_a_repository_of_a_private_authority_is_asked_before_it_is_trusted(machi
     Path("/etc/hosts").write_text("127.0.0.1 mirror.example.com\n")
     with systems.served(machine, context) as local:
         address = local.replace("127.0.0.1", "mirror.example.com")
-        given = {"test": base.repository(systems.given(machine, uris=[f"{address}/good"]), "test")}
+        given = {"test": repository_of(systems.given(machine, uris=[f"{address}/good"]), "test")}
         backend = door.backend(2)
         assert address in refused(lambda: backend.aside(given).__enter__())
         os.environ[authorities.ENVIRONMENT] = SITE.certificate
@@ -858,7 +860,7 @@ def test_a_set_comes_from_a_folder_of_the_site_and_from_nothing_else(machine: Ma
 def test_a_folder_offers_what_is_in_it(machine: Machine) -> None:
     given = systems.bring(systems.fill(machine, ["drv-*", "epoch*"]))
     backend = machine.family.backend()
-    with backend.aside({"test": base.repository(given, "test")}) as asked:
+    with backend.aside({"test": repository_of(given, "test")}) as asked:
         assert asked.offered(["drv-cuda", "epoch", "kit"]) == {
             "drv-cuda": [machine.family.full("drv-cuda", version) for version in (NEW, OLD)],
             "epoch": [machine.family.full("epoch", "2.0")],
@@ -958,7 +960,7 @@ def test_a_folder_that_was_changed_on_the_node_installs_nothing(machine: Machine
 def test_rpms_of_a_folder_are_signed_where_a_key_is_given(machine: Machine, which: str) -> None:
     if machine.family.name == "apt":
         given = {"folder": "/tmp/site", "key": machine.keys["right"]}
-        assert "no file '.deb' is signed" in refused(lambda: base.repository(given, "test"))
+        assert "no file '.deb' is signed" in refused(lambda: repository_of(given, "test"))
         return
     site = systems.fill(machine, OF_SET, which)
     right, wrong = machine.keys["right"], machine.keys["wrong"]
@@ -966,7 +968,7 @@ def test_rpms_of_a_folder_are_signed_where_a_key_is_given(machine: Machine, whic
     if which != "good":
         assert "not signed" in refused(lambda: systems.bring(site, key=right))
         return
-    given = systems.bring(site, key=right, fingerprint=base.fingerprints(right)[0])
+    given = systems.bring(site, key=right, fingerprint=fingerprints(right)[0])
     work(machine, **FROM_FOLDER, repository=given).present(install=True)
     assert versions(machine.family.backend(), *DRIVER) == full(machine, OLD, *DRIVER)
     # rpm knows the right key by now, and the folder is there.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 
-from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.openpgp import crc24
 
 
 def armored(created: int = 1) -> str:
@@ -12,7 +12,7 @@ def armored(created: int = 1) -> str:
     body = b"\x04" + created.to_bytes(4, "big") + b"\x16" + bytes(40)
     packet = bytes([0xC6, len(body)]) + body
     text = base64.b64encode(packet).decode()
-    check = base64.b64encode(base._checksum(packet)).decode()
+    check = base64.b64encode(crc24(packet)).decode()
     return f"-----BEGIN PGP PUBLIC KEY BLOCK-----\n\n{text}\n={check}\n-----END PGP PUBLIC KEY BLOCK-----\n"
 
 

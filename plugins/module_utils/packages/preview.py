@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence
 
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.repositories import repository_of
 
 # Arguments of module packages.
 Ask = Mapping[str, Any]
@@ -63,7 +64,7 @@ def _is_new(backend: base.Backend, asked: Ask) -> bool:
     if not asked.get("repository"):
         return False
     try:
-        files = backend.repository_files(asked["name"], base.repository(asked["repository"], asked["name"]))
+        files = backend.repository_files(asked["name"], repository_of(asked["repository"], asked["name"]))
     except base.PackageError:
         return True  # who asks it tells why
     return any(_read(file.path) != file.text for file in files)

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import (
     PackageError,
-    repository,
     satisfies,
 )
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.folder import as_on_node
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.repositories import repository_of
 
 from gpusmith.errors import Refusal
 from gpusmith.expect import layouts, removal
@@ -103,7 +103,7 @@ def check_keys(facts: Facts, _wanted: Wanted, _tables: Tables) -> Iterator[Refus
         if not asked.get("repository") or (facts["repositories"].get(owner) or {}).get("error"):
             continue
         try:
-            repository(as_on_node(asked["repository"], asked["name"]), owner)
+            repository_of(as_on_node(asked["repository"], asked["name"]), owner)
         except PackageError as error:
             sound = "a folder with its list" if asked["repository"].get("folder") else "a sound key"
             yield refusal("repository", str(error), sound, f"Correct '{owner}_repository'.")

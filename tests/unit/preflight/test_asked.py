@@ -114,7 +114,8 @@ def converged() -> dict[str, Any]:
     """A node on which the roles' packages are all there, with their files."""
     import hashlib
 
-    from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import apt, base
+    from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import apt
+    from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.repositories import repository_of
 
     record = {**converged_record(), "cuda": {"versions": ["12.8"]}}
     asks = asked.all_of(record, WANTED, NAMES)
@@ -135,7 +136,7 @@ def converged() -> dict[str, Any]:
             else {}
         )
         if each.get("repository"):
-            source = base.repository(each["repository"], each["name"])
+            source = repository_of(each["repository"], each["name"])
             texts[f"/etc/apt/sources.list.d/gpusmith-{each['name']}.sources"] = apt.render_source(
                 source, each["name"]
             )

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.apt import Apt
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.repositories import repository_of
 from gpulab.artifacts import repos
 
 PROGRAMS = ("apt-get", "dpkg-deb", "apt-ftparchive", "gpg", "ldconfig")
@@ -76,7 +76,7 @@ class System:
     @property
     def repository(self) -> Any:
         """The repository."""
-        return base.repository(self.given, "test")
+        return repository_of(self.given, "test")
 
     def write(self, files: Any) -> None:
         """Put files of a backend where they belong."""

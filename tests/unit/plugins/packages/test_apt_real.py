@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base, preview
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.openpgp import fingerprints
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.repositories import repository_of
 from ansible_collections.gpusmith.gpu.plugins.modules import packages
 
 from .conftest import System
@@ -48,7 +50,7 @@ def test_a_wrong_repository_is_refused(system: System, how: str) -> None:
     if how == "another key":
         given["key"] = system.wrong_key
     elif how == "another fingerprint":
-        given["fingerprint"] = base.fingerprints(system.wrong_key)[0]
+        given["fingerprint"] = fingerprints(system.wrong_key)[0]
     else:
         given["uris"] = ["file:/nonexistent-repository"]
     words = {
@@ -58,16 +60,16 @@ def test_a_wrong_repository_is_refused(system: System, how: str) -> None:
     }
     with (
         pytest.raises(base.PackageError, match=words[how]),
-        system.apt.aside({"test": base.repository(given, "test")}) as asked,
+        system.apt.aside({"test": repository_of(given, "test")}) as asked,
     ):
         asked.offered(["drv-cuda"])
 
 
 def test_the_right_fingerprint_passes_with_spaces(system: System) -> None:
-    (found,) = base.fingerprints(system.given["key"])
+    (found,) = fingerprints(system.given["key"])
     assert len(found) == 40
     spaced = " ".join(found[at : at + 4] for at in range(0, 40, 4)).lower()
-    assert base.repository({**system.given, "fingerprint": spaced}, "test").key == system.given["key"].strip()
+    assert repository_of({**system.given, "fingerprint": spaced}, "test").key == system.given["key"].strip()
 
 
 def test_members_are_what_has_the_version(system: System) -> None:

@@ -13,6 +13,7 @@ import pytest
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base, folder, index
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.apt import render_source
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.dnf import render_repository
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.repositories import repository_of
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils import packages_due
 
 from tests.unit.keys import KEY
@@ -126,15 +127,15 @@ def test_the_list_alone_says_where_a_node_keeps_the_folder(tmp_path: Path) -> No
     ],
 )
 def test_what_contradicts_a_folder_is_refused(given: dict[str, Any], told: str) -> None:
-    assert told in refused(lambda: base.repository({"folder": "/x", **given}, OWNER))
+    assert told in refused(lambda: repository_of({"folder": "/x", **given}, OWNER))
 
 
 def test_package_managers_look_at_signatures_where_there_is_a_key() -> None:
-    debs = base.repository({"folder": "/x", "type": "deb"}, OWNER)
+    debs = repository_of({"folder": "/x", "type": "deb"}, OWNER)
     source = render_source(debs, OWNER)
     assert "URIs: file:///x\nSuites: ./\nTrusted: yes\n" in source
     assert "Signed-By" not in source
-    rpms = {key: base.repository({"folder": "/x", "type": "rpm", "key": key}, OWNER) for key in ("", KEY)}
+    rpms = {key: repository_of({"folder": "/x", "type": "rpm", "key": key}, OWNER) for key in ("", KEY)}
     bare, signed = (render_repository(rpms[key], OWNER, Path("/key")) for key in ("", KEY))
     assert "baseurl=file:///x\nenabled=1\ngpgcheck=0\nrepo_gpgcheck=0\nmodule_hotfixes" in bare
     assert "gpgcheck=1\nrepo_gpgcheck=0\ngpgkey=file:///key\n" in signed
@@ -144,7 +145,7 @@ def test_a_node_that_has_it_all_from_the_folder_needs_nothing(tmp_path: Path) ->
     place = site(tmp_path / "site")
     asked = {"name": OWNER, "repository": {"folder": str(place)}, "packages": {}}
     source = "/etc/apt/sources.list.d/gpusmith-nvidia-driver.sources"
-    text = render_source(base.repository(folder.as_on_node(asked["repository"], OWNER), OWNER), OWNER)
+    text = render_source(repository_of(folder.as_on_node(asked["repository"], OWNER), OWNER), OWNER)
     record: dict[str, Any] = {"packages": {}, "package_database": "dpkg", "managed_files": {}}
     assert packages_due.is_due(record, asked)
     record["managed_files"][source] = hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,98 @@
+"""Repositories as the inventory gives them: nothing without a signature, and no other key than the fingerprint says.
+
+Standard library only, Python 3.8 or newer: it runs on the node, and on the controller.
+"""
+
+# Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
+
+from __future__ import annotations
+
+import re
+from typing import Any, Mapping
+
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import PackageError, Repository
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.openpgp import fingerprints
+
+# By type of repository, what of it can be signed; the first is meant where nothing is said.
+SIGNED = {"deb": ("metadata",), "rpm": ("packages", "metadata", "both")}
+
+
+def repository_of(given: Mapping[str, Any], owner: str) -> Repository:
+    """A repository as the inventory gives it.
+
+    Args:
+        given: type ('deb' unless it says 'rpm'), uris, key (an armored public key), and fingerprint if the key is to be compared with
+            it; suites and components of debs, and of rpms what is signed. Or a folder on the node, and of rpms, if their signatures
+            are to be looked at, the key.
+        owner: whose repository it is, for errors.
+
+    Raises:
+        PackageError: it has no address, no suite, no key, nothing that is signed, or another key than the fingerprint says.
+    """
+    if given.get("folder"):
+        return _of_folder(given, owner)
+    kind = str(given.get("type") or "deb")
+    signed = str(given.get("signed") or next(iter(SIGNED.get(kind, ("",)))))
+    if signed not in SIGNED.get(kind, ()):
+        known = " and ".join(f"'{each}' with {' or '.join(map(repr, SIGNED[each]))}" for each in SIGNED)
+        raise PackageError(
+            f"The repository of '{owner}' is of type '{kind}' and has '{signed}' signed. Types are {known}; unsigned ones are refused."
+        )
+    for field in ("uris", "suites", "key") if kind == "deb" else ("uris", "key"):
+        if not given.get(field):
+            raise PackageError(
+                f"The repository of '{owner}' has no '{field}'. Set it in the inventory; unsigned ones are refused."
+            )
+    return Repository(
+        uris=[str(uri) for uri in given["uris"]],
+        suites=[str(suite) for suite in given.get("suites") or []],
+        components=[str(component) for component in given.get("components") or []],
+        key=_key(given, owner),
+        type=kind,
+        signed=signed,
+    )
+
+
+def _of_folder(given: Mapping[str, Any], owner: str) -> Repository:
+    """A folder of package files; they are proved by who puts them there (see `folder`)."""
+    kind, folder = str(given.get("type") or "deb"), str(given["folder"])
+    beside = [field for field in ("uris", "suites", "components") if given.get(field)]
+    if beside:
+        raise PackageError(
+            f"The repository of '{owner}' has '{beside[0]}' beside 'folder'. Packages come from one of them: take the other one out."
+        )
+    if kind == "deb" and given.get("key"):
+        raise PackageError(
+            f"The repository of '{owner}' has a 'key' for its folder, and no file '.deb' is signed. Take the key out; the list of "
+            "checksums in the folder is what its files are compared with."
+        )
+    if given.get("signed") not in (None, "", "packages"):
+        raise PackageError(
+            f"The repository of '{owner}' has '{given['signed']}' signed, and of a folder only 'packages' can be. Correct 'signed'."
+        )
+    if not given.get("key") and (given.get("signed") or given.get("fingerprint")):
+        raise PackageError(
+            f"The repository of '{owner}' has no 'key' that the packages in its folder are signed with. Set it in the inventory."
+        )
+    key = _key(given, owner) if given.get("key") else ""
+    return Repository([f"file://{folder}"], ["./"], [], key, kind, "packages" if key else "", folder)
+
+
+def _key(given: Mapping[str, Any], owner: str) -> str:
+    """The armored key, compared with the fingerprint."""
+    key = str(given["key"]).strip()
+    if "BEGIN PGP PUBLIC KEY BLOCK" not in key:
+        raise PackageError(
+            f"The key of the repository of '{owner}' is no armored public key ('-----BEGIN PGP PUBLIC KEY BLOCK-----')."
+        )
+    try:
+        found = fingerprints(key)
+    except PackageError as error:
+        raise PackageError(f"The repository of '{owner}': {error}") from error
+    wanted = re.sub(r"\s", "", str(given.get("fingerprint") or "")).upper()
+    if wanted and wanted not in found:
+        raise PackageError(
+            f"The key of the repository of '{owner}' has the fingerprint {' and '.join(found)}, "
+            f"the inventory says '{wanted}'. Find out which is right before you go on."
+        )
+    return key
