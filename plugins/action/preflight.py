@@ -26,7 +26,7 @@ from gpusmith.inventory.templates import UnfilledError
 from gpusmith.inventory.variables import check_templates
 from gpusmith.node.records import parse
 from gpusmith.preflight import asked as packages
-from gpusmith.preflight import secure_boot
+from gpusmith.preflight import kernel_modules, secure_boot
 from gpusmith.preflight.join import endpoint
 from gpusmith.preflight.judge import judge
 from gpusmith.preflight.machine import old_kernels, surroundings
@@ -46,13 +46,12 @@ def _names(facts: dict[str, Any]) -> dict[str, Any]:
         return {}
 
 
-def _trust_program(facts: dict[str, Any]) -> str:
-    """What role host_baseline makes the trust store anew with; empty on a system that nobody knows."""
+def _of_system(facts: dict[str, Any], name: str) -> Any:
+    """A variable of role host_baseline for the node's operating system; None on a system that nobody knows."""
     try:
-        found = os_vars.value(ROLES / "host_baseline" / "vars", facts, "__host_baseline_trust")
+        return os_vars.value(ROLES / "host_baseline" / "vars", facts, f"__host_baseline_{name}")
     except AnsibleError:
-        return ""
-    return str(found["update"][0])
+        return None
 
 
 def _exact(record: dict[str, Any], wanted: dict[str, Any], choice: dict[str, Any]) -> dict[str, Any]:
@@ -88,7 +87,9 @@ class ActionModule(FolderAction):
         except GpusmithError as error:
             result.update(failed=True, msg=str(error))
             return result
-        trust_program = _trust_program((task_vars or {}).get("ansible_facts") or {})
+        system = (task_vars or {}).get("ansible_facts") or {}
+        trust_program = str((_of_system(system, "trust") or {"update": [""]})["update"][0])
+        lacks = kernel_modules.lacks(parse(record), wanted, str(_of_system(system, "modules_package") or ""))
         due, unbrought = self._brought(due, task_vars)
         library = record.get("library") or {}
         path = library["files"]["nvidia-ml"]["path"] if library.get("nvml_version") else None
@@ -100,6 +101,7 @@ class ActionModule(FolderAction):
             "controller_time": time.time(),
             "asks": due,
             "headers": headers,
+            "packages": [lack.package for lack in lacks if lack.package],
             "proxies": proxies(asked["wanted"]),
             "endpoint": endpoint(record, asked["wanted"]),
             "trust_program": trust_program,
@@ -117,6 +119,7 @@ class ActionModule(FolderAction):
             **result,
             "record": record,
             "trust_program": trust_program,
+            "kernel_modules": lacks,
             "asked": asks,
             "driver_package": packages.driver_package(wanted, names),
             "signing": secure_boot.site_key(wanted),

@@ -33,6 +33,11 @@ options:
     description: Package of the headers, by release of each kernel for which the module is to be built; set by the action plugin.
     type: dict
     default: {}
+  packages:
+    description: Packages of which it is asked whether they are installed or offered; set by the action plugin.
+    type: list
+    elements: str
+    default: []
   proxies:
     description: Proxies that are to be set for services, with keys url, file and line; set by the action plugin.
     type: list
@@ -91,7 +96,7 @@ import ssl
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 from urllib.parse import urlsplit
 
 from ansible.module_utils.basic import AnsibleModule
@@ -189,6 +194,14 @@ def free_mib(path: str) -> int:
     return status.f_bavail * status.f_frsize // (1024 * 1024)
 
 
+def packages_lacking(backend: base.Backend, names: Sequence[str]) -> list[str]:
+    """Packages that are neither installed nor offered."""
+    if not names:
+        return []
+    there = {**backend.installed(names), **backend.offered(names)}
+    return [name for name in names if name not in there]
+
+
 def headers_lacking(backend: base.Backend, headers: dict[str, str]) -> list[str]:
     """Releases of kernels for which modules cannot be compiled, neither now nor with a package that the package manager knows."""
     open_ones = {
@@ -196,10 +209,8 @@ def headers_lacking(backend: base.Backend, headers: dict[str, str]) -> list[str]
         for release, name in headers.items()
         if not os.path.exists(f"/lib/modules/{release}/build/.")
     }
-    if not open_ones:
-        return []
-    there = {**backend.installed(open_ones.values()), **backend.offered(open_ones.values())}
-    return [release for release, name in open_ones.items() if name not in there]
+    lacking = packages_lacking(backend, list(open_ones.values()))
+    return [release for release, name in open_ones.items() if name in lacking]
 
 
 def unowned_driver(backend: base.Backend | None, library: str | None) -> list[str]:
@@ -239,15 +250,23 @@ class Answers(NamedTuple):
         repositories: by role, what `ask` found.
         simulation: what `preview.simulate` found; None if nothing is to be installed, or a repository does not answer.
         headers_lacking: releases of kernels.
+        packages_lacking: names.
     """
 
     repositories: dict[str, Any]
     simulation: dict[str, Any] | None
     headers_lacking: list[str]
+    packages_lacking: list[str]
 
 
-def ask_all(backend: base.Backend, asks: dict[str, Any], headers: dict[str, str]) -> Answers:
+def ask_all(
+    backend: base.Backend, asks: dict[str, Any], headers: dict[str, str], names: Sequence[str] = ()
+) -> Answers:
     """Ask the repositories side by side, then simulate."""
+
+    def lacking(by: base.Backend) -> tuple[list[str], list[str]]:
+        return headers_lacking(by, headers), packages_lacking(by, names)
+
     lacks = {role: preview.needs(backend, asked) for role, asked in asks.items()}
     open_ones = {
         role: asks[role]
@@ -260,7 +279,7 @@ def ask_all(backend: base.Backend, asks: dict[str, Any], headers: dict[str, str]
         }
     repositories = {role: future.result() for role, future in waiting.items()}
     if not open_ones or any(each["error"] for each in repositories.values()):
-        return Answers(repositories, None, headers_lacking(backend, headers))
+        return Answers(repositories, None, *lacking(backend))
     given = {
         asked["name"]: repository_of(asked["repository"], role)
         for role, asked in open_ones.items()
@@ -269,10 +288,10 @@ def ask_all(backend: base.Backend, asks: dict[str, Any], headers: dict[str, str]
     try:
         with backend.aside(given, beside_node=True) as beside:
             found = preview.simulate(beside, open_ones, lacks)
-            return Answers(repositories, found, headers_lacking(beside, headers))
+            return Answers(repositories, found, *lacking(beside))
     except base.PackageError as error:
         found = {"plan": base.Plan({}, {}, {})._asdict(), "held": [], "error": str(error), "trouble": ""}
-        return Answers(repositories, found, headers_lacking(backend, headers))
+        return Answers(repositories, found, *lacking(backend))
 
 
 def main() -> None:
@@ -284,6 +303,7 @@ def main() -> None:
             "choice": {"type": "dict", "default": {}},
             "asks": {"type": "dict", "default": {}},
             "headers": {"type": "dict", "default": {}},
+            "packages": {"type": "list", "elements": "str", "default": []},
             "proxies": {"type": "list", "elements": "dict", "default": []},
             "endpoint": {"type": "str", "default": ""},
             "trust_program": {"type": "str", "default": ""},
@@ -297,9 +317,9 @@ def main() -> None:
     manager = packages.manager()
     backend = packages.backend() if manager in packages.SUPPORTED else None
     # Preflight refuses an unknown package manager by another check.
-    answers = Answers({}, None, [])
+    answers = Answers({}, None, [], [])
     if backend is not None:
-        answers = ask_all(backend, module.params["asks"], module.params["headers"])
+        answers = ask_all(backend, module.params["asks"], module.params["headers"], module.params["packages"])
     controller, endpoint = module.params["controller_time"], module.params["endpoint"]
     module.exit_json(
         changed=False,

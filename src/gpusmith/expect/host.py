@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 from dataclasses import asdict
 
-from gpusmith.expect import files, huge_pages, services, trust
+from gpusmith.expect import files, huge_pages, kernel_modules, services, trust
 from gpusmith.expect.wanted import Baseline
 from gpusmith.probe.boot import Boot, BootParameter
 from gpusmith.probe.record import Record
@@ -33,7 +33,7 @@ def problems(record: Record, wanted: Baseline) -> list[Problem]:
 
 def baseline(record: Record, wanted: Baseline) -> list[Problem]:
     """What kubelet and the pod network need of the kernel, and what else the inventory sets."""
-    found = _swap(record, wanted) + _modules(record, wanted)
+    found = _swap(record, wanted) + _modules(record, wanted) + kernel_modules.problems(record, wanted)
     found += _parameters(record, wanted) + _minima(record, wanted) + huge_pages.problems(record, wanted)
     found += trust.problems(record, wanted.node, wanted.authorities)
     if record.boot is None:

@@ -20,6 +20,7 @@ from gpusmith.expect import (
     firewall,
     host,
     huge_pages,
+    kernel_modules,
     kernels,
     kubelet,
     layouts,
@@ -192,8 +193,8 @@ BOOT_HINT = (
 def host_baseline(raw: Mapping[str, Any], settings: Settings) -> Plan:
     """Role host_baseline: keys node, swap, modules, sysctl, sysctl_minimum, files and sysctl_file (its path and first line).
 
-    Further keys: needrestart (when, path and content of a file for it), ports and zone (for firewalld), huge_pages (by size)
-    and authorities (certificates by name).
+    Further keys: needrestart (when, path and content of a file for it), ports and zone (for firewalld), huge_pages (by size),
+    authorities (certificates by name) and modules_package (name of the package with a kernel's further modules).
     """
     record, node = parse(raw), str(settings["node"])
     want = wanted.baseline(node, settings)
@@ -220,6 +221,9 @@ def host_baseline(raw: Mapping[str, Any], settings: Settings) -> Plan:
         **_answer(found, node, outdated := files.outdated(record, want.files)),
         "contents": {path: want.files[path] for path in outdated},
         "modules": host.modules_to_load(record, want),
+        "modules_packages": list(
+            kernel_modules.packages(str(settings.get("modules_package") or ""), record, want.modules).values()
+        ),
         "sysctl": host.parameters_to_set(record, want),
         "huge_pages": huge_pages.to_set(record, want),
         "ports": [opening._asdict() for opening in closed],

@@ -34,7 +34,7 @@ def check_fabric(facts: Facts, wanted: Wanted, tables: Tables) -> Iterator[Refus
             " 'nvidia_driver_fabric_manager: disabled'.",
         )
     kernels = (load(Kernel, row) for row in raw.get("kernels") or ())
-    lacking = {kernel.release: kernel.fabric_lacking for kernel in kernels}
+    lacking = {kernel.release: [name for name in FABRIC if name in kernel.lacking] for kernel in kernels}
     running = str(record.host.kernel)
     for release in dict.fromkeys((running, boots_next(facts))):
         if names := lacking.get(release, FABRIC):

@@ -11,6 +11,7 @@ from gpusmith.errors import Refusal
 from gpusmith.preflight.asked import DRIVER_ONLY, is_to_go
 from gpusmith.preflight.fabric import check_fabric
 from gpusmith.preflight.join import check_endpoint
+from gpusmith.preflight.kernel_modules import check_kernel_modules
 from gpusmith.preflight.machine import (
     check_certificate,
     check_clock,
@@ -53,6 +54,7 @@ CHECKS: Sequence[Callable[[Facts, Wanted, Tables], Iterator[Refusal]]] = [
     check_clock,
     check_certificate,
     check_endpoint,
+    check_kernel_modules,
     check_parameters,
     check_huge_pages,
     check_firewall,

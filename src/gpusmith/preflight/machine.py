@@ -14,10 +14,9 @@ from gpusmith.expect.host import cannot_set
 from gpusmith.expect.kernels import newest, without_driver
 from gpusmith.expect.steps import renew
 from gpusmith.expect.wanted import baseline
-from gpusmith.inventory.specs import load as load_specs
 from gpusmith.node.records import load
 from gpusmith.preflight.asked import DRIVER_ONLY
-from gpusmith.preflight.words import Facts, Tables, Wanted, refusal
+from gpusmith.preflight.words import Facts, Tables, Wanted, or_default, refusal
 from gpusmith.probe.firewall import Firewall
 from gpusmith.probe.foreign import Foreign
 from gpusmith.probe.host import Host
@@ -135,18 +134,12 @@ def boots_next(facts: Facts) -> str:
 
 def surroundings(record: Record, wanted: Wanted) -> list[str]:
     """What a person should know of what else rules the machine."""
-    mode, ports, zone = (_or_default(wanted, key) for key in ("firewall", "firewall_ports", "firewall_zone"))
-    settings = {"swap": "keep", "modules": (), "sysctl": {}, "huge_pages": _or_default(wanted, "huge_pages")}
+    mode, ports, zone = (or_default(wanted, key) for key in ("firewall", "firewall_ports", "firewall_zone"))
+    settings = {"swap": "keep", "modules": (), "sysctl": {}, "huge_pages": or_default(wanted, "huge_pages")}
     return [
         *around.notes(record, firewall.wanted(ports, zone), mode == "open"),
         *huge_pages.notes(record, baseline("", settings)),
     ]
-
-
-def _or_default(wanted: Wanted, key: str) -> Any:
-    """What the inventory says of role host_baseline, or what the role does by itself."""
-    value = wanted.get(key)
-    return load_specs().variables[f"host_baseline_{key}"].default if value is None else value
 
 
 def check_certificate(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[Refusal]:
@@ -195,7 +188,7 @@ def check_clock(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[Refus
 
 def check_parameters(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[Refusal]:
     """Role host_baseline can set what the inventory wants of the kernel, which it cannot in every container."""
-    settings = {key: _or_default(wanted, key) for key in ("sysctl", "sysctl_minimum")}
+    settings = {key: or_default(wanted, key) for key in ("sysctl", "sysctl_minimum")}
     record = Record(SCHEMA, system=load(System, facts["record"]["system"]))
     for name, value in cannot_set(record, baseline("", {"swap": "keep", "modules": (), **settings})).items():
         yield refusal(
@@ -209,7 +202,7 @@ def check_parameters(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[
 
 def check_huge_pages(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[Refusal]:
     """The machine can have the huge pages that the inventory wants."""
-    pages = {str(size): int(count) for size, count in _or_default(wanted, "huge_pages").items()}
+    pages = {str(size): int(count) for size, count in or_default(wanted, "huge_pages").items()}
     raw = facts["record"]
     memory, node = load(Memory, raw.get("memory") or {}), load(Kubernetes, raw["kubernetes"])
     record = Record(SCHEMA, memory=memory, kubernetes=node)
@@ -219,11 +212,11 @@ def check_huge_pages(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[
 
 def check_firewall(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[Refusal]:
     """Ports are written as firewalld knows them, and it has the zone in which they are to be open."""
-    if _or_default(wanted, "firewall") != "open":
+    if or_default(wanted, "firewall") != "open":
         return
     raw = facts["record"]
     wrong = [
-        str(port) for port in _or_default(wanted, "firewall_ports") if firewall.range_of(str(port)) is None
+        str(port) for port in or_default(wanted, "firewall_ports") if firewall.range_of(str(port)) is None
     ]
     if wrong:
         yield refusal(
@@ -234,7 +227,7 @@ def check_firewall(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[Re
         )
     services = {name: load(Service, row) for name, row in raw.get("services", {}).items()}
     seen = load(Firewall, raw.get("firewall") or {})
-    zone = str(_or_default(wanted, "firewall_zone"))
+    zone = str(or_default(wanted, "firewall_zone"))
     known = firewall.unknown_zone(Record(SCHEMA, services=services, firewall=seen), firewall.wanted((), zone))
     if known:
         yield refusal(

@@ -11,6 +11,7 @@ from gpusmith.data.compatibility import Compatibility
 from gpusmith.data.models import Model
 from gpusmith.errors import Refusal
 from gpusmith.expect.versions import upstream
+from gpusmith.inventory.specs import load as load_specs
 
 Facts = Mapping[str, Any]
 Wanted = Mapping[str, Any]
@@ -29,6 +30,12 @@ class Tables:
 def refusal(check: str, found: str, allowed: str, next_step: str) -> Refusal:
     """One reason to refuse a host."""
     return Refusal(f"{check}: {found}; allowed: {allowed}.", next_step)
+
+
+def or_default(wanted: Wanted, key: str) -> Any:
+    """What the inventory says of role host_baseline, or what the role does by itself."""
+    value = wanted.get(key)
+    return load_specs().variables[f"host_baseline_{key}"].default if value is None else value
 
 
 def numbers(version: str) -> tuple[int, ...]:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from gpusmith.probe.boot import MODULES as NEEDED
 from gpusmith.probe.boot import part_of_kernel
 from gpusmith.probe.commands import Command
 from gpusmith.probe.files import read_text
@@ -36,7 +37,7 @@ class Kernel:
         module_version: what that file says of itself.
         headers: whether modules can be compiled for it.
         dependents: of DEPENDENTS those that DKMS knows, with whether the kernel has them from after its driver was put there.
-        fabric_lacking: of FABRIC those that the kernel has neither as files nor as parts of itself.
+        lacking: of NEEDED and FABRIC those that the kernel has neither as files nor as parts of itself.
     """
 
     release: str
@@ -45,7 +46,7 @@ class Kernel:
     module_version: str | None = None
     headers: bool = False
     dependents: Mapping[str, bool] = field(default_factory=dict)
-    fabric_lacking: tuple[str, ...] = ()
+    lacking: tuple[str, ...] = ()
 
 
 def module_of(listing: str) -> str | None:
@@ -107,9 +108,9 @@ def find(root: str = "") -> list[Kernel]:
                 module,
                 headers=os.path.exists(os.path.join(folder, "build", ".")),
                 dependents=_dependents(root, folder, listing, module) if module else {},
-                fabric_lacking=tuple(
+                lacking=tuple(
                     name
-                    for name in FABRIC
+                    for name in (*NEEDED, *FABRIC)
                     if dependent_of(listing, name) is None and not part_of_kernel(name, builtin)
                 ),
             )

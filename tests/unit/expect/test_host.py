@@ -63,6 +63,7 @@ def test_numbers_and_blanks_of_the_inventory_are_no_difference(record: dict[str,
     assert host_baseline_plan(record, SETTINGS) == {
         "files": [], "contents": {}, "modules": [], "sysctl": {}, "units": [], "boot": [], "problems": [], "cures": [],
         "hints": [], "leaving": [], "ports": [], "ports_noted": "", "huge_pages": {}, "trust_outdated": False,
+        "modules_packages": [],
     }  # fmt: skip
 
 

@@ -33,7 +33,7 @@ def board(gpus: int = 8, managers: int = 4) -> dict[str, Any]:
             for n in range(managers)
         ],
     }
-    record["kernels"] = [{"release": record["host"]["kernel"], "module": "m", "fabric_lacking": []}]
+    record["kernels"] = [{"release": record["host"]["kernel"], "module": "m", "lacking": []}]
     record["system"] = {"modules": {"mlx5_ib": True, "ib_umad": True}}
     return record
 

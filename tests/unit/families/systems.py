@@ -27,7 +27,7 @@ SYSTEMS: Mapping[str, Facts] = {
     "AlmaLinux 10": facts("AlmaLinux", "10", "RedHat"),
 }
 
-DIFFERENT = ("Debian 12", "Ubuntu 22", "Ubuntu 24", "Rocky 9")
+DIFFERENT = ("Debian 12", "Ubuntu 22", "Ubuntu 24", "Rocky 9", "Rocky 10")
 """Of these, those whose roles read different files."""
 
 

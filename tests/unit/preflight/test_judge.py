@@ -12,6 +12,7 @@ from gpusmith.data import compatibility, models
 from gpusmith.errors import Refusal
 from gpusmith.preflight.join import endpoint
 from gpusmith.preflight.judge import judge
+from gpusmith.preflight.kernel_modules import Lack
 from gpusmith.preflight.machine import old_kernels
 from gpusmith.preflight.proxy import kept_proxies, proxies
 from gpusmith.preflight.words import Tables
@@ -51,6 +52,8 @@ def facts() -> dict[str, Any]:
         "asked": {},
         "driver_package": "nvidia-driver-cuda",
         "headers_lacking": [],
+        "kernel_modules": [],
+        "packages_lacking": [],
         "disk": {"/var": {"free_mib": 90000, "needed_mib": 20480}},
         "clock_offset_s": 0.4,
         "foreign_driver": [],
@@ -105,6 +108,36 @@ def test_machine(path: str, value: Any, check: str, says: str) -> None:
     found = only(refused(changed(path, value)))
     assert found.message.startswith(f"{check}: ")
     assert says in found.message.split("; allowed: ")[0]
+
+
+EXTRA = "kernel-modules-extra-6.12.0-124.el10.x86_64"
+
+
+@pytest.mark.parametrize(
+    ("package", "lacking", "says"),
+    [
+        (EXTRA, [EXTRA], f"has no 'br_netfilter', and no repository offers '{EXTRA}', which has them"),
+        ("", [], "has no 'br_netfilter'; allowed"),
+        (EXTRA, [], None),
+    ],
+)
+def test_a_kernel_without_modules_needs_a_package_that_has_them(
+    package: str, lacking: list[str], says: str | None
+) -> None:
+    tree = facts()
+    tree["kernel_modules"] = [Lack("6.1.0-40-amd64", ("br_netfilter",), package)]
+    tree["packages_lacking"] = lacking
+    found = refused(tree)
+    if says is None:
+        assert found == []
+    else:
+        assert says in only(found).message
+
+
+def test_the_kernel_that_boots_next_is_named_as_that() -> None:
+    tree = facts()
+    tree["kernel_modules"] = [Lack("6.1.0-41-amd64", ("br_netfilter",), "")]
+    assert "kernel '6.1.0-41-amd64', which boots next, has no" in only(refused(tree)).message
 
 
 def test_an_old_kernel_without_headers_is_named_and_refuses_nobody() -> None:
@@ -233,7 +266,7 @@ def with_nvlink_5(managers: int = 1) -> dict[str, Any]:
             {"address": f"0000:8{n}:00.0", "device_id": "15b3:1021"} for n in range(managers)
         ],
     }
-    tree["record"]["kernels"] = [{"release": "6.1.0-40-amd64", "image": "/boot/a", "fabric_lacking": []}]
+    tree["record"]["kernels"] = [{"release": "6.1.0-40-amd64", "image": "/boot/a", "lacking": []}]
     return tree
 
 
@@ -254,12 +287,12 @@ def test_a_board_whose_switches_nothing_manages_is_refused() -> None:
 
 def test_kernels_without_the_modules_of_nvlink_5_are_refused_by_name() -> None:
     tree = with_nvlink_5()
-    tree["record"]["kernels"][0]["fabric_lacking"] = ["ib_umad"]
+    tree["record"]["kernels"][0]["lacking"] = ["ib_umad"]
     found = only(of_nvlink_5(tree))
     assert found.message.startswith("kernel modules: kernel '6.1.0-40-amd64' has no 'ib_umad'")
     tree["record"]["kernels"] = [
-        {"release": "6.1.0-40-amd64", "image": "/boot/a", "fabric_lacking": []},
-        {"release": "6.1.0-41-amd64", "image": "/boot/b", "fabric_lacking": ["mlx5_ib", "ib_umad"]},
+        {"release": "6.1.0-40-amd64", "image": "/boot/a", "lacking": []},
+        {"release": "6.1.0-41-amd64", "image": "/boot/b", "lacking": ["mlx5_ib", "ib_umad"]},
     ]
     found = only(of_nvlink_5(tree))
     assert "kernel '6.1.0-41-amd64' has no 'mlx5_ib', 'ib_umad'" in found.message
@@ -271,9 +304,7 @@ def test_kernels_without_the_modules_of_nvlink_5_are_refused_by_name() -> None:
 
 def test_other_boards_need_none_of_it() -> None:
     tree = facts()
-    tree["record"]["kernels"] = [
-        {"release": "6.1.0-40-amd64", "image": "/boot/a", "fabric_lacking": ["ib_umad"]}
-    ]
+    tree["record"]["kernels"] = [{"release": "6.1.0-40-amd64", "image": "/boot/a", "lacking": ["ib_umad"]}]
     assert refused(tree) == []
 
 

@@ -119,13 +119,20 @@ def test_a_machine_without_modules_has_no_kernels(tmp_path: Path) -> None:
             (),
         ),
         ("", "", ("mlx5_ib", "ib_umad")),
+        (
+            "kernel/net/bridge/br_netfilter.ko.xz:\n",
+            "kernel/fs/overlayfs/overlay.ko\n",
+            ("mlx5_ib", "ib_umad"),
+        ),
     ],
 )
-def test_a_kernel_without_the_modules_of_nvlink_switches_is_known(
+def test_a_kernel_without_modules_that_a_node_needs_is_known(
     tmp_path: Path, listing: str, builtin: str, lacking: tuple[str, ...]
 ) -> None:
     folder = tmp_path / "lib/modules/6.8.0-79-generic"
     folder.mkdir(parents=True)
     (folder / "modules.dep").write_text(listing)
     (folder / "modules.builtin").write_text(builtin)
-    assert kernels.find(str(tmp_path))[0].fabric_lacking == lacking
+    found = kernels.find(str(tmp_path))[0].lacking
+    needed = () if "br_netfilter" in listing else ("overlay", "br_netfilter")
+    assert found == (*needed, *lacking)

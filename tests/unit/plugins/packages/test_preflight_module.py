@@ -46,12 +46,22 @@ def test_a_damaged_key_is_told_by_its_role(system: System) -> None:
 
 
 def test_where_nothing_is_due_nobody_is_asked(system: System) -> None:
-    assert preflight.ask_all(system.apt, {}, {}) == preflight.Answers({}, None, [])
+    assert preflight.ask_all(system.apt, {}, {}) == preflight.Answers({}, None, [], [])
 
 
 def test_headers_that_nobody_has_are_told_by_kernel(system: System) -> None:
     headers = {"9.9.9-none": "linux-headers-9.9.9-none", "9.9.9-drv": "drv-tool"}
     assert preflight.ask_all(system.apt, asks(system), headers).headers_lacking == ["9.9.9-none"]
+
+
+def test_packages_that_nobody_has_are_told_by_name(system: System) -> None:
+    names = ["linux-modules-extra-9.9.9-none", "drv-tool"]
+    for asked in ({}, asks(system)):
+        assert (
+            "linux-modules-extra-9.9.9-none"
+            in preflight.ask_all(system.apt, asked, {}, names).packages_lacking
+        )
+    assert preflight.ask_all(system.apt, asks(system), {}, names).packages_lacking == names[:1]
 
 
 def test_a_proxy_that_takes_no_connection_is_told_with_who_knows_it(tmp_path: Path) -> None:
