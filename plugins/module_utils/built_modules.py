@@ -134,16 +134,15 @@ class Node:
         name, states = self._known()
         compiles = kernel not in states
         note = self._root / NOTES / (kernel + ".json")
+        # What is installed may not be what DKMS keeps: another name's removal can take the files, and nothing tells of modules
+        # that were taken any more once the note is gone.
+        self._uninstall(name, states, kernel)
         if note.exists():
-            # What is installed may not be what DKMS keeps, and nothing tells any more once the note is gone.
-            if states.get(kernel) == "installed":
-                self._must(["dkms", "uninstall", "-m", name, "-v", self.version, "-k", kernel])
             note.unlink()
         for step in ("build", "install"):
             if step == "build" and not compiles:
                 continue
             words = ["dkms", step, "-m", name, "-v", self.version, "-k", kernel]
-            # DKMS only knows what it has installed, not that another name's removal took the files since.
             if step == "install" and not compiles:
                 words.append("--force")
             status, output, errors = self._run(words)
@@ -163,8 +162,14 @@ class Node:
         Raises:
             BuiltModulesError: DKMS keeps nothing.
         """
-        name, _states = self._known()
+        name, states = self._known()
+        self._uninstall(name, states, kernel)
         self._must(["dkms", "install", "--force", "-m", name, "-v", self.version, "-k", kernel])
+
+    def _uninstall(self, name: str, states: Mapping[str, str], kernel: str) -> None:
+        """Have DKMS forget that a kernel has the modules: 2.8 installs nothing twice, also with --force (maybe_install_module)."""
+        if states.get(kernel) == "installed":
+            self._must(["dkms", "uninstall", "-m", name, "-v", self.version, "-k", kernel])
 
     def mend(self, repair: Callable[[], bool]) -> bool:
         """Finish packages whose module did not compile when they were installed; whether there was anything to finish.
@@ -290,8 +295,7 @@ class Node:
                 "DKMS calls the driver's module '{}' here, and '{}' there".format(name, manifest["name"])
             )
         named = ["-m", name, "-v", self.version, "-k", kernel]
-        if states.get(kernel) == "installed":
-            self._must(["dkms", "uninstall", *named])
+        self._uninstall(name, states, kernel)
         # It ends with 3 although it has done what it was asked to: then it adds the driver, which the package has done.
         status, output, errors = self._run(["dkms", "ldtarball", "--archive", str(archive), "--force"])
         if self._known()[1].get(kernel) != "built":

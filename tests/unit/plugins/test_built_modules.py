@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ class Machine:
 
     def __init__(self, root: Path, driver: packages.Driver) -> None:
         self.root, self.ran = root, []  # type: tuple[Path, list[str]]
+        self.forces = True
         for kernel in (KERNEL, OTHER):
             (root / "lib/modules" / kernel / "build").mkdir(parents=True)
         folder = root / f"usr/src/{NAME}-{VERSION}"
@@ -48,6 +49,8 @@ class Machine:
             return 0, modinfo(Path(words[3]).read_bytes())["vermagic"] + "\n", ""
         if words[0] == "modinfo":
             return 0, "DKMS module signing key\n", ""
+        if words[:2] == ["dkms", "install"] and not self.forces and self.is_installed():
+            return 0, f"Module {NAME}/{VERSION} already installed on kernel {KERNEL}.\n", ""
         program = source_dir() / "packages/dkms.py"
         done = subprocess.run(
             [sys.executable, program, *words[1:]],
@@ -57,6 +60,10 @@ class Machine:
             check=False,
         )
         return done.returncode, done.stdout, done.stderr
+
+    def is_installed(self) -> bool:
+        """Whether DKMS has installed a module for the kernel, whatever became of its file."""
+        return f", {KERNEL}, {platform.machine()}: installed" in self.run(["dkms", "status"])[1]
 
     def install_package(self) -> None:
         """What the package's script does."""
@@ -217,6 +224,23 @@ def test_modules_that_went_with_another_name_come_back(builder: Machine) -> None
     builder.module().unlink()
     assert builder.node.build(KERNEL) is False
     assert modinfo(builder.module().read_bytes())["version"] == VERSION
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_bytes(b"damaged")])
+def test_a_dkms_that_installs_nothing_twice_puts_modules_back_as_well(
+    other: Machine, packed: tuple[Path, dict[str, Any]], damage: Callable[[Path], Any]
+) -> None:
+    """dkms 2.8 of Ubuntu 22.04 has no --force for what it has installed (maybe_install_module of tag v2.8.7, read 2026-11-25)."""
+    other.forces = False
+    other.node.take(*packed, "gpu-1")
+    damage(other.module())
+    other.node.restore(KERNEL)
+    assert [file.same for file in other.look()[0].files] == [True, True]
+    # Of the node's own, too.
+    (other.root / built_modules.NOTES / f"{KERNEL}.json").unlink()
+    damage(other.module())
+    assert other.node.build(KERNEL) is False
+    assert modinfo(other.module().read_bytes())["version"] == VERSION
 
 
 def test_only_the_drivers_own_module_is_built() -> None:
