@@ -19,6 +19,7 @@ Layouts = Mapping[str, Sequence[Row]]
 """Rows by name of the layout: `nvidia` for NVIDIA's repository, `distribution` for what the distribution packages itself."""
 KERNEL = "{kernel}"
 VERSION_IN_NAME = re.compile(r"-\d{3}\.\d+(?:\.\d+)*(?=-|$)")
+SERVER = "-server"
 BRANCH_IN_NAME = re.compile(r"-(\d{3})(?=-|$)")
 DKMS, PREBUILT = "dkms", "prebuilt"
 """Where a module comes from: built on the node, or ready for one kernel, with that kernel's version."""
@@ -190,12 +191,16 @@ def _along(row: Row) -> list[str]:
 
 
 def in_another_branch(name: str, version: str) -> list[str]:
-    """What a package with a branch or a version in its name can be called for another version: with its own, or without any."""
+    """What a package with a branch or a version in its name can be called for another version: with its own, or without any.
+
+    Ubuntu's archive calls the branches for servers so, and NVIDIA's repository does not.
+    """
     if found := VERSION_IN_NAME.search(name):
         return [name.replace(found[0], f"-{upstream(version)}")]
     replaced = BRANCH_IN_NAME.sub(f"-{branch_of(version)}", name)
     plain = BRANCH_IN_NAME.sub("", name)
-    return list(dict.fromkeys([replaced, plain, plain.replace("-server", "")]))
+    names = [replaced, replaced.replace(SERVER, ""), plain, plain.replace(SERVER, "")]
+    return list(dict.fromkeys(names))
 
 
 def layout(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpusmith.expect import kernels, packages, plans
+from gpusmith.expect import kernels, layouts, packages, plans
 from gpusmith.expect.wanted import Driver
 from gpusmith.node.records import parse
 from gpusmith.problems import Cure
@@ -134,6 +134,12 @@ def test_components_make_room_also_where_they_come_as_counterparts(components: l
 WITH_BRANCH = ["libnvidia-compute-580", "libnvidia-cfg1-580", "nvidia-utils-580", "nvidia-compute-utils-580"]
 WITH_BRANCH += ["nvidia-kernel-common-580", "nvidia-dkms-580-open", "nvidia-fabricmanager", "nvidia-modprobe"]
 ALONG = ["nvidia-firmware-580-580.173.02", "nvidia-kernel-source-580-open"]
+
+
+def test_a_part_for_servers_may_have_the_plain_name_of_its_branch() -> None:
+    """Of Ubuntu's archive, where the site goes on to NVIDIA's repository."""
+    names = layouts.in_another_branch("libnvidia-gl-570-server", "580.178.04")
+    assert names == ["libnvidia-gl-580-server", "libnvidia-gl-580", "libnvidia-gl-server", "libnvidia-gl"]
 
 
 @pytest.mark.parametrize(
