@@ -76,5 +76,10 @@ def is_older(version: str, than: str) -> bool:
     return all(revisions) and revisions[0] < revisions[1]
 
 
+def numbers(version: str) -> tuple[int, ...]:
+    """The numeric parts of a version, without epoch and the packager's part."""
+    return tuple(_numbers(upstream(version)))
+
+
 def _numbers(text: str) -> list[int]:
     return [int(part) for part in re.findall(r"\d+", text)]

@@ -11,19 +11,10 @@ from gpusmith.data.compatibility import Limits
 from gpusmith.data.models import Model
 from gpusmith.errors import Refusal
 from gpusmith.expect.kernels import to_build
-from gpusmith.expect.layouts import PREBUILT
-from gpusmith.expect.versions import FULL_DRIVER, is_open, upstream
+from gpusmith.expect.layouts import PREBUILT, branch_of
+from gpusmith.expect.versions import FULL_DRIVER, is_open, numbers, upstream
 from gpusmith.node.records import load
-from gpusmith.preflight.words import (
-    Facts,
-    Tables,
-    Wanted,
-    branch,
-    nearest,
-    numbers,
-    offered_by,
-    refusal,
-)
+from gpusmith.preflight.words import Facts, Tables, Wanted, nearest, offered_by, refusal
 from gpusmith.probe.host import Host
 from gpusmith.probe.kernels import Kernel
 from gpusmith.probe.module import DriverModule
@@ -53,7 +44,7 @@ def check_driver(facts: Facts, wanted: Wanted, tables: Tables) -> Iterator[Refus
         return
     if not FULL_DRIVER.match(version):
         offered = offered_by(facts, "nvidia_driver")
-        alike = [name for name in offered if str(branch(name)) == version] or offered
+        alike = [name for name in offered if str(branch_of(name)) == version] or offered
         step = (
             f"The repository has {quoted(nearest(alike, version))}."
             if alike
@@ -72,7 +63,7 @@ def check_driver(facts: Facts, wanted: Wanted, tables: Tables) -> Iterator[Refus
     if model is None:
         return
     branches = tables.versions.driver_branches(model.architecture, model.min_driver_branch)
-    if not branches.has(branch(version)):
+    if not branches.has(branch_of(version)):
         yield refusal(
             "driver for this GPU",
             f"driver '{version}'",
@@ -101,7 +92,7 @@ def check_module(facts: Facts, wanted: Wanted, tables: Tables) -> Iterator[Refus
     if kind == "auto":
         kind = "proprietary" if model is not None and model.open_module == "unsupported" else "open"
     branches = tables.versions.module_kinds.get(kind)
-    if branches is not None and not branches.has(branch(version)):
+    if branches is not None and not branches.has(branch_of(version)):
         yield refusal(
             "kernel module",
             f"driver '{version}' has no {kind} module",
@@ -143,7 +134,7 @@ def check_cuda(_facts: Facts, wanted: Wanted, tables: Tables) -> Iterator[Refusa
                 quoted(f"{cuda}.x" for cuda in rows),
                 "Correct 'cuda_toolkit_versions'.",
             )
-        elif not is_open(driver) and branch(driver) < least:
+        elif not is_open(driver) and branch_of(driver) < least:
             yield refusal(
                 "CUDA and driver",
                 f"CUDA '{version}' with driver '{driver}'",

@@ -1,8 +1,7 @@
-"""What the checks of preflight share: their input, versions, and the form of a refusal."""
+"""What the checks of preflight share: their input, offered versions, and the form of a refusal."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 from gpusmith.data.compatibility import Compatibility
 from gpusmith.data.models import Model
 from gpusmith.errors import Refusal
-from gpusmith.expect.versions import upstream
+from gpusmith.expect.versions import numbers
 from gpusmith.inventory.specs import load as load_specs
 
 Facts = Mapping[str, Any]
@@ -36,17 +35,6 @@ def or_default(wanted: Wanted, key: str) -> Any:
     """What the inventory says of role host_baseline, or what the role does by itself."""
     value = wanted.get(key)
     return load_specs().variables[f"host_baseline_{key}"].default if value is None else value
-
-
-def numbers(version: str) -> tuple[int, ...]:
-    """The numeric parts of a version, without epoch and the packager's part."""
-    return tuple(int(part) for part in re.findall(r"\d+", upstream(version)))
-
-
-def branch(driver: str) -> int:
-    """Branch of a driver version, 0 if it has none."""
-    parts = numbers(driver)
-    return parts[0] if parts else 0
 
 
 def nearest(versions: Iterable[str], wanted: str) -> list[str]:

@@ -15,12 +15,12 @@ from gpusmith.cluster.stamps import read_stamp, validated_since
 from gpusmith.errors import GpusmithError, Refusal
 from gpusmith.expect import driver as drivers
 from gpusmith.expect import fabric, packages, wanted
-from gpusmith.expect.versions import FULL_DRIVER, is_older, is_open, is_version, upstream
+from gpusmith.expect.versions import FULL_DRIVER, is_older, is_open, is_version, numbers, upstream
 from gpusmith.names import HOLD, OPERANDS_LABEL, OPERANDS_NAMESPACE, OPERANDS_ON
 from gpusmith.node.records import parse
 from gpusmith.preflight.machine import check_mig
 from gpusmith.preflight.versions import check_driver
-from gpusmith.preflight.words import Tables, numbers, refusal
+from gpusmith.preflight.words import Tables, refusal
 from gpusmith.probe.record import Record
 from gpusmith.upgrade import ledger as ledgers
 from gpusmith.upgrade.budget import Fleet, Member
