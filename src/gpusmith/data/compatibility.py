@@ -96,7 +96,7 @@ class NoBuild:
 
 @dataclass(frozen=True)
 class Compatibility:
-    """What preflight judges versions by.
+    """What versions are judged by.
 
     Attributes:
         operating_systems: pairs of ID and version as os-release has them; of a version the first number counts.

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import satisfies
-
-from gpusmith.data.compatibility import Limits
-from gpusmith.data.models import Model
 from gpusmith.errors import Refusal
+from gpusmith.expect import compatible
+from gpusmith.expect.compatible import Misfit, Subject
 from gpusmith.expect.kernels import to_build
 from gpusmith.expect.layouts import PREBUILT, branch_of
-from gpusmith.expect.versions import FULL_DRIVER, is_open, numbers, upstream
+from gpusmith.expect.versions import FULL_DRIVER, is_open, upstream
 from gpusmith.node.records import load
 from gpusmith.preflight.words import Facts, Tables, Wanted, nearest, offered_by, refusal
 from gpusmith.probe.host import Host
@@ -21,10 +19,22 @@ from gpusmith.probe.module import DriverModule
 from gpusmith.probe.record import SCHEMA, Record
 from gpusmith.wording import quoted
 
+STEPS = {
+    Subject.KUBERNETES: "Correct 'kubernetes_node_version'.",
+    Subject.CONTAINERD: "Correct 'containerd_version'.",
+    Subject.TOOLKIT: "Correct 'nvidia_container_toolkit_version'.",
+    Subject.TOOLKIT_AND_PLUGIN: "Correct 'nvidia_container_toolkit_version'.",
+    Subject.DRIVER: "Correct 'nvidia_driver_version'.",
+    Subject.CUDA: "Correct 'cuda_toolkit_versions'.",
+    Subject.CUDA_AND_DRIVER: "Choose a newer 'nvidia_driver_version' or an older CUDA.",
+    Subject.CUDA_ON_GPU: "Correct 'cuda_toolkit_versions'.",
+}
 
-def _limits(model: Model | None, tables: Tables) -> Limits:
-    """Of a model's architecture; no bounds if it is not known."""
-    return tables.versions.architectures.get(model.architecture if model else "", Limits())
+
+def _refused(unfit: Misfit | None, step: str = "") -> Iterator[Refusal]:
+    """What does not go together, as a reason to refuse the host."""
+    if unfit is not None:
+        yield refusal(unfit.subject, unfit.found, unfit.allowed, step or STEPS[unfit.subject])
 
 
 def check_driver(facts: Facts, wanted: Wanted, tables: Tables) -> Iterator[Refusal]:
@@ -62,14 +72,8 @@ def check_driver(facts: Facts, wanted: Wanted, tables: Tables) -> Iterator[Refus
     model = tables.models.get(wanted.get("gpu_model", ""))
     if model is None:
         return
-    branches = tables.versions.driver_branches(model.architecture, model.min_driver_branch)
-    if not branches.has(branch_of(version)):
-        yield refusal(
-            "driver for this GPU",
-            f"driver '{version}'",
-            f"{branches.words} for '{wanted.get('gpu_model')}' ({model.architecture})",
-            f"Correct '{wanted.get('driver_variable', 'nvidia_driver_version')}'.",
-        )
+    step = f"Correct '{wanted.get('driver_variable', 'nvidia_driver_version')}'."
+    yield from _refused(compatible.driver(version, model, tables.versions), step)
     flavour, ability = wanted.get("module_flavour"), model.open_module
     if (flavour == "proprietary" and ability == "required") or (
         flavour == "open" and ability == "unsupported"
@@ -122,94 +126,33 @@ def _to_build(raw: Mapping[str, Any], version: str) -> list[str]:
 
 def check_cuda(_facts: Facts, wanted: Wanted, tables: Tables) -> Iterator[Refusal]:
     """CUDA versions that driver and GPU support."""
-    driver = str(wanted.get("driver_version") or "")
-    rows = tables.versions.driver_for_cuda
-    limits = _limits(tables.models.get(wanted.get("gpu_model", "")), tables)
-    for version in wanted.get("cuda_versions") or []:
-        least = rows.get(str(version).split(".")[0])
-        if least is None:
-            yield refusal(
-                "CUDA version",
-                f"'{version}'",
-                quoted(f"{cuda}.x" for cuda in rows),
-                "Correct 'cuda_toolkit_versions'.",
-            )
-        elif not is_open(driver) and branch_of(driver) < least:
-            yield refusal(
-                "CUDA and driver",
-                f"CUDA '{version}' with driver '{driver}'",
-                f"driver branch {least} or newer",
-                "Choose a newer 'nvidia_driver_version' or an older CUDA.",
-            )
-        if limits.last_cuda and numbers(version)[0] > int(limits.last_cuda):
-            yield refusal(
-                "CUDA for this GPU",
-                f"CUDA '{version}'",
-                f"{limits.last_cuda}.x or older",
-                "Correct 'cuda_toolkit_versions'.",
-            )
-        if limits.first_cuda and numbers(version) < numbers(limits.first_cuda):
-            yield refusal(
-                "CUDA for this GPU",
-                f"CUDA '{version}'",
-                f"{limits.first_cuda} or newer",
-                "Correct 'cuda_toolkit_versions'.",
-            )
+    driver, model = str(wanted.get("driver_version") or ""), tables.models.get(wanted.get("gpu_model", ""))
+    for version in map(str, wanted.get("cuda_versions") or []):
+        yield from _refused(compatible.cuda_with_driver(version, driver, tables.versions))
+        if model is not None:
+            yield from _refused(compatible.cuda_on_gpu(version, model, tables.versions))
 
 
 def check_containerd(facts: Facts, wanted: Wanted, tables: Tables) -> Iterator[Refusal]:
     """A containerd that the operating system has packages of, and that the Kubernetes version supports."""
     if facts.get("other_containerd"):
         yield facts["other_containerd"]
-    kubernetes, version = (
-        str(wanted.get("kubernetes_version") or ""),
-        str(wanted.get("containerd_version") or ""),
-    )
-    rows = tables.versions.containerd
-    minor = ".".join(kubernetes.split(".")[:2])
-    if minor not in rows:
-        yield refusal(
-            "Kubernetes version",
-            f"'{kubernetes}'",
-            quoted(f"{row}.x" for row in rows),
-            "Correct 'kubernetes_node_version'.",
-        )
-        return
-    first = next((good for good in rows[minor] if numbers(good)[:2] == numbers(version)[:2]), None)
-    if first is None or numbers(version) < numbers(first):
-        yield refusal(
-            "containerd and Kubernetes",
-            f"containerd '{version}' with Kubernetes '{kubernetes}'",
-            quoted(f"{release} and later patches" for release in rows[minor]),
-            "Correct 'containerd_version'.",
-        )
+    version, kubernetes = (str(wanted.get(key) or "") for key in ("containerd_version", "kubernetes_version"))
+    yield from _refused(compatible.containerd(version, kubernetes, tables.versions))
 
 
 def check_container_toolkit(_facts: Facts, wanted: Wanted, tables: Tables) -> Iterator[Refusal]:
     """The container toolkit is not a release that harms nodes, and uses CDI if our device plugin does."""
-    version, rows = str(wanted.get("toolkit_version") or ""), tables.versions
+    version = str(wanted.get("toolkit_version") or "")
     if not version:
         return
-    bad = next((row for release, row in rows.toolkit_refused.items() if satisfies(version, release)), None)
-    if bad is not None:
-        yield refusal(
-            "container toolkit",
-            f"version '{version}': {bad.why}",
-            f"'{bad.instead}' or newer",
-            "Correct 'nvidia_container_toolkit_version'.",
-        )
+    yield from _refused(compatible.container_toolkit(version, tables.versions))
     if wanted.get("device_plugin") != "managed":
         return
-    if numbers(version) < numbers(rows.toolkit_cdi_minimum):
-        yield refusal(
-            "container toolkit and device plugin",
-            f"version '{version}', whose runtime does not use CDI by itself",
-            f"'{rows.toolkit_cdi_minimum}' or newer with our device plugin, which hands out GPUs by CDI",
-            "Correct 'nvidia_container_toolkit_version'.",
-        )
+    yield from _refused(compatible.container_toolkit_with_our_plugin(version, tables.versions))
     if wanted.get("toolkit_mode") == "legacy":
         yield refusal(
-            "container toolkit and device plugin",
+            Subject.TOOLKIT_AND_PLUGIN,
             "'nvidia_container_toolkit_mode: legacy'",
             "'auto' or 'cdi' with our device plugin, which hands out GPUs by CDI",
             "Correct 'nvidia_container_toolkit_mode', or keep a plugin of the cluster's: 'gpu_operands_device_plugin: existing'.",
