@@ -39,6 +39,21 @@ FAULTS = {
         "nodes.holds",
         ("'containerd.io' is 2.2.1, the inventory wants 2.3.7",),
     ),
+    "toolkit-that-harms-nodes": Fault(
+        version("nvidia-container-toolkit", "1.19.0-1"),
+        "nodes.container-toolkit",
+        ("version '1.19.0-1'", "nvidia-cdi-refresh.service", "allowed: '1.19.1' or newer"),
+        frozenset({"nodes.holds"}),
+    ),
+    "runtime-that-kubernetes-does-not-support": Fault(
+        sets("containerd", version="2.0.14"),
+        "nodes.containerd-version",
+        (
+            "containerd '2.0.14' with Kubernetes '1.36.3', which does not support it",
+            "'2.2.0 and later patches'",
+        ),
+        frozenset({"nodes.uniformity"}),
+    ),
     "kubelet-of-another-version": Fault(
         version("kubelet", "1.36.2-1.1"),
         "nodes.holds",

@@ -23,7 +23,7 @@ class Skip(StrEnum):
     """Why a check was skipped. Only what does not apply may be left out of a proof."""
 
     NOT_APPLICABLE = "not_applicable"
-    """There is no such thing on the target."""
+    """There is no such thing on the target, or nothing is known by which it could be judged."""
     LEFT_OUT = "left_out"
     """The node is in use or kept back; coverage says who and why."""
     BLOCKED = "blocked"

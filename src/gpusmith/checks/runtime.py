@@ -1,9 +1,12 @@
-"""Checks of the nodes tier on the container runtime: its effective configuration, that it runs with it, and its CRI plugin."""
+"""Checks of the nodes tier on the container runtime: its effective configuration, its CRI plugin, and its releases."""
 
 from __future__ import annotations
 
+from gpusmith.checks.findings import CannotAsk, NotApplicable
 from gpusmith.checks.register import check
+from gpusmith.cluster.operands import DEVICE_PLUGIN
 from gpusmith.expect import containerd as expected
+from gpusmith.expect import node_versions
 from gpusmith.expect.wanted import runtime_of
 from gpusmith.node.facts import NodeFacts
 from gpusmith.problems import Problem
@@ -39,3 +42,50 @@ def containerd(facts: NodeFacts) -> list[Problem]:
 def cri(facts: NodeFacts) -> list[Problem]:
     """Containerd can run without the CRI plugin, which the kubelet needs."""
     return expected.cri(facts.record, facts.host.name)
+
+
+@check(
+    "nodes.containerd-version",
+    place=162,
+    proves="the node's containerd is a release that its Kubernetes supports",
+    fails_when=(
+        "containerd's table of Kubernetes versions excludes the two; if it has no row for them, the check is skipped and"
+        " says so"
+    ),
+    do="set 'containerd_version' to a release that is named, then run site.yml with 'gpusmith_change_runtime_on_joined'",
+    evidence=lambda facts: node_versions.containerd_evidence(facts.record),
+)
+def containerd_version(facts: NodeFacts) -> list[Problem]:
+    """What preflight asks of the inventory's versions, of those that are there: others may have set the node up."""
+    record, node = facts.record, facts.host.name
+    if not record.containerd.version:
+        raise CannotAsk(f"Node '{node}': containerd does not tell its version; see nodes.services.")
+    if not record.kubernetes.kubelet_version:
+        raise CannotAsk(f"Node '{node}': the kubelet does not tell its version; see nodes.services.")
+    unknown = node_versions.containerd_unknown(record)
+    if unknown:
+        raise NotApplicable(f"Node '{node}': {unknown}")
+    return node_versions.containerd(record, node)
+
+
+@check(
+    "nodes.container-toolkit",
+    place=168,
+    proves="the container toolkit is not a release that harms nodes, and uses CDI where gpusmith's device plugin hands out GPUs",
+    fails_when="it is a release of which such an error is known, or older than 1.18 with gpusmith's device plugin",
+    do=(
+        "set 'nvidia_container_toolkit_version' to a release that is named, then run site.yml with"
+        " 'gpusmith_change_runtime_on_joined'"
+    ),
+    evidence=lambda facts: {"container_toolkit": node_versions.container_toolkit_of(facts.record)},
+)
+def container_toolkit(facts: NodeFacts) -> list[Problem]:
+    """A release that was installed by somebody else, or before its error was known."""
+    record, node = facts.record, facts.host.name
+    if node_versions.container_toolkit_of(record) is None:
+        if not record.containerd.runtime_binary_found:
+            raise CannotAsk(f"Node '{node}' has no container toolkit; see nodes.containerd.")
+        raise NotApplicable(
+            f"No package brought the container toolkit of '{node}', so that nothing tells its release."
+        )
+    return node_versions.container_toolkit(record, node, DEVICE_PLUGIN in facts.host.operands)

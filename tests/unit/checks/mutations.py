@@ -210,6 +210,14 @@ MUTATIONS: Mapping[str, tuple[Mutation, ...]] = {
         _in("CRI plugin does not", "containerd", cri={"up": False, "error": "too many open files"}),
         _in("cannot be asked", "containerd", cri={"up": None, "error": "'ctr plugins' did not end"}),
     ),
+    "nodes.containerd-version": (
+        _in("containerd '1.7.24~ds1' with Kubernetes '1.36.3'", "containerd", version="1.7.24~ds1"),
+        _in("'2.2.0 and later patches'", "containerd", version="2.1.9"),
+    ),
+    "nodes.container-toolkit": (
+        _in("ordering cycle", "packages", "nvidia-container-toolkit", version="1.19.0-1"),
+        _in("does not use CDI by itself", "packages", "nvidia-container-toolkit", version="1.17.8-1"),
+    ),
     "nodes.cdi": (
         Mutation(lambda world: world.seen["cdi"]["specs"][0].update(driver_version="570.1.2"), "for driver 570.1.2"),
         Mutation(lambda world: world.seen["cdi"]["specs"][0]["devices"].pop(1), "is not in the CDI specification"),
