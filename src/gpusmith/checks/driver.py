@@ -6,7 +6,7 @@ from gpusmith.checks.evidence import kernel_evidence, versions_evidence, witness
 from gpusmith.checks.findings import CannotAsk, NotApplicable
 from gpusmith.checks.register import check
 from gpusmith.expect import driver as expected
-from gpusmith.expect import extra_modules, foreign, kernels, packages, parameters, taken
+from gpusmith.expect import extra_modules, foreign, kernels, node_versions, packages, parameters, taken
 from gpusmith.expect.choice import driver_of
 from gpusmith.expect.wanted import packages_of
 from gpusmith.node.facts import NodeFacts
@@ -54,15 +54,19 @@ def _no_witness(facts: NodeFacts, says: bool, evidence: dict[str, bool | None]) 
 @check(
     "nodes.driver-versions",
     place=40,
-    proves="driver package = libraries = module file = loaded module = the inventory's version",
-    fails_when="one of them is missing, broken, shadowed or of another version, firmware is missing, or nouveau is loaded",
+    proves="driver package = libraries = module file = loaded module = the inventory's version, which supports the node's GPUs",
+    fails_when=(
+        "one of them is missing, broken, shadowed or of another version, firmware is missing, nouveau is loaded, or a GPU"
+        " is too old or too new for the driver's branch"
+    ),
     do="run site.yml for what is missing; correct 'nvidia_driver_version' if the inventory is wrong",
     critical=True,
     evidence=versions_evidence,
 )
 def driver_versions(facts: NodeFacts) -> list[Problem]:
-    """Package = libraries = module file = loaded module = the inventory's version."""
-    return expected.driver_versions(facts.record, driver_of(facts.host, facts.model, facts.record))
+    """Package = libraries = module file = loaded module = the inventory's version, and one that supports the GPUs."""
+    wanted = driver_of(facts.host, facts.model, facts.record)
+    return [*expected.driver_versions(facts.record, wanted), *node_versions.driver(facts.record, wanted)]
 
 
 @check(

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gpusmith.data import compatibility
-from gpusmith.expect import compatible, steps
+from gpusmith.expect import compatible, fabric, libraries, steps
 from gpusmith.expect.compatible import Misfit
 from gpusmith.expect.containerd import TOOLKIT
+from gpusmith.expect.wanted import Driver
 from gpusmith.probe.record import Record
 from gpusmith.problems import Cure, Problem
 
@@ -76,3 +77,35 @@ def container_toolkit(record: Record, node: str, our_plugin: bool) -> list[Probl
         for unfit in found
         if version and unfit
     ]
+
+
+# --- driver and CUDA -------------------------------------------------------------------------------------------------
+
+
+def driver(record: Record, wanted: Driver) -> list[Problem]:
+    """The driver's branch supports the GPUs; nothing is said of a machine that has none."""
+    node, known = wanted.node, compatibility.load()
+    version = record.module.loaded_version or record.module.installed_version
+    if version is None:
+        return []
+    step, cure = libraries.version_step(record, wanted)
+    found = []
+    for model in fabric.models_of(record, wanted):
+        unfit = compatible.driver(version, model, known)
+        if unfit is None:
+            continue
+        if compatible.driver(wanted.version, model, known):
+            # The inventory wants one that does not support it either.
+            step, cure = "Set 'nvidia_driver_version' to such a version.", Cure.PERSON
+            if record.kubernetes.joined:
+                step = f"Set 'nvidia_driver_version' to such a version, then {steps.change_driver(node)}."
+                cure = Cure.UPGRADE
+        found.append(
+            Problem(
+                f"Node '{node}': {unfit.found} does not support its GPUs; allowed: {unfit.allowed}.",
+                step,
+                {"driver": version, "gpus": model.key},
+                cure,
+            )
+        )
+    return found

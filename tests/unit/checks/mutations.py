@@ -142,6 +142,7 @@ MUTATIONS: Mapping[str, tuple[Mutation, ...]] = {
     ),
     "nodes.driver-versions": (
         _in("loaded module is 570.1.2", "module", loaded_version="570.1.2"),
+        _in("driver '515.43.04' does not support its GPUs", "module", loaded_version="515.43.04"),
         _in("'libcuda1' is 570.1.2", "packages", "libcuda1", version="570.1.2-1"),
         _in("is cut off", "library", "files", "cuda", fault="is cut off"),
         _in("nouveau", "module", nouveau_loaded=True),

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
+from gpusmith.checks.driver import driver_versions
+from gpusmith.expect.steps import change_driver, upgrade_driver
+from gpusmith.node.facts import NodeFacts
+from gpusmith.problems import Cure, Problem
 from tests.faults.fault import Record
 from tests.unit.checks.judged import Facts, failing
+from tests.unit.hosts import VERSION
 
 
 def test_a_library_that_is_nowhere_is_missing(facts: Facts, record: Record) -> None:
@@ -15,3 +22,42 @@ def test_a_library_that_is_nowhere_is_missing(facts: Facts, record: Record) -> N
 def test_real_inventory_with_simulated_library_fails(facts: Facts, record: Record) -> None:
     found = failing(facts(record, gpusmith_simulated=False))
     assert "the inventory says its GPUs are real" in found["nodes.simulation-witnesses"]
+
+
+OLD = "515.43.04"
+
+
+def of_gpus(facts: NodeFacts) -> list[Problem]:
+    """What is wrong with the driver for these GPUs."""
+    return [problem for problem in driver_versions(facts) if "does not support its GPUs" in problem.cause]
+
+
+@pytest.mark.parametrize("loaded", [OLD, None])
+def test_a_driver_that_is_too_old_for_the_gpus_is_named(
+    loaded: str | None, facts: Facts, record: Record
+) -> None:
+    record["module"].update(loaded_version=loaded, installed_version=OLD)
+    (problem,) = of_gpus(facts(record))
+    assert problem.cause == (
+        f"Node 'gpu-1': driver '{OLD}' does not support its GPUs; allowed: branch 525 or newer for 'h100-sxm' (hopper)."
+    )
+    assert upgrade_driver("gpu-1", VERSION) in problem.next_step
+
+
+@pytest.mark.parametrize("joined", [True, False])
+def test_an_inventory_that_wants_such_a_driver_is_to_be_corrected_first(
+    joined: bool, facts: Facts, record: Record
+) -> None:
+    record["module"].update(loaded_version=OLD, installed_version=OLD)
+    record["kubernetes"]["joined"] = joined
+    (problem,) = of_gpus(facts(record, nvidia_driver_version=OLD))
+    assert "Set 'nvidia_driver_version' to such a version" in problem.next_step
+    assert (change_driver("gpu-1") in problem.next_step, problem.cure is Cure.UPGRADE) == (joined, joined)
+
+
+def test_each_kind_of_gpu_that_is_there_counts(facts: Facts, record: Record) -> None:
+    record["module"].update(loaded_version="550.163.01", installed_version="550.163.01")
+    assert of_gpus(facts(record)) == []
+    record["pci"]["gpus"][1]["device_id"] = "10de:2901"
+    (problem,) = of_gpus(facts(record))
+    assert "branch 570 or newer for 'b200' (blackwell)" in problem.cause
