@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from gpusmith.data import compatibility
-from gpusmith.expect import compatible, fabric, libraries, steps
+from gpusmith.expect import compatible, fabric, libraries, steps, versions
 from gpusmith.expect.compatible import Misfit
 from gpusmith.expect.containerd import TOOLKIT
 from gpusmith.expect.wanted import Driver
+from gpusmith.probe.cuda import FOLDER
 from gpusmith.probe.record import Record
 from gpusmith.problems import Cure, Problem
 
@@ -82,10 +84,14 @@ def container_toolkit(record: Record, node: str, our_plugin: bool) -> list[Probl
 # --- driver and CUDA -------------------------------------------------------------------------------------------------
 
 
+def driver_version(record: Record) -> str | None:
+    """Version of the driver that runs, else of the one that the next load brings."""
+    return record.module.loaded_version or record.module.installed_version
+
+
 def driver(record: Record, wanted: Driver) -> list[Problem]:
     """The driver's branch supports the GPUs; nothing is said of a machine that has none."""
-    node, known = wanted.node, compatibility.load()
-    version = record.module.loaded_version or record.module.installed_version
+    node, known, version = wanted.node, compatibility.load(), driver_version(record)
     if version is None:
         return []
     step, cure = libraries.version_step(record, wanted)
@@ -109,3 +115,83 @@ def driver(record: Record, wanted: Driver) -> list[Problem]:
             )
         )
     return found
+
+
+def cuda(record: Record, wanted: Driver) -> list[Problem]:
+    """Programs of each CUDA toolkit run with the driver and on the GPUs; nothing is said of a driver that is not there."""
+    version = driver_version(record)
+    return [
+        problem
+        for toolkit in record.cuda.versions
+        for problem in [
+            *(_with_driver(record, wanted.node, toolkit, version) if version else []),
+            *_on_gpus(record, wanted, toolkit),
+        ]
+    ]
+
+
+def cuda_evidence(record: Record) -> dict[str, Any]:
+    """What is compared, and which toolkits bring the driver's library along."""
+    found = [version for version in record.cuda.versions if forward_package(record, version)]
+    return {
+        "cuda": {"versions": list(record.cuda.versions), "default": record.cuda.default},
+        "driver": driver_version(record),
+        **({"by_forward_compatibility": found} if found else {}),
+    }
+
+
+def cuda_unknown(record: Record) -> str:
+    """Which toolkits cannot be judged, and why; empty if all can."""
+    known = compatibility.load()
+    return _unknown(
+        compatible.cuda_with_driver(version, versions.LATEST, known) for version in record.cuda.versions
+    )
+
+
+def forward_package(record: Record, version: str) -> str | None:
+    """The package that lets programs of a CUDA toolkit run with an older driver, if it is there.
+
+    https://docs.nvidia.com/deploy/cuda-compatibility/forward-compatibility.html (read 2026-11-25)
+    """
+    name = f"cuda-compat-{version.replace('.', '-')}"
+    return name if name in record.packages else None
+
+
+def _with_driver(record: Record, node: str, version: str, driver: str) -> list[Problem]:
+    known = compatibility.load()
+    unfit = compatible.cuda_with_driver(version, driver, known)
+    if unfit is None or not unfit.known or forward_package(record, version):
+        return []
+    step, cure = "set 'nvidia_driver_version' to a version of such a branch", Cure.PERSON
+    if record.kubernetes.joined:
+        branch = known.driver_for_cuda[version.split(".", maxsplit=1)[0]]
+        step, cure = f"change the driver; {steps.upgrade_driver(node, str(branch))}", Cure.UPGRADE
+    return [
+        Problem(
+            f"Node '{node}' has {unfit.found}, which is too old for it; allowed: {unfit.allowed}.",
+            f"If people build with it, {step}. {_remove(record, version)}",
+            cuda_evidence(record),
+            cure,
+        )
+    ]
+
+
+def _on_gpus(record: Record, wanted: Driver, version: str) -> list[Problem]:
+    known = compatibility.load()
+    return [
+        Problem(
+            f"Node '{wanted.node}' has {unfit.found}, which makes no programs for its '{model.key}' ({model.architecture});"
+            f" allowed: {unfit.allowed}.",
+            f"Add such a version to 'cuda_toolkit_versions'. {_remove(record, version)}",
+            {**cuda_evidence(record), "gpus": model.key},
+        )
+        for model in fabric.models_of(record, wanted)
+        if (unfit := compatible.cuda_on_gpu(version, model, known))
+    ]
+
+
+def _remove(record: Record, version: str) -> str:
+    """What to do about a toolkit that nobody needs: nothing tells who brought it."""
+    package = f"cuda-toolkit-{version.replace('.', '-')}"
+    what = f"package '{package}'" if package in record.packages else f"'{FOLDER}/cuda-{version}'"
+    return f"If nobody builds with it, take '{version}' out of 'cuda_toolkit_versions', and remove {what} on the node."

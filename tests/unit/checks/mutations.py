@@ -161,6 +161,16 @@ MUTATIONS: Mapping[str, tuple[Mutation, ...]] = {
         _gpu("GPU is lost", error="GPU is lost"),
         _in("NVML does not start: Driver Not Loaded", "nvml", init_code=9, error="Driver Not Loaded", gpus=[]),
     ),
+    "nodes.cuda-toolkits": (
+        _in("CUDA '13.0' with driver '570.1.2', which is too old for it", "module", loaded_version="570.1.2"),
+        Mutation(
+            lambda world: (
+                world.seen["pci"]["gpus"][1].update(device_id="10de:2901"),
+                world.seen["cuda"].update(versions=["12.4", "13.0"]),
+            ),
+            "CUDA '12.4', which makes no programs for its 'b200' (blackwell)",
+        ),
+    ),
     "nodes.gpu-count": (
         Mutation(lambda world: world.seen["pci"]["gpus"].pop(1), "3 on PCI"),
         _in("must be 195:3", "dev", "nodes", "/dev/nvidia3", minor=2),
