@@ -11,7 +11,8 @@ short_description: Turn swap off, now and after a reboot
 description:
   - Turns off every active swap area, comments out the swap lines of C(/etc/fstab) that take effect at boot, and masks systemd's C(swap.target),
     which also keeps swap partitions that systemd finds by itself from coming back.
-  - Disables swap units that a unit other than C(swap.target) starts.
+  - Disables swap units that a unit other than C(swap.target) starts, and the services C(zramswap) and C(zram-config), by removing the links that start
+    them at boot. Nothing asks systemd for a daemon-reload.
 version_added: "0.1.0"
 author: gpusmith contributors
 options:
@@ -51,6 +52,7 @@ from ansible_collections.gpusmith.gpu.plugins.module_utils import bundle
 
 MARK = "# swap is off (gpusmith): "
 MASK = Path("/etc/systemd/system/swap.target")
+SYSTEMD = Path("/run/systemd/system")
 
 
 def without_swap(fstab: str) -> str:
@@ -74,7 +76,6 @@ def main() -> None:
     table = fstab.read_text(encoding="utf-8") if fstab.exists() else ""
     active = system.swap_areas(Path("/proc/swaps").read_text(encoding="utf-8"))
     masked = os.path.realpath(MASK) == "/dev/null"
-    systemd = Path("/run/systemd/system").is_dir()
 
     changed = False
     if without_swap(table) != table:
@@ -84,7 +85,7 @@ def main() -> None:
             temporary.write_text(without_swap(table), encoding="utf-8")
             shutil.copystat(fstab, temporary)
             temporary.replace(fstab)
-    if systemd and not masked:
+    if SYSTEMD.is_dir() and not masked:
         changed = True
         if not module.check_mode:
             # A link is all that masking is. Without a daemon-reload it counts from the next boot on, which is what it is for.
@@ -95,7 +96,7 @@ def main() -> None:
     for link in boot.swap_units():
         changed = True
         if not module.check_mode:
-            Path(link).unlink()  # as 'systemctl disable' does, without a daemon-reload as well
+            Path(link).unlink()  # all that 'systemctl disable' does, but for the daemon-reload
     if active:
         changed = True
         if not module.check_mode:

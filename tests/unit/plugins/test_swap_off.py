@@ -1,4 +1,4 @@
-"""Which lines of fstab are swap."""
+"""What turns swap off at boot: lines of fstab, the target of systemd, and units that others start."""
 
 from __future__ import annotations
 
@@ -25,25 +25,65 @@ def test_swap_that_boots_leave_off_is_left_alone() -> None:
     assert swap_off.without_swap(table) == table
 
 
-@pytest.mark.parametrize("check", [False, True])
-def test_units_that_start_swap_at_boot_are_disabled(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, check: bool
-) -> None:
-    (tmp_path / "multi-user.target.wants").mkdir()
-    link = tmp_path / "multi-user.target.wants" / "swapfile.swap"
-    link.symlink_to("/run/systemd/generator/swapfile.swap")
+WANTED_BY_BOOTS = ("swapfile.swap", "zramswap.service", "zram-config.service")
+"""A swap unit, and the services that Debian's zram-tools and Ubuntu's zram-config bring."""
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Its folder of units, below which is all that there is of systemd. No program may be run."""
     monkeypatch.setattr(boot, "UNIT_FOLDER", str(tmp_path))
     monkeypatch.setattr(swap_off, "MASK", tmp_path / "swap.target")
+    monkeypatch.setattr(swap_off, "SYSTEMD", tmp_path)
     monkeypatch.setattr(system, "swap_areas", lambda text: [])
     monkeypatch.setattr(swap_off.bundle, "take", lambda module: None)
+    return tmp_path
+
+
+def link(path: Path, target: str) -> Path:
+    path.parent.mkdir(exist_ok=True)
+    path.symlink_to(target)
+    return path
+
+
+def turned_off(machine: Path, monkeypatch: pytest.MonkeyPatch, check: bool = False) -> bool:
+    """Whether the module has changed anything."""
     ended: list[dict[str, Any]] = []
     module = SimpleNamespace(
-        params={"fstab": str(tmp_path / "fstab")},
+        params={"fstab": str(machine / "fstab")},
         check_mode=check,
         exit_json=lambda **result: ended.append(result),
     )
     monkeypatch.setattr(swap_off, "AnsibleModule", lambda **_arguments: module)
     swap_off.main()
-    swap_off.main()
-    assert [result["changed"] for result in ended] == [True, check]
-    assert link.is_symlink() is check
+    return bool(ended[0]["changed"])
+
+
+@pytest.mark.parametrize("name", WANTED_BY_BOOTS)
+def test_what_starts_swap_at_boot_is_disabled(
+    machine: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    link(machine / "swap.target", "/dev/null")
+    links = [
+        link(machine / f"multi-user.target.{kind}" / name, f"/x/{name}") for kind in ("wants", "requires")
+    ]
+    other = link(machine / "multi-user.target.wants" / "ssh.service", "/x/ssh.service")
+    assert turned_off(machine, monkeypatch, check=True)
+    assert all(path.is_symlink() for path in links)
+    assert turned_off(machine, monkeypatch)
+    assert not any(path.is_symlink() for path in links)
+    assert other.is_symlink()
+    assert not turned_off(machine, monkeypatch)
+
+
+def test_units_of_the_zram_generator_stay_off_with_their_target(
+    machine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It makes them anew at each boot, and has only that target start them."""
+    unit = link(machine / "swap.target.wants" / "dev-zram0.swap", "/run/systemd/generator/dev-zram0.swap")
+    assert turned_off(machine, monkeypatch, check=True)
+    assert not (machine / "swap.target").is_symlink()
+    assert turned_off(machine, monkeypatch)
+    assert (machine / "swap.target").readlink() == Path("/dev/null")
+    assert unit.is_symlink()
+    assert not turned_off(machine, monkeypatch)
