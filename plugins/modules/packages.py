@@ -113,8 +113,9 @@ options:
   purge:
     description:
       - With O(state=absent), whether configuration files are removed with the packages, also those that named packages left behind when they were
-        removed earlier. Edited files are kept in the same folder, under their name with C(.before-gpusmith-removal) appended. Without this option,
-        apt leaves configuration files; dnf never leaves them, and keeps edited ones as C(.rpmsave).
+        removed earlier. Edited files are kept in the same folder, under their name with C(.before-gpusmith-removal) appended, and so are copies that
+        somebody made of them (C(FILE.bak), C(FILE~)), which dpkg would delete too. Without this option, apt leaves configuration files; dnf never
+        leaves them, and keeps edited ones as C(.rpmsave).
     type: bool
     default: false
   lock_timeout:
@@ -197,7 +198,7 @@ purged:
   elements: str
   sample: [nvidia-kernel-support]
 kept:
-  description: Edited configuration files, by their former path, with their path after the removal.
+  description: Edited configuration files, and copies that somebody made of them, by their former path, with their path after the removal.
   returned: with state absent
   type: dict
   sample: {"/etc/nvidia/current/nvidia-options.conf": "/etc/nvidia/current/nvidia-options.conf.before-gpusmith-removal"}

@@ -63,6 +63,8 @@ UNPACKED = re.compile(r"Sub-process \S+/dpkg returned an error code")
 UNMET = "The following packages have unmet dependencies:"
 # What dpkg and the scripts of packages say is wrong; apt shows it as output.
 SCRIPTS = re.compile(r"(?m)^(?:dpkg: error .*(?:\n .*)?|Error! .*|Consult .*)$")
+# A configuration file in a package's field, with its digest or a word in its place, and perhaps 'obsolete'.
+CONFFILE = re.compile(r"(?m)^ (/.+?) (?:[0-9a-f]{32}|newconffile)\b")
 INST = re.compile(r"^Inst (\S+?)(?::\w+)?(?: \[([^\]]+)\])? \((\S+) ")
 # Of what is gone but for its configuration files, apt tells no version.
 REMV = re.compile(r"^(?:Remv|Purg) (\S+?)(?::\w+)?(?: \[([^\]]+)\])?(?: |$)")
@@ -526,16 +528,17 @@ class Apt:
         return parse_simulation(self._execute([*simulation, *words], UPDATE_TIMEOUT_S))
 
     def _edited(self, names: Iterable[str]) -> List[str]:
-        """Configuration files of packages that are there, or gone but for these, and that somebody edited."""
+        """Configuration files of packages that are there, or gone but for these, and that somebody edited, or has copies of."""
         listed = sorted(names)
         if not listed:
             return []
         # With their architecture, where there are several of a name.
-        words = ["dpkg-query", *self._database, "-W", "-f", "${binary:Package}\n", *listed]
-        exact = self._execute(words, 60).split()
+        words = ["dpkg-query", *self._database, "-W", "-f", "${binary:Package}\n${Conffiles}\n", *listed]
+        told = self._execute(words, 60)
+        exact = [line for line in told.splitlines() if line and not line.startswith(" ")]
         words = ["dpkg", *self._database, "--verify", *exact]
         found: List[str] = edited(self._execute(words, UPDATE_TIMEOUT_S, accept=(0, 1)))
-        return found
+        return [*found, *kept.beside(self._root, CONFFILE.findall(told))]
 
     def remove(self, names: Iterable[str], unused: bool = False, purge: bool = False) -> Removal:
         """See `base.Backend`."""

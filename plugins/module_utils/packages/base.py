@@ -84,7 +84,8 @@ class Removal(NamedTuple):
 
     Attributes:
         packages: by name, the version of what goes, or of what was gone and loses its configuration files.
-        kept: configuration files that somebody edited, by the path that they had, where they are afterwards.
+        kept: configuration files that somebody edited, and copies that somebody made of them, by the path that they had, where they are
+            afterwards.
     """
 
     packages: Dict[str, str]

@@ -1,4 +1,4 @@
-"""Configuration files that somebody edited, and that a purge deletes: copies stay beside them, as rpm does it by itself.
+"""What a purge deletes and is somebody's own work: copies stay beside it, as rpm does it by itself with edited configuration files.
 
 Standard library only, Python 3.8 or newer: it runs on the node.
 """
@@ -9,16 +9,32 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Dict, Iterable, Iterator, Mapping, Tuple
+from typing import Dict, Iterable, Iterator, List, Mapping, Tuple
 
 SUFFIX = ".before-gpusmith-removal"
+# Dpkg takes such names beside a configuration file for its own and deletes them, also where the file itself is gone (1.21.22, tried
+# 2026-11-25). '.dpkg-new' and '.dpkg-dist' are versions of the package.
+BESIDE = r"{0}(?:~|%|\.bak|\.dpkg-old|~[0-9]+~)|#{0}#"
 
 
 def places(root: Path, paths: Iterable[str]) -> Dict[str, str]:
     """By path, that of its copy; a copy of an earlier removal with other content stays."""
     return {path: _place(root, path) for path in paths if _at(root, path).is_file()}
+
+
+def beside(root: Path, paths: Iterable[str]) -> List[str]:
+    """What people and their editors have kept of configuration files, under names that go with these."""
+    found = []
+    for path in paths:
+        folder, _, name = path.rpartition("/")
+        pattern = re.compile(BESIDE.replace("{0}", re.escape(name)))
+        if _at(root, folder).is_dir():
+            others = (each.name for each in _at(root, folder).iterdir() if each.is_file())
+            found += [f"{folder}/{other}" for other in others if pattern.fullmatch(other)]
+    return sorted(found)
 
 
 def _place(root: Path, path: str) -> str:

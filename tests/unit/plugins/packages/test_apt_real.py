@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base, preview
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base, kept, preview
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.openpgp import fingerprints
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.repositories import repository_of
 from ansible_collections.gpusmith.gpu.plugins.modules import packages
@@ -202,6 +202,31 @@ def test_a_purge_keeps_what_somebody_edited_under_another_name(changing: System,
     assert copy.stat().st_mode & 0o777 == 0o640
     assert changing.apt.remains(["daemon"]) == []
     assert changing.apt.remove([], purge=True) == base.Removal({}, {})
+
+
+@pytest.mark.parametrize("edited", [True, False], ids=["edited", "gone"])
+def test_copies_that_somebody_made_of_them_are_kept_as_well(changing: System, edited: bool) -> None:
+    """Whatever dpkg itself deletes beside a configuration file, also where somebody has renamed that."""
+    folder = configured(changing)
+    if not edited:
+        (folder / "edited.conf").rename(folder / "edited.conf.bak")
+    names = [f"edited.conf{suffix}" for suffix in (".bak", "~", "%", "~2~", ".dpkg-old", ".orig", ".d")]
+    names += ["#edited.conf#", "other.conf.bak"]
+    for name in names:
+        (folder / name).write_text(f"{name} of the site\n")
+    (folder / "plain.conf.dpkg-dist").write_text("of the package\n")
+    told = changing.apt.removal(["daemon"], purge=True)
+    assert changing.apt.remove(["daemon"], purge=True) == told
+    there = {path.name.partition(kept.SUFFIX)[0]: path.read_text() for path in folder.iterdir()}
+    assert there == {
+        **{name: f"{name} of the site\n" for name in names},
+        **({"edited.conf": "of the site\n"} if edited else {}),
+    }
+    assert {Path(path).name for path in told.kept} == {*there} - {
+        "edited.conf.orig",
+        "edited.conf.d",
+        "other.conf.bak",
+    }
 
 
 def test_a_copy_of_an_earlier_removal_stays(changing: System) -> None:
