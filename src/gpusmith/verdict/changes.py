@@ -105,14 +105,22 @@ def _packages(result: Result, told: Told) -> None:
         before, after = row.get("before"), installed.get(name) or row.get("after")
         if before == after and not (before is None and name in loose):
             continue
-        named.append(f"{name} {before} -> {after}" if before else f"{name} {after or '(as offered)'}")
+        if before and after is None:
+            named.append(f"{name} {before} is removed")
+        else:
+            named.append(f"{name} {before} -> {after}" if before else f"{name} {after or '(as offered)'}")
     along = [text for text in _along(plan) if text.split()[0] not in rows]
     files = _headers(result)
     told.add({"packages": named, "dependencies": along, "files": files})
     purged = result.get("purged") or []
     if purged:
         told.add({"more": [f"configuration files of {', '.join(purged)}, which are gone already"]})
-    if named and not plan:
+    kept = ", ".join(sorted((result.get("kept") or {}).values()))
+    if kept:
+        told.add(
+            notes=[f"of configuration files that go with packages, those that were edited are kept as {kept}"]
+        )
+    if named and not plan and _asked(result).get("state") != "absent":
         told.add(unpredictable=[UNKNOWN_DEPENDENCIES])
     if not (named or along or files or purged):
         told.add({"more": ["packages are held, or released"]})

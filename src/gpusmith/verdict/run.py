@@ -91,7 +91,7 @@ class Run:
         if not (result.get("changed") or found.changes or found.unpredictable):
             return
         host, part = self.host(CLUSTER if task.for_all else name), task.role or task.name
-        host.part(part).add(found.changes, found.unpredictable)
+        host.part(part).add(found.changes, found.unpredictable, found.notes)
         if result.get("changed"):
             host.changed[part] = None
 

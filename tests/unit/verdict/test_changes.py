@@ -65,6 +65,27 @@ def test_configuration_files_alone() -> None:
     }
 
 
+def test_packages_that_go_and_where_their_edited_files_are() -> None:
+    told = of_task(
+        "gpusmith.gpu.packages",
+        {
+            "changed": True,
+            "packages": {"containerd.io": {"before": "2.3.7-1", "after": None}},
+            "kept": {"/etc/b": "/etc/b.kept", "/etc/a": "/etc/a.kept"},
+            "diff": [{"after_header": "/etc/apt/preferences.d/gpusmith-containerd.pref"}],
+            "invocation": {"module_args": {"state": "absent"}},
+        },
+    )
+    assert {kind: list(items) for kind, items in told.changes.items() if items} == {
+        "packages": ["containerd.io 2.3.7-1 is removed"],
+        "files": ["/etc/apt/preferences.d/gpusmith-containerd.pref"],
+    }
+    # Which packages go with it was asked before.
+    assert not told.unpredictable
+    (note,) = told.notes
+    assert note.endswith("those that were edited are kept as /etc/a.kept, /etc/b.kept")
+
+
 def test_holds_alone() -> None:
     same = {"containerd.io": {"before": "2.3.7-1", "after": "2.3.7-1"}}
     assert changes("gpusmith.gpu.packages", packages=same) == {"more": ["packages are held, or released"]}
