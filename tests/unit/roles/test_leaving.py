@@ -33,6 +33,11 @@ def machine(tmp_path: Path) -> Path:
     write(tmp_path / "pki/ca.crt", JOINED)
     for name in ("gpusmith-node.conf", "10-site.conf"):
         write(tmp_path / "kubelet.conf.d" / name, JOINED)
+    for name in ("99-kubelet.conf", "50-site.conf"):
+        write(tmp_path / "logind.conf.d" / name, JOINED)
+    for name in ("kubelet", "ssh"):
+        (tmp_path / "wants").mkdir(exist_ok=True)
+        (tmp_path / f"wants/{name}.service").symlink_to(f"/usr/lib/systemd/system/{name}.service")
     tasks = yaml.safe_load((ROLE / "tasks/remove.yml").read_text())
     names = yaml.safe_load((ROLE / "vars/main.yml").read_text())
     names |= {
@@ -40,7 +45,8 @@ def machine(tmp_path: Path) -> Path:
         "__kubernetes_node_network_folder": f"{tmp_path}/net.d",
         "__kubernetes_node_kubelet_folder": f"{tmp_path}/kubelet.conf.d",
         "__kubernetes_node_join_file": f"{tmp_path}/join.yaml",
-        "__kubernetes_node_unit_folder": f"{tmp_path}/unit.d",
+        "__kubernetes_node_shutdown_file": f"{tmp_path}/logind.conf.d/99-kubelet.conf",
+        "__kubernetes_node_boot_link": f"{tmp_path}/wants/kubelet.service",
     }
     play = {
         "hosts": "localhost",
@@ -59,3 +65,5 @@ def test_only_what_the_pod_network_and_we_wrote_goes(machine: Path) -> None:
     there = {path.name for path in (machine / "net.d").iterdir()}
     assert there == {*OWN, *(f"{name}.before-gpusmith-removal" for name in NETWORK)}
     assert [path.name for path in (machine / "kubelet.conf.d").iterdir()] == ["10-site.conf"]
+    assert [path.name for path in (machine / "logind.conf.d").iterdir()] == ["50-site.conf"]
+    assert [path.name for path in (machine / "wants").iterdir()] == ["ssh.service"]
