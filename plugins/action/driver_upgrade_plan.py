@@ -24,7 +24,7 @@ from gpusmith.data import compatibility, models
 from gpusmith.errors import Refusal
 from gpusmith.expect import identity
 from gpusmith.expect.identity import Machine, Nodes
-from gpusmith.expect.layouts import PREBUILT
+from gpusmith.inventory.building import BUILD, MODULE_BUILD, builds_once
 from gpusmith.inventory.target import GPU_GROUP
 from gpusmith.names import OPERANDS_NAMESPACE
 from gpusmith.preflight import table as preflight_table
@@ -223,10 +223,7 @@ def _of_preflight(said: Mapping[str, Any], back: bool) -> list[Refusal]:
 
 def _once(said: Mapping[str, Any]) -> str:
     """The package layout, where one node builds the modules for several."""
-    if (
-        said.get("nvidia_driver_build") != "once_per_kernel"
-        or said.get("nvidia_driver_module_build") == PREBUILT
-    ):
+    if not builds_once(said.get(BUILD), said.get(MODULE_BUILD)):
         return ""
     return str(said.get("nvidia_driver_package_layout") or "nvidia")
 

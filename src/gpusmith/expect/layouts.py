@@ -13,6 +13,7 @@ from typing import Any
 
 from gpusmith.errors import GpusmithError
 from gpusmith.expect.versions import upstream
+from gpusmith.inventory import building
 
 Row = Mapping[str, Any]
 Layouts = Mapping[str, Sequence[Row]]
@@ -21,7 +22,7 @@ KERNEL = "{kernel}"
 VERSION_IN_NAME = re.compile(r"-\d{3}\.\d+(?:\.\d+)*(?=-|$)")
 SERVER = "-server"
 BRANCH_IN_NAME = re.compile(r"-(\d{3})(?=-|$)")
-DKMS, PREBUILT = "dkms", "prebuilt"
+DKMS, PREBUILT = building.DKMS, building.PREBUILT
 """Where a module comes from: built on the node, or ready for one kernel, with that kernel's version."""
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from gpusmith.errors import Refusal
+from gpusmith.inventory.building import check_signing
 from gpusmith.inventory.host import NEEDED
 from gpusmith.inventory.names import check_extra_names
 from gpusmith.inventory.places import check_places
@@ -70,6 +71,7 @@ def refusals(
     values = {node: _values(hosts, node, run.extra, templated) for node in nodes}
     found += check_hosts(values, specs)
     rows = {node: {**row, **run.extra} for node, row in values.items()}
+    found += check_signing(rows)
     found += check_required(rows, required)
     joins = bool(join_tag) and run.includes(join_tag)
     found += check_places(rows, run.groups, joins)

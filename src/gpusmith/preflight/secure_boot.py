@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 
 from gpusmith.errors import InputError, Refusal
 from gpusmith.expect.layouts import PREBUILT
+from gpusmith.inventory.building import builds_once
 from gpusmith.preflight.words import Facts, Tables, Wanted, refusal
 from gpusmith.probe.kernels import DEPENDENTS
 from gpusmith.wording import quoted
 
 if TYPE_CHECKING:
     from cryptography.x509 import Certificate
-
-ONCE = "once_per_kernel"
 
 
 @dataclass(frozen=True)
@@ -34,7 +33,7 @@ class SiteKey:
 def site_key(wanted: Wanted) -> SiteKey | Refusal | None:
     """The key that signs the modules, a reason why it cannot, or None where nobody signs."""
     files = wanted.get("driver_build_signing") or {}
-    if not files or wanted.get("driver_build") != ONCE or wanted.get("module_build") == PREBUILT:
+    if not files or not builds_once(wanted.get("driver_build"), wanted.get("module_build")):
         return None
     # Most sites sign nothing, and need no library for that.
     from gpusmith.built import signing

@@ -100,6 +100,45 @@ def test_offline_needs_a_registry(variables: dict[str, Any], wrong: bool) -> Non
     assert bool(guard.check_offline(variables)) is wrong
 
 
+SIGNING: dict[str, Any] = {"nvidia_driver_build_signing": {"key": "/k", "certificate": "/c"}}
+ONCE = {"nvidia_driver_build": "once_per_kernel"}
+
+
+def test_a_signing_key_that_would_sign_nothing_is_refused() -> None:
+    other = {"nvidia_driver_build": "every_node"}
+    rows: dict[str, dict[str, Any]] = {"a": SIGNING, "b": {**SIGNING, **ONCE}, "c": {**SIGNING, **other}}
+    (found,) = guard.refusals(
+        Run("gpu_nodes", list(rows), list(rows)), Hosts(rows), specs.load(), cluster=False
+    )
+    assert found.message == (
+        "Hosts 'a', 'c': 'nvidia_driver_build_signing' is set, but 'nvidia_driver_build' is not 'once_per_kernel': DKMS of each"
+        " node would sign with a key of its own, and nobody with this one."
+    )
+    assert (
+        found.hint == "Set 'nvidia_driver_build: once_per_kernel', or take 'nvidia_driver_build_signing' out."
+    )
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        ONCE,
+        {"nvidia_driver_build_signing": {}},
+        {"nvidia_driver_build_signing": {"key": "", "certificate": ""}},
+        # The distribution signs, and other groups may use the key.
+        {**SIGNING, "nvidia_driver_module_build": "prebuilt"},
+        {**SIGNING, "nvidia_driver_build": "{{ ansible_facts.build }}"},
+    ],
+)
+def test_a_signing_key_that_is_used_or_absent_is_accepted(variables: dict[str, Any]) -> None:
+    assert refused({"a": variables}) == []
+
+
+def test_the_command_line_counts_for_a_signing_key() -> None:
+    assert refused({"a": SIGNING}, ONCE) == []
+    assert len(refused({"a": {**SIGNING, **ONCE}}, {"nvidia_driver_build": "every_node"})) == 1
+
+
 def test_what_a_playbook_decides_itself_cannot_be_given_with_extra_variables() -> None:
     extra = {"nvidia_driver_version": "580.190.02", "gpu_upgrade_version": "580.190.02", "ansible_user": "x"}
     (found,) = guard.check_inventory_only(extra, specs.load(), ["nvidia_driver"])
