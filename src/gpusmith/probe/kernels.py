@@ -35,6 +35,8 @@ class Kernel:
         image: path of the kernel itself; None where only modules are left, which nothing can boot.
         module: path of the driver's module; None if there is none.
         module_version: what that file says of itself.
+        signer: who signed that file, by name; empty if nobody did, None if it is not known.
+        signing_key: serial number of their certificate, in hexadecimal digits; likewise.
         headers: whether modules can be compiled for it.
         dependents: of DEPENDENTS those that DKMS knows, with whether the kernel has them from after its driver was put there.
         lacking: of NEEDED and FABRIC those that the kernel has neither as files nor as parts of itself.
@@ -44,6 +46,8 @@ class Kernel:
     image: str | None = None
     module: str | None = None
     module_version: str | None = None
+    signer: str | None = None
+    signing_key: str | None = None
     headers: bool = False
     dependents: Mapping[str, bool] = field(default_factory=dict)
     lacking: tuple[str, ...] = ()
@@ -119,16 +123,25 @@ def find(root: str = "") -> list[Kernel]:
 
 
 def ask() -> list[tuple[Kernel, Command | None]]:
-    """Find the kernels, and start the program that knows the version of a module's file."""
-    return [
-        (kernel, Command("modinfo", "-F", "version", kernel.module) if kernel.module else None)
-        for kernel in find()
-    ]
+    """Find the kernels, and start the program that knows what a module's file says of itself."""
+    return [(kernel, Command("modinfo", kernel.module) if kernel.module else None) for kernel in find()]
+
+
+def told(kernel: Kernel, text: str) -> Kernel:
+    """A kernel with what ``modinfo`` says of its module."""
+    found = {key: value.strip() for key, value in re.findall(r"(?m)^(\w+):(.*)$", text)}
+    # A program that cannot read signatures says that there is one, and leaves its fields empty.
+    known = found if found.get("sig_key") or "sig_id" not in found else {}
+    return replace(
+        kernel,
+        module_version=found.get("version") or None,
+        signer=known.get("signer", "") if known else None,
+        signing_key=known.get("sig_key", "").replace(":", "").lower().lstrip("0") if known else None,
+    )
 
 
 def gather(asked: list[tuple[Kernel, Command | None]], errors: list[str]) -> tuple[Kernel, ...]:
     """All kernels."""
     return tuple(
-        replace(kernel, module_version=(command.output(errors) or "").strip() or None if command else None)
-        for kernel, command in asked
+        told(kernel, command.output(errors) or "") if command else kernel for kernel, command in asked
     )

@@ -136,3 +136,44 @@ def test_a_kernel_without_modules_that_a_node_needs_is_known(
     found = kernels.find(str(tmp_path))[0].lacking
     needed = () if "br_netfilter" in listing else ("overlay", "br_netfilter")
     assert found == (*needed, *lacking)
+
+
+# Of kmod 30 (Debian 12), for a module that gpusmith signed; a signature goes on over many lines.
+MODINFO = """\
+filename:       /lib/modules/6.1.0-41-amd64/updates/dkms/nvidia.ko
+version:        580.95.05
+license:        Dual MIT/GPL
+description:    a: b
+srcversion:     ABC
+depends:
+name:           nvidia
+vermagic:       6.1.0-41-amd64 SMP preempt mod_unload modversions
+"""
+SIGNATURE = """\
+sig_id:         PKCS#7
+signer:         Site modules: 2026
+sig_key:        0F:AB:12
+sig_hashalgo:   sha512
+signature:      84:8F:CE:3E:8E:FF:C1:56:13:3C:45:39:13:A4:A4:C7:EF:BA:62:C8:
+\t\t4A:0B:34:E2:92:FD:95:7F:98:EC:90:E2:78:FE:99:B5:09:E8:4A:54:
+parm:           NVreg_Mobile:int
+"""
+# Of a kmod without OpenSSL.
+UNREADABLE = "sig_id:         PKCS#7\nsigner:         \nsig_key:        \nsig_hashalgo:   unknown\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "version", "signer", "key"),
+    [
+        (MODINFO + SIGNATURE, "580.95.05", "Site modules: 2026", "fab12"),
+        (MODINFO, "580.95.05", "", ""),
+        (MODINFO + UNREADABLE, "580.95.05", None, None),
+        # It failed.
+        ("", None, None, None),
+    ],
+)
+def test_who_signed_a_module_is_read(
+    text: str, version: str | None, signer: str | None, key: str | None
+) -> None:
+    found = kernels.told(kernels.Kernel("6.1.0-41-amd64"), text)
+    assert (found.module_version, found.signer, found.signing_key) == (version, signer, key)
