@@ -20,7 +20,7 @@ from gpusmith.built import key, signing
 from gpusmith.built.cache import KEEP_DAYS, Cache
 from gpusmith.built.once import NotBuilt, forecast
 from gpusmith.errors import GpusmithError
-from gpusmith.expect import versions
+from gpusmith.expect import signatures, versions
 from gpusmith.node.records import parse
 from gpusmith.probe.record import Record
 from gpusmith.verdict.changes import TELLS
@@ -93,7 +93,7 @@ class ActionModule(BuildingAction, EgressAction):
             return {"changed": bool(asked["kernels"]), "words": []}
         refuse_unsigned(host, record, signer)
         if self._task.check_mode:
-            return self._forecast(asked, variables, record, signer.fingerprint if signer else "")
+            return self._forecast(asked, variables, record, signer)
         provider = self.provider(asked, signer, dict(variables))
         if asked["state"] == "withheld":
             return {"changed": node.keep_from_building(withheld=True), "words": []}
@@ -102,7 +102,7 @@ class ActionModule(BuildingAction, EgressAction):
             asked["version"],
             asked["flavour"],
             asked["kernels"],
-            first=lambda each: _alike(asked, variables, each)[0],
+            first=lambda each: _alike(asked, variables, each, signer)[0],
         )
         return {
             "changed": bool(came),
@@ -128,22 +128,41 @@ class ActionModule(BuildingAction, EgressAction):
         return {"changed": bool(words), "words": [*words, *notes], "notes": notes}
 
     def _forecast(
-        self, asked: Mapping[str, Any], variables: Mapping[str, Any], record: Record, certificate: str
+        self,
+        asked: Mapping[str, Any],
+        variables: Mapping[str, Any],
+        record: Record,
+        signer: signing.Signer | None,
     ) -> dict[str, Any]:
         host, cache = str(variables["inventory_hostname"]), Cache(asked["cache"])
+        certificate = signer.fingerprint if signer else ""
         keys = [_key(asked, record, kernel, certificate) for kernel in asked["kernels"]]
-        words = [forecast(each, _alike(asked, variables, each), host, cache) for each in keys]
+        words = [
+            forecast(
+                each,
+                _alike(asked, variables, each, signer),
+                host,
+                cache,
+                there=_signed_by_others(record, each.kernel, each.version, signer),
+            )
+            for each in keys
+        ]
         return {"changed": bool(words), "words": words, "compiled": [], "builders": {}}
 
 
-def _alike(asked: Mapping[str, Any], variables: Mapping[str, Any], wanted: key.Key) -> list[str]:
+def _alike(
+    asked: Mapping[str, Any],
+    variables: Mapping[str, Any],
+    wanted: key.Key,
+    signer: signing.Signer | None,
+) -> list[str]:
     """Hosts that need the same modules, in the play's order; of those before this host the first one only.
 
     What is asked for here is taken to be asked for of the others: their settings are known to their own tasks alone.
     """
     here, found = variables["inventory_hostname"], []
     for host in variables["ansible_play_hosts"]:
-        if host == here or _needs(asked, variables["hostvars"][host], wanted):
+        if host == here or _needs(asked, variables["hostvars"][host], wanted, signer):
             found.append(host)
         # Nobody puts the variables of a thousand hosts together for each of them.
         if found and here not in found:
@@ -151,11 +170,19 @@ def _alike(asked: Mapping[str, Any], variables: Mapping[str, Any], wanted: key.K
     return found
 
 
-def _needs(asked: Mapping[str, Any], variables: Mapping[str, Any], wanted: key.Key) -> bool:
+def _needs(
+    asked: Mapping[str, Any],
+    variables: Mapping[str, Any],
+    wanted: key.Key,
+    signer: signing.Signer | None,
+) -> bool:
     record = _record(variables)
     return (
         record is not None
-        and _lacks(record, wanted.kernel, wanted.version)
+        and (
+            _lacks(record, wanted.kernel, wanted.version)
+            or _signed_by_others(record, wanted.kernel, wanted.version, signer)
+        )
         and _key(asked, record, wanted.kernel, wanted.certificate) == wanted
     )
 
@@ -176,3 +203,10 @@ def _lacks(record: Record, kernel: str, version: str) -> bool:
     if record.host.kernel == kernel:
         return record.module.installed_version != version
     return any(each.release == kernel and each.module is None for each in record.kernels or ())
+
+
+def _signed_by_others(record: Record, kernel: str, version: str, signer: signing.Signer | None) -> bool:
+    """Whether a node has them, and somebody else has signed them."""
+    return signer is not None and any(
+        each.release == kernel for each in signatures.not_of(signer.number, record, version)
+    )

@@ -22,7 +22,9 @@ extends_documentation_fragment: gpusmith.gpu.plan
 positional: settings, layouts
 options:
   settings:
-    description: Keys node, version, package_layout, unit (ours, which loads the modules) and files (paths of ours).
+    description: >-
+      Keys node, version, package_layout, certificate (file, of the key that signs the
+      module), unit (ours, which loads the modules) and files (paths of ours).
     type: dict
     required: true
   layouts:
@@ -41,7 +43,8 @@ RETURN = r"""
 _value:
   description: >-
     due (whether there is anything), refused (why it stays), loaded, packages (with versions), others (with versions of their own),
-    remains (of which nothing but configuration files is there), companions (packages that bring the next kernel, and were held), units (that begin at boot) and files.
+    remains (of which nothing but configuration files is there), companions (packages that bring the next kernel, and were held
+    for signed modules), units (that begin at boot) and files.
   type: dict
 """
 

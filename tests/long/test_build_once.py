@@ -417,6 +417,32 @@ def test_modules_are_signed_on_the_controller(systems: list[System], tmp_path: P
     assert systems[0].inside(keys) == systems[1].inside(keys) == []
 
 
+def test_modules_that_each_node_has_signed_are_signed_anew_and_not_compiled(
+    systems: list[System], tmp_path: Path
+) -> None:
+    """As DKMS leaves them for a kernel that came between two runs."""
+    signer = Pair(tmp_path, "site modules", number=0x0FAB12).load()
+    first, second = systems[:2]
+    release = first.inside(lambda _node: kernel())
+    cache = Cache(str(tmp_path / "cache"))
+
+    def signed(_node: Node) -> list[str | None]:
+        errors: list[str] = []
+        rows = [row for row in kernels.gather(kernels.ask(), errors) if row.release == release]
+        assert errors == []
+        return [value for row in rows for value in (row.module_version, row.signer, row.signing_key)]
+
+    for system in (first, second):
+        system.install(withheld=False)
+        version, name, key_of_dkms = system.inside(signed)
+        assert (version, name) == (VERSION, "DKMS module signing key")
+        assert key_of_dkms not in ("", None, signer.number)
+        Once(cache, system.name, "run", signer).provide(key(release, signer), system)
+        assert system.inside(signed) == [VERSION, "site modules", "fab12"]
+        assert system.compiled == [release]
+        assert system.look()["taken"] == [["node-0", True, 2]]
+
+
 def test_a_compiler_that_fails_is_told_and_leaves_the_package_whole(
     systems: list[System], tmp_path: Path
 ) -> None:

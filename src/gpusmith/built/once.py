@@ -168,7 +168,7 @@ class Once:
         return Came(key.kernel, self.host, seconds, compiled, tuple(before))
 
 
-def forecast(key: Key, alike: Sequence[str], host: str, cache: Cache) -> str:
+def forecast(key: Key, alike: Sequence[str], host: str, cache: Cache, there: bool = False) -> str:
     """What a run would do on a host, in words.
 
     Args:
@@ -176,12 +176,14 @@ def forecast(key: Key, alike: Sequence[str], host: str, cache: Cache) -> str:
         alike: hosts that need the same, in the play's order, with this one.
         host: its name.
         cache: as in the run.
+        there: whether the host has them, and somebody else has signed them.
     """
     what, entry = f"the driver's modules for kernel {key.kernel}", cache.find(key)
     if entry:
         return f"would take {what}, which '{entry.builder}' has compiled"
     if alike[0] == host:
-        return f"would compile {what}" + (f", for {_names(alike[1:])} as well" if alike[1:] else "")
+        done = f"would have {what} signed" if there else f"would compile {what}"
+        return done + (f", for {_names(alike[1:])} as well" if alike[1:] else "")
     return f"would take {what} from '{alike[0]}', or from whoever comes first"
 
 

@@ -46,6 +46,11 @@ class Signer:
         return self.certificate.fingerprint(hashes.SHA256()).hex()
 
     @property
+    def number(self) -> str:
+        """Serial number of the certificate; see `serial_number`."""
+        return f"{self.certificate.serial_number:x}"
+
+    @property
     def name(self) -> str:
         """Common name, as modinfo shows it."""
         found = self.certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
@@ -111,6 +116,22 @@ def load(key: str, certificate: str) -> Signer | None:
             "Correct 'nvidia_driver_build_signing'.",
         )
     return signer
+
+
+def serial_number(certificate: str) -> str:
+    """By which modinfo names the certificate of a signature: of a file, PEM or DER, in hexadecimal digits.
+
+    Raises:
+        InputError: it cannot be read.
+    """
+    try:
+        found = _certificate(Path(certificate).expanduser().read_bytes())
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"The certificate '{certificate}' cannot be read: {error}.",
+            "Correct 'nvidia_driver_build_signing', or run this where the file is.",
+        ) from error
+    return f"{found.serial_number:x}"
 
 
 def _key(data: bytes) -> RSAPrivateKey:

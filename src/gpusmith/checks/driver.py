@@ -6,8 +6,18 @@ from gpusmith.checks.evidence import kernel_evidence, versions_evidence, witness
 from gpusmith.checks.findings import CannotAsk, NotApplicable
 from gpusmith.checks.register import check
 from gpusmith.expect import driver as expected
-from gpusmith.expect import extra_modules, foreign, kernels, node_versions, packages, parameters, taken
+from gpusmith.expect import (
+    extra_modules,
+    foreign,
+    kernels,
+    node_versions,
+    packages,
+    parameters,
+    signatures,
+    taken,
+)
 from gpusmith.expect.choice import driver_of
+from gpusmith.expect.layouts import Unmet
 from gpusmith.expect.wanted import packages_of
 from gpusmith.node.facts import NodeFacts
 from gpusmith.problems import Cure, Problem
@@ -92,13 +102,15 @@ def foreign_driver(facts: NodeFacts) -> list[Problem]:
     place=45,
     proves=(
         "the newest kernel, which boots next, and every other kernel with headers have the driver's module; modules that"
-        " another node has built are unchanged, and are for their kernel"
+        " another node has built are unchanged, and are for their kernel; with Secure Boot, all are signed with the site's key"
+        " where there is one"
     ),
     fails_when=(
         "such a kernel has no module 'nvidia', or one of another version; an older kernel without headers is only named."
-        " It also fails if a module that another node has built is missing, has another checksum, or is for another kernel"
+        " It also fails if a module that another node has built is missing, has another checksum, or is for another kernel, and"
+        " if somebody else signed a module, as DKMS does for a kernel that came between two runs"
     ),
-    do="run site.yml, which installs the kernel's headers and builds the module or copies it again, or remove that kernel",
+    do="run site.yml, which installs the kernel's headers and builds, copies or signs the module, or remove that kernel",
     evidence=kernel_evidence,
 )
 def next_boot(facts: NodeFacts) -> list[Problem]:
@@ -106,8 +118,12 @@ def next_boot(facts: NodeFacts) -> list[Problem]:
     node, record = facts.host.name, facts.record
     if record.kernels is None:
         raise CannotAsk(f"Node '{node}': the kernels in '/lib/modules' could not be listed.")
-    found = kernels.problems(record, driver_of(facts.host, facts.model, facts.record))
-    return [*found, *taken.problems(record, node)]
+    wanted = driver_of(facts.host, facts.model, record)
+    try:
+        signed = signatures.problems(record, wanted)
+    except Unmet as error:
+        raise CannotAsk(f"Node '{node}': {error.message} {error.hint}") from error
+    return [*kernels.problems(record, wanted), *taken.problems(record, node), *signed]
 
 
 @check(

@@ -19,6 +19,7 @@ from gpusmith.expect import (
     packages,
     parameters,
     services,
+    signatures,
     steps,
     taken,
     versions,
@@ -481,6 +482,7 @@ def problems(record: Record, wanted: Driver) -> list[Problem]:
         *driver_versions(record, wanted),
         *kernels.problems(record, wanted),
         *taken.problems(record, wanted.node),
+        *signatures.problems(record, wanted),
         *packages.not_held(packages.unheld(record, wanted), wanted.node),
         *of_settings(record, wanted),
     ]

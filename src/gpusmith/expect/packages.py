@@ -10,7 +10,7 @@ from typing import Any
 
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import alike
 
-from gpusmith.expect import kernels, layouts, steps, versions
+from gpusmith.expect import kernels, layouts, signatures, steps, versions
 from gpusmith.expect.wanted import Driver, Packages
 from gpusmith.probe.record import Record
 from gpusmith.problems import Cure, Problem
@@ -282,6 +282,7 @@ def of_driver_to_hold(record: Record, wanted: Driver) -> set[str]:
     return (
         belonging
         | kernels.follow_each_other(record)
+        | signatures.to_hold(record, wanted)
         | {
             name
             for name, package in record.packages.items()
@@ -296,18 +297,19 @@ def to_hold(record: Record, wanted: Driver) -> set[str]:
     return of_driver_to_hold(record, wanted) | (set(HELD) & set(record.packages))
 
 
-def _loose(record: Record, names: set[str]) -> list[str]:
+def loose(record: Record, names: set[str]) -> list[str]:
+    """Those of these packages that any upgrade may change."""
     return sorted(name for name in names if not record.packages[name].held)
 
 
 def unheld(record: Record, wanted: Driver) -> list[str]:
     """Packages of the driver that any upgrade may change."""
-    return _loose(record, of_driver_to_hold(record, wanted))
+    return loose(record, of_driver_to_hold(record, wanted))
 
 
 def holds(record: Record, wanted: Driver, others: Iterable[str] = ()) -> list[Problem]:
     """Every package that must be held is, and so are others, which the inventory gives a version."""
-    return not_held(_loose(record, to_hold(record, wanted) | set(others)), wanted.node)
+    return not_held(loose(record, to_hold(record, wanted) | set(others)), wanted.node)
 
 
 def not_held(names: list[str], node: str) -> list[Problem]:
@@ -379,5 +381,5 @@ def problems(record: Record, wanted: Packages) -> list[Problem]:
     return [
         *missing(record, wanted.node, list(wanted.versions)),
         *wrong_versions(record, wanted),
-        *not_held(_loose(record, there), wanted.node),
+        *not_held(loose(record, there), wanted.node),
     ]

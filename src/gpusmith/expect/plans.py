@@ -27,6 +27,7 @@ from gpusmith.expect import (
     mig,
     packages,
     services,
+    signatures,
     steps,
     taken,
     toolkit,
@@ -103,6 +104,7 @@ def driver(raw: Mapping[str, Any], settings: Settings, known: layouts.Layouts) -
             *packages.pins(record, want),
             *kernels.unprepared(headers["next"], node),
         ]
+        to_take = taken.to_take(record, want)
         must_have = drivers.must_have(record, want)
         flavour = drivers.flavour(record, want)
     except layouts.Unmet as error:
@@ -135,6 +137,7 @@ def driver(raw: Mapping[str, Any], settings: Settings, known: layouts.Layouts) -
         "tools": [name for name in fabric.tools(record, want) if name not in record.packages],
         "fabric_modules": fabric.modules_to_load(record, want),
         "companions": kernels.companions(record, want),
+        "kernel_to_hold": packages.loose(record, signatures.to_hold(record, want)),
         "leftovers": drivers.to_remove(record, want),
         "displaced": drivers.displaced(record, want),
         "counterparts": packages.counterparts(record, want),
@@ -146,7 +149,7 @@ def driver(raw: Mapping[str, Any], settings: Settings, known: layouts.Layouts) -
             *kernels.modules_to_come(record, want, flavour),
         ],
         "unbuilt": kernels.unbuilt(record, want),
-        "to_take": taken.to_take(record, want),
+        "to_take": to_take,
         "damaged": taken.damaged(record, want),
         "to_rebuild": extra_modules.to_rebuild(record, want),
         "module_version": versions.upstream(want.version),

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
 
-from gpusmith.expect import choice, foreign, kernels, layouts, packages, versions, wanted
+from gpusmith.expect import choice, foreign, kernels, layouts, packages, signatures, versions, wanted
 from gpusmith.expect.layouts import ANY_LAYOUT, Layouts, Unmet
 from gpusmith.node.records import parse
 from gpusmith.probe.record import Record
@@ -24,7 +24,8 @@ def driver(raw: Mapping[str, Any], settings: Mapping[str, Any], known: Layouts) 
 
     Args:
         raw: the record.
-        settings: keys node, version, package_layout, unit (ours, which loads the modules) and files (paths of ours).
+        settings: keys node, version, package_layout, certificate (file, of the key that signs the module), unit (which loads
+            the modules) and files (paths of ours).
         known: rows of package names by layout, of the operating system.
 
     Returns:
@@ -35,7 +36,8 @@ def driver(raw: Mapping[str, Any], settings: Mapping[str, Any], known: Layouts) 
     record = parse(raw)
     layout = _layout(record, settings, known)
     node = str(settings["node"])
-    driver_there = wanted.Driver(node, str(settings["version"]), layout=layout)
+    certificate = str(settings.get("certificate") or "")
+    driver_there = wanted.Driver(node, str(settings["version"]), layout=layout, certificate=certificate)
     there = packages.of_driver(record, driver_there)
     ready = kernels.built(record)
     # Helpers have versions of their own. Without a driver they are somebody else's.
@@ -56,7 +58,9 @@ def driver(raw: Mapping[str, Any], settings: Mapping[str, Any], known: Layouts) 
         "packages": there,
         "others": others,
         "remains": remains,
-        "companions": sorted(kernels.bring_next(record)) if ready else [],
+        "companions": sorted(
+            kernels.bring_next(record) if ready else signatures.to_hold(record, driver_there)
+        ),
         "units": units,
         "files": files,
     }

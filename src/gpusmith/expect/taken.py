@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpusmith.expect import kernels, versions
+from gpusmith.expect import kernels, signatures, versions
 from gpusmith.expect.wanted import Driver
 from gpusmith.probe.record import Record
 from gpusmith.probe.taken import Taken, TakenFile
@@ -60,12 +60,19 @@ def _wrong(taken: Taken, file: TakenFile) -> str:
 
 
 def to_take(record: Record, wanted: Driver) -> list[str]:
-    """Releases of kernels for which one node of several has to build, or whose modules are not what was taken."""
+    """Releases of kernels for which one node of several has to build, or whose modules are not what was taken or signed.
+
+    Raises:
+        Unmet: the certificate of the site's key cannot be read.
+    """
     if wanted.layout.ready:
         return []
     version, release = versions.upstream(wanted.version), record.host.kernel
     running = [release] if release and record.module.installed_version != version else []
-    return list(dict.fromkeys([*running, *kernels.unbuilt(record, wanted), *damaged(record, wanted)]))
+    unsigned = [kernel.release for kernel in signatures.of_others(record, wanted)]
+    return list(
+        dict.fromkeys([*running, *kernels.unbuilt(record, wanted), *damaged(record, wanted), *unsigned])
+    )
 
 
 def damaged(record: Record, wanted: Driver) -> list[str]:

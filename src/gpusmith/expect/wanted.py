@@ -49,6 +49,7 @@ class Driver:
         parameters: of the module, by name.
         extra_modules: that use the driver's, and are to be loaded.
         components: parts of the driver that not every machine needs, by the layout's names for them.
+        certificate: file on the controller, of the site's key that signs the module; empty where nobody signs.
     """
 
     node: str
@@ -62,6 +63,7 @@ class Driver:
     parameters: Mapping[str, str] = field(default_factory=dict)
     extra_modules: tuple[str, ...] = ()
     components: tuple[str, ...] = ()
+    certificate: str = ""
 
 
 @dataclass(frozen=True)
@@ -191,7 +193,7 @@ def one_space(value: object) -> str:
 
 
 def driver(node: str, settings: Mapping[str, Any], **more: Any) -> Driver:
-    """The driver, from keys version, module_flavour, fabric_manager, files, parameters, extra_modules and components."""
+    """From keys version, module_flavour, fabric_manager, files, parameters, extra_modules, components and certificate."""
     return Driver(
         node,
         str(settings["version"]),
@@ -201,6 +203,7 @@ def driver(node: str, settings: Mapping[str, Any], **more: Any) -> Driver:
         parameters={str(name): str(value) for name, value in (settings.get("parameters") or {}).items()},
         extra_modules=tuple(map(str, settings.get("extra_modules") or ())),
         components=tuple(map(str, settings.get("components") or ())),
+        certificate=str(settings.get("certificate") or ""),
         **more,
     )
 
@@ -241,6 +244,7 @@ def driver_of(host: Host, model: Model | None) -> Driver:
             "fabric_manager": host.fabric_manager,
             "parameters": host.module_parameters,
             "extra_modules": host.extra_modules,
+            "certificate": host.signing_certificate,
         },
         model=model,
     )

@@ -12,6 +12,7 @@ from gpusmith.inventory.templates import has_open
 BUILD = "nvidia_driver_build"
 MODULE_BUILD = "nvidia_driver_module_build"
 SIGNING = "nvidia_driver_build_signing"
+VARIABLES = (BUILD, MODULE_BUILD, SIGNING)
 ONCE = "once_per_kernel"
 """The value of `BUILD` with which modules come from the controller, where the key is."""
 DKMS, PREBUILT = "dkms", "prebuilt"
@@ -21,6 +22,11 @@ DKMS, PREBUILT = "dkms", "prebuilt"
 def builds_once(build: object, module_build: object) -> bool:
     """Whether one node of several builds, by the values of `BUILD` and `MODULE_BUILD`: only then the controller can sign."""
     return build == ONCE and module_build != PREBUILT
+
+
+def certificate_of(build: object, module_build: object, files: Mapping[str, Any]) -> str:
+    """File with the certificate of the key that signs modules, by the values of the three variables; empty where nobody signs."""
+    return str(files.get("certificate") or "") if builds_once(build, module_build) else ""
 
 
 def check_signing(nodes: Mapping[str, Mapping[str, Any]]) -> list[Refusal]:

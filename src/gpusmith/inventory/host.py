@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpusmith.errors import InputError
+from gpusmith.inventory import building
 from gpusmith.inventory.rules import RULES
 from gpusmith.inventory.specs import Specs
 from gpusmith.inventory.templates import has_open, is_plain
@@ -37,7 +38,7 @@ PACKAGES = {
 NEEDED = (
     "gpusmith_simulated", "gpusmith_user_land", "gpusmith_gpu_model", "gpusmith_gpu_count", "nvidia_driver_version",
     "gpusmith_change_runtime_on_joined",
-    "nvidia_driver_module_parameters", "nvidia_driver_extra_modules",
+    "nvidia_driver_module_parameters", "nvidia_driver_extra_modules", *building.VARIABLES,
     "containerd_package_layout",
     "nvidia_driver_module_flavour", "nvidia_driver_fabric_manager", "nvidia_container_toolkit_cdi_spec", *PACKAGES,
     "validation_image_cuda", "validation_image_pytorch", "validation_image_tensorflow", "validation_runtime_class",
@@ -74,6 +75,7 @@ class Host:
         module_flavour: kind of its kernel module ('nvidia_driver_module_flavour').
         module_parameters: of its kernel module ('nvidia_driver_module_parameters').
         extra_modules: that use the driver's ('nvidia_driver_extra_modules').
+        signing_certificate: file, of the key that signs its kernel module ('nvidia_driver_build_signing'); empty if none.
         fabric_manager: whether the fabric manager is needed ('nvidia_driver_fabric_manager').
         cdi_spec: CDI specification that the toolkit's role makes ('nvidia_container_toolkit_cdi_spec').
         package_versions: exact versions of runtime, toolkit and Kubernetes by package, as far as the inventory gives them.
@@ -114,6 +116,7 @@ class Host:
     module_flavour: str
     module_parameters: Mapping[str, str]
     extra_modules: tuple[str, ...]
+    signing_certificate: str
     fabric_manager: str
     cdi_spec: str
     package_versions: Mapping[str, str]
@@ -246,6 +249,7 @@ def host_of(name: str, values: Mapping[str, Any], specs: Specs) -> Host:
             key: str(value) for key, value in reader.get("nvidia_driver_module_parameters").items()
         },
         extra_modules=tuple(reader.get("nvidia_driver_extra_modules")),
+        signing_certificate=building.certificate_of(*(reader.get(name) for name in building.VARIABLES)),
         fabric_manager=reader.get("nvidia_driver_fabric_manager"),
         cdi_spec=reader.get("nvidia_container_toolkit_cdi_spec"),
         package_versions={

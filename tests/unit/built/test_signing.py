@@ -22,11 +22,14 @@ from gpusmith.errors import InputError
 from gpusmith.probe.module_file import SIGNED, TRAILER, bare, is_signed
 from tests.unit.built.conftest import KEY, MODULE, Host
 
+NUMBER = "7"
+"""Serial number of certificates, as modinfo has it."""
+
 
 class Pair:
     """A key and its certificate, in files."""
 
-    def __init__(self, folder: Path, name: str, kind: str = "rsa") -> None:
+    def __init__(self, folder: Path, name: str, kind: str = "rsa", number: int = int(NUMBER)) -> None:
         key = (
             rsa.generate_private_key(public_exponent=65537, key_size=2048)
             if kind == "rsa"
@@ -35,7 +38,7 @@ class Pair:
         subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
         now = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
         made = x509.CertificateBuilder(
-            subject, subject, key.public_key(), 7, now, now + dt.timedelta(days=9999)
+            subject, subject, key.public_key(), number, now, now + dt.timedelta(days=9999)
         ).sign(key, hashes.SHA256())
         self.key, self.certificate = folder / f"{name}.key", folder / f"{name}.der"
         text = key.private_bytes(
@@ -134,3 +137,19 @@ def test_what_cannot_sign_is_refused(pair: Pair, tmp_path: Path) -> None:
     ):
         with pytest.raises(InputError, match=why):
             signing.load(key, certificate)
+
+
+def test_the_number_of_a_certificate_is_read_without_its_key(tmp_path: Path) -> None:
+    made = Pair(tmp_path, "site modules", number=0x0FAB12)
+    assert signing.serial_number(str(made.certificate)) == made.load().number == "fab12"
+    pem = tmp_path / "site.pem"
+    certificate = x509.load_der_x509_certificate(made.certificate.read_bytes())
+    pem.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    made.key.unlink()
+    assert signing.serial_number(str(pem)) == "fab12"
+    for path in (tmp_path / "none", tmp_path):
+        with pytest.raises(InputError, match="cannot be read"):
+            signing.serial_number(str(path))
+    pem.write_text("no certificate")
+    with pytest.raises(InputError, match="cannot be read"):
+        signing.serial_number(str(pem))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import cache
+from tempfile import NamedTemporaryFile
+from typing import IO, Any
 
 from gpusmith.checks.findings import Outcome
 from gpusmith.checks.whole_cluster import Removed
@@ -60,6 +62,23 @@ def _taken(**changes: Any) -> Callable[[World], object]:
         world.seen["taken"] = [{**row, "files": [good, {**good, **changes}]}]
 
     return change
+
+
+@cache
+def _certificate() -> IO[bytes]:
+    """In a file that goes with this process."""
+    file = NamedTemporaryFile(prefix="gpusmith-certificate-")  # noqa: SIM115 - it stays open
+    file.write(authority().certificate.encode())
+    file.flush()
+    return file
+
+
+def _signed_by_dkms(world: World) -> None:
+    """The running kernel's module, on a machine with Secure Boot of a site that signs."""
+    world.variables["nvidia_driver_build"] = "once_per_kernel"
+    world.variables["nvidia_driver_build_signing"] = {"key": "/k", "certificate": _certificate().name}
+    world.seen["system"]["secure_boot"] = True
+    world.seen["kernels"][0].update(signer="DKMS module signing key", signing_key="490a04e2")
 
 
 def _silent(world: World) -> None:
@@ -156,6 +175,7 @@ MUTATIONS: Mapping[str, tuple[Mutation, ...]] = {
         Mutation(_taken(same=False), "has another checksum"),
         Mutation(_taken(is_there=False), "is not there"),
         Mutation(_taken(vermagic="6.1.0-9-amd64 SMP"), "is for kernel '6.1.0-9-amd64'"),
+        Mutation(_signed_by_dkms, "is signed by 'DKMS module signing key' (certificate 490a04e2)"),
     ),
     "nodes.nvml": (
         _gpu("GPU is lost", error="GPU is lost"),

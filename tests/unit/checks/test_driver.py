@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from gpusmith.checks.driver import driver_versions
+from gpusmith.checks.driver import driver_versions, next_boot
+from gpusmith.checks.findings import CannotAsk
 from gpusmith.expect.steps import change_driver, upgrade_driver
 from gpusmith.node.facts import NodeFacts
+from gpusmith.node.records import parse
 from gpusmith.problems import Cure, Problem
 from tests.faults.fault import Record
 from tests.unit.checks.judged import Facts, failing
-from tests.unit.hosts import VERSION
+from tests.unit.hosts import VERSION, make_host
 
 
 def test_a_library_that_is_nowhere_is_missing(facts: Facts, record: Record) -> None:
@@ -61,3 +63,11 @@ def test_each_kind_of_gpu_that_is_there_counts(facts: Facts, record: Record) -> 
     record["pci"]["gpus"][1]["device_id"] = "10de:2901"
     (problem,) = of_gpus(facts(record))
     assert "branch 570 or newer for 'b200' (blackwell)" in problem.cause
+
+
+def test_signatures_cannot_be_judged_without_the_sites_certificate(record: Record) -> None:
+    signing = {"key": "/k", "certificate": "/nowhere/modules.der"}
+    host = make_host(nvidia_driver_build="once_per_kernel", nvidia_driver_build_signing=signing)
+    record["system"]["secure_boot"] = True
+    with pytest.raises(CannotAsk, match=r"'/nowhere/modules.der' cannot be read"):
+        next_boot(NodeFacts(host, parse(record), None, {}, {}))

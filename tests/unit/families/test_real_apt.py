@@ -15,6 +15,7 @@ from gpusmith.expect import packages as judge
 from gpusmith.expect import plans, wanted
 from gpusmith.node.records import parse
 from gpusmith.upgrade.on_machine import Machine, Validation
+from tests.unit.built.test_signing import Pair
 from tests.unit.expect.test_driver import SETTINGS
 from tests.unit.families.systems import SYSTEMS, value
 from tests.unit.families.test_leftovers import BEFORE, KERNEL, NEW, with_driver
@@ -191,6 +192,15 @@ class Node:
         }
 
 
+class SecureNode(Node):
+    """It boots with Secure Boot."""
+
+    def look(self) -> dict[str, Any]:
+        record = super().look()
+        record["system"] = {"secure_boot": True}
+        return record
+
+
 def previewed(there: real.System, asked: Mapping[str, Any]) -> dict[str, Any]:
     """What preflight's simulation finds."""
     lacks = {"nvidia_driver": preview.needs(there.apt, asked)}
@@ -264,6 +274,30 @@ def test_roles_hold_what_the_suite_wants_held_with_modules_that_come_built(chang
         "gpusmith.gpu.packages", {"name": "nvidia-driver-kernel", "repository": None, "release": companions}
     )
     assert not any(held for name, (_, held) in node.state().items() if name.startswith("linux-"))
+
+
+def test_the_kernel_is_held_where_a_sites_key_signs_and_no_way_back_needs_its_package(
+    changing: real.System, tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr("gpusmith.upgrade.on_machine.FOLDER", str(tmp_path / "saved"))
+    version, certificate = "580.178.04", str(Pair(tmp_path, "site").certificate)
+    asked = {**ASKED, "package_layout": "nvidia", "module_build": "dkms", "certificate": certificate}
+    node = SecureNode(changing, asked)
+    changing.configure()
+    changing.apt.install({"linux-image-generic": "6.8.0-79.79"})
+    node.ask("gpusmith.gpu.packages", node.asked(version))
+    held = node.plan(version)["kernel_to_hold"]
+    hold = {"name": "nvidia-driver-kernel", "repository": None, "companions": held}
+    assert node.ask("gpusmith.gpu.packages", hold)["changed"] is True
+    assert node.state()["linux-image-generic"] == ("6.8.0-79.79", True)
+    assert node.plan(version)["kernel_to_hold"] == []
+    suite = wanted.Driver("gpu-1", version, certificate=certificate)
+    assert judge.holds(parse(node.look()), suite) == []
+    # Repositories drop a kernel's package when the next one comes.
+    node.upgrade("595.91.07", tmp_path).fetch(version)
+    (manifest,) = tmp_path.glob("saved/*/manifest.json")
+    assert "libnvidia-compute-580" in manifest.read_text()
+    assert "linux-image" not in manifest.read_text()
 
 
 def test_names_that_lose_their_branch_are_replaced_and_come_back(

@@ -11,10 +11,12 @@ import pytest
 from ansible_collections.gpusmith.gpu.plugins.action.driver_build import ActionModule, _record
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils import built_node
 
+from gpusmith.built import signing
 from gpusmith.built.once import NotBuilt
 from gpusmith.errors import GpusmithError
 from gpusmith.node.records import parse
 from tests.unit.built.conftest import Host
+from tests.unit.built.test_signing import Pair
 from tests.unit.records import healthy_record
 
 VERSION, KERNEL, OTHER = "580.190.02", "6.1.0-40-amd64", "6.1.0-41-amd64"
@@ -37,7 +39,13 @@ def variables(host: str, kernels: dict[str, str], secure_boot: bool = False) -> 
     }
 
 
-def act(tmp_path: Path, seen: dict[str, Any], check: bool = False, **asked: Any) -> dict[str, Any]:
+def act(
+    tmp_path: Path,
+    seen: dict[str, Any],
+    check: bool = False,
+    signer: signing.Signer | None = None,
+    **asked: Any,
+) -> dict[str, Any]:
     """What the action makes of a task."""
     action = ActionModule.__new__(ActionModule)
     action._task = SimpleNamespace(check_mode=check)
@@ -53,7 +61,7 @@ def act(tmp_path: Path, seen: dict[str, Any], check: bool = False, **asked: Any)
         "timeout": 5.0,
         **asked,
     }
-    answer: dict[str, Any] = action._act(arguments, seen, record, None)
+    answer: dict[str, Any] = action._act(arguments, seen, record, signer)
     return answer
 
 
@@ -70,6 +78,35 @@ def test_check_mode_names_who_would_build_and_asks_no_node(tmp_path: Path) -> No
         ],
         "gpu-3": [f"would compile the driver's modules for kernel {OTHER}"],
     }
+
+
+def test_check_mode_names_who_would_have_modules_signed_that_are_there(tmp_path: Path) -> None:
+    """DKMS has built them on every node, and signed with keys that only that node has."""
+    seen = {}
+    for host in ("gpu-1", "gpu-2"):
+        seen[host] = variables(host, {"gpu-1": KERNEL, "gpu-2": KERNEL}, secure_boot=True)
+        for row in seen[host]["hostvars"].values():
+            record = row["node_record_now"]["record"]
+            record["module"]["installed_version"] = VERSION
+            module = {"image": "i", "module": "m", "module_version": VERSION, "signing_key": "490a04e2"}
+            record["kernels"] = [{"release": KERNEL, **module}]
+    signer = Pair(tmp_path, "site").load()
+    said = [act(tmp_path, each, check=True, signer=signer)["words"] for each in seen.values()]
+    assert said == [
+        [f"would have the driver's modules for kernel {KERNEL} signed, for 'gpu-2' as well"],
+        [f"would take the driver's modules for kernel {KERNEL} from 'gpu-1', or from whoever comes first"],
+    ]
+
+
+@pytest.mark.parametrize(("secure_boot", "others"), [(True, ", for 'gpu-2' as well"), (False, "")])
+def test_who_signed_matters_with_secure_boot_alone(tmp_path: Path, secure_boot: bool, others: str) -> None:
+    seen = variables("gpu-1", {"gpu-1": KERNEL, "gpu-2": KERNEL}, secure_boot)
+    record = seen["hostvars"]["gpu-2"]["node_record_now"]["record"]
+    record["module"]["installed_version"] = VERSION
+    module = {"image": "i", "module": "m", "module_version": VERSION, "signing_key": "490a04e2"}
+    record["kernels"] = [{"release": KERNEL, **module}]
+    words = act(tmp_path, seen, check=True, signer=Pair(tmp_path, "site").load())["words"]
+    assert words == [f"would compile the driver's modules for kernel {KERNEL}{others}"]
 
 
 def test_one_builds_and_the_others_take(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
