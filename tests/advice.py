@@ -192,6 +192,7 @@ COMMANDS: Mapping[str, Command] = {
     # tests/long/test_packages.py runs them.
     "dnf upgrade": WALKED,
     "dnf upgrade --nobest": WALKED,
+    "dnf remove --duplicates": WALKED,
     "dnf versionlock add": WALKED,
     "dnf versionlock delete X": WALKED,
     # --- what the lab does not have ----------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from ansible_collections.gpusmith.gpu.plugins.plugin_utils.folders import Folder
 
 from gpusmith.data import compatibility, models
 from gpusmith.errors import GpusmithError, Refusal
+from gpusmith.expect import foreign
 from gpusmith.expect.choice import meant
 from gpusmith.expect.versions import is_open
 from gpusmith.inventory import specs
@@ -129,7 +130,7 @@ class ActionModule(FolderAction):
         }
         found = judge(facts, wanted, tables)
         notes = [*old_kernels(facts), *kept_proxies(facts), *surroundings(parse(record), wanted)]
-        notes += secure_boot.notes(facts, wanted)
+        notes += [*secure_boot.notes(facts, wanted), *foreign.half_notes(parse(record))]
         if notes:
             result["verdict"] = {(task_vars or {})["inventory_hostname"]: {"notes": notes}}
         found += check_templates(

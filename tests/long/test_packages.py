@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import ssl
+import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -26,6 +27,7 @@ from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.repositories
 from ansible_collections.gpusmith.gpu.plugins.modules import packages, preflight
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils import packages_due
 
+from gpusmith.expect import foreign
 from gpusmith.probe import managed
 from gpusmith.probe import packages as probe
 from gpusmith.probe.collect import as_json
@@ -1178,6 +1180,32 @@ def test_another_program_with_the_lock_is_no_repair(machine: Machine) -> None:
         machine.family.backend(lock_timeout_s=0.5).repair()
     assert backend.repair() is True
     assert versions(backend, "drv-libs") == full(machine, wanted, "drv-libs")
+
+
+def seen_by_probe() -> Record:
+    """What the probe sees of packages, all of which matter to it here."""
+    vars(probe)["PATTERNS"] = ("*",)
+    asked = probe.ask()
+    return Record(SCHEMA, half_packages=probe.halves(asked, []), package_database=probe.database(asked))
+
+
+@pytest.mark.parametrize(("there", "coming"), [(OLD, NEW), (NEW, OLD)])
+@inside
+def test_what_a_killed_run_left_is_named_and_a_person_can_finish_it(
+    machine: Machine, there: str, coming: str
+) -> None:
+    backend = configure(machine)
+    backend.install(full(machine, there, "drv-libs"))
+    assert seen_by_probe().half_packages == {}
+    systems.leave_half_done(machine, "drv-libs", there, coming)
+    seen = seen_by_probe()
+    assert set(seen.half_packages) == {"drv-libs"}
+    subprocess.run(foreign.finishing(seen).split(), input="y\n", text=True, capture_output=True, check=True)
+    assert seen_by_probe().half_packages == {}
+    # Of two versions dnf keeps the newer one, and installs it once more.
+    stays = there if machine.family.name == "apt" else NEW
+    assert versions(backend, "drv-libs") == full(machine, stays, "drv-libs")
+    assert Path("/opt/drv-libs").read_text().strip() == stays
 
 
 @pytest.mark.parametrize(("there", "coming"), [(OLD, NEW), (NEW, OLD)])

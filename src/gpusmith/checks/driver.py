@@ -85,11 +85,11 @@ def driver_versions(facts: NodeFacts) -> list[Problem]:
     proves="the driver was installed by packages only, and these are complete",
     fails_when=(
         "there is NVIDIA's installer, a library or DKMS source of the driver that no package owns, or a half-installed"
-        " package"
+        " package, such as one that a killed dnf left in two versions"
     ),
     do=(
-        "remove it with the tool that installed it ('nvidia-uninstall'), then run site.yml; finish packages with 'dpkg"
-        " --configure -a'"
+        "remove it with the tool that installed it ('nvidia-uninstall'), then run site.yml; where site.yml does not"
+        " finish packages, run 'dpkg --configure -a' or 'dnf remove --duplicates'"
     ),
 )
 def foreign_driver(facts: NodeFacts) -> list[Problem]:

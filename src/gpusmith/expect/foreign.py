@@ -75,11 +75,26 @@ def halves(record: Record, node: str) -> list[Problem]:
     return [
         Problem(
             f"Node '{node}': package '{name}' is {state}: an installation or a removal of it was broken off.",
-            f"Run 'dpkg --configure -a' on '{node}', and read what it says.",
+            f"Run site.yml, which finishes it. If it stays so, run '{finishing(record)}' on '{node}', read what it says, and run"
+            " site.yml again.",
             {"half": name, "state": state},
         )
         for name, state in record.half_packages.items()
     ]
+
+
+def half_notes(record: Record) -> list[str]:
+    """The same for who runs site.yml, which finishes them before it installs."""
+    return [
+        f"package '{name}' was {state} when the run began: an installation or a removal of it had been broken off. If the run did"
+        f" not finish it, run '{finishing(record)}' there, then run again"
+        for name, state in record.half_packages.items()
+    ]
+
+
+def finishing(record: Record) -> str:
+    """With what a person finishes what the package manager began: of two versions dnf keeps the newer one."""
+    return "dnf remove --duplicates" if record.package_database == "rpm" else "dpkg --configure -a"
 
 
 def problems(record: Record, wanted: Driver) -> list[Problem]:

@@ -8,6 +8,7 @@ import fnmatch
 import glob
 import re
 from dataclasses import dataclass
+from typing import Iterator
 
 from gpusmith.probe.commands import Command
 
@@ -132,24 +133,40 @@ def parse_rpm(text: str, locks: str) -> dict[str, Package]:
         text: the lines.
         locks: text of the list of dnf's plugin versionlock.
     """
-    lines = locked(locks)
+    lines, twice = locked(locks), parse_twice(text)
+    return {
+        name: Package(version, is_held(name, version, arch, lines), source if source != name else None)
+        for name, version, arch, source in _rpm_rows(text)
+        if name not in twice
+    }
+
+
+def parse_twice(text: str) -> dict[str, str]:
+    """State by name of packages that matter and are there in several versions, of the same lines.
+
+    A transaction of dnf puts what is new beside what is old, which goes at its end: killed, it leaves both (dnf 4.14, tried on
+    2026-11-25; 'dnf check --duplicates' says the same).
+    """
     seen: dict[tuple[str, str], set[str]] = {}
-    found = {}
+    for name, version, arch, _source in _rpm_rows(text):
+        seen.setdefault((name, arch), set()).add(version)
+    return {
+        name: "there in versions " + " and ".join(f"'{version}'" for version in sorted(versions))
+        for (name, _arch), versions in seen.items()
+        if len(versions) > 1 and not _alike(name, SIDE_BY_SIDE)
+    }
+
+
+def _rpm_rows(text: str) -> Iterator[tuple[str, str, str, str]]:
+    """Name, version, architecture and source of packages that matter."""
     for line in text.splitlines():
         fields = line.split("\t")
         if len(fields) != 4 or fields[2] in FOREIGN:
             continue
         name, version, arch, file = fields
-        version = re.sub(r"^0:", "", version)
         source = file.rsplit("-", 2)[0] if file.count("-") > 1 else name
-        if not matters(name, source):
-            continue
-        seen.setdefault((name, arch), set()).add(version)
-        found[name] = Package(
-            version, is_held(name, version, arch, lines), source if source != name else None
-        )
-    halves = {name for (name, _arch), versions in seen.items() if len(versions) > 1}
-    return {name: found[name] for name in found if name not in halves or _alike(name, SIDE_BY_SIDE)}
+        if matters(name, source):
+            yield name, re.sub(r"^0:", "", version), arch, source
 
 
 def ask() -> tuple[Command, Command]:
@@ -205,6 +222,8 @@ def remains(asked: tuple[Command, Command], errors: list[str]) -> dict[str, Pack
 
 
 def halves(asked: tuple[Command, Command], errors: list[str]) -> dict[str, str]:
-    """State by name of packages that a broken run of dpkg left; of rpm's, `gather` leaves out what is there twice."""
-    dpkg, _rpm = asked
-    return {} if dpkg.missing else parse_halves(dpkg.output(errors) or "")
+    """State by name of packages that a run left which was broken off; `gather` leaves them out."""
+    dpkg, rpm = asked
+    if not dpkg.missing:
+        return parse_halves(dpkg.output(errors) or "")
+    return parse_twice(rpm.output(errors) or "")

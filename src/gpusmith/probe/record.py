@@ -41,7 +41,7 @@ class Record:
 
     Attributes:
         packages: by name.
-        half_packages: state by name of those that matter and are neither installed nor gone.
+        half_packages: state by name of those that matter and are neither installed nor gone, or there in several versions.
         remaining_packages: by name, those that matter and are gone but for their configuration files.
         foreign: what may be of a driver that no package brought.
         package_database: where they were read, 'dpkg' or 'rpm'; empty where there is neither.

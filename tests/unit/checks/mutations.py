@@ -273,6 +273,7 @@ MUTATIONS: Mapping[str, tuple[Mutation, ...]] = {
         _in("NVIDIA's installer", foreign={"installer": ["/usr/bin/nvidia-uninstall"], "sources": {}}),
         _in("of no installed package", foreign={"sources": {"/usr/src/nvidia-550.54.15": "550.54.15"}}),
         _in("half configured", half_packages={"nvidia-kernel-open-dkms": "half configured"}),
+        _in("is there in versions '1' and '2'", half_packages={"libcuda1": "there in versions '1' and '2'"}),
     ),
     "nodes.extra-modules": (
         _in("is not loaded", "system", "modules", nvidia_peermem=False),

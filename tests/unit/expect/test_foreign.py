@@ -73,6 +73,26 @@ def test_packages_that_are_neither_there_nor_gone() -> None:
     assert set(parse_dpkg("\n".join(lines))) == {"libcuda1"}
 
 
+@pytest.mark.parametrize(
+    ("database", "state", "command"),
+    [
+        ("dpkg", "half configured", "dpkg --configure -a"),
+        ("rpm", "there in versions '3:580.95.05-1.el9' and '3:595.71.05-1.el9'", "dnf remove --duplicates"),
+    ],
+)
+def test_what_finishes_half_a_package_is_of_its_package_manager(
+    database: str, state: str, command: str
+) -> None:
+    raw = ready()
+    raw.update(package_database=database, half_packages={"nvidia-driver-libs": state})
+    (problem,) = foreign.halves(parse(raw), "gpu-1")
+    assert problem.cause.startswith(f"Node 'gpu-1': package 'nvidia-driver-libs' is {state}: ")
+    assert f"run '{command}' on 'gpu-1'" in problem.next_step
+    (note,) = foreign.half_notes(parse(raw))
+    assert f"package 'nvidia-driver-libs' was {state} when the run began" in note
+    assert f"'{command}'" in note
+
+
 def test_preflight_refuses_sources_that_no_package_has() -> None:
     tree = facts()
     tree["record"]["foreign"] = {"sources": {"/usr/src/nvidia-550.54.15": "550.54.15"}}

@@ -56,8 +56,14 @@ def test_rpms_are_read_with_source_epoch_and_locks() -> None:
 
 def test_a_package_that_a_killed_run_left_in_two_versions_is_not_there() -> None:
     half = RPMS + RPMS.splitlines()[0].replace("580.95.05", "595.71.05") + "\n"
+    half += RPMS.splitlines()[8].replace("5.1.8", "5.1.9") + "\n"
     assert "nvidia-driver-cuda" not in packages.parse_rpm(half, "")
     assert "kernel-core" in packages.parse_rpm(half, "")
+    # Kernels stand side by side, another architecture's library is another package, and bash is nobody's matter here.
+    assert packages.parse_twice(half) == {
+        "nvidia-driver-cuda": "there in versions '3:580.95.05-1.el9' and '3:595.71.05-1.el9'"
+    }
+    assert packages.parse_twice(RPMS) == {}
 
 
 def test_locks_count_only_where_dnf_reads_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

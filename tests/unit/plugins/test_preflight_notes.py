@@ -1,0 +1,32 @@
+"""What preflight tells of a node that it refuses nothing of."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from ansible.plugins.action import ActionBase
+from ansible_collections.gpusmith.gpu.plugins.action.preflight import ActionModule
+
+from tests.unit.preflight.test_judge import WANTED, facts
+from tests.unit.records import healthy_record
+
+
+def test_packages_that_are_half_there_are_told_at_the_end_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = facts()
+    del seen["record"]
+    half = {"nvidia-driver-libs": "there in versions '1' and '2'"}
+    record = {**healthy_record(), "package_database": "rpm", "half_packages": half}
+    monkeypatch.setattr(ActionBase, "run", lambda *_: {})
+    action: Any = ActionModule.__new__(ActionModule)
+    action._task = SimpleNamespace(args={"record": record, "wanted": WANTED})
+    action.way_out = lambda _: None
+    action._execute_module = lambda **_: {"repositories": {}, **seen}
+    answer = action.run(task_vars={"inventory_hostname": "gpu-1"})
+    (note,) = answer["verdict"]["gpu-1"]["notes"]
+    assert note == (
+        "package 'nvidia-driver-libs' was there in versions '1' and '2' when the run began: an installation or a removal of it"
+        " had been broken off. If the run did not finish it, run 'dnf remove --duplicates' there, then run again"
+    )
+    assert "nvidia-driver-libs" not in str(answer["refusals"])
