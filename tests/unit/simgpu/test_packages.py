@@ -70,6 +70,22 @@ def test_each_family_has_what_manages_the_switches_of_nvlink_5(root: Path, table
     )
 
 
+@pytest.mark.parametrize(("table", "family"), [("nvidia", "Debian"), ("ubuntu", "Ubuntu"), ("el", "RedHat")])
+def test_each_family_has_the_parts_that_not_every_machine_needs(root: Path, table: str, family: str) -> None:
+    path = root / "roles/nvidia_driver/vars" / f"{family}.yml"
+    rows = yaml.safe_load(path.read_text())["__nvidia_driver_layouts"]["nvidia"]
+    there = {item["name"]: item for item in packages.table(table)["packages"]}
+    assert set(rows[0]["components"].values()) <= there.keys()
+    imex = there["nvidia-imex"]
+    assert set(imex["files"]) == {"/usr/bin/nvidia-imex"}
+    # A list comes with no package, and none enables the service.
+    assert set(imex["texts"]) == {
+        "/usr/lib/systemd/system/nvidia-imex.service",
+        "/etc/nvidia-imex/config.cfg",
+    }
+    assert "enable" not in imex
+
+
 def test_a_version_is_text_everywhere() -> None:
     for name in ("nvidia", "debian"):
         for driver in packages.table(name)["drivers"]:
