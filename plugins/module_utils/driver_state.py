@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Callable, Dict, Iterable, List, Mapping, Sequence, Tuple
 
@@ -27,12 +28,16 @@ NEEDED = ("nvidia", "nvidia_uvm")
 
 DEVICES = "gpusmith-gpu-devices"
 FABRIC_MANAGER = "nvidia-fabricmanager"
+IMEX = "nvidia-imex"
 PERSISTENCED = "nvidia-persistenced"
 LOAD = "gpusmith-nvidia-load"
-OURS = (DEVICES, FABRIC_MANAGER, PERSISTENCED, LOAD)
+OURS = (DEVICES, IMEX, FABRIC_MANAGER, PERSISTENCED, LOAD)
+# Its start may wait for other machines, without end.
+WAITS_FOR_OTHERS = (IMEX,)
 RUNNING = ("active", "activating", "reloading")
 NEVER = ("not-found", "masked", "masked-runtime")
 POLL_S = 0.5
+START_S = 5.0
 NEARLY_W = 0.5
 LAST_WORDS = 8
 
@@ -370,9 +375,9 @@ class Driver:
         states = self._states(units)
         return [unit for unit in states if self._runs(states, unit)]
 
-    def _systemctl(self, verb: str, units: Sequence[str]) -> None:
+    def _systemctl(self, verb: str, units: Sequence[str], *options: str) -> None:
         begin = time.time()
-        status, _output, error = self._run(["systemctl", verb, *units])
+        status, _output, error = self._run(["systemctl", verb, *options, *units])
         if status != 0:
             said = self._journal(begin, *(word for unit in units for word in ("-u", unit)))
             raise DriverStateError(
@@ -386,9 +391,13 @@ class Driver:
         """Start them one by one; also one that somebody tried to start while the modules were blocked."""
         for unit in units:
             self._run(["systemctl", "reset-failed", unit])
-            self._systemctl("restart" if anew else "start", [unit])
-            if not self._runs(self._states([unit]), unit):
+            waits = unit in WAITS_FOR_OTHERS
+            self._systemctl("restart" if anew else "start", [unit], *(["--no-block"] if waits else []))
+            if self._wait(partial(self._still_down, unit), START_S if waits else 0.0):
                 raise DriverStateError("unit", "Unit '{}' does not run after its start.".format(unit))
+
+    def _still_down(self, unit: str) -> str:
+        return "" if self._runs(self._states([unit]), unit) else unit
 
     def _journal(self, begin: float, *matches: str) -> str:
         """The last lines since a time, in one."""

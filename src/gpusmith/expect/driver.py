@@ -13,6 +13,7 @@ from gpusmith.expect import (
     extra_modules,
     fabric,
     files,
+    imex,
     kernels,
     layouts,
     libraries,
@@ -27,6 +28,7 @@ from gpusmith.expect import (
 )
 from gpusmith.expect.layouts import Layouts, Unmet
 from gpusmith.expect.wanted import Driver
+from gpusmith.inventory.imex import COMPONENT, UNDECLARED
 from gpusmith.node.facts import RESET_STEP
 from gpusmith.probe.record import Record
 from gpusmith.problems import Cure, Problem
@@ -42,10 +44,10 @@ def asked_for(record: Record, settings: Mapping[str, Any], known: Layouts) -> Dr
 
     Args:
         record: of the node.
-        settings: keys node, version, package_layout, module_build, module_flavour, fabric_manager, parameters, files and
-            daemon_files (only where the unit of the driver's daemon has to be changed) and fabric_files (only where the fabric
-            manager needs modules of the kernel); and, where the version is a branch or the
-            latest one, chosen (what it is in this run) or unchosen (why nothing was).
+        settings: keys node, version, package_layout, module_build, module_flavour, fabric_manager, components, imex_nodes,
+            parameters, files, daemon_files (only where the unit of the driver's daemon has to be changed) and fabric_files (only
+            where the fabric manager needs modules of the kernel); and, where the version is a branch or the latest one, chosen
+            (what it is in this run) or unchosen (why nothing was).
         known: rows of package names by layout, of the operating system.
 
     Raises:
@@ -156,6 +158,8 @@ def parts_known(record: Record, wanted: Driver) -> None:
             "The node's fabric manager needs the NVLink subnet manager ('nvlsm'), and this package layout has none.",
             "Use NVIDIA's repository with 'nvidia_driver_package_layout: nvidia'.",
         )
+    if wanted.imex_nodes and wanted.layout.demanded and COMPONENT not in wanted.components:
+        raise Unmet(*UNDECLARED)
     unknown = [name for name in wanted.components if name not in wanted.layout.components]
     if unknown and wanted.layout.demanded:
         raise Unmet(
@@ -497,8 +501,12 @@ def problems(record: Record, wanted: Driver) -> list[Problem]:
 
 
 def of_settings(record: Record, wanted: Driver) -> list[Problem]:
-    """Parameters and files that are not as the inventory sets them: no version of the driver can be blamed for these."""
-    return [*parameters.problems(record, wanted), *files.problems(record, wanted.node, wanted.files)]
+    """Parameters, files and domains that are not as the inventory sets them: no version of the driver can be blamed for these."""
+    return [
+        *parameters.problems(record, wanted),
+        *files.problems(record, wanted.node, wanted.files),
+        *imex.problems(record, wanted),
+    ]
 
 
 def may_pass(found: Iterable[Problem]) -> bool:

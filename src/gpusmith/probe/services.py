@@ -12,8 +12,8 @@ from gpusmith.probe.commands import Command
 
 # What must run, and what our roles, or NVIDIA's packages without them, have run once at every boot. Then what rules the network.
 SERVICES = (
-    "containerd", "kubelet", "nvidia-persistenced", "nvidia-fabricmanager", "gpusmith-nvidia-load", "gpusmith-gpu-devices",
-    "nvidia-cdi-refresh", "systemd-modules-load", "systemd-sysctl", "firewalld", "NetworkManager",
+    "containerd", "kubelet", "nvidia-persistenced", "nvidia-fabricmanager", "nvidia-imex", "gpusmith-nvidia-load",
+    "gpusmith-gpu-devices", "nvidia-cdi-refresh", "systemd-modules-load", "systemd-sysctl", "firewalld", "NetworkManager",
 )  # fmt: skip
 
 

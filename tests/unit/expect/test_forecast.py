@@ -12,6 +12,7 @@ from gpusmith.expect import forecast
 from tests.faults import FAULTS
 from tests.unit.expect.converged import (
     DRIVER_FILES,
+    IMEX_FILES,
     KUBELET_FILE,
     NODE,
     ORDER_FILE,
@@ -48,11 +49,12 @@ def test_a_bare_machine_is_foretold() -> None:
     record = bare_record()
     told = {role: forecast.of_role(role, plan(record)) for role, plan in PLANS.items()}
     assert told["nvidia_driver"]["changes"] == {
-        "files": list(DRIVER_FILES),
+        "files": [*DRIVER_FILES, *IMEX_FILES],
         "units": [
             "gpusmith-nvidia-load.service",
             "nvidia-persistenced.service",
             "nvidia-fabricmanager.service",
+            "nvidia-imex.service",
         ],
     }
     assert "reboot" in told["nvidia_driver"]["unpredictable"][0]

@@ -55,10 +55,16 @@ def test_only_one_place_reloads_systemd_and_machines_that_have_not_joined() -> N
 
 
 @pytest.mark.parametrize("joined", [True, False])
-def test_a_unit_of_a_node_that_serves_is_enabled_and_started_without_a_reload(joined: bool) -> None:
+@pytest.mark.parametrize(
+    ("more", "state", "no_block"),
+    [({}, "started", False), ({"no_block": True}, "started", True), ({"state": "enabled"}, "omitted", False)],
+)
+def test_a_unit_of_a_node_that_serves_is_enabled_and_started_without_a_reload(
+    joined: bool, more: dict[str, Any], state: str, no_block: bool
+) -> None:
     facts = {
         "node_record_now": {"record": {"kubernetes": {"joined": joined}}},
-        "serving_change_start": {"unit": "x.service", "state": "started", "written": True},
+        "serving_change_start": {"unit": "x.service", "state": "started", "written": True, **more},
         "omit": "omitted",
     }
     environment = NativeEnvironment()
@@ -68,7 +74,8 @@ def test_a_unit_of_a_node_that_serves_is_enabled_and_started_without_a_reload(jo
     }
     assert asked == {
         "name": "x.service",
-        "state": "started",
+        "state": state,
+        "no_block": no_block,
         "enabled": "omitted" if joined else True,
         "daemon_reload": not joined,
     }
