@@ -131,6 +131,7 @@ class ActionModule(FolderAction):
         found = judge(facts, wanted, tables)
         notes = [*old_kernels(facts), *kept_proxies(facts), *surroundings(parse(record), wanted)]
         notes += [*secure_boot.notes(facts, wanted), *foreign.half_notes(parse(record))]
+        notes += packages.unseen(record, wanted, names)
         if notes:
             result["verdict"] = {(task_vars or {})["inventory_hostname"]: {"notes": notes}}
         found += check_templates(

@@ -9,6 +9,7 @@ from gpusmith.data import compatibility
 from gpusmith.data.models import Model
 from gpusmith.expect import (
     choice,
+    components,
     devices,
     extra_modules,
     fabric,
@@ -62,6 +63,7 @@ def asked_for(record: Record, settings: Mapping[str, Any], known: Layouts) -> Dr
     ours = layout.daemon_drop_in and not record.kubernetes.joined
     own = {**(settings.get("files") or {}), **((settings.get("daemon_files") or {}) if ours else {})}
     want = wanted.driver(str(settings["node"]), {**settings, "version": version, "files": own}, layout=layout)
+    want = components.resolved(record, want)
     return fabric.with_subnet_manager(record, want, settings.get("fabric_files"))
 
 
@@ -160,7 +162,8 @@ def parts_known(record: Record, wanted: Driver) -> None:
         )
     if wanted.imex_nodes and wanted.layout.demanded and COMPONENT not in wanted.components:
         raise Unmet(*UNDECLARED)
-    unknown = [name for name in wanted.components if name not in wanted.layout.components]
+    known = {components.AUTO, *wanted.layout.components}
+    unknown = [name for name in wanted.components if name not in known]
     if unknown and wanted.layout.demanded:
         raise Unmet(
             f"This package layout has no component {quoted(unknown)} of driver {wanted.version}.",

@@ -195,7 +195,7 @@ def one_space(value: object) -> str:
 
 
 def driver(node: str, settings: Mapping[str, Any], **more: Any) -> Driver:
-    """The driver, from keys version, module_flavour, fabric_manager, files, parameters, extra_modules, components, certificate and imex_nodes."""
+    """From keys version, module_flavour, fabric_manager, files, parameters, extra_modules, components, certificate and imex_nodes."""
     return Driver(
         node,
         str(settings["version"]),

@@ -19,7 +19,7 @@ NEVER_STOPPED = frozenset(
 )
 MODULE_PARAMETER = re.compile(r"NVreg_[A-Za-z0-9]+")
 MODULE_VALUE = re.compile(r"[^\s\"'\\#]+")
-COMPONENTS = ("nscq", "nvsdm", "imex")
+COMPONENTS = ("auto", "nscq", "nvsdm", "imex")
 EXTRA_MODULES = ("nvidia_peermem", "gdrdrv", "nvidia_fs")
 SYSCTL_NAME = re.compile(r"[^\s=]+")
 # Sizes of huge pages of x86-64, and of arm64 by its page size (Documentation/arch/arm64/hugetlbpage.rst of Linux).

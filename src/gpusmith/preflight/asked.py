@@ -10,7 +10,7 @@ from ansible_collections.gpusmith.gpu.plugins.plugin_utils.packages_due import i
 
 from gpusmith.errors import Refusal
 from gpusmith.expect import driver as drivers
-from gpusmith.expect import kernels, layouts, packages, plans, versions
+from gpusmith.expect import components, kernels, layouts, packages, plans, versions
 from gpusmith.expect import wanted as wants
 from gpusmith.expect.wanted import Packages
 from gpusmith.node.records import parse
@@ -91,6 +91,17 @@ def unmet(record: Mapping[str, Any], wanted: Wanted, names: Names) -> Refusal | 
     except layouts.Unmet as error:
         return Refusal(f"driver packages: {error.message}", error.hint)
     return None
+
+
+def unseen(record: Mapping[str, Any], wanted: Wanted, names: Names) -> list[str]:
+    """What a person should know of a node that serves without a part of the driver that its board needs."""
+    if not names or is_to_go(wanted) or wanted.get("scope") == DRIVER_ONLY:
+        return []
+    try:
+        row = _row(wanted, names["nvidia_driver"])
+    except layouts.Unmet:
+        return []
+    return components.unseen(parse(record), wants.driver("", driver_settings(wanted), layout=row))
 
 
 def other_containerd(record: Mapping[str, Any], wanted: Wanted, names: Names) -> Refusal | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import (
     PackageError,
@@ -12,7 +12,7 @@ from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.folder impor
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.repositories import repository_of
 
 from gpusmith.errors import Refusal
-from gpusmith.expect import layouts, removal
+from gpusmith.expect import components, layouts, removal
 from gpusmith.expect.steps import upgrade_driver
 from gpusmith.expect.versions import FULL_DRIVER, is_version, upstream
 from gpusmith.preflight.asked import is_to_go
@@ -74,14 +74,15 @@ def check_repositories(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterato
                     "version in the repository",
                     f"no {quoted(known)} of version '{version}' in '{owner}_repository'",
                     f"nearest: {quoted(near)}",
-                    f"Correct '{option}'.",
+                    f"Correct '{option}'." + _do_without(list(known), wanted),
                 )
-            if len(known) < len(here):
+            if unknown := [name for name in here if name not in known]:
+                step = _put_it_there(facts, owner) or NOT_THERE.get(owner, f"Correct '{owner}_repository'.")
                 yield refusal(
                     "package in the repository",
-                    f"no {quoted(name for name in here if name not in known)} in '{owner}_repository'",
+                    f"no {quoted(unknown)} in '{owner}_repository'",
                     "a repository that has it",
-                    _put_it_there(facts, owner) or NOT_THERE.get(owner, f"Correct '{owner}_repository'."),
+                    step + _do_without(unknown, wanted),
                 )
 
 
@@ -95,6 +96,15 @@ def _put_it_there(facts: Facts, owner: str) -> str:
     """What to do where packages come from a folder of the site; empty where they do not."""
     folder = _folder(facts, owner)
     return f"Put it into '{folder}' and write the folder's 'SHA256SUMS' anew." if folder else ""
+
+
+def _do_without(names: Sequence[str], wanted: Wanted) -> str:
+    """How a site does without a part that only its board asks for; empty if another package is missing as well."""
+    if components.AUTO not in (wanted.get("components") or ()):
+        return ""
+    if not all(components.PACKAGE.fullmatch(name) for name in names):
+        return ""
+    return f" Or take '{components.AUTO}' out of 'nvidia_driver_components': DCGM then does not see the NVSwitches."
 
 
 def check_keys(facts: Facts, _wanted: Wanted, _tables: Tables) -> Iterator[Refusal]:

@@ -340,6 +340,24 @@ def test_missing_version_offers_the_three_nearest() -> None:
     assert found.message.endswith("; allowed: nearest: '580.178.04-1', '580.95.05-1', '595.91.07-1'.")
 
 
+@pytest.mark.parametrize("offered", [[], ["580.95.05-1"]])
+def test_a_repository_without_a_part_that_the_board_asks_for_is_refused_with_a_way_out(
+    offered: list[str],
+) -> None:
+    tree = facts()
+    asked = {"libnvidia-nscq": "580.178.04"}
+    tree["repositories"] = {
+        "nvidia_driver": {"asked": asked, "versions": {"libnvidia-nscq": offered}, "error": None}
+    }
+    way_out = "Or take 'auto' out of 'nvidia_driver_components': DCGM then does not see the NVSwitches."
+    assert only(refused(tree, components=["auto"])).hint.endswith(way_out)
+    assert "auto" not in only(refused(tree, components=["nscq"])).hint
+    # With another one missing as well, it is the repository that is wrong.
+    asked["libcuda1"] = "580.178.04"
+    tree["repositories"]["nvidia_driver"]["versions"]["libcuda1"] = offered
+    assert "auto" not in only(refused(tree, components=["auto"])).hint
+
+
 def test_a_transitional_package_is_refused_by_its_name() -> None:
     tree = facts()
     there = {"nvidia-utils-535-server": ["580.173.02-0ubuntu0.24.04.1"], "nvidia-modprobe": ["550.54.14-1"]}
