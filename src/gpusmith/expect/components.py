@@ -1,7 +1,7 @@
 """Parts of the driver that not every machine needs: those that the inventory names, and those that its board needs by itself.
 
 DCGM sees NVSwitches up to those of Hopper by NSCQ, and those of NVLink 5 by NVSDM, of which there are packages for x86_64 alone
-(NVIDIA/gpu-driver-container, which installs the one or the other beside the fabric manager: ubuntu22.04/precompiled/nvidia-driver,
+(NVIDIA/gpu-driver-container, which installs the one or the other with the fabric manager: ubuntu22.04/precompiled/nvidia-driver,
 ubuntu24.04/install.sh; docs.nvidia.com/datacenter/tesla/nvsdm; read 2026-11-25). No known model shares memory between machines.
 """
 

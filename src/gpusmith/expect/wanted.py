@@ -195,7 +195,7 @@ def one_space(value: object) -> str:
 
 
 def driver(node: str, settings: Mapping[str, Any], **more: Any) -> Driver:
-    """From keys version, module_flavour, fabric_manager, files, parameters, extra_modules, components, certificate and imex_nodes."""
+    """Keys version, module_flavour, fabric_manager, files, parameters, extra_modules, components, certificate, imex_nodes."""
     return Driver(
         node,
         str(settings["version"]),

@@ -9,8 +9,8 @@ from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import 
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.packages_due import is_due
 
 from gpusmith.errors import Refusal
-from gpusmith.expect import driver as drivers
 from gpusmith.expect import components, kernels, layouts, packages, plans, versions
+from gpusmith.expect import driver as drivers
 from gpusmith.expect import wanted as wants
 from gpusmith.expect.wanted import Packages
 from gpusmith.node.records import parse
