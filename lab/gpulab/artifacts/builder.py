@@ -166,7 +166,7 @@ class Builder:
             targets = [folder / name for name in SIMULATED]
             for target in targets:
                 target.mkdir()
-            _simgpu("gpulab.simgpu.packages").build(*targets)
+            _simgpu("gpulab.simgpu.debian").build(*targets)
 
         return self.store.get(
             "simgpu-packages", self._simulation, build, "packages of the simulated GPU driver"

@@ -13,6 +13,7 @@ import yaml
 
 from gpulab.artifacts import rpms
 from gpulab.artifacts.rpms import ANY, Rpm
+from gpulab.simgpu import kernels
 from gpulab.simgpu.packages import (
     Contents,
     Driver,
@@ -63,6 +64,8 @@ def build(folder: Path, tag: str) -> None:
         for single in rows["singles"]:
             built = Driver(work, "0", rows["drivers"][0]["cuda"])
             packages[single["repository"]].append(_single(single, tag, built))
+        for repository, package in kernel_packages(tag):
+            packages[repository].append(package)
         for repository, listed in packages.items():
             rpms.write(listed, folder / repository)
 
@@ -86,6 +89,18 @@ def _single(template: Mapping[str, Any], tag: str, built: Driver) -> Rpm:
     return _rpm(
         template, values, contents(template, values, built), version, f"1.{tag}", template.get("epoch", "")
     )
+
+
+def kernel_packages(tag: str) -> Iterator[tuple[str, Rpm]]:
+    """Repository and package of all releases of the distribution's kernel."""
+    for kernel in kernels.known("el", tag):
+        for template in kernels.templates("el"):
+            values = kernel.values
+            content = contents(template, values, None)
+            yield (
+                kernel.repository,
+                _rpm(template, values, content, values["version"], values["release"], ""),
+            )
 
 
 def _toolkit(template: Mapping[str, Any], values: Mapping[str, str]) -> Rpm:

@@ -1,4 +1,4 @@
-"""Builds the simulated driver and CUDA packages from their tables in lab/simgpu/packages/ (gcc and dpkg-deb).
+"""Makes the simulated driver and CUDA packages from their tables in lab/simgpu/packages/ (gcc and dpkg-deb).
 
 Everything is made for the kernel release and architecture of the machine that builds. They must be in the key of a cached result.
 """
@@ -50,6 +50,13 @@ MODULES: Mapping[str, str] = {
     "nvidia-drm": "nvidia-modeset",
     "nvidia-peermem": "nvidia",
 }
+COPIED: Mapping[str, str] = {
+    "dkms": "dkms.py",
+    "dkms-kernel-postinst": "dkms-kernel-postinst.sh",
+    "dkms-kernel-prerm": "dkms-kernel-prerm.sh",
+    "dkms-kernel-install": "dkms-kernel-install.sh",
+}
+"""Parts that are files of lab/simgpu/packages."""
 LICENSES = {"open": "Dual MIT/GPL", "proprietary": "NVIDIA"}
 DEFECTS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "package": {},
@@ -99,41 +106,6 @@ def architecture() -> tuple[str, str]:
     return known[machine]
 
 
-def build(out_cuda: Path, out_broken: Path, out_debian: Path) -> None:
-    """Write all simulated packages.
-
-    Args:
-        out_cuda: folder for the packages of NVIDIA's repository (driver and CUDA toolkit).
-        out_broken: folder for the driver versions that are broken on purpose.
-        out_debian: folder for those of Debian's archive (driver, dkms, kernel headers).
-
-    Raises:
-        ToolError: a compiler or packaging step failed; names the step.
-    """
-    with TemporaryDirectory(prefix="simgpu-") as folder:
-        work = Path(folder)
-        nvidia, debian, cuda = table("nvidia"), table("debian"), table("cuda")
-        broken = nvidia | {"drivers": table("broken")["drivers"]}
-        jobs: list[tuple[Path, Deb]] = []
-        versions = [
-            (rows, row, out)
-            for rows, out in ((nvidia, out_cuda), (broken, out_broken), (debian, out_debian))
-            for row in rows["drivers"]
-        ]
-        built_in_order = made([row for _, row, _ in versions], work)
-        for (rows, row, out), built in zip(versions, built_in_order, strict=True):
-            jobs += [(out, deb) for deb in driver_packages(rows, row, built)]
-        for single in debian["singles"]:
-            for version in single["versions"]:
-                built = Driver(work, upstream(version), debian["drivers"][0]["cuda"])
-                deb = package(single, placeholders(upstream(version), version), built)
-                outs = {"debian": out_debian, "cuda": out_cuda}
-                jobs += [(outs[name], deb) for name in single.get("repositories", ["debian"])]
-        jobs += [(out_cuda, deb) for deb in toolkit_packages(cuda)]
-        jobs.append((out_debian, headers()))
-        write_all(jobs, work)
-
-
 def write_all(jobs: Sequence[tuple[Path, Deb]], work: Path) -> None:
     """Write packages into their folders, as many at a time as there are processors."""
     for out in {out for out, _ in jobs}:
@@ -143,7 +115,7 @@ def write_all(jobs: Sequence[tuple[Path, Deb]], work: Path) -> None:
 
 
 def table(name: str) -> dict[str, Any]:
-    """One of the tables nvidia, broken, debian, cuda."""
+    """One of the tables of lab/simgpu/packages."""
     path = source_dir() / "packages" / f"{name}.yml"
     content: dict[str, Any] = yaml.safe_load(path.read_text())
     if content.get("schema") != SCHEMA:
@@ -246,8 +218,8 @@ class Driver:
         elif name in PROGRAMS:
             source, flags = PROGRAMS[name]
             run("gcc", *CFLAGS, define, *flags, "-o", path, src / source, "-lpthread", "-ldl")
-        elif name == "dkms":
-            shutil.copy(source_dir() / "packages" / "dkms.py", path)
+        elif name in COPIED:
+            shutil.copy(source_dir() / "packages" / COPIED[name], path)
         else:
             flavour, _, module = name.removesuffix(".o").partition("/")
             if flavour not in LICENSES or module not in MODULES:
@@ -440,7 +412,7 @@ def package(template: Mapping[str, Any], values: Mapping[str, str], built: Drive
         links=content.links,
         modes=content.modes,
         scripts=scripts,
-        conffiles=tuple(path for path in content.texts if path.startswith("/etc/"))
+        conffiles=tuple(path for path in [*content.files, *content.texts] if path.startswith("/etc/"))
         if template.get("conffiles", True)
         else (),
     )

@@ -9,6 +9,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from gpulab.simgpu import kernels
+from gpulab.simgpu.kernels import Kernel
 from gpulab.simgpu.packages import (
     MODULES,
     Deb,
@@ -42,20 +44,25 @@ def build(folder: Path) -> None:
         jobs = [*_drivers(rows, work), *_singles(rows, work)]
         jobs += [("cuda", deb) for deb in toolkit_packages(table("cuda"))]
         jobs.append(("ubuntu", headers()))
+        jobs += kernels.debs("ubuntu")
         write_all([(folder / repository, deb) for repository, deb in jobs], work)
 
 
 def _drivers(rows: Mapping[str, Any], work: Path) -> Iterator[tuple[str, Deb]]:
     drivers = [*rows["drivers"], *_broken()]
+    running = Kernel(os.uname().release, headers().version, "ubuntu", {})
     for row, built in zip(drivers, made(drivers, work), strict=True):
-        kernel = os.uname().release
-        values = placeholders(row["version"], row["deb"], suffix=row["suffix"], kernel=kernel)
+        values = placeholders(row["version"], row["deb"], suffix=row["suffix"])
+        repository = row["repository"].replace(BROKEN, "cuda")
         for template in rows["packages"]:
-            repository = row["repository"].replace(BROKEN, "cuda")
-            if belongs(template, int(values["branch"]), repository):
-                deb = package(template, values, built)
-                ready = template.get("prebuilt")
-                yield row["repository"], prebuilt(deb, built, ready, kernel) if ready else deb
+            if not belongs(template, int(values["branch"]), repository):
+                continue
+            if "prebuilt" not in template:
+                yield row["repository"], package(template, values, built)
+                continue
+            for kernel in [running, *kernels.known("ubuntu")]:
+                deb = package(template, {**values, "kernel": kernel.release}, built)
+                yield kernel.repository, prebuilt(deb, built, template["prebuilt"], kernel)
 
 
 def _broken() -> Iterator[dict[str, Any]]:
@@ -64,16 +71,17 @@ def _broken() -> Iterator[dict[str, Any]]:
         yield {**row, "repository": BROKEN, "deb": f"{version}-1ubuntu1", "suffix": f"-{branch}"}
 
 
-def prebuilt(deb: Deb, built: Driver, flavour: str, kernel: str) -> Deb:
+def prebuilt(deb: Deb, built: Driver, flavour: str, kernel: Kernel) -> Deb:
     """The package with modules that were built for a kernel, and with that kernel's version."""
     files = {}
-    folder = deb.name.removeprefix("linux-modules-").removesuffix(f"-{kernel}")
+    release = kernel.release
+    folder = deb.name.removeprefix("linux-modules-").removesuffix(f"-{release}")
     for module in MODULES:
         path = built.folder / f"{deb.name}-{module}.ko"
-        path.write_bytes(for_kernel(built.part(f"{flavour}/{module}.o").read_bytes(), kernel))
-        files[f"/lib/modules/{kernel}/kernel/{folder}/{module}.ko"] = path
-    scripts = dict.fromkeys(("postinst", "postrm"), f"depmod -a {kernel}\n")
-    return replace(deb, version=headers().version, files=files, scripts=scripts)
+        path.write_bytes(for_kernel(built.part(f"{flavour}/{module}.o").read_bytes(), release))
+        files[f"/lib/modules/{release}/kernel/{folder}/{module}.ko"] = path
+    scripts = dict.fromkeys(("postinst", "postrm"), f"depmod -a {release}\n")
+    return replace(deb, version=kernel.version, files=files, scripts=scripts)
 
 
 def for_kernel(module: bytes, kernel: str) -> bytes:

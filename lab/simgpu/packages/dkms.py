@@ -2,6 +2,7 @@
 """dkms of the gpusmith lab: "builds" simulated modules by writing the kernel's name into ready-made objects.
 
 What it keeps on disk, and what its subcommands refuse, are those of dkms 3, which tests/long/test_build_once.py tries.
+Kernels that come and go reach it by the hooks beside this file.
 Each build, and nothing else, adds a line to COMPILED and its machine's name to the modules that it makes.
 """
 
@@ -188,6 +189,17 @@ def remove(module: str, version: str) -> None:
         (TREE / module).rmdir()
 
 
+def kernel_prerm(kernel: str) -> None:
+    """A kernel goes, and with it what was built for it."""
+    for folder in sorted(TREE.glob(f"*/*/{kernel}")):
+        module, version = folder.parts[-3:-1]
+        uninstall(module, version, kernel)
+        shutil.rmtree(folder)
+    for folder in (target(kernel), target(kernel).parent):
+        if folder.is_dir() and not any(folder.iterdir()):
+            folder.rmdir()
+
+
 def ldtarball(archive: Path, force: bool) -> None:
     """Put built modules of an archive into the tree."""
     with tempfile.TemporaryDirectory() as name:
@@ -265,15 +277,20 @@ def postinst(module: str, version: str, kernel: str) -> None:
         print("Skipped.")
 
 
-ACTIONS = ("add", "build", "install", "autoinstall", "uninstall", "remove", "status", "postinst", "ldtarball")
+ACTIONS = (
+    *("add", "build", "install", "autoinstall", "uninstall", "remove", "status", "postinst", "ldtarball"),
+    *("kernel_postinst", "kernel_prerm"),
+)
 
 
 def act(options: argparse.Namespace, module: str, version: str) -> int:
     """Do one of ACTIONS; returns the exit status of dkms."""
     if options.action == "status":
         status(module, version)
-    elif options.action == "autoinstall":
+    elif options.action in ("autoinstall", "kernel_postinst"):
         return autoinstall(options.k)
+    elif options.action == "kernel_prerm":
+        kernel_prerm(options.k)
     elif options.action == "ldtarball":
         ldtarball(Path(options.archive), options.force)
     elif not module or not version:
@@ -300,7 +317,7 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("what", nargs="?", default="")
     parser.add_argument("-m", default="")
     parser.add_argument("-v", default="")
-    parser.add_argument("-k", default=os.uname().release)
+    parser.add_argument("-k", "--kernelver", dest="k", default=os.uname().release)
     parser.add_argument("--archive", default="")
     parser.add_argument("--all", action="store_true")
     parser.add_argument("--force", action="store_true")

@@ -130,3 +130,18 @@ def test_without_headers_nothing_is_built(dkms: Dkms) -> None:
     assert "skipped" in dkms("postinst", *dkms.of("1"))
     assert "headers" in dkms("build", *dkms.of("1"), status=21)
     assert dkms.compiled == []
+
+
+def test_a_kernel_that_comes_gets_what_is_known_and_one_that_goes_takes_it_along(dkms: Dkms) -> None:
+    other = "6.1.0-41-amd64"
+    dkms("add", "-m", "nvidia", "-v", "1")
+    dkms("kernel_postinst", "--kernelver", KERNEL)
+    assert f"vermagic={KERNEL} ".encode() in dkms.installed
+    # Its headers did not come.
+    (dkms.root / "lib/modules" / other).mkdir()
+    assert "headers" in dkms("kernel_postinst", "--kernelver", other, status=11)
+    assert dkms("status") == f"nvidia/1, {KERNEL}, {platform.machine()}: installed\n"
+    dkms("kernel_prerm", "-k", KERNEL)
+    assert dkms("status") == "nvidia/1: added\n"
+    assert not dkms.installed
+    assert not (dkms.root / "lib/modules" / KERNEL / "updates").exists()
