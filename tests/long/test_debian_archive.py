@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from gpulab.artifacts.debian import sources_for
-from gpulab.simgpu import packages
+from gpulab.simgpu import kernels, packages
 
 pytestmark = [
     pytest.mark.e2e,
@@ -81,6 +81,27 @@ def simulated(tmp_path: Path) -> list[tuple[str, str, dict[str, Any], packages.D
     return found
 
 
+def differing(
+    row: Mapping[str, Any],
+    deb: packages.Deb,
+    real: Mapping[str, str],
+    values: Mapping[str, str] | None = None,
+) -> list[str]:
+    """Where a package is not as the real one."""
+    found = []
+    if real["Section"] != deb.fields["Section"]:
+        found.append(f"{deb.name}: Section {deb.fields['Section']} != {real['Section']}")
+    omitted = {text.format_map(values or {}) for text in row.get("omitted", {})}
+    for name in FIELDS:
+        mine = relations(deb.fields.get(name, ""))
+        theirs = {item for item in relations(real.get(name, "")) if not FOREIGN.search(item)} - omitted
+        if deb.name in SOME_PROVIDES and name == "Provides":
+            theirs &= mine | {item for item in theirs if not item.startswith("libcuda-")}
+        if mine != theirs:
+            found.append(f"{deb.name}: {name}: only here {mine - theirs}, only there {theirs - mine}")
+    return found
+
+
 def test_names_relations_and_sections_are_debians(apt: Mapping[str, list[str]], tmp_path: Path) -> None:
     differences, compared = [], 0
     for suite, version, row, deb in simulated(tmp_path):
@@ -91,20 +112,29 @@ def test_names_relations_and_sections_are_debians(apt: Mapping[str, list[str]], 
             differences.append(f"{suite}: {deb.name} {version} does not exist there")
             continue
         compared += 1
-        if real["Section"] != deb.fields["Section"]:
-            differences.append(f"{suite}: {deb.name}: Section {deb.fields['Section']} != {real['Section']}")
-        omitted = set(row.get("omitted", {}))
-        for name in FIELDS:
-            mine = relations(deb.fields.get(name, ""))
-            theirs = {item for item in relations(real.get(name, "")) if not FOREIGN.search(item)} - omitted
-            if deb.name in SOME_PROVIDES and name == "Provides":
-                theirs &= mine | {item for item in theirs if not item.startswith("libcuda-")}
-            if mine != theirs:
-                differences.append(
-                    f"{suite}: {deb.name}: {name}: only here {mine - theirs}, only there {theirs - mine}"
-                )
+        differences += [f"{suite}: {each}" for each in differing(row, deb, real)]
     assert not differences, "\n".join(differences)
     assert compared > 30
+
+
+def test_kernels_are_debians(apt: Mapping[str, list[str]]) -> None:
+    """Names, relations and sections of the packages of a real kernel."""
+    options = apt["bookworm"]
+    meta = f"linux-image-{packages.architecture()[0]}"
+    said = subprocess.run(["apt-cache", *options, "policy", meta], capture_output=True, text=True, check=True)
+    (version,) = re.findall(r"^  Candidate: (\S+)$", said.stdout, re.MULTILINE)
+    (release,) = re.findall(
+        rf"^linux-image-(\S+) \(= {re.escape(version)}\)$", show(options, meta, version)["Depends"]
+    )
+    base = release.rpartition("-")[0]
+    values = {"base": base, "kernel": release, "deb": version, "series": base.rpartition(".")[0]}
+    values["arch"] = packages.architecture()[0]
+    differences = []
+    for row in kernels.templates("debian"):
+        deb = packages.package(row, values, None)
+        real = show(options, deb.name, version)
+        differences += differing(row, deb, real, values) if real else [f"{deb.name} {version} does not exist"]
+    assert not differences, "\n".join(differences)
 
 
 @pytest.mark.parametrize(
