@@ -13,6 +13,7 @@ import yaml
 from gpusmith.paths import repo_root
 
 HANDLERS = repo_root() / "roles/nvidia_driver/handlers/main.yml"
+INSTALL = repo_root() / "roles/nvidia_driver/tasks/install.yml"
 
 
 @pytest.mark.parametrize(("there", "ran"), [((), []), (("second", "third"), ["second"])])
@@ -46,3 +47,12 @@ def test_the_first_program_that_is_there_renews_it(
     assert done.returncode == 0, done.stdout + done.stderr
     assert sorted(path.stem for path in tmp_path.glob("*.ran")) == ran
     assert f"changed={len(ran)}" in done.stdout
+
+
+def test_it_is_renewed_before_packages_can_fail() -> None:
+    """The next run would find the files as they should be, and renew nothing."""
+    tasks = yaml.safe_load(INSTALL.read_text())
+    (renewal,) = [n for n, task in enumerate(tasks) if task.get("ansible.builtin.meta") == "flush_handlers"]
+    written = [n for n, task in enumerate(tasks) if "notify" in task]
+    assert max(written) < renewal
+    assert all("gpusmith.gpu.packages" not in str(task) for task in tasks[: renewal + 1])
