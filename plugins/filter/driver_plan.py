@@ -24,8 +24,9 @@ options:
   settings:
     description: >-
       Keys node, version, package_layout, module_build, module_flavour, fabric_manager, parameters, extra_modules, components, imex_nodes,
-      certificate (file, of the key that signs the module), chosen, unchosen, files, daemon_files and fabric_files (content by path;
-      daemon_files only where the unit of the driver's daemon needs them, fabric_files only where the fabric manager reaches its switches
+      certificate (file, of the key that signs the module), chosen, unchosen, files, daemon_files, dracut_files and fabric_files (content by
+      path; daemon_files only where the unit of the driver's daemon needs them, dracut_files only where dracut makes initial RAM disks,
+      fabric_files only where the fabric manager reaches its switches
       through modules of the kernel) and kernel (names of its packages).
     type: dict
     required: true

@@ -46,9 +46,9 @@ def asked_for(record: Record, settings: Mapping[str, Any], known: Layouts) -> Dr
     Args:
         record: of the node.
         settings: keys node, version, package_layout, module_build, module_flavour, fabric_manager, components, imex_nodes,
-            parameters, files, daemon_files (only where the unit of the driver's daemon has to be changed) and fabric_files (only
-            where the fabric manager needs modules of the kernel); and, where the version is a branch or the latest one, chosen
-            (what it is in this run) or unchosen (why nothing was).
+            parameters, files, daemon_files (only where the unit of the driver's daemon has to be changed), dracut_files (only
+            where dracut is) and fabric_files (only where the fabric manager needs modules of the kernel); and, where the version
+            is a branch or the latest one, chosen (what it is in this run) or unchosen (why nothing was).
         known: rows of package names by layout, of the operating system.
 
     Raises:
@@ -62,6 +62,7 @@ def asked_for(record: Record, settings: Mapping[str, Any], known: Layouts) -> Dr
     # It is for boots: where pods may run systemd does not read it, and the daemon would look like one that was changed.
     ours = layout.daemon_drop_in and not record.kubernetes.joined
     own = {**(settings.get("files") or {}), **((settings.get("daemon_files") or {}) if ours else {})}
+    own |= (settings.get("dracut_files") or {}) if record.surroundings.dracut else {}
     want = wanted.driver(str(settings["node"]), {**settings, "version": version, "files": own}, layout=layout)
     want = components.resolved(record, want)
     return fabric.with_subnet_manager(record, want, settings.get("fabric_files"))

@@ -33,6 +33,7 @@ MANAGED_FILES = (
     "/etc/containerd/certs.d/*/hosts.toml",
     "/etc/kubernetes/kubelet.conf.d/gpusmith-*",
     "/etc/modprobe.d/gpusmith-*",
+    "/etc/dracut.conf.d/gpusmith-*",
     "/etc/needrestart/conf.d/gpusmith-*",
     # Files without our name: their programs read no others.
     "/etc/nvidia-container-runtime/config.toml",

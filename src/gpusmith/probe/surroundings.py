@@ -13,6 +13,7 @@ from gpusmith.probe.files import read_text
 
 UFW = "/etc/ufw/ufw.conf"
 NEEDRESTART = "/etc/needrestart"
+DRACUT = "/usr/bin/dracut"
 NETWORK_MANAGER = ("/etc/NetworkManager/NetworkManager.conf", "/etc/NetworkManager/conf.d/*.conf")
 
 
@@ -26,6 +27,7 @@ class Surroundings:
         ufw: whether that firewall is on at boot.
         interfaces_kept: whether NetworkManager's configuration keeps it from interfaces.
         needrestart: whether that program is installed, which restarts services after upgrades.
+        dracut: whether that program is installed, which makes initial RAM disks.
     """
 
     selinux: str | None = None
@@ -33,6 +35,7 @@ class Surroundings:
     ufw: bool = False
     interfaces_kept: bool = False
     needrestart: bool = False
+    dracut: bool = False
 
 
 def selinux(root: str = "/sys/fs/selinux") -> str | None:
@@ -66,4 +69,5 @@ def gather() -> Surroundings:
         ufw=ufw_enabled(read_text(UFW) or ""),
         interfaces_kept=kept,
         needrestart=os.path.isdir(NEEDRESTART),
+        dracut=os.path.exists(DRACUT),
     )

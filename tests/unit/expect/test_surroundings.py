@@ -6,11 +6,12 @@ from typing import Any
 
 from gpusmith.expect import firewall, plans, surroundings
 from gpusmith.node.records import parse
-from tests.unit.expect.converged import SETTINGS, converged_record
+from tests.unit.expect.converged import LAYOUTS, SETTINGS, converged_record
 from tests.unit.families.systems import SYSTEMS, value
 
 PORTS = firewall.Wanted(("10250/tcp", "8472/udp"))
 RUNS = {"active": "active", "enabled": "enabled"}
+DRACUT = "/etc/dracut.conf.d/gpusmith-nvidia-driver.conf"
 PATH = "/etc/needrestart/conf.d/gpusmith-host-baseline.conf"
 
 
@@ -65,3 +66,12 @@ def test_needrestart_is_told_where_it_is_and_where_the_system_brings_it() -> Non
         "Debian 12": "installed", "Debian 13": "installed", "Ubuntu 22": "always", "Ubuntu 24": "always",
         "RedHat 9": "never", "Rocky 9": "never", "Rocky 10": "never", "AlmaLinux 10": "never",
     }  # fmt: skip
+
+
+def test_dracut_is_told_of_nouveau_where_it_is() -> None:
+    def files(there: bool) -> list[str]:
+        settings = {**SETTINGS["nvidia_driver"], "dracut_files": {DRACUT: "install_items"}}
+        found: list[str] = plans.driver(machine(dracut=there), settings, LAYOUTS)["files"]
+        return found
+
+    assert [files(False), files(True)] == [[], [DRACUT]]

@@ -72,9 +72,9 @@ def test_check_mode_comes_to_the_end_where_nothing_is_loaded(tmp_path: Path) -> 
 def test_every_file_that_the_role_writes_goes() -> None:
     content = yaml.safe_load((repo_root() / "roles/nvidia_driver/vars/main.yml").read_text())
     settings = content["__nvidia_driver_settings"]
-    texts = [settings[key] for key in ("files", "daemon_files", "fabric_files")]
+    texts = [settings[key] for key in ("files", "daemon_files", "dracut_files", "fabric_files")]
     written = {name for text in texts for name in re.findall(r"(__nvidia_driver_\w+): ", text)}
-    assert len(written) == 5
+    assert len(written) == 6
     assert written == set(
         re.findall(r"__nvidia_driver_\w+", " ".join(content["__nvidia_driver_leaving"]["files"]))
     )
