@@ -106,18 +106,39 @@ def _prepare(machine: DriverMachine) -> None:
     )
 
 
+def compiling(suite: str) -> debian.Rootfs:
+    """A kernel with its headers, DKMS and a compiler."""
+    packages = tuple(sorted({*PACKAGES, *SYSTEM}))
+    return debian.Rootfs(f"driver-{suite}", suite, "minbase", packages, EXCLUDED, unpacked=True)
+
+
+def booting(suite: str, maker: str) -> debian.Rootfs:
+    """Two kernels, of which one has nouveau, and the package of the program that makes their initial RAM disks."""
+    kernels = ("linux-image-amd64", "linux-image-cloud-amd64")
+    packages = tuple(sorted({*SYSTEM, *kernels, maker, "kmod", "python3", "zstd"}))
+    parts = ("net", "media", "staging", *(f"gpu/drm/{other}" for other in ("amd", "i915", "radeon", "xe")))
+    modules = [
+        f"{folder}/*/kernel/drivers/{part}/*"
+        for folder in ("/lib/modules", "/usr/lib/modules")
+        for part in parts
+    ]
+    excluded = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*", *modules)
+    return debian.Rootfs(f"ram-disk-{suite}", suite, "minbase", packages, excluded, unpacked=True)
+
+
 @contextmanager
-def started(suite: str, root: Path, folder: Path) -> Iterator[DriverMachine]:
+def started(
+    suite: str, root: Path, folder: Path, rootfs: debian.Rootfs | None = None
+) -> Iterator[DriverMachine]:
     """A machine for a while.
 
     Args:
         suite: Debian's code name.
         root: of the checkout.
         folder: for inventory and logs.
+        rootfs: what it has; what a build of the driver needs if none is named.
     """
-    packages = tuple(sorted({*PACKAGES, *SYSTEM}))
-    rootfs = debian.Rootfs(f"driver-{suite}", suite, "minbase", packages, EXCLUDED, unpacked=True)
-    with booted("real-driver", LABEL, rootfs, root, folder) as machine:
+    with booted("real-driver", LABEL, rootfs or compiling(suite), root, folder) as machine:
         driver = DriverMachine(*(getattr(machine, field.name) for field in fields(machine)))
         _prepare(driver)
         yield driver
