@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
+from gpulab.simgpu import kernels
 
 from tests.advice import COMMANDS, Where
 from tests.e2e.harness import Lab, Validation
@@ -15,6 +16,9 @@ from tests.e2e.harness import Lab, Validation
 FIRST, SECOND = NODES = ("gpu-1", "gpu-2")
 GPU = 2
 HEALTHY = {FIRST: 4, SECOND: 4}
+(NEXT_KERNEL,) = kernels.known("debian")
+IMAGE, HEADERS = (f"linux-{part}-{NEXT_KERNEL.values['arch']}" for part in ("image", "headers"))
+"""Packages that follow Debian's kernel."""
 
 
 @dataclass(frozen=True)
@@ -190,11 +194,11 @@ BY_HAND = {
         FIRST, "systemctl disable gpusmith-nvidia-load", "'gpusmith-nvidia-load' is disabled"
     ),
     "hold-removed": ByHand(FIRST, "apt-mark unhold nvidia-driver-cuda", "hold|held"),
-    # Headers are there, so that site.yml can build for it.
+    # Nothing brings its headers; site.yml does, and what brings those of the one after it.
     "next-kernel-without-driver": ByHand(
         SECOND,
-        "mkdir -p /lib/modules/9.9.9-next/build && touch /boot/vmlinuz-9.9.9-next",
-        "kernel 9.9.9-next is installed and has no module",
+        f"apt-get -q -y install {IMAGE}",
+        f"kernel {re.escape(NEXT_KERNEL.release)} is installed and has no module",
     ),
     "cdi-of-another-gpu": ByHand(
         SECOND,
@@ -241,6 +245,7 @@ def test_faults_by_hand_are_each_named_and_site_repairs_its_own(ready_lab: Lab) 
     ]
     assert unnamed == [], str(broken.ended)
     ready_lab.site_ok()
+    assert ready_lab.on(SECOND, f"dpkg-query -W -f '${{Version}}' {HEADERS}") == NEXT_KERNEL.version
     ready_lab.wait_allocatable(HEALTHY, 120)
     ready_lab.validate_nodes().assert_passed()
 

@@ -6,6 +6,7 @@ import json
 import re
 
 import pytest
+from gpulab.simgpu import kernels
 
 from tests.e2e.harness import Lab
 from tests.e2e.upgrades import NEW, OLD, ROLLBACK_PLAYBOOK, SHORT, upgrade_words
@@ -23,12 +24,29 @@ OURS = {
     ROCKY: {"nvidia-driver-cuda", "kmod-nvidia-open-dkms", *SHARED},
 }
 """Some of the packages that stay; the repositories have newer ones of each."""
+KERNELS = {UBUNTU: kernels.known("ubuntu"), ROCKY: kernels.known("el", "el9")}
+"""Two releases of each; the second one comes by an upgrade, since DKMS builds for each kernel here."""
 BESIDE = {
-    # Modules are built for each kernel here, so that may come.
-    UBUNTU: {NEIGHBOUR: "1.0-0ubuntu1.1", "linux-image-generic": "6.8.0-80.80"},
-    ROCKY: {NEIGHBOUR: "1.1"},
+    UBUNTU: {
+        NEIGHBOUR: "1.0-0ubuntu1.1",
+        **dict.fromkeys(
+            ("linux-generic", "linux-image-generic", "linux-headers-generic"), KERNELS[UBUNTU][1].version
+        ),
+    },
+    ROCKY: {NEIGHBOUR: "1.1-1.el9", "kernel-devel-matched": KERNELS[ROCKY][1].version},
 }
 """What is nobody's, with the version that comes."""
+NEXT_KERNEL = {
+    UBUNTU: {
+        *(
+            f"linux-{part}-{KERNELS[UBUNTU][1].release}"
+            for part in ("image", "modules", "modules-extra", "headers")
+        ),
+        f"linux-headers-{KERNELS[UBUNTU][1].values['base']}",
+    },
+    ROCKY: {"kernel", "kernel-core", "kernel-modules", "kernel-modules-core", "kernel-devel"},
+}
+"""What comes besides, and leaves the kernel that is there."""
 WITHOUT_LOCKS = "dnf --disableplugin=versionlock --assumeno upgrade || true"
 # What the real program would do if nothing was pinned or held: in a mount namespace it sees no pins, and packages without holds.
 WITHOUT_HOLDS = """unshare --mount --propagation private sh -ec '
@@ -75,13 +93,25 @@ def installed(lab: Lab) -> dict[str, str]:
     }
 
 
-def versions(lab: Lab, node: str) -> dict[str, str]:
-    """All packages of a node."""
+def versions(lab: Lab, node: str) -> set[str]:
+    """All packages of a node, with their versions; dnf has several of a kernel's."""
     said = {
         UBUNTU: "dpkg-query -W -f '${Package} ${Version}\\n'",
-        ROCKY: "rpm -qa --qf '%{NAME} %{VERSION}\\n'",
+        ROCKY: "rpm -qa --qf '%{NAME} %{VERSION}-%{RELEASE}\\n'",
     }
-    return dict(line.split() for line in lab.on(node, said[node]).splitlines())
+    return set(lab.on(node, said[node]).splitlines())
+
+
+def upgraded(before: set[str], node: str) -> set[str]:
+    """What a node has when nothing but what is nobody's has moved."""
+    stays = {line for line in before if line.split()[0] not in BESIDE[node]}
+    comes = {**dict.fromkeys(NEXT_KERNEL[node], KERNELS[node][1].version), **BESIDE[node]}
+    return stays | {f"{name} {version}" for name, version in comes.items()}
+
+
+def module_for(lab: Lab, node: str, kernel: kernels.Kernel) -> str:
+    """The version of the driver's module for a kernel that does not run."""
+    return lab.on(node, f"modinfo -k {kernel.release} -F version nvidia")
 
 
 def test_a_machine_says_what_it_is(mixed: Lab) -> None:
@@ -115,23 +145,36 @@ def test_no_pass_reads_as_one_on_the_distribution(provisioned: Lab) -> None:
         assert f"{node}: {land}. Nothing is proved" in shown
 
 
+def test_a_kernel_that_came_without_headers_is_named_before_it_boots_and_repaired(provisioned: Lab) -> None:
+    kernel = KERNELS[ROCKY][0]
+    # Of dkms's own requirement the package for the running kernel is enough.
+    provisioned.on(ROCKY, f"dnf -q -y install kernel-{kernel.version}")
+    broken = provisioned.validate_nodes("--limit", ROCKY)
+    assert [row["id"] for row in broken.failed()] == ["nodes.kernels"], str(broken.ended)
+    assert f"kernel {kernel.release} is installed and has no module" in broken.causes(ROCKY)
+    provisioned.site_ok("-l", ROCKY)
+    assert module_for(provisioned, ROCKY, kernel) == OLD
+
+
 def test_dnf_automatic_moves_nothing_of_ours(provisioned: Lab) -> None:
-    """Newer releases of everything are in the repositories, and everything else is upgraded."""
+    """Newer releases of everything are in the repositories, and everything else is upgraded; the kernel gets its module."""
     provisioned.on(ROCKY, f"dnf -q -y install {NEIGHBOUR}-1.0")
     would = re.findall(r"^ (\S+) ", provisioned.on(ROCKY, WITHOUT_LOCKS), re.MULTILINE)
-    assert {*OURS[ROCKY], *BESIDE[ROCKY]} <= set(would)
+    assert {*OURS[ROCKY], *BESIDE[ROCKY], *NEXT_KERNEL[ROCKY]} <= set(would)
     before, services = versions(provisioned, ROCKY), provisioned.started(ROCKY, *SERVICES)
     provisioned.on(ROCKY, "dnf-automatic --installupdates", timeout=180)
-    assert versions(provisioned, ROCKY) == {**before, **BESIDE[ROCKY]}
+    assert versions(provisioned, ROCKY) == upgraded(before, ROCKY)
     # Nor does what a person does.
     provisioned.on(ROCKY, "dnf -q -y upgrade", timeout=180)
-    assert versions(provisioned, ROCKY) == {**before, **BESIDE[ROCKY]}
+    assert versions(provisioned, ROCKY) == upgraded(before, ROCKY)
     assert provisioned.started(ROCKY, *SERVICES) == services
+    assert [module_for(provisioned, ROCKY, kernel) for kernel in KERNELS[ROCKY]] == [OLD, OLD]
 
 
 def test_unattended_upgrades_move_and_restart_nothing_of_ours(provisioned: Lab) -> None:
     """The same where a site has given the vendors' repositories to it as well, and needrestart restarts services."""
-    old = f"{NEIGHBOUR}=1.0-0ubuntu1 linux-image-generic=6.8.0-79.79"
+    names = [name for name in BESIDE[UBUNTU] if name != NEIGHBOUR]
+    old = " ".join([f"{NEIGHBOUR}=1.0-0ubuntu1", *(f"{name}={KERNELS[UBUNTU][0].version}" for name in names)])
     provisioned.on(UBUNTU, f"apt-get -q -y install {old}; printf '{ORIGINS}' >/etc/apt/apt.conf.d/52site")
     said = provisioned.on(UBUNTU, WITHOUT_HOLDS)
     (would,) = re.findall(r"^Packages that will be upgraded: (.*)$", said, re.MULTILINE)
@@ -141,11 +184,16 @@ def test_unattended_upgrades_move_and_restart_nothing_of_ours(provisioned: Lab) 
     assert {*SERVICES, "ssh"} <= set(re.findall(r"^NEEDRESTART-SVC: (\S+)[.]service$", said, re.MULTILINE))
     before, services = versions(provisioned, UBUNTU), provisioned.started(UBUNTU, *SERVICES, "ssh")
     provisioned.on(UBUNTU, "unattended-upgrade", timeout=180)
-    assert versions(provisioned, UBUNTU) == {**before, **BESIDE[UBUNTU]}
+    assert versions(provisioned, UBUNTU) == upgraded(before, UBUNTU)
     provisioned.on(UBUNTU, "apt-get -q -y dist-upgrade", timeout=180)
-    assert versions(provisioned, UBUNTU) == {**before, **BESIDE[UBUNTU]}
+    assert versions(provisioned, UBUNTU) == upgraded(before, UBUNTU)
     after = provisioned.started(UBUNTU, *SERVICES, "ssh")
     assert {unit for unit, moment in after.items() if moment != services[unit]} == {"ssh"}
+    assert [module_for(provisioned, UBUNTU, kernel) for kernel in KERNELS[UBUNTU]] == [OLD, OLD]
+
+
+def test_the_suite_is_content_with_the_kernels_that_came(provisioned: Lab) -> None:
+    provisioned.validate_nodes().assert_passed()
 
 
 def test_the_node_that_dnf_manages_is_upgraded_and_goes_back(provisioned: Lab) -> None:
