@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import yaml
 from gpulab.artifacts import repos
+from gpulab.simgpu import kernels
 
 from tests.e2e.harness import Ended, Lab
 from tests.e2e.upgrades import ROLLBACK_PLAYBOOK, SHORT, start, upgrade_words, wait_for
@@ -37,9 +38,9 @@ HOLDER = (
 )
 
 
-def module_package(version: str) -> str:
+def module_package(version: str, kernel: str = KERNEL) -> str:
     """The package of a module that comes built."""
-    return f"linux-modules-nvidia-{version.partition('.')[0]}-server-open-{KERNEL}"
+    return f"linux-modules-nvidia-{version.partition('.')[0]}-server-open-{kernel}"
 
 
 @dataclass(frozen=True)
@@ -223,6 +224,51 @@ def test_the_next_branch_and_back(site: Site, measured: Callable[[str, object], 
     measured(
         f"two nodes, {OLD} to {NEXT_BRANCH}", f"upgrade {forth.seconds:.0f} s, back {back.seconds:.0f} s"
     )
+
+
+META, ITS_HEADERS = "linux-image-generic", "linux-headers-generic"
+"""What brings the next kernel, and what brings the headers of that."""
+
+
+def causes(site: Site) -> dict[str, str]:
+    """What the suite finds wrong with each node."""
+    validation = site.lab.validate_nodes(inventory=site.inventory)
+    assert {row["id"] for row in validation.failed()} <= {"nodes.kernels"}, str(validation.ended)
+    return {node: found for node in NODES if (found := validation.causes(node))}
+
+
+def test_a_newer_kernel_stays_away_where_modules_come_built(site: Site) -> None:
+    old, new = kernels.known("ubuntu")
+    without_module = f"kernel {new.release} is installed and has no module"
+    # An earlier kernel on both. Whoever holds the headers keeps DKMS from building for the next one.
+    site.lab.on(PREBUILT, f"apt-get -q -y install {META}={old.version}")
+    names = " ".join(f"{name}={old.version}" for name in (META, ITS_HEADERS))
+    site.lab.on(DKMS, f"apt-get -q -y install {names}; apt-mark hold {ITS_HEADERS}")
+    site.site()
+    held = {META, module_package(OLD), module_package(OLD, old.release)}
+    assert held <= set(site.lab.on(PREBUILT, "apt-mark showhold").split())
+    assert causes(site) == {}
+    before = site.has()
+    for node in NODES:
+        site.lab.on(node, "unattended-upgrade", timeout=180)
+    assert site.has()[PREBUILT] == before[PREBUILT]
+    found = causes(site)
+    assert list(found) == [DKMS]
+    assert without_module in found[DKMS]
+    site.lab.on(DKMS, f"apt-mark unhold {ITS_HEADERS}")
+    site.site()
+    assert causes(site) == {}
+
+    # The kernel of the other one, as docs/operating_systems.md says it.
+    site.lab.on(PREBUILT, f"apt-get -q -y install --allow-change-held-packages {META}")
+    found = causes(site)
+    assert list(found) == [PREBUILT]
+    assert without_module in found[PREBUILT]
+    site.site("-l", PREBUILT)
+    held = {META, module_package(OLD, new.release)}
+    assert held <= set(site.lab.on(PREBUILT, "apt-mark showhold").split())
+    assert causes(site) == {}
+    site.unchanged()
 
 
 LEFT = (
