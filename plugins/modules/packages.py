@@ -687,9 +687,10 @@ class Work:
                 raise base.PackageError(
                     f"'{folder}' has '{name}' in version '{self.saved.get(name, 'none')}', not '{want}'. Fetch that version."
                 )
-        now = {**self._backend.installed(self.saved), **self._look()}
+        now = self._look()
+        there = {**self._backend.installed(self.saved), **now}
         coming = {
-            name: version for name, version in self.saved.items() if self._version(now, name) != version
+            name: version for name, version in self.saved.items() if self._version(there, name) != version
         }
         self._settle(now, {name: self.saved[name] for name in self._wanted}, coming, bool(coming), folder)
 

@@ -39,6 +39,7 @@ from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import 
     alike,
     digest,
     edited,
+    plain_name,
     read_manifest,
     refuse_others,
     satisfies,
@@ -48,7 +49,10 @@ from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.programs imp
 
 # Above 1000, so that a newer version that is already there is replaced as well.
 PIN_PRIORITY = 1001
-QUERY = "${Package}\t${Version}\t${db:Status-Abbrev}\t${source:Package}\n"
+QUERY = "${Package}\t${Version}\t${db:Status-Abbrev}\t${source:Package}\t${Architecture}\n"
+# Ubuntu's amd64 has i386 beside it by default: dpkg lists a name once for each architecture, and one that is held by name alone is held
+# for the machine's own. Packages of these are siblings: they have their architecture in the name, and go where the package goes.
+FOREIGN = ("i386", "armhf", "armel")
 # A package's second state letter: unpacked, half configured, half installed, waiting for or having pending triggers.
 HALF_DONE = set("UFHWt")
 # What nothing needs any more stays, whatever the machine's own settings say.
@@ -65,9 +69,9 @@ UNMET = "The following packages have unmet dependencies:"
 SCRIPTS = re.compile(r"(?m)^(?:dpkg: error .*(?:\n .*)?|Error! .*|Consult .*)$")
 # A configuration file in a package's field, with its digest or a word in its place, and perhaps 'obsolete'.
 CONFFILE = re.compile(r"(?m)^ (/.+?) (?:[0-9a-f]{32}|newconffile)\b")
-INST = re.compile(r"^Inst (\S+?)(?::\w+)?(?: \[([^\]]+)\])? \((\S+) ")
+INST = re.compile(r"^Inst (\S+?)(?::(\w+))?(?: \[([^\]]+)\])? \((\S+) ")
 # Of what is gone but for its configuration files, apt tells no version.
-REMV = re.compile(r"^(?:Remv|Purg) (\S+?)(?::\w+)?(?: \[([^\]]+)\])?(?: |$)")
+REMV = re.compile(r"^(?:Remv|Purg) (\S+?)(?::(\w+))?(?: \[([^\]]+)\])?(?: |$)")
 
 
 # --- what files say ------------------------------------------------------------------------------------------------
@@ -96,15 +100,30 @@ def render_preferences(pins: Mapping[str, Sequence[str]], owner: str) -> str:
     """Apt preferences that allow each package, by name or pattern, only its versions."""
     blocks = [f"# Written by gpusmith for {owner}.\n"]
     blocks += [
-        # Without an architecture, apt takes a source for that of the machine's own packages only.
-        f"Package: {name}{':any' if name.startswith(SOURCE) else ''}\nPin: version {version}\nPin-Priority: {PIN_PRIORITY}\n"
+        # Without an architecture, apt takes a name for that of the machine's own package only: siblings would have to go for it.
+        f"Package: {_of_any(name)}\nPin: version {version}\nPin-Priority: {PIN_PRIORITY}\n"
         for name, versions in sorted(pins.items())
         for version in versions
     ]
     return "\n".join(blocks)
 
 
+def _of_any(name: str) -> str:
+    """A name or pattern as preferences have it, for all architectures unless it names one."""
+    return name if ":" in name and not name.startswith(SOURCE) else f"{name}:any"
+
+
 # --- what apt's programs print -------------------------------------------------------------------------------------
+
+
+def named(name: str, architecture: Optional[str]) -> str:
+    """A package as it is called here."""
+    return f"{name}:{architecture}" if architecture in FOREIGN else name
+
+
+def _rows(text: str) -> List[List[str]]:
+    """Fields of ``dpkg-query`` by lines of `QUERY`."""
+    return [fields for line in text.splitlines() if len(fields := line.split("\t")) == 5]
 
 
 def parse_madison(text: str) -> Offers:
@@ -120,20 +139,29 @@ def parse_madison(text: str) -> Offers:
 
 
 def parse_installed(text: str) -> Dict[str, Installed]:
-    """Packages whose files are all there, of ``dpkg-query`` with name, version, abbreviated status and source, divided by tabs."""
-    found = {}
-    for line in text.splitlines():
-        fields = line.split("\t")
-        if len(fields) == 4 and fields[2][1:2] == "i":
-            found[fields[0]] = Installed(fields[1], fields[2].startswith("h"), fields[3])
-    return found
+    """Packages whose files are all there, of lines of `QUERY`."""
+    return {
+        named(name, architecture): Installed(version, status.startswith("h"), source)
+        for name, version, status, source, architecture in _rows(text)
+        if status[1:2] == "i"
+    }
+
+
+def parse_siblings(text: str, states: str) -> Dict[str, str]:
+    """Versions of packages of foreign architectures in one of these states, by the second letter of it, of the same lines."""
+    return {
+        named(name, architecture): version
+        for name, version, status, _source, architecture in _rows(text)
+        if architecture in FOREIGN and status[1:2] in states
+    }
 
 
 def parse_remains(text: str) -> List[str]:
-    """Packages of which nothing but configuration files is there, of the same lines."""
-    rows = [fields for line in text.splitlines() if len(fields := line.split("\t")) == 4]
+    """Packages of which nothing but configuration files is there, of the same lines. They share these with their siblings."""
+    rows = _rows(text)
     return sorted(
-        {row[0] for row in rows if row[2][1:2] == "c"} - {row[0] for row in rows if row[2][1:2] != "c"}
+        {row[0] for row in rows if row[2][1:2] == "c" and row[4] not in FOREIGN}
+        - {row[0] for row in rows if row[2][1:2] != "c"}
     )
 
 
@@ -142,12 +170,12 @@ def parse_simulation(text: str) -> Plan:
     plan = Plan({}, {}, {})
     for line in text.splitlines():
         new, gone = INST.match(line), REMV.match(line)
-        if new and new.group(2):
-            plan.changed[new.group(1)] = (new.group(2), new.group(3))
+        if new and new.group(3):
+            plan.changed[named(*new.group(1, 2))] = (new.group(3), new.group(4))
         elif new:
-            plan.installed[new.group(1)] = new.group(3)
+            plan.installed[named(*new.group(1, 2))] = new.group(4)
         elif gone:
-            plan.removed[gone.group(1)] = gone.group(2) or ""
+            plan.removed[named(*gone.group(1, 2))] = gone.group(3) or ""
     return plan
 
 
@@ -241,9 +269,15 @@ class Apt:
         # dpkg-query knows patterns of names only.
         asked = [] if any(name.startswith(SOURCE) for name in listed) else listed
         found = parse_installed(self._query(*asked))
-        if asked:
-            return found
-        return {name: package for name, package in found.items() if alike(name, package.source, listed)}
+        return {
+            name: package
+            for name, package in found.items()
+            if (name in listed if ":" in name else asked or alike(name, package.source, listed))
+        }
+
+    def _siblings(self, names: Iterable[str], states: str = "i") -> Dict[str, str]:
+        """Versions of the siblings of packages, in one of these states."""
+        return parse_siblings(self._query(*sorted(set(names))), states)
 
     def _query(self, *names: str) -> str:
         """What dpkg knows of packages. Status 1 only says that one of the names is unknown."""
@@ -450,6 +484,12 @@ class Apt:
 
     def fetch(self, versions: Mapping[str, str], folder: Path) -> List[Saved]:
         """See `base.Backend`."""
+        # Without its sibling, a package that comes from nothing but this folder takes the place of both.
+        siblings = self._siblings(versions) if versions else {}
+        along = {
+            name: version for name, version in siblings.items() if versions.get(plain_name(name)) == version
+        }
+        versions = {**along, **versions}
         try:
             there: List[Saved] = read_manifest(folder, self.name)
         except PackageError:
@@ -470,11 +510,11 @@ class Apt:
         saved = []
         for path in sorted(folder.glob("*.deb")):
             # A download that was killed has the name of the whole file; what is wanted of it was fetched anew.
-            words = ["dpkg-deb", "-W", "--showformat=${Package}\t${Version}", str(path)]
-            fields = self._execute(words, 60, accept=(0, 2))
-            name, _, version = fields.strip().partition("\t")
-            if versions.get(name) == version:
-                saved.append(Saved(name, version, path.name, digest(path)))
+            words = ["dpkg-deb", "-W", "--showformat=${Package}\t${Version}\t${Architecture}", str(path)]
+            fields = self._execute(words, 60, accept=(0, 2)).strip().split("\t")
+            name = named(fields[0], fields[-1])
+            if len(fields) == 3 and versions.get(name) == fields[1]:
+                saved.append(Saved(name, fields[1], path.name, digest(path)))
             else:
                 path.unlink()
         lacking = sorted(set(versions) - {each.name for each in saved})
@@ -489,7 +529,8 @@ class Apt:
         """The archive that an earlier installation left in apt's cache, or came from in a folder of the site."""
         cache = self._root / "var/cache/apt/archives"
         # As apt names them. One of the machine's own architecture sorts before a foreign one.
-        pattern = f"{name}_{version.replace(':', '%3a')}_*.deb"
+        plain, _, architecture = name.partition(":")
+        pattern = f"{plain}_{version.replace(':', '%3a')}_{architecture or '*'}.deb"
         found = next(iter(sorted(cache.glob(pattern))), None) or folders.archive(pattern)
         if found is None:
             raise PackageError(f"Neither a repository nor '{cache}' has '{name}' in version '{version}'.")
@@ -507,8 +548,12 @@ class Apt:
         )
 
     def removal(self, names: Iterable[str], unused: bool = False, purge: bool = False) -> Removal:
-        """See `base.Backend`."""
+        """See `base.Backend`. Siblings are of the same package, and go with it, as they do where dnf removes it."""
         listed = sorted(set(names))
+        siblings = self._siblings(listed, "ic" if purge else "i") if listed else {}
+        return self._removal(sorted({*listed, *siblings}), unused, purge)
+
+    def _removal(self, listed: Sequence[str], unused: bool, purge: bool) -> Removal:
         # Who holds what would go is told as well.
         verb = "purge" if purge else "remove"
         plan = self._simulate_removal(verb, *KEPT, "-o", "APT::Ignore-Hold=1", *listed)
@@ -520,7 +565,8 @@ class Apt:
             after = self._simulate_removal("remove", "--autoremove", *listed).removed
             more = {name: version for name, version in after.items() if name not in before}
             if more.keys() - gone.keys():
-                return self.removal([*listed, *more], purge=purge)
+                # Of these others may need a sibling.
+                return self._removal([*listed, *more], unused=False, purge=purge)
         return Removal(gone, kept.places(self._root, self._edited(gone)) if purge else {})
 
     def _simulate_removal(self, verb: str, *words: str) -> Plan:
@@ -536,7 +582,7 @@ class Apt:
         words = ["dpkg-query", *self._database, "-W", "-f", "${binary:Package}\n${Conffiles}\n", *listed]
         told = self._execute(words, 60)
         exact = [line for line in told.splitlines() if line and not line.startswith(" ")]
-        words = ["dpkg", *self._database, "--verify", *exact]
+        words = ["dpkg", *self._database, "--verify", *dict.fromkeys(exact)]
         found: List[str] = edited(self._execute(words, UPDATE_TIMEOUT_S, accept=(0, 1)))
         return [*found, *kept.beside(self._root, CONFFILE.findall(told))]
 

@@ -66,7 +66,7 @@ class Installed(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What a package manager would do.
+    """What a package manager would do. Apt's packages of a foreign architecture are named with it, as 'libcuda1:i386'.
 
     Attributes:
         installed: full version by name of what is new.
@@ -154,7 +154,10 @@ class Backend(Protocol):
     trouble: str
 
     def installed(self, names: Iterable[str]) -> Dict[str, Installed]:
-        """The installed ones of these packages; shell patterns are names too, and 'src:NAME' is all that was built from a source."""
+        """The installed ones of these packages; shell patterns are names too, and 'src:NAME' is all that was built from a source.
+
+        Packages of a foreign architecture are told only where they are named with it, as 'libcuda1:i386'.
+        """
 
     def refresh(self, owner: Optional[str] = None) -> None:
         """Read the lists of the repository that we wrote for an owner, or of all repositories."""
@@ -264,6 +267,11 @@ class Backend(Protocol):
 # --- names ---------------------------------------------------------------------------------------------------------
 
 SOURCE = "src:"
+
+
+def plain_name(name: str) -> str:
+    """A package's name without the foreign architecture that it is named with."""
+    return name.partition(":")[0]
 
 
 def alike(name: str, source: str, patterns: Iterable[str]) -> bool:

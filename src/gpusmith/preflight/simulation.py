@@ -6,7 +6,7 @@ import fnmatch
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import alike
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import alike, plain_name
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.rpm import names_of_builds
 
 from gpusmith.errors import Refusal
@@ -97,13 +97,19 @@ def check_simulation(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[
     plan, there = simulation["plan"], facts["record"]["packages"]
 
     def is_ours(name: str, version: str) -> bool:
-        return _ours(name, version, str((there.get(name) or {}).get("source") or ""), facts["asked"])
+        # One of a foreign architecture follows the machine's own of that name.
+        own = plain_name(name)
+        return _ours(own, version, str((there.get(own) or {}).get("source") or ""), facts["asked"])
+
+    def goes_alone(name: str) -> bool:
+        return name != plain_name(name) and plain_name(name) not in plan["removed"]
 
     allowed = [str(name) for name in wanted.get("removable_packages") or []]
     gone = {
         name: version
         for name, version in plan["removed"].items()
-        if not is_ours(name, version) and not any(fnmatch.fnmatchcase(name, pattern) for pattern in allowed)
+        if (goes_alone(name) or not is_ours(name, version))
+        and not any(fnmatch.fnmatchcase(name, pattern) for pattern in allowed)
     }
     if gone:
         yield refusal(

@@ -23,7 +23,9 @@ PATTERNS = (
 OF_ANY_SOURCE = ("linux*", "kernel*")
 # What rpm keeps in several versions at once; two of anything else are what a killed run has left.
 SIDE_BY_SIDE = ("kernel*",)
-FOREIGN = ("i386", "i486", "i586", "i686")
+FOREIGN = ("i386", "i486", "i586", "i686", "armhf", "armel")
+# What dpkg is asked for.
+DPKG = "${Package}\t${Version}\t${db:Status-Abbrev}\t${source:Package}\t${Architecture}\n"
 
 # The list of dnf's plugin versionlock. Lines of ours end with a pattern for the architecture that only we write; those below
 # a comment with an owner's name are its pins, and no holds.
@@ -69,34 +71,35 @@ def _alike(name: str, patterns: tuple[str, ...]) -> bool:
 
 
 def parse_dpkg(text: str) -> dict[str, Package]:
-    """Installed packages that matter, of ``dpkg-query`` with package, version, abbreviated status and source, divided by tabs."""
+    """Installed packages that matter, of lines of `DPKG`. Ubuntu has some of them for i386 as well, by the same names."""
     found = {}
-    for line in text.splitlines():
-        fields = line.split("\t")
+    for name, version, status, source, arch in _rows(text):
         # Second letter 'i': all its files are there. First letter 'h': held.
-        if len(fields) == 4 and fields[2][1:2] == "i" and matters(fields[0], fields[3]):
-            source = fields[3] if fields[3] != fields[0] else None
-            found[fields[0]] = Package(version=fields[1], held=fields[2].startswith("h"), source=source)
+        if status[1:2] == "i" and arch not in FOREIGN and matters(name, source):
+            found[name] = Package(version, status.startswith("h"), source if source != name else None)
     return found
+
+
+def _rows(text: str) -> list[list[str]]:
+    return [fields for line in text.splitlines() if len(fields := line.split("\t")) == 5]
 
 
 def parse_remains(text: str) -> dict[str, Package]:
     """Packages that matter and are gone but for their configuration files, of the same lines."""
-    rows = [fields for line in text.splitlines() if len(fields := line.split("\t")) == 4]
-    there = {name for name, _version, status, _source in rows if status[1:2] != "c"}
+    rows = _rows(text)
+    there = {row[0] for row in rows if row[2][1:2] != "c"}
     return {
         name: Package(version=version, held=False, source=source if source != name else None)
-        for name, version, _status, source in rows
-        if name not in there and matters(name, source)
+        for name, version, _status, source, arch in rows
+        if name not in there and arch not in FOREIGN and matters(name, source)
     }
 
 
 def parse_halves(text: str) -> dict[str, str]:
     """State by name of packages that matter and are neither installed nor gone, of the same lines."""
-    rows = [fields for line in text.splitlines() if len(fields := line.split("\t")) == 4]
     return {
-        name: HALF[status[1:2]]
-        for name, _version, status, source in rows
+        f"{name}:{arch}" if arch in FOREIGN else name: HALF[status[1:2]]
+        for name, _version, status, source, arch in _rows(text)
         if status[1:2] in HALF and matters(name, source)
     }
 
@@ -171,9 +174,7 @@ def _rpm_rows(text: str) -> Iterator[tuple[str, str, str, str]]:
 
 def ask() -> tuple[Command, Command]:
     """Start dpkg's query, and rpm's where there is no dpkg."""
-    dpkg = Command(
-        "dpkg-query", "-W", "-f", "${Package}\t${Version}\t${db:Status-Abbrev}\t${source:Package}\n"
-    )
+    dpkg = Command("dpkg-query", "-W", "-f", DPKG)
     if not dpkg.missing:
         return dpkg, dpkg
     version = "%|EPOCH?{%{EPOCH}:}:{}|%{VERSION}-%{RELEASE}"

@@ -56,6 +56,18 @@ def test_what_containerd_io_would_remove_is_named() -> None:
     assert judged({"removable_packages": ["*"]}, plan={**NOTHING, "removed": gone}) == []
 
 
+def test_what_is_there_for_a_foreign_architecture_as_well_follows_or_is_named() -> None:
+    """As i386 on Ubuntu."""
+    old, new = "580.178.04-1", "595.71.05-1"
+    both = ("libnvidia-compute-580", "libnvidia-compute-580:i386")
+    assert judged(joined=True, plan={**NOTHING, "changed": dict.fromkeys(both, (old, new))}) == []
+    assert judged(plan={**NOTHING, "removed": dict.fromkeys(both, old)}) == []
+    alone = {**NOTHING, "changed": {both[0]: (old, new)}, "removed": {both[1]: old}}
+    (found,) = judged(plan=alone)
+    assert f"would remove '{both[1]}' ({old})" in found.message
+    assert judged({"removable_packages": [both[1]]}, plan=alone) == []
+
+
 def test_what_a_folder_does_not_bring_along_is_to_be_put_there() -> None:
     (found,) = judged(error="Unmet: a : Depends: b")
     assert found.hint.startswith("Add what is missing to the node's repositories")

@@ -9,9 +9,11 @@ from gpusmith.probe import packages
 
 def test_packages_and_holds_are_read() -> None:
     found = packages.parse_dpkg(
-        "libcuda1\t580.178.04-1\thi \tlibcuda1\nnvidia-old\t1\trc \tnvidia-old\n"
-        "nvidia-smi\t535.1-1\tii \tnvidia-graphics-drivers\n"
-        "bash\t5.2-2\tii \tbash\n"
+        "libcuda1\t580.178.04-1\thi \tlibcuda1\tamd64\nnvidia-old\t1\trc \tnvidia-old\tall\n"
+        "nvidia-smi\t535.1-1\tii \tnvidia-graphics-drivers\tamd64\n"
+        "bash\t5.2-2\tii \tbash\tamd64\n"
+        # As Ubuntu's driver recommends it.
+        "libcuda1\t580.95.05-1\tii \tlibcuda1\ti386\n"
     )
     assert found == {
         "libcuda1": packages.Package("580.178.04-1", held=True),
@@ -21,12 +23,18 @@ def test_packages_and_holds_are_read() -> None:
 
 def test_packages_that_left_their_configuration_files_are_read() -> None:
     found = packages.parse_remains(
-        "nvidia-kernel-support\t535.1-1\trc \tnvidia-graphics-drivers\nlibcuda1\t580.178.04-1\thi \tlibcuda1\n"
-        "libcuda1\t580.178.04-1\trc \tlibcuda1\nexim4-base\t4.96-1\trc \texim4\n"
+        "nvidia-kernel-support\t535.1-1\trc \tnvidia-graphics-drivers\tamd64\nlibcuda1\t580.178.04-1\thi \tlibcuda1\tamd64\n"
+        "libcuda1\t580.178.04-1\trc \tlibcuda1\ti386\nexim4-base\t4.96-1\trc \texim4\tall\n"
+        "libnvidia-ml1\t535.1-1\trc \tnvidia-graphics-drivers\ti386\n"
     )
     assert found == {
         "nvidia-kernel-support": packages.Package("535.1-1", held=False, source="nvidia-graphics-drivers")
     }
+
+
+def test_a_half_configured_package_of_a_foreign_architecture_is_named_with_it() -> None:
+    text = "libcuda1\t580.178.04-1\tii \tlibcuda1\tamd64\nlibcuda1\t580.178.04-1\tiF \tlibcuda1\ti386\n"
+    assert packages.parse_halves(text) == {"libcuda1:i386": "half configured"}
 
 
 RPMS = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Iterable, Mapping
@@ -54,7 +55,10 @@ PACKAGES = [
 ]
 # Both have one file, and no relation says that they cannot be there together.
 FILES = {"fabric-580": "opt/nv-fabric", "fabric-595": "opt/nv-fabric"}
-CONFIGURATION = {"daemon": ("etc/daemon/edited.conf", "etc/daemon/plain.conf", "etc/daemon/gone.conf")}
+CONFIGURATION = {
+    "daemon": ("etc/daemon/edited.conf", "etc/daemon/plain.conf", "etc/daemon/gone.conf"),
+    "lib": ("etc/lib.conf",),
+}
 
 
 @dataclass(frozen=True)
@@ -102,16 +106,15 @@ def _deb(folder: Path, name: str, version: str, fields: str) -> Path:
         (tree / path).write_text("as it came\n")
         with (tree / "DEBIAN/conffiles").open("a") as listed:
             listed.write(f"/{path}\n")
-    lines = [
-        f"Package: {name}",
-        f"Version: {version}",
-        "Architecture: all",
-        "Maintainer: nobody <a@b.invalid>",
-    ]
+    lines = [f"Package: {name}", f"Version: {version}", "Maintainer: nobody <a@b.invalid>"]
+    found = re.search(r"Architecture: (\S+)", fields)
+    if found is None:
+        lines.append("Architecture: all")
+    architecture = found[1] if found else "all"
     (tree / "DEBIAN/control").write_text(
         "\n".join([*lines, *filter(None, [fields]), "Description: a test", ""])
     )
-    archive = folder / f"{name}_{version.replace(':', '%3a')}_all.deb"
+    archive = folder / f"{name}_{version.replace(':', '%3a')}_{architecture}.deb"
     subprocess.run(
         ["dpkg-deb", "--build", "--root-owner-group", "-Znone", tree, archive],
         check=True,

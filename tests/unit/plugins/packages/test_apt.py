@@ -32,17 +32,25 @@ def test_madison_lists_each_version_once_newest_first_and_no_sources() -> None:
 
 
 def test_half_installed_package_is_not_installed() -> None:
-    text = "a\t1-1\tii \tsrc\nb\t2-1\thi \tb\nc\t3-1\tiF \tc\nd\t\tun \td\n"
+    text = "a\t1-1\tii \tsrc\tall\nb\t2-1\thi \tb\tamd64\nc\t3-1\tiF \tc\tamd64\nd\t\tun \td\t\n"
     assert apt.parse_installed(text) == {
         "a": base.Installed("1-1", False, "src"),
         "b": base.Installed("2-1", True, "b"),
     }
 
 
+def test_a_package_of_a_foreign_architecture_says_nothing_of_the_machines_own() -> None:
+    text = "lib\t1-1\thi \tsrc\tamd64\nlib\t1-1\tii \tsrc\ti386\ngame\t1-1\tii \tgame\ti386\n"
+    backend = apt.Apt(execute=lambda *_words, **_options: text)
+    for names in (["lib", "game"], ["*"], ["src:*"]):
+        assert backend.installed(names) == {"lib": base.Installed("1-1", True, "src")}
+    assert backend.installed(["game:i386"])["game:i386"].version == "1-1"
+
+
 def test_preferences_pin_each_name_and_pattern_to_each_version() -> None:
     text = apt.render_preferences({"kubelet": ["1.36.3-1.1"], "lib*": ["1-1", "1-2"]}, "kubernetes_node")
-    assert "Package: kubelet\nPin: version 1.36.3-1.1\nPin-Priority: 1001\n" in text
-    assert text.count("Package: lib*\nPin: version 1-") == 2
+    assert "Package: kubelet:any\nPin: version 1.36.3-1.1\nPin-Priority: 1001\n" in text
+    assert text.count("Package: lib*:any\nPin: version 1-") == 2
 
 
 def test_pins_by_pattern_of_an_older_release_go() -> None:
@@ -66,11 +74,12 @@ def test_simulation_tells_new_changed_and_removed() -> None:
 
 def test_what_is_there_in_one_architecture_has_not_gone() -> None:
     rows = (
-        "gone\t1\trc \tgone",
-        "lib\t1\trc \tlib",
-        "lib\t1\tii \tlib",
-        "never\t\tun \tnever",
-        "bad\t1\tiF \tbad",
+        "gone\t1\trc \tgone\tall",
+        "lib\t1\trc \tlib\tamd64",
+        "lib\t1\tii \tlib\ti386",
+        "foreign\t1\trc \tforeign\ti386",
+        "never\t\tun \tnever\t",
+        "bad\t1\tiF \tbad\tall",
     )
     assert apt.parse_remains("\n".join(rows)) == ["gone"]
 
