@@ -95,7 +95,7 @@ def work(params: dict[str, Any]) -> dict[str, Any]:
     names = lacking(kept, params["sums"])
     if not names and repository.key:
         files = [kept / name for name in sorted(folder.prove_kept(kept).digests)]
-        signatures.check(files, [repository.key], index.run)
+        signatures.check(files, {"key": repository.key}, index.run)
     return {"changed": bool(params["brought"]), "lacking": names, "free": free(kept)}
 
 

@@ -7,10 +7,12 @@ Standard library only, Python 3.8 or newer: it runs on the node.
 
 from __future__ import annotations
 
+import glob
+import re
 import shutil
 import tempfile
 from pathlib import Path
-from typing import List, Mapping, Sequence, Tuple
+from typing import Dict, Iterable, Iterator, List, Mapping, Sequence, Set, Tuple
 
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import dnf_output, rpm, signatures
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import folder as folders
@@ -43,6 +45,11 @@ SIZES = "%{downloadsize} %{arch} %{name} %{evr}"
 SAMPLE_BYTES = 4 << 20
 # So many builds are tried: some need what only another repository has.
 SAMPLES = 6
+ON = ("1", "true", "yes", "on")
+KEY_FILE = "file://"
+VARIABLE = re.compile(r"\$(?:\w+|\{\w+\})")
+# A key of rpm's database, as it is listed.
+KNOWN_KEY = re.compile(r"^(gpg-pubkey-\S+)\n(-----BEGIN PGP.*?-----END PGP [^\n]*)", re.MULTILINE | re.DOTALL)
 
 
 class Archives:
@@ -67,15 +74,14 @@ class Archives:
                 path.unlink()
         for killed in folder.glob(f"{DOWNLOADS}*"):
             shutil.rmtree(killed)
-        offered = {
-            (row.name, row.version): row
-            for row in self._machine.offered(sorted(versions))
-            if row.name in versions
-        }
-        places = {wanted: row.place for wanted, row in offered.items()}
+        rows = [row for row in self._machine.offered(sorted(versions)) if row.name in versions]
+        offered = {(row.name, row.version): row for row in rows}
+        # Several repositories may have the same.
+        places = {wanted: {row.place for row in rows if row[:2] == wanted} for wanted in offered}
         for name, version in sorted(versions.items()):
             if (name, version) not in offered:
-                path, places[name, version] = self.cached(name, version)
+                path, place = self.cached(name, version)
+                places[name, version] = {place}
                 shutil.copy2(path, folder)
         with tempfile.TemporaryDirectory(prefix=DOWNLOADS, dir=str(folder)) as name:
             self._download([row for wanted, row in offered.items() if wanted in versions.items()], Path(name))
@@ -91,9 +97,7 @@ class Archives:
         for path in folder.glob("*.rpm"):
             if path.name not in {each.file for each in saved}:
                 path.unlink()
-        self._check_signatures(
-            [folder / each.file for each in saved if self._are_signed(places[each.name, each.version])]
-        )
+        self._check_signatures({folder / each.file: places[each.name, each.version] for each in saved})
         write_manifest(folder, MANAGER, saved)
         return saved
 
@@ -146,21 +150,33 @@ class Archives:
         """Whether packages of a repository have to be signed."""
         settings = self._machine.settings()
         section = repository if settings.has_section(repository) else "main"
-        said = settings.get(section, "gpgcheck", fallback="0").strip().lower()
-        return said in ("1", "true", "yes", "on")
+        return settings.get(section, "gpgcheck", fallback="0").strip().lower() in ON
 
-    def _check_signatures(self, files: Sequence[Path]) -> None:
-        if not files:
-            return
-        keys = self._machine.execute(["rpm", "-q", rpm.KEYS, "--qf", "%{DESCRIPTION}\\n"], 60, accept=(0, 1))
-        texts = [keys] if "BEGIN PGP" in keys else []
+    def _check_signatures(self, files: Mapping[Path, Set[str]]) -> None:
+        """Compare files with the keys of the repositories that they can be from, if packages of one have to be signed."""
+        for places in sorted({frozenset(each) for each in files.values()}, key=sorted):
+            if any(map(self._are_signed, places)):
+                listed = [path for path, each in sorted(files.items()) if each == places]
+                signatures.check(listed, self._keys(places), self._machine.execute)
+
+    def _keys(self, repositories: Iterable[str]) -> Dict[str, str]:
+        """Armored keys of repositories, by what they are called; as for dnf, those that rpm knows as well.
+
+        Where none of the repositories is there any more, those of all that are on.
+        """
         settings = self._machine.settings()
-        for section in settings.sections():
-            for uri in settings.get(section, "gpgkey", fallback="").split():
-                path = Path(uri[len("file://") :])
-                if uri.startswith("file://") and path.is_file():
-                    texts.append(path.read_text(encoding="utf-8", errors="replace"))
-        signatures.check(files, texts, self._machine.execute)
+        sections = [each for each in sorted(repositories) if settings.has_section(each)] or [
+            each
+            for each in settings.sections()
+            if settings.get(each, "enabled", fallback="1").strip().lower() in ON
+        ]
+        paths = (
+            path for section in sections for path in _key_files(settings.get(section, "gpgkey", fallback=""))
+        )
+        found = {str(path): path.read_text(encoding="utf-8", errors="replace") for path in paths}
+        words = ["rpm", "-q", rpm.KEYS, "--qf", "%{NAME}-%{VERSION}-%{RELEASE}\\n%{DESCRIPTION}\\n"]
+        found.update(KNOWN_KEY.findall(self._machine.execute(words, 60, accept=(0, 1))))
+        return found
 
     def prove(self, owner: str, asked: Mapping[str, str]) -> None:
         """See `base.Backend`."""
@@ -179,7 +195,7 @@ class Archives:
             except PackageError:
                 return
             # What it needs comes along, from the same repository.
-            keys = [key.read_text(encoding="utf-8")]
+            keys = {str(key): key.read_text(encoding="utf-8")}
             signatures.check(sorted(Path(name).glob("*.rpm")), keys, self._machine.execute)
 
     def _sample(self, asked: Mapping[str, str], rows: Sequence[Sequence[str]]) -> str:
@@ -201,6 +217,14 @@ class Archives:
         )
         total: float = dnf_output.total_bytes(said)
         return total
+
+
+def _key_files(addresses: str) -> Iterator[Path]:
+    """Files of the keys that option 'gpgkey' names; what stands for a variable of dnf's may be anything."""
+    for address in re.split(r"[\s,]+", addresses):
+        if address.startswith(KEY_FILE):
+            parts = map(glob.escape, VARIABLE.split(address[len(KEY_FILE) :]))
+            yield from (Path(path) for path in sorted(glob.glob("*".join(parts))) if Path(path).is_file())
 
 
 def _is_alike(name: str, version: str, asked: Mapping[str, str]) -> bool:

@@ -317,6 +317,78 @@ def test_packages_are_saved_by_dnf_itself(tmp_path: Path) -> None:
     )
 
 
+KEYS_OF_RPM = f"gpg-pubkey-d42d0685-62589a51\n{KEY}\ngpg-pubkey-db42a60e-37ea5438\n{KEY}\n"
+
+
+def signed(root: Path, repositories: str, place: str = "cuda") -> tuple[Any, Programs, list[str]]:
+    """A backend that saves one signed package of a repository, and the keys that it is compared with."""
+    offered = row("drv-libs", OLD).replace("\t1\n", f"\t{place}\n")
+    backend, programs = system(root, offered=offered, says={"rpm -q gpg-pubkey": KEYS_OF_RPM})
+    (root / "etc/yum.repos.d/a.repo").write_text(repositories)
+    folder, imported = root / "folder", list[str]()
+
+    def save(_command: str) -> str:
+        (folder / "drv-libs-580.178.04-1.el9.noarch.rpm").touch()
+        return ""
+
+    def take(command: str) -> str:
+        text = Path(command.split()[-1]).read_text()
+        imported.append(text.strip())
+        if "SHA-1" in text:
+            raise base.PackageError("'rpmkeys --dbpath' failed: error: key 1 import failed.")
+        return ""
+
+    programs.does = {
+        " --downloadonly ": save,
+        " --import ": take,
+        " --checksig ": lambda _command: ": digests signatures OK",
+    }
+    programs.says[f"{folder}/drv-libs-"] = row("drv-libs", OLD)
+    return backend, programs, imported
+
+
+def key_file(root: Path, name: str) -> str:
+    """A key file that has its name in it, and its address."""
+    (root / name).write_text(f"key {name}")
+    return f"file://{root}/{name}"
+
+
+def test_keys_of_other_repositories_prove_nothing_and_are_in_nobodys_way(tmp_path: Path) -> None:
+    """EL 9 takes no key with a SHA-1 signature, as Elastic's was."""
+    text = f"[cuda]\ngpgcheck=1\ngpgkey={key_file(tmp_path, 'cuda')}, {key_file(tmp_path, 'SHA-1')}\n"
+    text += f"[elastic]\nenabled=0\ngpgcheck=1\ngpgkey={key_file(tmp_path, 'elastic')}\n"
+    backend, programs, imported = signed(tmp_path, text)
+    backend.fetch({"drv-libs": OLD}, tmp_path / "folder")
+    # What rpm knows counts for dnf, whichever repository it came with.
+    assert set(imported) == {"key cuda", "key SHA-1", KEY.strip()}
+    assert (tmp_path / "folder" / base.MANIFEST).exists()
+    programs.does[" --checksig "] = lambda _command: ": digests SIGNATURES NOT OK"
+    (tmp_path / "folder" / base.MANIFEST).unlink()
+    with pytest.raises(
+        base.PackageError, match=rf"not signed.* rpm did not take '{tmp_path}/SHA-1'"
+    ) as error:
+        backend.fetch({"drv-libs": OLD}, tmp_path / "folder")
+    assert "/cuda'" not in str(error.value)
+    assert not (tmp_path / "folder" / base.MANIFEST).exists()
+
+
+def test_of_a_repository_that_is_not_there_any_more_the_keys_of_all_that_are_on_count(tmp_path: Path) -> None:
+    text = f"[main]\ngpgcheck=1\n[on]\ngpgkey={key_file(tmp_path, 'on')}\n"
+    text += f"[off]\nenabled = False\ngpgkey={key_file(tmp_path, 'off')}\n"
+    backend, _programs, imported = signed(tmp_path, text, place="gone")
+    backend.fetch({"drv-libs": OLD}, tmp_path / "folder")
+    assert set(imported) == {"key on", KEY.strip()}
+
+
+@pytest.mark.parametrize("variable", ["$releasever", "${releasever_major}", "$basearch"])
+def test_a_key_with_a_variable_in_its_name_is_found(tmp_path: Path, variable: str) -> None:
+    """As EPEL's."""
+    address = key_file(tmp_path, "RPM-GPG-KEY-EPEL-9").replace("9", variable)
+    backend, _programs, imported = signed(tmp_path, f"[cuda]\ngpgcheck=1\ngpgkey={address}\n")
+    backend.fetch({"drv-libs": OLD}, tmp_path / "folder")
+    assert "key RPM-GPG-KEY-EPEL-9" in imported
+
+
 def test_nothing_is_held_by_locks_that_dnf_does_not_read(tmp_path: Path) -> None:
     backend, programs = system(tmp_path, row("kubelet", "1.36.3-1"))
     backend.hold({"kubelet": "1.36.3-1"})
