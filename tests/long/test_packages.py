@@ -544,6 +544,23 @@ def test_a_repository_of_others_that_is_down_is_told_and_only_that(machine: Mach
     assert versions(backend, *KIT) == full(machine, "1.20.1", *KIT)
 
 
+@inside
+def test_a_repository_that_needs_a_plugin_of_the_package_manager_is_read(machine: Machine) -> None:
+    if machine.family.name == "apt":
+        return
+    systems.add_plugin()
+    systems.add_repository(machine, "behind-a-plugin")
+    backend, wanted = machine.family.backend(), full(machine, "1.0", "neighbour")
+    with backend.aside({}, beside_node=True) as beside:
+        assert beside.trouble == ""
+        assert beside.simulate(wanted, {}).installed == wanted
+    backend.refresh()
+    assert backend.simulate(wanted, {}).installed == wanted
+    assert {each.name for each in backend.fetch(wanted, Path("/tmp/saved"))} == {"neighbour"}
+    backend.install(wanted)
+    assert versions(backend, "neighbour") == wanted
+
+
 # --- folders -------------------------------------------------------------------------------------------------------
 
 

@@ -203,7 +203,7 @@ class Archives:
         sizes = sorted(
             (int(size), f"{name}-{evr}.{arch}")
             for size, arch, name, evr in (row for row in rows if len(row) == 4)
-            if arch in arches() and _is_alike(name, evr, asked)
+            if size.isdigit() and arch in arches() and _is_alike(name, evr, asked)
         )
         for size, build in sizes[:SAMPLES]:
             if size <= SAMPLE_BYTES and self._total([*as_asked(False), build]) <= SAMPLE_BYTES:

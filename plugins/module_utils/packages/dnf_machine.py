@@ -36,9 +36,12 @@ AS_READ = ("-C", "--setopt=*.skip_if_unavailable=1")
 READING = ("makecache", "--refresh", "--setopt=*.skip_if_unavailable=0")
 # Repositories that do not answer are left out; what was installed can be saved when no repository has it any more.
 CHANGING = ("--setopt=*.skip_if_unavailable=1", "--setopt=keepcache=1")
-# Without the plugins of dnf, so without locks.
-ALONE = ("--disableplugin=*",)
-WITH_LOCKS = ("--disableplugin=*", "--enableplugin=versionlock")
+# Plugins of dnf that do more than is asked for: a repository of all that is downloaded, commits of /etc, a list of all packages. The others
+# stay: repositories of clouds, of subscriptions and of artifact registries cannot be read without theirs.
+BESIDES = ("local", "etckeeper", "generate_completion_cache")
+# Without locks.
+ALONE = (f"--disableplugin={','.join(['versionlock', *BESIDES])}",)
+WITH_LOCKS = (f"--disableplugin={','.join(BESIDES)}", "--enableplugin=versionlock")
 CACHE = "var/cache/dnf"
 MANNER = programs.Manner({"NEEDRESTART_MODE": "l"}, dnf_output.LOCKED, dnf_output.cause)
 run = partial(programs.run, MANNER)

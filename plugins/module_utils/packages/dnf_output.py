@@ -14,7 +14,10 @@ ABORTED = "Operation aborted."
 # What dnf says besides its errors.
 NOISE = re.compile(
     r"^(?:\s*$|Importing GPG key| Userid | Fingerprint| From |Failed loading plugin|Detection of Platform Module"
-    r"|Last metadata|\(try to |No repository match|warning: |Operation aborted|Repository .* is listed more than once)"
+    r"|Last metadata|\(try to |No repository match|warning: |Operation aborted|Repository .* is listed more than once"
+    # Of plugins that are not there, and of Red Hat's, where a machine has no subscription.
+    r"|No matches found for the following |Updating Subscription Management |Unable to read consumer identity"
+    r"|This system is (?:not )?registered )"
 )
 ENTRY = re.compile(r"\s*(\S+)\s+(\S+)\s+(\S+)\s+(\S+)\s+[\d.]+(?: |\s+)[kMGT]?(?=\s|$)")
 SECTION = re.compile(r"^(\S[^\n]*):\n", re.MULTILINE)

@@ -389,6 +389,30 @@ def test_a_key_with_a_variable_in_its_name_is_found(tmp_path: Path, variable: st
     assert "key RPM-GPG-KEY-EPEL-9" in imported
 
 
+def test_plugins_that_repositories_need_stay_on(tmp_path: Path) -> None:
+    """As those of clouds, of Red Hat's subscriptions and of artifact registries."""
+    here = row("drv-libs", OLD)
+    backend, programs = system(tmp_path, "", here, says={"history info": HISTORY})
+    backend.refresh()
+    backend.offered(["drv-libs"])
+    with pytest.raises(base.PackageError):
+        backend.fetch({"drv-libs": OLD}, tmp_path / "folder")
+    backend.repair()
+    backend.removal(["drv-libs"])
+    without_locks = len(programs.commands)
+    backend.simulate({"drv-libs": OLD}, {})
+    backend.hold({"drv-libs": OLD})
+    backend.blocked()
+    off = {
+        (number < without_locks, frozenset(word.partition("=")[2].split(",")))
+        for number, command in enumerate(programs.commands)
+        for word in command.split()
+        if word.startswith("--disableplugin=")
+    }
+    others = {"local", "etckeeper", "generate_completion_cache"}
+    assert off == {(True, frozenset({"versionlock", *others})), (False, frozenset(others))}
+
+
 def test_nothing_is_held_by_locks_that_dnf_does_not_read(tmp_path: Path) -> None:
     backend, programs = system(tmp_path, row("kubelet", "1.36.3-1"))
     backend.hold({"kubelet": "1.36.3-1"})

@@ -59,6 +59,8 @@ def test_a_table_that_is_not_understood_is_no_plan() -> None:
     [
         ("Importing GPG key 0xA9:\n Userid     : \"t\"\n From       : /k\nPackage a.rpm is not signed\nError: GPG check FAILED\n",
          "Package a.rpm is not signed Error: GPG check FAILED"),
+        ("No matches found for the following disable plugin patterns: local\nUnable to read consumer identity\nError: no a\n",
+         "Error: no a"),
         ("Failed loading plugin \"x\": no\nError: \n Problem: nothing provides b needed by a\n(try to add '--skip-broken')\n",
          "Error: Problem: nothing provides b needed by a"),
     ],
