@@ -545,6 +545,22 @@ def test_a_repository_of_others_that_is_down_is_told_and_only_that(machine: Mach
 
 
 @inside
+def test_what_a_machine_does_after_an_update_waits_for_one_of_all_sources(machine: Machine) -> None:
+    if machine.family.name == "dnf":
+        return  # has no such thing
+    stamp, hooks = Path("/tmp/update-success-stamp"), Path("/etc/apt/apt.conf.d/15update-stamp")
+    hooks.write_text(
+        f'APT::Update::Post-Invoke-Success {{ "touch {stamp}"; }};\nAPT::Update::Post-Invoke {{ "false"; }};\n'
+    )
+    backend = configure(machine)
+    with backend.aside({"test": repository_of(systems.given(machine), "test")}, beside_node=True) as beside:
+        assert beside.trouble == ""
+    assert not stamp.exists()
+    assert "Post-Invoke" in refused(backend.refresh)
+    assert stamp.exists()
+
+
+@inside
 def test_a_repository_that_needs_a_plugin_of_the_package_manager_is_read(machine: Machine) -> None:
     if machine.family.name == "apt":
         return

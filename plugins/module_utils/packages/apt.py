@@ -59,6 +59,8 @@ HALF_DONE = set("UFHWt")
 KEPT = ("-o", "APT::Get::AutomaticRemove=0")
 # What is known of other repositories is no part of it.
 UNCACHED = ("-o", "Dir::Cache::pkgcache=", "-o", "Dir::Cache::srcpkgcache=")
+# What a machine does when all its lists are read. Ubuntu tells by it when that was, and one that fails is an error of the update.
+HOOKS = ("APT::Update::Post-Invoke-Success", "APT::Update::Post-Invoke")
 FORCE = ["--force-confdef", "--force-confold"]
 LOCKED = re.compile(r"Could not get lock|Unable to (?:acquire|lock)|lock was locked by another process")
 HOLDER = re.compile(r"It is held by process \d+ \([^)\n]*\)")
@@ -252,6 +254,7 @@ class Apt:
         self._lists = root / "var/lib/apt/lists"
         self._dpkg = root / "var/lib/dpkg"
         self.trouble = ""
+        self._is_aside = False
         self._options = list(options)
         self._database: List[str] = []
         if root != Path("/"):
@@ -378,6 +381,7 @@ class Apt:
             # Later ones win: what is asked stands after what belongs to the root.
             asked._options = [*self._options, *options]
             asked._sources, asked._preferences = folder / "sources", folder / "preferences"
+            asked._is_aside = True
             if not beside_node:
                 asked.refresh()
                 yield asked
@@ -656,16 +660,20 @@ class Apt:
     def _update(self, options: Sequence[str]) -> None:
         # Unlike apt-get's own default, an address that does not answer is an error.
         self._read_lists(
-            ["apt-get", "update", "-q", "-o", "APT::Update::Error-Mode=any", *self._options, *options]
+            ["apt-get", "update", "-q", "-o", "APT::Update::Error-Mode=any", *self._options, *options],
+            has_hooks=not options,
         )
 
-    def _read_lists(self, words: Sequence[str], accept: Sequence[int] = (0,)) -> None:
+    def _read_lists(self, words: Sequence[str], accept: Sequence[int] = (0,), has_hooks: bool = True) -> None:
         # Keys that stand in sources are put into files, which some versions of apt leave there.
         with tempfile.TemporaryDirectory(prefix="gpusmith-keys-") as name:
             # They are read, and others written, by a user of apt's own.
             Path(name).chmod(0o1777)
+            # Read after the machine's own files. No option takes parts of a list away.
+            without = Path(name, "apt.conf")
+            without.write_text("".join(f"#clear {hook};\n" for hook in HOOKS), encoding="utf-8")
             self._execute(
-                words,
+                [*words, *(["-c", str(without)] if self._is_aside or not has_hooks else [])],
                 UPDATE_TIMEOUT_S,
                 accept=accept,
                 lock_timeout_s=self._lock_timeout_s,

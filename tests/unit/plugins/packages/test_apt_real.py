@@ -44,6 +44,26 @@ def test_keys_that_apt_puts_aside_vanish(
     assert list(folder.iterdir()) == []
 
 
+def test_what_a_machine_does_after_an_update_waits_for_one_of_all_sources(
+    system: System, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ubuntu notes when all lists were read, and tells what can be upgraded by that; AppStream's hook may fail."""
+    stamp, hooks = tmp_path / "update-success-stamp", tmp_path / "hooks.conf"
+    hooks.write_text(
+        f'APT::Update::Post-Invoke-Success {{ "touch {stamp}"; }};\nAPT::Update::Post-Invoke {{ "echo of the site; false"; }};\n'
+    )
+    monkeypatch.setenv("APT_CONFIG", str(hooks))
+    system.configure()
+    with system.apt.aside({"test": system.repository}) as asked:
+        assert asked.offered(["drv-cuda"])
+    with system.apt.aside({"test": system.repository}, beside_node=True) as beside:
+        assert (beside.trouble, beside.simulate({"drv-tool": OLD}, {}).installed) == ("", {"drv-tool": OLD})
+    assert not stamp.exists()
+    with pytest.raises(base.PackageError, match="of the site"):
+        system.apt.refresh()
+    assert stamp.exists()
+
+
 @pytest.mark.parametrize("how", ["another key", "another fingerprint", "dead address"])
 def test_a_wrong_repository_is_refused(system: System, how: str) -> None:
     given = dict(system.given)
