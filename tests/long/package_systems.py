@@ -201,6 +201,11 @@ APT = Family("apt", "deb", "-1", "*.deb")
 DNF = Family("dnf", "rpm", "-1.el9", "*.rpm")
 
 
+SLOW = Path("/run/slow")
+"""While this file is there, scripts of packages write to it that they have begun, and take long."""
+SCRIPT = f"[ ! -e {SLOW} ] || {{ echo begun >> {SLOW}; sleep 12; }}\n"
+
+
 def _deb(family: Family, item: Item, folder: Path) -> None:
     tree = folder / f".{item.name}"
     (tree / "DEBIAN").mkdir(parents=True)
@@ -225,6 +230,9 @@ def _deb(family: Family, item: Item, folder: Path) -> None:
     }
     text = "".join(f"{name}: {value}\n" for name, value in fields.items() if value)
     (tree / "DEBIAN/control").write_text(text)
+    script = tree / "DEBIAN/postinst"
+    script.write_text(f"#!/bin/sh\n{SCRIPT}")
+    script.chmod(0o755)
     _run("dpkg-deb", "--build", "--root-owner-group", "-Znone", tree, folder)
     shutil.rmtree(tree)
 
@@ -248,6 +256,7 @@ for each in {configuration}; do echo as it came > %{{buildroot}}/etc/{name}/$eac
 %post
 echo "{name} {version} $1" >> /tmp/scripts
 [ ! -e {kill} ] || kill -KILL $PPID
+{script}
 %files
 /opt/{name}
 {listed}
@@ -262,6 +271,7 @@ def _rpm(family: Family, item: Item, folder: Path) -> None:
         name=item.name,
         version=item.version,
         kill=KILL,
+        script=SCRIPT,
         release=family.revision_of(item.name)[1:],
         epoch=f"Epoch: {family.epoch(item.name)[:-1]}\n" if family.epoch(item.name) else "",
         relations=relations,

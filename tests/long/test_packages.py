@@ -16,8 +16,10 @@ from typing import Any
 import pytest
 from ansible_collections.gpusmith.gpu.plugins.module_utils import packages as door
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import (
+    apt,
     authorities,
     base,
+    dnf,
     folder,
     preview,
     rpm,
@@ -1239,6 +1241,21 @@ def test_what_a_killed_run_left_is_named_and_a_person_can_finish_it(
     stays = there if machine.family.name == "apt" else NEW
     assert versions(backend, "drv-libs") == full(machine, stays, "drv-libs")
     assert Path("/opt/drv-libs").read_text().strip() == stays
+
+
+@inside
+def test_what_takes_too_long_may_finish_its_packages_and_is_not_begun_anew(machine: Machine) -> None:
+    backend, wanted = configure(machine), full(machine, "1.0", "neighbour")
+    for module in (apt, dnf):
+        vars(module)["INSTALL_TIMEOUT_S"] = 8
+    systems.SLOW.touch()
+    with pytest.raises(base.UnfinishedError, match="was asked to"):
+        backend.install(wanted)
+    assert systems.SLOW.read_text() == "begun\n"
+    systems.SLOW.unlink()
+    assert versions(backend, "neighbour") == wanted
+    backend.repair()
+    backend.install(full(machine, "1.0", "bystander"))
 
 
 @pytest.mark.parametrize(("there", "coming"), [(OLD, NEW), (NEW, OLD)])

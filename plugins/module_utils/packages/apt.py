@@ -11,6 +11,7 @@ from __future__ import annotations
 import fnmatch
 import re
 import shutil
+import signal
 import tempfile
 from contextlib import contextmanager
 from functools import partial
@@ -36,6 +37,7 @@ from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import 
     Removal,
     Repository,
     Saved,
+    UnfinishedError,
     alike,
     digest,
     edited,
@@ -222,6 +224,8 @@ MANNER = Manner(
     },
     LOCKED,
     cause,
+    # It is deaf to this while dpkg works, and would break dpkg off by its end.
+    signal.SIGINT,
 )
 run = partial(programs.run, MANNER)
 
@@ -480,7 +484,7 @@ class Apt:
         try:
             self._change(words)
         except PackageError as error:
-            if LOCKED.search(str(error)) or UNPACKED.search(str(error)):
+            if isinstance(error, UnfinishedError) or LOCKED.search(str(error)) or UNPACKED.search(str(error)):
                 raise
             # A fresh image has no lists of the distribution, an old one stale lists: what these packages need is then not found.
             self._read_lists(["apt-get", *self._options, "update", "-q"], accept=range(256))
@@ -616,7 +620,7 @@ class Apt:
         )
         try:
             self._execute(["apt-get", *self._options, "check", "-q"], 60, lock_timeout_s=self._lock_timeout_s)
-        except BusyError:
+        except (BusyError, UnfinishedError):
             raise
         except PackageError:
             # What it would take to remove something is for a person to decide, who reads it in the next install's error.

@@ -51,6 +51,10 @@ class BusyError(PackageError):
     """Another program has the package manager's lock."""
 
 
+class UnfinishedError(PackageError):
+    """A program did not end in time, and may have left something half done: it is not tried again."""
+
+
 class Installed(NamedTuple):
     """A package whose files are all there.
 

@@ -38,6 +38,7 @@ from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import 
     Removal,
     Repository,
     Saved,
+    UnfinishedError,
     alike,
     edited,
     read_manifest,
@@ -339,7 +340,7 @@ class Dnf:
             try:
                 # Lists are read by who asks for it.
                 self._machine.dnf([*options, "--setopt=*.metadata_expire=never", *words], INSTALL_TIMEOUT_S)
-            except BusyError:
+            except (BusyError, UnfinishedError):
                 raise
             except PackageError:
                 # What these packages need may be in lists that are missing or old.
@@ -454,7 +455,7 @@ class Dnf:
         try:
             if builds:
                 self._machine.dnf(words, INSTALL_TIMEOUT_S)
-        except BusyError:
+        except (BusyError, UnfinishedError):
             raise
         except PackageError:
             return False

@@ -22,6 +22,7 @@ from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import 
     BusyError,
     File,
     PackageError,
+    UnfinishedError,
     alike,
 )
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.dnf_machine import (
@@ -152,7 +153,7 @@ class Locks:
                     unless=dnf_output.ABORTED,
                     yes=False,
                 )
-            except BusyError:
+            except (BusyError, UnfinishedError):
                 return ""
             except PackageError as error:
                 return str(error)

@@ -8,17 +8,28 @@ Standard library only, Python 3.8 or newer: it runs on the node.
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import time
 from pathlib import Path
-from typing import Callable, Mapping, NamedTuple, Optional, Pattern, Sequence
+from typing import Callable, Mapping, NamedTuple, Optional, Pattern, Sequence, Tuple
 
-from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import BusyError, PackageError
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import (
+    BusyError,
+    PackageError,
+    UnfinishedError,
+)
 
 LOCK_TICK_S = 2.0
+# How long what took too long may go on, once it was asked to end: the script of a package may be compiling the driver's module.
+ENDING_TIMEOUT_S = 300.0
 PATIENCE = (
     "Another program had the package manager's lock for {:.0f} s. Run again when it has ended, or let runs wait longer:"
     " 'gpusmith_package_lock_timeout_s'."
+)
+UNFINISHED = (
+    "If it was changing packages, some may be half installed. Find what kept it on the node, such as a script that waits, or a compiler"
+    " that still runs, then run again: that finishes them first."
 )
 
 
@@ -29,11 +40,13 @@ class Manner(NamedTuple):
         environment: besides the process's own.
         locked: found in the errors of one that could not get a lock.
         cause: the lines of output and errors that say what is wrong.
+        end: what asks one to end, and does not interrupt it while it changes packages.
     """
 
     environment: Mapping[str, str]
     locked: Pattern[str]
     cause: Callable[[str, str], str]
+    end: signal.Signals = signal.SIGTERM
 
 
 def run(
@@ -60,23 +73,13 @@ def run(
 
     Raises:
         BusyError: another program had the lock all the time.
-        PackageError: it failed or did not end in time; with the lines that name the error.
+        UnfinishedError: it did not end in time.
+        PackageError: it failed; with the lines that name the error.
     """
     deadline = time.monotonic() + lock_timeout_s
     while True:
         try:
-            done = subprocess.run(
-                list(words),
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                env={**os.environ, "LC_ALL": "C", **manner.environment, **(environment or {})},
-                timeout=timeout_s,
-                cwd=cwd,
-            )
-        except subprocess.TimeoutExpired as error:
-            raise PackageError(f"'{' '.join(words[:2])}' did not end within {timeout_s:.0f} s.") from error
+            done = _done(manner, words, timeout_s, cwd, environment or {})
         except OSError as error:
             raise PackageError(f"'{words[0]}' cannot be run: {error}") from error
         locked = done.returncode != 0 and manner.locked.search(done.stderr)
@@ -88,3 +91,49 @@ def run(
         if time.monotonic() >= deadline:
             raise BusyError(f"{told.rstrip('.?')}. {PATIENCE.format(lock_timeout_s)}")
         time.sleep(LOCK_TICK_S)
+
+
+def _done(
+    manner: Manner,
+    words: Sequence[str],
+    timeout_s: float,
+    cwd: Optional[Path],
+    environment: Mapping[str, str],
+) -> "subprocess.CompletedProcess[str]":
+    """A program that has ended; one that takes too long is asked to, and killed where that is in vain."""
+    with subprocess.Popen(
+        list(words),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        env={**os.environ, "LC_ALL": "C", **manner.environment, **environment},
+        cwd=cwd,
+    ) as process:
+        try:
+            out, err = process.communicate(timeout=timeout_s)
+            return subprocess.CompletedProcess(words, process.returncode, out, err)
+        except subprocess.TimeoutExpired as error:
+            process.send_signal(manner.end)
+            how, said = _ended(process)
+            last = f" It said last: '{said}'." if said else ""
+            raise UnfinishedError(
+                f"'{' '.join(words[:2])}' did not end within {timeout_s:.0f} s, and {how}.{last} {UNFINISHED}"
+            ) from error
+
+
+def _ended(process: "subprocess.Popen[str]") -> Tuple[str, str]:
+    """How a program ended that was asked to, and the last line that it said. Whatever it says of that, it did not come to its end."""
+    said: str | bytes
+    try:
+        said, _ = process.communicate(timeout=ENDING_TIMEOUT_S)
+        how = "was asked to"
+    except subprocess.TimeoutExpired as error:
+        process.kill()
+        # Not for its output, which others may keep open that it has started.
+        process.wait()
+        said = error.output or ""
+        how = f"was killed, since it did not end for {ENDING_TIMEOUT_S:.0f} s after it was asked to"
+    text = said.decode(errors="replace") if isinstance(said, bytes) else said
+    return how, next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")

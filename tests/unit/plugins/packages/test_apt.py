@@ -171,6 +171,18 @@ def test_a_lock_that_stays_is_not_tried_again() -> None:
     assert "DPkg::Lock::Timeout=7" in programs.commands[0]
 
 
+def test_an_installation_that_took_too_long_is_not_begun_a_second_time() -> None:
+    programs = Programs()
+
+    def execute(words: Sequence[str], timeout_s: float, **options: Any) -> str:
+        programs(words, timeout_s, **options)
+        raise base.UnfinishedError("'apt-get install' did not end within 2100 s")
+
+    with pytest.raises(base.UnfinishedError):
+        apt.Apt(execute=execute).install({"a": "1-1"})
+    assert len(programs.commands) == 1
+
+
 def test_packages_that_are_there_are_not_configured_a_second_time() -> None:
     """That would compile the driver's module once more, for minutes and in vain."""
     programs = Programs({"apt-get install": ["E: Sub-process /usr/bin/dpkg returned an error code (1)"]})
@@ -208,6 +220,7 @@ def script(folder: Path, text: str) -> str:
 
 def test_a_lock_is_waited_for_and_then_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(programs, "LOCK_TICK_S", 0.01)
+    monkeypatch.setattr(programs, "ENDING_TIMEOUT_S", 0.5)
     told = "echo 'E: Could not get lock /var/lib/apt/lists/lock. It is held by process 7' >&2; exit 100"
     busy = script(
         tmp_path,

@@ -175,6 +175,18 @@ def test_a_failed_install_is_tried_again_with_fresh_lists_and_a_busy_one_is_not(
         backend.install({"a": "1-1"})
 
 
+def test_a_transaction_that_took_too_long_is_not_begun_a_second_time(tmp_path: Path) -> None:
+    late = base.UnfinishedError("'dnf -y' did not end within 1800 s")
+    backend, programs = system(tmp_path, row("a", "1-1"), says={" install ": [late]})
+    with pytest.raises(base.UnfinishedError):
+        backend.install({"a": "1-1"})
+    assert len([each for each in programs.commands if " install " in each]) == 1
+    # Nor are scripts of it taken for ones that nobody can run.
+    programs.says = {" reinstall ": [late], "history info": HISTORY, "rpm -qa": row("slow", "2-1")}
+    with pytest.raises(base.UnfinishedError):
+        backend.repair()
+
+
 def test_the_plugin_for_locks_is_brought_where_it_is_missing(tmp_path: Path) -> None:
     backend, programs = system(tmp_path, row("a", "1-1"))
     (tmp_path / "usr/lib/python3/dist-packages/dnf-plugins/versionlock.py").unlink()
