@@ -1,4 +1,4 @@
-"""Text files that modules write."""
+"""Text files that modules read and write. Others may have comments there in any encoding: what is not UTF-8 stays as it is."""
 
 # Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
 
@@ -7,6 +7,9 @@ from __future__ import annotations
 import stat
 from pathlib import Path
 from typing import Optional
+
+AS_IT_IS = "surrogateescape"
+"""How Python reads bytes that are not UTF-8, and writes the same bytes again."""
 
 
 def put(path: Path, text: Optional[str], mode: Optional[int] = None) -> None:
@@ -25,7 +28,7 @@ def put(path: Path, text: Optional[str], mode: Optional[int] = None) -> None:
     temporary = path.with_name("." + path.name + ".new")
     # The content may be secret until the file has its mode.
     temporary.touch(mode=0o600)
-    temporary.write_text(text, encoding="utf-8")
+    temporary.write_text(text, encoding="utf-8", errors=AS_IT_IS)
     if mode is None:
         mode = mode_of(path) or 0o644
     temporary.chmod(mode)
@@ -34,7 +37,12 @@ def put(path: Path, text: Optional[str], mode: Optional[int] = None) -> None:
 
 def read(path: Path) -> Optional[str]:
     """A file's content; None if there is none."""
-    return path.read_text(encoding="utf-8") if path.exists() else None
+    return path.read_text(encoding="utf-8", errors=AS_IT_IS) if path.exists() else None
+
+
+def shown(text: str) -> str:
+    """A text as a result may have it: Ansible refuses one with anything else than UTF-8."""
+    return text.encode("utf-8", AS_IT_IS).decode("utf-8", "replace")
 
 
 def mode_of(path: Path) -> Optional[int]:

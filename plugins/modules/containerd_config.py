@@ -93,7 +93,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpusmith.gpu.plugins.module_utils import bundle, containerd
-from ansible_collections.gpusmith.gpu.plugins.module_utils.files import mode_of, put, read
+from ansible_collections.gpusmith.gpu.plugins.module_utils.files import mode_of, put, read, shown
 
 FOLDER = Path("/etc/containerd")
 ROOT = FOLDER / "config.toml"
@@ -111,7 +111,7 @@ INSTANCES = Path("/proc/sys/fs/inotify/max_user_instances")
 
 def _shown(text: str | None, is_private: bool) -> str:
     """A file's text in a diff."""
-    return "# It may have passwords, and is not shown.\n" if text and is_private else text or ""
+    return "# It may have passwords, and is not shown.\n" if text and is_private else shown(text or "")
 
 
 class Configuration:

@@ -225,7 +225,7 @@ from typing import Any, Callable, Iterable, Iterator, Mapping
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpusmith.gpu.plugins.module_utils import packages as door
-from ansible_collections.gpusmith.gpu.plugins.module_utils.files import put, read
+from ansible_collections.gpusmith.gpu.plugins.module_utils.files import put, read, shown
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base, preview
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import folder as folders
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.repositories import repository_of
@@ -304,8 +304,8 @@ class Work:
             header = str(file.path)
             self.diff.append(
                 {
-                    "before": read(file.path) or "",
-                    "after": file.text or "",
+                    "before": shown(read(file.path) or ""),
+                    "after": shown(file.text or ""),
                     "before_header": header,
                     "after_header": header,
                 }

@@ -49,6 +49,7 @@ from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpusmith.gpu.plugins.module_utils import bundle
+from ansible_collections.gpusmith.gpu.plugins.module_utils.files import AS_IT_IS, read
 
 MARK = "# swap is off (gpusmith): "
 MASK = Path("/etc/systemd/system/swap.target")
@@ -73,7 +74,7 @@ def main() -> None:
     from gpusmith.probe import boot, system
 
     fstab = Path(module.params["fstab"])
-    table = fstab.read_text(encoding="utf-8") if fstab.exists() else ""
+    table = read(fstab) or ""
     active = system.swap_areas(Path("/proc/swaps").read_text(encoding="utf-8"))
     masked = os.path.realpath(MASK) == "/dev/null"
 
@@ -82,7 +83,7 @@ def main() -> None:
         changed = True
         if not module.check_mode:
             temporary = fstab.with_name(fstab.name + ".gpusmith")
-            temporary.write_text(without_swap(table), encoding="utf-8")
+            temporary.write_text(without_swap(table), encoding="utf-8", errors=AS_IT_IS)
             shutil.copystat(fstab, temporary)
             temporary.replace(fstab)
     if SYSTEMD.is_dir() and not masked:

@@ -9,7 +9,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
-from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import MANAGERS, base, folder, rpm
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import (
+    MANAGERS,
+    base,
+    folder,
+    rpm,
+    versionlock,
+)
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.apt import Apt
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.dnf import Dnf
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.dnf_machine import Machine
@@ -138,6 +144,9 @@ def is_due(record: Mapping[str, Any], asked: Mapping[str, Any]) -> bool:
     digests = record.get("managed_files") or {}
 
     def is_there(file: base.File) -> bool:
+        if str(file.path) == f"/{versionlock.PATH}":
+            # Lines of others may be in any encoding, and are not told byte for byte.
+            return bool(file.text == record.get("package_locks"))
         found = digests.get(str(file.path))
         return found == (None if file.text is None else hashlib.sha256(file.text.encode()).hexdigest())
 

@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
+from ansible_collections.gpusmith.gpu.plugins.module_utils import files
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import folder as folders
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import kept, programs
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.authorities import bundle
@@ -421,10 +422,8 @@ class Apt:
             folder = Path(name)
             # The file stands in for that of an administrator, whose pins count as well.
             main = self._etc / "preferences"
-            own = main.read_text(encoding="utf-8") + "\n" if main.is_file() else ""
-            (folder / "pins.pref").write_text(
-                own + render_preferences(pins, "a simulation"), encoding="utf-8"
-            )
+            own = f"{files.read(main)}\n" if main.is_file() else ""
+            files.put(folder / "pins.pref", own + render_preferences(pins, "a simulation"))
             words = [*self._get("install"), "--simulate", "-o", f"Dir::Etc::Preferences={folder}/pins.pref"]
             if released:
                 status = (self._dpkg / "status").read_text(encoding="utf-8", errors="surrogateescape")

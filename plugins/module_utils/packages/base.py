@@ -33,6 +33,8 @@ from typing import (
     Tuple,
 )
 
+from ansible_collections.gpusmith.gpu.plugins.module_utils import files
+
 INSTALL_TIMEOUT_S = 1800
 UPDATE_TIMEOUT_S = 300
 # How long another program may keep the package manager's lock; unattended upgrades hold it for minutes.
@@ -45,6 +47,10 @@ Offers = Dict[str, List[str]]
 
 class PackageError(Exception):
     """The package manager cannot do what was asked; the text says what and what to look at."""
+
+    def __init__(self, text: str) -> None:
+        # It may name a line of a file that is not UTF-8.
+        super().__init__(files.shown(text))
 
 
 class BusyError(PackageError):

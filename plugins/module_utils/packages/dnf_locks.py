@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Dict, Iterable, Iterator, List, Mapping, Sequence
 
+from ansible_collections.gpusmith.gpu.plugins.module_utils import files
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import dnf_output, rpm, versionlock
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import (
     SOURCE,
@@ -50,11 +51,7 @@ class Locks:
         text, path = locks.render(), self._machine.locks
         if text == self._machine.locks_text():
             return
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.name}.new")
-        temporary.write_text(text, encoding="utf-8")
-        temporary.chmod(0o644)
-        temporary.replace(path)
+        files.put(path, text, 0o644)
 
     # --- pins ------------------------------------------------------------------------------------------------------
 
@@ -112,7 +109,7 @@ class Locks:
             folder = Path(name)
             for path in self._machine.plugins.glob("*.conf"):
                 shutil.copy2(path, folder)
-            (folder / "locks").write_text(locks.render(), encoding="utf-8")
+            files.put(folder / "locks", locks.render())
             (folder / "versionlock.conf").write_text(
                 f"[main]\nenabled=1\nlocklist={folder}/locks\n", encoding="utf-8"
             )
@@ -177,7 +174,7 @@ class Locks:
         self._machine.need("versionlock")
         for path, option in SWITCHES:
             file = self._machine.root / path
-            text = file.read_text(encoding="utf-8") if file.is_file() else ""
+            text = files.read(file) or ""
             if re.search(rf"(?mi)^\s*{option}\s*=\s*(?:0|no|false|off)\s*$", text):
                 raise PackageError(
                     f"'/{path}' has '{option}' switched off, so dnf reads no locks, and would replace what has to stay. "

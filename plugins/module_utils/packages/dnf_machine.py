@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Callable, List, Mapping, Optional, Sequence, Tuple
 
+from ansible_collections.gpusmith.gpu.plugins.module_utils import files
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import (
     dnf_output,
     programs,
@@ -120,12 +121,7 @@ class Machine:
 
     def ids(self, owner: str) -> List[str]:
         """What dnf calls an owner's repositories."""
-        path = self.source(owner)
-        return (
-            re.findall(r"^\[(.+)\]$", path.read_text(encoding="utf-8"), re.MULTILINE)
-            if path.is_file()
-            else []
-        )
+        return re.findall(r"^\[(.+)\]$", files.read(self.source(owner)) or "", re.MULTILINE)
 
     def has_repositories(self) -> bool:
         """Whether there are any; without one dnf ends with an error."""
@@ -136,12 +132,13 @@ class Machine:
         found = configparser.ConfigParser(interpolation=None, strict=False, default_section="main")
         for path in [self.root / "etc/dnf/dnf.conf", *sorted(self.repositories.glob("*.repo"))]:
             with suppress(configparser.Error):
-                found.read(path, encoding="utf-8")
+                found.read_string(files.read(path) or "", str(path))
         return found
 
     def locks_text(self) -> Optional[str]:
         """What the list of locks says; None if there is none."""
-        return self.locks.read_text(encoding="utf-8") if self.locks.is_file() else None
+        text: Optional[str] = files.read(self.locks)
+        return text
 
     def has_plugin(self, command: str) -> bool:
         """Whether a command of dnf is there."""

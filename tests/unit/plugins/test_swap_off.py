@@ -20,6 +20,20 @@ def test_swap_lines_are_commented_once() -> None:
     assert swap_off.without_swap(once) == once
 
 
+def test_a_table_that_is_not_utf_8_stays_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    theirs = "# f\xfcr die Platte\n".encode("latin-1")
+    fstab = tmp_path / "fstab"
+    fstab.write_bytes(theirs + b"/swapfile swap swap defaults 0 0\n")
+    monkeypatch.setattr(boot, "UNIT_FOLDER", str(tmp_path))
+    monkeypatch.setattr(swap_off, "MASK", tmp_path / "swap.target")
+    monkeypatch.setattr(system, "swap_areas", lambda text: [])
+    monkeypatch.setattr(swap_off.bundle, "take", lambda module: None)
+    module = SimpleNamespace(params={"fstab": str(fstab)}, check_mode=False, exit_json=lambda **_result: None)
+    monkeypatch.setattr(swap_off, "AnsibleModule", lambda **_arguments: module)
+    swap_off.main()
+    assert fstab.read_bytes().startswith(theirs + swap_off.MARK.encode())
+
+
 def test_swap_that_boots_leave_off_is_left_alone() -> None:
     table = "/swapfile none swap noauto,sw 0 0\n"
     assert swap_off.without_swap(table) == table

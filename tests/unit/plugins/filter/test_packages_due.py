@@ -123,5 +123,13 @@ def test_a_node_with_dnf_is_known_by_its_locks() -> None:
     assert packages_due(rpm_record("# of the site\nkernel-5.14*\n"), RPM_ASKED)
 
 
+def test_locks_with_a_comment_that_is_not_utf_8_are_known_all_the_same() -> None:
+    """A record has such bytes replaced, so that no digest of its text is that of the file."""
+    there = "# f\xfcr uns\n".encode("latin-1") + LOCKS.encode()
+    record = rpm_record(there.decode(errors="replace"))
+    record["managed_files"] = {"/etc/dnf/plugins/versionlock.list": hashlib.sha256(there).hexdigest()}
+    assert packages_due(record, RPM_ASKED) is False
+
+
 def test_a_record_of_debian_has_no_locks_and_one_of_rpm_no_preferences() -> None:
     assert packages_due({**rpm_record(LOCKS), "package_database": "dpkg"}, RPM_ASKED)

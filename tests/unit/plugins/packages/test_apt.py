@@ -62,6 +62,21 @@ def test_pins_by_pattern_of_an_older_release_go() -> None:
     assert {file.text for file in apt.Apt().pin_files("nvidia-driver", {})} == {None}
 
 
+def test_preferences_of_an_administrator_count_in_any_encoding(tmp_path: Path) -> None:
+    (tmp_path / "etc/apt").mkdir(parents=True)
+    theirs = "Explanation: f\xfcr uns\nPackage: a\nPin: version 1\nPin-Priority: -1\n".encode("latin-1")
+    (tmp_path / "etc/apt/preferences").write_bytes(theirs)
+    seen = []
+
+    def execute(words: Sequence[str], *_rest: Any, **_options: Any) -> str:
+        (path,) = (word.partition("=")[2] for word in words if word.startswith("Dir::Etc::Preferences="))
+        seen.append(Path(path).read_bytes())
+        return ""
+
+    apt.Apt(root=tmp_path, execute=execute).simulate({"a": "2"}, {"a": ["2"]})
+    assert seen[0].startswith(theirs)
+
+
 def test_simulation_tells_new_changed_and_removed() -> None:
     text = (
         "NOTE: This is only a simulation!\nInst new:amd64 (1:2.0-1 lab [amd64])\nInst old [1.0-1] (2.0-1 lab [amd64]) []\n"

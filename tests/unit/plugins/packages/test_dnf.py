@@ -16,6 +16,7 @@ from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import (
     dnf_machine,
     versionlock,
 )
+from ansible_collections.gpusmith.gpu.plugins.modules import packages
 
 from tests.unit.keys import KEY
 
@@ -399,6 +400,25 @@ def test_a_key_with_a_variable_in_its_name_is_found(tmp_path: Path, variable: st
     backend, _programs, imported = signed(tmp_path, f"[cuda]\ngpgcheck=1\ngpgkey={address}\n")
     backend.fetch({"drv-libs": OLD}, tmp_path / "folder")
     assert "key RPM-GPG-KEY-EPEL-9" in imported
+
+
+def test_comments_that_are_not_utf_8_are_in_nobodys_way_and_stay(tmp_path: Path) -> None:
+    backend, _programs, _imported = signed(tmp_path, "")
+    latin = "# f\xfcr K\xf6ln\n".encode("latin-1")
+    for path in ("etc/dnf/dnf.conf", "etc/yum.repos.d/others.repo"):
+        (tmp_path / path).write_bytes(latin + b"[main]\n[cuda]\ngpgcheck=1\n")
+    listed = tmp_path / versionlock.PATH
+    listed.write_bytes(latin + b"a-1*\n")
+    backend.hold({"drv-libs": OLD})
+    assert listed.read_bytes().startswith(latin + b"a-1*\n# Written by gpusmith for what is held.\n")
+    (file,) = backend.pin_files("nvidia-driver", {"drv-libs": [OLD]})
+    assert packages.is_on_disk(base.File(listed, file.text)) is False
+    backend.fetch({"drv-libs": OLD}, tmp_path / "folder")
+    # What names a line of theirs can be told.
+    listed.write_bytes("drv-libs-1\xfc*\n".encode("latin-1"))
+    with pytest.raises(base.PackageError, match="which is not ours") as error:
+        backend.hold({"drv-libs": OLD})
+    assert str(error.value).encode()
 
 
 def test_plugins_that_repositories_need_stay_on(tmp_path: Path) -> None:

@@ -247,6 +247,12 @@ def test_pins_of_an_older_release_leave_a_node_that_is_right(machine: Machine) -
     assert not present(machine, **DRIVER).changed
 
 
+def test_a_diff_of_a_file_that_is_not_utf_8_can_be_told(machine: Machine) -> None:
+    (machine.folder / "drv.pref").write_bytes("# f\xfcr uns\n".encode("latin-1"))
+    before = {Path(each["after_header"]).name: each["before"] for each in present(machine).diff}
+    assert before["drv.pref"].encode() == "# f\ufffdr uns\n".encode()
+
+
 def test_a_new_repository_of_a_node_that_has_everything_is_read(machine: Machine) -> None:
     present(machine, **DRIVER)
     assert present(machine, **DRIVER, repository={**REPOSITORY, "key": OTHER_KEY}).changed
