@@ -45,6 +45,7 @@ from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import 
     plain_name,
     read_manifest,
     refuse_others,
+    released,
     satisfies,
     write_manifest,
 )
@@ -597,8 +598,7 @@ class Apt:
         """See `base.Backend`."""
         told = self.removal(names, unused, purge)
         if told.packages:
-            self.release(told.packages)
-            with kept.copies(self._root, told.kept):
+            with released(self, told.packages), kept.copies(self._root, told.kept):
                 self._change([*self._get("purge" if purge else "remove"), *KEPT, *sorted(told.packages)])
         return told._replace(kept=kept.there(self._root, told.kept))
 

@@ -18,12 +18,14 @@ import fnmatch
 import hashlib
 import json
 import re
+from contextlib import contextmanager
 from pathlib import Path
 from typing import (
     Any,
     ContextManager,
     Dict,
     Iterable,
+    Iterator,
     List,
     Mapping,
     NamedTuple,
@@ -421,6 +423,26 @@ def refuse_others(plan: Plan, names: Iterable[str]) -> None:
             f"Removing {', '.join(map(repr, asked))} would also {' and '.join(told)}. Nothing was removed. "
             "Find out who uses that on the node, and let them decide, then run again."
         )
+
+
+@contextmanager
+def released(backend: Backend, names: Iterable[str]) -> Iterator[None]:
+    """Holds of packages are let go. Those of what is still there are put back if what is done meanwhile fails."""
+    listed = list(names)
+    held = [name for name, package in backend.installed(listed).items() if package.held]
+    backend.release(listed)
+    try:
+        yield
+    except (PackageError, OSError) as error:
+        left = backend.installed(held)
+        try:
+            backend.hold({name: package.version for name, package in left.items()})
+        except PackageError as second:
+            kind = type(error) if isinstance(error, PackageError) else PackageError
+            raise kind(
+                f"{error} Nor can {', '.join(map(repr, sorted(left)))} be held again, so that upgrades could change it: {second}"
+            ) from error
+        raise
 
 
 # --- saved packages ------------------------------------------------------------------------------------------------

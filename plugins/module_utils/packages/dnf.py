@@ -43,6 +43,7 @@ from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import 
     edited,
     read_manifest,
     refuse_others,
+    released,
     satisfies,
 )
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.dnf_archives import MANAGER, Archives
@@ -423,8 +424,8 @@ class Dnf:
         """See `base.Backend`."""
         told = self.removal(names, unused, purge)
         if told.packages:
-            self.release(told.packages)
-            self._machine.dnf([*_removing(unused=False), *sorted(told.packages)], INSTALL_TIMEOUT_S)
+            with released(self, told.packages):
+                self._machine.dnf([*_removing(unused=False), *sorted(told.packages)], INSTALL_TIMEOUT_S)
         return told._replace(kept=kept.there(self._machine.root, told.kept))
 
     def repair(self) -> bool:

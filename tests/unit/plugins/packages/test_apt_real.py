@@ -267,6 +267,19 @@ def test_a_purge_that_fails_leaves_no_copies_beside_files_that_stay(changing: Sy
     assert sorted(path.name for path in folder.iterdir()) == ["edited.conf", "plain.conf"]
 
 
+def test_what_is_still_there_after_a_removal_that_failed_is_held_as_before(changing: System) -> None:
+    configured(changing)
+    changing.apt.install({"drv-cuda": NEW, "drv-libs": NEW})
+    changing.apt.hold({"daemon": "1.0-1", "drv-cuda": NEW})
+    (changing.root / "var/lib/dpkg/info/daemon.prerm").write_text("no program\n")
+    (changing.root / "var/lib/dpkg/info/daemon.prerm").chmod(0o755)
+    with pytest.raises(base.PackageError):
+        changing.apt.remove(["daemon", "drv-cuda", "drv-libs"])
+    found = changing.apt.installed(["daemon", "drv-*"])
+    assert found["daemon"].held
+    assert {name for name, package in found.items() if package.held} <= {"daemon", "drv-cuda"}
+
+
 def test_saved_packages_bring_a_version_back_without_a_repository(changing: System, tmp_path: Path) -> None:
     apt, folder = changing.apt, tmp_path / "saved"
     changing.configure()

@@ -188,6 +188,45 @@ def test_a_transaction_that_took_too_long_is_not_begun_a_second_time(tmp_path: P
         backend.repair()
 
 
+TO_GO = """Dependencies resolved.
+================================================================================
+ Package          Arch            Version            Repository            Size
+================================================================================
+Removing:
+ fabric           noarch          1-1                @cuda                  1 k
+
+Transaction Summary
+================================================================================
+Remove  1 Package
+"""
+
+
+@pytest.mark.parametrize("step", ["removal", "installation", "folder"])
+def test_what_is_still_there_after_a_removal_that_failed_is_held_as_before(tmp_path: Path, step: str) -> None:
+    backend, programs = system(tmp_path, row("fabric", "1-1") + row("a", "1-1"))
+    backend.hold({"fabric": "1-1"})
+    before = (tmp_path / versionlock.PATH).read_text()
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    base.write_manifest(folder, "dnf", [])
+
+    def fail(command: str) -> str:
+        if "--assumeno" in command:
+            return TO_GO
+        assert "fabric" not in (tmp_path / versionlock.PATH).read_text()
+        raise base.PackageError("a script failed")
+
+    programs.does[" remove "] = fail
+    steps = {
+        "removal": lambda: backend.remove(["fabric"]),
+        "installation": lambda: backend.install({"a": "1-1"}, displaced=["fabric"]),
+        "folder": lambda: backend.install_from(folder, ["fabric"]),
+    }
+    with pytest.raises(base.PackageError, match="a script failed"):
+        steps[step]()
+    assert (tmp_path / versionlock.PATH).read_text() == before
+
+
 def test_the_plugin_for_locks_is_brought_where_it_is_missing(tmp_path: Path) -> None:
     backend, programs = system(tmp_path, row("a", "1-1"))
     (tmp_path / "usr/lib/python3/dist-packages/dnf-plugins/versionlock.py").unlink()

@@ -294,6 +294,22 @@ def test_a_lost_hold_comes_back_alone(machine: Machine) -> None:
     assert machine.changes == ["hold lib"]
 
 
+def test_holds_that_cannot_be_put_back_are_named(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine.packages = {name: base.Installed(OLD, held=True) for name in ("lib", "smi")}
+
+    def hold(_versions: Mapping[str, str]) -> None:
+        raise base.PackageError("No space.")
+
+    def fail() -> None:
+        with base.released(machine, ["lib", "smi"]):
+            monkeypatch.setattr(machine, "hold", hold)
+            del machine.packages["lib"]
+            raise base.BusyError("It is locked.")
+
+    with pytest.raises(base.BusyError, match=r"^It is locked\. Nor can 'smi' be held .*No space\."):
+        fail()
+
+
 def test_another_version_lets_go_of_the_old_one_first(machine: Machine) -> None:
     present(machine, **DRIVER)
     work = present(
