@@ -164,7 +164,7 @@ def test_rpm_takes_them_as_they_are(tmp_path: Path) -> None:
 
     def ask(name: str, *words: str) -> str:
         path = tmp_path / of_release(old)[name].filename
-        command = ["rpm", "--dbpath", tmp_path / "db", "-qp", "--nosignature", *words, path]
+        command = ["rpm", "--dbpath", str(tmp_path / "db"), "-qp", "--nosignature", *words, str(path)]
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
     assert "installonlypkg(kernel)\n" in ask("kernel-core", "--provides")
