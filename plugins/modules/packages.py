@@ -9,7 +9,9 @@ DOCUMENTATION = r"""
 module: packages
 short_description: Install exact versions from one signed repository, pinned and held
 description:
-  - Writes the repository with its key, reads only its package list, installs the exact versions, pins them and holds them.
+  - Writes the repository with its key, reads only its package list, pins the exact versions, simulates, installs and holds them.
+  - If the package manager would remove a package that is not part of the set, or change one that is held, or, on a node that has joined a cluster,
+    change any other one, the module fails and names it. Pins and repository are then as they were before, and nothing was changed, also in check mode.
   - A converged node costs a few file reads and one query of the package database.
   - Needs only the package manager and Python 3.8 on the node. This release supports apt and dnf 4.
   - For dnf, pins and holds are lines of its plugin versionlock, one for each package with its full version, which end with C(.?*). All other lines
@@ -118,6 +120,12 @@ options:
         leaves them, and keeps edited ones as C(.rpmsave).
     type: bool
     default: false
+  removable:
+    description: >-
+      Names, or shell patterns, of packages that are not part of the set and may be removed because they conflict with it. Default is
+      C(preflight_removable_packages).
+    type: list
+    elements: str
   lock_timeout:
     description: Seconds that another program may keep the package manager's lock. Default is C(gpusmith_package_lock_timeout_s).
     type: int
@@ -126,16 +134,17 @@ options:
       - With O(state=fetched), folder in which archives of the packages are saved, with a manifest of names, versions and checksums. Packages that
         were added to an installed set since it was saved are added; saved archives stay.
       - With O(state=present), exactly the packages in this folder are installed, also over newer versions, pinned and held. No repository is asked
-        or written. O(packages) may be left out; if they are given, the folder must have them in these versions.
+        or written. O(packages) may be left out; if they are given, the folder must have them in these versions. All of them are part of the set;
+        O(counterparts) only name further ones that may go.
     type: path
   state:
     description:
       - V(repository_only) writes the repository and installs nothing. V(absent) removes packages, pins and repository. If the package manager would
         also remove or install anything else, nothing is removed, and that is named, also in check mode.
       - V(fetched) changes only O(folder). A set that is not installed yet is saved with all packages that its installation would add or change on
-        this node. An installed set is saved in its installed versions, with the packages that belong to it by O(patterns) and O(companions).
-        Packages that no repository has any more are taken from the package manager's cache. A complete folder that already has O(packages) is left
-        as it is.
+        this node; what V(present) refuses is refused here as well. An installed set is saved in its installed versions, with the packages that
+        belong to it by O(patterns) and O(companions). Packages that no repository has any more are taken from the package manager's cache. A
+        complete folder that already has O(packages) is left as it is.
     type: str
     choices: [present, absent, repository_only, fetched]
     default: present
@@ -219,6 +228,7 @@ plan:
 """
 
 import contextlib
+import os
 import shutil
 from pathlib import Path
 from typing import Any, Callable, Iterable, Iterator, Mapping
@@ -226,7 +236,7 @@ from typing import Any, Callable, Iterable, Iterator, Mapping
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpusmith.gpu.plugins.module_utils import packages as door
 from ansible_collections.gpusmith.gpu.plugins.module_utils.files import put, read, shown
-from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base, preview
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base, others, preview
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import folder as folders
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.repositories import repository_of
 
@@ -272,6 +282,7 @@ class Work:
         check: bool,
         backend: base.Backend,
         is_there: Callable[[base.File], bool] = is_on_disk,
+        serves: bool = False,
     ) -> None:
         """Prepare the work.
 
@@ -280,13 +291,16 @@ class Work:
             check: whether nothing may be changed.
             backend: of the package manager.
             is_there: whether a file is as it should be; replaced by who knows the node from its record only.
+            serves: whether the node has joined a cluster.
         """
         self._params = params
         self._name: str = params["name"]
         self._check = check
         self._backend = self._files = self._node = backend
         self._is_there = is_there
+        self._serves = serves
         self._wanted = {name: str(version) for name, version in params["packages"].items()}
+        self._before: list[base.File] = []
         self.changed = False
         self.packages: dict[str, dict[str, Any]] = {}
         self.saved: dict[str, str] = {}
@@ -312,9 +326,16 @@ class Work:
             )
             if self._check:
                 continue
+            self._before.append(base.File(file.path, read(file.path)))
             put(file.path, file.text, 0o644)
         self.changed |= bool(different)
         return bool(different)
+
+    def _take_back(self) -> None:
+        """Files are as they were."""
+        before, self._before = self._before, []
+        for file in reversed(before):
+            put(file.path, file.text, 0o644)
 
     def _announce(self, files: Iterable[base.File]) -> None:
         """Name new files of which check mode cannot know the content."""
@@ -425,18 +446,14 @@ class Work:
             self._write(self._files.pin_files(self._name, pins))
         elif self._check:
             self._announce(self._files.pin_files(self._name, base.pins(self._wanted, ())))
-        self._release(now)
-        if due:
-            self.changed = True
-            if not self._check:
-                self._backend.repair()
-                if folder is None:
-                    _prove(self._repository())
-                    self._backend.install(coming, self._params["recommends"], self._displaced(now))
-                else:
-                    self._backend.install_from(folder, self._displaced(now))
-            elif folder is None:
-                self._predict(coming, pins)
+        erase = due and self._foresee(now, coming, pins, folder)
+        held = self._to_release(now)
+        self.changed |= bool(due or held)
+        # Without their holds, a routine upgrade could change what an installation that fails leaves there.
+        lets_go = base.released(self._backend, held) if held and not self._check else contextlib.nullcontext()
+        with lets_go:
+            if due and not self._check:
+                self._bring(now, coming, folder, erase)
         after = now if self._check or not coming else self._look()
         self._hold(after, exact)
         blocked = self._node.blocked() if due and not self._check else ""
@@ -447,6 +464,14 @@ class Work:
             known = self._version(after, name) if not self._check or name not in coming else None
             self.packages[name] = {"before": self._version(now, name), "after": known or expected}
 
+    def _bring(
+        self, now: Mapping[str, base.Installed], coming: dict[str, str], folder: Path | None, erase: bool
+    ) -> None:
+        if folder is None:
+            self._backend.install(coming, self._params["recommends"], self._displaced(now), erase)
+        else:
+            self._backend.install_from(folder, self._displaced(now), erase)
+
     def _displaced(self, now: Mapping[str, base.Installed]) -> list[str]:
         return [name for name in self._params["displaced"] if name in now]
 
@@ -456,9 +481,7 @@ class Work:
 
     def _configure(self, repository: base.Repository) -> bool:
         """Write the repository, and read it: one that does not answer, or is signed with another key, does not stay."""
-        files = self._backend.repository_files(self._name, repository)
-        before = [base.File(file.path, read(file.path)) for file in files]
-        if not self._write(files):
+        if not self._write(self._backend.repository_files(self._name, repository)):
             return False
         if not self._check:
             try:
@@ -466,7 +489,7 @@ class Work:
                 self._backend.refresh(self._name)
                 self._backend.agree()
             except base.PackageError:
-                self._write(before)
+                self._take_back()
                 raise
         return True
 
@@ -570,13 +593,76 @@ class Work:
         found: dict[str, str] = preview.fitting(backend, coming, loose, pins, released, companions)
         return found
 
-    def _predict(self, coming: dict[str, str], pins: dict[str, list[str]]) -> None:
-        if not coming:
-            return
+    # --- what would come of it -------------------------------------------------------------------------------------
+
+    def _foresee(
+        self,
+        now: Mapping[str, base.Installed],
+        coming: dict[str, str],
+        pins: dict[str, list[str]],
+        folder: Path | None,
+    ) -> bool:
+        """Whether anything goes for what comes, before anything is changed: packages of others are refused, and files are as they were."""
         try:
-            self.plan = self._backend.simulate(coming, pins, self._params["release"])._asdict()
+            if not self._check:
+                self._backend.repair()
+                if folder is None:
+                    _prove(self._repository())
+            plan = self._simulated(now, coming, pins, folder)
+            if plan is None:
+                return True
+            self._refuse_others(self._backend, {**coming, **self.saved}, plan)
+        except (base.PackageError, OSError):
+            self._take_back()
+            raise
+        if self._check:
+            self.plan = plan._asdict()
+        return bool(plan.removed)
+
+    def _simulated(
+        self,
+        now: Mapping[str, base.Installed],
+        coming: dict[str, str],
+        pins: dict[str, list[str]],
+        folder: Path | None,
+    ) -> base.Plan | None:
+        """What would be done; None where nobody can tell, in check mode."""
+        released, displaced = [*self._params["release"], *self._to_release(now)], self._displaced(now)
+        found: base.Plan | None = None
+        try:
+            if folder is not None:
+                found = self._backend.simulate_from(folder, pins, released, displaced)
+            elif coming:
+                recommends, reads = self._params["recommends"], not self._check
+                found = self._backend.simulate(coming, pins, released, recommends, displaced, reads)
         except base.PackageError as error:
+            if not self._check:
+                raise self._untold(error) from error
             self.warnings.append(f"What would come along cannot be predicted: {error}")
+        return found
+
+    def _untold(self, error: base.PackageError) -> base.PackageError:
+        if isinstance(error, base.BusyError):
+            return error
+        return base.PackageError(
+            f"{error} So nobody can tell what installing '{self._name}' would remove or change, and nothing was changed. Correct that, then"
+            " run again."
+        )
+
+    def _refuse_others(self, backend: base.Backend, coming: Mapping[str, str], plan: base.Plan) -> None:
+        """What is not of the set, or of what comes with it, stays, unless it is permitted to go."""
+        if not plan.changed and not plan.removed:
+            return
+        there = backend.installed([*plan.changed, *plan.removed])
+        found = others.of_plan(
+            plan,
+            [{**self._params, "packages": {**coming, **self._wanted}}],
+            {name: package.source for name, package in there.items()},
+            others.held(plan, there),
+            self._params["removable"],
+            self._serves,
+        )
+        others.refuse(found, self._name, os.uname().release)
 
     # --- sets in a folder ------------------------------------------------------------------------------------------
 
@@ -676,6 +762,7 @@ class Work:
         pins = base.pins(exact, self._params["patterns"])
         coming = self._fitting(beside, coming, loose, pins)
         plan = beside.simulate(coming, pins, self._params["release"])
+        self._refuse_others(beside, coming, plan)
         return {**exact, **plan.installed, **{name: after for name, (_, after) in plan.changed.items()}}
 
     def from_folder(self, folder: Path) -> None:
@@ -710,17 +797,13 @@ class Work:
             )
         ]
 
-    def _release(self, now: dict[str, base.Installed]) -> None:
+    def _to_release(self, now: Mapping[str, base.Installed]) -> list[str]:
         patterns = self._params["release"]
-        names = [
+        return [
             name
             for name, package in now.items()
             if package.held and base.alike(name, package.source, patterns)
         ]
-        if names:
-            self.changed = True
-            if not self._check:
-                self._backend.release(names)
 
     def _hold(self, there: dict[str, base.Installed], exact: dict[str, str]) -> None:
         hold: bool = self._params["hold"]
@@ -792,6 +875,7 @@ def main() -> None:
             "recommends": {"type": "bool", "default": False},
             "autoremove": {"type": "bool", "default": False},
             "purge": {"type": "bool", "default": False},
+            "removable": {"type": "list", "elements": "str"},
             "lock_timeout": {"type": "int"},
             "folder": {"type": "path"},
             "state": {
@@ -806,7 +890,9 @@ def main() -> None:
     state, folder = module.params["state"], module.params["folder"]
     packages: dict[str, Any] = {}
     try:
-        work = Work(module.params, module.check_mode, door.backend(module.params["lock_timeout"]))
+        params = {**module.params, "removable": door.removable(module.params["removable"])}
+        serves = os.path.exists(others.KUBECONFIG)
+        work = Work(params, module.check_mode, door.backend(module.params["lock_timeout"]), serves=serves)
         packages = work.packages
         if state == "absent":
             work.absent()

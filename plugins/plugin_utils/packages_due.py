@@ -35,6 +35,7 @@ DEFAULTS: Mapping[str, Any] = {
     "hold": True,
     "hold_unversioned": False,
     "recommends": False,
+    "removable": [],
 }
 
 
@@ -72,12 +73,7 @@ class OfRecord:
         """A record does not know what repositories have."""
         return {}
 
-    def simulate(
-        self,
-        versions: Mapping[str, str],  # noqa: ARG002 - likewise
-        pins: Mapping[str, Sequence[str]],  # noqa: ARG002
-        released: Sequence[str] = (),  # noqa: ARG002
-    ) -> base.Plan:
+    def simulate(self, *_given: Any, **_options: Any) -> base.Plan:
         """Nor what would come along."""
         return base.Plan({}, {}, {})
 

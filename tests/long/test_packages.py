@@ -1092,6 +1092,124 @@ def test_folders_of_earlier_lists_go_but_for_what_is_installed(machine: Machine)
     assert list((folder.PLACE / "nvidia-driver").iterdir()) == [Path(given["folder"])]
 
 
+# --- what is not of the set ------------------------------------------------------------------------------------------
+
+
+def as_it_is(machine: Machine) -> tuple[list[str], dict[str, Any]]:
+    """Files, packages and holds."""
+    return systems.files("/etc", "/opt"), dict(machine.family.backend().installed(["*"]))
+
+
+@pytest.mark.parametrize("how", ["repository", "folder of the site", "saved packages"])
+@inside
+def test_packages_of_others_stay_unless_they_are_permitted_to_go(machine: Machine, how: str) -> None:
+    asked: dict[str, Any] = {**FROM_FOLDER, "release": [*DRIVER], "repository": systems.given(machine)}
+    saved = Path("/tmp/present")
+    if how == "saved packages":
+        work(machine, **asked).fetched(saved)
+        asked["repository"] = None
+    if how == "folder of the site":
+        asked["repository"] = systems.bring(systems.fill(machine, OF_SET))
+    backend = configure(machine)
+    backend.install({**full(machine, "1.0", "other"), **full(machine, NEW, "drv-tool")})
+    # Of an earlier day.
+    systems.write(backend.pin_files("nvidia-driver", pins(machine, NEW)))
+    backend.hold(full(machine, NEW, "drv-tool"))
+
+    def put(check: bool = False, **more: Any) -> Any:
+        done = work(machine, check, **{**asked, **more})
+        if how == "saved packages":
+            done.from_folder(saved)
+        else:
+            done.present(install=True)
+        return done
+
+    told = f"Installing 'nvidia-driver' would remove 'other' ({machine.family.full('other', '1.0')}). Nothing was changed."
+    before = as_it_is(machine)
+    assert told in refused(put)
+    assert as_it_is(machine) == before
+    if how == "repository":
+        # What a list of a new repository says, check mode does not know.
+        work(machine, **asked).present(install=False)
+        before = as_it_is(machine)
+    assert told in refused(lambda: put(check=True))
+    assert told in refused(lambda: put(removable=["another*"]))
+    assert as_it_is(machine) == before
+    if how != "saved packages":
+        assert told in refused(lambda: work(machine, **asked).fetched(Path("/tmp/target")))
+        assert not Path("/tmp/target").exists()
+    permitted: dict[str, Any] = {"removable": ["oth*"]}
+    assert put(check=True, **permitted).plan["removed"] == full(machine, "1.0", "other")
+    assert as_it_is(machine) == before
+    assert put(**permitted).changed
+    assert versions(backend, "other", *DRIVER) == full(machine, OLD, *DRIVER)
+    assert all(found.held for found in backend.installed(DRIVER).values())
+    again = put(release=[])
+    assert (again.changed, again.diff) == (False, [])
+
+
+@inside
+def test_on_a_node_that_serves_nothing_of_others_changes(machine: Machine) -> None:
+    backend = configure(machine)
+    backend.install(full(machine, "1.20.1", "kit-base"))
+    asked: dict[str, Any] = {
+        "packages": dict.fromkeys(("kit", "kit-tools", "kit-library"), "1.21.0"),
+        "patterns": [],
+        "unversioned": [],
+    }
+    before = as_it_is(machine)
+    told = " to ".join(machine.family.full("kit-base", each) for each in ("1.20.1", "1.21.0"))
+    serving = packages.Work(
+        {**DEFAULTS, **SET, "repository": systems.given(machine), **asked},
+        False,
+        door.backend(2),
+        serves=True,
+    )
+    assert f"would change 'kit-base' ({told}). Nothing was changed." in refused(
+        lambda: serving.present(install=True)
+    )
+    assert as_it_is(machine) == before
+    work(machine, **asked).present(install=True)
+    assert versions(backend, *KIT) == full(machine, "1.21.0", *KIT)
+
+
+@inside
+def test_what_somebody_holds_stays(machine: Machine) -> None:
+    backend = configure(machine)
+    backend.install(full(machine, "1.20.1", "kit-base"))
+    systems.hold_by_hand(machine, "kit-base", machine.family.full("kit-base", "1.20.1"))
+    asked: dict[str, Any] = {
+        "packages": dict.fromkeys(("kit", "kit-tools", "kit-library"), "1.21.0"),
+        "patterns": [],
+        "unversioned": [],
+    }
+    before = as_it_is(machine)
+    told = refused(lambda: work(machine, **asked).present(install=True))
+    assert "kit-base" in told
+    assert "othing was changed" in told
+    assert as_it_is(machine) == before
+
+
+@inside
+def test_a_gap_is_named_before_anything_is_changed(machine: Machine) -> None:
+    before = as_it_is(machine)
+    asked: dict[str, Any] = {"packages": {"broken": "1.0"}, "patterns": [], "unversioned": []}
+    told = refused(lambda: work(machine, **asked).present(install=True))
+    assert "nowhere-to-be-found" in told
+    assert "nothing was changed" in told
+    assert as_it_is(machine) == before
+
+
+@inside
+def test_lists_that_are_missing_are_read_for_the_simulation_too(machine: Machine) -> None:
+    """As of a fresh image, which knows nothing of its distribution's repositories yet."""
+    systems.add_repository(machine, "good")
+    backend, wanted = machine.family.backend(), full(machine, "1.0", "neighbour")
+    refused(lambda: backend.simulate(wanted, {}))
+    assert backend.simulate(wanted, {}, reads=True) == base.Plan(wanted, {}, {})
+    assert versions(backend, "neighbour") == {}
+
+
 # --- others on the machine -----------------------------------------------------------------------------------------
 
 
@@ -1161,6 +1279,39 @@ def test_lines_and_holds_of_an_administrator_stay(machine: Machine) -> None:
     assert backend.installed(["neighbour"])["neighbour"].held
     systems.upgrade_all(machine)
     assert versions(backend, "neighbour") == full(machine, "1.0", "neighbour")
+
+
+@inside
+def test_a_missing_list_of_locks_is_in_nobodys_way(machine: Machine) -> None:
+    """Dnf's plugin refuses all that dnf does where its list is missing, as it is on Debian, and where somebody deleted it."""
+    if machine.family.name == "apt":
+        return
+    backend = configure(machine)
+    systems.LIST.unlink(missing_ok=True)
+    with pytest.raises(AssertionError, match="version lock configuration"):
+        systems.upgrade_all(machine)
+    backend.refresh()
+    assert (backend.repair(), backend.blocked()) == (False, "")
+    cuda, wanted = full(machine, OLD, "drv-cuda"), full(machine, OLD, *DRIVER)
+    assert backend.simulate(cuda, pins(machine, OLD), reads=True) == base.Plan(wanted, {}, {})
+    assert backend.fetch(wanted, Path("/tmp/saved"))
+    assert not systems.LIST.exists()
+    # What has to be there is brought, and goes, without a list as well.
+    backend.install(full(machine, "1.0", "neighbour", "daemon"))
+    assert backend.removal(["daemon"]).packages == full(machine, "1.0", "daemon")
+    backend.remove(["daemon"])
+    assert not systems.LIST.exists()
+    asked: dict[str, Any] = {"unversioned": [], "repository": None}
+    assert backend.simulate_from(Path("/tmp/saved"), {}).installed == wanted
+    work(machine, **asked).from_folder(Path("/tmp/saved"))
+    assert all(found.held for found in backend.installed(DRIVER).values())
+    # From here on there is one, and lines of others in it stay.
+    systems.LIST.write_text(f"# of the site\nneighbour-1.0*\n{systems.LIST.read_text()}")
+    systems.upgrade_all(machine)
+    assert versions(backend, "neighbour", *DRIVER) == {**wanted, **full(machine, "1.0", "neighbour")}
+    work(machine, **asked).absent()
+    assert versions(backend, *DRIVER) == {}
+    assert systems.LIST.read_text() == "# of the site\nneighbour-1.0*\n"
 
 
 @inside

@@ -7,9 +7,10 @@ Standard library only, Python 3.8 or newer: it runs on the node.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
-from typing import Callable, Mapping, Optional, Type, Union
+from typing import Callable, List, Mapping, Optional, Sequence, Type, Union
 
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.apt import Apt
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import (
@@ -33,6 +34,7 @@ PROGRAMS = {
 }
 # By which an action plugin tells a module what the inventory says.
 LOCK_ENVIRONMENT = "GPUSMITH_PACKAGE_LOCK_TIMEOUT_S"
+REMOVABLE_ENVIRONMENT = "GPUSMITH_REMOVABLE_PACKAGES"
 BACKENDS: Mapping[str, Union[Type[Apt], Type[Dnf]]] = {"apt": Apt, "dnf": Dnf}
 SUPPORTED = tuple(BACKENDS)
 # By the database of installed packages, the manager over it.
@@ -61,3 +63,8 @@ def backend(lock_timeout_s: Optional[float] = None) -> Backend:
         f"{f'The package manager is {name!r}' if name else 'No known package manager is on this machine'}, "
         f"and this release manages packages by {' and '.join(SUPPORTED)} only. Use a system with one of these."
     )
+
+
+def removable(names: Optional[Sequence[str]] = None) -> List[str]:
+    """Names and shell patterns of packages of others that may go for those that come; by default those that the inventory permits."""
+    return list(json.loads(os.environ.get(REMOVABLE_ENVIRONMENT) or "[]") if names is None else names)

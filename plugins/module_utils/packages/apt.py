@@ -416,25 +416,51 @@ class Apt:
         )
 
     def simulate(
-        self, versions: Mapping[str, str], pins: Mapping[str, Sequence[str]], released: Sequence[str] = ()
+        self,
+        versions: Mapping[str, str],
+        pins: Mapping[str, Sequence[str]],
+        released: Sequence[str] = (),
+        recommends: bool = False,
+        displaced: Sequence[str] = (),
+        reads: bool = False,
     ) -> Plan:
         """See `base.Backend`."""
+        wanted = [_recommended(recommends), *_exact_words(versions), *_gone_words(displaced)]
+        with self._as_if(pins, released) as options:
+            words = [*self._get("install"), "--simulate", *options, *wanted]
+            attempt = partial(self._execute, words, UPDATE_TIMEOUT_S)
+            return parse_simulation(self._with_lists(attempt) if reads else attempt())
+
+    def simulate_from(
+        self,
+        folder: Path,
+        pins: Mapping[str, Sequence[str]],
+        released: Sequence[str] = (),
+        displaced: Sequence[str] = (),
+    ) -> Plan:
+        """See `base.Backend`."""
+        wanted = [*self._words_of(folder), *_gone_words(displaced)]
+        with self._as_if(pins, released) as options:
+            words = [*self._get("install"), "--simulate", *options, *wanted]
+            return parse_simulation(self._execute(words, UPDATE_TIMEOUT_S))
+
+    @contextmanager
+    def _as_if(self, pins: Mapping[str, Sequence[str]], released: Sequence[str]) -> Iterator[List[str]]:
+        """Options with which apt sees these pins, and no holds of these packages."""
         with tempfile.TemporaryDirectory(prefix="gpusmith-simulation-") as name:
             folder = Path(name)
             # The file stands in for that of an administrator, whose pins count as well.
             main = self._etc / "preferences"
             own = f"{files.read(main)}\n" if main.is_file() else ""
             files.put(folder / "pins.pref", own + render_preferences(pins, "a simulation"))
-            words = [*self._get("install"), "--simulate", "-o", f"Dir::Etc::Preferences={folder}/pins.pref"]
+            options = ["-o", f"Dir::Etc::Preferences={folder}/pins.pref"]
             if released:
                 status = (self._dpkg / "status").read_text(encoding="utf-8", errors="surrogateescape")
                 (folder / "status").write_text(
                     without_holds(status, released), encoding="utf-8", errors="surrogateescape"
                 )
-                words += ["-o", f"Dir::State::status={folder}/status"]
-            return parse_simulation(
-                self._execute([*words, "--no-install-recommends", *_exact_words(versions)], UPDATE_TIMEOUT_S)
-            )
+                options += ["-o", f"Dir::State::status={folder}/status"]
+            yield options
 
     # --- files -----------------------------------------------------------------------------------------------------
 
@@ -476,19 +502,29 @@ class Apt:
         return ""
 
     def install(
-        self, versions: Mapping[str, str], recommends: bool = False, displaced: Sequence[str] = ()
+        self,
+        versions: Mapping[str, str],
+        recommends: bool = False,
+        displaced: Sequence[str] = (),
+        erase: bool = True,
     ) -> None:
         """See `base.Backend`."""
-        words = [*self._get("install"), "--install-recommends" if recommends else "--no-install-recommends"]
+        words = [*self._get("install"), *_kept_words(erase), _recommended(recommends)]
         words += [*_exact_words(versions), *_gone_words(displaced)]
+        self._with_lists(partial(self._change, words))
+
+    def _with_lists(self, attempt: Callable[[], str]) -> str:
+        """What an attempt says, with lists that are read anew if it fails by those that are there.
+
+        A fresh image has no lists of the distribution, an old one stale lists: what packages need is then not found.
+        """
         try:
-            self._change(words)
+            return attempt()
         except PackageError as error:
             if isinstance(error, UnfinishedError) or LOCKED.search(str(error)) or UNPACKED.search(str(error)):
                 raise
-            # A fresh image has no lists of the distribution, an old one stale lists: what these packages need is then not found.
             self._read_lists(["apt-get", *self._options, "update", "-q"], accept=range(256))
-            self._change(words)
+            return attempt()
 
     def fetch(self, versions: Mapping[str, str], folder: Path) -> List[Saved]:
         """See `base.Backend`."""
@@ -544,16 +580,18 @@ class Apt:
             raise PackageError(f"Neither a repository nor '{cache}' has '{name}' in version '{version}'.")
         return found
 
-    def install_from(self, folder: Path, displaced: Sequence[str] = ()) -> None:
+    def install_from(self, folder: Path, displaced: Sequence[str] = (), erase: bool = True) -> None:
         """See `base.Backend`."""
+        wanted = [*self._words_of(folder), *_gone_words(displaced)]
+        self._change([*self._get("install"), *_kept_words(erase), *wanted])
+
+    def _words_of(self, folder: Path) -> List[str]:
+        """Options and files with which nothing but what a folder has, and what is installed, can be chosen."""
         saved = read_manifest(folder, self.name)
-        # Without repositories, nothing but these files and what is installed can be chosen.
         nothing = ["-o", "Dir::Etc::SourceList=/dev/null", "-o", "Dir::Etc::SourceParts=/dev/null"]
         nothing += [*UNCACHED, "-o", "APT::Sandbox::User=root"]
         files = [str((folder / each.file).resolve()) for each in saved]
-        self._change(
-            [*self._get("install"), *nothing, "--no-install-recommends", *files, *_gone_words(displaced)]
-        )
+        return [*nothing, _recommended(False), *files]
 
     def removal(self, names: Iterable[str], unused: bool = False, purge: bool = False) -> Removal:
         """See `base.Backend`. Siblings are of the same package, and go with it, as they do where dnf removes it."""
@@ -649,9 +687,11 @@ class Apt:
             words += ["-o", f"Dpkg::Options::={option}"]
         return words
 
-    def _change(self, words: Sequence[str]) -> None:
+    def _change(self, words: Sequence[str]) -> str:
         # apt waits for the lock by itself.
-        self._execute(words, self._lock_timeout_s + INSTALL_TIMEOUT_S, lock_timeout_s=self._lock_timeout_s)
+        return self._execute(
+            words, self._lock_timeout_s + INSTALL_TIMEOUT_S, lock_timeout_s=self._lock_timeout_s
+        )
 
     def _mark(self, verb: str, names: Iterable[str]) -> None:
         listed = sorted(set(names))
@@ -699,6 +739,14 @@ def _only(source: Path) -> List[str]:
         ("APT::Get::List-Cleanup", "0"),
     ]
     return [word for name, value in pairs for word in ("-o", f"{name}={value}")]
+
+
+def _recommended(recommends: bool) -> str:
+    return "--install-recommends" if recommends else "--no-install-recommends"
+
+
+def _kept_words(erase: bool) -> List[str]:
+    return [] if erase else ["--no-remove"]
 
 
 def _gone_words(names: Iterable[str]) -> List[str]:

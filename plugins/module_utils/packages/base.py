@@ -224,15 +224,43 @@ class Backend(Protocol):
         """Let upgrades change packages again."""
 
     def simulate(
-        self, versions: Mapping[str, str], pins: Mapping[str, Sequence[str]], released: Sequence[str] = ()
+        self,
+        versions: Mapping[str, str],
+        pins: Mapping[str, Sequence[str]],
+        released: Sequence[str] = (),
+        recommends: bool = False,
+        displaced: Sequence[str] = (),
+        reads: bool = False,
     ) -> Plan:
-        """What an exact install would do, with pins as if they were there already, and holds as if they were let go."""
+        """What an exact install would do, with pins as if they were there already, and holds as if they were let go.
+
+        Args:
+            versions: by name, as for `install`.
+            pins: versions by name or pattern.
+            released: names of packages whose holds will be let go.
+            recommends: as for `install`.
+            displaced: likewise.
+            reads: whether lists that are missing, or too old for these packages, are read before, as `install` does it.
+        """
+
+    def simulate_from(
+        self,
+        folder: Path,
+        pins: Mapping[str, Sequence[str]],
+        released: Sequence[str] = (),
+        displaced: Sequence[str] = (),
+    ) -> Plan:
+        """What `install_from` would do; see `simulate`."""
 
     def blocked(self) -> str:
         """Why an upgrade of all other packages fails because of what we hold, by the lists that were read; empty if it does not."""
 
     def install(
-        self, versions: Mapping[str, str], recommends: bool = False, displaced: Sequence[str] = ()
+        self,
+        versions: Mapping[str, str],
+        recommends: bool = False,
+        displaced: Sequence[str] = (),
+        erase: bool = True,
     ) -> None:
         """Install exactly these; an empty version takes the one that is offered.
 
@@ -240,6 +268,7 @@ class Backend(Protocol):
             versions: by name.
             recommends: whether recommended packages are installed too.
             displaced: installed packages that have files of these and are in no conflict with them: they go in the same step.
+            erase: whether anything may go for them. Where a simulation said that nothing would, nothing does.
         """
 
     def fetch(self, versions: Mapping[str, str], folder: Path) -> List[Saved]:
@@ -248,7 +277,7 @@ class Backend(Protocol):
         What no repository offers any more is taken from what the package manager itself has kept.
         """
 
-    def install_from(self, folder: Path, displaced: Sequence[str] = ()) -> None:
+    def install_from(self, folder: Path, displaced: Sequence[str] = (), erase: bool = True) -> None:
         """Install what fetch saved, after a look at its manifest; see `install`. Needs no repository."""
 
     def remains(self, names: Iterable[str]) -> List[str]:
@@ -345,6 +374,13 @@ def no_counterpart(each: Mapping[str, Any]) -> str:
 
 
 # --- versions ------------------------------------------------------------------------------------------------------
+
+DRIVER = re.compile(r"(?:\d+:)?\d{3}\.\d")
+
+
+def is_of_driver(version: str) -> bool:
+    """Whether a version is a driver's, by its kind: '1:580.178.04-1', and not '1.20.1' as the container toolkit's."""
+    return DRIVER.match(version) is not None
 
 
 def satisfies(version: Optional[str], wanted: str) -> bool:

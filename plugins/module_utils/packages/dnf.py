@@ -13,7 +13,7 @@ import tempfile
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence
+from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import (
     dnf_machine,
@@ -263,25 +263,97 @@ class Dnf:
         return names[0] if names else None
 
     def simulate(
-        self, versions: Mapping[str, str], pins: Mapping[str, Sequence[str]], released: Sequence[str] = ()
+        self,
+        versions: Mapping[str, str],
+        pins: Mapping[str, Sequence[str]],
+        released: Sequence[str] = (),
+        recommends: bool = False,
+        displaced: Sequence[str] = (),
+        reads: bool = False,
     ) -> Plan:
         """See `base.Backend`."""
-        locks = self._locks.listed()
-        for owner in self._taken:
-            locks = locks.with_block(owner, {})
+        attempt = partial(self._simulate, versions, pins, released, recommends)
+        if not reads:
+            return self._beside_removal(attempt(), displaced)
+        self._have_lists("--setopt=*.metadata_expire=never")
+        try:
+            plan = attempt()
+        except BusyError:
+            raise
+        except PackageError:
+            # As for an installation: what these packages need may be in lists that are old.
+            self._have_lists("--refresh")
+            plan = attempt()
+        return self._beside_removal(plan, displaced)
+
+    def _simulate(
+        self,
+        versions: Mapping[str, str],
+        pins: Mapping[str, Sequence[str]],
+        released: Sequence[str],
+        recommends: bool,
+    ) -> Plan:
         pinned = self._locks.resolved(pins, {})
-        locks = locks.without(released, {}).with_block("a simulation", pinned)
         has_locks = self._machine.has_plugin("versionlock")
         without = [] if has_locks else self._excluded(pinned)
-        words = [*WITH_LOCKS, *AS_READ, "install", "--assumeno", *as_asked(False), *exact_words(versions)]
+        words = [*AS_READ, "install", *as_asked(recommends), *exact_words(versions)]
         if self._alone and not has_locks:
             # It has to come from there, too.
             words.append("dnf-command(versionlock)")
+        return self._plan([*without, *words], versions, pinned, released)
+
+    def simulate_from(
+        self,
+        folder: Path,
+        pins: Mapping[str, Sequence[str]],
+        released: Sequence[str] = (),
+        displaced: Sequence[str] = (),
+    ) -> Plan:
+        """See `base.Backend`."""
+        versions, words = self._words_of(folder)
+        plan = self._plan(
+            ["install", *as_asked(False), *words], versions, self._locks.resolved(pins, {}), released
+        )
+        return self._beside_removal(plan, displaced)
+
+    def _plan(
+        self,
+        words: Sequence[str],
+        versions: Mapping[str, str],
+        pinned: versionlock.Locks,
+        released: Sequence[str],
+    ) -> Plan:
+        """What dnf would do, asked with these words, by pins, and without holds."""
+        locks = self._locks.listed()
+        for owner in self._taken:
+            locks = locks.with_block(owner, {})
+        locks = locks.without(released, {}).with_block("a simulation", pinned)
         with self._locks.seen_as(locks, versions) as options:
             said = self._machine.dnf(
-                [*options, *without, *words], UPDATE_TIMEOUT_S, unless=dnf_output.ABORTED, yes=False
+                [*options, *WITH_LOCKS, *words, "--assumeno"],
+                UPDATE_TIMEOUT_S,
+                unless=dnf_output.ABORTED,
+                yes=False,
             )
         return dnf_output.parse_plan(said, {row.name: row.version for row in self._machine.installed()})
+
+    def _beside_removal(self, plan: Plan, displaced: Sequence[str]) -> Plan:
+        """A plan with what is removed before it is carried out."""
+        gone = self.removal(displaced).packages if displaced else {}
+        return plan._replace(removed={**plan.removed, **gone})
+
+    def _have_lists(self, which: str) -> None:
+        """Read lists, by an option that says which. Repositories that do not answer are left out, as where packages are installed."""
+        if not self._machine.has_repositories():
+            return
+        words = [*ALONE, "makecache", "--setopt=*.skip_if_unavailable=1", which]
+        try:
+            self._machine.dnf(words, UPDATE_TIMEOUT_S)
+        except BusyError:
+            raise
+        except PackageError:
+            # What is lacking then, a simulation names.
+            return
 
     def _excluded(self, pinned: versionlock.Locks) -> List[str]:
         """Options that do what locks would, where the plugin is not installed yet: then nobody has locked anything."""
@@ -330,13 +402,17 @@ class Dnf:
     # --- changing --------------------------------------------------------------------------------------------------
 
     def install(
-        self, versions: Mapping[str, str], recommends: bool = False, displaced: Sequence[str] = ()
+        self,
+        versions: Mapping[str, str],
+        recommends: bool = False,
+        displaced: Sequence[str] = (),
+        erase: bool = True,
     ) -> None:
         """See `base.Backend`. Dnf knows of no step that does both."""
         if displaced:
             self.remove(displaced)
         self._machine.need("versionlock")
-        words = [*CHANGING, "install", *as_asked(recommends), *exact_words(versions)]
+        words = [*CHANGING, "install", *as_asked(recommends, erase), *exact_words(versions)]
         with self._locks.seen_as(self._locks.listed(), versions) as options:
             try:
                 # Lists are read by who asks for it.
@@ -367,18 +443,22 @@ class Dnf:
         saved: List[Saved] = self._archives.fetch(versions, folder)
         return saved
 
-    def install_from(self, folder: Path, displaced: Sequence[str] = ()) -> None:
+    def install_from(self, folder: Path, displaced: Sequence[str] = (), erase: bool = True) -> None:
         """See `base.Backend` and `install`."""
-        saved = read_manifest(folder, self.name)
+        versions, words = self._words_of(folder)
         if displaced:
             self.remove(displaced)
-        versions = {each.name: each.version for each in saved}
+        with self._locks.seen_as(self._locks.listed(), versions) as options:
+            self._machine.dnf([*options, "install", *as_asked(False, erase), *words], INSTALL_TIMEOUT_S)
+        self._follow(versions)
+
+    def _words_of(self, folder: Path) -> Tuple[Dict[str, str], List[str]]:
+        """Versions by name of what a folder has; options and files with which it comes from there alone."""
+        saved = read_manifest(folder, self.name)
         files = [str((folder / each.file).resolve()) for each in saved]
         # They were proved when they were saved, by their repository's rule; the node's rule for other files would refuse unsigned ones.
         alone = ["--disablerepo=*", "--setopt=localpkg_gpgcheck=0"]
-        with self._locks.seen_as(self._locks.listed(), versions) as options:
-            self._machine.dnf([*options, *alone, "install", *as_asked(False), *files], INSTALL_TIMEOUT_S)
-        self._follow(versions)
+        return {each.name: each.version for each in saved}, [*alone, *files]
 
     def remains(self, names: Iterable[str]) -> List[str]:  # noqa: ARG002 - of the protocol
         """See `base.Backend`. Rpm takes what nobody edited, and forgets the rest."""
@@ -424,8 +504,10 @@ class Dnf:
         """See `base.Backend`."""
         told = self.removal(names, unused, purge)
         if told.packages:
+            # Locks are of what comes. Where their list is missing, the plugin ends all that dnf does with an error.
+            words = [*self._machine.without_locks(), *_removing(unused=False)]
             with released(self, told.packages):
-                self._machine.dnf([*_removing(unused=False), *sorted(told.packages)], INSTALL_TIMEOUT_S)
+                self._machine.dnf([*words, *sorted(told.packages)], INSTALL_TIMEOUT_S)
         return told._replace(kept=kept.there(self._machine.root, told.kept))
 
     def repair(self) -> bool:

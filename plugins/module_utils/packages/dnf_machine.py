@@ -144,6 +144,10 @@ class Machine:
         """Whether a command of dnf is there."""
         return any(self.root.glob(f"usr/lib/python3*/*-packages/dnf-plugins/{command}.py"))
 
+    def without_locks(self) -> List[str]:
+        """Options with which dnf runs all its plugins but that for locks."""
+        return ["--disableplugin=versionlock"] if self.has_plugin("versionlock") else []
+
     # --- programs --------------------------------------------------------------------------------------------------
 
     def dnf(
@@ -205,9 +209,10 @@ def nevra(row: rpm.Row) -> str:
     return f"{row.name}-{row.version}.{row.arch}"
 
 
-def as_asked(recommends: bool) -> List[str]:
-    """Options with which nothing but what is asked for decides."""
-    return ["--allowerasing", "--setopt=best=0", f"--setopt=install_weak_deps={int(recommends)}"]
+def as_asked(recommends: bool, erase: bool = True) -> List[str]:
+    """Options with which nothing but what is asked for decides, and with which other packages may go for it."""
+    weak = f"--setopt=install_weak_deps={int(recommends)}"
+    return [*(["--allowerasing"] if erase else []), "--setopt=best=0", weak]
 
 
 def exact_words(versions: Mapping[str, str]) -> List[str]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence
 
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.others import held
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.repositories import repository_of
 
 # Arguments of module packages.
@@ -209,9 +210,8 @@ def _tried(
 ) -> Dict[str, Any]:
     try:
         plan = beside.simulate(coming, pins, released)
-        there = beside.installed(plan.changed)
-        held = sorted(name for name in plan.changed if name in there and there[name].held)
-        return {"plan": plan._asdict(), "held": held, "error": ""}
+        stays = held(plan, beside.installed(plan.changed))
+        return {"plan": plan._asdict(), "held": stays, "error": ""}
     except base.PackageError as error:
         return {"error": str(error)}
 

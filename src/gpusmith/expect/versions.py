@@ -16,9 +16,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import is_of_driver
+
 EPOCH = re.compile(r"^\d+:")
 PACKAGERS = re.compile(r"[-+~]")
-DRIVER = re.compile(r"\d{3}\.\d")
 FULL_DRIVER = re.compile(r"(?:\d+:)?\d{3}\.\d+(?:\.\d+)?(?:[-+~]\S+)?$")
 """A driver's version that names one build, not a branch."""
 BRANCH = re.compile(r"\d{3}")
@@ -63,8 +64,7 @@ def is_version(version: str | None, wanted: str) -> bool:
 
 def of_driver(version: str) -> str | None:
     """The driver's version that a package's is; None for versions of other things, as the container toolkit's."""
-    plain = upstream(version)
-    return plain if DRIVER.match(plain) else None
+    return upstream(version) if is_of_driver(version) else None
 
 
 def is_older(version: str, than: str) -> bool:

@@ -151,6 +151,8 @@ class Machine:
         # The names that the role asks for, so that pins and holds are what site.yml would write.
         names = {name: kept[name] for name in driver.must_have(record, wanted) if name in kept}
         asked = self._of_version(record, wanted)
+        # What comes is in the folder; what they stand for goes, as a pin of another branch.
+        asked["counterparts"] = expected.counterparts(record, wanted)
         asked = {**asked, "repository": None, "packages": names, "folder": folder}
         with self.modules.withheld(version) if self.modules else nullcontext():
             answer = self.ask("gpusmith.gpu.packages", asked)

@@ -72,7 +72,23 @@ def test_modules_are_told_how_long_others_may_keep_a_lock(
     assert door.backend(7) == 7
 
 
-@pytest.mark.parametrize("variables", [None, {}, {"gpusmith_proxy": {}, "gpusmith_ca_certificates": {}}])
+def test_modules_are_told_which_packages_of_others_may_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert door.removable() == []
+    (found,) = told({"preflight_removable_packages": ["runc", "docker*"]})
+    for name, text in found.items():
+        monkeypatch.setenv(name, text)
+    assert door.removable() == ["runc", "docker*"]
+    assert door.removable([]) == []
+
+
+NOTHING_SAID: dict[str, Any] = {
+    "gpusmith_proxy": {},
+    "gpusmith_ca_certificates": {},
+    "preflight_removable_packages": [],
+}
+
+
+@pytest.mark.parametrize("variables", [None, {}, NOTHING_SAID])
 def test_without_a_proxy_nothing_is_told(variables: Any) -> None:
     assert told(variables) is None
     assert told(variables, [{"a": "b"}]) == [{"a": "b"}]

@@ -110,6 +110,17 @@ def test_installing_asks_no_repository(tmp_path: Path) -> None:
     assert asked["packages"] == {"libcuda1": f"{NEW}-1"}
 
 
+def test_a_pin_of_another_branch_goes_on_the_way_forth_and_back(tmp_path: Path) -> None:
+    """Nothing of its name or version says that it is the driver's, and packages of others are left alone."""
+    node = Node()
+    node.record["packages"]["nvidia-driver-pinning-580"] = {"version": "580-1", "held": False}
+    node.answers = [{"saved": {"libcuda1": "595.71.05-1"}}]
+    made(node, tmp_path).install("595.71.05")
+    _, (_, asked) = node.asked[:2]
+    pin = {"of": "nvidia-driver-pinning-580", "names": ["nvidia-driver-pinning-595"], "version": ""}
+    assert pin in asked["counterparts"]
+
+
 class Modules:
     """Of one node of several that builds."""
 

@@ -178,6 +178,27 @@ def test_a_failed_install_is_tried_again_with_fresh_lists() -> None:
         assert word in programs.commands[0]
 
 
+def test_a_simulation_reads_lists_as_an_installation_does(tmp_path: Path) -> None:
+    def asked(**options: Any) -> list[str]:
+        programs = Programs({"--simulate": ["E: Unable to locate package libmnl0"]})
+        try:
+            apt.Apt(root=tmp_path, execute=programs).simulate({"a": "1-1"}, {}, **options)
+        except base.PackageError:
+            programs.commands.append("failed")
+        verbs = ("install", "update", "failed")
+        return [verb for command in programs.commands for verb in verbs if verb in command.split()]
+
+    assert asked() == ["install", "failed"]
+    assert asked(reads=True) == ["install", "update", "install"]
+
+
+def test_nothing_goes_for_what_comes_where_a_simulation_said_so() -> None:
+    programs = Programs()
+    for erase in (True, False):
+        apt.Apt(execute=programs).install({"a": "1-1"}, erase=erase)
+        assert ("--no-remove" in programs.commands[-1]) is not erase
+
+
 def test_a_lock_that_stays_is_not_tried_again() -> None:
     programs = Programs({"apt-get install": ["E: Could not get lock /var/lib/dpkg/lock-frontend."]})
     with pytest.raises(base.PackageError, match="Could not get lock"):

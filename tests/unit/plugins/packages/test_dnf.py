@@ -138,6 +138,49 @@ def test_without_pins_no_list_is_made_and_with_some_one_is(tmp_path: Path) -> No
     assert (tmp_path / versionlock.PATH).read_text().splitlines()[1:] == ["a-0:1-1.?*"]
 
 
+def test_a_removal_needs_no_list_of_locks(tmp_path: Path) -> None:
+    """Dnf's plugin ends every command with an error where its list is missing."""
+    table = (
+        "Dependencies resolved.\nRemoving:\n a noarch 1-1 @r 0\n\nTransaction Summary\nRemove  1 Package\n"
+    )
+    backend, programs = system(tmp_path, row("a", "1-1"), says={"--assumeno": table})
+    backend.remove(["a"])
+    assert "--disableplugin=versionlock --disablerepo=* remove" in programs.commands[-1]
+    # What is not there cannot be switched off.
+    (tmp_path / "usr/lib/python3/dist-packages/dnf-plugins/versionlock.py").unlink()
+    backend.remove(["a"])
+    assert "versionlock" not in programs.commands[-1]
+
+
+def test_a_simulation_reads_lists_as_an_installation_does(tmp_path: Path) -> None:
+    backend, programs = system(tmp_path, row("a", "1-1"))
+
+    def asked(**options: Any) -> list[str]:
+        programs.commands.clear()
+        backend.simulate({"a": "1-1"}, {}, **options)
+        return [each for each in programs.commands if each.startswith("dnf")]
+
+    assert ["makecache" in each for each in asked()] == [False]
+    missing, simulated = asked(reads=True)
+    assert missing.endswith("makecache --setopt=*.skip_if_unavailable=1 --setopt=*.metadata_expire=never")
+    assert "-C " in simulated
+    programs.says["--assumeno"] = [base.PackageError("no match")]
+    assert ["--refresh" in each for each in asked(reads=True)] == [False, False, True, False]
+    programs.says["--assumeno"] = [base.BusyError("already locked by 7")]
+    with pytest.raises(base.BusyError):
+        asked(reads=True)
+    # Repositories that do not answer are the simulation's to miss.
+    programs.says = {"makecache": [base.PackageError("down")], "rpm -qa": row("a", "1-1")}
+    assert len(asked(reads=True)) == 2
+
+
+def test_nothing_goes_for_what_comes_where_a_simulation_said_so(tmp_path: Path) -> None:
+    backend, programs = system(tmp_path, row("a", "1-1"))
+    for erase in (True, False):
+        backend.install({"a": "1-1"}, erase=erase)
+        assert ("--allowerasing" in programs.commands[-2]) is erase, programs.commands
+
+
 def test_a_line_of_others_for_another_version_hinders_holds_and_installs(tmp_path: Path) -> None:
     backend, programs = system(tmp_path, row("a", "2-1"))
     (tmp_path / versionlock.PATH).write_text("a-1*\n")

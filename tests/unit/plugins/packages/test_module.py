@@ -13,6 +13,7 @@ import pytest
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base
 from ansible_collections.gpusmith.gpu.plugins.modules import packages
 
+from gpusmith.probe import kubernetes as probe
 from tests.unit.keys import KEY, OTHER_KEY
 
 REPOSITORY = {"uris": ["http://depot/"], "suites": ["./"], "components": [], "key": KEY}
@@ -34,7 +35,12 @@ class Machine:
         self.lists: dict[str, list[str]] = dict(LISTS)
         self.after_refresh: dict[str, list[str]] = {}
         self.asked: list[str] = []
+        self.simulated: list[tuple[list[str], list[str], bool]] = []
+        self.pinned: list[bool] = []
+        self.erased: list[bool] = []
         self.unpredictable = ""
+        self.would_remove: dict[str, str] = {}
+        self.would_change: dict[str, tuple[str, str]] = {}
         self.unreadable = ""
         self.disagree = ""
         self.fails_from_now_on = ""
@@ -83,11 +89,24 @@ class Machine:
             base.File(self.folder / f"{owner}-set.pref", None),
         ]
 
-    def simulate(self, versions: Mapping[str, str], pins: Any, released: Any = ()) -> base.Plan:
+    def simulate(
+        self, versions: Mapping[str, str], _pins: Any, released: Sequence[str] = (), _recommends: bool = False,
+        displaced: Sequence[str] = (), reads: bool = False,
+    ) -> base.Plan:  # fmt: skip
         self.asked.append("simulate")
+        self.simulated.append((list(released), list(displaced), reads))
+        # The pins are there before, where they are to be there at all.
+        self.pinned.append((self.folder / "drv.pref").exists())
         if self.unpredictable:
             raise base.PackageError(self.unpredictable)
-        return base.Plan(dict(versions), {}, {"runc": "1.1"})
+        gone = {name: self.packages[name].version for name in displaced}
+        return base.Plan(dict(versions), self.would_change, {**self.would_remove, **gone})
+
+    def simulate_from(
+        self, folder: Path, pins: Any, released: Sequence[str] = (), displaced: Sequence[str] = ()
+    ) -> base.Plan:
+        saved = {each.name: each.version for each in base.read_manifest(folder, self.name)}
+        return self.simulate(saved, pins, released, displaced=displaced)
 
     def blocked(self) -> str:
         return self.fails_from_now_on
@@ -97,9 +116,14 @@ class Machine:
         return False
 
     def install(
-        self, versions: Mapping[str, str], recommends: bool = False, displaced: Sequence[str] = ()
+        self,
+        versions: Mapping[str, str],
+        _recommends: bool = False,
+        displaced: Sequence[str] = (),
+        erase: bool = True,
     ) -> None:
         self.asked.append(" ".join(["install", *(f"{name}-" for name in displaced)]))
+        self.erased.append(erase)
         for name in displaced:
             del self.packages[name]
         if "smi" in versions:
@@ -107,6 +131,10 @@ class Machine:
         for name, version in versions.items():
             held = name in self.packages and self.packages[name].held
             self.packages[name] = base.Installed(version or self.lists[name][0], held)
+
+    def install_from(self, folder: Path, displaced: Sequence[str] = (), erase: bool = True) -> None:
+        saved = {each.name: each.version for each in base.read_manifest(folder, self.name)}
+        self.install(saved, displaced=displaced, erase=erase)
 
     def _mark(self, names: Iterable[str], held: bool) -> None:
         for name in names:
@@ -178,14 +206,16 @@ class Machine:
 DEFAULTS: dict[str, Any] = {
     "name": "drv", "repository": REPOSITORY, "packages": {}, "patterns": [], "unversioned": [], "optional": [], "release": [],
     "replaced": [], "displaced": [], "companions": [], "counterparts": [],
-    "hold": True, "hold_unversioned": False, "recommends": False, "autoremove": False, "purge": False,
+    "hold": True, "hold_unversioned": False, "recommends": False, "autoremove": False, "purge": False, "removable": [],
 }  # fmt: skip
 DRIVER: dict[str, Any] = {"packages": {"smi": "580.178.04"}, "patterns": ["smi", "lib", "container"]}
 
 
-def present(machine: Machine, check: bool = False, install: bool = True, **params: Any) -> Any:
+def present(
+    machine: Machine, check: bool = False, install: bool = True, serves: bool = False, **params: Any
+) -> Any:
     machine.asked = []
-    work = packages.Work({**DEFAULTS, **params}, check, machine)
+    work = packages.Work({**DEFAULTS, **params}, check, machine, serves=serves)
     work.present(install)
     return work
 
@@ -194,6 +224,13 @@ def fetched(machine: Machine, check: bool = False, **params: Any) -> Any:
     machine.asked = []
     work = packages.Work({**DEFAULTS, **params}, check, machine)
     work.fetched(machine.folder / "saved")
+    return work
+
+
+def from_folder(machine: Machine, check: bool = False, serves: bool = False, **params: Any) -> Any:
+    machine.asked = []
+    work = packages.Work({**DEFAULTS, **params}, check, machine, serves=serves)
+    work.from_folder(machine.folder / "saved")
     return work
 
 
@@ -315,9 +352,25 @@ def test_another_version_lets_go_of_the_old_one_first(machine: Machine) -> None:
     work = present(
         machine, packages={"smi": "595.71.05"}, patterns=DRIVER["patterns"], release=["smi", "lib"]
     )
-    assert machine.changes == ["refresh drv", "release lib smi", "repair", "install", "hold lib smi"]
+    assert machine.changes == ["refresh drv", "repair", "release lib smi", "install", "hold lib smi"]
     assert work.packages == {"smi": {"before": OLD, "after": NEW}}
     assert machine.packages["lib"] == base.Installed(NEW, True)
+
+
+def test_an_installation_that_fails_leaves_what_is_there_held(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    present(machine, **DRIVER)
+
+    def install(*_words: Any, **_options: Any) -> None:
+        raise base.PackageError("The disk is full.")
+
+    monkeypatch.setattr(machine, "install", install)
+    with pytest.raises(base.PackageError, match="The disk is full"):
+        present(machine, packages={"smi": NEW}, patterns=DRIVER["patterns"], release=["smi", "lib"])
+    assert {name: machine.packages[name] for name in ("smi", "lib")} == dict.fromkeys(
+        ("smi", "lib"), base.Installed(OLD, True)
+    )
 
 
 @pytest.mark.parametrize("there", [OLD, NEW])
@@ -474,7 +527,8 @@ def test_folders_go_where_a_repository_has_what_they_have(machine: Machine, plac
 
 def test_check_mode_changes_nothing_and_tells_what_would_come(machine: Machine) -> None:
     (machine.folder / "drv.sources").write_text(KEY.strip())
-    work = present(machine, check=True, **DRIVER)
+    machine.would_remove = {"runc": "1.1"}
+    work = present(machine, check=True, **DRIVER, removable=["runc"])
     assert work.changed
     assert machine.changes == []
     assert work.packages == {"smi": {"before": None, "after": OLD}}
@@ -583,6 +637,235 @@ def test_configuration_files_that_the_package_manager_leaves_are_no_change(machi
     machine.configured = machine.foreign = {"lib"}
     work = absent(machine, packages={"lib": ""}, purge=True)
     assert (work.changed, work.purged, work.packages) == (False, [], {})
+
+
+# --- what is not of the set ------------------------------------------------------------------------------------------
+
+
+def there(machine: Machine, serves: bool = False, **params: Any) -> Any:
+    """A folder with all of the set is saved; what is installed from it."""
+    machine.packages["smi"] = base.Installed(OLD, False)
+    machine.packages["lib"] = base.Installed(OLD, False)
+    fetched(machine, **DRIVER)
+    machine.packages.pop("smi")
+    machine.packages.pop("lib")
+    return lambda check=False, **more: from_folder(machine, check, serves, **{**params, **more})
+
+
+def files(machine: Machine) -> dict[str, str]:
+    return {path.name: path.read_text() for path in machine.folder.iterdir() if path.is_file()}
+
+
+@pytest.mark.parametrize("saved", [False, True])
+@pytest.mark.parametrize("check", [False, True])
+@pytest.mark.parametrize("pinned", [False, True])
+def test_what_would_go_with_a_set_is_refused_by_name_before_anything_is_changed(
+    machine: Machine, saved: bool, check: bool, pinned: bool
+) -> None:
+    put = there(machine) if saved else None
+    if pinned:
+        (machine.folder / "drv.pref").write_text("of before\n")
+    if check and not saved:
+        (machine.folder / "drv.sources").write_text(KEY.strip())
+    before = files(machine), dict(machine.packages)
+    machine.would_remove = {"docker.io": "20.10", "runc": "1.1"}
+
+    def act(**more: Any) -> Any:
+        asked = {**DRIVER, "release": ["smi", "lib"], **more}
+        return put(check=check, **asked) if put else present(machine, check=check, **asked)
+
+    told = "Installing 'drv' would remove 'docker.io' \\(20.10\\), 'runc' \\(1.1\\). Nothing was changed."
+    with pytest.raises(base.PackageError, match=f"{told}.*'preflight_removable_packages'"):
+        act()
+    assert (files(machine), machine.packages) == before
+    # Holds were let go for the simulation alone, lists and an interrupted run are another matter.
+    assert set(machine.changes) <= {"refresh drv", "repair"}
+    with pytest.raises(base.PackageError, match=r"remove 'runc' \(1\.1\)\. Nothing"):
+        act(removable=["docker*"])
+    done = act(removable=["docker*", "runc"])
+    assert done.changed
+    assert (machine.packages.get("smi") is not None) is not check
+
+
+def test_a_new_repository_does_not_stay_without_the_pins_that_it_needs(machine: Machine) -> None:
+    machine.would_remove = {"docker.io": "20.10"}
+    with pytest.raises(base.PackageError, match=r"docker\.io"):
+        present(machine, **DRIVER)
+    assert files(machine) == {}
+    # One that was there stays, with its own key.
+    (machine.folder / "drv.sources").write_text("of before")
+    with pytest.raises(base.PackageError, match=r"docker\.io"):
+        present(machine, **DRIVER)
+    assert files(machine) == {"drv.sources": "of before"}
+
+
+PARTS: dict[str, Any] = {
+    "packages": {"smi": "580.178.04"},
+    "patterns": ["lib*", "src:drv-*"],
+    "unversioned": ["modprobe"],
+    "optional": ["cuda-toolkit-12-8"],
+    "companions": ["linux-*"],
+    "counterparts": [{"of": "pin-580", "names": ["pin-595"], "version": ""}],
+    "release": ["kernel-*"],
+    "replaced": ["other-kind"],
+    "displaced": ["fabric-580"],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "source"),
+    [
+        ("smi", "1", ""),
+        ("lib7", "570.1-1", ""),
+        ("codec", "1.0", "drv-source"),
+        ("modprobe", "1", ""),
+        ("cuda-toolkit-12-8", "1", ""),
+        ("linux-image", "6.1", ""),
+        ("pin-580", "580-1", ""),
+        ("pin-595", "595-1", ""),
+        ("kernel-core", "1", ""),
+        ("other-kind", "1", ""),
+        ("fabric-580", "1", ""),
+    ],
+)
+def test_parts_of_the_set_may_go_whatever_makes_them_its_own(
+    machine: Machine, name: str, version: str, source: str
+) -> None:
+    machine.packages["pin-595"] = base.Installed("595-1", False)
+    machine.packages[name] = base.Installed(version, True, source)
+    machine.would_remove = {name: version}
+    assert present(machine, **PARTS).changed
+    assert machine.erased == [True]
+
+
+def test_a_name_like_a_drivers_part_with_another_kind_of_version_is_not_of_the_set(machine: Machine) -> None:
+    machine.would_remove = {"libother": "2.13.0-1"}
+    with pytest.raises(base.PackageError, match="remove 'libother'"):
+        present(machine, **PARTS)
+    # Of other sets, whose versions have no kind, all that has such a name.
+    kit: dict[str, Any] = {"packages": {"container": "1.20.1"}, "patterns": ["lib*"]}
+    assert present(machine, **kit).changed
+
+
+def test_what_somebody_holds_stays_and_what_nobody_holds_comes_along(machine: Machine) -> None:
+    machine.packages["libc6"] = base.Installed("2.36-1", False)
+    machine.would_change = {"libc6": ("2.36-1", "2.36-9")}
+    assert present(machine, **DRIVER).changed
+    del machine.packages["smi"]
+    machine.packages["libc6"] = base.Installed("2.36-1", True)
+    told = "would change 'libc6' \\(2.36-1 to 2.36-9\\). Nothing was changed."
+    with pytest.raises(base.PackageError, match=told):
+        present(machine, **DRIVER, removable=["*"])
+
+
+def test_on_a_node_that_serves_nothing_of_others_changes_but_what_a_folder_has(machine: Machine) -> None:
+    machine.packages["libc6"] = base.Installed("2.36-1", False)
+    machine.would_change = {"libc6": ("2.36-1", "2.36-9"), "cuda-config": ("12.8", "12.9")}
+    with pytest.raises(base.PackageError, match=r"change 'libc6' \(2.36-1 to 2.36-9\)\. Nothing"):
+        present(machine, serves=True, **DRIVER)
+    put = there(machine, serves=True)
+    with pytest.raises(base.PackageError, match="change 'libc6'"):
+        put(**DRIVER)
+    # One that the folder was made with is what the way forth and back consists of.
+    folder = machine.folder / "saved"
+    saved = base.read_manifest(folder, "apt")
+    (folder / "libc6.deb").write_text("libc6")
+    more = base.Saved("libc6", "2.36-9", "libc6.deb", base.digest(folder / "libc6.deb"))
+    base.write_manifest(folder, "apt", [*saved, more])
+    assert put(**DRIVER).changed
+
+
+@pytest.mark.parametrize("serves", [False, True])
+def test_a_kernel_that_would_come_alone_is_refused(machine: Machine, serves: bool) -> None:
+    machine.would_change = {"kernel-core": ("5.14.0-570.el9", "5.14.0-611.el9")}
+    with pytest.raises(
+        base.PackageError, match=r"bring kernel 5\.14\.0-611\.el9 alone.*kernel-devel-matched"
+    ):
+        present(machine, serves=serves, repository=None, optional=["cuda-toolkit-12-8"])
+
+
+def test_a_set_is_not_saved_that_could_not_be_installed_without_loss(machine: Machine) -> None:
+    machine.would_remove = {"docker.io": "20.10"}
+    with pytest.raises(base.PackageError, match=r"remove 'docker\.io'"):
+        fetched(machine, **DRIVER)
+    assert not (machine.folder / "saved").exists()
+    assert fetched(machine, **DRIVER, removable=["docker.io"]).changed
+
+
+def test_a_simulation_that_fails_is_an_error_and_nothing_is_changed(machine: Machine) -> None:
+    machine.unpredictable = "Unmet: smi : Depends: dkms."
+    with pytest.raises(
+        base.PackageError, match=r"Depends: dkms\. So nobody can tell what installing 'drv'.*run again"
+    ):
+        present(machine, **DRIVER)
+    assert files(machine) == {}
+    assert "install" not in machine.asked
+
+
+def test_a_simulation_sees_what_the_installation_will(machine: Machine) -> None:
+    machine.packages = {name: base.Installed(OLD, True) for name in ("smi", "lib", "fabric-580")}
+    asked: dict[str, Any] = {"packages": {"smi": "595.71.05"}, "patterns": ["lib"], "release": ["l*", "smi"]}
+    present(machine, **asked, displaced=["fabric-580", "none"])
+    (seen,) = machine.simulated
+    assert seen == (["l*", "smi", "smi", "lib"], ["fabric-580"], True)
+    assert machine.pinned == [True]
+    assert machine.erased == [True]
+    assert machine.changes.index("repair") < machine.changes.index("release lib smi")
+    # Where nothing goes, nothing may.
+    del machine.packages["smi"]
+    present(machine, **asked)
+    assert machine.erased == [True, False]
+
+
+class Ended(Exception):  # noqa: N818 - none of an error
+    """The module has answered."""
+
+
+@pytest.mark.parametrize("joined", [False, True])
+@pytest.mark.parametrize("said", [None, [], ["docker.io"]])
+def test_the_module_knows_what_the_inventory_permits_and_whether_the_node_serves(
+    machine: Machine, said: list[str] | None, joined: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Module:
+        check_mode = False
+
+        def __init__(self, argument_spec: dict[str, Any], **_options: Any) -> None:
+            self.params = {name: row.get("default") for name, row in argument_spec.items()}
+            self.params.update(DRIVER, name="drv", repository=REPOSITORY, removable=said)
+
+        def fail_json(self, msg: str, **_answer: Any) -> None:
+            raise Ended(msg)
+
+        exit_json = fail_json
+
+        def warn(self, _text: str) -> None:
+            """Nothing."""
+
+    (machine.folder / "kubelet.conf").touch()
+    machine.packages["libc6"] = base.Installed("1", False)
+    machine.would_change = {"libc6": ("1", "2")} if joined else {}
+    machine.would_remove = {"runc": "1.1", "docker.io": "20.10"}
+    monkeypatch.setattr(
+        packages.others, "KUBECONFIG", str(machine.folder / ("kubelet.conf" if joined else "none"))
+    )
+    monkeypatch.setattr(packages, "AnsibleModule", Module)
+    monkeypatch.setattr(packages.door, "backend", lambda _timeout: machine)
+    monkeypatch.setenv(packages.door.REMOVABLE_ENVIRONMENT, '["runc"]')
+    with pytest.raises(Ended) as ended:
+        packages.main()
+    told = str(ended.value)
+    assert ("'runc'" in told, "'docker.io'" in told) == (said is not None, said != ["docker.io"])
+    assert ("'libc6' (1 to 2)" in told) is joined
+
+
+def test_whether_a_node_serves_is_known_by_what_the_probe_looks_for() -> None:
+    assert packages.others.KUBECONFIG == probe.KUBECONFIG
+
+
+def test_check_mode_reads_no_lists(machine: Machine) -> None:
+    (machine.folder / "drv.sources").write_text(KEY.strip())
+    present(machine, check=True, **DRIVER)
+    assert [reads for _released, _displaced, reads in machine.simulated] == [False]
 
 
 # --- what is saved for a way back ----------------------------------------------------------------------------------

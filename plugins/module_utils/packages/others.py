@@ -1,0 +1,159 @@
+"""What an installation would do to packages that are not of its set: the one rule by which preflight judges, and the installation itself.
+
+Standard library only, Python 3.8 or newer: it runs on the node, and on the controller.
+"""
+
+# Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
+
+from __future__ import annotations
+
+import fnmatch
+from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Sequence
+
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import rpm
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import (
+    Installed,
+    PackageError,
+    Plan,
+    alike,
+    is_of_driver,
+    plain_name,
+)
+
+# Arguments of module packages.
+Ask = Mapping[str, Any]
+# CUDA's toolkits stand side by side, and share a few packages that a newer one brings anew.
+CUDA = "cuda-*"
+# EPEL's dkms requires kernel-devel-matched beside it, in any version: the newest one brings its own kernel-core.
+KERNEL_OF_RPM = "kernel-core"
+# Of a machine that has joined a cluster, as the probe looks for it.
+KUBECONFIG = "/etc/kubernetes/kubelet.conf"
+
+
+class Others(NamedTuple):
+    """What would become of packages of others.
+
+    Attributes:
+        removed: version by name of what nobody permits to go.
+        changed: 'before to after' by name of what has to stay as it is.
+        kernel: version of a kernel that would come without its other packages; empty if none would.
+    """
+
+    removed: Dict[str, str]
+    changed: Dict[str, str]
+    kernel: str
+
+
+def is_of_set(asked: Ask, name: str, version: str, source: str) -> bool:
+    """Whether an installed package is one that an installation of this set may change, and remove."""
+    return (
+        name in (asked.get("packages") or {})
+        or any(
+            name in (asked.get(option) or ())
+            for option in ("unversioned", "optional", "replaced", "displaced")
+        )
+        or name in rpm.names_of_builds(asked.get("optional") or ())
+        or any(alike(name, source, asked.get(option) or ()) for option in ("companions", "release"))
+        or any(name in (each["of"], *each["names"]) for each in asked.get("counterparts") or ())
+        or _by_pattern(asked, name, version, source)
+    )
+
+
+def _by_pattern(asked: Ask, name: str, version: str, source: str) -> bool:
+    # Many names have 'nvidia' in them, 'nvidia-docker2' for one: the driver's have its kind of version as well, or its source.
+    patterns = asked.get("patterns") or ()
+    has_kind = any(is_of_driver(str(want)) for want in (asked.get("packages") or {}).values())
+    return alike(name, source, patterns) and (
+        not has_kind or is_of_driver(version) or alike("", source, patterns)
+    )
+
+
+def held(plan: Plan, there: Mapping[str, Installed]) -> List[str]:
+    """What a plan changes although somebody holds it."""
+    return sorted(name for name in plan.changed if name in there and there[name].held)
+
+
+def of_plan(
+    plan: Plan,
+    asks: Iterable[Ask],
+    sources: Mapping[str, str],
+    stays: Iterable[str],
+    permitted: Sequence[str],
+    serves: bool,
+) -> Others:
+    """What a plan would do to packages of others, and must not.
+
+    Others that nobody holds may come in a newer version, but not on a node that serves, since that could not be taken back.
+
+    Args:
+        plan: of the package manager.
+        asks: the sets that are installed, as arguments of module packages.
+        sources: names of source packages by name of what is installed.
+        stays: what somebody holds of it, see `held`.
+        permitted: names and shell patterns of packages that may go.
+        serves: whether the node has joined a cluster.
+    """
+    sets, kept = list(asks), set(stays)
+
+    def is_ours(name: str, version: str) -> bool:
+        # One of a foreign architecture follows the machine's own of that name.
+        own = plain_name(name)
+        return any(is_of_set(asked, own, version, sources.get(own) or "") for asked in sets)
+
+    def goes_alone(name: str) -> bool:
+        return name != plain_name(name) and plain_name(name) not in plan.removed
+
+    removed = {
+        name: version
+        for name, version in plan.removed.items()
+        if not any(fnmatch.fnmatchcase(name, pattern) for pattern in permitted)
+        and (goes_alone(name) or not is_ours(name, version))
+    }
+    changed = {
+        name: f"{before} to {after}"
+        for name, (before, after) in plan.changed.items()
+        if name != KERNEL_OF_RPM
+        and (name in kept or (serves and not fnmatch.fnmatchcase(name, CUDA)))
+        and not is_ours(name, before)
+    }
+    return Others(removed, changed, plan.changed[KERNEL_OF_RPM][1] if KERNEL_OF_RPM in plan.changed else "")
+
+
+def listed(packages: Mapping[str, str]) -> str:
+    """Names with versions, in words."""
+    return ", ".join(f"'{name}' ({version})" for name, version in sorted(packages.items()))
+
+
+def refuse(found: Others, of_set: str, kernel: str) -> None:
+    """An installation leaves others alone.
+
+    Args:
+        found: what it would do to them.
+        of_set: name of the set.
+        kernel: release of the running kernel.
+
+    Raises:
+        PackageError: it would not; they are named.
+    """
+    what, steps = [], []
+    if found.removed:
+        what.append(f"remove {listed(found.removed)}")
+        steps.append(
+            "Look at what uses them on the node; if nothing does, name them in 'preflight_removable_packages'."
+        )
+    if found.changed:
+        what.append(f"change {listed(found.changed)}")
+        steps.append(
+            "What somebody holds stays, and on a node that serves nothing of others changes, since it could not be taken back: bring it"
+            " to these versions yourself, on a node that serves after you drained it."
+        )
+    if found.kernel:
+        what.append(f"bring kernel {found.kernel} alone")
+        steps.append(
+            "A kernel without its other packages does not boot: bring it up to date as a whole and reboot, or install"
+            f" 'kernel-devel-matched-{kernel}'."
+        )
+    if what:
+        raise PackageError(
+            f"Installing '{of_set}' would {', and '.join(what)}. Nothing was changed. {' '.join(steps)} Then run again."
+        )
