@@ -149,7 +149,8 @@ def problems(record: Record, wanted: Driver) -> list[Problem]:
             )
         )
     if to_do.remove:
-        cause = f"Node '{node}': the inventory names no nodes of an IMEX domain any more, and their list is still there."
+        left = "their list" if IMEX_NODES in to_do.remove else f"'{IMEX_WRITTEN}', our copy of it,"
+        cause = f"Node '{node}': the inventory names no nodes of an IMEX domain any more, and {left} is still there."
         found.append(Problem(cause, "Run site.yml for the node.", {"files": list(to_do.remove)}, Cure.FILES))
     elif to_do.disable:
         cause = f"Node '{node}': boots start service '{UNIT}', and the inventory names no nodes for it."

@@ -47,10 +47,9 @@ def driver(raw: Mapping[str, Any], settings: Mapping[str, Any], known: Layouts) 
     remains = _remains(record, driver_there, known)
     units = [name for name in (*UNITS, str(settings["unit"])) if _at_boot(record, name)]
     files = [path for path in settings["files"] if path in record.managed_files]
-    # A list of nodes that is another's stays.
-    files += [
-        path for path in (IMEX_NODES, IMEX_WRITTEN) if path in record.managed_files and imex.ours(record)
-    ]
+    # A list of nodes that is another's stays; our copy says which one is ours.
+    of_imex = (IMEX_NODES, IMEX_WRITTEN) if imex.ours(record) else (IMEX_WRITTEN,)
+    files += [path for path in of_imex if path in record.managed_files]
     # Notes of modules that go with the packages.
     files += [NOTES] if any(path.startswith(f"{NOTES}/") for path in record.managed_files) else []
     of_set = [path for path in record.managed_files if PurePath(path).name.startswith(f"gpusmith-{SET}.")]

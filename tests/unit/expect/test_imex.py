@@ -128,10 +128,17 @@ def test_a_list_without_its_component_is_refused() -> None:
     assert plans.driver(ready(), {**SETTINGS, "imex_nodes": []}, LAYOUTS)["refused"] == ""
 
 
-@pytest.mark.parametrize(("ours", "files"), [(True, [IMEX_NODES, IMEX_WRITTEN]), (False, [])])
-def test_a_removal_of_the_driver_takes_our_list_along(ours: bool, files: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("made", "files"),
+    [
+        (node(NODES), [IMEX_NODES, IMEX_WRITTEN]),
+        (node(NODES, ours=False), []),
+        (node(OTHERS, written=NODES), [IMEX_WRITTEN]),
+    ],
+)
+def test_a_removal_of_the_driver_takes_our_list_along(made: dict[str, Any], files: list[str]) -> None:
     asked = {"node": "gpu-1", "version": SETTINGS["version"], "unit": "x.service", "files": []}
-    found = removal.driver(node(NODES, ours=ours), asked, WITH_IMEX)
+    found = removal.driver(made, asked, WITH_IMEX)
     assert found["files"] == files
     assert "nvidia-imex" in found["units"]
     assert "nvidia-imex" in found["packages"]
