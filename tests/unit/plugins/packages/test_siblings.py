@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
+import os
 from pathlib import Path
 from typing import Any
 
@@ -20,31 +20,27 @@ BOTH = ("lib", SIBLING)
 SET: dict[str, Any] = {"packages": {"smi": "580.178.04"}, "patterns": ["lib*"]}
 
 
-@pytest.fixture(scope="module")
-def own() -> str:
-    """The machine's own architecture."""
-    words = ["dpkg", "--print-architecture"]
-    return subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
+OWN = {"x86_64": "amd64", "aarch64": "arm64"}[os.uname().machine]
 
 
 @pytest.fixture(scope="module")
-def repository(tmp_path_factory: pytest.TempPathFactory, own: str) -> dict[str, Any]:
+def repository(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """A driver whose library is there for both architectures, in all versions but one."""
     rows = [
         *(("smi", version, f"Depends: lib (= {version}), unversioned") for version in (OLD, NEW)),
-        *(("lib", version, f"Architecture: {arch}\nMulti-Arch: same") for version in (OLD, NEW) for arch in (own, "i386")),
-        *(("unversioned", "1-1", f"Architecture: {arch}\nMulti-Arch: same") for arch in (own, "i386")),
-        ("lib", "610.1-1", f"Architecture: {own}\nMulti-Arch: same"),
+        *(("lib", version, f"Architecture: {arch}\nMulti-Arch: same") for version in (OLD, NEW) for arch in (OWN, "i386")),
+        *(("unversioned", "1-1", f"Architecture: {arch}\nMulti-Arch: same") for arch in (OWN, "i386")),
+        ("lib", "610.1-1", f"Architecture: {OWN}\nMulti-Arch: same"),
         ("game", "1-1", "Architecture: i386\nDepends: lib"),
     ]  # fmt: skip
     return made(tmp_path_factory, rows)
 
 
 @pytest.fixture
-def both(changing: System, own: str) -> System:
+def both(changing: System) -> System:
     """A driver's library of the older version and its sibling, of which one is held."""
-    (changing.root / "var/lib/dpkg/arch").write_text(f"{own}\ni386\n")
-    options = [f"APT::Architectures::={arch}" for arch in (own, "i386")]
+    (changing.root / "var/lib/dpkg/arch").write_text(f"{OWN}\ni386\n")
+    options = [f"APT::Architectures::={arch}" for arch in (OWN, "i386")]
     options.append("DPkg::Options::=--force-unsafe-io")
     apt = Apt(5, changing.root, [word for option in options for word in ("-o", option)])
     found = System(apt, changing.root, changing.given, changing.wrong_key)
