@@ -95,7 +95,10 @@ def _nvidia_container_toolkit(plan: Plan, cures: frozenset[Cure]) -> Forecast:
     fresh = Cure.PACKAGES in cures
     written = any(path.endswith(f"/{DEVICES}.service") for path in plan["files"])
     units = _services(["containerd"], fresh or Cure.CONTAINERD in cures)
-    return _forecast(units=[*units, *_services([DEVICES], fresh or written or bool(plan["start_unit"]))])
+    return _forecast(
+        files=[*plan["files"], *plan["specification"]],
+        units=[*units, *_services([DEVICES], fresh or written or bool(plan["start_unit"]))],
+    )
 
 
 def _kubernetes_node(plan: Plan, cures: frozenset[Cure]) -> Forecast:  # noqa: ARG001 - one signature for all

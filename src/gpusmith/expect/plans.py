@@ -316,6 +316,7 @@ def container_toolkit(raw: Mapping[str, Any], settings: Settings) -> Plan:
     return {
         **_of_packages(record, want.packages, "nvidia_container_toolkit", found, outdated),
         "start_unit": any(problem.cure in toolkit.CURED_BY_UNIT for problem in found),
+        "specification": toolkit.specification(record, want, found),
     }
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpusmith.gpu.plugins.filter.cuda_plan import cuda_plan
+from ansible_collections.gpusmith.gpu.plugins.filter.toolkit_plan import toolkit_plan
 
 from gpusmith.expect import forecast
 from tests.faults import FAULTS
@@ -17,6 +18,7 @@ from tests.unit.expect.converged import (
     NODE,
     ORDER_FILE,
     PLANS,
+    SETTINGS,
     TOOLKIT_FILES,
     Record,
     converged_record,
@@ -74,6 +76,30 @@ def test_a_bare_machine_is_foretold() -> None:
     assert "kubeadm" in told["kubernetes_node"]["unpredictable"][0]
     cuda = forecast.of_role("cuda_toolkit", CUDA(record))
     assert cuda["changes"] == {"more": ["'/usr/local/cuda' leads to no CUDA toolkit, wanted is 12.8"]}
+
+
+@pytest.mark.parametrize(
+    ("there", "spec", "told"),
+    [
+        (False, "/var/run/cdi/nvidia.yaml", ["/var/run/cdi/nvidia.yaml"]),
+        (True, "/etc/cdi/nvidia.yaml", ["/etc/cdi/nvidia.yaml"]),
+        # It is written anew, and says the same.
+        (True, "/var/run/cdi/nvidia.yaml", []),
+    ],
+    ids=["none yet", "another place", "the same"],
+)
+def test_the_specification_that_the_toolkits_unit_writes_is_foretold(
+    there: bool, spec: str, told: list[str]
+) -> None:
+    """No file of the role's own says what is in it; below /etc it outlives a boot."""
+    record = converged_record()
+    unit = "/etc/systemd/system/gpusmith-gpu-devices.service"
+    record["managed_files"].pop(unit)
+    if not there:
+        record["cdi"]["specs"] = []
+    settings = {**SETTINGS["nvidia_container_toolkit"], "cdi_spec": spec}
+    changes = forecast.of_role("nvidia_container_toolkit", toolkit_plan(record, settings))["changes"]
+    assert changes["files"] == [unit, *told]
 
 
 def test_one_difference_is_foretold_alone() -> None:
