@@ -10,9 +10,11 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import threading
 import time
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Callable, Mapping, NamedTuple, Optional, Pattern, Sequence, Tuple
+from typing import Callable, Iterator, Mapping, NamedTuple, Optional, Pattern, Sequence, Tuple
 
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import (
     BusyError,
@@ -101,16 +103,18 @@ def _done(
     environment: Mapping[str, str],
 ) -> "subprocess.CompletedProcess[str]":
     """A program that has ended; one that takes too long is asked to, and killed where that is in vain."""
-    with subprocess.Popen(
-        list(words),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        errors="replace",
-        env={**os.environ, "LC_ALL": "C", **manner.environment, **environment},
-        cwd=cwd,
-    ) as process:
+    with _heeded(manner.end):
+        begun = subprocess.Popen(
+            list(words),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            env={**os.environ, "LC_ALL": "C", **manner.environment, **environment},
+            cwd=cwd,
+        )
+    with begun as process:
         try:
             out, err = process.communicate(timeout=timeout_s)
             return subprocess.CompletedProcess(words, process.returncode, out, err)
@@ -121,6 +125,21 @@ def _done(
             raise UnfinishedError(
                 f"'{' '.join(words[:2])}' did not end within {timeout_s:.0f} s, and {how}.{last} {UNFINISHED}"
             ) from error
+
+
+@contextmanager
+def _heeded(end: signal.Signals) -> Iterator[None]:
+    """Programs that are begun meanwhile do not inherit that the signal is ignored, as it is where a shell began this in the background."""
+    ignored = (
+        signal.getsignal(end) is signal.SIG_IGN and threading.current_thread() is threading.main_thread()
+    )
+    if ignored:
+        signal.signal(end, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        if ignored:
+            signal.signal(end, signal.SIG_IGN)
 
 
 def _ended(process: "subprocess.Popen[str]") -> Tuple[str, str]:

@@ -64,10 +64,10 @@ def test_only_folders_from_which_dkms_builds_are_sources(tmp_path: Path) -> None
 
 def test_packages_that_are_neither_there_nor_gone() -> None:
     lines = [
-        "nvidia-kernel-open-dkms\t580.178.04-1\tiF \tnvidia-kernel-open-dkms",
-        "libcuda1\t580.178.04-1\thi \tlibcuda1",
-        "nvidia-smi\t535.261.03-1\trc \tnvidia-graphics-drivers",
-        "vim\t9\tiU \tvim",
+        "nvidia-kernel-open-dkms\t580.178.04-1\tiF \tnvidia-kernel-open-dkms\tamd64",
+        "libcuda1\t580.178.04-1\thi \tlibcuda1\tamd64",
+        "nvidia-smi\t535.261.03-1\trc \tnvidia-graphics-drivers\tamd64",
+        "vim\t9\tiU \tvim\tamd64",
     ]
     assert parse_halves("\n".join(lines)) == {"nvidia-kernel-open-dkms": "half configured"}
     assert set(parse_dpkg("\n".join(lines))) == {"libcuda1"}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,10 +13,19 @@ from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import apt, 
 from .test_apt import script
 
 
-@pytest.mark.parametrize(("run", "signal"), [(apt.run, "INT"), (dnf_machine.run, "TERM")])
-def test_what_is_asked_to_end_may_finish_what_it_is_doing(tmp_path: Path, run: object, signal: str) -> None:
+@pytest.fixture(params=[signal.SIG_DFL, signal.SIG_IGN])
+def of_a_shell(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What began this: a person, or a shell in the background, whose programs ignore SIGINT."""
+    before = signal.signal(signal.SIGINT, request.param)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("of_a_shell")
+@pytest.mark.parametrize(("run", "name"), [(apt.run, "INT"), (dnf_machine.run, "TERM")])
+def test_what_is_asked_to_end_may_finish_what_it_is_doing(tmp_path: Path, run: object, name: str) -> None:
     """Apt is deaf to SIGINT, and rpm to SIGTERM, while packages are unpacked and their scripts run."""
-    text = f"trap 'sleep 0.5; touch {tmp_path}/finished; exit 0' {signal}; echo unpacking; while :; do sleep 0.05; done"
+    text = f"trap 'sleep 0.5; touch {tmp_path}/finished; exit 0' {name}; echo unpacking; while :; do sleep 0.05; done"
     with pytest.raises(
         base.UnfinishedError, match=r"did not end within 0 s, and was asked to.*'unpacking'.*half installed"
     ):
