@@ -1,10 +1,18 @@
 #!/usr/bin/env bash
-# What a machine has that roles change: packages with versions and holds, files with their checksums, services that run, the driver's modules.
+# What a machine has that roles change: packages with versions and holds, files with their checksums, those of packages among them, services that
+# run and units that boots start, the driver's modules.
 #   snapshot.sh keep NAME                 remembers it, also over a reboot
 #   snapshot.sh compare NAME [PATTERN]... fails, and tells the lines that differ, apart from those that match a pattern (grep -E)
 set -euo pipefail
 
 folder=/var/tmp/gpusmith-molecule
+
+units='containerd|kubelet|nvidia|gpusmith'
+
+# Paths below /etc.
+of_packages() {
+    if command -v dpkg-query >/dev/null; then cat /var/lib/dpkg/info/*.list; else rpm --query --all --list; fi | grep '^/etc/'
+}
 
 snapshot() {
     if command -v dpkg-query >/dev/null; then
@@ -15,12 +23,14 @@ snapshot() {
         rpm --query --all --queryformat 'package %{NAME} %{VERSION}-%{RELEASE}\n'
     fi
     # What the system itself writes anew, and users, which packages leave.
-    local kept=(! -path /etc/ld.so.cache ! -path '/etc/*group*' ! -path '/etc/*passwd*' ! -path '/etc/*shadow*' ! -path '/etc/sub[ug]id*')
+    local kept=(! -path /etc/ld.so.cache ! -path /etc/.pwd.lock ! -path '/etc/*group*' ! -path '/etc/*passwd*' ! -path '/etc/*shadow*' ! -path '/etc/sub[ug]id*')
     local places=(/etc /usr/local /opt)
     for place in /run/cdi /run/modprobe.d /var/lib/gpusmith; do [[ ! -e $place ]] || places+=("$place"); done
     find "${places[@]}" -type f "${kept[@]}" -exec sha256sum {} + | sed -E 's/^([0-9a-f]{12})[^ ]*  (.*)/file \2 \1/'
     find "${places[@]}" -type l -printf 'link %p %l\n'
-    systemctl list-units --type=service --state=active --plain --no-legend | awk '/containerd|kubelet|nvidia|gpusmith/ {print "active " $1}'
+    comm -12 <(find /etc -type f "${kept[@]}" | sort) <(of_packages | sort -u) | sed 's/^/owned /'
+    find /etc/systemd/system -path '*.wants/*' -type l -printf 'enabled %f\n' | grep -E "$units" || true
+    systemctl list-units --type=service --state=active --plain --no-legend | awk '{print "active " $1}' | grep -E "$units" || true
     find /sys/module -maxdepth 1 -name 'nvidia*' -printf 'module %f\n'
 }
 

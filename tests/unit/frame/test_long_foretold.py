@@ -28,8 +28,44 @@ Checked (5 s): 3 hosts would change.
 gpu-9:
   packages: nothing 1
 """
-BEFORE = ["package bash 5.2 ii", "file /etc/b.toml 11", "active containerd.service"]
+REMOVAL = """
+WHAT WOULD CHANGE ****
+gpu-1:
+  containerd
+    packages: containerd.io 2.3.7-1 is removed, runc 1.2-1 -> 1.3-1
+    files: /etc/a/gpusmith.conf, /etc/systemd/system/a.wants/gpusmith-x.service, /var/run/cdi/a.yaml, /var/lib/elsewhere
+    units: gpusmith-x.service
+Checked (5 s): 1 host would change.
+"""
+THERE = [
+    "package containerd.io 2.3.7-1 ii",
+    "package runc 1.2-1 ii",
+    "file /etc/a/gpusmith.conf 1",
+    "file /etc/containerd/config.toml 2",
+    "owned /etc/containerd/config.toml",
+    "file /run/cdi/a.yaml 3",
+    "file /etc/own.conf 4",
+    "link /etc/systemd/system/a.wants/gpusmith-x.service /etc/systemd/system/gpusmith-x.service",
+    "enabled gpusmith-x.service",
+    "active gpusmith-x.service",
+    "active containerd.service",
+]
+GONE = ["package runc 1.3-1 ii", "file /etc/own.conf 4"]
+BEFORE = [
+    "package bash 5.2 ii",
+    "file /etc/b.toml 11",
+    "file /etc/own.conf 1",
+    "active containerd.service",
+]
 AFTER = [
+    "file /etc/own.conf 1",
+    # What a package brings, and what its scripts make of it.
+    "file /etc/runc/default.conf 66",
+    "owned /etc/runc/default.conf",
+    "link /etc/alternatives/runc /usr/bin/runc",
+    "file /opt/cni/bin/bridge 77",
+    "link /etc/systemd/system/multi-user.target.wants/containerd.service /lib/systemd/system/containerd.service",
+    "enabled containerd.service",
     "package bash 5.2 ii",
     "package containerd.io 2.3.7-1~debian ii",
     "package runc 1.2-1 ii",
@@ -79,6 +115,23 @@ def test_what_came_as_told_differs_in_nothing(tmp_path: Path) -> None:
             ("active containerd.service", "active kubelet.service"),
             "unit containerd.service was told, and does not run",
         ),
+        (
+            ("active containerd.service", "active containerd.service\nactive kubelet.service"),
+            "unit kubelet.service is active, and that was not told",
+        ),
+        (
+            ("enabled containerd.service", "enabled gpusmith-x.service"),
+            "unit gpusmith-x.service is enabled, and that was not told",
+        ),
+        # Whatever it is called.
+        (
+            ("file /etc/b.toml 33", "file /etc/b.toml 33\nfile /etc/certs.d/registry/hosts.toml 1"),
+            "file /etc/certs.d/registry/hosts.toml was not told",
+        ),
+        (("file /etc/own.conf 1", "file /etc/own.conf 2"), "file /etc/own.conf was not told"),
+        (("file /etc/own.conf 1", "package x 1 ii"), "file /etc/own.conf went, and was not told"),
+        (("package bash 5.2 ii", "package zsh 1 ii"), "package bash went, and was not told"),
+        (("owned /etc/runc/default.conf", "module nvidia"), "file /etc/runc/default.conf was not told"),
     ],
 )
 def test_each_difference_is_found(tmp_path: Path, change: tuple[str, str], says: str) -> None:
@@ -86,6 +139,68 @@ def test_each_difference_is_found(tmp_path: Path, change: tuple[str, str], says:
 
 
 def test_what_comes_along_is_compared_only_where_it_was_told(tmp_path: Path) -> None:
-    came = ["package containerd.io 2.3.7-1 ii", "package neighbour 9 ii", "package other 1 ii"]
+    came = ["package containerd.io 2.3.7-1 ii", "package neighbour 9 ii", "package other 1 ii", *BEFORE[1:]]
     assert compared(tmp_path, came, "gpu-2") == []
-    assert compared(tmp_path, came[:1], "gpu-2") == ["package neighbour (as offered) was told, there is None"]
+    del came[1]
+    assert compared(tmp_path, came, "gpu-2") == ["package neighbour (as offered) was told, there is None"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/etc/kubernetes/kubelet.conf",
+        "/etc/kubernetes/pki/ca.crt",
+        "/etc/cni/net.d/10-x.conflist",
+        "/etc/systemd/logind.conf.d/99-kubelet.conf",
+        "/etc/dnf/plugins/versionlock.list",
+    ],
+)
+def test_what_others_write_is_known_by_its_path(tmp_path: Path, path: str) -> None:
+    assert compared(tmp_path, [*AFTER, f"file {path} 1"]) == []
+
+
+def test_what_kubeadm_does_not_write_is_nobodys(tmp_path: Path) -> None:
+    path = "/etc/kubernetes/admin.conf"
+    assert compared(tmp_path, [*AFTER, f"file {path} 1"]) == [f"file {path} was not told"]
+
+
+def removed(tmp_path: Path, after: list[str]) -> list[str]:
+    return foretold.differences(
+        foretold.told(REMOVAL)["gpu-1"], machine(tmp_path, THERE), machine(tmp_path, after)
+    )
+
+
+def test_what_goes_as_told_differs_in_nothing(tmp_path: Path) -> None:
+    """With a package go its files and its service; nobody looks below /var/lib/elsewhere."""
+    assert dict(foretold.told(REMOVAL)["gpu-1"].packages) == {"containerd.io": None, "runc": "1.3-1"}
+    assert removed(tmp_path, GONE) == []
+
+
+@pytest.mark.parametrize(
+    ("more", "less", "says"),
+    [
+        (0, "", "package containerd.io is removed was told, there is 2.3.7-1"),
+        (2, "", "file /etc/a/gpusmith.conf was told, and is as before"),
+        (5, "", "file /run/cdi/a.yaml was told, and is as before"),
+        (
+            7,
+            "",
+            "file /etc/systemd/system/a.wants/gpusmith-x.service was told, and is as before",
+        ),
+        (None, "file /etc/own.conf", "file /etc/own.conf went, and was not told"),
+        (None, "package runc", "package runc 1.3-1 was told, there is None"),
+    ],
+)
+def test_each_difference_of_a_removal_is_found(
+    tmp_path: Path, more: int | None, less: str, says: str
+) -> None:
+    after = [line for line in GONE if not (less and line.startswith(less))]
+    assert says in removed(tmp_path, after if more is None else [*after, THERE[more]])
+
+
+def test_our_own_units_are_told_even_where_packages_go(tmp_path: Path) -> None:
+    said = foretold.told(REMOVAL.replace("    units: gpusmith-x.service\n", ""))["gpu-1"]
+    assert foretold.differences(said, machine(tmp_path, THERE), machine(tmp_path, GONE)) == [
+        "unit gpusmith-x.service is no longer active, and that was not told",
+        "unit gpusmith-x.service is no longer enabled, and that was not told",
+    ]
