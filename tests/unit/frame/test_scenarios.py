@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +15,62 @@ from gpusmith.paths import repo_root
 
 MOLECULE = repo_root() / "molecule"
 SCENARIOS = sorted(MOLECULE.glob("*/scenario.yml"))
-# Who tests the others.
+ASPECTS = {"default", "alternative", "changed", "wrong", "removed", "check"}
+"""What is tested of each role: values of their own kind, wrong input, removal and check mode."""
+STEPS = (
+    "check",
+    "verify ../shared/unchanged.yml",
+    "converge",
+    "idempotence",
+    "verify",
+    "side_effect ../shared/changed.yml",
+    "side_effect ../shared/refused.yml",
+    "cleanup",
+    "side_effect ../shared/alternative.yml",
+)
+"""The steps that test these, in their order."""
+# Who tests the others: a test by its file and name, or why there is nothing to test.
 ELSEWHERE = {
-    "gpu_upgrade": "tests/long/test_upgrade.py",
-    "node_record": "tests/unit/probe/test_collect.py",
-    "node_stamp": "tests/e2e/test_3_validation.py",
-    "preflight": "tests/e2e/test_4_refusals.py",
-    "serving_change": "tests/long/test_serving_runtime.py",
+    "gpu_upgrade": {
+        "default": "tests/e2e/test_7_upgrade.py::test_a_group_is_upgraded_under_load",
+        "alternative": "tests/long/test_upgrade.py::test_six_nodes_at_once_and_one_by_one",
+        "changed": "tests/long/test_upgrade.py::test_a_broken_driver_goes_back",
+        "wrong": "tests/e2e/test_7_upgrade.py::test_refusals_and_a_look_change_nothing",
+        "removed": "tests/e2e/test_7_upgrade.py::test_rollback_by_hand_needs_no_repository",
+        "check": "tests/e2e/test_7_upgrade.py::test_refusals_and_a_look_change_nothing",
+    },
+    "node_record": {
+        "default": "tests/unit/probe/test_collect.py::test_the_keys_of_the_record_are_those_of_the_schema",
+        "alternative": "it has one value, a deadline",
+        "changed": "it looks anew at each call",
+        "wrong": "tests/unit/probe/test_collect.py::test_every_section_may_fail_alone",
+        "removed": "it leaves nothing on a machine",
+        "check": "tests/e2e/test_2_site.py::test_check_mode_on_bare_machines",
+    },
+    "node_stamp": {
+        "default": "tests/e2e/test_2_site.py::test_nodes_are_labelled_stamped_and_open",
+        "alternative": "tests/e2e/test_2_site.py::test_first_node_alone",
+        "changed": "tests/e2e/test_2_site.py::test_second_run_changes_nothing",
+        "wrong": "tests/unit/plugins/test_node_stamp.py::test_a_node_of_another_name_than_its_host",
+        "removed": "tests/e2e/test_7_removal.py::test_a_free_node_leaves_and_its_machine_is_clean",
+        "check": "tests/e2e/test_2_site.py::test_check_mode_on_bare_machines",
+    },
+    "preflight": {
+        "default": "tests/e2e/test_2_site.py::test_first_node_alone",
+        "alternative": "tests/e2e/test_8_families.py::test_both_families_are_brought_in_and_left_alone",
+        "changed": "it changes nothing on a machine",
+        "wrong": "tests/e2e/test_4_refusals.py::test_site_refuses",
+        "removed": "it leaves nothing on a machine",
+        "check": "tests/e2e/test_2_site.py::test_check_mode_on_bare_machines",
+    },
+    "serving_change": {
+        "default": "tests/long/test_serving_runtime.py::test_newer_releases_change_serving_nodes_one_after_another",
+        "alternative": "tests/long/test_serving_runtime.py::test_a_release_that_does_not_start_is_taken_back_and_stops_the_rest",
+        "changed": "tests/e2e/test_4_refusals.py::test_a_setting_that_breaks_the_kubelet_reaches_one_node_and_is_taken_back",
+        "wrong": "tests/unit/roles/test_serving_change.py::test_no_node_that_serves_is_touched_after_one_that_failed",
+        "removed": "what it keeps of a change goes with the proof of it",
+        "check": "roles pass it by in check mode, since nothing has to be proved",
+    },
 }
 
 
@@ -33,7 +84,83 @@ by_scenario = pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.p
 def test_every_role_has_a_scenario_or_is_tested_elsewhere() -> None:
     roles = {path.name for path in (repo_root() / "roles").iterdir()}
     assert {path.parent.name for path in SCENARIOS} == roles - set(ELSEWHERE)
-    assert [place for place in ELSEWHERE.values() if not (repo_root() / place).is_file()] == []
+
+
+@pytest.mark.parametrize("role", sorted(ELSEWHERE))
+def test_what_tests_a_role_elsewhere_is_there(role: str) -> None:
+    assert set(ELSEWHERE[role]) == ASPECTS
+    tests = [place.split("::") for place in ELSEWHERE[role].values() if "::" in place]
+    assert [name for file, name in tests if not re.search(rf"^def {name}\(", text(file), re.MULTILINE)] == []
+    # A reason is a sentence, and no name that is not found.
+    assert [why for why in ELSEWHERE[role].values() if "::" not in why and len(why.split()) < 4] == []
+
+
+def text(file: str) -> str:
+    return (repo_root() / file).read_text()
+
+
+def test_the_steps_of_scenarios_test_all_that_they_have() -> None:
+    steps = yaml.safe_load((repo_root() / ".config/molecule/config.yml").read_text())["scenario"][
+        "test_sequence"
+    ]
+    assert [step for step in steps if step in STEPS] == list(STEPS)
+    # A step whose playbook is not there is left out.
+    named = [step.partition(" ")[2] for step in steps if " " in step]
+    assert [path for path in named if not (MOLECULE / "default" / path).is_file()] == []
+    own = [
+        path.parent.name
+        for path in SCENARIOS
+        if "test_sequence" in (path.parent / "molecule.yml").read_text()
+    ]
+    assert own == []
+
+
+@by_scenario
+def test_a_scenario_has_what_is_tested_of_each_role(path: Path) -> None:
+    scenario = load(path)
+    assert {*scenario} >= {"role", "needs", "site", "seen", "told", *ASPECTS - {"check"}}
+    # Each row proves something, and at least one of all rows tells these values from others.
+    assert scenario["told"]
+    assert scenario["wrong"]
+    assert scenario["seen"] + scenario["default"]["seen"]
+    assert scenario["changed"]["seen"]
+    assert scenario["changed"]["vars"]
+    assert all(row["words"] and row["vars"] for row in scenario["wrong"])
+
+
+@by_scenario
+def test_values_from_bare_machines_are_tried_here_or_elsewhere(path: Path) -> None:
+    alternative = load(path)["alternative"]
+    ((kind, said),) = [(key, value) for key, value in alternative.items() if key != "seen"]
+    if kind == "vars":
+        assert said
+        assert alternative["seen"]
+    elif kind == "elsewhere":
+        assert said
+        assert [file for file, variable in said.items() if variable not in text(file)] == []
+    else:
+        assert kind == "none"
+        assert len(said.split()) > 4
+
+
+def reasons(path: Path) -> Iterator[tuple[str, bool]]:
+    """What a removal may leave, and whether a comment stands above it."""
+    lines = path.read_text().partition("    left:\n")[2].splitlines()
+    commented = False
+    for line in lines:
+        if not line.startswith("      "):
+            return
+        commented |= line.lstrip().startswith("#")
+        if line.lstrip().startswith("- "):
+            yield line.strip(), commented
+            commented = False
+
+
+@by_scenario
+def test_what_a_removal_may_leave_has_a_reason(path: Path) -> None:
+    found = list(reasons(path))
+    assert len(found) == len(load(path)["removed"]["left"])
+    assert [line for line, commented in found if not commented] == []
 
 
 @by_scenario
@@ -41,8 +168,12 @@ def test_a_scenario_is_of_the_role_of_its_name_and_sets_its_variables(path: Path
     scenario = load(path)
     assert scenario["role"] == path.parent.name
     known = set(specs.load().of(scenario["role"]))
-    given = [scenario["default"], scenario["changed"], *scenario["wrong"]]
+    given = [
+        scenario["default"],
+        scenario["changed"],
+        *scenario["wrong"],
+        {"vars": {}, **scenario["alternative"]},
+    ]
     assert {name for each in given for name in each["vars"]} <= known
     # The facts of one row are there for the next.
     assert len({tuple(row["vars"]) for row in scenario["wrong"]}) == 1
-    assert scenario["changed"]["vars"]
