@@ -222,6 +222,16 @@ def to_remove(record: Record, wanted: Driver) -> list[str]:
     return sorted({*packages.leftovers(record, wanted), *other})
 
 
+def to_be_left(record: Record, wanted: Driver) -> list[str]:
+    """Those that are there now and are left behind once the wanted driver has come, if nothing removes them before.
+
+    Raises:
+        Unmet: no module drives all GPUs.
+    """
+    other = packages.of_other_kind(record, wanted, flavour(record, wanted))
+    return sorted({*packages.of_others(record, wanted), *other})
+
+
 # --- versions ------------------------------------------------------------------------------------------------------
 
 

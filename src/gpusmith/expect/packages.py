@@ -108,7 +108,7 @@ def _of_another(name: str, templates: Iterable[str], version: str) -> bool:
     return False
 
 
-def _of_others(record: Record, wanted: Driver) -> set[str]:
+def of_others(record: Record, wanted: Driver) -> set[str]:
     """Packages with another branch or version in their names, or that only others have."""
     layout = wanted.layout
     found = {
@@ -136,7 +136,7 @@ def _has_sibling(record: Record, wanted: Driver, name: str) -> bool:
 
 def _has_come(record: Record, wanted: Driver) -> bool:
     """Whether the driver, but for what another version left, is the wanted one."""
-    others = _of_others(record, wanted)
+    others = of_others(record, wanted)
     rest = [version for name, version in of_driver(record, wanted).items() if name not in others]
     return bool(rest) and all(versions.is_version(version, wanted.version) for version in rest)
 
@@ -151,7 +151,7 @@ def leftovers(record: Record, wanted: Driver) -> list[str]:
         return []
     pins = [name for name in record.packages if _carries_any(name, wanted.layout.pinning)]
     wrong = pinned_elsewhere(record, wanted)
-    return sorted([*_of_others(record, wanted), *(wrong if len(pins) > len(wrong) else ())])
+    return sorted([*of_others(record, wanted), *(wrong if len(pins) > len(wrong) else ())])
 
 
 def pinned_elsewhere(record: Record, wanted: Driver) -> list[str]:
@@ -191,7 +191,7 @@ def counterparts(record: Record, wanted: Driver) -> list[dict[str, Any]]:
         By 'of' the name of what is there, by 'names' what it can be called now, and by 'version' which it has to have; empty
         where the part has versions of its own.
     """
-    change = [] if _has_come(record, wanted) else sorted(_of_others(record, wanted))
+    change = [] if _has_come(record, wanted) else sorted(of_others(record, wanted))
     parts = [name for name in change if name in _besides(record, wanted)]
     return [
         {

@@ -75,6 +75,8 @@ def test_a_driver_of_another_version_is_that_driver_and_nothing_is_left_over() -
     found = plan(with_driver(old, BEFORE))
     assert found["leftovers"] == []
     assert set(found["outdated"]) == set(old)
+    # What carries the version is left when the wanted one has come, which check mode tells.
+    assert found["to_be_left"] == [f"nvidia-firmware-580-server-{BEFORE}"]
     # A branch before, too: all of it carries another number, and it is what runs.
     older = [name.replace("580", "535").replace(NEW, "535.288.01") for name in SERVER]
     found = plan(with_driver(older, "535.288.01"))

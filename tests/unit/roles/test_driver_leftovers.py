@@ -24,7 +24,7 @@ def told(folder: Path, plan: dict[str, Any] | None) -> str:
     rows = {name: {"version": OLD, "held": True} for name in (OPEN, SOURCE)}
     facts = {
         "node_record_now": {"record": {"packages": rows}},
-        "__nvidia_driver_plan": {"leftovers": [OPEN, SOURCE]},
+        "__nvidia_driver_plan": {"leftovers": [OPEN], "to_be_left": [OPEN, SOURCE]},
         "__nvidia_driver_install": {"changed": True, **({} if plan is None else {"plan": plan})},
         **names,
     }
