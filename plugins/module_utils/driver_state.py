@@ -32,6 +32,8 @@ IMEX = "nvidia-imex"
 PERSISTENCED = "nvidia-persistenced"
 LOAD = "gpusmith-nvidia-load"
 OURS = (DEVICES, IMEX, FABRIC_MANAGER, PERSISTENCED, LOAD)
+# Their units come with packages: one that is removed for another that has the same unit takes the link for boots with it.
+PACKAGED = (FABRIC_MANAGER, PERSISTENCED)
 # Its start may wait for other machines, without end.
 WAITS_FOR_OTHERS = (IMEX,)
 RUNNING = ("active", "activating", "reloading")
@@ -232,7 +234,8 @@ class Driver:
         missing = self._missing([*NEEDED, *self.noted("modules")])
         # Without notes nobody knows whether others ran before.
         stopped = [unit for unit in wanted if unit in OURS and not self._runs(states, unit)]
-        if not (missing or stopped or self._block.exists() or self._notes.exists()):
+        disabled = [unit for unit in wanted if unit in PACKAGED and states[unit].enabled == "disabled"]
+        if not (missing or stopped or disabled or self._block.exists() or self._notes.exists()):
             return False
         if self._check:
             return True
@@ -245,6 +248,8 @@ class Driver:
                 raise DriverStateError("refused", self._refusal(begin, said))
         self._insert(["nvidia", "nvidia-uvm", *reversed(self.noted("modules"))])
         self._start([unit for unit in wanted if unit not in (LOAD, DEVICES)])
+        if disabled:
+            self._systemctl("enable", disabled, "--no-reload")
         if DEVICES in wanted:
             # Device links and CDI specification are of the driver that was there before.
             self._start([DEVICES], anew=True)

@@ -14,8 +14,8 @@ description:
   - C(state=unloaded) stops the driver's services and O(units), blocks every other load of the modules until this module loads them again or the
     node is rebooted, and unloads the modules, dependent modules first. Nothing is forced. If another process uses the driver, or the kernel keeps a
     module, what was stopped is started again, and the module fails.
-  - C(state=loaded) reverses that. It loads the modules, starts the services that ran before and creates device links and the CDI specification
-    again. Then it sets O(power_limits) and O(persistence).
+  - C(state=loaded) reverses that. It loads the modules, starts the services that ran before, has those of the driver's packages start at boot
+    again and creates device links and the CDI specification anew. Then it sets O(power_limits) and O(persistence).
   - Stopped services are noted on the node, so an interrupted call can be repeated. Never asks systemd for a daemon-reload, which takes GPUs away
     from running containers.
 version_added: "0.1.0"

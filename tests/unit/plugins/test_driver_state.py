@@ -116,6 +116,8 @@ class Machine:
         for name in names:
             if verb == "stop":
                 self.units[name][0] = False
+            elif verb == "enable":
+                self.units[name][1] = "enabled"
             elif verb in ("start", "restart"):
                 if name not in self.units or name in self.broken:
                     return 1, "", f"Job for {name}.service failed."
@@ -391,6 +393,24 @@ def test_a_service_that_did_not_run_before_does_not_run_afterwards(machine: Mach
     unloaded(machine)
     loaded(machine)
     assert not machine.units["dcgm"][0]
+
+
+@pytest.mark.parametrize("unit", ["nvidia-persistenced", "nvidia-fabricmanager"])
+def test_a_unit_that_lost_its_link_with_its_former_package_runs_at_boot_again(
+    machine: Machine, unit: str
+) -> None:
+    unloaded(machine)
+    machine.units[unit][1] = "disabled"
+    loaded(machine)
+    assert machine.units[unit] == [True, "enabled"]
+    assert f"systemctl enable --no-reload {unit}" in machine.effects
+    # So does a call that finds nothing else to do.
+    machine.units[unit][1] = "disabled"
+    assert machine.driver(check=True).load([], True)
+    assert machine.units[unit][1] == "disabled"
+    assert machine.driver().load([], True)
+    assert machine.units[unit] == [True, "enabled"]
+    assert not machine.driver().load([], True)
 
 
 def test_a_unit_that_an_administrator_masked_stays_off(machine: Machine) -> None:
