@@ -234,11 +234,16 @@ class Driver:
         missing = self._missing([*NEEDED, *self.noted("modules")])
         # Without notes nobody knows whether others ran before.
         stopped = [unit for unit in wanted if unit in OURS and not self._runs(states, unit)]
-        disabled = [unit for unit in wanted if unit in PACKAGED and states[unit].enabled == "disabled"]
+        packaged = [unit for unit in wanted if unit in PACKAGED]
+        disabled = [unit for unit in packaged if states[unit].enabled == "disabled"]
         if not (missing or stopped or disabled or self._block.exists() or self._notes.exists()):
             return False
         if self._check:
             return True
+        if missing:
+            self._read_units(disabled, any(states[unit].reload_due for unit in packaged))
+        elif disabled:
+            self._systemctl("enable", disabled, "--no-reload")
         self._unblock()
         begin = time.time()
         if LOAD in wanted:
@@ -248,13 +253,22 @@ class Driver:
                 raise DriverStateError("refused", self._refusal(begin, said))
         self._insert(["nvidia", "nvidia-uvm", *reversed(self.noted("modules"))])
         self._start([unit for unit in wanted if unit not in (LOAD, DEVICES)])
-        if disabled:
-            self._systemctl("enable", disabled, "--no-reload")
         if DEVICES in wanted:
             # Device links and CDI specification are of the driver that was there before.
             self._start([DEVICES], anew=True)
         files.put(self._notes, None)
         return True
+
+    def _read_units(self, disabled: Sequence[str], due: bool) -> None:
+        """Have services of new packages run at boot, and by their new unit files.
+
+        Canonical's packages ask systemd for nothing after an upgrade (dh_installsystemd --no-start --no-restart-after-upgrade in
+        debian/rules of nvidia-graphics-drivers, read 2026-11-25). Without a driver no container has GPUs that a reload could take away.
+        """
+        if disabled:
+            self._systemctl("enable", disabled)
+        elif due:
+            self._systemctl("daemon-reload", [])
 
     def _wanted(self, states: Mapping[str, Service], fabric_manager: bool) -> List[str]:
         """The units that shall run, in their order."""
@@ -367,7 +381,7 @@ class Driver:
 
         names = [unit if "." in unit else unit + ".service" for unit in dict.fromkeys(map(plain, units))]
         _status, output, _error = self._run(
-            ["systemctl", "show", "--property=Id,ActiveState,UnitFileState", *names]
+            ["systemctl", "show", "--property=Id,ActiveState,UnitFileState,NeedDaemonReload", *names]
         )
         found: Dict[str, Service] = parse_services(output)
         return found

@@ -16,8 +16,8 @@ description:
     module, what was stopped is started again, and the module fails.
   - C(state=loaded) reverses that. It loads the modules, starts the services that ran before, has those of the driver's packages start at boot
     again and creates device links and the CDI specification anew. Then it sets O(power_limits) and O(persistence).
-  - Stopped services are noted on the node, so an interrupted call can be repeated. Never asks systemd for a daemon-reload, which takes GPUs away
-    from running containers.
+  - Stopped services are noted on the node, so an interrupted call can be repeated. A daemon-reload, which takes GPUs away from running containers,
+    is asked of systemd only while no driver is loaded, and only if a package brought other unit files.
 version_added: "0.1.0"
 author: gpusmith contributors
 options:

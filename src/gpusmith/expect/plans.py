@@ -293,7 +293,7 @@ def containerd(raw: Mapping[str, Any], settings: Settings) -> Plan:
         ),
         "environment": {path: of_unit[path] for path in files.outdated(record, of_unit)},
         # A run that was killed wrote the drop-in, and systemd has not read it.
-        "reload": bool(unit and unit.changed and not record.kubernetes.joined),
+        "reload": bool(unit and unit.reload_due and not record.kubernetes.joined),
     }
 
 

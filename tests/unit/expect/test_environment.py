@@ -97,5 +97,5 @@ def test_a_drop_in_that_systemd_has_not_read_is_read_where_no_pods_run(
 ) -> None:
     record = converged_record()
     record["kubernetes"]["joined"] = joined
-    record["services"]["containerd"]["changed"] = changed
+    record["services"]["containerd"]["reload_due"] = changed
     assert plan("containerd", record, text="")["reload"] is due

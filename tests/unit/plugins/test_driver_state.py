@@ -55,6 +55,8 @@ class Machine:
         # How often somebody has to look until a unit runs that was started.
         self.late: dict[str, int] = {}
         self.settings = {uuid: [700.0, "Enabled"] for uuid in GPUS}
+        # Whose unit files are others than those that systemd has read.
+        self.unread: set[str] = set()
         self.udev_sees = False
         self.seconds = 0.0
         self.effects: list[str] = []
@@ -109,10 +111,13 @@ class Machine:
                 self.units[name][0] = self.units[name][0] or self.late[name] == 0
             rows = ((name, *self.units.get(name, [False, ""])) for name in names)
             blocks = (
-                f"Id={name}.service\nActiveState={'active' if runs else 'inactive'}\nUnitFileState={enabled}"
+                f"Id={name}.service\nActiveState={'active' if runs else 'inactive'}\nUnitFileState={enabled}\n"
+                f"NeedDaemonReload={'yes' if name in self.unread else 'no'}"
                 for name, runs, enabled in rows
             )
             return 0, "\n\n".join(blocks), ""
+        if verb == "daemon-reload" or (verb == "enable" and "--no-reload" not in rest):
+            self.unread.clear()
         for name in names:
             if verb == "stop":
                 self.units[name][0] = False
@@ -401,16 +406,41 @@ def test_a_unit_that_lost_its_link_with_its_former_package_runs_at_boot_again(
 ) -> None:
     unloaded(machine)
     machine.units[unit][1] = "disabled"
+    machine.unread = {unit}
+    machine.effects.clear()
     loaded(machine)
     assert machine.units[unit] == [True, "enabled"]
-    assert f"systemctl enable --no-reload {unit}" in machine.effects
-    # So does a call that finds nothing else to do.
+    assert machine.effects[0] == f"systemctl enable {unit}", (
+        "while there is no driver that containers could lose"
+    )
+    assert not machine.unread
+    # Where containers may have GPUs nothing is read anew.
     machine.units[unit][1] = "disabled"
     assert machine.driver(check=True).load([], True)
     assert machine.units[unit][1] == "disabled"
     assert machine.driver().load([], True)
     assert machine.units[unit] == [True, "enabled"]
+    assert f"systemctl enable --no-reload {unit}" in machine.effects
     assert not machine.driver().load([], True)
+
+
+@pytest.mark.parametrize(
+    ("unread", "reloads"),
+    [({"nvidia-persistenced"}, 1), ({"nvidia-fabricmanager"}, 1), ({"dcgm"}, 0), (set(), 0)],
+)
+def test_unit_files_of_new_packages_are_read_while_there_is_no_driver(
+    machine: Machine, unread: set[str], reloads: int
+) -> None:
+    unloaded(machine)
+    machine.unread = unread
+    machine.effects.clear()
+    loaded(machine)
+    assert machine.effects.count("systemctl daemon-reload") == reloads
+    assert "systemctl daemon-reload" not in machine.effects[1:]
+    machine.unread = {"nvidia-persistenced"}
+    machine.effects.clear()
+    assert not loaded(machine), "where containers may have GPUs nothing is read anew"
+    assert machine.effects == []
 
 
 def test_a_unit_that_an_administrator_masked_stays_off(machine: Machine) -> None:

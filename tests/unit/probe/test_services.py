@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+import pytest
+
 from gpusmith.probe import services
 
 
@@ -13,9 +15,30 @@ def test_services_are_read_with_their_start_in_unix_time() -> None:
     )
     found = services.parse_services(text)
     assert found["containerd"] == services.Service(
-        "active", "enabled", started_unix=1795255917.0, changed=True
+        "active", "enabled", started_unix=1795255917.0, changed=True, reload_due=True
     )
     assert found["kubelet"] == services.Service("inactive", "not-found")
+
+
+def test_a_reload_that_systemd_wants_for_all_units_says_nothing_of_one() -> None:
+    text = (
+        "Id=containerd.service\nActiveState=active\nUnitFileState=enabled\nNeedDaemonReload=yes\n\n"
+        "Id=init.scope\nActiveState=active\nUnitFileState=\nNeedDaemonReload={}\n"
+    )
+    assert services.parse_services(text.format("yes")) == {
+        "containerd": services.Service("active", "enabled", changed=False, reload_due=True)
+    }
+    assert services.parse_services(text.format("no")) == {
+        "containerd": services.Service("active", "enabled", changed=True, reload_due=True)
+    }
+
+
+def test_systemd_is_asked_for_the_unit_that_tells(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, ...]] = []
+    monkeypatch.setattr(services, "Command", lambda *words: asked.append(words))
+    services.ask()
+    assert asked[0][-1] == "init.scope"
+    assert "init.scope" not in asked[1]
 
 
 class Said:

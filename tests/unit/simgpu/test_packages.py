@@ -121,6 +121,24 @@ def test_setuid_and_maintainer_scripts(tmp_path: Path) -> None:
         assert "restart" not in deb.scripts["postinst"]
 
 
+@pytest.mark.parametrize(("older", "newer"), [("580.178.04", "580.190.02"), ("580.190.02", "595.91.07")])
+def test_the_unit_file_of_a_newer_version_is_newer(tmp_path: Path, older: str, newer: str) -> None:
+    """As in life, where systemd then wants to read it anew; all else has one date."""
+    dates = []
+    for version in (older, newer):
+        unit = "/usr/lib/systemd/system/a.service"
+        deb = packages.Deb(
+            "a", f"1:{version}-1", "all", {}, "of a test", texts={unit: "[Unit]\n", "/etc/a": ""}
+        )
+        (tmp_path / version).mkdir()
+        made = packages.write(deb, tmp_path / version, tmp_path)
+        unpacked = tmp_path / f"{version}.d"
+        subprocess.run(["dpkg-deb", "-x", made, unpacked], check=True)
+        dates.append([int((unpacked / path).stat().st_mtime) for path in (unit[1:], "etc/a")])
+    assert dates[0][0] < dates[1][0]
+    assert dates[0][1] == dates[1][1] == packages.EPOCH
+
+
 def test_the_two_flavours_exclude_each_other_and_differ_in_licence(tmp_path: Path) -> None:
     driver = packages.Driver(tmp_path, "580.178.04", 13000)
     values = packages.placeholders("580.178.04", "580.178.04-1")
