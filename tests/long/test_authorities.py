@@ -16,7 +16,9 @@ import yaml
 from tests.authorities import Authority, authority
 from tests.e2e.harness import NAMESPACE, Ended, Lab, PodSpec
 
-NODES = ("gpu-1", "gpu-2")
+PACKAGES = {"gpu-1": ".rpm", "gpu-2": ".deb"}
+"""How the names of packages end, by node."""
+NODES = tuple(PACKAGES)
 BUNDLE = "/etc/ssl/certs/ca-certificates.crt"
 HOST = "cp-1"
 PORT = 8443
@@ -133,7 +135,7 @@ def _by_tls(inventory: Path, front: str) -> tuple[str, str]:
 def site(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     lab = Lab(root, root / ".cache" / "long" / str(int(time.time())))
     lab.gpulab("down")
-    lab.up("--gpu-nodes", "2", "--gpus", "2", "--os", "gpu-2=ubuntu-24.04")
+    lab.up("--gpu-nodes", "2", "--gpus", "2", "--os", "gpu-1=rocky-9,gpu-2=ubuntu-24.04")
     inventory = lab.copy_inventory(tmp_path_factory.mktemp("inventory"))
     own = "hostname -I | cut -d' ' -f1"
     addresses = {name: lab.on(name, own).strip() for name in (HOST, *NODES)}
@@ -157,7 +159,7 @@ def test_bare_machines_are_made_nodes(site: Site) -> None:
     site.site()
     for node in NODES:
         asked = site.asked(node)
-        assert any(path.endswith(".deb") for path in asked), asked
+        assert any(path.endswith(PACKAGES[node]) for path in asked), asked
         assert any(re.search(r"/v2/.*/blobs/", path) for path in asked), asked
         assert site.trusts(node, site.authority.certificate)
     site.lab.wait_allocatable(dict.fromkeys(NODES, 2), 60)

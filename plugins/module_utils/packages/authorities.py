@@ -11,7 +11,11 @@ from typing import Callable, Optional
 # By which an action plugin tells a module: certificates in PEM.
 ENVIRONMENT = "GPUSMITH_CA_CERTIFICATES"
 # What the machine trusts, with update-ca-certificates(8) and with update-ca-trust(8).
-STORES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt")
+STORES = (
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+)
 
 
 def bundle(folder: Path, own: Callable[[], str] = str) -> Optional[Path]:

@@ -18,7 +18,11 @@ PREFIX = "gpusmith-"
 # Where update-ca-certificates(8) and update-ca-trust(8) look.
 FOLDERS = ("/usr/local/share/ca-certificates", "/etc/pki/ca-trust/source/anchors")
 # What programs read, in the order in which Go looks (crypto/x509, root_linux.go).
-BUNDLES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt")
+BUNDLES = (
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+)
 # Module trust_store writes it whenever it changes the store: who has started before does not know what the store has now.
 STAMP = "/var/lib/gpusmith/trust-store"
 PENDING = "pending\n"
