@@ -22,10 +22,12 @@ class Wanted:
     Attributes:
         ports: that are to be open, for example '30000-32767/tcp'.
         zone: in which; empty for that of the interface of the default route.
+        networks: whose packets are to be accepted, whatever they are for: see 'pod_traffic'.
     """
 
     ports: tuple[str, ...]
     zone: str = ""
+    networks: tuple[str, ...] = ()
 
 
 class Opening(NamedTuple):
@@ -48,9 +50,9 @@ class Range(NamedTuple):
     last: int
 
 
-def wanted(ports: Iterable[object], zone: object = "") -> Wanted:
+def wanted(ports: Iterable[object], zone: object = "", networks: Iterable[object] = ()) -> Wanted:
     """By variables of role host_baseline."""
-    return Wanted(tuple(map(str, ports)), str(zone or ""))
+    return Wanted(tuple(map(str, ports)), str(zone or ""), tuple(map(str, networks)))
 
 
 def runs(record: Record) -> bool:
@@ -70,11 +72,12 @@ def zones(record: Record, asked: str = "") -> tuple[str, ...]:
         return (asked,)
     seen = record.firewall
     return tuple(
-        dict.fromkeys(_zone_of(seen.interface, by, seen.default_zone) for by in (seen.now, seen.boot))
+        dict.fromkeys(zone_of(seen.interface, by, seen.default_zone) for by in (seen.now, seen.boot))
     )
 
 
-def _zone_of(interface: str, by_name: Mapping[str, Zone], default: str) -> str:
+def zone_of(interface: str, by_name: Mapping[str, Zone], default: str) -> str:
+    """The zone of an interface."""
     return next((name for name, zone in by_name.items() if interface in zone.interfaces), default)
 
 
@@ -130,10 +133,17 @@ def range_of(port: str) -> Range | None:
     return Range(protocol, int(first), int(last or first))
 
 
-def noted(record: Record, opened: Sequence[Opening]) -> str:
-    """Text of the file by which a removal knows what was opened, once these are. What the site opened for good stays open."""
-    lasting = (f"{each.zone} {each.port}" for each in opened if each.permanent)
-    lines = dict.fromkeys([*record.firewall.opened, *lasting])
+def noted(record: Record, opened: Iterable[tuple[str, str, bool]]) -> str:
+    """Text of the file by which a removal knows what was opened, once these are; empty if none of them is for good.
+
+    What the site opened for good stays open.
+
+    Args:
+        record: of the node.
+        opened: zone, port or network, and whether for good.
+    """
+    lasting = [f"{zone} {what}" for zone, what, permanent in opened if permanent]
+    lines = dict.fromkeys([*record.firewall.opened, *lasting]) if lasting else ()
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -153,7 +163,7 @@ def problems(record: Record, node: str, want: Wanted) -> list[Problem]:
         node: how messages name it.
         want: without ports where firewalls are not ours to change.
     """
-    if want.ports and says_nothing(record):
+    if (want.ports or want.networks) and says_nothing(record):
         return [
             Problem(
                 f"Node '{node}': firewalld runs and does not tell its zones.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpusmith.expect import firewall
+from gpusmith.expect import firewall, pod_traffic
 from gpusmith.probe.record import Record
 
 NETWORK_MANAGER = "NetworkManager"
@@ -19,8 +19,8 @@ def notes(record: Record, want: firewall.Wanted, opened: bool) -> list[str]:
 
     Args:
         record: of the node.
-        want: ports that Kubernetes needs.
-        opened: whether the role opens them in firewalld.
+        want: ports that Kubernetes needs, and networks of pods.
+        opened: whether the role lets them in.
     """
     if record.kubernetes.joined:
         return []
@@ -42,6 +42,7 @@ def notes(record: Record, want: firewall.Wanted, opened: bool) -> list[str]:
         found.append(
             f"firewalld runs and does not tell its zones: see that it lets in {', '.join(want.ports)} {POD_NETWORK}"
         )
+    found += pod_traffic.notes(record, want, opened)
     if seen.ufw:
         needed = f"{', '.join(want.ports)} {POD_NETWORK}"
         found.append(f"ufw is on: let in {needed} ('ufw allow PORT'), gpusmith does not")

@@ -8,7 +8,7 @@ from typing import Any
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import SUPPORTED
 
 from gpusmith.errors import Refusal
-from gpusmith.expect import firewall, foreign, huge_pages, kubelet, mig
+from gpusmith.expect import firewall, foreign, huge_pages, kubelet, mig, pod_traffic
 from gpusmith.expect import surroundings as around
 from gpusmith.expect.host import cannot_set
 from gpusmith.expect.kernels import newest, without_driver
@@ -134,10 +134,11 @@ def boots_next(facts: Facts) -> str:
 
 def surroundings(record: Record, wanted: Wanted) -> list[str]:
     """What a person should know of what else rules the machine."""
-    mode, ports, zone = (or_default(wanted, key) for key in ("firewall", "firewall_ports", "firewall_zone"))
+    keys = ("firewall", "firewall_ports", "firewall_zone", "firewall_networks")
+    mode, ports, zone, networks = (or_default(wanted, key) for key in keys)
     settings = {"swap": "keep", "modules": (), "sysctl": {}, "huge_pages": or_default(wanted, "huge_pages")}
     return [
-        *around.notes(record, firewall.wanted(ports, zone), mode == "open"),
+        *around.notes(record, firewall.wanted(ports, zone, networks), mode == "open"),
         *huge_pages.notes(record, baseline("", settings)),
     ]
 
@@ -211,7 +212,7 @@ def check_huge_pages(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[
 
 
 def check_firewall(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[Refusal]:
-    """Ports are written as firewalld knows them, and it has the zone in which they are to be open."""
+    """Ports and networks are written as firewalld knows them, and it has a place for them."""
     if or_default(wanted, "firewall") != "open":
         return
     raw = facts["record"]
@@ -225,10 +226,29 @@ def check_firewall(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[Re
             "ports as '10250/tcp' or '30000-32767/udp'",
             "Correct 'host_baseline_firewall_ports'.",
         )
+    networks = [str(network) for network in or_default(wanted, "firewall_networks")]
+    wrong = [network for network in networks if pod_traffic.network_of(network) is None]
+    if wrong:
+        yield refusal(
+            "firewalld",
+            quoted(wrong),
+            "networks as '10.244.0.0/16' or 'fd00:10:244::/56', without bits of a host",
+            f"Correct '{pod_traffic.VARIABLE}'.",
+        )
     services = {name: load(Service, row) for name, row in raw.get("services", {}).items()}
     seen = load(Firewall, raw.get("firewall") or {})
-    zone = str(or_default(wanted, "firewall_zone"))
-    known = firewall.unknown_zone(Record(SCHEMA, services=services, firewall=seen), firewall.wanted((), zone))
+    record, zone = (
+        Record(SCHEMA, services=services, firewall=seen),
+        str(or_default(wanted, "firewall_zone")),
+    )
+    for name, network in pod_traffic.conflicts(record, firewall.wanted((), zone, networks)):
+        yield refusal(
+            "firewalld",
+            f"'{network}' in zone '{name}', which does not accept everything",
+            "a zone whose target is 'ACCEPT'",
+            pod_traffic.CONFLICT_STEP,
+        )
+    known = firewall.unknown_zone(record, firewall.wanted((), zone))
     if known:
         yield refusal(
             "firewalld",

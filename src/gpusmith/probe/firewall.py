@@ -31,11 +31,13 @@ class Zone:
         target: what happens to all else; 'ACCEPT' lets everything in.
         interfaces: that are put into it; the others are in the default zone.
         ports: for example '10250/tcp', also those of its services.
+        sources: networks whose packets are its own, by whatever interface they come.
     """
 
     target: str = "default"
     interfaces: tuple[str, ...] = ()
     ports: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ class Firewall:
         interface: by which the machine is reached, that of the default route; empty if there is none.
         now: zones by name; empty if firewalld does not say.
         boot: zones by name, as the next boot and a reload make them.
-        opened: what role host_baseline has opened, for example 'public 10250/tcp'.
+        opened: what role host_baseline has opened, for example 'public 10250/tcp' or 'trusted 10.244.0.0/16'.
     """
 
     default_zone: str = DEFAULT_ZONE
@@ -102,6 +104,7 @@ def zones(text: str, text_of: Callable[[str], str] = service_text) -> dict[str, 
             rows.get("target", "default"),
             tuple(rows.get("interfaces", "").split()),
             tuple(dict.fromkeys(ports)),
+            tuple(rows.get("sources", "").split()),
         )
     return found
 

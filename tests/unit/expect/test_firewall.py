@@ -43,7 +43,7 @@ def test_closed_ports_are_opened_where_firewalld_runs_and_where_that_is_asked_fo
     found = plan(record)
     assert opened(record) == ["public 8472/udp"]
     assert found["problems"] == ["firewalld keeps closed: 8472/udp (zone 'public')"]
-    assert found["ports_noted"] == "public 1/tcp\npublic 8472/udp\n"
+    assert found["firewall_noted"] == "public 1/tcp\npublic 8472/udp\n"
     changes = forecast.of_role("host_baseline", found)["changes"]
     assert changes["more"] == ["firewalld lets in 8472/udp (zone 'public')"]
     assert plan(record, [])["problems"] == []
@@ -56,7 +56,7 @@ def test_a_port_has_to_be_open_now_and_for_good() -> None:
     # What is the site's own for good is opened now, and no removal closes it.
     only_later = machine(now=no, boot=yes)
     assert opened(only_later) == ["public 10250/tcp now", "public 8472/udp now"]
-    assert plan(only_later)["ports_noted"] == ""
+    assert plan(only_later)["firewall_noted"] == ""
 
 
 def test_the_zone_is_that_of_the_interface_now_and_at_the_next_boot() -> None:

@@ -43,11 +43,13 @@ def test_everything_is_told_before_a_machine_becomes_a_node_and_not_again() -> N
         "SELinux is enforcing",
         "AppArmor is on",
         "firewalld runs: open 10250/tcp, 8472/udp (zone 'public') and those of the pod network",
+        "firewalld rejects what pods send to each other",
         "ufw is on",
         "NetworkManager",
     ):
         assert any(words in note for note in told), words
-    assert not any("firewalld" in note for note in surroundings.notes(parse(record), PORTS, opened=True))
+    known = firewall.Wanted(PORTS.ports, networks=("10.244.0.0/16",))
+    assert not any("firewalld" in note for note in surroundings.notes(parse(record), known, opened=True))
     record["surroundings"]["interfaces_kept"] = True
     assert not any("NetworkManager" in note for note in surroundings.notes(parse(record), PORTS, opened=True))
     record["kubernetes"]["joined"] = True

@@ -559,6 +559,24 @@ def test_ports_and_zones_that_firewalld_does_not_know_are_refused() -> None:
     assert found.message.startswith("firewalld: '10250'")
 
 
+def test_networks_that_firewalld_cannot_accept_are_refused() -> None:
+    seen = facts()
+    seen["record"]["services"] = {"firewalld": {"active": "active", "enabled": "enabled"}}
+    work: dict[str, Any] = {"sources": ["10.244.0.0/16"]}
+    zones = {"public": {}, "trusted": {"target": "ACCEPT"}, "work": work}
+    seen["record"]["firewall"] = {"now": zones, "boot": zones}
+    for wrong in ("10.244.0.1/16", "pods", "10.244.0.0/255.255.0.0"):
+        found = only(refused(seen, firewall="open", firewall_networks=["10.96.0.0/12", wrong]))
+        assert found.message.startswith(f"firewalld: '{wrong}'; allowed: networks as '10.244.0.0/16'")
+    found = only(refused(seen, firewall="open", firewall_networks=["10.244.0.0/16"]))
+    assert found.message.startswith(
+        "firewalld: '10.244.0.0/16' in zone 'work', which does not accept everything"
+    )
+    assert refused(seen, firewall="report", firewall_networks=["10.244.0.0/16"]) == []
+    work["target"] = "ACCEPT"
+    assert refused(seen, firewall="open", firewall_networks=["10.244.0.0/16"]) == []
+
+
 def test_a_machine_that_cannot_reach_the_cluster_is_refused_before_it_joins() -> None:
     wanted = {"endpoint": "lb.example.com:6443"}
     bare, joined = {"kubernetes": {"joined": False}}, {"kubernetes": {"joined": True}}
