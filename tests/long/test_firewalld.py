@@ -1,12 +1,14 @@
 """Role host_baseline beside Debian's own firewalld, which rules the packets of a machine. Needs root, and no lab.
 
-What is open is told by a connection from outside, and by firewalld itself. The tests are one story, in their order.
+What is open is told by a connection from outside, and by firewalld itself. The tests are one story, in their order. At
+its end the machine has a pod network, which is a bridge with two pods, and another node beside it: see 'pod_network'.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,11 +21,28 @@ from gpusmith.node import bundle
 from gpusmith.node.records import parse
 from gpusmith.probe.record import Record
 from tests.e2e.harness import Ended
+from tests.long import pod_network
 from tests.long.debian_machines import Machine, booted, host_rootfs
 
 LABEL = "io.gpusmith.test=firewalld"
 PORTS = ["10250/tcp", "10256/tcp", "30000-32767/tcp", "30000-32767/udp"]
 CONNECT_S = 3.0
+PODS, NODES = pod_network.PODS, pod_network.NODES
+OUTSIDE = {"outside to pod", "outside to closed port"}
+"""What no machine with firewalld accepts, whatever pods may do."""
+OTHERS = {"another node to pod"}
+REJECTED = (
+    OUTSIDE
+    | OTHERS
+    | {
+        "pod to pod",
+        "pod to another node's pod",
+        "another node's pod to pod",
+        "pod to outside",
+        "pod to closed port of its node",
+    }
+)
+"""What firewalld rejects although all ports are open."""
 # Without what this machine's kernel shares with the host.
 QUIET: dict[str, Any] = {
     "host_baseline_swap": "keep",
@@ -33,6 +52,7 @@ QUIET: dict[str, Any] = {
     "host_baseline_time_synchronised": "ignore",
 }
 OPEN = {**QUIET, "host_baseline_firewall": "open"}
+THROUGH = {**OPEN, "host_baseline_firewall_networks": [PODS]}
 LISTEN = """
 import socket, time
 servers = [socket.create_server(("", port), backlog=64) for port in (10250, 10256)]
@@ -88,15 +108,27 @@ def record(machine: Machine) -> Record:
 
 
 def told(machine: Machine, zone: str = "") -> str:
-    """What preflight says of it before it becomes a node."""
+    """What preflight says of its ports before it becomes a node."""
     notes = surroundings.notes(record(machine), firewall.wanted(PORTS, zone), opened=False)
-    return next((note for note in notes if "firewalld" in note), "")
+    return next((note for note in notes if note.startswith("firewalld runs")), "")
+
+
+def told_of_pods(machine: Machine, *networks: str, opened: bool = False) -> str:
+    """What preflight says of its pods before it becomes a node."""
+    notes = surroundings.notes(record(machine), firewall.wanted(PORTS, "", networks), opened=opened)
+    return next((note for note in notes if note.startswith("firewalld rejects")), "")
 
 
 def listed(machine: Machine, zone: str) -> list[set[str]]:
     """Ports of a zone, now and for good."""
     states: tuple[tuple[str, ...], ...] = ((), ("--permanent",))
     return [set(tell(machine, *state, f"--zone={zone}", "--list-ports").split()) for state in states]
+
+
+def sources(machine: Machine, zone: str = "trusted") -> list[set[str]]:
+    """Networks of a zone, now and for good."""
+    states: tuple[tuple[str, ...], ...] = ((), ("--permanent",))
+    return [set(tell(machine, *state, f"--zone={zone}", "--list-sources").split()) for state in states]
 
 
 def answers(machine: Machine, port: int) -> bool:
@@ -256,3 +288,133 @@ def test_where_firewalld_says_nothing_the_run_fails_and_opens_nothing(machine: M
         machine.sh("chmod +x /usr/bin/firewall-cmd")
         assert listed(machine, "public") == [set(), set()]
         play(machine, entry="remove", **OPEN)
+
+
+@pytest.fixture(scope="module")
+def pods(machine: Machine, bare: str) -> Machine:
+    """The machine with a pod network, and with all ports open."""
+    assert machine.sh(LOOK) == bare
+    pod_network.set_up(machine)
+    machine.ask("systemctl", "stop", "firewalld")
+    # Without firewalld everything comes through, so that what is rejected below is rejected by it.
+    assert pod_network.rejected(machine) == set()
+    machine.ask("systemctl", "start", "firewalld")
+    play(machine, **OPEN)
+    return machine
+
+
+def test_firewalld_rejects_what_pods_send_although_all_ports_are_open(pods: Machine) -> None:
+    """But not what a Service's rules have translated."""
+    assert pod_network.rejected(pods) == REJECTED
+    unchanged(pods)
+    assert "unless a zone accepts the network of the pods" in told_of_pods(pods)
+    assert told_of_pods(pods, opened=True).endswith("or set 'host_baseline_firewall_networks'")
+    assert f"no zone accepts {PODS}" in told_of_pods(pods, PODS)
+
+
+def test_interfaces_in_a_zone_do_not_help_pods(pods: Machine) -> None:
+    """As NetworkManager puts them there: then firewalld forwards from pods to outside, and still not between pods."""
+    for name in ("eth0", "eth1"):
+        tell(pods, "--zone=public", f"--add-interface={name}")
+    try:
+        assert pod_network.rejected(pods) == REJECTED - {"pod to another node's pod", "pod to outside"}
+    finally:
+        for name in ("eth0", "eth1"):
+            tell(pods, "--zone=public", f"--remove-interface={name}")
+
+
+def test_the_command_that_preflight_names_lets_pods_through(pods: Machine) -> None:
+    found = re.search(r"run '(firewall-cmd --permanent [^']+)'", told_of_pods(pods, PODS))
+    assert found is not None
+    pods.sh(found.group(1))
+    pods.sh(found.group(1).replace("--permanent ", ""))
+    assert pod_network.rejected(pods) == OUTSIDE | OTHERS
+    assert told_of_pods(pods, PODS) == ""
+    # It is the site's own: the role leaves it, and so does a removal.
+    unchanged(pods, **THROUGH)
+    play(pods, entry="remove", **THROUGH)
+    assert sources(pods) == [{PODS}, {PODS}]
+    tell_both(pods, "--zone=trusted", f"--remove-source={PODS}")
+    assert pod_network.rejected(pods) >= REJECTED
+
+
+def test_the_role_lets_networks_of_pods_through(pods: Machine) -> None:
+    before = pods.sh(LOOK)
+    foretold = play(pods, "--check", **THROUGH)
+    assert f"firewalld accepts all that comes from {PODS} (zone 'trusted')" in " ".join(
+        foretold.output.split()
+    )
+    assert pods.sh(LOOK) == before
+    play(pods, **THROUGH)
+    assert sources(pods) == [{PODS}, {PODS}]
+    assert pod_network.rejected(pods) == OUTSIDE | OTHERS
+    unchanged(pods, **THROUGH)
+    # As a boot does.
+    pods.ask("systemctl", "restart", "firewalld")
+    assert pod_network.rejected(pods) == OUTSIDE | OTHERS
+    unchanged(pods, **THROUGH)
+
+
+@pytest.mark.parametrize("words", [(), ("--permanent",)], ids=["now", "for good"])
+def test_a_network_that_is_accepted_only_now_or_only_for_good_is_let_through(
+    pods: Machine, words: tuple[str, ...]
+) -> None:
+    tell(pods, *words, "--zone=trusted", f"--remove-source={PODS}")
+    assert changed(pods, play(pods, **THROUGH)) > 0
+    assert sources(pods) == [{PODS}, {PODS}]
+    unchanged(pods, **THROUGH)
+
+
+def test_other_nodes_reach_pods_by_a_route_where_their_network_is_named_too(pods: Machine) -> None:
+    """Their packets are not the pods': with an overlay they come from an address of the pods' network."""
+    play(pods, **{**OPEN, "host_baseline_firewall_networks": [PODS, NODES]})
+    assert pod_network.rejected(pods) == OUTSIDE
+
+
+def test_a_removal_lets_networks_through_no_more(pods: Machine, bare: str) -> None:
+    assert changed(pods, play(pods, "--check", entry="remove", **THROUGH)) > 0
+    assert sources(pods) == [{PODS, NODES}, {PODS, NODES}]
+    play(pods, entry="remove", **THROUGH)
+    assert sources(pods) == [set(), set()]
+    assert pods.sh(LOOK) == bare
+    assert changed(pods, play(pods, entry="remove", **THROUGH)) == 0
+
+
+def test_what_the_site_lets_through_in_a_zone_of_its_own_is_left_there(pods: Machine, bare: str) -> None:
+    """A larger network, in a zone that accepts everything."""
+    tell(pods, "--permanent", "--new-zone=pods")
+    tell(pods, "--permanent", "--zone=pods", "--set-target=ACCEPT")
+    tell(pods, "--permanent", "--zone=pods", "--add-source=10.0.0.0/8")
+    pods.ask("systemctl", "restart", "firewalld")
+    play(pods, **THROUGH)
+    assert sources(pods) == [set(), set()]
+    assert pod_network.rejected(pods) == OUTSIDE | OTHERS
+    play(pods, entry="remove", **THROUGH)
+    assert sources(pods, "pods") == [{"10.0.0.0/8"}, {"10.0.0.0/8"}]
+    tell(pods, "--permanent", "--delete-zone=pods")
+    pods.ask("systemctl", "restart", "firewalld")
+    assert pods.sh(LOOK) == bare
+
+
+def test_a_network_in_another_zone_is_named_and_stays_there(pods: Machine) -> None:
+    """firewalld refuses a source that another zone has, in the middle of a run."""
+    tell_both(pods, "--zone=work", f"--add-source={PODS}")
+    for options in ((), ("--check",)):
+        ended = pods.play("host_baseline", "main", *options, **THROUGH)
+        assert ended.status != 0, str(ended)
+        words = " ".join(ended.output.split())
+        assert f"firewalld has '{PODS}' in zone 'work', which does not accept everything" in words, str(ended)
+        assert "Put it into a zone whose target is 'ACCEPT'" in words, str(ended)
+    assert sources(pods) == [set(), set()]
+    tell_both(pods, "--zone=work", f"--remove-source={PODS}")
+    play(pods, entry="remove", **THROUGH)
+
+
+def test_networks_are_let_through_no_more_where_firewalld_does_not_run(pods: Machine, bare: str) -> None:
+    play(pods, **THROUGH)
+    pods.ask("systemctl", "stop", "firewalld")
+    unchanged(pods, **THROUGH)
+    play(pods, entry="remove", **THROUGH)
+    pods.ask("systemctl", "start", "firewalld")
+    assert sources(pods) == [set(), set()]
+    assert pods.sh(LOOK) == bare
