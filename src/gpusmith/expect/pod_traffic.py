@@ -52,6 +52,12 @@ def network_of(text: str) -> Network | None:
     return found if str(found) == text else None
 
 
+def is_usable(text: str) -> bool:
+    """Whether the inventory may name it: a network as firewalld lists it, and not all addresses, which would let in everybody."""
+    found = network_of(text)
+    return found is not None and found.prefixlen > 0
+
+
 def closed(record: Record, want: firewall.Wanted) -> list[Passage]:
     """What firewalld does not accept, be it now or for good; nothing where it does not run, and nothing of a conflict."""
     if not firewall.runs(record) or firewall.says_nothing(record):

@@ -227,12 +227,12 @@ def check_firewall(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[Re
             "Correct 'host_baseline_firewall_ports'.",
         )
     networks = [str(network) for network in or_default(wanted, "firewall_networks")]
-    wrong = [network for network in networks if pod_traffic.network_of(network) is None]
+    wrong = [network for network in networks if not pod_traffic.is_usable(network)]
     if wrong:
         yield refusal(
             "firewalld",
             quoted(wrong),
-            "networks as '10.244.0.0/16' or 'fd00:10:244::/56', without bits of a host",
+            "networks as '10.244.0.0/16' or 'fd00:10:244::/56', without bits of a host, and not all addresses",
             f"Correct '{pod_traffic.VARIABLE}'.",
         )
     services = {name: load(Service, row) for name, row in raw.get("services", {}).items()}

@@ -565,7 +565,8 @@ def test_networks_that_firewalld_cannot_accept_are_refused() -> None:
     work: dict[str, Any] = {"sources": ["10.244.0.0/16"]}
     zones = {"public": {}, "trusted": {"target": "ACCEPT"}, "work": work}
     seen["record"]["firewall"] = {"now": zones, "boot": zones}
-    for wrong in ("10.244.0.1/16", "pods", "10.244.0.0/255.255.0.0"):
+    # The last two would let in everybody.
+    for wrong in ("10.244.0.1/16", "10.244.0.0", "pods", "", "10.244.0.0/255.255.0.0", "0.0.0.0/0", "::/0"):
         found = only(refused(seen, firewall="open", firewall_networks=["10.96.0.0/12", wrong]))
         assert found.message.startswith(f"firewalld: '{wrong}'; allowed: networks as '10.244.0.0/16'")
     found = only(refused(seen, firewall="open", firewall_networks=["10.244.0.0/16"]))
