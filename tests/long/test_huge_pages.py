@@ -9,7 +9,6 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,20 +19,12 @@ from gpusmith.preflight.words import Tables
 from gpusmith.probe.memory import FOLDER
 from tests.e2e.harness import Ended
 from tests.long import test_expired_certificate
-from tests.long.debian_machines import Machine, booted, host_rootfs
+from tests.long.debian_machines import QUIET, Machine, booted, host_rootfs
 
 LABEL = "io.gpusmith.test=huge-pages"
 PAGES = Path(FOLDER) / "hugepages-2048kB/nr_hugepages"
 FILE = "/etc/tmpfiles.d/gpusmith-host-baseline.conf"
 SIZE, COUNT = "2Mi", 16
-# Without what this machine's kernel shares with the host.
-QUIET: dict[str, Any] = {
-    "host_baseline_swap": "keep",
-    "host_baseline_modules": [],
-    "host_baseline_sysctl": {},
-    "host_baseline_sysctl_minimum": {},
-    "host_baseline_time_synchronised": "ignore",
-}
 
 cluster = test_expired_certificate.cluster
 """A real kubelet, which is let in by a real control plane."""

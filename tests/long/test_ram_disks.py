@@ -66,8 +66,6 @@ by_maker = pytest.mark.parametrize("maker", MAKERS, ids=lambda maker: maker.pack
 def machine(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, root: Path
 ) -> Iterator[DriverMachine]:
-    if os.geteuid() != 0:
-        pytest.skip("systems of their own need root")
     if os.uname().machine != "x86_64":
         pytest.skip("the kernel's packages are named for amd64")
     maker: Maker = request.getfixturevalue("maker")
