@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import authorities
 
 from gpusmith.inventory.authorities import digests, texts
 from gpusmith.probe import containerd, trust
@@ -19,6 +20,11 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(trust, "BUNDLES", (str(tmp_path / "none"), str(tmp_path / "bundle")))
     monkeypatch.setattr(trust, "STAMP", str(tmp_path / "stamp"))
     return tmp_path
+
+
+def test_repositories_are_asked_with_what_the_store_has() -> None:
+    """Nodes that have no probe yet ask repositories, so that the paths stand twice."""
+    assert authorities.STORES == trust.BUNDLES
 
 
 def test_a_certificate_is_known_by_what_it_is_not_by_its_lines(machine: Path) -> None:
