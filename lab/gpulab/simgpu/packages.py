@@ -516,8 +516,8 @@ def built_at(version: str) -> int:
 
     All before EPOCH, since dpkg-deb takes no later dates.
     """
-    first, second, third = (*numbers(version.rpartition(":")[2]), 0, 0)[:3]
-    return EPOCH - 100_000_000 + first * 10_000 + second * 10 + third // 10
+    first, second = numbers(version.rpartition(":")[2])[:2]
+    return EPOCH - 100_000_000 + first * 10_000 + second
 
 
 def under(root: Path, path: str) -> Path:
