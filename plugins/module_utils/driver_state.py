@@ -398,11 +398,12 @@ class Driver:
         begin = time.time()
         status, _output, error = self._run(["systemctl", verb, *options, *units])
         if status != 0:
-            said = self._journal(begin, *(word for unit in units for word in ("-u", unit)))
+            # Without a unit it would be everybody's.
+            said = self._journal(begin, *(word for unit in units for word in ("-u", unit))) if units else ""
             raise DriverStateError(
                 "unit",
-                "systemctl {} {} failed: {} {}".format(
-                    verb, " ".join(units), " ".join(error.split()), said
+                "systemctl {} failed: {} {}".format(
+                    " ".join([verb, *units]), " ".join(error.split()), said
                 ).strip(),
             )
 

@@ -106,16 +106,9 @@ class Machine:
         verb, *rest = words
         names = [driver_state.plain(word) for word in rest if not word.startswith("--")]
         if verb == "show":
-            for name in set(self.late) & set(names):
-                self.late[name] -= 1
-                self.units[name][0] = self.units[name][0] or self.late[name] == 0
-            rows = ((name, *self.units.get(name, [False, ""])) for name in names)
-            blocks = (
-                f"Id={name}.service\nActiveState={'active' if runs else 'inactive'}\nUnitFileState={enabled}\n"
-                f"NeedDaemonReload={'yes' if name in self.unread else 'no'}"
-                for name, runs, enabled in rows
-            )
-            return 0, "\n\n".join(blocks), ""
+            return self._show(names)
+        if verb == "daemon-reload" and verb in self.refused:
+            return 1, "", self.refused[verb]
         if verb == "daemon-reload" or (verb == "enable" and "--no-reload" not in rest):
             self.unread.clear()
         for name in names:
@@ -133,6 +126,18 @@ class Machine:
                             return 1, "", error
                 self.units[name][0] = not self.late.get(name)
         return 0, "", ""
+
+    def _show(self, names: Sequence[str]) -> tuple[int, str, str]:
+        for name in set(self.late) & set(names):
+            self.late[name] -= 1
+            self.units[name][0] = self.units[name][0] or self.late[name] == 0
+        rows = ((name, *self.units.get(name, [False, ""])) for name in names)
+        blocks = (
+            f"Id={name}.service\nActiveState={'active' if runs else 'inactive'}\nUnitFileState={enabled}\n"
+            f"NeedDaemonReload={'yes' if name in self.unread else 'no'}"
+            for name, runs, enabled in rows
+        )
+        return 0, "\n\n".join(blocks), ""
 
     def _rmmod(self, words: Sequence[str]) -> tuple[int, str, str]:
         (name,) = words
@@ -441,6 +446,22 @@ def test_unit_files_of_new_packages_are_read_while_there_is_no_driver(
     machine.effects.clear()
     assert not loaded(machine), "where containers may have GPUs nothing is read anew"
     assert machine.effects == []
+
+
+def test_a_refused_reload_is_told_and_can_be_repeated(machine: Machine) -> None:
+    before = machine.state()
+    unloaded(machine)
+    machine.unread = {"nvidia-persistenced"}
+    machine.refused["daemon-reload"] = "Refusing to reload, not enough space available on /run/systemd."
+    with pytest.raises(DriverStateError) as failure:
+        loaded(machine)
+    assert failure.value.message == (
+        "systemctl daemon-reload failed: Refusing to reload, not enough space available on /run/systemd."
+    )
+    assert machine.modules == []
+    machine.refused.clear()
+    loaded(machine)
+    assert machine.state() == before
 
 
 def test_a_unit_that_an_administrator_masked_stays_off(machine: Machine) -> None:

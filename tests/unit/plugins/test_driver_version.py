@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,9 @@ def test_a_repository_that_does_not_answer_is_a_refusal_and_no_failure(tmp_path:
     assert "an answer from 'nvidia_driver_repository'" in output
 
 
-def looked(folder: Path, joined: bool, loaded: str | None = VERSION, **more: Any) -> str:
+def looked(
+    folder: Path, joined: bool, loaded: str | None = VERSION, words: tuple[str, ...] = (), **more: Any
+) -> str:
     """What preflight finds on a node for which a branch is asked for whose repository does not answer."""
     record = converged_record()
     record["kubernetes"]["joined"] = joined
@@ -85,7 +88,7 @@ def looked(folder: Path, joined: bool, loaded: str | None = VERSION, **more: Any
         say("ASKED {{ nvidia_driver_offers.offer is defined }}"),
         say("{{ __preflight_answer.refusals | map(attribute='message') | join(' ') }}"),
     ]
-    status, output = play(folder, {"gpu-1": variables}, {"tasks": tasks}, "--check")
+    status, output = play(folder, {"gpu-1": variables}, {"tasks": tasks}, "--check", *words)
     assert status == 0, output
     return output
 
@@ -112,3 +115,10 @@ def test_an_upgrade_asks_for_nodes_that_serve(tmp_path: Path) -> None:
     output = looked(tmp_path, joined=True, preflight_scope="driver")
     assert "ASKED True" in output
     assert "repository: " in output
+
+
+def test_an_upgrade_asks_for_the_space_that_systemd_needs_besides_a_sites_own_list(tmp_path: Path) -> None:
+    """Here more than there is of it, and the site's list names other paths."""
+    space = json.dumps({"__preflight_free_space_of_systemd": {"/run/systemd": 10**9}})
+    output = looked(tmp_path, joined=True, words=("-e", space), preflight_scope="driver")
+    assert "MiB free for '/run/systemd'" in output
