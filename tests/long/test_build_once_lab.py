@@ -119,3 +119,14 @@ def test_an_upgrade_compiles_once_and_the_way_back_does_not(fleet: Lab, inventor
     good(fleet.playbook(*back, inventory=inventory))
     assert {fleet.on(node, "modinfo -F version nvidia") for node in NODES} == {OLD}
     assert compiled(fleet) == seen
+
+
+def test_a_kernel_without_headers_is_compiled_for_once(fleet: Lab, inventory: Path) -> None:
+    before = compiled(fleet)
+    for node in NODES:
+        fleet.on(node, "DEBIAN_FRONTEND=noninteractive apt-get install --yes linux-image-amd64")
+    good(fleet.site(inventory=inventory))
+    assert (compiled(fleet) - before).total() == 1
+    for node in NODES:
+        assert fleet.on(node, "ls /etc/dkms 2>/dev/null || true") == ""
+    fleet.validate_nodes(inventory=inventory).assert_passed()
