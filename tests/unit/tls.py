@@ -33,5 +33,11 @@ def server(pair: Pair, folder: Path, body: str = "") -> Iterator[int]:
                     if body and secured.recv(4096):
                         secured.sendall(f"HTTP/1.0 200 OK\r\n\r\n{body}".encode())
 
-        threading.Thread(target=answer, daemon=True).start()
-        yield listener.getsockname()[1]
+        thread = threading.Thread(target=answer, daemon=True)
+        thread.start()
+        try:
+            yield listener.getsockname()[1]
+        finally:
+            # Its number may be another server's once it is closed: a thread that still accepts would answer in that one's place.
+            listener.shutdown(socket.SHUT_RDWR)
+            thread.join(10)
