@@ -19,7 +19,7 @@ from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import (
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.apt import Apt
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.dnf import Dnf
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.dnf_machine import Machine
-from ansible_collections.gpusmith.gpu.plugins.modules.packages import Work
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.work import Work
 
 DEFAULTS: Mapping[str, Any] = {
     "repository": None,

@@ -26,7 +26,8 @@ from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import (
 )
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.openpgp import fingerprints
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.repositories import repository_of
-from ansible_collections.gpusmith.gpu.plugins.modules import packages, preflight
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.work import Work
+from ansible_collections.gpusmith.gpu.plugins.modules import preflight
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils import packages_due
 
 from gpusmith.expect import foreign
@@ -693,7 +694,7 @@ SET: dict[str, Any] = {
 def work(machine: Machine, check: bool = False, **changes: Any) -> Any:
     """What module packages would do on this machine."""
     params = {**DEFAULTS, **SET, "repository": systems.given(machine), **changes}
-    return packages.Work(params, check, door.backend(2))
+    return Work(params, check, door.backend(2))
 
 
 def is_due(machine: Machine, **changes: Any) -> bool:
@@ -1159,7 +1160,7 @@ def test_on_a_node_that_serves_nothing_of_others_changes(machine: Machine) -> No
     }
     before = as_it_is(machine)
     told = " to ".join(machine.family.full("kit-base", each) for each in ("1.20.1", "1.21.0"))
-    serving = packages.Work(
+    serving = Work(
         {**DEFAULTS, **SET, "repository": systems.given(machine), **asked},
         False,
         door.backend(2),

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base, preview
-from ansible_collections.gpusmith.gpu.plugins.modules import packages
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.work import Work
 
 from gpusmith.errors import ToolError
 from gpusmith.expect import packages as judge
@@ -135,7 +135,7 @@ class Node:
         assert module == "gpusmith.gpu.packages"
         words = {**DEFAULTS, **asked}
         folder, state = words.pop("folder", None), words.pop("state", "present")
-        work = packages.Work({**words, "folder": folder}, False, self.there.apt)
+        work = Work({**words, "folder": folder}, False, self.there.apt)
         try:
             if state == "fetched":
                 work.fetched(Path(folder))

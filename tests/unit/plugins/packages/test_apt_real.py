@@ -10,7 +10,7 @@ import pytest
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base, kept, preview
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.openpgp import fingerprints
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.repositories import repository_of
-from ansible_collections.gpusmith.gpu.plugins.modules import packages
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.work import Work
 
 from .conftest import System
 from .test_module import DEFAULTS
@@ -392,9 +392,7 @@ KITS = {"packages": {"kit": "1.20.1"}, "patterns": ["kit*"]}
 
 
 def work(system: System, params: dict[str, Any], check: bool = False) -> Any:
-    return packages.Work(
-        {**DEFAULTS, "name": "test", "repository": system.given, **params}, check, system.apt
-    )
+    return Work({**DEFAULTS, "name": "test", "repository": system.given, **params}, check, system.apt)
 
 
 def versions(system: System, *names: str) -> dict[str, str]:
@@ -589,7 +587,7 @@ def test_a_source_with_another_key_than_the_nodes_own_does_not_stay(system: Syst
     (system.root / "etc/apt/sources.list.d/site.list").write_text(f"deb [signed-by={own}] {uri} ./\n")
     asked = {**DEFAULTS, "name": "test", "repository": system.given, "packages": {"drv-libs": "580.178.04"}}
     with pytest.raises(base.PackageError, match="Signed-By"):
-        packages.Work(asked, False, system.apt).present(install=True)
+        Work(asked, False, system.apt).present(install=True)
     assert sorted(path.name for path in (system.root / "etc/apt/sources.list.d").iterdir()) == ["site.list"]
     system.apt.refresh()
 

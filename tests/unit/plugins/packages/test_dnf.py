@@ -16,7 +16,7 @@ from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import (
     dnf_machine,
     versionlock,
 )
-from ansible_collections.gpusmith.gpu.plugins.modules import packages
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.work import is_on_disk
 
 from tests.unit.keys import KEY
 
@@ -494,7 +494,7 @@ def test_comments_that_are_not_utf_8_are_in_nobodys_way_and_stay(tmp_path: Path)
     backend.hold({"drv-libs": OLD})
     assert listed.read_bytes().startswith(latin + b"a-1*\n# Written by gpusmith for what is held.\n")
     (file,) = backend.pin_files("nvidia-driver", {"drv-libs": [OLD]})
-    assert packages.is_on_disk(base.File(listed, file.text)) is False
+    assert is_on_disk(base.File(listed, file.text)) is False
     backend.fetch({"drv-libs": OLD}, tmp_path / "folder")
     # What names a line of theirs can be told.
     listed.write_bytes("drv-libs-1\xfc*\n".encode("latin-1"))

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base
+from ansible_collections.gpusmith.gpu.plugins.module_utils import packages as door
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base, folder, others
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.work import Work
 from ansible_collections.gpusmith.gpu.plugins.modules import packages
 
 from gpusmith.probe import kubernetes as probe
@@ -215,28 +217,28 @@ def present(
     machine: Machine, check: bool = False, install: bool = True, serves: bool = False, **params: Any
 ) -> Any:
     machine.asked = []
-    work = packages.Work({**DEFAULTS, **params}, check, machine, serves=serves)
+    work = Work({**DEFAULTS, **params}, check, machine, serves=serves)
     work.present(install)
     return work
 
 
 def fetched(machine: Machine, check: bool = False, **params: Any) -> Any:
     machine.asked = []
-    work = packages.Work({**DEFAULTS, **params}, check, machine)
+    work = Work({**DEFAULTS, **params}, check, machine)
     work.fetched(machine.folder / "saved")
     return work
 
 
 def from_folder(machine: Machine, check: bool = False, serves: bool = False, **params: Any) -> Any:
     machine.asked = []
-    work = packages.Work({**DEFAULTS, **params}, check, machine, serves=serves)
+    work = Work({**DEFAULTS, **params}, check, machine, serves=serves)
     work.from_folder(machine.folder / "saved")
     return work
 
 
 def absent(machine: Machine, check: bool = False, **params: Any) -> Any:
     machine.asked = []
-    work = packages.Work({**DEFAULTS, "repository": None, **params}, check, machine)
+    work = Work({**DEFAULTS, "repository": None, **params}, check, machine)
     work.absent()
     return work
 
@@ -454,7 +456,7 @@ def test_optional_packages_that_nobody_offers_change_nothing(machine: Machine) -
 @pytest.fixture
 def place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """Where the machine keeps folders of 'drv'."""
-    monkeypatch.setattr(packages.folders, "PLACE", tmp_path / "place")
+    monkeypatch.setattr(folder, "PLACE", tmp_path / "place")
     return tmp_path / "place" / "drv"
 
 
@@ -466,7 +468,7 @@ def keep(machine: Machine, place: Path, age: int, **versions: str) -> Path:
     kept.mkdir(parents=True)
     for name in versions:
         (kept / f"{name}.deb").write_text(name)
-    (kept / packages.folders.SUMS).write_text(text)
+    (kept / folder.SUMS).write_text(text)
     os.utime(kept, (1_000_000 - age, 1_000_000 - age))
     machine.kept[str(kept)] = {name: [version] for name, version in versions.items()}
     return kept
@@ -845,12 +847,10 @@ def test_the_module_knows_what_the_inventory_permits_and_whether_the_node_serves
     machine.packages["libc6"] = base.Installed("1", False)
     machine.would_change = {"libc6": ("1", "2")} if joined else {}
     machine.would_remove = {"runc": "1.1", "docker.io": "20.10"}
-    monkeypatch.setattr(
-        packages.others, "KUBECONFIG", str(machine.folder / ("kubelet.conf" if joined else "none"))
-    )
+    monkeypatch.setattr(others, "KUBECONFIG", str(machine.folder / ("kubelet.conf" if joined else "none")))
     monkeypatch.setattr(packages, "AnsibleModule", Module)
-    monkeypatch.setattr(packages.door, "backend", lambda _timeout: machine)
-    monkeypatch.setenv(packages.door.REMOVABLE_ENVIRONMENT, '["runc"]')
+    monkeypatch.setattr(door, "backend", lambda _timeout: machine)
+    monkeypatch.setenv(door.REMOVABLE_ENVIRONMENT, '["runc"]')
     with pytest.raises(Ended) as ended:
         packages.main()
     told = str(ended.value)
@@ -859,7 +859,7 @@ def test_the_module_knows_what_the_inventory_permits_and_whether_the_node_serves
 
 
 def test_whether_a_node_serves_is_known_by_what_the_probe_looks_for() -> None:
-    assert packages.others.KUBECONFIG == probe.KUBECONFIG
+    assert others.KUBECONFIG == probe.KUBECONFIG
 
 
 def test_check_mode_reads_no_lists(machine: Machine) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.apt import Apt
-from ansible_collections.gpusmith.gpu.plugins.modules import packages
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.work import Work
 
 from .conftest import System, made
 from .test_module import DEFAULTS
@@ -51,7 +51,7 @@ def both(changing: System) -> System:
 
 def work(system: System, **params: Any) -> Any:
     asked = {**DEFAULTS, **SET, "name": "test", "repository": system.given, **params}
-    return packages.Work(asked, False, system.apt)
+    return Work(asked, False, system.apt)
 
 
 def versions(system: System, *names: str) -> dict[str, str]:
