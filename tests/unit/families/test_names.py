@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 import yaml
 
-from gpusmith.expect import layouts
+from gpusmith.expect import kernels, layouts
 from gpusmith.expect.layouts import DKMS, PREBUILT, Unmet
+from gpusmith.node.records import parse
 from gpusmith.preflight import asked
 from tests.unit.families.systems import SYSTEMS, value
+from tests.unit.records import healthy_record
 
 KERNEL = "6.8.0-79-generic"
 LAYOUTS = "__nvidia_driver_layouts"
@@ -68,6 +70,24 @@ def test_every_role_knows_its_names_on_every_system(system: str) -> None:
         {"program", "argv"} <= set(tool)
         for tool in value("nvidia_driver", system, "__nvidia_driver_initramfs")
     )
+
+
+@pytest.mark.parametrize(
+    ("system", "release", "end"),
+    [
+        ("Ubuntu 22", "5.15.0-1101-aws", "aws-lts-22.04"),
+        ("Ubuntu 22", "5.15.0-130-generic", "generic"),
+        ("Ubuntu 24", "6.8.0-1030-azure", "azure-lts-24.04"),
+        ("Ubuntu 24", "6.14.0-27-generic", "generic-hwe-24.04"),
+        ("Debian 12", "6.1.0-40-cloud-amd64", "cloud-amd64"),
+    ],
+)
+def test_the_next_kernel_gets_its_headers(system: str, release: str, end: str) -> None:
+    raw = healthy_record()
+    raw["host"]["kernel"] = release
+    raw["packages"][f"linux-image-{end}"] = {"version": "1", "held": False}
+    names = value("nvidia_driver", system, asked.KERNEL)
+    assert kernels.headers(parse(raw), names)["next"] == [f"linux-headers-{end}"]
 
 
 def rows(system: str) -> list[dict[str, Any]]:
