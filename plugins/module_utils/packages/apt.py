@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from ansible_collections.gpusmith.gpu.plugins.module_utils import files
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import apt_sources, kept, programs
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import folder as folders
-from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import kept, programs
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.authorities import bundle
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import (
     INSTALL_TIMEOUT_S,
@@ -203,7 +203,7 @@ def parse_owner(text: str) -> Optional[str]:
 def cause(stdout: str, stderr: str) -> str:
     """The lines that say what is wrong; which dependency is not met stands in the other output."""
     told = [line for line in stderr.splitlines() if line.startswith(("E:", "dpkg:"))]
-    told = told or stderr.splitlines()[-3:]
+    told = list(dict.fromkeys(told)) or stderr.splitlines()[-3:]
     if UNPACKED.search(stderr):
         told += [" ".join(words.split()) for words in dict.fromkeys(SCRIPTS.findall(stdout))]
     # What waited says it while it does, and that it failed at the end.
@@ -302,12 +302,9 @@ class Apt:
         self._update([] if owner is None else _only(self._source(owner)))
 
     def agree(self) -> None:
-        """See `base.Backend`. One repository with two keys, and apt reads none at all."""
-        try:
+        """See `base.Backend`."""
+        with apt_sources.told(self._etc):
             self._execute(["apt-get", "indextargets", *self._options], 60)
-        except PackageError as error:
-            hint = " Give 'uris' another address of it, or let the node's own source name no keys."
-            raise PackageError(str(error) + (hint if "Signed-By" in str(error) else "")) from error
 
     def _authorities(self) -> str:
         asked = [
@@ -465,7 +462,7 @@ class Apt:
     # --- files -----------------------------------------------------------------------------------------------------
 
     def _source(self, owner: str) -> Path:
-        return self._sources / f"gpusmith-{owner}.sources"
+        return self._sources / f"{apt_sources.OURS}{owner}.sources"
 
     def repository_files(self, owner: str, repository: Optional[Repository]) -> List[File]:
         """See `base.Backend`."""
@@ -709,7 +706,7 @@ class Apt:
 
     def _read_lists(self, words: Sequence[str], accept: Sequence[int] = (0,), has_hooks: bool = True) -> None:
         # Keys that stand in sources are put into files, which some versions of apt leave there.
-        with tempfile.TemporaryDirectory(prefix="gpusmith-keys-") as name:
+        with apt_sources.told(self._etc), tempfile.TemporaryDirectory(prefix="gpusmith-keys-") as name:
             # They are read, and others written, by a user of apt's own.
             Path(name).chmod(0o1777)
             # Read after the machine's own files. No option takes parts of a list away.

@@ -52,6 +52,14 @@ def check_simulation(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[
         )
     if simulation["error"]:
         places = PLACES.get(facts["package_manager"], "/etc")
+        if trouble == simulation["error"]:
+            yield refusal(
+                "lists of packages",
+                trouble.rstrip("."),
+                "repositories of the machine's own that can be read",
+                f"Bring them up, or correct them in '{places}'.",
+            )
+            return
         hint = (
             f"The system's own repositories could not be read: {trouble} Bring them up, or correct them in '{places}'."
             if trouble

@@ -137,6 +137,13 @@ def test_an_unmet_dependency_is_named_with_what_to_do() -> None:
     assert "deb.example.org" in found.hint
 
 
+def test_lists_that_cannot_be_read_are_told_once() -> None:
+    trouble = "Conflicting values for Signed-By. Remove it in '/etc/apt/sources.list.d/docker.list'."
+    (found,) = judged(error=trouble, trouble=trouble)
+    assert (found.message + found.hint).count("docker.list") == 1
+    assert "installed together" not in found.message
+
+
 @pytest.mark.parametrize(
     ("folders", "packages", "refused"),
     [

@@ -575,8 +575,12 @@ def test_the_same_source_with_another_key_of_somebody_is_found(system: System) -
     key = system.root / "etc/apt/docker.asc"
     key.write_text(system.wrong_key)
     (uri,) = system.given["uris"]
-    (system.root / "etc/apt/sources.list.d/docker.list").write_text(f"deb [signed-by={key}] {uri} ./\n")
-    assert "Signed-By" in previewed(system, KIT)["error"]
+    there = system.root / "etc/apt/sources.list.d/docker.list"
+    there.write_text(f"deb [signed-by={key}] {uri} ./\n")
+    (there.parent / "other.list").write_text(f"# deb {uri} ./\n")
+    told = previewed(system, KIT)["error"]
+    assert f"The machine has this repository with another key, in '{there}'. Remove it there" in told
+    assert told.count("Conflicting values") == 1
 
 
 def test_a_source_with_another_key_than_the_nodes_own_does_not_stay(system: System) -> None:
@@ -584,11 +588,14 @@ def test_a_source_with_another_key_than_the_nodes_own_does_not_stay(system: Syst
     own = system.root / "etc/apt/archive.asc"
     own.write_text(system.given["key"])
     (uri,) = system.given["uris"]
-    (system.root / "etc/apt/sources.list.d/site.list").write_text(f"deb [signed-by={own}] {uri} ./\n")
+    there = system.root / "etc/apt/sources.list.d/site.sources"
+    there.write_text(f"Types: deb\nURIs: {uri.rstrip('/')}\nSuites: ./\nSigned-By: {own}\n")
     asked = {**DEFAULTS, "name": "test", "repository": system.given, "packages": {"drv-libs": "580.178.04"}}
-    with pytest.raises(base.PackageError, match="Signed-By"):
+    with pytest.raises(base.PackageError, match=f"with another key, in '{there}'"):
         Work(asked, False, system.apt).present(install=True)
-    assert sorted(path.name for path in (system.root / "etc/apt/sources.list.d").iterdir()) == ["site.list"]
+    assert sorted(path.name for path in (system.root / "etc/apt/sources.list.d").iterdir()) == [
+        "site.sources"
+    ]
     system.apt.refresh()
 
 
