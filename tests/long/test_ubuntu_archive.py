@@ -250,6 +250,9 @@ def test_a_newer_kernel_stays_away_where_modules_come_built(site: Site) -> None:
     assert causes(site) == {}
     before = site.has()
     for node in NODES:
+        # As the timer before that of the upgrades does.
+        site.lab.on(node, "apt-get -q update")
+        assert new.version in site.lab.on(node, f"apt-cache madison {META}")
         site.lab.on(node, "unattended-upgrade", timeout=180)
     assert site.has()[PREBUILT] == before[PREBUILT]
     found = causes(site)
