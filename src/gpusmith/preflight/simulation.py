@@ -57,7 +57,7 @@ def check_simulation(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[
                 "lists of packages",
                 trouble.rstrip("."),
                 "repositories of the machine's own that can be read",
-                f"Bring them up, or correct them in '{places}'.",
+                f"Correct them in '{places}', or bring them up.",
             )
             return
         hint = (
