@@ -25,6 +25,9 @@ def installer(record: Record, node: str) -> list[Problem]:
 
 def sources(record: Record, node: str) -> list[Problem]:
     """Sources of a module that no installed package has: DKMS builds it for the next kernel, in the place of the right one."""
+    # A package that was interrupted while DKMS compiled owns its sources; the role finishes it.
+    if any(kernels.DKMS.fullmatch(name) for name in record.half_packages):
+        return []
     owned = {
         versions.upstream(package.version)
         for name, package in record.packages.items()

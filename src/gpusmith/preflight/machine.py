@@ -271,7 +271,10 @@ def check_trust(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[Refus
 
 def _sources(raw: Mapping[str, Any]) -> list[Problem]:
     packages = {name: load(Package, row) for name, row in raw["packages"].items()}
-    record = Record(SCHEMA, packages=packages, foreign=load(Foreign, raw.get("foreign") or {}))
+    halves = raw.get("half_packages") or {}
+    record = Record(
+        SCHEMA, packages=packages, half_packages=halves, foreign=load(Foreign, raw.get("foreign") or {})
+    )
     return foreign.sources(record, "")
 
 

@@ -12,7 +12,7 @@ from gpusmith.expect.wanted import Driver
 from gpusmith.node.records import parse
 from gpusmith.preflight.judge import judge
 from gpusmith.probe import foreign as probe
-from gpusmith.probe.packages import parse_dpkg, parse_halves
+from gpusmith.probe.packages import parse_dpkg, parse_halves, parse_twice
 from tests.unit.expect.test_driver import VERSION, bare, ready
 from tests.unit.preflight.test_judge import TABLES, WANTED, facts
 
@@ -91,6 +91,27 @@ def test_what_finishes_half_a_package_is_of_its_package_manager(
     (note,) = foreign.half_notes(parse(raw))
     assert f"package 'nvidia-driver-libs' was {state} when the run began" in note
     assert f"'{command}'" in note
+
+
+@pytest.mark.parametrize(
+    "half",
+    [
+        parse_halves("nvidia-dkms-580-open\t580.178.04-1ubuntu1\tiF \tnvidia-graphics-drivers-580\tamd64"),
+        parse_halves("nvidia-kernel-open-dkms\t580.178.04-1\tiU \tnvidia-kernel-open-dkms\tamd64"),
+        parse_twice(
+            "kmod-nvidia-open-dkms\t3:580.95.05-1.el9\tnoarch\tkmod-nvidia-open-dkms-580.95.05-1.el9.src.rpm\n"
+            "kmod-nvidia-open-dkms\t3:580.178.04-1.el9\tnoarch\tkmod-nvidia-open-dkms-580.178.04-1.el9.src.rpm"
+        ),
+    ],
+)
+def test_sources_of_a_package_that_a_killed_run_left_are_its_own(half: dict[str, str]) -> None:
+    """A machine that loses power while DKMS compiles; the role finishes the package."""
+    assert half
+    tree = facts()
+    tree["record"]["foreign"] = {"sources": {"/usr/src/nvidia-580.178.04": "580.178.04"}}
+    assert [refused.message for refused in judge(tree, WANTED, TABLES)] != []
+    tree["record"]["half_packages"] = half
+    assert [refused.message for refused in judge(tree, WANTED, TABLES)] == []
 
 
 def test_preflight_refuses_sources_that_no_package_has() -> None:
