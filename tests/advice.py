@@ -64,6 +64,7 @@ COMMANDS: Mapping[str, Command] = {
     "dkms install": WALKED,
     "dkms ldtarball": WALKED,
     "dkms status": _node("dkms status"),
+    "apt-get --fix-broken install": _node("apt-get --fix-broken install --simulate"),
     "dpkg --configure -a": _node("dpkg --configure -a"),
     "dpkg -S": _node("dpkg -S /usr/bin/nvidia-smi"),
     "dpkg -V": _node("dpkg -V nvidia-smi", 1, 2),

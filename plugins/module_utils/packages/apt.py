@@ -16,7 +16,7 @@ import tempfile
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
 from ansible_collections.gpusmith.gpu.plugins.module_utils import files
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import apt_sources, kept, programs
@@ -59,6 +59,7 @@ QUERY = "${Package}\t${Version}\t${db:Status-Abbrev}\t${source:Package}\t${Archi
 FOREIGN = ("i386", "armhf", "armel")
 # A package's second state letter: unpacked, half configured, half installed, waiting for or having pending triggers.
 HALF_DONE = set("UFHWt")
+HALF_UNPACKED = "H"
 # What nothing needs any more stays, whatever the machine's own settings say.
 KEPT = ("-o", "APT::Get::AutomaticRemove=0")
 # What is known of other repositories is no part of it.
@@ -189,6 +190,18 @@ def without_holds(status: str, names: Iterable[str]) -> str:
     """Text of dpkg's status in which these packages are not held."""
     listed = "|".join(map(re.escape, names))
     return re.sub(rf"(?m)^(Package: (?:{listed})\n(?:[^\n]+\n)*?Status: )hold ", r"\1install ", status)
+
+
+def without_packages(status: str, names: Iterable[str]) -> str:
+    """Text of dpkg's status in which these packages are not there at all."""
+    gone = {f"Package: {plain_name(name)}" for name in names}
+    return "\n\n".join(block for block in status.split("\n\n") if block.partition("\n")[0] not in gone)
+
+
+def parse_unmet(text: str) -> List[str]:
+    """Packages that lack what they need, by what ``apt-get check`` says."""
+    _, _, unmet = text.partition(UNMET)
+    return list(dict.fromkeys(re.findall(r"(?m)^ (\S+) : ", unmet)))
 
 
 def parse_owner(text: str) -> Optional[str]:
@@ -423,10 +436,18 @@ class Apt:
     ) -> Plan:
         """See `base.Backend`."""
         wanted = [_recommended(recommends), *_exact_words(versions), *_gone_words(displaced)]
-        with self._as_if(pins, released) as options:
+        lost = self._lost()
+        with self._as_if(pins, released, lost) as options:
             words = [*self._get("install"), "--simulate", *options, *wanted]
             attempt = partial(self._execute, words, UPDATE_TIMEOUT_S)
-            return parse_simulation(self._with_lists(attempt) if reads else attempt())
+            plan = parse_simulation(self._with_lists(attempt) if reads else attempt())
+        others = sorted(lost - plan.installed.keys())
+        if others:
+            raise PackageError(
+                f"An installation that was interrupted left {', '.join(others)} incomplete. "
+                "Run 'apt-get --fix-broken install' on the machine."
+            )
+        return plan
 
     def simulate_from(
         self,
@@ -442,8 +463,10 @@ class Apt:
             return parse_simulation(self._execute(words, UPDATE_TIMEOUT_S))
 
     @contextmanager
-    def _as_if(self, pins: Mapping[str, Sequence[str]], released: Sequence[str]) -> Iterator[List[str]]:
-        """Options with which apt sees these pins, and no holds of these packages."""
+    def _as_if(
+        self, pins: Mapping[str, Sequence[str]], released: Sequence[str], gone: Iterable[str] = ()
+    ) -> Iterator[List[str]]:
+        """Options with which apt sees these pins, no holds of these packages, and others not at all."""
         with tempfile.TemporaryDirectory(prefix="gpusmith-simulation-") as name:
             folder = Path(name)
             # The file stands in for that of an administrator, whose pins count as well.
@@ -451,11 +474,10 @@ class Apt:
             own = f"{files.read(main)}\n" if main.is_file() else ""
             files.put(folder / "pins.pref", own + render_preferences(pins, "a simulation"))
             options = ["-o", f"Dir::Etc::Preferences={folder}/pins.pref"]
-            if released:
+            if released or gone:
                 status = (self._dpkg / "status").read_text(encoding="utf-8", errors="surrogateescape")
-                (folder / "status").write_text(
-                    without_holds(status, released), encoding="utf-8", errors="surrogateescape"
-                )
+                status = without_packages(without_holds(status, released), gone)
+                (folder / "status").write_text(status, encoding="utf-8", errors="surrogateescape")
                 options += ["-o", f"Dir::State::status={folder}/status"]
             yield options
 
@@ -507,6 +529,10 @@ class Apt:
     ) -> None:
         """See `base.Backend`."""
         words = [*self._get("install"), *_kept_words(erase), _recommended(recommends)]
+        if self._lost():
+            # Apt takes them for installed, and installs what they need only if it is told of all that.
+            words.append("--reinstall")
+            versions = {**self.simulate(versions, {}, (), recommends, displaced).installed, **versions}
         words += [*_exact_words(versions), *_gone_words(displaced)]
         self._with_lists(partial(self._change, words))
 
@@ -640,11 +666,8 @@ class Apt:
     def repair(self) -> bool:
         """See `base.Backend`."""
         updates = self._dpkg / "updates"
-        states = self._execute(
-            ["dpkg-query", *self._database, "-W", "-f", "${db:Status-Abbrev}\n"], 60, accept=(0, 1)
-        )
         journal = updates.is_dir() and any(updates.iterdir())
-        if not journal and not any(line[1:2] in HALF_DONE for line in states.splitlines() if len(line) > 1):
+        if not journal and not self._half_done():
             return False
         self._execute(
             ["dpkg", *self._database, "--configure", "-a", *FORCE],
@@ -665,6 +688,26 @@ class Apt:
                 lock_timeout_s=self._lock_timeout_s,
             )
         return True
+
+    def _half_done(self) -> Dict[str, str]:
+        """The second letter of their state, by name of packages that are neither installed nor gone."""
+        rows = _rows(self._execute(["dpkg-query", *self._database, "-W", "-f", QUERY], 60, accept=(0, 1)))
+        return {
+            named(name, architecture): status[1]
+            for name, _version, status, _source, architecture in rows
+            if status[1:2] in HALF_DONE
+        }
+
+    def _lost(self) -> Set[str]:
+        """Packages that apt takes for installed and that are not: half unpacked, or without what they need.
+
+        A machine that lost power while packages were unpacked has such; those that were only to be configured, `repair` finishes.
+        """
+        half_done = self._half_done()
+        if not half_done:
+            return set()
+        said = self._execute(["apt-get", *self._options, "check", "-q"], 60, accept=range(256))
+        return {*parse_unmet(said), *(name for name, state in half_done.items() if state == HALF_UNPACKED)}
 
     # --- programs --------------------------------------------------------------------------------------------------
 

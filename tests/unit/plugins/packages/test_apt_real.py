@@ -527,6 +527,34 @@ def test_a_gap_is_named_before_anything_is_changed(system: System) -> None:
     assert "kit-tools" in previewed(system, without_library)["error"]
 
 
+def left_by_a_killed_run(system: System, state: str, lost: str) -> None:
+    """All that is installed is in that state, but for one package, which had not come yet."""
+    status = system.root / "var/lib/dpkg/status"
+    left = [part for part in status.read_text().split("\n\n") if f"Package: {lost}" not in part]
+    status.write_text("\n\n".join(left).replace("install ok installed", f"install {state}"))
+
+
+@pytest.mark.parametrize("state", ["ok unpacked", "ok half-configured", "reinstreq half-installed"])
+def test_what_a_killed_installation_left_is_no_gap(changing: System, state: str) -> None:
+    """A machine that lost power while packages were unpacked or configured, and some of them had not come yet."""
+    changing.configure()
+    changing.apt.install({"drv-cuda": OLD, "drv-libs": OLD, "drv-tool": OLD})
+    left_by_a_killed_run(changing, state, "drv-libs")
+    found = previewed(changing, KIT, {"drv-cuda": "580.178.04"}, patterns=["drv-*"])
+    assert (found["error"], found["plan"]["removed"]) == ("", {})
+    assert {"drv-libs", "kit"} <= set(found["plan"]["installed"])
+    work(changing, {"packages": {"drv-cuda": "580.178.04"}, "patterns": ["drv-*"]}).present(install=True)
+    assert versions(changing, "drv-cuda", "drv-libs") == dict.fromkeys(["drv-cuda", "drv-libs"], OLD)
+
+
+def test_what_a_killed_installation_of_others_left_is_named(changing: System) -> None:
+    changing.configure()
+    changing.apt.install({"engine": "20.10-1", "runtime": "1.6.20-1"})
+    left_by_a_killed_run(changing, "ok unpacked", "runtime")
+    found = previewed(changing, KIT)
+    assert "left engine incomplete. Run 'apt-get --fix-broken install'" in found["error"]
+
+
 def test_a_version_that_nobody_offers_hides_no_other_gap(system: System) -> None:
     found = previewed(system, {"kit": "9.9.9"}, {"broken": "1.0"})
     assert "nowhere-to-be-found" in found["error"]
