@@ -54,6 +54,11 @@ def _wrong(record: Record, name: str, node: str) -> tuple[str, str]:
     return "", ""
 
 
+def by_dkms(record: Record, wanted: Driver) -> bool:
+    """Whether DKMS builds a declared module, for which it needs headers also where the driver's modules come built."""
+    return any(name in kernel.dependents for kernel in record.kernels or () for name in wanted.extra_modules)
+
+
 def to_rebuild(record: Record, wanted: Driver, loaded_too: bool = False) -> dict[str, list[str]]:
     """Declared modules that DKMS has to build anew for the driver, by release of their kernels, the running one first.
 

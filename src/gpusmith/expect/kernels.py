@@ -17,7 +17,8 @@ from gpusmith.probe.kernels import Kernel
 from gpusmith.probe.record import Record
 from gpusmith.problems import Cure, Problem
 
-DKMS = re.compile(r"nvidia-(?!headless-).*dkms.*|kmod-nvidia-.*dkms")
+DKMS = re.compile(r"nvidia-(?!headless-|fs-|peer).*dkms.*|kmod-nvidia-.*dkms")
+"""Packages with sources of the driver's own modules, not of others that use it."""
 READY = ("linux-modules-nvidia-*", "linux-objects-nvidia-*", "linux-signatures-nvidia-*")
 """Modules that come built have the version of their kernel, and one package for each release."""
 BRINGS_NEXT = re.compile(r"linux-image-(?!.*\d+\.\d+\.\d)[a-z].*")
@@ -244,9 +245,10 @@ def headers(record: Record, names: Mapping[str, Any], needed: bool = True) -> di
         flavour = re.match(str(names["flavour"]), release)
         if flavour is None:
             continue
+        filled = {"flavour": flavour[1], "series": ".".join(release.split(".")[:2])}
         for pair in names["next"]:
-            package = str(pair["headers"]).format(flavour=flavour[1])
-            there = record.packages.get(str(pair["kernel"]).format(flavour=flavour[1]))
+            package = str(pair["headers"]).format(**filled)
+            there = record.packages.get(str(pair["kernel"]).format(**filled))
             # Without it no kernel comes by itself, and a held one brings none.
             if there is not None and not there.held and package not in record.packages:
                 found["next"].append(package)

@@ -99,8 +99,10 @@ def driver(raw: Mapping[str, Any], settings: Settings, known: layouts.Layouts) -
     record, node = parse(raw), str(settings["node"])
     try:
         want = drivers.asked_for(record, settings, known)
-        names = {} if want.layout.ready else settings.get("kernel") or {}
-        headers = kernels.headers(record, names, needed=record.module.installed_version is None)
+        compiled_beside = want.layout.ready and extra_modules.by_dkms(record, want)
+        names = (settings.get("kernel") or {}) if compiled_beside or not want.layout.ready else {}
+        needed = compiled_beside or record.module.installed_version is None
+        headers = kernels.headers(record, names, needed)
         found = [
             *drivers.problems(record, want),
             *packages.pins(record, want),

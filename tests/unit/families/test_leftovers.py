@@ -284,9 +284,30 @@ def test_signed_modules_are_held_with_what_brings_the_next_kernel() -> None:
     assert found["other_packages"] == ["nvidia-modprobe", modules]
     assert found["companions"] == ["linux-image-generic", *kernels.READY]
     assert found["unheld"] == ["linux-image-generic", modules]
+    # DKMS builds other modules than the driver's with this one.
+    record["packages"]["nvidia-fs-dkms"] = {"version": "2.28.4-1", "held": False}
+    assert kernels.follow_each_other(parse(record)) == {"linux-image-generic", modules}
     # With DKMS beside them the module is built for the next kernel, and it may come.
     record["packages"]["nvidia-dkms-580-server-open"] = {"version": f"{NEW}-1", "held": True}
     assert kernels.follow_each_other(parse(record)) == set()
+
+
+@pytest.mark.parametrize(
+    ("declared", "known", "asked"),
+    [
+        (["nvidia_fs"], {"nvidia_fs": False}, [f"linux-headers-{KERNEL}"]),
+        ([], {"nvidia_fs": False}, []),
+        (["nvidia_peermem"], {}, []),
+    ],
+)
+def test_modules_of_others_need_headers_beside_those_that_come_built(
+    declared: list[str], known: dict[str, bool], asked: list[str]
+) -> None:
+    record = with_driver([name for name in SERVER if "nvidia-dkms" not in name], NEW)
+    record["kernels"] = [{"release": KERNEL, "image": "/boot/x", "module": "m", "dependents": known}]
+    names = value("nvidia_driver", "Ubuntu 24", "__nvidia_driver_kernel")
+    found = plan(record, module_build="prebuilt", kernel=names, extra_modules=declared)
+    assert found["headers"] == asked
 
 
 DROP_IN = {"/etc/systemd/system/nvidia-persistenced.service.d/gpusmith-driver.conf": "[Install]"}
@@ -380,6 +401,7 @@ def test_on_el_the_running_kernels_own_headers_come_before_dkms_asks_for_the_new
         ("nvidia-dkms-580-server-open", True),
         ("nvidia-kernel-open-dkms", True),
         ("kmod-nvidia-open-dkms", True),
+        ("nvidia-fs-dkms", False),
     ],
 )
 def test_what_builds_modules_is_known_by_its_name(name: str, builds: bool) -> None:

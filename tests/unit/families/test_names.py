@@ -79,6 +79,11 @@ def test_every_role_knows_its_names_on_every_system(system: str) -> None:
         ("Ubuntu 22", "5.15.0-130-generic", "generic"),
         ("Ubuntu 24", "6.8.0-1030-azure", "azure-lts-24.04"),
         ("Ubuntu 24", "6.14.0-27-generic", "generic-hwe-24.04"),
+        ("Ubuntu 24", "6.17.0-8-generic", "generic-hwe-24.04-edge"),
+        ("Ubuntu 24", "6.14.0-27-generic", "virtual-hwe-24.04"),
+        ("Ubuntu 24", "6.8.0-79-generic", "generic-6.8"),
+        ("Ubuntu 24", "6.17.0-1003-gcp-64k", "gcp-64k-6.17"),
+        ("Ubuntu 22", "6.8.0-1030-azure", "azure-6.8"),
         ("Debian 12", "6.1.0-40-cloud-amd64", "cloud-amd64"),
     ],
 )
