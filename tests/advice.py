@@ -58,6 +58,8 @@ COMMANDS: Mapping[str, Command] = {
     "firewall-cmd --permanent --zone=trusted X": ELSEWHERE,
     "firewall-cmd --list-all-zones": ELSEWHERE,
     "systemctl status firewalld": ELSEWHERE,
+    # Machines of the lab have their host's swap.
+    "swapoff -a": ELSEWHERE,
     # Role nvidia_driver runs it for a kernel that has no module: tests/e2e/test_6_faults.py.
     "dkms autoinstall -k X": WALKED,
     # Module built_modules runs it: tests/long/test_build_once.py.

@@ -42,8 +42,7 @@ FAULTS = {
     "swap-on": Fault(
         sets("system", swap_areas=["/dev/sda2"]),
         "nodes.host-baseline",
-        ("swap is on", "'/dev/sda2'"),
-        repairs=repairs(host_baseline={Cure.HOST}),
+        ("swap is on", "'/dev/sda2'", "stays on"),
     ),
     "swap-at-boot": Fault(
         sets("system", swap_fstab=["/swapfile"], swap_target_masked=False),

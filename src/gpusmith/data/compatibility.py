@@ -99,7 +99,7 @@ class Compatibility:
     """What versions are judged by.
 
     Attributes:
-        operating_systems: pairs of ID and version as os-release has them; of a version the first number counts.
+        operating_systems: pairs of ID and version as os-release has them; a version without a dot stands for all its minor ones.
         containerd: by minor version of Kubernetes, the first good patch of each minor version of containerd.
         toolkit_cdi_minimum: first release of the container toolkit whose runtime uses CDI by itself.
         toolkit_refused: releases of the container toolkit that harm a node.

@@ -114,10 +114,33 @@ def _boot(record: Record, wanted: Baseline) -> Boot | None:
     return None if files.outdated(record, wanted.files) else record.boot
 
 
+def swap_of_served(record: Record, wanted: Baseline) -> list[Problem]:
+    """Swap that a node uses while it serves. Turned off, it could end jobs for lack of memory, so that no run touches it."""
+    areas = record.system.swap_areas
+    if not (wanted.swap_off and record.kubernetes.joined and areas):
+        return []
+    return [
+        Problem(
+            f"Node '{wanted.node}': swap is on, {', '.join(map(repr, areas))}, and stays on while the node is joined.",
+            "If it has to stay, set 'host_baseline_swap: keep'. Otherwise drain the node, and run 'swapoff -a' on it.",
+            {"swap_areas": list(areas)},
+            Cure.PERSON,
+        )
+    ]
+
+
+def swap_is_due(record: Record, wanted: Baseline) -> bool:
+    """Whether a run turns swap off, now or for boots."""
+    return any(problem.cure is Cure.HOST for problem in _swap(record, wanted))
+
+
 def _swap(record: Record, wanted: Baseline) -> list[Problem]:
     system, node = record.system, wanted.node
     if not wanted.swap_off:
         return []
+    served = swap_of_served(record, wanted)
+    if served:
+        return served
     evidence = {
         "swap_areas": None if system.swap_areas is None else list(system.swap_areas),
         "swap_fstab": list(system.swap_fstab),

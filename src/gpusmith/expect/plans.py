@@ -221,7 +221,7 @@ def host_baseline(raw: Mapping[str, Any], settings: Settings) -> Plan:
     want = replace(want, files={**want.files, str(file["path"]): text, **_for_boots(want, file["head"])})
     ruled = firewall.wanted(settings.get("ports") or (), settings.get("zone"), settings.get("networks") or ())
     closed, passages = firewall.closed(record, ruled), pod_traffic.closed(record, ruled)
-    kept = huge_pages.kept(record, want)
+    kept = [*huge_pages.kept(record, want), *host.swap_of_served(record, want)]
     found = [problem for problem in host.problems(record, want) if problem not in kept]
     found += firewall.problems(record, node, ruled) + pod_traffic.problems(record, node, ruled)
     lasting = [problem for problem in found if problem.cure is Cure.PERSON]
@@ -240,6 +240,7 @@ def host_baseline(raw: Mapping[str, Any], settings: Settings) -> Plan:
         ),
         "sysctl": host.parameters_to_set(record, want),
         "huge_pages": huge_pages.to_set(record, want),
+        "swap": host.swap_is_due(record, want),
         "ports": [opening._asdict() for opening in closed],
         "networks": [passage._asdict() for passage in passages],
         "firewall_noted": firewall.noted(record, [*closed, *passages]),

@@ -10,7 +10,7 @@ from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import SUPPO
 from gpusmith.errors import Refusal
 from gpusmith.expect import firewall, foreign, huge_pages, kubelet, mig, pod_traffic
 from gpusmith.expect import surroundings as around
-from gpusmith.expect.host import cannot_set
+from gpusmith.expect.host import cannot_set, swap_of_served
 from gpusmith.expect.kernels import newest, without_driver
 from gpusmith.expect.steps import renew
 from gpusmith.expect.wanted import baseline
@@ -34,9 +34,12 @@ from gpusmith.wording import quoted
 def check_os(facts: Facts, _wanted: Wanted, tables: Tables) -> Iterator[Refusal]:
     """The distribution and its release are in data/compatibility.yml."""
     host = facts["record"]["host"]
-    major = str(host.get("os_version") or "").split(".")[0]
     known = tables.versions.operating_systems
-    if (host.get("os_id"), major) not in {(name, release.split(".")[0]) for name, release in known}:
+    version = str(host.get("os_version") or "")
+    # Releases of EL have minor versions, which are not listed; those of Ubuntu are two numbers together.
+    if not {version, version.partition(".")[0]} & {
+        release for name, release in known if name == host.get("os_id")
+    }:
         yield refusal(
             "operating system",
             f"'{host.get('os_id')} {host.get('os_version')}'",
@@ -136,10 +139,21 @@ def surroundings(record: Record, wanted: Wanted) -> list[str]:
     """What a person should know of what else rules the machine."""
     keys = ("firewall", "firewall_ports", "firewall_zone", "firewall_networks")
     mode, ports, zone, networks = (or_default(wanted, key) for key in keys)
-    settings = {"swap": "keep", "modules": (), "sysctl": {}, "huge_pages": or_default(wanted, "huge_pages")}
+    settings = {
+        "swap": or_default(wanted, "swap"),
+        "modules": (),
+        "sysctl": {},
+        "huge_pages": or_default(wanted, "huge_pages"),
+    }
+    host = baseline("", settings)
+    swap = [
+        f"swap is on ({quoted(problem.evidence['swap_areas'])}) and stays on. {problem.next_step.removesuffix('.')}"
+        for problem in swap_of_served(record, host)
+    ]
     return [
         *around.notes(record, firewall.wanted(ports, zone, networks), mode == "open"),
-        *huge_pages.notes(record, baseline("", settings)),
+        *huge_pages.notes(record, host),
+        *swap,
     ]
 
 

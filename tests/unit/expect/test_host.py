@@ -10,6 +10,9 @@ import pytest
 from ansible.errors import AnsibleFilterError
 from ansible_collections.gpusmith.gpu.plugins.filter.host_baseline_plan import host_baseline_plan
 
+from gpusmith.expect import host, wanted
+from gpusmith.node.records import parse
+
 FILES = [
     {"path": "/etc/modules-load.d/gpusmith-host-baseline.conf", "content": "overlay\nnf-conntrack\n"},
     {
@@ -63,7 +66,7 @@ def test_numbers_and_blanks_of_the_inventory_are_no_difference(record: dict[str,
     assert host_baseline_plan(record, SETTINGS) == {
         "files": [], "contents": {}, "modules": [], "sysctl": {}, "units": [], "boot": [], "problems": [], "cures": [],
         "hints": [], "leaving": [], "ports": [], "networks": [], "firewall_noted": "", "huge_pages": {}, "trust_outdated": False,
-        "modules_packages": [],
+        "modules_packages": [], "swap": False,
     }  # fmt: skip
 
 
@@ -89,6 +92,21 @@ def test_bare_machine_needs_everything() -> None:
     }
     # Check mode refuses nothing that the run itself would change.
     assert plan["boot"] == []
+
+
+def test_a_node_that_serves_keeps_its_swap(record: dict[str, Any]) -> None:
+    """Turned off under running jobs, it could end them for lack of memory."""
+    record["system"].update(swap_areas=["/dev/sda2"], swap_fstab=["/dev/sda2"], swap_target_masked=False)
+    assert host_baseline_plan(record, SETTINGS)["swap"] is True
+    record["kubernetes"] = {"joined": True}
+    plan = host_baseline_plan(record, SETTINGS)
+    assert (plan["swap"], plan["problems"], plan["boot"]) == (False, [], [])
+    (problem,) = host.baseline(parse(record), wanted.baseline("gpu-1", SETTINGS))
+    assert problem.cause == "Node 'gpu-1': swap is on, '/dev/sda2', and stays on while the node is joined."
+    assert "drain the node" in problem.next_step
+    # What only boots would turn on, nobody uses.
+    record["system"]["swap_areas"] = []
+    assert host_baseline_plan(record, SETTINGS)["swap"] is True
 
 
 def test_what_differs_is_named_with_the_wanted_and_the_seen(record: dict[str, Any]) -> None:

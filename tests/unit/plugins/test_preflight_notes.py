@@ -13,17 +13,32 @@ from tests.unit.preflight.test_judge import WANTED, facts
 from tests.unit.records import healthy_record
 
 
-def test_packages_that_are_half_there_are_told_at_the_end_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def answered(monkeypatch: pytest.MonkeyPatch, record: dict[str, Any]) -> dict[str, Any]:
     seen = facts()
     del seen["record"]
-    half = {"nvidia-driver-libs": "there in versions '1' and '2'"}
-    record = {**healthy_record(), "package_database": "rpm", "half_packages": half}
     monkeypatch.setattr(ActionBase, "run", lambda *_: {})
     action: Any = ActionModule.__new__(ActionModule)
     action._task = SimpleNamespace(args={"record": record, "wanted": WANTED})
     action.way_out = lambda _: None
     action._execute_module = lambda **_: {"repositories": {}, **seen}
-    answer = action.run(task_vars={"inventory_hostname": "gpu-1"})
+    found: dict[str, Any] = action.run(task_vars={"inventory_hostname": "gpu-1"})
+    return found
+
+
+def test_swap_that_a_node_uses_while_it_serves_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    record = healthy_record()
+    record["kubernetes"]["joined"] = True
+    record["system"]["swap_areas"] = ["/dev/sda2"]
+    (note,) = answered(monkeypatch, record)["verdict"]["gpu-1"]["notes"]
+    assert note.startswith(
+        "swap is on ('/dev/sda2') and stays on. If it has to stay, set 'host_baseline_swap: keep'."
+    )
+
+
+def test_packages_that_are_half_there_are_told_at_the_end_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    half = {"nvidia-driver-libs": "there in versions '1' and '2'"}
+    record = {**healthy_record(), "package_database": "rpm", "half_packages": half}
+    answer = answered(monkeypatch, record)
     (note,) = answer["verdict"]["gpu-1"]["notes"]
     assert note == (
         "package 'nvidia-driver-libs' was there in versions '1' and '2' when the run began: an installation or a removal of it"

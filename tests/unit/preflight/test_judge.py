@@ -633,6 +633,8 @@ def test_another_minor_version_of_the_kubelet_is_no_work_of_site(
         ("debian", "13", True),
         ("debian", "11", False),
         ("ubuntu", "26.04", False),
+        ("ubuntu", "24.10", False),
+        ("ubuntu", "22.10", False),
         ("fedora", "44", False),
     ],
 )

@@ -66,7 +66,7 @@ def test_preferences_of_an_administrator_count_in_any_encoding(tmp_path: Path) -
     (tmp_path / "etc/apt").mkdir(parents=True)
     theirs = "Explanation: f\xfcr uns\nPackage: a\nPin: version 1\nPin-Priority: -1\n".encode("latin-1")
     (tmp_path / "etc/apt/preferences").write_bytes(theirs)
-    seen = []
+    seen: list[bytes] = []
 
     def execute(words: Sequence[str], *_rest: Any, **_options: Any) -> str:
         paths = [word.partition("=")[2] for word in words if word.startswith("Dir::Etc::Preferences=")]
