@@ -35,6 +35,7 @@ REASONS = {
     "containerd_restrict_oom_score_adj": "Without CAP_SYS_RESOURCE nothing may lower an OOM score.",
 }
 DEADLINES = {
+    "gpusmith_reboot_timeout_s": 120,
     "nvidia_driver_ready_timeout_s": 120,
     "kubernetes_node_ready_timeout_s": 180,
     "gpu_operands_ready_timeout_s": 180,

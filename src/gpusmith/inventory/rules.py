@@ -177,6 +177,7 @@ RULES: Mapping[str, Rule] = {
     "gpusmith_kubeconfig": kubeconfig,
     "validation_kubeconfig": kubeconfig,
     "gpusmith_gpu_count": from_one,
+    "gpusmith_reboot_timeout_s": from_one,
     "node_record_nvml_timeout_s": from_one,
     "nvidia_driver_nvml_timeout_s": from_one,
     "nvidia_driver_module_parameters": module_parameters,

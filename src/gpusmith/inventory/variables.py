@@ -9,7 +9,7 @@ from typing import Any
 from gpusmith.errors import Refusal
 from gpusmith.inventory import imex, kubelet
 from gpusmith.inventory.names import check_inventory_names
-from gpusmith.inventory.rules import RULES
+from gpusmith.inventory.rules import RULES, Rule, from_zero
 from gpusmith.inventory.specs import Specs
 from gpusmith.inventory.target import on_hosts
 from gpusmith.inventory.templates import UnfilledError, has_open, is_plain
@@ -21,10 +21,17 @@ def check_values(values: Mapping[str, Any], specs: Specs) -> list[Refusal]:
     found: list[Refusal] = []
     for name, value in sorted(values.items()):
         wrong = check(name, specs.variables[name], value) if name in specs.variables else []
-        if not wrong and name in RULES and is_plain(value) and not has_open(value):
-            wrong = list(RULES[name](name, value))
+        rule = _rule(name, specs)
+        if not wrong and rule is not None and is_plain(value) and not has_open(value):
+            wrong = list(rule(name, value))
         found += wrong
     return found
+
+
+def _rule(name: str, specs: Specs) -> Rule | None:
+    """Numbers are counts, sizes and times: without a rule of its own, none is negative."""
+    spec = specs.variables.get(name)
+    return RULES.get(name) or (from_zero if spec is not None and spec.type == "int" else None)
 
 
 def check_templates(written: Mapping[str, Any], fill: Callable[[str], Any], specs: Specs) -> list[Refusal]:

@@ -128,6 +128,7 @@ class Hosts:
         ("validation_accepted_xids", ["x"], None, "variable 'validation_accepted_xids[0]' is the text 'x'."),
         ("nvidia_driver_version", 550.12, None, "variable 'nvidia_driver_version' is the number 550.12."),
         ("containerd_version", 2.3, None, "variable 'containerd_version' is the number 2.3."),
+        ("validation_pcie_width", -1, None, "'validation_pcie_width' must be a whole number from 0, not -1."),
         ("host_baseline_swap", False, None, "variable 'host_baseline_swap' is the truth value False."),
         ("host_baseline_swap", "kep", None, "variable 'host_baseline_swap' is 'kep'."),
         ("host_baseline_modules", "overlay", None, "variable 'host_baseline_modules' is the text 'overlay'."),
