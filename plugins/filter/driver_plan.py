@@ -58,7 +58,7 @@ _value:
     holds go first), unheld, headers (packages of kernels that lack the module, and of those to come), unbuilt (kernels that have
     headers and no module), to_take (kernels whose module one node of several builds, where that is asked for, also those whose module
     somebody else signed), damaged (kernels whose modules are not what was taken), to_rebuild (by kernel, modules of C(nvidia_driver_extra_modules) that DKMS has to build for this
-    driver), module_version (what DKMS calls the version), change_driver (how a serving node gets another driver, in words).
+    driver), change_driver (how a serving node gets another driver, in words).
   type: dict
 """
 

@@ -22,7 +22,7 @@ description:
     C(dkms mktarball --binaries-only).
   - C(state=taken) verifies that the modules of O(archive) fit this node (checksum, version, architecture, the kernel's whole vermagic), hands them
     to C(dkms ldtarball) and C(dkms install), compares the result of the installation, and notes it in C(/var/lib/gpusmith/modules).
-version_added: "0.2.0"
+version_added: "0.1.0"
 author: gpusmith contributors
 options:
   state:

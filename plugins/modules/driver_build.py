@@ -20,7 +20,7 @@ description:
     packages whose module did not compile are finished without it, and the error contains the compiler's message.
   - With O(signing) the modules are signed on the controller, so that no node ever has the private key. The node that built takes the
     signed modules as well.
-version_added: "0.2.0"
+version_added: "0.1.0"
 author: gpusmith contributors
 options:
   state:

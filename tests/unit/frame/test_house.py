@@ -106,6 +106,34 @@ def test_versions_agree() -> None:
     project = (repo_root() / "pyproject.toml").read_text()
     assert f'version = "{galaxy["version"]}"' in project
     assert f"## {galaxy['version']}" in (repo_root() / "CHANGELOG.md").read_text()
+    plugins = "\n".join(path.read_text() for path in (repo_root() / "plugins").rglob("*.py"))
+    assert set(re.findall(r'^version_added: "(.+)"$', plugins, re.MULTILINE)) == {galaxy["version"]}
+
+
+def written_in(*folders: str) -> str:
+    """All YAML of these folders."""
+    return "\n".join(path.read_text() for name in folders for path in (repo_root() / name).rglob("*.yml"))
+
+
+def test_the_collection_declares_what_its_content_uses() -> None:
+    used = set(
+        re.findall(
+            r"\b((?:ansible|community|kubernetes)\.[a-z]+)\.[a-z_]+:", written_in("roles", "playbooks")
+        )
+    )
+    assert used - {"ansible.builtin"} == set(load(repo_root() / "galaxy.yml")["dependencies"])
+
+
+def test_truth_values_of_the_inventory_are_read_as_the_guard_reads_them() -> None:
+    """Ansible's own filter takes 'y' and 't' for false."""
+    flags = "|".join(name for name, spec in specs.load().variables.items() if spec.type == "bool")
+    assert re.findall(rf"\b(?<!__)(?:{flags})\b[^|{{}}]*\| *bool\b", written_in("roles", "playbooks")) == []
+
+
+def test_the_index_of_the_documentation_lists_every_page() -> None:
+    folder = repo_root() / "docs"
+    pages = {path.name for path in folder.iterdir() if path.is_file()} - {"README.md"}
+    assert pages <= set(re.findall(r"\]\(([\w.-]+)\)", (folder / "README.md").read_text()))
 
 
 @by_role
