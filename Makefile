@@ -21,7 +21,7 @@ demo: setup ## Start the lab, bring its bare nodes in with site.yml, validate th
 test: setup ## Everything that checks the project: `make check`, and the lab end to end
 	@scripts/test
 
-test-long: setup ## What takes too long for `make test`; writes docs/evidence/long-tests.md (2 h)
+test-long: setup ## What takes too long for `make test`; writes docs/evidence/long-tests.md (hours)
 	@scripts/test-long
 
 check: setup ## Format, lint, types and unit tests, without lab and network

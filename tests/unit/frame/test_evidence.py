@@ -18,7 +18,8 @@ echo "$(basename "$0") $*"
 def run(root: Path, folder: Path, *words: str, fails: str = "") -> subprocess.CompletedProcess[str]:
     for name in ("scripts", ".venv/bin"):
         (folder / name).mkdir(parents=True, exist_ok=True)
-    shutil.copy(root / "scripts/evidence", folder / "scripts")
+    for name in ("evidence", "environment.sh"):
+        shutil.copy(root / "scripts" / name, folder / "scripts")
     for name in ("ansible", "ansible-playbook", "pytest", "git"):
         program = folder / ".venv/bin" / name
         program.write_text(PROGRAM)
