@@ -23,6 +23,9 @@ PREVIOUS_DRIVER = DOMAIN + "driver-previous"
 HOLD = DOMAIN + "hold"
 """Annotation or label: a person's veto. An upgrade leaves a node alone that carries it, whatever its value."""
 
+GPU_TYPE_LABEL = "gpu-type"
+"""Label: the GPU model by the inventory, a key of data/gpus.yml."""
+
 # --- values of OPERANDS_LABEL ---
 OPERANDS_ON = "enabled"
 OPERANDS_PAUSED = "paused"
@@ -55,6 +58,9 @@ RUN_NAMESPACE = "gpusmith-validation-"
 PROGRAMS = "gpusmith-programs"
 """ConfigMap that holds the programs of a run."""
 
+RESULTS_SCHEMA = "gpusmith.results/1"
+"""Schema of results.json, which the suite writes and stamps are made of."""
+
 # --- who works on which nodes now ---
 RUNS_NAMESPACE = "kube-system"
 """It is there before anything of ours is."""
@@ -67,5 +73,7 @@ DRIVER_LABEL = "nvidia.com/cuda.driver-version.full"
 """Label: the driver by GPU feature discovery; older ones do not write it."""
 COUNT_LABEL = "nvidia.com/gpu.count"
 """Label: the number of GPUs by GPU feature discovery."""
+PRODUCT_LABEL = "nvidia.com/gpu.product"
+"""Label: the name of the GPU model by GPU feature discovery."""
 CORDON_TAINT = "node.kubernetes.io/unschedulable"
 """Taint by which Kubernetes keeps pods off a cordoned node."""

@@ -15,7 +15,14 @@ from gpusmith.expect import identity
 from gpusmith.expect.identity import Machine
 from gpusmith.expect.versions import answers, upstream
 from gpusmith.inventory.host import Host
-from gpusmith.names import COUNT_LABEL, DRIVER_LABEL, GPU_RESOURCE, OPERANDS_LABEL, SIMULATED_LABEL
+from gpusmith.names import (
+    COUNT_LABEL,
+    DRIVER_LABEL,
+    GPU_RESOURCE,
+    GPU_TYPE_LABEL,
+    OPERANDS_LABEL,
+    SIMULATED_LABEL,
+)
 from gpusmith.problems import Cure, Problem
 
 SITE = "Run site.yml for the node."
@@ -190,7 +197,7 @@ def labels(facts: ClusterFacts) -> list[Problem]:
     """Our labels, the inventory's, and the one that feature discovery writes."""
     view, host = _need_view(facts), facts.host
     wanted = {
-        "gpu-type": host.gpu_model,
+        GPU_TYPE_LABEL: host.gpu_model,
         **({OPERANDS_LABEL: "enabled"} if host.operands else {}),
         **({SIMULATED_LABEL: "true"} if host.simulated else {}),
         **host.labels,

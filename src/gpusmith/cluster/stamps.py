@@ -13,11 +13,10 @@ from typing import Any
 from gpusmith.cluster.api import CONFLICT, ApiRefused, Cluster
 from gpusmith.cluster.views import NODES, node_path
 from gpusmith.errors import GpusmithError, ToolError
-from gpusmith.names import STAMP, STAMP_MANAGER, STARTUP_TAINT
+from gpusmith.names import RESULTS_SCHEMA, STAMP, STAMP_MANAGER, STARTUP_TAINT
 from gpusmith.problems import Problem
 
 TRIES = 5
-RESULTS_SCHEMA = "gpusmith.results/1"
 POLICIES = ("if_needed", "always", "never")
 
 Node = Mapping[str, Any]

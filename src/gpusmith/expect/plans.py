@@ -34,7 +34,6 @@ from gpusmith.expect import (
     taken,
     toolkit,
     trust,
-    versions,
     wanted,
 )
 from gpusmith.expect import containerd as runtime
@@ -163,7 +162,6 @@ def driver(raw: Mapping[str, Any], settings: Settings, known: layouts.Layouts) -
         "to_take": to_take,
         "damaged": taken.damaged(record, want),
         "to_rebuild": extra_modules.to_rebuild(record, want),
-        "module_version": versions.upstream(want.version),
         "drift": [
             *(f"'{name}' is {version}" for name, version in sorted(wrong.items())),
             *(f"'{name}' is the {kind} module" for name, kind in other.items()),

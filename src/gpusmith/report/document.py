@@ -6,9 +6,8 @@ import json
 from typing import Any
 
 from gpusmith.checks.findings import Finding, Outcome
+from gpusmith.names import RESULTS_SCHEMA
 from gpusmith.report.results import Results
-
-SCHEMA = "gpusmith.results/1"
 
 Document = dict[str, Any]
 
@@ -16,7 +15,7 @@ Document = dict[str, Any]
 def to_json(results: Results) -> Document:
     """The content of results.json."""
     return {
-        "schema": SCHEMA,
+        "schema": RESULTS_SCHEMA,
         "run": _run(results),
         "summary": {outcome.value: results.count(outcome) for outcome in Outcome},
         "coverage": {"nodes": _nodes(results), "gpus": _gpus(results), "required": _required(results)},

@@ -17,14 +17,10 @@ from gpusmith.cluster.stamps import has_taint, read_stamp
 from gpusmith.cluster.views import is_cordoned, readiness
 from gpusmith.errors import GpusmithError, Refusal
 from gpusmith.expect.versions import is_version, upstream
-from gpusmith.names import GPU_RESOURCE
+from gpusmith.names import COUNT_LABEL, GPU_RESOURCE, GPU_TYPE_LABEL, PRODUCT_LABEL
 from gpusmith.upgrade import ledger as ledgers
 from gpusmith.upgrade.ledger import FAILED, UNTOUCHED, Ledger, State, Unreadable
 
-PRODUCT, COUNT = "nvidia.com/gpu.product", "nvidia.com/gpu.count"
-"""Labels of GPU feature discovery."""
-KIND = "gpu-type"
-"""Label that site.yml sets by the inventory."""
 UNKNOWN = "unknown"
 MOST_NAMED = 5
 VARIABLE = "gpu_upgrade_max_unavailable"
@@ -82,7 +78,11 @@ class Fleet:
             names: Nodes of the inventory, each with the GPUs that it says (gpusmith_gpu_count), 0 if it does not.
         """
         mine = [row for row in nodes if row["metadata"]["name"] in names]
-        kinds = {_label(row, KIND): _label(row, PRODUCT) for row in mine if _label(row, PRODUCT)}
+        kinds = {
+            _label(row, GPU_TYPE_LABEL): _label(row, PRODUCT_LABEL)
+            for row in mine
+            if _label(row, PRODUCT_LABEL)
+        }
         found = [_member(row, names[row["metadata"]["name"]], kinds) for row in mine]
         return cls({member.name: member for member in found})
 
@@ -121,12 +121,12 @@ def _member(node: Object, said: int, kinds: Mapping[str, str]) -> Member:
     # A device plugin that left takes the capacity along after some minutes, and feature discovery its labels.
     told = (
         quantity((status.get("capacity") or {}).get(GPU_RESOURCE)),
-        quantity(_label(node, COUNT)),
+        quantity(_label(node, COUNT_LABEL)),
         entry.gpus if entry else 0,
         said,
     )
-    size, kind = max(count or 0 for count in told), _label(node, KIND)
-    product = _label(node, PRODUCT) or (entry.model if entry else "") or kinds.get(kind, "")
+    size, kind = max(count or 0 for count in told), _label(node, GPU_TYPE_LABEL)
+    product = _label(node, PRODUCT_LABEL) or (entry.model if entry else "") or kinds.get(kind, "")
     return Member(
         name=node["metadata"]["name"],
         model=product or kind or UNKNOWN,

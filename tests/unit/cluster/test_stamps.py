@@ -13,8 +13,8 @@ import pytest
 from gpusmith.cluster import stamps
 from gpusmith.cluster.api import ApiRefused
 from gpusmith.errors import GpusmithError, ToolError
+from gpusmith.names import RESULTS_SCHEMA, STARTUP_TAINT
 from gpusmith.names import STAMP as ANNOTATION
-from gpusmith.names import STARTUP_TAINT
 from gpusmith.problems import Problem
 from tests.unit.cluster.conftest import Memory
 
@@ -43,7 +43,7 @@ def results(
     *checks: dict[str, Any], complete: bool = True, **coverage: list[dict[str, Any]]
 ) -> dict[str, Any]:
     return {
-        "schema": stamps.RESULTS_SCHEMA,
+        "schema": RESULTS_SCHEMA,
         "run": {"complete": complete, "nodes": ["gpu-1", "gpu-2"]},
         "coverage": {"nodes": {"excluded": []}, "gpus": {"busy": [], "excluded": [], **coverage}},
         "checks": list(checks),

@@ -27,7 +27,6 @@ FILE = re.compile(
     r"(?<![\w/.-])((?:playbooks|data|docs|validation|meta|inventory/example)/[\w/.-]*\w|site\.yml)"
 )
 CHECK = re.compile(r"\b((?:nodes|cluster|workloads)\.[a-z]+(?:-[a-z]+)*)\b(?!\.\w)")
-ROLE_TEXTS = ("fail_msg", "msg", "advice", "hint")
 
 
 def _text(node: ast.AST) -> str:
