@@ -85,8 +85,8 @@ def choose(folder: Path, facts: Mapping[str, Any]) -> Path:
         "no file of a system"
     ]
     raise AnsibleError(
-        f"Role '{role}' knows nothing about '{facts['distribution']} {facts['distribution_major_version']}' (family '{facts['os_family']}'): "
-        f"'{folder}' has {', '.join(there)}. A file {' or '.join(names)} would say what differs there."
+        f"Role '{role}' does not support '{facts['distribution']} {facts['distribution_major_version']}' (family '{facts['os_family']}'): "
+        f"'{folder}' has {', '.join(there)}. To support it, add {' or '.join(names)}."
     )
 
 

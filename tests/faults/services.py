@@ -50,7 +50,7 @@ FAULTS = {
     "unit-files-changed": Fault(
         sets("services", "kubelet", changed=True),
         "nodes.services",
-        ("'kubelet' runs by other unit files",),
+        ("unit files of service 'kubelet' have changed",),
     ),
     "boot-unit-deleted": of_service(
         "gpusmith-gpu-devices",

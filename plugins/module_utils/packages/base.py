@@ -420,7 +420,11 @@ def exact(offers: Offers, wanted: Mapping[str, str]) -> Dict[str, str]:
 
 def missing_version(name: str, wanted: str, offers: Offers) -> PackageError:
     """The error for a version that nobody offers."""
-    there = ", ".join(f"'{version}'" for version in offers.get(name, [])) or "nothing of that name"
+    there = ", ".join(f"'{version}'" for version in offers.get(name, []))
+    if not there:
+        return PackageError(
+            f"No repository offers a package '{name}'. Correct the repository or the package layout in the inventory."
+        )
     return PackageError(
         f"No repository offers '{name}' in version '{wanted}', only {there}. Correct the version in the inventory."
     )

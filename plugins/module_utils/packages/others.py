@@ -144,8 +144,8 @@ def refuse(found: Others, of_set: str, kernel: str) -> None:
     if found.changed:
         what.append(f"change {listed(found.changed)}")
         steps.append(
-            "What somebody holds stays, and on a node that serves nothing of others changes, since it could not be taken back: bring it"
-            " to these versions yourself, on a node that serves after you drained it."
+            "gpusmith changes no held packages, and on a joined node no packages of others, since it could not take that back. Bring them"
+            " to these versions yourself; drain a joined node first."
         )
     if found.kernel:
         what.append(f"bring kernel {found.kernel} alone")

@@ -423,8 +423,8 @@ class Work:
         if isinstance(error, base.BusyError):
             return error
         return base.PackageError(
-            f"{error} So nobody can tell what installing '{self._name}' would remove or change, and nothing was changed. Correct that, then"
-            " run again."
+            f"{error} What installing '{self._name}' would remove or change could not be simulated, so nothing was changed. Correct the cause,"
+            " then run again."
         )
 
     def _refuse_others(self, backend: base.Backend, coming: Mapping[str, str], plan: base.Plan) -> None:

@@ -179,9 +179,9 @@ def second_owners(
         return found
     return found + [
         f"The GPU Operator {' and '.join(operators)} installs {' and '.join(parts)} (ClusterPolicy '{name}'), as site.yml does."
-        f" Set {' and '.join(f'{part}.enabled=false' for part in parts)} in the operator's values; for what else it"
-        " runs, 'gpu_operands_device_plugin', 'gpu_operands_feature_discovery' and 'gpu_operands_node_feature_discovery' are"
-        " 'existing'."
+        f" Set {' and '.join(f'{part}.enabled=false' for part in parts)} in the operator's values. Of"
+        " 'gpu_operands_device_plugin', 'gpu_operands_feature_discovery' and 'gpu_operands_node_feature_discovery', set those to"
+        " 'existing' that the operator runs."
         for name, parts in _owned(policies()).items()
         if parts
     ]

@@ -60,7 +60,7 @@ def kept(record: Record, node: str, want: Environment | None) -> list[Problem]:
         return []
     return [
         Problem(
-            f"Node '{node}': '{want.unit}' does not know of the inventory's proxy; the node joined without '{want.drop_in}'.",
+            f"Node '{node}': '{want.unit}' does not use the inventory's proxy, since the node joined without '{want.drop_in}'.",
             f"To change it, {steps.rejoin(node)}; to leave it as it is, set '{want.variable}: {{}}' for the node.",
             {f"file_{want.drop_in}": record.managed_files.get(want.drop_in)},
         )

@@ -278,8 +278,8 @@ def _of_joined(machine: Machine, told: Told, copy: bool) -> Verdict:
         return Verdict(
             (
                 Problem(
-                    f"Node '{machine.host}': a second machine tells the cluster that it is Node '{machine.node}': the Node has"
-                    f" the boot ID of another machine than the one at '{machine.address}', whose kubelet ran when that was told.",
+                    f"Node '{machine.host}': a second machine reports to the cluster as Node '{machine.node}'."
+                    f" The Node's boot ID is not that of the machine at '{machine.address}', whose kubelet ran when it was reported.",
                     f"Find the copy of '{machine.host}' and stop its kubelet; then run this again.",
                     evidence,
                 ),

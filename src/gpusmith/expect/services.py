@@ -55,7 +55,8 @@ def service(record: Record, node: str, name: str, why: str, cure: Cure = Cure.SE
     if unit is not None and unit.changed:
         return [
             Problem(
-                f"Node '{node}': service '{name}' runs by other unit files than there are now; its next start goes by those.",
+                f"Node '{node}': the unit files of service '{name}' have changed since systemd read them;"
+                " its next start uses the new ones.",
                 f"Look at 'systemctl cat {name}' on '{node}': take back what is not meant, then 'systemctl daemon-reload'.",
                 {name: {**evidence[name], "need_daemon_reload": True}},
             )

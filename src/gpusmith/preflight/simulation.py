@@ -98,9 +98,8 @@ def check_simulation(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[
         yield refusal(
             "packages of others",
             f"installing what the inventory wants would change {others.listed(found.changed)}",
-            "none that somebody holds, and on a node that serves none at all, since they could not be taken back",
-            "Bring them to these versions yourself, on a node that serves after you drained it, then run again;"
-            " or leave the machine out with -l.",
+            "none that is held, and on a joined node none at all, since that could not be taken back",
+            "Bring them to these versions yourself; drain a joined node first. Then run again, or leave the machine out with -l.",
         )
 
 

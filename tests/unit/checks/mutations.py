@@ -313,7 +313,7 @@ MUTATIONS: Mapping[str, tuple[Mutation, ...]] = {
     ),
     "cluster.node-identity": (
         _in("another machine is Node 'gpu-1'", "host", machine_id="x", boot_id="y"),
-        _in("a second machine tells the cluster", "host", boot_id="y"),
+        _in("a second machine reports to the cluster", "host", boot_id="y"),
     ),
     "cluster.gpu-capacity": (
         Mutation(

@@ -76,7 +76,7 @@ def test_a_node_that_joined_without_the_drop_in_keeps_what_it_has_and_is_named(r
     found = plan(role, record)
     assert (found["environment"], found["files"], found["problems"]) == ({}, [], [])
     assert len(found["drift"]) == 1
-    assert found["drift"][0].startswith(f"'{ROLES[role][1]}' does not know of the inventory's proxy")
+    assert found["drift"][0].startswith(f"'{ROLES[role][1]}' does not use the inventory's proxy")
     assert "site.yml -l gpu-1" in found["drift"][0]
     assert f"set '{ROLES[role][1]}_proxy: {{}}' for the node" in found["drift"][0]
     # Where nothing is wanted, nothing is missing.

@@ -96,7 +96,7 @@ def test_a_boot_that_the_cluster_does_not_know_yet_is_no_other_machine() -> None
 
 def test_a_copy_of_the_whole_disk_is_found_by_its_boot() -> None:
     problems, _ = on(machine(boot_id="b2"), gpu_1=told())
-    assert "a second machine tells the cluster that it is Node 'gpu-1'" in problems
+    assert "a second machine reports to the cluster as Node 'gpu-1'" in problems
 
 
 def test_a_node_of_another_cluster_is_not_this_ones() -> None:
