@@ -279,7 +279,8 @@ def _of_joined(machine: Machine, told: Told, copy: bool) -> Verdict:
             (
                 Problem(
                     f"Node '{machine.host}': a second machine reports to the cluster as Node '{machine.node}'."
-                    f" The Node's boot ID is not that of the machine at '{machine.address}', whose kubelet ran when it was reported.",
+                    f" The Node's boot ID is not that of the machine at '{machine.address}', whose kubelet ran when it was"
+                    " reported.",
                     f"Find the copy of '{machine.host}' and stop its kubelet; then run this again.",
                     evidence,
                 ),
