@@ -9,7 +9,6 @@ machine does not have. Standard library only, Python 3.8 or newer: it runs on th
 from __future__ import annotations
 
 import fnmatch
-import re
 import shutil
 import signal
 import tempfile
@@ -21,6 +20,29 @@ from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Optional, 
 from ansible_collections.gpusmith.gpu.plugins.module_utils import files
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import apt_sources, kept, programs
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import folder as folders
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.apt_files import (
+    render_preferences,
+    render_source,
+    without_holds,
+    without_packages,
+)
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.apt_output import (
+    CONFFILE,
+    HALF_UNPACKED,
+    LOCKED,
+    QUERY,
+    UNPACKED,
+    cause,
+    named,
+    parse_half_done,
+    parse_installed,
+    parse_madison,
+    parse_owner,
+    parse_remains,
+    parse_siblings,
+    parse_simulation,
+    parse_unmet,
+)
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.authorities import bundle
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import (
     INSTALL_TIMEOUT_S,
@@ -51,15 +73,6 @@ from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import 
 )
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.programs import Manner
 
-# Above 1000, so that a newer version that is already there is replaced as well.
-PIN_PRIORITY = 1001
-QUERY = "${Package}\t${Version}\t${db:Status-Abbrev}\t${source:Package}\t${Architecture}\n"
-# Ubuntu's amd64 has i386 beside it by default: dpkg lists a name once for each architecture, and one that is held by name alone is held
-# for the machine's own. Packages of these are siblings: they have their architecture in the name, and go where the package goes.
-FOREIGN = ("i386", "armhf", "armel")
-# A package's second state letter: unpacked, half configured, half installed, waiting for or having pending triggers.
-HALF_DONE = set("UFHWt")
-HALF_UNPACKED = "H"
 # What nothing needs any more stays, whatever the machine's own settings say.
 KEPT = ("-o", "APT::Get::AutomaticRemove=0")
 # What is known of other repositories is no part of it.
@@ -67,166 +80,6 @@ UNCACHED = ("-o", "Dir::Cache::pkgcache=", "-o", "Dir::Cache::srcpkgcache=")
 # What a machine does when all its lists are read. Ubuntu tells by it when that was, and one that fails is an error of the update.
 HOOKS = ("APT::Update::Post-Invoke-Success", "APT::Update::Post-Invoke")
 FORCE = ["--force-confdef", "--force-confold"]
-LOCKED = re.compile(r"Could not get lock|Unable to (?:acquire|lock)|lock was locked by another process")
-HOLDER = re.compile(r"It is held by process \d+ \([^)\n]*\)")
-# Then the packages are there, and no list would have helped.
-UNPACKED = re.compile(r"Sub-process \S+/dpkg returned an error code")
-UNMET = "The following packages have unmet dependencies:"
-# What dpkg and the scripts of packages say is wrong; apt shows it as output.
-SCRIPTS = re.compile(r"(?m)^(?:dpkg: error .*(?:\n .*)?|Error! .*|Consult .*)$")
-# A configuration file in a package's field, with its digest or a word in its place, and perhaps 'obsolete'.
-CONFFILE = re.compile(r"(?m)^ (/.+?) (?:[0-9a-f]{32}|newconffile)\b")
-INST = re.compile(r"^Inst (\S+?)(?::(\w+))?(?: \[([^\]]+)\])? \((\S+) ")
-# Of what is gone but for its configuration files, apt tells no version.
-REMV = re.compile(r"^(?:Remv|Purg) (\S+?)(?::(\w+))?(?: \[([^\]]+)\])?(?: |$)")
-
-
-# --- what files say ------------------------------------------------------------------------------------------------
-
-
-def render_source(repository: Repository, owner: str) -> str:
-    """The repository in deb822 form."""
-    lines = [
-        f"# Written by gpusmith for {owner}.",
-        "Types: deb",
-        "URIs: " + " ".join(repository.uris),
-        "Suites: " + " ".join(repository.suites),
-    ]
-    if repository.components:
-        lines.append("Components: " + " ".join(repository.components))
-    if repository.key:
-        lines.append("Signed-By:")
-        lines += [" " + (line.rstrip() or ".") for line in repository.key.splitlines()]
-    else:
-        # A folder on the node itself, of which every file was compared with its list.
-        lines.append("Trusted: yes")
-    return "\n".join(lines) + "\n"
-
-
-def render_preferences(pins: Mapping[str, Sequence[str]], owner: str) -> str:
-    """Apt preferences that allow each package, by name or pattern, only its versions."""
-    blocks = [f"# Written by gpusmith for {owner}.\n"]
-    blocks += [
-        # Without an architecture, apt takes a name for that of the machine's own package only: siblings would have to go for it.
-        f"Package: {_of_any(name)}\nPin: version {version}\nPin-Priority: {PIN_PRIORITY}\n"
-        for name, versions in sorted(pins.items())
-        for version in versions
-    ]
-    return "\n".join(blocks)
-
-
-def _of_any(name: str) -> str:
-    """A name or pattern as preferences have it, for all architectures unless it names one."""
-    return name if ":" in name and not name.startswith(SOURCE) else f"{name}:any"
-
-
-# --- what apt's programs print -------------------------------------------------------------------------------------
-
-
-def named(name: str, architecture: Optional[str]) -> str:
-    """A package as it is called here."""
-    return f"{name}:{architecture}" if architecture in FOREIGN else name
-
-
-def _rows(text: str) -> List[List[str]]:
-    """Fields of ``dpkg-query`` by lines of `QUERY`."""
-    return [fields for line in text.splitlines() if len(fields := line.split("\t")) == 5]
-
-
-def parse_madison(text: str) -> Offers:
-    """Versions by package from ``apt-cache madison``, newest first; lines about sources are left out."""
-    found: Offers = {}
-    for line in text.splitlines():
-        fields = [field.strip() for field in line.split("|")]
-        if len(fields) != 3 or fields[2].endswith(" Sources"):
-            continue
-        if fields[1] not in found.setdefault(fields[0], []):
-            found[fields[0]].append(fields[1])
-    return found
-
-
-def parse_installed(text: str) -> Dict[str, Installed]:
-    """Packages whose files are all there, of lines of `QUERY`."""
-    return {
-        named(name, architecture): Installed(version, status.startswith("h"), source)
-        for name, version, status, source, architecture in _rows(text)
-        if status[1:2] == "i"
-    }
-
-
-def parse_siblings(text: str, states: str) -> Dict[str, str]:
-    """Versions of packages of foreign architectures in one of these states, by the second letter of it, of the same lines."""
-    return {
-        named(name, architecture): version
-        for name, version, status, _source, architecture in _rows(text)
-        if architecture in FOREIGN and status[1:2] in states
-    }
-
-
-def parse_remains(text: str) -> List[str]:
-    """Packages of which nothing but configuration files is there, of the same lines. They share these with their siblings."""
-    rows = _rows(text)
-    return sorted(
-        {row[0] for row in rows if row[2][1:2] == "c" and row[4] not in FOREIGN}
-        - {row[0] for row in rows if row[2][1:2] != "c"}
-    )
-
-
-def parse_simulation(text: str) -> Plan:
-    """The plan of ``apt-get --simulate install``."""
-    plan = Plan({}, {}, {})
-    for line in text.splitlines():
-        new, gone = INST.match(line), REMV.match(line)
-        if new and new.group(3):
-            plan.changed[named(*new.group(1, 2))] = (new.group(3), new.group(4))
-        elif new:
-            plan.installed[named(*new.group(1, 2))] = new.group(4)
-        elif gone:
-            plan.removed[named(*gone.group(1, 2))] = gone.group(3) or ""
-    return plan
-
-
-def without_holds(status: str, names: Iterable[str]) -> str:
-    """Text of dpkg's status in which these packages are not held."""
-    listed = "|".join(map(re.escape, names))
-    return re.sub(rf"(?m)^(Package: (?:{listed})\n(?:[^\n]+\n)*?Status: )hold ", r"\1install ", status)
-
-
-def without_packages(status: str, names: Iterable[str]) -> str:
-    """Text of dpkg's status in which these packages are not there at all."""
-    gone = {f"Package: {plain_name(name)}" for name in names}
-    return "\n\n".join(block for block in status.split("\n\n") if block.partition("\n")[0] not in gone)
-
-
-def parse_unmet(text: str) -> List[str]:
-    """Packages that lack what they need, by what ``apt-get check`` says."""
-    _, _, unmet = text.partition(UNMET)
-    return list(dict.fromkeys(re.findall(r"(?m)^ (\S+) : ", unmet)))
-
-
-def parse_owner(text: str) -> Optional[str]:
-    """The first package that ``dpkg-query --search`` names."""
-    for line in text.splitlines():
-        names, _, path = line.partition(": ")
-        if path and not line.startswith("diversion by"):
-            return names.split(",")[0].split(":")[0].strip()
-    return None
-
-
-def cause(stdout: str, stderr: str) -> str:
-    """The lines that say what is wrong; which dependency is not met stands in the other output."""
-    told = [line for line in stderr.splitlines() if line.startswith(("E:", "dpkg:"))]
-    told = list(dict.fromkeys(told)) or stderr.splitlines()[-3:]
-    if UNPACKED.search(stderr):
-        told += [" ".join(words.split()) for words in dict.fromkeys(SCRIPTS.findall(stdout))]
-    # What waited says it while it does, and that it failed at the end.
-    if HOLDER.search(stdout) and LOCKED.search(stderr) and not HOLDER.search(stderr):
-        told.append(HOLDER.findall(stdout)[-1])
-    _, found, unmet = stdout.partition(UNMET)
-    if found:
-        lines = [" ".join(line.split()) for line in unmet.splitlines() if line.startswith(" ")]
-        told.append("Unmet: " + "; ".join(lines[:5]))
-    return " ".join(told) or stdout[-300:]
 
 
 # --- programs ------------------------------------------------------------------------------------------------------
@@ -299,7 +152,8 @@ class Apt:
 
     def _siblings(self, names: Iterable[str], states: str = "i") -> Dict[str, str]:
         """Versions of the siblings of packages, in one of these states."""
-        return parse_siblings(self._query(*sorted(set(names))), states)
+        found: Dict[str, str] = parse_siblings(self._query(*sorted(set(names))), states)
+        return found
 
     def _query(self, *names: str) -> str:
         """What dpkg knows of packages. Status 1 only says that one of the names is unknown."""
@@ -421,9 +275,9 @@ class Apt:
         """See `base.Backend`."""
         # Packages may name the path from before /lib and /usr/lib became one.
         names = {path, path[4:] if path.startswith("/usr/lib") else "/usr" + path}
-        return parse_owner(
-            self._execute(["dpkg-query", *self._database, "-S", *sorted(names)], 60, accept=(0, 1))
-        )
+        words = ["dpkg-query", *self._database, "-S", *sorted(names)]
+        found: Optional[str] = parse_owner(self._execute(words, 60, accept=(0, 1)))
+        return found
 
     def simulate(
         self,
@@ -690,13 +544,8 @@ class Apt:
         return True
 
     def _half_done(self) -> Dict[str, str]:
-        """The second letter of their state, by name of packages that are neither installed nor gone."""
-        rows = _rows(self._execute(["dpkg-query", *self._database, "-W", "-f", QUERY], 60, accept=(0, 1)))
-        return {
-            named(name, architecture): status[1]
-            for name, _version, status, _source, architecture in rows
-            if status[1:2] in HALF_DONE
-        }
+        found: Dict[str, str] = parse_half_done(self._query())
+        return found
 
     def _lost(self) -> Set[str]:
         """Packages that apt takes for installed and that are not: half unpacked, or without what they need.

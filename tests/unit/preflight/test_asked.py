@@ -114,7 +114,7 @@ def converged() -> dict[str, Any]:
     """A node on which the roles' packages are all there, with their files."""
     import hashlib
 
-    from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import apt
+    from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import apt_files
     from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.repositories import repository_of
 
     record = {**converged_record(), "cuda": {"versions": ["12.8"]}}
@@ -128,7 +128,7 @@ def converged() -> dict[str, Any]:
             pins |= {pattern: sorted(set(versions.values())) for pattern in each.get("patterns", [])}
         texts = (
             {
-                f"/etc/apt/preferences.d/gpusmith-{each['name']}.pref": apt.render_preferences(
+                f"/etc/apt/preferences.d/gpusmith-{each['name']}.pref": apt_files.render_preferences(
                     pins, each["name"]
                 )
             }
@@ -137,7 +137,7 @@ def converged() -> dict[str, Any]:
         )
         if each.get("repository"):
             source = repository_of(each["repository"], each["name"])
-            texts[f"/etc/apt/sources.list.d/gpusmith-{each['name']}.sources"] = apt.render_source(
+            texts[f"/etc/apt/sources.list.d/gpusmith-{each['name']}.sources"] = apt_files.render_source(
                 source, each["name"]
             )
         record["managed_files"] |= {

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from ansible.errors import AnsibleFilterError
 from ansible_collections.gpusmith.gpu.plugins.filter.packages_due import packages_due
-from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import apt
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import apt_files
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.repositories import repository_of
 
 from tests.unit.keys import KEY, OTHER_KEY
@@ -37,7 +37,7 @@ def digest(text: str) -> str:
 @pytest.fixture
 def record() -> dict[str, Any]:
     """A node on which nothing is to be done."""
-    source = apt.render_source(repository_of(ASKED["repository"], "nvidia-driver"), "nvidia-driver")
+    source = apt_files.render_source(repository_of(ASKED["repository"], "nvidia-driver"), "nvidia-driver")
     return {
         "packages": {
             "libcuda1": {"version": "580.178.04-1", "held": True},
@@ -46,7 +46,7 @@ def record() -> dict[str, Any]:
         },
         "managed_files": {
             SOURCE: digest(source),
-            f"{PREFERENCES}.pref": digest(apt.render_preferences(PINS, "nvidia-driver")),
+            f"{PREFERENCES}.pref": digest(apt_files.render_preferences(PINS, "nvidia-driver")),
         },
     }
 

@@ -8,7 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import apt, base, programs
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import (
+    apt,
+    apt_files,
+    apt_output,
+    base,
+    programs,
+)
 
 from tests.unit.keys import KEY
 
@@ -16,7 +22,7 @@ REPOSITORY = base.Repository(["http://depot/apt/containerd/"], ["./"], [], KEY.s
 
 
 def test_source_carries_key_and_escapes_its_empty_line() -> None:
-    text = apt.render_source(REPOSITORY, "containerd")
+    text = apt_files.render_source(REPOSITORY, "containerd")
     assert (
         "URIs: http://depot/apt/containerd/\nSuites: ./\nSigned-By:\n -----BEGIN PGP PUBLIC KEY BLOCK-----\n .\n "
         in text
@@ -28,12 +34,12 @@ def test_madison_lists_each_version_once_newest_first_and_no_sources() -> None:
     lines = ["1.36.3-1.1 | http://d", "1.36.2-1.1 | http://d", "1.36.2-1.1 | http://e"]
     text = "".join(f"kubelet | {line} ./ Packages\n" for line in lines)
     text += "   kubelet | 1.37.0-1.1 | http://d ./ Sources\n"
-    assert apt.parse_madison(text) == {"kubelet": ["1.36.3-1.1", "1.36.2-1.1"]}
+    assert apt_output.parse_madison(text) == {"kubelet": ["1.36.3-1.1", "1.36.2-1.1"]}
 
 
 def test_half_installed_package_is_not_installed() -> None:
     text = "a\t1-1\tii \tsrc\tall\nb\t2-1\thi \tb\tamd64\nc\t3-1\tiF \tc\tamd64\nd\t\tun \td\t\n"
-    assert apt.parse_installed(text) == {
+    assert apt_output.parse_installed(text) == {
         "a": base.Installed("1-1", False, "src"),
         "b": base.Installed("2-1", True, "b"),
     }
@@ -48,7 +54,9 @@ def test_a_package_of_a_foreign_architecture_says_nothing_of_the_machines_own() 
 
 
 def test_preferences_pin_each_name_and_pattern_to_each_version() -> None:
-    text = apt.render_preferences({"kubelet": ["1.36.3-1.1"], "lib*": ["1-1", "1-2"]}, "kubernetes_node")
+    text = apt_files.render_preferences(
+        {"kubelet": ["1.36.3-1.1"], "lib*": ["1-1", "1-2"]}, "kubernetes_node"
+    )
     assert "Package: kubelet:any\nPin: version 1.36.3-1.1\nPin-Priority: 1001\n" in text
     assert text.count("Package: lib*:any\nPin: version 1-") == 2
 
@@ -84,7 +92,9 @@ def test_simulation_tells_new_changed_and_removed() -> None:
         "Purg whole:amd64 [4.0-1]\nPurg files-of-it\nPurg files-of-lib:amd64\n"
     )
     gone = {"gone": "3.0-1", "whole": "4.0-1", "files-of-it": "", "files-of-lib": ""}
-    assert apt.parse_simulation(text) == base.Plan({"new": "1:2.0-1"}, {"old": ("1.0-1", "2.0-1")}, gone)
+    assert apt_output.parse_simulation(text) == base.Plan(
+        {"new": "1:2.0-1"}, {"old": ("1.0-1", "2.0-1")}, gone
+    )
 
 
 def test_what_is_there_in_one_architecture_has_not_gone() -> None:
@@ -96,7 +106,7 @@ def test_what_is_there_in_one_architecture_has_not_gone() -> None:
         "never\t\tun \tnever\t",
         "bad\t1\tiF \tbad\tall",
     )
-    assert apt.parse_remains("\n".join(rows)) == ["gone"]
+    assert apt_output.parse_remains("\n".join(rows)) == ["gone"]
 
 
 @pytest.mark.parametrize(
@@ -109,7 +119,7 @@ def test_what_is_there_in_one_architecture_has_not_gone() -> None:
     ],
 )
 def test_owner(text: str, owner: str | None) -> None:
-    assert apt.parse_owner(text) == owner
+    assert apt_output.parse_owner(text) == owner
 
 
 # Debian's own package, in words that it printed.
@@ -131,7 +141,7 @@ Errors were encountered while processing:
         ("", "W: GPG error\nE: The repository 'http://d ./ InRelease' is not signed.\n", "is not signed"),
         ("", "E: You don't have enough free space in /var/cache/apt/archives/.\n", "enough free space"),
         ("", "dpkg: error processing archive x.deb (--unpack):\n cannot copy: No space left on device\n", "dpkg: error"),
-        (f"x\n{apt.UNMET}\n a : Depends: b (= 1)\n     Depends: c\nmore\n", "E: Unable to correct problems\n",
+        (f"x\n{apt_output.UNMET}\n a : Depends: b (= 1)\n     Depends: c\nmore\n", "E: Unable to correct problems\n",
          "problems Unmet: a : Depends: b (= 1); Depends: c"),
         (NOT_BUILT, "E: Sub-process /usr/bin/dpkg returned an error code (1)\n",
          ("error code (1) Error! Bad return status for module build on kernel: 6.1.0-56-amd64 (x86_64)"
@@ -141,7 +151,7 @@ Errors were encountered while processing:
     ],
 )  # fmt: skip
 def test_an_error_names_its_cause(stdout: str, stderr: str, says: str) -> None:
-    assert says in apt.cause(stdout, stderr)
+    assert says in apt_output.cause(stdout, stderr)
 
 
 class Programs:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base, folder, index
-from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.apt import render_source
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.apt_files import render_source
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.dnf import render_repository
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.repositories import repository_of
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils import packages_due

@@ -1,0 +1,61 @@
+"""Text of the files that apt and dpkg read. Standard library only, Python 3.8 or newer: it runs on the node."""
+
+# Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
+
+from __future__ import annotations
+
+import re
+from typing import Iterable, Mapping, Sequence
+
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import SOURCE, Repository, plain_name
+
+# Above 1000, so that a newer version that is already there is replaced as well.
+PIN_PRIORITY = 1001
+
+
+def render_source(repository: Repository, owner: str) -> str:
+    """The repository in deb822 form."""
+    lines = [
+        f"# Written by gpusmith for {owner}.",
+        "Types: deb",
+        "URIs: " + " ".join(repository.uris),
+        "Suites: " + " ".join(repository.suites),
+    ]
+    if repository.components:
+        lines.append("Components: " + " ".join(repository.components))
+    if repository.key:
+        lines.append("Signed-By:")
+        lines += [" " + (line.rstrip() or ".") for line in repository.key.splitlines()]
+    else:
+        # A folder on the node itself, of which every file was compared with its list.
+        lines.append("Trusted: yes")
+    return "\n".join(lines) + "\n"
+
+
+def render_preferences(pins: Mapping[str, Sequence[str]], owner: str) -> str:
+    """Apt preferences that allow each package, by name or pattern, only its versions."""
+    blocks = [f"# Written by gpusmith for {owner}.\n"]
+    blocks += [
+        # Without an architecture, apt takes a name for that of the machine's own package only: siblings would have to go for it.
+        f"Package: {_of_any(name)}\nPin: version {version}\nPin-Priority: {PIN_PRIORITY}\n"
+        for name, versions in sorted(pins.items())
+        for version in versions
+    ]
+    return "\n".join(blocks)
+
+
+def _of_any(name: str) -> str:
+    """A name or pattern as preferences have it, for all architectures unless it names one."""
+    return name if ":" in name and not name.startswith(SOURCE) else f"{name}:any"
+
+
+def without_holds(status: str, names: Iterable[str]) -> str:
+    """Text of dpkg's status in which these packages are not held."""
+    listed = "|".join(map(re.escape, names))
+    return re.sub(rf"(?m)^(Package: (?:{listed})\n(?:[^\n]+\n)*?Status: )hold ", r"\1install ", status)
+
+
+def without_packages(status: str, names: Iterable[str]) -> str:
+    """Text of dpkg's status in which these packages are not there at all."""
+    gone = {f"Package: {plain_name(name)}" for name in names}
+    return "\n\n".join(block for block in status.split("\n\n") if block.partition("\n")[0] not in gone)
