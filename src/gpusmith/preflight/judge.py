@@ -26,6 +26,7 @@ from gpusmith.preflight.machine import (
     check_os,
     check_package_manager,
     check_parameters,
+    check_processes,
     check_trust,
     check_witness,
 )
@@ -60,6 +61,7 @@ CHECKS: Sequence[Callable[[Facts, Wanted, Tables], Iterator[Refusal]]] = [
     check_firewall,
     check_trust,
     check_foreign_driver,
+    check_processes,
     check_mig,
     check_fabric,
     check_imex,
@@ -100,6 +102,7 @@ OF_A_DRIVER = frozenset(
         check_nouveau,
         check_secure_boot,
         check_headers,
+        check_processes,
         check_mig,
         check_fabric,
         check_imex,

@@ -13,6 +13,7 @@ from gpusmith.expect import surroundings as around
 from gpusmith.expect.host import cannot_set, swap_of_served
 from gpusmith.expect.kernels import newest, without_driver
 from gpusmith.expect.steps import renew
+from gpusmith.expect.versions import is_open, is_version, upstream
 from gpusmith.expect.wanted import baseline
 from gpusmith.node.records import load
 from gpusmith.preflight.asked import DRIVER_ONLY
@@ -29,6 +30,8 @@ from gpusmith.probe.services import Service
 from gpusmith.probe.system import System
 from gpusmith.problems import Problem
 from gpusmith.wording import quoted
+
+MOST_NAMED = 5
 
 
 def check_os(facts: Facts, _wanted: Wanted, tables: Tables) -> Iterator[Refusal]:
@@ -322,6 +325,30 @@ def check_witness(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[Ref
             f"the installed NVIDIA library is {words[library]}",
             f"{words[inventory]}, as the inventory says",
             "Correct 'gpusmith_simulated', or the machine that this host name leads to.",
+        )
+
+
+def check_processes(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[Refusal]:
+    """Nobody computes on a machine that is to get another driver: libraries and module would no longer go together.
+
+    Only before it joins: site.yml changes no driver of a joined node.
+    """
+    raw = facts["record"]
+    loaded, version = raw["module"].get("loaded_version"), str(wanted.get("driver_version") or "")
+    if raw["kubernetes"]["joined"] or not loaded or is_open(version) or is_version(loaded, upstream(version)):
+        return
+    record = Record(SCHEMA, nvml=load(Nvml, raw["nvml"]))
+    found = [
+        f"'{process.name or 'unknown'}' (process {process.pid}, GPU {gpu.index})"
+        for gpu in record.nvml.gpus
+        for process in gpu.processes or ()
+    ]
+    if found:
+        yield refusal(
+            "GPU processes",
+            f"{', '.join(found[:MOST_NAMED])}{' and others' if len(found) > MOST_NAMED else ''} with driver {loaded}",
+            f"none while driver {version} replaces it",
+            "Let them end, or stop them; or leave the machine out with -l.",
         )
 
 

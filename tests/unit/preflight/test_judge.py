@@ -76,6 +76,32 @@ def test_good_machine_has_no_refusals() -> None:
     assert refused() == []
 
 
+@pytest.mark.parametrize(
+    ("loaded", "wanted", "stops"),
+    [
+        ("535.261.03", {}, True),
+        ("580.178.04", {}, False),
+        ("580.178.04", {"driver_version": "580.178.04-1"}, False),
+        (None, {}, False),
+        # The role itself refuses to take away a driver that is in use.
+        ("535.261.03", {"driver_state": "absent"}, False),
+    ],
+)
+def test_no_driver_is_replaced_under_somebodys_jobs(
+    loaded: str | None, wanted: dict[str, Any], stops: bool
+) -> None:
+    """A machine that served others before it becomes a node."""
+    tree = facts()
+    tree["record"]["module"]["loaded_version"] = loaded
+    tree["record"]["nvml"]["gpus"][1]["processes"] = [{"pid": 4711, "name": "python3", "pod": False}]
+    found = [row.message for row in refused(tree, **wanted) if row.message.startswith("GPU processes: ")]
+    assert bool(found) is stops
+    assert all("'python3' (process 4711, GPU 1) with driver 535.261.03" in message for message in found)
+    # Upgrades wait for jobs of a joined node.
+    tree["record"]["kubernetes"]["joined"] = True
+    assert [row for row in refused(tree, **wanted) if row.message.startswith("GPU processes: ")] == []
+
+
 def changed(path: str, value: Any) -> dict[str, Any]:
     tree = copy.deepcopy(facts())
     place = tree
