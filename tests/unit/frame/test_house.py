@@ -130,6 +130,24 @@ def test_truth_values_of_the_inventory_are_read_as_the_guard_reads_them() -> Non
     assert re.findall(rf"\b(?<!__)(?:{flags})\b[^|{{}}]*\| *bool\b", written_in("roles", "playbooks")) == []
 
 
+def test_defaults_that_are_repeated_are_those_of_the_specs() -> None:
+    """Where a role reads another one's variable, that role's own default does not hold."""
+    variables = specs.load().variables
+    repeated = re.findall(
+        r"\b([a-z_]+) \| default\(('[^']*'|\[[^]]*\]|\w+)\)", written_in("roles", "playbooks")
+    )
+    # None means: whatever the spec says. A variable without a default may be read as any empty value.
+    found = [
+        (name, yaml.safe_load(literal))
+        for name, literal in repeated
+        if name in variables and literal != "none"
+    ]
+    assert found
+    assert [
+        row for row in found if row[1] != variables[row[0]].default and (row[1] or variables[row[0]].default)
+    ] == [("kubernetes_node_name", "inventory_hostname")] * 2
+
+
 def test_the_index_of_the_documentation_lists_every_page() -> None:
     folder = repo_root() / "docs"
     pages = {path.name for path in folder.iterdir() if path.is_file()} - {"README.md"}
