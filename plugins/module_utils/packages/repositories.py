@@ -27,7 +27,8 @@ def repository_of(given: Mapping[str, Any], owner: str) -> Repository:
         owner: whose repository it is, for errors.
 
     Raises:
-        PackageError: it has no address, no suite, no key, nothing that is signed, or another key than the fingerprint says.
+        PackageError: it has no address, no suite, no key, nothing that is signed, another key than the fingerprint says, or of debs a
+            password in an address.
     """
     if given.get("folder"):
         return _of_folder(given, owner)
@@ -43,6 +44,11 @@ def repository_of(given: Mapping[str, Any], owner: str) -> Repository:
             raise PackageError(
                 f"The repository of '{owner}' has no '{field}'. Set it in the inventory; unsigned ones are refused."
             )
+    if kind == "deb" and any("@" in str(uri).partition("://")[2].partition("/")[0] for uri in given["uris"]):
+        raise PackageError(
+            f"An address of the repository of '{owner}' has a user or a password, and everybody on the node could read it in apt's sources. "
+            "Take it out, and put host, user and password into a file of '/etc/apt/auth.conf.d' on the nodes (apt_auth.conf(5)), mode 0600."
+        )
     return Repository(
         uris=[str(uri) for uri in given["uris"]],
         suites=[str(suite) for suite in given.get("suites") or []],

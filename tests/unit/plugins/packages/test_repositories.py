@@ -83,3 +83,22 @@ def test_a_damaged_key_is_refused(how: str, fingerprint: str) -> None:
 
 def test_a_key_with_the_line_ends_of_windows_is_the_same() -> None:
     assert fingerprints(KEY.replace("\n", "\r\n")) == [FINGERPRINT]
+
+
+@pytest.mark.parametrize(
+    ("uri", "refused"),
+    [
+        ("https://user:secret@mirror.example.com/cuda/", True),
+        ("https://token@mirror.example.com", True),
+        ("https://mirror.example.com/@scope/cuda/", False),
+        ("file:/srv/packages@site", False),
+    ],
+)
+def test_a_password_stands_in_no_file_that_everybody_may_read(uri: str, refused: bool) -> None:
+    given = {**REPOSITORY, "uris": [uri]}
+    if refused:
+        with pytest.raises(base.PackageError, match=r"/etc/apt/auth\.conf\.d") as raised:
+            repository_of(given, "containerd")
+        assert "secret" not in str(raised.value)
+    else:
+        assert repository_of(given, "containerd").uris == [uri]
