@@ -271,9 +271,9 @@ def to_toml(tree: Mapping[str, Any], path: Tuple[str, ...] = ()) -> str:
     return text + "".join(to_toml(value, (*path, key)) for key, value in tables)
 
 
-def hosts_toml(endpoint: str, capabilities: Tuple[str, ...] = ("pull", "resolve")) -> str:
+def hosts_toml(endpoint: str) -> str:
     """certs.d/<host>/hosts.toml: where images of a registry are fetched."""
-    return f"{OURS}.\nserver = {_quoted(endpoint)}\n\n[host.{_quoted(endpoint)}]\ncapabilities = {_value(list(capabilities))}\n"
+    return f'{OURS}.\nserver = {_quoted(endpoint)}\n\n[host.{_quoted(endpoint)}]\ncapabilities = ["pull", "resolve"]\n'
 
 
 def restart_due(

@@ -97,7 +97,6 @@ def keep(
     cluster: Cluster,
     claim: Claim,
     sleep: Callable[[float], None] = time.sleep,
-    clock: Callable[[], float] = _clock,
 ) -> None:
     """Give signs of life until leader and tasks have ended, then release the claim. End them if the claim is lost.
 
@@ -105,7 +104,7 @@ def keep(
     """
     now = claim
     tasks: set[Process] = set()
-    due = clock() + BEAT_S
+    due = _clock() + BEAT_S
     while True:
         if claim.leader.lives:
             tasks = _children(claim.leader.pid)
@@ -113,7 +112,7 @@ def keep(
             with suppress(GpusmithError):
                 claims.release(cluster, claim.run)
             return
-        if clock() >= due:
+        if _clock() >= due:
             # A proxy may answer with what is no JSON.
             with suppress(GpusmithError, ValueError):
                 beaten = claims.beat(cluster, now)
@@ -121,7 +120,7 @@ def keep(
                     _end_run(claim, {claim.leader, *tasks, *_children(claim.leader.pid)}, sleep)
                     return
                 now = beaten
-            due = clock() + BEAT_S
+            due = _clock() + BEAT_S
         sleep(LOOK_S)
 
 

@@ -273,7 +273,6 @@ def put_outcome(
     proof: Proof,
     facts: Mapping[str, Any],
     check: bool,
-    now: time.struct_time | None = None,
 ) -> Stamped:
     """Stamp a node that is proved; take an older stamp off one that is not.
 
@@ -283,13 +282,12 @@ def put_outcome(
         proof: from judge().
         facts: that the stamp is for.
         check: have the API server try the change out only.
-        now: replaced in tests.
 
     Raises:
         ToolError: the cluster does not take the change.
     """
     if proof.problem is None:
-        time_text = time.strftime("%Y-%m-%dT%H:%M:%SZ", now or time.gmtime())
+        time_text = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         text, untainted = _put(cluster, name, facts, time_text, check)
         return Stamped(True, True, text, untainted)
     message = f"Node '{name}' is not validated: {proof.problem.cause}. {proof.problem.next_step}".strip()

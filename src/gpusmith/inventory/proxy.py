@@ -115,9 +115,9 @@ def _is_within(address: str, network: str) -> bool:
         return False
 
 
-def for_package_managers(given: Mapping[str, Any] | None, near: Iterable[str] = ()) -> dict[str, str]:
+def for_package_managers(given: Mapping[str, Any] | None) -> dict[str, str]:
     """The same in lower case, which apt, and libcurl for dnf, go by (apt-transport-http(1), libcurl-env(3))."""
-    return {name.lower(): value for name, value in environment(given, near).items()}
+    return {name.lower(): value for name, value in environment(given).items()}
 
 
 def file_text(head: str, given: Mapping[str, Any] | None, near: Iterable[str] = ()) -> str:
