@@ -1,6 +1,7 @@
 """The client: the few calls to the Kubernetes API that gpusmith needs, as plain JSON data.
 
-What may pass by itself (429, 5xx, a lost connection, an expired continue token) is tried again within one deadline.
+What may pass by itself is tried again within one deadline: 429, 5xx, a lost connection, an expired continue token, and the refusals
+of a server that starts.
 """
 
 from __future__ import annotations
@@ -21,10 +22,13 @@ PAGE_SIZE = 500
 CONNECT_TIMEOUT_S = 10
 REQUEST_TIMEOUT_S = 30
 CONNECTIONS = 64
+READINESS = "/readyz"
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
+UNKNOWN = 401
+FORBIDDEN = 403
 CONFLICT = 409
 MISSING = 404
 
@@ -141,7 +145,7 @@ class Cluster:
         total = Deadline(patience.total_s, self._clock)
         contact = Deadline(min(patience.contact_s, patience.total_s), self._clock)
         as_method = "PUT" if repeatable else method
-        pause, tries, in_doubt = retries.FIRST_PAUSE_S, 0, False
+        pause, tries, in_doubt, believed = retries.FIRST_PAUSE_S, 0, False, False
         while True:
             tries += 1
             asked: float | None = None
@@ -160,6 +164,10 @@ class Cluster:
                     retries.may_pass(as_method, answer.status),
                     retries.asked_pause(answer.headers),
                 )
+                if answer.status in (UNKNOWN, FORBIDDEN):
+                    # It may have become ready between both answers, so that it is asked once more.
+                    starts = not self._is_ready()
+                    again, believed = starts or not believed, not starts
                 error = self._refused(method, path, answer, in_doubt)
                 in_doubt = in_doubt or answer.status in retries.PASSING - {retries.TOO_MANY}
             left = (total if self._contacted else contact).remaining()
@@ -168,6 +176,16 @@ class Cluster:
                 raise error
             self._sleep(min(pause if asked is None else max(asked, 0.05), left))
             pause = retries.next_pause(pause)
+
+    def _is_ready(self) -> bool:
+        """Whether the API server has read all that it decides by: one that starts refuses everybody until it has read the roles.
+
+        Everybody may ask that (--authorization-always-allow-paths of kube-apiserver). If it may not be asked, it counts as ready.
+        """
+        try:
+            return self._attempt("GET", READINESS, None, None, JSON).status < 500
+        except Lost:
+            return False
 
     def _attempt(
         self,
@@ -355,9 +373,9 @@ def _marks(body: Object) -> dict[str, str]:
 
 def hint_for(status: int, kubeconfig: str) -> str:
     """What to do about a refusal: who is not known has other troubles than who may not."""
-    if status == 401:
+    if status == UNKNOWN:
         return f"The credential in kubeconfig '{kubeconfig}' has expired or is wrong: fetch it again from the cluster."
-    if status == 403:
+    if status == FORBIDDEN:
         return f"Check the rights of the user in kubeconfig '{kubeconfig}'."
     if status == CONFLICT:
         return "Somebody else changed it at the same moment: run this again."

@@ -31,6 +31,8 @@ class Server:
         self.seen: list[tuple[str, str]] = []
         self.bodies: list[Any] = []
         self.kinds: list[str] = []
+        self.starts: list[int] = []
+        """What it says in turn when it is asked whether it is ready; 200 at the end."""
         self.port = 0
 
     @property
@@ -50,6 +52,11 @@ def server() -> Iterator[Server]:
 
         def answer(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            if self.path == "/readyz":
+                self.send_response(told.starts.pop(0) if told.starts else 200)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+                return
             told.seen.append((self.command, self.path))
             told.bodies.append(json.loads(body) if body else None)
             told.kinds.append(self.headers.get("Content-Type") or "")

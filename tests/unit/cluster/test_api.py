@@ -83,7 +83,27 @@ def test_what_passes_is_waited_out(client: Cluster, server: Server, trouble: Ans
     assert len(time.slept) == 2
 
 
-@pytest.mark.parametrize("status", [400, 401, 403, 409, 422])
+@pytest.mark.parametrize("starts", [[], [500, 500, 503]])
+def test_a_server_that_starts_refuses_everybody_for_a_while(
+    client: Cluster, server: Server, starts: list[int]
+) -> None:
+    """It answers before it has read the roles (kube-apiserver 1.36, seen on the lab)."""
+    server.starts = starts
+    refusals = [says(403, {"message": "cannot get resource"})] * (len(starts) + 1)
+    server.will(*refusals, says(200, {"a": 1}))
+    assert client.get("/api/v1/x") == {"a": 1}
+
+
+def test_who_may_not_is_told_so_after_a_second_try(client: Cluster, server: Server, time: Time) -> None:
+    server.will(*[says(403, {"message": "because"})] * 3)
+    with pytest.raises(
+        ApiRefused, match=r"refused GET '/api/v1/x': 403 .*because.* Check the rights"
+    ) as raised:
+        client.get("/api/v1/x")
+    assert (raised.value.status, len(server.seen), len(time.slept)) == (403, 2, 1)
+
+
+@pytest.mark.parametrize("status", [400, 409, 422])
 def test_a_refusal_that_stays_is_said_at_once(client: Cluster, server: Server, status: int) -> None:
     server.will(says(status, {"message": "because"}))
     with pytest.raises(ApiRefused, match=f"refused GET '/api/v1/x': {status} .*because") as raised:
@@ -191,7 +211,7 @@ def test_a_create_whose_answer_got_lost_counts_if_the_object_is_ours(
     "there", [says(200, {"metadata": {"name": "p", "labels": {"gpusmith.io/run": "b2"}}}), says(403)]
 )
 def test_what_somebody_else_made_stays_a_conflict(client: Cluster, server: Server, there: Answer) -> None:
-    server.will(None, says(409), there)
+    server.will(None, says(409), there, there)
     with pytest.raises(ApiRefused) as raised:
         client.create(PODS, POD)
     assert raised.value.status == 409
@@ -268,7 +288,7 @@ def test_a_delete_that_is_only_tried_out_says_so_in_its_body(client: Cluster, se
 
 
 def test_a_log_that_is_not_there_yet_is_empty(client: Cluster, server: Server) -> None:
-    server.will(says(400), says(404), says(403))
+    server.will(says(400), says(404), says(403), says(403))
     assert client.log("n", "p") == client.log("n", "p") == ""
     with pytest.raises(ApiRefused):
         client.log("n", "p")
