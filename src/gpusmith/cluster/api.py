@@ -1,7 +1,7 @@
 """The client: the few calls to the Kubernetes API that gpusmith needs, as plain JSON data.
 
-What may pass by itself is tried again within one deadline: 429, 5xx, a lost connection, an expired continue token, and the refusals
-of a server that starts.
+What may pass by itself is tried again within one deadline: 429, 5xx, a lost connection, an expired continue token, and what a
+server refuses while it starts.
 """
 
 from __future__ import annotations
