@@ -119,3 +119,6 @@ class InCluster(Protocol):
 
     def allocatable(self) -> int:
         """GPUs that it offers to the scheduler."""
+
+    def described_driver(self) -> str:
+        """The driver's version by the label of GPU feature discovery; empty if it has written none."""

@@ -18,7 +18,15 @@ from gpusmith.cluster.holders import Holder, holders
 from gpusmith.cluster.retries import PASSING
 from gpusmith.cluster.views import NODES, is_cordoned, node_path
 from gpusmith.errors import GpusmithError
-from gpusmith.names import GPU_RESOURCE, HOLD, MANAGER, OPERANDS_LABEL, OPERANDS_ON, RUN_NAMESPACE
+from gpusmith.names import (
+    DRIVER_LABEL,
+    GPU_RESOURCE,
+    HOLD,
+    MANAGER,
+    OPERANDS_LABEL,
+    OPERANDS_ON,
+    RUN_NAMESPACE,
+)
 from gpusmith.upgrade import budget
 from gpusmith.upgrade import ledger as ledgers
 from gpusmith.upgrade.budget import Answer, Fleet, Rules
@@ -222,6 +230,10 @@ class NodeObject:
     def allocatable(self) -> int:
         """GPUs that it offers to the scheduler."""
         return offer_of(self.node(), 0, GPU_RESOURCE).allocatable
+
+    def described_driver(self) -> str:
+        """The driver's version by the label of GPU feature discovery; empty if it has written none."""
+        return str((self.node()["metadata"].get("labels") or {}).get(DRIVER_LABEL) or "")
 
 
 def _title(pod: Object) -> str:

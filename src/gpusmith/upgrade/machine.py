@@ -17,6 +17,7 @@ from typing import Any
 from gpusmith.cluster.api import CONFLICT, ApiRefused
 from gpusmith.cluster.views import is_cordoned
 from gpusmith.errors import GpusmithError, ToolError
+from gpusmith.expect.versions import answers, upstream
 from gpusmith.names import HOLD, OPERANDS_ON, OPERANDS_PAUSED
 from gpusmith.upgrade import ledger as ledgers
 from gpusmith.upgrade import snapshot
@@ -58,7 +59,7 @@ class Times:
     Attributes:
         drain_s: until no pod holds a GPU; then the node is released.
         users_s: until processes let go of the driver: before pods are evicted those without a pod, afterwards all.
-        operands_s: until the operands' pods are gone, and until the GPUs are offered again.
+        operands_s: until the operands' pods are gone, until the GPUs are offered again, and until they are labelled anew.
     """
 
     drain_s: float = 3600.0
@@ -377,6 +378,13 @@ class Upgrade:
             self._wait("its GPUs to be offered", missing, self.times.operands_s)
         except WaitTimeout as error:
             raise DriverFailed(error.message, error.hint) from error
+
+        def stale() -> Sequence[str]:
+            described = self.cluster.described_driver()
+            return [f"'{described}'"] if described and not answers(described, upstream(version)) else []
+
+        # It may come late, as after a restart of the API server, and says nothing of whether the driver works.
+        self._wait(f"the label of feature discovery for {upstream(version)}", stale, self.times.operands_s)
         self._do(lambda: self.machine.validate(version), f"validating {version}")
 
     def _cordoned_still(self) -> None:

@@ -40,7 +40,7 @@ TICK_S = 2.0
 PRECHECK_TIERS = ("nodes", "cluster")
 """They allocate nothing."""
 PARAMETERS = "nodes.module-parameters"
-NOT_OF_DRIVER = frozenset({"workloads.network", PARAMETERS})
+NOT_OF_DRIVER = frozenset({"workloads.network", "cluster.labels", PARAMETERS})
 """Checks of a node that no driver can be blamed for: it is not rolled back over them."""
 CURED_BY_A_LOAD = frozenset({PARAMETERS})
 """Checks that a node fails until its driver is loaded anew, as an upgrade does."""

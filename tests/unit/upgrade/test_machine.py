@@ -259,6 +259,33 @@ def test_a_driver_that_kills_the_machine_each_time_goes_back() -> None:
     assert world.did.count("load") == 3
 
 
+def test_labels_of_feature_discovery_that_come_late_are_waited_for() -> None:
+    """As after a restart of the API server: the suite compares them with the driver."""
+    world = World(labelled_in=3)
+    assert world.run() == Outcome(Result.UPGRADED)
+    assert world.did.index("validate") > max(
+        at for at, name in enumerate(world.did) if name == "described_driver"
+    )
+    as_before_or_better(world)
+
+
+def test_labels_of_feature_discovery_that_do_not_come_are_no_fault_of_the_driver() -> None:
+    world = World(labelled_in=None)
+    found = world.run()
+    assert found.result is Result.UNFINISHED
+    assert f"the label of feature discovery for {NEW}" in found.reason
+    assert f"last seen: '{OLD}'" in found.reason
+    assert (world.packages, world.loaded, world.cordoned) == (NEW, NEW, True)
+    world.labelled_in = 0
+    assert world.run(2) == Outcome(Result.UPGRADED)
+    as_before_or_better(world)
+
+
+def test_a_node_without_such_a_label_waits_for_none() -> None:
+    world = World(labelled_in=None, described="")
+    assert world.run() == Outcome(Result.UPGRADED)
+
+
 def test_a_version_that_is_nowhere_changes_nothing() -> None:
     world = World(offered={OLD})
     assert world.run().result is Result.UNTOUCHED

@@ -474,7 +474,8 @@ def test_only_a_failed_check_is_the_drivers_fault(
 
 
 @pytest.mark.parametrize(
-    ("name", "target"), [("cluster.leftovers", "cluster"), ("workloads.network", "gpu-1")]
+    ("name", "target"),
+    [("cluster.leftovers", "cluster"), ("workloads.network", "gpu-1"), ("cluster.labels", "gpu-1")],
 )
 def test_what_no_driver_can_fail_is_not_its_fault(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, target: str

@@ -41,6 +41,7 @@ class World:
         trouble: by an effect's number: 'before', 'within' and 'after' it the run is killed; 'error' and 'conflict' are answers.
         hold: the node is not admitted.
         sick: versions with which the node is broken.
+        labelled_in: after how many looks feature discovery has labelled the driver that is loaded; None for never.
     """
 
     bad: Mapping[str, str] = field(default_factory=dict)
@@ -52,6 +53,7 @@ class World:
     trouble: dict[int, str] = field(default_factory=dict)
     hold: bool = False
     sick: frozenset[str] = frozenset()
+    labelled_in: int | None = 0
 
     packages: str = OLD
     loaded: str | None = OLD
@@ -62,6 +64,7 @@ class World:
     folder: set[str] = field(default_factory=set)
     offered: set[str] = field(default_factory=lambda: {OLD, NEW})
     label: str = OPERANDS_ON
+    described: str = OLD
     effects: int = 0
     time: float = 0.0
     wrong: list[str] = field(default_factory=list)
@@ -295,6 +298,16 @@ class World:
 
     def allocatable(self) -> int:
         return self._effect("allocatable", lambda: GPUS if self.label == OPERANDS_ON and self.loaded else 0)
+
+    def described_driver(self) -> str:
+        def work() -> str:
+            if self.labelled_in:
+                self.labelled_in -= 1
+            elif self.labelled_in == 0 and self.loaded and self.label == OPERANDS_ON:
+                self.described = self.loaded
+            return self.described
+
+        return self._effect("described_driver", work)
 
 
 def to_the_end(world: World, runs: int = 12) -> Outcome | None:
