@@ -131,6 +131,9 @@ class ActionModule(FolderAction):
         found = judge(facts, wanted, tables)
         notes = [*old_kernels(facts), *kept_proxies(facts), *surroundings(parse(record), wanted)]
         notes += [*secure_boot.notes(facts, wanted), *foreign.half_notes(parse(record))]
+        version = str(wanted.get("driver_version") or "")
+        if version and not is_open(version) and not packages.is_to_go(wanted):
+            notes += foreign.replaced(parse(record), version)
         notes += packages.unseen(record, wanted, names)
         if notes:
             result["verdict"] = {(task_vars or {})["inventory_hostname"]: {"notes": notes}}

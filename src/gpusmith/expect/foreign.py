@@ -7,6 +7,7 @@ from gpusmith.expect.wanted import Driver
 from gpusmith.probe.record import Record
 from gpusmith.problems import Problem
 
+MOST_NAMED = 3
 BY_INSTALLER = "Remove it with the installer that brought it ('nvidia-uninstall'), then run site.yml."
 """What is somebody else's goes by his own means."""
 
@@ -93,6 +94,20 @@ def half_notes(record: Record) -> list[str]:
         f" not finish it, run '{finishing(record)}' there, then run again"
         for name, state in record.half_packages.items()
     ]
+
+
+def replaced(record: Record, version: str) -> list[str]:
+    """Before a machine joins: packages of another driver, of whatever repository, that give way to the wanted version."""
+    wanted = versions.upstream(version)
+    found = {name: versions.of_driver(package.version) for name, package in record.packages.items()}
+    others = {name: each for name, each in sorted(found.items()) if each not in (None, wanted)}
+    if record.kubernetes.joined or not others:
+        return []
+    names = ", ".join(f"'{name}'" for name in list(others)[:MOST_NAMED])
+    more = f" and {len(others) - MOST_NAMED} more" if len(others) > MOST_NAMED else ""
+    drivers = " and ".join(versions.newest_first(filter(None, others.values())))
+    told = f"driver {drivers} is installed ({names}{more}) and gives way to {wanted}"
+    return [f"{told}; if somebody else manages it, leave the machine out with -l"]
 
 
 def finishing(record: Record) -> str:

@@ -35,6 +35,26 @@ def test_swap_that_a_node_uses_while_it_serves_is_told(monkeypatch: pytest.Monke
     )
 
 
+def test_another_driver_that_gives_way_is_told_before_a_machine_joins(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of whatever repository it came."""
+    record = healthy_record()
+    record["kubernetes"]["joined"] = False
+    record["packages"] = {
+        name: {"version": "535.183.01-0ubuntu0.22.04.1", "held": False}
+        for name in ("libnvidia-cfg1-535", "libnvidia-compute-535", "nvidia-driver-535", "nvidia-utils-535")
+    }
+    record["packages"]["nvidia-container-toolkit"] = {"version": "1.17.8-1", "held": False}
+    (note,) = answered(monkeypatch, record)["verdict"]["gpu-1"]["notes"]
+    assert note == (
+        "driver 535.183.01 is installed ('libnvidia-cfg1-535', 'libnvidia-compute-535', 'nvidia-driver-535' and 1 more)"
+        " and gives way to 580.178.04; if somebody else manages it, leave the machine out with -l"
+    )
+    record["kubernetes"]["joined"] = True
+    assert "gives way" not in str(answered(monkeypatch, record).get("verdict"))
+
+
 def test_packages_that_are_half_there_are_told_at_the_end_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     half = {"nvidia-driver-libs": "there in versions '1' and '2'"}
     record = {**healthy_record(), "package_database": "rpm", "half_packages": half}
