@@ -16,7 +16,13 @@ from gpusmith.progress import run_logged, step
 RECIPE = 2  # raise when this file changes what comes out
 NAMESPACE = "localhost/gpulab"
 TAR = ("--numeric-owner", "--xattrs", "--xattrs-include=*")  # file capabilities are extended attributes
-CHROOT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive"}
+CHROOT = {
+    "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
+    "LC_ALL": "C.UTF-8",
+    "DEBIAN_FRONTEND": "noninteractive",
+    # A person's own is not there, and mktemp fails without it.
+    "TMPDIR": "/tmp",
+}
 LABEL = "io.gpusmith.lab.image"
 
 
