@@ -6,8 +6,8 @@ from gpusmith.expect import kernels, packages, versions
 from gpusmith.expect.wanted import Driver
 from gpusmith.probe.record import Record
 from gpusmith.problems import Problem
+from gpusmith.wording import shorten
 
-MOST_NAMED = 3
 BY_INSTALLER = "Remove it with the installer that brought it ('nvidia-uninstall'), then run site.yml."
 """What is somebody else's goes by his own means."""
 
@@ -103,10 +103,8 @@ def replaced(record: Record, version: str) -> list[str]:
     others = {name: each for name, each in sorted(found.items()) if each not in (None, wanted)}
     if record.kubernetes.joined or not others:
         return []
-    names = ", ".join(f"'{name}'" for name in list(others)[:MOST_NAMED])
-    more = f" and {len(others) - MOST_NAMED} more" if len(others) > MOST_NAMED else ""
     drivers = " and ".join(versions.newest_first(filter(None, others.values())))
-    told = f"driver {drivers} is installed ({names}{more}) and gives way to {wanted}"
+    told = f"driver {drivers} is installed ({shorten(list(others))}) and gives way to {wanted}"
     return [f"{told}; if somebody else manages it, leave the machine out with -l"]
 
 

@@ -29,9 +29,7 @@ from gpusmith.probe.record import SCHEMA, Record
 from gpusmith.probe.services import Service
 from gpusmith.probe.system import System
 from gpusmith.problems import Problem
-from gpusmith.wording import quoted
-
-MOST_NAMED = 5
+from gpusmith.wording import quoted, shorten
 
 
 def check_os(facts: Facts, _wanted: Wanted, tables: Tables) -> Iterator[Refusal]:
@@ -339,14 +337,14 @@ def check_processes(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[R
         return
     record = Record(SCHEMA, nvml=load(Nvml, raw["nvml"]))
     found = [
-        f"'{process.name or 'unknown'}' (process {process.pid}, GPU {gpu.index})"
+        f"{process.name or 'unknown'} (process {process.pid}, GPU {gpu.index})"
         for gpu in record.nvml.gpus
         for process in gpu.processes or ()
     ]
     if found:
         yield refusal(
             "GPU processes",
-            f"{', '.join(found[:MOST_NAMED])}{' and others' if len(found) > MOST_NAMED else ''} with driver {loaded}",
+            f"{shorten(found)} with driver {loaded}",
             f"none while driver {version} replaces it",
             "Let them end, or stop them; or leave the machine out with -l.",
         )

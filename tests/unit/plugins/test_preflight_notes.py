@@ -48,7 +48,7 @@ def test_another_driver_that_gives_way_is_told_before_a_machine_joins(
     record["packages"]["nvidia-container-toolkit"] = {"version": "1.17.8-1", "held": False}
     (note,) = answered(monkeypatch, record)["verdict"]["gpu-1"]["notes"]
     assert note == (
-        "driver 535.183.01 is installed ('libnvidia-cfg1-535', 'libnvidia-compute-535', 'nvidia-driver-535' and 1 more)"
+        "driver 535.183.01 is installed ('libnvidia-cfg1-535', 'libnvidia-compute-535', 'nvidia-driver-535', 'nvidia-utils-535')"
         " and gives way to 580.178.04; if somebody else manages it, leave the machine out with -l"
     )
     record["kubernetes"]["joined"] = True

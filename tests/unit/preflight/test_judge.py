@@ -96,7 +96,7 @@ def test_no_driver_is_replaced_under_somebodys_jobs(
     tree["record"]["nvml"]["gpus"][1]["processes"] = [{"pid": 4711, "name": "python3", "pod": False}]
     found = [row.message for row in refused(tree, **wanted) if row.message.startswith("GPU processes: ")]
     assert bool(found) is stops
-    assert all("'python3' (process 4711, GPU 1) with driver 535.261.03" in message for message in found)
+    assert all("'python3 (process 4711, GPU 1)' with driver 535.261.03" in message for message in found)
     # Upgrades wait for jobs of a joined node.
     tree["record"]["kubernetes"]["joined"] = True
     assert [row for row in refused(tree, **wanted) if row.message.startswith("GPU processes: ")] == []
