@@ -7,7 +7,8 @@ from __future__ import annotations
 import re
 from typing import Iterable, Mapping, Sequence
 
-from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import SOURCE, Repository, plain_name
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.apt_output import named
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import SOURCE, Repository
 
 # Above 1000, so that a newer version that is already there is replaced as well.
 PIN_PRIORITY = 1001
@@ -57,5 +58,11 @@ def without_holds(status: str, names: Iterable[str]) -> str:
 
 def without_packages(status: str, names: Iterable[str]) -> str:
     """Text of dpkg's status in which these packages are not there at all."""
-    gone = {f"Package: {plain_name(name)}" for name in names}
-    return "\n\n".join(block for block in status.split("\n\n") if block.partition("\n")[0] not in gone)
+    gone = set(names)
+    return "\n\n".join(block for block in status.split("\n\n") if _name_of(block) not in gone)
+
+
+def _name_of(block: str) -> str:
+    fields = dict(re.findall(r"(?m)^(Package|Architecture): (\S+)$", block))
+    name: str = named(fields.get("Package", ""), fields.get("Architecture"))
+    return name

@@ -85,6 +85,15 @@ def test_preferences_of_an_administrator_count_in_any_encoding(tmp_path: Path) -
     assert seen[0].startswith(theirs)
 
 
+def test_a_package_that_was_interrupted_leaves_its_sibling_where_it_is() -> None:
+    blocks = [
+        f"Package: libcuda\nStatus: install ok unpacked\nArchitecture: {arch}\n" for arch in ("amd64", "i386")
+    ]
+    both = "\n".join(blocks)
+    assert apt_files.without_packages(both, ["libcuda:i386"]).strip() == blocks[0].strip()
+    assert apt_files.without_packages(both, ["libcuda"]).strip() == blocks[1].strip()
+
+
 def test_simulation_tells_new_changed_and_removed() -> None:
     text = (
         "NOTE: This is only a simulation!\nInst new:amd64 (1:2.0-1 lab [amd64])\nInst old [1.0-1] (2.0-1 lab [amd64]) []\n"
