@@ -13,7 +13,7 @@ import yaml
 from gpusmith.cluster.api import ApiRefused, Cluster
 from gpusmith.wait import Deadline, Done, NotYet, wait_until
 from gpusmith.workloads import jobs
-from gpusmith.workloads.jobs import Run, Workload
+from gpusmith.workloads.jobs import PodTask, Run
 from tests.e2e.harness import Lab, Validation
 
 RBAC = "validation/rbac.yml"
@@ -90,7 +90,7 @@ def token(few_rights: Path) -> Cluster:
 
 RUN = Run("e2e", "nobody")
 OURS = jobs.namespace(RUN)
-WORKLOAD = Workload("pod", "gpu-1", "registry.example/x:1", ["true"], 0, True)
+WORKLOAD = PodTask("pod", "gpu-1", "registry.example/x:1", ["true"], 0, True)
 POD, URGENT = jobs.pod(RUN, WORKLOAD), jobs.job(RUN, WORKLOAD)
 URGENT["spec"]["template"]["spec"]["priorityClassName"] = "system-node-critical"
 ELSEWHERE = {**POD, "metadata": {**POD["metadata"], "namespace": "default"}}

@@ -16,17 +16,17 @@ HOLD_SLACK_S = 120
 
 def run(pods: Pods) -> Judged:
     """Pods that hold their GPUs until the run ends; the evidence says which pod holds which."""
-    site = pods.site
-    hold_s = 2 * site.host.pod_timeout_s + HOLD_SLACK_S
+    node = pods.node
+    hold_s = 2 * node.host.pod_timeout_s + HOLD_SLACK_S
     env = {"GPUSMITH_HOLD_S": str(int(hold_s))}
     waiting = [
-        pods.workload(f"hold-{n}", site.host.images.cuda, holders.PROGRAM, 1, timeout_s=hold_s, env=env)
-        for n in range(site.free)
+        pods.task(f"hold-{n}", node.host.images.cuda, holders.PROGRAM, 1, timeout_s=hold_s, env=env)
+        for n in range(node.free)
     ]
     for holder in waiting:
         pods.create(jobs.pod, holder)
-    deadline = Deadline(site.host.pod_timeout_s)
-    return judge(site.expected, dict(holders.held(pods, holder, deadline) for holder in waiting), site.free)
+    deadline = Deadline(node.host.pod_timeout_s)
+    return judge(node.expected, dict(holders.held(pods, holder, deadline) for holder in waiting), node.free)
 
 
 def judge(expected: Expected, held: Mapping[str, str], wanted: int) -> Judged:

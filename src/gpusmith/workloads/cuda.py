@@ -13,12 +13,12 @@ CHECK = "workloads.cuda"
 
 def run(pods: Pods) -> Judged:
     """A Job with all free GPUs."""
-    site = pods.site
-    load_s = site.host.load_s
-    env, timeout_s = {"GPUSMITH_LOAD_S": f"{load_s:g}"}, site.host.pod_timeout_s + load_s
-    program, image = jobs.program("run_cuda.py"), site.host.images.cuda
-    workload = pods.workload("cuda", image, program, site.free, env=env, timeout_s=timeout_s)
-    return judge(site.expected, pods.run_job(workload), site.free)
+    node = pods.node
+    load_s = node.host.load_s
+    env, timeout_s = {"GPUSMITH_LOAD_S": f"{load_s:g}"}, node.host.pod_timeout_s + load_s
+    program, image = jobs.program("run_cuda.py"), node.host.images.cuda
+    task = pods.task("cuda", image, program, node.free, env=env, timeout_s=timeout_s)
+    return judge(node.expected, pods.run_job(task), node.free)
 
 
 def judge(expected: Expected, log: str, wanted: int) -> Judged:

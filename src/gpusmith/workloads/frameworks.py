@@ -39,9 +39,9 @@ FRAMEWORKS = (
 
 def run(pods: Pods, framework: Framework) -> Judged:
     """A Job with one GPU."""
-    site, name = pods.site, framework.name
-    workload = pods.workload(name, framework.image(site.host.images), jobs.program(f"run_{name}.py"), 1)
-    return judge(site.expected, name, pods.run_job(workload))
+    node, name = pods.node, framework.name
+    task = pods.task(name, framework.image(node.host.images), jobs.program(f"run_{name}.py"), 1)
+    return judge(node.expected, name, pods.run_job(task))
 
 
 def judge(expected: Expected, name: str, log: str) -> Judged:

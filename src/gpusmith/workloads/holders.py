@@ -6,7 +6,7 @@ from functools import partial
 
 from gpusmith.wait import Deadline, Done, NotYet, WaitTimeout, wait_until
 from gpusmith.workloads import jobs, judge
-from gpusmith.workloads.jobs import Workload
+from gpusmith.workloads.jobs import PodTask
 from gpusmith.workloads.pods import Pods
 from gpusmith.workloads.states import PodState, state_of
 from gpusmith.workloads.waiting import Contended, NeverRan, PodProblem, Starts, deleted
@@ -15,7 +15,7 @@ PROGRAM = jobs.program("hold_gpu.py")
 TICK_S = 0.5
 
 
-def held(pods: Pods, holder: Workload, deadline: Deadline) -> tuple[str, str]:
+def held(pods: Pods, holder: PodTask, deadline: Deadline) -> tuple[str, str]:
     """Name of the pod that holds a GPU, and the UUID that it reports.
 
     Args:
@@ -29,8 +29,8 @@ def held(pods: Pods, holder: Workload, deadline: Deadline) -> tuple[str, str]:
     return pods.patiently(jobs.pod, holder, partial(_named, pods, deadline))
 
 
-def _named(pods: Pods, deadline: Deadline, holder: Workload) -> tuple[str, str]:
-    board, name = pods.site.board, holder.name
+def _named(pods: Pods, deadline: Deadline, holder: PodTask) -> tuple[str, str]:
+    board, name = pods.node.board, holder.name
     try:
         pods.started(holder, Starts(pods.age(holder), board.warning), f"pod '{name}'")
         uuid = wait_until(f"pod '{name}' to name its GPU", partial(_look, pods, name), deadline, tick=TICK_S)
@@ -40,12 +40,12 @@ def _named(pods: Pods, deadline: Deadline, holder: Workload) -> tuple[str, str]:
 
 
 def _look(pods: Pods, name: str) -> Done[str] | NotYet:
-    pod = pods.site.board.pod(name)
+    pod = pods.node.board.pod(name)
     if pod is None:
         raise deleted(f"pod '{name}'")
     # After the state: the log of a pod that has ended is whole.
     state = state_of(pod)
-    return judge_holder(pods.site.expected, name, state, pods.log(pod))
+    return judge_holder(pods.node.expected, name, state, pods.log(pod))
 
 
 def judge_holder(expected: judge.Expected, name: str, state: PodState, log: str) -> Done[str] | NotYet:

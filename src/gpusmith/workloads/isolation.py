@@ -8,7 +8,7 @@ from typing import Any
 
 from gpusmith.problems import Problem
 from gpusmith.workloads import jobs
-from gpusmith.workloads.jobs import Workload
+from gpusmith.workloads.jobs import PodTask
 from gpusmith.workloads.judge import Expected, Judged, program_result
 from gpusmith.workloads.pods import Pods
 
@@ -16,30 +16,30 @@ CHECK = "workloads.isolation"
 EVERYTHING = {"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "all"}
 
 
-def start(pods: Pods) -> list[Workload]:
+def start(pods: Pods) -> list[PodTask]:
     """Jobs without a request, started early so that they also bring the largest image to the node."""
-    host, command = pods.site.host, jobs.program("look_around.py")
+    host, command = pods.node.host, jobs.program("look_around.py")
     images = host.images
     made = [
-        pods.workload("no-request", images.tensorflow or images.cuda, command, 0),
-        pods.workload("visible-all", images.cuda, command, 0, env=EVERYTHING),
+        pods.task("no-request", images.tensorflow or images.cuda, command, 0),
+        pods.task("visible-all", images.cuda, command, 0, env=EVERYTHING),
     ]
-    if host.runtime_class in pods.site.target.runtime_classes:
+    if host.runtime_class in pods.node.target.runtime_classes:
         name = "visible-all-runtime"
         more = {"env": EVERYTHING, "runtime_class": host.runtime_class}
-        made.append(pods.workload(name, images.cuda, command, 0, **more))
+        made.append(pods.task(name, images.cuda, command, 0, **more))
     for probe in made:
         pods.create(jobs.job, probe)
     return made
 
 
-def run(pods: Pods, probes: Sequence[Workload]) -> Judged:
+def run(pods: Pods, probes: Sequence[PodTask]) -> Judged:
     """Wait for the Jobs that were started."""
-    site = pods.site
+    node = pods.node
     logs = {probe.name: pods.log_of_job(probe) for probe in probes}
-    name = site.host.runtime_class
-    missing = [] if name in site.target.runtime_classes else [_without_class(site.host.name, name)]
-    judged = judge(site.expected, logs, f"{site.prefix}-")
+    name = node.host.runtime_class
+    missing = [] if name in node.target.runtime_classes else [_without_class(node.host.name, name)]
+    judged = judge(node.expected, logs, f"{node.prefix}-")
     return replace(judged, problems=[*missing, *judged.problems])
 
 

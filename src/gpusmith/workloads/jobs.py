@@ -50,7 +50,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Workload:
+class PodTask:
     """What one pod is to do.
 
     Attributes:
@@ -127,19 +127,19 @@ def program(name: str) -> list[str]:
     return ["python3", f"{PROGRAMS_PATH}/{name}"]
 
 
-def _pod_spec(workload: Workload) -> Manifest:
-    keys = dict.fromkeys([GPU_RESOURCE, STARTUP_TAINT, *workload.tolerated])
+def _pod_spec(task: PodTask) -> Manifest:
+    keys = dict.fromkeys([GPU_RESOURCE, STARTUP_TAINT, *task.tolerated])
     tolerations = [{"key": key, "operator": "Exists"} for key in keys]
-    if workload.cordoned:
+    if task.cordoned:
         tolerations.append({"key": CORDON_TAINT, "operator": "Exists", "effect": "NoSchedule"})
     spec: Manifest = {
         "restartPolicy": "Never",
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": 1,
-        "activeDeadlineSeconds": workload.ends_after_s,
+        "activeDeadlineSeconds": task.ends_after_s,
         "priorityClassName": PRIORITY_CLASS,
-        "affinity": _only_on(workload.node),
+        "affinity": _only_on(task.node),
         "tolerations": tolerations,
         "securityContext": {
             "runAsNonRoot": True,
@@ -147,14 +147,14 @@ def _pod_spec(workload: Workload) -> Manifest:
             "runAsGroup": NOBODY,
             "seccompProfile": {"type": "RuntimeDefault"},
         },
-        "containers": [_container(workload)],
+        "containers": [_container(task)],
         "volumes": [
             {"name": "programs", "configMap": {"name": PROGRAMS}},
             {"name": "scratch", "emptyDir": {"sizeLimit": "256Mi"}},
         ],
     }
-    if workload.runtime_class:
-        spec["runtimeClassName"] = workload.runtime_class
+    if task.runtime_class:
+        spec["runtimeClassName"] = task.runtime_class
     return spec
 
 
@@ -164,25 +164,25 @@ def _only_on(node: str) -> Manifest:
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [here]}}}
 
 
-def _container(workload: Workload) -> Manifest:
+def _container(task: PodTask) -> Manifest:
     env = {
-        "GPUSMITH_SIMULATED": "true" if workload.simulated else "false",
-        "GPUSMITH_GPUS": str(workload.gpus),
+        "GPUSMITH_SIMULATED": "true" if task.simulated else "false",
+        "GPUSMITH_GPUS": str(task.gpus),
         "HOME": "/tmp",  # noqa: S108 - of the container
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONUNBUFFERED": "1",
         "OMP_NUM_THREADS": "1",
-        **workload.env,
+        **task.env,
     }
     # Its weight too: on cgroup v1 a starved container is not frozen in time, which its runtime takes for a failed start.
     resources: Manifest = {"requests": {"cpu": "100m", "memory": "64Mi"}}
-    if workload.gpus:
-        resources["limits"] = {GPU_RESOURCE: str(workload.gpus)}
+    if task.gpus:
+        resources["limits"] = {GPU_RESOURCE: str(task.gpus)}
     return {
         "name": "workload",
-        "image": workload.image,
+        "image": task.image,
         "imagePullPolicy": "IfNotPresent",
-        "command": list(workload.command),
+        "command": list(task.command),
         "env": [{"name": name, "value": value} for name, value in env.items()],
         "resources": resources,
         "securityContext": {
@@ -197,18 +197,16 @@ def _container(workload: Workload) -> Manifest:
     }
 
 
-def _metadata(run: Run, workload: Workload) -> Manifest:
-    if not re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", workload.name):
-        raise ToolError(
-            f"'{workload.name}' cannot be the name of a pod.", "Report this as a fault of gpusmith."
-        )
-    marks = {**labels(run), WORKLOAD_LABEL: workload.name}
-    return {"name": workload.name, "namespace": run.namespace, "labels": marks}
+def _metadata(run: Run, task: PodTask) -> Manifest:
+    if not re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", task.name):
+        raise ToolError(f"'{task.name}' cannot be the name of a pod.", "Report this as a fault of gpusmith.")
+    marks = {**labels(run), WORKLOAD_LABEL: task.name}
+    return {"name": task.name, "namespace": run.namespace, "labels": marks}
 
 
-def job(run: Run, workload: Workload) -> Manifest:
+def job(run: Run, task: PodTask) -> Manifest:
     """A Job of one pod that is tried once."""
-    metadata = _metadata(run, workload)
+    metadata = _metadata(run, task)
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -217,17 +215,17 @@ def job(run: Run, workload: Workload) -> Manifest:
             "backoffLimit": 0,
             "completions": 1,
             "parallelism": 1,
-            "activeDeadlineSeconds": workload.ends_after_s,
-            "template": {"metadata": {"labels": metadata["labels"]}, "spec": _pod_spec(workload)},
+            "activeDeadlineSeconds": task.ends_after_s,
+            "template": {"metadata": {"labels": metadata["labels"]}, "spec": _pod_spec(task)},
         },
     }
 
 
-def pod(run: Run, workload: Workload) -> Manifest:
+def pod(run: Run, task: PodTask) -> Manifest:
     """A bare pod, for what is ended by hand: a Job would make another one."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": _metadata(run, workload),
-        "spec": _pod_spec(workload),
+        "metadata": _metadata(run, task),
+        "spec": _pod_spec(task),
     }

@@ -7,7 +7,7 @@ from dataclasses import replace
 from gpusmith.checks.findings import Finding, Outcome, Skip
 from gpusmith.inventory.host import Host
 from gpusmith.workloads import jobs
-from gpusmith.workloads.jobs import Workload
+from gpusmith.workloads.jobs import PodTask
 from gpusmith.workloads.judge import Expected, Judged, program_result
 from gpusmith.workloads.pods import Pods
 
@@ -24,17 +24,17 @@ def left_out(host: Host) -> Finding:
     )
 
 
-def start(pods: Pods) -> Workload:
+def start(pods: Pods) -> PodTask:
     """A Job without GPUs, started early: it waits for nothing but the network."""
     command = jobs.program("reach_service.py")
-    probe = pods.workload("network", pods.site.host.images.cuda, command, 0, env=PATIENCE)
+    probe = pods.task("network", pods.node.host.images.cuda, command, 0, env=PATIENCE)
     pods.create(jobs.job, probe)
     return probe
 
 
-def run(pods: Pods, probe: Workload) -> Judged:
+def run(pods: Pods, probe: PodTask) -> Judged:
     """Wait for the Job that was started."""
-    return judge(pods.site.expected, pods.log_of_job(probe))
+    return judge(pods.node.expected, pods.log_of_job(probe))
 
 
 def judge(expected: Expected, log: str) -> Judged:

@@ -14,9 +14,9 @@ UUID = re.compile(r"\(UUID: ((?:GPU|MIG)-[0-9a-fA-F-]+)\)")
 
 def run(pods: Pods) -> Judged:
     """A Job with all free GPUs: with one GPU too few it would not be seen."""
-    site = pods.site
-    workload = pods.workload("nvidia-smi", site.host.images.cuda, ["nvidia-smi", "-L"], site.free)
-    return judge(site.expected, pods.run_job(workload), site.free)
+    node = pods.node
+    task = pods.task("nvidia-smi", node.host.images.cuda, ["nvidia-smi", "-L"], node.free)
+    return judge(node.expected, pods.run_job(task), node.free)
 
 
 def judge(expected: Expected, log: str, wanted: int) -> Judged:

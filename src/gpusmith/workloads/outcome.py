@@ -12,7 +12,8 @@ from gpusmith.cluster.views import NodeView
 from gpusmith.errors import GpusmithError
 from gpusmith.inventory.host import Host
 from gpusmith.workloads.judge import Judged, last_words
-from gpusmith.workloads.pods import Pods, Site
+from gpusmith.workloads.node import NodeUnderTest
+from gpusmith.workloads.pods import Pods
 from gpusmith.workloads.targets import NotTested, Target
 from gpusmith.workloads.waiting import Contended, PodProblem
 
@@ -57,12 +58,12 @@ class NodeChecks:
     """Makes the checks of one node, and records what came of them.
 
     Attributes:
-        site: where its pods are made.
+        node: where its pods are made.
         outcome: what came of it so far.
         kept: pods that hold GPUs for a later check.
     """
 
-    site: Site
+    node: NodeUnderTest
     outcome: NodeOutcome = field(default_factory=NodeOutcome)
     kept: list[Pods] = field(default_factory=list)
 
@@ -79,13 +80,13 @@ class NodeChecks:
             work: gets the check's pods.
             keep: as of check().
         """
-        why = self.site.refresh()
+        why = self.node.refresh()
         if why is None:
-            return self.check(check, what(self.site.free), work, keep)
-        finding = _not_now(check, self.site.host, why)
+            return self.check(check, what(self.node.free), work, keep)
+        finding = _not_now(check, self.node.host, why)
         self.outcome.kept_back = self.outcome.kept_back or not why.is_failure
         self.record(finding)
-        self.site.say(f"{finding.target}: {check}: {why.reason}")
+        self.node.say(f"{finding.target}: {check}: {why.reason}")
         return finding
 
     def release(self) -> None:
@@ -104,7 +105,7 @@ class NodeChecks:
             keep: the pods go on holding GPUs, for the next check.
         """
         begin = time.monotonic()
-        pods = Pods(self.site)
+        pods = Pods(self.node)
         # From before the work on, so that an interruption finds it.
         self.kept.append(pods)
         finding = self._finding(check, what, work, pods)
@@ -115,17 +116,17 @@ class NodeChecks:
             finding = replace(finding, evidence={**finding.evidence, "made_again": pods.made_again})
         finding = replace(finding, duration_s=time.monotonic() - begin)
         self.record(finding)
-        self.site.say(f"{finding.target}: {what}: {finding.outcome.value}, {finding.duration_s:.1f} s")
+        self.node.say(f"{finding.target}: {what}: {finding.outcome.value}, {finding.duration_s:.1f} s")
         return finding
 
     def _finding(self, check: str, what: str, work: Work, pods: Pods) -> Finding:
-        host = self.site.host
+        host = self.node.host
         about = f"Node '{host.name}': {what}"
         try:
             judged = work(pods)
-            if judged.tested and self.site.target.uuids is not None:
+            if judged.tested and self.node.target.uuids is not None:
                 self.outcome.tested = tuple(judged.tested)
-            if judged.of_host and not judged.problems and self.site.target.uuids is None:
+            if judged.of_host and not judged.problems and self.node.target.uuids is None:
                 return self._unproved(check, judged)
             return merge(check, host.name, judged.problems, host.simulated, judged.evidence)
         except Contended as error:
@@ -140,7 +141,7 @@ class NodeChecks:
 
     def _unproved(self, check: str, judged: Judged) -> Finding:
         """UUIDs from pods alone, which cannot be compared with the host's."""
-        host = self.site.host
+        host = self.node.host
         cause = (
             f"Node '{host.name}': the GPUs that pods named cannot be compared with the host's, whose record could not be read;"
             " see nodes.reachable."
@@ -150,15 +151,15 @@ class NodeChecks:
         )
 
     def _problem(self, check: str, about: str, error: PodProblem) -> Finding:
-        host, evidence = self.site.host, {"log": last_words(error.log)} if error.log else {}
+        host, evidence = self.node.host, {"log": last_words(error.log)} if error.log else {}
         cause = f"{about}: {error.message.rstrip('.')}."
         return Finding(check, host.name, Outcome.FAILED, cause, evidence, error.hint, host.simulated)
 
     def _contended(self, check: str, about: str, error: Contended, pods: Pods) -> Finding:
         """Left out if others took or freed GPUs, or the node, meanwhile; else it is a problem like any other."""
-        host = self.site.host
+        host = self.node.host
         try:
-            why = self.site.by_others([workload.name for _, workload in pods.made])
+            why = self.node.by_others([task.name for _, task in pods.made])
         except GpusmithError as trouble:
             return Finding(check, host.name, Outcome.ERROR, f"{about}: {trouble.message}", {}, trouble.hint)
         if not why:
@@ -177,7 +178,7 @@ class NodeChecks:
         """
         for check in PER_NODE:
             if check not in self.outcome.findings:
-                self.record(not_made(check, self.site.host, cause, because))
+                self.record(not_made(check, self.node.host, cause, because))
 
 
 def not_made(check: str, host: Host, cause: str, because: Finding) -> Finding:

@@ -10,7 +10,7 @@ from gpusmith.cluster.api import Object
 from gpusmith.problems import Problem
 from gpusmith.wait import Deadline, Done, NotYet, WaitTimeout
 from gpusmith.workloads import holders, jobs
-from gpusmith.workloads.jobs import Workload
+from gpusmith.workloads.jobs import PodTask
 from gpusmith.workloads.judge import Expected, Judged
 from gpusmith.workloads.pods import Pods
 from gpusmith.workloads.states import state_of
@@ -28,18 +28,18 @@ def run(pods: Pods, held: Mapping[str, str]) -> Judged:
         pods: of the check.
         held: UUIDs by the pods that hold all GPUs that were free.
     """
-    site = pods.site
-    extra = pods.workload("one-more", site.host.images.cuda, holders.PROGRAM, 1)
+    node = pods.node
+    extra = pods.task("one-more", node.host.images.cuda, holders.PROGRAM, 1)
     pods.create(jobs.pod, extra)
     pending = _stays_pending(pods, extra, len(held))
     ended, freed = next(iter(held.items()))
     pods.delete(ended)
     # It was Pending as expected until now: its timeout starts here.
-    site.made[extra.name] = time.monotonic()
-    _, got = holders.held(pods, extra, Deadline(site.host.pod_timeout_s))
-    if got != freed and (by_others := site.by_others([extra.name])):
+    node.made[extra.name] = time.monotonic()
+    _, got = holders.held(pods, extra, Deadline(node.host.pod_timeout_s))
+    if got != freed and (by_others := node.by_others([extra.name])):
         raise Contended(f"the waiting pod got {got} instead of {freed}: {by_others}")
-    return judge(site.expected, held, freed, got, pending)
+    return judge(node.expected, held, freed, got, pending)
 
 
 def judge(expected: Expected, held: Mapping[str, str], freed: str, got: str, pending: str) -> Judged:
@@ -105,11 +105,11 @@ class StaysPending:
         return NotYet(state.unscheduled) if now - self.since < STAYS_PENDING_S else Done(state.unscheduled)
 
 
-def _stays_pending(pods: Pods, extra: Workload, held: int) -> str:
+def _stays_pending(pods: Pods, extra: PodTask, held: int) -> str:
     """The scheduler's words."""
     what = f"pod '{extra.name}' to stay Pending for lack of GPUs"
     waits = StaysPending(extra.name, held)
     try:
-        return pods.site.board.wait(what, extra.name, waits, Deadline(PENDING_WAIT_S))
+        return pods.node.board.wait(what, extra.name, waits, Deadline(PENDING_WAIT_S))
     except WaitTimeout as error:
         raise PodProblem(error.message, "Look at the pod's conditions.") from error

@@ -8,107 +8,23 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from gpusmith.cluster.api import Cluster, Object
-from gpusmith.cluster.views import NodeView
+from gpusmith.cluster.api import Object
 from gpusmith.errors import GpusmithError, ToolError
-from gpusmith.inventory.host import Host
 from gpusmith.wait import Deadline, WaitTimeout
 from gpusmith.workloads import jobs
-from gpusmith.workloads.board import Board
-from gpusmith.workloads.jobs import Manifest, Run, Workload
-from gpusmith.workloads.judge import Expected, result_of
+from gpusmith.workloads.jobs import Manifest, PodTask, Run
+from gpusmith.workloads.judge import result_of
+from gpusmith.workloads.node import NodeUnderTest
 from gpusmith.workloads.states import state_of
-from gpusmith.workloads.targets import Look, NotTested, Target, by_others, why_not
 from gpusmith.workloads.waiting import Contended, Ends, NeverRan, PodProblem, PullTrouble, Starts
 
 T = TypeVar("T")
 
-Say = Callable[[str], None]
-Maker = Callable[[Run, Workload], Manifest]
+Maker = Callable[[Run, PodTask], Manifest]
 """jobs.job or jobs.pod."""
 FOLDERS = {"Job": "/apis/batch/v1", "Pod": "/api/v1"}
 END_GRACE_S = 15
 """How long after its own deadline a pod is waited for."""
-OTHERS_WAIT_S = 10.0
-"""How long a pod that takes the place of ours may take to be seen."""
-OTHERS_TICK_S = 1.0
-
-
-@dataclass(eq=False)
-class Site:
-    """Where the pods of one node are made.
-
-    Attributes:
-        cluster: the API.
-        run: this run.
-        board: its pods.
-        target: the node, as it was looked at last.
-        prefix: start of the names of its pods, unique among nodes.
-        say: told what is going on.
-        look: reads its Node object anew.
-        made: when each pod was made, on the monotonic clock.
-    """
-
-    cluster: Cluster
-    run: Run
-    board: Board
-    target: Target
-    prefix: str
-    say: Say
-    look: Look
-    made: dict[str, float] = field(default_factory=dict)
-
-    @property
-    def host(self) -> Host:
-        """What the inventory says of the node."""
-        return self.target.host
-
-    @property
-    def view(self) -> NodeView:
-        """Its Node object; a node without one gets no pods."""
-        assert self.target.view is not None
-        return self.target.view
-
-    @property
-    def free(self) -> int:
-        """How many GPUs nobody held at the last look."""
-        return self.view.free
-
-    def refresh(self) -> NotTested | None:
-        """Look at the node; why it cannot be given GPUs to test now, None if it can."""
-        self.target = replace(self.target, view=self.look(self.target))
-        return why_not(self.target)
-
-    def by_others(self, pods: Sequence[str]) -> str:
-        """What other users did meanwhile that explains why our pods did not get or keep GPUs; empty if nothing does.
-
-        Args:
-            pods: names of our workloads.
-        """
-        deadline, before = Deadline(OTHERS_WAIT_S), self.target
-        while True:
-            now = self.look(before)
-            said = by_others(before, now) or self._preempted(pods)
-            if said:
-                self.target = replace(before, view=now)
-            if said or deadline.passed():
-                return said
-            time.sleep(OTHERS_TICK_S)
-
-    def _preempted(self, pods: Sequence[str]) -> str:
-        folder = f"/api/v1/namespaces/{self.run.namespace}/events"
-        for event in self.cluster.items(folder, fieldSelector="reason=Preempted"):
-            name = str((event.get("involvedObject") or {}).get("name"))
-            if any(name == pod or name.startswith(f"{pod}-") for pod in pods):
-                return (
-                    f"pod '{name}' gave way to a pod of somebody else: {event.get('message') or 'Preempted'}"
-                )
-        return ""
-
-    @property
-    def expected(self) -> Expected:
-        """What judges compare with."""
-        return Expected(self.host.name, self.host.simulated, self.target.uuids)
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,16 +32,16 @@ class Pods:
     """Pods for one check on one node.
 
     Attributes:
-        site: where they are made.
+        node: where they are made.
         made_again: names of pods that never ran and were made once more, with the reason.
-        made: kind and workload of each.
+        made: kind and task of each.
     """
 
-    site: Site
+    node: NodeUnderTest
     made_again: dict[str, str] = field(default_factory=dict)
-    made: list[tuple[str, Workload]] = field(default_factory=list)
+    made: list[tuple[str, PodTask]] = field(default_factory=list)
 
-    def workload(self, name: str, image: str, command: Sequence[str], gpus: int, **more: Any) -> Workload:
+    def task(self, name: str, image: str, command: Sequence[str], gpus: int, **more: Any) -> PodTask:
         """What a pod of this node does.
 
         Args:
@@ -133,107 +49,107 @@ class Pods:
             image: container image.
             command: program and arguments.
             gpus: how many it asks for.
-            more: further fields of Workload.
+            more: further fields of PodTask.
 
         Raises:
             ToolError: the inventory names no image.
         """
-        host = self.site.host
+        host = self.node.host
         if not image:
             raise ToolError(
                 f"Host '{host.name}' names no image for workload '{name}'.",
                 "Set 'validation_image_cuda', 'validation_image_pytorch' and 'validation_image_tensorflow' in the inventory.",
             )
-        made = Workload(
-            name=f"{self.site.prefix}-{name}",
-            node=self.site.view.name,
+        made = PodTask(
+            name=f"{self.node.prefix}-{name}",
+            node=self.node.view.name,
             image=image,
             command=command,
             gpus=gpus,
             simulated=host.simulated,
             tolerated=tuple(str(row["key"]) for row in host.taints),
-            cordoned=self.site.target.in_maintenance,
+            cordoned=self.node.target.in_maintenance,
             runtime_class=host.pod_runtime_class,
             timeout_s=host.pod_timeout_s,
             pull_s=host.pull_timeout_s,
         )
         return replace(made, **more)
 
-    def create(self, make: Maker, workload: Workload) -> None:
+    def create(self, make: Maker, task: PodTask) -> None:
         """Create a Job or a bare pod."""
-        site = self.site
-        site.made[workload.name] = time.monotonic()
-        site.board.expect(workload.name)
-        manifest = make(site.run, workload)
-        self.made.append((manifest["kind"], workload))
-        folder = f"{FOLDERS[manifest['kind']]}/namespaces/{site.run.namespace}"
-        site.cluster.create(f"{folder}/{manifest['kind'].lower()}s", manifest)
+        node = self.node
+        node.made[task.name] = time.monotonic()
+        node.board.expect(task.name)
+        manifest = make(node.run, task)
+        self.made.append((manifest["kind"], task))
+        folder = f"{FOLDERS[manifest['kind']]}/namespaces/{node.run.namespace}"
+        node.cluster.create(f"{folder}/{manifest['kind'].lower()}s", manifest)
 
     def release(self) -> None:
         """Give back the GPUs of these pods now: a Job or pod that has not ended is deleted.
 
         What cannot be deleted now goes with the run's namespace, which says so if it stays.
         """
-        board = self.site.board
-        for kind, workload in self.made:
-            there = board.pod(workload.name)
+        board = self.node.board
+        for kind, task in self.made:
+            there = board.pod(task.name)
             ended = there is not None and state_of(there).phase in ("Succeeded", "Failed")
-            if not workload.gpus or ended or board.stopped:
+            if not task.gpus or ended or board.stopped:
                 continue
             with suppress(GpusmithError):
                 if kind == "Job":
                     # Before its pod, so that it makes no other one.
-                    folder = f"{FOLDERS[kind]}/namespaces/{self.site.run.namespace}"
-                    self.site.cluster.delete(f"{folder}/jobs/{workload.name}")
+                    folder = f"{FOLDERS[kind]}/namespaces/{self.node.run.namespace}"
+                    self.node.cluster.delete(f"{folder}/jobs/{task.name}")
                 if there is not None or kind == "Pod":
-                    self.delete(str(there["metadata"]["name"]) if there is not None else workload.name)
+                    self.delete(str(there["metadata"]["name"]) if there is not None else task.name)
 
     def delete(self, name: str) -> None:
         """Delete a bare pod."""
-        folder = f"{FOLDERS['Pod']}/namespaces/{self.site.run.namespace}"
-        self.site.cluster.delete(f"{folder}/pods/{name}", grace_s=1)
+        folder = f"{FOLDERS['Pod']}/namespaces/{self.node.run.namespace}"
+        self.node.cluster.delete(f"{folder}/pods/{name}", grace_s=1)
 
-    def age(self, workload: Workload) -> Callable[[], float]:
+    def age(self, task: PodTask) -> Callable[[], float]:
         """Seconds since it was created."""
-        return lambda: time.monotonic() - self.site.made[workload.name]
+        return lambda: time.monotonic() - self.node.made[task.name]
 
     def log(self, pod: Object) -> str:
         """What a pod printed."""
-        return self.site.cluster.log(self.site.run.namespace, pod["metadata"]["name"])
+        return self.node.cluster.log(self.node.run.namespace, pod["metadata"]["name"])
 
-    def patiently(self, make: Maker, workload: Workload, wait: Callable[[Workload], T]) -> T:
+    def patiently(self, make: Maker, task: PodTask, wait: Callable[[PodTask], T]) -> T:
         """Wait for a Job or pod; one that never ran is made once more, which the check's evidence then says."""
         try:
-            return wait(workload)
+            return wait(task)
         except NeverRan as error:
-            again = replace(workload, name=f"{workload.name}-again")
-            self.made_again[workload.name] = error.message
-            self.site.say(f"{self.site.host.name}: pod '{workload.name}' is made once more: {error.message}")
+            again = replace(task, name=f"{task.name}-again")
+            self.made_again[task.name] = error.message
+            self.node.say(f"{self.node.host.name}: pod '{task.name}' is made once more: {error.message}")
             self.create(make, again)
             return wait(again)
 
-    def run_job(self, workload: Workload) -> str:
+    def run_job(self, task: PodTask) -> str:
         """The log of a Job, from its creation to its end.
 
         Raises:
             PodProblem: it did not run, or was ended from outside.
         """
-        self.create(jobs.job, workload)
-        return self.log_of_job(workload)
+        self.create(jobs.job, task)
+        return self.log_of_job(task)
 
-    def log_of_job(self, workload: Workload) -> str:
+    def log_of_job(self, task: PodTask) -> str:
         """The log of a Job that was created before, at its end.
 
         Raises:
             PodProblem: it did not run, or was ended from outside.
         """
-        return self.patiently(jobs.job, workload, self._ended)
+        return self.patiently(jobs.job, task, self._ended)
 
-    def _ended(self, workload: Workload) -> str:
-        board, name = self.site.board, workload.name
-        starts = Starts(self.age(workload), board.warning, lambda: board.job_warning(name))
-        self.started(workload, starts, f"pod of '{name}'")
-        deadline = Deadline(workload.timeout_s + END_GRACE_S)
+    def _ended(self, task: PodTask) -> str:
+        board, name = self.node.board, task.name
+        starts = Starts(self.age(task), board.warning, lambda: board.job_warning(name))
+        self.started(task, starts, f"pod of '{name}'")
+        deadline = Deadline(task.timeout_s + END_GRACE_S)
         try:
             pod = board.wait(f"pod of '{name}' to end", name, Ends(starts), deadline)
         except WaitTimeout as error:
@@ -251,11 +167,11 @@ class Pods:
             )
         return log
 
-    def started(self, workload: Workload, starts: Starts, what: str) -> None:
+    def started(self, task: PodTask, starts: Starts, what: str) -> None:
         """Wait until a pod runs or has ended; pulling its image has a deadline of its own.
 
         Args:
-            workload: of the pod.
+            task: of the pod.
             starts: judges it.
             what: the pod in words.
 
@@ -263,30 +179,30 @@ class Pods:
             PodProblem: it does not start.
             PullTrouble: its image does not come.
         """
-        board, deadline = self.site.board, Deadline(workload.pull_s)
+        board, deadline = self.node.board, Deadline(task.pull_s)
         try:
-            board.wait(f"{what} to run", workload.name, starts, deadline)
+            board.wait(f"{what} to run", task.name, starts, deadline)
         except WaitTimeout as error:
             if board.stopped:
                 raise
             if starts.registry:
                 raise PullTrouble(f"the image of its pod cannot be had: {starts.registry}") from error
-            pulling = self._pulling(workload)
+            pulling = self._pulling(task)
             if pulling:
                 raise PullTrouble(
-                    f"the image of its pod did not come within {workload.pull_s:.0f} s: {pulling}"
+                    f"the image of its pod did not come within {task.pull_s:.0f} s: {pulling}"
                 ) from error
             raise PodProblem(
                 f"it did not start in time: {error.message}", "Look at the pod's events."
             ) from error
 
-    def _pulling(self, workload: Workload) -> str:
+    def _pulling(self, task: PodTask) -> str:
         """What the kubelet said when it began to pull; empty if it did not, or is through."""
-        there = self.site.board.pod(workload.name)
+        there = self.node.board.pod(task.name)
         if there is None:
             return ""
-        folder = f"/api/v1/namespaces/{self.site.run.namespace}/events"
-        events = self.site.cluster.items(
+        folder = f"/api/v1/namespaces/{self.node.run.namespace}/events"
+        events = self.node.cluster.items(
             folder, fieldSelector=f"involvedObject.name={there['metadata']['name']}"
         )
         said = {str(event.get("reason")): str(event.get("message")) for event in events}

@@ -23,11 +23,12 @@ from gpusmith.workloads import (
     oversubscription,
 )
 from gpusmith.workloads.board import Board
-from gpusmith.workloads.jobs import Run, Workload
+from gpusmith.workloads.jobs import PodTask, Run
 from gpusmith.workloads.judge import Judged
 from gpusmith.workloads.keepalive import KeepAlive
+from gpusmith.workloads.node import NodeUnderTest, Say
 from gpusmith.workloads.outcome import NodeChecks, NodeOutcome, not_made, not_tested
-from gpusmith.workloads.pods import Pods, Say, Site
+from gpusmith.workloads.pods import Pods
 from gpusmith.workloads.targets import Look, Target, looker, why_not
 
 NODES_AT_ONCE = 16
@@ -42,8 +43,8 @@ class Early:
         isolation: those that look around.
     """
 
-    network: list[Workload] = field(default_factory=list)
-    isolation: list[Workload] = field(default_factory=list)
+    network: list[PodTask] = field(default_factory=list)
+    isolation: list[PodTask] = field(default_factory=list)
 
 
 def run_all(
@@ -89,10 +90,11 @@ def _on_nodes(
         Board(cluster, run.namespace) as board,
         ThreadPoolExecutor(max_workers=min(NODES_AT_ONCE, len(ready))) as pool,
     ):
-        sites = [
-            Site(cluster, run, board, target, f"n{place}", say, look) for place, target in enumerate(ready)
+        nodes = [
+            NodeUnderTest(cluster, run, board, target, f"n{place}", say, look)
+            for place, target in enumerate(ready)
         ]
-        started = [(site.host.name, pool.submit(run_node, site)) for site in sites]
+        started = [(node.host.name, pool.submit(run_node, node)) for node in nodes]
         try:
             return {name: future.result() for name, future in started}
         except BaseException:
@@ -101,70 +103,70 @@ def _on_nodes(
             raise
 
 
-def run_node(site: Site) -> NodeOutcome:
+def run_node(node: NodeUnderTest) -> NodeOutcome:
     """Everything on one node, as it is when it has its turn."""
-    why = site.refresh()
+    why = node.refresh()
     if why is not None:
-        return not_tested(site.target, why)
-    node = NodeChecks(site)
+        return not_tested(node.target, why)
+    checks = NodeChecks(node)
     try:
-        _in_order(node)
+        _in_order(checks)
     finally:
-        node.release()
-    return node.outcome
+        checks.release()
+    return checks.outcome
 
 
-def _in_order(node: NodeChecks) -> None:
+def _in_order(checks: NodeChecks) -> None:
     """The order in which a failure tells most."""
-    site, early = node.site, Early()
-    if not site.host.network:
-        node.record(network.left_out(site.host))
-    node.outcome.view = site.view
-    first = node.check(nvidia_smi.CHECK, "nvidia-smi", partial(_begin, early))
+    node, early = checks.node, Early()
+    if not node.host.network:
+        checks.record(network.left_out(node.host))
+    checks.outcome.view = node.view
+    first = checks.check(nvidia_smi.CHECK, "nvidia-smi", partial(_begin, early))
     if first.outcome is Outcome.ERROR or (first.outcome is Outcome.FAILED and "uuids" not in first.evidence):
-        _without_gpus(node, early)
-        node.rest("the first workload did not run; see workloads.nvidia-smi.", first)
+        _without_gpus(checks, early)
+        checks.rest("the first workload did not run; see workloads.nvidia-smi.", first)
         return
-    computed = node.on_gpus(cuda.CHECK, lambda free: f"CUDA on {free} GPUs", cuda.run)
-    node.record(
-        load.judge(site.host, computed)
+    computed = checks.on_gpus(cuda.CHECK, lambda free: f"CUDA on {free} GPUs", cuda.run)
+    checks.record(
+        load.judge(node.host, computed)
         or not_made(
-            load.CHECK, site.host, "the CUDA workload did not come so far; see workloads.cuda.", computed
+            load.CHECK, node.host, "the CUDA workload did not come so far; see workloads.cuda.", computed
         )
     )
-    node.outcome.view = site.target.view
-    _frameworks(node)
-    _without_gpus(node, early)
-    held = node.on_gpus(
+    checks.outcome.view = node.target.view
+    _frameworks(checks)
+    _without_gpus(checks, early)
+    held = checks.on_gpus(
         allocation.CHECK, lambda free: f"{free} pods with one GPU each", allocation.run, keep=True
     )
     if "held" in held.evidence and held.outcome in (Outcome.PASSED, Outcome.SKIPPED):
         one_more = partial(oversubscription.run, held=held.evidence["held"])
-        node.check(oversubscription.CHECK, "one pod more than GPUs", one_more)
-    node.rest("the workload before it did not pass.", held)
+        checks.check(oversubscription.CHECK, "one pod more than GPUs", one_more)
+    checks.rest("the workload before it did not pass.", held)
 
 
 def _begin(early: Early, pods: Pods) -> Judged:
-    if pods.site.host.network:
+    if pods.node.host.network:
         early.network = [network.start(pods)]
     early.isolation = isolation.start(pods)
     return nvidia_smi.run(pods)
 
 
-def _frameworks(node: NodeChecks) -> None:
+def _frameworks(checks: NodeChecks) -> None:
     """Both at once, if there is a GPU for each."""
     rows = frameworks.FRAMEWORKS
-    with ThreadPoolExecutor(max_workers=max(1, min(len(rows), node.site.free))) as pool:
-        for done in [pool.submit(_framework, node, row) for row in rows]:
+    with ThreadPoolExecutor(max_workers=max(1, min(len(rows), checks.node.free))) as pool:
+        for done in [pool.submit(_framework, checks, row) for row in rows]:
             done.result()
 
 
-def _framework(node: NodeChecks, row: frameworks.Framework) -> Finding:
-    return node.on_gpus(row.check, lambda _: row.title, partial(frameworks.run, framework=row))
+def _framework(checks: NodeChecks, row: frameworks.Framework) -> Finding:
+    return checks.on_gpus(row.check, lambda _: row.title, partial(frameworks.run, framework=row))
 
 
-def _without_gpus(node: NodeChecks, early: Early) -> None:
+def _without_gpus(checks: NodeChecks, early: Early) -> None:
     for probe in early.network:
-        node.check(network.CHECK, "network", partial(network.run, probe=probe))
+        checks.check(network.CHECK, "network", partial(network.run, probe=probe))
     if early.isolation:
-        node.check(isolation.CHECK, "isolation", partial(isolation.run, probes=early.isolation))
+        checks.check(isolation.CHECK, "isolation", partial(isolation.run, probes=early.isolation))

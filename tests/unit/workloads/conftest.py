@@ -13,7 +13,7 @@ from gpusmith.checks.findings import Finding
 from gpusmith.cluster.api import Cluster
 from gpusmith.cluster.views import NodeView
 from gpusmith.inventory.host import Host
-from gpusmith.workloads import board, oversubscription, pods, runner
+from gpusmith.workloads import board, node, oversubscription, runner
 from gpusmith.workloads.jobs import Run
 from gpusmith.workloads.outcome import NodeOutcome
 from gpusmith.workloads.targets import Look, Target
@@ -26,8 +26,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(board, "TICK_S", 0.02)
     monkeypatch.setattr(oversubscription, "STAYS_PENDING_S", 0.05)
     monkeypatch.setattr(oversubscription, "PENDING_WAIT_S", 0.5)
-    monkeypatch.setattr(pods, "OTHERS_WAIT_S", 0.1)
-    monkeypatch.setattr(pods, "OTHERS_TICK_S", 0.02)
+    monkeypatch.setattr(node, "OTHERS_WAIT_S", 0.1)
+    monkeypatch.setattr(node, "OTHERS_TICK_S", 0.02)
 
 
 @pytest.fixture

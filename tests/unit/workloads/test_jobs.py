@@ -11,21 +11,21 @@ import pytest
 
 from gpusmith.errors import ToolError
 from gpusmith.workloads import jobs
-from gpusmith.workloads.jobs import Run, Workload
+from gpusmith.workloads.jobs import PodTask, Run
 
 RUN = Run("a1", "host/1/2")
 
 
-def workload(**changes: Any) -> Workload:
+def workload(**changes: Any) -> PodTask:
     values: dict[str, Any] = {
         "name": "n0-cuda", "node": "gpu-1.example", "image": "registry.example/pytorch:1", "command": jobs.program("run_cuda.py"),
         "gpus": 4, "simulated": True, "tolerated": ("team",), "timeout_s": 60.5,
     }  # fmt: skip
-    return Workload(**{**values, **changes})
+    return PodTask(**{**values, **changes})
 
 
 @pytest.mark.parametrize("make", [jobs.job, jobs.pod])
-def test_manifests_are_valid(make: Callable[[Run, Workload], dict[str, Any]], programs: Path) -> None:
+def test_manifests_are_valid(make: Callable[[Run, PodTask], dict[str, Any]], programs: Path) -> None:
     for manifest in (
         make(RUN, workload()),
         make(RUN, workload(gpus=0, runtime_class="nvidia")),

@@ -11,8 +11,9 @@ from gpusmith.checks.findings import Finding, Outcome
 from gpusmith.errors import ToolError
 from gpusmith.problems import Problem
 from gpusmith.workloads.judge import Judged
+from gpusmith.workloads.node import NodeUnderTest
 from gpusmith.workloads.outcome import PER_NODE, NodeChecks
-from gpusmith.workloads.pods import Pods, Site
+from gpusmith.workloads.pods import Pods
 from gpusmith.workloads.targets import Target
 from gpusmith.workloads.waiting import PodProblem
 from tests.unit.hosts import make_host
@@ -23,7 +24,9 @@ from tests.unit.workloads.answers import READY
 def node(said: list[str]) -> NodeChecks:
     none = cast(Any, None)
     return NodeChecks(
-        Site(none, none, none, Target(make_host(), READY, frozenset({"GPU-a"})), "n0", said.append, none)
+        NodeUnderTest(
+            none, none, none, Target(make_host(), READY, frozenset({"GPU-a"})), "n0", said.append, none
+        )
     )
 
 

@@ -13,8 +13,9 @@ from gpusmith.inventory.host import Host
 from gpusmith.wait import Deadline, WaitTimeout
 from gpusmith.workloads import jobs
 from gpusmith.workloads.jobs import Run
+from gpusmith.workloads.node import NodeUnderTest
 from gpusmith.workloads.outcome import PER_NODE
-from gpusmith.workloads.pods import Pods, Site
+from gpusmith.workloads.pods import Pods
 from gpusmith.workloads.targets import Target
 from gpusmith.workloads.waiting import PodProblem, PullTrouble
 from tests.unit.workloads.answers import READY, never_starts, outcomes
@@ -60,8 +61,8 @@ def test_a_pod_that_does_not_start_fails(
     assert message in finding.cause
 
 
-def site(cluster: Any, board: Any, target: Target, say: Callable[[str], None] = print) -> Site:
-    return Site(cluster, Run("a1", "o"), board, target, "n0", say, lambda row: row.view)
+def site(cluster: Any, board: Any, target: Target, say: Callable[[str], None] = print) -> NodeUnderTest:
+    return NodeUnderTest(cluster, Run("a1", "o"), board, target, "n0", say, lambda row: row.view)
 
 
 def test_a_pod_is_missed_from_before_its_creation_on(host: Callable[..., Host]) -> None:
@@ -70,7 +71,7 @@ def test_a_pod_is_missed_from_before_its_creation_on(host: Callable[..., Host]) 
     board = SimpleNamespace(expect=lambda name: done.append(f"expect {name}"))
     target = Target(host(), READY, None)
     pods = Pods(site(cluster, board, target, done.append))
-    workload = pods.workload("x", "image", ["true"], 0)
+    workload = pods.task("x", "image", ["true"], 0)
     pods.create(jobs.job, workload)
     pods.create(jobs.pod, workload)
     assert done == [
@@ -91,7 +92,7 @@ def test_a_pod_ends_by_itself_before_it_is_given_up(host: Callable[..., Host]) -
     cluster = SimpleNamespace(create=lambda *_: None, log=lambda *_: "printed")
     target = Target(host(validation_timeout_pod_s=7, validation_timeout_pull_s=9), READY, None)
     pods = Pods(site(cluster, board, target))
-    workload = pods.workload("x", "image", ["true"], 0)
+    workload = pods.task("x", "image", ["true"], 0)
     assert pods.run_job(workload) == "printed"
     assert workload.timeout_s == 7
     assert waited == [9.0, 22.0], "pulling has a time of its own"
@@ -121,4 +122,4 @@ def test_an_image_that_does_not_come_in_time_is_no_failure_of_the_node(
     cluster = SimpleNamespace(create=lambda *_: None, items=lambda *_, **__: events)
     pods = Pods(site(cluster, board, Target(host(validation_timeout_pull_s=9), READY, None)))
     with pytest.raises(kind, match=says):
-        pods.run_job(pods.workload("x", "image", ["true"], 0))
+        pods.run_job(pods.task("x", "image", ["true"], 0))

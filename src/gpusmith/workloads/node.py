@@ -1,0 +1,98 @@
+"""A node under test: as it was looked at last, and what others do to it meanwhile."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from gpusmith.cluster.api import Cluster
+from gpusmith.cluster.views import NodeView
+from gpusmith.inventory.host import Host
+from gpusmith.wait import Deadline
+from gpusmith.workloads.board import Board
+from gpusmith.workloads.jobs import Run
+from gpusmith.workloads.judge import Expected
+from gpusmith.workloads.targets import Look, NotTested, Target, by_others, why_not
+
+Say = Callable[[str], None]
+OTHERS_WAIT_S = 10.0
+"""How long a pod that takes the place of ours may take to be seen."""
+OTHERS_TICK_S = 1.0
+
+
+@dataclass(eq=False)
+class NodeUnderTest:
+    """A node, and where its pods are made.
+
+    Attributes:
+        cluster: the API.
+        run: this run.
+        board: its pods.
+        target: the node, as it was looked at last.
+        prefix: start of the names of its pods, unique among nodes.
+        say: told what is going on.
+        look: reads its Node object anew.
+        made: when each pod was made, on the monotonic clock.
+    """
+
+    cluster: Cluster
+    run: Run
+    board: Board
+    target: Target
+    prefix: str
+    say: Say
+    look: Look
+    made: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def host(self) -> Host:
+        """What the inventory says of the node."""
+        return self.target.host
+
+    @property
+    def view(self) -> NodeView:
+        """Its Node object; a node without one gets no pods."""
+        assert self.target.view is not None
+        return self.target.view
+
+    @property
+    def free(self) -> int:
+        """How many GPUs nobody held at the last look."""
+        return self.view.free
+
+    def refresh(self) -> NotTested | None:
+        """Look at the node; why it cannot be given GPUs to test now, None if it can."""
+        self.target = replace(self.target, view=self.look(self.target))
+        return why_not(self.target)
+
+    def by_others(self, pods: Sequence[str]) -> str:
+        """What other users did meanwhile that explains why our pods did not get or keep GPUs; empty if nothing does.
+
+        Args:
+            pods: names of our workloads.
+        """
+        deadline, before = Deadline(OTHERS_WAIT_S), self.target
+        while True:
+            now = self.look(before)
+            said = by_others(before, now) or self._preempted(pods)
+            if said:
+                self.target = replace(before, view=now)
+            if said or deadline.passed():
+                return said
+            time.sleep(OTHERS_TICK_S)
+
+    def _preempted(self, pods: Sequence[str]) -> str:
+        folder = f"/api/v1/namespaces/{self.run.namespace}/events"
+        for event in self.cluster.items(folder, fieldSelector="reason=Preempted"):
+            name = str((event.get("involvedObject") or {}).get("name"))
+            if any(name == pod or name.startswith(f"{pod}-") for pod in pods):
+                return (
+                    f"pod '{name}' gave way to a pod of somebody else: {event.get('message') or 'Preempted'}"
+                )
+        return ""
+
+    @property
+    def expected(self) -> Expected:
+        """What judges compare with."""
+        return Expected(self.host.name, self.host.simulated, self.target.uuids)
