@@ -54,7 +54,7 @@ def describe(model: str, gpus: int, machine: str) -> dict[str, Any]:
         machine: name of the machine, the seed of its UUIDs.
 
     Raises:
-        InputError: unknown model, or an impossible number of GPUs.
+        InputError: unknown model, one of a machine that the lab has not, or an impossible number of GPUs.
     """
     rows = models()
     if model not in rows:
@@ -63,6 +63,8 @@ def describe(model: str, gpus: int, machine: str) -> dict[str, Any]:
         raise InputError(f"A simulated machine cannot have '{gpus}' GPUs.", f"Choose 0 to {MAX_GPUS}.")
 
     row = rows[model]
+    if row["refused"]:
+        raise InputError(f"The lab has no machine with '{model}': {row['refused']}.", "Choose another model.")
     hgx = bool(row["fabric_manager"])
     buses = HGX_BUSES if hgx else PCIE_BUSES
     switches = HGX_SWITCH_BUSES[: row["nvswitches"]] if gpus else ()
@@ -79,17 +81,17 @@ def describe(model: str, gpus: int, machine: str) -> dict[str, Any]:
         "power_limit_w": row["power_limit_w"],
         "multiprocessors": row["multiprocessors"],
         "pci_device_id": row["pci_device_id"],
-        "pci_subsystem_id": row["pci_subsystem_id"],
+        "pci_subsystem_id": row["pci_subsystem_id"] or "0x0001",
         "pci_class": row["pci_class"],
         "pcie_gen": row["pcie_gen"],
-        "pcie_width": row["pcie_width"],
+        "pcie_width": row["pcie_width"] or 16,
         "mig": row["mig"],
         "mig_instances": row["mig_instances"],
-        "nvlinks": row["nvlinks"],
+        "nvlinks": row["nvlinks"] or 0,
         "fabric_manager": row["fabric_manager"],
         "fabric_state_in_nvml": row["fabric_state_in_nvml"],
         "open_module": row["open_module"],
-        "min_driver_branch": row["min_driver_branch"],
+        "min_driver_branch": row["min_driver_branch"] or 0,
         # In the order of the kernel's enumeration, which gives the minors.
         "gpus": [
             {

@@ -540,7 +540,7 @@ API ret_t nvmlDeviceGetNvLinkVersion(void *h, unsigned link, unsigned *out) {
     DEVICE(h); NEED(out);
     if (!S->nvlinks) return NOT_SUPPORTED;
     if (link >= (unsigned)S->nvlinks) return INVALID_ARGUMENT;
-    *out = S->arch == 7 ? 3 : S->arch == 9 ? 4 : 5;
+    *out = S->arch == 5 ? 2 : S->arch == 7 ? 3 : S->arch == 9 ? 4 : 5;
     return OK;
 }
 API ret_t nvmlDeviceGetNvLinkCapability(void *h, unsigned link, int what, unsigned *out) {

@@ -167,7 +167,7 @@ def gpu_model(facts: NodeFacts) -> list[Problem]:
         if gpu.device_id.lower() != model.pci_device_id
     ]
     for gpu in record.nvml.gpus:
-        if gpu.name is not None and gpu.name != model.name:
+        if gpu.name is not None and gpu.name not in (model.name, *model.also_named):
             problems.append(
                 Problem(
                     f"Node '{node}': {gpu.label} is a '{gpu.name}', the inventory says '{model.name}'.",

@@ -202,14 +202,15 @@ def pcie_width(facts: NodeFacts) -> list[Problem]:
     for gpu in values.known:
         lanes, slot = gpu.pcie_width or 0, gpu.pcie_width_max or 0
         # NVML's maximum is that of GPU and slot together: lanes that a riser lost are missing in it as well.
-        wanted = facts.host.pcie_width or (facts.model.pcie_width if facts.model is not None else slot)
+        of_model = facts.model.pcie_width if facts.model is not None else None
+        wanted = facts.host.pcie_width or of_model or slot
         if lanes >= wanted:
             continue
         why = f"{facts.host.pcie_width} are wanted ('validation_pcie_width')"
         if not facts.host.pcie_width:
             why = (
                 f"model '{facts.model.key}' has {wanted}"
-                if facts.model is not None
+                if facts.model is not None and of_model
                 else f"it can use {wanted}"
             )
         narrow = f"; more than {slot} its slot does not offer" if lanes == slot else ""

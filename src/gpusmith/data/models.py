@@ -21,6 +21,7 @@ class Model:
     Attributes:
         key: what an inventory writes in 'gpusmith_gpu_model'.
         name: product name as NVML reports it.
+        also_named: names of other boards with the same PCI ID that do not differ otherwise.
         pci_device_id: as sysfs writes vendor and device, for example '10de:2330'.
         memory_mib: total memory that NVML reports.
         nvswitches: NVSwitches that the host sees on PCI.
@@ -29,8 +30,8 @@ class Model:
         fabric_state_in_nvml: NVML reports the fabric's state per GPU.
         architecture: as NVML names it.
         open_module: whether NVIDIA's open kernel module drives it: supported, required or unsupported.
-        min_driver_branch: first driver branch that supports it.
-        pcie_width: lanes that the board has.
+        min_driver_branch: first driver branch that supports it; 0 if it is not known.
+        pcie_width: lanes that every GPU has; None where boards or machines differ.
         refused: why site.yml does not set machines with it up; empty if it does.
         memory_holds_ecc: its memory keeps the check bits of ECC, and is a fifteenth larger without.
     """
@@ -45,10 +46,11 @@ class Model:
     architecture: str
     open_module: str = "supported"
     min_driver_branch: int = 0
-    pcie_width: int = 16
+    pcie_width: int | None = 16
     memory_holds_ecc: bool = False
     refused: str = ""
     nvlink_subnet_manager: bool = False
+    also_named: tuple[str, ...] = ()
 
     @property
     def row_remapping(self) -> bool:
@@ -69,11 +71,12 @@ def _parse(content: dict[str, Any]) -> Mapping[str, Model]:
             fabric_state_in_nvml=bool(row["fabric_state_in_nvml"]),
             architecture=str(row["architecture"]),
             open_module=str(row["open_module"]),
-            min_driver_branch=int(row["min_driver_branch"]),
-            pcie_width=int(row["pcie_width"]),
+            min_driver_branch=int(row["min_driver_branch"] or 0),
+            pcie_width=row["pcie_width"],
             memory_holds_ecc=bool(row["memory_holds_ecc"]),
             refused=str(row["refused"]),
             nvlink_subnet_manager=bool(row["nvlink_subnet_manager"]),
+            also_named=tuple(row.get("also_named") or ()),
         )
         for key, row in rows.items()
     }

@@ -10,6 +10,7 @@ import pytest
 
 from gpusmith.data import compatibility, kubelet, models, xids
 from gpusmith.errors import ToolError
+from gpusmith.expect import compatible
 
 
 def test_every_architecture_of_a_model_has_a_row() -> None:
@@ -31,3 +32,15 @@ def test_a_table_of_another_shape_is_named(
         path.write_text(text)
     with pytest.raises(ToolError, match=r"table of .* '.*table\.yml' cannot be read: .*Restore it"):
         load(path)
+
+
+@pytest.mark.parametrize(("branch", "goes"), [("580.178.04", True), ("590.48.01", False)])
+def test_volta_ends_with_branch_580(branch: str, goes: bool) -> None:
+    model = models.load()["v100-sxm2-32"]
+    assert (compatible.driver(branch, model, compatibility.load()) is None) == goes
+
+
+def test_a_pci_id_leads_to_one_row() -> None:
+    """Until a driver is loaded only the PCI ID is known."""
+    ids = [row.pci_device_id for row in models.load().values()]
+    assert len(set(ids)) == len(ids)

@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import pytest
 import yaml
 from gpulab.simgpu.hardware import describe, models
+from simgpu import driver
+from simgpu.hardware import Machine
 
 from gpusmith.errors import InputError
 from gpusmith.paths import repo_root
+
+NUMBERS = (
+    "arch",
+    "memory_mib",
+    "power_w",
+    "sms",
+    "pci_device",
+    "pci_subsystem",
+    "pcie_gen",
+    "pcie_width",
+    "nvlinks",
+)
 
 
 def test_same_machine_same_hardware() -> None:
@@ -45,6 +61,21 @@ def test_unknown_model_lists_the_known_ones() -> None:
         describe("h1000", 4, "gpu-1")
 
 
+@pytest.mark.parametrize("model", [key for key, row in models().items() if not row["refused"]])
+def test_the_simulated_driver_takes_every_model(model: str) -> None:
+    machine = describe(model, 2, "gpu-1")
+    state = driver.fresh_state(cast(Machine, machine))
+    assert state.values["name"] == machine["name"]
+    assert all(value not in ("", "None") for key, value in state.values.items() if key in NUMBERS), (
+        state.values
+    )
+
+
+def test_the_lab_has_no_machine_with_a_model_that_is_refused() -> None:
+    with pytest.raises(InputError, match="arm64"):
+        describe("gh200", 1, "gpu-1")
+
+
 @pytest.mark.parametrize("gpus", [-1, 9])
 def test_impossible_number_of_gpus(gpus: int) -> None:
     with pytest.raises(InputError, match=str(gpus)):
@@ -53,7 +84,7 @@ def test_impossible_number_of_gpus(gpus: int) -> None:
 
 def test_every_model_names_dated_sources() -> None:
     content = yaml.safe_load((repo_root() / "data" / "gpus.yml").read_text())
-    columns = {frozenset(row) for row in models().values()}
+    columns = {frozenset(row) - {"also_named"} for row in models().values()}
     assert len(columns) == 1, "rows have different fields"
     for key, row in models().items():
         assert row["sources"], key

@@ -21,7 +21,7 @@ from simgpu.procfs import FRONTEND_MAJOR, majors
 from simgpu.publish import publish
 from simgpu.state import FABRIC, State
 
-ARCHITECTURES = {"turing": 6, "ampere": 7, "ada": 8, "hopper": 9, "blackwell": 10}
+ARCHITECTURES = {"volta": 5, "turing": 6, "ampere": 7, "ada": 8, "hopper": 9, "blackwell": 10}
 FIRMWARE = Path("/lib/firmware/nvidia")
 COOL_C = "31"
 DEFECT = "simgpu_defect"
@@ -166,7 +166,7 @@ def _start_driver(machine: Machine, state: State, info: dict[str, str]) -> None:
     if info.get(DEFECT) == "uuids":
         _rename(state.gpus, version)
     fault.show_all(machine, state)
-    needs_firmware = flavour == "open" or machine["architecture"] != "turing"
+    needs_firmware = flavour == "open" or machine["architecture"] not in ("volta", "turing")
     if needs_firmware and not list((FIRMWARE / version).glob("gsp_*.bin")):
         file = f"nvidia/{version}/gsp_ga10x.bin"
         for gpu in state.gpus:

@@ -15,7 +15,7 @@ SWITCH_CLASS = "0x068000"
 NVIDIA, MELLANOX = 0x10DE, 0x15B3
 # Vital product data (PCI 3.0, appendix I): a name, and a field of the vendor that says what the function is for.
 VPD_NAME, VPD_FIELD = b"SIMULATED ConnectX-7 (gpusmith lab)", b"V2\x06SW_MNG"
-SPEEDS = {3: "8.0 GT/s PCIe", 4: "16.0 GT/s PCIe", 5: "32.0 GT/s PCIe"}
+SPEEDS = {3: "8.0 GT/s PCIe", 4: "16.0 GT/s PCIe", 5: "32.0 GT/s PCIe", 6: "64.0 GT/s PCIe"}
 BAR_FLAGS = (0x140204, 0x14220C)
 
 
