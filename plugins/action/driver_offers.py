@@ -11,9 +11,8 @@ from typing import Any
 from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible_collections.gpusmith.gpu.plugins.lookup import os_vars
-from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import PackageError
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import plain
-from ansible_collections.gpusmith.gpu.plugins.plugin_utils.folders import FolderAction
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.egress import EgressAction
 
 from gpusmith.errors import Refusal
 from gpusmith.expect import offers
@@ -23,11 +22,9 @@ from gpusmith.node.records import parse
 
 VARS = Path(__file__).resolve().parents[2] / "roles" / "nvidia_driver" / "vars"
 LAYOUTS = "__nvidia_driver_layouts"
-OWNER = "nvidia-driver"
-"""What module packages calls the driver's set."""
 
 
-class ActionModule(FolderAction):
+class ActionModule(EgressAction):
     """Runs the module of the same name and adds `offer` to its answer."""
 
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -48,10 +45,6 @@ class ActionModule(FolderAction):
                 **_answer(Offer(asked, refusal=Refusal(f"driver version: {error.message}", error.hint))),
             }
         names = sorted({name for _want, packages in branches.values() for name in packages})
-        try:
-            given["repository"] = self.bring(given["repository"], OWNER, task_vars)
-        except PackageError as error:
-            return {**result, **_answer(Offer(asked, refusal=_no_answer(str(error))))}
         # The module's own spec asks for a record, and needs nothing of it.
         result.update(
             self._execute_module(

@@ -13,14 +13,13 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
-from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import PackageError
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.built_node import (
     BuildingAction,
     Provider,
     refuse_unsigned,
 )
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import leader, plain
-from ansible_collections.gpusmith.gpu.plugins.plugin_utils.folders import FolderAction, is_folder
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.egress import EgressAction
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.patience import Patience
 
 from gpusmith.built import signing
@@ -52,7 +51,7 @@ SPEC: dict[str, dict[str, Any]] = {
 }
 
 
-class ActionModule(BuildingAction, FolderAction):
+class ActionModule(BuildingAction, EgressAction):
     """Carries out the plan for one node. Never fails for what becomes of it: the report tells it for all nodes."""
 
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -99,9 +98,6 @@ class ActionModule(BuildingAction, FolderAction):
         )
         patience, reboot_s = Patience(fence), float(order["reboot_timeout"])
         try:
-            packages = self._packages(
-                asked["packages"], bool(row.get("rollback") or row.get("back")), task_vars
-            )
             modules = self._modules(asked["build"], task_vars or {}, patience) if asked["build"] else None
         except GpusmithError as error:
             return _not_begun(node, journal, error)
@@ -112,7 +108,7 @@ class ActionModule(BuildingAction, FolderAction):
             ask=patience.with_call(partial(self._ask, task_vars)),
             look=patience.with_call(partial(self._record, asked["nvml_timeout"], task_vars)),
             cluster=cluster,
-            packages=packages,
+            packages={**asked["packages"], "repository": asked["packages"].get("repository") or None},
             settings=asked["settings"],
             layouts=asked["layouts"],
             validation=Validation(
@@ -155,18 +151,6 @@ class ActionModule(BuildingAction, FolderAction):
                 journal.say("done", f"packages of older drivers could not be removed: {error}")
         journal.say(outcome.result, outcome.reason)
         return outcome
-
-    def _packages(
-        self, asked: Mapping[str, Any], goes_back: bool, task_vars: dict[str, Any] | None
-    ) -> dict[str, Any]:
-        """What is asked for, with its folder on the node where a folder is its repository; a way back needs none."""
-        given = asked.get("repository") or {}
-        if goes_back and is_folder(given):
-            return {**asked, "repository": None}
-        try:
-            return {**asked, "repository": self.bring(given, asked["name"], task_vars) or None}
-        except PackageError as error:
-            raise ToolError(str(error)) from error
 
     def _modules(self, asked: Mapping[str, Any], variables: dict[str, Any], patience: Patience) -> Provider:
         """One node of several builds. Who waits for it still asks whether this run may act."""

@@ -7,15 +7,13 @@ from __future__ import annotations
 import copy
 import dataclasses
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible_collections.gpusmith.gpu.plugins.lookup import os_vars
-from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import PackageError
-from ansible_collections.gpusmith.gpu.plugins.plugin_utils.folders import FolderAction
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.egress import EgressAction
 
 from gpusmith.data import compatibility, models
 from gpusmith.errors import GpusmithError, Refusal
@@ -67,7 +65,7 @@ def _exact(record: dict[str, Any], wanted: dict[str, Any], choice: dict[str, Any
     }
 
 
-class ActionModule(FolderAction):
+class ActionModule(EgressAction):
     """Runs the module of the same name and adds `refusals` to its answer."""
 
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -91,7 +89,6 @@ class ActionModule(FolderAction):
         system = (task_vars or {}).get("ansible_facts") or {}
         trust_program = str((_of_system(system, "trust") or {"update": [""]})["update"][0])
         lacks = kernel_modules.lacks(parse(record), wanted, str(_of_system(system, "modules_package") or ""))
-        due, unbrought = self._brought(due, task_vars)
         library = record.get("library") or {}
         path = library["files"]["nvidia-ml"]["path"] if library.get("nvml_version") else None
         # The module's own spec asks for a record: what it needs of it is the library.
@@ -114,7 +111,6 @@ class ActionModule(FolderAction):
         )
         if result.get("failed") or result.get("unreachable"):
             return result
-        result["repositories"].update(unbrought)
         tables = Tables(models.load(), compatibility.load())
         facts = {
             **result,
@@ -142,20 +138,6 @@ class ActionModule(FolderAction):
         )
         result["refusals"] = [dataclasses.asdict(refusal) for refusal in found]
         return result
-
-    def _brought(
-        self, due: Mapping[str, packages.Ask], task_vars: dict[str, Any] | None
-    ) -> tuple[dict[str, packages.Ask], dict[str, Any]]:
-        """What is due, with folders as they are on the node; and the answers of those that could not be brought."""
-        found, answers = {}, {}
-        for role, asked in due.items():
-            owner = asked["name"] if "repository" in asked else packages.DRIVER
-            key = "repository" if "repository" in asked else "offered_by"
-            try:
-                found[role] = {**asked, key: self.bring(asked.get(key) or {}, owner, task_vars)}
-            except PackageError as error:
-                answers[role] = {"asked": {}, "versions": {}, "error": str(error)}
-        return found, answers
 
     def _filled(self, name: str, task_vars: dict[str, Any]) -> Any:
         try:

@@ -32,9 +32,6 @@ options:
     description:
       - Keys type (V(deb), or V(rpm) for dnf), uris, key (an armored public key) and fingerprint (with which the key is compared, if given); suites
         and components for debs; signed (V(packages), V(metadata) or V(both)) for rpms.
-      - Or folder, on the controller, with C(.deb) or C(.rpm) files and their list C(SHA256SUMS). It is copied to the node (see
-        M(gpusmith.gpu.packages_folder)) and used as a separate repository there; nothing is then installed from any other one. With key, rpm
-        packages must be signed by it.
       - The key is for this repository only. If packages are signed, dnf also imports it into rpm's database when the first of them is installed. It
         stays there when the set is removed, since others may need it; C(rpm -e) of its package C(gpg-pubkey-*) removes it.
       - Without this option, only repositories that the node already has are used.

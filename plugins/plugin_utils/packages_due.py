@@ -12,7 +12,6 @@ from typing import Any, cast
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import (
     MANAGERS,
     base,
-    folder,
     rpm,
     versionlock,
 )
@@ -56,17 +55,13 @@ class OfRecord:
             if base.alike(name, row.get("source") or "", patterns)
         }
 
-    def only(self, owner: str) -> base.Backend:  # noqa: ARG002 - of the protocol
-        """The same: it knows of no repository."""
-        return cast("base.Backend", self)
-
     @contextmanager
     def aside(
         self,
-        repositories: Mapping[str, base.Repository],  # noqa: ARG002 - likewise
+        repositories: Mapping[str, base.Repository],  # noqa: ARG002 - of the protocol
         beside_node: bool = False,  # noqa: ARG002
     ) -> Iterator[base.Backend]:
-        """The same, likewise."""
+        """The same: it knows of no repository."""
         yield cast("base.Backend", self)
 
     def offered(self, names: Iterable[str]) -> base.Offers:  # noqa: ARG002 - of the protocol
@@ -135,7 +130,7 @@ def is_due(record: Mapping[str, Any], asked: Mapping[str, Any]) -> bool:
         asked: arguments of the module, with `name`.
 
     Raises:
-        base.PackageError: the repository or the list of a folder is incomplete, or the key is not the one that is wanted.
+        base.PackageError: the repository is incomplete, or the key is not the one that is wanted.
     """
     digests = record.get("managed_files") or {}
 
@@ -147,8 +142,6 @@ def is_due(record: Mapping[str, Any], asked: Mapping[str, Any]) -> bool:
         return found == (None if file.text is None else hashlib.sha256(file.text.encode()).hexdigest())
 
     params = {**DEFAULTS, **asked}
-    if params["repository"] is not None:
-        params["repository"] = folder.as_on_node(params["repository"], params["name"])
     work = Work(params, check=True, backend=backend(record), is_there=is_there)
     work.present(install=True)
     lacking = [name for name in asked.get("unversioned") or () if name not in (record.get("packages") or {})]

@@ -25,10 +25,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base, folder
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.apt import Apt
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.dnf import Dnf
-from ansible_collections.gpusmith.gpu.plugins.modules import packages_folder
 from gpulab.artifacts import debian
 from gpulab.artifacts.store import Store
 
@@ -565,36 +564,6 @@ def given(machine: Machine, which: str = "good", **changes: Any) -> dict[str, An
     return {**found, **changes}
 
 
-def fill(machine: Machine, patterns: Iterable[str], which: str = "good", at: str = "/tmp/site") -> Path:
-    """A folder as a person fills it, of files by their patterns; names of debs as 'apt-get download' writes them."""
-    target = Path(at)
-    target.mkdir()
-    for pattern in patterns:
-        for path in (REPOSITORIES / machine.family.name / which).glob(
-            f"{pattern}{machine.family.pattern[1:]}"
-        ):
-            name = path.name.replace("epoch_2", "epoch_1%3a2") if machine.family.name == "apt" else path.name
-            shutil.copy(path, target / name)
-    list_files(target)
-    return target
-
-
-def list_files(target: Path) -> None:
-    """A person makes the list, as the message says where there is none."""
-    kind = "deb" if any(target.glob("*.deb")) else "rpm"
-    _run("sh", "-c", f"cd {target} && sha256sum *.{kind} > {folder.SUMS}")
-
-
-def bring(target: Path, owner: str = "nvidia-driver", **given: Any) -> dict[str, Any]:
-    """The folder comes to the node; its repository, as the node knows it."""
-    repository: dict[str, Any] = folder.as_on_node({"folder": str(target), **given}, owner)
-    found = folder.proved(target)
-    asked = {"name": owner, "repository": repository, "sums": found.text}
-    if packages_folder.work({**asked, "brought": None})["lacking"]:
-        packages_folder.work({**asked, "brought": str(target)})
-    return repository
-
-
 def write(files: Iterable[base.File]) -> None:
     """Put a backend's files where they belong."""
     for file in files:
@@ -701,7 +670,7 @@ def rpm_order(first: str, second: str) -> int:
 
 @contextmanager
 def served(machine: Machine, tls: ssl.SSLContext | None = None) -> Iterator[str]:
-    """The address at which the repositories are served; package managers keep nothing of those that are folders."""
+    """The address at which the repositories are served; package managers keep nothing of those with file://."""
     handler = functools.partial(Quiet, directory=str(REPOSITORIES / machine.family.name))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         if tls:

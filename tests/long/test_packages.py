@@ -20,11 +20,9 @@ from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import (
     authorities,
     base,
     dnf,
-    folder,
     preview,
     rpm,
 )
-from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.openpgp import fingerprints
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.repositories import repository_of
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.work import Work
 from ansible_collections.gpusmith.gpu.plugins.modules import preflight
@@ -851,7 +849,7 @@ def test_what_has_files_of_the_others_makes_room_for_them(machine: Machine, by_f
 
 @inside
 def test_what_was_saved_outlives_the_next_installation(machine: Machine) -> None:
-    """Dnf notes what it has downloaded, and deletes it then; it notes nothing of repositories that are folders."""
+    """Dnf notes what it has downloaded, and deletes it then; it notes nothing of repositories with file://."""
     older, newer = full(machine, OLD, *DRIVER), full(machine, NEW, *DRIVER)
     places = Path("/tmp/older"), Path("/tmp/newer")
     with systems.served(machine) as address:
@@ -880,217 +878,7 @@ def test_a_part_that_stayed_behind_alone_is_brought(machine: Machine) -> None:
     assert (again.changed, again.diff) == (False, [])
 
 
-# --- folders of a site -----------------------------------------------------------------------------------------------
-
-OF_SET = (f"drv-*{OLD}*", "neighbour*1.0*")
-FROM_FOLDER: dict[str, Any] = {"packages": {"drv-cuda": OLD, "drv-libs": OLD}, "unversioned": ["neighbour"]}
-
-
-@inside
-def test_a_set_comes_from_a_folder_of_the_site_and_from_nothing_else(machine: Machine) -> None:
-    before = systems.files("/etc", "/var/lib/gpusmith")
-    # Newer versions, and what is the same but for its file, are there besides.
-    systems.add_repository(machine, "good")
-    machine.family.backend().refresh()
-    given = systems.bring(systems.fill(machine, OF_SET))
-    site = {"folder": "/tmp/site"}
-    assert is_due(machine, **FROM_FOLDER, repository=site)
-    predicted = work(machine, check=True, **FROM_FOLDER, repository=given)
-    predicted.present(install=True)
-    assert predicted.warnings == []
-    assert predicted.plan["installed"] == {
-        **full(machine, OLD, *DRIVER),
-        **full(machine, "1.0", "neighbour"),
-    }
-    done = work(machine, **FROM_FOLDER, repository=given)
-    done.present(install=True)
-    assert {each["after_header"] for each in predicted.diff} == {each["after_header"] for each in done.diff}
-    found = machine.family.backend().installed([*DRIVER, "neighbour"])
-    assert {name: each.version for name, each in found.items()} == predicted.plan["installed"]
-    assert all(found[name].held for name in DRIVER)
-    assert not is_due(machine, **FROM_FOLDER, repository=site)
-    again = work(machine, **FROM_FOLDER, repository=given)
-    again.present(install=True)
-    assert (again.changed, again.diff) == (False, [])
-    # A routine upgrade reads all lists, that of the folder too, and leaves the set alone.
-    machine.family.backend().refresh()
-    systems.upgrade_all(machine)
-    assert versions(machine.family.backend(), *DRIVER) == full(machine, OLD, *DRIVER)
-    work(machine, **FROM_FOLDER, repository=None).absent()
-    assert versions(machine.family.backend(), "drv-*", "neighbour") == {}
-    left = set(systems.files("/etc", "/var/lib/gpusmith")) - set(before)
-    assert [each for each in left if "others" not in each and "sources.list " not in each] == []
-
-
-@inside
-def test_a_folder_offers_what_is_in_it(machine: Machine) -> None:
-    given = systems.bring(systems.fill(machine, ["drv-*", "epoch*"]))
-    backend = machine.family.backend()
-    with backend.aside({"test": repository_of(given, "test")}) as asked:
-        assert asked.offered(["drv-cuda", "epoch", "kit"]) == {
-            "drv-cuda": [machine.family.full("drv-cuda", version) for version in (NEW, OLD)],
-            "epoch": [machine.family.full("epoch", "2.0")],
-        }
-        assert asked.members(["drv-*"], OLD) == full(machine, OLD, *OF_DRIVER)
-    work(machine, packages={"epoch": "2.0"}, unversioned=[], patterns=[], repository=given).present(
-        install=True
-    )
-    assert versions(machine.family.backend(), "epoch") == full(machine, "2.0", "epoch")
-
-
-@inside
-def test_what_a_folder_lacks_is_named_before_anything_is_changed(machine: Machine) -> None:
-    systems.add_repository(machine, "good")
-    machine.family.backend().refresh()
-    given = systems.bring(systems.fill(machine, [f"drv-cuda*{OLD}*", f"drv-libs*{OLD}*"]))
-    before = versions(machine.family.backend(), "*")
-    asked = {
-        "name": "nvidia-driver",
-        "repository": given,
-        "packages": {"drv-cuda": OLD},
-        "patterns": ["drv-*"],
-    }
-    found = preflight.ask_all(machine.family.backend(), {"nvidia_driver": asked}, {}).simulation
-    assert "drv-tool" in found["error"]
-    told = refused(
-        lambda: work(machine, **{**FROM_FOLDER, "unversioned": []}, repository=given).present(install=True)
-    )
-    assert "drv-tool" in told
-    lacking: dict[str, Any] = {"packages": {"drv-open": OLD}, "unversioned": []}
-    assert "'drv-open'" in refused(lambda: work(machine, **lacking, repository=given).present(install=True))
-    assert versions(machine.family.backend(), "*") == before
-    # What is there already need not be in it.
-    machine.family.backend().install(full(machine, OLD, "drv-tool"))
-    found = preflight.ask_all(machine.family.backend(), {"nvidia_driver": asked}, {}).simulation
-    assert (found["error"], found["plan"]["installed"]) == ("", full(machine, OLD, "drv-cuda", "drv-libs"))
-
-
-@inside
-def test_a_folder_is_simulated_beside_the_sets_of_repositories(machine: Machine) -> None:
-    given = systems.bring(systems.fill(machine, OF_SET))
-    asks = {
-        "nvidia_driver": {"name": "nvidia-driver", "repository": given, "packages": {"drv-cuda": OLD},
-                          "patterns": ["drv-*"]},
-        "kit": {"name": "kit", "repository": systems.given(machine), "packages": dict.fromkeys(KIT, "1.20.1")},
-    }  # fmt: skip
-    before = set(systems.files(*PLACES))
-    found = preflight.ask_all(machine.family.backend(), asks, {})
-    assert found.repositories["nvidia_driver"]["versions"] == {
-        "drv-cuda": [machine.family.full("drv-cuda", OLD)]
-    }
-    assert found.simulation["error"] == ""
-    assert found.simulation["plan"]["installed"] == {
-        **full(machine, OLD, *DRIVER),
-        **full(machine, "1.20.1", *KIT),
-    }
-    assert set(systems.files(*PLACES)) - before == set()
-
-
-@pytest.mark.parametrize("how", ["changed", "missing", "unlisted", "no list"])
-@inside
-def test_a_folder_that_its_list_does_not_prove_is_refused(machine: Machine, how: str) -> None:
-    site = systems.fill(machine, OF_SET)
-    (path,) = site.glob("drv-cuda*")
-    if how == "changed":
-        path.write_bytes(path.read_bytes()[:-16] + b"sixteen bytes...")
-    elif how == "missing":
-        path.unlink()
-    elif how == "unlisted":
-        path = site / f"another{path.suffix}"
-        path.touch()
-    else:
-        (site / folder.SUMS).unlink()
-    told = refused(lambda: systems.bring(site))
-    assert (f"sha256sum *{path.suffix} > SHA256SUMS" if how == "no list" else f"'{path.name}'") in told
-    assert not folder.PLACE.exists()
-
-
-@pytest.mark.parametrize("configured", [False, True])
-@inside
-def test_a_folder_that_was_changed_on_the_node_installs_nothing(machine: Machine, configured: bool) -> None:
-    given = systems.bring(systems.fill(machine, OF_SET))
-    if configured:
-        work(machine, repository=given).present(install=False)
-    (path,) = Path(given["folder"]).glob("drv-cuda*")
-    path.write_bytes(path.read_bytes()[:-16] + b"sixteen bytes...")
-    assert path.name in refused(lambda: work(machine, **FROM_FOLDER, repository=given).present(install=True))
-    assert versions(machine.family.backend(), "drv-*") == {}
-    # The next run brings it anew.
-    systems.bring(Path("/tmp/site"))
-    work(machine, **FROM_FOLDER, repository=given).present(install=True)
-    assert versions(machine.family.backend(), *DRIVER) == full(machine, OLD, *DRIVER)
-
-
-@pytest.mark.parametrize("which", ["good", "unsigned-packages"])
-@inside
-def test_rpms_of_a_folder_are_signed_where_a_key_is_given(machine: Machine, which: str) -> None:
-    if machine.family.name == "apt":
-        given = {"folder": "/tmp/site", "key": machine.keys["right"]}
-        assert "no file '.deb' is signed" in refused(lambda: repository_of(given, "test"))
-        return
-    site = systems.fill(machine, OF_SET, which)
-    right, wrong = machine.keys["right"], machine.keys["wrong"]
-    assert "not signed" in refused(lambda: systems.bring(site, key=wrong))
-    if which != "good":
-        assert "not signed" in refused(lambda: systems.bring(site, key=right))
-        return
-    given = systems.bring(site, key=right, fingerprint=fingerprints(right)[0])
-    work(machine, **FROM_FOLDER, repository=given).present(install=True)
-    assert versions(machine.family.backend(), *DRIVER) == full(machine, OLD, *DRIVER)
-    # rpm knows the right key by now, and the folder is there.
-    assert "not signed" in refused(lambda: systems.bring(site, key=wrong))
-
-
-@inside
-def test_an_upgrade_goes_to_a_folder_of_the_site_and_back(machine: Machine) -> None:
-    systems.take_out_command("download")
-    given = systems.bring(systems.fill(machine, OF_SET))
-    work(machine, **FROM_FOLDER, repository=given).present(install=True)
-    next_one = systems.bring(systems.fill(machine, [f"drv-*{NEW}*"], at="/tmp/next"))
-    newer: dict[str, Any] = {
-        "packages": {"drv-cuda": NEW, "drv-libs": NEW},
-        "release": [*DRIVER],
-        "repository": next_one,
-    }
-    work(machine, **newer).fetched(Path("/tmp/target"))
-    # What is there is saved by what brought it, which the next folder does not have.
-    work(machine, **FROM_FOLDER, repository=next_one).fetched(Path("/tmp/present"))
-    work(machine, **{**newer, "repository": None}).from_folder(Path("/tmp/target"))
-    assert versions(machine.family.backend(), *DRIVER) == full(machine, NEW, *DRIVER)
-    work(machine, **FROM_FOLDER, release=[*DRIVER], repository=None).from_folder(Path("/tmp/present"))
-    assert versions(machine.family.backend(), *DRIVER) == full(machine, OLD, *DRIVER)
-    # The inventory follows: the node keeps the folder that it goes by, and what the next way back needs besides.
-    forth = {**newer, "unversioned": ["neighbour"]}
-    work(machine, **forth).present(install=True)
-    there = sorted(path.name for path in (folder.PLACE / "nvidia-driver").iterdir())
-    assert there == sorted(Path(each["folder"]).name for each in (given, next_one))
-    assert versions(machine.family.backend(), *DRIVER) == full(machine, NEW, *DRIVER)
-    work(machine, **{**forth, "release": []}).fetched(Path("/tmp/after"))
-    saved = {each.name for each in base.read_manifest(Path("/tmp/after"), machine.family.name)}
-    assert saved == {*DRIVER, "neighbour"}
-    absent: dict[str, Any] = {"packages": {"drv-cuda": "1.0"}, "repository": next_one}
-    assert "'drv-cuda' in version '1.0'" in refused(
-        lambda: work(machine, **absent).fetched(Path("/tmp/none"))
-    )
-
-
-@inside
-def test_folders_of_earlier_lists_go_but_for_what_is_installed(machine: Machine) -> None:
-    first = systems.bring(systems.fill(machine, OF_SET))
-    work(machine, **FROM_FOLDER, repository=first).present(install=True)
-    for number, patterns in enumerate(([f"drv-*{NEW}*"], [f"drv-*{NEW}*", "kit-library*"])):
-        given = systems.bring(systems.fill(machine, patterns, at=f"/tmp/site-{number}"))
-        work(machine, **FROM_FOLDER, repository=given).present(install=True)
-        there = sorted((folder.PLACE / "nvidia-driver").iterdir())
-        assert there == sorted((Path(first["folder"]), Path(given["folder"])))
-    # They are what a way back would be saved from.
-    work(machine, **FROM_FOLDER, repository=given).fetched(Path("/tmp/present"))
-    assert versions(machine.family.backend(), *DRIVER) == full(machine, OLD, *DRIVER)
-    # A repository has them as well.
-    systems.add_repository(machine, "good")
-    machine.family.backend().refresh()
-    work(machine, **FROM_FOLDER, repository=given).present(install=True)
-    assert list((folder.PLACE / "nvidia-driver").iterdir()) == [Path(given["folder"])]
+FROM_SET: dict[str, Any] = {"packages": {"drv-cuda": OLD, "drv-libs": OLD}, "unversioned": ["neighbour"]}
 
 
 # --- what is not of the set ------------------------------------------------------------------------------------------
@@ -1101,16 +889,14 @@ def as_it_is(machine: Machine) -> tuple[list[str], dict[str, Any]]:
     return systems.files("/etc", "/opt"), dict(machine.family.backend().installed(["*"]))
 
 
-@pytest.mark.parametrize("how", ["repository", "folder of the site", "saved packages"])
+@pytest.mark.parametrize("how", ["repository", "saved packages"])
 @inside
 def test_packages_of_others_stay_unless_they_are_permitted_to_go(machine: Machine, how: str) -> None:
-    asked: dict[str, Any] = {**FROM_FOLDER, "release": [*DRIVER], "repository": systems.given(machine)}
+    asked: dict[str, Any] = {**FROM_SET, "release": [*DRIVER], "repository": systems.given(machine)}
     saved = Path("/tmp/present")
     if how == "saved packages":
         work(machine, **asked).fetched(saved)
         asked["repository"] = None
-    if how == "folder of the site":
-        asked["repository"] = systems.bring(systems.fill(machine, OF_SET))
     backend = configure(machine)
     backend.install({**full(machine, "1.0", "other"), **full(machine, NEW, "drv-tool")})
     # Of an earlier day.

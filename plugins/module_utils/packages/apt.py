@@ -19,7 +19,6 @@ from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Optional, 
 
 from ansible_collections.gpusmith.gpu.plugins.module_utils import files
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import apt_sources, kept, programs
-from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import folder as folders
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.apt_files import (
     render_preferences,
     render_source,
@@ -264,13 +263,6 @@ class Apt:
                 asked.trouble = str(error)
             yield asked
 
-    def only(self, owner: str) -> Backend:
-        """See `base.Backend`."""
-        alone = Apt(self._lock_timeout_s, self._root, (), self._execute)
-        vars(alone).update(vars(self))
-        alone._options = [*self._options, *_only(self._source(owner)), *UNCACHED]
-        return alone
-
     def owner(self, path: str) -> Optional[str]:
         """See `base.Backend`."""
         # Packages may name the path from before /lib and /usr/lib became one.
@@ -447,12 +439,12 @@ class Apt:
         return saved
 
     def _cached(self, name: str, version: str) -> Path:
-        """The archive that an earlier installation left in apt's cache, or came from in a folder of the site."""
+        """The archive that an earlier installation left in apt's cache."""
         cache = self._root / "var/cache/apt/archives"
         # As apt names them. One of the machine's own architecture sorts before a foreign one.
         plain, _, architecture = name.partition(":")
         pattern = f"{plain}_{version.replace(':', '%3a')}_{architecture or '*'}.deb"
-        found = next(iter(sorted(cache.glob(pattern))), None) or folders.archive(pattern)
+        found = next(iter(sorted(cache.glob(pattern))), None)
         if found is None:
             raise PackageError(f"Neither a repository nor '{cache}' has '{name}' in version '{version}'.")
         return found

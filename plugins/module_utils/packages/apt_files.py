@@ -24,12 +24,8 @@ def render_source(repository: Repository, owner: str) -> str:
     ]
     if repository.components:
         lines.append("Components: " + " ".join(repository.components))
-    if repository.key:
-        lines.append("Signed-By:")
-        lines += [" " + (line.rstrip() or ".") for line in repository.key.splitlines()]
-    else:
-        # A folder on the node itself, of which every file was compared with its list.
-        lines.append("Trusted: yes")
+    lines.append("Signed-By:")
+    lines += [" " + (line.rstrip() or ".") for line in repository.key.splitlines()]
     return "\n".join(lines) + "\n"
 
 

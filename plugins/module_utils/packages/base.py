@@ -133,16 +133,15 @@ class Saved(NamedTuple):
 
 
 class Repository(NamedTuple):
-    """A repository that is signed, or a folder whose files are compared with its list of checksums.
+    """A repository that is signed.
 
     Attributes:
         uris: base addresses.
         suites: apt's suites; other package managers ignore them.
         components: apt's components; other package managers ignore them.
-        key: armored public key that signs it; empty for a folder of which nothing has to be signed.
+        key: armored public key that signs it.
         type: 'deb' or 'rpm'.
-        signed: what is signed and has to be: 'packages', 'metadata' or 'both'; empty for such a folder.
-        folder: the folder on the node that it is. Then nothing comes from any other repository.
+        signed: what is signed and has to be: 'packages', 'metadata' or 'both'.
     """
 
     uris: Sequence[str]
@@ -151,7 +150,6 @@ class Repository(NamedTuple):
     key: str
     type: str = "deb"
     signed: str = "metadata"
-    folder: str = ""
 
 
 class Backend(Protocol):
@@ -207,9 +205,6 @@ class Backend(Protocol):
             beside_node: whether it sees the node's own repositories, pins and installed packages too, as a simulation needs: what an
                 owner has there counts as taken away. Only the repositories that are given have to answer.
         """
-
-    def only(self, owner: str) -> Backend:
-        """The same, for which there is no other repository than the one that we wrote for an owner."""
 
     def repository_files(self, owner: str, repository: Optional[Repository]) -> List[File]:
         """Files that configure a repository, its key for it alone; none without a repository."""

@@ -77,7 +77,7 @@ def render_repository(repository: Repository, owner: str, key: Path) -> str:
             "enabled=1",
             f"gpgcheck={int(repository.signed in ('packages', 'both'))}",
             f"repo_gpgcheck={int(repository.signed in ('metadata', 'both'))}",
-            *([f"gpgkey=file://{key}"] if repository.key else []),
+            f"gpgkey=file://{key}",
             # Streams of modules of the distribution do not hide its packages.
             "module_hotfixes=1",
         ]
@@ -97,7 +97,6 @@ class Dnf:
         execute: runs programs, see `programs.run`.
         machine: instead of the one that these describe.
         taken: whose pins count as taken away.
-        alone: whether one owner's repositories are all that the machine has.
     """
 
     name = MANAGER
@@ -109,13 +108,11 @@ class Dnf:
         execute: Callable[..., str] = dnf_machine.run,
         machine: Optional[Machine] = None,
         taken: Sequence[str] = (),
-        alone: bool = False,
     ) -> None:
         self._machine = machine or Machine(root, execute, lock_timeout_s)
         self._locks = Locks(self._machine)
         self._archives = Archives(self._machine)
         self._taken = taken
-        self._alone = alone
         self.trouble = ""
 
     # --- looking ---------------------------------------------------------------------------------------------------
@@ -249,13 +246,6 @@ class Dnf:
             return str(error)
         return ""
 
-    def only(self, owner: str) -> Backend:
-        """See `base.Backend`."""
-        machine = self._machine.only(self._machine.ids(owner))
-        alone = Dnf(machine=machine, taken=self._taken, alone=True)
-        alone.trouble = self.trouble
-        return alone
-
     def owner(self, path: str) -> Optional[str]:
         """See `base.Backend`."""
         said = self._machine.execute(["rpm", "-qf", "--qf", "%{NAME}\\n", path], 60, accept=(0, 1))
@@ -294,12 +284,8 @@ class Dnf:
         recommends: bool,
     ) -> Plan:
         pinned = self._locks.resolved(pins, {})
-        has_locks = self._machine.has_plugin("versionlock")
-        without = [] if has_locks else self._excluded(pinned)
+        without = [] if self._machine.has_plugin("versionlock") else self._excluded(pinned)
         words = [*AS_READ, "install", *as_asked(recommends), *exact_words(versions)]
-        if self._alone and not has_locks:
-            # It has to come from there, too.
-            words.append("dnf-command(versionlock)")
         return self._plan([*without, *words], versions, pinned, released)
 
     def simulate_from(
@@ -377,7 +363,7 @@ class Dnf:
                 "Name one of these for the machine, with 'type: rpm'."
             )
         return [
-            File(key, repository.key + "\n" if repository.key else None),
+            File(key, repository.key + "\n"),
             File(self._machine.source(owner), render_repository(repository, owner, key)),
         ]
 

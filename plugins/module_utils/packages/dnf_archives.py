@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Dict, Iterable, Iterator, List, Mapping, Sequence, Set, Tuple
 
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import dnf_output, rpm, signatures
-from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import folder as folders
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import (
     INSTALL_TIMEOUT_S,
     MANIFEST,
@@ -123,7 +122,7 @@ class Archives:
         return Saved(row.name, row.version, path.name, digest(path))
 
     def cached(self, name: str, version: str) -> Tuple[Path, str]:
-        """The archive that an earlier installation left in dnf's cache, or came from in a folder of the site; and its repository.
+        """The archive that an earlier installation left in dnf's cache, and its repository.
 
         Raises:
             PackageError: there is none.
@@ -138,10 +137,6 @@ class Archives:
         ]
         if found:
             return found[0], found[0].parent.parent.name.rpartition("-")[0]
-        for arch in arches():
-            kept = folders.archive(f"{name}-{plain}-{release}.{arch}.rpm")
-            if kept:
-                return kept, f"gpusmith-{kept.parent.parent.name}"
         raise PackageError(f"Neither a repository nor '{places[-1]}' has '{name}' in version '{version}'.")
 
     # --- signatures ------------------------------------------------------------------------------------------------

@@ -102,13 +102,6 @@ class Machine:
         other.options += ["--setopt=*.timeout=20", "--setopt=*.retries=1"]
         return other
 
-    def only(self, repositories: Sequence[str]) -> Machine:
-        """The same machine with these repositories alone, by what dnf calls them."""
-        other = copy.copy(self)
-        other.options = [*self.options, "--disablerepo=*"]
-        other.options += [f"--enablerepo={','.join(repositories)}"] if repositories else []
-        return other
-
     # --- files -----------------------------------------------------------------------------------------------------
 
     def source(self, owner: str) -> Path:

@@ -79,7 +79,7 @@ def _read(path: Path) -> Optional[str]:
 
 
 def simulate(beside: base.Backend, asks: Mapping[str, Ask], lacks: Mapping[str, Needs]) -> Dict[str, Any]:
-    """One simulation of everything that is missing, and one for each set that comes from a folder and from nothing else.
+    """One simulation of everything that is missing.
 
     Args:
         beside: what `aside` gives, with the repositories of all sets.
@@ -88,30 +88,9 @@ def simulate(beside: base.Backend, asks: Mapping[str, Ask], lacks: Mapping[str, 
 
     Returns:
         'plan', 'held' (what it changes although somebody holds it), 'error', 'trouble' and 'lacking' (why there is nothing for packages
-        of another branch). A set of which a version is not offered is left
-        out: who asks its repository tells that, with the versions that there are.
+        of another branch). A set of which a version is not offered is left out: who asks its repository tells that, with the versions that
+        there are.
     """
-    alone = [role for role, asked in asks.items() if (asked.get("repository") or {}).get("folder")]
-    found = [_simulated(beside.only(asks[role]["name"]), {role: asks[role]}, lacks) for role in alone]
-    rest = {role: asked for role, asked in asks.items() if role not in alone}
-    if rest or not found:
-        found.append(_simulated(beside, rest, lacks))
-    return _merged(found)
-
-
-def _merged(found: Sequence[Dict[str, Any]]) -> Dict[str, Any]:
-    """Several simulations as one; of errors the first."""
-    plans = [each["plan"] for each in found]
-    return {
-        "plan": {key: {name: plan[key][name] for plan in plans for name in plan[key]} for key in plans[0]},
-        "held": sorted({name for each in found for name in each["held"]}),
-        "error": next((each["error"] for each in found if each["error"]), ""),
-        "trouble": next((each["trouble"] for each in found if each["trouble"]), ""),
-        "lacking": [told for each in found for told in each["lacking"]],
-    }
-
-
-def _simulated(beside: base.Backend, asks: Mapping[str, Ask], lacks: Mapping[str, Needs]) -> Dict[str, Any]:
     coming: Dict[str, str] = {}
     others: Dict[str, List[str]] = {}
     pins: Dict[str, List[str]] = {}

@@ -22,16 +22,13 @@ def repository_of(given: Mapping[str, Any], owner: str) -> Repository:
 
     Args:
         given: type ('deb' unless it says 'rpm'), uris, key (an armored public key), and fingerprint if the key is to be compared with
-            it; suites and components of debs, and of rpms what is signed. Or a folder on the node, and of rpms, if their signatures
-            are to be looked at, the key.
+            it; suites and components of debs, and of rpms what is signed.
         owner: whose repository it is, for errors.
 
     Raises:
         PackageError: it has no address, no suite, no key, nothing that is signed, another key than the fingerprint says, or of debs a
             password in an address.
     """
-    if given.get("folder"):
-        return _of_folder(given, owner)
     kind = str(given.get("type") or "deb")
     signed = str(given.get("signed") or next(iter(SIGNED.get(kind, ("",)))))
     if signed not in SIGNED.get(kind, ()):
@@ -57,31 +54,6 @@ def repository_of(given: Mapping[str, Any], owner: str) -> Repository:
         type=kind,
         signed=signed,
     )
-
-
-def _of_folder(given: Mapping[str, Any], owner: str) -> Repository:
-    """A folder of package files; they are proved by who puts them there (see `folder`)."""
-    kind, folder = str(given.get("type") or "deb"), str(given["folder"])
-    beside = [field for field in ("uris", "suites", "components") if given.get(field)]
-    if beside:
-        raise PackageError(
-            f"The repository of '{owner}' has '{beside[0]}' beside 'folder'. Packages come from one of them: take the other one out."
-        )
-    if kind == "deb" and given.get("key"):
-        raise PackageError(
-            f"The repository of '{owner}' has a 'key' for its folder, and no file '.deb' is signed. Take the key out; the list of "
-            "checksums in the folder is what its files are compared with."
-        )
-    if given.get("signed") not in (None, "", "packages"):
-        raise PackageError(
-            f"The repository of '{owner}' has '{given['signed']}' signed, and of a folder only 'packages' can be. Correct 'signed'."
-        )
-    if not given.get("key") and (given.get("signed") or given.get("fingerprint")):
-        raise PackageError(
-            f"The repository of '{owner}' has no 'key' that the packages in its folder are signed with. Set it in the inventory."
-        )
-    key = _key(given, owner) if given.get("key") else ""
-    return Repository([f"file://{folder}"], ["./"], [], key, kind, "packages" if key else "", folder)
 
 
 def _key(given: Mapping[str, Any], owner: str) -> str:

@@ -11,11 +11,10 @@ import contextlib
 import os
 import shutil
 from pathlib import Path
-from typing import Any, Callable, Iterable, Iterator, Mapping
+from typing import Any, Callable, Iterable, Mapping
 
 from ansible_collections.gpusmith.gpu.plugins.module_utils.files import put, read, shown
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base, others, preview
-from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import folder as folders
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.repositories import repository_of
 
 
@@ -26,18 +25,6 @@ def is_on_disk(file: base.File) -> bool:
 
 def _by_name(saved: Iterable[base.Saved]) -> dict[str, str]:
     return {each.name: each.version for each in saved}
-
-
-def _prove(repository: base.Repository | None) -> None:
-    """Nothing is taken from a folder that is not what was brought."""
-    if repository is not None and repository.folder:
-        folders.prove_kept(Path(repository.folder))
-
-
-def _not_offered(backend: base.Backend, versions: Mapping[str, str]) -> dict[str, str]:
-    """Those of these versions that cannot be had."""
-    offers = backend.offered(versions)
-    return {name: version for name, version in versions.items() if version not in offers.get(name, [])}
 
 
 class Work:
@@ -74,7 +61,7 @@ class Work:
         self._params = params
         self._name: str = params["name"]
         self._check = check
-        self._backend = self._files = self._node = backend
+        self._backend = backend
         self._is_there = is_there
         self._serves = serves
         self._wanted = {name: str(version) for name, version in params["packages"].items()}
@@ -130,61 +117,8 @@ class Work:
         """Repository, pins, packages and holds as asked for."""
         given = self._repository()
         new_source = given is not None and self._configure(given)
-        if not install:
-            return
-        if given is None or not given.folder:
+        if install:
             self._install(new_source)
-        else:
-            with self._from_folder_alone(given, new_source) as backend:
-                self._backend = backend
-                self._install(new_source=False)
-        if given is not None and not self._check:
-            self._clear(given)
-
-    # --- folders of earlier lists ----------------------------------------------------------------------------------
-
-    def _clear(self, given: base.Repository) -> None:
-        """Remove what the node keeps of earlier lists, once another repository is in force and proved.
-
-        A node that serves may run a version that nobody else offers: files of that are its way back, and stay.
-        """
-        old = folders.others(self._name, but=given.folder)
-        if not old:
-            return
-        _prove(given)
-        needed = _not_offered(self._node, self._as_it_is(self._look()))
-        for each in sorted(old, key=lambda path: path.stat().st_mtime, reverse=True):
-            lacking = self._lacking_in(each, needed)
-            if lacking == needed:
-                shutil.rmtree(each)
-            needed = needed if lacking is None else lacking
-
-    def _lacking_in(self, kept: Path, needed: dict[str, str]) -> dict[str, str] | None:
-        """Those of these packages that a folder does not have; None where nobody can tell."""
-        if not needed:
-            return needed
-        try:
-            kind = folders.prove_kept(kept).type
-        except base.PackageError:
-            # Nothing is ever installed from it.
-            return needed
-        repository = repository_of({"type": kind, "folder": str(kept)}, self._name)
-        try:
-            with self._node.aside({self._name: repository}) as asked:
-                return _not_offered(asked, needed)
-        except base.PackageError:
-            return None
-
-    @contextlib.contextmanager
-    def _from_folder_alone(self, given: base.Repository, new_source: bool) -> Iterator[base.Backend]:
-        """The backend for which there is nothing but the folder of the site."""
-        if not (new_source and self._check):
-            self._files = self._backend.only(self._name)
-            yield self._files
-            return
-        # It is not configured, and who looks aside has files of pins there, too.
-        with self._backend.aside({self._name: given}, beside_node=True) as beside:
-            yield beside.only(self._name)
 
     def _install(self, new_source: bool) -> None:
         now = self._look()
@@ -221,9 +155,9 @@ class Work:
         """Pins, packages and holds, in that order: what comes along goes by the pins."""
         pins = base.pins(exact, self._params["patterns"])
         if len(exact) == len(self._wanted):
-            self._write(self._files.pin_files(self._name, pins))
+            self._write(self._backend.pin_files(self._name, pins))
         elif self._check:
-            self._announce(self._files.pin_files(self._name, base.pins(self._wanted, ())))
+            self._announce(self._backend.pin_files(self._name, base.pins(self._wanted, ())))
         erase = due and self._foresee(now, coming, pins, folder)
         held = self._to_release(now)
         self.changed |= bool(due or held)
@@ -234,7 +168,7 @@ class Work:
                 self._bring(now, coming, folder, erase)
         after = now if self._check or not coming else self._look()
         self._hold(after, exact)
-        blocked = self._node.blocked() if due and not self._check else ""
+        blocked = self._backend.blocked() if due and not self._check else ""
         if blocked:
             self.warnings.append(blocked)
         for name in [*self._wanted, *self._params["unversioned"], *self._params["optional"]]:
@@ -263,7 +197,6 @@ class Work:
             return False
         if not self._check:
             try:
-                _prove(repository)
                 self._backend.refresh(self._name)
                 self._backend.agree()
             except base.PackageError:
@@ -384,8 +317,6 @@ class Work:
         try:
             if not self._check:
                 self._backend.repair()
-                if folder is None:
-                    _prove(self._repository())
             plan = self._simulated(now, coming, pins, folder)
             if plan is None:
                 return True
@@ -485,9 +416,7 @@ class Work:
         given = self._repository() if self._params["repository"] else None
         repositories = {self._name: given} if given else {}
         try:
-            _prove(given)
-            with self._backend.aside(repositories, beside_node=True) as asked:
-                beside = asked.only(self._name) if given and given.folder else asked
+            with self._backend.aside(repositories, beside_node=True) as beside:
                 found: list[base.Saved] = beside.fetch(choose(beside), folder)
                 return found
         except base.PackageError as error:
@@ -625,8 +554,3 @@ class Work:
             self.changed = bool(gone)
         self._write(self._backend.pin_files(self._name, {}))
         self._write(self._backend.repository_files(self._name, None))
-        kept = folders.PLACE / self._name
-        if kept.exists():
-            self.changed = True
-            if not self._check:
-                shutil.rmtree(kept)

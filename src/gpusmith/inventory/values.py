@@ -13,6 +13,11 @@ from gpusmith.inventory.templates import is_open, is_plain
 # Ansible's own words (ansible.module_utils.parsing.convert_bool), in any case; the numbers 1 and 0 are among them.
 TRUE_WORDS = frozenset({"y", "yes", "t", "true", "on", "1"})
 FALSE_WORDS = frozenset({"n", "no", "f", "false", "off", "0"})
+REMOVED_KEYS: Mapping[str, str] = {
+    f"{role}_repository.folder": "Make a mirror of the folder, as docs/provisioning.md says, and name it by 'uris'."
+    for role in ("nvidia_driver", "cuda_toolkit")
+}
+"""Keys of earlier releases, and what to do."""
 
 
 def truth(value: object) -> bool | None:
@@ -107,7 +112,8 @@ def check(name: str, spec: Spec, value: Any) -> list[Refusal]:
                 found += check(f"{name}.{key}", spec.options[key], entry)
             else:
                 message = f"Variable '{name}' has no key '{key}'."
-                found.append(Refusal(message, did_you_mean(str(key), spec.options)))
+                advice = REMOVED_KEYS.get(f"{name}.{key}") or did_you_mean(str(key), spec.options)
+                found.append(Refusal(message, advice))
         found += [
             Refusal(f"Variable '{name}' lacks the key '{key}'.", "Give it in the inventory.")
             for key, part in spec.options.items()

@@ -170,11 +170,6 @@ def _repository(wanted: Wanted, role: str) -> dict[str, Any]:
     return dict((wanted.get("repositories") or {}).get(role) or {})
 
 
-def _place(repository: Mapping[str, Any]) -> tuple[Any, Any]:
-    """What tells one repository from another."""
-    return repository.get("uris") or [], repository.get("folder") or ""
-
-
 def _in_layout(role: str, wanted: Wanted, names: Names) -> Names:
     """Names of a role's packages; none in a layout that the operating system has not, which another check says."""
     return (
@@ -250,7 +245,7 @@ def _cuda(record: Mapping[str, Any], wanted: Wanted, names: Names) -> Ask:
     own = _repository(wanted, "cuda_toolkit")
     driver = _repository(wanted, "nvidia_driver")
     asked: Ask = {"name": "cuda-toolkit", "unversioned": list(packages)}
-    if any(_place(own)) and _place(own) != _place(driver):
+    if own.get("uris") and own["uris"] != driver.get("uris"):
         asked["repository"] = own
     asked["offered_by"] = own if "repository" in asked else driver
     return {**asked, "expected": {name: f"{version}.*" for name, version in packages.items()}}

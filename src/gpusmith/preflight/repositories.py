@@ -8,7 +8,6 @@ from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import 
     PackageError,
     satisfies,
 )
-from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.folder import as_on_node
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.repositories import repository_of
 
 from gpusmith.errors import Refusal
@@ -39,14 +38,11 @@ def check_repositories(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterato
     for owner, answer in sorted(facts["repositories"].items()):
         option = OPTION.get(owner, owner)
         if answer["error"]:
-            folder = _folder(facts, owner)
             yield refusal(
                 "repository",
                 answer["error"].rstrip("."),
-                "files that its list proves" if folder else f"an answer from '{owner}_repository'",
-                f"Correct '{folder}', or '{owner}_repository'."
-                if folder
-                else f"Correct '{owner}_repository', or bring it up.",
+                f"an answer from '{owner}_repository'",
+                f"Correct '{owner}_repository', or bring it up.",
             )
             continue
         if owner == "nvidia_driver" and not FULL_DRIVER.match(str(wanted.get("driver_version") or "")):
@@ -77,25 +73,13 @@ def check_repositories(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterato
                     f"Correct '{option}'." + _do_without(list(known), wanted),
                 )
             if unknown := [name for name in here if name not in known]:
-                step = _put_it_there(facts, owner) or NOT_THERE.get(owner, f"Correct '{owner}_repository'.")
+                step = NOT_THERE.get(owner, f"Correct '{owner}_repository'.")
                 yield refusal(
                     "package in the repository",
                     f"no {quoted(unknown)} in '{owner}_repository'",
                     "a repository that has it",
                     step + _do_without(unknown, wanted),
                 )
-
-
-def _folder(facts: Facts, owner: str) -> str:
-    """Where packages come from a folder of the site; empty where they do not."""
-    asked = facts["asked"].get(owner) or {}
-    return str((asked.get("repository") or asked.get("offered_by") or {}).get("folder") or "")
-
-
-def _put_it_there(facts: Facts, owner: str) -> str:
-    """What to do where packages come from a folder of the site; empty where they do not."""
-    folder = _folder(facts, owner)
-    return f"Put it into '{folder}' and write the folder's 'SHA256SUMS' anew." if folder else ""
 
 
 def _do_without(names: Sequence[str], wanted: Wanted) -> str:
@@ -113,10 +97,9 @@ def check_keys(facts: Facts, _wanted: Wanted, _tables: Tables) -> Iterator[Refus
         if not asked.get("repository") or (facts["repositories"].get(owner) or {}).get("error"):
             continue
         try:
-            repository_of(as_on_node(asked["repository"], asked["name"]), owner)
+            repository_of(asked["repository"], owner)
         except PackageError as error:
-            sound = "a folder with its list" if asked["repository"].get("folder") else "a sound key"
-            yield refusal("repository", str(error), sound, f"Correct '{owner}_repository'.")
+            yield refusal("repository", str(error), "a sound key", f"Correct '{owner}_repository'.")
 
 
 def check_drift(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[Refusal]:

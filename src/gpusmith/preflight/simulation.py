@@ -26,17 +26,6 @@ def _off_by_default(facts: Facts) -> str:
     return f" ({words} are off by default)" if words else ""
 
 
-def _sources(facts: Facts) -> str:
-    """Where packages come from."""
-    nodes = f"the node's repositories{_off_by_default(facts)}"
-    repositories = [facts["asked"].get(role, {}).get("repository") or {} for role in facts["repositories"]]
-    folders = sorted({str(given["folder"]) for given in repositories if given.get("folder")})
-    if not folders:
-        return nodes
-    named = " or ".join(map(repr, folders))
-    return f"the folder {named} and its 'SHA256SUMS', since its packages come from there alone (for others to {nodes})"
-
-
 def check_simulation(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[Refusal]:
     """All that is due can be installed together, and no package of others is removed, or changed on a node that serves."""
     simulation = facts["simulation"]
@@ -63,7 +52,8 @@ def check_simulation(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[
         hint = (
             f"The system's own repositories could not be read: {trouble} Bring them up, or correct them in '{places}'."
             if trouble
-            else f"Add what is missing to {_sources(facts)}, or correct the versions in the inventory."
+            else f"Add what is missing to the node's repositories{_off_by_default(facts)}, or correct the versions in the"
+            " inventory."
         )
         yield refusal(
             "packages", f"they cannot be installed together: {simulation['error']}", "a set that can", hint

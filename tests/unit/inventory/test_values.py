@@ -42,6 +42,7 @@ OPTIONS: Mapping[str, Spec] = {name: parse(option) for name, option in DECLARED.
         ("gpusmith_validate", False, "quotes"),
         ("gpusmith_validate", "alway", "one of"),
         ("nvidia_driver_repository", {"uri": ["x"]}, "uris"),
+        ("nvidia_driver_repository", {"folder": "/srv/driver"}, "docs/provisioning.md"),
         ("nvidia_driver_repository", {"uris": "x"}, "list"),
     ],
 )

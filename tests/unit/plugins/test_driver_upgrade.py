@@ -18,7 +18,6 @@ from gpusmith.names import UPGRADE
 from gpusmith.paths import repo_root
 from gpusmith.upgrade.machine import Outcome, Result
 from tests.unit.ledgers import ledger
-from tests.unit.plugins.packages.test_folder import site
 
 
 class Rebooting:
@@ -98,26 +97,6 @@ def test_without_a_key_a_node_is_left_out_and_nobody_waits_for_it(
     node = Left(**{UPGRADE: ledger()})
     outcome = carried_out(monkeypatch, tmp_path, node)
     assert (outcome.result, node.told) == (Result.UNFINISHED, ["ended"])
-
-
-def of_folder(site: Path, goes_back: bool) -> Any:
-    """What is asked of module packages where the driver comes from a folder, on a node that has it."""
-    action = ActionModule.__new__(ActionModule)
-    action._execute_module = lambda **_: {"lacking": [], "free": 0}
-    asked = {"name": "nvidia-driver", "repository": {"folder": str(site)}, "packages": {"driver": "1.0"}}
-    return action._packages(asked, goes_back, {})
-
-
-def test_an_upgrade_takes_its_packages_from_a_folder(tmp_path: Path) -> None:
-    found = of_folder(site(tmp_path / "site"), goes_back=False)
-    assert found["packages"] == {"driver": "1.0"}
-    assert found["repository"]["folder"].startswith("/var/lib/gpusmith/repositories/nvidia-driver/")
-
-
-def test_a_way_back_needs_no_folder_and_a_way_forth_is_refused_without_one(tmp_path: Path) -> None:
-    with pytest.raises(ToolError, match="There is no folder"):
-        of_folder(tmp_path / "gone", goes_back=False)
-    assert of_folder(tmp_path / "gone", goes_back=True)["repository"] is None
 
 
 def test_a_machine_that_does_not_come_back_is_told() -> None:

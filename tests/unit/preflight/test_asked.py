@@ -90,19 +90,6 @@ def test_an_unknown_system_asks_for_nothing() -> None:
     assert asked.all_of(bare(), WANTED, {}) == {}
 
 
-def test_cuda_of_a_folder_of_its_own_or_of_the_drivers_asks_there() -> None:
-    driver, own = {"folder": "/srv/driver"}, {"folder": "/srv/cuda"}
-
-    def cuda(repository: dict[str, str]) -> Any:
-        places = {**WANTED["repositories"], "nvidia_driver": driver, "cuda_toolkit": repository}
-        return asked.all_of(bare(), {**WANTED, "repositories": places}, NAMES)["cuda_toolkit"]
-
-    for same in ({}, driver):
-        assert "repository" not in cuda(same)
-        assert cuda(same)["offered_by"] == driver
-    assert cuda(own)["repository"] == cuda(own)["offered_by"] == own
-
-
 def test_cuda_of_the_drivers_repository_asks_there() -> None:
     assert "repository" not in asked.all_of(bare(), WANTED, NAMES)["cuda_toolkit"]
     own = {**WANTED["repositories"], "cuda_toolkit": {**REPOSITORY, "uris": ["http://other/"]}}

@@ -408,29 +408,6 @@ def test_a_package_that_no_repository_has_is_not_a_matter_of_versions(owner: str
     assert step in found.hint
 
 
-def test_a_folder_that_its_list_does_not_prove_is_to_be_put_right() -> None:
-    tree = facts()
-    tree["asked"] = {"nvidia_driver": {"name": "nvidia-driver", "repository": {"folder": "/srv/driver"}}}
-    wrong = "'a.deb' are others than it says. Find out which is right before you go on."
-    tree["repositories"] = {"nvidia_driver": {"asked": {}, "versions": {}, "error": wrong}}
-    found = only(refused(tree))
-    assert "before you go on; allowed: files that its list proves" in found.message
-    assert found.hint == "Correct '/srv/driver', or 'nvidia_driver_repository'."
-
-
-def test_a_package_that_a_folder_lacks_goes_there() -> None:
-    tree = facts()
-    tree["asked"] = {"nvidia_driver": {"name": "nvidia-driver", "repository": {"folder": "/srv/driver"}}}
-    tree["repositories"] = {
-        "nvidia_driver": {"asked": {"some-package": "1.2.3"}, "versions": {}, "error": "", "trouble": ""}
-    }
-    unproved, lacking = refused(tree)
-    assert "no 'some-package' in" in lacking.message
-    assert lacking.hint == "Put it into '/srv/driver' and write the folder's 'SHA256SUMS' anew."
-    assert "There is no folder '/srv/driver'" in unproved.message
-    assert unproved.message.endswith("allowed: a folder with its list.")
-
-
 def test_a_version_that_is_none_is_refused_with_those_that_are_offered() -> None:
     tree = facts()
     offered = ["595.91.07-1", "580.178.04-1", "580.95.05-1"]

@@ -68,14 +68,9 @@ def test_what_is_there_for_a_foreign_architecture_as_well_follows_or_is_named() 
     assert judged({"removable_packages": [both[1]]}, plan=alone) == []
 
 
-def test_what_a_folder_does_not_bring_along_is_to_be_put_there() -> None:
+def test_what_the_repositories_lack_is_named() -> None:
     (found,) = judged(error="Unmet: a : Depends: b")
     assert found.hint.startswith("Add what is missing to the node's repositories")
-    asked = {"nvidia_driver": {**ASKED["nvidia_driver"], "repository": {"folder": "/srv/driver"}}}
-    tree = {**facts(), "asked": asked, "repositories": {"nvidia_driver": {"error": None}}}
-    tree["simulation"] = {"plan": NOTHING, "held": [], "error": "Unmet: a : Depends: b", "trouble": ""}
-    (found,) = check_simulation(tree, WANTED, TABLES)
-    assert found.hint.startswith("Add what is missing to the folder '/srv/driver' and its 'SHA256SUMS'")
 
 
 def test_what_has_no_counterpart_in_another_branch_is_told_beside_the_rest() -> None:

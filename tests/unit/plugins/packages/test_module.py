@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +9,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpusmith.gpu.plugins.module_utils import packages as door
-from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base, folder, others
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base, others
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.work import Work
 from ansible_collections.gpusmith.gpu.plugins.modules import packages
 
@@ -50,8 +48,6 @@ class Machine:
         # With configuration files, all edited; those of another architecture are not what is asked for.
         self.configured: set[str] = set()
         self.foreign: set[str] = set()
-        self.kept: dict[str, dict[str, list[str]]] = {}
-        self.unreadable_folder = ""
 
     @property
     def changes(self) -> list[str]:
@@ -169,19 +165,7 @@ class Machine:
     @contextmanager
     def aside(self, repositories: Any, beside_node: bool = False) -> Iterator[Machine]:
         self.asked.append(f"aside {' '.join(repositories)}")
-        folder = next((each.folder for each in repositories.values()), "")
-        if not folder:
-            yield self
-            return
-        if self.unreadable_folder:
-            raise base.PackageError(self.unreadable_folder)
-        of_folder = Machine(self.folder)
-        of_folder.lists = self.kept[folder]
-        yield of_folder
-
-    def only(self, owner: str) -> Machine:
-        self.asked.append(f"only {owner}")
-        return self
+        yield self
 
     def remains(self, names: Iterable[str]) -> list[str]:
         return [name for name in names if name in self.configured and name not in self.packages]
@@ -451,80 +435,6 @@ def test_optional_packages_that_nobody_offers_change_nothing(machine: Machine) -
     assert machine.changes == ["refresh all"]
     with pytest.raises(base.PackageError, match="No repository offers 'nowhere'"):
         present(machine, repository=None, unversioned=["nowhere"])
-
-
-@pytest.fixture
-def place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """Where the machine keeps folders of 'drv'."""
-    monkeypatch.setattr(folder, "PLACE", tmp_path / "place")
-    return tmp_path / "place" / "drv"
-
-
-def keep(machine: Machine, place: Path, age: int, **versions: str) -> Path:
-    """A folder that the machine keeps, with a file of each of these packages."""
-    text = "".join(f"{hashlib.sha256(name.encode()).hexdigest()}  {name}.deb\n" for name in versions)
-    text += "\n" * age
-    kept = place / hashlib.sha256(text.encode()).hexdigest()
-    kept.mkdir(parents=True)
-    for name in versions:
-        (kept / f"{name}.deb").write_text(name)
-    (kept / folder.SUMS).write_text(text)
-    os.utime(kept, (1_000_000 - age, 1_000_000 - age))
-    machine.kept[str(kept)] = {name: [version] for name, version in versions.items()}
-    return kept
-
-
-def test_earlier_folders_go_but_for_one_with_what_is_installed(machine: Machine, place: Path) -> None:
-    """As of a node that serves with a version that the folder in force does not have: its files are the way back."""
-    machine.packages.update(smi=base.Installed(OLD, True), lib=base.Installed(OLD, True))
-    machine.packages["dkms"] = base.Installed("3-1", False)
-    machine.lists = {"smi": [NEW], "lib": [NEW], "dkms": ["3-1"]}
-    first = keep(machine, place, age=5, smi=OLD, lib=OLD)
-    same = keep(machine, place, age=4, smi=OLD, lib=OLD, dkms="3-1")
-    unused = keep(machine, place, age=3, smi=NEW, lib=NEW, dkms="3-1")
-    spoilt = keep(machine, place, age=2, smi=OLD, lib=OLD)
-    (spoilt / "smi.deb").write_text("else")
-    force = keep(machine, place, age=1, smi=NEW, lib=NEW)
-    asked: dict[str, Any] = {
-        "packages": {"smi": OLD}, "patterns": ["lib"], "unversioned": ["dkms"], "repository": {"folder": str(force)},
-    }  # fmt: skip
-    present(machine, check=True, **asked)
-    assert all(each.is_dir() for each in (first, same, unused, spoilt, force))
-    present(machine, **asked)
-    assert sorted(place.iterdir()) == sorted((same, force))
-    # Whoever cannot be asked has perhaps what is needed.
-    machine.unreadable_folder = "dnf is busy"
-    present(machine, **asked)
-    assert sorted(place.iterdir()) == sorted((same, force))
-    machine.unreadable_folder = ""
-    # Another version runs, which the folder in force has.
-    machine.packages.update(smi=base.Installed(NEW, True), lib=base.Installed(NEW, True))
-    present(machine, **{**asked, "packages": {"smi": NEW}})
-    assert list(place.iterdir()) == [force]
-
-
-def test_earlier_folders_stay_while_the_one_in_force_is_not_proved(machine: Machine, place: Path) -> None:
-    machine.packages["smi"] = base.Installed(NEW, True)
-    earlier = keep(machine, place, age=2, smi=NEW)
-    force = keep(machine, place, age=1, smi=NEW)
-    asked: dict[str, Any] = {"packages": {"smi": NEW}, "repository": {"folder": str(force)}}
-    (machine.folder / "drv.sources").write_text("")
-    machine.kept[str(force)] = {"smi": [NEW]}
-    (force / "smi.deb").write_text("else")
-    with pytest.raises(base.PackageError, match=r"'smi\.deb' are others"):
-        present(machine, **asked)
-    assert earlier.is_dir()
-
-
-def test_folders_go_where_a_repository_has_what_they_have(machine: Machine, place: Path) -> None:
-    machine.packages["smi"] = base.Installed(OLD, True)
-    earlier = keep(machine, place, age=1, smi=OLD)
-    machine.lists["smi"] = [NEW]
-    present(machine, packages={"smi": OLD})
-    assert earlier.is_dir()
-    machine.lists["smi"] = [NEW, OLD]
-    present(machine, packages={"smi": OLD})
-    assert not earlier.exists()
 
 
 def test_check_mode_changes_nothing_and_tells_what_would_come(machine: Machine) -> None:
