@@ -6,13 +6,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible import context
 from ansible.plugins.action import ActionBase
-from ansible.utils.vars import load_extra_vars
-from ansible_collections.gpusmith.gpu.plugins.plugin_utils.variables import Variables
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.variables import Variables, run_of
 
 from gpusmith.inventory import guard, specs
-from gpusmith.inventory.target import GPU_GROUP, Run
+from gpusmith.inventory.target import GPU_GROUP
 
 
 class ActionModule(ActionBase):
@@ -31,22 +29,13 @@ class ActionModule(ActionBase):
                 "needs_limit": {"type": "str", "default": ""},
                 "tags": {"type": "list", "elements": "str", "default": []},
                 "join_tag": {"type": "str", "default": ""},
+                "cluster_tag": {"type": "str", "default": ""},
                 "inventory_only": {"type": "list", "elements": "str", "default": []},
                 "required": {"type": "list", "elements": "str", "default": []},
             }
         )
         variables = task_vars or {}
-        run = Run(
-            group=arguments["group"],
-            members=list(variables.get("groups", {}).get(arguments["group"], [])),
-            play_hosts=list(variables.get("ansible_play_hosts_all", [])),
-            limit=context.CLIARGS.get("subset") or "",
-            sources=list(context.CLIARGS.get("inventory") or ()),
-            extra=dict(load_extra_vars(self._loader)),
-            tags=list(variables.get("ansible_run_tags") or ()),
-            skipped_tags=list(variables.get("ansible_skip_tags") or ()),
-            groups=variables.get("groups", {}),
-        )
+        run = run_of(variables, self._loader, arguments["group"])
         refusals = guard.refusals(
             run,
             Variables(variables.get("hostvars")),
@@ -55,6 +44,7 @@ class ActionModule(ActionBase):
             needs_limit=arguments["needs_limit"],
             tags=arguments["tags"],
             join_tag=arguments["join_tag"],
+            cluster_tag=arguments["cluster_tag"],
             inventory_only=arguments["inventory_only"],
             required=arguments["required"],
         )

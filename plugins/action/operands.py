@@ -4,12 +4,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, ClassVar
 
-from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import ControllerAction
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import ControllerAction, plain
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.variables import Variables, run_of
 
 from gpusmith.cluster import apply
 from gpusmith.cluster.api import Cluster
+from gpusmith.errors import GpusmithError
+from gpusmith.inventory import specs
+from gpusmith.wanted import cluster as cluster_wide
 
 FORMER_CLASS = (
     "RuntimeClass '{name}' is gpusmith's, and the inventory has another one. It stays, since pods may name it."
@@ -29,6 +34,7 @@ class ActionModule(ControllerAction):
     }
 
     def act(self, asked: dict[str, Any], check: bool) -> dict[str, Any]:
+        self._refuse_for_a_part(removes=asked["state"] == "absent")
         cluster, objects = Cluster(asked["kubeconfig"]), asked["objects"]
         if asked["state"] == "absent":
             gone = apply.remove(cluster, objects, asked["timeout"], check)
@@ -57,3 +63,20 @@ class ActionModule(ControllerAction):
             "diff": diff,
             **({"warnings": [FORMER_CLASS.format(name=name) for name in classes]} if classes else {}),
         }
+
+    def _refuse_for_a_part(self, removes: bool) -> None:
+        """The guard refuses this for our playbooks; a play of somebody's own may have no guard, and variables of its own."""
+        known, values = specs.load(), self.variables
+        run = run_of(values, self._loader)
+        run = dataclasses.replace(run, members=list(dict.fromkeys([*run.members, *run.play_hosts])))
+        names = [*cluster_wide.variables(known), cluster_wide.KUBECONFIG]
+        found = cluster_wide.refusals(
+            run,
+            Variables(values.get("hostvars")),
+            known,
+            applied={name: plain(self._templar.template(values[name])) for name in names if name in values},
+            of_host=str(values.get("inventory_hostname")),
+            removes=removes,
+        )
+        if found:
+            raise GpusmithError("\n".join(map(str, found)))

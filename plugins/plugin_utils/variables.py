@@ -1,4 +1,4 @@
-"""The variables of all hosts, for action plugins that decide for a whole run."""
+"""The run and the variables of all hosts, for action plugins that decide for a whole run."""
 
 # Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
 
@@ -8,9 +8,27 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
+from ansible import context
 from ansible.errors import AnsibleError
+from ansible.utils.vars import load_extra_vars
 
+from gpusmith.inventory.target import GPU_GROUP, Run
 from gpusmith.inventory.templates import UnfilledError
+
+
+def run_of(task_vars: Mapping[str, Any], loader: Any, group: str = GPU_GROUP) -> Run:
+    """What was started, by the variables of one of its tasks."""
+    return Run(
+        group=group,
+        members=list(task_vars.get("groups", {}).get(group, [])),
+        play_hosts=list(task_vars.get("ansible_play_hosts_all", [])),
+        limit=context.CLIARGS.get("subset") or "",
+        sources=list(context.CLIARGS.get("inventory") or ()),
+        extra=dict(load_extra_vars(loader)),
+        tags=list(task_vars.get("ansible_run_tags") or ()),
+        skipped_tags=list(task_vars.get("ansible_skip_tags") or ()),
+        groups=task_vars.get("groups", {}),
+    )
 
 
 class Variables:

@@ -143,6 +143,42 @@ def test_a_plugin_whose_gpus_would_not_reach_containers_is_refused(ready_lab: La
     assert not any(numbers["changed"] for numbers in ended.recap().values()), str(ended)
 
 
+PLUGIN = "gpu_operands_device_plugin"
+DISAGREE = f"'{PLUGIN}' holds for the whole cluster, and its GPU hosts disagree"
+
+
+def operands(lab: Lab) -> dict[str, str]:
+    """UIDs of gpusmith's DaemonSets by name."""
+    found = lab.get("-n", "gpusmith-system", "daemonsets")["items"]
+    return {row["metadata"]["name"]: row["metadata"]["uid"] for row in found}
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ((), DISAGREE),
+        (("-l", "gpu-2"), DISAGREE),
+        (("-l", "gpu-2", "-e", f"{PLUGIN}=existing"), "cannot be given with -e for a part of it"),
+    ],
+    ids=["all", "limit", "command-line"],
+)
+def test_a_part_of_the_hosts_takes_no_operand_from_the_cluster(
+    ready_lab: Lab, spoilt: Path, words: tuple[str, ...], says: str
+) -> None:
+    if "-e" not in words:
+        (spoilt / "host_vars").mkdir()
+        (spoilt / "host_vars/gpu-2.yml").write_text(f"{PLUGIN}: existing\n")
+    before = operands(ready_lab)
+    assert "nvidia-device-plugin" in before
+    ended = ready_lab.site(*words, inventory=spoilt)
+    assert ended.status != 0, str(ended)
+    # Output may break lines.
+    assert says in " ".join(ended.output.split()), str(ended)
+    assert not any(numbers["changed"] for numbers in ended.recap().values()), str(ended)
+    # The same objects, not others of the same names.
+    assert operands(ready_lab) == before
+
+
 # --- the wrong machine, and a second run -----------------------------------------------------------------
 
 

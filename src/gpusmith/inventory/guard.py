@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from gpusmith.errors import Refusal
 from gpusmith.inventory.building import check_signing
@@ -24,18 +24,10 @@ from gpusmith.inventory.target import (
 from gpusmith.inventory.templates import UnfilledError, has_open, is_plain
 from gpusmith.inventory.values import truth
 from gpusmith.inventory.variables import check_hosts, check_values
+from gpusmith.wanted import cluster as cluster_wide
+from gpusmith.wanted.cluster import Hosts
 
 KUBELET = "kubernetes_node_version"
-
-
-class Hosts(Protocol):
-    """The variables of the inventory's hosts, as Ansible holds them."""
-
-    def written(self, host: str) -> Mapping[str, Any]:
-        """All variables of a host, templates as they are written."""
-
-    def filled(self, host: str, name: str) -> Any:
-        """One variable with its templates filled in; KeyError if there is none, `UnfilledError` if that cannot be done."""
 
 
 def refusals(
@@ -47,6 +39,7 @@ def refusals(
     needs_limit: str = "",
     tags: Sequence[str] = (),
     join_tag: str = "",
+    cluster_tag: str = "",
     inventory_only: Sequence[str] = (),
     required: Sequence[str] = (),
 ) -> list[Refusal]:
@@ -60,6 +53,7 @@ def refusals(
         needs_limit: what the playbook does to nodes that must be named for it; empty if they need not.
         tags: those of the playbook.
         join_tag: tag of what joins nodes to the cluster; empty if the playbook joins none.
+        cluster_tag: tag of what changes objects of the whole cluster; empty if the playbook changes none.
         inventory_only: roles whose variables cannot be given with -e.
         required: variables without which the playbook has nothing to do.
     """
@@ -71,6 +65,8 @@ def refusals(
     values = {node: _values(hosts, node, run.extra, templated) for node in nodes}
     found += check_hosts(values, specs)
     rows = {node: {**row, **run.extra} for node, row in values.items()}
+    if nodes and cluster_tag and run.includes(cluster_tag):
+        found += cluster_wide.refusals(run, hosts, specs)
     found += check_signing(rows)
     found += check_required(rows, required)
     joins = bool(join_tag) and run.includes(join_tag)

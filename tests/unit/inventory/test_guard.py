@@ -170,3 +170,18 @@ def test_the_cluster_is_asked_for_kubelets_where_nodes_join(
     run = Run("gpu_nodes", list(rows), list(rows))
     guard.refusals(run, Hosts(rows), specs.load(), cluster=True, join_tag=join_tag)
     assert asked == [versions if join_tag else {}]
+
+
+@pytest.mark.parametrize(
+    ("tag", "tags", "says"),
+    [("gpu_operands", ("all",), 1), ("gpu_operands", ("containerd",), 0), ("", ("all",), 0)],
+)
+def test_hosts_that_disagree_about_the_cluster_are_refused_where_it_would_be_changed(
+    tag: str, tags: tuple[str, ...], says: int
+) -> None:
+    rows: dict[str, dict[str, Any]] = {"a": {}, "b": {"gpu_operands_device_plugin": "existing"}}
+    run = Run("gpu_nodes", list(rows), ["a"], "a", tags=tags)
+    known = ["gpu_operands", "containerd"]
+    found = guard.refusals(run, Hosts(rows), specs.load(), cluster=False, tags=known, cluster_tag=tag)
+    assert len([each for each in found if "disagree" in each.message]) == says
+    assert len(found) == says

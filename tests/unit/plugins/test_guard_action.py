@@ -114,6 +114,15 @@ def test_by_name_of_the_collection_and_from_another_folder(tmp_path: Path, words
     assert "Host 'gpu-1': variable 'gpusmith_simulated' is the text 'perhaps'." in output
 
 
+def test_a_part_of_the_cluster_decides_nothing_for_the_whole(tmp_path: Path) -> None:
+    mixed = {"gpu-1": {}, "gpu-2": {"gpu_operands_device_plugin": "{{ theirs }}", "theirs": "existing"}}
+    output = site(tmp_path, mixed, "-l", "gpu-1")
+    assert "GPU hosts disagree: 'managed' for 'gpu-1'; 'existing' for 'gpu-2'." in output
+    extra = ("-l", "gpu-2", "-e", "gpu_operands_device_plugin=existing")
+    output = site(tmp_path, {"gpu-1": {}, "gpu-2": {}}, *extra)
+    assert "cannot be given with -e for a part of it: the limit leaves 'gpu-1' out." in output
+
+
 def test_nodes_are_removed_only_by_name(tmp_path: Path) -> None:
     playbook = str(repo_root() / "playbooks" / "remove_nodes.yml")
     output = site(tmp_path, {"gpu-1": {}}, playbook=playbook, start=tmp_path)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from gpusmith.errors import GpusmithError
 from tests.unit.cluster.conftest import Memory
 
 OURS = {"app.kubernetes.io/managed-by": "gpusmith"}
@@ -34,11 +36,18 @@ def plugin(namespace: str, **labels: str) -> dict[str, Any]:
 
 
 def act(
-    name: str, memory: Memory, monkeypatch: pytest.MonkeyPatch, check: bool = False, **asked: Any
+    name: str,
+    memory: Memory,
+    monkeypatch: pytest.MonkeyPatch,
+    check: bool = False,
+    variables: dict[str, Any] | None = None,
+    **asked: Any,
 ) -> dict[str, Any]:
     module = importlib.import_module(f"ansible_collections.gpusmith.gpu.plugins.action.{name}")
     monkeypatch.setattr(module, "Cluster", lambda _kubeconfig: memory.cluster)
     action = object.__new__(module.ActionModule)
+    action.variables, action._loader = variables or {}, None
+    action._templar = SimpleNamespace(template=lambda value: value)
     found: dict[str, Any] = action.act({"kubeconfig": "k", **asked}, check)
     return found
 
@@ -74,7 +83,7 @@ def test_what_the_inventory_leaves_to_others_goes_and_theirs_stays(
 ) -> None:
     memory = Memory({OUR_PATH: plugin("ours", **OURS), THEIR_PATH: plugin("theirs"), CLASS_PATH: CLASS})
     gone = [plugin("ours", **OURS), plugin("theirs", **OURS)]
-    asked = {"objects": [], "gone": gone, "state": "present", "timeout": 0.0}
+    asked: dict[str, Any] = {"objects": [], "gone": gone, "state": "present", "timeout": 0.0}
     found = act("operands", memory, monkeypatch, check, **asked)
     assert found["changed"]
     assert found["objects"] == ["DaemonSet 'ours/plugin'"]
@@ -83,3 +92,38 @@ def test_what_the_inventory_leaves_to_others_goes_and_theirs_stays(
     assert "kubectl delete runtimeclass nvidia" in found["warnings"][0]
     again = act("operands", memory, monkeypatch, check, **{**asked, "objects": [CLASS], "gone": gone[1:]})
     assert "warnings" not in again
+
+
+def play_of(*hosts: str, **applied: str) -> dict[str, Any]:
+    """Variables of a task in a play of somebody's own, without our guard; the inventory has 'a' and 'b' and says nothing."""
+    rows: dict[str, dict[str, str]] = {"a": {}, "b": {}}
+    return {
+        "groups": {"gpu_nodes": list(rows)}, "ansible_play_hosts_all": list(hosts), "inventory_hostname": hosts[0],
+        "hostvars": SimpleNamespace(raw_get=rows.__getitem__), **applied,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("check", [False, True])
+@pytest.mark.parametrize(
+    ("state", "applied", "says"),
+    [
+        ("present", {"gpu_operands_device_plugin": "existing"}, "'existing' for 'a'; 'managed' for 'b'"),
+        ("absent", {}, "leaves out need what would be deleted: 'b'"),
+    ],
+)
+def test_a_play_on_some_hosts_takes_nothing_from_the_others(
+    state: str, applied: dict[str, str], says: str, check: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = plugin("ours", **OURS)
+    asked: dict[str, Any] = {
+        "objects": [ours] if state == "absent" else [],
+        "gone": [ours],
+        "state": state,
+        "timeout": 0.0,
+    }
+    memory = Memory({OUR_PATH: ours})
+    with pytest.raises(GpusmithError, match=says):
+        act("operands", memory, monkeypatch, check, variables=play_of("a", **applied), **asked)
+    assert OUR_PATH in memory.objects
+    act("operands", memory, monkeypatch, variables=play_of("a", "b", **applied), **asked)
+    assert OUR_PATH not in memory.objects

@@ -1,0 +1,1 @@
+"""What the inventory wants, typed, each thing once."""
