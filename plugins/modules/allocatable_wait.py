@@ -13,6 +13,6 @@ options:
   kubeconfig: {type: path, required: true, description: Path of a kubeconfig on the controller.}
   expected: {type: dict, required: true, description: "Expected number of devices, by name of the node."}
   resource: {type: str, default: nvidia.com/gpu, description: Extended resource to look at.}
-  labels: {type: list, elements: str, description: "Labels that each node must also have, such as those of feature discovery."}
+  labels: {type: list, elements: str, default: [], description: "Labels that each node must also have, such as those of feature discovery."}
   timeout: {type: float, default: 300.0, description: Maximum number of seconds to wait.}
 """

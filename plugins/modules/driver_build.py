@@ -11,13 +11,13 @@ description: Nodes with the same kernel, driver and operating system share one b
 author: gpusmith contributors
 options:
   state: {type: str, choices: [withheld, allowed, compiled, restored, rebuilt, mended, present], default: present, description: Wanted state of the modules.}
-  kernels: {type: list, elements: str, description: "With states C(present), C(compiled) and C(restored), releases of the node's kernels that need modules."}
-  modules: {type: dict, description: "With state C(rebuilt), the modules by kernel release, out of C(gdrdrv) and C(nvidia_fs)."}
+  kernels: {type: list, elements: str, default: [], description: "With states C(present), C(compiled) and C(restored), releases of the node's kernels that need modules."}
+  modules: {type: dict, default: {}, description: "With state C(rebuilt), the modules by kernel release, out of C(gdrdrv) and C(nvidia_fs)."}
   version: {type: str, required: true, description: Version of the driver.}
   flavour: {type: str, required: true, description: "Kind of the modules, C(open) or C(proprietary)."}
   layout: {type: str, required: true, description: Package layout, nvidia or distribution.}
-  cache: {type: path, description: Folder on the controller; empty for the user's cache folder.}
+  cache: {type: path, default: "", description: Folder on the controller; empty for the user's cache folder.}
   cache_days: {type: int, default: 90, description: Days after which an unused build is deleted; 0 keeps everything.}
-  signing: {type: dict, description: "Paths on the controller, key and certificate (PEM or DER)."}
+  signing: {type: dict, default: {}, description: "Paths on the controller, key and certificate (PEM or DER)."}
   timeout: {type: float, default: 1800.0, description: Seconds to wait for another node's build.}
 """

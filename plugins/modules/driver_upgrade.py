@@ -14,7 +14,7 @@ options:
   packages: {type: dict, required: true, description: Arguments of M(gpusmith.gpu.packages) for the new version.}
   settings: {type: dict, required: true, description: "The driver's settings."}
   layouts: {type: dict, required: true, description: Names of the driver's packages.}
-  build: {type: dict, description: "Arguments of M(gpusmith.gpu.driver_build), if one node builds the modules for several."}
+  build: {type: dict, default: {}, description: "Arguments of M(gpusmith.gpu.driver_build), if one node builds the modules for several."}
   nvml_timeout: {type: float, default: 60.0, description: Seconds that the NVIDIA management library may take to answer.}
   ready_timeout: {type: float, default: 600.0, description: Seconds within which the driver must be in the wanted state after it was loaded.}
 """

@@ -12,10 +12,10 @@ author: gpusmith contributors
 options:
   group: {type: str, default: gpu_nodes, description: Inventory group that holds the nodes to work on.}
   cluster: {type: bool, default: true, description: Whether the playbook needs the cluster that C(gpusmith_kubeconfig) leads to.}
-  needs_limit: {type: str, description: "If nodes must be named with C(-l), what the playbook does to them, as the beginning of a sentence."}
-  tags: {type: list, elements: str, description: Tags of the playbook.}
-  join_tag: {type: str, description: Tag of the tasks that join nodes to the cluster.}
-  cluster_tag: {type: str, description: Tag of the tasks that change objects of the whole cluster.}
-  inventory_only: {type: list, elements: str, description: Roles whose variables cannot be given with C(-e).}
-  required: {type: list, elements: str, description: Variables without which the playbook has nothing to do.}
+  needs_limit: {type: str, default: "", description: "If nodes must be named with C(-l), what the playbook does to them, as the beginning of a sentence."}
+  tags: {type: list, elements: str, default: [], description: Tags of the playbook.}
+  join_tag: {type: str, default: "", description: Tag of the tasks that join nodes to the cluster.}
+  cluster_tag: {type: str, default: "", description: Tag of the tasks that change objects of the whole cluster.}
+  inventory_only: {type: list, elements: str, default: [], description: Roles whose variables cannot be given with C(-e).}
+  required: {type: list, elements: str, default: [], description: Variables without which the playbook has nothing to do.}
 """

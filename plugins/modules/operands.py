@@ -12,7 +12,7 @@ author: gpusmith contributors
 options:
   kubeconfig: {type: path, required: true, description: Path of a kubeconfig on the controller.}
   objects: {type: list, elements: dict, required: true, description: Whole manifests.}
-  gone: {type: list, elements: dict, description: Manifests of objects that are deleted first if they exist and are labelled as managed by gpusmith.}
+  gone: {type: list, elements: dict, default: [], description: Manifests of objects that are deleted first if they exist and are labelled as managed by gpusmith.}
   state: {type: str, choices: [present, absent], default: present, description: Whether the objects are to exist.}
   timeout: {type: float, default: 300.0, description: Seconds within which deleted objects must be gone.}
 """

@@ -12,7 +12,7 @@ author: gpusmith contributors
 options:
   role: {type: str, choices: [host_baseline, nvidia_driver, cuda_toolkit, containerd, nvidia_container_toolkit, kubernetes_node], description: Role whose plan is given.}
   plan: {type: dict, description: "Plan of the role, from which the module derives what the role would change."}
-  changes: {type: dict, description: "Changes that would be made, by kind."}
-  unpredictable: {type: list, elements: str, description: What only a run can tell.}
-  notes: {type: list, elements: str, description: "Notes for the person at the end of the run, whether or not anything changed."}
+  changes: {type: dict, default: {}, description: "Changes that would be made, by kind."}
+  unpredictable: {type: list, elements: str, default: [], description: What only a run can tell.}
+  notes: {type: list, elements: str, default: [], description: "Notes for the person at the end of the run, whether or not anything changed."}
 """
