@@ -71,12 +71,11 @@ COMMANDS: Mapping[str, Command] = {
     "dpkg -S": _node("dpkg -S /usr/bin/nvidia-smi"),
     "dpkg -V": _node("dpkg -V nvidia-smi", 1, 2),
     "grep -rn nvidia /etc/containerd": _node("grep -rn nvidia /etc/containerd"),
-    "ip -brief address": _node("ip -brief address"),
     "journalctl -b": _node("journalctl -b -n 1"),
     "journalctl -b -k": _node("journalctl -b -k -n 1", NO_MATCH),
     "journalctl -b -k -g Xid": _node("journalctl -b -k -g Xid", NO_MATCH),
-    "journalctl -b -u X -u nvidia-persistenced -u nvidia-fabricmanager -u nvidia-imex": _node(
-        "journalctl -b -u gpusmith-nvidia-load -u nvidia-persistenced -u nvidia-fabricmanager -u nvidia-imex -n 1"
+    "journalctl -b -u X -u nvidia-persistenced -u nvidia-fabricmanager": _node(
+        "journalctl -b -u gpusmith-nvidia-load -u nvidia-persistenced -u nvidia-fabricmanager -n 1"
     ),
     "journalctl -b _TRANSPORT=kernel": _node("journalctl -b _TRANSPORT=kernel -n 1", NO_MATCH),
     "journalctl -k": _node("journalctl -k -n 1", NO_MATCH),
@@ -129,8 +128,6 @@ COMMANDS: Mapping[str, Command] = {
     "systemctl enable X": _node("systemctl enable nvidia-persistenced"),
     "systemctl restart kubelet": _node("systemctl restart kubelet"),
     "systemctl start X": _node("systemctl start nvidia-persistenced"),
-    # By default no node of the lab has the service: status 5.
-    "systemctl stop X": _node("systemctl stop nvidia-imex", 5),
     # tests/e2e/test_2_site.py and test_6_faults.py: the runtime's configuration, units that changed.
     "systemctl daemon-reload": WALKED,
     "systemctl restart containerd": WALKED,

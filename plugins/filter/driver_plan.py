@@ -23,7 +23,7 @@ positional: settings, layouts
 options:
   settings:
     description: >-
-      Keys node, version, package_layout, module_build, module_flavour, fabric_manager, parameters, extra_modules, components, imex_nodes,
+      Keys node, version, package_layout, module_build, module_flavour, fabric_manager, parameters, extra_modules, components,
       certificate (file, of the key that signs the module), chosen, unchosen, files, daemon_files, dracut_files and fabric_files (content by
       path; daemon_files only where the unit of the driver's daemon needs them, dracut_files only where dracut makes initial RAM disks,
       fabric_files only where the fabric manager reaches its switches
@@ -48,9 +48,7 @@ _value:
     problems (in words), cures (kinds of cure that are needed, see C(gpusmith.problems)), files (paths of the role's files that are
     missing or say something else), refused (why the settings cannot be met), divided (GPUs in MIG mode), version, serves (it has joined
     a cluster), flavour, fabric_manager, packages, other_packages (with versions of their own), tools (of the
-    operating system, that are missing), fabric_modules (that are not loaded, of those that the fabric manager needs), imex (what is done about
-    the IMEX domain: stop, write, remove, start, disable, and due if anything), kept (what a node that serves keeps, and what a person can do
-    about it), companions (packages that bring the next kernel, and are held with modules that come built), kernel_to_hold (those, not held
+    operating system, that are missing), fabric_modules (that are not loaded, of those that the fabric manager needs), companions (packages that bring the next kernel, and are held with modules that come built), kernel_to_hold (those, not held
     yet, where a site's key signs the modules and the machine boots with Secure Boot), leftovers (packages that another version or the other
     kind of module left),
     counterparts (what comes for packages that a site has besides, as module packages takes it), patterns, installed (versions on the

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import time
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Callable, Dict, Iterable, List, Mapping, Sequence, Tuple
 
@@ -28,18 +27,14 @@ NEEDED = ("nvidia", "nvidia_uvm")
 
 DEVICES = "gpusmith-gpu-devices"
 FABRIC_MANAGER = "nvidia-fabricmanager"
-IMEX = "nvidia-imex"
 PERSISTENCED = "nvidia-persistenced"
 LOAD = "gpusmith-nvidia-load"
-OURS = (DEVICES, IMEX, FABRIC_MANAGER, PERSISTENCED, LOAD)
+OURS = (DEVICES, FABRIC_MANAGER, PERSISTENCED, LOAD)
 # Their units come with packages: one that is removed for another that has the same unit takes the link for boots with it.
 PACKAGED = (FABRIC_MANAGER, PERSISTENCED)
-# Its start may wait for other machines, without end.
-WAITS_FOR_OTHERS = (IMEX,)
 RUNNING = ("active", "activating", "reloading")
 NEVER = ("not-found", "masked", "masked-runtime")
 POLL_S = 0.5
-START_S = 5.0
 NEARLY_W = 0.5
 LAST_WORDS = 8
 
@@ -411,13 +406,9 @@ class Driver:
         """Start them one by one; also one that somebody tried to start while the modules were blocked."""
         for unit in units:
             self._run(["systemctl", "reset-failed", unit])
-            waits = unit in WAITS_FOR_OTHERS
-            self._systemctl("restart" if anew else "start", [unit], *(["--no-block"] if waits else []))
-            if self._wait(partial(self._still_down, unit), START_S if waits else 0.0):
+            self._systemctl("restart" if anew else "start", [unit])
+            if not self._runs(self._states([unit]), unit):
                 raise DriverStateError("unit", "Unit '{}' does not run after its start.".format(unit))
-
-    def _still_down(self, unit: str) -> str:
-        return "" if self._runs(self._states([unit]), unit) else unit
 
     def _journal(self, begin: float, *matches: str) -> str:
         """The last lines since a time, in one."""

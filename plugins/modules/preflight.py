@@ -96,7 +96,7 @@ import ssl
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 from urllib.parse import urlsplit
 
 from ansible.module_utils.basic import AnsibleModule
@@ -183,21 +183,6 @@ def server_of_cluster_info(endpoint: str, context: ssl.SSLContext) -> str:
     if not found:
         return ""
     return found[1] if re.search(r":\d+$", found[1]) else found[1] + ":443"
-
-
-def own(addresses: Iterable[str]) -> list[str]:
-    """Those that are this machine's: only these can be bound, unless it is told to bind any."""
-    return [address for address in addresses if _can_be_bound(address)]
-
-
-def _can_be_bound(address: str) -> bool:
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    try:
-        with socket.socket(family, socket.SOCK_DGRAM) as one:
-            one.bind((address, 0))
-    except OSError:
-        return False
-    return True
 
 
 def free_mib(path: str) -> int:
@@ -349,7 +334,6 @@ def main() -> None:
         },
         clock_offset_s=now - controller if controller else 0.0,
         foreign_driver=unowned_driver(backend, module.params["library"]),
-        imex_own=own(module.params["wanted"].get("imex_nodes") or []),
     )
 
 

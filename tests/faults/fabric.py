@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from gpusmith.probe.managed import IMEX_NODES
 from gpusmith.problems import Cure
 from tests.faults.fault import Fault, repairs, sets
 
@@ -34,26 +33,6 @@ FAULTS = {
         sets("nvml", "gpus", 1, fabric_state="in_progress", fabric_status=None),
         "nodes.fabric",
         ("GPU 1", "in_progress"),
-    ),
-    "imex-down": Fault(
-        sets("services", "nvidia-imex", active="failed"),
-        "nodes.imex",
-        ("'nvidia-imex' is failed", "cannot share their memory"),
-        repairs=repairs(nvidia_driver={Cure.SERVICES}),
-    ),
-    "imex-with-other-nodes": Fault(
-        sets("managed_files", **{IMEX_NODES: "digest"}),
-        "nodes.imex",
-        ("'nvidia-imex' runs with other nodes than the inventory names",),
-    ),
-    "imex-nodes-lost": Fault(
-        lambda record: (
-            record["managed_files"].pop(IMEX_NODES),
-            record["services"]["nvidia-imex"].update(active="inactive"),
-        ),
-        "nodes.imex",
-        (f"'{IMEX_NODES}' is missing", "the inventory names 2", "'nvidia-imex' is inactive"),
-        repairs=repairs(nvidia_driver={Cure.FILES, Cure.SERVICES}),
     ),
     "switch-fatal": Fault(
         lambda record: record["sxids"].append({**SXID, "fatal": True}),

@@ -92,7 +92,7 @@ def _driver(version: str) -> list[Item]:
         Item("drv-tool", version),
         Item("drv-open", version, (f"drv-libs = {version}",), ("drv-closed",)),
         Item("drv-closed", version, (f"drv-libs = {version}",), ("drv-open",)),
-        # A part that nothing else needs, with an epoch and a revision of its own, as nvidia-imex and libnvidia-nscq.
+        # A part that nothing else needs, with an epoch and a revision of its own, as libnvidia-nscq.
         Item("fabric", version),
         # What a distribution's own repository has it needs as well, as the driver's modules need dkms of EPEL.
         Item("drv-module", version, ("nobody-here-has-it",)),

@@ -8,7 +8,6 @@ from gpusmith.inventory.host import Host
 from gpusmith.inventory.read import build
 
 VERSION = "580.178.04"
-DOMAIN = ("192.0.2.1", "192.0.2.2")
 UUIDS = [f"GPU-0000000{n}-1111-2222-3333-44444444444{n}" for n in range(4)]
 
 
@@ -22,8 +21,6 @@ def host_variables(**changes: Any) -> dict[str, Any]:
         "gpusmith_kubeconfig": "/nowhere/kubeconfig",
         "nvidia_driver_version": VERSION,
         "nvidia_driver_extra_modules": ["nvidia_peermem"],
-        "nvidia_driver_components": ["imex"],
-        "nvidia_driver_imex_nodes": list(DOMAIN),
         "nvidia_driver_module_parameters": {"NVreg_EnableStreamMemOPs": 1},
         "containerd_version": "2.3.7",
         "nvidia_container_toolkit_version": "1.20.1",

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpusmith.expect.files import digest
-from gpusmith.expect.imex import content
-from gpusmith.probe.managed import IMEX_NODES
-from tests.unit.hosts import DOMAIN, UUIDS, VERSION
+from tests.unit.hosts import UUIDS, VERSION
 
 Record = dict[str, Any]
 ADDRESSES = ["0000:18:00.0", "0000:2a:00.0", "0000:3a:00.0", "0000:5d:00.0"]
@@ -68,7 +65,7 @@ def healthy_record() -> Record:
         "host": {"hostname": "gpu-1", "boot_id": "b", "machine_id": "m", "kernel": "6.1.0", "uptime_s": 100.0, "time_unix": 2.0},
         "packages": {
             "nvidia-driver-cuda": dict(package), "libcuda1": dict(package), "libnvidia-ml1": dict(package),
-            "nvidia-persistenced": dict(package), "nvidia-fabricmanager": dict(package), "nvidia-imex": dict(package),
+            "nvidia-persistenced": dict(package), "nvidia-fabricmanager": dict(package),
             "containerd.io": {"version": "2.3.7-1", "held": True}, "kubelet": {"version": "1.36.3-1.1", "held": True},
             "nvidia-container-toolkit": {"version": "1.20.1-1", "held": True},
         },
@@ -106,12 +103,12 @@ def healthy_record() -> Record:
         "services": {
             name: dict(running)
             for name in (
-                "containerd", "kubelet", "nvidia-persistenced", "nvidia-fabricmanager", "nvidia-imex",
+                "containerd", "kubelet", "nvidia-persistenced", "nvidia-fabricmanager",
                 "gpusmith-nvidia-load", "gpusmith-gpu-devices", "nvidia-cdi-refresh",
                 "systemd-modules-load", "systemd-sysctl",
             )
         },
-        "managed_files": {IMEX_NODES: digest(content(DOMAIN))},
+        "managed_files": {},
         "xids": [],
         "sxids": [],
         "xids_truncated": False,

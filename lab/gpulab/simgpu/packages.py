@@ -41,7 +41,6 @@ PROGRAMS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "nvidia-persistenced": ("nvidia-persistenced.c", ()),
     "nvidia-persistenced-any": ("nvidia-persistenced.c", ("-DANY_DRIVER",)),
     "nv-fabricmanager": ("nv-fabricmanager.c", ()),
-    "nvidia-imex": ("nvidia-imex.c", ()),
 }
 MODULES: Mapping[str, str] = {
     "nvidia": "",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpusmith.checks.findings import NotApplicable
 from gpusmith.checks.register import check
-from gpusmith.expect import changes, imex, kubelet
+from gpusmith.expect import changes, kubelet
 from gpusmith.expect import fabric as expected_fabric
 from gpusmith.expect import services as expected
 from gpusmith.expect.choice import driver_of
@@ -61,23 +61,3 @@ def fabric(facts: NodeFacts) -> list[Problem]:
             return found
         raise NotApplicable(f"Node '{facts.host.name}' shows no NVSwitches, and none are missing.")
     return expected_fabric.problems(facts.record, wanted)
-
-
-@check(
-    "nodes.imex",
-    place=92,
-    proves="where the inventory names the nodes of an IMEX domain: the service runs with these nodes, now and after a reboot",
-    fails_when=(
-        "its list of nodes is missing or has others, or the service does not run or would not run after a reboot; or gpusmith's"
-        " list is still there, and the inventory names no nodes"
-    ),
-    do=(
-        "run site.yml; if the service runs with other nodes on a node that serves, stop it on all nodes of the domain first"
-    ),
-)
-def imex_domain(facts: NodeFacts) -> list[Problem]:
-    """GPUs of several machines share memory only if all of them know the same nodes."""
-    record, wanted = facts.record, driver_of(facts.host, facts.model, facts.record)
-    if not wanted.imex_nodes and not imex.ours(record):
-        raise NotApplicable(f"The inventory names no IMEX domain for '{facts.host.name}'.")
-    return [*imex.kept(record, wanted), *imex.problems(record, wanted)]

@@ -14,7 +14,6 @@ from gpusmith.expect import (
     extra_modules,
     fabric,
     files,
-    imex,
     kernels,
     layouts,
     libraries,
@@ -29,7 +28,6 @@ from gpusmith.expect import (
 )
 from gpusmith.expect.layouts import Layouts, Unmet
 from gpusmith.expect.wanted import Driver
-from gpusmith.inventory.imex import COMPONENT, UNDECLARED
 from gpusmith.node.facts import RESET_STEP
 from gpusmith.probe.record import Record
 from gpusmith.problems import Cure, Problem
@@ -45,7 +43,7 @@ def asked_for(record: Record, settings: Mapping[str, Any], known: Layouts) -> Dr
 
     Args:
         record: of the node.
-        settings: keys node, version, package_layout, module_build, module_flavour, fabric_manager, components, imex_nodes,
+        settings: keys node, version, package_layout, module_build, module_flavour, fabric_manager, components,
             parameters, files, daemon_files (only where the unit of the driver's daemon has to be changed), dracut_files (only
             where dracut is) and fabric_files (only where the fabric manager needs modules of the kernel); and, where the version
             is a branch or the latest one, chosen (what it is in this run) or unchosen (why nothing was).
@@ -161,8 +159,6 @@ def parts_known(record: Record, wanted: Driver) -> None:
             "The node's fabric manager needs the NVLink subnet manager ('nvlsm'), and this package layout has none.",
             "Use NVIDIA's repository with 'nvidia_driver_package_layout: nvidia'.",
         )
-    if wanted.imex_nodes and wanted.layout.demanded and COMPONENT not in wanted.components:
-        raise Unmet(*UNDECLARED)
     known = {components.AUTO, *wanted.layout.components}
     unknown = [name for name in wanted.components if name not in known]
     if unknown and wanted.layout.demanded:
@@ -515,11 +511,10 @@ def problems(record: Record, wanted: Driver) -> list[Problem]:
 
 
 def of_settings(record: Record, wanted: Driver) -> list[Problem]:
-    """Parameters, files and domains that are not as the inventory sets them: no version of the driver can be blamed for these."""
+    """Parameters and files that are not as the inventory sets them: no version of the driver can be blamed for these."""
     return [
         *parameters.problems(record, wanted),
         *files.problems(record, wanted.node, wanted.files),
-        *imex.problems(record, wanted),
     ]
 
 

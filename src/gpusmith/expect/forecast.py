@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gpusmith.expect.imex import UNIT
 from gpusmith.expect.wanted import DEVICES, LOADER
 from gpusmith.names import STARTUP_TAINT
 from gpusmith.problems import Cure
@@ -64,22 +63,14 @@ def _host_baseline(plan: Plan, cures: frozenset[Cure]) -> Forecast:  # noqa: ARG
 def _nvidia_driver(plan: Plan, cures: frozenset[Cure]) -> Forecast:
     fresh = Cure.PACKAGES in cures
     names = [LOADER, "nvidia-persistenced", *(["nvidia-fabricmanager"] if plan["fabric_manager"] else [])]
-    domain = plan.get("imex") or {}
-    ends = "the IMEX service is switched off, and the list of its nodes is removed"
     reboot = "the machine is rebooted, if 'gpusmith_reboot' allows it"
     if plan.get("serves"):
         reboot = "nothing before somebody drains and reboots it: a node that serves is not rebooted"
     return _forecast(
         "whether the driver asks for a reboot: its module is loaded after the installation" if fresh else "",
-        units=[
-            *_services(names, due=bool(cures & {Cure.PACKAGES, Cure.LOAD, Cure.SERVICES})),
-            *_services([UNIT], due=bool(domain.get("start"))),
-        ],
+        units=_services(names, due=bool(cures & {Cure.PACKAGES, Cure.LOAD, Cure.SERVICES})),
         modules=list(plan.get("fabric_modules") or ()),
-        more=[
-            *([reboot] if Cure.REBOOT in cures else []),
-            *([ends] if domain.get("remove") or domain.get("disable") else []),
-        ],
+        more=[reboot] if Cure.REBOOT in cures else [],
     )
 
 

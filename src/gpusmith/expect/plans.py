@@ -20,7 +20,6 @@ from gpusmith.expect import (
     firewall,
     host,
     huge_pages,
-    imex,
     kernel_modules,
     kernels,
     kubelet,
@@ -120,8 +119,6 @@ def driver(raw: Mapping[str, Any], settings: Settings, known: layouts.Layouts) -
             "packages": [],
             "tools": [],
             "fabric_modules": [],
-            "imex": imex.Work().as_plan(),
-            "kept": [],
             "leftovers": [],
             "to_be_left": [],
             "displaced": [],
@@ -130,9 +127,8 @@ def driver(raw: Mapping[str, Any], settings: Settings, known: layouts.Layouts) -
         }
     wrong = packages.outdated(record, want)
     other = packages.of_other_kind(record, want, flavour)
-    domain = imex.work(record, want)
     return {
-        **_answer(found, node, [*files.outdated(record, want.files), *domain.write]),
+        **_answer(found, node, files.outdated(record, want.files)),
         "refused": "",
         "divided": [f"{problem.cause} {problem.next_step}" for problem in mig.divided(record, node)],
         "version": want.version,
@@ -143,8 +139,6 @@ def driver(raw: Mapping[str, Any], settings: Settings, known: layouts.Layouts) -
         "other_packages": drivers.unversioned(record, want),
         "tools": [name for name in fabric.tools(record, want) if name not in record.packages],
         "fabric_modules": fabric.modules_to_load(record, want),
-        "imex": domain.as_plan(),
-        "kept": _kept(imex.kept(record, want), node),
         "companions": kernels.companions(record, want),
         "kernel_to_hold": packages.loose(record, signatures.to_hold(record, want)),
         "leftovers": drivers.to_remove(record, want),

@@ -7,16 +7,15 @@ from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
 
-from gpusmith.expect import choice, foreign, imex, kernels, layouts, packages, signatures, versions, wanted
+from gpusmith.expect import choice, foreign, kernels, layouts, packages, signatures, versions, wanted
 from gpusmith.expect.layouts import ANY_LAYOUT, Layouts, Unmet
 from gpusmith.node.records import parse
-from gpusmith.probe.managed import IMEX_NODES, IMEX_WRITTEN
 from gpusmith.probe.record import Record
 from gpusmith.probe.taken import NOTES
 
 SET = "nvidia-driver"
 """Name of the driver's set for module packages, of which repository, key and pins have their names."""
-UNITS = (imex.UNIT, "nvidia-fabricmanager", "nvidia-persistenced")
+UNITS = ("nvidia-fabricmanager", "nvidia-persistenced")
 """Services of the driver besides ours."""
 
 
@@ -47,9 +46,6 @@ def driver(raw: Mapping[str, Any], settings: Mapping[str, Any], known: Layouts) 
     remains = _remains(record, driver_there, known)
     units = [name for name in (*UNITS, str(settings["unit"])) if _at_boot(record, name)]
     files = [path for path in settings["files"] if path in record.managed_files]
-    # A list of nodes that is another's stays; our copy says which one is ours.
-    of_imex = (IMEX_NODES, IMEX_WRITTEN) if imex.ours(record) else (IMEX_WRITTEN,)
-    files += [path for path in of_imex if path in record.managed_files]
     # Notes of modules that go with the packages.
     files += [NOTES] if any(path.startswith(f"{NOTES}/") for path in record.managed_files) else []
     of_set = [path for path in record.managed_files if PurePath(path).name.startswith(f"gpusmith-{SET}.")]

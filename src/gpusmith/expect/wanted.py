@@ -50,7 +50,6 @@ class Driver:
         extra_modules: that use the driver's, and are to be loaded.
         components: parts of the driver that not every machine needs, by the layout's names for them.
         certificate: file on the controller, of the site's key that signs the module; empty where nobody signs.
-        imex_nodes: IP addresses of the nodes of its IMEX domain.
     """
 
     node: str
@@ -65,7 +64,6 @@ class Driver:
     extra_modules: tuple[str, ...] = ()
     components: tuple[str, ...] = ()
     certificate: str = ""
-    imex_nodes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -195,7 +193,7 @@ def one_space(value: object) -> str:
 
 
 def driver(node: str, settings: Mapping[str, Any], **more: Any) -> Driver:
-    """Keys version, module_flavour, fabric_manager, files, parameters, extra_modules, components, certificate, imex_nodes."""
+    """Keys version, module_flavour, fabric_manager, files, parameters, extra_modules, components, certificate."""
     return Driver(
         node,
         str(settings["version"]),
@@ -206,7 +204,6 @@ def driver(node: str, settings: Mapping[str, Any], **more: Any) -> Driver:
         extra_modules=tuple(map(str, settings.get("extra_modules") or ())),
         components=tuple(map(str, settings.get("components") or ())),
         certificate=str(settings.get("certificate") or ""),
-        imex_nodes=tuple(map(str, settings.get("imex_nodes") or ())),
         **more,
     )
 
@@ -248,7 +245,6 @@ def driver_of(host: Host, model: Model | None) -> Driver:
             "parameters": host.module_parameters,
             "extra_modules": host.extra_modules,
             "certificate": host.signing_certificate,
-            "imex_nodes": host.imex_nodes,
         },
         model=model,
     )

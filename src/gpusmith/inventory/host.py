@@ -76,7 +76,6 @@ class Host:
         module_parameters: of its kernel module ('nvidia_driver_module_parameters').
         extra_modules: that use the driver's ('nvidia_driver_extra_modules').
         signing_certificate: file, of the key that signs its kernel module ('nvidia_driver_build_signing'); empty if none.
-        imex_nodes: IP addresses of the nodes of its IMEX domain ('nvidia_driver_imex_nodes').
         fabric_manager: whether the fabric manager is needed ('nvidia_driver_fabric_manager').
         cdi_spec: CDI specification that the toolkit's role makes ('nvidia_container_toolkit_cdi_spec').
         package_versions: exact versions of runtime, toolkit and Kubernetes by package, as far as the inventory gives them.
@@ -118,7 +117,6 @@ class Host:
     module_parameters: Mapping[str, str]
     extra_modules: tuple[str, ...]
     signing_certificate: str
-    imex_nodes: tuple[str, ...]
     fabric_manager: str
     cdi_spec: str
     package_versions: Mapping[str, str]
@@ -252,7 +250,6 @@ def host_of(name: str, values: Mapping[str, Any], specs: Specs) -> Host:
         },
         extra_modules=tuple(reader.get("nvidia_driver_extra_modules")),
         signing_certificate=building.certificate_of(*(reader.get(name) for name in building.VARIABLES)),
-        imex_nodes=tuple(reader.get("nvidia_driver_imex_nodes")),
         fabric_manager=reader.get("nvidia_driver_fabric_manager"),
         cdi_spec=reader.get("nvidia_container_toolkit_cdi_spec"),
         package_versions={

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gpusmith.errors import Refusal
-from gpusmith.inventory import authorities, imex, kubelet, proxy, registries
+from gpusmith.inventory import authorities, kubelet, proxy, registries
 from gpusmith.inventory.labels import labels, must_be, taints
 from gpusmith.inventory.values import truth, whole
 
@@ -19,7 +19,7 @@ NEVER_STOPPED = frozenset(
 )
 MODULE_PARAMETER = re.compile(r"NVreg_[A-Za-z0-9]+")
 MODULE_VALUE = re.compile(r"[^\s\"'\\#]+")
-COMPONENTS = ("auto", "nscq", "nvsdm", "imex")
+COMPONENTS = ("auto", "nscq", "nvsdm")
 EXTRA_MODULES = ("nvidia_peermem", "gdrdrv", "nvidia_fs")
 SYSCTL_NAME = re.compile(r"[^\s=]+")
 # Sizes of huge pages of x86-64, and of arm64 by its page size (Documentation/arch/arm64/hugetlbpage.rst of Linux).
@@ -183,7 +183,6 @@ RULES: Mapping[str, Rule] = {
     "nvidia_driver_module_parameters": module_parameters,
     "nvidia_driver_extra_modules": each_of(*EXTRA_MODULES),
     "nvidia_driver_components": each_of(*COMPONENTS),
-    imex.VARIABLE: imex.rules,
     "validation_timeout_pod_s": from_one,
     "validation_timeout_pull_s": from_one,
     "validation_load_s": from_one,

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from gpusmith.errors import Refusal
-from gpusmith.inventory import imex, kubelet
+from gpusmith.inventory import kubelet
 from gpusmith.inventory.names import check_inventory_names
 from gpusmith.inventory.rules import RULES, Rule, from_zero
 from gpusmith.inventory.specs import Specs
@@ -75,7 +75,7 @@ def check_hosts(hosts: Mapping[str, Mapping[str, Any]], specs: Specs) -> list[Re
                 rows.append((value, [host]))
         for value, there in rows:
             found += [on_hosts(refusal, there) for refusal in check_values({name: value}, specs)]
-    return found + _too_new(hosts) + imex.unfit(hosts)
+    return found + _too_new(hosts)
 
 
 def _too_new(hosts: Mapping[str, Mapping[str, Any]]) -> list[Refusal]:

@@ -200,7 +200,6 @@ def driver_settings(wanted: Wanted) -> dict[str, Any]:
         "module_flavour": wanted.get("module_flavour"),
         "fabric_manager": wanted.get("fabric_manager"),
         "components": wanted.get("components"),
-        "imex_nodes": wanted.get("imex_nodes"),
     }
 
 

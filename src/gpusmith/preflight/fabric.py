@@ -1,4 +1,4 @@
-"""What the NVLink fabric of a board, and of several machines, needs of the machine that no role can bring."""
+"""What the NVLink fabric of a board needs of the machine that no role can bring."""
 
 from __future__ import annotations
 
@@ -16,9 +16,6 @@ from gpusmith.probe.kernels import FABRIC, Kernel
 from gpusmith.probe.pci import Pci
 from gpusmith.probe.record import SCHEMA, Record
 from gpusmith.wording import quoted
-
-SHOWN = 4
-"""Addresses that a refusal names."""
 
 
 def check_fabric(facts: Facts, wanted: Wanted, tables: Tables) -> Iterator[Refusal]:
@@ -48,15 +45,3 @@ def check_fabric(facts: Facts, wanted: Wanted, tables: Tables) -> Iterator[Refus
                 "Install the package of that kernel which brings them, on Ubuntu 'linux-modules-extra-RELEASE'"
                 + ("." if release == running else "; it boots next."),
             )
-
-
-def check_imex(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[Refusal]:
-    """The service of an IMEX domain ends where none of its addresses is the machine's own."""
-    nodes = wanted.get("imex_nodes") or []
-    if nodes and not facts["imex_own"]:
-        yield refusal(
-            "IMEX domain",
-            f"none of {quoted(nodes[:SHOWN])}{' and others' if len(nodes) > SHOWN else ''} is an address of this machine",
-            "a list in 'nvidia_driver_imex_nodes' that has one of the node's own",
-            "Compare the list with 'ip -brief address' on the node.",
-        )

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from gpusmith.errors import Refusal
 from gpusmith.preflight.asked import DRIVER_ONLY, is_to_go
-from gpusmith.preflight.fabric import check_fabric, check_imex
+from gpusmith.preflight.fabric import check_fabric
 from gpusmith.preflight.join import check_endpoint
 from gpusmith.preflight.kernel_modules import check_kernel_modules
 from gpusmith.preflight.machine import (
@@ -64,7 +64,6 @@ CHECKS: Sequence[Callable[[Facts, Wanted, Tables], Iterator[Refusal]]] = [
     check_processes,
     check_mig,
     check_fabric,
-    check_imex,
     check_driver,
     check_module,
     check_cuda,
@@ -86,7 +85,6 @@ NOT_OF_A_DRIVER = frozenset(
         check_huge_pages,
         check_firewall,
         check_trust,
-        check_imex,
         check_containerd,
         check_container_toolkit,
         check_drift,
@@ -105,7 +103,6 @@ OF_A_DRIVER = frozenset(
         check_processes,
         check_mig,
         check_fabric,
-        check_imex,
         check_driver,
         check_module,
         check_cuda,

@@ -15,10 +15,6 @@ from gpusmith.probe.taken import NOTES
 # What was there before a change of a service that is not proved yet, by module serving_change.
 CHANGES = "/var/lib/gpusmith/changes"
 
-# Nodes of an IMEX domain, where its service looks for them, and a copy of what we wrote there: a list that differs is another's.
-IMEX_NODES = "/etc/nvidia-imex/nodes_config.cfg"
-IMEX_WRITTEN = "/var/lib/gpusmith/imex-nodes.cfg"
-
 # Files that roles write carry our name, so that a role can compare what is there with what it would write.
 MANAGED_FILES = (
     "/etc/apt/sources.list.d/gpusmith-*",
@@ -35,10 +31,8 @@ MANAGED_FILES = (
     "/etc/modprobe.d/gpusmith-*",
     "/etc/dracut.conf.d/gpusmith-*",
     "/etc/needrestart/conf.d/gpusmith-*",
-    # Files without our name: their programs read no others.
+    # A file without our name: its program reads no other.
     "/etc/nvidia-container-runtime/config.toml",
-    IMEX_NODES,
-    IMEX_WRITTEN,
     # What services get in their environment.
     "/etc/default/gpusmith-*",
     MODULE_FILES,

@@ -12,7 +12,7 @@ from gpusmith.probe.commands import Command
 
 # What must run, and what our roles, or NVIDIA's packages without them, have run once at every boot. Then what rules the network.
 SERVICES = (
-    "containerd", "kubelet", "nvidia-persistenced", "nvidia-fabricmanager", "nvidia-imex", "gpusmith-nvidia-load",
+    "containerd", "kubelet", "nvidia-persistenced", "nvidia-fabricmanager", "gpusmith-nvidia-load",
     "gpusmith-gpu-devices", "nvidia-cdi-refresh", "systemd-modules-load", "systemd-sysctl", "firewalld", "NetworkManager",
 )  # fmt: skip
 

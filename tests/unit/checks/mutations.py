@@ -11,7 +11,6 @@ from typing import IO, Any
 from gpusmith.checks.findings import Outcome
 from gpusmith.checks.whole_cluster import Removed
 from gpusmith.errors import ToolError
-from gpusmith.probe.managed import IMEX_NODES, IMEX_WRITTEN
 from tests.authorities import authority
 from tests.unit.checks.world import CLASSES, PODS, SETS, World
 from tests.unit.hosts import UUIDS
@@ -141,13 +140,6 @@ def _namespace_stays(world: World) -> None:
 def _pod_is_not_ready(world: World) -> None:
     status = world.lists[PODS][0]["status"]
     status["containerStatuses"][0].update(ready=False, state={"waiting": {"reason": "CrashLoopBackOff"}})
-
-
-def _domain_left(world: World) -> None:
-    """The inventory has no domain any more, and the node has the one that we gave it."""
-    world.variables["nvidia_driver_imex_nodes"] = []
-    there = world.seen["managed_files"]
-    there[IMEX_WRITTEN] = there[IMEX_NODES]
 
 
 TRAINS = {"pid": 8, "name": "train", "pod": True}
@@ -286,12 +278,6 @@ MUTATIONS: Mapping[str, tuple[Mutation, ...]] = {
     "nodes.extra-modules": (
         _in("is not loaded", "system", "modules", nvidia_peermem=False),
         _in("boots do not load it", "boot", "modules", nvidia_peermem={"file": None, "forbidden_by": None}),
-    ),
-    "nodes.imex": (
-        _in("'nvidia-imex' runs with other nodes", "managed_files", **{IMEX_NODES: "digest"}),
-        _in("'nvidia-imex' is failed", "services", "nvidia-imex", active="failed"),
-        _in("'nvidia-imex' runs but is disabled", "services", "nvidia-imex", enabled="disabled"),
-        Mutation(_domain_left, "runs with nodes that the inventory does not name any more"),
     ),
     "nodes.module-parameters": (
         _in("is '0', the inventory wants '1'", "module", "parameters", EnableStreamMemOPs="0"),

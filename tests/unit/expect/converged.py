@@ -17,10 +17,8 @@ from ansible_collections.gpusmith.gpu.plugins.filter.host_baseline_plan import h
 from ansible_collections.gpusmith.gpu.plugins.filter.kubelet_plan import kubelet_plan
 from ansible_collections.gpusmith.gpu.plugins.filter.toolkit_plan import toolkit_plan
 
-from gpusmith.expect.imex import content
 from gpusmith.paths import repo_root
-from gpusmith.probe.managed import IMEX_NODES, IMEX_WRITTEN
-from tests.unit.hosts import DOMAIN, VERSION
+from tests.unit.hosts import VERSION
 from tests.unit.records import INOTIFY, healthy_record
 
 Record = dict[str, Any]
@@ -51,7 +49,6 @@ TOOLKIT_FILES = {
 }
 KUBELET_FILE = {"/etc/kubernetes/kubelet.conf.d/gpusmith-node.conf": "kubelet"}
 ORDER_FILE = {"/etc/systemd/system/kubelet.service.d/gpusmith-order.conf": "order"}
-IMEX_FILES = dict.fromkeys((IMEX_WRITTEN, IMEX_NODES), content(DOMAIN))
 RUNTIME_UNIT_FILE = {"/etc/systemd/system/containerd.service.d/gpusmith-environment.conf": "environment"}
 CONTAINERD = {"runtime": {"enable_cdi": True}, "images": {}}
 REGISTRIES = [{"host": "registry.example.com", "endpoint": "http://10.0.0.1:5000"}]
@@ -76,8 +73,6 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
         "version": VERSION,
         "module_flavour": "auto",
         "fabric_manager": "auto",
-        "components": ["imex"],
-        "imex_nodes": list(DOMAIN),
         "files": DRIVER_FILES,
     },
     "host_baseline": {
@@ -140,7 +135,6 @@ def converged_record() -> Record:
         **KUBELET_FILE,
         **ORDER_FILE,
         **RUNTIME_UNIT_FILE,
-        **IMEX_FILES,
     }
     record["managed_files"] = {
         path: hashlib.sha256(text.encode()).hexdigest()

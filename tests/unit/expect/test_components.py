@@ -12,7 +12,7 @@ from gpusmith.expect.wanted import Driver
 from gpusmith.node.records import parse
 from tests.unit.expect.test_driver import ROW, SETTINGS, VERSION, bare, ready
 
-PARTS = {"nscq": "libnvidia-nscq", "nvsdm": "libnvsdm", "imex": "nvidia-imex"}
+PARTS = {"nscq": "libnvidia-nscq", "nvsdm": "libnvsdm"}
 WITH_PARTS = {"nvidia": [{**ROW, "components": PARTS}]}
 WITH_BRANCH = {
     "nvidia": [{**ROW, "components": {name: f"{package}-{{branch}}" for name, package in PARTS.items()}}]
@@ -82,7 +82,7 @@ def test_a_layout_without_such_packages_is_no_reason_to_refuse() -> None:
 
 def test_what_is_named_comes_anyway_and_once() -> None:
     assert brought(bare(), ("nscq", "auto")) == ["libnvidia-nscq"]
-    assert brought(bare(), ("imex", "auto")) == ["nvidia-imex", "libnvidia-nscq"]
+    assert brought(bare(), ("nvsdm", "auto")) == ["libnvsdm", "libnvidia-nscq"]
     assert brought(bare(), ("nvsdm",)) == ["libnvsdm"]
     assert brought(bare(), ()) == []
 

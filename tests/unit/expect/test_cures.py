@@ -14,7 +14,6 @@ from gpusmith.problems import SITE, Cure, Problem
 from tests.faults import FAULTS
 from tests.unit.checks.judged import RECORD_CHECKS, Facts
 from tests.unit.expect.converged import (
-    IMEX_FILES,
     ORDER_FILE,
     PLANS,
     RUNTIME_UNIT_FILE,
@@ -97,8 +96,8 @@ FILES = [
 
 
 def test_every_file_of_ours_is_a_roles() -> None:
-    # Drop-ins of units are written before a machine joins, the list of a domain where its service does not run: test_imex.py.
-    ours = set(converged_record()["managed_files"]) - {*ORDER_FILE, *RUNTIME_UNIT_FILE, *IMEX_FILES}
+    # Drop-ins of units are written before a machine joins.
+    ours = set(converged_record()["managed_files"]) - {*ORDER_FILE, *RUNTIME_UNIT_FILE}
     assert {path for path, _role, _plan in FILES} == ours
 
 

@@ -13,7 +13,6 @@ from gpusmith.expect import forecast
 from tests.faults import FAULTS
 from tests.unit.expect.converged import (
     DRIVER_FILES,
-    IMEX_FILES,
     KUBELET_FILE,
     NODE,
     ORDER_FILE,
@@ -51,12 +50,11 @@ def test_a_bare_machine_is_foretold() -> None:
     record = bare_record()
     told = {role: forecast.of_role(role, plan(record)) for role, plan in PLANS.items()}
     assert told["nvidia_driver"]["changes"] == {
-        "files": [*DRIVER_FILES, *IMEX_FILES],
+        "files": [*DRIVER_FILES],
         "units": [
             "gpusmith-nvidia-load.service",
             "nvidia-persistenced.service",
             "nvidia-fabricmanager.service",
-            "nvidia-imex.service",
         ],
     }
     assert "reboot" in told["nvidia_driver"]["unpredictable"][0]

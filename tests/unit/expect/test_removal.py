@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gpusmith.expect import removal
-from tests.unit.expect.converged import DRIVER_FILES, IMEX_FILES, converged_record
+from tests.unit.expect.converged import DRIVER_FILES, converged_record
 from tests.unit.expect.test_driver import LAYOUTS, VERSION, bare
 from tests.unit.families.systems import value
 
@@ -38,8 +38,8 @@ def test_all_that_is_the_drivers_goes_whatever_version_is_asked_for(version: str
     assert plan["loaded"]
     assert {"nvidia-driver-cuda", "libcuda1", "nvidia-fabricmanager"} <= set(plan["packages"])
     assert set(plan["packages"].values()) == {f"{VERSION}-1"}
-    assert {"nvidia-imex", "nvidia-persistenced", "gpusmith-nvidia-load.service"} <= set(plan["units"])
-    assert set(plan["files"]) == {*DRIVER_FILES, *IMEX_FILES}
+    assert {"nvidia-persistenced", "gpusmith-nvidia-load.service"} <= set(plan["units"])
+    assert set(plan["files"]) == {*DRIVER_FILES}
 
 
 def test_what_is_noted_of_modules_that_were_taken_goes_as_well() -> None:

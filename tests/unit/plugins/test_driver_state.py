@@ -52,8 +52,6 @@ class Machine:
         self.others: list[Holder] = []
         self.refused: dict[str, str] = {}
         self.broken: set[str] = set()
-        # How often somebody has to look until a unit runs that was started.
-        self.late: dict[str, int] = {}
         self.settings = {uuid: [700.0, "Enabled"] for uuid in GPUS}
         # Whose unit files are others than those that systemd has read.
         self.unread: set[str] = set()
@@ -124,13 +122,10 @@ class Machine:
                         code, _, error = self._modprobe([part])
                         if code:
                             return 1, "", error
-                self.units[name][0] = not self.late.get(name)
+                self.units[name][0] = True
         return 0, "", ""
 
     def _show(self, names: Sequence[str]) -> tuple[int, str, str]:
-        for name in set(self.late) & set(names):
-            self.late[name] -= 1
-            self.units[name][0] = self.units[name][0] or self.late[name] == 0
         rows = ((name, *self.units.get(name, [False, ""])) for name in names)
         blocks = (
             f"Id={name}.service\nActiveState={'active' if runs else 'inactive'}\nUnitFileState={enabled}\n"
@@ -242,32 +237,9 @@ def test_units_start_in_the_order_in_which_they_depend_on_each_other(machine: Ma
     started = [effect for effect in machine.effects if "start" in effect]
     assert started == [
         "systemctl restart gpusmith-nvidia-load.service", "systemctl start nvidia-persistenced",
-        "systemctl start nvidia-fabricmanager", "systemctl start --no-block nvidia-imex", "systemctl start dcgm",
+        "systemctl start nvidia-fabricmanager", "systemctl start dcgm",
         "systemctl restart gpusmith-gpu-devices",
     ]  # fmt: skip
-
-
-def test_a_service_that_waits_for_other_machines_holds_nobody_up(machine: Machine) -> None:
-    unloaded(machine)
-    machine.late = {"nvidia-imex": 3}
-    machine.seconds = 0.0
-    assert loaded(machine)
-    assert 0 < machine.seconds < driver_state.START_S
-
-
-def test_an_imex_service_that_does_not_come_back_is_named(machine: Machine) -> None:
-    unloaded(machine)
-    machine.late = {"nvidia-imex": 99}
-    with pytest.raises(DriverStateError, match="Unit 'nvidia-imex' does not run after its start"):
-        loaded(machine)
-
-
-def test_an_imex_service_that_did_not_run_is_not_started(machine: Machine) -> None:
-    machine.units["nvidia-imex"] = [False, "enabled"]
-    unloaded(machine)
-    machine.effects.clear()
-    assert loaded(machine, fabric_manager=True)
-    assert not any("nvidia-imex" in effect for effect in machine.effects)
 
 
 def test_a_foreign_process_is_named_and_nothing_is_touched(machine: Machine) -> None:
@@ -336,7 +308,7 @@ def test_a_refusal_that_cannot_be_taken_back_says_so(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize("before_it", [True, False])
-@pytest.mark.parametrize("place", range(14))
+@pytest.mark.parametrize("place", range(12))
 def test_killed_around_every_effect_and_called_again_it_ends_the_same(
     tmp_path: Path, place: int, before_it: bool
 ) -> None:
@@ -347,7 +319,7 @@ def test_killed_around_every_effect_and_called_again_it_ends_the_same(
     assert len(whole.effects) == 6
     between = whole.state()
     loaded(whole)
-    assert len(whole.effects) == 20
+    assert len(whole.effects) == 18
 
     for begin in ("unloaded", "loaded"):
         killed = Machine(tmp_path / begin)
@@ -361,7 +333,7 @@ def test_killed_around_every_effect_and_called_again_it_ends_the_same(
         except KilledError:
             pass
         else:
-            assert place >= (6 if begin == "unloaded" else 14)
+            assert place >= (6 if begin == "unloaded" else 12)
         killed.kill_at = -1
         # Whoever finds it goes either way.
         loaded(killed)

@@ -334,19 +334,6 @@ def test_other_boards_need_none_of_it() -> None:
     assert refused(tree) == []
 
 
-def test_a_machine_that_is_not_in_its_imex_domain_is_refused() -> None:
-    nodes = [f"10.0.0.{number}" for number in range(1, 7)]
-    tree = facts()
-    tree["imex_own"] = []
-    found = only(refused(tree, imex_nodes=nodes))
-    assert found.message.startswith(
-        "IMEX domain: none of '10.0.0.1', '10.0.0.2', '10.0.0.3', '10.0.0.4' and others is an address of this machine"
-    )
-    tree["imex_own"] = ["10.0.0.2"]
-    assert refused(tree, imex_nodes=nodes) == []
-    assert refused(facts(), imex_nodes=[]) == []
-
-
 def test_blackwell_needs_open_modules() -> None:
     found = refused(gpu_model="b200", module_flavour="proprietary")
     assert any(row.message.startswith("module flavour: ") for row in found)

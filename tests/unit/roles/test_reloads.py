@@ -55,12 +55,9 @@ def test_only_one_place_reloads_systemd_and_machines_that_have_not_joined() -> N
 
 
 @pytest.mark.parametrize("joined", [True, False])
-@pytest.mark.parametrize(
-    ("more", "state", "no_block"),
-    [({}, "started", False), ({"no_block": True}, "started", True), ({"state": "enabled"}, "omitted", False)],
-)
+@pytest.mark.parametrize(("more", "state"), [({}, "started"), ({"state": "enabled"}, "omitted")])
 def test_a_unit_of_a_node_that_serves_is_enabled_and_started_without_a_reload(
-    joined: bool, more: dict[str, Any], state: str, no_block: bool
+    joined: bool, more: dict[str, Any], state: str
 ) -> None:
     facts = {
         "node_record_now": {"record": {"kubernetes": {"joined": joined}}},
@@ -75,7 +72,6 @@ def test_a_unit_of_a_node_that_serves_is_enabled_and_started_without_a_reload(
     assert asked == {
         "name": "x.service",
         "state": state,
-        "no_block": no_block,
         "enabled": "omitted" if joined else True,
         "daemon_reload": not joined,
     }

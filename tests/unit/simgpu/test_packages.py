@@ -76,14 +76,6 @@ def test_each_family_has_the_parts_that_not_every_machine_needs(root: Path, tabl
     rows = yaml.safe_load(path.read_text())["__nvidia_driver_layouts"]["nvidia"]
     there = {item["name"]: item for item in packages.table(table)["packages"]}
     assert set(rows[0]["components"].values()) <= there.keys()
-    imex = there["nvidia-imex"]
-    assert set(imex["files"]) == {"/usr/bin/nvidia-imex"}
-    # A list comes with no package, and none enables the service.
-    assert set(imex["texts"]) == {
-        "/usr/lib/systemd/system/nvidia-imex.service",
-        "/etc/nvidia-imex/config.cfg",
-    }
-    assert "enable" not in imex
 
 
 def test_a_version_is_text_everywhere() -> None:
