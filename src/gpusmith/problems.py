@@ -37,6 +37,8 @@ class Cure(StrEnum):
     """Labels and taints of the Node object are set."""
     OPERANDS = "operands"
     """Operands and RuntimeClass are applied to the cluster."""
+    PLUGIN = "plugin"
+    """Our device plugin is started anew on the node, and writes its CDI specification."""
     WAIT = "wait"
     """It passes by itself while services start."""
     REBOOT = "reboot"
@@ -62,6 +64,7 @@ SITE = frozenset(
         Cure.JOIN,
         Cure.LABELS,
         Cure.OPERANDS,
+        Cure.PLUGIN,
     }
 )
 """What site.yml performs. The next step of a problem names site.yml if its cure is one of these, and only then."""

@@ -17,6 +17,7 @@ NODE, OTHER = "gpu-1", "gpu-2"
 LOWEST = "gpusmith-e2e-lowest"
 SYSTEM = "--namespace=kube-system"
 EPERM = 1
+PLUGIN_FILE = "/var/run/cdi/k8s.device-plugin.nvidia.com-gpu.json"
 # Opens every GPU's device node, present or made by hand, and prints the error numbers (0: it could be opened). On simulated
 # hardware a granted device answers ENXIO; EPERM is the kernel's device cgroup saying no.
 LOOK = """
@@ -107,6 +108,38 @@ def test_a_pod_keeps_its_gpu(ready_lab: Lab, pods: Mapping[str, dict[int, int]])
     assert ready_lab.on(OTHER, loaded) == when
     assert ready_lab.on(OTHER, f"systemctl is-enabled {ours}").split() == ["enabled", "enabled"]
     assert gpus_seen(ready_lab, "keeper") == before
+
+
+def device_plugins(lab: Lab) -> dict[str, str]:
+    """Its pods by node."""
+    listed = lab.get(
+        "pods", "--namespace=gpusmith-system", "--selector=app.kubernetes.io/name=nvidia-device-plugin"
+    )
+    return {pod["spec"]["nodeName"]: pod["metadata"]["name"] for pod in listed["items"]}
+
+
+def test_a_device_plugin_that_lost_its_file_is_restarted_and_pods_keep_their_gpus(
+    ready_lab: Lab, pods: Mapping[str, dict[int, int]]
+) -> None:
+    assert "keeper" in pods
+    before, was = gpus_seen(ready_lab, "keeper"), device_plugins(ready_lab)
+    ready_lab.on(OTHER, f"rm {PLUGIN_FILE}")
+    broken = ready_lab.validate_nodes("--limit", OTHER)
+    assert broken.ended.status == 1, str(broken.ended)
+    assert "no CDI specification of the device plugin" in broken.causes(OTHER)
+    told = ready_lab.site_ok("-l", OTHER, "--check")
+    assert was[OTHER] in told.output, str(told)
+    assert device_plugins(ready_lab) == was
+    ended = ready_lab.site_ok("-l", OTHER)
+    assert ended.recap()[OTHER]["changed"] == 1, str(ended)
+    now = device_plugins(ready_lab)
+    assert now[OTHER] != was[OTHER]
+    assert now[NODE] == was[NODE], "the plugin of another node was restarted"
+    ready_lab.on(OTHER, f"test -s {PLUGIN_FILE}")
+    assert gpus_seen(ready_lab, "keeper") == before
+    again = ready_lab.site_ok("-l", OTHER)
+    assert again.recap()[OTHER]["changed"] == 0, str(again)
+    ready_lab.validate_nodes("--limit", OTHER).assert_passed()
 
 
 def test_services_answer_after_kube_proxy_was_started_anew(

@@ -74,16 +74,31 @@ FAULTS = {
         lambda record: swap_names(record["cdi"]["plugin_specs"][0]["devices"]),
         "nodes.cdi",
         ("CDI device 'GPU-", "k8s.device-plugin.nvidia.com-gpu.json' gives /dev/nvidia0", "GPU 0", "GPU 1"),
+        repairs=repairs(gpu_operands={Cure.PLUGIN}),
     ),
     "plugin-gives-another-number": Fault(
         sets("cdi", "plugin_specs", 0, "devices", 2, "nodes", 0, numbers="195:1"),
         "nodes.cdi",
         ("195:1", "GPU 2"),
+        repairs=repairs(gpu_operands={Cure.PLUGIN}),
     ),
     "plugin-unreadable": Fault(
         sets("cdi", "plugin_specs", 0, problem="no JSON", devices=[]),
         "nodes.cdi",
         ("device plugin's CDI specification", "cannot be read: no JSON"),
+        repairs=repairs(gpu_operands={Cure.PLUGIN}),
+    ),
+    "plugin-without-a-file": Fault(
+        sets("cdi", plugin_specs=[]),
+        "nodes.cdi",
+        ("there is no CDI specification of the device plugin, so no new pod gets a GPU",),
+        repairs=repairs(gpu_operands={Cure.PLUGIN}),
+    ),
+    "plugin-without-a-gpu": Fault(
+        lambda record: record["cdi"]["plugin_specs"][0]["devices"].pop(2),
+        "nodes.cdi",
+        ("GPU 2", "is not in the device plugin's CDI specification"),
+        repairs=repairs(gpu_operands={Cure.PLUGIN}),
     ),
     "cdi-copy-in-the-same-folder": Fault(
         lambda record: record["cdi"]["specs"].append(cdi_spec("/var/run/cdi/copy.yaml")),

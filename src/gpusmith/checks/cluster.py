@@ -122,7 +122,10 @@ def node_identity(facts: ClusterFacts) -> list[Problem]:
     "cluster.gpu-capacity",
     place=50,
     proves="GPUs in capacity = allocatable = the inventory, and they are not offered under another name as well",
-    fails_when="the numbers differ, GPUs are shared or partitioned, or another resource offers them a second time",
+    fails_when=(
+        "the numbers differ, GPUs are shared or partitioned, another resource offers them a second time, or a device plugin"
+        " of others that hands them out by CDI has no specification on the node"
+    ),
     do="read the device plugin's log for the node, look for a second one and for 'sharing' in its configuration",
     evidence=lambda facts: (
         {"capacity": facts.view.capacity, "allocatable": facts.view.allocatable} if facts.view else {}
@@ -140,7 +143,25 @@ def gpu_capacity(facts: ClusterFacts) -> list[Problem]:
         )
         for name, count in view.others.items()
     ]
-    return problems + _gpu_capacity(view, wanted, _restart(facts.host))
+    return [*problems, *_unwritten(facts, view), *_gpu_capacity(view, wanted, _restart(facts.host))]
+
+
+def _unwritten(facts: ClusterFacts, view: NodeView) -> list[Problem]:
+    """A device plugin of others whose GPUs containerd cannot find: it writes their specification once, when it starts."""
+    if facts.machine is None or facts.machine.record.cdi.plugin_specs:
+        return []
+    if of_pod.DEVICE_PLUGIN in facts.host.operands or not view.allocatable:
+        return []
+    pods = [name.split("/") for name in view.plugins_by_cdi]
+    return [
+        Problem(
+            f"Node '{view.name}': device plugin '{namespace}/{name}' hands out GPUs by CDI, and its specification is not on"
+            " the node, so no new pod gets a GPU.",
+            f"Have its owner restart it, which writes it anew: kubectl -n {namespace} delete pod {name}",
+            {"plugins": list(view.plugins_by_cdi)},
+        )
+        for namespace, name in pods
+    ]
 
 
 def _restart(host: Host) -> str:

@@ -44,12 +44,12 @@ def cdi_evidence(record: Record) -> dict[str, Any]:
 @check(
     "nodes.cdi",
     place=170,
-    proves="the CDI specification is for the loaded driver and leads exactly to the node's GPUs",
+    proves="the CDI specifications of node and device plugin are there and lead exactly to the node's GPUs",
     fails_when=(
-        "it is missing, unreadable, stale or there twice, or a device in it or in the device plugin's own file leads"
-        " elsewhere"
+        "it is missing, unreadable, stale or there twice; gpusmith's device plugin has not written its own; or a device in one of"
+        " them leads elsewhere"
     ),
-    do="run 'nvidia-ctk cdi generate --output=FILE' on the node or site.yml; restart the device plugin if its own file is wrong",
+    do="run site.yml, or 'nvidia-ctk cdi generate --output=FILE' on the node; the device plugin writes its own when it starts",
     evidence=lambda facts: cdi_evidence(facts.record),
 )
 def cdi(facts: NodeFacts) -> list[Problem]:

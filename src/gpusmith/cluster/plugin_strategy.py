@@ -68,6 +68,15 @@ def unreached(
     return found
 
 
+def by_cdi(namespace: str, spec: Mapping[str, Any]) -> bool:
+    """Whether the device plugin of a pod's specification says, without a ConfigMap, that it hands out GPUs by CDI."""
+    return any(
+        {ANNOTATIONS, CRI} & set(_Plugin(namespace, spec, container, lambda *_: {}).values(STRATEGY))
+        for container in spec.get("containers") or []
+        if operands.component(container) == operands.DEVICE_PLUGIN
+    )
+
+
 def _works(strategy: str, prefix: str, accepted: Sequence[str]) -> bool:
     if strategy == ANNOTATIONS:
         return prefix == CDI_PREFIX

@@ -10,6 +10,7 @@ from typing import Any
 from gpusmith.cluster import operands
 from gpusmith.cluster.api import Object
 from gpusmith.cluster.holders import PART, Holder, finished, holders, quantity
+from gpusmith.cluster.plugin_strategy import by_cdi
 from gpusmith.expect.identity import Told
 from gpusmith.names import GPU_RESOURCE
 
@@ -92,6 +93,7 @@ class NodeView:
         holders: pods that hold GPUs.
         system_pods: pods of the operands' namespace on the node.
         plugins: pods of NVIDIA's device plugin in other namespaces, as namespace/name.
+        plugins_by_cdi: those of them that say that they hand out GPUs by CDI, for which they write a specification.
         discovered: whether a pod of GPU feature discovery runs there, whosever.
         others: GPUs by other names that the node has any of, such as MIG devices.
         told: which machine it is of, as its kubelet told.
@@ -109,6 +111,7 @@ class NodeView:
     holders: tuple[Holder, ...] = ()
     system_pods: tuple[Object, ...] = field(default=(), repr=False)
     plugins: tuple[str, ...] = ()
+    plugins_by_cdi: tuple[str, ...] = ()
     discovered: bool = False
     others: Mapping[str, int] = field(default_factory=dict)
     told: Told = field(default_factory=Told)
@@ -142,6 +145,11 @@ def view_of(node: Object, pods: Iterable[Object], operands_namespace: str) -> No
         if kind.endswith(GOOD_WHEN_TRUE) != (row.get("status") == "True")
     ]
     present = [pod for pod in pods if not finished(pod)]
+    plugins = [
+        pod
+        for pod in present
+        if pod["metadata"]["namespace"] != operands_namespace and _runs(pod, operands.DEVICE_PLUGIN)
+    ]
     return NodeView(
         name=metadata["name"],
         ready=readiness(node).ready,
@@ -154,10 +162,9 @@ def view_of(node: Object, pods: Iterable[Object], operands_namespace: str) -> No
         taints=tuple(spec.get("taints") or ()),
         holders=tuple(holder for holder in holders(present) if holder.gpus),
         system_pods=tuple(pod for pod in present if pod["metadata"]["namespace"] == operands_namespace),
-        plugins=tuple(
-            _name(pod)
-            for pod in present
-            if pod["metadata"]["namespace"] != operands_namespace and _runs(pod, operands.DEVICE_PLUGIN)
+        plugins=tuple(map(_name, plugins)),
+        plugins_by_cdi=tuple(
+            _name(pod) for pod in plugins if by_cdi(pod["metadata"]["namespace"], pod["spec"])
         ),
         discovered=any(_runs(pod, operands.FEATURE_DISCOVERY) for pod in present),
         others={

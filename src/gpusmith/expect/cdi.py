@@ -68,12 +68,33 @@ def problems(record: Record, wanted: Cdi) -> list[Problem]:
 
 
 def plugin(record: Record, wanted: Cdi) -> list[Problem]:
-    """What pods get: the device plugin's own file, which no role writes."""
+    """What pods get: the device plugin's own file, which it writes once, when it starts."""
     seen = evidence(record)
-    step = "Have the owner of the device plugin restart it, which writes it anew."
+    step, cure = "Have the owner of the device plugin restart it, which writes it anew.", Cure.PERSON
     if wanted.restart_plugin:
-        step = f"Have the device plugin write it anew: {wanted.restart_plugin}"
-    return [Problem(f"Node '{wanted.node}': {cause}.", step, seen) for cause in _gpus_of_plugin(record)]
+        step, cure = (
+            f"Run site.yml, which restarts the device plugin, or do so: {wanted.restart_plugin}",
+            Cure.PLUGIN,
+        )
+    causes = [*_missing_of_plugin(record, wanted), *_gpus_of_plugin(record)]
+    return [Problem(f"Node '{wanted.node}': {cause}.", step, seen, cure) for cause in causes]
+
+
+def _missing_of_plugin(record: Record, wanted: Cdi) -> list[str]:
+    """GPUs of a node that serves that our device plugin's file does not have; whether another's has one is its owner's matter."""
+    if not wanted.restart_plugin or not record.kubernetes.joined:
+        return []
+    gpus = [gpu for gpu in record.nvml.gpus if not gpu.error]
+    if gpus and not record.cdi.plugin_specs:
+        return ["there is no CDI specification of the device plugin, so no new pod gets a GPU"]
+    if any(spec.problem for spec in record.cdi.plugin_specs):
+        return []
+    there = {name for spec in record.cdi.plugin_specs for name in spec.names}
+    return [
+        f"{gpu.label} is not in the device plugin's CDI specification"
+        for gpu in gpus
+        if gpu.uuid not in there and str(gpu.index) not in there
+    ]
 
 
 def _again(wanted: Cdi, paths: Iterable[str]) -> tuple[str, Cure]:

@@ -10,7 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from gpusmith.cluster.operands import restart_plugin
 from gpusmith.expect import (
+    cdi,
     changes,
     cuda,
     environment,
@@ -369,3 +371,11 @@ def kubernetes_node(raw: Mapping[str, Any], settings: Settings) -> Plan:
         "environment": {path: of_unit[path] for path in files.outdated(record, of_unit)},
         "expired": [words(problem, node) for problem in kubelet.expired(record, node)],
     }
+
+
+def gpu_operands(raw: Mapping[str, Any], settings: Settings) -> Plan:
+    """Role gpu_operands on the machine: keys node, namespace and device_plugin ('managed' if it is ours)."""
+    record, node = parse(raw), str(settings["node"])
+    ours = settings["device_plugin"] == "managed"
+    restart = restart_plugin(str(settings["namespace"]), record.kubernetes.node_name or node) if ours else ""
+    return _answer(cdi.plugin(record, wanted.Cdi(node, restart_plugin=restart)), node)

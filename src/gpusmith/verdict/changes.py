@@ -186,6 +186,7 @@ READERS: Mapping[str, Callable[[Result, Told], None]] = {
     "systemd_service": _units,
     "command": _commands,
     "operands": _objects,
+    "device_plugin_restart": _objects,
     "swap_off": _swap,
 }
 """By the module's short name."""

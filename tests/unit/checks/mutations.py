@@ -252,6 +252,7 @@ MUTATIONS: Mapping[str, tuple[Mutation, ...]] = {
     "nodes.cdi": (
         Mutation(lambda world: world.seen["cdi"]["specs"][0].update(driver_version="570.1.2"), "for driver 570.1.2"),
         Mutation(lambda world: world.seen["cdi"]["specs"][0]["devices"].pop(1), "is not in the CDI specification"),
+        _in("there is no CDI specification of the device plugin", "cdi", plugin_specs=[]),
     ),
     "nodes.char-links": (
         Mutation(lambda world: world.seen["dev"]["char_links"].remove("195:1"), "/dev/char/195:1"),

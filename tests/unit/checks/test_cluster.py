@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 import yaml
 
-from gpusmith.checks.cluster import ClusterFacts
+from gpusmith.checks.cluster import ClusterFacts, gpu_capacity
 from gpusmith.checks.findings import Finding, Outcome
 from gpusmith.checks.register import catalog
 from gpusmith.checks.whole_cluster import Removed
@@ -18,12 +18,15 @@ from gpusmith.cluster.snapshot import take
 from gpusmith.cluster.views import view_of
 from gpusmith.inventory.host import Host, Inventory
 from gpusmith.node.connections import Probed
+from gpusmith.node.facts import machine_of
+from gpusmith.node.records import parse
 from gpusmith.suite.run import Suite
 from gpusmith.suite.sources import ClusterState
 from tests.unit.checks.judged import NODE_CHECKS
 from tests.unit.checks.judged import failing_in_cluster as failing
 from tests.unit.hosts import VERSION
 from tests.unit.objects import MASTER, ON_NODE, node, operand, operands, set_by_others
+from tests.unit.records import healthy_record, plugin_spec
 
 MakeHost = Callable[..., Host]
 READY = [{"type": "Ready", "status": "True"}]
@@ -186,6 +189,36 @@ def test_a_second_device_plugin_is_named(host: MakeHost) -> None:
     assert list(causes) == ["cluster.operands"]
     assert "'default/dp2-x' is a second device plugin" in causes["cluster.operands"]
     assert failing(host(gpu_operands_device_plugin="existing"), node(), [*operands(), other]) == {}
+
+
+@pytest.mark.parametrize(
+    ("strategy", "specs", "mine", "says"),
+    [
+        ("envvar,cdi-cri", [], False, "so no new pod gets a GPU"),
+        ("cdi-annotations", [], False, "so no new pod gets a GPU"),
+        ("cdi-cri", [plugin_spec()], False, ""),
+        ("envvar", [], False, ""),
+        # Of ours nodes.cdi tells.
+        ("cdi-cri", [], True, ""),
+    ],
+)
+def test_a_plugin_of_others_whose_cdi_file_is_gone_is_named_with_its_owners_command(
+    host: MakeHost, strategy: str, specs: list[dict[str, Any]], mine: bool, says: str
+) -> None:
+    theirs = operand("dp")
+    theirs["metadata"]["namespace"] = "nvidia"
+    theirs["spec"]["containers"][0]["env"] = [{"name": "DEVICE_LIST_STRATEGY", "value": strategy}]
+    theirs["spec"]["volumes"] = [{"hostPath": {"path": "/var/lib/kubelet/device-plugins"}}]
+    of = host() if mine else host(gpu_operands_device_plugin="existing")
+    record = healthy_record()
+    record["cdi"]["plugin_specs"] = specs
+    view = view_of(node(), [theirs], "gpusmith-system")
+    facts = ClusterFacts(of, "gpu-1", view, machine=machine_of(of, parse(record)))
+    found = gpu_capacity(facts)
+    assert [says in problem.cause for problem in found] == ([True] if says else [])
+    if says:
+        assert "'nvidia/dp-x'" in found[0].cause
+        assert found[0].next_step.endswith("kubectl -n nvidia delete pod dp-x")
 
 
 def test_a_second_feature_discovery_is_no_device_plugin(host: MakeHost) -> None:

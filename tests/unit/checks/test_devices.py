@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
 from gpusmith.checks import devices
+from gpusmith.expect.cdi import plugin
+from gpusmith.expect.wanted import cdi_of
 from tests.faults.cdi import spec_of
 from tests.faults.fault import Record
 from tests.unit.checks.judged import Facts, failing
@@ -30,6 +36,29 @@ def test_the_device_plugins_file_is_written_anew_by_whose_plugin_it_is(facts: Fa
     (theirs,) = devices.cdi(facts(record, gpu_operands_device_plugin="existing"))
     assert "kubectl" not in theirs.next_step
     assert "owner" in theirs.next_step
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"gpu_operands_device_plugin": "existing"},
+        {"joined": False},
+        {"gpus": []},
+        {"error": "GPU is lost"},
+    ],
+    ids=str,
+)
+def test_a_file_that_nobody_has_to_write_is_not_missed(
+    change: dict[str, Any], facts: Facts, record: Record
+) -> None:
+    record["cdi"]["plugin_specs"] = []
+    record["kubernetes"]["joined"] = change.pop("joined", True)
+    record["nvml"]["gpus"] = change.pop("gpus", record["nvml"]["gpus"])
+    for gpu in record["nvml"]["gpus"]:
+        gpu["error"] = change.get("error")
+    change.pop("error", None)
+    of = facts(record, **change)
+    assert plugin(of.record, cdi_of(of.host)) == []
 
 
 def test_names_that_conflict_below_are_refused_above_as_well(facts: Facts, record: Record) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from gpusmith.checks.findings import NotAsked
+from gpusmith.expect import plans
 from gpusmith.expect.steps import change_driver, change_runtime, upgrade_driver
 from gpusmith.node.records import parse
 from gpusmith.problems import SITE, Cure, Problem
@@ -21,6 +22,15 @@ from tests.unit.expect.converged import (
     converged_record,
 )
 from tests.unit.hosts import VERSION
+
+
+def _operands(record: Record) -> dict[str, Any]:
+    settings = {"node": "gpu-1", "namespace": "gpusmith-system", "device_plugin": "managed"}
+    return plans.gpu_operands(record, settings)
+
+
+# What this role does on a machine is foretold by the action itself.
+ALL_PLANS = {**PLANS, "gpu_operands": _operands}
 
 
 def reported(facts: Facts, record: Record) -> dict[str, Sequence[Problem]]:
@@ -46,7 +56,7 @@ def broken(fault: str) -> Record:
 
 def test_nothing_is_to_be_done_where_nothing_is_wrong(facts: Facts) -> None:
     record = converged_record()
-    for role, plan in PLANS.items():
+    for role, plan in ALL_PLANS.items():
         answer = plan(record)
         assert (answer["problems"], answer["cures"], answer["files"]) == ([], [], []), role
     assert [problem for found in reported(facts, record).values() for problem in found] == []
@@ -56,8 +66,8 @@ def test_nothing_is_to_be_done_where_nothing_is_wrong(facts: Facts) -> None:
 def test_suite_and_roles_name_the_same_cures(fault: str, facts: Facts) -> None:
     record = broken(fault)
     wanted = FAULTS[fault].repairs
-    plans = {role: of_site(plan(record)["cures"]) for role, plan in PLANS.items()}
-    assert {role: cures for role, cures in plans.items() if cures} == wanted
+    due = {role: of_site(plan(record)["cures"]) for role, plan in ALL_PLANS.items()}
+    assert {role: cures for role, cures in due.items() if cures} == wanted
     found = reported(facts, record)
     said = {problem.cure for problems in found.values() for problem in problems} & SITE
     assert said == frozenset().union(*wanted.values())

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from ansible.playbook.task import Task
-from ansible_collections.gpusmith.gpu.plugins.action import driver_wait, node_state
+from ansible_collections.gpusmith.gpu.plugins.action import device_plugin_restart, driver_wait, node_state
 from ansible_collections.gpusmith.gpu.plugins.lookup import os_vars
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils import looking
 
@@ -39,7 +39,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
         task.check_mode = check
         connection = SimpleNamespace(_shell=SimpleNamespace(tmpdir=None))
         action = plugin.ActionModule(task, connection, SimpleNamespace(check_mode=check), None, None, None)
-        return action.run(task_vars={}), sent
+        return action.run(task_vars={"inventory_hostname": "gpu-1"}), sent
 
     return make
 
@@ -156,3 +156,60 @@ def test_settings_that_cannot_be_met_are_refused(run: Run) -> None:
     result, _sent = run(driver_wait, [looked()], **wanted, timeout=60)
     assert result["failed"] is True
     assert "NVSwitches" in result["msg"]
+
+
+RESTART: dict[str, Any] = {"kubeconfig": "/nowhere/k", "namespace": "gpusmith-system", "timeout": 60}
+
+
+def without_plugin_file() -> dict[str, Any]:
+    late = looked()
+    late["record"]["cdi"]["plugin_specs"] = []
+    return late
+
+
+@pytest.fixture
+def restarts(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
+    """What the cluster was asked for."""
+    done: list[tuple[Any, ...]] = []
+
+    def restart(_cluster: Any, *asked: Any) -> list[str]:
+        done.append(asked)
+        return ["Pod 'x'"]
+
+    module = device_plugin_restart
+    monkeypatch.setattr(module, "Cluster", lambda _kubeconfig: None)
+    monkeypatch.setattr(module.device_plugin, "restart", restart)
+    monkeypatch.setattr(module, "wait_until", partial(wait_until, sleep=lambda _seconds: None))
+    return done
+
+
+def test_a_device_plugin_that_wrote_its_file_is_left_alone(run: Run, restarts: list[tuple[Any, ...]]) -> None:
+    result, sent = run(device_plugin_restart, [looked()], record=healthy_record(), **RESTART)
+    assert (result["changed"], result["objects"], restarts, sent) == (False, [], [], [])
+
+
+def test_a_device_plugin_is_restarted_until_its_file_is_back(
+    run: Run, restarts: list[tuple[Any, ...]]
+) -> None:
+    late = without_plugin_file()
+    result, sent = run(device_plugin_restart, [late, looked()], record=late["record"], **RESTART)
+    assert (result["changed"], result["objects"]) == (True, ["Pod 'x'"])
+    assert restarts == [("gpusmith-system", "gpu-1", 2.0, 60.0, False)]
+    assert len(sent) == 2
+
+
+def test_check_mode_names_the_device_plugin_that_would_be_restarted(
+    run: Run, restarts: list[tuple[Any, ...]]
+) -> None:
+    late = without_plugin_file()
+    result, sent = run(device_plugin_restart, [late], check=True, record=late["record"], **RESTART)
+    assert (result["changed"], result["objects"]) == (True, ["Pod 'x'"])
+    assert (restarts[0][-1], sent) == (True, [])
+
+
+def test_a_file_that_does_not_come_back_fails(run: Run, restarts: list[tuple[Any, ...]]) -> None:
+    late = without_plugin_file()
+    result, _sent = run(device_plugin_restart, [late], record=late["record"], **{**RESTART, "timeout": 0})
+    assert result["failed"] is True
+    assert "there is no CDI specification of the device plugin" in result["msg"]
+    assert restarts

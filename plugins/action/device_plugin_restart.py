@@ -1,0 +1,72 @@
+"""Action plugin: starts our device plugin anew on a node whose CDI specification of it is missing or wrong."""
+
+# Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible.plugins.action import ActionBase
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import plain
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.looking import LookingAction
+
+from gpusmith.cluster import device_plugin
+from gpusmith.cluster.api import Cluster
+from gpusmith.errors import GpusmithError, ToolError
+from gpusmith.expect import plans
+from gpusmith.problems import Cure
+from gpusmith.wait import Deadline, Done, NotYet, WaitTimeout, wait_until
+
+TICK_S = 2.0
+SPEC: dict[str, dict[str, Any]] = {
+    "kubeconfig": {"type": "path", "required": True},
+    "namespace": {"type": "str", "required": True},
+    "record": {"type": "dict", "required": True},
+    "timeout": {"type": "float", "default": 300.0},
+    "nvml_timeout": {"type": "float", "default": 30.0},
+}
+
+
+class ActionModule(LookingAction):
+    """Deletes the plugin's pod, and looks at the node until the file is as it has to be."""
+
+    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Entry point of Ansible."""
+        result: dict[str, Any] = ActionBase.run(self, tmp, task_vars)
+        _validation, arguments = self.validate_argument_spec(argument_spec=SPEC)
+        try:
+            result.update(self._act(plain(arguments), task_vars or {}))
+        except GpusmithError as error:
+            result.update(failed=True, msg=str(error))
+        return result
+
+    def _act(self, asked: Mapping[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
+        host, record = str(task_vars["inventory_hostname"]), asked["record"]
+        check = bool(self._task.check_mode)
+        settings = {"node": host, "namespace": asked["namespace"], "device_plugin": "managed"}
+        if Cure.PLUGIN not in plans.gpu_operands(record, settings)["cures"]:
+            return {"changed": False, "objects": []}
+        deadline = Deadline(asked["timeout"])
+        gone = device_plugin.restart(
+            Cluster(asked["kubeconfig"]),
+            asked["namespace"],
+            str(record["kubernetes"]["node_name"] or host),
+            float(record["host"]["time_unix"]),
+            asked["timeout"],
+            check,
+        )
+
+        def look() -> Done[None] | NotYet:
+            answer = self.look(asked["nvml_timeout"], task_vars)
+            if answer.get("failed") or answer.get("unreachable"):
+                return NotYet(str(answer.get("msg") or "the node does not answer"))
+            found = plans.gpu_operands(answer["record"], settings)["problems"]
+            return NotYet("; ".join(found)) if found else Done(None)
+
+        if not check:
+            try:
+                wait_until(f"the device plugin's CDI specification on '{host}'", look, deadline, TICK_S)
+            except WaitTimeout as error:
+                raise ToolError(error.message, device_plugin.read_log(asked["namespace"])) from error
+        return {"changed": bool(gone), "objects": gone}
