@@ -1,4 +1,4 @@
-"""What pods on each node tell; busy GPUs are left alone. docs/checks.md lists the checks; src/gpusmith/checks has them."""
+"""What pods on each node tell; busy GPUs are left alone. docs/checks.md lists the checks; src/gpusmith/workloads has them."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from gpusmith.checks.findings import Finding
 from gpusmith.problems import Problem
 
+PACKAGES = ("gpusmith.checks", "gpusmith.workloads")
 TIERS = ("nodes", "cluster", "workloads")
 CLUSTER = "cluster"
 """Target of checks that concern no single node."""
@@ -124,19 +125,31 @@ def check(
         _CHECKS[name] = Check(
             name, place, proves, fails_when, do, judge, per_node, critical, reads or of_tier[tier], evidence
         )
+        _in_order.cache_clear()
         return judge
 
     return register
 
 
 @cache
-def catalog() -> Mapping[str, Check]:
-    """All checks by id, in the order of tiers and places; every module of gpusmith.checks is asked."""
-    package = importlib.import_module("gpusmith.checks")
-    for module in pkgutil.iter_modules(package.__path__, "gpusmith.checks."):
-        importlib.import_module(module.name)
+def _read() -> None:
+    """Import every module that registers checks of gpusmith."""
+    for name in PACKAGES:
+        package = importlib.import_module(name)
+        for module in pkgutil.iter_modules(package.__path__, f"{name}."):
+            importlib.import_module(module.name)
+
+
+@cache
+def _in_order() -> Mapping[str, Check]:
     rows = sorted(_CHECKS.values(), key=lambda row: (TIERS.index(row.tier), row.place, row.id))
     return {row.id: row for row in rows}
+
+
+def catalog() -> Mapping[str, Check]:
+    """All checks that are registered so far by id, in the order of tiers and places."""
+    _read()
+    return _in_order()
 
 
 def of_tier(tier: str) -> tuple[Check, ...]:

@@ -5,12 +5,25 @@ from __future__ import annotations
 import time
 
 from gpusmith.checks.findings import Finding, Outcome
-from gpusmith.checks.register import CLUSTER
+from gpusmith.checks.register import CLUSTER, check
 from gpusmith.cluster.api import Cluster
 from gpusmith.workloads import namespace
 from gpusmith.workloads.jobs import Run
 
 CHECK = "workloads.cleanup"
+
+
+@check(
+    CHECK,
+    place=90,
+    proves="everything that the run created is removed",
+    fails_when="the run's namespace still exists some time after its removal",
+    do="find out what blocks its removal: kubectl get namespace NAME -o yaml",
+    per_node=False,
+)
+def found(left: Finding) -> Finding:
+    """The run itself has looked."""
+    return left
 
 
 def run(cluster: Cluster, of: Run) -> Finding:

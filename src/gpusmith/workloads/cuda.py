@@ -7,18 +7,26 @@ from dataclasses import replace
 from gpusmith.workloads import jobs
 from gpusmith.workloads.judge import Expected, Judged, Result, program_on_gpus
 from gpusmith.workloads.pods import Pods
+from gpusmith.workloads.register import ALL, workload
 
-CHECK = "workloads.cuda"
 
-
+@workload(
+    "workloads.cuda",
+    place=30,
+    proves="a CUDA kernel computes the CPU's result on every free GPU",
+    fails_when="a result is wrong, the program fails, a GPU is missing or unknown to the host, or the work fell back to the CPU",
+    do="look at the checks of the nodes tier first, then run the program by hand in a pod",
+    title="CUDA on {gpus} GPUs",
+    gpus=ALL,
+    after=["workloads.nvidia-smi"],
+    covers=True,
+)
 def run(pods: Pods) -> Judged:
     """A Job with all free GPUs."""
-    node = pods.node
-    load_s = node.host.load_s
-    env, timeout_s = {"GPUSMITH_LOAD_S": f"{load_s:g}"}, node.host.pod_timeout_s + load_s
-    program, image = jobs.program("run_cuda.py"), node.host.images.cuda
-    task = pods.task("cuda", image, program, node.free, env=env, timeout_s=timeout_s)
-    return judge(node.expected, pods.run_job(task), node.free)
+    host = pods.node.host
+    env, timeout_s = {"GPUSMITH_LOAD_S": f"{host.load_s:g}"}, host.pod_timeout_s + host.load_s
+    task = pods.task("cuda", jobs.program("run_cuda.py"), env=env, timeout_s=timeout_s)
+    return judge(pods.node.expected, pods.run_job(task), pods.gpus)
 
 
 def judge(expected: Expected, log: str, wanted: int) -> Judged:

@@ -2,46 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 
-from gpusmith.inventory.host import Images
 from gpusmith.workloads import jobs
 from gpusmith.workloads.judge import Expected, Judged, program_on_gpus
 from gpusmith.workloads.pods import Pods
+from gpusmith.workloads.register import workload
 
 
-@dataclass(frozen=True)
-class Framework:
-    """One framework.
+def run(pods: Pods, name: str) -> Judged:
+    """A Job with one GPU.
 
-    Attributes:
-        name: of its pod and its program.
-        title: as its makers write it.
-        image: the inventory's image for it.
+    Args:
+        pods: of the workload.
+        name: of the framework.
     """
-
-    name: str
-    title: str
-    image: Callable[[Images], str]
-
-    @property
-    def check(self) -> str:
-        """Id of its check."""
-        return f"workloads.{self.name}"
+    task = pods.task(name, jobs.program(f"run_{name}.py"))
+    return judge(pods.node.expected, name, pods.run_job(task))
 
 
-FRAMEWORKS = (
-    Framework("pytorch", "PyTorch", lambda images: images.pytorch),
-    Framework("tensorflow", "TensorFlow", lambda images: images.tensorflow),
-)
-
-
-def run(pods: Pods, framework: Framework) -> Judged:
-    """A Job with one GPU."""
-    node, name = pods.node, framework.name
-    task = pods.task(name, framework.image(node.host.images), jobs.program(f"run_{name}.py"), 1)
-    return judge(node.expected, name, pods.run_job(task))
+for _place, _name, _title in ((40, "pytorch", "PyTorch"), (50, "tensorflow", "TensorFlow")):
+    workload(
+        f"workloads.{_name}",
+        place=_place,
+        proves=f"a {_title} training step works: the loss falls and the weights match the closed form",
+        fails_when=f"the loss does not fall, the weights differ, or {_title} gets no GPU or one that the host does not know",
+        do="compare the image's CUDA version with the driver's; then run the program by hand in a pod",
+        title=_title,
+        gpus=1,
+        image=_name,
+        after=["workloads.cuda"],
+    )(partial(run, name=_name))
 
 
 def judge(expected: Expected, name: str, log: str) -> Judged:

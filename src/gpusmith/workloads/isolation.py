@@ -2,41 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from gpusmith.problems import Problem
 from gpusmith.workloads import jobs
-from gpusmith.workloads.jobs import PodTask
 from gpusmith.workloads.judge import Expected, Judged, program_result
 from gpusmith.workloads.pods import Pods
+from gpusmith.workloads.register import workload
 
-CHECK = "workloads.isolation"
 EVERYTHING = {"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "all"}
 
 
-def start(pods: Pods) -> list[PodTask]:
+def start(pods: Pods) -> None:
     """Jobs without a request, started early so that they also bring the largest image to the node."""
     host, command = pods.node.host, jobs.program("look_around.py")
-    images = host.images
-    made = [
-        pods.task("no-request", images.tensorflow or images.cuda, command, 0),
-        pods.task("visible-all", images.cuda, command, 0, env=EVERYTHING),
+    probes = [
+        pods.task("no-request", command, image="tensorflow" if host.images.tensorflow else "cuda"),
+        pods.task("visible-all", command, env=EVERYTHING),
     ]
     if host.runtime_class in pods.node.target.runtime_classes:
-        name = "visible-all-runtime"
-        more = {"env": EVERYTHING, "runtime_class": host.runtime_class}
-        made.append(pods.task(name, images.cuda, command, 0, **more))
-    for probe in made:
+        of_class = pods.task("visible-all-runtime", command, env=EVERYTHING, runtime_class=host.runtime_class)
+        probes.append(of_class)
+    for probe in probes:
         pods.create(jobs.job, probe)
-    return made
 
 
-def run(pods: Pods, probes: Sequence[PodTask]) -> Judged:
+@workload(
+    "workloads.isolation",
+    place=80,
+    proves="pods without a GPU request see no GPU, also with NVIDIA_VISIBLE_DEVICES=all",
+    fails_when="such a pod sees, opens or creates a GPU's device node, or the RuntimeClass for the test is missing",
+    do="set 'accept-nvidia-visible-devices-envvar-when-unprivileged = false' in the runtime's config.toml, or run site.yml",
+    title="isolation",
+    gpus=0,
+    after=["workloads.network"],
+    start=start,
+)
+def run(pods: Pods) -> Judged:
     """Wait for the Jobs that were started."""
     node = pods.node
-    logs = {probe.name: pods.log_of_job(probe) for probe in probes}
+    logs = {probe.name: pods.log_of_job(probe) for probe in pods.tasks}
     name = node.host.runtime_class
     missing = [] if name in node.target.runtime_classes else [_without_class(node.host.name, name)]
     judged = judge(node.expected, logs, f"{node.prefix}-")

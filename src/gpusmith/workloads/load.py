@@ -10,6 +10,9 @@ from gpusmith.checks.health import SLOWDOWNS
 from gpusmith.inventory.host import Host
 from gpusmith.probe.nvml import THROTTLE_REASONS
 from gpusmith.problems import Problem
+from gpusmith.workloads.outcome import not_made
+from gpusmith.workloads.pods import Pods
+from gpusmith.workloads.register import workload
 
 CHECK = "workloads.throttle"
 NOT_SUPPORTED = 3
@@ -17,14 +20,31 @@ NOT_SUPPORTED = 3
 STEP = "Look at 'nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER' under load, and at the machine's cooling and power supply."
 
 
-def judge(host: Host, cuda: Finding) -> Finding | None:
+@workload(
+    CHECK,
+    place=35,
+    proves="no GPU is slowed down by heat, hardware or power while the CUDA workload loads all free GPUs of the node at once",
+    fails_when="NVML in the pod names such a reason for a GPU, or cannot be asked; a power cap does not count",
+    do="look at 'nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER' under load, at the cooling and the power supply",
+    title="throttle",
+    gpus=0,
+    after=["workloads.cuda"],
+)
+def run(pods: Pods) -> Finding:
+    """No pod of its own: the CUDA program has looked while it loaded the GPUs."""
+    host, computed = pods.node.host, pods.node.findings["workloads.cuda"]
+    cause = "the CUDA workload did not come so far; see workloads.cuda."
+    return judge(host, computed) or not_made(CHECK, host, cause, computed)
+
+
+def judge(host: Host, computed: Finding) -> Finding | None:
     """The finding, from what the CUDA program saw; None if it saw nothing.
 
     Args:
         host: what the inventory says.
-        cuda: finding of the CUDA workload.
+        computed: finding of the CUDA workload.
     """
-    rows: Mapping[str, Mapping[str, int]] = cuda.evidence.get("slowdowns") or {}
+    rows: Mapping[str, Mapping[str, int]] = computed.evidence.get("slowdowns") or {}
     if not rows:
         return None
     without = sorted(uuid for uuid, row in rows.items() if not row.get("looks"))
@@ -37,7 +57,7 @@ def judge(host: Host, cuda: Finding) -> Finding | None:
         )
     problems = [problem for uuid, row in sorted(rows.items()) for problem in _of_gpu(host.name, uuid, row)]
     evidence: dict[str, Any] = {
-        "load_s": cuda.evidence.get("load_s"),
+        "load_s": computed.evidence.get("load_s"),
         "reasons": {uuid: _reasons(row) for uuid, row in rows.items()},
     }
     return merge(CHECK, host.name, problems, host.simulated, evidence)

@@ -7,11 +7,10 @@ from dataclasses import replace
 from gpusmith.checks.findings import Finding, Outcome, Skip
 from gpusmith.inventory.host import Host
 from gpusmith.workloads import jobs
-from gpusmith.workloads.jobs import PodTask
 from gpusmith.workloads.judge import Expected, Judged, program_result
 from gpusmith.workloads.pods import Pods
+from gpusmith.workloads.register import workload
 
-CHECK = "workloads.network"
 NO_NETWORK = "The inventory says that pods of new namespaces reach no Service: 'validation_network: false'."
 # The resolver's own patience is 30 s and more for a server that does not answer.
 PATIENCE = {"RES_OPTIONS": "timeout:2 attempts:2"}
@@ -20,21 +19,38 @@ PATIENCE = {"RES_OPTIONS": "timeout:2 attempts:2"}
 def left_out(host: Host) -> Finding:
     """What is recorded where the inventory says that there is no such network."""
     return Finding(
-        CHECK, host.name, Outcome.SKIPPED, NO_NETWORK, simulated=host.simulated, skip=Skip.NOT_APPLICABLE
+        "workloads.network",
+        host.name,
+        Outcome.SKIPPED,
+        NO_NETWORK,
+        simulated=host.simulated,
+        skip=Skip.NOT_APPLICABLE,
     )
 
 
-def start(pods: Pods) -> PodTask:
+def start(pods: Pods) -> None:
     """A Job without GPUs, started early: it waits for nothing but the network."""
-    command = jobs.program("reach_service.py")
-    probe = pods.task("network", pods.node.host.images.cuda, command, 0, env=PATIENCE)
-    pods.create(jobs.job, probe)
-    return probe
+    if pods.node.host.network:
+        pods.create(jobs.job, pods.task("network", jobs.program("reach_service.py"), env=PATIENCE))
 
 
-def run(pods: Pods, probe: PodTask) -> Judged:
+@workload(
+    "workloads.network",
+    place=20,
+    proves="a pod on the node resolves a Service by the cluster's DNS, and connects to its backend",
+    fails_when="the name does not resolve or the connection fails; 'validation_network: false' leaves this check out",
+    do="look at routes and kubelet's 'clusterDNS' on the node, at CoreDNS and kube-proxy",
+    title="network",
+    gpus=0,
+    after=["workloads.pytorch", "workloads.tensorflow"],
+    start=start,
+)
+def run(pods: Pods) -> Judged | Finding:
     """Wait for the Job that was started."""
-    return judge(pods.node.expected, pods.log_of_job(probe))
+    if not pods.node.host.network:
+        return left_out(pods.node.host)
+    (task,) = pods.tasks
+    return judge(pods.node.expected, pods.log_of_job(task))
 
 
 def judge(expected: Expected, log: str) -> Judged:

@@ -1,4 +1,4 @@
-"""A node under test: as it was looked at last, and what others do to it meanwhile."""
+"""A node under test: as it was looked at last, what others do to it meanwhile, and what came of it so far."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+from gpusmith.checks.findings import Finding
 from gpusmith.cluster.api import Cluster
 from gpusmith.cluster.views import NodeView
 from gpusmith.inventory.host import Host
@@ -13,6 +14,7 @@ from gpusmith.wait import Deadline
 from gpusmith.workloads.board import Board
 from gpusmith.workloads.jobs import Run
 from gpusmith.workloads.judge import Expected
+from gpusmith.workloads.outcome import NodeOutcome
 from gpusmith.workloads.targets import Look, NotTested, Target, by_others, why_not
 
 Say = Callable[[str], None]
@@ -34,6 +36,9 @@ class NodeUnderTest:
         say: told what is going on.
         look: reads its Node object anew.
         made: when each pod was made, on the monotonic clock.
+        outcome: what came of it so far.
+        blocked: checks whose followers are not made: why, and the finding that says so.
+        releases: give back the GPUs of a check's pods, by its id.
     """
 
     cluster: Cluster
@@ -44,6 +49,9 @@ class NodeUnderTest:
     say: Say
     look: Look
     made: dict[str, float] = field(default_factory=dict)
+    outcome: NodeOutcome = field(default_factory=NodeOutcome)
+    blocked: dict[str, tuple[str, Finding]] = field(default_factory=dict)
+    releases: dict[str, Callable[[], None]] = field(default_factory=dict)
 
     @property
     def host(self) -> Host:
@@ -59,7 +67,21 @@ class NodeUnderTest:
     @property
     def free(self) -> int:
         """How many GPUs nobody held at the last look."""
-        return self.view.free
+        return self.target.view.free if self.target.view else 0
+
+    @property
+    def findings(self) -> dict[str, Finding]:
+        """What its workloads found so far, by id of the check."""
+        return self.outcome.findings
+
+    def record(self, finding: Finding) -> None:
+        """A finding on this node."""
+        self.findings[finding.check] = finding
+
+    def release(self) -> None:
+        """Give back all GPUs that pods of this node still hold."""
+        while self.releases:
+            self.releases.popitem()[1]()
 
     def refresh(self) -> NotTested | None:
         """Look at the node; why it cannot be given GPUs to test now, None if it can."""

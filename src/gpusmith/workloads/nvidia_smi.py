@@ -4,19 +4,37 @@ from __future__ import annotations
 
 import re
 
+from gpusmith.checks.findings import Finding, Outcome
 from gpusmith.problems import Problem
 from gpusmith.workloads.judge import Expected, Judged, last_words, uuids_known
 from gpusmith.workloads.pods import Pods
+from gpusmith.workloads.register import ALL, workload
 
-CHECK = "workloads.nvidia-smi"
 UUID = re.compile(r"\(UUID: ((?:GPU|MIG)-[0-9a-fA-F-]+)\)")
 
 
+def did_not_run(found: Finding) -> str:
+    """Why nothing else is made on a node whose first pod says nothing about GPUs; empty if it does."""
+    failed = found.outcome is Outcome.FAILED and "uuids" not in found.evidence
+    if failed or found.outcome is Outcome.ERROR:
+        return "the first workload did not run; see workloads.nvidia-smi."
+    return ""
+
+
+@workload(
+    "workloads.nvidia-smi",
+    place=10,
+    proves="nvidia-smi in a pod lists exactly the GPUs that the pod was given",
+    fails_when="the pod does not start, or lists no GPU, another number, or a GPU that the host does not know",
+    do="read the pod's events and log in the evidence; compare with 'nvidia-smi -L' on the node",
+    title="nvidia-smi",
+    gpus=ALL,
+    blocks=did_not_run,
+)
 def run(pods: Pods) -> Judged:
     """A Job with all free GPUs: with one GPU too few it would not be seen."""
-    node = pods.node
-    task = pods.task("nvidia-smi", node.host.images.cuda, ["nvidia-smi", "-L"], node.free)
-    return judge(node.expected, pods.run_job(task), node.free)
+    log = pods.run_job(pods.task("nvidia-smi", ["nvidia-smi", "-L"]))
+    return judge(pods.node.expected, log, pods.gpus)
 
 
 def judge(expected: Expected, log: str, wanted: int) -> Judged:

@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
-from gpusmith.checks.findings import Finding, Outcome, Skip, merge
+from gpusmith.checks.findings import Finding, Outcome, Skip
 from gpusmith.checks.register import of_tier
 from gpusmith.cluster.views import NodeView
-from gpusmith.errors import GpusmithError
 from gpusmith.inventory.host import Host
-from gpusmith.workloads.judge import Judged, last_words
-from gpusmith.workloads.node import NodeUnderTest
-from gpusmith.workloads.pods import Pods
 from gpusmith.workloads.targets import NotTested, Target
-from gpusmith.workloads.waiting import Contended, PodProblem
-
-PER_NODE = tuple(check.id for check in of_tier("workloads") if check.per_node)
-
-Work = Callable[[Pods], Judged]
 
 
 @dataclass
@@ -41,148 +31,50 @@ class NodeOutcome:
     view: NodeView | None = None
 
 
+def per_node() -> tuple[str, ...]:
+    """Ids of the checks that each node gets a finding of."""
+    return tuple(check.id for check in of_tier("workloads") if check.per_node)
+
+
 def not_tested(target: Target, why: NotTested) -> NodeOutcome:
     """What is recorded for a node that got no workload: never a pass."""
-    findings = {check: _not_now(check, target.host, why) for check in PER_NODE}
+    findings = {check: not_now(check, target.host, why) for check in per_node()}
     return NodeOutcome(findings, (), why.reason, not why.is_failure, target.view)
 
 
-def _not_now(check: str, host: Host, why: NotTested) -> Finding:
+def not_now(check: str, host: Host, why: NotTested) -> Finding:
+    """Of a check that was not made because the node could not be given GPUs to test."""
     outcome, skip = (Outcome.FAILED, None) if why.is_failure else (Outcome.SKIPPED, Skip.LEFT_OUT)
     step = "See the checks of the nodes and cluster tiers." if why.is_failure else why.step
     return Finding(check, host.name, outcome, why.reason, {}, step, host.simulated, skip=skip)
 
 
-@dataclass(frozen=True)
-class NodeChecks:
-    """Makes the checks of one node, and records what came of them.
+def too_few_nodes(check: str, host: Host, needed: int, left: Sequence[str], of_run: int) -> Finding:
+    """Of a check on several nodes at once, on a node that was free without enough others.
 
-    Attributes:
-        node: where its pods are made.
-        outcome: what came of it so far.
-        kept: pods that hold GPUs for a later check.
+    Args:
+        check: its id.
+        host: what the inventory says of the node.
+        needed: how many nodes the check needs.
+        left: names of the nodes that make no group.
+        of_run: how many nodes the run is about; with fewer than needed, the check does not apply.
     """
-
-    node: NodeUnderTest
-    outcome: NodeOutcome = field(default_factory=NodeOutcome)
-    kept: list[Pods] = field(default_factory=list)
-
-    def record(self, finding: Finding) -> None:
-        """A finding that took no work."""
-        self.outcome.findings[finding.check] = finding
-
-    def on_gpus(self, check: str, what: Callable[[int], str], work: Work, keep: bool = False) -> Finding:
-        """The same as check(), on the GPUs that are free now: others take and free some at any time.
-
-        Args:
-            check: its id.
-            what: the work in words, by the number of GPUs.
-            work: gets the check's pods.
-            keep: as of check().
-        """
-        why = self.node.refresh()
-        if why is None:
-            return self.check(check, what(self.node.free), work, keep)
-        finding = _not_now(check, self.node.host, why)
-        self.outcome.kept_back = self.outcome.kept_back or not why.is_failure
-        self.record(finding)
-        self.node.say(f"{finding.target}: {check}: {why.reason}")
-        return finding
-
-    def release(self) -> None:
-        """Give back the GPUs that were kept."""
-        for pods in self.kept:
-            pods.release()
-        self.kept.clear()
-
-    def check(self, check: str, what: str, work: Work, keep: bool = False) -> Finding:
-        """Do a check's work, give its GPUs back, and record what came of it.
-
-        Args:
-            check: its id.
-            what: the work in words.
-            work: gets the check's pods.
-            keep: the pods go on holding GPUs, for the next check.
-        """
-        begin = time.monotonic()
-        pods = Pods(self.node)
-        # From before the work on, so that an interruption finds it.
-        self.kept.append(pods)
-        finding = self._finding(check, what, work, pods)
-        if not keep:
-            pods.release()
-            self.kept.remove(pods)
-        if pods.made_again:
-            finding = replace(finding, evidence={**finding.evidence, "made_again": pods.made_again})
-        finding = replace(finding, duration_s=time.monotonic() - begin)
-        self.record(finding)
-        self.node.say(f"{finding.target}: {what}: {finding.outcome.value}, {finding.duration_s:.1f} s")
-        return finding
-
-    def _finding(self, check: str, what: str, work: Work, pods: Pods) -> Finding:
-        host = self.node.host
-        about = f"Node '{host.name}': {what}"
-        try:
-            judged = work(pods)
-            if judged.tested and self.node.target.uuids is not None:
-                self.outcome.tested = tuple(judged.tested)
-            if judged.of_host and not judged.problems and self.node.target.uuids is None:
-                return self._unproved(check, judged)
-            return merge(check, host.name, judged.problems, host.simulated, judged.evidence)
-        except Contended as error:
-            return self._contended(check, about, error, pods)
-        except PodProblem as error:
-            return self._problem(check, about, error)
-        except GpusmithError as error:
-            cause, step = f"{about}: {error.message}", error.hint
-        except Exception as error:  # noqa: BLE001 - a fault of ours on one node must not take the others along
-            cause, step = f"{about}: {type(error).__name__}: {error}", "Report this as a fault of gpusmith."
-        return Finding(check, host.name, Outcome.ERROR, cause, {}, step, host.simulated)
-
-    def _unproved(self, check: str, judged: Judged) -> Finding:
-        """UUIDs from pods alone, which cannot be compared with the host's."""
-        host = self.node.host
-        cause = (
-            f"Node '{host.name}': the GPUs that pods named cannot be compared with the host's, whose record could not be read;"
-            " see nodes.reachable."
-        )
-        return Finding(
-            check, host.name, Outcome.SKIPPED, cause, judged.evidence, "", host.simulated, skip=Skip.BLOCKED
-        )
-
-    def _problem(self, check: str, about: str, error: PodProblem) -> Finding:
-        host, evidence = self.node.host, {"log": last_words(error.log)} if error.log else {}
-        cause = f"{about}: {error.message.rstrip('.')}."
-        return Finding(check, host.name, Outcome.FAILED, cause, evidence, error.hint, host.simulated)
-
-    def _contended(self, check: str, about: str, error: Contended, pods: Pods) -> Finding:
-        """Left out if others took or freed GPUs, or the node, meanwhile; else it is a problem like any other."""
-        host = self.node.host
-        try:
-            why = self.node.by_others([task.name for _, task in pods.made])
-        except GpusmithError as trouble:
-            return Finding(check, host.name, Outcome.ERROR, f"{about}: {trouble.message}", {}, trouble.hint)
-        if not why:
-            return self._problem(check, about, error)
-        self.outcome.kept_back = True
-        cause = f"{about}: left out: {why}: {error.message.rstrip('.')}."
-        step = "Run the suite again when the node is free."
-        return Finding(check, host.name, Outcome.SKIPPED, cause, {}, step, host.simulated, skip=Skip.LEFT_OUT)
-
-    def rest(self, cause: str, because: Finding) -> None:
-        """Checks that were not made get the outcome of the check that they depend on.
-
-        Args:
-            cause: why they were not made.
-            because: a failure fails them; what could not be asked or was left out does the same to them.
-        """
-        for check in PER_NODE:
-            if check not in self.outcome.findings:
-                self.record(not_made(check, self.node.host, cause, because))
+    skip = Skip.LEFT_OUT if of_run >= needed else Skip.NOT_APPLICABLE
+    names = ", ".join(f"'{name}'" for name in left)
+    cause = f"Not tested: {needed} nodes with free GPUs are needed at the same time; left without others: {names}."
+    step = "Run the suite again when more nodes are free." if skip is Skip.LEFT_OUT else ""
+    return Finding(check, host.name, Outcome.SKIPPED, cause, {}, step, host.simulated, skip=skip)
 
 
 def not_made(check: str, host: Host, cause: str, because: Finding) -> Finding:
-    """Of a check that was not made because of how another one came out."""
+    """Of a check that was not made because of how another one came out.
+
+    Args:
+        check: its id.
+        host: what the inventory says of the node.
+        cause: why it was not made.
+        because: a failure fails it; what could not be asked or was left out does the same to it.
+    """
     said = f"Node '{host.name}': not tested: {cause}"
     if because.outcome is Outcome.FAILED:
         return Finding(check, host.name, Outcome.FAILED, said, simulated=host.simulated)

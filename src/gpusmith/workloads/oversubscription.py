@@ -13,23 +13,29 @@ from gpusmith.workloads import holders, jobs
 from gpusmith.workloads.jobs import PodTask
 from gpusmith.workloads.judge import Expected, Judged
 from gpusmith.workloads.pods import Pods
+from gpusmith.workloads.register import workload
 from gpusmith.workloads.states import state_of
 from gpusmith.workloads.waiting import Contended, PodProblem
 
-CHECK = "workloads.oversubscription"
 PENDING_WAIT_S = 60.0
 STAYS_PENDING_S = 3.0
 
 
-def run(pods: Pods, held: Mapping[str, str]) -> Judged:
-    """Make the pod, see it wait, free a GPU, see which one it gets.
-
-    Args:
-        pods: of the check.
-        held: UUIDs by the pods that hold all GPUs that were free.
-    """
+@workload(
+    "workloads.oversubscription",
+    place=70,
+    proves="one more pod waits for 'Insufficient nvidia.com/gpu', then gets exactly the freed GPU",
+    fails_when="the pod is placed while all GPUs are held, waits for another reason, or gets another GPU than the freed one",
+    do="look for a second device plugin, for time slicing, or for somebody else's pod that ended meanwhile",
+    title="one pod more than GPUs",
+    gpus=0,  # that are free: it is about those that the workload before it holds
+    after=["workloads.allocation"],
+)
+def run(pods: Pods) -> Judged:
+    """Make the pod, see it wait, free a GPU, see which one it gets."""
     node = pods.node
-    extra = pods.task("one-more", node.host.images.cuda, holders.PROGRAM, 1)
+    held: Mapping[str, str] = node.findings["workloads.allocation"].evidence["held"]
+    extra = pods.task("one-more", holders.PROGRAM, 1)
     pods.create(jobs.pod, extra)
     pending = _stays_pending(pods, extra, len(held))
     ended, freed = next(iter(held.items()))

@@ -29,43 +29,50 @@ END_GRACE_S = 15
 
 @dataclass(frozen=True, eq=False)
 class Pods:
-    """Pods for one check on one node.
+    """Pods of one workload on one node.
 
     Attributes:
         node: where they are made.
+        image: as of the workload.
+        gpus: how many the workload gets on this node.
         made_again: names of pods that never ran and were made once more, with the reason.
         made: kind and task of each.
     """
 
     node: NodeUnderTest
+    image: str
+    gpus: int
     made_again: dict[str, str] = field(default_factory=dict)
     made: list[tuple[str, PodTask]] = field(default_factory=list)
 
-    def task(self, name: str, image: str, command: Sequence[str], gpus: int, **more: Any) -> PodTask:
+    def task(
+        self, name: str, command: Sequence[str], gpus: int | None = None, image: str = "", **more: Any
+    ) -> PodTask:
         """What a pod of this node does.
 
         Args:
             name: unique on the node.
-            image: container image.
             command: program and arguments.
-            gpus: how many it asks for.
+            gpus: how many it asks for; all that the workload gets, if left out.
+            image: as of the workload; another one than the workload's.
             more: further fields of PodTask.
 
         Raises:
             ToolError: the inventory names no image.
         """
-        host = self.node.host
-        if not image:
+        host, image = self.node.host, image or self.image
+        reference = getattr(host.images, image, image)
+        if not reference:
             raise ToolError(
                 f"Host '{host.name}' names no image for workload '{name}'.",
-                "Set 'validation_image_cuda', 'validation_image_pytorch' and 'validation_image_tensorflow' in the inventory.",
+                f"Set 'validation_image_{image}' in the inventory.",
             )
         made = PodTask(
             name=f"{self.node.prefix}-{name}",
             node=self.node.view.name,
-            image=image,
+            image=reference,
             command=command,
-            gpus=gpus,
+            gpus=self.gpus if gpus is None else gpus,
             simulated=host.simulated,
             tolerated=tuple(str(row["key"]) for row in host.taints),
             cordoned=self.node.target.in_maintenance,
@@ -74,6 +81,11 @@ class Pods:
             pull_s=host.pull_timeout_s,
         )
         return replace(made, **more)
+
+    @property
+    def tasks(self) -> list[PodTask]:
+        """What pods were made for."""
+        return [task for _, task in self.made]
 
     def create(self, make: Maker, task: PodTask) -> None:
         """Create a Job or a bare pod."""

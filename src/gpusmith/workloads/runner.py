@@ -4,47 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from gpusmith.checks.findings import Finding, Outcome
+from gpusmith.checks.findings import Finding
 from gpusmith.cluster.api import Cluster
-from gpusmith.workloads import (
-    allocation,
-    cleanup,
-    cuda,
-    frameworks,
-    isolation,
-    load,
-    namespace,
-    network,
-    nvidia_smi,
-    oversubscription,
-)
+from gpusmith.workloads import cleanup, namespace
 from gpusmith.workloads.board import Board
-from gpusmith.workloads.jobs import PodTask, Run
-from gpusmith.workloads.judge import Judged
+from gpusmith.workloads.jobs import Run
 from gpusmith.workloads.keepalive import KeepAlive
 from gpusmith.workloads.node import NodeUnderTest, Say
-from gpusmith.workloads.outcome import NodeChecks, NodeOutcome, not_made, not_tested
-from gpusmith.workloads.pods import Pods
+from gpusmith.workloads.outcome import NodeOutcome, not_tested, too_few_nodes
+from gpusmith.workloads.register import Step, Workload, in_order
 from gpusmith.workloads.targets import Look, Target, looker, why_not
+from gpusmith.workloads.turn import Turn, is_ready, pods_of
 
 NODES_AT_ONCE = 16
-
-
-@dataclass
-class Early:
-    """Pods without GPUs, which start before the first workload and are looked at later.
-
-    Attributes:
-        network: the network probe, if there is one.
-        isolation: those that look around.
-    """
-
-    network: list[PodTask] = field(default_factory=list)
-    isolation: list[PodTask] = field(default_factory=list)
 
 
 def run_all(
@@ -77,15 +52,17 @@ def run_all(
     try:
         namespace.make(cluster, run, programs)
         with KeepAlive(cluster, run):
-            outcomes.update(_on_nodes(cluster, run, ready, say, look or looker(cluster, run.namespace)))
+            look = look or looker(cluster, run.namespace)
+            outcomes.update(_on_nodes(cluster, run, ready, say, look, len(targets)))
     finally:
         cleaned = cleanup.run(cluster, run)
     return outcomes, cleaned
 
 
 def _on_nodes(
-    cluster: Cluster, run: Run, ready: Sequence[Target], say: Say, look: Look
+    cluster: Cluster, run: Run, ready: Sequence[Target], say: Say, look: Look, of_run: int
 ) -> dict[str, NodeOutcome]:
+    alone, together = in_order()
     with (
         Board(cluster, run.namespace) as board,
         ThreadPoolExecutor(max_workers=min(NODES_AT_ONCE, len(ready))) as pool,
@@ -94,79 +71,73 @@ def _on_nodes(
             NodeUnderTest(cluster, run, board, target, f"n{place}", say, look)
             for place, target in enumerate(ready)
         ]
-        started = [(node.host.name, pool.submit(run_node, node)) for node in nodes]
         try:
-            return {name: future.result() for name, future in started}
+            list(pool.map(partial(_on_node, alone), nodes))
+            for workload in together:
+                _on_groups(pool, workload, nodes, of_run)
         except BaseException:
             # Interrupted: the other nodes' threads must not wait on, so that what was made is removed at once.
             board.stop()
             raise
+    return {node.host.name: node.outcome for node in nodes}
 
 
-def run_node(node: NodeUnderTest) -> NodeOutcome:
+# --- one node by itself ----------------------------------------------------------------------------------------
+
+
+def _on_node(steps: Sequence[Step], node: NodeUnderTest) -> None:
     """Everything on one node, as it is when it has its turn."""
     why = node.refresh()
     if why is not None:
-        return not_tested(node.target, why)
-    checks = NodeChecks(node)
-    try:
-        _in_order(checks)
-    finally:
-        checks.release()
-    return checks.outcome
-
-
-def _in_order(checks: NodeChecks) -> None:
-    """The order in which a failure tells most."""
-    node, early = checks.node, Early()
-    if not node.host.network:
-        checks.record(network.left_out(node.host))
-    checks.outcome.view = node.view
-    first = checks.check(nvidia_smi.CHECK, "nvidia-smi", partial(_begin, early))
-    if first.outcome is Outcome.ERROR or (first.outcome is Outcome.FAILED and "uuids" not in first.evidence):
-        _without_gpus(checks, early)
-        checks.rest("the first workload did not run; see workloads.nvidia-smi.", first)
+        node.outcome = not_tested(node.target, why)
         return
-    computed = checks.on_gpus(cuda.CHECK, lambda free: f"CUDA on {free} GPUs", cuda.run)
-    checks.record(
-        load.judge(node.host, computed)
-        or not_made(
-            load.CHECK, node.host, "the CUDA workload did not come so far; see workloads.cuda.", computed
-        )
-    )
-    checks.outcome.view = node.target.view
-    _frameworks(checks)
-    _without_gpus(checks, early)
-    held = checks.on_gpus(
-        allocation.CHECK, lambda free: f"{free} pods with one GPU each", allocation.run, keep=True
-    )
-    if "held" in held.evidence and held.outcome in (Outcome.PASSED, Outcome.SKIPPED):
-        one_more = partial(oversubscription.run, held=held.evidence["held"])
-        checks.check(oversubscription.CHECK, "one pod more than GPUs", one_more)
-    checks.rest("the workload before it did not pass.", held)
+    node.outcome.view = node.view
+    early = {row.check: Turn(row, [pods_of(row, node)]) for step in steps for row in step if row.start}
+    try:
+        for turn in early.values():
+            turn.start()
+        for step in steps:
+            take = partial(_take, node, early, first=steps[0][0])
+            with ThreadPoolExecutor(max_workers=_at_once(step, node.free)) as pool:
+                list(pool.map(take, step))
+    finally:
+        node.release()
 
 
-def _begin(early: Early, pods: Pods) -> Judged:
-    if pods.node.host.network:
-        early.network = [network.start(pods)]
-    early.isolation = isolation.start(pods)
-    return nvidia_smi.run(pods)
+def _at_once(step: Step, free: int) -> int:
+    """How many workloads of a step may run at the same time, with GPUs for each."""
+    most = max(row.gpus if isinstance(row.gpus, int) else free for row in step)
+    return max(1, min(len(step), free // max(1, most)))
 
 
-def _frameworks(checks: NodeChecks) -> None:
-    """Both at once, if there is a GPU for each."""
-    rows = frameworks.FRAMEWORKS
-    with ThreadPoolExecutor(max_workers=max(1, min(len(rows), checks.node.free))) as pool:
-        for done in [pool.submit(_framework, checks, row) for row in rows]:
-            done.result()
+def _take(node: NodeUnderTest, early: dict[str, Turn], workload: Workload, *, first: Workload) -> None:
+    if is_ready(workload, node, just_seen=workload is first):
+        turn = early.get(workload.check) or Turn(workload, [pods_of(workload, node)])
+        turn.take()
+    if workload.covers:
+        node.outcome.view = node.target.view
 
 
-def _framework(checks: NodeChecks, row: frameworks.Framework) -> Finding:
-    return checks.on_gpus(row.check, lambda _: row.title, partial(frameworks.run, framework=row))
+# --- several nodes together ------------------------------------------------------------------------------------
 
 
-def _without_gpus(checks: NodeChecks, early: Early) -> None:
-    for probe in early.network:
-        checks.check(network.CHECK, "network", partial(network.run, probe=probe))
-    if early.isolation:
-        checks.check(isolation.CHECK, "isolation", partial(isolation.run, probes=early.isolation))
+def _on_groups(
+    pool: ThreadPoolExecutor, workload: Workload, nodes: Sequence[NodeUnderTest], of_run: int
+) -> None:
+    """A workload of several nodes, once for each group of nodes that are free; groups have no node in common."""
+    tested = [node for node in nodes if not node.outcome.reason]
+    free, size = [node for node in tested if is_ready(workload, node)], workload.nodes
+    groups = [free[n : n + size] for n in range(0, len(free) - size + 1, size)]
+    rest = free[len(groups) * size :]
+    for node in rest:
+        names = [row.host.name for row in rest]
+        node.record(too_few_nodes(workload.check, node.host, size, names, of_run))
+    list(pool.map(partial(_on_group, workload), groups))
+
+
+def _on_group(workload: Workload, group: Sequence[NodeUnderTest]) -> None:
+    try:
+        Turn(workload, [pods_of(workload, node) for node in group]).take()
+    finally:
+        for node in group:
+            node.release()

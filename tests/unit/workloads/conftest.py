@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
+from gpusmith.checks import register as checks
 from gpusmith.checks.findings import Finding
+from gpusmith.checks.register import catalog
 from gpusmith.cluster.api import Cluster
 from gpusmith.cluster.views import NodeView
 from gpusmith.inventory.host import Host
-from gpusmith.workloads import board, node, oversubscription, runner
+from gpusmith.workloads import board, node, oversubscription, register, runner
 from gpusmith.workloads.jobs import Run
 from gpusmith.workloads.outcome import NodeOutcome
 from gpusmith.workloads.targets import Look, Target
@@ -28,6 +30,17 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(oversubscription, "PENDING_WAIT_S", 0.5)
     monkeypatch.setattr(node, "OTHERS_WAIT_S", 0.1)
     monkeypatch.setattr(node, "OTHERS_TICK_S", 0.02)
+
+
+@pytest.fixture
+def register_open(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What a test registers is gone after it."""
+    catalog()
+    with monkeypatch.context() as only_here:
+        only_here.setattr(checks, "_CHECKS", dict(checks._CHECKS))
+        only_here.setattr(register, "_WORKLOADS", dict(register._WORKLOADS))
+        yield
+    checks._in_order.cache_clear()
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 from gpusmith.cluster.holders import Holder
 from gpusmith.workloads.frameworks import judge
 from gpusmith.workloads.judge import Expected
-from gpusmith.workloads.outcome import PER_NODE
+from gpusmith.workloads.outcome import per_node
 from tests.unit.workloads.answers import READY, before_each_creation, outcomes
 
 NODE = Expected("gpu-1", True, frozenset({"GPU-a"}))
@@ -30,7 +30,7 @@ def test_it_names_a_gpu_of_the_host(uuid: str | None, wrong: int) -> None:
 def test_both_run_at_once(run: Any, fake_cluster: Any) -> None:
     meeting = threading.Barrier(2, timeout=20)
     before_each_creation(fake_cluster, lambda body: body["metadata"]["name"] in BOTH and meeting.wait())
-    assert outcomes(run()[0]["gpu-1"]) == dict.fromkeys(PER_NODE, "passed")
+    assert outcomes(run()[0]["gpu-1"]) == dict.fromkeys(per_node(), "passed")
 
 
 def test_one_after_the_other_on_one_gpu(run: Any, fake_cluster: Any) -> None:
@@ -43,6 +43,6 @@ def test_one_after_the_other_on_one_gpu(run: Any, fake_cluster: Any) -> None:
     before_each_creation(fake_cluster, note_thread)
     fake_cluster.foreign["gpu-1"] = set(fake_cluster.gpus["gpu-1"][:3])
     found, _ = run(gpu_1=replace(READY, holders=(Holder("team", "train", 3),)))
-    assert outcomes(found["gpu-1"]) == dict.fromkeys(PER_NODE, "passed")
+    assert outcomes(found["gpu-1"]) == dict.fromkeys(per_node(), "passed")
     assert len(running) == 2
     assert len(set(running)) == 1, "one thread for both"

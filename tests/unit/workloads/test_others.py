@@ -12,7 +12,7 @@ from gpusmith.checks.findings import Finding, Outcome, Skip
 from gpusmith.cluster.holders import Holder
 from gpusmith.cluster.views import NodeView
 from gpusmith.workloads import waiting
-from gpusmith.workloads.outcome import PER_NODE
+from gpusmith.workloads.outcome import per_node
 from gpusmith.workloads.targets import Target, by_others, looker
 from tests.unit.hosts import make_host
 from tests.unit.workloads.answers import READY, before_each_creation, ends_as, outcomes
@@ -109,7 +109,7 @@ def left_out(finding: Finding, says: str) -> None:
 def test_free_gpus_are_read_when_the_node_has_its_turn(run: Any, node: Node, said: list[str]) -> None:
     node.taken(3)
     found = run(look=node)[0]["gpu-1"]
-    assert outcomes(found) == dict.fromkeys(PER_NODE, "passed"), found.findings
+    assert outcomes(found) == dict.fromkeys(per_node(), "passed"), found.findings
     assert len(found.tested) == 1
     assert "gpu-1: CUDA on 1 GPUs: passed" in "".join(said)
     assert found.view == node.view, "coverage names who holds the others"

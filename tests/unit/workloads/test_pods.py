@@ -14,7 +14,7 @@ from gpusmith.wait import Deadline, WaitTimeout
 from gpusmith.workloads import jobs
 from gpusmith.workloads.jobs import Run
 from gpusmith.workloads.node import NodeUnderTest
-from gpusmith.workloads.outcome import PER_NODE
+from gpusmith.workloads.outcome import per_node
 from gpusmith.workloads.pods import Pods
 from gpusmith.workloads.targets import Target
 from gpusmith.workloads.waiting import PodProblem, PullTrouble
@@ -34,7 +34,7 @@ def test_a_pod_whose_runtime_lost_the_race_is_made_once_more(
     of_job = check not in ("allocation", "oversubscription")
     never_starts(fake_cluster, "runc create failed: unable to freeze", pod + ("-x" if of_job else ""))
     found = run()[0]["gpu-1"]
-    assert outcomes(found) == dict.fromkeys(PER_NODE, "passed"), found.findings
+    assert outcomes(found) == dict.fromkeys(per_node(), "passed"), found.findings
     said = {
         name: row.evidence["made_again"]
         for name, row in found.findings.items()
@@ -61,7 +61,7 @@ def test_a_pod_that_does_not_start_fails(
     assert message in finding.cause
 
 
-def site(cluster: Any, board: Any, target: Target, say: Callable[[str], None] = print) -> NodeUnderTest:
+def under_test(cluster: Any, board: Any, target: Target, say: Callable[[str], None] = print) -> NodeUnderTest:
     return NodeUnderTest(cluster, Run("a1", "o"), board, target, "n0", say, lambda row: row.view)
 
 
@@ -70,8 +70,8 @@ def test_a_pod_is_missed_from_before_its_creation_on(host: Callable[..., Host]) 
     cluster = SimpleNamespace(create=lambda path, body: done.append(f"create {path} {body['kind']}"))
     board = SimpleNamespace(expect=lambda name: done.append(f"expect {name}"))
     target = Target(host(), READY, None)
-    pods = Pods(site(cluster, board, target, done.append))
-    workload = pods.task("x", "image", ["true"], 0)
+    pods = Pods(under_test(cluster, board, target, done.append), "image", 0)
+    workload = pods.task("x", ["true"])
     pods.create(jobs.job, workload)
     pods.create(jobs.pod, workload)
     assert done == [
@@ -91,8 +91,8 @@ def test_a_pod_ends_by_itself_before_it_is_given_up(host: Callable[..., Host]) -
     board = SimpleNamespace(wait=wait, warning=None, expect=lambda _: None)
     cluster = SimpleNamespace(create=lambda *_: None, log=lambda *_: "printed")
     target = Target(host(validation_timeout_pod_s=7, validation_timeout_pull_s=9), READY, None)
-    pods = Pods(site(cluster, board, target))
-    workload = pods.task("x", "image", ["true"], 0)
+    pods = Pods(under_test(cluster, board, target), "image", 0)
+    workload = pods.task("x", ["true"])
     assert pods.run_job(workload) == "printed"
     assert workload.timeout_s == 7
     assert waited == [9.0, 22.0], "pulling has a time of its own"
@@ -120,6 +120,8 @@ def test_an_image_that_does_not_come_in_time_is_no_failure_of_the_node(
     pod = {"metadata": {"name": "n0-x-1"}}
     board = SimpleNamespace(wait=wait, warning=None, expect=lambda _: None, pod=lambda _: pod, stopped=False)
     cluster = SimpleNamespace(create=lambda *_: None, items=lambda *_, **__: events)
-    pods = Pods(site(cluster, board, Target(host(validation_timeout_pull_s=9), READY, None)))
+    pods = Pods(
+        under_test(cluster, board, Target(host(validation_timeout_pull_s=9), READY, None)), "image", 0
+    )
     with pytest.raises(kind, match=says):
-        pods.run_job(pods.task("x", "image", ["true"], 0))
+        pods.run_job(pods.task("x", ["true"]))

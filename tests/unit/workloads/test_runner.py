@@ -11,14 +11,14 @@ import pytest
 
 from gpusmith.checks.findings import Outcome, Skip
 from gpusmith.cluster.holders import Holder
-from gpusmith.workloads.outcome import PER_NODE
+from gpusmith.workloads.outcome import per_node
 from tests.unit.workloads.answers import READY, answer, before_each_creation, ends_as, never_starts, outcomes
 
 
 def test_two_healthy_nodes(run: Any, fake_cluster: Any) -> None:
     found, cleanup = run(("gpu-1", "gpu-2"))
     for name in ("gpu-1", "gpu-2"):
-        assert outcomes(found[name]) == dict.fromkeys(PER_NODE, "passed"), found[name].findings
+        assert outcomes(found[name]) == dict.fromkeys(per_node(), "passed"), found[name].findings
         assert set(found[name].tested) == set(fake_cluster.gpus[name])
         assert all(row.simulated for row in found[name].findings.values())
     assert cleanup.outcome is Outcome.PASSED
@@ -29,7 +29,7 @@ def test_busy_gpus_are_not_taken(run: Any, fake_cluster: Any) -> None:
     taken = fake_cluster.gpus["gpu-1"][:1]
     fake_cluster.foreign["gpu-1"] = set(taken)
     found, _cleanup = run(gpu_1=replace(READY, holders=(Holder("team", "train", 1),)))
-    assert outcomes(found["gpu-1"]) == dict.fromkeys(PER_NODE, "passed")
+    assert outcomes(found["gpu-1"]) == dict.fromkeys(per_node(), "passed")
     assert set(found["gpu-1"].tested) == set(fake_cluster.gpus["gpu-1"]) - set(taken)
 
 
@@ -163,3 +163,11 @@ def test_without_the_hosts_record_uuids_of_pods_prove_nothing(run: Any, fake_clu
 def test_without_the_hosts_record_a_failure_is_one(run: Any, fake_cluster: Any) -> None:
     fake_cluster.answers["run_cuda.py"] = answer(ok=False, error="wrong")
     assert run(recorded=False)[0]["gpu-1"].findings["workloads.cuda"].outcome is Outcome.FAILED
+
+
+def test_a_node_is_looked_at_at_its_turn_and_before_each_further_work_with_gpus(run: Any) -> None:
+    views = [replace(READY, labels={"look": str(n)}) for n in range(5)]
+    looks = iter(views)
+    found = run(look=lambda _: next(looks))[0]["gpu-1"]
+    assert list(looks) == [], "before CUDA, PyTorch, TensorFlow and the pods that hold GPUs"
+    assert found.view == views[1], "coverage is of the moment when CUDA had its turn"

@@ -13,7 +13,7 @@ from gpusmith.cluster.holders import Holder
 from gpusmith.cluster.views import NodeView
 from gpusmith.names import STARTUP_TAINT, UPGRADE
 from gpusmith.upgrade.ledger import State
-from gpusmith.workloads.outcome import PER_NODE, NodeOutcome
+from gpusmith.workloads.outcome import NodeOutcome, per_node
 from gpusmith.workloads.targets import Target, why_not
 from tests.unit.hosts import make_host
 from tests.unit.ledgers import ledger
@@ -44,7 +44,7 @@ def test_node_that_cannot_be_tested_is_never_a_pass(
     run: Any, fake_cluster: Any, view: NodeView | None, outcome: str, says: str
 ) -> None:
     found, _cleanup = run(gpu_1=view)
-    assert outcomes(found["gpu-1"]) == dict.fromkeys(PER_NODE, outcome)
+    assert outcomes(found["gpu-1"]) == dict.fromkeys(per_node(), outcome)
     assert all(says in row.cause for row in found["gpu-1"].findings.values())
     # Coverage says who and why of what is left out; a failure is no skip at all.
     skip = Skip.LEFT_OUT if outcome == "skipped" else None
