@@ -150,7 +150,6 @@ COMMANDS: Mapping[str, Command] = {
     "kubectl get KIND NAME -o yaml": _kubectl("get namespace gpusmith-system -o yaml"),
     "kubectl get namespace NAME -o yaml": _kubectl("get namespace gpusmith-system -o yaml"),
     "kubectl get namespace X -o yaml": _kubectl("get namespace gpusmith-system -o yaml"),
-    "kubectl get csr": _kubectl("get csr"),
     "kubectl get nodes": _kubectl("get nodes"),
     "kubectl get pods -A --field-selector spec.nodeName=X -o custom-columns=UID:.metadata.uid,NAME:.metadata.name": _kubectl(
         "get pods -A --field-selector spec.nodeName=gpu-1 -o custom-columns=UID:.metadata.uid,NAME:.metadata.name"
@@ -185,8 +184,6 @@ COMMANDS: Mapping[str, Command] = {
     "ansible-playbook -i INVENTORY playbooks/remove_nodes.yml -l X": WALKED,
     "ansible-playbook -i INVENTORY site.yml -l X": WALKED,
     "ansible-playbook -i INVENTORY site.yml -l X -e gpusmith_reboot=if_needed": WALKED,
-    # No certificate of the lab is old enough.
-    "ansible-playbook -i INVENTORY site.yml -l X -e kubernetes_node_rejoin_expired=true": ELSEWHERE,
     "gpulab up": WALKED,
     "make docs": WALKED,
     "make setup": WALKED,

@@ -38,8 +38,7 @@ RETURN = r"""
 _value:
   description: >-
     problems (in words), cures (kinds of cure that are needed, see C(gpusmith.problems)), files (paths of the role's files that are
-    missing or say something else), environment (of these files, those of the service's unit and environment, content by path),
-    expired (in words, that the certificate has with which the kubelet speaks to the cluster; empty if not).
+    missing or say something else), environment (of these files, those of the service's unit and environment, content by path).
   type: dict
 """
 

@@ -18,7 +18,7 @@ from gpusmith.preflight.machine import check_huge_pages
 from gpusmith.preflight.words import Tables
 from gpusmith.probe.memory import FOLDER
 from tests.e2e.harness import Ended
-from tests.long import test_expired_certificate
+from tests.long import real_control_plane
 from tests.long.debian_machines import QUIET, Machine, booted, host_rootfs
 
 LABEL = "io.gpusmith.test=huge-pages"
@@ -26,8 +26,7 @@ PAGES = Path(FOLDER) / "hugepages-2048kB/nr_hugepages"
 FILE = "/etc/tmpfiles.d/gpusmith-host-baseline.conf"
 SIZE, COUNT = "2Mi", 16
 
-cluster = test_expired_certificate.cluster
-"""A real kubelet, which is let in by a real control plane."""
+cluster = real_control_plane.cluster
 
 
 @pytest.fixture(scope="module")
@@ -129,10 +128,8 @@ def test_a_removal_takes_them_out_of_the_boot_and_the_kernel_keeps_them_until_th
     assert changed(machine, play(machine, before + COUNT, entry="remove")) == 0
 
 
-def test_a_kubelet_that_starts_then_offers_them(
-    before: int, cluster: test_expired_certificate.Cluster
-) -> None:
+def test_a_kubelet_that_starts_then_offers_them(before: int, cluster: real_control_plane.Cluster) -> None:
     PAGES.write_text(str(before + COUNT))
-    cluster.play(True)
+    real_control_plane.kubelet(cluster)
     offered = ["kubectl", "get", "node", "gpu-1", "-o", "jsonpath={.status.capacity.hugepages-2Mi}"]
     cluster.wait("the node has them", *offered, says=f"{2 * (before + COUNT)}Mi")

@@ -58,7 +58,7 @@ def expired(record: Record, node: str) -> list[Problem]:
         Problem(
             f"Node '{node}': the certificate with which its kubelet speaks to the cluster expired on {day(until)}, so the"
             " cluster does not hear of it.",
-            f"If the node is to come back, {steps.renew(node)}.",
+            f"If the node is to come back, {steps.rejoin(node)}.",
             {"client_expires_unix": until},
         )
     ]

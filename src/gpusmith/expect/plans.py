@@ -369,7 +369,6 @@ def kubernetes_node(raw: Mapping[str, Any], settings: Settings) -> Plan:
             record, want.packages, "kubernetes_node", found, files.outdated(record, want.settings), kept
         ),
         "environment": {path: of_unit[path] for path in files.outdated(record, of_unit)},
-        "expired": [words(problem, node) for problem in kubelet.expired(record, node)],
     }
 
 

@@ -33,14 +33,6 @@ def rejoin(node: str) -> str:
     return f"{leave(node)}, then bring it back with 'ansible-playbook -i INVENTORY site.yml -l {node}'"
 
 
-def renew(node: str) -> str:
-    """How a kubelet whose certificate has expired gets a new one."""
-    return (
-        f"have its kubelet ask for a new one with 'ansible-playbook -i INVENTORY site.yml -l {node}"
-        " -e kubernetes_node_rejoin_expired=true'"
-    )
-
-
 def change_driver(node: str) -> str:
     """How a node that serves gets the other kind of module: site.yml installs it only on a machine that has left the cluster."""
     return (

@@ -12,11 +12,10 @@ from gpusmith.expect import firewall, foreign, huge_pages, kubelet, mig, pod_tra
 from gpusmith.expect import surroundings as around
 from gpusmith.expect.host import cannot_set, swap_of_served
 from gpusmith.expect.kernels import newest, without_driver
-from gpusmith.expect.steps import renew
+from gpusmith.expect.steps import rejoin
 from gpusmith.expect.versions import is_open, is_version, upstream
 from gpusmith.expect.wanted import baseline
 from gpusmith.node.records import load
-from gpusmith.preflight.asked import DRIVER_ONLY
 from gpusmith.preflight.words import Facts, Tables, Wanted, or_default, refusal
 from gpusmith.probe.firewall import Firewall
 from gpusmith.probe.foreign import Foreign
@@ -158,24 +157,19 @@ def surroundings(record: Record, wanted: Wanted) -> list[str]:
     ]
 
 
-def check_certificate(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[Refusal]:
-    """A node of a cluster can speak to it, or is meant to be let in once more."""
+def check_certificate(facts: Facts, _wanted: Wanted, _tables: Tables) -> Iterator[Refusal]:
+    """A node of a cluster can speak to it."""
     raw = facts["record"]
     record = Record(SCHEMA, host=load(Host, raw["host"]), kubernetes=load(Kubernetes, raw["kubernetes"]))
     until = record.kubernetes.client_expires_unix
-    if until is None or not kubelet.expired(record, "") or _rejoins(wanted):
+    if until is None or not kubelet.expired(record, ""):
         return
     yield refusal(
         "kubelet's certificate",
         f"expired on {kubelet.day(until)}, so the cluster does not hear of the node",
-        "a valid one, or 'kubernetes_node_rejoin_expired: true'",
-        f"If the node is to come back, {renew('NODE')}. Pods of which the cluster has given up the node are stopped then.",
+        "a valid one",
+        f"If the node is to come back, {rejoin('NODE')}.",
     )
-
-
-def _rejoins(wanted: Wanted) -> bool:
-    """Whether this run renews certificates; that of an upgrade does not."""
-    return bool(wanted.get("rejoin_expired")) and wanted.get("scope") != DRIVER_ONLY
 
 
 def check_disk(facts: Facts, _wanted: Wanted, _tables: Tables) -> Iterator[Refusal]:

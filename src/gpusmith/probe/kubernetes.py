@@ -11,9 +11,9 @@ import json
 import os
 import re
 import socket
+import ssl
 from dataclasses import dataclass
 
-from gpusmith.probe import certificate
 from gpusmith.probe.commands import Command
 from gpusmith.probe.files import read_text
 
@@ -58,24 +58,28 @@ def digests(certificates: str) -> tuple[str, ...]:
 
 def authorities(kubeconfig: str) -> tuple[str, ...]:
     """Digests of the certificates in which a kubeconfig trusts."""
-    return digests(_named(kubeconfig, "certificate-authority"))
-
-
-def client_expires(kubeconfig: str) -> float | None:
-    """When the certificate expires with which a kubeconfig's user speaks to the cluster."""
-    return certificate.expires(_named(kubeconfig, "client-certificate"))
-
-
-def _named(kubeconfig: str, key: str) -> str:
-    """A PEM text that is given in a kubeconfig or in a file that it names; empty if it cannot be read."""
+    key = "certificate-authority"
     inside = re.search(key + r"-data:\s*\"?([A-Za-z0-9+/=]+)", kubeconfig)
     if inside:
         try:
-            return base64.b64decode(inside.group(1), validate=True).decode("ascii", "replace")
+            return digests(base64.b64decode(inside.group(1), validate=True).decode("ascii", "replace"))
         except binascii.Error:
-            return ""
+            return ()
     beside = re.search(key + r":\s*\"?([^\s\"]+)", kubeconfig)
-    return (read_text(beside.group(1)) or "") if beside else ""
+    return digests((read_text(beside.group(1)) or "") if beside else "")
+
+
+def client_expires(kubeconfig: str) -> float | None:
+    """When the certificate expires with which a kubeconfig's user speaks to the cluster, if that is a file, as kubelets write it.
+
+    CPython's tests read certificates in this way, by OpenSSL; nodes need have no program for it.
+    """
+    file = re.search(r"client-certificate:\s*\"?([^\s\"]+)", kubeconfig)
+    try:
+        decode = ssl._ssl._test_decode_cert  # type: ignore[attr-defined]  # noqa: SLF001 - no public one
+        return float(ssl.cert_time_to_seconds(decode(file.group(1))["notAfter"])) if file else None
+    except (AttributeError, KeyError, OSError, ValueError):
+        return None
 
 
 def config_dir(command_line: str) -> str | None:

@@ -91,10 +91,8 @@ def test_a_certificate_that_has_expired_is_named_with_the_way_back(
     record = converged_record()
     record["host"]["time_unix"] = 2.0
     record["kubernetes"].update(joined=joined, client_expires_unix=until)
-    found = kubernetes_node(record, SETTINGS["kubernetes_node"])
-    assert bool(found["expired"]) is is_over
-    # It is renewed before anything else is done, or the node is refused.
-    assert found["cures"] == ([] if joined else ["person"])
-    for problem in expired(parse(record), "gpu-1"):
+    found = expired(parse(record), "gpu-1")
+    assert bool(found) is is_over
+    for problem in found:
         assert "expired on 1970-01-01" in problem.cause
-        assert "site.yml -l gpu-1 -e kubernetes_node_rejoin_expired=true" in problem.next_step
+        assert "remove_nodes.yml -l gpu-1'" in problem.next_step

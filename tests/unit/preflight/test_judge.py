@@ -256,16 +256,13 @@ def test_mig_mode_is_refused_before_a_machine_is_changed(field: str) -> None:
     assert "'nvidia-smi -i 1 -mig 0'" in found.hint
 
 
-def test_a_node_whose_certificate_has_expired_is_refused_unless_it_is_to_be_let_in_again() -> None:
+def test_a_node_whose_certificate_has_expired_is_refused() -> None:
     tree = facts()
     tree["record"]["host"]["time_unix"] = 86400.0 * 3
     tree["record"]["kubernetes"].update(joined=True, client_expires_unix=86400.0)
     (found, *_others) = refused(tree)
     assert found.message.startswith("kubelet's certificate: expired on 1970-01-02")
-    assert "-e kubernetes_node_rejoin_expired=true" in found.hint
-    assert [each for each in refused(tree, rejoin_expired=True) if "certificate" in each.message] == []
-    # An upgrade of the driver lets nobody in.
-    assert found in refused(tree, rejoin_expired=True, scope="driver")
+    assert "playbooks/remove_nodes.yml -l NODE" in found.hint
     tree["record"]["kubernetes"]["client_expires_unix"] = 86400.0 * 4
     assert [each for each in refused(tree) if "certificate" in each.message] == []
 

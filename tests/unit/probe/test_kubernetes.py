@@ -6,15 +6,36 @@ import hashlib
 from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from gpusmith.probe import kubernetes
-from tests.unit.probe.test_certificate import made
 
 
 def pem(der: bytes, width: int = 8) -> str:
     text = base64.b64encode(der).decode()
     lines = "\n".join(text[place : place + width] for place in range(0, len(text), width))
     return f"-----BEGIN CERTIFICATE-----\n{lines}\n-----END CERTIFICATE-----\n"
+
+
+def made(until: dt.datetime) -> str:
+    """A certificate as kubelets have them."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name(
+        [
+            x509.NameAttribute(x509.NameOID.ORGANIZATION_NAME, "system:nodes"),
+            x509.NameAttribute(x509.NameOID.COMMON_NAME, "system:node:gpu-1"),
+        ]
+    )
+    begun = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
+    builder = x509.CertificateBuilder(name, name, key.public_key(), 2**150, begun, until)
+    key_text = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.TraditionalOpenSSL,
+        serialization.NoEncryption(),
+    )
+    return (builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM) + key_text).decode()
 
 
 def test_a_certificate_is_known_however_it_is_wrapped(tmp_path: Path) -> None:
@@ -62,13 +83,12 @@ def test_the_policies_whose_state_a_kubelet_keeps(tmp_path: Path) -> None:
     assert kubernetes.kept_policy("cpu", str(tmp_path)) is None
 
 
-def test_the_client_s_certificate_is_found_inside_and_in_its_file(tmp_path: Path) -> None:
-    text = made(dt.datetime(2026, 11, 23, tzinfo=dt.UTC))
-    inside = base64.b64encode(text.encode()).decode()
-    (tmp_path / "current.pem").write_text(text)
-    until = dt.datetime(2026, 11, 23, tzinfo=dt.UTC).timestamp()
-    assert kubernetes.client_expires(f"    client-certificate-data: {inside}\n") == until
-    assert kubernetes.client_expires(f"    client-certificate: {tmp_path}/current.pem\n") == until
+def test_the_end_of_the_client_s_certificate_is_read_from_its_file(tmp_path: Path) -> None:
+    until = dt.datetime(2026, 11, 23, 11, 59, 7, tzinfo=dt.UTC)
+    (tmp_path / "current.pem").write_text(made(until))
+    (tmp_path / "none.pem").write_text("-----BEGIN CERTIFICATE-----\n??\n-----END CERTIFICATE-----\n")
+    assert kubernetes.client_expires(f"    client-certificate: {tmp_path}/current.pem\n") == until.timestamp()
     # The authority is no client.
-    assert kubernetes.client_expires(f"    certificate-authority-data: {inside}\n") is None
-    assert kubernetes.client_expires("    client-certificate: /nowhere/current.pem\n") is None
+    assert kubernetes.client_expires(f"    certificate-authority: {tmp_path}/current.pem\n") is None
+    for name in ("none.pem", "nowhere.pem"):
+        assert kubernetes.client_expires(f"    client-certificate: {tmp_path}/{name}\n") is None

@@ -1,8 +1,7 @@
-"""A node trusts only the API server whose authority kubeadm named on the control plane, in a join and in a rejoin."""
+"""A node trusts only the API server whose authority kubeadm named on the control plane."""
 
 from __future__ import annotations
 
-import base64
 import os
 import re
 import subprocess
@@ -19,7 +18,6 @@ TOKEN = "abcdef.0123456789abcdef"
 # Of the authority's public key, as kubeadm prints it: gpusmith works none out itself.
 PIN = f"sha256:{'5e' * 32}"
 JOIN = f"kubeadm join 10.0.0.1:6443 --token {TOKEN}"
-AUTHORITY = base64.b64encode(b"-----BEGIN CERTIFICATE-----\n").decode()
 
 
 def write(name: str, folder: Path, printed: str) -> str:
@@ -32,7 +30,6 @@ def write(name: str, folder: Path, printed: str) -> str:
         "__kubernetes_node_kubelet_folder": "/etc/kubernetes/kubelet.conf.d",
         "__kubernetes_node_startup_taint": "gpusmith.io/unvalidated",
         "__kubernetes_node_token": {"stdout": printed},
-        "__kubernetes_node_known_authority": {"content": AUTHORITY},
     }
     task = {"src": str(ROLE / "templates" / f"{name}.j2"), "dest": str(folder / name), "mode": "0600"}
     play = {
@@ -77,16 +74,6 @@ def test_without_a_hash_there_is_no_join(tmp_path: Path) -> None:
     said = write("join.yaml", tmp_path, f"{JOIN} --discovery-token-unsafe-skip-ca-verification")
     assert "failed=1" in said, said
     assert not (tmp_path / "join.yaml").exists()
-
-
-def test_a_kubelet_that_is_let_in_again_believes_the_authority_of_its_join(tmp_path: Path) -> None:
-    server = {
-        "server": "https://control-1.example.com:6443",
-        "certificate-authority-data": AUTHORITY,
-    }
-    assert written("bootstrap-kubelet.conf", tmp_path)["clusters"] == [
-        {"name": "kubernetes", "cluster": server}
-    ]
 
 
 def test_nothing_of_the_role_turns_verification_off() -> None:

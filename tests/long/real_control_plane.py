@@ -1,17 +1,12 @@
-"""A kubelet whose certificate has expired is let in again by role kubernetes_node, over real programs of Kubernetes.
-
-Needs root, and no lab. All of it runs in namespaces of its own. In place of systemd stands a script that starts the real kubelet.
-"""
+"""Real programs of Kubernetes, a control plane and a kubelet, in namespaces of their own. Needs root, and no lab."""
 
 from __future__ import annotations
 
 import base64
 import datetime as dt
 import ipaddress
-import json
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -30,8 +25,7 @@ from gpusmith.paths import cache_dir, repo_root
 
 DAY = dt.timedelta(days=1)
 LOCAL = ipaddress.IPv4Address("127.0.0.1")
-API, ENDPOINT = "https://127.0.0.1:6443", "127.0.0.1:6443"
-CURRENT = "/var/lib/kubelet/pki/kubelet-client-current.pem"
+API = "https://127.0.0.1:6443"
 ENTER = """set -e
 mount -t proc proc /proc
 ip link set lo up
@@ -47,7 +41,6 @@ KUBELET = {
     "apiVersion": "kubelet.config.k8s.io/v1beta1",
     "kind": "KubeletConfiguration",
     "authentication": {"x509": {"clientCAFile": "/etc/kubernetes/pki/ca.crt"}},
-    "rotateCertificates": True,
     "cgroupDriver": "cgroupfs",
     "failCgroupV1": False,
     "failSwapOn": False,
@@ -55,49 +48,6 @@ KUBELET = {
     "enforceNodeAllocatable": [],
     "localStorageCapacityIsolation": False,
 }
-SYSTEMCTL = """#!/bin/sh
-case "$1" in
-show) printf 'Id=kubelet.service\\nLoadState=loaded\\nActiveState=active\\nMainPID=0\\n' ;;
-restart)
-    kill "$(cat /run/kubelet.pid 2>/dev/null)" 2>/dev/null
-    setsid kubelet --bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf --kubeconfig=/etc/kubernetes/kubelet.conf \\
-        --config=/etc/kubernetes/kubelet.yaml --hostname-override=gpu-1 >>/run/kubelet.log 2>&1 &
-    echo $! >/run/kubelet.pid
-    ;;
-esac
-exit 0
-"""
-# As 'kubeadm init' leaves a cluster.
-GROUP = "--group=system:bootstrappers:kubeadm:default-node-token"
-ROLES = {
-    "bootstrap": "system:node-bootstrapper",
-    "approve": "system:certificates.k8s.io:certificatesigningrequests:nodeclient",
-}
-PLAY = [
-    {
-        "hosts": "gpu-1",
-        "gather_facts": False,
-        "vars": {
-            "kubernetes_node_version": "1.36.3",
-            "kubernetes_node_control_plane_endpoint": ENDPOINT,
-            "kubernetes_node_token_host": "cp-1",
-            "kubernetes_node_kubeconfig": "/etc/kubernetes/admin.conf",
-        },
-        "tasks": [
-            {"ansible.builtin.include_role": {"name": "gpusmith.gpu.node_record"}},
-            *(
-                {
-                    "ansible.builtin.include_role": {
-                        "name": "gpusmith.gpu.kubernetes_node",
-                        "tasks_from": entry,
-                        "rolespec_validate": False,
-                    }
-                }
-                for entry in ("token", "rejoin")
-            ),
-        ],
-    }
-]
 
 
 class Authority:
@@ -193,20 +143,6 @@ class Cluster:
     def _environment(self) -> dict[str, str]:
         return {**os.environ, "PATH": self.path, "KUBECONFIG": "/etc/kubernetes/admin.conf"}
 
-    def play(self, asked: bool, *options: str, check: bool = True, **variables: str) -> str:
-        """What role kubernetes_node does of it."""
-        play, hosts = self.folder / "play.yml", self.folder / "hosts.yml"
-        play.write_text(yaml.safe_dump(PLAY))
-        local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
-        hosts.write_text(yaml.safe_dump({"all": {"hosts": {"gpu-1": local, "cp-1": local}}}))
-        extra = json.dumps({"kubernetes_node_rejoin_expired": asked, **variables})
-        program = str(Path(sys.prefix) / "bin/ansible-playbook")
-        return self.run(program, "-i", str(hosts), str(play), "-e", extra, *options, check=check)
-
-    def client(self) -> str:
-        """By which certificate the kubelet speaks."""
-        return self.place(str(self.place(CURRENT).readlink())).read_text()
-
 
 def kubeconfig(authority: str, certificate: str) -> str:
     """Of a user whose certificate and key are in a file."""
@@ -245,8 +181,8 @@ def programs() -> str:
 
 
 def files(authority: Authority) -> dict[str, str]:
-    """Of a control plane, and of a node that was off for a month too long."""
-    admin, expired = "/etc/kubernetes/admin.pem", "/var/lib/kubelet/pki/kubelet-client-2025.pem"
+    """Of a control plane and of a node."""
+    admin, client = "/etc/kubernetes/admin.pem", "/var/lib/kubelet/pki/kubelet-client-current.pem"
     signer = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     trusted = authority.certificate
     public = serialization.PublicFormat.SubjectPublicKeyInfo
@@ -260,14 +196,24 @@ def files(authority: Authority) -> dict[str, str]:
         .decode(),
         admin: authority.issue("system:masters", "admin", DAY),
         "/etc/kubernetes/admin.conf": kubeconfig(trusted, admin),
-        expired: authority.issue("system:nodes", "system:node:gpu-1", -30 * DAY),
-        "/etc/kubernetes/kubelet.conf": kubeconfig(trusted, CURRENT),
+        client: authority.issue("system:nodes", "system:node:gpu-1", DAY),
+        "/etc/kubernetes/kubelet.conf": kubeconfig(trusted, client),
         "/etc/kubernetes/kubelet.yaml": yaml.safe_dump(KUBELET),
     }
 
 
+def kubelet(cluster: Cluster) -> None:
+    """Start the kubelet of node gpu-1."""
+    cluster.start(
+        "kubelet",
+        "--kubeconfig=/etc/kubernetes/kubelet.conf",
+        "--config=/etc/kubernetes/kubelet.yaml",
+        "--hostname-override=gpu-1",
+    )
+
+
 def control_plane(cluster: Cluster) -> None:
-    """Start a control plane that answers, with the rights that kubeadm gives."""
+    """Start a control plane that answers."""
     pki = "/etc/kubernetes/pki"
     cluster.start("etcd", "--data-dir", "/run/etcd")
     cluster.start(
@@ -283,19 +229,8 @@ def control_plane(cluster: Cluster) -> None:
         "--service-account-issuer=https://kubernetes",
         "--service-cluster-ip-range=10.9.0.0/16",
         "--authorization-mode=Node,RBAC",
-        "--enable-bootstrap-token-auth",
     )
     cluster.wait("the API server answers", "kubectl", "get", "--raw", "/readyz", says="ok")
-    cluster.start(
-        "kube-controller-manager",
-        "--kubeconfig=/etc/kubernetes/admin.conf",
-        f"--cluster-signing-cert-file={pki}/ca.crt",
-        f"--cluster-signing-key-file={pki}/ca.key",
-        "--controllers=csrapproving,csrsigning",
-        "--leader-elect=false",
-    )
-    for name, role in ROLES.items():
-        cluster.run("kubectl", "create", "clusterrolebinding", name, f"--clusterrole={role}", GROUP)
     data = cluster.place("/etc/kubernetes/admin.conf").read_text()
     cluster.run(
         "kubectl",
@@ -312,11 +247,7 @@ def control_plane(cluster: Cluster) -> None:
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
     if os.geteuid() != 0:
         pytest.skip("namespaces with mounts of their own need root")
-    tools = tmp_path / "tools"
-    tools.mkdir()
-    (tools / "systemctl").write_text(SYSTEMCTL)
-    (tools / "systemctl").chmod(0o755)
-    path = f"{tools}:{programs()}:{os.environ['PATH']}"
+    path = f"{programs()}:{os.environ['PATH']}"
     command = [
         "unshare",
         "--mount",
@@ -335,45 +266,8 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
             children = Path(f"/proc/{outer.pid}/task/{outer.pid}/children").read_text()
             made = Cluster(int(children.split()[0]), path, tmp_path)
             made.put(files(Authority()))
-            made.place(CURRENT).symlink_to("/var/lib/kubelet/pki/kubelet-client-2025.pem")
             made.start("containerd")
             control_plane(made)
             yield made
         finally:
             outer.kill()
-
-
-def test_a_kubelet_whose_certificate_has_expired_is_let_in_again(cluster: Cluster) -> None:
-    conf, old = cluster.place("/etc/kubernetes/kubelet.conf"), cluster.client()
-    before = conf.read_text()
-    cluster.run("systemctl", "restart", "kubelet.service")
-    cluster.wait("the kubelet is a stranger", "cat", "/run/kubelet.log", says="certificate")
-    # Only where it is asked for.
-    assert "changed=0" in cluster.play(False)
-    assert "Renew | Tell what would change" in cluster.play(True, "--check")
-    assert (cluster.client(), conf.read_text()) == (old, before)
-    assert "changed=5" in cluster.play(True)
-    assert cluster.client() != old
-    cluster.wait("the node is Ready", "kubectl", "get", "nodes", says=" Ready ")
-    # It is itself, and nobody keeps what let it in.
-    whoami = ["kubectl", "--kubeconfig=/etc/kubernetes/kubelet.conf", "auth", "whoami"]
-    assert "system:node:gpu-1" in cluster.run(*whoami)
-    assert not cluster.place("/etc/kubernetes/bootstrap-kubelet.conf").exists()
-    assert "bootstrap-token" not in cluster.run("kubectl", "-n", "kube-system", "get", "secrets")
-    # A second run has nothing to do.
-    assert "changed=0" in cluster.play(True)
-
-
-def test_a_kubelet_that_gets_no_certificate_is_told_and_can_be_tried_again(cluster: Cluster) -> None:
-    old = cluster.client()
-    cluster.run("kubectl", "delete", "clusterrolebinding", "bootstrap")
-    told = cluster.play(True, check=False)
-    assert "its kubelet has got no new certificate" in told
-    assert cluster.client() == old
-    assert not cluster.place("/etc/kubernetes/bootstrap-kubelet.conf").exists()
-    assert "bootstrap-token" not in cluster.run("kubectl", "-n", "kube-system", "get", "secrets")
-    cluster.run(
-        "kubectl", "create", "clusterrolebinding", "bootstrap", f"--clusterrole={ROLES['bootstrap']}", GROUP
-    )
-    assert "failed=0" in cluster.play(True)
-    assert cluster.client() != old
