@@ -47,7 +47,7 @@ def _kubectl(example: str, *status: int) -> Command:
 
 WALKED, ELSEWHERE = Command(Where.WALKED), Command(Where.ELSEWHERE)
 NO_MATCH = 1
-"""Status of journalctl that finds nothing."""
+"""Status of journalctl and grep that find nothing."""
 
 COMMANDS: Mapping[str, Command] = {
     # --- on a node: to look ------------------------------------------------------------------------------------
@@ -70,6 +70,7 @@ COMMANDS: Mapping[str, Command] = {
     "dpkg --configure -a": _node("dpkg --configure -a"),
     "dpkg -S": _node("dpkg -S /usr/bin/nvidia-smi"),
     "dpkg -V": _node("dpkg -V nvidia-smi", 1, 2),
+    "grep -rn cdi_spec_dirs /etc/containerd": _node("grep -rn cdi_spec_dirs /etc/containerd", NO_MATCH),
     "grep -rn nvidia /etc/containerd": _node("grep -rn nvidia /etc/containerd"),
     "journalctl -b": _node("journalctl -b -n 1"),
     "journalctl -b -k": _node("journalctl -b -k -n 1", NO_MATCH),

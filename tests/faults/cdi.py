@@ -100,6 +100,14 @@ FAULTS = {
         ("GPU 2", "is not in the device plugin's CDI specification"),
         repairs=repairs(gpu_operands={Cure.PLUGIN}),
     ),
+    "plugin-in-a-folder-that-nobody-reads": Fault(
+        lambda record: (
+            sets("containerd", "effective", cdi_spec_dirs=["/etc/cdi"])(record),
+            sets("cdi", specs=[cdi_spec("/etc/cdi/nvidia.yaml", 0)], plugin_specs=[])(record),
+        ),
+        "nodes.cdi",
+        ("containerd reads CDI specifications in '/etc/cdi'", "'/var/run/cdi', so no new pod"),
+    ),
     "cdi-copy-in-the-same-folder": Fault(
         lambda record: record["cdi"]["specs"].append(cdi_spec("/var/run/cdi/copy.yaml")),
         "nodes.cdi",

@@ -15,6 +15,13 @@ from gpusmith.probe.record import Record
 from gpusmith.problems import Cure, Problem
 from gpusmith.wording import shorten
 
+PLUGIN_FOLDERS = ("/var/run/cdi", "/run/cdi")
+"""Where the device plugin writes: one folder, by both of its names."""
+UNREAD_FOLDER = (
+    "Find the file that sets 'cdi_spec_dirs' with 'grep -rn cdi_spec_dirs /etc/containerd' on '{node}', and add"
+    f" '{PLUGIN_FOLDERS[0]}' there."
+)
+
 
 def _winners(specs: Sequence[CdiSpec]) -> dict[str, CdiSpec]:
     """The specification that each name is taken from: CDI lets a later folder win."""
@@ -70,6 +77,8 @@ def problems(record: Record, wanted: Cdi) -> list[Problem]:
 def plugin(record: Record, wanted: Cdi) -> list[Problem]:
     """What pods get: the device plugin's own file, which it writes once, when it starts."""
     seen = evidence(record)
+    if elsewhere := _folders_without_plugins(record, wanted):
+        return [Problem(elsewhere, UNREAD_FOLDER.format(node=wanted.node), seen)]
     step, cure = "Have the owner of the device plugin restart it, which writes it anew.", Cure.PERSON
     if wanted.restart_plugin:
         step, cure = (
@@ -78,6 +87,17 @@ def plugin(record: Record, wanted: Cdi) -> list[Problem]:
         )
     causes = [*_missing_of_plugin(record, wanted), *_gpus_of_plugin(record)]
     return [Problem(f"Node '{wanted.node}': {cause}.", step, seen, cure) for cause in causes]
+
+
+def _folders_without_plugins(record: Record, wanted: Cdi) -> str:
+    """That containerd does not look where our plugin writes, which no restart of the plugin changes; empty if it does."""
+    folders = record.containerd.effective.cdi_spec_dirs
+    if not wanted.restart_plugin or not folders or any(folder in PLUGIN_FOLDERS for folder in folders):
+        return ""
+    return (
+        f"Node '{wanted.node}': containerd reads CDI specifications in {shorten(folders, most=8)}, and the device plugin writes"
+        f" its own to '{PLUGIN_FOLDERS[0]}', so no new pod gets a GPU."
+    )
 
 
 def _missing_of_plugin(record: Record, wanted: Cdi) -> list[str]:
