@@ -13,6 +13,13 @@ def unproved(role: str) -> Callable[[Record], object]:
     return lambda record: record.setdefault("managed_files", {}).update({path: "digest"})
 
 
+def units_deleted(record: Record) -> None:
+    """Both, and not the other files of their roles."""
+    for name in ("gpusmith-nvidia-load", "gpusmith-gpu-devices"):
+        record["services"][name].update(active="inactive", enabled="not-found")
+    record.setdefault("managed_files", {}).setdefault("/etc/modprobe.d/gpusmith-nvidia-driver.conf", "digest")
+
+
 def of_service(name: str, role: str, *says: str, **state: str) -> Fault:
     """A service in another state, which a role puts right."""
     cures = repairs(**{role: {Cure.SERVICES}})
@@ -59,6 +66,12 @@ FAULTS = {
         "after a reboot",
         enabled="not-found",
         active="inactive",
+    ),
+    "boot-units-all-deleted": Fault(
+        units_deleted,
+        "nodes.services",
+        ("'gpusmith-nvidia-load' is not-found", "'gpusmith-gpu-devices' is not-found"),
+        repairs=repairs(nvidia_driver={Cure.SERVICES}, nvidia_container_toolkit={Cure.SERVICES}),
     ),
     "boot-parameters-masked": of_service(
         "systemd-sysctl",

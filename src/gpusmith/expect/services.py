@@ -14,6 +14,10 @@ OURS = {
     DEVICES: "nobody makes device links and CDI specification anew",
 }
 """Units of our roles that run once; a node that others set up has none of them."""
+FILES_OF_OURS = frozenset(
+    {"/etc/modprobe.d/gpusmith-nvidia-driver.conf", "/etc/containerd/conf.d/60-gpusmith-nvidia.toml"}
+)
+"""Files of the same roles: a node that has one had the units, too, also where somebody deleted them all."""
 OF_SYSTEM = {
     "systemd-modules-load": "no kernel modules are loaded",
     "systemd-sysctl": "no kernel parameters are set",
@@ -95,7 +99,10 @@ def unit_at_boot(record: Record, node: str, name: str, why: str) -> list[Problem
 
 def ours_are_here(record: Record) -> bool:
     """Whether our roles set the node up."""
-    return any(record.services[name].enabled != "not-found" for name in OURS if name in record.services)
+    units = (record.services[name] for name in OURS if name in record.services)
+    return any(unit.enabled != "not-found" for unit in units) or bool(
+        FILES_OF_OURS & record.managed_files.keys()
+    )
 
 
 def loader(record: Record, node: str) -> list[Problem]:
