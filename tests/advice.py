@@ -151,6 +151,10 @@ COMMANDS: Mapping[str, Command] = {
     "kubectl get KIND NAME -o yaml": _kubectl("get namespace gpusmith-system -o yaml"),
     "kubectl get namespace NAME -o yaml": _kubectl("get namespace gpusmith-system -o yaml"),
     "kubectl get namespace X -o yaml": _kubectl("get namespace gpusmith-system -o yaml"),
+    "kubectl get resourceslices": _kubectl("get resourceslices"),
+    "kubectl get resourceslices --field-selector spec.nodeName=X": _kubectl(
+        "get resourceslices --field-selector spec.nodeName=gpu-1"
+    ),
     "kubectl get nodes": _kubectl("get nodes"),
     "kubectl get pods -A --field-selector spec.nodeName=X -o custom-columns=UID:.metadata.uid,NAME:.metadata.name": _kubectl(
         "get pods -A --field-selector spec.nodeName=gpu-1 -o custom-columns=UID:.metadata.uid,NAME:.metadata.name"

@@ -16,8 +16,9 @@ from ansible_collections.gpusmith.gpu.plugins.plugin_utils.claiming import claim
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import ControllerAction
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.variables import Variables
 
-from gpusmith.cluster import keeper
+from gpusmith.cluster import dra, keeper
 from gpusmith.cluster.api import Cluster, Object
+from gpusmith.cluster.dra import NO_CLAIMS, Claims
 from gpusmith.cluster.machines import nodes_for
 from gpusmith.cluster.views import PODS
 from gpusmith.data import compatibility, models
@@ -58,12 +59,14 @@ class Found:
     Attributes:
         nodes: Node objects by name.
         pods: by name of their Node.
+        claims: of these pods.
         members: Nodes of the inventory, each with the GPUs that it says.
     """
 
     nodes: Mapping[str, Object]
     members: Mapping[str, int]
     pods: Mapping[str, list[Object]] = field(default_factory=dict)
+    claims: Claims = NO_CLAIMS
 
 
 class ActionModule(ControllerAction):
@@ -144,7 +147,8 @@ class ActionModule(ControllerAction):
         pods: dict[str, list[Object]] = {}
         for pod in cluster.items(PODS):
             pods.setdefault(str((pod.get("spec") or {}).get("nodeName") or ""), []).append(pod)
-        return Found(nodes, members, pods)
+        mine = [pod for name in members for pod in pods.get(name, [])]
+        return Found(nodes, members, pods, dra.read(cluster, mine))
 
     def _look(
         self,
@@ -168,6 +172,7 @@ class ActionModule(ControllerAction):
             flavour=str(said.get("nvidia_driver_module_flavour") or "auto"),
             once=_once(said),
             pods=found.pods.get(name, []),
+            claims=found.claims,
             users=_users(used),
             kept=[str(name) for name in used.get("kept") or []],
             refusals=_of_preflight(said, asked["back"]),

@@ -46,6 +46,7 @@ def whole(ready_lab: Lab, few_rights: Path) -> Validation:
     [
         "list nodes",
         "list daemonsets.apps",
+        "list resourceslices.resource.k8s.io",
         "create namespaces",
         "create jobs.batch",
         "delete jobs.batch",

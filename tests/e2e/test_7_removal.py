@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.e2e.harness import Lab
+from tests.e2e.claims import POD, SAYS, claimed_gpu
+from tests.e2e.harness import NAMESPACE, Lab
 
 NODE = "gpu-2"
 REMOVE = "playbooks/remove_nodes.yml"
@@ -24,6 +25,28 @@ def test_check_mode_removes_nothing(ready_lab: Lab) -> None:
     node = ready_lab.get("node", NODE)
     assert not node["spec"].get("unschedulable", False)
     assert ready_lab.allocatable()[NODE] == 4
+
+
+def test_a_node_whose_gpu_is_claimed_is_neither_removed_nor_tested(
+    ready_lab: Lab, namespace: str, workload_image: str
+) -> None:
+    with claimed_gpu(ready_lab, NODE, workload_image):
+        ended = ready_lab.playbook(REMOVE, "-l", NODE)
+        seen = ready_lab.validate(f"--limit={NODE}", tests="validation/cluster")
+        tested = ready_lab.validate(f"--limit={NODE}", tests="validation/workloads")
+        pod = ready_lab.get("pod", POD, f"--namespace={namespace}")
+    assert ended.status != 0
+    assert SAYS in " ".join(ended.output.split()), str(ended)
+    assert "deletionTimestamp" not in pod["metadata"]
+    assert not ready_lab.get("node", NODE)["spec"].get("unschedulable", False), "it was cordoned for nothing"
+    # The device plugin offers that GPU as well.
+    assert [row["id"] for row in seen.failed()] == ["cluster.gpu-owners"], str(seen.ended)
+    assert SAYS in seen.causes(NODE)
+    assert not [
+        row for row in tested.results["checks"] if (row["target"], row["outcome"]) == (NODE, "passed")
+    ], str(tested.ended)
+    holder = {"node": NODE, "gpus": 1, "holder": f"{NAMESPACE}/{POD}"}
+    assert holder in tested.results["coverage"]["gpus"]["busy"]
 
 
 def test_a_free_node_leaves_and_its_machine_is_clean(ready_lab: Lab) -> None:

@@ -15,6 +15,7 @@ import yaml
 from gpusmith.names import OPERANDS_LABEL, OPERANDS_ON, PREVIOUS_DRIVER, RUNS, RUNS_NAMESPACE
 from gpusmith.upgrade import ledger
 from gpusmith.upgrade.ledger import State
+from tests.e2e.claims import SAYS, claimed_gpu
 from tests.e2e.conftest import STAMP
 from tests.e2e.harness import NAMESPACE, Lab, PodSpec
 from tests.e2e.upgrades import (
@@ -27,6 +28,7 @@ from tests.e2e.upgrades import (
     SHORT,
     Eyes,
     Node,
+    Running,
     Watch,
     cordoned,
     evict,
@@ -256,6 +258,12 @@ def load(grown: Lab, eyes: Eyes) -> Iterator[str]:
         grown.kubectl("delete", "namespace", NAMESPACE, "--wait=true", timeout=180)
 
 
+def _waits_for(run: Running, pod: str, no_more: str) -> bool:
+    """Whether a run waits for a pod to give back its GPU, and not for another one any more."""
+    said = [line for line in run.said().splitlines() if "waiting for no pod to hold a GPU: " in line]
+    return bool(said) and pod in said[-1] and no_more not in said[-1]
+
+
 def test_a_group_is_upgraded_under_load(
     grown: Lab, eyes: Eyes, inventory: Path, load: str, reported: tuple[Path, list[str]]
 ) -> None:
@@ -275,7 +283,13 @@ def test_a_group_is_upgraded_under_load(
         assert site.status != 0, str(site)
         assert re.search(rf"'{FIRST}'.*(upgrade|playbook)", site.output), str(site)
         assert state_of(eyes.nodes()[FIRST]) == "draining", "it waits for as long as the Job runs"
-        grown.kubectl("exec", load, "-n", NAMESPACE, "--", "touch", "/tmp/done")
+        values = yaml.safe_load((grown.inventory / "group_vars" / "gpu_nodes.yml").read_text())
+        with claimed_gpu(grown, FIRST, str(values["validation_image_cuda"])):
+            grown.kubectl("exec", load, "-n", NAMESPACE, "--", "touch", "/tmp/done")
+            # The Job is over: now it is the claim alone that holds the node up.
+            wait_for("the run to wait for the claim", lambda: _waits_for(run, SAYS, load))
+            assert state_of(eyes.nodes()[FIRST]) == "draining"
+            assert on_machine(grown, FIRST) == (OLD, OLD)
         # What nobody may evict is waited for, until its owner takes it away: here, when it is the second node's turn.
         wait_state(eyes, run, SECOND, ["draining"])
         watch.protected -= {LONELY}

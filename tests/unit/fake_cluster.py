@@ -124,6 +124,10 @@ class FakeCluster:
         assert path.split("/")[-1] in self.namespaces
         self.beats += 1
 
+    def serves(self, version: str) -> bool:
+        """No Dynamic Resource Allocation."""
+        return False
+
     def items(self, path: str, **query: str) -> list[Any]:
         """Pods, and events."""
         if path.endswith("/events"):

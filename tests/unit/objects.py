@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from tests.unit.hosts import VERSION
@@ -85,3 +86,38 @@ def holder(name: str, gpus: str, phase: str) -> dict[str, Any]:
         "spec": {"containers": [{"resources": {"limits": limits}}]},
         "status": {"phase": phase},
     }
+
+
+# --- Dynamic Resource Allocation -----------------------------------------------------------------------------------
+
+
+def gpu_slice(place: str, uuids: Sequence[str], driver: str = "gpu.nvidia.com") -> dict[str, Any]:
+    """GPUs of a node as NVIDIA's driver offers them."""
+    devices = [
+        {"name": f"gpu-{n}", "attributes": {"type": {"string": "gpu"}, "uuid": {"string": uuid}}}
+        for n, uuid in enumerate(uuids)
+    ]
+    return resource_slice(place, devices, driver)
+
+
+def resource_slice(
+    place: str, devices: list[dict[str, Any]], driver: str = "gpu.nvidia.com", generation: int = 1
+) -> dict[str, Any]:
+    pool = {"name": place, "generation": generation, "resourceSliceCount": 1}
+    spec = {"driver": driver, "pool": pool, "nodeName": place, "devices": devices}
+    return {"metadata": {"name": f"{place}-{driver}-{generation}"}, "spec": spec}
+
+
+def resource_claim(
+    name: str,
+    *devices: str,
+    place: str = "gpu-1",
+    driver: str = "gpu.nvidia.com",
+    uid: str = "",
+    **result: Any,
+) -> dict[str, Any]:
+    """A claim of namespace team; without devices it is not allocated."""
+    rows = [{"request": "r", "driver": driver, "pool": place, "device": each, **result} for each in devices]
+    reserved = {"reservedFor": [{"resource": "pods", "name": "p", "uid": uid}]} if uid else {}
+    status = {"allocation": {"devices": {"results": rows}}, **reserved} if devices else {}
+    return {"metadata": {"namespace": "team", "name": name}, "spec": {}, "status": status}

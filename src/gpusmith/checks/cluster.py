@@ -49,7 +49,8 @@ class ClusterFacts:
     machine: Machine | None = None
 
 
-def _need_view(facts: ClusterFacts) -> NodeView:
+def need_view(facts: ClusterFacts) -> NodeView:
+    """The Node object, which the cluster must have."""
     if facts.view is None:
         raise CannotAsk(f"The cluster has no node '{facts.node_name}'; see cluster.node-ready.")
     return facts.view
@@ -107,7 +108,7 @@ def node_ready(facts: ClusterFacts) -> list[Problem]:
 )
 def node_identity(facts: ClusterFacts) -> list[Problem]:
     """Machine ID and boot ID of the machine are those of the Node, which the playbooks ask for as well."""
-    view = _need_view(facts)
+    view = need_view(facts)
     if facts.machine is None:
         raise CannotAsk(f"There is no record of node '{facts.host.name}'; see nodes.reachable.")
     if facts.machine.name != facts.machine.node:
@@ -133,7 +134,7 @@ def node_identity(facts: ClusterFacts) -> list[Problem]:
 )
 def gpu_capacity(facts: ClusterFacts) -> list[Problem]:
     """Capacity = allocatable = inventory, and no GPU is offered under another name as well."""
-    view, wanted = _need_view(facts), facts.host.gpu_count
+    view, wanted = need_view(facts), facts.host.gpu_count
     problems = [
         Problem(
             f"Node '{view.name}' also offers {count} of '{name}', which the inventory does not know:"
@@ -216,7 +217,7 @@ def _gpu_capacity(view: NodeView, wanted: int, restart: str) -> list[Problem]:
 )
 def labels(facts: ClusterFacts) -> list[Problem]:
     """Our labels, the inventory's, and the one that feature discovery writes."""
-    view, host = _need_view(facts), facts.host
+    view, host = need_view(facts), facts.host
     wanted = {
         GPU_TYPE_LABEL: host.gpu_model,
         **({OPERANDS_LABEL: "enabled"} if host.operands else {}),
@@ -281,7 +282,7 @@ def labels(facts: ClusterFacts) -> list[Problem]:
 )
 def taints(facts: ClusterFacts) -> list[Problem]:
     """The inventory's taints are there."""
-    view = _need_view(facts)
+    view = need_view(facts)
 
     def flat(row: Mapping[str, Any]) -> tuple[str, str, str]:
         return str(row.get("key")), str(row.get("value") or ""), str(row.get("effect", "NoSchedule"))
@@ -311,7 +312,7 @@ def taints(facts: ClusterFacts) -> list[Problem]:
 )
 def operands(facts: ClusterFacts) -> list[Problem]:
     """Pods of the operands' namespace on the node are ready; operands of ours have one there, and are as site.yml made them."""
-    view, host = _need_view(facts), facts.host
+    view, host = need_view(facts), facts.host
     if not host.operands:
         raise NotApplicable(
             f"The cluster's own operands serve node '{view.name}'; see cluster.gpu-capacity for what they do."

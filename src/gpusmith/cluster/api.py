@@ -108,6 +108,7 @@ class Cluster:
         self._patience = patience or retries.PATIENT
         self._sleep, self._clock = sleep, clock
         self._contacted = False
+        self._served: dict[str, bool] = {}
 
     @property
     def host(self) -> str:
@@ -244,6 +245,12 @@ class Cluster:
                 return None
             raise
         return found
+
+    def serves(self, version: str) -> bool:
+        """Whether the API has a version of a group, by its path; asked once."""
+        if version not in self._served:
+            self._served[version] = self.get(version) is not None
+        return self._served[version]
 
     def items(self, path: str, **query: str) -> list[Object]:
         """All objects of a list, read in pages. A list whose continue token expires meanwhile is begun anew."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from gpusmith.cluster.dra import Claims, Device, Kind
 from gpusmith.names import GPU_RESOURCE
 
 Pod = Mapping[str, Any]
@@ -24,19 +25,29 @@ class Holder:
     Attributes:
         namespace: of the pod.
         name: of the pod.
-        gpus: whole ones.
+        gpus: whole ones, by limits and by claims. One that pods share by a claim is counted for the first of them.
         parts: MIG devices and shares, by resource.
+        claimed: how many of the whole ones it has by claims.
+        devices: what it holds by claims, also parts of GPUs, shared ones, and what may be a GPU.
     """
 
     namespace: str
     name: str
     gpus: int
     parts: Mapping[str, int] = field(default_factory=dict)
+    claimed: int = 0
+    devices: tuple[Device, ...] = ()
 
     @property
     def title(self) -> str:
         """Namespace and name."""
         return f"{self.namespace}/{self.name}"
+
+    @property
+    def words(self) -> str:
+        """The pod, and what it holds by claims, for messages."""
+        claims = "; ".join(device.words for device in self.devices)
+        return f"'{self.title}'{f' (by {claims})' if claims else ''}"
 
 
 def quantity(value: object) -> int | None:
@@ -50,42 +61,58 @@ def finished(pod: Pod) -> bool:
     return (pod.get("status") or {}).get("phase") in FINISHED
 
 
-def holders(pods: Iterable[Pod]) -> tuple[Holder, ...]:
-    """Those that hold something; a pod that is being deleted holds it until it is gone."""
-    found = []
+def holders(pods: Iterable[Pod], claims: Claims) -> tuple[Holder, ...]:
+    """Those that hold something; a pod that is being deleted holds it until it is gone.
+
+    Args:
+        pods: of one node or of several.
+        claims: of these pods, from dra.read().
+    """
+    found, seen = [], set[str]()
     for pod in pods:
-        counted = _counted(pod) if not finished(pod) else Counter[str]()
-        if counted:
-            parts = {name: count for name, count in counted.items() if name != GPU_RESOURCE}
-            metadata = pod["metadata"]
-            found.append(Holder(metadata["namespace"], metadata["name"], counted[GPU_RESOURCE], parts))
+        if finished(pod):
+            continue
+        counted, devices = _counted(pod, claims.replaces(pod)), claims.held_by(pod)
+        if not (counted or devices):
+            continue
+        claimed = {device.hardware for device in devices if device.kind is Kind.GPU} - seen
+        seen |= claimed
+        parts = {name: count for name, count in counted.items() if name != GPU_RESOURCE}
+        metadata, gpus = pod["metadata"], counted[GPU_RESOURCE] + len(claimed)
+        found.append(Holder(metadata["namespace"], metadata["name"], gpus, parts, len(claimed), devices))
     return tuple(found)
 
 
-def _counted(pod: Pod) -> Counter[str]:
+def _counted(pod: Pod, claimed: Collection[tuple[str, str]]) -> Counter[str]:
     """By resource: containers and sidecars together, or the most that is held while an init container runs.
 
     Sidecars are init containers that go on: one that was started before another init container runs beside it.
+
+    Args:
+        pod: the pod.
+        claimed: containers and resources for which it has a claim instead.
     """
     spec = pod.get("spec") or {}
     sidecars, most = Counter[str](), Counter[str]()
     for row in spec.get("initContainers") or []:
         if row.get("restartPolicy") == "Always":
-            sidecars += _asked(row)
+            sidecars += _asked(row, claimed)
         else:
-            most |= sidecars + _asked(row)
+            most |= sidecars + _asked(row, claimed)
     for row in spec.get("containers") or []:
-        sidecars += _asked(row)
+        sidecars += _asked(row, claimed)
     return most | sidecars
 
 
-def _asked(container: Mapping[str, Any]) -> Counter[str]:
+def _asked(container: Mapping[str, Any], claimed: Collection[tuple[str, str]]) -> Counter[str]:
     limits = (container.get("resources") or {}).get("limits") or {}
     wanted = {name: quantity(value) or 0 for name, value in limits.items()}
     return Counter(
         {
             name: count
             for name, count in wanted.items()
-            if count and (name == GPU_RESOURCE or PART.fullmatch(name))
+            if count
+            and (name == GPU_RESOURCE or PART.fullmatch(name))
+            and (container.get("name"), name) not in claimed
         }
     )

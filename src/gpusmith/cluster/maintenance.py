@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gpusmith.cluster import dra
 from gpusmith.cluster.api import CONFLICT, MISSING, ApiRefused, Cluster, Object
 from gpusmith.cluster.holders import finished, holders
 from gpusmith.cluster.retries import PASSING
@@ -68,7 +69,7 @@ def empty(
     """
     node = cluster.get(node_path(name))
     pods = pods_of(cluster, name)
-    _refuse(name, pods)
+    _refuse(cluster, name, pods)
     if node is None:
         return Emptied(present=False)
     _refuse_control_plane(node)
@@ -79,7 +80,7 @@ def empty(
         _cordon(cluster, name, True)
         try:
             # One may have been placed between the look and the cordon; from now on none is.
-            _refuse(name, pods_of(cluster, name))
+            _refuse(cluster, name, pods_of(cluster, name))
         except BaseException:
             _cordon(cluster, name, False)
             raise
@@ -95,7 +96,7 @@ def must_be_free(cluster: Cluster, name: str) -> bool:
     """
     node = cluster.get(node_path(name))
     # Also if the Node object was deleted: its pods run on for a while.
-    _refuse(name, pods_of(cluster, name))
+    _refuse(cluster, name, pods_of(cluster, name))
     if node is not None:
         _refuse_control_plane(node)
     return node is not None
@@ -116,11 +117,10 @@ def movable(pods: Iterable[Object]) -> list[Object]:
     ]
 
 
-def _refuse(node: str, pods: Iterable[Object]) -> None:
-    pods = list(pods)
-    if found := holders(pods):
+def _refuse(cluster: Cluster, node: str, pods: Sequence[Object]) -> None:
+    if found := holders(pods, dra.read(cluster, pods, node)):
         raise NodeInUse(
-            f"Node '{node}' runs pods that hold GPUs: {quoted(holder.title for holder in found)}. Nothing was changed.",
+            f"Node '{node}' runs pods that hold GPUs: {', '.join(holder.words for holder in found)}. Nothing was changed.",
             f"Wait until they end, or delete them, {AGAIN}.",
         )
     if alone := [pod for pod in movable(pods) if not _owners(pod) and not finished(pod)]:

@@ -160,15 +160,15 @@ def second_owners(
     found, operators = [], []
     for workload in workloads:
         metadata = workload["metadata"]
-        if metadata["namespace"] == namespace:
+        made_by_us = (metadata.get("labels") or {}).get(MANAGED_BY) == MANAGER
+        if metadata["namespace"] == namespace and made_by_us:
             continue
         title = f"'{metadata['namespace']}/{metadata['name']}'"
         theirs = components(workload["spec"]["template"]["spec"])
-        former = (metadata.get("labels") or {}).get(MANAGED_BY) == MANAGER
         found += [
             f"{title} is a {ours['name']} that gpusmith made under another 'gpu_operands_namespace'."
             f" Set that again, or remove the old one: kubectl delete namespace {metadata['namespace']}"
-            if former
+            if made_by_us
             else f"{title} is a {ours['name']} of somebody else. {ours['advice']}"
             for ours in components_of_ours
             if ours["component"] in theirs

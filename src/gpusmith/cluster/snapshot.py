@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from gpusmith.cluster import managed_fields, operands
+from gpusmith.cluster import dra, managed_fields, operands
 from gpusmith.cluster.api import Cluster, Object
 from gpusmith.cluster.holders import finished
 from gpusmith.cluster.views import NODES, PODS, NodeView, view_of
@@ -42,7 +42,7 @@ class Snapshot:
 
 
 def take(cluster: Cluster, operands_namespaces: Mapping[str, str]) -> Snapshot:
-    """Four lists, however many nodes there are.
+    """Four lists, and two of Dynamic Resource Allocation where it is served, however many nodes there are.
 
     Args:
         cluster: the API.
@@ -75,7 +75,10 @@ def take(cluster: Cluster, operands_namespaces: Mapping[str, str]) -> Snapshot:
         for row in rows
         if (fields := managed_fields.additions(row))
     }
-    views = {name: view_of(node, pods[name], operands_namespaces[name]) for name, node in nodes.items()}
+    claims = dra.read(cluster, [pod for rows in pods.values() for pod in rows], offers=True)
+    views = {
+        name: view_of(node, pods[name], operands_namespaces[name], claims) for name, node in nodes.items()
+    }
     handlers = {row["metadata"]["name"]: str(row.get("handler")) for row in classes}
     return Snapshot(views, handlers, tuple(system_pods), foreign_fields)
 

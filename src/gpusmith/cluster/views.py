@@ -9,6 +9,7 @@ from typing import Any
 
 from gpusmith.cluster import operands
 from gpusmith.cluster.api import Object
+from gpusmith.cluster.dra import NO_CLAIMS, Claims, Device, Kind
 from gpusmith.cluster.holders import PART, Holder, finished, holders, quantity
 from gpusmith.cluster.plugin_strategy import by_cdi
 from gpusmith.expect.identity import Told
@@ -91,8 +92,10 @@ class NodeView:
         annotations: all.
         taints: all.
         holders: pods that hold GPUs.
+        claimants: pods that hold GPUs, parts of some, or what may be a GPU, by ResourceClaims.
+        claimable: GPUs that drivers of Dynamic Resource Allocation offer on the node, or have given to its pods.
         system_pods: pods of the operands' namespace on the node.
-        plugins: pods of NVIDIA's device plugin in other namespaces, as namespace/name.
+        plugins: pods of NVIDIA's device plugin that are not of our DaemonSet, as namespace/name.
         plugins_by_cdi: those of them that say that they hand out GPUs by CDI, for which they write a specification.
         discovered: whether a pod of GPU feature discovery runs there, whosever.
         others: GPUs by other names that the node has any of, such as MIG devices.
@@ -109,6 +112,8 @@ class NodeView:
     annotations: Mapping[str, str]
     taints: tuple[Mapping[str, str], ...]
     holders: tuple[Holder, ...] = ()
+    claimants: tuple[Holder, ...] = ()
+    claimable: tuple[Device, ...] = ()
     system_pods: tuple[Object, ...] = field(default=(), repr=False)
     plugins: tuple[str, ...] = ()
     plugins_by_cdi: tuple[str, ...] = ()
@@ -117,14 +122,14 @@ class NodeView:
     told: Told = field(default_factory=Told)
 
     @property
-    def held(self) -> int:
-        """GPUs that pods hold."""
-        return sum(holder.gpus for holder in self.holders)
-
-    @property
     def free(self) -> int:
-        """GPUs that a pod could still get."""
-        return max(0, (self.allocatable or 0) - self.held)
+        """GPUs that a pod could still get of the device plugin; what pods hold by claims is not the plugin's."""
+        held = sum(holder.gpus - holder.claimed for holder in self.holders)
+        return max(0, (self.allocatable or 0) - held)
+
+    def offered_twice(self, gpus: int) -> int:
+        """How many GPUs the device plugin and drivers of Dynamic Resource Allocation offer beyond those that the node has."""
+        return max(0, (self.capacity or 0) + len(self.claimable) - gpus) if self.claimable else 0
 
 
 def _name(pod: Object) -> str:
@@ -135,7 +140,22 @@ def _runs(pod: Object, component: str) -> bool:
     return component in operands.components(pod.get("spec") or {})
 
 
-def view_of(node: Object, pods: Iterable[Object], operands_namespace: str) -> NodeView:
+def _is_ours(pod: Object, operands_namespace: str) -> bool:
+    """Whether it is of the DaemonSet of our device plugin; in our namespace there may be one of somebody else."""
+    metadata = pod["metadata"]
+    owners = [(row.get("kind"), row.get("name")) for row in metadata.get("ownerReferences") or []]
+    return metadata["namespace"] == operands_namespace and ("DaemonSet", operands.DEVICE_PLUGIN) in owners
+
+
+def _claimable(claims: Claims, node: str, claimants: Iterable[Holder]) -> tuple[Device, ...]:
+    """Whole GPUs, each once. A driver that starts anew has no ResourceSlice for a while."""
+    rows = [*claims.offers.get(node, ()), *(device for holder in claimants for device in holder.devices)]
+    return tuple({device.hardware: device for device in rows if device.kind is Kind.GPU}.values())
+
+
+def view_of(
+    node: Object, pods: Iterable[Object], operands_namespace: str, claims: Claims = NO_CLAIMS
+) -> NodeView:
     """A node and its pods, from the API's own data."""
     metadata, spec, status = node["metadata"], node.get("spec") or {}, node.get("status") or {}
     conditions = {row["type"]: row for row in status.get("conditions") or []}
@@ -146,10 +166,10 @@ def view_of(node: Object, pods: Iterable[Object], operands_namespace: str) -> No
     ]
     present = [pod for pod in pods if not finished(pod)]
     plugins = [
-        pod
-        for pod in present
-        if pod["metadata"]["namespace"] != operands_namespace and _runs(pod, operands.DEVICE_PLUGIN)
+        pod for pod in present if _runs(pod, operands.DEVICE_PLUGIN) and not _is_ours(pod, operands_namespace)
     ]
+    found = holders(present, claims)
+    claimants = tuple(holder for holder in found if holder.devices)
     return NodeView(
         name=metadata["name"],
         ready=readiness(node).ready,
@@ -160,7 +180,9 @@ def view_of(node: Object, pods: Iterable[Object], operands_namespace: str) -> No
         labels=metadata.get("labels") or {},
         annotations=metadata.get("annotations") or {},
         taints=tuple(spec.get("taints") or ()),
-        holders=tuple(holder for holder in holders(present) if holder.gpus),
+        holders=tuple(holder for holder in found if holder.gpus),
+        claimants=claimants,
+        claimable=_claimable(claims, metadata["name"], claimants),
         system_pods=tuple(pod for pod in present if pod["metadata"]["namespace"] == operands_namespace),
         plugins=tuple(map(_name, plugins)),
         plugins_by_cdi=tuple(

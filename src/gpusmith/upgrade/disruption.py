@@ -8,12 +8,13 @@ from typing import Any
 
 from gpusmith.cluster import operands
 from gpusmith.cluster.api import Object
+from gpusmith.cluster.dra import Claims
 from gpusmith.cluster.holders import finished, holders
 from gpusmith.names import OPERANDS_LABEL, OPERANDS_ON
 
 DAEMON_SET = "DaemonSet"
 OF_DRIVER = frozenset({operands.DEVICE_PLUGIN, operands.FEATURE_DISCOVERY})
-IMAGES = ("dcgm-exporter", "dcgm", "k8s-mig-manager")
+IMAGES = ("dcgm-exporter", "dcgm", "k8s-mig-manager", "k8s-dra-driver-gpu", "dra-driver-nvidia-gpu")
 """Images of NVIDIA's that keep the driver open and are no operand of ours."""
 RUNTIME_CLASS = "nvidia"
 VISIBLE = "NVIDIA_VISIBLE_DEVICES"
@@ -29,28 +30,35 @@ class Claimant:
         owner: kind and name of what made it; empty if a person did.
         gpus: how many were allocated to it, 0 for one that uses the driver without.
         budgets: PodDisruptionBudgets that protect it, with how many evictions each allows now.
+        devices: what it holds by claims, in words.
     """
 
     pod: str
     owner: str
     gpus: int
     budgets: Mapping[str, int] = field(default_factory=dict)
+    devices: tuple[str, ...] = ()
 
 
 def claimants(
-    pods: Iterable[Object], budgets: Sequence[Object], namespace: str, users: Collection[str] = ()
+    pods: Iterable[Object],
+    claims: Claims,
+    budgets: Sequence[Object],
+    namespace: str,
+    users: Collection[str] = (),
 ) -> tuple[Claimant, ...]:
     """Pods of a node that hold GPUs or use the driver, without our operands.
 
     Args:
         pods: of the node.
+        claims: of these pods.
         budgets: PodDisruptionBudgets of the cluster.
         namespace: of our operands.
         users: UIDs of pods whose processes use the driver.
     """
     found = []
     for pod in pods:
-        metadata, held = pod["metadata"], holders([pod])
+        metadata, held = pod["metadata"], holders([pod], claims)
         used = metadata.get("uid") in users and metadata["namespace"] != namespace
         if finished(pod) or not (held or used):
             continue
@@ -60,11 +68,14 @@ def claimants(
             if _covers(row, metadata)
         }
         gpus = sum(holder.gpus + sum(holder.parts.values()) for holder in held)
-        found.append(Claimant(_title(metadata), "/".join(_owner(pod)), gpus, covering))
+        devices = tuple(device.words for holder in held for device in holder.devices)
+        found.append(Claimant(_title(metadata), "/".join(_owner(pod)), gpus, covering, devices))
     return tuple(found)
 
 
-def daemon_sets(pods: Iterable[Object], namespace: str, users: Collection[str] = ()) -> list[str]:
+def daemon_sets(
+    pods: Iterable[Object], claims: Claims, namespace: str, users: Collection[str] = ()
+) -> list[str]:
     """DaemonSets of others that use the driver on a node and stay there while our operands leave; args as of claimants()."""
     return sorted(
         {
@@ -73,7 +84,7 @@ def daemon_sets(pods: Iterable[Object], namespace: str, users: Collection[str] =
             if _owner(pod)[:1] == (DAEMON_SET,)
             and pod["metadata"]["namespace"] != namespace
             and (pod["spec"].get("nodeSelector") or {}).get(OPERANDS_LABEL) != OPERANDS_ON
-            and (pod["metadata"].get("uid") in users or _uses_driver(pod))
+            and (pod["metadata"].get("uid") in users or _uses_driver(pod, claims))
         }
     )
 
@@ -88,7 +99,7 @@ def _owner(pod: Object) -> tuple[str, ...]:
     return next(((str(row["kind"]), str(row["name"])) for row in rows if row.get("controller")), ())
 
 
-def _uses_driver(pod: Object) -> bool:
+def _uses_driver(pod: Object, claims: Claims) -> bool:
     spec = pod["spec"]
     containers = spec.get("containers") or []
     images = {
@@ -101,7 +112,7 @@ def _uses_driver(pod: Object) -> bool:
         if row.get("name") == VISIBLE
     }
     return bool(
-        holders([pod])
+        holders([pod], claims)
         or operands.components(spec) & OF_DRIVER
         or images.intersection(IMAGES)
         or spec.get("runtimeClassName") == RUNTIME_CLASS

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from gpusmith.built import key as keys
 from gpusmith.built.key import Key
 from gpusmith.cluster.api import Object
+from gpusmith.cluster.dra import NO_CLAIMS, Claims
 from gpusmith.cluster.stamps import read_stamp, validated_since
 from gpusmith.errors import GpusmithError, Refusal
 from gpusmith.expect import driver as drivers
@@ -56,6 +57,7 @@ class Look:
         flavour: nvidia_driver_module_flavour.
         once: package layout, where one node builds the modules for several; empty where every node builds for itself.
         pods: on the node, all of them.
+        claims: of pods.
         users: processes that use the driver, without services that the upgrade stops itself.
         kept: modules of the driver that the kernel itself uses, so that only a reboot unloads them.
         refusals: of others who looked, such as preflight; an upgrade that was begun is finished in spite of them.
@@ -70,6 +72,7 @@ class Look:
     flavour: str = "auto"
     once: str = ""
     pods: Sequence[Object] = ()
+    claims: Claims = NO_CLAIMS
     users: Sequence[User] = ()
     kept: Sequence[str] = ()
     refusals: Sequence[Refusal] = ()
@@ -322,7 +325,7 @@ def _of_machine(look: Look, record: Record, asked: Asked, tables: Tables) -> Ite
             "Allow reboots with 'gpu_upgrade_reboot: if_needed', or take the console off the GPU.",
         )
     yield from check_mig({"record": look.raw}, {}, tables)
-    for title in daemon_sets(look.pods, asked.namespace, look.pod_uids):
+    for title in daemon_sets(look.pods, look.claims, asked.namespace, look.pod_uids):
         yield refusal(
             "GPU DaemonSet of others",
             f"'{title}' keeps the driver in use",

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from gpusmith.cluster import leftovers, maintenance, node_metadata
+from gpusmith.cluster import dra, leftovers, maintenance, node_metadata
 from gpusmith.cluster.allocatable import offer_of
 from gpusmith.cluster.api import CONFLICT, MISSING, ApiRefused, Cluster, Object
 from gpusmith.cluster.holders import Holder, holders
@@ -170,14 +170,14 @@ class NodeObject:
     def holders(self) -> Sequence[str]:
         """Pods that hold GPUs of it; they are asked to go if all of them may be evicted."""
         pods = maintenance.pods_of(self.cluster, self.name)
-        found = holders(pods)
+        found = holders(pods, dra.read(self.cluster, pods, self.name))
         if any(holder.namespace.startswith(RUN_NAMESPACE) for holder in found):
             self._clear()
         named = {_title(pod): pod for pod in pods}
         # Pods that go for nothing help nobody: with one that stays, the node is given back.
         if self.evict and all(self._may_go(named[holder.title]) for holder in found):
             return [self._asked_to_go(holder, named[holder.title]) for holder in found]
-        return [f"'{holder.title}'" for holder in found]
+        return [holder.words for holder in found]
 
     def _may_go(self, pod: Object) -> bool:
         """Whether it may be evicted, or goes by itself."""
@@ -190,7 +190,7 @@ class NodeObject:
             namespace.remove(self.cluster, name)
 
     def _asked_to_go(self, holder: Holder, pod: Object) -> str:
-        words = f"'{holder.title}'"
+        words = holder.words
         if pod["metadata"].get("deletionTimestamp"):
             return words
         try:

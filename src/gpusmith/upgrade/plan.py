@@ -141,7 +141,7 @@ def make(
                 reason=verdict.reason,
                 model=member.model if member else "",
                 gpus=member.gpus if member else 0,
-                pods=claimants(look.pods, budgets, asked.namespace, look.pod_uids),
+                pods=claimants(look.pods, look.claims, budgets, asked.namespace, look.pod_uids),
                 holders=tuple(user.words for user in look.users if not user.pod_uid),
                 reboot=look.reboot,
             )

@@ -65,6 +65,8 @@ def _disturbed(plan: Plan) -> Iterator[str]:
 
 def _pod(pod: Claimant) -> str:
     uses = f"{pod.gpus} GPU{'s' * (pod.gpus > 1)}" if pod.gpus else "uses the driver, holds no GPU"
+    if pod.devices:
+        uses = f"{uses if pod.gpus else 'holds devices'} by {'; '.join(pod.devices)}"
     budgets = ", ".join(
         f"PodDisruptionBudget '{name}' allows {count} evictions now" for name, count in pod.budgets.items()
     )

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from gpusmith.cluster import dra
 from gpusmith.cluster.api import Cluster
 from gpusmith.cluster.views import NODES, PODS, NodeView, view_of
 from gpusmith.inventory.host import Host
@@ -61,7 +62,7 @@ Look = Callable[[Target], NodeView | None]
 
 
 def looker(cluster: Cluster, namespace: str) -> Look:
-    """Looks at a node by two lists.
+    """Looks at a node by two lists, and two of Dynamic Resource Allocation where it is served.
 
     Args:
         cluster: the API.
@@ -75,7 +76,8 @@ def looker(cluster: Cluster, namespace: str) -> Look:
             return None
         pods = cluster.items(PODS, fieldSelector=f"spec.nodeName={name}")
         others = [pod for pod in pods if pod["metadata"]["namespace"] != namespace]
-        return view_of(nodes[0], others, target.host.operands_namespace)
+        claims = dra.read(cluster, others, name, offers=True)
+        return view_of(nodes[0], others, target.host.operands_namespace, claims)
 
     return look
 
@@ -112,7 +114,7 @@ def why_not(target: Target) -> NotTested | None:
         return _cordoned(view, host)
     if not view.ready:
         return NotTested(f"Not tested: node '{view.name}' is not Ready: {'; '.join(view.conditions)}.", True)
-    return _tainted(target, view) or _without_free_gpus(view)
+    return _tainted(target, view) or _claimed(view, host) or _without_free_gpus(view)
 
 
 def _marks(view: NodeView) -> dict[str, Any]:
@@ -151,6 +153,18 @@ def _tainted(target: Target, view: NodeView) -> NotTested | None:
         False,
         f"Add it to 'kubernetes_node_taints' in the inventory if it is meant; if not: kubectl taint node {view.name}"
         f" {removed}; then run the suite again.",
+    )
+
+
+def _claimed(view: NodeView, host: Host) -> NotTested | None:
+    """The device plugin gives out any of its GPUs, also one that a pod holds by a claim."""
+    if not (view.claimants and view.offered_twice(host.gpu_count)):
+        return None
+    held = ", ".join(holder.words for holder in view.claimants)
+    return NotTested(
+        f"Not tested: the device plugin of node '{view.name}' offers GPUs that are held by {held}.",
+        False,
+        "Run the suite again when these pods have ended, or leave the node's GPUs to one owner; see cluster.gpu-owners.",
     )
 
 

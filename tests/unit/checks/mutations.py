@@ -12,9 +12,9 @@ from gpusmith.checks.findings import Outcome
 from gpusmith.checks.whole_cluster import Removed
 from gpusmith.errors import ToolError
 from tests.authorities import authority
-from tests.unit.checks.world import CLASSES, PODS, SETS, World
+from tests.unit.checks.world import CLASSES, PODS, SETS, SLICES, World
 from tests.unit.hosts import UUIDS
-from tests.unit.objects import set_by_others
+from tests.unit.objects import gpu_slice, set_by_others
 
 
 @dataclass(frozen=True)
@@ -307,6 +307,11 @@ MUTATIONS: Mapping[str, tuple[Mutation, ...]] = {
             lambda world: world.node["status"]["allocatable"].update({"nvidia.com/gpu": "3"}), "3 of 4 GPUs are allocatable"
         ),
         Mutation(lambda world: world.node["status"]["capacity"].update({"nvidia.com/gpu.shared": "8"}), "also offers 8"),
+    ),
+    "cluster.gpu-owners": (
+        Mutation(
+            lambda world: world.lists[SLICES].append(gpu_slice("gpu-1", UUIDS)), "a GPU can be given to two pods at once"
+        ),
     ),
     "cluster.labels": (
         Mutation(lambda world: world.node["metadata"]["labels"].update({"gpu-type": "t4"}), "label 'gpu-type' is 't4'"),

@@ -258,6 +258,9 @@ def judged(
     }
 
     class Api:
+        def serves(self, version: str) -> bool:
+            return False
+
         def items(self, path: str) -> list[dict[str, Any]]:
             asked.append(path)
             return lists[path]

@@ -29,6 +29,7 @@ NODES, PODS, CLASSES, SETS = (
     "/apis/node.k8s.io/v1/runtimeclasses",
     "/apis/apps/v1/daemonsets",
 )
+SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 
 
 def _node(name: str) -> Json:
@@ -52,6 +53,7 @@ def _lists() -> dict[str, list[Json]]:
         PODS: [*on_nodes, _operand("nfd-master", "cp-1")],
         CLASSES: [{"metadata": {"name": "nvidia"}, "handler": "nvidia"}],
         SETS: [],
+        SLICES: [],
     }
 
 
@@ -61,6 +63,9 @@ class _Api(FakeCluster):
     def __init__(self, lists: dict[str, list[Json]]) -> None:
         super().__init__({"gpu-1": list(UUIDS), "gpu-2": [uuid.replace("GPU-0", "GPU-9") for uuid in UUIDS]})
         self.lists = lists
+
+    def serves(self, version: str) -> bool:
+        return any(path.startswith(version) for path in self.lists)
 
     def items(self, path: str, **query: str) -> Any:
         if path not in self.lists:

@@ -160,6 +160,9 @@ class Memory:
         self.asked.append(path)
         return copy.deepcopy(self.objects.get(path))
 
+    def serves(self, version: str) -> bool:
+        return any(path.startswith(version) for path in self.objects)
+
     def items(self, path: str, **query: str) -> list[dict[str, Any]]:
         self.at_list()
         node = query.get("fieldSelector", "").removeprefix("spec.nodeName=")

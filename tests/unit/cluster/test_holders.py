@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from gpusmith.cluster.dra import NO_CLAIMS
 from gpusmith.cluster.holders import Holder, holders
 
 
@@ -39,7 +40,7 @@ def test_containers_init_containers_and_sidecars(
     containers: list[dict[str, Any]], first: list[dict[str, Any]], expected: int
 ) -> None:
     found = pod("p", *containers, initContainers=first)
-    assert [holder.gpus for holder in holders([found])] == ([expected] if expected else [])
+    assert [holder.gpus for holder in holders([found], NO_CLAIMS)] == ([expected] if expected else [])
 
 
 def test_only_what_is_held_is_named() -> None:
@@ -51,15 +52,15 @@ def test_only_what_is_held_is_named() -> None:
         pod("web", {}),
         pod("rdma", asks(1, "nvidia.com/hostdev")),
     ]
-    assert [holder.title for holder in holders(pods)] == ["team/train", "team/soon"]
+    assert [holder.title for holder in holders(pods, NO_CLAIMS)] == ["team/train", "team/soon"]
 
 
 @pytest.mark.parametrize("resource", ["nvidia.com/mig-1g.10gb", "nvidia.com/gpu.shared"])
 def test_parts_of_gpus_are_held_too(resource: str) -> None:
-    assert holders([pod("p", asks(1, resource))]) == (Holder("team", "p", 0, {resource: 1}),)
+    assert holders([pod("p", asks(1, resource))], NO_CLAIMS) == (Holder("team", "p", 0, {resource: 1}),)
 
 
 def test_a_pod_that_ends_holds_until_it_is_gone() -> None:
     ending = pod("p", asks(1))
     ending["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    assert len(holders([ending])) == 1
+    assert len(holders([ending], NO_CLAIMS)) == 1

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from gpusmith.cluster import maintenance
+from gpusmith.cluster import dra, maintenance
 from gpusmith.cluster.api import ApiRefused, ApiUnreachable
 from gpusmith.cluster.maintenance import Emptied, NodeInUse
 from gpusmith.errors import GpusmithError
 from tests.unit.cluster.conftest import Memory, Time
+from tests.unit.objects import resource_claim
 
 NODE = "/api/v1/nodes/gpu-2"
 
@@ -239,3 +240,15 @@ def test_a_node_that_is_needed_is_refused_without_a_change() -> None:
         maintenance.must_be_free(memory.cluster, "gpu-2")
     assert memory.done == []
     assert maintenance.must_be_free(cluster(pod("web")).cluster, "gpu-2") is True
+
+
+def test_a_pod_that_holds_a_gpu_by_a_claim_keeps_the_node(time: Time) -> None:
+    claiming = pod("train")
+    claiming["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimName": "one"}]
+    memory = cluster(claiming)
+    memory.objects[f"{dra.CLAIMS}/one"] = resource_claim("one", "gpu-0", place="gpu-2")
+    named = r"'team/train' \(by ResourceClaim 'one', device 'gpu-0' of driver 'gpu\.nvidia\.com'\)\. Nothing was changed"
+    for refused in (lambda: empty(memory, time), lambda: maintenance.must_be_free(memory.cluster, "gpu-2")):
+        with pytest.raises(NodeInUse, match=named):
+            refused()
+    assert memory.done == []

@@ -118,5 +118,11 @@ def test_no_advice_is_to_remove_what_is_somebody_elses() -> None:
 
 
 def test_ours_and_strangers_are_left_alone() -> None:
-    others = [workload("ours", PLUGIN), workload("theirs", {"image": "nginx:1"})]
-    assert second_owners(others, "ours", components()) == []
+    ours = workload("ours", PLUGIN)
+    ours["metadata"]["labels"] = {"app.kubernetes.io/managed-by": "gpusmith"}
+    assert second_owners([ours, workload("theirs", {"image": "nginx:1"})], "ours", components()) == []
+
+
+def test_a_device_plugin_of_somebody_else_in_our_namespace_is_found() -> None:
+    (sentence,) = second_owners([workload("ours", PLUGIN)], "ours", components())
+    assert sentence.startswith("'ours/some' is a device plugin of somebody else.")

@@ -29,6 +29,9 @@ def test_a_snapshot_keeps_operands_that_are_on_no_gpu_node() -> None:
     }
 
     class Api:
+        def serves(self, version: str) -> bool:
+            return False
+
         def items(self, path: str) -> list[dict[str, Any]]:
             return lists[path]
 
@@ -56,6 +59,9 @@ def asked(
     said: list[str] = []
 
     class Changing:
+        def serves(self, version: str) -> bool:
+            return False
+
         def items(self, path: str, **_: str) -> list[dict[str, Any]]:
             nonlocal looks
             if path == "/api/v1/nodes":

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gpusmith.cluster.views import Readiness, readiness, view_of
-from tests.unit.objects import holder, node
+from tests.unit.objects import holder, node, operand
 
 
 @pytest.mark.parametrize(
@@ -38,4 +38,15 @@ def test_busy_gpus_are_counted_with_their_holders() -> None:
         "x",
     )
     assert [(row.name, row.gpus) for row in view.holders] == [("train", 2), ("soon", 1)]
-    assert (view.held, view.free) == (3, 1)
+    assert view.free == 1
+
+
+def test_a_second_device_plugin_is_found_in_our_own_namespace_too() -> None:
+    def plugin(daemon_set: str) -> dict[str, Any]:
+        found = operand(daemon_set)
+        found["spec"]["volumes"] = [{"hostPath": {"path": "/var/lib/kubelet/device-plugins"}}]
+        found["metadata"]["ownerReferences"] = [{"kind": "DaemonSet", "name": daemon_set}]
+        return found
+
+    pods = [plugin("nvidia-device-plugin"), plugin("sharing-plugin")]
+    assert view_of(node(), pods, "gpusmith-system").plugins == ("gpusmith-system/sharing-plugin-x",)

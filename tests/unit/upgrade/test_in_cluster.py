@@ -35,6 +35,7 @@ class Api:
         self.pods: list[dict[str, Any]] = []
         self.evicted: list[str] = []
         self.refuses: ApiRefused | None = None
+        self.claims: list[dict[str, Any]] = []
 
     @staticmethod
     def _node(name: str) -> dict[str, Any]:
@@ -53,7 +54,12 @@ class Api:
     def get(self, path: str) -> dict[str, Any] | None:
         return copy.deepcopy(self.nodes.get(path.rpartition("/")[2]))
 
+    def serves(self, version: str) -> bool:
+        return True
+
     def items(self, path: str, **query: str) -> list[dict[str, Any]]:
+        if "resource.k8s.io" in path:
+            return copy.deepcopy(self.claims if path.endswith("claims") else [])
         return copy.deepcopy(list(self.nodes.values()) if path.endswith("nodes") else self.pods)
 
     def patch(self, path: str, body: dict[str, Any], manager: str) -> None:
@@ -265,3 +271,14 @@ def test_pods_of_operands_are_those_that_ask_for_the_label(tmp_path: Path) -> No
     plugin = {**pod("plugin"), "spec": {"nodeSelector": {OPERANDS_LABEL: OPERANDS_ON}}}
     api.pods = [plugin, pod("job")]
     assert made(api, tmp_path).operand_pods() == ["'team/plugin'"]
+
+
+def test_a_pod_that_holds_a_gpu_by_a_claim_is_waited_for(tmp_path: Path) -> None:
+    api = Api("gpu-1")
+    row = pod("train")
+    row["spec"] = {"containers": [{}], "resourceClaims": [{"name": "gpu", "resourceClaimName": "one"}]}
+    api.pods, api.claims = [row], [objects.resource_claim("one", "gpu-0")]
+    (words,) = made(api, tmp_path).holders()
+    assert words == "'team/train' (by ResourceClaim 'one', device 'gpu-0' of driver 'gpu.nvidia.com')"
+    api.claims = [objects.resource_claim("one")]
+    assert made(api, tmp_path).holders() == []

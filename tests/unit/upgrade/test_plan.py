@@ -169,8 +169,8 @@ def test_the_plan_as_json() -> None:
         f" '{H100}' that may be out are: 'gpu-3' (cordoned)", "wave": None, "gpus": 4,
     }  # fmt: skip
     assert first["pods"] == [
-        {"pod": "team/train-0", "owner": "Job/train", "gpus": 2, "budgets": {"serve": 0}},
-        {"pod": "team/alone", "owner": "", "gpus": 1, "budgets": {"serve": 0}},
+        {"pod": "team/train-0", "owner": "Job/train", "gpus": 2, "budgets": {"serve": 0}, "devices": []},
+        {"pod": "team/alone", "owner": "", "gpus": 1, "budgets": {"serve": 0}, "devices": []},
     ]
     assert first["holders"] == ["process 7 'python3' (user 'alice', no unit) with /dev/nvidia0"]
     assert [row["action"] for row in data["nodes"]] == ["upgrade", "upgrade", "skip", "refuse"]

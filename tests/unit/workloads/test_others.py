@@ -60,6 +60,9 @@ def test_a_look_leaves_our_own_pods_out() -> None:
     asked: list[Any] = []
 
     class Api:
+        def serves(self, version: str) -> bool:
+            return False
+
         def items(self, path: str, **query: str) -> list[Any]:
             asked.append((path, query))
             node = {"metadata": {"name": "gpu-1"}, "status": {"allocatable": {"nvidia.com/gpu": "4"}}}

@@ -9,14 +9,16 @@ from typing import Any
 import pytest
 
 from gpusmith.checks.findings import Finding, Skip
+from gpusmith.cluster import dra
 from gpusmith.cluster.holders import Holder
-from gpusmith.cluster.views import NodeView
+from gpusmith.cluster.views import NodeView, view_of
 from gpusmith.names import STARTUP_TAINT, UPGRADE
 from gpusmith.upgrade.ledger import State
 from gpusmith.workloads.outcome import NodeOutcome, per_node
 from gpusmith.workloads.targets import Target, why_not
 from tests.unit.hosts import make_host
 from tests.unit.ledgers import ledger
+from tests.unit.objects import gpu_slice, node, resource_claim
 from tests.unit.workloads.answers import READY, before_each_creation, outcomes
 
 
@@ -188,3 +190,18 @@ def test_other_taints_and_states_of_such_a_node_count_as_ever() -> None:
         assert why is not None
         assert says in why.reason
         assert "unschedulable" not in why.reason
+
+
+def test_no_workload_starts_where_the_device_plugin_may_give_out_a_claimed_gpu() -> None:
+    claims = dra.parse([resource_claim("one", "gpu-0")], [gpu_slice("gpu-1", ["GPU-1"])])
+    row = {
+        "metadata": {"namespace": "team", "name": "train"},
+        "spec": {"resourceClaims": [{"name": "gpu", "resourceClaimName": "one"}]},
+    }
+    seen = view_of(node(spec__taints=[]), [row], "x", claims)
+    why = why_not(Target(make_host(), seen, None))
+    assert why is not None
+    assert "'team/train' (by ResourceClaim 'one', device 'gpu-0'" in why.reason
+    assert not why.is_failure
+    # One owner for each GPU: the plugin has the other three.
+    assert why_not(Target(make_host(), replace(seen, capacity=3, allocatable=3), None)) is None
