@@ -231,6 +231,7 @@ def control_plane(cluster: Cluster) -> None:
         "--authorization-mode=Node,RBAC",
     )
     cluster.wait("the API server answers", "kubectl", "get", "--raw", "/readyz", says="ok")
+    cluster.wait("there is a place for its name", "kubectl", "get", "namespaces", says="kube-public")
     data = cluster.place("/etc/kubernetes/admin.conf").read_text()
     cluster.run(
         "kubectl",
