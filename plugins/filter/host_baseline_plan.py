@@ -25,8 +25,7 @@ options:
     description: >-
       Keys node, swap (C(off) or C(keep)), modules (names), sysctl (values by name), sysctl_minimum (least values by name), files
       (content by path), sysctl_file (path and first line of the file that the plan makes of both), needrestart (when, path and content
-      of a file for that program), ports (that firewalld has to let in), zone (in which), networks (of which it has to
-      accept all packets) and authorities (certificates by name).
+      of a file for that program) and authorities (certificates by name).
     type: dict
     required: true
 """
@@ -42,8 +41,8 @@ _value:
   description: >-
     problems (in words), cures (kinds of cure that are needed, see C(gpusmith.problems)), files (paths of the role's files that are
     missing or say something else), contents (of these files), modules (names that are to be loaded now), sysctl (values that are to be
-    set now, by name), swap (whether it is turned off), huge_pages (numbers that are to be set now, by size), ports (that firewalld keeps closed, each with zone, port and whether for good), networks (that it rejects, each with zone, network and whether for good),
-    firewall_noted (text of the file by which a removal knows them), leaving (what the
+    set now, by name), swap (whether it is turned off), huge_pages (numbers that are to be set now, by size),
+    leaving (what the
     files name and the inventory does not any more), trust_outdated (whether the trust store is to be made anew), units (of systemd that boots do not start), boot (of the problems, those that no run changes), hints (what to look at).
   type: dict
 """

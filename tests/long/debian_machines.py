@@ -102,7 +102,7 @@ class Machine:
 def host_rootfs(suite: str) -> debian.Rootfs:
     """What role host_baseline meets on a machine, with firewalld."""
     # firewalld of Debian does not start without /etc/protocols, and does not depend on the package that has it.
-    more = ("firewalld", "iproute2", "kmod", "netbase", "python3", "python3-venv")
+    more = ("firewalld", "iproute2", "kmod", "netbase", "python3")
     return debian.Rootfs(f"firewalld-{suite}", suite, "minbase", (*SYSTEM, *more), EXCLUDED, unpacked=True)
 
 

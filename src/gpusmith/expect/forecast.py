@@ -50,11 +50,6 @@ def _host_baseline(plan: Plan, cures: frozenset[Cure]) -> Forecast:  # noqa: ARG
                 else []
             ),
             *(f"package {name}, with modules of the kernel" for name in plan.get("modules_packages") or ()),
-            *(f"firewalld lets in {row['port']} (zone '{row['zone']}')" for row in plan.get("ports") or ()),
-            *(
-                f"firewalld accepts all that comes from {row['network']} (zone '{row['zone']}')"
-                for row in plan.get("networks") or ()
-            ),
             *(f"{count} huge pages of {size}" for size, count in (plan.get("huge_pages") or {}).items()),
         ],
     )

@@ -19,7 +19,6 @@ from gpusmith.expect import (
     extra_modules,
     fabric,
     files,
-    firewall,
     host,
     huge_pages,
     kernel_modules,
@@ -28,7 +27,6 @@ from gpusmith.expect import (
     layouts,
     mig,
     packages,
-    pod_traffic,
     services,
     signatures,
     steps,
@@ -201,8 +199,8 @@ BOOT_HINT = (
 def host_baseline(raw: Mapping[str, Any], settings: Settings) -> Plan:
     """Role host_baseline: keys node, swap, modules, sysctl, sysctl_minimum, files and sysctl_file (its path and first line).
 
-    Further keys: needrestart (when, path and content of a file for it), ports, zone and networks (for firewalld), huge_pages
-    (by size), authorities (certificates by name) and modules_package (name of the package with a kernel's further modules).
+    Further keys: needrestart (when, path and content of a file for it), huge_pages (by size), authorities (certificates by name)
+    and modules_package (name of the package with a kernel's further modules).
     """
     record, node = parse(raw), str(settings["node"])
     want = wanted.baseline(node, settings)
@@ -213,11 +211,8 @@ def host_baseline(raw: Mapping[str, Any], settings: Settings) -> Plan:
         f"{line}\n" for line in (file["head"], *(f"{name} = {value}" for name, value in lines.items()))
     )
     want = replace(want, files={**want.files, str(file["path"]): text, **_for_boots(want, file["head"])})
-    ruled = firewall.wanted(settings.get("ports") or (), settings.get("zone"), settings.get("networks") or ())
-    closed, passages = firewall.closed(record, ruled), pod_traffic.closed(record, ruled)
     kept = [*huge_pages.kept(record, want), *host.swap_of_served(record, want)]
     found = [problem for problem in host.problems(record, want) if problem not in kept]
-    found += firewall.problems(record, node, ruled) + pod_traffic.problems(record, node, ruled)
     lasting = [problem for problem in found if problem.cure is Cure.PERSON]
     about = {
         key.partition("_")[0]
@@ -235,25 +230,13 @@ def host_baseline(raw: Mapping[str, Any], settings: Settings) -> Plan:
         "sysctl": host.parameters_to_set(record, want),
         "huge_pages": huge_pages.to_set(record, want),
         "swap": host.swap_is_due(record, want),
-        "ports": [opening._asdict() for opening in closed],
-        "networks": [passage._asdict() for passage in passages],
-        "firewall_noted": firewall.noted(record, [*closed, *passages]),
         "leaving": host.leaving(record, want),
         "trust_outdated": bool(trust.problems(record, node, want.authorities)),
         "units": [name for name in services.OF_SYSTEM if _is_off(record, name)],
         # What no run changes, so that check mode refuses it, too.
         "boot": [words(problem, node) for problem in lasting],
-        "hints": [hint for kind, hint in HINTS.items() if kind in about] + _for_a_person(lasting),
+        "hints": [hint for kind, hint in HINTS.items() if kind in about] + ([BOOT_HINT] if lasting else []),
     }
-
-
-def _for_a_person(lasting: Sequence[Problem]) -> list[str]:
-    """What to do about what no run changes: firewalld's own, and what other files say at boot."""
-    of_firewall = [
-        problem for problem in lasting if any(key.startswith("firewalld") for key in problem.evidence)
-    ]
-    steps_there = list(dict.fromkeys(problem.next_step for problem in of_firewall))
-    return steps_there + ([BOOT_HINT] if len(of_firewall) < len(lasting) else [])
 
 
 def _for_boots(want: wanted.Baseline, head: str) -> dict[str, str]:

@@ -16,7 +16,6 @@ from gpusmith.preflight.machine import (
     check_certificate,
     check_clock,
     check_disk,
-    check_firewall,
     check_foreign_driver,
     check_gpus,
     check_headers,
@@ -58,7 +57,6 @@ CHECKS: Sequence[Callable[[Facts, Wanted, Tables], Iterator[Refusal]]] = [
     check_kernel_modules,
     check_parameters,
     check_huge_pages,
-    check_firewall,
     check_trust,
     check_foreign_driver,
     check_processes,
@@ -83,7 +81,6 @@ NOT_OF_A_DRIVER = frozenset(
     {
         check_parameters,
         check_huge_pages,
-        check_firewall,
         check_trust,
         check_containerd,
         check_container_toolkit,

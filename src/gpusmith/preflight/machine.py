@@ -8,7 +8,7 @@ from typing import Any
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import SUPPORTED
 
 from gpusmith.errors import Refusal
-from gpusmith.expect import firewall, foreign, huge_pages, kubelet, mig, pod_traffic
+from gpusmith.expect import foreign, huge_pages, kubelet, mig
 from gpusmith.expect import surroundings as around
 from gpusmith.expect.host import cannot_set, swap_of_served
 from gpusmith.expect.kernels import newest, without_driver
@@ -17,7 +17,6 @@ from gpusmith.expect.versions import is_open, is_version, upstream
 from gpusmith.expect.wanted import baseline
 from gpusmith.node.records import load
 from gpusmith.preflight.words import Facts, Tables, Wanted, or_default, refusal
-from gpusmith.probe.firewall import Firewall
 from gpusmith.probe.foreign import Foreign
 from gpusmith.probe.host import Host
 from gpusmith.probe.kubernetes import Kubernetes
@@ -25,7 +24,6 @@ from gpusmith.probe.memory import Memory
 from gpusmith.probe.nvml import Nvml
 from gpusmith.probe.packages import Package
 from gpusmith.probe.record import SCHEMA, Record
-from gpusmith.probe.services import Service
 from gpusmith.probe.system import System
 from gpusmith.problems import Problem
 from gpusmith.wording import quoted, shorten
@@ -137,8 +135,6 @@ def boots_next(facts: Facts) -> str:
 
 def surroundings(record: Record, wanted: Wanted) -> list[str]:
     """What a person should know of what else rules the machine."""
-    keys = ("firewall", "firewall_ports", "firewall_zone", "firewall_networks")
-    mode, ports, zone, networks = (or_default(wanted, key) for key in keys)
     settings = {
         "swap": or_default(wanted, "swap"),
         "modules": (),
@@ -151,7 +147,7 @@ def surroundings(record: Record, wanted: Wanted) -> list[str]:
         for problem in swap_of_served(record, host)
     ]
     return [
-        *around.notes(record, firewall.wanted(ports, zone, networks), mode == "open"),
+        *around.notes(record),
         *huge_pages.notes(record, host),
         *swap,
     ]
@@ -218,53 +214,6 @@ def check_huge_pages(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[
     record = Record(SCHEMA, memory=memory, kubernetes=node)
     for found, allowed, step in huge_pages.unfitting(record, pages) if pages else ():
         yield refusal("huge pages", found, allowed, step)
-
-
-def check_firewall(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[Refusal]:
-    """Ports and networks are written as firewalld knows them, and it has a place for them."""
-    if or_default(wanted, "firewall") != "open":
-        return
-    raw = facts["record"]
-    wrong = [
-        str(port) for port in or_default(wanted, "firewall_ports") if firewall.range_of(str(port)) is None
-    ]
-    if wrong:
-        yield refusal(
-            "firewalld",
-            quoted(wrong),
-            "ports as '10250/tcp' or '30000-32767/udp'",
-            "Correct 'host_baseline_firewall_ports'.",
-        )
-    networks = [str(network) for network in or_default(wanted, "firewall_networks")]
-    wrong = [network for network in networks if not pod_traffic.is_usable(network)]
-    if wrong:
-        yield refusal(
-            "firewalld",
-            quoted(wrong),
-            "networks as '10.244.0.0/16' or 'fd00:10:244::/56', without bits of a host, and not all addresses",
-            f"Correct '{pod_traffic.VARIABLE}'.",
-        )
-    services = {name: load(Service, row) for name, row in raw.get("services", {}).items()}
-    seen = load(Firewall, raw.get("firewall") or {})
-    record, zone = (
-        Record(SCHEMA, services=services, firewall=seen),
-        str(or_default(wanted, "firewall_zone")),
-    )
-    for name, network in pod_traffic.conflicts(record, firewall.wanted((), zone, networks)):
-        yield refusal(
-            "firewalld",
-            f"'{network}' in zone '{name}', which does not accept everything",
-            "a zone whose target is 'ACCEPT'",
-            pod_traffic.CONFLICT_STEP,
-        )
-    known = firewall.unknown_zone(record, firewall.wanted((), zone))
-    if known:
-        yield refusal(
-            "firewalld",
-            f"no zone '{zone}'",
-            quoted(known),
-            "Correct 'host_baseline_firewall_zone', or empty it: then it is the zone of the default route's interface.",
-        )
 
 
 def check_trust(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[Refusal]:

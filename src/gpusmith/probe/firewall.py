@@ -16,7 +16,6 @@ CONFIGURATION = "/etc/firewalld/firewalld.conf"
 DEFAULT_ZONE = "public"
 # The first one wins.
 SERVICES = ("/etc/firewalld/services", "/usr/lib/firewalld/services")
-NOTES = "/var/lib/gpusmith/firewalld-ports"
 ROUTES, ROUTES6 = "/proc/net/route", "/proc/net/ipv6_route"
 NOT_RUNNING = 252
 PORT = re.compile(r'<port\b(?=[^>]*\bport="([0-9-]+)")(?=[^>]*\bprotocol="(\w+)")')
@@ -31,13 +30,11 @@ class Zone:
         target: what happens to all else; 'ACCEPT' lets everything in.
         interfaces: that are put into it; the others are in the default zone.
         ports: for example '10250/tcp', also those of its services.
-        sources: networks whose packets are its own, by whatever interface they come.
     """
 
     target: str = "default"
     interfaces: tuple[str, ...] = ()
     ports: tuple[str, ...] = ()
-    sources: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -49,14 +46,12 @@ class Firewall:
         interface: by which the machine is reached, that of the default route; empty if there is none.
         now: zones by name; empty if firewalld does not say.
         boot: zones by name, as the next boot and a reload make them.
-        opened: what role host_baseline has opened, for example 'public 10250/tcp' or 'trusted 10.244.0.0/16'.
     """
 
     default_zone: str = DEFAULT_ZONE
     interface: str = ""
     now: Mapping[str, Zone] = field(default_factory=dict)
     boot: Mapping[str, Zone] = field(default_factory=dict)
-    opened: tuple[str, ...] = ()
 
 
 def default_zone(text: str) -> str:
@@ -104,7 +99,6 @@ def zones(text: str, text_of: Callable[[str], str] = service_text) -> dict[str, 
             rows.get("target", "default"),
             tuple(rows.get("interfaces", "").split()),
             tuple(dict.fromkeys(ports)),
-            tuple(rows.get("sources", "").split()),
         )
     return found
 
@@ -117,12 +111,11 @@ def ask() -> tuple[Command, Command]:
 
 
 def gather(asked: tuple[Command, Command], errors: list[str]) -> Firewall:
-    """What firewalld says, and what was noted of it."""
+    """What firewalld says."""
     now, boot = (zones(command.output(errors, accept=(0, NOT_RUNNING)) or "") for command in asked)
     return Firewall(
         default_zone(read_text(CONFIGURATION) or ""),
         interface(read_text(ROUTES) or "", read_text(ROUTES6) or ""),
         now,
         boot,
-        tuple((read_text(NOTES) or "").splitlines()),
     )

@@ -65,7 +65,7 @@ def test_numbers_and_blanks_of_the_inventory_are_no_difference(record: dict[str,
     # A second run sets nothing: the kernel shows text, and tabs between numbers.
     assert host_baseline_plan(record, SETTINGS) == {
         "files": [], "contents": {}, "modules": [], "sysctl": {}, "units": [], "boot": [], "problems": [], "cures": [],
-        "hints": [], "leaving": [], "ports": [], "networks": [], "firewall_noted": "", "huge_pages": {}, "trust_outdated": False,
+        "hints": [], "leaving": [], "huge_pages": {}, "trust_outdated": False,
         "modules_packages": [], "swap": False,
     }  # fmt: skip
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpusmith.expect import firewall, plans, surroundings
+from gpusmith.expect import plans, surroundings
 from gpusmith.node.records import parse
 from tests.unit.expect.converged import LAYOUTS, SETTINGS, converged_record
 from tests.unit.families.systems import SYSTEMS, value
 
-PORTS = firewall.Wanted(("10250/tcp", "8472/udp"))
 RUNS = {"active": "active", "enabled": "enabled"}
 DRACUT = "/etc/dracut.conf.d/gpusmith-nvidia-driver.conf"
 PATH = "/etc/needrestart/conf.d/gpusmith-host-baseline.conf"
@@ -27,33 +26,31 @@ def plan(record: dict[str, Any], **settings: Any) -> dict[str, Any]:
 
 
 def test_a_machine_that_nothing_else_rules_has_no_notes() -> None:
-    assert surroundings.notes(parse(machine(selinux="disabled", apparmor=False)), PORTS, opened=False) == []
+    assert surroundings.notes(parse(machine(selinux="disabled", apparmor=False))) == []
 
 
 def test_everything_is_told_before_a_machine_becomes_a_node_and_not_again() -> None:
     rules: dict[str, Any] = {"selinux": "enforcing", "apparmor": True, "ufw": True}
     record = machine(**rules)
     record["services"] |= {"firewalld": RUNS, "NetworkManager": RUNS}
-    silent = surroundings.notes(parse(record), PORTS, opened=False)
+    silent = surroundings.notes(parse(record))
     assert any("firewalld runs and does not tell its zones" in note for note in silent)
     zones = {"public": {"interfaces": ["eth0"], "ports": []}}
     record["firewall"] = {"interface": "eth0", "now": zones, "boot": zones}
-    told = surroundings.notes(parse(record), PORTS, opened=False)
+    told = surroundings.notes(parse(record))
     for words in (
         "SELinux is enforcing",
         "AppArmor is on",
-        "firewalld runs: open 10250/tcp, 8472/udp (zone 'public') and those of the pod network",
+        "firewalld keeps 10250/tcp, 10256/tcp, 30000-32767/tcp, 30000-32767/udp closed in zone 'public'",
         "firewalld rejects what pods send to each other",
         "ufw is on",
         "NetworkManager",
     ):
         assert any(words in note for note in told), words
-    known = firewall.Wanted(PORTS.ports, networks=("10.244.0.0/16",))
-    assert not any("firewalld" in note for note in surroundings.notes(parse(record), known, opened=True))
     record["surroundings"]["interfaces_kept"] = True
-    assert not any("NetworkManager" in note for note in surroundings.notes(parse(record), PORTS, opened=True))
+    assert not any("NetworkManager" in note for note in surroundings.notes(parse(record)))
     record["kubernetes"]["joined"] = True
-    assert surroundings.notes(parse(record), PORTS, opened=False) == []
+    assert surroundings.notes(parse(record)) == []
 
 
 def test_needrestart_is_told_where_it_is_and_where_the_system_brings_it() -> None:

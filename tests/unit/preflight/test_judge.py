@@ -534,37 +534,6 @@ def test_services_are_asked_for_by_the_lines_of_their_files() -> None:
     assert proxies({**wanted, "scope": "driver"}) == []
 
 
-def test_ports_and_zones_that_firewalld_does_not_know_are_refused() -> None:
-    seen = facts()
-    seen["record"]["services"] = {"firewalld": {"active": "active", "enabled": "enabled"}}
-    seen["record"]["firewall"] = {"now": {"public": {}, "work": {}}}
-    assert refused(seen, firewall="open", firewall_zone="work") == []
-    assert refused(seen, firewall="report", firewall_zone="wrok", firewall_ports=["10250"]) == []
-    found = only(refused(seen, firewall="open", firewall_zone="wrok"))
-    assert found.message == "firewalld: no zone 'wrok'; allowed: 'public', 'work'."
-    found = only(refused(seen, firewall="open", firewall_ports=["10250", "1/tcp"]))
-    assert found.message.startswith("firewalld: '10250'")
-
-
-def test_networks_that_firewalld_cannot_accept_are_refused() -> None:
-    seen = facts()
-    seen["record"]["services"] = {"firewalld": {"active": "active", "enabled": "enabled"}}
-    work: dict[str, Any] = {"sources": ["10.244.0.0/16"]}
-    zones = {"public": {}, "trusted": {"target": "ACCEPT"}, "work": work}
-    seen["record"]["firewall"] = {"now": zones, "boot": zones}
-    # The last two would let in everybody.
-    for wrong in ("10.244.0.1/16", "10.244.0.0", "pods", "", "10.244.0.0/255.255.0.0", "0.0.0.0/0", "::/0"):
-        found = only(refused(seen, firewall="open", firewall_networks=["10.96.0.0/12", wrong]))
-        assert found.message.startswith(f"firewalld: '{wrong}'; allowed: networks as '10.244.0.0/16'")
-    found = only(refused(seen, firewall="open", firewall_networks=["10.244.0.0/16"]))
-    assert found.message.startswith(
-        "firewalld: '10.244.0.0/16' in zone 'work', which does not accept everything"
-    )
-    assert refused(seen, firewall="report", firewall_networks=["10.244.0.0/16"]) == []
-    work["target"] = "ACCEPT"
-    assert refused(seen, firewall="open", firewall_networks=["10.244.0.0/16"]) == []
-
-
 def test_a_machine_that_cannot_reach_the_cluster_is_refused_before_it_joins() -> None:
     wanted = {"endpoint": "lb.example.com:6443"}
     bare, joined = {"kubernetes": {"joined": False}}, {"kubernetes": {"joined": True}}
