@@ -179,6 +179,59 @@ def test_a_part_of_the_hosts_takes_no_operand_from_the_cluster(
     assert operands(ready_lab) == before
 
 
+# --- what site.yml did not set up ------------------------------------------------------------------------
+
+
+OWN_KUBELET = "/usr/local/bin/kubelet"
+OWN_UNIT = "/etc/systemd/system/kubelet.service"
+OWN_DROP_IN = f"{OWN_UNIT}.d/10-kubeadm.conf"
+AS_KUBESPRAY = " && ".join(
+    (
+        f"install -m 755 /usr/bin/kubelet {OWN_KUBELET}",
+        f"mkdir -p {OWN_UNIT}.d",
+        *(
+            f"sed 's,/usr/bin/kubelet,{OWN_KUBELET},' {path.replace('/etc/', '/usr/lib/')} > {path}"
+            for path in (OWN_UNIT, OWN_DROP_IN)
+        ),
+        "systemctl daemon-reload",
+        "systemctl restart kubelet",
+    )
+)
+"""A kubelet that no package owns, by units that go before the package's."""
+AS_BEFORE = (
+    f"rm -f {OWN_KUBELET} {OWN_UNIT} {OWN_DROP_IN} && systemctl daemon-reload && systemctl restart kubelet"
+)
+
+
+def test_a_node_whose_kubelet_no_package_owns_is_refused_by_what_runs(ready_lab: Lab) -> None:
+    show = "sha256sum /etc/kubernetes/kubelet.conf.d/* /etc/systemd/system/kubelet.service.d/*; dpkg-query -W; apt-mark showhold"
+    name, gpus = "gpu-2", {"gpu-2": 4}
+    try:
+        ready_lab.on(name, AS_KUBESPRAY)
+        ready_lab.wait_allocatable(gpus, 120)
+        assert OWN_KUBELET in ready_lab.on(
+            name, "readlink /proc/$(systemctl show --value --property=MainPID kubelet)/exe"
+        )
+        before = (ready_lab.service_starts(name), ready_lab.on(name, show))
+        ended = ready_lab.site("-l", name)
+        assert ended.status != 0, str(ended)
+        # Output may break lines.
+        said = " ".join(ended.output.split())
+        assert re.search(
+            rf"kubelet of a joined node: unit 'kubelet.service' \('{OWN_UNIT}'\) is active and starts '{OWN_KUBELET}',"
+            r" version '[0-9.]+', which no package owns",
+            said,
+        ), str(ended)
+        assert "containerd of a joined node" not in said, "a package's containerd was blamed"
+        assert not any(numbers["changed"] for numbers in ended.recap().values()), str(ended)
+        assert (ready_lab.service_starts(name), ready_lab.on(name, show)) == before
+    finally:
+        ready_lab.on(name, AS_BEFORE)
+    ready_lab.wait_allocatable(gpus, 120)
+    again = ready_lab.site_ok("-l", name)
+    assert again.recap()[name]["changed"] == 0, str(again)
+
+
 # --- the wrong machine, and a second run -----------------------------------------------------------------
 
 

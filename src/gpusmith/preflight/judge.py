@@ -29,6 +29,7 @@ from gpusmith.preflight.machine import (
     check_trust,
     check_witness,
 )
+from gpusmith.preflight.programs import check_programs
 from gpusmith.preflight.proxy import check_proxies
 from gpusmith.preflight.repositories import check_drift, check_keys, check_removal, check_repositories
 from gpusmith.preflight.secure_boot import check_secure_boot
@@ -65,6 +66,7 @@ CHECKS: Sequence[Callable[[Facts, Wanted, Tables], Iterator[Refusal]]] = [
     check_driver,
     check_module,
     check_cuda,
+    check_programs,
     check_containerd,
     check_container_toolkit,
     check_drift,
@@ -82,6 +84,7 @@ NOT_OF_A_DRIVER = frozenset(
         check_parameters,
         check_huge_pages,
         check_trust,
+        check_programs,
         check_containerd,
         check_container_toolkit,
         check_drift,

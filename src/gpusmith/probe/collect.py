@@ -32,6 +32,7 @@ from gpusmith.probe import (
     nvml,
     packages,
     pci,
+    programs,
     services,
     surroundings,
     system,
@@ -65,6 +66,7 @@ def collect(nvml_timeout_s: float = NVML_TIMEOUT_S) -> Record:
     # What takes longest runs beside all that follows.
     asked_containerd, asked_libraries, asked_packages = containerd.ask(), library.ask(), packages.ask()
     asked_services, asked_module, asked_kubelet = services.ask(), module.ask(), kubernetes.ask()
+    asked_programs = programs.ask()
     asked_log, asked_clock, asked_firewall = log.ask(), clock.ask(), firewall.ask()
     asked_kernels = safely("kernels", kernels.ask)
     # Before NVML starts, which makes missing device nodes anew.
@@ -87,6 +89,8 @@ def collect(nvml_timeout_s: float = NVML_TIMEOUT_S) -> Record:
     }
     boots = found["boot"] = safely("boot", boot.gather)
     found["system"] = safely("system", lambda: system.gather(boots))
+    database = packages.database(asked_packages)
+    asked_owners = safely("programs", lambda: programs.ask_owners(asked_programs, database, errors))
     # While containerd still writes its configuration, which nearly always names these folders.
     specs = safely("cdi", lambda: cdi.gather(cdi.CDI_FOLDERS))
     runtime = found["containerd"] = safely("containerd", lambda: containerd.gather(asked_containerd, errors))
@@ -98,9 +102,10 @@ def collect(nvml_timeout_s: float = NVML_TIMEOUT_S) -> Record:
     found["half_packages"] = safely("half packages", lambda: packages.halves(asked_packages, errors))
     found["remaining_packages"] = safely("removed packages", lambda: packages.remains(asked_packages, errors))
     found["foreign"] = safely("foreign driver", foreign.gather)
-    found["package_database"] = packages.database(asked_packages)
+    found["package_database"] = database
     found["package_locks"] = safely("package locks", packages.locks)
     found["services"] = safely("services", lambda: services.gather(asked_services, errors))
+    found["programs"] = safely("programs", lambda: programs.gather(asked_owners or {}, database, errors))
     found["clock"] = safely("clock", lambda: clock.gather(asked_clock))
     found["firewall"] = safely("firewall", lambda: firewall.gather(asked_firewall, errors))
     found["kubernetes"] = safely("kubernetes", lambda: kubernetes.gather(asked_kubelet, errors))

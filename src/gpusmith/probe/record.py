@@ -26,6 +26,7 @@ from gpusmith.probe.module import DriverModule
 from gpusmith.probe.nvml import Nvml
 from gpusmith.probe.packages import Package
 from gpusmith.probe.pci import Pci
+from gpusmith.probe.programs import Program
 from gpusmith.probe.services import Service
 from gpusmith.probe.surroundings import Surroundings
 from gpusmith.probe.system import System
@@ -47,6 +48,7 @@ class Record:
         package_database: where they were read, 'dpkg' or 'rpm'; empty where there is neither.
         package_locks: text of the list of dnf's plugin versionlock; None where there is none.
         services: by unit name without '.service'.
+        programs: of the units of containerd and kubelet, and of Kubernetes distributions, by unit without '.service'.
         managed_files: SHA-256 digests of files that roles write, by path.
         marked_files: paths of those that begin with our mark.
         xids: since the driver was loaded; None if nobody can know them.
@@ -71,6 +73,7 @@ class Record:
     nvml: Nvml = field(default_factory=Nvml)
     dev: Dev = field(default_factory=Dev)
     services: Mapping[str, Service] = field(default_factory=dict)
+    programs: Mapping[str, Program] = field(default_factory=dict)
     xids: tuple[Xid, ...] | None = None
     sxids: tuple[SwitchXid, ...] | None = None
     xids_truncated: bool | None = None

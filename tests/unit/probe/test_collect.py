@@ -102,7 +102,7 @@ def test_the_keys_of_the_record_are_those_of_the_schema() -> None:
     plain = json.loads(collect.as_json(Record(SCHEMA, pci=pci.Pci(gpus=(gpu,)))))
     assert set(plain) == {
         "schema", "host", "packages", "package_database", "package_locks", "trust",
-        "pci", "module", "library", "nvml", "dev", "services", "xids", "sxids",
+        "pci", "module", "library", "nvml", "dev", "services", "programs", "xids", "sxids",
         "xids_truncated", "log", "containerd", "cdi", "kubernetes", "system", "surroundings", "clock", "cuda", "boot", "kernels",
         "managed_files", "marked_files", "half_packages", "remaining_packages", "foreign", "taken", "allocations",
             "memory", "firewall", "errors",
