@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, ClassVar
 
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import ControllerAction
@@ -41,19 +40,14 @@ class ActionModule(ControllerAction):
         found = operands.second_owners(
             [*daemon_sets, *deployments], asked["namespace"], asked["components"], lambda: _policies(cluster)
         )
-        accepted, unreached = asked["plugin_strategies"], []
+        accepted, unreached, untold = asked["plugin_strategies"], [], []
         if accepted is not None:
-            unreached = plugin_strategy.unreached(daemon_sets, accepted, partial(config_map, cluster))
+            unreached = plugin_strategy.unreached(daemon_sets, accepted)
+            untold = plugin_strategy.untold(daemon_sets)
         if found or unreached:
             fight = (
                 [f"Two owners of one operand would fight over the GPUs: {' '.join(found)}"] if found else []
             )
             return {"changed": False, "failed": True, "msg": " ".join([*fight, *unreached])}
         there = cluster.get(f"/api/v1/namespaces/{asked['namespace']}") is not None
-        return {"changed": False, "namespace_exists": there}
-
-
-def config_map(cluster: Cluster, namespace: str, name: str) -> dict[str, str]:
-    """Texts by key; none where there is no such ConfigMap."""
-    found = cluster.get(f"/api/v1/namespaces/{namespace}/configmaps/{name}") or {}
-    return dict(found.get("data") or {})
+        return {"changed": False, "namespace_exists": there, **({"warnings": untold} if untold else {})}

@@ -1,22 +1,18 @@
 """How a device plugin that others run hands out GPUs, and whether the runtime of our nodes gives them by that.
 
-NVIDIA's plugin takes a setting from its arguments, else from its environment, else from its configuration file, which a ConfigMap
-holds (k8s-device-plugin v0.20.0, api/config/v1/config.go and the templates of its chart, read 2026-11-22).
+NVIDIA's plugin takes a setting from its arguments, else from its environment, else from its configuration file (k8s-device-plugin
+v0.20.0, api/config/v1/config.go, read 2026-11-22). What a file or a ConfigMap says is not read here.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
-
-import yaml
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from gpusmith.cluster import operands
 
-ConfigMaps = Callable[[str, str], Mapping[str, str]]
-"""Texts by key of the ConfigMap with a namespace and name; none where there is none."""
+Container = Mapping[str, Any]
 
 CDI_PREFIX = "cdi.k8s.io/"
 """Prefix of the annotations that containerd reads."""
@@ -28,53 +24,81 @@ OPTIONS = {
 """Variables that have the runtime accept a strategy."""
 
 
-@dataclass(frozen=True)
-class Setting:
-    """One setting of the plugin: its flag, its variable, and its path below 'flags.plugin' of the configuration file."""
+class Setting(NamedTuple):
+    """One setting of the plugin: its flag and its variable."""
 
     flag: str
     variable: str
-    key: str
 
 
-STRATEGY = Setting("device-list-strategy", "DEVICE_LIST_STRATEGY", "deviceListStrategy")
-PREFIX = Setting("cdi-annotation-prefix", "CDI_ANNOTATION_PREFIX", "cdiAnnotationPrefix")
-FILE = Setting("config-file", "CONFIG_FILE", "")
+STRATEGY = Setting("device-list-strategy", "DEVICE_LIST_STRATEGY")
+PREFIX = Setting("cdi-annotation-prefix", "CDI_ANNOTATION_PREFIX")
+FILE = Setting("config-file", "CONFIG_FILE")
 
 
-def unreached(
-    workloads: Iterable[Mapping[str, Any]], accepted: Sequence[str], config_maps: ConfigMaps
-) -> list[str]:
+def unreached(workloads: Iterable[Mapping[str, Any]], accepted: Sequence[str]) -> list[str]:
     """Device plugins whose GPUs would not get into containers of our nodes, one sentence each.
 
     Args:
         workloads: DaemonSets of the cluster.
         accepted: strategies besides CDI that the runtime accepts.
-        config_maps: reads one.
     """
     found = []
-    for workload in workloads:
-        metadata, spec = workload["metadata"], workload["spec"]["template"]["spec"]
-        if operands.DEVICE_PLUGIN not in operands.components(spec):
-            continue
-        for container in spec.get("containers") or []:
-            if operands.component(container) != operands.DEVICE_PLUGIN:
-                continue
-            plugin = _Plugin(metadata["namespace"], spec, container, config_maps)
-            strategies = plugin.values(STRATEGY) or [ENVVAR]
-            prefix = (plugin.values(PREFIX) or [CDI_PREFIX])[0]
-            if not any(_works(name, prefix, accepted) for name in strategies):
-                found.append(_words(f"{metadata['namespace']}/{metadata['name']}", strategies, prefix))
+    for name, container in _plugins(workloads):
+        strategies, prefix = _strategies(container), (_values(container, PREFIX) or [CDI_PREFIX])[0]
+        if strategies and not any(_works(each, prefix, accepted) for each in strategies):
+            found.append(_words(name, strategies, prefix))
     return found
 
 
-def by_cdi(namespace: str, spec: Mapping[str, Any]) -> bool:
-    """Whether the device plugin of a pod's specification says, without a ConfigMap, that it hands out GPUs by CDI."""
-    return any(
-        {ANNOTATIONS, CRI} & set(_Plugin(namespace, spec, container, lambda *_: {}).values(STRATEGY))
+def untold(workloads: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Device plugins of which only a file or a ConfigMap can say how they hand out GPUs, one sentence each."""
+    return [
+        f"Device plugin '{name}' is configured by a file or ConfigMap: whether the container runtime of these nodes accepts how"
+        " it hands out GPUs is shown by the allocation and isolation checks of the validation."
+        for name, container in _plugins(workloads)
+        if not _strategies(container)
+    ]
+
+
+def by_cdi(spec: Mapping[str, Any]) -> bool:
+    """Whether the device plugin of a pod's specification says by flag or variable that it hands out GPUs by CDI."""
+    return any({ANNOTATIONS, CRI} & set(_strategies(container)) for container in _containers(spec))
+
+
+def _plugins(workloads: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, Container]]:
+    for workload in workloads:
+        metadata, spec = workload["metadata"], workload["spec"]["template"]["spec"]
+        if operands.DEVICE_PLUGIN in operands.components(spec):
+            for container in _containers(spec):
+                yield f"{metadata['namespace']}/{metadata['name']}", container
+
+
+def _containers(spec: Mapping[str, Any]) -> list[Container]:
+    return [
+        container
         for container in spec.get("containers") or []
         if operands.component(container) == operands.DEVICE_PLUGIN
-    )
+    ]
+
+
+def _strategies(container: Container) -> list[str]:
+    """The plugin's own default where nothing sets any; empty if that is said somewhere else."""
+    return _values(container, STRATEGY) or ([] if _is_set_elsewhere(container) else [ENVVAR])
+
+
+def _values(container: Container, setting: Setting) -> list[str]:
+    """By flag or variable."""
+    words = " ".join(str(word) for key in ("command", "args") for word in container.get(key) or [])
+    given = re.findall(rf"--?{setting.flag}[= ]+[\"']?([^\s\"']+)", words)
+    environment = {row["name"]: row.get("value") for row in container.get("env") or []}
+    return _split(given) or _split([environment.get(setting.variable)])
+
+
+def _is_set_elsewhere(container: Container) -> bool:
+    names = (STRATEGY.variable, FILE.variable)
+    taken = [row for row in container.get("env") or [] if row["name"] in names and row.get("valueFrom")]
+    return bool(_values(container, FILE) or container.get("envFrom") or taken)
 
 
 def _works(strategy: str, prefix: str, accepted: Sequence[str]) -> bool:
@@ -99,101 +123,8 @@ def _words(name: str, strategies: Sequence[str], prefix: str) -> str:
         f"Device plugin '{name}' hands out GPUs by {named}, which the container runtime of these nodes does not accept:"
         f" new GPU pods would start without GPUs. Set {STRATEGY.variable} of the plugin to '{CRI}',"
         f" or to '{ENVVAR},{CRI}' while the cluster has nodes without CDI"
-        f" (chart of the plugin: '{STRATEGY.key}'; GPU Operator: 'cdi.enabled: true').{instead}"
+        f" (chart of the plugin: 'deviceListStrategy'; GPU Operator: 'cdi.enabled: true').{instead}"
     )
-
-
-@dataclass(frozen=True)
-class _Plugin:
-    """The plugin's container and what it reads."""
-
-    namespace: str
-    spec: Mapping[str, Any]
-    container: Mapping[str, Any]
-    config_maps: ConfigMaps
-
-    def values(self, setting: Setting) -> list[str]:
-        """The values of a setting; empty if it is not set."""
-        return self._set_beside_file(setting) or self._in_file(setting)
-
-    def _set_beside_file(self, setting: Setting) -> list[str]:
-        words = " ".join(str(word) for key in ("command", "args") for word in self.container.get(key) or [])
-        given = re.findall(rf"--?{setting.flag}[= ]+[\"']?([^\s\"']+)", words)
-        return _split(given) or _split([self._environment(self.container).get(setting.variable, "")])
-
-    def _environment(self, container: Mapping[str, Any]) -> dict[str, str]:
-        found: dict[str, str] = {}
-        for row in container.get("envFrom") or []:
-            found.update(self._read((row.get("configMapRef") or {}).get("name")))
-        for row in container.get("env") or []:
-            reference = (row.get("valueFrom") or {}).get("configMapKeyRef") or {}
-            value = (
-                self._read(reference.get("name")).get(str(reference.get("key")))
-                if reference
-                else row.get("value")
-            )
-            if value is not None:
-                found[str(row["name"])] = str(value)
-        return found
-
-    def _read(self, name: str | None) -> Mapping[str, str]:
-        return self.config_maps(self.namespace, name) if name else {}
-
-    # --- the configuration file ----------------------------------------------------------------------------
-
-    def _in_file(self, setting: Setting) -> list[str]:
-        path = next(iter(self._set_beside_file(FILE)), "")
-        try:
-            content = yaml.safe_load(self._text(path)) or {}
-            value = content["flags"]["plugin"][setting.key]
-        except (yaml.YAMLError, KeyError, TypeError):
-            return []
-        return _split(value if isinstance(value, list) else [value])
-
-    def _text(self, path: str) -> str:
-        """Of the file; empty if it does not come from a ConfigMap."""
-        mounted = self._mounted(self.container, path)
-        return mounted if mounted is not None else self._managed()
-
-    def _managed(self) -> str:
-        """The default configuration that the plugin's config-manager container copies on a node without its label."""
-        everybody = [*(self.spec.get("initContainers") or []), *(self.spec.get("containers") or [])]
-        for container in everybody:
-            environment = self._environment(container)
-            if folder := environment.get("CONFIG_FILE_SRCDIR"):
-                texts = self._folder(container, folder)
-                only = next(iter(texts)) if len(texts) == 1 else ""
-                default = environment.get("DEFAULT_CONFIG") or ("default" if "default" in texts else only)
-                return texts.get(default, "")
-        return ""
-
-    def _mounted(self, container: Mapping[str, Any], path: str) -> str | None:
-        for mount in container.get("volumeMounts") or []:
-            below = str(mount["mountPath"]).rstrip("/")
-            texts = self._volume(mount)
-            if texts is None or not (path == below or path.startswith(below + "/")):
-                continue
-            key = str(mount.get("subPath") or path.removeprefix(below).lstrip("/"))
-            return texts.get(key, "")
-        return None
-
-    def _folder(self, container: Mapping[str, Any], folder: str) -> Mapping[str, str]:
-        for mount in container.get("volumeMounts") or []:
-            if str(mount["mountPath"]).rstrip("/") == folder.rstrip("/"):
-                return self._volume(mount) or {}
-        return {}
-
-    def _volume(self, mount: Mapping[str, Any]) -> Mapping[str, str] | None:
-        """Texts by file of a mounted ConfigMap; None if it is another kind of volume."""
-        for volume in self.spec.get("volumes") or []:
-            source = volume.get("configMap")
-            if volume["name"] == mount["name"] and source is not None:
-                texts = self._read(source.get("name"))
-                items = source.get("items")
-                if not items:
-                    return texts
-                return {str(row["path"]): texts[row["key"]] for row in items if row["key"] in texts}
-        return None
 
 
 def _split(values: Iterable[object]) -> list[str]:

@@ -185,9 +185,7 @@ def view_of(
         claimable=_claimable(claims, metadata["name"], claimants),
         system_pods=tuple(pod for pod in present if pod["metadata"]["namespace"] == operands_namespace),
         plugins=tuple(map(_name, plugins)),
-        plugins_by_cdi=tuple(
-            _name(pod) for pod in plugins if by_cdi(pod["metadata"]["namespace"], pod["spec"])
-        ),
+        plugins_by_cdi=tuple(_name(pod) for pod in plugins if by_cdi(pod["spec"])),
         discovered=any(_runs(pod, operands.FEATURE_DISCOVERY) for pod in present),
         others={
             name: count

@@ -77,6 +77,15 @@ def test_an_existing_plugin_is_judged_by_what_the_runtime_accepts(
     assert says in found.get("msg", "")
 
 
+def test_a_plugin_that_a_file_configures_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    there = plugin("theirs")
+    there["spec"]["template"]["spec"]["containers"][0]["args"] = ["--config-file=/config/config.yaml"]
+    asked: dict[str, Any] = {"namespace": "ours", "components": [], "plugin_strategies": []}
+    found = act("foreign_operands", Memory({THEIR_PATH: there}), monkeypatch, **asked)
+    assert "failed" not in found
+    assert "'theirs/plugin' is configured by a file" in found["warnings"][0]
+
+
 @pytest.mark.parametrize("check", [False, True])
 def test_what_the_inventory_leaves_to_others_goes_and_theirs_stays(
     check: bool, monkeypatch: pytest.MonkeyPatch
