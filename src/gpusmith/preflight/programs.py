@@ -32,13 +32,8 @@ def check_programs(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[Re
                     _step(joined=True),
                 )
         elif not in_place(name, program) and _counts(program, joined):
-            owner = (
-                f"package '{program.owner}' brings"
-                if program.owner
-                else "no package is known to own"
-                if program.owner is None
-                else "no package owns"
-            )
+            nobody = "no package is known to own" if program.owner is None else "no package owns"
+            owner = f"package '{program.owner}' brings" if program.owner else nobody
             yield refusal(
                 f"{name} of {'a joined node' if joined else 'this machine'}",
                 f"{_runs(name, program)}, which {owner}",
