@@ -11,7 +11,7 @@ from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import Con
 
 from gpusmith.cluster import allocatable
 from gpusmith.cluster.api import Cluster
-from gpusmith.names import GPU_RESOURCE
+from gpusmith.wanted import offers
 
 
 class ActionModule(ControllerAction):
@@ -19,19 +19,17 @@ class ActionModule(ControllerAction):
 
     SPEC: ClassVar[dict[str, dict[str, Any]]] = {
         "kubeconfig": {"type": "path", "required": True},
-        "expected": {"type": "dict", "required": True},
-        "resource": {"type": "str", "default": GPU_RESOURCE},
+        "gpus": {"type": "dict", "required": True},
         "labels": {"type": "list", "elements": "str", "default": []},
         "timeout": {"type": "float", "default": 300.0},
     }
 
     def act(self, asked: dict[str, Any], check: bool) -> dict[str, Any]:
-        expected = {name: int(count) for name, count in asked["expected"].items()}
-        offers = allocatable.wait_for(
+        expected = {name: offers.whole(int(gpus)) for name, gpus in asked["gpus"].items()}
+        found = allocatable.wait_for(
             Cluster(asked["kubeconfig"]),
             expected,
-            asked["resource"],
             asked["labels"],
             0.0 if check else asked["timeout"],
         )
-        return {"changed": False, "nodes": {name: asdict(offer) for name, offer in offers.items()}}
+        return {"changed": False, "nodes": {name: asdict(row) for name, row in found.items()}}

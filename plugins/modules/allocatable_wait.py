@@ -7,12 +7,11 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: allocatable_wait
 short_description: Wait until nodes offer their GPUs to the scheduler
-description: Lists the cluster's nodes until each named node is Ready and its allocatable number of a resource equals the expected one.
+description: Lists the cluster's nodes until each named node is Ready and its allocatable resources are those of its GPUs.
 author: gpusmith contributors
 options:
   kubeconfig: {type: path, required: true, description: Path of a kubeconfig on the controller.}
-  expected: {type: dict, required: true, description: "Expected number of devices, by name of the node."}
-  resource: {type: str, default: nvidia.com/gpu, description: Extended resource to look at.}
+  gpus: {type: dict, required: true, description: "Number of GPUs that each node has, by its name."}
   labels: {type: list, elements: str, default: [], description: "Labels that each node must also have, such as those of feature discovery."}
   timeout: {type: float, default: 300.0, description: Maximum number of seconds to wait.}
 """

@@ -69,6 +69,9 @@ RUNS = MANAGER + "-runs"
 
 # --- what others call things ---
 GPU_RESOURCE = "nvidia.com/gpu"
+"""Resource: whole GPUs. What a node offers is asked of wanted/offers.py."""
+GPU_TAINT = "nvidia.com/gpu"
+"""Key of the taint that GPU nodes carry by convention, whatever they offer."""
 DRIVER_LABEL = "nvidia.com/cuda.driver-version.full"
 """Label: the driver by GPU feature discovery; older ones do not write it."""
 COUNT_LABEL = "nvidia.com/gpu.count"

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from gpusmith.cluster.api import ApiRefused, Cluster
+from gpusmith.names import GPU_RESOURCE
 from gpusmith.wait import Deadline, Done, NotYet, wait_until
 from gpusmith.workloads import jobs
 from gpusmith.workloads.jobs import PodTask, Run
@@ -91,7 +92,7 @@ def token(few_rights: Path) -> Cluster:
 
 RUN = Run("e2e", "nobody")
 OURS = jobs.namespace(RUN)
-WORKLOAD = PodTask("pod", "gpu-1", "registry.example/x:1", ["true"], 0, True)
+WORKLOAD = PodTask("pod", "gpu-1", "registry.example/x:1", ["true"], 0, True, GPU_RESOURCE)
 POD, URGENT = jobs.pod(RUN, WORKLOAD), jobs.job(RUN, WORKLOAD)
 URGENT["spec"]["template"]["spec"]["priorityClassName"] = "system-node-critical"
 ELSEWHERE = {**POD, "metadata": {**POD["metadata"], "namespace": "default"}}

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from gpusmith.names import GPU_RESOURCE
 from tests.unit.hosts import VERSION
+
+
+def gpus(count: int) -> dict[str, int]:
+    """So many whole GPUs, as a Node offers them or a pod holds them."""
+    return {GPU_RESOURCE: count}
 
 
 def node(**changes: Any) -> dict[str, Any]:

@@ -18,12 +18,12 @@ from gpusmith.inventory.host import Host
 from gpusmith.names import (
     COUNT_LABEL,
     DRIVER_LABEL,
-    GPU_RESOURCE,
     GPU_TYPE_LABEL,
     OPERANDS_LABEL,
     SIMULATED_LABEL,
 )
 from gpusmith.problems import Cure, Problem
+from gpusmith.wanted.offers import Offer, strange
 
 SITE = "Run site.yml for the node."
 
@@ -129,29 +129,33 @@ def node_identity(facts: ClusterFacts) -> list[Problem]:
     ),
     do="read the device plugin's log for the node, look for a second one and for 'sharing' in its configuration",
     evidence=lambda facts: (
-        {"capacity": facts.view.capacity, "allocatable": facts.view.allocatable} if facts.view else {}
+        {"capacity": dict(facts.view.capacity), "allocatable": dict(facts.view.allocatable)}
+        if facts.view
+        else {}
     ),
 )
 def gpu_capacity(facts: ClusterFacts) -> list[Problem]:
     """Capacity = allocatable = inventory, and no GPU is offered under another name as well."""
-    view, wanted = need_view(facts), facts.host.gpu_count
+    view, offers = need_view(facts), facts.host.offers
+    others = strange(view.capacity, offers)
     problems = [
         Problem(
             f"Node '{view.name}' also offers {count} of '{name}', which the inventory does not know:"
             " GPUs can be given out twice.",
             "Look for another device plugin, or restart kubelet if it is the rest of one: kubectl get pods -A -o wide",
-            {"others": dict(view.others)},
+            {"others": others},
         )
-        for name, count in view.others.items()
+        for name, count in others.items()
     ]
-    return [*problems, *_unwritten(facts, view), *_gpu_capacity(view, wanted, _restart(facts.host))]
+    short = [found for offer in offers for found in _offered(view, offer, _restart(facts.host))]
+    return [*problems, *_unwritten(facts, view), *short]
 
 
 def _unwritten(facts: ClusterFacts, view: NodeView) -> list[Problem]:
     """A device plugin of others whose GPUs containerd cannot find: it writes their specification once, when it starts."""
     if facts.machine is None or facts.machine.record.cdi.plugin_specs:
         return []
-    if of_pod.DEVICE_PLUGIN in facts.host.operands or not view.allocatable:
+    if of_pod.DEVICE_PLUGIN in facts.host.operands or not any(view.allocatable.values()):
         return []
     pods = [name.split("/") for name in view.plugins_by_cdi]
     return [
@@ -172,20 +176,23 @@ def _restart(host: Host) -> str:
     return f"restart it: {of_pod.restart_plugin(host.operands_namespace, host.node_name)}"
 
 
-def _gpu_capacity(view: NodeView, wanted: int, restart: str) -> list[Problem]:
-    if view.capacity == view.allocatable == wanted:
+def _offered(view: NodeView, offer: Offer, restart: str) -> list[Problem]:
+    """Why a node does not offer exactly what it is to."""
+    capacity, wanted = view.capacity.get(offer.resource), offer.count
+    allocatable = view.allocatable.get(offer.resource)
+    if capacity == allocatable == wanted:
         return []
-    evidence = {"capacity": view.capacity, "allocatable": view.allocatable, "inventory": wanted}
-    if view.capacity is None:
-        cause = f"Node '{view.name}' offers no resource '{GPU_RESOURCE}', the inventory says {wanted} GPUs"
-    elif view.allocatable != view.capacity:
+    evidence = {"capacity": capacity, "allocatable": allocatable, "inventory": wanted}
+    if capacity is None:
+        cause = f"Node '{view.name}' offers no resource '{offer.resource}', the inventory says {wanted} GPUs"
+    elif allocatable != capacity:
         cause = (
-            f"Node '{view.name}': {view.allocatable} of {view.capacity} GPUs are allocatable, the inventory says {wanted};"
+            f"Node '{view.name}': {allocatable} of {capacity} GPUs are allocatable, the inventory says {wanted};"
             " the device plugin holds the others to be unhealthy, or kubelet lost it"
         )
-    elif view.capacity > wanted and view.capacity % wanted == 0:
+    elif capacity > wanted and capacity % wanted == 0:
         cause = (
-            f"Node '{view.name}' offers {view.capacity} GPUs, {view.capacity // wanted} times the inventory's {wanted},"
+            f"Node '{view.name}' offers {capacity} GPUs, {capacity // wanted} times the inventory's {wanted},"
             " as with time slicing or MPS"
         )
         return [
@@ -197,12 +204,12 @@ def _gpu_capacity(view: NodeView, wanted: int, restart: str) -> list[Problem]:
             )
         ]
     else:
-        cause = f"Node '{view.name}' offers {view.capacity} GPUs, the inventory says {wanted}"
+        cause = f"Node '{view.name}' offers {capacity} GPUs, the inventory says {wanted}"
     return [
         Problem(
             cause + ".",
             "Read the device plugin's log for the node; see nodes.gpu-count and nodes.xid."
-            + ("" if view.allocatable else f" If those passed, {restart}"),
+            + ("" if allocatable else f" If those passed, {restart}"),
             evidence,
         )
     ]

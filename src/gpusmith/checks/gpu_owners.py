@@ -9,6 +9,7 @@ from gpusmith.checks.cluster import ClusterFacts, need_view
 from gpusmith.checks.register import check
 from gpusmith.cluster.views import NodeView
 from gpusmith.problems import Problem
+from gpusmith.wanted.offers import gpus_of
 from gpusmith.wording import quoted, shorten
 
 
@@ -23,15 +24,15 @@ from gpusmith.wording import quoted, shorten
 def gpu_owners(facts: ClusterFacts) -> list[Problem]:
     """Device plugin and DRA drivers know nothing of each other: each gives out all that it offers."""
     view, gpus = need_view(facts), facts.host.gpu_count
-    if not view.offered_twice(gpus):
+    if not view.offered_twice(facts.host.offers, gpus):
         return []
     drivers = quoted(sorted({device.driver for device in view.claimable}))
     named = shorten([device.uuid or device.name for device in view.claimable])
     held = ", ".join(holder.words for holder in view.claimants)
     return [
         Problem(
-            f"Node '{view.name}' has {gpus} GPUs; the device plugin offers {view.capacity or 0} and DRA driver {drivers} offers"
-            f" {len(view.claimable)}, {named}: a GPU can be given to two pods at once."
+            f"Node '{view.name}' has {gpus} GPUs; the device plugin offers {gpus_of(view.capacity, facts.host.offers)} and"
+            f" DRA driver {drivers} offers {len(view.claimable)}, {named}: a GPU can be given to two pods at once."
             + (f" By claims they are held by {held}." if held else ""),
             "Let one of the two go: keep the DaemonSet of the DRA driver off the node by its node selector, or the device plugin."
             f" Look at: kubectl get resourceslices --field-selector spec.nodeName={view.name}",
@@ -44,4 +45,4 @@ def _owners(view: NodeView) -> Mapping[str, Any]:
     drivers: dict[str, list[str]] = {}
     for device in view.claimable:
         drivers.setdefault(device.driver, []).append(device.uuid or device.name)
-    return {"device_plugin": view.capacity or 0, "dra": drivers}
+    return {"device_plugin": dict(view.capacity), "dra": drivers}

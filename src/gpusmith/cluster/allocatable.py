@@ -9,21 +9,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpusmith.cluster.api import Cluster
-from gpusmith.cluster.holders import quantity
-from gpusmith.cluster.views import NODES, readiness
+from gpusmith.cluster.views import NODES, offered, readiness
 from gpusmith.wait import Deadline, Done, NotYet, WaitTimeout, wait_until
+from gpusmith.wanted.offers import Offers, gpus_of
 
 TICK_S = 1.0
 
 
 @dataclass(frozen=True)
-class Offer:
+class Offered:
     """What a node offers.
 
     Attributes:
         ready: as it says of itself.
-        allocatable: number of devices.
-        reached: it is Ready, offers what is expected and carries the labels.
+        allocatable: GPUs that pods can get.
+        reached: it is Ready, offers what it is to and carries the labels.
         seen: the same in words.
     """
 
@@ -33,58 +33,56 @@ class Offer:
     seen: str
 
 
-def offer_of(node: Mapping[str, Any] | None, wanted: int, resource: str, labels: Sequence[str] = ()) -> Offer:
+def compare(node: Mapping[str, Any] | None, offers: Offers, labels: Sequence[str] = ()) -> Offered:
     """Compare a Node object with what is expected of it.
 
     Args:
         node: None if the cluster has none.
-        wanted: number of devices.
-        resource: name of the extended resource.
+        offers: that it is to make.
         labels: names of labels that must be there too.
     """
     state = readiness(node)
     if node is None:
-        return Offer(False, 0, False, state.seen)
-    offered = (node.get("status") or {}).get("allocatable") or {}
-    allocatable = quantity(offered.get(resource)) or 0
+        return Offered(False, 0, False, state.seen)
+    counts = offered(node)
     missing = [label for label in labels if label not in (node["metadata"].get("labels") or {})]
-    return Offer(
+    complete = all(counts.get(offer.resource, 0) == offer.count for offer in offers)
+    words = ", ".join(f"{counts.get(row.resource, 0)} of {row.count} {row.resource}" for row in offers)
+    return Offered(
         state.ready,
-        allocatable,
-        state.ready and allocatable == wanted and not missing,
-        f"{'Ready' if state.ready else 'not Ready'} with {allocatable} of {wanted} {resource}"
+        gpus_of(counts, offers),
+        state.ready and complete and not missing,
+        f"{'Ready' if state.ready else 'not Ready'} with {words}"
         + (f", without {', '.join(missing)}" if missing else ""),
     )
 
 
 def wait_for(
     cluster: Cluster,
-    expected: Mapping[str, int],
-    resource: str,
+    expected: Mapping[str, Offers],
     labels: Sequence[str],
     timeout_s: float,
     sleep: Callable[[float], None] = time.sleep,
-) -> dict[str, Offer]:
+) -> dict[str, Offered]:
     """What was seen last, by name of the node; one list call per look answers for all.
 
     Args:
         cluster: the API.
-        expected: number of devices, by name of the node.
-        resource: name of the extended resource.
+        expected: what nodes are to offer, by name.
         labels: names of labels that must be there too.
         timeout_s: 0 for one look.
         sleep: replaced in tests.
     """
-    offers: dict[str, Offer] = {}
+    found: dict[str, Offered] = {}
 
     def look() -> Done[None] | NotYet:
         nodes = {row["metadata"]["name"]: row for row in cluster.items(NODES)}
-        for name, wanted in expected.items():
-            offers[name] = offer_of(nodes.get(name), wanted, resource, labels)
-        late = [f"{name}: {offer.seen}" for name, offer in offers.items() if not offer.reached]
+        for name, offers in expected.items():
+            found[name] = compare(nodes.get(name), offers, labels)
+        late = [f"{name}: {row.seen}" for name, row in found.items() if not row.reached]
         return NotYet("; ".join(late)) if late else Done(None)
 
     # What was seen is returned: the caller names the node that is late.
     with suppress(WaitTimeout):
         wait_until("the GPUs of all nodes", look, Deadline(timeout_s), TICK_S, sleep)
-    return offers
+    return found

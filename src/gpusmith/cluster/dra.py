@@ -37,7 +37,7 @@ NAMES = {"gpu": Kind.GPU, "compute-domain": Kind.OTHER}
 
 
 @dataclass(frozen=True)
-class Device:
+class DraDevice:
     """A device of a DRA driver.
 
     Attributes:
@@ -84,17 +84,17 @@ class Claims:
     """
 
     served: bool = True
-    by_name: Mapping[tuple[str, str], tuple[Device, ...]] = field(default_factory=dict)
-    by_pod: Mapping[str, tuple[Device, ...]] = field(default_factory=dict)
-    offers: Mapping[str, tuple[Device, ...]] = field(default_factory=dict)
+    by_name: Mapping[tuple[str, str], tuple[DraDevice, ...]] = field(default_factory=dict)
+    by_pod: Mapping[str, tuple[DraDevice, ...]] = field(default_factory=dict)
+    offers: Mapping[str, tuple[DraDevice, ...]] = field(default_factory=dict)
 
-    def held_by(self, pod: Pod) -> tuple[Device, ...]:
+    def held_by(self, pod: Pod) -> tuple[DraDevice, ...]:
         """Devices that a pod holds and that are not known to be something else than GPUs.
 
         A claim without an allocation holds nothing. One of another version of the API cannot be read, and counts.
         """
         if not self.served:
-            return tuple(Device("", "", "", Kind.UNKNOWN, claim=name) for name in _entries(pod))
+            return tuple(DraDevice("", "", "", Kind.UNKNOWN, claim=name) for name in _entries(pod))
         metadata = pod["metadata"]
         found = list(self.by_pod.get(str(metadata.get("uid")), ()))
         for name in claims_of(pod):
@@ -166,11 +166,11 @@ def read(cluster: Cluster, pods: Iterable[Pod], node: str = "", offers: bool = F
 def parse(claims: Iterable[Object], slices: Iterable[Object]) -> Claims:
     """From the API's own data."""
     described = _described(slices)
-    offers: dict[str, list[Device]] = {}
+    offers: dict[str, list[DraDevice]] = {}
     for node, device in described.values():
         if device.kind in (Kind.GPU, Kind.PART):
             offers.setdefault(node, []).append(device)
-    by_name, by_pod = dict[tuple[str, str], tuple[Device, ...]](), dict[str, tuple[Device, ...]]()
+    by_name, by_pod = dict[tuple[str, str], tuple[DraDevice, ...]](), dict[str, tuple[DraDevice, ...]]()
     for claim in claims:
         metadata, status = claim["metadata"], claim.get("status") or {}
         devices = tuple(_allocated(claim, {key: device for key, (_, device) in described.items()}))
@@ -181,7 +181,7 @@ def parse(claims: Iterable[Object], slices: Iterable[Object]) -> Claims:
     return Claims(True, by_name, by_pod, {node: tuple(rows) for node, rows in offers.items()})
 
 
-def _described(slices: Iterable[Object]) -> dict[tuple[str, str, str], tuple[str, Device]]:
+def _described(slices: Iterable[Object]) -> dict[tuple[str, str, str], tuple[str, DraDevice]]:
     """Devices with their node, empty for one of no single node, by driver, pool and name.
 
     Only the latest generation of a pool counts: older slices of it are about to be removed.
@@ -200,7 +200,7 @@ def _described(slices: Iterable[Object]) -> dict[tuple[str, str, str], tuple[str
             attributes = _attributes(device)
             found[driver, pool, str(device["name"])] = (
                 str(row["spec"].get("nodeName") or ""),
-                Device(
+                DraDevice(
                     driver,
                     pool,
                     str(device["name"]),
@@ -247,7 +247,7 @@ def kind_of(driver: str, attributes: Mapping[str, str] | None) -> Kind:
     return NAMES.get(driver.partition(".")[0], Kind.UNKNOWN)
 
 
-def _allocated(claim: Object, described: Mapping[tuple[str, str, str], Device]) -> Iterator[Device]:
+def _allocated(claim: Object, described: Mapping[tuple[str, str, str], DraDevice]) -> Iterator[DraDevice]:
     allocation = (claim.get("status") or {}).get("allocation") or {}
     for row in (allocation.get("devices") or {}).get("results") or []:
         if row.get("adminAccess"):
@@ -256,4 +256,4 @@ def _allocated(claim: Object, described: Mapping[tuple[str, str, str], Device]) 
         known = described.get(key)
         kind = known.kind if known else kind_of(key[0], None)
         uuid, pci = (known.uuid, known.pci) if known else ("", "")
-        yield Device(*key, kind, uuid, pci, claim["metadata"]["name"])
+        yield DraDevice(*key, kind, uuid, pci, claim["metadata"]["name"])

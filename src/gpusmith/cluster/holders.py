@@ -8,14 +8,12 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpusmith.cluster.dra import Claims, Device, Kind
-from gpusmith.names import GPU_RESOURCE
+from gpusmith.cluster.dra import Claims, DraDevice, Kind
+from gpusmith.wanted.offers import Offers, gpus_of, is_gpu
 
 Pod = Mapping[str, Any]
 
 FINISHED = ("Succeeded", "Failed")
-PART = re.compile(r"nvidia\.com/(mig-.+|gpu[.-].+)")
-"""Resources that are parts of GPUs, or shares in one: 'gpu.shared', and names that sharing gives. 'hostdev' is no GPU."""
 
 
 @dataclass(frozen=True)
@@ -25,23 +23,25 @@ class Holder:
     Attributes:
         namespace: of the pod.
         name: of the pod.
-        gpus: whole ones, by limits and by claims. One that pods share by a claim is counted for the first of them.
-        parts: MIG devices and shares, by resource.
-        claimed: how many of the whole ones it has by claims.
+        counts: what it holds by limits, by resource: GPUs, MIG devices, shares.
+        claimed: whole GPUs that it has by claims. One that pods share is counted for the first of them.
         devices: what it holds by claims, also parts of GPUs, shared ones, and what may be a GPU.
     """
 
     namespace: str
     name: str
-    gpus: int
-    parts: Mapping[str, int] = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)
     claimed: int = 0
-    devices: tuple[Device, ...] = ()
+    devices: tuple[DraDevice, ...] = ()
 
     @property
     def title(self) -> str:
         """Namespace and name."""
         return f"{self.namespace}/{self.name}"
+
+    def gpus(self, offers: Offers) -> int:
+        """GPUs that it holds of a node with these offers, at the least."""
+        return self.claimed + gpus_of(self.counts, offers)
 
     @property
     def words(self) -> str:
@@ -77,9 +77,8 @@ def holders(pods: Iterable[Pod], claims: Claims) -> tuple[Holder, ...]:
             continue
         claimed = {device.hardware for device in devices if device.kind is Kind.GPU} - seen
         seen |= claimed
-        parts = {name: count for name, count in counted.items() if name != GPU_RESOURCE}
-        metadata, gpus = pod["metadata"], counted[GPU_RESOURCE] + len(claimed)
-        found.append(Holder(metadata["namespace"], metadata["name"], gpus, parts, len(claimed), devices))
+        metadata = pod["metadata"]
+        found.append(Holder(metadata["namespace"], metadata["name"], dict(counted), len(claimed), devices))
     return tuple(found)
 
 
@@ -111,8 +110,6 @@ def _asked(container: Mapping[str, Any], claimed: Collection[tuple[str, str]]) -
         {
             name: count
             for name, count in wanted.items()
-            if count
-            and (name == GPU_RESOURCE or PART.fullmatch(name))
-            and (container.get("name"), name) not in claimed
+            if count and is_gpu(name) and (container.get("name"), name) not in claimed
         }
     )

@@ -9,11 +9,11 @@ from typing import Any
 
 from gpusmith.cluster import operands
 from gpusmith.cluster.api import Object
-from gpusmith.cluster.dra import NO_CLAIMS, Claims, Device, Kind
-from gpusmith.cluster.holders import PART, Holder, finished, holders, quantity
+from gpusmith.cluster.dra import NO_CLAIMS, Claims, DraDevice, Kind
+from gpusmith.cluster.holders import Holder, finished, holders, quantity
 from gpusmith.cluster.plugin_strategy import by_cdi
 from gpusmith.expect.identity import Told
-from gpusmith.names import GPU_RESOURCE
+from gpusmith.wanted.offers import Offer, Offers, gpus_of, is_gpu, strange
 
 NODES = "/api/v1/nodes"
 PODS = "/api/v1/pods"
@@ -86,19 +86,17 @@ class NodeView:
         ready: condition Ready is True.
         conditions: why not, or what presses it.
         unschedulable: cordoned.
-        capacity: GPUs; None if the resource is not there at all.
+        capacity: GPUs and parts of GPUs, by resource; 0 if the resource is there without any.
         allocatable: the same.
         labels: all.
         annotations: all.
         taints: all.
-        holders: pods that hold GPUs.
-        claimants: pods that hold GPUs, parts of some, or what may be a GPU, by ResourceClaims.
+        holders: pods that hold GPUs, parts of some, or what may be a GPU.
         claimable: GPUs that drivers of Dynamic Resource Allocation offer on the node, or have given to its pods.
         system_pods: pods of the operands' namespace on the node.
         plugins: pods of NVIDIA's device plugin that are not of our DaemonSet, as namespace/name.
         plugins_by_cdi: those of them that say that they hand out GPUs by CDI, for which they write a specification.
         discovered: whether a pod of GPU feature discovery runs there, whosever.
-        others: GPUs by other names that the node has any of, such as MIG devices.
         told: which machine it is of, as its kubelet told.
     """
 
@@ -106,30 +104,61 @@ class NodeView:
     ready: bool
     conditions: tuple[str, ...]
     unschedulable: bool
-    capacity: int | None
-    allocatable: int | None
+    capacity: Mapping[str, int]
+    allocatable: Mapping[str, int]
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
     taints: tuple[Mapping[str, str], ...]
     holders: tuple[Holder, ...] = ()
-    claimants: tuple[Holder, ...] = ()
-    claimable: tuple[Device, ...] = ()
+    claimable: tuple[DraDevice, ...] = ()
     system_pods: tuple[Object, ...] = field(default=(), repr=False)
     plugins: tuple[str, ...] = ()
     plugins_by_cdi: tuple[str, ...] = ()
     discovered: bool = False
-    others: Mapping[str, int] = field(default_factory=dict)
     told: Told = field(default_factory=Told)
 
     @property
-    def free(self) -> int:
-        """GPUs that a pod could still get of the device plugin; what pods hold by claims is not the plugin's."""
-        held = sum(holder.gpus - holder.claimed for holder in self.holders)
-        return max(0, (self.allocatable or 0) - held)
+    def claimants(self) -> tuple[Holder, ...]:
+        """Those of its holders that hold something by ResourceClaims."""
+        return tuple(holder for holder in self.holders if holder.devices)
 
-    def offered_twice(self, gpus: int) -> int:
+    def free(self, offer: Offer) -> int:
+        """How many of a resource a pod could still get of the device plugin; what pods hold by claims is not the plugin's."""
+        held = sum(holder.counts.get(offer.resource, 0) for holder in self.holders)
+        return max(0, self.allocatable.get(offer.resource, 0) - held)
+
+    def busy(self, offers: Offers) -> dict[str, int]:
+        """GPUs that pods hold of its offers, and by claims, by 'namespace/pod'."""
+        counted = {holder.title: holder.gpus(offers) for holder in self.holders}
+        return {title: gpus for title, gpus in counted.items() if gpus}
+
+    def offered_twice(self, offers: Offers, gpus: int) -> int:
         """How many GPUs the device plugin and drivers of Dynamic Resource Allocation offer beyond those that the node has."""
-        return max(0, (self.capacity or 0) + len(self.claimable) - gpus) if self.claimable else 0
+        if not self.claimable:
+            return 0
+        return max(0, gpus_of(self.capacity, offers) + len(self.claimable) - gpus)
+
+    def lent_twice(self, offers: Offers, gpus: int) -> tuple[Holder, ...]:
+        """Pods that hold, by claims or by other resources, GPUs that the device plugin may give out once more."""
+        claimed = self.offered_twice(offers, gpus) > 0
+        all_whole = gpus_of(self.capacity, offers) >= gpus
+        return tuple(
+            holder
+            for holder in self.holders
+            if (claimed and holder.devices) or (all_whole and strange(holder.counts, offers))
+        )
+
+
+def offered(node: Mapping[str, Any], part: str = "allocatable") -> dict[str, int]:
+    """GPUs and parts of GPUs of a Node by resource.
+
+    Args:
+        node: the object.
+        part: of its status: 'allocatable' or 'capacity'.
+    """
+    rows = (node.get("status") or {}).get(part) or {}
+    counts = {name: quantity(value) for name, value in rows.items() if is_gpu(name)}
+    return {name: count for name, count in counts.items() if count is not None}
 
 
 def _name(pod: Object) -> str:
@@ -147,9 +176,9 @@ def _is_ours(pod: Object, operands_namespace: str) -> bool:
     return metadata["namespace"] == operands_namespace and ("DaemonSet", operands.DEVICE_PLUGIN) in owners
 
 
-def _claimable(claims: Claims, node: str, claimants: Iterable[Holder]) -> tuple[Device, ...]:
+def _claimable(claims: Claims, node: str, found: Iterable[Holder]) -> tuple[DraDevice, ...]:
     """Whole GPUs, each once. A driver that starts anew has no ResourceSlice for a while."""
-    rows = [*claims.offers.get(node, ()), *(device for holder in claimants for device in holder.devices)]
+    rows = [*claims.offers.get(node, ()), *(device for holder in found for device in holder.devices)]
     return tuple({device.hardware: device for device in rows if device.kind is Kind.GPU}.values())
 
 
@@ -169,28 +198,21 @@ def view_of(
         pod for pod in present if _runs(pod, operands.DEVICE_PLUGIN) and not _is_ours(pod, operands_namespace)
     ]
     found = holders(present, claims)
-    claimants = tuple(holder for holder in found if holder.devices)
     return NodeView(
         name=metadata["name"],
         ready=readiness(node).ready,
         conditions=tuple(wrong),
         unschedulable=is_cordoned(node),
-        capacity=quantity((status.get("capacity") or {}).get(GPU_RESOURCE)),
-        allocatable=quantity((status.get("allocatable") or {}).get(GPU_RESOURCE)),
+        capacity=offered(node, "capacity"),
+        allocatable=offered(node),
         labels=metadata.get("labels") or {},
         annotations=metadata.get("annotations") or {},
         taints=tuple(spec.get("taints") or ()),
-        holders=tuple(holder for holder in found if holder.gpus),
-        claimants=claimants,
-        claimable=_claimable(claims, metadata["name"], claimants),
+        holders=found,
+        claimable=_claimable(claims, metadata["name"], found),
         system_pods=tuple(pod for pod in present if pod["metadata"]["namespace"] == operands_namespace),
         plugins=tuple(map(_name, plugins)),
         plugins_by_cdi=tuple(_name(pod) for pod in plugins if by_cdi(pod["spec"])),
         discovered=any(_runs(pod, operands.FEATURE_DISCOVERY) for pod in present),
-        others={
-            name: count
-            for name, value in (status.get("capacity") or {}).items()
-            if PART.fullmatch(name) and (count := quantity(value))
-        },
         told=told_of(node),
     )

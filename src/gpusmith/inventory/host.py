@@ -12,6 +12,7 @@ from gpusmith.inventory.rules import RULES
 from gpusmith.inventory.specs import Specs
 from gpusmith.inventory.templates import has_open, is_plain
 from gpusmith.inventory.values import convert
+from gpusmith.wanted.offers import Offers, whole
 
 OPERANDS = {
     "nvidia-device-plugin": "gpu_operands_device_plugin",
@@ -144,6 +145,11 @@ class Host:
     sysctl_minimum: Mapping[str, int]
     huge_pages: Mapping[str, int]
     authorities: Mapping[str, str]
+
+    @property
+    def offers(self) -> Offers:
+        """What its Node is to hand out."""
+        return whole(self.gpu_count)
 
     @property
     def containerd_version(self) -> str | None:

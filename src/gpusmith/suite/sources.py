@@ -19,6 +19,7 @@ from gpusmith.errors import GpusmithError
 from gpusmith.inventory.host import Inventory
 from gpusmith.node.connections import Node, Probed, connect, probe_all
 from gpusmith.probe.record import Record
+from gpusmith.wanted.offers import devices
 from gpusmith.workloads import namespace, runner
 from gpusmith.workloads.jobs import Run
 from gpusmith.workloads.outcome import NodeOutcome
@@ -183,9 +184,9 @@ class Sources:
         targets = []
         for name, host in self.inventory.hosts.items():
             record = self.record(name)
-            uuids = frozenset(gpu.uuid for gpu in record.nvml.gpus if gpu.uuid) if record else None
+            given = devices(gpu.uuid for gpu in record.nvml.gpus if gpu.uuid) if record else None
             classes = frozenset(state.snapshot.runtime_classes)
-            targets.append(Target(host, self.view(name), uuids, classes, self.maintenance))
+            targets.append(Target(host, self.view(name), given, classes, self.maintenance))
         self.say(f"running workloads in namespace '{self.run.namespace}'")
         self.workloads_began = True
         return runner.run_all(state.cluster, self.run, self.programs, targets, self.say)

@@ -17,7 +17,7 @@ def coverage(sources: Sources) -> dict[str, GpuCoverage]:
         outcome, view = sources.outcomes_so_far.get(name), sources.view_so_far(name)
         # As of the moment when its GPUs were counted: other users took and freed some after the first lists.
         view = outcome.view if outcome and outcome.view else view
-        busy = {holder.title: holder.gpus for holder in view.holders} if view else {}
+        busy = view.busy(host.offers) if view else {}
         found[name] = gpu_coverage(
             host.gpu_count,
             outcome.tested if outcome else (),

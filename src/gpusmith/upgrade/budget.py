@@ -14,12 +14,13 @@ from enum import StrEnum
 from gpusmith.cluster.api import Object
 from gpusmith.cluster.holders import quantity
 from gpusmith.cluster.stamps import has_taint, read_stamp
-from gpusmith.cluster.views import is_cordoned, readiness
+from gpusmith.cluster.views import is_cordoned, offered, readiness
 from gpusmith.errors import GpusmithError, Refusal
 from gpusmith.expect.versions import is_version, upstream
-from gpusmith.names import COUNT_LABEL, GPU_RESOURCE, GPU_TYPE_LABEL, PRODUCT_LABEL
+from gpusmith.names import COUNT_LABEL, GPU_TYPE_LABEL, PRODUCT_LABEL
 from gpusmith.upgrade import ledger as ledgers
 from gpusmith.upgrade.ledger import FAILED, UNTOUCHED, Ledger, State, Unreadable
+from gpusmith.wanted.offers import Offers, gpus_of, whole
 
 UNKNOWN = "unknown"
 MOST_NAMED = 5
@@ -111,7 +112,7 @@ def _label(node: Object, key: str) -> str:
 
 
 def _member(node: Object, said: int, kinds: Mapping[str, str]) -> Member:
-    status = node.get("status") or {}
+    offers = whole(said)
     try:
         entry, why = ledgers.read(node), ""
     except Unreadable:
@@ -120,7 +121,7 @@ def _member(node: Object, said: int, kinds: Mapping[str, str]) -> Member:
         why = f"upgrade '{entry.state}'"
     # A device plugin that left takes the capacity along after some minutes, and feature discovery its labels.
     told = (
-        quantity((status.get("capacity") or {}).get(GPU_RESOURCE)),
+        gpus_of(offered(node, "capacity"), offers),
         quantity(_label(node, COUNT_LABEL)),
         entry.gpus if entry else 0,
         said,
@@ -131,17 +132,17 @@ def _member(node: Object, said: int, kinds: Mapping[str, str]) -> Member:
         name=node["metadata"]["name"],
         model=product or kind or UNKNOWN,
         gpus=size,
-        out=why or _out(node, size),
+        out=why or _out(node, size, offers),
         ledger=entry,
         driver=str((read_stamp(node) or {}).get("driver") or ""),
-        offers=0 if why or _closed(node) else _offered(node),
+        offers=0 if why or _closed(node) else gpus_of(offered(node), offers),
     )
 
 
-def _out(node: Object, size: int) -> str:
-    offered = _offered(node)
-    enough = bool(size) and offered >= size
-    return _closed(node) or ("" if enough else f"{offered} of {size or '?'} GPUs offered")
+def _out(node: Object, size: int, offers: Offers) -> str:
+    gpus = gpus_of(offered(node), offers)
+    enough = bool(size) and gpus >= size
+    return _closed(node) or ("" if enough else f"{gpus} of {size or '?'} GPUs offered")
 
 
 def _closed(node: Object) -> str:
@@ -151,10 +152,6 @@ def _closed(node: Object) -> str:
     if not readiness(node).ready:
         return "not Ready"
     return "not validated" if has_taint(node) else ""
-
-
-def _offered(node: Object) -> int:
-    return quantity(((node.get("status") or {}).get("allocatable") or {}).get(GPU_RESOURCE)) or 0
 
 
 # --- the budget ----------------------------------------------------------------------------------------------------

@@ -67,7 +67,7 @@ def claimants(
             for row in budgets
             if _covers(row, metadata)
         }
-        gpus = sum(holder.gpus + sum(holder.parts.values()) for holder in held)
+        gpus = sum(holder.claimed + sum(holder.counts.values()) for holder in held)
         devices = tuple(device.words for holder in held for device in holder.devices)
         found.append(Claimant(_title(metadata), "/".join(_owner(pod)), gpus, covering, devices))
     return tuple(found)

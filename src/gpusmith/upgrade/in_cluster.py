@@ -12,15 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from gpusmith.cluster import dra, leftovers, maintenance, node_metadata
-from gpusmith.cluster.allocatable import offer_of
 from gpusmith.cluster.api import CONFLICT, MISSING, ApiRefused, Cluster, Object
 from gpusmith.cluster.holders import Holder, holders
 from gpusmith.cluster.retries import PASSING
-from gpusmith.cluster.views import NODES, is_cordoned, node_path
+from gpusmith.cluster.views import NODES, is_cordoned, node_path, offered
 from gpusmith.errors import GpusmithError
 from gpusmith.names import (
     DRIVER_LABEL,
-    GPU_RESOURCE,
     HOLD,
     MANAGER,
     OPERANDS_LABEL,
@@ -32,6 +30,7 @@ from gpusmith.upgrade import ledger as ledgers
 from gpusmith.upgrade.budget import Answer, Fleet, Rules
 from gpusmith.upgrade.effects import Halted, Node
 from gpusmith.upgrade.ledger import Ledger
+from gpusmith.wanted.offers import gpus_of, whole
 from gpusmith.wording import quoted, shorten
 from gpusmith.workloads import namespace
 
@@ -229,7 +228,7 @@ class NodeObject:
 
     def allocatable(self) -> int:
         """GPUs that it offers to the scheduler."""
-        return offer_of(self.node(), 0, GPU_RESOURCE).allocatable
+        return gpus_of(offered(self.node()), whole(self.members.get(self.name, 0)))
 
     def described_driver(self) -> str:
         """The driver's version by the label of GPU feature discovery; empty if it has written none."""

@@ -38,7 +38,7 @@ def judge(expected: Expected, log: str, wanted: int) -> Judged:
         wanted: how many GPUs it was given.
     """
     judged = program_on_gpus(expected, "the CUDA program", log, wanted, devices)
-    return replace(judged, tested=tuple(dict.fromkeys(devices(judged.evidence))))
+    return replace(judged, tested=expected.gpus_of(devices(judged.evidence)))
 
 
 def devices(result: Result) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Any
 from gpusmith.errors import ToolError
 from gpusmith.names import (
     CORDON_TAINT,
-    GPU_RESOURCE,
+    GPU_TAINT,
     MANAGED_BY,
     MANAGER,
     OWNER_ANNOTATION,
@@ -59,6 +59,7 @@ class PodTask:
         image: container image; must have python3 if the command is one of our programs.
         command: program and arguments.
         gpus: how many it asks for; 0 for a pod that must see none.
+        resource: of which it asks for so many.
         simulated: the inventory's word, which the program compares with the library.
         tolerated: taint keys of the inventory.
         cordoned: it goes to the node although that is cordoned.
@@ -74,6 +75,7 @@ class PodTask:
     command: Sequence[str]
     gpus: int
     simulated: bool
+    resource: str
     tolerated: Sequence[str] = ()
     cordoned: bool = False
     runtime_class: str = ""
@@ -128,7 +130,7 @@ def program(name: str) -> list[str]:
 
 
 def _pod_spec(task: PodTask) -> Manifest:
-    keys = dict.fromkeys([GPU_RESOURCE, STARTUP_TAINT, *task.tolerated])
+    keys = dict.fromkeys([GPU_TAINT, STARTUP_TAINT, *task.tolerated])
     tolerations = [{"key": key, "operator": "Exists"} for key in keys]
     if task.cordoned:
         tolerations.append({"key": CORDON_TAINT, "operator": "Exists", "effect": "NoSchedule"})
@@ -177,7 +179,7 @@ def _container(task: PodTask) -> Manifest:
     # Its weight too: on cgroup v1 a starved container is not frozen in time, which its runtime takes for a failed start.
     resources: Manifest = {"requests": {"cpu": "100m", "memory": "64Mi"}}
     if task.gpus:
-        resources["limits"] = {GPU_RESOURCE: str(task.gpus)}
+        resources["limits"] = {task.resource: str(task.gpus)}
     return {
         "name": "workload",
         "image": task.image,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from gpusmith.problems import Problem
+from gpusmith.wanted.offers import Device
 
 WORKLOAD_SCHEMA = "gpusmith.workload/1"
 
@@ -22,12 +23,22 @@ class Expected:
     Attributes:
         node: its name.
         simulated: the inventory's word.
-        uuids: of its GPUs by the host's NVML; None if the node's record could not be read.
+        devices: what its pods are given, by the host's NVML; None if the node's record could not be read.
     """
 
     node: str
     simulated: bool
-    uuids: frozenset[str] | None
+    devices: frozenset[Device] | None
+
+    @property
+    def uuids(self) -> frozenset[str] | None:
+        """Of these devices."""
+        return None if self.devices is None else frozenset(device.uuid for device in self.devices)
+
+    def gpus_of(self, uuids: Iterable[str]) -> tuple[str, ...]:
+        """UUIDs of the GPUs that devices are, or are parts of, each once."""
+        parents = {device.uuid: device.gpu for device in self.devices or ()}
+        return tuple(dict.fromkeys(parents.get(uuid, uuid) for uuid in uuids))
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from gpusmith.cluster.api import Cluster
 from gpusmith.cluster.views import NodeView
 from gpusmith.inventory.host import Host
 from gpusmith.wait import Deadline
+from gpusmith.wanted.offers import Offer
 from gpusmith.workloads.board import Board
 from gpusmith.workloads.jobs import Run
 from gpusmith.workloads.judge import Expected
@@ -66,8 +67,13 @@ class NodeUnderTest:
 
     @property
     def free(self) -> int:
-        """How many GPUs nobody held at the last look."""
-        return self.target.view.free if self.target.view else 0
+        """How many of its offer nobody held at the last look."""
+        return self.target.view.free(self.offer) if self.target.view else 0
+
+    @property
+    def offer(self) -> Offer:
+        """What pods ask for."""
+        return self.host.offers[0]
 
     @property
     def findings(self) -> dict[str, Finding]:
@@ -117,4 +123,4 @@ class NodeUnderTest:
     @property
     def expected(self) -> Expected:
         """What judges compare with."""
-        return Expected(self.host.name, self.host.simulated, self.target.uuids)
+        return Expected(self.host.name, self.host.simulated, self.target.devices)

@@ -24,7 +24,7 @@ STAYS_PENDING_S = 3.0
 @workload(
     "workloads.oversubscription",
     place=70,
-    proves="one more pod waits for 'Insufficient nvidia.com/gpu', then gets exactly the freed GPU",
+    proves="one more pod waits for lack of GPUs, in the scheduler's words, then gets exactly the freed GPU",
     fails_when="the pod is placed while all GPUs are held, waits for another reason, or gets another GPU than the freed one",
     do="look for a second device plugin, for time slicing, or for somebody else's pod that ended meanwhile",
     title="one pod more than GPUs",
@@ -70,9 +70,9 @@ def judge(expected: Expected, held: Mapping[str, str], freed: str, got: str, pen
     return Judged(evidence, [problem])
 
 
-def insufficient(message: str) -> bool:
-    """Whether the scheduler's words give lack of GPUs as the reason."""
-    return "Insufficient nvidia.com/gpu" in message
+def insufficient(message: str, resource: str) -> bool:
+    """Whether the scheduler's words give lack of a resource as the reason."""
+    return f"Insufficient {resource}" in message
 
 
 @dataclass
@@ -81,11 +81,13 @@ class StaysPending:
 
     Attributes:
         pod: its name.
+        resource: that it asks for.
         holders: how many pods hold GPUs.
         since: when the scheduler was first seen to say it.
     """
 
     pod: str
+    resource: str
     holders: int
     since: float | None = None
 
@@ -103,7 +105,7 @@ class StaysPending:
                 f"pod '{self.pod}' was placed while {self.holders} pods hold all GPUs that were free",
                 "Look for more than one device plugin, time slicing, or a pod of somebody else that ended meanwhile.",
             )
-        if not insufficient(state.unscheduled):
+        if not insufficient(state.unscheduled, self.resource):
             return NotYet(state.unscheduled or "no word of the scheduler")
         now = time.monotonic()
         if self.since is None:
@@ -114,7 +116,7 @@ class StaysPending:
 def _stays_pending(pods: Pods, extra: PodTask, held: int) -> str:
     """The scheduler's words."""
     what = f"pod '{extra.name}' to stay Pending for lack of GPUs"
-    waits = StaysPending(extra.name, held)
+    waits = StaysPending(extra.name, extra.resource, held)
     try:
         return pods.node.board.wait(what, extra.name, waits, Deadline(PENDING_WAIT_S))
     except WaitTimeout as error:

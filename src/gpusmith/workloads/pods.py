@@ -73,6 +73,7 @@ class Pods:
             image=reference,
             command=command,
             gpus=self.gpus if gpus is None else gpus,
+            resource=self.node.offer.resource,
             simulated=host.simulated,
             tolerated=tuple(str(row["key"]) for row in host.taints),
             cordoned=self.node.target.in_maintenance,

@@ -11,8 +11,9 @@ from gpusmith.cluster import dra
 from gpusmith.cluster.api import Cluster
 from gpusmith.cluster.views import NODES, PODS, NodeView, view_of
 from gpusmith.inventory.host import Host
-from gpusmith.names import CORDON_TAINT, GPU_RESOURCE, STARTUP_TAINT
+from gpusmith.names import CORDON_TAINT, GPU_TAINT, STARTUP_TAINT
 from gpusmith.upgrade import unfinished
+from gpusmith.wanted.offers import Device, gpus_of
 
 
 @dataclass(frozen=True)
@@ -22,14 +23,14 @@ class Target:
     Attributes:
         host: what the inventory says.
         view: its Node object; None if the cluster has none.
-        uuids: of its GPUs by the host's NVML; None if its record could not be read.
+        devices: what its pods are given, by the host's NVML; None if its record could not be read.
         runtime_classes: names that the cluster has.
         maintenance: ID of the upgrade that this run tests nodes for; empty if it tests for none.
     """
 
     host: Host
     view: NodeView | None
-    uuids: frozenset[str] | None
+    devices: frozenset[Device] | None
     runtime_classes: frozenset[str] = frozenset()
     maintenance: str = ""
 
@@ -94,9 +95,7 @@ def by_others(before: Target, now: NodeView | None) -> str:
         return "" if why.is_failure else why.reason.removeprefix("Not tested: ").rstrip(".")
     assert before.view is not None
     assert now is not None
-    had, has = (
-        Counter({holder.title: holder.gpus for holder in view.holders}) for view in (before.view, now)
-    )
+    had, has = (Counter(view.busy(before.host.offers)) for view in (before.view, now))
     said = [
         f"{what} by {', '.join(f'{title} ({count})' for title, count in sorted(rows.items()))}"
         for what, rows in (("taken", has - had), ("freed", had - has))
@@ -114,7 +113,7 @@ def why_not(target: Target) -> NotTested | None:
         return _cordoned(view, host)
     if not view.ready:
         return NotTested(f"Not tested: node '{view.name}' is not Ready: {'; '.join(view.conditions)}.", True)
-    return _tainted(target, view) or _claimed(view, host) or _without_free_gpus(view)
+    return _tainted(target, view) or _lent(view, host) or _without_free_gpus(view, host)
 
 
 def _marks(view: NodeView) -> dict[str, Any]:
@@ -136,7 +135,7 @@ def _cordoned(view: NodeView, host: Host) -> NotTested:
 
 
 def _tainted(target: Target, view: NodeView) -> NotTested | None:
-    ours = {GPU_RESOURCE, STARTUP_TAINT, *(str(row["key"]) for row in target.host.taints)}
+    ours = {GPU_TAINT, STARTUP_TAINT, *(str(row["key"]) for row in target.host.taints)}
     if target.in_maintenance:
         ours.add(CORDON_TAINT)
     foreign = [
@@ -156,24 +155,27 @@ def _tainted(target: Target, view: NodeView) -> NotTested | None:
     )
 
 
-def _claimed(view: NodeView, host: Host) -> NotTested | None:
-    """The device plugin gives out any of its GPUs, also one that a pod holds by a claim."""
-    if not (view.claimants and view.offered_twice(host.gpu_count)):
+def _lent(view: NodeView, host: Host) -> NotTested | None:
+    """The device plugin gives out any of its GPUs, also one that a pod holds by a claim or by another resource."""
+    lent = view.lent_twice(host.offers, host.gpu_count)
+    if not lent:
         return None
-    held = ", ".join(holder.words for holder in view.claimants)
     return NotTested(
-        f"Not tested: the device plugin of node '{view.name}' offers GPUs that are held by {held}.",
+        f"Not tested: the device plugin of node '{view.name}' offers GPUs that are held by"
+        f" {', '.join(holder.words for holder in lent)}.",
         False,
-        "Run the suite again when these pods have ended, or leave the node's GPUs to one owner; see cluster.gpu-owners.",
+        "Run the suite again when these pods have ended, or leave the node's GPUs to one owner; see cluster.gpu-owners and"
+        " cluster.gpu-capacity.",
     )
 
 
-def _without_free_gpus(view: NodeView) -> NotTested | None:
-    if not view.allocatable:
+def _without_free_gpus(view: NodeView, host: Host) -> NotTested | None:
+    if not any(view.allocatable.get(offer.resource) for offer in host.offers):
         return NotTested(f"Not tested: node '{view.name}' has no allocatable GPU.", True)
-    if not view.free:
-        held = ", ".join(f"{holder.namespace}/{holder.name} ({holder.gpus})" for holder in view.holders)
+    if not any(map(view.free, host.offers)):
+        held = ", ".join(f"{title} ({gpus})" for title, gpus in view.busy(host.offers).items())
+        gpus = gpus_of(view.allocatable, host.offers)
         return NotTested(
-            f"Not tested: all {view.allocatable} GPUs of node '{view.name}' are busy, held by {held}.", False
+            f"Not tested: all {gpus} GPUs of node '{view.name}' are busy, held by {held}.", False
         )
     return None

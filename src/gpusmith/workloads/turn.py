@@ -160,8 +160,8 @@ class Turn:
 
     def _judged(self, judged: Judged, node: NodeUnderTest) -> Finding:
         check, host = self.workload.check, node.host
-        proved = not judged.of_host or all(row.target.uuids is not None for row in self.nodes)
-        if judged.tested and node.target.uuids is not None:
+        proved = not judged.of_host or all(row.target.devices is not None for row in self.nodes)
+        if judged.tested and node.target.devices is not None:
             node.outcome.tested = tuple(judged.tested)
         if proved or judged.problems:
             return merge(check, host.name, judged.problems, host.simulated, judged.evidence)

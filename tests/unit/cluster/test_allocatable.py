@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from gpusmith.cluster.allocatable import offer_of, wait_for
+from gpusmith.cluster.allocatable import compare, wait_for
 from gpusmith.names import GPU_RESOURCE
+from gpusmith.wanted.offers import Offer, whole
 from tests.unit.cluster.conftest import Memory
 
 
@@ -19,7 +20,7 @@ def node(ready: str, gpus: str | None) -> dict[str, Any]:
 
 
 def test_ready_node_with_all_gpus_is_reached() -> None:
-    assert offer_of(node("True", "4"), 4, GPU_RESOURCE).reached
+    assert compare(node("True", "4"), whole(4)).reached
 
 
 @pytest.mark.parametrize(
@@ -33,13 +34,13 @@ def test_ready_node_with_all_gpus_is_reached() -> None:
     ],
 )
 def test_anything_else_is_not(seen: dict[str, Any] | None, words: str) -> None:
-    offer = offer_of(seen, 4, GPU_RESOURCE)
+    offer = compare(seen, whole(4))
     assert not offer.reached
     assert words in offer.seen
 
 
 def test_missing_label_is_named() -> None:
-    offer = offer_of(node("True", "4"), 4, GPU_RESOURCE, ["nvidia.com/gpu.count"])
+    offer = compare(node("True", "4"), whole(4), ["nvidia.com/gpu.count"])
     assert not offer.reached
     assert offer.seen.endswith("without nvidia.com/gpu.count")
 
@@ -50,11 +51,20 @@ def test_nodes_are_waited_for_until_they_offer_all() -> None:
     def comes_up(_: float) -> None:
         memory.objects["/api/v1/nodes/a"] = node("True", "4")
 
-    offers = wait_for(memory.cluster, {"a": 4}, GPU_RESOURCE, [], 60.0, comes_up)
+    offers = wait_for(memory.cluster, {"a": whole(4)}, [], 60.0, comes_up)
     assert offers["a"].reached
 
 
 def test_one_that_is_late_is_no_failure_but_said() -> None:
-    offers = wait_for(Memory({}).cluster, {"a": 4}, GPU_RESOURCE, [], 0.0)
+    offers = wait_for(Memory({}).cluster, {"a": whole(4)}, [], 0.0)
     assert not offers["a"].reached
     assert offers["a"].seen == "the cluster has no such node"
+
+
+def test_every_resource_that_a_node_is_to_offer_is_waited_for() -> None:
+    offers = (Offer("nvidia.com/mig-1g.10gb", 8, 4), Offer("nvidia.com/mig-3g.40gb", 4, 4))
+    seen = node("True", None)
+    seen["status"]["allocatable"] |= {"nvidia.com/mig-1g.10gb": "8", "nvidia.com/mig-3g.40gb": "3"}
+    found = compare(seen, offers)
+    assert (found.reached, found.allocatable) == (False, 4)
+    assert found.seen == "Ready with 8 of 8 nvidia.com/mig-1g.10gb, 3 of 4 nvidia.com/mig-3g.40gb"

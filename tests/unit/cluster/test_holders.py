@@ -8,6 +8,7 @@ import pytest
 
 from gpusmith.cluster.dra import NO_CLAIMS
 from gpusmith.cluster.holders import Holder, holders
+from gpusmith.wanted.offers import whole
 
 
 def asks(gpus: int, resource: str = "nvidia.com/gpu", **more: Any) -> dict[str, Any]:
@@ -40,7 +41,9 @@ def test_containers_init_containers_and_sidecars(
     containers: list[dict[str, Any]], first: list[dict[str, Any]], expected: int
 ) -> None:
     found = pod("p", *containers, initContainers=first)
-    assert [holder.gpus for holder in holders([found], NO_CLAIMS)] == ([expected] if expected else [])
+    assert [holder.gpus(whole(8)) for holder in holders([found], NO_CLAIMS)] == (
+        [expected] if expected else []
+    )
 
 
 def test_only_what_is_held_is_named() -> None:
@@ -57,7 +60,7 @@ def test_only_what_is_held_is_named() -> None:
 
 @pytest.mark.parametrize("resource", ["nvidia.com/mig-1g.10gb", "nvidia.com/gpu.shared"])
 def test_parts_of_gpus_are_held_too(resource: str) -> None:
-    assert holders([pod("p", asks(1, resource))], NO_CLAIMS) == (Holder("team", "p", 0, {resource: 1}),)
+    assert holders([pod("p", asks(1, resource))], NO_CLAIMS) == (Holder("team", "p", {resource: 1}),)
 
 
 def test_a_pod_that_ends_holds_until_it_is_gone() -> None:

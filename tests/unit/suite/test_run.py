@@ -22,6 +22,7 @@ from gpusmith.suite.run import Suite
 from gpusmith.suite.sources import ClusterState, Sources
 from gpusmith.workloads import runner
 from tests.unit.hosts import VERSION
+from tests.unit.objects import gpus
 from tests.unit.records import healthy_record
 
 
@@ -30,7 +31,7 @@ def suite(variables: Callable[..., dict[str, Any]], fake_cluster: Any, programs:
     """One node, whose record and Node object are there."""
     inventory = build({"gpu_nodes": {"hosts": ["gpu-1"]}}, {"gpu-1": variables()}, "inventory", "")
     made = Suite(inventory, programs, nodes={"gpu-1": Silent()})
-    view = NodeView("gpu-1", True, (), False, 4, 4, {}, {}, ())
+    view = NodeView("gpu-1", True, (), False, gpus(4), gpus(4), {}, {}, ())
     made.sources.__dict__["cluster_state"] = ClusterState(
         fake_cluster, Snapshot({"gpu-1": view}, {"nvidia": "nvidia"}), Removed()
     )

@@ -7,8 +7,9 @@ from typing import Any
 
 from gpusmith.cluster.views import NodeView
 from gpusmith.workloads.outcome import NodeOutcome
+from tests.unit.objects import gpus
 
-READY = NodeView("gpu-1", True, (), False, 4, 4, {}, {}, ())
+READY = NodeView("gpu-1", True, (), False, gpus(4), gpus(4), {}, {}, ())
 
 
 def answer(**changes: Any) -> Callable[[dict[str, str], list[str]], Any]:

@@ -15,6 +15,7 @@ from gpusmith.checks.register import catalog
 from gpusmith.cluster.api import Cluster
 from gpusmith.cluster.views import NodeView
 from gpusmith.inventory.host import Host
+from gpusmith.wanted.offers import devices
 from gpusmith.workloads import board, node, oversubscription, register, runner
 from gpusmith.workloads.jobs import Run
 from gpusmith.workloads.outcome import NodeOutcome
@@ -78,7 +79,7 @@ def run(
             Target(
                 host(name, **(values or {})),
                 views.get(name.replace("-", "_"), replace(READY, name=name)),
-                frozenset(fake_cluster.gpus[name]) if recorded else None,
+                devices(fake_cluster.gpus[name]) if recorded else None,
                 frozenset(classes),
                 maintenance,
             )

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from gpusmith.wanted.offers import devices
 from gpusmith.workloads.allocation import judge
 from gpusmith.workloads.judge import Expected
 
-NODE = Expected("gpu-1", True, frozenset({"GPU-a", "GPU-b"}))
+NODE = Expected("gpu-1", True, devices({"GPU-a", "GPU-b"}))
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from gpusmith.wanted.offers import devices
 from gpusmith.workloads.cuda import judge
 from gpusmith.workloads.judge import Expected
 
-NODE = Expected("gpu-1", True, frozenset({"GPU-a", "GPU-b"}))
+NODE = Expected("gpu-1", True, devices({"GPU-a", "GPU-b"}))
 
 
 def log(*uuids: str, **changes: Any) -> str:

@@ -10,12 +10,14 @@ from typing import Any
 import pytest
 
 from gpusmith.cluster.holders import Holder
+from gpusmith.wanted.offers import devices
 from gpusmith.workloads.frameworks import judge
 from gpusmith.workloads.judge import Expected
 from gpusmith.workloads.outcome import per_node
+from tests.unit.objects import gpus
 from tests.unit.workloads.answers import READY, before_each_creation, outcomes
 
-NODE = Expected("gpu-1", True, frozenset({"GPU-a"}))
+NODE = Expected("gpu-1", True, devices({"GPU-a"}))
 BOTH = ("n0-pytorch", "n0-tensorflow")
 
 
@@ -42,7 +44,7 @@ def test_one_after_the_other_on_one_gpu(run: Any, fake_cluster: Any) -> None:
 
     before_each_creation(fake_cluster, note_thread)
     fake_cluster.foreign["gpu-1"] = set(fake_cluster.gpus["gpu-1"][:3])
-    found, _ = run(gpu_1=replace(READY, holders=(Holder("team", "train", 3),)))
+    found, _ = run(gpu_1=replace(READY, holders=(Holder("team", "train", gpus(3)),)))
     assert outcomes(found["gpu-1"]) == dict.fromkeys(per_node(), "passed")
     assert len(running) == 2
     assert len(set(running)) == 1, "one thread for both"

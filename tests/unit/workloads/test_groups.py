@@ -18,11 +18,12 @@ from gpusmith.workloads.pods import Pods
 from gpusmith.workloads.register import ALL, workload
 from gpusmith.workloads.waiting import PodProblem
 from tests.unit.hosts import UUIDS
+from tests.unit.objects import gpus
 from tests.unit.workloads.answers import READY, never_starts, outcomes
 
 pytestmark = pytest.mark.usefixtures("register_open")
 PAIR = "workloads.pair"
-BUSY = replace(READY, holders=(Holder("team", "train", 4),))
+BUSY = replace(READY, holders=(Holder("team", "train", gpus(4)),))
 
 
 @pytest.fixture(params=[False, True], ids=["", "keeps"])

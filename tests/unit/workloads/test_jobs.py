@@ -19,7 +19,7 @@ RUN = Run("a1", "host/1/2")
 def workload(**changes: Any) -> PodTask:
     values: dict[str, Any] = {
         "name": "n0-cuda", "node": "gpu-1.example", "image": "registry.example/pytorch:1", "command": jobs.program("run_cuda.py"),
-        "gpus": 4, "simulated": True, "tolerated": ("team",), "timeout_s": 60.5,
+        "gpus": 4, "simulated": True, "resource": "nvidia.com/gpu", "tolerated": ("team",), "timeout_s": 60.5,
     }  # fmt: skip
     return PodTask(**{**values, **changes})
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from gpusmith.wanted.offers import Device, devices
 from gpusmith.workloads.judge import (
     Expected,
     last_words,
@@ -16,7 +17,7 @@ from gpusmith.workloads.judge import (
     uuids_known,
 )
 
-HOST = frozenset({"GPU-a", "GPU-b"})
+HOST = devices({"GPU-a", "GPU-b"})
 NODE = Expected("gpu-1", True, HOST)
 
 
@@ -79,10 +80,19 @@ def test_program_result(says: bool, text: str, cause: str) -> None:
         (["GPU-x", "GPU-x"], 1, frozenset(), ["more than once", "saw 2 GPUs", "does not know"]),
     ],
 )
-def test_uuids(seen: list[str], wanted: int, host: frozenset[str] | None, words: list[str]) -> None:
+def test_uuids(seen: list[str], wanted: int, host: frozenset[Device] | None, words: list[str]) -> None:
     found = causes(uuids_known(Expected("gpu-1", True, host), "it", seen, wanted))
     assert len(found) == len(words)
     assert all(word in cause for word, cause in zip(words, found, strict=True))
+
+
+def test_parts_of_a_gpu_are_known_by_their_own_uuids_and_exercise_one_gpu() -> None:
+    parts = frozenset({Device("MIG-1", "GPU-a"), Device("MIG-2", "GPU-a"), Device("MIG-3", "GPU-b")})
+    node = Expected("gpu-1", True, parts)
+    assert uuids_known(node, "it", ["MIG-1", "MIG-2"], 2) == []
+    assert node.gpus_of(["MIG-1", "MIG-2"]) == ("GPU-a",)
+    (whole,) = causes(uuids_known(node, "it", ["GPU-a"], 1))
+    assert "does not know" in whole
 
 
 def test_gpus_are_judged_only_of_a_program_that_succeeded() -> None:

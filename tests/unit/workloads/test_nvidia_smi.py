@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from gpusmith.wanted.offers import devices
 from gpusmith.workloads.judge import Expected
 from gpusmith.workloads.nvidia_smi import judge
 
 UUID = "GPU-00000000-1111-2222-3333-444444444440"
-NODE = Expected("gpu-1", True, frozenset({UUID}))
+NODE = Expected("gpu-1", True, devices({UUID}))
 LISTED = f"GPU 0: NVIDIA H100 (UUID: {UUID})"
 
 

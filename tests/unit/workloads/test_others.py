@@ -15,9 +15,10 @@ from gpusmith.workloads import waiting
 from gpusmith.workloads.outcome import per_node
 from gpusmith.workloads.targets import Target, by_others, looker
 from tests.unit.hosts import make_host
+from tests.unit.objects import gpus
 from tests.unit.workloads.answers import READY, before_each_creation, ends_as, outcomes
 
-TRAINS = Holder("team", "train", 1)
+TRAINS = Holder("team", "train", gpus(1))
 
 
 def busy(*holders: Holder) -> NodeView:
@@ -30,16 +31,16 @@ def busy(*holders: Holder) -> NodeView:
         (READY, READY, ""),
         (READY, busy(TRAINS), "GPUs of node 'gpu-1' were taken by team/train (1) meanwhile"),
         (busy(TRAINS), READY, "GPUs of node 'gpu-1' were freed by team/train (1) meanwhile"),
-        (busy(TRAINS), busy(Holder("team", "train", 2)), "taken by team/train (1)"),
-        (busy(TRAINS), busy(Holder("team", "next", 1)), "taken by team/next (1) and freed by team/train (1)"),
-        (READY, busy(Holder("team", "train", 4)), "all 4 GPUs of node 'gpu-1' are busy, held by team/train (4)"),
+        (busy(TRAINS), busy(Holder("team", "train", gpus(2))), "taken by team/train (1)"),
+        (busy(TRAINS), busy(Holder("team", "next", gpus(1))), "taken by team/next (1) and freed by team/train (1)"),
+        (READY, busy(Holder("team", "train", gpus(4))), "all 4 GPUs of node 'gpu-1' are busy, held by team/train (4)"),
         (READY, replace(READY, unschedulable=True), "node 'gpu-1' is cordoned"),
         (READY, replace(READY, taints=({"key": "fix", "effect": "NoExecute"},)), "has taint fix=:NoExecute"),
         # What is broken is nobody's doing.
         (READY, None, ""),
         (READY, replace(READY, ready=False), ""),
-        (READY, replace(READY, allocatable=0), ""),
-        (READY, replace(READY, allocatable=3), ""),
+        (READY, replace(READY, allocatable=gpus(0)), ""),
+        (READY, replace(READY, allocatable=gpus(3)), ""),
     ],
 )  # fmt: skip
 def test_what_others_did(before: NodeView, now: NodeView | None, says: str) -> None:
@@ -70,7 +71,7 @@ def test_a_look_leaves_our_own_pods_out() -> None:
 
     view = looker(Api(), "ours")(Target(make_host(), READY, None))  # type: ignore[arg-type]
     assert view is not None
-    assert ([row.title for row in view.holders], view.free) == (["team/p"], 3)
+    assert ([row.title for row in view.holders], view.free(make_host().offers[0])) == (["team/p"], 3)
     assert asked == [
         ("/api/v1/nodes", {"fieldSelector": "metadata.name=gpu-1"}),
         ("/api/v1/pods", {"fieldSelector": "spec.nodeName=gpu-1"}),
@@ -88,7 +89,7 @@ class Node:
         return self.view
 
     def taken(self, count: int) -> None:
-        self.view = busy(Holder("team", "train", count)) if count else READY
+        self.view = busy(Holder("team", "train", gpus(count))) if count else READY
         given = {uuid for uuids in self.cluster.given.values() for uuid in uuids}
         free = [uuid for uuid in self.cluster.gpus["gpu-1"] if uuid not in given]
         self.cluster.foreign["gpu-1"] = set(free[:count])
@@ -121,7 +122,7 @@ def test_free_gpus_are_read_when_the_node_has_its_turn(run: Any, node: Node, sai
 def test_a_node_that_is_free_again_at_its_turn_is_tested(run: Any) -> None:
     found = run(
         ("gpu-1", "gpu-2"),
-        gpu_1=busy(Holder("team", "train", 4)),
+        gpu_1=busy(Holder("team", "train", gpus(4))),
         look=lambda row: replace(READY, name=row.host.name),
     )
     assert set(outcomes(found[0]["gpu-1"]).values()) == {"passed"}

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from gpusmith.checks.findings import Outcome
+from gpusmith.names import GPU_RESOURCE
 from gpusmith.wait import Done, NotYet
 from gpusmith.workloads import oversubscription, waiting
 from gpusmith.workloads.judge import Expected
@@ -79,7 +80,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
 
 
 def test_it_must_wait_for_a_while_for_lack_of_gpus(clock: Callable[[float], None]) -> None:
-    look = StaysPending("n0-one-more", 2)
+    look = StaysPending("n0-one-more", GPU_RESOURCE, 2)
     assert look(None) == NotYet("no pod yet")
     assert look(pending("")) == NotYet("no word of the scheduler")
     clock(60.0)
@@ -95,7 +96,7 @@ def test_it_must_wait_for_a_while_for_lack_of_gpus(clock: Callable[[float], None
 
 
 def test_it_must_not_be_placed(clock: Callable[[float], None]) -> None:
-    look = StaysPending("n0-one-more", 2)
+    look = StaysPending("n0-one-more", GPU_RESOURCE, 2)
     look(pending(LACK))
     with pytest.raises(PodProblem, match="'n0-one-more' was placed while 2 pods hold all GPUs"):
         look(pending("", node="gpu-1"))

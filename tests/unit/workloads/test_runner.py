@@ -12,6 +12,7 @@ import pytest
 from gpusmith.checks.findings import Outcome, Skip
 from gpusmith.cluster.holders import Holder
 from gpusmith.workloads.outcome import per_node
+from tests.unit.objects import gpus
 from tests.unit.workloads.answers import READY, answer, before_each_creation, ends_as, never_starts, outcomes
 
 
@@ -28,7 +29,7 @@ def test_two_healthy_nodes(run: Any, fake_cluster: Any) -> None:
 def test_busy_gpus_are_not_taken(run: Any, fake_cluster: Any) -> None:
     taken = fake_cluster.gpus["gpu-1"][:1]
     fake_cluster.foreign["gpu-1"] = set(taken)
-    found, _cleanup = run(gpu_1=replace(READY, holders=(Holder("team", "train", 1),)))
+    found, _cleanup = run(gpu_1=replace(READY, holders=(Holder("team", "train", gpus(1)),)))
     assert outcomes(found["gpu-1"]) == dict.fromkeys(per_node(), "passed")
     assert set(found["gpu-1"].tested) == set(fake_cluster.gpus["gpu-1"]) - set(taken)
 

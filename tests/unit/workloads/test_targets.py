@@ -18,7 +18,7 @@ from gpusmith.workloads.outcome import NodeOutcome, per_node
 from gpusmith.workloads.targets import Target, why_not
 from tests.unit.hosts import make_host
 from tests.unit.ledgers import ledger
-from tests.unit.objects import gpu_slice, node, resource_claim
+from tests.unit.objects import gpu_slice, gpus, node, resource_claim
 from tests.unit.workloads.answers import READY, before_each_creation, outcomes
 
 
@@ -32,9 +32,9 @@ from tests.unit.workloads.answers import READY, before_each_creation, outcomes
             "failed",
             "not Ready: Ready=Unknown: lost",
         ),
-        (replace(READY, allocatable=0), "failed", "no allocatable GPU"),
-        (replace(READY, allocatable=None), "failed", "no allocatable GPU"),
-        (replace(READY, holders=(Holder("team", "train", 4),)), "skipped", "held by team/train (4)"),
+        (replace(READY, allocatable=gpus(0)), "failed", "no allocatable GPU"),
+        (replace(READY, allocatable={}), "failed", "no allocatable GPU"),
+        (replace(READY, holders=(Holder("team", "train", gpus(4)),)), "skipped", "held by team/train (4)"),
         (
             replace(READY, taints=({"key": "fix", "effect": "NoSchedule"},)),
             "skipped",
@@ -63,7 +63,7 @@ def test_node_that_cannot_be_tested_is_never_a_pass(
             replace(READY, taints=({"key": "fix", "value": "disk", "effect": "NoSchedule"},)),
             "kubectl taint node gpu-1 fix:NoSchedule-",
         ),
-        (replace(READY, holders=(Holder("team", "train", 4),)), "when the node is free"),
+        (replace(READY, holders=(Holder("team", "train", gpus(4)),)), "when the node is free"),
     ],
 )
 def test_a_node_that_waiting_does_not_free_is_told_what_frees_it(
@@ -204,4 +204,20 @@ def test_no_workload_starts_where_the_device_plugin_may_give_out_a_claimed_gpu()
     assert "'team/train' (by ResourceClaim 'one', device 'gpu-0'" in why.reason
     assert not why.is_failure
     # One owner for each GPU: the plugin has the other three.
-    assert why_not(Target(make_host(), replace(seen, capacity=3, allocatable=3), None)) is None
+    assert why_not(Target(make_host(), replace(seen, capacity=gpus(3), allocatable=gpus(3)), None)) is None
+
+
+def test_no_workload_starts_beside_a_pod_that_holds_shares_which_nobody_asked_for() -> None:
+    shares = {"nvidia.com/gpu.shared": 8}
+    seen = replace(
+        READY,
+        capacity={**READY.capacity, **shares},
+        holders=(Holder("team", "train", {"nvidia.com/gpu.shared": 1}),),
+    )
+    why = why_not(Target(make_host(), seen, None))
+    assert why is not None
+    assert "'team/train'" in why.reason
+    assert not why.is_failure
+    # GPUs that are shared and no more offered as whole ones.
+    divided = replace(seen, capacity={**gpus(3), **shares}, allocatable=gpus(3))
+    assert why_not(Target(make_host(), divided, None)) is None

@@ -10,6 +10,7 @@ import pytest
 from gpusmith.checks.findings import Finding, Outcome
 from gpusmith.errors import ToolError
 from gpusmith.problems import Problem
+from gpusmith.wanted.offers import devices
 from gpusmith.workloads.judge import Judged
 from gpusmith.workloads.node import NodeUnderTest
 from gpusmith.workloads.pods import Pods
@@ -23,7 +24,7 @@ from tests.unit.workloads.answers import READY
 
 @pytest.fixture
 def node(said: list[str]) -> NodeUnderTest:
-    target, none = Target(make_host(), READY, frozenset({"GPU-a"})), cast(Any, None)
+    target, none = Target(make_host(), READY, devices({"GPU-a"})), cast(Any, None)
     return NodeUnderTest(none, none, none, target, "n0", said.append, lambda row: row.view)
 
 
