@@ -13,7 +13,7 @@ def library_mismatch(record: Record) -> None:
 
 
 def not_loaded(record: Record) -> None:
-    record["module"].update(loaded_version=None, refcount=None, loaded_unix=None)
+    record["module"].update(loaded_version=None, loaded_unix=None)
     record["nvml"].update(init_code=9, error="Driver Not Loaded", gpus=[])
     record["dev"].update(gpu_minors=[], control=False, uvm=False)
     record["services"]["nvidia-persistenced"]["active"] = "failed"

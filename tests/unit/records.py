@@ -21,7 +21,7 @@ def _gpu(index: int) -> Record:
         "throttle_reasons": [], "mig_mode": "disabled", "mig_mode_pending": "disabled", "processes": [],
         "pcie_gen": 5, "pcie_width": 16, "pcie_gen_max": 5, "pcie_width_max": 16,
         "fabric_state": "completed", "fabric_status": "success", "error": None,
-        "vbios": "96.00.SIM.00.01", "persistence_mode": "enabled", "power_limit_mw": 700000, "power_default_mw": 700000,
+        "vbios": "96.00.SIM.00.01", "persistence_mode": "enabled", "power_limit_mw": 700000,
         "unsupported": ["retired_pages"], "unreadable": {},
     }  # fmt: skip
 
@@ -62,7 +62,7 @@ def healthy_record() -> Record:
     running = {"active": "active", "enabled": "enabled", "started_unix": 1.0, "changed": False}
     return {
         "schema": "gpusmith.probe/1",
-        "host": {"hostname": "gpu-1", "boot_id": "b", "machine_id": "m", "kernel": "6.1.0", "uptime_s": 100.0, "time_unix": 2.0},
+        "host": {"hostname": "gpu-1", "boot_id": "b", "machine_id": "m", "kernel": "6.1.0", "time_unix": 2.0},
         "packages": {
             "nvidia-driver-cuda": dict(package), "libcuda1": dict(package), "libnvidia-ml1": dict(package),
             "nvidia-persistenced": dict(package), "nvidia-fabricmanager": dict(package),
@@ -74,7 +74,7 @@ def healthy_record() -> Record:
             "nvswitches": [{"address": f"0000:8{n}:00.0"} for n in range(4)],
         },
         "module": {
-            "installed_version": VERSION, "loaded_version": VERSION, "flavour": "open", "refcount": 1, "nouveau_loaded": False,
+            "installed_version": VERSION, "loaded_version": VERSION, "flavour": "open", "nouveau_loaded": False,
             "firmware": ["gsp_ga10x.bin"], "loaded_unix": 1.0, "parameters": {"EnableStreamMemOPs": "1"},
         },
         "kernels": [
@@ -83,7 +83,7 @@ def healthy_record() -> Record:
             {"release": "5.10.0", "image": None, "module": None, "module_version": None, "headers": False},
         ],
         "library": {
-            "nvml_version": VERSION, "cuda_version": VERSION, "simulated": True, "simulated_marker": "m",
+            "nvml_version": VERSION, "cuda_version": VERSION, "simulated": True,
             "nvidia_smi": "/usr/bin/nvidia-smi",
             "files": {
                 name: {"path": f"/usr/lib/x86_64-linux-gnu/lib{name}.so.{VERSION}", "fault": None, "shadows": []}
@@ -131,7 +131,7 @@ def healthy_record() -> Record:
         "clock": {"synchronised": "yes"},
         "cuda": {"versions": ["13.0"], "default": "13.0"},
         "system": {
-            "swap_active": False, "swap_areas": [], "swap_fstab": [], "swap_target_masked": True,
+            "swap_areas": [], "swap_fstab": [], "swap_target_masked": True,
             "modules": {"overlay": True, "br_netfilter": True, "nvidia_peermem": True},
             "sysctl": {
                 "net.ipv4.ip_forward": "1", "net.bridge.bridge-nf-call-iptables": "1", "net.bridge.bridge-nf-call-ip6tables": "1",

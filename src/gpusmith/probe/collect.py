@@ -118,7 +118,7 @@ def collect(nvml_timeout_s: float = NVML_TIMEOUT_S) -> Record:
     answer = answer or nvml.Answer(nvml.Nvml(error=problem))
     found["nvml"] = answer.nvml
     found["allocations"] = safely("allocations", lambda: allocations.gather(given, errors))
-    libraries = safely("library", lambda: library.gather(paths, answer.loaded, answer.marker))
+    libraries = safely("library", lambda: library.gather(paths, answer.simulated))
     found["library"] = libraries
     version = driver.loaded_version if driver else None
     simulated = libraries.simulated if libraries else None

@@ -35,7 +35,6 @@ class Host:
     architecture: str | None = None
     os_id: str | None = None
     os_version: str | None = None
-    uptime_s: float | None = None
     time_unix: float | None = None
     virtual: bool | None = None
     user_land: str | None = None
@@ -62,7 +61,6 @@ def is_virtual(cpus: str | None, vendor: str | None) -> bool | None:
 def gather() -> Host:
     """The machine that this runs on."""
     release = read_os_release(read_text("/etc/os-release") or "")
-    uptime = read_text("/proc/uptime")
     return Host(
         hostname=socket.gethostname(),
         boot_id=read_text("/proc/sys/kernel/random/boot_id"),
@@ -73,7 +71,6 @@ def gather() -> Host:
         architecture=platform.machine(),
         os_id=release.get("ID"),
         os_version=release.get("VERSION_ID"),
-        uptime_s=float(uptime.split()[0]) if uptime else None,
         time_unix=time.time(),
         user_land=read_text("/etc/gpusmith-user-land"),
         virtual=is_virtual(read_text("/proc/cpuinfo"), read_text("/sys/class/dmi/id/sys_vendor")),

@@ -32,7 +32,7 @@ class LibraryFile:
 
 @dataclass(frozen=True)
 class Library:
-    """Libraries by the names of their files, and the simulation's marker in the loaded one.
+    """Libraries by the names of their files.
 
     Attributes:
         files: by 'nvidia-ml' and 'cuda'; None if they could not be looked for.
@@ -45,7 +45,6 @@ class Library:
     files: Mapping[str, LibraryFile] | None = None
     nvidia_smi: str | None = None
     simulated: bool | None = None
-    simulated_marker: str | None = None
 
 
 def find_libraries(soname: str, cache: str, machine: str) -> list[str]:
@@ -111,13 +110,12 @@ def find(asked: Command, errors: list[str]) -> dict[str, list[str]]:
     }
 
 
-def gather(paths: Mapping[str, Sequence[str]], loaded: bool, marker: str | None) -> Library:
+def gather(paths: Mapping[str, Sequence[str]], simulated: bool | None) -> Library:
     """The driver's user libraries.
 
     Args:
         paths: from find().
-        loaded: whether NVML could be loaded.
-        marker: of the simulation, in the loaded library.
+        simulated: whether the loaded library is.
     """
     files = {name: library_file(paths[name]) for name in ("nvidia-ml", "cuda")}
     return Library(
@@ -125,6 +123,5 @@ def gather(paths: Mapping[str, Sequence[str]], loaded: bool, marker: str | None)
         cuda_version=version_of_file(files["cuda"].path),
         files=files,
         nvidia_smi=find_program("nvidia-smi"),
-        simulated=marker is not None if loaded else None,
-        simulated_marker=marker,
+        simulated=simulated,
     )

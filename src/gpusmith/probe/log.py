@@ -56,12 +56,10 @@ class Log:
     Attributes:
         source: 'kernel', or 'identifier' for a simulated driver, which has no kernel.
         begins_unix: time of the oldest message of this boot; of a log that is too large, from when on it was read.
-        too_large: not all of this boot's log could be read in time.
     """
 
     source: str | None = None
     begins_unix: float | None = None
-    too_large: bool = False
 
 
 @dataclass(frozen=True)
@@ -192,8 +190,8 @@ def gather(
     late: list[str] = []
     text = asked.words.output(late, accept=(0, 1), timeout_s=LOG_TIMEOUT_S)
     oldest = asked.first.first_line()
-    since, too_large = _time_of(oldest), text is None and asked.words.late
-    if too_large:
+    since = _time_of(oldest)
+    if text is None and asked.words.late:
         since = time.time() - RECENT_S
         recent = ask(source, since)
         recent.first.first_line()  # ends it
@@ -202,7 +200,7 @@ def gather(
         )
         text = recent.words.output(late, accept=(0, 1))
     errors += late
-    log = Log(source, since, too_large)
+    log = Log(source, since)
     if text is None:
         return KernelLog(log)
     xids, loaded_unix = parse_kernel_log(text)

@@ -9,7 +9,7 @@ import os
 from dataclasses import dataclass
 
 from gpusmith.probe.commands import Command
-from gpusmith.probe.files import read_text, to_int
+from gpusmith.probe.files import read_text
 
 UPGRADE_BLOCK = "/run/modprobe.d/00-gpusmith-upgrade.conf"
 """Keeps the driver from being loaded while an upgrade replaces it; a boot takes it away."""
@@ -23,7 +23,6 @@ class DriverModule:
         installed_version: of the module file for the running kernel; None if there is none.
         loaded_version: None if it is not loaded.
         flavour: 'open' or 'proprietary'.
-        refcount: users of the loaded module.
         firmware: names of the GSP firmware files of that version; None if they could not be listed.
         loaded_unix: when it was loaded last, by the kernel log.
         parameters: with which it was loaded, by name without 'NVreg_'; None if it does not show them.
@@ -33,7 +32,6 @@ class DriverModule:
     installed_version: str | None = None
     loaded_version: str | None = None
     flavour: str | None = None
-    refcount: int | None = None
     firmware: tuple[str, ...] | None = None
     nouveau_loaded: bool = False
     loaded_unix: float | None = None
@@ -90,7 +88,6 @@ def gather(modinfo: Command, errors: list[str]) -> DriverModule:
         installed_version=version,
         loaded_version=loaded,
         flavour=flavour,
-        refcount=to_int(read_text("/sys/module/nvidia/refcnt")),
         firmware=tuple(sorted(os.path.basename(path) for path in firmware)),
         nouveau_loaded=os.path.isdir("/sys/module/nouveau"),
         parameters=parse_parameters(read_text("/proc/driver/nvidia/params")),

@@ -53,7 +53,7 @@ VALUES = {
     },
     "row_remap": ("remap_pending", "remap_failed"),
     "retired_pages": ("retired_pages", "retirement_pending"),
-    "power_limit": ("power_limit_mw", "power_default_mw"),
+    "power_limit": ("power_limit_mw",),
 }  # fmt: skip
 """What every GPU is asked, with the fields that it gives. Not the fabric, which some models do not have in NVML."""
 
@@ -65,7 +65,7 @@ class Gpu:
     Attributes:
         retired_pages: pages of memory that are no longer used, of GPUs that cannot remap rows.
         retirement_pending: more of them wait for the next load of the driver.
-        power_limit_mw: that is set now; a driver that is loaded anew begins with power_default_mw.
+        power_limit_mw: that is set now.
         error: NVML's own words when the GPU cannot be asked at all.
         unsupported: values that NVML says the GPU does not have.
         unreadable: values that could not be read, with NVML's words.
@@ -95,7 +95,6 @@ class Gpu:
     vbios: str | None = None
     persistence_mode: str | None = None
     power_limit_mw: int | None = None
-    power_default_mw: int | None = None
     processes: tuple[Process, ...] | None = None
     error: str | None = None
     unsupported: frozenset[str] = frozenset()
@@ -137,13 +136,11 @@ class Answer:
     """What a process that called the library found.
 
     Attributes:
-        loaded: whether the library could be loaded.
-        marker: that a simulated library carries.
+        simulated: whether the library carries the simulation's mark; None if it could not be loaded.
     """
 
     nvml: Nvml
-    loaded: bool = False
-    marker: str | None = None
+    simulated: bool | None = None
 
 
 def words(error: Any) -> str:
@@ -244,26 +241,15 @@ def _retired(handle: Any) -> tuple[int, bool]:
     return pages, bool(pynvml.nvmlDeviceGetRetiredPagesPendingStatus(handle))
 
 
-def _power(handle: Any) -> tuple[int, int]:
-    import pynvml
-
-    return (
-        pynvml.nvmlDeviceGetPowerManagementLimit(handle),
-        pynvml.nvmlDeviceGetPowerManagementDefaultLimit(handle),
-    )
-
-
 def _settings(questions: Questions) -> dict[str, Any]:
     """What an administrator can set, and a new driver may have otherwise, of one GPU."""
     import pynvml
 
-    power = questions.ask("power_limit", _power)
     persistence = questions.ask("persistence_mode", pynvml.nvmlDeviceGetPersistenceMode)
     return {
         "vbios": questions.ask("vbios", pynvml.nvmlDeviceGetVbiosVersion),
         "persistence_mode": None if persistence is None else _mode(persistence),
-        "power_limit_mw": power[0] if power else None,
-        "power_default_mw": power[1] if power else None,
+        "power_limit_mw": questions.ask("power_limit", pynvml.nvmlDeviceGetPowerManagementLimit),
     }
 
 
@@ -358,26 +344,25 @@ def ask_library(path: str) -> Answer:
         library = ctypes.CDLL(path)
     except OSError as error:
         return Answer(Nvml(error=str(error)))
-    marker = None
     try:
-        first = ctypes.c_char.in_dll(library, "gpusmith_simulated")
-        marker = ctypes.string_at(ctypes.addressof(first)).decode(errors="replace")
+        ctypes.c_char.in_dll(library, "gpusmith_simulated")
+        simulated = True
     except ValueError:
-        pass
+        simulated = False
     pynvml.nvmlLib = library
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError_FunctionNotFound:
-        return Answer(Nvml(error="nvmlInitWithFlags is missing"), loaded=True, marker=marker)
+        return Answer(Nvml(error="nvmlInitWithFlags is missing"), simulated=simulated)
     except pynvml.NVMLError as error:
-        return Answer(Nvml(init_code=error.value, error=words(error)), loaded=True, marker=marker)
+        return Answer(Nvml(init_code=error.value, error=words(error)), simulated=simulated)
     nvml = Nvml(
         init_code=0,
         driver_version=_or_none(pynvml.nvmlSystemGetDriverVersion),
         gpus=tuple(gather_gpu(index) for index in range(_or_none(pynvml.nvmlDeviceGetCount) or 0)),
     )
     _or_none(pynvml.nvmlShutdown)
-    return Answer(nvml, loaded=True, marker=marker)
+    return Answer(nvml, simulated=simulated)
 
 
 def _or_none(function: Callable[[], Any]) -> Any:

@@ -31,7 +31,6 @@ class System:
         kernel_keys: identifiers of the certificates in the kernel's keyrings, in hexadecimal digits; None if it lists none.
     """
 
-    swap_active: bool | None = None
     swap_areas: tuple[str, ...] | None = None
     swap_fstab: tuple[str, ...] = ()
     swap_target_masked: bool | None = None
@@ -122,7 +121,6 @@ def gather(boot: Boot | None) -> System:
     masked = os.path.realpath(UNIT_FOLDER + "/swap.target") == "/dev/null"
     parameters = (*SYSCTLS, *(boot.sysctl if boot else ()))
     return System(
-        swap_active=bool(areas) if areas is not None else None,
         swap_areas=areas,
         swap_fstab=tuple(swap_lines(read_text("/etc/fstab") or "")),
         swap_target_masked=masked if systemd else None,

@@ -45,14 +45,12 @@ def bare(gpus: int = 2) -> dict[str, Any]:
             "installed_version": None,
             "loaded_version": None,
             "flavour": None,
-            "refcount": None,
             "nouveau_loaded": False,
         },
         "library": {
             "nvml_version": None,
             "cuda_version": None,
             "simulated": None,
-            "simulated_marker": None,
             "files": {name: {"path": None, "fault": None, "shadows": []} for name in ("nvidia-ml", "cuda")},
         },
         "nvml": {"init_code": None, "error": "library not found", "driver_version": None, "gpus": []},
@@ -74,7 +72,7 @@ def ready(gpus: int = 2) -> dict[str, Any]:
         "libnvidia-ptxjitcompiler1",
     ]
     record["packages"].update({name: {"version": f"{VERSION}-1", "held": True} for name in names})
-    record["module"].update(installed_version=VERSION, loaded_version=VERSION, flavour="open", refcount=0)
+    record["module"].update(installed_version=VERSION, loaded_version=VERSION, flavour="open")
     record["module"]["firmware"] = ["gsp_ga10x.bin"]
     record["library"].update(
         nvml_version=VERSION,

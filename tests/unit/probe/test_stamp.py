@@ -15,7 +15,7 @@ def test_the_facts_of_a_stamp_depend_on_what_matters_only() -> None:
     record = Record(
         SCHEMA,
         module=DriverModule(loaded_version="580.178.04"),
-        host=Host(kernel="6.1", uptime_s=1.0),
+        host=Host(kernel="6.1", time_unix=1.0),
         containerd=Containerd(version="2.3.7", digest="0" * 64),
         packages={"nvidia-container-toolkit": Package("1.20.1-1", held=True)},
         library=Library(simulated=True),
@@ -29,7 +29,7 @@ def test_the_facts_of_a_stamp_depend_on_what_matters_only() -> None:
         "simulated": True,
         "digest": "sha256:94d3e66793784b5f3ca76012b3d9a686131f00df6a1dfe954c5cdd88d9f7f253",
     }
-    assert stamp_facts(replace(record, host=Host(kernel="6.1", uptime_s=2.0))) == facts
+    assert stamp_facts(replace(record, host=Host(kernel="6.1", time_unix=2.0))) == facts
     changed = replace(record, module=DriverModule(loaded_version="595.91.07"))
     assert stamp_facts(changed)["digest"] != facts["digest"]
     assert missing_facts(stamp_facts(Record(SCHEMA))) == ["driver", "kernel"]
