@@ -17,7 +17,7 @@ from ansible_collections.gpusmith.gpu.plugins.plugin_utils.egress import EgressA
 
 from gpusmith.data import compatibility, models
 from gpusmith.errors import GpusmithError, Refusal
-from gpusmith.expect import foreign
+from gpusmith.expect import foreign, gpus
 from gpusmith.expect.choice import meant
 from gpusmith.expect.versions import is_open
 from gpusmith.inventory import specs
@@ -131,6 +131,8 @@ class ActionModule(EgressAction):
         if version and not is_open(version) and not packages.is_to_go(wanted):
             notes += foreign.replaced(parse(record), version)
         notes += packages.unseen(record, wanted, names)
+        if not packages.is_to_go(wanted):
+            notes += gpus.notes(parse(record), tables.models, str(wanted.get("module_flavour") or "auto"))
         if notes:
             result["verdict"] = {(task_vars or {})["inventory_hostname"]: {"notes": notes}}
         found += check_templates(

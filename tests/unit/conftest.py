@@ -10,6 +10,7 @@ import pytest
 from hypothesis import settings
 
 from gpusmith.data import models
+from gpusmith.expect import gpus
 from gpusmith.inventory.host import Host
 from gpusmith.node.facts import NodeFacts
 from gpusmith.node.records import parse
@@ -61,6 +62,7 @@ def facts() -> Callable[..., NodeFacts]:
         of = make_host(**changes)
         rows = {"gpu-1": raw, **(fleet or {"gpu-2": other_record()})}
         parsed = {name: parse(row) for name, row in rows.items()}
-        return NodeFacts(of, parsed["gpu-1"], models.load().get(of.gpu_model), parsed)
+        model = models.load().get(of.gpu_model) or gpus.row_of(parsed["gpu-1"], models.load())
+        return NodeFacts(of, parsed["gpu-1"], model, parsed)
 
     return make

@@ -226,7 +226,7 @@ def labels(facts: ClusterFacts) -> list[Problem]:
     """Our labels, the inventory's, and the one that feature discovery writes."""
     view, host = need_view(facts), facts.host
     wanted = {
-        GPU_TYPE_LABEL: host.gpu_model,
+        **({GPU_TYPE_LABEL: host.gpu_model} if host.gpu_model else {}),
         **({OPERANDS_LABEL: "enabled"} if host.operands else {}),
         **({SIMULATED_LABEL: "true"} if host.simulated else {}),
         **host.labels,

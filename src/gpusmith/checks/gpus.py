@@ -11,7 +11,8 @@ from gpusmith.checks.evidence import count_evidence
 from gpusmith.checks.findings import CannotAsk, NotApplicable
 from gpusmith.checks.register import check
 from gpusmith.data.models import Model
-from gpusmith.expect import mig, versions
+from gpusmith.expect import gpus, mig, versions
+from gpusmith.expect.wanted import all_models
 from gpusmith.inventory.host import Host
 from gpusmith.node.facts import RESET_STEP, NodeFacts
 from gpusmith.probe.nvml import Gpu
@@ -138,55 +139,92 @@ def _memory_mib(model: Model, gpu: Gpu) -> int:
     return model.memory_mib
 
 
+MODEL_STEP = "Correct 'gpusmith_gpu_model' in the inventory, or ask who changed the board."
+
+
+def _contradictions(facts: NodeFacts, rows: Mapping[str, Model], declared: Model | None) -> list[Problem]:
+    """GPUs that are another model than the inventory says; a name that is no row is for GPUs that are none."""
+    node, name = facts.host.name, facts.host.gpu_model
+    if not name:
+        return []
+    expected = (
+        f"'{name}' has {declared.pci_device_id}" if declared else f"the inventory's '{name}' is no row of it"
+    )
+    found = []
+    for gpu in facts.record.pci.gpus:
+        row = rows.get(gpu.device_id.lower())
+        if row != declared:
+            of = f" ('{row.key}' of data/gpus.yml)" if row and not declared else ""
+            found.append(
+                Problem(
+                    f"Node '{node}': {facts.record.gpu_at(gpu.address)} has PCI id {gpu.device_id}{of}, {expected}.",
+                    MODEL_STEP,
+                    {"pci": gpu.address, "device_id": gpu.device_id},
+                )
+            )
+    return found
+
+
+def _differences(node: str, gpu: Gpu, model: Model) -> list[Problem]:
+    """Name and memory that are not the model's."""
+    problems = []
+    if gpu.name is not None and gpu.name not in (model.name, *model.also_named):
+        problems.append(
+            Problem(
+                f"Node '{node}': {gpu.label} is a '{gpu.name}', the inventory says '{model.name}'.",
+                MODEL_STEP,
+                {"gpu": gpu.index, "name": gpu.name},
+            )
+        )
+    expected_mib = _memory_mib(model, gpu)
+    # Drivers differ by some MiB in what they reserve.
+    if gpu.memory_mib is not None and abs(gpu.memory_mib - expected_mib) > expected_mib * 0.02:
+        problems.append(
+            Problem(
+                f"Node '{node}': {gpu.label} has {gpu.memory_mib} MiB of memory, model '{model.key}' has {expected_mib}"
+                f"{' without ECC' if expected_mib != model.memory_mib else ''}.",
+                RESET_STEP,
+                {"gpu": gpu.index, "memory_mib": gpu.memory_mib},
+            )
+        )
+    return problems
+
+
 @check(
     "nodes.gpu-model",
     place=70,
     proves="PCI ID, name and memory of every GPU match the model, and no GPU is in MIG mode",
-    fails_when="a GPU is of another model or in MIG mode, its memory differs by over 2 %, or data/gpus.yml lacks the model",
+    fails_when="a GPU is of another model than the inventory says or in MIG mode, or its memory differs by over 2 %",
     do="correct 'gpusmith_gpu_model', or ask who changed the board; switch MIG off",
 )
 def gpu_model(facts: NodeFacts) -> list[Problem]:
-    """PCI id, name and memory are the model's."""
-    record, node, model = facts.record, facts.host.name, facts.model
-    if model is None:
-        return [
-            Problem(
-                f"Node '{node}': GPU model '{facts.host.gpu_model}' is not in data/gpus.yml: there is nothing to compare with.",
-                "Correct 'gpusmith_gpu_model' in the inventory, or add the model with its source.",
-            )
-        ]
+    """PCI id, name and memory are the model's; where the inventory names none, those of the row that each GPU is."""
+    record, node = facts.record, facts.host.name
     if not record.pci.gpus and not record.nvml.gpus:
         raise CannotAsk(f"Node '{node}' shows no GPU; see nodes.gpu-count.")
-    problems = [
-        Problem(
-            f"Node '{node}': {record.gpu_at(gpu.address)} has PCI id {gpu.device_id}, '{model.key}' has {model.pci_device_id}.",
-            "Correct 'gpusmith_gpu_model' in the inventory, or ask who changed the board.",
-            {"pci": gpu.address, "device_id": gpu.device_id},
-        )
-        for gpu in record.pci.gpus
-        if gpu.device_id.lower() != model.pci_device_id
-    ]
+    models = all_models()
+    declared = models.get(facts.host.gpu_model)
+    rows = {model.pci_device_id: model for model in models.values()}
+    by_address = {gpu.address: rows.get(gpu.device_id.lower()) for gpu in record.pci.gpus}
+    problems, unknown = _contradictions(facts, rows, declared), []
     for gpu in record.nvml.gpus:
-        if gpu.name is not None and gpu.name not in (model.name, *model.also_named):
-            problems.append(
-                Problem(
-                    f"Node '{node}': {gpu.label} is a '{gpu.name}', the inventory says '{model.name}'.",
-                    "Correct 'gpusmith_gpu_model' in the inventory, or ask who changed the board.",
-                    {"gpu": gpu.index, "name": gpu.name},
-                )
-            )
-        expected_mib = _memory_mib(model, gpu)
-        # Drivers differ by some MiB in what they reserve.
-        if gpu.memory_mib is not None and abs(gpu.memory_mib - expected_mib) > expected_mib * 0.02:
-            problems.append(
-                Problem(
-                    f"Node '{node}': {gpu.label} has {gpu.memory_mib} MiB of memory, model '{model.key}' has {expected_mib}"
-                    f"{' without ECC' if expected_mib != model.memory_mib else ''}.",
-                    RESET_STEP,
-                    {"gpu": gpu.index, "memory_mib": gpu.memory_mib},
-                )
-            )
-    return [*problems, *mig.problems(record, node)]
+        row = by_address.get(gpu.pci or "")
+        # One PCI id is that of several products, of which not all are rows.
+        if row is not None and gpu.name not in (None, row.name, *row.also_named):
+            row = None
+        baseline = declared or row
+        if baseline is not None:
+            problems += _differences(node, gpu, baseline)
+        else:
+            unknown.append(f"{gpu.label} ({gpu.name or 'no name'})")
+    problems += mig.problems(record, node)
+    if unknown and not problems:
+        rest = len(record.nvml.gpus) - len(unknown)
+        raise NotApplicable(
+            f"Node '{node}': not applicable to {', '.join(unknown)}: {gpus.NO_ROW}"
+            f"{f'; nothing is wrong with the other {rest}' if rest else ''}."
+        )
+    return problems
 
 
 @dataclass(frozen=True)
@@ -225,6 +263,10 @@ ASPECTS: Mapping[str, Aspect] = {
 }
 
 
+def _kind(facts: NodeFacts) -> str:
+    return f"model '{facts.host.gpu_model}'" if facts.host.gpu_model else "its GPUs"
+
+
 @check(
     "nodes.uniformity",
     place=210,
@@ -238,9 +280,7 @@ ASPECTS: Mapping[str, Aspect] = {
 def uniformity(facts: NodeFacts) -> list[Problem]:
     """Most nodes of a model set the norm; one that differs is named, unless the inventory wants it so (a canary)."""
     if len(facts.fleet) < 2:
-        raise NotApplicable(
-            f"Node '{facts.host.name}' is the only one of model '{facts.host.gpu_model}' in this run."
-        )
+        raise NotApplicable(f"Node '{facts.host.name}' is the only one of {_kind(facts)} in this run.")
     problems = []
     for name, aspect in ASPECTS.items():
         if aspect.free(facts.host):
@@ -262,7 +302,7 @@ def uniformity(facts: NodeFacts) -> list[Problem]:
             other = usual if own != usual else next(value for value in values if value != own)
             problems.append(
                 Problem(
-                    f"Node '{facts.host.name}': {name} is {own!r}, on others of model '{facts.host.gpu_model}' {other!r}.",
+                    f"Node '{facts.host.name}': {name} is {own!r}, on others of {_kind(facts)} {other!r}.",
                     "Bring the nodes to one state, or say in the inventory that they differ.",
                     {name: {"own": repr(own), "other": repr(other)}},
                 )

@@ -198,11 +198,10 @@ def throttle(facts: NodeFacts) -> list[Problem]:
 def pcie_width(facts: NodeFacts) -> list[Problem]:
     """All lanes; the generation is left alone, it falls when a GPU is idle."""
     values = gpu_values.sort(facts, ("pcie_width", "pcie_width_max"), "the number of PCIe lanes")
-    found = []
+    found, of_model = [], facts.model.pcie_width if facts.model is not None else None
     for gpu in values.known:
         lanes, slot = gpu.pcie_width or 0, gpu.pcie_width_max or 0
         # NVML's maximum is that of GPU and slot together: lanes that a riser lost are missing in it as well.
-        of_model = facts.model.pcie_width if facts.model is not None else None
         wanted = facts.host.pcie_width or of_model or slot
         if lanes >= wanted:
             continue
@@ -226,7 +225,13 @@ def pcie_width(facts: NodeFacts) -> list[Problem]:
                 {"gpu": gpu.index, "uuid": gpu.uuid, "pcie_width": lanes, "pcie_width_max": slot},
             )
         )
-    return values.judged(found)
+    problems = values.judged(found)
+    if not problems and not facts.host.pcie_width and not of_model:
+        raise NotApplicable(
+            f"Node '{facts.host.name}': how many lanes its GPUs have says no row of data/gpus.yml: no baseline; each runs on all"
+            " that GPU and slot share. With 'validation_pcie_width' it is compared."
+        )
+    return problems
 
 
 @check(

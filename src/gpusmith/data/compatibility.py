@@ -19,11 +19,15 @@ class Limits:
     """What a GPU architecture can do; None where no bound is known.
 
     Attributes:
+        open_module: whether NVIDIA's open kernel module drives it: supported, required or unsupported.
+        pci_devices: ranges of its PCI device IDs.
         last_branch: last driver branch that supports it.
         first_cuda: first CUDA version that supports it.
         last_cuda: last CUDA major version that supports it.
     """
 
+    open_module: str = "supported"
+    pci_devices: tuple[tuple[int, int], ...] = ()
     last_branch: int | None = None
     first_cuda: str | None = None
     last_cuda: str | None = None
@@ -118,6 +122,18 @@ class Compatibility:
     module_kinds: Mapping[str, Branches]
     module_builds: Sequence[NoBuild]
 
+    def architecture_of(self, device_id: str) -> str:
+        """The architecture of a GPU by its PCI ID ('10de:2330'); empty if no range has it."""
+        number = int(device_id.rpartition(":")[2] or "0", 16)
+        return next(
+            (
+                name
+                for name, row in self.architectures.items()
+                if any(first <= number <= last for first, last in row.pci_devices)
+            ),
+            "",
+        )
+
     def driver_branches(self, architecture: str, first: int) -> Branches:
         """Branches that support a GPU.
 
@@ -132,6 +148,11 @@ class Compatibility:
         return next((row for row in self.module_builds if row.meets(kind, driver, release)), None)
 
 
+def _range(text: str) -> tuple[int, int]:
+    first, _, last = text.partition("-")
+    return int(first, 16), int(last, 16)
+
+
 def _parse(content: dict[str, Any]) -> Compatibility:
     return Compatibility(
         operating_systems=[(row["id"], row["version"]) for row in content["operating_systems"]["rows"]],
@@ -143,7 +164,12 @@ def _parse(content: dict[str, Any]) -> Compatibility:
         },
         driver_for_cuda={row["cuda"]: int(row["minimum_branch"]) for row in content["cuda_driver"]["rows"]},
         architectures={
-            row["architecture"]: Limits(**{key: row[key] for key in row if key != "architecture"})
+            row["architecture"]: Limits(
+                **{
+                    **{key: row[key] for key in row if key != "architecture"},
+                    "pci_devices": tuple(_range(text) for text in row["pci_devices"]),
+                }
+            )
             for row in content["architectures"]["rows"]
         },
         module_kinds={

@@ -16,11 +16,12 @@ NO_ROW_REMAPPING = frozenset({"maxwell", "pascal", "volta", "turing"})
 
 @dataclass(frozen=True)
 class Model:
-    """One row of data/gpus.yml.
+    """One row of data/gpus.yml, or what takes its place for a GPU that is no row.
 
     Attributes:
         key: what an inventory writes in 'gpusmith_gpu_model'.
         name: product name as NVML reports it.
+        listed: whether it is a row; else it is what PCI and NVML tell of a GPU that is none (expect/gpus.py).
         also_named: names of other boards with the same PCI ID that do not differ otherwise.
         pci_device_id: as sysfs writes vendor and device, for example '10de:2330'.
         memory_mib: total memory that NVML reports.
@@ -51,6 +52,7 @@ class Model:
     refused: str = ""
     nvlink_subnet_manager: bool = False
     also_named: tuple[str, ...] = ()
+    listed: bool = True
 
     @property
     def row_remapping(self) -> bool:

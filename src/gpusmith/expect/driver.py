@@ -100,7 +100,7 @@ def flavour(record: Record, wanted: Driver) -> str:
         Unmet: the setting or the mixture of GPUs leaves no module that drives them all.
     """
     setting, models = wanted.module_flavour, fabric.models_of(record, wanted)
-    chosen = _by_models(setting, models)
+    chosen = kind_of(setting, models)
     branches = compatibility.load().module_kinds.get(chosen)
     if branches is not None and not branches.has(layouts.branch_of(wanted.version)):
         raise Unmet(
@@ -110,7 +110,12 @@ def flavour(record: Record, wanted: Driver) -> str:
     return chosen
 
 
-def _by_models(setting: str, models: Sequence[Model]) -> str:
+def kind_of(setting: str, models: Sequence[Model]) -> str:
+    """The kind of kernel module that drives all GPUs.
+
+    Raises:
+        Unmet: there is none, or the setting is another.
+    """
     unsupported = sorted({model.name for model in models if model.open_module == "unsupported"})
     required = sorted({model.name for model in models if model.open_module == "required"})
     if setting == "auto":

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from gpusmith.data.models import Model
-from gpusmith.expect import packages, services, steps, versions
+from gpusmith.expect import gpus, packages, services, steps, versions
 from gpusmith.expect.wanted import Driver
 from gpusmith.probe.kernels import FABRIC
 from gpusmith.probe.record import Record
@@ -23,10 +23,8 @@ JOINING = (None, "not_started", "in_progress")
 
 
 def models_of(record: Record, wanted: Driver) -> list[Model]:
-    """Models of the GPUs on PCI; the inventory's if none of them is known."""
-    by_id = {model.pci_device_id: model for model in wanted.models.values()}
-    found = {by_id[gpu.device_id.lower()] for gpu in record.pci.gpus if gpu.device_id.lower() in by_id}
-    return sorted(found, key=lambda model: model.key) or ([wanted.model] if wanted.model else [])
+    """Models of the GPUs on PCI; the inventory's where there are none."""
+    return gpus.of(record, wanted.models) or ([wanted.model] if wanted.model else [])
 
 
 def needed(record: Record, wanted: Driver) -> bool:
@@ -39,9 +37,9 @@ def needed(record: Record, wanted: Driver) -> bool:
         return wanted.fabric_manager == "enabled"
     if record.pci.nvswitches or record.pci.switch_managers:
         return True
-    gpus = len(record.pci.gpus)
-    lost = gpus >= WHOLE_BOARD and not record.host.virtual
-    return (lost or not gpus) and any(model.fabric_manager for model in models_of(record, wanted))
+    count = len(record.pci.gpus)
+    lost = count >= WHOLE_BOARD and not record.host.virtual
+    return (lost or not count) and any(model.fabric_manager for model in models_of(record, wanted))
 
 
 def by_subnet(record: Record, wanted: Driver) -> bool:

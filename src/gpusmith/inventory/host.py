@@ -70,7 +70,7 @@ class Host:
         variables: everything that Ansible knows of it, for the connection.
         simulated: 'gpusmith_simulated', the first of the two witnesses of a simulation.
         user_land: 'gpusmith_user_land', empty where it is the distribution's.
-        gpu_model: key of data/gpus.yml.
+        gpu_model: key of data/gpus.yml, a name of the site's own for GPUs that are no row, or empty: what the machine shows.
         gpu_count: GPUs that the machine should have.
         driver_version: exact version that should be installed and loaded.
         module_flavour: kind of its kernel module ('nvidia_driver_module_flavour').
@@ -247,7 +247,7 @@ def host_of(name: str, values: Mapping[str, Any], specs: Specs) -> Host:
         variables=dict(values),
         simulated=reader.get("gpusmith_simulated"),
         user_land=reader.get("gpusmith_user_land"),
-        gpu_model=reader.need("gpusmith_gpu_model"),
+        gpu_model=reader.get("gpusmith_gpu_model", ""),
         gpu_count=reader.need("gpusmith_gpu_count"),
         driver_version=reader.need("nvidia_driver_version"),
         module_flavour=reader.get("nvidia_driver_module_flavour"),

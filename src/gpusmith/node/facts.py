@@ -27,7 +27,7 @@ class NodeFacts:
     Attributes:
         host: what the inventory says.
         record: what the probe saw.
-        model: the row of the inventory's GPU model; None if data/gpus.yml has none.
+        model: the row of the inventory's GPU model, else of what the machine shows; None if its GPUs are no row, or of several.
         fleet: records of all nodes of the run that have the same model, this one included.
         hosts: what the inventory says of the fleet's nodes; of one that is not named, the same as of this one.
         xids: what Xid codes mean.

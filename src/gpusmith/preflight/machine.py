@@ -16,7 +16,7 @@ from gpusmith.expect.steps import rejoin
 from gpusmith.expect.versions import is_open, is_version, upstream
 from gpusmith.expect.wanted import baseline
 from gpusmith.node.records import load
-from gpusmith.preflight.words import Facts, Tables, Wanted, or_default, refusal
+from gpusmith.preflight.words import Facts, Tables, Wanted, models_of, or_default, refusal
 from gpusmith.probe.foreign import Foreign
 from gpusmith.probe.host import Host
 from gpusmith.probe.kubernetes import Kubernetes
@@ -59,31 +59,42 @@ def check_package_manager(facts: Facts, _wanted: Wanted, _tables: Tables) -> Ite
 
 
 def check_gpus(facts: Facts, wanted: Wanted, tables: Tables) -> Iterator[Refusal]:
-    """GPUs on PCI; NVSwitches are bridges and were never among them."""
+    """GPUs on PCI; NVSwitches are bridges and were never among them. A model that is no row is no reason to refuse a machine."""
     gpus = facts["record"]["pci"]["gpus"]
-    models = tables.models
+    rows, found = tables.models, models_of(facts, wanted, tables)
     name, count = str(wanted.get("gpu_model") or ""), wanted.get("gpu_count")
-    if name not in models:
-        yield refusal("GPU model", f"'{name}'", quoted(models), "Set 'gpusmith_gpu_model' to one of them.")
+    declared = rows.get(name)
+    if declared is None and not gpus:
+        yield refusal(
+            "GPU model",
+            f"'{name}', and no GPU on PCI" if name else "none in the inventory, and no GPU on PCI",
+            quoted(rows),
+            "Set 'gpusmith_gpu_model' to one of them, or look for the GPUs ('lspci -nn').",
+        )
         return
-    if models[name].refused:
-        yield refusal(
-            "GPU model",
-            f"'{name}': {models[name].refused}",
-            quoted(key for key, model in models.items() if not model.refused),
-            "Leave the machine out with -l; 'pytest validation' checks a node that others set up.",
-        )
-    expected = models[name].pci_device_id
-    others = sorted({gpu["device_id"] for gpu in gpus} - {expected})
+    # A name of the site's own is for GPUs that are no row.
+    others = [model for model in found if (model != declared if declared else name and model.listed)]
     if others:
-        known = {model.pci_device_id: key for key, model in models.items()}
-        told = ", ".join(f"'{device}' ({known.get(device, 'unknown to data/gpus.yml')})" for device in others)
         yield refusal(
             "GPU model",
-            told,
-            f"'{expected}' ({name})",
-            "Correct 'gpusmith_gpu_model', or look at what was built in ('lspci -nn').",
+            ", ".join(
+                f"'{model.pci_device_id}' ({model.key if model.listed else 'unknown to data/gpus.yml'})"
+                for model in others
+            ),
+            f"'{declared.pci_device_id}' ({name})"
+            if declared
+            else f"'{name}', which is no row of data/gpus.yml",
+            "Correct 'gpusmith_gpu_model', leave it out on a machine with several models, or look at what was built in"
+            " ('lspci -nn').",
         )
+    for model in dict.fromkeys([*found, *([declared] if declared else [])]):
+        if model.refused:
+            yield refusal(
+                "GPU model",
+                f"'{model.key}': {model.refused}",
+                quoted(key for key, row in rows.items() if not row.refused),
+                "Leave the machine out with -l; 'pytest validation' checks a node that others set up.",
+            )
     if len(gpus) != count:
         yield refusal(
             "GPU count",

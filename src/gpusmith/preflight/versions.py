@@ -8,11 +8,12 @@ from typing import Any
 from gpusmith.errors import Refusal
 from gpusmith.expect import compatible
 from gpusmith.expect.compatible import Misfit, Subject
+from gpusmith.expect.driver import kind_of
 from gpusmith.expect.kernels import to_build
-from gpusmith.expect.layouts import PREBUILT, branch_of
+from gpusmith.expect.layouts import PREBUILT, Unmet, branch_of
 from gpusmith.expect.versions import FULL_DRIVER, is_open, upstream
 from gpusmith.node.records import load
-from gpusmith.preflight.words import Facts, Tables, Wanted, nearest, offered_by, refusal
+from gpusmith.preflight.words import Facts, Tables, Wanted, models_of, nearest, offered_by, refusal
 from gpusmith.probe.host import Host
 from gpusmith.probe.kernels import Kernel
 from gpusmith.probe.module import DriverModule
@@ -69,32 +70,28 @@ def check_driver(facts: Facts, wanted: Wanted, tables: Tables) -> Iterator[Refus
         return
     if facts.get("unmet"):
         yield facts["unmet"]
-    model = tables.models.get(wanted.get("gpu_model", ""))
-    if model is None:
-        return
+    models = models_of(facts, wanted, tables)
     step = f"Correct '{wanted.get('driver_variable', 'nvidia_driver_version')}'."
-    yield from _refused(compatible.driver(version, model, tables.versions), step)
-    flavour, ability = wanted.get("module_flavour"), model.open_module
-    if (flavour == "proprietary" and ability == "required") or (
-        flavour == "open" and ability == "unsupported"
-    ):
-        right = "open" if ability == "required" else "proprietary"
-        yield refusal(
-            "module flavour",
-            f"'{flavour}'",
-            f"'{right}' for '{wanted.get('gpu_model')}'",
-            "Set 'nvidia_driver_module_flavour: auto'.",
-        )
+    if len(models) > 1:
+        step += " If no branch drives all of the machine's GPUs, put them into different machines."
+    for model in models:
+        yield from _refused(compatible.driver(version, model, tables.versions), step)
+    try:
+        kind_of(str(wanted.get("module_flavour") or "auto"), models)
+    except Unmet as unmet:
+        yield Refusal(f"module flavour: {unmet.message}", unmet.hint)
 
 
 def check_module(facts: Facts, wanted: Wanted, tables: Tables) -> Iterator[Refusal]:
     """The driver has that kind of module, and it compiles for the kernels that lack it."""
-    version, model = str(wanted.get("driver_version") or ""), tables.models.get(wanted.get("gpu_model", ""))
+    version = str(wanted.get("driver_version") or "")
     if not FULL_DRIVER.match(version):
         return
-    kind = str(wanted.get("module_flavour") or "auto")
-    if kind == "auto":
-        kind = "proprietary" if model is not None and model.open_module == "unsupported" else "open"
+    try:
+        kind = kind_of(str(wanted.get("module_flavour") or "auto"), models_of(facts, wanted, tables))
+    except Unmet:
+        # check_driver says so.
+        return
     branches = tables.versions.module_kinds.get(kind)
     if branches is not None and not branches.has(branch_of(version)):
         yield refusal(
@@ -124,12 +121,12 @@ def _to_build(raw: Mapping[str, Any], version: str) -> list[str]:
     return to_build(record, version)
 
 
-def check_cuda(_facts: Facts, wanted: Wanted, tables: Tables) -> Iterator[Refusal]:
-    """CUDA versions that driver and GPU support."""
-    driver, model = str(wanted.get("driver_version") or ""), tables.models.get(wanted.get("gpu_model", ""))
+def check_cuda(facts: Facts, wanted: Wanted, tables: Tables) -> Iterator[Refusal]:
+    """CUDA versions that driver and GPUs support."""
+    driver, models = str(wanted.get("driver_version") or ""), models_of(facts, wanted, tables)
     for version in map(str, wanted.get("cuda_versions") or []):
         yield from _refused(compatible.cuda_with_driver(version, driver, tables.versions))
-        if model is not None:
+        for model in models:
             yield from _refused(compatible.cuda_on_gpu(version, model, tables.versions))
 
 

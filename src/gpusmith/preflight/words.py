@@ -9,8 +9,13 @@ from typing import Any
 from gpusmith.data.compatibility import Compatibility
 from gpusmith.data.models import Model
 from gpusmith.errors import Refusal
+from gpusmith.expect import gpus
 from gpusmith.expect.versions import numbers
 from gpusmith.inventory.specs import load as load_specs
+from gpusmith.node.records import load
+from gpusmith.probe.nvml import Nvml
+from gpusmith.probe.pci import Pci
+from gpusmith.probe.record import SCHEMA, Record
 
 Facts = Mapping[str, Any]
 Wanted = Mapping[str, Any]
@@ -24,6 +29,14 @@ class Tables:
 
     models: Mapping[str, Model]
     versions: Compatibility
+
+
+def models_of(facts: Facts, wanted: Wanted, tables: Tables) -> list[Model]:
+    """Models of the machine's GPUs; the inventory's where PCI shows none, or nobody looked."""
+    raw = facts.get("record") or {}
+    seen = Record(SCHEMA, pci=load(Pci, raw.get("pci") or {}), nvml=load(Nvml, raw.get("nvml") or {}))
+    declared = tables.models.get(str(wanted.get("gpu_model") or ""))
+    return gpus.of(seen, tables.models) or ([declared] if declared else [])
 
 
 def refusal(check: str, found: str, allowed: str, next_step: str) -> Refusal:

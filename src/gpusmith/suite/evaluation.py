@@ -12,8 +12,11 @@ from gpusmith.checks.findings import CannotAsk, Finding, NotAsked, Outcome, merg
 from gpusmith.checks.register import CLUSTER, Check, Reads
 from gpusmith.checks.whole_cluster import ClusterAnswer, WholeCluster
 from gpusmith.errors import GpusmithError
+from gpusmith.expect import gpus
+from gpusmith.inventory.host import Host
 from gpusmith.node.connections import Probed
 from gpusmith.node.facts import NodeFacts, machine_of
+from gpusmith.probe.record import Record
 from gpusmith.suite.sources import Sources
 from gpusmith.workloads.outcome import NodeOutcome
 
@@ -67,11 +70,16 @@ def _record(sources: Sources, target: str) -> NodeFacts:
     fleet = {
         name: row.record
         for name, row in sources.probed.items()
-        if row.record is not None and sources.inventory.hosts[name].gpu_model == host.gpu_model
+        if row.record is not None and _kind(sources.inventory.hosts[name], row.record) == _kind(host, record)
     }
     everyone = {name: row.record for name, row in sources.probed.items() if row.record is not None}
-    model = sources.models.get(host.gpu_model)
+    model = sources.models.get(host.gpu_model) or gpus.row_of(record, sources.models)
     return NodeFacts(host, record, model, fleet, sources.inventory.hosts, everyone=everyone)
+
+
+def _kind(host: Host, record: Record) -> str:
+    """What nodes with the same GPUs have in common: the inventory's model, else the PCI IDs."""
+    return host.gpu_model or ",".join(sorted({gpu.device_id for gpu in record.pci.gpus}))
 
 
 def _node(sources: Sources, target: str) -> ClusterFacts:

@@ -15,7 +15,7 @@ from gpusmith.cluster.dra import NO_CLAIMS, Claims
 from gpusmith.cluster.stamps import read_stamp, validated_since
 from gpusmith.errors import GpusmithError, Refusal
 from gpusmith.expect import driver as drivers
-from gpusmith.expect import fabric, packages, wanted
+from gpusmith.expect import packages, wanted
 from gpusmith.expect.versions import FULL_DRIVER, is_older, is_open, is_version, numbers, upstream
 from gpusmith.names import HOLD, OPERANDS_LABEL, OPERANDS_NAMESPACE, OPERANDS_ON
 from gpusmith.node.records import parse
@@ -297,10 +297,12 @@ def _has(record: Record, look: Look) -> bool:
 
 def _of_version(look: Look, record: Record | None, tables: Tables) -> Iterator[Refusal]:
     """The version is one, and every GPU model of the machine can have it."""
-    models = fabric.models_of(record, look.driver) if record else []
     asked = {"driver_version": look.target, "module_flavour": look.flavour, "driver_variable": VARIABLE}
-    for key in [model.key for model in models] or [look.gpu_model]:
-        yield from check_driver({"repositories": {}}, {**asked, "gpu_model": key}, tables)
+    facts = {
+        "repositories": {},
+        "record": {key: (look.raw or {}).get(key) for key in ("pci", "nvml")} if record else None,
+    }
+    yield from check_driver(facts, {**asked, "gpu_model": look.gpu_model}, tables)
 
 
 def _of_machine(look: Look, record: Record, asked: Asked, tables: Tables) -> Iterator[Refusal]:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from gpusmith.checks import gpus
+from gpusmith.checks.findings import NotApplicable
 from gpusmith.node.facts import NodeFacts
 from gpusmith.node.records import parse
 from tests.faults.driver import not_loaded
@@ -47,8 +48,37 @@ def test_nodes_of_a_driver_that_is_not_loaded_are_no_matter(facts: Facts, record
     assert "device node" not in failing(facts(record))["nodes.gpu-count"]
 
 
-def test_unknown_model_has_nothing_to_compare_with(facts: Facts, record: Record) -> None:
-    assert "data/gpus.yml" in failing(facts(record, gpusmith_gpu_model="x100"))["nodes.gpu-model"]
+def test_a_model_that_is_no_row_is_not_compared(facts: Facts, record: Record) -> None:
+    for gpu in (*record["pci"]["gpus"], *record["nvml"]["gpus"]):
+        gpu.update(device_id="10de:2bb6", name="NVIDIA RTX PRO 6000 Blackwell", memory_mib=97887)
+    for model in (None, "our-rtx"):
+        with pytest.raises(NotApplicable, match=r"no row of data/gpus\.yml: no baseline\.$"):
+            gpus.gpu_model(facts(record, gpusmith_gpu_model=model))
+    record["nvml"]["gpus"][1].update(mig_mode="enabled")
+    assert "MIG mode" in gpus.gpu_model(facts(record, gpusmith_gpu_model=None))[0].cause
+
+
+def test_a_name_that_is_no_row_is_for_gpus_that_are_none(facts: Facts, record: Record) -> None:
+    found = failing(facts(record, gpusmith_gpu_model="x100"))["nodes.gpu-model"]
+    assert "'h100-sxm'" in found
+    assert "'x100'" in found
+
+
+def test_without_a_declared_model_each_gpu_is_compared_with_its_own_row(facts: Facts, record: Record) -> None:
+    assert gpus.gpu_model(facts(record, gpusmith_gpu_model=None)) == []
+    record["pci"]["gpus"][1].update(device_id="10de:27b8")
+    record["nvml"]["gpus"][1].update(name="NVIDIA L4", memory_mib=23034)
+    assert gpus.gpu_model(facts(record, gpusmith_gpu_model=None)) == []
+    record["nvml"]["gpus"][1].update(memory_mib=12000)
+    (problem,) = gpus.gpu_model(facts(record, gpusmith_gpu_model=None))
+    assert "model 'l4' has 23034" in problem.cause
+
+
+def test_another_product_with_a_known_pci_id_is_no_row(facts: Facts, record: Record) -> None:
+    record["pci"]["gpus"][1].update(device_id="10de:25b6")
+    record["nvml"]["gpus"][1].update(name="NVIDIA A2", memory_mib=15356)
+    with pytest.raises(NotApplicable, match=r"NVIDIA A2.*nothing is wrong with the other 3"):
+        gpus.gpu_model(facts(record, gpusmith_gpu_model=None))
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,8 @@ def not_supported(record: Record, value: str, *keys: str) -> None:
 
 def turing(record: Record, **changes: object) -> None:
     """GPUs that retire pages, as those before Ampere; the changes are those of GPU 1."""
+    for device in record["pci"]["gpus"]:
+        device["device_id"] = "10de:1e30"  # no row
     for gpu in record["nvml"]["gpus"]:
         gpu.update(remap_pending=None, remap_failed=None, retired_pages=0, retirement_pending=False)
         gpu["unsupported"] = ["row_remap"]
@@ -127,9 +129,13 @@ def test_an_inventory_may_have_narrower_slots(facts: Facts, record: Record) -> N
     )
 
 
-def test_lanes_of_an_unknown_model_are_those_of_gpu_and_slot(facts: Facts, record: Record) -> None:
-    assert lanes(facts, record, 8, 8, gpusmith_gpu_model="x100") == ""
-    assert "it can use 16" in lanes(facts, record, 8, 16, gpusmith_gpu_model="x100")
+def test_lanes_of_a_gpu_that_is_no_row_prove_nothing(facts: Facts, record: Record) -> None:
+    for gpu in record["pci"]["gpus"]:
+        gpu["device_id"] = "10de:2bb6"
+    with pytest.raises(NotApplicable, match="no baseline"):
+        lanes(facts, record, 8, 8, gpusmith_gpu_model=None)
+    assert "it can use 16" in lanes(facts, record, 8, 16, gpusmith_gpu_model=None)
+    assert lanes(facts, record, 8, 8, gpusmith_gpu_model=None, validation_pcie_width=8) == ""
 
 
 def test_a_model_with_ecc_must_tell_its_errors(facts: Facts, record: Record) -> None:

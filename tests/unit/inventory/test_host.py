@@ -54,7 +54,7 @@ def test_the_runtimes_packages_are_those_of_the_role(root: Path, family: str) ->
     assert {layout: CONTAINERD[layout] for layout in names} == {layout: of[0] for layout, of in names.items()}
 
 
-@pytest.mark.parametrize("name", ["nvidia_driver_version", "gpusmith_gpu_model", "gpusmith_gpu_count"])
+@pytest.mark.parametrize("name", ["nvidia_driver_version", "gpusmith_gpu_count"])
 def test_what_must_be_given_is_named(host: Callable[..., Any], name: str) -> None:
     with pytest.raises(InputError, match=f"Host 'gpu-1' has no '{name}'"):
         host(**{name: None})

@@ -184,7 +184,7 @@ def test_an_old_kernel_without_headers_is_named_and_refuses_nobody() -> None:
 @pytest.mark.parametrize(
     ("wanted", "check", "allowed"),
     [
-        ({"gpu_model": "h100"}, "GPU model", "h100-sxm"),
+        ({"gpu_model": "h100"}, "GPU model", "'h100', which is no row"),
         ({"gpu_count": 8}, "GPU count", "8"),
         ({"driver_version": "515.43.04", "cuda_versions": []}, "driver for this GPU", "525"),
         ({"driver_version": "570.1.1", "cuda_versions": ["13.0"]}, "CUDA and driver", "580"),
@@ -332,8 +332,69 @@ def test_other_boards_need_none_of_it() -> None:
 
 
 def test_blackwell_needs_open_modules() -> None:
-    found = refused(gpu_model="b200", module_flavour="proprietary")
-    assert any(row.message.startswith("module flavour: ") for row in found)
+    assert of_nvlink_5(with_nvlink_5()) == []
+    found = only(of_nvlink_5(with_nvlink_5(), module_flavour="proprietary"))
+    assert found.message.startswith("module flavour: ")
+
+
+def with_gpus(*devices: str) -> dict[str, Any]:
+    tree = facts()
+    tree["record"]["pci"]["gpus"] = [
+        {"address": f"0000:{n}8:00.0", "device_id": f"10de:{device}"} for n, device in enumerate(devices, 1)
+    ]
+    return tree
+
+
+@pytest.mark.parametrize("name", ["", "our-rtx"])
+@pytest.mark.parametrize("device", ["2bb6", "ffff"])
+def test_a_model_that_is_no_row_is_no_reason_to_refuse_a_machine(name: str, device: str) -> None:
+    assert refused(with_gpus(device, device), gpu_model=name, cuda_versions=["12.8"]) == []
+
+
+def test_no_model_has_to_be_declared() -> None:
+    assert refused(gpu_model="") == []
+    assert "allowed: 2" in only(refused(with_gpus("2330"), gpu_model="")).message
+
+
+def test_a_row_that_the_machine_does_not_show_is_refused() -> None:
+    found = only(refused(with_gpus("2bb6", "2bb6"), cuda_versions=["12.8"]))
+    assert "'10de:2bb6' (unknown to data/gpus.yml); allowed: '10de:2330' (h100-sxm)" in found.message
+
+
+def test_without_gpus_the_model_has_to_be_declared() -> None:
+    found = only(refused(with_gpus(), gpu_model="", gpu_count=0))
+    assert "no GPU on PCI" in found.message
+    assert refused(with_gpus(), gpu_count=0) == []
+
+
+@pytest.mark.parametrize(
+    ("devices", "version", "refusals"),
+    [
+        (("2331", "27b8"), "580.178.04", []),
+        (("1db6", "1eb8"), "580.178.04", []),
+        (("1db6", "1eb8"), "590.48.01", ["driver for this GPU"]),
+        (("1db6", "2bb5"), "580.178.04", ["module flavour"]),
+        (("1b38", "2bb6"), "580.178.04", ["module flavour"]),
+        (("102d", "2331"), "580.178.04", ["driver for this GPU"]),
+    ],
+)
+def test_models_in_one_machine_need_a_driver_for_all(
+    devices: tuple[str, ...], version: str, refusals: list[str]
+) -> None:
+    found = refused(with_gpus(*devices), gpu_model="", driver_version=version, cuda_versions=[])
+    assert [row.message.split(":")[0] for row in found] == refusals
+    assert all("into different" in row.hint for row in found)
+
+
+def test_one_declared_model_excludes_another() -> None:
+    found = only(refused(with_gpus("2330", "2331")))
+    assert "'10de:2331' (h100-pcie)" in found.message
+    assert "leave it out" in found.hint
+
+
+def test_hosts_on_which_no_role_was_ever_run_are_refused() -> None:
+    found = only(refused(with_gpus("2342", "2342"), gpu_model=""))
+    assert "arm64" in found.message
 
 
 def test_missing_version_offers_the_three_nearest() -> None:

@@ -209,9 +209,10 @@ def test_a_model_that_the_version_does_not_support_is_refused() -> None:
     assert "h100-sxm" in found[0].message
     assert "gpu_upgrade_version" in found[0].hint
     assert "h100-sxm" in refused(look(target="515.43.04", raw=raw, gpu_model="")).message
+    # A V100 that the inventory does not name.
     for gpu in raw["pci"]["gpus"]:
-        gpu["device_id"] = "10de:ffff"
-    assert "h100-sxm" in refused(look(target="515.43.04", raw=raw)).message
+        gpu["device_id"] = "10de:1df6"
+    assert "'10de:1df6' (volta)" in refused(look(target="590.48.01", raw=raw, gpu_model="")).message
 
 
 def test_a_module_that_only_a_reboot_unloads_is_refused_unless_reboots_are_allowed() -> None:
