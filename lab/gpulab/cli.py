@@ -47,11 +47,11 @@ def operating_systems(text: str) -> tuple[str, ...]:
 
 
 def gpu_model(text: str) -> str:
-    """A key of data/gpus.yml."""
-    if text not in hardware.models():
-        raise argparse.ArgumentTypeError(
-            f"'{text}' is no GPU model; there are {', '.join(hardware.models())}"
-        )
+    """A key of data/gpus.yml, or one with another PCI device ID."""
+    try:
+        hardware.row(text)
+    except InputError as error:
+        raise argparse.ArgumentTypeError(f"{error.message} {error.hint}") from error
     return text
 
 
@@ -93,7 +93,12 @@ def parser() -> argparse.ArgumentParser:
         help=f"operating system of the machines with GPUs, or of gpu-1, gpu-2, ... by name (default: {DEFAULT}); "
         f"there are {', '.join(known())}",
     )
-    up.add_argument("--model", type=gpu_model, help="GPU model, a key of data/gpus.yml (default: h100-sxm)")
+    up.add_argument(
+        "--model",
+        type=gpu_model,
+        metavar="KEY[@DEVICE]",
+        help="GPU model, a key of data/gpus.yml (default: h100-sxm); with another PCI device ID it is no row",
+    )
     up.add_argument(
         "--cpu-nodes", type=int, metavar="N", help="workers without GPUs, joined to the cluster (default: 0)"
     )

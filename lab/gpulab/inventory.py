@@ -161,7 +161,8 @@ def gpu_vars(contents: Contents) -> dict[str, Any]:
     """Content of group_vars/gpu_nodes.yml: the hardware, and what site.yml makes of it."""
     return {
         "gpusmith_simulated": True,
-        "gpusmith_gpu_model": contents.shape.model,
+        # A model that is no row is not declared.
+        **({} if "@" in contents.shape.model else {"gpusmith_gpu_model": contents.shape.model}),
         "gpusmith_gpu_count": contents.shape.gpus[0],
         "nvidia_driver_version": DRIVER_VERSION,
         "nvidia_driver_package_layout": "nvidia",

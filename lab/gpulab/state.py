@@ -30,7 +30,7 @@ class Shape:
     Attributes:
         gpu_nodes: machines with simulated GPUs.
         gpus: GPUs of gpu-1, gpu-2, ...; the last number is that of all further ones.
-        model: key of data/gpus.yml.
+        model: key of data/gpus.yml, or 'KEY@DEVICE'.
         cpu_nodes: workers without GPUs, members of the existing cluster.
         subnet: the lab network, a /24.
         cluster: whether cp-1 carries a Kubernetes control plane.

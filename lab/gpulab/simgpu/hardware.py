@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from typing import Any
 
@@ -23,6 +24,7 @@ HGX_MANAGER_BUSES = (0x90, 0x91, 0x92, 0x93)
 MANAGER_DEVICE_ID = "0x1021"
 PCIE_BUSES = (0x17, 0x31, 0x4B, 0x65, 0x98, 0xB1, 0xCA, 0xE3)
 
+DEVICE = re.compile("[0-9a-f]{4}")
 _NAMESPACE = uuid.uuid5(uuid.NAMESPACE_DNS, "simgpu.gpusmith.io")
 
 
@@ -45,53 +47,67 @@ def models() -> dict[str, dict[str, Any]]:
     return rows
 
 
+def row(model: str) -> dict[str, Any]:
+    """The row of a model; of 'KEY@DEVICE' with another PCI device ID, so that the GPUs are no row.
+
+    Raises:
+        InputError: it is none, or the lab has no such machine.
+    """
+    key, _, device = model.partition("@")
+    rows = models()
+    if key not in rows:
+        raise InputError(f"Unknown GPU model '{key}'.", f"Choose one of: {', '.join(sorted(rows))}.")
+    if rows[key]["refused"]:
+        raise InputError(
+            f"The lab has no machine with '{key}': {rows[key]['refused']}.", "Choose another model."
+        )
+    if "@" in model and not DEVICE.fullmatch(device):
+        raise InputError(f"'{device}' is no PCI device ID.", "Give four hexadecimal digits, such as '2bbf'.")
+    return {**rows[key], **({"pci_device_id": f"0x{device}"} if device else {})}
+
+
 def describe(model: str, gpus: int, machine: str) -> dict[str, Any]:
     """Hardware of one machine; the same arguments always give the same UUIDs and serial numbers.
 
     Args:
-        model: key of data/gpus.yml.
+        model: key of data/gpus.yml, or 'KEY@DEVICE'.
         gpus: number of GPUs, 0 to 8.
         machine: name of the machine, the seed of its UUIDs.
 
     Raises:
         InputError: unknown model, one of a machine that the lab has not, or an impossible number of GPUs.
     """
-    rows = models()
-    if model not in rows:
-        raise InputError(f"Unknown GPU model '{model}'.", f"Choose one of: {', '.join(sorted(rows))}.")
     if not 0 <= gpus <= MAX_GPUS:
         raise InputError(f"A simulated machine cannot have '{gpus}' GPUs.", f"Choose 0 to {MAX_GPUS}.")
 
-    row = rows[model]
-    if row["refused"]:
-        raise InputError(f"The lab has no machine with '{model}': {row['refused']}.", "Choose another model.")
-    hgx = bool(row["fabric_manager"])
+    its = row(model)
+    hgx = bool(its["fabric_manager"])
     buses = HGX_BUSES if hgx else PCIE_BUSES
-    switches = HGX_SWITCH_BUSES[: row["nvswitches"]] if gpus else ()
-    managers = HGX_MANAGER_BUSES if gpus and row["nvlink_subnet_manager"] else ()
-    major, minor = (int(part) for part in row["compute_capability"].split("."))
+    switches = HGX_SWITCH_BUSES[: its["nvswitches"]] if gpus else ()
+    managers = HGX_MANAGER_BUSES if gpus and its["nvlink_subnet_manager"] else ()
+    major, minor = (int(part) for part in its["compute_capability"].split("."))
     return {
         "schema": SCHEMA,
         "machine": machine,
         "model": model,
-        "name": row["name"],
-        "architecture": row["architecture"],
+        "name": its["name"],
+        "architecture": its["architecture"],
         "compute_capability": [major, minor],
-        "memory_mib": row["memory_mib"],
-        "power_limit_w": row["power_limit_w"],
-        "multiprocessors": row["multiprocessors"],
-        "pci_device_id": row["pci_device_id"],
-        "pci_subsystem_id": row["pci_subsystem_id"] or "0x0001",
-        "pci_class": row["pci_class"],
-        "pcie_gen": row["pcie_gen"],
-        "pcie_width": row["pcie_width"] or 16,
-        "mig": row["mig"],
-        "mig_instances": row["mig_instances"],
-        "nvlinks": row["nvlinks"] or 0,
-        "fabric_manager": row["fabric_manager"],
-        "fabric_state_in_nvml": row["fabric_state_in_nvml"],
-        "open_module": row["open_module"],
-        "min_driver_branch": row["min_driver_branch"] or 0,
+        "memory_mib": its["memory_mib"],
+        "power_limit_w": its["power_limit_w"],
+        "multiprocessors": its["multiprocessors"],
+        "pci_device_id": its["pci_device_id"],
+        "pci_subsystem_id": its["pci_subsystem_id"] or "0x0001",
+        "pci_class": its["pci_class"],
+        "pcie_gen": its["pcie_gen"],
+        "pcie_width": its["pcie_width"] or 16,
+        "mig": its["mig"],
+        "mig_instances": its["mig_instances"],
+        "nvlinks": its["nvlinks"] or 0,
+        "fabric_manager": its["fabric_manager"],
+        "fabric_state_in_nvml": its["fabric_state_in_nvml"],
+        "open_module": its["open_module"],
+        "min_driver_branch": its["min_driver_branch"] or 0,
         # In the order of the kernel's enumeration, which gives the minors.
         "gpus": [
             {
@@ -103,7 +119,7 @@ def describe(model: str, gpus: int, machine: str) -> dict[str, Any]:
             for slot, bus in enumerate(buses[:gpus])
         ],
         "nvswitches": [
-            {"pci": f"0000:{bus:02x}:00.0", "device_id": row["nvswitch_device_id"]} for bus in switches
+            {"pci": f"0000:{bus:02x}:00.0", "device_id": its["nvswitch_device_id"]} for bus in switches
         ],
         "switch_managers": [
             {"pci": f"0000:{bus:02x}:00.0", "device_id": MANAGER_DEVICE_ID} for bus in managers

@@ -142,7 +142,7 @@ def test_an_unknown_model_is_refused_with_the_known_ones_also_while_a_lab_is_up(
         cli.parser().parse_args(["up", "--model", "b999"])
     assert ended.value.code == cli.BAD_INPUT
     said = capsys.readouterr().err
-    assert "'b999' is no GPU model" in said
+    assert "Unknown GPU model 'b999'" in said
     assert all(name in said for name in hardware.models())
 
 

@@ -152,6 +152,13 @@ def test_simulation_is_said_of_gpu_machines(written: dict[str, Any]) -> None:
     )
 
 
+def test_a_model_that_is_no_row_is_not_declared(contents: Contents) -> None:
+    other = dataclasses.replace(
+        contents, shape=dataclasses.replace(contents.shape, model="rtx-pro-6000@2bbf")
+    )
+    assert "gpusmith_gpu_model" not in inventory.gpu_vars(other)
+
+
 def test_every_ignored_check_has_a_reason_and_only_on_cgroup_v1(contents: Contents, places: Places) -> None:
     entries = inventory.all_vars(contents, places)["kubernetes_node_ignored_preflight_errors"]
     assert [entry["name"] for entry in entries] == ["SystemVerification"]

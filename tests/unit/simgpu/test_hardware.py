@@ -76,6 +76,18 @@ def test_the_lab_has_no_machine_with_a_model_that_is_refused() -> None:
         describe("gh200", 1, "gpu-1")
 
 
+def test_a_model_that_is_no_row_differs_by_its_device_id_alone() -> None:
+    own, invented = (describe(model, 2, "gpu-1") for model in ("rtx-pro-6000", "rtx-pro-6000@2bbf"))
+    assert (own["pci_device_id"], invented["pci_device_id"]) == ("0x2bb5", "0x2bbf")
+    assert {key for key, value in own.items() if value != invented[key]} == {"pci_device_id", "model"}
+
+
+@pytest.mark.parametrize("device", ["", "2bb", "0x2bbf"])
+def test_a_device_id_has_four_digits(device: str) -> None:
+    with pytest.raises(InputError, match="no PCI device ID"):
+        describe(f"rtx-pro-6000@{device}", 2, "gpu-1")
+
+
 @pytest.mark.parametrize("gpus", [-1, 9])
 def test_impossible_number_of_gpus(gpus: int) -> None:
     with pytest.raises(InputError, match=str(gpus)):
