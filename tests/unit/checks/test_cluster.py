@@ -81,6 +81,12 @@ def test_fault_is_named(host: MakeHost, changes: dict[str, Any], check: str, say
     assert "gpu-1" in found[check]
 
 
+def test_without_a_declared_model_there_is_no_label_for_it(host: MakeHost) -> None:
+    unlabelled = node()
+    del unlabelled["metadata"]["labels"]["gpu-type"]
+    assert failing(host(gpusmith_gpu_model=None), unlabelled, operands()) == {}
+
+
 def test_other_devices_of_nvidia_are_no_gpus(host: MakeHost) -> None:
     capacity = {"nvidia.com/gpu": "4", "nvidia.com/hostdev": "8", "nvidia.com/rdma_shared_device_a": "63"}
     assert failing(host(), node(status__capacity=capacity), operands()) == {}

@@ -65,3 +65,11 @@ def test_packages_that_are_half_there_are_told_at_the_end_of_the_run(monkeypatch
         " had been broken off. If the run did not finish it, run 'dnf remove --duplicates' there, then run again"
     )
     assert "nvidia-driver-libs" not in str(answer["refusals"])
+
+
+def test_gpus_that_are_no_row_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    record = healthy_record()
+    for gpu in record["pci"]["gpus"]:
+        gpu["device_id"] = "10de:2bbf"
+    (note,) = answered(monkeypatch, record)["verdict"]["gpu-1"]["notes"]
+    assert "(10de:2bbf): no row of data/gpus.yml: no baseline" in note

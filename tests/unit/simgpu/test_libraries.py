@@ -456,7 +456,7 @@ from gpusmith.probe.nvml import ask_library
 from gpusmith.probe.record import SCHEMA, Record
 answer, problem = Child(lambda: ask_library("libnvidia-ml.so.1")).result(NVML_TIMEOUT_S)
 assert answer is not None, problem
-assert "simulated" in answer.marker
+assert answer.simulated
 print(as_json(Record(SCHEMA, nvml=answer.nvml)))
 """
     handle = os.memfd_create("probe", 0)

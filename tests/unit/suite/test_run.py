@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from gpusmith.checks.register import Reads
 from gpusmith.checks.whole_cluster import Removed
 from gpusmith.cluster import snapshot
 from gpusmith.cluster.snapshot import Snapshot
@@ -16,12 +17,12 @@ from gpusmith.cluster.views import NodeView
 from gpusmith.inventory.read import build
 from gpusmith.node.connections import Probed, Result, Unreachable
 from gpusmith.node.records import parse
-from gpusmith.suite import sources
+from gpusmith.suite import evaluation, sources
 from gpusmith.suite.maintenance import NONE, Maintenance
 from gpusmith.suite.run import Suite
 from gpusmith.suite.sources import ClusterState, Sources
 from gpusmith.workloads import runner
-from tests.unit.hosts import VERSION
+from tests.unit.hosts import VERSION, host_variables
 from tests.unit.objects import gpus
 from tests.unit.records import healthy_record
 
@@ -111,3 +112,22 @@ def test_a_run_for_an_upgrade_tells_its_workloads_and_waits_for_its_labels(
         assert seen == {"loaded": loaded, "maintenance": [upgrade.id]}
         told = made.results().info
         assert (told.maintenance_id, told.driver_version) == (upgrade.id, upgrade.driver_version)
+
+
+def test_without_a_declared_model_nodes_are_compared_with_those_of_the_same_gpus(programs: Path) -> None:
+    names = ("gpu-1", "gpu-2", "gpu-3")
+    hosts = {name: host_variables(gpusmith_gpu_model=None) for name in names}
+    suite = Suite(build({"gpu_nodes": {"hosts": list(names)}}, hosts, "inventory", ""), programs, nodes={})
+    records = {name: healthy_record() for name in names}
+    for gpu in records["gpu-3"]["pci"]["gpus"]:
+        gpu["device_id"] = "10de:2bbf"
+    suite.sources.__dict__["probed"] = {
+        name: Probed(parse(record), "", "", 0.0) for name, record in records.items()
+    }
+    facts = {name: evaluation.FACTS[Reads.RECORD](suite.sources, name) for name in names}
+    assert [sorted(each.fleet) for each in facts.values()] == [
+        ["gpu-1", "gpu-2"],
+        ["gpu-1", "gpu-2"],
+        ["gpu-3"],
+    ]
+    assert [each.model and each.model.key for each in facts.values()] == ["h100-sxm", "h100-sxm", None]
