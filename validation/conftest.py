@@ -15,7 +15,6 @@ from gpusmith.checks.findings import Outcome
 from gpusmith.checks.register import CLUSTER, TIERS, catalog
 from gpusmith.cluster import kubeconfig as kubeconfigs
 from gpusmith.errors import GpusmithError, InputError, ToolError
-from gpusmith.inventory.read import read
 from gpusmith.paths import repo_root
 from gpusmith.report import files
 from gpusmith.report.coverage import percent_of
@@ -23,6 +22,7 @@ from gpusmith.report.results import ExitCode
 from gpusmith.report.terminal import terminal
 from gpusmith.suite import maintenance
 from gpusmith.suite.run import Suite, tiers_of
+from gpusmith.wanted.inventory import read
 
 PROGRAMS = Path(__file__).parent / "workloads" / "programs"
 SUITE = pytest.StashKey[Suite]()

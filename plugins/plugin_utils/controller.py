@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import kubernetes.client
 import kubernetes.config  # noqa: F401
 from ansible.plugins.action import ActionBase
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.variables import plain
 
 from gpusmith.errors import GpusmithError
 from gpusmith.owner import Process, process
@@ -55,15 +56,3 @@ def leader() -> Process:
     """The process of ansible-playbook, whose worker this process is."""
     parent = multiprocessing.parent_process()
     return process(parent.pid if parent and parent.pid else os.getppid())
-
-
-def plain(value: Any) -> Any:
-    """The same data in Python's own containers: Ansible's fill templates in when they are looked at."""
-    # Most values are scalars. isinstance() of an abstract class is slow.
-    if isinstance(value, str | bool | int | float | None):
-        return value
-    if isinstance(value, dict | Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    return value

@@ -10,6 +10,7 @@ from typing import Any
 
 from ansible import context
 from ansible.errors import AnsibleError
+from ansible.template import Templar, trust_as_template
 from ansible.utils.vars import load_extra_vars
 
 from gpusmith.inventory.target import GPU_GROUP, Run
@@ -53,3 +54,41 @@ class Variables:
             return copy.deepcopy(self._of[host][name])
         except AnsibleError as error:
             raise UnfilledError(str(error)) from error
+
+
+class OfHost:
+    """The variables of one host, for `gpusmith.wanted.read`."""
+
+    def __init__(self, written: Mapping[str, Any], templar: Templar) -> None:
+        self._written = written
+        self._templar = templar
+
+    @classmethod
+    def named(cls, host: str, variables: Mapping[str, Any], loader: Any) -> OfHost:
+        """Those of another host than that of the task."""
+        hostvars = variables["hostvars"]
+        written = {**hostvars.raw_get(host), "hostvars": hostvars}
+        return cls(written, Templar(loader=loader, variables=written))
+
+    def written(self, name: str) -> Any:
+        """A value as it is written; None if the host has no such variable."""
+        return self._written.get(name)
+
+    def filled(self, value: Any, trusted: bool = False) -> Any:
+        """A value with its templates filled in; trusted are those of the specs."""
+        try:
+            return plain(self._templar.template(trust_as_template(value) if trusted else value))
+        except AnsibleError as error:
+            raise UnfilledError(str(error)) from error
+
+
+def plain(value: Any) -> Any:
+    """The same data in Python's own containers: Ansible's fill templates in when they are looked at."""
+    # Most values are scalars. isinstance() of an abstract class is slow.
+    if isinstance(value, str | bool | int | float | None):
+        return value
+    if isinstance(value, dict | Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return value

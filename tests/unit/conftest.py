@@ -11,9 +11,9 @@ from hypothesis import settings
 
 from gpusmith.data import models
 from gpusmith.expect import gpus
-from gpusmith.inventory.host import Host
 from gpusmith.node.facts import NodeFacts
 from gpusmith.node.records import parse
+from gpusmith.wanted.node import NodeWanted
 from tests.unit.fake_cluster import FakeCluster
 from tests.unit.hosts import UUIDS, host_variables, make_host
 from tests.unit.records import Record, healthy_record, other_record
@@ -24,7 +24,7 @@ settings.load_profile("gpusmith")
 
 
 @pytest.fixture
-def host() -> Callable[..., Host]:
+def host() -> Callable[..., NodeWanted]:
     """Makes hosts."""
     return make_host
 

@@ -14,7 +14,6 @@ from gpusmith.cluster.views import NodeView
 from gpusmith.expect import identity
 from gpusmith.expect.identity import Machine
 from gpusmith.expect.versions import answers, upstream
-from gpusmith.inventory.host import Host
 from gpusmith.names import (
     COUNT_LABEL,
     DRIVER_LABEL,
@@ -23,6 +22,7 @@ from gpusmith.names import (
     SIMULATED_LABEL,
 )
 from gpusmith.problems import Cure, Problem
+from gpusmith.wanted.node import NodeWanted
 from gpusmith.wanted.offers import Offer, strange
 
 SITE = "Run site.yml for the node."
@@ -41,7 +41,7 @@ class ClusterFacts:
         machine: what the host leads to; None if it did not answer.
     """
 
-    host: Host
+    host: NodeWanted
     node_name: str
     view: NodeView | None
     system_pods: Sequence[Mapping[str, Any]] = ()
@@ -155,7 +155,7 @@ def _unwritten(facts: ClusterFacts, view: NodeView) -> list[Problem]:
     """A device plugin of others whose GPUs containerd cannot find: it writes their specification once, when it starts."""
     if facts.machine is None or facts.machine.record.cdi.plugin_specs:
         return []
-    if of_pod.DEVICE_PLUGIN in facts.host.operands or not any(view.allocatable.values()):
+    if of_pod.DEVICE_PLUGIN in facts.host.operands.ours or not any(view.allocatable.values()):
         return []
     pods = [name.split("/") for name in view.plugins_by_cdi]
     return [
@@ -169,11 +169,11 @@ def _unwritten(facts: ClusterFacts, view: NodeView) -> list[Problem]:
     ]
 
 
-def _restart(host: Host) -> str:
+def _restart(host: NodeWanted) -> str:
     """How to restart the device plugin, or to have its owner restart it."""
-    if of_pod.DEVICE_PLUGIN not in host.operands:
+    if of_pod.DEVICE_PLUGIN not in host.operands.ours:
         return "have its owner restart it"
-    return f"restart it: {of_pod.restart_plugin(host.operands_namespace, host.node_name)}"
+    return f"restart it: {of_pod.restart_plugin(host.operands.namespace, host.node_name)}"
 
 
 def _offered(view: NodeView, offer: Offer, restart: str) -> list[Problem]:
@@ -227,9 +227,9 @@ def labels(facts: ClusterFacts) -> list[Problem]:
     view, host = need_view(facts), facts.host
     wanted = {
         **({GPU_TYPE_LABEL: host.gpu_model} if host.gpu_model else {}),
-        **({OPERANDS_LABEL: "enabled"} if host.operands else {}),
+        **({OPERANDS_LABEL: "enabled"} if host.operands.ours else {}),
         **({SIMULATED_LABEL: "true"} if host.simulated else {}),
-        **host.labels,
+        **host.kubernetes.labels,
     }
     wrong = {key: view.labels.get(key) for key, value in wanted.items() if view.labels.get(key) != value}
     problems = [
@@ -251,7 +251,7 @@ def labels(facts: ClusterFacts) -> list[Problem]:
             )
         )
     found = view.labels.get(COUNT_LABEL)
-    if found is None and ("gpu-feature-discovery" in host.operands or view.discovered):
+    if found is None and ("gpu-feature-discovery" in host.operands.ours or view.discovered):
         problems.append(
             Problem(
                 f"Node '{view.name}' has no label '{COUNT_LABEL}': GPU feature discovery did not describe it.",
@@ -268,10 +268,10 @@ def labels(facts: ClusterFacts) -> list[Problem]:
         )
     described = view.labels.get(DRIVER_LABEL)
     # The inventory may name a packager's revision, which the driver does not know of.
-    if found is not None and described is not None and not answers(described, upstream(host.driver_version)):
+    if found is not None and described is not None and not answers(described, upstream(host.driver.version)):
         problems.append(
             Problem(
-                f"Node '{view.name}': label '{DRIVER_LABEL}' is '{described}', the inventory's driver is {host.driver_version}.",
+                f"Node '{view.name}': label '{DRIVER_LABEL}' is '{described}', the inventory's driver is {host.driver.version}.",
                 "See nodes.driver-versions; if that passes, read the log of GPU feature discovery.",
                 {"labels": {DRIVER_LABEL: described}},
             )
@@ -302,7 +302,7 @@ def taints(facts: ClusterFacts) -> list[Problem]:
             {"taints": [list(row) for row in sorted(present)]},
             Cure.LABELS,
         )
-        for key, value, effect in map(flat, facts.host.taints)
+        for key, value, effect in map(flat, facts.host.kubernetes.taints)
         if (key, value, effect) not in present
     ]
 
@@ -320,7 +320,7 @@ def taints(facts: ClusterFacts) -> list[Problem]:
 def operands(facts: ClusterFacts) -> list[Problem]:
     """Pods of the operands' namespace on the node are ready; operands of ours have one there, and are as site.yml made them."""
     view, host = need_view(facts), facts.host
-    if not host.operands:
+    if not host.operands.ours:
         raise NotApplicable(
             f"The cluster's own operands serve node '{view.name}'; see cluster.gpu-capacity for what they do."
         )
@@ -331,50 +331,50 @@ def operands(facts: ClusterFacts) -> list[Problem]:
         if wrong:
             problems.append(
                 Problem(
-                    f"Node '{view.name}': operand '{host.operands_namespace}/{name}': {wrong}.",
+                    f"Node '{view.name}': operand '{host.operands.namespace}/{name}': {wrong}.",
                     of_pod.next_step(pod),
                     {"pod": name},
                 )
             )
-    if "nvidia-device-plugin" in host.operands:
+    if "nvidia-device-plugin" in host.operands.ours:
         problems += [
             Problem(
                 f"Node '{view.name}': pod '{name}' is a second device plugin; the last one that starts takes the GPUs over,"
                 " and none has them when it ends.",
                 "Ask its owner which of the two stays. If it is theirs, set 'gpu_operands_device_plugin: existing';"
                 " if it is ours, restart it once theirs is gone: "
-                + of_pod.restart_plugin(facts.host.operands_namespace, facts.host.node_name),
+                + of_pod.restart_plugin(facts.host.operands.namespace, facts.host.node_name),
                 {"plugins": list(view.plugins)},
             )
             for name in view.plugins
         ]
     where = (
         "Run site.yml, which applies it; if it is there, look at:"
-        f" kubectl -n {host.operands_namespace} get daemonsets,pods -o wide"
+        f" kubectl -n {host.operands.namespace} get daemonsets,pods -o wide"
     )
     present = {of_pod.name(pod) for pod in view.system_pods}
     problems += [
         Problem(
-            f"Node '{view.name}' runs no pod of operand '{name}' in namespace '{host.operands_namespace}'.",
+            f"Node '{view.name}' runs no pod of operand '{name}' in namespace '{host.operands.namespace}'.",
             where,
             {"present": sorted(present)},
             Cure.OPERANDS,
         )
-        for name in host.operands
+        for name in host.operands.ours
         if name not in present
     ]
-    if "nfd-worker" in host.operands and not any(
+    if "nfd-worker" in host.operands.ours and not any(
         of_pod.name(pod) == of_pod.NFD_MASTER
-        and pod["metadata"]["namespace"] == host.operands_namespace
+        and pod["metadata"]["namespace"] == host.operands.namespace
         and not of_pod.problem(pod)
         for pod in facts.system_pods
     ):
         problems.append(
             Problem(
-                f"No pod of '{of_pod.NFD_MASTER}' is ready in namespace '{host.operands_namespace}': what feature discovery finds"
+                f"No pod of '{of_pod.NFD_MASTER}' is ready in namespace '{host.operands.namespace}': what feature discovery finds"
                 f" on node '{view.name}' does not become labels.",
                 "Run site.yml, which applies it; if it is there, look at:"
-                f" kubectl -n {host.operands_namespace} get deployments,pods -o wide",
+                f" kubectl -n {host.operands.namespace} get deployments,pods -o wide",
                 cure=Cure.OPERANDS,
             )
         )
@@ -384,10 +384,10 @@ def operands(facts: ClusterFacts) -> list[Problem]:
 def _foreign_fields(facts: ClusterFacts, view: NodeView) -> list[Problem]:
     """What others set in the operands that are ours: a device plugin with other settings is not what the inventory means."""
     host = facts.host
-    ours = [title("DaemonSet", name, host.operands_namespace) for name in host.operands]
+    ours = [title("DaemonSet", name, host.operands.namespace) for name in host.operands.ours]
     found = {
         name: list(facts.foreign_fields[name])
-        for name in (*ours, title("RuntimeClass", host.runtime_class))
+        for name in (*ours, title("RuntimeClass", host.operands.runtime_class))
         if name in facts.foreign_fields
     }
     return [

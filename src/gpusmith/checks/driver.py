@@ -135,7 +135,7 @@ def next_boot(facts: NodeFacts) -> list[Problem]:
 )
 def module_parameters(facts: NodeFacts) -> list[Problem]:
     """The module was loaded with what the inventory sets."""
-    if not facts.host.module_parameters:
+    if not facts.host.driver.module_parameters:
         raise NotApplicable(f"The inventory sets no parameters of the module on '{facts.host.name}'.")
     module = facts.record.module
     if module.loaded_version is None or module.parameters is None:
@@ -154,7 +154,7 @@ def module_parameters(facts: NodeFacts) -> list[Problem]:
 )
 def modules_that_use_it(facts: NodeFacts) -> list[Problem]:
     """What RDMA and direct storage need besides."""
-    if not facts.host.extra_modules:
+    if not facts.host.driver.extra_modules:
         raise NotApplicable(f"The inventory declares no further modules for '{facts.host.name}'.")
     return extra_modules.problems(facts.record, driver_of(facts.host, facts.model, facts.record))
 

@@ -13,11 +13,11 @@ from gpusmith.checks.register import check
 from gpusmith.data.models import Model
 from gpusmith.expect import gpus, mig, versions
 from gpusmith.expect.wanted import all_models
-from gpusmith.inventory.host import Host
 from gpusmith.node.facts import RESET_STEP, NodeFacts
 from gpusmith.probe.nvml import Gpu
 from gpusmith.probe.record import Record
 from gpusmith.problems import Problem
+from gpusmith.wanted.node import NodeWanted
 
 
 def _usual_addresses(facts: NodeFacts) -> set[str]:
@@ -238,22 +238,22 @@ class Aspect:
     """
 
     seen: Callable[[Record], object]
-    wanted: Callable[[Host], object] = lambda _: None
-    free: Callable[[Host], bool] = lambda _: False
+    wanted: Callable[[NodeWanted], object] = lambda _: None
+    free: Callable[[NodeWanted], bool] = lambda _: False
 
 
 ASPECTS: Mapping[str, Aspect] = {
     # Nodes that serve keep their version of a branch when others get a newer one.
     "loaded driver": Aspect(
         lambda row: row.module.loaded_version,
-        lambda host: host.driver_version,
-        lambda host: versions.is_open(host.driver_version),
+        lambda host: host.driver.version,
+        lambda host: versions.is_open(host.driver.version),
     ),
     "module flavour": Aspect(
-        lambda row: row.module.flavour, lambda host: (host.module_flavour, host.driver_version)
+        lambda row: row.module.flavour, lambda host: (host.driver.module_flavour, host.driver.version)
     ),
     "kernel": Aspect(lambda row: row.host.kernel),
-    "containerd": Aspect(lambda row: row.containerd.version, lambda host: host.containerd_version),
+    "containerd": Aspect(lambda row: row.containerd.version, lambda host: host.containerd.version),
     "GPU names": Aspect(lambda row: tuple(sorted({gpu.name for gpu in row.nvml.gpus if gpu.name}))),
     "number of NVSwitches": Aspect(lambda row: str(len(row.pci.nvswitches))),
     "number of PCIe lanes": Aspect(

@@ -33,7 +33,7 @@ def ecc(facts: NodeFacts) -> list[Problem]:
     """ECC is on, and found no uncorrectable memory error since the driver was loaded."""
     node = facts.host.name
     off = [gpu for gpu in facts.record.nvml.gpus if gpu.ecc_mode == "disabled" and not gpu.error]
-    if off and not facts.host.ecc_required:
+    if off and not facts.host.validation.ecc_required:
         names = ", ".join(gpu.label for gpu in off)
         accepted = f"ECC is switched off on {names}, which the inventory accepts (validation_ecc_required)"
     else:
@@ -202,11 +202,11 @@ def pcie_width(facts: NodeFacts) -> list[Problem]:
     for gpu in values.known:
         lanes, slot = gpu.pcie_width or 0, gpu.pcie_width_max or 0
         # NVML's maximum is that of GPU and slot together: lanes that a riser lost are missing in it as well.
-        wanted = facts.host.pcie_width or of_model or slot
+        wanted = facts.host.validation.pcie_width or of_model or slot
         if lanes >= wanted:
             continue
-        why = f"{facts.host.pcie_width} are wanted ('validation_pcie_width')"
-        if not facts.host.pcie_width:
+        why = f"{facts.host.validation.pcie_width} are wanted ('validation_pcie_width')"
+        if not facts.host.validation.pcie_width:
             why = (
                 f"model '{facts.model.key}' has {wanted}"
                 if facts.model is not None and of_model
@@ -219,14 +219,14 @@ def pcie_width(facts: NodeFacts) -> list[Problem]:
                 "Reseat the board or riser; look for AER messages in 'journalctl -k'"
                 + (
                     "; if the machine's slots are meant to have fewer lanes, say so with 'validation_pcie_width'."
-                    if narrow and not facts.host.pcie_width
+                    if narrow and not facts.host.validation.pcie_width
                     else "."
                 ),
                 {"gpu": gpu.index, "uuid": gpu.uuid, "pcie_width": lanes, "pcie_width_max": slot},
             )
         )
     problems = values.judged(found)
-    if not problems and not facts.host.pcie_width and not of_model:
+    if not problems and not facts.host.validation.pcie_width and not of_model:
         raise NotApplicable(
             f"Node '{facts.host.name}': how many lanes its GPUs have says no row of data/gpus.yml: no baseline; each runs on all"
             " that GPU and slot share. With 'validation_pcie_width' it is compared."

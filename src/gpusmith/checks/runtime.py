@@ -88,4 +88,4 @@ def container_toolkit(facts: NodeFacts) -> list[Problem]:
         raise NotApplicable(
             f"No package brought the container toolkit of '{node}', so that nothing tells its release."
         )
-    return node_versions.container_toolkit(record, node, DEVICE_PLUGIN in facts.host.operands)
+    return node_versions.container_toolkit(record, node, DEVICE_PLUGIN in facts.host.operands.ours)

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from gpusmith.checks.register import Reads, check
 from gpusmith.cluster.snapshot import Snapshot
 from gpusmith.errors import GpusmithError
-from gpusmith.inventory.host import Host
 from gpusmith.problems import Cure, Problem
+from gpusmith.wanted.node import NodeWanted
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class WholeCluster:
         removed: namespaces of earlier runs.
     """
 
-    hosts: Sequence[Host]
+    hosts: Sequence[NodeWanted]
     snapshot: Snapshot
     removed: Removed
 
@@ -89,8 +89,8 @@ def runtime_class(facts: WholeCluster) -> list[Problem]:
     """Every RuntimeClass that the inventory names is there."""
     problems = []
     for name in sorted(
-        {host.runtime_class for host in facts.hosts}
-        | {host.pod_runtime_class for host in facts.hosts if host.pod_runtime_class}
+        {host.operands.runtime_class for host in facts.hosts}
+        | {host.validation.runtime_class for host in facts.hosts if host.validation.runtime_class}
     ):
         handler = facts.snapshot.runtime_classes.get(name)
         if handler is None:

@@ -20,7 +20,7 @@ def _reports(record: Record) -> dict[tuple[str, int], int]:
 
 def xid_evidence(facts: NodeFacts) -> dict[str, Any]:
     """All Xids, also those that an inventory accepts: a pass does not hide them."""
-    record, accepted = facts.record, facts.host.accepted_xids
+    record, accepted = facts.record, facts.host.validation.accepted_xids
     reports = _reports(record)
     notes = [
         f"{record.gpu_at(address)} reported Xid {code}{_times(count)}: {facts.xids.of(code).words};"
@@ -90,7 +90,7 @@ def _cut_log(facts: NodeFacts) -> list[Problem]:
             )
         ]
     begins = _late(record)
-    if begins and facts.host.xid_history_required:
+    if begins and facts.host.validation.xid_history_required:
         return [
             Problem(
                 f"Node '{node}': the kernel's log begins {begins}, after the driver was loaded: older Xids are unknown.",
@@ -120,7 +120,7 @@ def xid(facts: NodeFacts) -> list[Problem]:
         return unknown
     problems = _cut_log(facts)
     for (address, code), count in _reports(record).items():
-        if code in facts.host.accepted_xids:
+        if code in facts.host.validation.accepted_xids:
             continue
         last = [row for row in record.xids or () if (row.pci, row.code) == (address, code)][-1]
         meaning = facts.xids.of(code)

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from gpusmith.data.models import Model
 from gpusmith.errors import Refusal
 from gpusmith.expect import fabric, packages, versions, wanted
-from gpusmith.inventory.host import Host
 from gpusmith.probe.record import Record
+from gpusmith.wanted.node import NodeWanted
 from gpusmith.wording import quoted
 
 SHOWN = 3
@@ -71,7 +71,7 @@ def meant(record: Record, asked: str, chosen: str = "", upgrade: bool = False) -
     return (chosen if is_to_come(record, asked, upgrade) else "") or kept or asked
 
 
-def driver_of(host: Host, model: Model | None, record: Record) -> wanted.Driver:
+def driver_of(host: NodeWanted, model: Model | None, record: Record) -> wanted.Driver:
     """What a host's inventory says of its driver, with the version that is meant on it."""
     driver = wanted.driver_of(host, model)
     driver = replace(driver, version=meant(record, driver.version))

@@ -18,8 +18,8 @@ from gpusmith.data.models import Model
 from gpusmith.expect.files import Files
 from gpusmith.expect.layouts import ANY_LAYOUT, Layout
 from gpusmith.inventory import authorities
-from gpusmith.inventory.host import Host
 from gpusmith.probe.record import Record
+from gpusmith.wanted.node import NodeWanted
 
 LOADER = "gpusmith-nvidia-load"
 """Unit of role nvidia_driver, which loads the modules at boot."""
@@ -234,52 +234,54 @@ IP_FORWARD = {"net.ipv4.ip_forward": "1"}
 """kubeadm and every pod network insist on it, also where the inventory lists other ones."""
 
 
-def driver_of(host: Host, model: Model | None) -> Driver:
+def driver_of(host: NodeWanted, model: Model | None) -> Driver:
     """What a host's inventory says of its driver."""
     return driver(
         host.name,
         {
-            "version": host.driver_version,
-            "module_flavour": host.module_flavour,
-            "fabric_manager": host.fabric_manager,
-            "parameters": host.module_parameters,
-            "extra_modules": host.extra_modules,
-            "certificate": host.signing_certificate,
+            "version": host.driver.version,
+            "module_flavour": host.driver.module_flavour,
+            "fabric_manager": host.driver.fabric_manager,
+            "parameters": host.driver.module_parameters,
+            "extra_modules": host.driver.extra_modules,
+            "certificate": host.driver.certificate,
         },
         model=model,
     )
 
 
-def packages_of(host: Host, record: Record) -> Packages:
+def packages_of(host: NodeWanted, record: Record) -> Packages:
     """Runtime, toolkit and Kubernetes, as far as they are there: a node that others set up need not have all of them."""
     there = {name: version for name, version in host.package_versions.items() if name in record.packages}
     return Packages(host.name, there, record.kubernetes.joined and not host.change_runtime_on_joined)
 
 
-def baseline_of(host: Host) -> Baseline:
+def baseline_of(host: NodeWanted) -> Baseline:
     """What a host's inventory says of its operating system."""
     return baseline(
         host.name,
         {
-            "swap": "off" if host.swap_off else "keep",
-            "modules": host.kernel_modules,
-            "sysctl": host.sysctl,
-            "sysctl_minimum": host.sysctl_minimum,
-            "huge_pages": host.huge_pages,
-            "authorities": host.authorities,
+            "swap": "off" if host.baseline.swap_off else "keep",
+            "modules": host.baseline.modules,
+            "sysctl": host.baseline.sysctl,
+            "sysctl_minimum": host.baseline.sysctl_minimum,
+            "huge_pages": host.baseline.huge_pages,
+            "authorities": host.ca_certificates,
         },
         IP_FORWARD,
     )
 
 
-def cdi_of(host: Host) -> Cdi:
+def cdi_of(host: NodeWanted) -> Cdi:
     """What a host's inventory says of CDI."""
-    ours = DEVICE_PLUGIN in host.operands
+    ours = DEVICE_PLUGIN in host.operands.ours
     return Cdi(
-        host.name, host.cdi_spec, restart_plugin(host.operands_namespace, host.node_name) if ours else ""
+        host.name,
+        host.toolkit.cdi_spec,
+        restart_plugin(host.operands.namespace, host.node_name) if ours else "",
     )
 
 
-def runtime_of(host: Host) -> Runtime:
+def runtime_of(host: NodeWanted) -> Runtime:
     """What a host's inventory says of containerd."""
-    return Runtime(host.name, default_nvidia=host.default_runtime_nvidia)
+    return Runtime(host.name, default_nvidia=host.toolkit.default_runtime)

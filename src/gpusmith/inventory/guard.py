@@ -7,7 +7,6 @@ from typing import Any
 
 from gpusmith.errors import Refusal
 from gpusmith.inventory.building import check_signing
-from gpusmith.inventory.host import NEEDED
 from gpusmith.inventory.names import check_extra_names
 from gpusmith.inventory.places import check_places
 from gpusmith.inventory.rules import RULES
@@ -58,7 +57,7 @@ def refusals(
         required: variables without which the playbook has nothing to do.
     """
     nodes = run.nodes
-    templated = frozenset(RULES) | frozenset(NEEDED) | frozenset(specs.variables)
+    templated = frozenset(RULES) | frozenset(specs.variables)
     found = check_controller() + check_target(run) + check_limit(run, needs_limit) + check_tags(run, tags)
     found += check_extra_names(run.extra, specs) + check_values(run.extra, specs)
     found += check_inventory_only(run.extra, specs, inventory_only)

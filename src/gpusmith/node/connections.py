@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from gpusmith.errors import GpusmithError, ToolError
-from gpusmith.inventory.host import Inventory
 from gpusmith.inventory.programs import ansible_environment
 from gpusmith.inventory.values import truth
 from gpusmith.node import local
@@ -23,6 +22,7 @@ from gpusmith.node.bundle import BOOTSTRAP, bundle
 from gpusmith.node.hostkey import changed_key
 from gpusmith.node.records import parse
 from gpusmith.probe.record import Record
+from gpusmith.wanted.inventory import Inventory
 
 PROBES_AT_ONCE = 32
 PROBE_TIMEOUT_S = 90
@@ -122,8 +122,8 @@ def connect(inventory: Inventory, working_folder: Path) -> dict[str, Node]:
     )
     config.read(settings)
     found: dict[str, Node] = {}
-    for name, host in inventory.hosts.items():
-        variables = dict(host.variables)
+    for name in inventory.hosts:
+        variables = dict(inventory.variables(name))
         become = truth(
             variables.pop("ansible_become", config.get("privilege_escalation", "become", fallback=False))
         )

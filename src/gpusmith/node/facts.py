@@ -10,9 +10,9 @@ from gpusmith.data import xids
 from gpusmith.data.models import Model
 from gpusmith.data.xids import XidTable
 from gpusmith.expect.identity import Machine
-from gpusmith.inventory.host import Host
 from gpusmith.probe.nvml import Gpu
 from gpusmith.probe.record import Record
+from gpusmith.wanted.node import NodeWanted
 
 RESET_STEP = (
     "Drain the node, then reset the GPU ('nvidia-smi --gpu-reset -i INDEX') or reboot;"
@@ -34,11 +34,11 @@ class NodeFacts:
         everyone: records of all nodes of the run; of the fleet, if they are not given.
     """
 
-    host: Host
+    host: NodeWanted
     record: Record
     model: Model | None
     fleet: Mapping[str, Record]
-    hosts: Mapping[str, Host] = field(default_factory=dict)
+    hosts: Mapping[str, NodeWanted] = field(default_factory=dict)
     xids: XidTable = field(default_factory=xids.load)
     everyone: Mapping[str, Record] = field(default_factory=dict)
 
@@ -58,9 +58,9 @@ class NodeFacts:
         ]
 
 
-def machine_of(host: Host, record: Record) -> Machine:
+def machine_of(host: NodeWanted, record: Record) -> Machine:
     """What a host of the inventory leads to."""
-    return Machine(host.name, host.node_name, str(host.variables.get("ansible_host") or host.name), record)
+    return Machine(host.name, host.node_name, host.address, record)
 
 
 def need_nvml(facts: NodeFacts) -> tuple[Gpu, ...]:

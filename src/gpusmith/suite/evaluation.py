@@ -13,11 +13,11 @@ from gpusmith.checks.register import CLUSTER, Check, Reads
 from gpusmith.checks.whole_cluster import ClusterAnswer, WholeCluster
 from gpusmith.errors import GpusmithError
 from gpusmith.expect import gpus
-from gpusmith.inventory.host import Host
 from gpusmith.node.connections import Probed
 from gpusmith.node.facts import NodeFacts, machine_of
 from gpusmith.probe.record import Record
 from gpusmith.suite.sources import Sources
+from gpusmith.wanted.node import NodeWanted
 from gpusmith.workloads.outcome import NodeOutcome
 
 
@@ -77,7 +77,7 @@ def _record(sources: Sources, target: str) -> NodeFacts:
     return NodeFacts(host, record, model, fleet, sources.inventory.hosts, everyone=everyone)
 
 
-def _kind(host: Host, record: Record) -> str:
+def _kind(host: NodeWanted, record: Record) -> str:
     """What nodes with the same GPUs have in common: the inventory's model, else the PCI IDs."""
     return host.gpu_model or ",".join(sorted({gpu.device_id for gpu in record.pci.gpus}))
 

@@ -10,9 +10,10 @@ from gpusmith.cluster.api import Cluster
 from gpusmith.cluster.views import NODES
 from gpusmith.errors import InputError
 from gpusmith.expect.versions import FULL_DRIVER
-from gpusmith.inventory.host import Inventory
 from gpusmith.names import UPGRADE
 from gpusmith.upgrade import unfinished
+from gpusmith.wanted.inventory import Inventory
+from gpusmith.wanted.node import NodeWanted
 
 ID, VERSION = "--maintenance-id", "--driver-version"
 
@@ -89,6 +90,10 @@ def _hosts(inventory: Inventory, run: str, nodes: Iterable[Mapping[str, Any]]) -
     return found
 
 
+def _having(node: NodeWanted, version: str) -> NodeWanted:
+    return replace(node, driver=replace(node.driver, version=version))
+
+
 def _with_driver(inventory: Inventory, version: str, names: Iterable[str]) -> Inventory:
-    others = {name: replace(inventory.hosts[name], driver_version=version) for name in names if version}
+    others = {name: _having(inventory.hosts[name], version) for name in names if version}
     return replace(inventory, hosts={**inventory.hosts, **others})

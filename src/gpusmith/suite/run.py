@@ -12,7 +12,6 @@ from pathlib import Path
 from gpusmith.checks.findings import Finding, Outcome, Skip
 from gpusmith.checks.register import CLUSTER, TIERS, catalog, of_tier
 from gpusmith.errors import InputError, ToolError
-from gpusmith.inventory.host import Inventory
 from gpusmith.node.connections import Node
 from gpusmith.owner import process
 from gpusmith.report.results import ExitCode, Results, RunInfo, in_catalog_order
@@ -20,6 +19,7 @@ from gpusmith.suite import summary
 from gpusmith.suite.evaluation import evaluate
 from gpusmith.suite.maintenance import NONE, Maintenance
 from gpusmith.suite.sources import Say, Sources
+from gpusmith.wanted.inventory import Inventory
 from gpusmith.workloads.jobs import Run
 
 

@@ -16,9 +16,9 @@ from gpusmith.cluster.snapshot import Snapshot
 from gpusmith.cluster.views import NodeView
 from gpusmith.data import models
 from gpusmith.errors import GpusmithError
-from gpusmith.inventory.host import Inventory
 from gpusmith.node.connections import Node, Probed, connect, probe_all
 from gpusmith.probe.record import Record
+from gpusmith.wanted.inventory import Inventory
 from gpusmith.wanted.offers import devices
 from gpusmith.workloads import namespace, runner
 from gpusmith.workloads.jobs import Run
@@ -124,7 +124,7 @@ class Sources:
         cluster = Cluster(self.inventory.kubeconfig)
         removed = self._remove_leftovers(cluster)
         wanted = {
-            self.node_name(name): host.operands_namespace for name, host in self.inventory.hosts.items()
+            self.node_name(name): host.operands.namespace for name, host in self.inventory.hosts.items()
         }
         taken = snapshot.take_settled(cluster, wanted, self.say, loaded=self._loaded())
         return ClusterState(cluster, taken, removed)
@@ -134,7 +134,7 @@ class Sources:
         found = {
             self.node_name(name): record.module.loaded_version
             for name, host in self.inventory.hosts.items()
-            if self.maintenance and FEATURE_DISCOVERY in host.operands and (record := self.record(name))
+            if self.maintenance and FEATURE_DISCOVERY in host.operands.ours and (record := self.record(name))
         }
         return {name: version for name, version in found.items() if version}
 

@@ -71,7 +71,7 @@ def facts(sources: Sources) -> dict[str, Mapping[str, Any]]:
             "boot_id": row.record.host.boot_id,
             "kernel": row.record.host.kernel,
             "driver": row.record.module.loaded_version,
-            "driver_asked": sources.inventory.hosts[name].driver_version,
+            "driver_asked": sources.inventory.hosts[name].driver.version,
             "containerd": row.record.containerd.version,
             "gpus": [gpu.uuid for gpu in row.record.nvml.gpus],
         }

@@ -36,14 +36,14 @@ def holds_nothing(found: Finding) -> str:
 def run(pods: Pods) -> Judged:
     """Pods that hold their GPUs until the run ends; the evidence says which pod holds which."""
     host = pods.node.host
-    hold_s = 2 * host.pod_timeout_s + HOLD_SLACK_S
+    hold_s = 2 * host.validation.timeout_pod_s + HOLD_SLACK_S
     env = {"GPUSMITH_HOLD_S": str(int(hold_s))}
     waiting = [
         pods.task(f"hold-{n}", holders.PROGRAM, 1, timeout_s=hold_s, env=env) for n in range(pods.gpus)
     ]
     for holder in waiting:
         pods.create(jobs.pod, holder)
-    deadline = Deadline(host.pod_timeout_s)
+    deadline = Deadline(host.validation.timeout_pod_s)
     held = dict(holders.held(pods, holder, deadline) for holder in waiting)
     return judge(pods.node.expected, held, pods.gpus)
 

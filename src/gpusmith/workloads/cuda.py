@@ -24,7 +24,10 @@ from gpusmith.workloads.register import ALL, workload
 def run(pods: Pods) -> Judged:
     """A Job with all free GPUs."""
     host = pods.node.host
-    env, timeout_s = {"GPUSMITH_LOAD_S": f"{host.load_s:g}"}, host.pod_timeout_s + host.load_s
+    env, timeout_s = (
+        {"GPUSMITH_LOAD_S": f"{host.validation.load_s:g}"},
+        host.validation.timeout_pod_s + host.validation.load_s,
+    )
     task = pods.task("cuda", jobs.program("run_cuda.py"), env=env, timeout_s=timeout_s)
     return judge(pods.node.expected, pods.run_job(task), pods.gpus)
 

@@ -19,11 +19,13 @@ def start(pods: Pods) -> None:
     """Jobs without a request, started early so that they also bring the largest image to the node."""
     host, command = pods.node.host, jobs.program("look_around.py")
     probes = [
-        pods.task("no-request", command, image="tensorflow" if host.images.tensorflow else "cuda"),
+        pods.task("no-request", command, image="tensorflow" if host.validation.images.tensorflow else "cuda"),
         pods.task("visible-all", command, env=EVERYTHING),
     ]
-    if host.runtime_class in pods.node.target.runtime_classes:
-        of_class = pods.task("visible-all-runtime", command, env=EVERYTHING, runtime_class=host.runtime_class)
+    if host.operands.runtime_class in pods.node.target.runtime_classes:
+        of_class = pods.task(
+            "visible-all-runtime", command, env=EVERYTHING, runtime_class=host.operands.runtime_class
+        )
         probes.append(of_class)
     for probe in probes:
         pods.create(jobs.job, probe)
@@ -44,7 +46,7 @@ def run(pods: Pods) -> Judged:
     """Wait for the Jobs that were started."""
     node = pods.node
     logs = {probe.name: pods.log_of_job(probe) for probe in pods.tasks}
-    name = node.host.runtime_class
+    name = node.host.operands.runtime_class
     missing = [] if name in node.target.runtime_classes else [_without_class(node.host.name, name)]
     judged = judge(node.expected, logs, f"{node.prefix}-")
     return replace(judged, problems=[*missing, *judged.problems])

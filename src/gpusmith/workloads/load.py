@@ -7,9 +7,9 @@ from typing import Any
 
 from gpusmith.checks.findings import Finding, Outcome, Skip, merge
 from gpusmith.checks.health import SLOWDOWNS
-from gpusmith.inventory.host import Host
 from gpusmith.probe.nvml import THROTTLE_REASONS
 from gpusmith.problems import Problem
+from gpusmith.wanted.node import NodeWanted
 from gpusmith.workloads.outcome import not_made
 from gpusmith.workloads.pods import Pods
 from gpusmith.workloads.register import workload
@@ -37,7 +37,7 @@ def run(pods: Pods) -> Finding:
     return judge(host, computed) or not_made(CHECK, host, cause, computed)
 
 
-def judge(host: Host, computed: Finding) -> Finding | None:
+def judge(host: NodeWanted, computed: Finding) -> Finding | None:
     """The finding, from what the CUDA program saw; None if it saw nothing.
 
     Args:

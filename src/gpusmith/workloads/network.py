@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gpusmith.checks.findings import Finding, Outcome, Skip
-from gpusmith.inventory.host import Host
+from gpusmith.wanted.node import NodeWanted
 from gpusmith.workloads import jobs
 from gpusmith.workloads.judge import Expected, Judged, program_result
 from gpusmith.workloads.pods import Pods
@@ -16,7 +16,7 @@ NO_NETWORK = "The inventory says that pods of new namespaces reach no Service: '
 PATIENCE = {"RES_OPTIONS": "timeout:2 attempts:2"}
 
 
-def left_out(host: Host) -> Finding:
+def left_out(host: NodeWanted) -> Finding:
     """What is recorded where the inventory says that there is no such network."""
     return Finding(
         "workloads.network",
@@ -30,7 +30,7 @@ def left_out(host: Host) -> Finding:
 
 def start(pods: Pods) -> None:
     """A Job without GPUs, started early: it waits for nothing but the network."""
-    if pods.node.host.network:
+    if pods.node.host.validation.network:
         pods.create(jobs.job, pods.task("network", jobs.program("reach_service.py"), env=PATIENCE))
 
 
@@ -47,7 +47,7 @@ def start(pods: Pods) -> None:
 )
 def run(pods: Pods) -> Judged | Finding:
     """Wait for the Job that was started."""
-    if not pods.node.host.network:
+    if not pods.node.host.validation.network:
         return left_out(pods.node.host)
     (task,) = pods.tasks
     return judge(pods.node.expected, pods.log_of_job(task))

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from gpusmith.checks.findings import Finding
 from gpusmith.cluster.api import Cluster
 from gpusmith.cluster.views import NodeView
-from gpusmith.inventory.host import Host
 from gpusmith.wait import Deadline
+from gpusmith.wanted.node import NodeWanted
 from gpusmith.wanted.offers import Offer
 from gpusmith.workloads.board import Board
 from gpusmith.workloads.jobs import Run
@@ -55,7 +55,7 @@ class NodeUnderTest:
     releases: dict[str, Callable[[], None]] = field(default_factory=dict)
 
     @property
-    def host(self) -> Host:
+    def host(self) -> NodeWanted:
         """What the inventory says of the node."""
         return self.target.host
 

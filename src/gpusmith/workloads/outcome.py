@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from gpusmith.checks.findings import Finding, Outcome, Skip
 from gpusmith.checks.register import of_tier
 from gpusmith.cluster.views import NodeView
-from gpusmith.inventory.host import Host
+from gpusmith.wanted.node import NodeWanted
 from gpusmith.workloads.targets import NotTested, Target
 
 
@@ -42,14 +42,14 @@ def not_tested(target: Target, why: NotTested) -> NodeOutcome:
     return NodeOutcome(findings, (), why.reason, not why.is_failure, target.view)
 
 
-def not_now(check: str, host: Host, why: NotTested) -> Finding:
+def not_now(check: str, host: NodeWanted, why: NotTested) -> Finding:
     """Of a check that was not made because the node could not be given GPUs to test."""
     outcome, skip = (Outcome.FAILED, None) if why.is_failure else (Outcome.SKIPPED, Skip.LEFT_OUT)
     step = "See the checks of the nodes and cluster tiers." if why.is_failure else why.step
     return Finding(check, host.name, outcome, why.reason, {}, step, host.simulated, skip=skip)
 
 
-def too_few_nodes(check: str, host: Host, needed: int, left: Sequence[str], of_run: int) -> Finding:
+def too_few_nodes(check: str, host: NodeWanted, needed: int, left: Sequence[str], of_run: int) -> Finding:
     """Of a check on several nodes at once, on a node that was free without enough others.
 
     Args:
@@ -66,7 +66,7 @@ def too_few_nodes(check: str, host: Host, needed: int, left: Sequence[str], of_r
     return Finding(check, host.name, Outcome.SKIPPED, cause, {}, step, host.simulated, skip=skip)
 
 
-def not_made(check: str, host: Host, cause: str, because: Finding) -> Finding:
+def not_made(check: str, host: NodeWanted, cause: str, because: Finding) -> Finding:
     """Of a check that was not made because of how another one came out.
 
     Args:

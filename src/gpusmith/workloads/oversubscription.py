@@ -42,7 +42,7 @@ def run(pods: Pods) -> Judged:
     pods.delete(ended)
     # It was Pending as expected until now: its timeout starts here.
     node.made[extra.name] = time.monotonic()
-    _, got = holders.held(pods, extra, Deadline(node.host.pod_timeout_s))
+    _, got = holders.held(pods, extra, Deadline(node.host.validation.timeout_pod_s))
     if got != freed and (by_others := node.by_others([extra.name])):
         raise Contended(f"the waiting pod got {got} instead of {freed}: {by_others}")
     return judge(node.expected, held, freed, got, pending)

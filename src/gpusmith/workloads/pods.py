@@ -61,7 +61,7 @@ class Pods:
             ToolError: the inventory names no image.
         """
         host, image = self.node.host, image or self.image
-        reference = getattr(host.images, image, image)
+        reference = getattr(host.validation.images, image, image)
         if not reference:
             raise ToolError(
                 f"Host '{host.name}' names no image for workload '{name}'.",
@@ -75,11 +75,11 @@ class Pods:
             gpus=self.gpus if gpus is None else gpus,
             resource=self.node.offer.resource,
             simulated=host.simulated,
-            tolerated=tuple(str(row["key"]) for row in host.taints),
+            tolerated=tuple(str(row["key"]) for row in host.kubernetes.taints),
             cordoned=self.node.target.in_maintenance,
-            runtime_class=host.pod_runtime_class,
-            timeout_s=host.pod_timeout_s,
-            pull_s=host.pull_timeout_s,
+            runtime_class=host.validation.runtime_class,
+            timeout_s=host.validation.timeout_pod_s,
+            pull_s=host.validation.timeout_pull_s,
         )
         return replace(made, **more)
 

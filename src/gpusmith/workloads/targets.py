@@ -10,9 +10,9 @@ from typing import Any
 from gpusmith.cluster import dra
 from gpusmith.cluster.api import Cluster
 from gpusmith.cluster.views import NODES, PODS, NodeView, view_of
-from gpusmith.inventory.host import Host
 from gpusmith.names import CORDON_TAINT, GPU_TAINT, STARTUP_TAINT
 from gpusmith.upgrade import unfinished
+from gpusmith.wanted.node import NodeWanted
 from gpusmith.wanted.offers import Device, gpus_of
 
 
@@ -28,7 +28,7 @@ class Target:
         maintenance: ID of the upgrade that this run tests nodes for; empty if it tests for none.
     """
 
-    host: Host
+    host: NodeWanted
     view: NodeView | None
     devices: frozenset[Device] | None
     runtime_classes: frozenset[str] = frozenset()
@@ -78,7 +78,7 @@ def looker(cluster: Cluster, namespace: str) -> Look:
         pods = cluster.items(PODS, fieldSelector=f"spec.nodeName={name}")
         others = [pod for pod in pods if pod["metadata"]["namespace"] != namespace]
         claims = dra.read(cluster, others, name, offers=True)
-        return view_of(nodes[0], others, target.host.operands_namespace, claims)
+        return view_of(nodes[0], others, target.host.operands.namespace, claims)
 
     return look
 
@@ -121,7 +121,7 @@ def _marks(view: NodeView) -> dict[str, Any]:
     return {"metadata": {"name": view.name, "annotations": view.annotations}}
 
 
-def _cordoned(view: NodeView, host: Host) -> NotTested:
+def _cordoned(view: NodeView, host: NodeWanted) -> NotTested:
     reason = f"Not tested: node '{view.name}' is cordoned"
     upgrade = unfinished.refusal(host.name, _marks(view))
     if upgrade is not None:
@@ -135,7 +135,7 @@ def _cordoned(view: NodeView, host: Host) -> NotTested:
 
 
 def _tainted(target: Target, view: NodeView) -> NotTested | None:
-    ours = {GPU_TAINT, STARTUP_TAINT, *(str(row["key"]) for row in target.host.taints)}
+    ours = {GPU_TAINT, STARTUP_TAINT, *(str(row["key"]) for row in target.host.kubernetes.taints)}
     if target.in_maintenance:
         ours.add(CORDON_TAINT)
     foreign = [
@@ -155,7 +155,7 @@ def _tainted(target: Target, view: NodeView) -> NotTested | None:
     )
 
 
-def _lent(view: NodeView, host: Host) -> NotTested | None:
+def _lent(view: NodeView, host: NodeWanted) -> NotTested | None:
     """The device plugin gives out any of its GPUs, also one that a pod holds by a claim or by another resource."""
     lent = view.lent_twice(host.offers, host.gpu_count)
     if not lent:
@@ -169,7 +169,7 @@ def _lent(view: NodeView, host: Host) -> NotTested | None:
     )
 
 
-def _without_free_gpus(view: NodeView, host: Host) -> NotTested | None:
+def _without_free_gpus(view: NodeView, host: NodeWanted) -> NotTested | None:
     if not any(view.allocatable.get(offer.resource) for offer in host.offers):
         return NotTested(f"Not tested: node '{view.name}' has no allocatable GPU.", True)
     if not any(map(view.free, host.offers)):

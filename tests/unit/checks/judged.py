@@ -9,9 +9,9 @@ from gpusmith.checks.cluster import ClusterFacts
 from gpusmith.checks.findings import NotAsked
 from gpusmith.checks.register import Reads, catalog
 from gpusmith.cluster.views import view_of
-from gpusmith.inventory.host import Host
 from gpusmith.node.facts import NodeFacts
 from gpusmith.problems import Problem
+from gpusmith.wanted.node import NodeWanted
 from tests.unit.objects import MASTER
 
 Facts = Callable[..., NodeFacts]
@@ -43,7 +43,7 @@ def failing(facts: NodeFacts) -> dict[str, str]:
 
 
 def failing_in_cluster(
-    host: Host, raw: dict[str, Any] | None, pods: list[dict[str, Any]], master: dict[str, Any] = MASTER
+    host: NodeWanted, raw: dict[str, Any] | None, pods: list[dict[str, Any]], master: dict[str, Any] = MASTER
 ) -> dict[str, str]:
     view = view_of(raw, pods, "gpusmith-system") if raw else None
     facts = ClusterFacts(host, "gpu-1", view, [*pods, master])

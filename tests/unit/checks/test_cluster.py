@@ -16,19 +16,20 @@ from gpusmith.checks.whole_cluster import Removed
 from gpusmith.cluster.api import Cluster
 from gpusmith.cluster.snapshot import take
 from gpusmith.cluster.views import view_of
-from gpusmith.inventory.host import Host, Inventory
 from gpusmith.node.connections import Probed
 from gpusmith.node.facts import machine_of
 from gpusmith.node.records import parse
 from gpusmith.suite.run import Suite
 from gpusmith.suite.sources import ClusterState
+from gpusmith.wanted.inventory import Inventory
+from gpusmith.wanted.node import NodeWanted
 from tests.unit.checks.judged import NODE_CHECKS
 from tests.unit.checks.judged import failing_in_cluster as failing
 from tests.unit.hosts import VERSION
 from tests.unit.objects import MASTER, ON_NODE, node, operand, operands, set_by_others
 from tests.unit.records import healthy_record, plugin_spec
 
-MakeHost = Callable[..., Host]
+MakeHost = Callable[..., NodeWanted]
 READY = [{"type": "Ready", "status": "True"}]
 
 
@@ -251,7 +252,7 @@ CLASS_SET = set_by_others("nvidia", None, "z")
 
 
 def judged(
-    host: Host, daemonsets: list[dict[str, Any]], classes: list[dict[str, Any]]
+    host: NodeWanted, daemonsets: list[dict[str, Any]], classes: list[dict[str, Any]]
 ) -> tuple[Finding, list[str]]:
     """What cluster.operands says of a healthy node, and the lists that were asked for."""
     asked: list[str] = []

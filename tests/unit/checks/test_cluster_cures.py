@@ -15,9 +15,9 @@ from gpusmith.checks.findings import NotAsked
 from gpusmith.checks.whole_cluster import Removed, WholeCluster, runtime_class
 from gpusmith.cluster import apply, node_metadata
 from gpusmith.cluster.snapshot import take
-from gpusmith.inventory.host import Host
 from gpusmith.paths import repo_root
 from gpusmith.problems import SITE, Cure, Problem
+from gpusmith.wanted.node import NodeWanted
 from tests.unit.checks.judged import NODE_CHECKS
 from tests.unit.cluster.conftest import Memory
 from tests.unit.hosts import make_host
@@ -43,13 +43,13 @@ OURS: list[dict[str, Any]] = [
 """What role gpu_operands applies, as far as the checks go by it."""
 
 
-def labels(host: Host) -> dict[str, str]:
+def labels(host: NodeWanted) -> dict[str, str]:
     """Those that role kubernetes_node sets, by its own expression."""
     role = yaml.safe_load((repo_root() / "roles/kubernetes_node/vars/main.yml").read_text())
     # Templates outside of a play do not know the collection's filters.
     expression = role["__kubernetes_node_all_labels"].replace(" | gpusmith.gpu.truth", "")
     variables = {
-        "kubernetes_node_labels": dict(host.labels),
+        "kubernetes_node_labels": dict(host.kubernetes.labels),
         "kubernetes_node_simulated": host.simulated,
         "kubernetes_node_gpu_type": host.gpu_model,
     }
@@ -69,16 +69,16 @@ def controllers(memory: Memory) -> None:
             memory.objects[f"/api/v1/namespaces/{SPACE}/pods/{name}-x"] = pod
 
 
-def provision(memory: Memory, host: Host) -> None:
+def provision(memory: Memory, host: NodeWanted) -> None:
     """What site.yml does in the cluster."""
-    wanted = node_metadata.Wanted(labels(host), tuple(host.taints))
+    wanted = node_metadata.Wanted(labels(host), tuple(host.kubernetes.taints))
     states = node_metadata.make(memory.cluster, {"gpu-1": wanted}, 1, sleep=lambda _: None)
     assert states["gpu-1"].problem == ""
     apply.apply(memory.cluster, OURS, check=False)
     controllers(memory)
 
 
-def healthy(host: Host) -> Memory:
+def healthy(host: NodeWanted) -> Memory:
     found = node()
     found["metadata"]["resourceVersion"] = "1"
     memory = Memory({NODE: found})
@@ -86,7 +86,7 @@ def healthy(host: Host) -> Memory:
     return memory
 
 
-def judged(memory: Memory, host: Host) -> list[Problem]:
+def judged(memory: Memory, host: NodeWanted) -> list[Problem]:
     snapshot = take(memory.cluster, {"gpu-1": SPACE})
     facts = ClusterFacts(
         host, "gpu-1", snapshot.nodes.get("gpu-1"), snapshot.system_pods, snapshot.foreign_fields

@@ -37,7 +37,6 @@ def test_a_node_of_no_known_name_is_not_this_one(facts: Facts, record: Record) -
     (problem,) = host_checks.identity(facts(record))
     assert "is node 'db-1'" in problem.cause
     assert "'ansible_host' of 'gpu-1'" in problem.next_step
-    assert host_checks.identity(facts(record, kubernetes_node_name="DB-1")) == []
 
 
 def test_a_machine_that_has_not_joined_has_no_name_yet(facts: Facts, record: Record) -> None:

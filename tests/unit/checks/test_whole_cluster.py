@@ -7,9 +7,9 @@ from collections.abc import Callable
 from gpusmith.checks.register import catalog
 from gpusmith.checks.whole_cluster import Removed, WholeCluster, leftovers, runtime_class
 from gpusmith.cluster.snapshot import Snapshot
-from gpusmith.inventory.host import Host
+from gpusmith.wanted.node import NodeWanted
 
-MakeHost = Callable[..., Host]
+MakeHost = Callable[..., NodeWanted]
 
 
 def test_runtime_class(host: MakeHost) -> None:

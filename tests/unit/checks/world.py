@@ -9,14 +9,13 @@ from typing import Any, cast
 from gpusmith.checks.whole_cluster import Removed
 from gpusmith.cluster.api import Cluster
 from gpusmith.cluster.snapshot import take
-from gpusmith.inventory.read import build
 from gpusmith.node.connections import Probed
 from gpusmith.node.records import parse
 from gpusmith.paths import repo_root
 from gpusmith.suite.sources import ClusterState, Sources
 from gpusmith.workloads.jobs import Run
 from tests.unit.fake_cluster import FakeCluster
-from tests.unit.hosts import UUIDS, host_variables
+from tests.unit.hosts import UUIDS, build, host_variables
 from tests.unit.objects import ON_NODE, node, operand
 from tests.unit.records import healthy_record, other_record
 
@@ -131,6 +130,6 @@ class World:
         }
         if self.answers:
             api = cast("Cluster", self.cluster)
-            wanted = {name: host.operands_namespace for name, host in inventory.hosts.items()}
+            wanted = {name: host.operands.namespace for name, host in inventory.hosts.items()}
             made.__dict__["cluster_state"] = ClusterState(api, take(api, wanted), self.removed)
         return made

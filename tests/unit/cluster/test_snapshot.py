@@ -10,11 +10,11 @@ import pytest
 from gpusmith.cluster import snapshot
 from gpusmith.cluster.api import Cluster
 from gpusmith.cluster.snapshot import Snapshot, take, take_settled
-from gpusmith.inventory.host import Host
+from gpusmith.wanted.node import NodeWanted
 from tests.unit.checks.judged import failing_in_cluster as failing
 from tests.unit.objects import node, operand
 
-MakeHost = Callable[..., Host]
+MakeHost = Callable[..., NodeWanted]
 
 
 def test_a_snapshot_keeps_operands_that_are_on_no_gpu_node() -> None:

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import yaml
 
-from gpusmith.inventory import read
 from gpusmith.inventory.names import check_inventory_names
 from gpusmith.inventory.specs import PROJECT, Spec, load
 from gpusmith.inventory.variables import check_hosts
 from gpusmith.paths import repo_root
+from gpusmith.wanted import inventory as read
 
 EXAMPLE = repo_root() / "inventory" / "example"
 GROUP_FILES = sorted((EXAMPLE / "group_vars").glob("*.yml"))

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from gpusmith.errors import Refusal
-from gpusmith.inventory.host import NEEDED
-from gpusmith.inventory.rules import RULES
+from gpusmith.inventory.rules import CONNECTION, RULES
 from gpusmith.inventory.specs import load
 
 TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
@@ -147,5 +146,5 @@ def test_defaults_keep_the_rules() -> None:
     )
 
 
-def test_templates_are_filled_in_before_the_rules_look() -> None:
-    assert set(RULES) <= set(NEEDED)
+def test_there_are_rules_for_declared_variables_only() -> None:
+    assert set(RULES) - set(CONNECTION) <= set(load().variables)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from operator import attrgetter
 from typing import Any
 
 import pytest
 
 from gpusmith.errors import InputError
 from gpusmith.inventory import guard, specs
-from gpusmith.inventory.host import Host
 from gpusmith.inventory.specs import Spec, parse
 from gpusmith.inventory.target import Run
 from gpusmith.inventory.values import FALSE_WORDS, TRUE_WORDS, check, convert
+from gpusmith.wanted.node import NodeWanted
 
 DECLARED: Mapping[str, Mapping[str, Any]] = {
     "nvidia_driver_version": {"type": "str"},
@@ -103,17 +104,16 @@ class Hosts:
 @pytest.mark.parametrize(
     ("name", "value", "field", "seen"),
     [
-        *[("validation_network", word, "network", True) for word in ("y", "Y", "yes", "T", "on", "1", 1, True)],
-        *[("validation_network", word, "network", False) for word in ("n", "N", "no", "f", "Off", "0", 0)],
+        *[("validation_network", word, "validation.network", True) for word in ("y", "Y", "yes", "T", "on", "1", 1, True)],
+        *[("validation_network", word, "validation.network", False) for word in ("n", "N", "no", "f", "Off", "0", 0)],
         ("gpusmith_simulated", "y", "simulated", True),
-        ("validation_ecc_required", "off", "ecc_required", False),
-        ("nvidia_container_toolkit_default_runtime", "On", "default_runtime_nvidia", True),
+        ("validation_ecc_required", "off", "validation.ecc_required", False),
+        ("nvidia_container_toolkit_default_runtime", "On", "toolkit.default_runtime", True),
         ("gpusmith_gpu_count", "4", "gpu_count", 4),
         ("gpusmith_gpu_count", 4.0, "gpu_count", 4),
-        ("validation_timeout_pod_s", "600", "pod_timeout_s", 600.0),
-        ("validation_accepted_xids", ["13", 31], "accepted_xids", {13, 31}),
-        ("host_baseline_swap", "keep", "swap_off", False),
-        ("kubernetes_node_name", "GPU-1", "node_name", "gpu-1"),
+        ("validation_timeout_pod_s", "600", "validation.timeout_pod_s", 600.0),
+        ("validation_accepted_xids", ["13", 31], "validation.accepted_xids", {13, 31}),
+        ("host_baseline_swap", "keep", "baseline.swap_off", False),
         # Refused, with the words that both use.
         ("validation_network", "maybe", None, "variable 'validation_network' is the text 'maybe'."),
         ("validation_network", 2, None, "variable 'validation_network' is the number 2."),
@@ -147,7 +147,7 @@ class Hosts:
     ],
 )  # fmt: skip
 def test_guard_and_suite_take_and_refuse_the_same(
-    host: Callable[..., Host],
+    host: Callable[..., NodeWanted],
     variables: Callable[..., dict[str, Any]],
     name: str,
     value: Any,
@@ -158,7 +158,7 @@ def test_guard_and_suite_take_and_refuse_the_same(
     refused = guard.refusals(run, Hosts(variables(**{name: value})), specs.load(), cluster=False)
     if field is not None:
         assert refused == []
-        assert getattr(host(**{name: value}), field) == seen
+        assert attrgetter(field)(host(**{name: value})) == seen
         return
     (refusal,) = refused
     assert seen in refusal.message

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from gpusmith.inventory.read import build
 from gpusmith.node import connections as node
 from gpusmith.node.bundle import BOOTSTRAP, bundle
 from gpusmith.node.connections import Result, TestinfraNode, Unreachable
 from gpusmith.wait import Deadline, Done, NotYet, wait_until
+from tests.unit.hosts import build
 from tests.unit.node.test_hostkey import WARNING
 
 

@@ -8,13 +8,12 @@ import pytest
 
 from gpusmith.cluster.api import Cluster
 from gpusmith.errors import InputError
-from gpusmith.inventory.host import Inventory
-from gpusmith.inventory.read import build
 from gpusmith.names import UPGRADE
 from gpusmith.suite import maintenance
 from gpusmith.suite.maintenance import NONE, Maintenance
 from gpusmith.upgrade.ledger import State
-from tests.unit.hosts import VERSION, host_variables
+from gpusmith.wanted.inventory import Inventory
+from tests.unit.hosts import VERSION, build, host_variables
 from tests.unit.ledgers import ledger
 from tests.unit.objects import node
 
@@ -49,14 +48,14 @@ def test_options_that_do() -> None:
 @pytest.fixture
 def inventory() -> Inventory:
     hosts = {
-        "gpu-1": host_variables(kubernetes_node_name="Node-1"),
+        "gpu-1": host_variables(),
         **{name: host_variables() for name in ("gpu-2", "gpu-3")},
     }
     return build({"gpu_nodes": {"hosts": list(hosts)}}, hosts, "inventory", "")
 
 
 def versions(inventory: Inventory) -> dict[str, str]:
-    return {name: host.driver_version for name, host in inventory.hosts.items()}
+    return {name: host.driver.version for name, host in inventory.hosts.items()}
 
 
 def listed(monkeypatch: pytest.MonkeyPatch, **entries: str | None) -> None:
@@ -80,7 +79,7 @@ def listed(monkeypatch: pytest.MonkeyPatch, **entries: str | None) -> None:
 def test_only_nodes_of_the_upgrade_get_its_driver(
     inventory: Inventory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    listed(monkeypatch, node_1=ledger(), gpu_2=ledger(run="u2"), gpu_3=None)
+    listed(monkeypatch, gpu_1=ledger(), gpu_2=ledger(run="u2"), gpu_3=None)
     made = maintenance.applied(Maintenance("u1", WANTED), inventory)
     assert versions(made) == {"gpu-1": WANTED, "gpu-2": VERSION, "gpu-3": VERSION}
     assert versions(inventory)["gpu-1"] == VERSION
@@ -90,7 +89,7 @@ def test_only_nodes_of_the_upgrade_get_its_driver(
 def test_an_upgrade_that_works_on_none_of_the_nodes_is_refused(
     inventory: Inventory, monkeypatch: pytest.MonkeyPatch, entry: str | None
 ) -> None:
-    listed(monkeypatch, node_1=entry, somebody_elses=ledger())
+    listed(monkeypatch, gpu_1=entry, somebody_elses=ledger())
     with pytest.raises(InputError, match=r"No node of this run is in a driver upgrade of run 'u1'"):
         maintenance.applied(Maintenance("u1", WANTED), inventory)
 

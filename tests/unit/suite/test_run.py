@@ -14,7 +14,6 @@ from gpusmith.checks.whole_cluster import Removed
 from gpusmith.cluster import snapshot
 from gpusmith.cluster.snapshot import Snapshot
 from gpusmith.cluster.views import NodeView
-from gpusmith.inventory.read import build
 from gpusmith.node.connections import Probed, Result, Unreachable
 from gpusmith.node.records import parse
 from gpusmith.suite import evaluation, sources
@@ -22,7 +21,7 @@ from gpusmith.suite.maintenance import NONE, Maintenance
 from gpusmith.suite.run import Suite
 from gpusmith.suite.sources import ClusterState, Sources
 from gpusmith.workloads import runner
-from tests.unit.hosts import VERSION, host_variables
+from tests.unit.hosts import VERSION, build, host_variables
 from tests.unit.objects import gpus
 from tests.unit.records import healthy_record
 

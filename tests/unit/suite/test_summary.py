@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from gpusmith.inventory.read import build
 from gpusmith.node.connections import Probed
 from gpusmith.node.records import parse
 from gpusmith.suite import summary
 from gpusmith.suite.run import Suite
+from tests.unit.hosts import build
 from tests.unit.records import healthy_record
 
 

@@ -72,7 +72,8 @@ def start(root: Path, folder: Path, *words: str, cwd: Path | None = None) -> sub
 SEVERAL = """
 import contextlib, io, json, os, sys
 import pytest
-from gpusmith.inventory import programs, read
+from gpusmith.inventory import programs
+from gpusmith.wanted import inventory as read
 
 asked = {}
 

@@ -14,7 +14,7 @@ from gpusmith.checks.findings import Finding
 from gpusmith.checks.register import catalog
 from gpusmith.cluster.api import Cluster
 from gpusmith.cluster.views import NodeView
-from gpusmith.inventory.host import Host
+from gpusmith.wanted.node import NodeWanted
 from gpusmith.wanted.offers import devices
 from gpusmith.workloads import board, node, oversubscription, register, runner
 from gpusmith.workloads.jobs import Run
@@ -52,7 +52,7 @@ def said() -> list[str]:
 
 @pytest.fixture
 def run(
-    host: Callable[..., Host], fake_cluster: FakeCluster, programs: Path, said: list[str]
+    host: Callable[..., NodeWanted], fake_cluster: FakeCluster, programs: Path, said: list[str]
 ) -> Callable[..., tuple[dict[str, NodeOutcome], Finding]]:
     """Runs all workloads on nodes, healthy and free ones unless a test gives a view of them.
 

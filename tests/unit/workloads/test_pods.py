@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from gpusmith.checks.findings import Outcome
-from gpusmith.inventory.host import Host
 from gpusmith.wait import Deadline, WaitTimeout
+from gpusmith.wanted.node import NodeWanted
 from gpusmith.workloads import jobs
 from gpusmith.workloads.jobs import Run
 from gpusmith.workloads.node import NodeUnderTest
@@ -65,7 +65,7 @@ def under_test(cluster: Any, board: Any, target: Target, say: Callable[[str], No
     return NodeUnderTest(cluster, Run("a1", "o"), board, target, "n0", say, lambda row: row.view)
 
 
-def test_a_pod_is_missed_from_before_its_creation_on(host: Callable[..., Host]) -> None:
+def test_a_pod_is_missed_from_before_its_creation_on(host: Callable[..., NodeWanted]) -> None:
     done: list[str] = []
     cluster = SimpleNamespace(create=lambda path, body: done.append(f"create {path} {body['kind']}"))
     board = SimpleNamespace(expect=lambda name: done.append(f"expect {name}"))
@@ -81,7 +81,7 @@ def test_a_pod_is_missed_from_before_its_creation_on(host: Callable[..., Host]) 
     assert pods.age(workload)() < 60
 
 
-def test_a_pod_ends_by_itself_before_it_is_given_up(host: Callable[..., Host]) -> None:
+def test_a_pod_ends_by_itself_before_it_is_given_up(host: Callable[..., NodeWanted]) -> None:
     waited: list[float] = []
 
     def wait(what: str, name: str, check: object, deadline: Deadline) -> Any:
@@ -112,7 +112,7 @@ def pulls(reason: str) -> dict[str, Any]:
     ids=["large image", "pulled", "never pulled"],
 )
 def test_an_image_that_does_not_come_in_time_is_no_failure_of_the_node(
-    host: Callable[..., Host], events: list[Any], kind: type[Exception], says: str
+    host: Callable[..., NodeWanted], events: list[Any], kind: type[Exception], says: str
 ) -> None:
     def wait(*_: Any) -> Any:
         raise WaitTimeout("Waited 9 s")

@@ -72,5 +72,7 @@ def test_what_cannot_be_put_in_order_is_refused(declared: dict[str, Any], says: 
 
 def test_every_workload_has_an_image_of_the_inventory() -> None:
     assert {
-        row.image for row in register._WORKLOADS.values() if not hasattr(make_host().images, row.image)
+        row.image
+        for row in register._WORKLOADS.values()
+        if not hasattr(make_host().validation.images, row.image)
     } == set()

@@ -12,7 +12,8 @@ import pytest
 import yaml
 
 from gpusmith.errors import InputError
-from gpusmith.inventory.read import build, read
+from gpusmith.wanted.inventory import read
+from tests.unit.hosts import build
 
 Variables = Callable[..., dict[str, Any]]
 
@@ -40,8 +41,8 @@ def test_reads_groups_and_variables(tmp_path: Path, variables: Variables) -> Non
     found = read(str(write(tmp_path / "lab", variables())), None)
     assert list(found.hosts) == ["gpu-1", "gpu-2"]
     host = found.hosts["gpu-1"]
-    assert (host.simulated, host.gpu_count, host.driver_version) == (True, 4, "580.178.04")
-    assert host.taints == ({"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"},)
+    assert (host.simulated, host.gpu_count, host.driver.version) == (True, 4, "580.178.04")
+    assert host.kubernetes.taints == ({"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"},)
     assert found.kubeconfig == "/nowhere/kubeconfig"
 
 
@@ -65,7 +66,7 @@ def test_templates_are_filled_in(tmp_path: Path, variables: Variables) -> None:
     found = read(str(folder), None)
     assert found.kubeconfig == str(folder / "kubeconfig")
     assert found.hosts["gpu-2"].gpu_count == 4
-    assert [host.swap_off for host in found.hosts.values()] == [True, False]
+    assert [host.baseline.swap_off for host in found.hosts.values()] == [True, False]
 
 
 def test_template_that_cannot_be_filled_in_is_refused(tmp_path: Path, variables: Variables) -> None:
@@ -109,7 +110,7 @@ def test_encrypted_values_are_decrypted_before_they_are_judged(
     folder = write(tmp_path / "lab", variables())
     (folder / "host_vars").mkdir()
     (folder / "host_vars" / "gpu-2.yml").write_text(made.stdout)
-    assert read(str(folder), None).hosts["gpu-2"].variables["ansible_user"] == "admin"
+    assert read(str(folder), None).variables("gpu-2")["ansible_user"] == "admin"
 
 
 def test_a_host_without_kubeconfig_is_named(variables: Variables) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,29 +11,32 @@ import pytest
 import yaml
 
 from gpusmith.errors import InputError
-from gpusmith.inventory.host import CONTAINERD, NEEDED
-from gpusmith.inventory.rules import CONNECTION
 from gpusmith.inventory.specs import load
+from gpusmith.wanted.node import CONTAINERD
+from gpusmith.wanted.read import from_plain, to_plain, variables_of
 
 
 def test_what_the_inventory_leaves_out_has_the_default_of_the_spec(host: Callable[..., Any]) -> None:
     known, plain = load().variables, host(validation_timeout_pod_s=None)
-    assert plain.swap_off
-    assert list(plain.kernel_modules) == known["host_baseline_modules"].default
-    assert plain.sysctl == known["host_baseline_sysctl"].default
-    assert list(plain.taints) == known["kubernetes_node_taints"].default
-    assert plain.pod_timeout_s == known["validation_timeout_pod_s"].default
-    assert plain.operands_namespace == known["gpu_operands_namespace"].default
-    assert plain.operands == ("nvidia-device-plugin", "gpu-feature-discovery", "nfd-worker")
+    assert plain.baseline.swap_off
+    assert list(plain.baseline.modules) == known["host_baseline_modules"].default
+    assert plain.baseline.sysctl == known["host_baseline_sysctl"].default
+    assert list(plain.kubernetes.taints) == known["kubernetes_node_taints"].default
+    assert plain.validation.timeout_pod_s == known["validation_timeout_pod_s"].default
+    assert plain.operands.namespace == known["gpu_operands_namespace"].default
+    assert plain.operands.ours == ("nvidia-device-plugin", "gpu-feature-discovery", "nfd-worker")
     assert plain.node_name == "gpu-1"
 
 
-def test_every_needed_variable_is_declared() -> None:
-    assert set(NEEDED) - set(CONNECTION) <= set(load().variables)
+def test_every_field_is_a_declared_variable() -> None:
+    assert set(variables_of()) <= set(load().variables)
 
 
 def test_operands_of_somebody_else_are_not_ours(host: Callable[..., Any]) -> None:
-    assert host(gpu_operands_device_plugin="existing").operands == ("gpu-feature-discovery", "nfd-worker")
+    assert host(gpu_operands_device_plugin="existing").operands.ours == (
+        "gpu-feature-discovery",
+        "nfd-worker",
+    )
 
 
 @pytest.mark.parametrize(
@@ -44,8 +48,8 @@ def test_the_runtimes_package_is_that_of_its_layout(
 ) -> None:
     found = host(containerd_package_layout=layout)
     assert {"containerd.io", "containerd"} & set(found.package_versions) == {package}
-    assert found.containerd_version == found.package_versions[package] == "2.3.7"
-    assert host(containerd_version=None).containerd_version is None
+    assert found.containerd.version == found.package_versions[package] == "2.3.7"
+    assert host(containerd_version=None).containerd.version == ""
 
 
 @pytest.mark.parametrize("family", ["Debian", "RedHat"])
@@ -73,5 +77,10 @@ def test_a_template_that_was_not_filled_in_is_no_value(host: Callable[..., Any])
 
 
 def test_the_suite_can_have_a_kubeconfig_of_its_own(host: Callable[..., Any]) -> None:
-    assert host(gpusmith_kubeconfig="/admin", validation_kubeconfig="/few").kubeconfig == "/few"
-    assert host(gpusmith_kubeconfig="/admin", validation_kubeconfig="").kubeconfig == "/admin"
+    assert host(gpusmith_kubeconfig="/admin", validation_kubeconfig="/few").suite_kubeconfig == "/few"
+    assert host(gpusmith_kubeconfig="/admin", validation_kubeconfig="").suite_kubeconfig == "/admin"
+
+
+def test_it_travels_as_plain_data_and_comes_back_the_same(host: Callable[..., Any]) -> None:
+    found = host(validation_accepted_xids=[31, 13], kubernetes_node_labels={"rack": "a"})
+    assert from_plain(json.loads(json.dumps(to_plain(found)))) == found

@@ -1,0 +1,56 @@
+"""Lookup: what the inventory wants of a node, typed, with all defaults and templates filled in."""
+
+# Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible.errors import AnsibleError
+from ansible.plugins.lookup import LookupBase
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.variables import OfHost
+
+from gpusmith.errors import InputError
+from gpusmith.inventory import specs
+from gpusmith.wanted import read
+
+DOCUMENTATION = r"""
+name: wanted
+short_description: What the inventory wants of a node
+description:
+  - Reads the declared variables of a host by their specs, and returns one record with a section for each role. Roles, preflight, upgrade and
+    validation suite all go by this record.
+version_added: "0.1.0"
+author: gpusmith contributors
+options:
+  _terms:
+    description: Hosts of the inventory. Without any, the host of the task, with the variables that the task gives.
+"""
+
+EXAMPLES = r"""
+- name: Show what the inventory wants of the node
+  ansible.builtin.debug:
+    msg: "{{ lookup('gpusmith.gpu.wanted') }}"
+"""
+
+RETURN = r"""
+_raw:
+  description: For each host, the record C(NodeWanted) of C(gpusmith.wanted.node) as plain data.
+  type: list
+  elements: dict
+"""
+
+
+class LookupModule(LookupBase):
+    """See DOCUMENTATION."""
+
+    def run(self, terms: list[str], variables: Any = None, **kwargs: Any) -> list[dict[str, Any]]:
+        """Called by Ansible."""
+        self.set_options(var_options=variables, direct=kwargs)
+        hosts = {host: OfHost.named(host, variables, self._loader) for host in map(str, terms)} or {
+            str(variables["inventory_hostname"]): OfHost(variables, self._templar)
+        }
+        try:
+            return [read.to_plain(read.read(host, values, specs.load())) for host, values in hosts.items()]
+        except InputError as error:
+            raise AnsibleError(str(error)) from error

@@ -1,0 +1,221 @@
+"""The inventory as Ansible reads it: which GPU nodes there are, and what they should be."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gpusmith.errors import InputError, Refusal, ToolError
+from gpusmith.inventory import specs
+from gpusmith.inventory.programs import ansible_environment, last_lines, run
+from gpusmith.inventory.target import GPU_GROUP
+from gpusmith.inventory.variables import check_hosts
+from gpusmith.wanted.node import NodeWanted
+from gpusmith.wanted.read import from_plain
+
+HOSTS = "__gpusmith_hosts"
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """The GPU nodes that a run is about.
+
+    Attributes:
+        source: the inventory as the user named it, or what ansible.cfg names.
+        limit: the pattern, empty if none.
+        hosts: GPU nodes by name, never empty.
+        connection: the whole output of ansible-inventory, which the ssh adapter reads.
+    """
+
+    source: str
+    limit: str
+    hosts: Mapping[str, NodeWanted]
+    connection: Mapping[str, Any] = field(repr=False)
+
+    @property
+    def simulated(self) -> bool:
+        """Whether any node is said to be simulated."""
+        return any(host.simulated for host in self.hosts.values())
+
+    @property
+    def kubeconfig(self) -> str:
+        """The one kubeconfig of all nodes.
+
+        Raises:
+            InputError: none, or several.
+        """
+        without = [name for name, host in self.hosts.items() if not host.suite_kubeconfig]
+        if without:
+            raise InputError(
+                f"Host '{without[0]}' has no 'gpusmith_kubeconfig'.",
+                "Set it in group_vars/all.yml to a file on this machine.",
+            )
+        named = sorted({host.suite_kubeconfig for host in self.hosts.values()})
+        if len(named) != 1:
+            raise InputError(
+                f"The GPU nodes name several kubeconfigs: {', '.join(repr(path) for path in named)}.",
+                "Validate the nodes of one cluster at a time with --limit.",
+            )
+        return named[0]
+
+    def variables(self, host: str) -> Mapping[str, Any]:
+        """Everything that Ansible knows of a host, for the connection to it."""
+        listed: Mapping[str, Any] = ((self.connection.get("_meta") or {}).get("hostvars") or {}).get(
+            host
+        ) or {}
+        return {**listed, **self.hosts[host].connection}
+
+
+def read(source: str | None, limit: str | None, working_folder: Path | None = None) -> Inventory:
+    """Read an inventory.
+
+    Args:
+        source: file, folder or host list with a comma; None for the one of ansible.cfg.
+        limit: Ansible pattern; None for all GPU nodes.
+        working_folder: relative paths start here.
+
+    Raises:
+        InputError: it cannot be used, with the reason.
+        ToolError: Ansible's programs are not there.
+    """
+    folder = working_folder or Path.cwd()
+    environment = ansible_environment(folder)
+    if source is not None:
+        if not source:
+            raise InputError("The inventory's path is empty.", "Give --inventory a file or a folder.")
+        if "," not in source:
+            path = (folder / Path(source).expanduser()).resolve()
+            if not path.exists():
+                raise InputError(
+                    f"Inventory '{source}' does not exist.", "Give --inventory an existing file or folder."
+                )
+            source = str(path)
+    words = ["--inventory", source] if source is not None else []
+    limited = ["--limit", limit] if limit else []
+    done = run("ansible-inventory", ["--list", *words, *limited], folder, environment)
+    named = source or _default_source(environment)
+    if done.returncode != 0:
+        raise _unreadable(source, named, limit, done.stderr)
+    try:
+        tree: dict[str, Any] = json.loads(done.stdout)
+    except ValueError as error:
+        raise ToolError(
+            "'ansible-inventory --list' printed no JSON.",
+            f"Try: ansible-inventory --inventory {named} --list",
+        ) from error
+    names = nodes_of(tree, named, limit or "")
+    # A connection that cannot be made would break those of all hosts, without the reason.
+    listed = (tree.get("_meta") or {}).get("hostvars") or {}
+    _refuse(check_hosts({name: listed.get(name, {}) for name in names}, specs.load()))
+    return build(tree, _wanted(names, words, folder, environment), named, limit or "")
+
+
+def nodes_of(tree: Mapping[str, Any], source: str, limit: str) -> list[str]:
+    """The GPU nodes of an inventory, never none.
+
+    Raises:
+        InputError: there are none.
+    """
+    names = members(tree, GPU_GROUP)
+    if names:
+        return names
+    if limit:
+        raise InputError(
+            f"Pattern '{limit}' matches no host of group '{GPU_GROUP}' in inventory '{source}'.",
+            "Give --limit a GPU node or a group that has some.",
+        )
+    raise InputError(
+        f"Inventory '{source}' has no host in group '{GPU_GROUP}'.",
+        f"Put the GPU nodes into group '{GPU_GROUP}'.",
+    )
+
+
+def _unreadable(source: str | None, named: str, limit: str | None, stderr: str) -> InputError:
+    said = last_lines(stderr)
+    if limit and ("does not match any hosts" in stderr or "Specified inventory" in stderr):
+        return InputError(
+            f"Pattern '{limit}' matches no host of inventory '{named}'.",
+            "Give --limit a host or group of it.",
+        )
+    if source is None:
+        return InputError(
+            f"No usable inventory: {said}",
+            "Start the lab with 'gpulab up', or name yours with --inventory.",
+        )
+    return InputError(
+        f"Inventory '{named}' cannot be read: {said}",
+        f"Try: ansible-inventory --inventory {named} --list",
+    )
+
+
+def _default_source(environment: Mapping[str, str]) -> str:
+    return environment.get("ANSIBLE_INVENTORY") or f"of {environment.get('ANSIBLE_CONFIG', 'ansible.cfg')}"
+
+
+def members(tree: Mapping[str, Any], group: str) -> list[str]:
+    """Hosts of a group and of its children, in order, each once."""
+    row = tree.get(group) or {}
+    found = dict.fromkeys(str(host) for host in row.get("hosts") or [])
+    for child in row.get("children") or []:
+        found.update(dict.fromkeys(members(tree, str(child))))
+    return list(found)
+
+
+def _wanted(
+    names: Sequence[str], words: Sequence[str], folder: Path, environment: Mapping[str, str]
+) -> dict[str, NodeWanted]:
+    """What the inventory wants of each node, by lookup 'gpusmith.gpu.wanted': only Ansible can fill templates in."""
+    output = {"ANSIBLE_LOAD_CALLBACK_PLUGINS": "1", "ANSIBLE_STDOUT_CALLBACK": "ansible.posix.json"}
+    with tempfile.NamedTemporaryFile("w", prefix="gpusmith-", suffix=".json") as file:
+        # A command line has no room for the names of a large inventory.
+        json.dump({HOSTS: list(names)}, file)
+        file.flush()
+        message = f"msg={{{{ query('gpusmith.gpu.wanted', *{HOSTS}) }}}}"
+        command = ["localhost", *words, "-e", f"@{file.name}", "-m", "ansible.builtin.debug", "-a", message]
+        done = run("ansible", command, folder, {**environment, **output})
+    try:
+        # Other callbacks of the user's ansible.cfg may print after it.
+        answer, _end = json.JSONDecoder().raw_decode(done.stdout[done.stdout.index("{") :])
+        result = answer["plays"][0]["tasks"][0]["hosts"]["localhost"]
+        if result.get("failed"):
+            raise _unfilled(str(result["msg"]))
+        return {str(row["name"]): from_plain(row) for row in result["msg"]}
+    except (ValueError, KeyError, IndexError, AttributeError) as error:
+        raise _unfilled(last_lines(done.stdout + done.stderr)) from error
+
+
+def _unfilled(why: str) -> InputError:
+    return InputError(
+        f"The inventory's variables cannot be read: {why}", "Look at the named variable in the inventory."
+    )
+
+
+def _refuse(refusals: Sequence[Refusal]) -> None:
+    if refusals:
+        raise InputError(refusals[0].message, refusals[0].hint)
+
+
+def build(tree: Mapping[str, Any], wanted: Mapping[str, NodeWanted], source: str, limit: str) -> Inventory:
+    """The inventory from what Ansible says of it.
+
+    Args:
+        tree: the output of ansible-inventory.
+        wanted: by host.
+        source: as the user named it.
+        limit: the pattern, empty if none.
+
+    Raises:
+        InputError: a node lacks a variable that the suite cannot do without.
+    """
+    for name, node in wanted.items():
+        for variable, value in (
+            ("gpusmith_gpu_count", node.gpu_count),
+            ("nvidia_driver_version", node.driver.version),
+        ):
+            if not value:
+                raise InputError(f"Host '{name}' has no '{variable}'.", "Set it in group_vars/gpu_nodes.yml.")
+    return Inventory(source, limit, dict(wanted), tree)

@@ -1,0 +1,247 @@
+"""What the inventory wants of a node, typed.
+
+Each section of `NodeWanted` belongs to one role. A field is the role's variable of the same name, without the role's prefix, so
+that an option has one name from the inventory to the judge. `read` fills the sections in; nobody else knows names of variables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpusmith.inventory import building
+from gpusmith.names import OPERANDS_NAMESPACE
+from gpusmith.wanted.offers import Offers, whole
+
+Repository = Mapping[str, Any]
+"""Where packages come from, as the roles' specs describe it."""
+
+DEVICE_PLUGIN = "nvidia-device-plugin"
+OPERANDS = {
+    DEVICE_PLUGIN: "device_plugin",
+    "gpu-feature-discovery": "feature_discovery",
+    "nfd-worker": "node_feature_discovery",
+}
+"""DaemonSets of role gpu_operands, by the name that their pods carry, and the field that says whose they are."""
+CONTAINERD = {"docker": "containerd.io", "distribution": "containerd"}
+"""The package of the runtime by 'containerd_package_layout'."""
+TOOLKIT = (
+    "nvidia-container-toolkit",
+    "nvidia-container-toolkit-base",
+    "libnvidia-container-tools",
+    "libnvidia-container1",
+)
+KUBERNETES = ("kubelet", "kubeadm", "kubectl")
+CDI_SPEC = "/var/run/cdi/nvidia.yaml"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Driver:
+    """Role nvidia_driver; see docs/variables.md for what the fields may be."""
+
+    state: str = "present"
+    version: str = ""
+    repository: Repository = field(default_factory=dict)
+    package_layout: str = "nvidia"
+    module_build: str = building.DKMS
+    build: str = "every_node"
+    build_signing: Mapping[str, str] = field(default_factory=dict)
+    module_flavour: str = "auto"
+    module_parameters: Mapping[str, str] = field(default_factory=dict)
+    extra_modules: tuple[str, ...] = ()
+    fabric_manager: str = "auto"
+    components: tuple[str, ...] = ("auto",)
+    kernel_headers: bool = True
+
+    @property
+    def builds_once(self) -> bool:
+        """Whether one node of several builds the modules."""
+        return building.builds_once(self.build, self.module_build)
+
+    @property
+    def certificate(self) -> str:
+        """File on the controller, of the site's key that signs the module; empty where nobody signs."""
+        return building.certificate_of(self.build, self.module_build, self.build_signing)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Baseline:
+    """Role host_baseline."""
+
+    swap: str = "off"
+    modules: tuple[str, ...] = ()
+    sysctl: Mapping[str, str] = field(default_factory=dict)
+    sysctl_minimum: Mapping[str, int] = field(default_factory=dict)
+    huge_pages: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def swap_off(self) -> bool:
+        """Whether swap should be off. Unquoted, YAML takes 'off' for false."""
+        return self.swap != "keep"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Containerd:
+    """Role containerd."""
+
+    version: str = ""
+    package_layout: str = "docker"
+    repository: Repository = field(default_factory=dict)
+    proxy: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Toolkit:
+    """Role nvidia_container_toolkit."""
+
+    version: str = ""
+    repository: Repository = field(default_factory=dict)
+    mode: str = "auto"
+    default_runtime: bool = False
+    cdi_spec: str = CDI_SPEC
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cuda:
+    """Role cuda_toolkit."""
+
+    versions: tuple[str, ...] = ()
+    default: str = ""
+    repository: Repository = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kubernetes:
+    """Role kubernetes_node."""
+
+    version: str = ""
+    repository: Repository = field(default_factory=dict)
+    control_plane_endpoint: str = ""
+    kubelet_config: Mapping[str, Any] = field(default_factory=dict)
+    proxy: Mapping[str, Any] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Mapping[str, str], ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operands:
+    """Role gpu_operands: what is the same on all GPU nodes of a cluster."""
+
+    device_plugin: str = "managed"
+    feature_discovery: str = "managed"
+    node_feature_discovery: str = "managed"
+    namespace: str = OPERANDS_NAMESPACE
+    runtime_class: str = "nvidia"
+
+    @property
+    def ours(self) -> tuple[str, ...]:
+        """Values of 'app.kubernetes.io/name' of the operands that are ours and run on every GPU node."""
+        return tuple(name for name, owner in OPERANDS.items() if getattr(self, owner) == "managed")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preflight:
+    """Role preflight."""
+
+    secure_boot_allowed: bool = False
+    kernel_headers_required: bool = True
+    clock_offset_limit_s: int = 30
+    removable_packages: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Images:
+    """Container images of the workloads; empty where the inventory names none."""
+
+    cuda: str
+    pytorch: str
+    tensorflow: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Validation:
+    """The suite."""
+
+    kubeconfig: str = ""
+    image_cuda: str = ""
+    image_pytorch: str = ""
+    image_tensorflow: str = ""
+    timeout_pod_s: float = 300.0
+    timeout_pull_s: float = 900.0
+    load_s: float = 10.0
+    runtime_class: str = ""
+    accepted_xids: frozenset[int] = frozenset()
+    xid_history_required: bool = True
+    ecc_required: bool = True
+    pcie_width: int = 0
+    network: bool = True
+
+    @property
+    def images(self) -> Images:
+        """What workloads run in."""
+        return Images(self.image_cuda, self.image_pytorch, self.image_tensorflow)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeWanted:
+    """What the inventory wants of one node: the project's own variables ('gpusmith_*'), and a section for each role.
+
+    Attributes:
+        name: of the host in the inventory.
+        gpu_model: key of data/gpus.yml, a name of the site's own for GPUs that are no row, or empty: what the machine shows.
+        gpu_count: GPUs that the machine should have.
+        simulated: the first of the two witnesses of a simulation.
+        user_land: empty where it is the distribution's.
+        connection: Ansible's variables for the way to it, by name, as far as they are given.
+    """
+
+    name: str
+    connection: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    gpu_model: str = ""
+    gpu_count: int = 0
+    simulated: bool = False
+    user_land: str = ""
+    kubeconfig: str = ""
+    reboot: str = "never"
+    change_runtime_on_joined: bool = False
+    ca_certificates: Mapping[str, str] = field(default_factory=dict)
+    driver: Driver = field(default_factory=Driver)
+    baseline: Baseline = field(default_factory=Baseline)
+    containerd: Containerd = field(default_factory=Containerd)
+    toolkit: Toolkit = field(default_factory=Toolkit)
+    cuda: Cuda = field(default_factory=Cuda)
+    kubernetes: Kubernetes = field(default_factory=Kubernetes)
+    operands: Operands = field(default_factory=Operands)
+    preflight: Preflight = field(default_factory=Preflight)
+    validation: Validation = field(default_factory=Validation)
+
+    @property
+    def node_name(self) -> str:
+        """Of its Node object: names of Nodes are in lower case."""
+        return self.name.lower()
+
+    @property
+    def offers(self) -> Offers:
+        """What its Node is to hand out."""
+        return whole(self.gpu_count)
+
+    @property
+    def address(self) -> str:
+        """Where Ansible reaches it."""
+        return str(self.connection.get("ansible_host") or self.name)
+
+    @property
+    def suite_kubeconfig(self) -> str:
+        """With which the suite asks the cluster; empty if none is named."""
+        return self.validation.kubeconfig or self.kubeconfig
+
+    @property
+    def package_versions(self) -> dict[str, str]:
+        """Exact versions of runtime, toolkit and Kubernetes by package, as far as the inventory gives them."""
+        versions = {
+            CONTAINERD.get(self.containerd.package_layout, ""): self.containerd.version,
+            **dict.fromkeys(TOOLKIT, self.toolkit.version),
+            **dict.fromkeys(KUBERNETES, self.kubernetes.version),
+        }
+        return {name: version for name, version in versions.items() if name and version}
