@@ -25,9 +25,7 @@ from gpusmith.data import compatibility, models
 from gpusmith.errors import Refusal
 from gpusmith.expect import identity
 from gpusmith.expect.identity import Machine, Nodes
-from gpusmith.inventory.building import BUILD, MODULE_BUILD, builds_once
 from gpusmith.inventory.target import GPU_GROUP
-from gpusmith.names import OPERANDS_NAMESPACE
 from gpusmith.preflight import table as preflight_table
 from gpusmith.preflight.words import Tables
 from gpusmith.upgrade import ledger as ledgers
@@ -88,14 +86,14 @@ class ActionModule(ControllerAction):
 
     def act(self, asked: dict[str, Any], check: bool) -> dict[str, Any]:
         hosts = list(self.variables.get("ansible_play_hosts_all", []))
-        of = Variables(self.variables.get("hostvars"))
+        of = Variables(self.variables.get("hostvars"), self._loader)
         cluster = Cluster(asked["kubeconfig"])
-        machines = {host: found for host in hosts if (found := machine(host, of.written(host), of))}
+        machines = {host: found for host in hosts if (found := machine(host, of))}
         seen = nodes_for(cluster, machines.values())
         found = self._found(cluster, seen.objects, of)
         mine = claim({row.node: row.machine_id for row in machines.values()} | {WHOLE: ""})
         wrong = _wrong_machines(list(machines.values()), seen.nodes)
-        looks = [self._look(host, of.written(host), found, asked, wrong.get(host, [])) for host in hosts]
+        looks = [self._look(host, of, found, asked, wrong.get(host, [])) for host in hosts]
         rules = Rules(
             run=mine.run,
             target=next((look.target for look in looks if look.target), ""),
@@ -111,7 +109,7 @@ class ActionModule(ControllerAction):
             rules,
             Asked(
                 dt.datetime.now(dt.UTC),
-                str(of.written(hosts[0]).get("gpu_operands_namespace") or OPERANDS_NAMESPACE),
+                of.wanted(hosts[0]).operands.namespace,
                 asked["back"],
                 asked["reboot"] == "if_needed",
                 self._staging(asked, found, of),
@@ -141,9 +139,8 @@ class ActionModule(ControllerAction):
     def _found(self, cluster: Cluster, nodes: Mapping[str, Object], of: Variables) -> Found:
         members = {}
         for host in self.variables.get("groups", {}).get(GPU_GROUP, []):
-            said = of.written(host)
-            count = str(said.get("gpusmith_gpu_count") or "")
-            members[_node_name(host, said)] = int(count) if count.isdigit() else 0
+            wanted = of.wanted(host)
+            members[wanted.node_name] = wanted.gpu_count
         pods: dict[str, list[Object]] = {}
         for pod in cluster.items(PODS):
             pods.setdefault(str((pod.get("spec") or {}).get("nodeName") or ""), []).append(pod)
@@ -153,13 +150,13 @@ class ActionModule(ControllerAction):
     def _look(
         self,
         host: str,
-        said: Mapping[str, Any],
+        of: Variables,
         found: Found,
         asked: Mapping[str, Any],
         wrong: list[Refusal],
     ) -> Look:
-        name = _node_name(host, said)
-        node = found.nodes.get(name)
+        said, wanted = of.written(host), of.wanted(host)
+        node = found.nodes.get(wanted.node_name)
         used = said.get("__gpu_upgrade_used") or {}
         answered = (said.get("node_record_now") or {}).get("record")
         target = _before(node) if asked["back"] else _chosen(host, said) or asked["version"]
@@ -168,10 +165,8 @@ class ActionModule(ControllerAction):
             node=node,
             target=target,
             raw=answered,
-            gpu_model=str(said.get("gpusmith_gpu_model") or ""),
-            flavour=str(said.get("nvidia_driver_module_flavour") or "auto"),
-            once=_once(said),
-            pods=found.pods.get(name, []),
+            wanted=wanted,
+            pods=found.pods.get(wanted.node_name, []),
             claims=found.claims,
             users=_users(used),
             kept=[str(name) for name in used.get("kept") or []],
@@ -184,7 +179,7 @@ class ActionModule(ControllerAction):
         if not group:
             return Staging()
         hosts = self.variables.get("groups", {}).get(group, [])
-        nodes = {host: found.nodes.get(_node_name(host, of.written(host))) for host in hosts}
+        nodes = {host: found.nodes.get(of.wanted(host).node_name) for host in hosts}
         return Staging(group, nodes, asked["requires_hours"])
 
     # --- what is told ----------------------------------------------------------------------------------------------
@@ -207,10 +202,6 @@ def _users(used: Mapping[str, Any]) -> list[User]:
     return [User(words[pid], pod) for pid, pod in pids if pid in words]
 
 
-def _node_name(host: str, said: Mapping[str, Any]) -> str:
-    return str(said.get("kubernetes_node_name") or host).lower()
-
-
 def _wrong_machines(machines: list[Machine], nodes: Nodes) -> dict[str, list[Refusal]]:
     """By host, why its machine is not the one whose Node is meant."""
     return {
@@ -224,13 +215,6 @@ def _wrong_machines(machines: list[Machine], nodes: Nodes) -> dict[str, list[Ref
 def _of_preflight(said: Mapping[str, Any], back: bool) -> list[Refusal]:
     """What the look at machine and repositories found; a rollback needs none."""
     return [] if back else preflight_table.of_host(said.get("__preflight_answer"))
-
-
-def _once(said: Mapping[str, Any]) -> str:
-    """The package layout, where one node builds the modules for several."""
-    if not builds_once(said.get(BUILD), said.get(MODULE_BUILD)):
-        return ""
-    return str(said.get("nvidia_driver_package_layout") or "nvidia")
 
 
 def _chosen(host: str, said: Mapping[str, Any]) -> str:

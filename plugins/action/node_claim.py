@@ -33,9 +33,9 @@ class ActionModule(ControllerAction):
 
     def act(self, asked: dict[str, Any], check: bool) -> dict[str, Any]:
         hosts = list(self.variables.get("ansible_play_hosts_all", []))
-        of = Variables(self.variables.get("hostvars"))
+        of = Variables(self.variables.get("hostvars"), self._loader)
         written = {host: of.written(host) for host in hosts}
-        machines = [found for host in hosts if (found := machine(host, written[host], of))]
+        machines = [found for host in hosts if (found := machine(host, of))]
         cluster = Cluster(asked["kubeconfig"]) if asked["kubeconfig"] else None
         seen = nodes_for(cluster, machines) if cluster else None
         cordoned, upgrading = (seen.cordoned, seen.upgrading) if seen else ((), {})

@@ -11,7 +11,6 @@ import time
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from ansible import context
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import leader
@@ -19,24 +18,14 @@ from ansible_collections.gpusmith.gpu.plugins.plugin_utils.variables import Vari
 
 from gpusmith.cluster.claims import Claim
 from gpusmith.expect.identity import Machine
-from gpusmith.inventory.templates import UnfilledError
 from gpusmith.node.records import parse
 
 
-def machine(host: str, written: Mapping[str, Any], of: Variables) -> Machine | None:
+def machine(host: str, of: Variables) -> Machine | None:
     """The machine behind a host of the inventory; None if it did not answer."""
-    record = (written.get("node_record_now") or {}).get("record")
-    if not record:
-        return None
-    node, address = (_text(of, host, name) for name in ("kubernetes_node_name", "ansible_host"))
-    return Machine(host, node.lower(), address, parse(record))
-
-
-def _text(of: Variables, host: str, name: str) -> str:
-    try:
-        return str(of.filled(host, name)) if of.written(host).get(name) else host
-    except UnfilledError:
-        return host
+    record = (of.written(host).get("node_record_now") or {}).get("record")
+    wanted = of.wanted(host)
+    return Machine(host, wanted.node_name, wanted.address, parse(record)) if record else None
 
 
 def claim(nodes: Mapping[str, str]) -> Claim:

@@ -13,8 +13,11 @@ from ansible.errors import AnsibleError
 from ansible.template import Templar, trust_as_template
 from ansible.utils.vars import load_extra_vars
 
+from gpusmith.inventory import specs
 from gpusmith.inventory.target import GPU_GROUP, Run
 from gpusmith.inventory.templates import UnfilledError
+from gpusmith.wanted.node import NodeWanted
+from gpusmith.wanted.read import read
 
 
 def run_of(task_vars: Mapping[str, Any], loader: Any, group: str = GPU_GROUP) -> Run:
@@ -35,10 +38,12 @@ def run_of(task_vars: Mapping[str, Any], loader: Any, group: str = GPU_GROUP) ->
 class Variables:
     """The variables of hosts, by Ansible's own."""
 
-    def __init__(self, hostvars: Any) -> None:
+    def __init__(self, hostvars: Any, loader: Any = None) -> None:
         self._hostvars = hostvars
+        self._loader = loader
         # Ansible puts the variables of a host together anew each time that it is asked for them.
         self._of: dict[str, Any] = {}
+        self._wanted: dict[str, NodeWanted] = {}
 
     def written(self, host: str) -> Mapping[str, Any]:
         """All variables of a host, templates as they are written."""
@@ -54,6 +59,17 @@ class Variables:
             return copy.deepcopy(self._of[host][name])
         except AnsibleError as error:
             raise UnfilledError(str(error)) from error
+
+    def wanted(self, host: str) -> NodeWanted:
+        """What the inventory wants of a host.
+
+        Raises:
+            InputError: a template cannot be filled in, or its value cannot be used.
+        """
+        if host not in self._wanted:
+            variables = OfHost.named(host, {"hostvars": self._hostvars}, self._loader)
+            self._wanted[host] = read(host, variables, specs.load())
+        return self._wanted[host]
 
 
 class OfHost:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Protocol
 
@@ -15,7 +15,8 @@ from gpusmith.cluster.dra import NO_CLAIMS, Claims
 from gpusmith.cluster.stamps import read_stamp, validated_since
 from gpusmith.errors import GpusmithError, Refusal
 from gpusmith.expect import driver as drivers
-from gpusmith.expect import packages, wanted
+from gpusmith.expect import packages
+from gpusmith.expect import wanted as wants
 from gpusmith.expect.versions import FULL_DRIVER, is_older, is_open, is_version, numbers, upstream
 from gpusmith.names import HOLD, OPERANDS_LABEL, OPERANDS_NAMESPACE, OPERANDS_ON
 from gpusmith.node.records import parse
@@ -27,6 +28,7 @@ from gpusmith.upgrade import ledger as ledgers
 from gpusmith.upgrade.budget import Fleet, Member
 from gpusmith.upgrade.disruption import daemon_sets
 from gpusmith.upgrade.ledger import State, Unreadable
+from gpusmith.wanted.node import NodeWanted
 from gpusmith.wording import quoted
 
 VARIABLE = "gpu_upgrade_version"
@@ -53,9 +55,7 @@ class Look:
         node: its Node object, None if the cluster has none.
         target: version that it is to get.
         raw: the probe's record, None if the machine did not answer.
-        gpu_model: gpusmith_gpu_model.
-        flavour: nvidia_driver_module_flavour.
-        once: package layout, where one node builds the modules for several; empty where every node builds for itself.
+        wanted: what the inventory wants of it.
         pods: on the node, all of them.
         claims: of pods.
         users: processes that use the driver, without services that the upgrade stops itself.
@@ -68,9 +68,7 @@ class Look:
     node: Object | None
     target: str
     raw: Mapping[str, Any] | None = None
-    gpu_model: str = ""
-    flavour: str = "auto"
-    once: str = ""
+    wanted: NodeWanted = field(default_factory=lambda: NodeWanted(name=""))
     pods: Sequence[Object] = ()
     claims: Claims = NO_CLAIMS
     users: Sequence[User] = ()
@@ -96,22 +94,22 @@ class Look:
     @property
     def builds(self) -> Key | None:
         """Of the modules for the running kernel, where one node builds them for several; None elsewhere."""
-        if not self.once or self.raw is None:
+        if self.raw is None or not self.wanted.driver.builds_once:
             return None
         record = parse(self.raw)
         try:
             kind = drivers.flavour(record, self.driver)
-            return keys.of(record, record.host.kernel or "", upstream(self.target), kind, self.once)
+            layout = self.wanted.driver.package_layout
+            return keys.of(record, record.host.kernel or "", upstream(self.target), kind, layout)
         except GpusmithError:
             # Others say what is wrong with it.
             return None
 
     @property
-    def driver(self) -> wanted.Driver:
+    def driver(self) -> wants.Driver:
         """The target, for judges."""
-        return wanted.Driver(
-            self.name, self.target, self.flavour, model=wanted.all_models().get(self.gpu_model)
-        )
+        model = wants.all_models().get(self.wanted.gpu_model)
+        return replace(wants.driver_of(self.wanted, model), node=self.name, version=self.target)
 
 
 @dataclass(frozen=True)
@@ -297,12 +295,17 @@ def _has(record: Record, look: Look) -> bool:
 
 def _of_version(look: Look, record: Record | None, tables: Tables) -> Iterator[Refusal]:
     """The version is one, and every GPU model of the machine can have it."""
-    asked = {"driver_version": look.target, "module_flavour": look.flavour, "driver_variable": VARIABLE}
+    asked = {
+        "driver_version": look.target,
+        "module_flavour": look.wanted.driver.module_flavour,
+        "driver_variable": VARIABLE,
+        "gpu_model": look.wanted.gpu_model,
+    }
     facts = {
         "repositories": {},
         "record": {key: (look.raw or {}).get(key) for key in ("pci", "nvml")} if record else None,
     }
-    yield from check_driver(facts, {**asked, "gpu_model": look.gpu_model}, tables)
+    yield from check_driver(facts, asked, tables)
 
 
 def _of_machine(look: Look, record: Record, asked: Asked, tables: Tables) -> Iterator[Refusal]:

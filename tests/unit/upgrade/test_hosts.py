@@ -15,6 +15,7 @@ from gpusmith.preflight.words import Tables
 from gpusmith.upgrade.budget import Fleet
 from gpusmith.upgrade.hosts import Action, Asked, Look, Staging, Verdict, judge, origin
 from gpusmith.upgrade.ledger import FINISHED, State
+from gpusmith.wanted.node import NodeWanted
 from tests.unit.records import healthy_record
 from tests.unit.upgrade.nodes import NEW, NOW, OLD, entry, node
 from tests.unit.upgrade.test_disruption import daemon
@@ -26,9 +27,9 @@ ASKED = Asked(now=AT)
 
 def look(row: dict[str, Any] | None = None, target: str = NEW, **more: Any) -> Look:
     """One of a healthy machine with OLD."""
-    return Look(
-        "gpu-1", row or node("gpu-1"), target, **{"raw": healthy_record(), "gpu_model": "h100-sxm"} | more
-    )
+    wanted = NodeWanted(name="gpu-1", gpu_model=more.pop("gpu_model", "h100-sxm"))
+    given: dict[str, Any] = {"raw": healthy_record(), "wanted": wanted}
+    return Look("gpu-1", row or node("gpu-1"), target, **given | more)
 
 
 def verdict(of: Look, asked: Asked = ASKED) -> Verdict:

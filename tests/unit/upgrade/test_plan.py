@@ -15,6 +15,7 @@ from gpusmith.upgrade.hosts import Action, Look
 from gpusmith.upgrade.ledger import State
 from gpusmith.upgrade.plan import SCHEMA, Plan, Timing, make, to_json
 from gpusmith.upgrade.table import lines
+from gpusmith.wanted.node import Driver, NodeWanted
 from tests.unit.records import healthy_record
 from tests.unit.upgrade.nodes import H100, NEW, OLD, entry, node
 from tests.unit.upgrade.test_disruption import budget, pod
@@ -64,7 +65,8 @@ def test_the_plan_says_who_compiles_where_one_node_does_for_all() -> None:
         raw["host"].update(kernel=kernel, architecture="x86_64", os_id="debian", os_version="12")
         return host(node(name), raw=raw, **more)
 
-    first, other, last = (of(f"gpu-{n}", kernel, once="nvidia") for n, kernel in enumerate("aba", start=1))
+    once = NodeWanted(name="gpu", driver=Driver(build="once_per_kernel"))
+    first, other, last = (of(f"gpu-{n}", kernel, wanted=once) for n, kernel in enumerate("aba", start=1))
     found = plan(first, other, last, max_unavailable="100%")
     assert [row.reason for row in found.rows] == [
         "compiles the modules, unless they are kept already",
