@@ -12,17 +12,45 @@ from gpusmith.names import STARTUP_TAINT
 ALIKE = 0.9
 """What a typing error does to a name: alike enough that nobody means both."""
 
-REMOVED: Mapping[str, str] = {
-    "kubernetes_node_startup_taint": (
-        f"The key of the startup taint is always '{STARTUP_TAINT}', since another one was never taken off again: "
-        "take the variable out."
+GONE: Mapping[str, tuple[str, ...]] = {
+    f"The key of the startup taint is always '{STARTUP_TAINT}', since another one was never taken off again: "
+    "take the variable out.": ("kubernetes_node_startup_taint",),
+    "Every look at a node has one deadline: use 'node_record_nvml_timeout_s'.": (
+        "node_stamp_nvml_timeout_s",
     ),
-    "node_stamp_nvml_timeout_s": "Every look at a node has one deadline: use 'node_record_nvml_timeout_s'.",
-    "cuda_toolkit_apt_lock_timeout_s": (
-        "All roles wait for the package manager's lock as long as 'gpusmith_package_lock_timeout_s' says."
+    "All roles wait for the package manager's lock as long as 'gpusmith_package_lock_timeout_s' says.": (
+        "cuda_toolkit_apt_lock_timeout_s",
+    ),
+    "A person opens the firewall, by the commands that preflight prints: take the variable out.": (
+        "host_baseline_firewall",
+        "host_baseline_firewall_networks",
+        "host_baseline_firewall_ports",
+        "host_baseline_firewall_zone",
+    ),
+    "A node whose certificate has expired joins anew, by playbooks/remove_nodes.yml and site.yml: take the variable out.": (
+        "kubernetes_node_rejoin_expired",
+    ),
+    "IMEX domains are left to NVIDIA's DRA driver: take the variable out.": ("nvidia_driver_imex_nodes",),
+    "Roles decide it for each other: take the variable out.": (
+        "serving_change_asks",
+        "serving_change_files",
+        "serving_change_kept",
+        "serving_change_packages",
+        "serving_change_restart_with",
+        "serving_change_role",
+        "serving_change_start",
+        "serving_change_stay_s",
+        "serving_change_timeout_s",
+        "serving_change_unit",
+    ),
+    "One kubeconfig is for everything but the suite: use 'gpusmith_kubeconfig'.": (
+        "serving_change_kubeconfig",
     ),
 }
-"""Variables of earlier releases, and why they are gone and what to do."""
+"""Variables that are gone, by the reason and what to do."""
+
+REMOVED: Mapping[str, str] = {name: why for why, names in GONE.items() for name in names}
+"""The same by variable."""
 
 
 def _advice(name: str, specs: Specs) -> str:

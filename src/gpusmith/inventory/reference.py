@@ -73,7 +73,7 @@ def reference(variables: Mapping[str, Spec], defaults: Mapping[str, Any]) -> str
         section(name, spec, defaults.get(name) if spec.default is None else spec.default)
         for name, spec in variables.items()
     ]
-    return "\n\n".join(["## Variables", *parts])
+    return "\n\n".join(["## Variables", *(parts or ["The role has no variables of its own."])])
 
 
 def table(specs: Specs, defaults: Mapping[str, Any]) -> str:

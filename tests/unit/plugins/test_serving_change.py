@@ -169,8 +169,8 @@ def test_probe_and_judge_know_where_it_is_kept() -> None:
     assert str(serving_change.FOLDER) == CHANGES
     for role, (unit, _cure) in OF.items():
         tasks = (repo_root() / "roles" / role / "tasks/main.yml").read_text()
-        assert f"serving_change_role: gpusmith.gpu.{role}\n" in tasks
-        assert f"serving_change_unit: {unit}\n" in tasks
+        assert f"__serving_change_role: gpusmith.gpu.{role}\n" in tasks
+        assert f"__serving_change_unit: {unit}\n" in tasks
 
 
 def test_documentation_names_what_the_action_takes() -> None:

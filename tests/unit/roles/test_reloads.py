@@ -61,7 +61,7 @@ def test_a_unit_of_a_node_that_serves_is_enabled_and_started_without_a_reload(
 ) -> None:
     facts = {
         "node_record_now": {"record": {"kubernetes": {"joined": joined}}},
-        "serving_change_start": {"unit": "x.service", "state": "started", "written": True, **more},
+        "__serving_change_start": {"unit": "x.service", "state": "started", "written": True, **more},
         "omit": "omitted",
     }
     environment = NativeEnvironment()

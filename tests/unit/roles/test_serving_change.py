@@ -23,7 +23,7 @@ PLAY = """
       ansible.builtin.include_role:
         name: serving_change
         tasks_from: "{{ 'main' if turn else 'at_once' }}"
-      vars: {serving_change_role: subject}
+      vars: {__serving_change_role: subject}
       loop: "{{ turns }}"
       loop_control: {loop_var: turn}
     - name: Next
