@@ -14,6 +14,7 @@ from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible_collections.gpusmith.gpu.plugins.lookup import os_vars
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.egress import EgressAction
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.variables import OfHost
 
 from gpusmith.data import compatibility, models
 from gpusmith.errors import GpusmithError, Refusal
@@ -30,7 +31,8 @@ from gpusmith.preflight.join import endpoint
 from gpusmith.preflight.judge import judge
 from gpusmith.preflight.machine import old_kernels, surroundings
 from gpusmith.preflight.proxy import kept_proxies, proxies
-from gpusmith.preflight.words import Tables
+from gpusmith.preflight.words import Tables, Wanted
+from gpusmith.wanted.read import read
 
 ROLES = Path(__file__).resolve().parents[2] / "roles"
 
@@ -53,16 +55,14 @@ def _of_system(facts: dict[str, Any], name: str) -> Any:
         return None
 
 
-def _exact(record: dict[str, Any], wanted: dict[str, Any], choice: dict[str, Any]) -> dict[str, Any]:
+def _exact(record: dict[str, Any], wanted: Wanted, choice: dict[str, Any]) -> Wanted:
     """What is wanted, with the exact version of the driver that is meant on the node, where anybody can tell."""
-    asked = str(wanted.get("driver_version") or "")
+    asked = wanted.node.driver.version
     if not is_open(asked) or choice.get("refusal"):
         return wanted
-    upgrade = wanted.get("scope") == packages.DRIVER_ONLY
-    return {
-        **wanted,
-        "driver_version": meant(parse(record), asked, str(choice.get("version") or ""), upgrade),
-    }
+    version = meant(parse(record), asked, str(choice.get("version") or ""), wanted.driver_only)
+    driver = dataclasses.replace(wanted.node.driver, version=version)
+    return dataclasses.replace(wanted, node=dataclasses.replace(wanted.node, driver=driver))
 
 
 class ActionModule(EgressAction):
@@ -77,9 +77,14 @@ class ActionModule(EgressAction):
         if not record:
             result.update(failed=True, msg="'preflight' needs the record of 'gpusmith.gpu.node_state'.")
             return result
+        if unusable := check_templates(
+            task_vars or {}, lambda name: self._filled(name, task_vars or {}), specs.load()
+        ):
+            result["refusals"] = [dataclasses.asdict(refusal) for refusal in unusable]
+            return result
         choice = asked.pop("choice", None) or {}
-        wanted = asked["wanted"] = _exact(record, asked["wanted"], choice)
         try:
+            wanted = _exact(record, self._wanted(task_vars or {}, asked), choice)
             names = _names((task_vars or {}).get("ansible_facts") or {})
             asks = packages.all_of(record, wanted, names)
             due, headers = packages.due(record, asks), packages.headers(record, wanted, names)
@@ -100,8 +105,8 @@ class ActionModule(EgressAction):
             "asks": due,
             "headers": headers,
             "packages": [lack.package for lack in lacks if lack.package],
-            "proxies": proxies(asked["wanted"]),
-            "endpoint": endpoint(record, asked["wanted"]),
+            "proxies": proxies(wanted),
+            "endpoint": endpoint(record, wanted),
             "trust_program": trust_program,
         }
         result.update(
@@ -127,19 +132,20 @@ class ActionModule(EgressAction):
         found = judge(facts, wanted, tables)
         notes = [*old_kernels(facts), *kept_proxies(facts), *surroundings(parse(record), wanted)]
         notes += [*secure_boot.notes(facts, wanted), *foreign.half_notes(parse(record))]
-        version = str(wanted.get("driver_version") or "")
-        if version and not is_open(version) and not packages.is_to_go(wanted):
+        version = wanted.node.driver.version
+        if version and not is_open(version) and not wanted.no_driver:
             notes += foreign.replaced(parse(record), version)
         notes += packages.unseen(record, wanted, names)
-        if not packages.is_to_go(wanted):
-            notes += gpus.notes(parse(record), tables.models, str(wanted.get("module_flavour") or "auto"))
+        if not wanted.no_driver:
+            notes += gpus.notes(parse(record), tables.models, wanted.node.driver.module_flavour)
         if notes:
             result["verdict"] = {(task_vars or {})["inventory_hostname"]: {"notes": notes}}
-        found += check_templates(
-            task_vars or {}, lambda name: self._filled(name, task_vars or {}), specs.load()
-        )
         result["refusals"] = [dataclasses.asdict(refusal) for refusal in found]
         return result
+
+    def _wanted(self, task_vars: dict[str, Any], asked: dict[str, Any]) -> Wanted:
+        node = read(str(task_vars["inventory_hostname"]), OfHost(task_vars, self._templar), specs.load())
+        return Wanted(node, bool(asked.pop("driver_only", False)), bool(asked.pop("joins", True)))
 
     def _filled(self, name: str, task_vars: dict[str, Any]) -> Any:
         try:

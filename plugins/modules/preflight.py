@@ -17,10 +17,14 @@ description:
 version_added: "0.1.0"
 author: gpusmith contributors
 options:
-  wanted:
-    description: Wanted state by the inventory, see role C(preflight).
-    type: dict
-    required: true
+  driver_only:
+    description: Whether the run changes the driver of a joined node, and nothing else. It stays on the controller.
+    type: bool
+    default: false
+  joins:
+    description: Whether machines that have not joined do so in this run. It stays on the controller.
+    type: bool
+    default: true
   choice:
     description: Choice of M(gpusmith.gpu.driver_version) for the host, if the inventory asks for a branch of the driver or for the latest version.
     type: dict
@@ -74,7 +78,6 @@ attributes:
 EXAMPLES = r"""
 - name: Look at the machine
   gpusmith.gpu.preflight:
-    wanted: {gpu_model: h100-sxm, gpu_count: 8}
     record: "{{ node_record_now.record }}"
   register: __preflight
 """
@@ -298,7 +301,8 @@ def main() -> None:
     """Run the module."""
     module = AnsibleModule(
         argument_spec={
-            "wanted": {"type": "dict", "required": True},
+            "driver_only": {"type": "bool", "default": False},
+            "joins": {"type": "bool", "default": True},
             "record": {"type": "dict", "required": True},
             "choice": {"type": "dict", "default": {}},
             "asks": {"type": "dict", "default": {}},

@@ -20,6 +20,7 @@ from gpusmith.probe.memory import FOLDER
 from tests.e2e.harness import Ended
 from tests.long import real_control_plane
 from tests.long.debian_machines import QUIET, Machine, booted, host_rootfs
+from tests.unit.hosts import run
 
 LABEL = "io.gpusmith.test=huge-pages"
 PAGES = Path(FOLDER) / "hugepages-2048kB/nr_hugepages"
@@ -112,7 +113,9 @@ def test_more_than_the_memory_and_sizes_that_the_kernel_does_not_know_are_refuse
         quiet=True,
     ).stdout
     tables = Tables(models.load(), compatibility.load())
-    (refusal,) = check_huge_pages({"record": json.loads(said)}, {"huge_pages": {size: count}}, tables)
+    (refusal,) = check_huge_pages(
+        {"record": json.loads(said)}, run(host_baseline_huge_pages={size: count}), tables
+    )
     assert words in refusal.message
 
 

@@ -11,6 +11,7 @@ from gpusmith.errors import InputError
 from gpusmith.inventory.specs import load
 from gpusmith.inventory.values import truth
 from gpusmith.inventory.variables import check_hosts
+from gpusmith.preflight.words import Wanted
 from gpusmith.wanted import inventory
 from gpusmith.wanted.inventory import Inventory, nodes_of
 from gpusmith.wanted.node import NodeWanted
@@ -67,6 +68,11 @@ def wanted(name: str = "gpu-1", **values: Any) -> NodeWanted:
     for refusal in check_hosts({name: values}, load()):
         raise InputError(refusal.message, refusal.hint)
     return read(name, Given(values), load())
+
+
+def run(driver_only: bool = False, joins: bool = True, **values: Any) -> Wanted:
+    """What a run is to make of a host with exactly these variables, whether or not the suite would take them."""
+    return Wanted(read("gpu-1", Given(values), load()), driver_only, joins)
 
 
 def build(

@@ -244,6 +244,7 @@ def driver_of(host: NodeWanted, model: Model | None) -> Driver:
             "fabric_manager": host.driver.fabric_manager,
             "parameters": host.driver.module_parameters,
             "extra_modules": host.driver.extra_modules,
+            "components": host.driver.components,
             "certificate": host.driver.certificate,
         },
         model=model,

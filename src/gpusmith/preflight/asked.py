@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import PackageError
@@ -16,6 +17,7 @@ from gpusmith.expect.wanted import Packages
 from gpusmith.node.records import parse
 from gpusmith.preflight.words import Wanted, refusal
 from gpusmith.probe.record import Record
+from gpusmith.wanted.node import Containerd, Cuda, Driver, Kubernetes, NodeWanted, Toolkit
 from gpusmith.wording import quoted
 
 Ask = dict[str, Any]
@@ -39,8 +41,6 @@ SETS = {
 DRIVER = "nvidia-driver"
 """The same of the driver, also where another role's packages are offered by its repository."""
 KERNEL = "__nvidia_driver_kernel"
-DRIVER_ONLY = "driver"
-"""Value of `scope` where another driver comes to a node that serves, and nothing else changes."""
 
 
 def all_of(record: Mapping[str, Any], wanted: Wanted, names: Names) -> dict[str, Ask]:
@@ -54,21 +54,16 @@ def all_of(record: Mapping[str, Any], wanted: Wanted, names: Names) -> dict[str,
     if not names:
         return {}
     driver = _driver(record, wanted, names)
-    if wanted.get("scope") == DRIVER_ONLY:
+    if wanted.driver_only:
         return driver
     node = parse(record)
     found = {
         **driver,
         **{role: _set(node, wanted, role, _in_layout(role, wanted, names[role])) for role in SETS},
     }
-    if wanted.get("cuda_versions"):
+    if wanted.node.cuda.versions:
         found["cuda_toolkit"] = _cuda(record, wanted, names["cuda_toolkit"])
     return found
-
-
-def is_to_go(wanted: Wanted) -> bool:
-    """Whether the inventory wants no driver on the machine."""
-    return wanted.get("driver_state") == "absent" and wanted.get("scope") != DRIVER_ONLY
 
 
 def driver_package(wanted: Wanted, names: Names) -> str:
@@ -83,11 +78,11 @@ def driver_package(wanted: Wanted, names: Names) -> str:
 
 def unmet(record: Mapping[str, Any], wanted: Wanted, names: Names) -> Refusal | None:
     """Why there are no packages of the wanted driver here; of an operating system that nobody knows, another check says so."""
-    if not names or not wanted.get("driver_version"):
+    if not names or not wanted.node.driver.version:
         return None
     try:
         row = _row(wanted, names["nvidia_driver"])
-        drivers.parts_known(parse(record), wants.driver("", driver_settings(wanted), layout=row))
+        drivers.parts_known(parse(record), replace(wants.driver_of(wanted.node, None), layout=row))
     except layouts.Unmet as error:
         return Refusal(f"driver packages: {error.message}", error.hint)
     return None
@@ -95,20 +90,20 @@ def unmet(record: Mapping[str, Any], wanted: Wanted, names: Names) -> Refusal | 
 
 def unseen(record: Mapping[str, Any], wanted: Wanted, names: Names) -> list[str]:
     """What a person should know of a node that serves without a part of the driver that its board needs."""
-    if not names or is_to_go(wanted) or wanted.get("scope") == DRIVER_ONLY:
+    if not names or wanted.no_driver or wanted.driver_only:
         return []
     try:
         row = _row(wanted, names["nvidia_driver"])
     except layouts.Unmet:
         return []
-    return components.unseen(parse(record), wants.driver("", driver_settings(wanted), layout=row))
+    return components.unseen(parse(record), replace(wants.driver_of(wanted.node, None), layout=row))
 
 
 def other_containerd(record: Mapping[str, Any], wanted: Wanted, names: Names) -> Refusal | None:
     """Why containerd cannot come in the wanted layout; of an operating system that nobody knows, another check says so."""
     if not names:
         return None
-    known, asked = names["containerd"], wanted.get("containerd_layout")
+    known, asked = names["containerd"], wanted.node.containerd.package_layout
     if asked not in known:
         return refusal(
             "containerd packages",
@@ -132,16 +127,17 @@ def other_containerd(record: Mapping[str, Any], wanted: Wanted, names: Names) ->
 
 
 def _row(wanted: Wanted, known: layouts.Layouts) -> layouts.Layout:
-    rows = layouts.rows_of(known, str(wanted.get("driver_layout")))
-    build = str(wanted.get("module_build") or layouts.DKMS)
-    return layouts.layout(rows, str(wanted.get("driver_version") or ""), build=build)
+    driver = wanted.node.driver
+    return layouts.layout(
+        layouts.rows_of(known, driver.package_layout), driver.version, build=driver.module_build
+    )
 
 
 def headers(record: Mapping[str, Any], wanted: Wanted, names: Names) -> dict[str, str]:
     """By release of a kernel that has no module, the package of its headers."""
-    if not wanted.get("kernel_headers_required") or KERNEL not in names:
+    if not wanted.node.preflight.kernel_headers_required or KERNEL not in names:
         return {}
-    if wanted.get("module_build") == layouts.PREBUILT:
+    if wanted.node.driver.module_build == layouts.PREBUILT:
         return {}
     node = parse(record)
     releases = kernels.without_module(node)
@@ -166,21 +162,31 @@ OURS = ("expected", "offered_by")
 """Keys that module packages does not know: versions of what a role asks for without one, and the repository that offers it."""
 
 
+SECTIONS: Mapping[str, Callable[[NodeWanted], Containerd | Cuda | Driver | Kubernetes | Toolkit]] = {
+    "nvidia_driver": lambda node: node.driver,
+    "cuda_toolkit": lambda node: node.cuda,
+    "containerd": lambda node: node.containerd,
+    "nvidia_container_toolkit": lambda node: node.toolkit,
+    "kubernetes_node": lambda node: node.kubernetes,
+}
+"""By role with packages, what is wanted of it."""
+
+
 def _repository(wanted: Wanted, role: str) -> dict[str, Any]:
-    return dict((wanted.get("repositories") or {}).get(role) or {})
+    return dict(SECTIONS[role](wanted.node).repository)
 
 
 def _in_layout(role: str, wanted: Wanted, names: Names) -> Names:
     """Names of a role's packages; none in a layout that the operating system has not, which another check says."""
     return (
-        {"packages": names.get(str(wanted.get("containerd_layout")), [])} if role == "containerd" else names
+        {"packages": names.get(wanted.node.containerd.package_layout, [])} if role == "containerd" else names
     )
 
 
 def _set(node: Record, wanted: Wanted, role: str, names: Names) -> Ask:
-    version = str((wanted.get("versions") or {}).get(role) or "")
+    version = str(getattr(SECTIONS[role](wanted.node), "version", ""))
     # A node that serves keeps its versions, whatever a repository has by now.
-    kept = node.kubernetes.joined and not wanted.get("change_runtime_on_joined")
+    kept = node.kubernetes.joined and not wanted.node.change_runtime_on_joined
     versions = dict.fromkeys(names["packages"], version)
     return {
         "name": SETS[role],
@@ -190,27 +196,15 @@ def _set(node: Record, wanted: Wanted, role: str, names: Names) -> Ask:
     }
 
 
-def driver_settings(wanted: Wanted) -> dict[str, Any]:
-    """Settings of role nvidia_driver, as far as they decide on packages."""
-    return {
-        "node": "",
-        "version": str(wanted.get("driver_version") or ""),
-        "package_layout": wanted.get("driver_layout"),
-        "module_build": wanted.get("module_build"),
-        "module_flavour": wanted.get("module_flavour"),
-        "fabric_manager": wanted.get("fabric_manager"),
-        "components": wanted.get("components"),
-    }
-
-
 def _driver(record: Mapping[str, Any], wanted: Wanted, names: Names) -> dict[str, Ask]:
     """What is asked for the driver; nothing if it has no names, which another check says."""
-    settings, known = driver_settings(wanted), names["nvidia_driver"]
+    known = names["nvidia_driver"]
+    settings: dict[str, Any] = {"node": "", **vars(wanted.node.driver)}
     # An upgrade brings no headers.
-    if wanted.get("kernel_headers_required") and wanted.get("scope") != DRIVER_ONLY:
+    if wanted.node.preflight.kernel_headers_required and not wanted.driver_only:
         settings["kernel"] = names.get(KERNEL)
     # None was chosen, which another check says.
-    if versions.is_open(settings["version"]) or is_to_go(wanted):
+    if versions.is_open(settings["version"]) or wanted.no_driver:
         return {}
     try:
         row = _row(wanted, known)
@@ -238,7 +232,7 @@ def _driver(record: Mapping[str, Any], wanted: Wanted, names: Names) -> dict[str
 
 
 def _cuda(record: Mapping[str, Any], wanted: Wanted, names: Names) -> Ask:
-    settings = {"node": "", "versions": wanted["cuda_versions"], "default": ""}
+    settings = {"node": "", "versions": wanted.node.cuda.versions, "default": ""}
     lacking = plans.cuda_toolkit(record, settings)["missing"]
     packages = {str(names["prefix"]) + version.replace(".", "-"): version for version in lacking}
     own = _repository(wanted, "cuda_toolkit")

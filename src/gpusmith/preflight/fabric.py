@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from gpusmith.errors import Refusal
 from gpusmith.expect import fabric
 from gpusmith.expect import wanted as wants
 from gpusmith.node.records import load
-from gpusmith.preflight.asked import driver_settings
 from gpusmith.preflight.machine import boots_next
 from gpusmith.preflight.words import Facts, Tables, Wanted, refusal
 from gpusmith.probe.host import Host
@@ -22,7 +22,7 @@ def check_fabric(facts: Facts, wanted: Wanted, tables: Tables) -> Iterator[Refus
     """Where a subnet manager manages the switches: something to manage them by, and modules of the kernel for it."""
     raw = facts["record"]
     record = Record(SCHEMA, host=load(Host, raw["host"]), pci=load(Pci, raw["pci"] or {}))
-    driver = wants.driver("", driver_settings(wanted), models=tables.models)
+    driver = replace(wants.driver_of(wanted.node, None), models=tables.models)
     if not fabric.by_subnet(record, driver):
         return
     if not record.pci.switch_managers:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from gpusmith.errors import Refusal
-from gpusmith.preflight.asked import DRIVER_ONLY, is_to_go
 from gpusmith.preflight.fabric import check_fabric
 from gpusmith.preflight.join import check_endpoint
 from gpusmith.preflight.kernel_modules import check_kernel_modules
@@ -121,8 +120,8 @@ def judge(facts: Facts, wanted: Wanted, tables: Tables) -> list[Refusal]:
         tables: what is known of GPU models and of versions.
     """
     found: list[Refusal] = []
-    left_out = NOT_OF_A_DRIVER if wanted.get("scope") == DRIVER_ONLY else frozenset()
-    left_out |= OF_A_DRIVER if is_to_go(wanted) else frozenset()
+    left_out = NOT_OF_A_DRIVER if wanted.driver_only else frozenset()
+    left_out |= OF_A_DRIVER if wanted.no_driver else frozenset()
     for check in CHECKS:
         if check in left_out:
             continue

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from gpusmith.errors import Refusal
 from gpusmith.expect import kernel_modules
-from gpusmith.preflight.asked import DRIVER_ONLY
-from gpusmith.preflight.words import Facts, Tables, Wanted, or_default, refusal
+from gpusmith.preflight.words import Facts, Tables, Wanted, refusal
 from gpusmith.probe.record import Record
 from gpusmith.wording import quoted
 
@@ -36,12 +35,11 @@ def lacks(record: Record, wanted: Wanted, template: str) -> list[Lack]:
         wanted: what the inventory says.
         template: name of the package that has a kernel's further modules, with '{kernel}'; empty if there is none.
     """
-    if wanted.get("scope") == DRIVER_ONLY:
+    if wanted.driver_only:
         return []
-    names = or_default(wanted, "modules")
     return [
         Lack(release, tuple(modules), template.format(kernel=release))
-        for release, modules in kernel_modules.lacking(record, names).items()
+        for release, modules in kernel_modules.lacking(record, wanted.node.baseline.modules).items()
     ]
 
 

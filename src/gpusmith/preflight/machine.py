@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import SUPPORTED
@@ -14,9 +15,9 @@ from gpusmith.expect.host import cannot_set, swap_of_served
 from gpusmith.expect.kernels import newest, without_driver
 from gpusmith.expect.steps import rejoin
 from gpusmith.expect.versions import is_open, is_version, upstream
-from gpusmith.expect.wanted import baseline
+from gpusmith.expect.wanted import baseline_of
 from gpusmith.node.records import load
-from gpusmith.preflight.words import Facts, Tables, Wanted, models_of, or_default, refusal
+from gpusmith.preflight.words import Facts, Tables, Wanted, models_of, refusal
 from gpusmith.probe.foreign import Foreign
 from gpusmith.probe.host import Host
 from gpusmith.probe.kubernetes import Kubernetes
@@ -62,7 +63,7 @@ def check_gpus(facts: Facts, wanted: Wanted, tables: Tables) -> Iterator[Refusal
     """GPUs on PCI; NVSwitches are bridges and were never among them. A model that is no row is no reason to refuse a machine."""
     gpus = facts["record"]["pci"]["gpus"]
     rows, found = tables.models, models_of(facts, wanted, tables)
-    name, count = str(wanted.get("gpu_model") or ""), wanted.get("gpu_count")
+    name, count = wanted.node.gpu_model, wanted.node.gpu_count
     declared = rows.get(name)
     if declared is None and not gpus:
         yield refusal(
@@ -106,7 +107,7 @@ def check_gpus(facts: Facts, wanted: Wanted, tables: Tables) -> Iterator[Refusal
 
 def check_nouveau(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[Refusal]:
     """A loaded nouveau needs a reboot, which has to be allowed."""
-    if facts["record"]["module"]["nouveau_loaded"] and wanted.get("reboot") == "never":
+    if facts["record"]["module"]["nouveau_loaded"] and wanted.node.reboot == "never":
         yield refusal(
             "nouveau",
             "loaded, so it holds the GPUs until a reboot",
@@ -146,13 +147,7 @@ def boots_next(facts: Facts) -> str:
 
 def surroundings(record: Record, wanted: Wanted) -> list[str]:
     """What a person should know of what else rules the machine."""
-    settings = {
-        "swap": or_default(wanted, "swap"),
-        "modules": (),
-        "sysctl": {},
-        "huge_pages": or_default(wanted, "huge_pages"),
-    }
-    host = baseline("", settings)
+    host = replace(baseline_of(wanted.node), node="")
     swap = [
         f"swap is on ({quoted(problem.evidence['swap_areas'])}) and stays on. {problem.next_step.removesuffix('.')}"
         for problem in swap_of_served(record, host)
@@ -193,7 +188,7 @@ def check_disk(facts: Facts, _wanted: Wanted, _tables: Tables) -> Iterator[Refus
 
 def check_clock(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[Refusal]:
     """The clock is near enough to the controller for certificates."""
-    offset, limit = facts["clock_offset_s"], wanted.get("clock_offset_limit_s")
+    offset, limit = facts["clock_offset_s"], wanted.node.preflight.clock_offset_limit_s
     if limit and abs(offset) > limit:
         yield refusal(
             "clock",
@@ -205,13 +200,12 @@ def check_clock(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[Refus
 
 def check_parameters(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[Refusal]:
     """Role host_baseline can set what the inventory wants of the kernel, which it cannot in every container."""
-    settings = {key: or_default(wanted, key) for key in ("sysctl", "sysctl_minimum")}
     record = Record(SCHEMA, system=load(System, facts["record"]["system"]))
-    for name, value in cannot_set(record, baseline("", {"swap": "keep", "modules": (), **settings})).items():
+    for name, value in cannot_set(record, baseline_of(wanted.node)).items():
         yield refusal(
             "kernel parameter",
             f"'{name}' is '{record.system.sysctl.get(name)}', and this machine cannot set it",
-            f"'{value}'" + (" or more" if name in settings["sysctl_minimum"] else ""),
+            f"'{value}'" + (" or more" if name in wanted.node.baseline.sysctl_minimum else ""),
             f"Run 'sysctl -w {name}={value}' on the host of this container or virtual machine,"
             " or take the parameter out of 'host_baseline_sysctl' or 'host_baseline_sysctl_minimum' in the inventory.",
         )
@@ -219,7 +213,7 @@ def check_parameters(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[
 
 def check_huge_pages(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[Refusal]:
     """The machine can have the huge pages that the inventory wants."""
-    pages = {str(size): int(count) for size, count in or_default(wanted, "huge_pages").items()}
+    pages = wanted.node.baseline.huge_pages
     raw = facts["record"]
     memory, node = load(Memory, raw.get("memory") or {}), load(Kubernetes, raw["kubernetes"])
     record = Record(SCHEMA, memory=memory, kubernetes=node)
@@ -229,7 +223,7 @@ def check_huge_pages(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[
 
 def check_trust(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[Refusal]:
     """The machine has a trust store to which authorities can be added."""
-    if wanted.get("authorities") and not facts["trust_program_found"]:
+    if wanted.node.ca_certificates and not facts["trust_program_found"]:
         yield refusal(
             "trust store",
             f"no '{facts['trust_program']}', which adds 'gpusmith_ca_certificates' to it",
@@ -269,7 +263,7 @@ def check_foreign_driver(facts: Facts, _wanted: Wanted, _tables: Tables) -> Iter
 def check_witness(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[Refusal]:
     """The installed library and the inventory agree on whether the GPUs are simulated."""
     library = facts["record"]["library"]["simulated"]
-    inventory = bool(wanted.get("simulated"))
+    inventory = wanted.node.simulated
     if library is not None and library != inventory:
         words = {True: "simulated", False: "real"}
         yield refusal(
@@ -286,7 +280,7 @@ def check_processes(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[R
     Only before it joins: site.yml changes no driver of a joined node.
     """
     raw = facts["record"]
-    loaded, version = raw["module"].get("loaded_version"), str(wanted.get("driver_version") or "")
+    loaded, version = raw["module"].get("loaded_version"), wanted.node.driver.version
     if raw["kubernetes"]["joined"] or not loaded or is_open(version) or is_version(loaded, upstream(version)):
         return
     record = Record(SCHEMA, nvml=load(Nvml, raw["nvml"]))

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from gpusmith.errors import Refusal
 from gpusmith.node.records import load
-from gpusmith.preflight.asked import is_to_go
 from gpusmith.preflight.words import Facts, Tables, Wanted, refusal
 from gpusmith.probe.programs import UNITS, Program, in_place
 
@@ -19,7 +18,7 @@ def check_programs(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[Re
     """Nobody else's containerd and kubelet: packages beside them would leave a node that two ways were used to set up."""
     raw = facts["record"]
     joined = bool(raw["kubernetes"]["joined"])
-    if is_to_go(wanted):
+    if wanted.no_driver:
         return
     for name, row in sorted((raw.get("programs") or {}).items()):
         program = load(Program, row)

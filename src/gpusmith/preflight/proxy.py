@@ -7,14 +7,7 @@ from typing import Any
 
 from gpusmith.errors import Refusal
 from gpusmith.inventory.proxy import addresses
-from gpusmith.preflight.asked import DRIVER_ONLY
 from gpusmith.preflight.words import Facts, Tables, Wanted, refusal
-
-FILES = {
-    "containerd_proxy": "/etc/default/gpusmith-containerd",
-    "kubernetes_node_proxy": "/etc/default/gpusmith-kubelet",
-}
-"""By variable, what roles write of it."""
 
 
 def proxies(wanted: Wanted) -> list[dict[str, str]]:
@@ -23,12 +16,16 @@ def proxies(wanted: Wanted) -> list[dict[str, str]]:
     Those of package managers need no question: a repository that is due says that it does not answer. An upgrade of the driver
     tells no service.
     """
-    if wanted.get("scope") == DRIVER_ONLY:
+    if wanted.driver_only:
         return []
+    given = (
+        ("containerd_proxy", wanted.node.containerd.proxy, "/etc/default/gpusmith-containerd"),
+        ("kubernetes_node_proxy", wanted.node.kubernetes.proxy, "/etc/default/gpusmith-kubelet"),
+    )
     return [
-        {"url": url, "file": FILES[variable], "line": f"{name}={url}", "variable": variable}
-        for variable, given in (wanted.get("proxies") or {}).items()
-        for name, url in addresses(given).items()
+        {"url": url, "file": file, "line": f"{name}={url}", "variable": variable}
+        for variable, proxy, file in given
+        for name, url in addresses(proxy).items()
     ]
 
 

@@ -14,7 +14,6 @@ from gpusmith.errors import Refusal
 from gpusmith.expect import components, layouts, removal
 from gpusmith.expect.steps import upgrade_driver
 from gpusmith.expect.versions import FULL_DRIVER, is_version, upstream
-from gpusmith.preflight.asked import is_to_go
 from gpusmith.preflight.words import Facts, Tables, Wanted, nearest, refusal
 from gpusmith.wording import quoted
 
@@ -45,7 +44,7 @@ def check_repositories(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterato
                 f"Correct '{owner}_repository', or bring it up.",
             )
             continue
-        if owner == "nvidia_driver" and not FULL_DRIVER.match(str(wanted.get("driver_version") or "")):
+        if owner == "nvidia_driver" and not FULL_DRIVER.match(wanted.node.driver.version):
             continue  # told already, with the versions of that branch
         lacking = {
             package: (version, answer["versions"].get(package, []))
@@ -84,7 +83,7 @@ def check_repositories(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterato
 
 def _do_without(names: Sequence[str], wanted: Wanted) -> str:
     """How a site does without a part that only its board asks for; empty if another package is missing as well."""
-    if components.AUTO not in (wanted.get("components") or ()):
+    if components.AUTO not in wanted.node.driver.components:
         return ""
     if not all(components.PACKAGE.fullmatch(name) for name in names):
         return ""
@@ -109,19 +108,19 @@ def check_drift(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[Refus
         return
     package = (record["packages"].get(str(facts.get("driver_package"))) or {}).get("version")
     driver = package or record["library"]["nvml_version"] or record["module"]["installed_version"]
-    version = str(wanted.get("driver_version"))
+    version = wanted.node.driver.version
     # Only packages know of the packager's revision, which the inventory may name.
     if driver and not is_version(driver, version if package else upstream(version)):
         yield refusal(
             "driver of a joined node",
             f"'{driver}' is installed",
-            f"'{wanted.get('driver_version')}', as the inventory says; site.yml never changes it on a joined node",
+            f"'{wanted.node.driver.version}', as the inventory says; site.yml never changes it on a joined node",
             f"Put 'nvidia_driver_version: \"{upstream(driver)}\"' into group_vars, as it is installed,"
-            f" or {upgrade_driver('NODE', str(wanted.get('driver_version')), driver)}.",
+            f" or {upgrade_driver('NODE', wanted.node.driver.version, driver)}.",
         )
-    kubelet, version = record["kubernetes"]["kubelet_version"], str(wanted.get("kubernetes_version"))
+    kubelet, version = record["kubernetes"]["kubelet_version"], wanted.node.kubernetes.version
     # Within a minor version role kubernetes_node changes it, if it may.
-    if wanted.get("change_runtime_on_joined") and kubelet and _minor(kubelet) != _minor(version):
+    if wanted.node.change_runtime_on_joined and kubelet and _minor(kubelet) != _minor(version):
         yield refusal(
             "kubelet of a joined node",
             f"'{kubelet}' is installed",
@@ -132,7 +131,7 @@ def check_drift(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[Refus
 
 def check_removal(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[Refusal]:
     """A node that serves keeps its driver."""
-    if is_to_go(wanted) and facts["record"]["kubernetes"]["joined"]:
+    if wanted.no_driver and facts["record"]["kubernetes"]["joined"]:
         _cause, step = removal.refused("NODE")
         yield refusal(
             "driver of a joined node",

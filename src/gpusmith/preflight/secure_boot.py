@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from gpusmith.errors import InputError, Refusal
 from gpusmith.expect.layouts import PREBUILT
-from gpusmith.inventory.building import builds_once
 from gpusmith.preflight.words import Facts, Tables, Wanted, refusal
 from gpusmith.probe.kernels import DEPENDENTS
 from gpusmith.wording import quoted
@@ -32,8 +31,8 @@ class SiteKey:
 
 def site_key(wanted: Wanted) -> SiteKey | Refusal | None:
     """The key that signs the modules, a reason why it cannot, or None where nobody signs."""
-    files = wanted.get("driver_build_signing") or {}
-    if not files or not builds_once(wanted.get("driver_build"), wanted.get("module_build")):
+    files = wanted.node.driver.build_signing
+    if not files or not wanted.node.driver.builds_once:
         return None
     # Most sites sign nothing, and need no library for that.
     from gpusmith.built import signing
@@ -69,8 +68,8 @@ def check_secure_boot(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator
         return
     if (
         not system["secure_boot"]
-        or wanted.get("secure_boot_allowed")
-        or wanted.get("module_build") == PREBUILT
+        or wanted.node.preflight.secure_boot_allowed
+        or wanted.node.driver.module_build == PREBUILT
     ):
         return
     if key is None:
@@ -81,7 +80,7 @@ def check_secure_boot(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator
             _ways(str(facts["record"]["host"].get("os_id") or "")),
         )
         return
-    unsigned = [name for name in wanted.get("extra_modules") or () if name in DEPENDENTS]
+    unsigned = [name for name in wanted.node.driver.extra_modules if name in DEPENDENTS]
     if unsigned:
         yield refusal(
             "secure boot",
@@ -105,7 +104,7 @@ def notes(facts: Facts, wanted: Wanted) -> list[str]:
     key, system = facts.get("signing"), facts["record"].get("system") or {}
     if not isinstance(key, SiteKey) or not system.get("secure_boot") or system.get("kernel_keys"):
         return []
-    if wanted.get("secure_boot_allowed"):
+    if wanted.node.preflight.secure_boot_allowed:
         return []
     told = (
         "Secure Boot is on, and the kernel does not list the certificates that it knows."

@@ -65,7 +65,7 @@ def check_simulation(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[
         facts["asked"].values(),
         {name: str((package or {}).get("source") or "") for name, package in there.items()},
         simulation["held"],
-        [str(name) for name in wanted.get("removable_packages") or []],
+        list(wanted.node.preflight.removable_packages),
         serves,
     )
     if found.removed:

@@ -40,7 +40,7 @@ def _refused(unfit: Misfit | None, step: str = "") -> Iterator[Refusal]:
 
 def check_driver(facts: Facts, wanted: Wanted, tables: Tables) -> Iterator[Refusal]:
     """A full version, and a branch and module that support the GPU."""
-    version = str(wanted.get("driver_version") or "")
+    version = wanted.node.driver.version
     if is_open(version):
         # No version of it was chosen: why, is known, or a node that serves has a driver that is none of these, which is drift.
         if facts.get("choice"):
@@ -71,24 +71,24 @@ def check_driver(facts: Facts, wanted: Wanted, tables: Tables) -> Iterator[Refus
     if facts.get("unmet"):
         yield facts["unmet"]
     models = models_of(facts, wanted, tables)
-    step = f"Correct '{wanted.get('driver_variable', 'nvidia_driver_version')}'."
+    step = f"Correct '{wanted.driver_variable}'."
     if len(models) > 1:
         step += " If no branch drives all of the machine's GPUs, put them into different machines."
     for model in models:
         yield from _refused(compatible.driver(version, model, tables.versions), step)
     try:
-        kind_of(str(wanted.get("module_flavour") or "auto"), models)
+        kind_of(wanted.node.driver.module_flavour, models)
     except Unmet as unmet:
         yield Refusal(f"module flavour: {unmet.message}", unmet.hint)
 
 
 def check_module(facts: Facts, wanted: Wanted, tables: Tables) -> Iterator[Refusal]:
     """The driver has that kind of module, and it compiles for the kernels that lack it."""
-    version = str(wanted.get("driver_version") or "")
+    version = wanted.node.driver.version
     if not FULL_DRIVER.match(version):
         return
     try:
-        kind = kind_of(str(wanted.get("module_flavour") or "auto"), models_of(facts, wanted, tables))
+        kind = kind_of(wanted.node.driver.module_flavour, models_of(facts, wanted, tables))
     except Unmet:
         # check_driver says so.
         return
@@ -98,11 +98,11 @@ def check_module(facts: Facts, wanted: Wanted, tables: Tables) -> Iterator[Refus
             "kernel module",
             f"driver '{version}' has no {kind} module",
             f"{branches.words} for the {kind} one",
-            f"Correct '{wanted.get('driver_variable', 'nvidia_driver_version')}' or 'nvidia_driver_module_flavour'.",
+            f"Correct '{wanted.driver_variable}' or 'nvidia_driver_module_flavour'.",
         )
     for release in _to_build(facts["record"], upstream(version)):
         known = tables.versions.no_build(kind, upstream(version), release)
-        if known is not None and wanted.get("module_build") != PREBUILT:
+        if known is not None and wanted.node.driver.module_build != PREBUILT:
             yield refusal(
                 "kernel module",
                 f"the {kind} one of driver '{version}' does not compile for kernel '{release}' ({known.why})",
@@ -123,8 +123,8 @@ def _to_build(raw: Mapping[str, Any], version: str) -> list[str]:
 
 def check_cuda(facts: Facts, wanted: Wanted, tables: Tables) -> Iterator[Refusal]:
     """CUDA versions that driver and GPUs support."""
-    driver, models = str(wanted.get("driver_version") or ""), models_of(facts, wanted, tables)
-    for version in map(str, wanted.get("cuda_versions") or []):
+    driver, models = wanted.node.driver.version, models_of(facts, wanted, tables)
+    for version in wanted.node.cuda.versions:
         yield from _refused(compatible.cuda_with_driver(version, driver, tables.versions))
         for model in models:
             yield from _refused(compatible.cuda_on_gpu(version, model, tables.versions))
@@ -134,20 +134,20 @@ def check_containerd(facts: Facts, wanted: Wanted, tables: Tables) -> Iterator[R
     """A containerd that the operating system has packages of, and that the Kubernetes version supports."""
     if facts.get("other_containerd"):
         yield facts["other_containerd"]
-    version, kubernetes = (str(wanted.get(key) or "") for key in ("containerd_version", "kubernetes_version"))
+    version, kubernetes = wanted.node.containerd.version, wanted.node.kubernetes.version
     yield from _refused(compatible.containerd(version, kubernetes, tables.versions))
 
 
 def check_container_toolkit(_facts: Facts, wanted: Wanted, tables: Tables) -> Iterator[Refusal]:
     """The container toolkit is not a release that harms nodes, and uses CDI if our device plugin does."""
-    version = str(wanted.get("toolkit_version") or "")
+    version = wanted.node.toolkit.version
     if not version:
         return
     yield from _refused(compatible.container_toolkit(version, tables.versions))
-    if wanted.get("device_plugin") != "managed":
+    if wanted.node.operands.device_plugin != "managed":
         return
     yield from _refused(compatible.container_toolkit_with_our_plugin(version, tables.versions))
-    if wanted.get("toolkit_mode") == "legacy":
+    if wanted.node.toolkit.mode == "legacy":
         yield refusal(
             Subject.TOOLKIT_AND_PLUGIN,
             "'nvidia_container_toolkit_mode: legacy'",

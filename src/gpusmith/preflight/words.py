@@ -11,16 +11,37 @@ from gpusmith.data.models import Model
 from gpusmith.errors import Refusal
 from gpusmith.expect import gpus
 from gpusmith.expect.versions import numbers
-from gpusmith.inventory.specs import load as load_specs
 from gpusmith.node.records import load
 from gpusmith.probe.nvml import Nvml
 from gpusmith.probe.pci import Pci
 from gpusmith.probe.record import SCHEMA, Record
+from gpusmith.wanted.node import NodeWanted
 
 Facts = Mapping[str, Any]
-Wanted = Mapping[str, Any]
 
 NEAREST = 3
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a run is to make of a host.
+
+    Attributes:
+        node: what the inventory wants of it, with the exact version of the driver where anybody can tell.
+        driver_only: whether the driver of a joined node changes, and nothing else.
+        joins: whether machines that have not joined do so in this run.
+        driver_variable: what asks for the driver's version.
+    """
+
+    node: NodeWanted
+    driver_only: bool = False
+    joins: bool = True
+    driver_variable: str = "nvidia_driver_version"
+
+    @property
+    def no_driver(self) -> bool:
+        """Whether the machine is to have no driver, and be no GPU node."""
+        return self.node.driver.state == "absent" and not self.driver_only
 
 
 @dataclass(frozen=True)
@@ -35,19 +56,13 @@ def models_of(facts: Facts, wanted: Wanted, tables: Tables) -> list[Model]:
     """Models of the machine's GPUs; the inventory's where PCI shows none, or nobody looked."""
     raw = facts.get("record") or {}
     seen = Record(SCHEMA, pci=load(Pci, raw.get("pci") or {}), nvml=load(Nvml, raw.get("nvml") or {}))
-    declared = tables.models.get(str(wanted.get("gpu_model") or ""))
+    declared = tables.models.get(wanted.node.gpu_model)
     return gpus.of(seen, tables.models) or ([declared] if declared else [])
 
 
 def refusal(check: str, found: str, allowed: str, next_step: str) -> Refusal:
     """One reason to refuse a host."""
     return Refusal(f"{check}: {found}; allowed: {allowed}.", next_step)
-
-
-def or_default(wanted: Wanted, key: str) -> Any:
-    """What the inventory says of role host_baseline, or what the role does by itself."""
-    value = wanted.get(key)
-    return load_specs().variables[f"host_baseline_{key}"].default if value is None else value
 
 
 def nearest(versions: Iterable[str], wanted: str) -> list[str]:

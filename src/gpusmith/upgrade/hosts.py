@@ -22,7 +22,7 @@ from gpusmith.names import HOLD, OPERANDS_LABEL, OPERANDS_NAMESPACE, OPERANDS_ON
 from gpusmith.node.records import parse
 from gpusmith.preflight.machine import check_mig
 from gpusmith.preflight.versions import check_driver
-from gpusmith.preflight.words import Tables, refusal
+from gpusmith.preflight.words import Tables, Wanted, refusal
 from gpusmith.probe.record import Record
 from gpusmith.upgrade import ledger as ledgers
 from gpusmith.upgrade.budget import Fleet, Member
@@ -104,6 +104,12 @@ class Look:
         except GpusmithError:
             # Others say what is wrong with it.
             return None
+
+    @property
+    def run(self) -> Wanted:
+        """What the upgrade is to make of it, for the checks of preflight."""
+        driver = replace(self.wanted.driver, version=self.target)
+        return Wanted(replace(self.wanted, driver=driver), driver_only=True, driver_variable=VARIABLE)
 
     @property
     def driver(self) -> wants.Driver:
@@ -295,17 +301,11 @@ def _has(record: Record, look: Look) -> bool:
 
 def _of_version(look: Look, record: Record | None, tables: Tables) -> Iterator[Refusal]:
     """The version is one, and every GPU model of the machine can have it."""
-    asked = {
-        "driver_version": look.target,
-        "module_flavour": look.wanted.driver.module_flavour,
-        "driver_variable": VARIABLE,
-        "gpu_model": look.wanted.gpu_model,
-    }
     facts = {
         "repositories": {},
         "record": {key: (look.raw or {}).get(key) for key in ("pci", "nvml")} if record else None,
     }
-    yield from check_driver(facts, asked, tables)
+    yield from check_driver(facts, look.run, tables)
 
 
 def _of_machine(look: Look, record: Record, asked: Asked, tables: Tables) -> Iterator[Refusal]:
@@ -329,7 +329,7 @@ def _of_machine(look: Look, record: Record, asked: Asked, tables: Tables) -> Ite
             "modules that can be unloaded",
             "Allow reboots with 'gpu_upgrade_reboot: if_needed', or take the console off the GPU.",
         )
-    yield from check_mig({"record": look.raw}, {}, tables)
+    yield from check_mig({"record": look.raw}, look.run, tables)
     for title in daemon_sets(look.pods, look.claims, asked.namespace, look.pod_uids):
         yield refusal(
             "GPU DaemonSet of others",

@@ -14,6 +14,7 @@ from gpusmith.preflight.judge import judge
 from gpusmith.probe import foreign as probe
 from gpusmith.probe.packages import parse_dpkg, parse_halves, parse_twice
 from tests.unit.expect.test_driver import VERSION, bare, ready
+from tests.unit.hosts import run
 from tests.unit.preflight.test_judge import TABLES, WANTED, facts
 
 WANTED_DRIVER = Driver("gpu-1", VERSION)
@@ -109,19 +110,19 @@ def test_sources_of_a_package_that_a_killed_run_left_are_its_own(half: dict[str,
     assert half
     tree = facts()
     tree["record"]["foreign"] = {"sources": {"/usr/src/nvidia-580.178.04": "580.178.04"}}
-    assert [refused.message for refused in judge(tree, WANTED, TABLES)] != []
+    assert [refused.message for refused in judge(tree, run(**WANTED), TABLES)] != []
     tree["record"]["half_packages"] = half
-    assert [refused.message for refused in judge(tree, WANTED, TABLES)] == []
+    assert [refused.message for refused in judge(tree, run(**WANTED), TABLES)] == []
 
 
 def test_preflight_refuses_sources_that_no_package_has() -> None:
     tree = facts()
     tree["record"]["foreign"] = {"sources": {"/usr/src/nvidia-550.54.15": "550.54.15"}}
-    (refused,) = judge(tree, WANTED, TABLES)
+    (refused,) = judge(tree, run(**WANTED), TABLES)
     assert "/usr/src/nvidia-550.54.15" in refused.message
 
 
 def test_preflight_refuses_somebody_elses_driver_where_there_is_to_be_none() -> None:
     tree = {**facts(), "foreign_driver": ["/usr/bin/nvidia-uninstall"]}
-    (refused,) = judge(tree, {**WANTED, "driver_state": "absent"}, TABLES)
+    (refused,) = judge(tree, run(**WANTED, nvidia_driver_state="absent"), TABLES)
     assert "'/usr/bin/nvidia-uninstall', which no package owns" in refused.message

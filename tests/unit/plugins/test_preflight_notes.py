@@ -6,7 +6,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from ansible.parsing.dataloader import DataLoader
 from ansible.plugins.action import ActionBase
+from ansible.template import Templar
 from ansible_collections.gpusmith.gpu.plugins.action.preflight import ActionModule
 
 from tests.unit.preflight.test_judge import WANTED, facts
@@ -18,10 +20,13 @@ def answered(monkeypatch: pytest.MonkeyPatch, record: dict[str, Any]) -> dict[st
     del seen["record"]
     monkeypatch.setattr(ActionBase, "run", lambda *_: {})
     action: Any = ActionModule.__new__(ActionModule)
-    action._task = SimpleNamespace(args={"record": record, "wanted": WANTED})
+    action._task = SimpleNamespace(args={"record": record})
+    # The default of the last one needs a filter of the collection.
+    variables = {"inventory_hostname": "gpu-1", **WANTED, "preflight_kernel_headers_required": True}
+    action._templar = Templar(DataLoader(), variables=variables)
     action.way_out = lambda _: None
     action._execute_module = lambda **_: {"repositories": {}, **seen}
-    found: dict[str, Any] = action.run(task_vars={"inventory_hostname": "gpu-1"})
+    found: dict[str, Any] = action.run(task_vars=variables)
     return found
 
 

@@ -12,7 +12,7 @@ from ansible.template import Templar, trust_as_template
 from gpusmith.paths import repo_root
 from gpusmith.preflight import asked
 from tests.unit.expect.converged import converged_record
-from tests.unit.hosts import VERSION
+from tests.unit.hosts import VERSION, run
 from tests.unit.keys import KEY, OTHER_KEY
 
 REPOSITORY = {"uris": ["http://depot/apt/"], "suites": ["./"], "components": [], "key": KEY}
@@ -28,18 +28,16 @@ NAMES = {
     for role, variable in asked.VARIABLES.items()
 }
 WANTED: dict[str, Any] = {
-    "driver_version": VERSION,
-    "driver_layout": "nvidia",
-    "containerd_layout": "docker",
-    "module_flavour": "auto",
-    "fabric_manager": "auto",
-    "cuda_versions": ["12.8"],
-    "versions": {
-        "containerd": "2.3.7",
-        "nvidia_container_toolkit": "1.20.1",
-        "kubernetes_node": "1.36.3",
-    },
-    "repositories": dict.fromkeys(asked.VARIABLES, REPOSITORY),
+    "nvidia_driver_version": VERSION,
+    "nvidia_driver_package_layout": "nvidia",
+    "containerd_package_layout": "docker",
+    "nvidia_driver_module_flavour": "auto",
+    "nvidia_driver_fabric_manager": "auto",
+    "cuda_toolkit_versions": ["12.8"],
+    "containerd_version": "2.3.7",
+    "nvidia_container_toolkit_version": "1.20.1",
+    "kubernetes_node_version": "1.36.3",
+    **{f"{role}_repository": REPOSITORY for role in asked.VARIABLES},
 }
 
 
@@ -60,16 +58,16 @@ def test_headers_that_come_first_are_counted_on_where_they_are_installed() -> No
     record = {**bare(), "module": {}, "kernels": []}
 
     def of_driver(**changes: Any) -> Any:
-        found = asked.all_of(record, {**WANTED, **changes}, {**NAMES, **kernel})["nvidia_driver"]
+        found = asked.all_of(record, run(**{**WANTED, **changes}), {**NAMES, **kernel})["nvidia_driver"]
         return found["optional"]
 
-    assert of_driver(kernel_headers_required=True) == [f"linux-headers-{release}"]
-    assert of_driver(kernel_headers_required=False) == []
-    assert of_driver(kernel_headers_required=True, scope=asked.DRIVER_ONLY) == []
+    assert of_driver(preflight_kernel_headers_required=True) == [f"linux-headers-{release}"]
+    assert of_driver(preflight_kernel_headers_required=False) == []
+    assert of_driver(preflight_kernel_headers_required=True, driver_only=True) == []
 
 
 def test_a_bare_machine_lacks_everything() -> None:
-    asks = asked.all_of(bare(), WANTED, NAMES)
+    asks = asked.all_of(bare(), run(**WANTED), NAMES)
     assert asked.due(bare(), asks) == asks
     assert set(asks) == set(asked.VARIABLES)
     assert asks["nvidia_container_toolkit"]["packages"] == dict.fromkeys(
@@ -87,13 +85,13 @@ def test_a_bare_machine_lacks_everything() -> None:
 
 
 def test_an_unknown_system_asks_for_nothing() -> None:
-    assert asked.all_of(bare(), WANTED, {}) == {}
+    assert asked.all_of(bare(), run(**WANTED), {}) == {}
 
 
 def test_cuda_of_the_drivers_repository_asks_there() -> None:
-    assert "repository" not in asked.all_of(bare(), WANTED, NAMES)["cuda_toolkit"]
-    own = {**WANTED["repositories"], "cuda_toolkit": {**REPOSITORY, "uris": ["http://other/"]}}
-    cuda = asked.all_of(bare(), {**WANTED, "repositories": own}, NAMES)["cuda_toolkit"]
+    assert "repository" not in asked.all_of(bare(), run(**WANTED), NAMES)["cuda_toolkit"]
+    own = {"cuda_toolkit_repository": {**REPOSITORY, "uris": ["http://other/"]}}
+    cuda = asked.all_of(bare(), run(**{**WANTED, **own}), NAMES)["cuda_toolkit"]
     assert cuda["repository"]["uris"] == cuda["offered_by"]["uris"] == ["http://other/"]
 
 
@@ -105,7 +103,7 @@ def converged() -> dict[str, Any]:
     from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.repositories import repository_of
 
     record = {**converged_record(), "cuda": {"versions": ["12.8"]}}
-    asks = asked.all_of(record, WANTED, NAMES)
+    asks = asked.all_of(record, run(**WANTED), NAMES)
     for each in asks.values():
         versions = {name: f"{version}-1" for name, version in each.get("packages", {}).items()}
         for name, version in versions.items():
@@ -135,22 +133,22 @@ def converged() -> dict[str, Any]:
 
 def test_a_converged_node_pays_nothing() -> None:
     record = converged()
-    assert asked.due(record, asked.all_of(record, WANTED, NAMES)) == {}
+    assert asked.due(record, asked.all_of(record, run(**WANTED), NAMES)) == {}
 
 
 def test_containerd_as_the_distribution_packages_it() -> None:
-    wanted = {**WANTED, "containerd_layout": "distribution"}
-    assert asked.all_of(bare(), wanted, NAMES)["containerd"]["packages"] == {"containerd": "2.3.7"}
-    assert asked.other_containerd(bare(), wanted, NAMES) is None
-    assert asked.other_containerd(bare(), wanted, {}) is None
+    wanted = {**WANTED, "containerd_package_layout": "distribution"}
+    assert asked.all_of(bare(), run(**wanted), NAMES)["containerd"]["packages"] == {"containerd": "2.3.7"}
+    assert asked.other_containerd(bare(), run(**wanted), NAMES) is None
+    assert asked.other_containerd(bare(), run(**wanted), {}) is None
 
 
 def test_a_layout_that_the_system_has_not_is_refused() -> None:
     el = yaml.safe_load((repo_root() / "roles/containerd/vars/RedHat.yml").read_text())
     names = {**NAMES, "containerd": el[asked.VARIABLES["containerd"]]}
-    wanted = {**WANTED, "containerd_layout": "distribution"}
-    assert asked.all_of(bare(), wanted, names)["containerd"]["packages"] == {}
-    refused = asked.other_containerd(bare(), wanted, names)
+    wanted = {**WANTED, "containerd_package_layout": "distribution"}
+    assert asked.all_of(bare(), run(**wanted), names)["containerd"]["packages"] == {}
+    refused = asked.other_containerd(bare(), run(**wanted), names)
     assert refused is not None
     assert "'distribution'; allowed: on this operating system 'docker'" in refused.message
 
@@ -161,33 +159,35 @@ def test_a_layout_that_the_system_has_not_is_refused() -> None:
 )
 def test_a_node_with_the_other_layout_held_is_refused(there: str, layout: str, back: str) -> None:
     record = {**bare(), "packages": {there: {"version": "1.7.28-1", "held": True, "source": there}}}
-    refused = asked.other_containerd(record, {**WANTED, "containerd_layout": layout}, NAMES)
+    refused = asked.other_containerd(record, run(**{**WANTED, "containerd_package_layout": layout}), NAMES)
     assert refused is not None
     assert f"'{there}' (1.7.28-1) is installed and held" in refused.message
     assert refused.hint.startswith(f"Set 'containerd_package_layout: {back}'")
-    assert asked.other_containerd(record, {**WANTED, "containerd_layout": back}, NAMES) is None
+    assert asked.other_containerd(record, run(**{**WANTED, "containerd_package_layout": back}), NAMES) is None
     # What came with the system is for 'preflight_removable_packages'.
     record["packages"][there]["held"] = False
-    assert asked.other_containerd(record, {**WANTED, "containerd_layout": layout}, NAMES) is None
+    assert (
+        asked.other_containerd(record, run(**{**WANTED, "containerd_package_layout": layout}), NAMES) is None
+    )
 
 
 def test_a_node_that_serves_is_asked_for_its_own_versions() -> None:
     record = converged()
     record["kubernetes"]["joined"] = True
-    newer = {**WANTED, "versions": {**WANTED["versions"], "kubernetes_node": "1.36.9"}}
-    asks = asked.all_of(record, newer, NAMES)
+    newer = {**WANTED, "kubernetes_node_version": "1.36.9"}
+    asks = asked.all_of(record, run(**newer), NAMES)
     assert asks["kubernetes_node"]["packages"] == dict.fromkeys(("kubelet", "kubeadm", "kubectl"), "1.36.3-1")
     assert asked.due(record, asks) == {}
     # Unless it is to be changed.
-    asks = asked.all_of(record, {**newer, "change_runtime_on_joined": True}, NAMES)
+    asks = asked.all_of(record, run(**{**newer, "gpusmith_change_runtime_on_joined": True}), NAMES)
     assert set(asked.due(record, asks)) == {"kubernetes_node"}
 
 
 @pytest.mark.parametrize("key", [OTHER_KEY, KEY.replace("B", "C", 1).replace("AAA", "AAB"), "nonsense"])
 def test_another_or_a_damaged_key_is_due_on_a_converged_node(key: str) -> None:
     record = converged()
-    repositories = {**WANTED["repositories"], "containerd": {**REPOSITORY, "key": key}}
-    asks = asked.all_of(record, {**WANTED, "repositories": repositories}, NAMES)
+    other = {"containerd_repository": {**REPOSITORY, "key": key}}
+    asks = asked.all_of(record, run(**{**WANTED, **other}), NAMES)
     assert set(asked.due(record, asks)) == {"containerd"}
 
 
@@ -223,12 +223,12 @@ def test_the_role_asks_for_the_same(role: str, variable: str, inventory: dict[st
     # A machine that does not serve gets the inventory's versions, as tests of the plans show.
     trusted[f"__{role}_plan"] = {"versions": _trusted(f"{{{{ __{role}_packages }}}}")}
     templar = Templar(DataLoader(), variables={**trusted, **inventory})
-    assert templar.template(trusted[variable]) == asked.all_of(bare(), WANTED, NAMES)[role]
+    assert templar.template(trusted[variable]) == asked.all_of(bare(), run(**WANTED), NAMES)[role]
 
 
 def test_the_drivers_role_asks_by_the_same_keys() -> None:
     values = yaml.safe_load((repo_root() / "roles/nvidia_driver/vars/main.yml").read_text())
-    ask = asked.all_of(bare(), WANTED, NAMES)["nvidia_driver"]
+    ask = asked.all_of(bare(), run(**WANTED), NAMES)["nvidia_driver"]
     # The role installs headers by a call of their own.
     assert set(values["__nvidia_driver_packages"]) == set(ask) - {"optional"}
 
@@ -248,24 +248,24 @@ def nvlink_5() -> dict[str, Any]:
 
 
 def test_what_runs_beside_a_fabric_manager_is_looked_for_before_anything_is_changed() -> None:
-    assert asked.all_of(nvlink_5(), WANTED, NAMES)["nvidia_driver"]["unversioned"] == [
+    assert asked.all_of(nvlink_5(), run(**WANTED), NAMES)["nvidia_driver"]["unversioned"] == [
         "nvlsm",
         "infiniband-diags",
     ]
-    assert asked.all_of(bare(), WANTED, NAMES)["nvidia_driver"]["unversioned"] == []
+    assert asked.all_of(bare(), run(**WANTED), NAMES)["nvidia_driver"]["unversioned"] == []
     # Installed already, and nobody's to hold.
     record = {**nvlink_5(), "packages": {"infiniband-diags": {"version": "1", "held": False}}}
-    assert asked.all_of(record, WANTED, NAMES)["nvidia_driver"]["unversioned"] == ["nvlsm"]
+    assert asked.all_of(record, run(**WANTED), NAMES)["nvidia_driver"]["unversioned"] == ["nvlsm"]
 
 
 def test_a_layout_that_lacks_what_the_board_needs_is_refused_before_anything_is_changed() -> None:
-    assert asked.unmet(nvlink_5(), WANTED, NAMES) is None
-    own = {**WANTED, "driver_layout": "distribution", "driver_version": "535.261.03"}
-    assert "no fabric manager" in str(asked.unmet(bare(), own, NAMES))
-    assert asked.unmet({**bare(), "pci": {"gpus": [], "nvswitches": []}}, own, NAMES) is None
+    assert asked.unmet(nvlink_5(), run(**WANTED), NAMES) is None
+    own = {**WANTED, "nvidia_driver_package_layout": "distribution", "nvidia_driver_version": "535.261.03"}
+    assert "no fabric manager" in str(asked.unmet(bare(), run(**own), NAMES))
+    assert asked.unmet({**bare(), "pci": {"gpus": [], "nvswitches": []}}, run(**own), NAMES) is None
     rows = yaml.safe_load((repo_root() / "roles/nvidia_driver/vars/Ubuntu.yml").read_text())[
         "__nvidia_driver_layouts"
     ]
     ubuntu = {**NAMES, "nvidia_driver": rows}
-    found = asked.unmet(nvlink_5(), {**own, "driver_version": VERSION}, ubuntu)
+    found = asked.unmet(nvlink_5(), run(**{**own, "nvidia_driver_version": VERSION}), ubuntu)
     assert "'nvlsm'" in str(found)

@@ -16,14 +16,20 @@ from gpusmith.preflight.kernel_modules import Lack
 from gpusmith.preflight.machine import old_kernels
 from gpusmith.preflight.proxy import kept_proxies, proxies
 from gpusmith.preflight.words import Tables
+from tests.authorities import authority
+from tests.unit.hosts import run
 
 TABLES = Tables(models.load(), compatibility.load())
 WANTED: dict[str, Any] = {
-    "gpu_model": "h100-sxm", "gpu_count": 2, "simulated": True, "reboot": "never", "secure_boot_allowed": False,
-    "kernel_headers_required": True, "clock_offset_limit_s": 30, "driver_version": "580.178.04",
-    "module_flavour": "auto", "cuda_versions": ["12.8"], "kubernetes_version": "1.36.3", "containerd_version": "2.3.7",
-    "toolkit_version": "1.20.0", "toolkit_mode": "auto", "device_plugin": "managed",
-}  # fmt: skip
+    "gpusmith_gpu_model": "h100-sxm",
+    "gpusmith_gpu_count": 2,
+    "gpusmith_simulated": True,
+    "nvidia_driver_version": "580.178.04",
+    "cuda_toolkit_versions": ["12.8"],
+    "kubernetes_node_version": "1.36.3",
+    "containerd_version": "2.3.7",
+    "nvidia_container_toolkit_version": "1.20.0",
+}
 
 
 def facts() -> dict[str, Any]:
@@ -64,7 +70,7 @@ def facts() -> dict[str, Any]:
 
 
 def refused(changed_facts: dict[str, Any] | None = None, **changed: Any) -> list[Refusal]:
-    return judge(changed_facts or facts(), {**WANTED, **changed}, TABLES)
+    return judge(changed_facts or facts(), run(**{**WANTED, **changed}), TABLES)
 
 
 def only(found: list[Refusal]) -> Refusal:
@@ -81,10 +87,10 @@ def test_good_machine_has_no_refusals() -> None:
     [
         ("535.261.03", {}, True),
         ("580.178.04", {}, False),
-        ("580.178.04", {"driver_version": "580.178.04-1"}, False),
+        ("580.178.04", {"nvidia_driver_version": "580.178.04-1"}, False),
         (None, {}, False),
         # The role itself refuses to take away a driver that is in use.
-        ("535.261.03", {"driver_state": "absent"}, False),
+        ("535.261.03", {"nvidia_driver_state": "absent"}, False),
     ],
 )
 def test_no_driver_is_replaced_under_somebodys_jobs(
@@ -184,28 +190,32 @@ def test_an_old_kernel_without_headers_is_named_and_refuses_nobody() -> None:
 @pytest.mark.parametrize(
     ("wanted", "check", "allowed"),
     [
-        ({"gpu_model": "h100"}, "GPU model", "'h100', which is no row"),
-        ({"gpu_count": 8}, "GPU count", "8"),
-        ({"driver_version": "515.43.04", "cuda_versions": []}, "driver for this GPU", "525"),
-        ({"driver_version": "570.1.1", "cuda_versions": ["13.0"]}, "CUDA and driver", "580"),
-        ({"cuda_versions": ["9.2"]}, "CUDA version", "12.x"),
+        ({"gpusmith_gpu_model": "h100"}, "GPU model", "'h100', which is no row"),
+        ({"gpusmith_gpu_count": 8}, "GPU count", "8"),
+        ({"nvidia_driver_version": "515.43.04", "cuda_toolkit_versions": []}, "driver for this GPU", "525"),
+        ({"nvidia_driver_version": "570.1.1", "cuda_toolkit_versions": ["13.0"]}, "CUDA and driver", "580"),
+        ({"cuda_toolkit_versions": ["9.2"]}, "CUDA version", "12.x"),
         ({"containerd_version": "1.7.28"}, "containerd and Kubernetes", "2.3.0"),
         (
-            {"containerd_version": "1.7.24~ds1-6", "kubernetes_version": "1.35.1"},
+            {"containerd_version": "1.7.24~ds1-6", "kubernetes_node_version": "1.35.1"},
             "containerd and Kubernetes",
             "'1.7.28 and later patches'",
         ),
         (
-            {"containerd_version": "2.0.14", "kubernetes_version": "1.35.1"},
+            {"containerd_version": "2.0.14", "kubernetes_node_version": "1.35.1"},
             "containerd and Kubernetes",
             "'2.1.5 and later patches'",
         ),
-        ({"kubernetes_version": "1.40.0"}, "Kubernetes version", "1.36.x"),
-        ({"toolkit_version": "1.19.0"}, "container toolkit", "1.19.1"),
-        ({"toolkit_version": "1.19.0-1"}, "container toolkit", "1.19.1"),
-        ({"toolkit_version": "1.19.0~rc.7-1"}, "container toolkit", "1.19.1"),
-        ({"toolkit_version": "1.17.8-1"}, "container toolkit and device plugin", "1.18.0"),
-        ({"toolkit_mode": "legacy"}, "container toolkit and device plugin", "'auto' or 'cdi'"),
+        ({"kubernetes_node_version": "1.40.0"}, "Kubernetes version", "1.36.x"),
+        ({"nvidia_container_toolkit_version": "1.19.0"}, "container toolkit", "1.19.1"),
+        ({"nvidia_container_toolkit_version": "1.19.0-1"}, "container toolkit", "1.19.1"),
+        ({"nvidia_container_toolkit_version": "1.19.0~rc.7-1"}, "container toolkit", "1.19.1"),
+        ({"nvidia_container_toolkit_version": "1.17.8-1"}, "container toolkit and device plugin", "1.18.0"),
+        (
+            {"nvidia_container_toolkit_mode": "legacy"},
+            "container toolkit and device plugin",
+            "'auto' or 'cdi'",
+        ),
     ],
 )
 def test_inventory(wanted: dict[str, Any], check: str, allowed: str) -> None:
@@ -225,7 +235,7 @@ def test_inventory(wanted: dict[str, Any], check: str, allowed: str) -> None:
     ],
 )
 def test_containerds_that_kubernetes_supports(kubernetes: str, version: str) -> None:
-    assert refused(kubernetes_version=kubernetes, containerd_version=version) == []
+    assert refused(kubernetes_node_version=kubernetes, containerd_version=version) == []
 
 
 def test_a_containerd_in_another_layout_is_told() -> None:
@@ -233,7 +243,7 @@ def test_a_containerd_in_another_layout_is_told() -> None:
         "containerd packages: 'containerd.io' is held", "Set 'containerd_package_layout: docker'."
     )
     tree = {**facts(), "other_containerd": other}
-    assert judge(tree, WANTED, TABLES) == [other]
+    assert judge(tree, run(**WANTED), TABLES) == [other]
 
 
 @pytest.mark.parametrize(
@@ -268,14 +278,14 @@ def test_a_node_whose_certificate_has_expired_is_refused() -> None:
 
 
 def test_wrong_model_names_what_is_built_in() -> None:
-    found = refused(gpu_model="h200-sxm")
+    found = refused(gpusmith_gpu_model="h200-sxm")
     assert "'10de:2330' (h100-sxm)" in found[0].message
 
 
 def test_a_board_that_nobody_sets_up_is_refused() -> None:
     known = models.load()
     tables = replace(TABLES, models={**known, "h100-sxm": replace(known["h100-sxm"], refused="nobody can")})
-    found = only(judge(facts(), WANTED, tables))
+    found = only(judge(facts(), run(**WANTED), tables))
     assert "'h100-sxm': nobody can" in found.message
     assert "h100-sxm" not in found.message.split("; allowed: ")[1]
 
@@ -294,7 +304,9 @@ def with_nvlink_5(managers: int = 1) -> dict[str, Any]:
 
 
 def of_nvlink_5(tree: dict[str, Any], **changed: Any) -> list[Refusal]:
-    return refused(tree, gpu_model="b200", gpu_count=8, cuda_versions=["12.8"], **changed)
+    return refused(
+        tree, gpusmith_gpu_model="b200", gpusmith_gpu_count=8, cuda_toolkit_versions=["12.8"], **changed
+    )
 
 
 def test_a_board_with_nvlink_5_is_worked_on() -> None:
@@ -305,7 +317,7 @@ def test_a_board_whose_switches_nothing_manages_is_refused() -> None:
     found = only(of_nvlink_5(with_nvlink_5(managers=0)))
     assert found.message.startswith("NVLink switches: no network function manages them")
     assert "lspci -vv -d 15b3:" in found.hint
-    assert of_nvlink_5(with_nvlink_5(managers=0), fabric_manager="disabled") == []
+    assert of_nvlink_5(with_nvlink_5(managers=0), nvidia_driver_fabric_manager="disabled") == []
 
 
 def test_kernels_without_the_modules_of_nvlink_5_are_refused_by_name() -> None:
@@ -333,7 +345,7 @@ def test_other_boards_need_none_of_it() -> None:
 
 def test_blackwell_needs_open_modules() -> None:
     assert of_nvlink_5(with_nvlink_5()) == []
-    found = only(of_nvlink_5(with_nvlink_5(), module_flavour="proprietary"))
+    found = only(of_nvlink_5(with_nvlink_5(), nvidia_driver_module_flavour="proprietary"))
     assert found.message.startswith("module flavour: ")
 
 
@@ -348,23 +360,23 @@ def with_gpus(*devices: str) -> dict[str, Any]:
 @pytest.mark.parametrize("name", ["", "our-rtx"])
 @pytest.mark.parametrize("device", ["2bb6", "ffff"])
 def test_a_model_that_is_no_row_is_no_reason_to_refuse_a_machine(name: str, device: str) -> None:
-    assert refused(with_gpus(device, device), gpu_model=name, cuda_versions=["12.8"]) == []
+    assert refused(with_gpus(device, device), gpusmith_gpu_model=name, cuda_toolkit_versions=["12.8"]) == []
 
 
 def test_no_model_has_to_be_declared() -> None:
-    assert refused(gpu_model="") == []
-    assert "allowed: 2" in only(refused(with_gpus("2330"), gpu_model="")).message
+    assert refused(gpusmith_gpu_model="") == []
+    assert "allowed: 2" in only(refused(with_gpus("2330"), gpusmith_gpu_model="")).message
 
 
 def test_a_row_that_the_machine_does_not_show_is_refused() -> None:
-    found = only(refused(with_gpus("2bb6", "2bb6"), cuda_versions=["12.8"]))
+    found = only(refused(with_gpus("2bb6", "2bb6"), cuda_toolkit_versions=["12.8"]))
     assert "'10de:2bb6' (unknown to data/gpus.yml); allowed: '10de:2330' (h100-sxm)" in found.message
 
 
 def test_without_gpus_the_model_has_to_be_declared() -> None:
-    found = only(refused(with_gpus(), gpu_model="", gpu_count=0))
+    found = only(refused(with_gpus(), gpusmith_gpu_model="", gpusmith_gpu_count=0))
     assert "no GPU on PCI" in found.message
-    assert refused(with_gpus(), gpu_count=0) == []
+    assert refused(with_gpus(), gpusmith_gpu_count=0) == []
 
 
 @pytest.mark.parametrize(
@@ -381,7 +393,9 @@ def test_without_gpus_the_model_has_to_be_declared() -> None:
 def test_models_in_one_machine_need_a_driver_for_all(
     devices: tuple[str, ...], version: str, refusals: list[str]
 ) -> None:
-    found = refused(with_gpus(*devices), gpu_model="", driver_version=version, cuda_versions=[])
+    found = refused(
+        with_gpus(*devices), gpusmith_gpu_model="", nvidia_driver_version=version, cuda_toolkit_versions=[]
+    )
     assert [row.message.split(":")[0] for row in found] == refusals
     assert all("into different" in row.hint for row in found)
 
@@ -393,7 +407,7 @@ def test_one_declared_model_excludes_another() -> None:
 
 
 def test_hosts_on_which_no_role_was_ever_run_are_refused() -> None:
-    found = only(refused(with_gpus("2342", "2342"), gpu_model=""))
+    found = only(refused(with_gpus("2342", "2342"), gpusmith_gpu_model=""))
     assert "arm64" in found.message
 
 
@@ -407,7 +421,7 @@ def test_missing_version_offers_the_three_nearest() -> None:
             "error": None,
         }
     }
-    found = only(refused(tree, driver_version="580.178.05"))
+    found = only(refused(tree, nvidia_driver_version="580.178.05"))
     assert found.message.endswith("; allowed: nearest: '580.178.04-1', '580.95.05-1', '595.91.07-1'.")
 
 
@@ -421,12 +435,12 @@ def test_a_repository_without_a_part_that_the_board_asks_for_is_refused_with_a_w
         "nvidia_driver": {"asked": asked, "versions": {"libnvidia-nscq": offered}, "error": None}
     }
     way_out = "Or take 'auto' out of 'nvidia_driver_components': DCGM then does not see the NVSwitches."
-    assert only(refused(tree, components=["auto"])).hint.endswith(way_out)
-    assert "auto" not in only(refused(tree, components=["nscq"])).hint
+    assert only(refused(tree, nvidia_driver_components=["auto"])).hint.endswith(way_out)
+    assert "auto" not in only(refused(tree, nvidia_driver_components=["nscq"])).hint
     # With another one missing as well, it is the repository that is wrong.
     asked["libcuda1"] = "580.178.04"
     tree["repositories"]["nvidia_driver"]["versions"]["libcuda1"] = offered
-    assert "auto" not in only(refused(tree, components=["auto"])).hint
+    assert "auto" not in only(refused(tree, nvidia_driver_components=["auto"])).hint
 
 
 def test_a_transitional_package_is_refused_by_its_name() -> None:
@@ -434,7 +448,7 @@ def test_a_transitional_package_is_refused_by_its_name() -> None:
     there = {"nvidia-utils-535-server": ["580.173.02-0ubuntu0.24.04.1"], "nvidia-modprobe": ["550.54.14-1"]}
     asked = dict.fromkeys(there, "535.288.01")
     tree["repositories"] = {"nvidia_driver": {"asked": asked, "versions": there, "error": None}}
-    found, other = refused(tree, driver_version="535.288.01")
+    found, other = refused(tree, nvidia_driver_version="535.288.01")
     assert found.message.startswith("transitional package: 'nvidia-utils-535-server' in")
     assert "'580.173.02'" in found.message
     assert found.hint == "Set 'nvidia_driver_version' to a version of branch 580."
@@ -463,7 +477,7 @@ def test_a_version_that_is_none_is_refused_with_those_that_are_offered() -> None
             "error": None,
         }
     }
-    found = only(refused(tree, driver_version="580.x"))
+    found = only(refused(tree, nvidia_driver_version="580.x"))
     assert "'580.x', which is no version" in found.message
     assert "580.178.04-1" in found.hint
 
@@ -472,14 +486,14 @@ def test_a_branch_of_which_nothing_was_chosen_is_refused_for_the_reason() -> Non
     why = Refusal(
         "driver version: none is offered to all; allowed: one.", "Bring the repositories to one state."
     )
-    assert only(refused({**facts(), "choice": why}, driver_version="580")) == why
-    assert "no exact version" in only(refused(driver_version="latest")).message
+    assert only(refused({**facts(), "choice": why}, nvidia_driver_version="580")) == why
+    assert "no exact version" in only(refused(nvidia_driver_version="latest")).message
 
 
 def test_another_branch_on_a_node_that_serves_is_drift_alone() -> None:
     tree = changed("record.kubernetes.joined", True)
     tree["record"]["packages"] = {"nvidia-driver-cuda": {"version": "595.91.07-1", "held": True}}
-    found = only(refused(tree, driver_version="580"))
+    found = only(refused(tree, nvidia_driver_version="580"))
     assert found.message.startswith("driver of a joined node: ")
 
 
@@ -509,8 +523,8 @@ def test_a_library_without_package_knows_no_revision() -> None:
     tree = facts()
     tree["record"]["kubernetes"]["joined"] = True
     tree["record"]["library"]["nvml_version"] = "580.178.04"
-    assert refused(tree, driver_version="580.178.04-1") == []
-    assert len(refused(tree, driver_version="580.95.05-1")) == 1
+    assert refused(tree, nvidia_driver_version="580.178.04-1") == []
+    assert len(refused(tree, nvidia_driver_version="580.95.05-1")) == 1
 
 
 def test_hole_in_the_record_is_a_refusal() -> None:
@@ -531,10 +545,12 @@ def test_parameters_that_a_container_cannot_set_are_refused_before_any_change() 
     )
     assert f"'sysctl -w {limit}=8192' on the host" in found.hint
     # The inventory's word counts, and what can be set is set.
-    assert refused(seen, sysctl_minimum={}) == []
+    assert refused(seen, host_baseline_sysctl_minimum={}) == []
     assert (
         "'vm.swappiness' is '60'"
-        in only(refused(seen, sysctl_minimum={}, sysctl={"vm.swappiness": 0})).message
+        in only(
+            refused(seen, host_baseline_sysctl_minimum={}, host_baseline_sysctl={"vm.swappiness": 0})
+        ).message
     )
     seen["record"]["system"]["sysctl"][limit] = "9000"
     assert refused(seen) == []
@@ -543,8 +559,8 @@ def test_parameters_that_a_container_cannot_set_are_refused_before_any_change() 
 def test_authorities_need_a_trust_store() -> None:
     seen = {**facts(), "trust_program_found": False}
     assert refused(seen) == []
-    assert refused(authorities=["site"]) == []
-    found = only(refused(seen, authorities=["site"]))
+    assert refused(gpusmith_ca_certificates={"site": authority().certificate}) == []
+    found = only(refused(seen, gpusmith_ca_certificates={"site": authority().certificate}))
     assert found.message.startswith("trust store: no 'update-ca-certificates'")
     assert "'ca-certificates'" in found.hint
 
@@ -581,26 +597,27 @@ def test_a_proxy_that_fell_silent_under_a_node_that_serves_is_named() -> None:
 
 
 def test_services_are_asked_for_by_the_lines_of_their_files() -> None:
-    wanted = {
-        "proxies": {
-            "containerd_proxy": {"http": SILENT, "https": "http://other"},
-            "kubernetes_node_proxy": {},
-        }
+    wanted: dict[str, Any] = {
+        "containerd_proxy": {"http": SILENT, "https": "http://other"},
+        "kubernetes_node_proxy": {},
     }
     containerd = {"file": "/etc/default/gpusmith-containerd", "variable": "containerd_proxy"}
-    assert proxies(wanted) == [
+    assert proxies(run(**wanted)) == [
         {**containerd, "url": SILENT, "line": f"HTTP_PROXY={SILENT}"},
         {**containerd, "url": "http://other:80", "line": "HTTPS_PROXY=http://other:80"},
     ]
-    assert proxies({**wanted, "scope": "driver"}) == []
+    assert proxies(run(driver_only=True, **wanted)) == []
 
 
 def test_a_machine_that_cannot_reach_the_cluster_is_refused_before_it_joins() -> None:
-    wanted = {"endpoint": "lb.example.com:6443"}
+    wanted: dict[str, Any] = {"kubernetes_node_control_plane_endpoint": "lb.example.com:6443"}
     bare, joined = {"kubernetes": {"joined": False}}, {"kubernetes": {"joined": True}}
-    assert endpoint(bare, wanted) == "lb.example.com:6443"
+    assert endpoint(bare, run(**wanted)) == "lb.example.com:6443"
     assert (
-        endpoint(joined, wanted) == endpoint(bare, {**wanted, "scope": "driver"}) == endpoint(bare, {}) == ""
+        endpoint(joined, run(**wanted))
+        == endpoint(bare, run(driver_only=True, **wanted))
+        == endpoint(bare, run())
+        == ""
     )
     found = only(refused({**facts(), "endpoint_error": "timed out"}, **wanted))
     assert found.message.startswith(
@@ -615,8 +632,8 @@ def test_huge_pages_that_a_machine_cannot_have_are_refused() -> None:
         "huge_pages": {"2Mi": {"count": 0, "locked": False}},
     }
     assert refused(seen) == []
-    assert refused(seen, huge_pages={"2Mi": 4095}) == []
-    found = only(refused(seen, huge_pages={"2Mi": 4096}))
+    assert refused(seen, host_baseline_huge_pages={"2Mi": 4095}) == []
+    found = only(refused(seen, host_baseline_huge_pages={"2Mi": 4096}))
     assert found.message.startswith(
         "huge pages: 8192 MiB are asked for, and the machine has 8192 MiB of memory;"
     )
@@ -634,7 +651,9 @@ def test_another_minor_version_of_the_kubelet_is_no_work_of_site(
     # Without the variable a node that serves keeps what it has, which the end of the run says.
     found = [
         refusal.message
-        for refusal in refused(record, kubernetes_version=version, change_runtime_on_joined=allowed)
+        for refusal in refused(
+            record, kubernetes_node_version=version, gpusmith_change_runtime_on_joined=allowed
+        )
         if "kubelet of a joined node" in refusal.message
     ]
     assert bool(found) is told
@@ -678,7 +697,9 @@ def test_the_operating_system_is_one_that_the_roles_know(os_id: str, version: st
     ],
 )
 def test_proprietary_modules_end(version: str, flavour: str, words: str | None) -> None:
-    found = [row.message for row in refused(driver_version=version, module_flavour=flavour)]
+    found = [
+        row.message for row in refused(nvidia_driver_version=version, nvidia_driver_module_flavour=flavour)
+    ]
     assert found == ([] if words is None else [f"kernel module: {words} for the proprietary one."])
 
 
@@ -701,17 +722,27 @@ def test_a_module_that_is_known_not_to_compile_is_refused(
 ) -> None:
     tree = facts()
     tree["record"]["host"]["kernel"] = kernel
-    found = refused(tree, driver_version=version, module_flavour=flavour, cuda_versions=[])
+    found = refused(
+        tree, nvidia_driver_version=version, nvidia_driver_module_flavour=flavour, cuda_toolkit_versions=[]
+    )
     assert ["pci_resize_resource" in row.message for row in found] == [True] * refuses
     # Where it is there already, nothing is compiled.
     tree["record"]["module"]["installed_version"] = version.partition("-")[0]
     if refuses:
-        assert refused(tree, driver_version=version, module_flavour=flavour, cuda_versions=[]) == []
+        assert (
+            refused(
+                tree,
+                nvidia_driver_version=version,
+                nvidia_driver_module_flavour=flavour,
+                cuda_toolkit_versions=[],
+            )
+            == []
+        )
 
 
 def test_the_kernel_that_boots_next_counts_as_well() -> None:
     tree = facts()
     tree["record"]["kernels"] = [{"release": "6.1.0-56-amd64", "image": "/boot/x", "module_version": None}]
-    found = only(refused(tree, driver_version="535.261.03", cuda_versions=[]))
+    found = only(refused(tree, nvidia_driver_version="535.261.03", cuda_toolkit_versions=[]))
     assert "'6.1.0-56-amd64'" in found.message
     assert "nvidia_driver_module_flavour: proprietary" in found.hint

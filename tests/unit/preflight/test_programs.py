@@ -47,9 +47,11 @@ def test_a_node_of_kubespray_is_refused_by_what_runs() -> None:
         assert word in kubelet.message
     assert "-l" in kubelet.hint
     # Another driver changes neither.
-    assert judged(joined=True, programs=KUBESPRAY, scope="driver") == []
+    assert judged(joined=True, programs=KUBESPRAY, driver_only=True) == []
     # A machine that is to have no driver gets neither.
-    assert [row for row in judged(False, KUBESPRAY, driver_state="absent") if "kubelet" in row.message] == []
+    assert [
+        row for row in judged(False, KUBESPRAY, nvidia_driver_state="absent") if "kubelet" in row.message
+    ] == []
 
 
 USUAL = {

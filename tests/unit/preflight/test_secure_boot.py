@@ -13,6 +13,7 @@ from gpusmith.errors import Refusal
 from gpusmith.preflight import secure_boot
 from gpusmith.preflight.secure_boot import SiteKey, notes, site_key
 
+from ..hosts import run
 from .test_judge import facts, only, refused
 
 KEY = SiteKey("/etc/gpusmith/modules.der", "0a1b2c")
@@ -31,16 +32,16 @@ def test_without_a_key_the_ways_out_are_named(os_id: str, prebuilt: bool) -> Non
     hint = only(refused(secured(os_id=os_id))).hint
     assert "'nvidia_driver_build: once_per_kernel' with 'nvidia_driver_build_signing'" in hint
     assert ("nvidia_driver_module_build: prebuilt" in hint) is prebuilt
-    assert refused(secured(os_id=os_id), secure_boot_allowed=True) == []
+    assert refused(secured(os_id=os_id), preflight_secure_boot_allowed=True) == []
 
 
 def test_modules_that_the_distribution_signs_are_loaded() -> None:
-    assert refused(secured(os_id="ubuntu"), module_build="prebuilt") == []
+    assert refused(secured(os_id="ubuntu"), nvidia_driver_module_build="prebuilt") == []
 
 
 def test_a_site_s_key_is_enough_where_the_kernel_knows_its_certificate() -> None:
     assert refused(secured(KEY, DISTRIBUTION, "0a1b2c")) == []
-    assert notes(secured(KEY, DISTRIBUTION, "0a1b2c"), {}) == []
+    assert notes(secured(KEY, DISTRIBUTION, "0a1b2c"), run()) == []
 
 
 def test_a_certificate_that_the_kernel_does_not_know_is_refused() -> None:
@@ -49,18 +50,18 @@ def test_a_certificate_that_the_kernel_does_not_know_is_refused() -> None:
     assert KEY.certificate in found.message
     assert KEY.number in found.message
     assert "mokutil --import" in found.hint
-    assert refused(secured(KEY, DISTRIBUTION), secure_boot_allowed=True) == []
+    assert refused(secured(KEY, DISTRIBUTION), preflight_secure_boot_allowed=True) == []
 
 
 def test_a_kernel_that_lists_nothing_refuses_nobody_and_is_told() -> None:
     tree = secured(KEY)
     assert refused(tree) == []
-    (note,) = notes(tree, {})
+    (note,) = notes(tree, run())
     assert KEY.certificate in note
-    assert notes(tree, {"secure_boot_allowed": True}) == []
+    assert notes(tree, run(preflight_secure_boot_allowed=True)) == []
     # Nobody asks for signatures.
     tree["record"]["system"]["secure_boot"] = False
-    assert notes(tree, {}) == []
+    assert notes(tree, run()) == []
 
 
 def test_a_key_that_cannot_be_used_is_refused_also_without_secure_boot() -> None:
@@ -77,10 +78,10 @@ def test_a_key_that_cannot_be_used_is_refused_also_without_secure_boot() -> None
 def test_modules_that_each_node_signs_are_refused_beside_a_sites_key() -> None:
     tree = secured(KEY, KEY.number)
     assert refused(tree) == []
-    (found,) = refused(tree, extra_modules=["nvidia_peermem", "gdrdrv"])
+    (found,) = refused(tree, nvidia_driver_extra_modules=["nvidia_peermem", "gdrdrv"])
     assert "'gdrdrv'" in found.message
     assert "peermem" not in found.message
-    assert refused(tree, extra_modules=["gdrdrv"], secure_boot_allowed=True) == []
+    assert refused(tree, nvidia_driver_extra_modules=["gdrdrv"], preflight_secure_boot_allowed=True) == []
 
 
 def made(folder: Path, *extensions: str) -> dict[str, str]:
@@ -99,7 +100,9 @@ def made(folder: Path, *extensions: str) -> dict[str, str]:
 
 
 def asked(files: dict[str, str], **changed: Any) -> SiteKey | Refusal | None:
-    return site_key({"driver_build": "once_per_kernel", "driver_build_signing": files, **changed})
+    return site_key(
+        run(**{"nvidia_driver_build": "once_per_kernel", "nvidia_driver_build_signing": files, **changed})
+    )
 
 
 def test_a_certificate_has_the_number_by_which_the_kernel_lists_it(tmp_path: Path) -> None:
@@ -114,8 +117,8 @@ def test_a_certificate_has_the_number_by_which_the_kernel_lists_it(tmp_path: Pat
 def test_a_key_counts_only_where_it_signs(tmp_path: Path) -> None:
     files = made(tmp_path, "subjectKeyIdentifier=hash")
     assert isinstance(asked(files), SiteKey)
-    assert asked(files, driver_build="every_node") is None
-    assert asked(files, module_build="prebuilt") is None
+    assert asked(files, nvidia_driver_build="every_node") is None
+    assert asked(files, nvidia_driver_module_build="prebuilt") is None
     assert asked({}) is None
 
 

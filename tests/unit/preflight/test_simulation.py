@@ -9,6 +9,7 @@ import pytest
 
 from gpusmith.errors import Refusal
 from gpusmith.preflight.simulation import check_cni, check_simulation
+from tests.unit.hosts import run
 from tests.unit.preflight.test_judge import TABLES, WANTED, facts
 
 NOTHING: dict[str, Any] = {"installed": {}, "changed": {}, "removed": {}}
@@ -36,11 +37,11 @@ def judged(
         "held": True,
         "source": "nvidia-graphics-drivers",
     }
-    return list(check_simulation(tree, {**WANTED, **(wanted or {})}, TABLES))
+    return list(check_simulation(tree, run(**{**WANTED, **(wanted or {})}), TABLES))
 
 
 def test_nothing_was_due_or_nothing_is_in_the_way() -> None:
-    assert list(check_simulation({**facts(), "simulation": None}, WANTED, TABLES)) == []
+    assert list(check_simulation({**facts(), "simulation": None}, run(**WANTED), TABLES)) == []
     assert judged(plan={**NOTHING, "installed": {"containerd.io": "2.3.7-1", "libseccomp2": "2.5"}}) == []
 
 
@@ -49,11 +50,11 @@ def test_what_containerd_io_would_remove_is_named() -> None:
     (found,) = judged(plan={**NOTHING, "removed": gone})
     for name, version in gone.items():
         assert f"'{name}' ({version})" in found.message
-    allowed = {"removable_packages": ["containerd", "runc"]}
+    allowed = {"preflight_removable_packages": ["containerd", "runc"]}
     (found,) = judged(allowed, plan={**NOTHING, "removed": gone})
     assert "docker.io" in found.message
     assert "'runc'" not in found.message
-    assert judged({"removable_packages": ["*"]}, plan={**NOTHING, "removed": gone}) == []
+    assert judged({"preflight_removable_packages": ["*"]}, plan={**NOTHING, "removed": gone}) == []
 
 
 def test_what_is_there_for_a_foreign_architecture_as_well_follows_or_is_named() -> None:
@@ -65,7 +66,7 @@ def test_what_is_there_for_a_foreign_architecture_as_well_follows_or_is_named() 
     alone = {**NOTHING, "changed": {both[0]: (old, new)}, "removed": {both[1]: old}}
     (found,) = judged(plan=alone)
     assert f"would remove '{both[1]}' ({old})" in found.message
-    assert judged({"removable_packages": [both[1]]}, plan=alone) == []
+    assert judged({"preflight_removable_packages": [both[1]]}, plan=alone) == []
 
 
 def test_what_the_repositories_lack_is_named() -> None:
@@ -156,7 +157,7 @@ def test_the_folder_of_cni_plugins_that_debians_containerd_leaves(
     tree = facts()
     tree["record"]["containerd"] = {"effective": {"cni_folders": folders}}
     tree["record"]["packages"] = {name: {"version": "1", "held": True} for name in packages}
-    found = list(check_cni(tree, WANTED, TABLES))
+    found = list(check_cni(tree, run(**WANTED), TABLES))
     assert bool(found) is refused
     if refused:
         assert "/usr/lib/cni" in found[0].message
