@@ -27,6 +27,7 @@ from gpusmith.cluster import claims, retries
 from gpusmith.cluster.api import Cluster
 from gpusmith.errors import GpusmithError, ToolError
 from gpusmith.node.records import parse
+from gpusmith.paths import repo_root
 from gpusmith.upgrade import ledger as ledgers
 from gpusmith.upgrade.budget import Rules
 from gpusmith.upgrade.effects import Fenced
@@ -112,7 +113,10 @@ class ActionModule(BuildingAction, EgressAction):
             settings=asked["settings"],
             layouts=asked["layouts"],
             validation=Validation(
-                order["suite"], order["inventory"], folder / name, float(order["validation_timeout"])
+                str(repo_root() / "validation"),
+                order["inventory"],
+                folder / name,
+                float(order["validation_timeout"]),
             ),
             reboot=(lambda: self._reboot(reboot_s, task_vars, patience))
             if order["reboot"] == "if_needed"

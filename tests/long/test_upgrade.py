@@ -231,7 +231,7 @@ def test_the_rights_of_the_documentation_are_enough(
 ) -> None:
     """Upgrade with an eviction, and rollback; the validation has the lab's own account."""
     fleet.apply(*yaml.safe_load_all((fleet.root / "docs" / "rbac-upgrade.yml").read_text()))
-    few = ("-e", f"gpu_upgrade_kubeconfig={fleet.kubeconfig_of('gpusmith-upgrade', tmp_path)}")
+    few = ("-e", f"gpusmith_kubeconfig={fleet.kubeconfig_of('gpusmith-upgrade', tmp_path)}")
     manifest = PodSpec("goes", FIRST, gpus=1).manifest(image)
     manifest["metadata"]["labels"] = {"app": "goes"}
     fleet.apply(manifest)

@@ -43,7 +43,22 @@ GONE: Mapping[str, tuple[str, ...]] = {
         "serving_change_timeout_s",
         "serving_change_unit",
     ),
+    "It is worked out: take the variable out.": (
+        "gpu_upgrade_inventory",
+        "gpu_upgrade_suite",
+        "node_stamp_inventory",
+        "node_stamp_suite",
+    ),
+    "Use 'gpusmith_bad_host'.": ("preflight_bad_host",),
+    "Use 'gpusmith_reboot_timeout_s'.": ("gpu_upgrade_reboot_timeout_s",),
+    "Use 'gpusmith_report_dir'.": ("node_stamp_report_dir",),
+    "Use 'gpusmith_validate'.": ("node_stamp_policy",),
+    "Use 'validation_timeout_s'.": ("gpu_upgrade_validation_timeout_s", "node_stamp_timeout_s"),
     "One kubeconfig is for everything but the suite: use 'gpusmith_kubeconfig'.": (
+        "gpu_upgrade_kubeconfig",
+        "kubernetes_node_kubeconfig",
+        "node_stamp_kubeconfig",
+        "preflight_kubeconfig",
         "serving_change_kubeconfig",
     ),
 }

@@ -26,17 +26,12 @@ FOR_A_JOIN = {
 """What a node cannot join without, and what to do about one that is not set."""
 
 
-FILES = (
-    "ansible_ssh_private_key_file", "ansible_private_key_file", "gpu_operands_kubeconfig", "kubernetes_node_kubeconfig",
-    "node_stamp_kubeconfig", "preflight_kubeconfig",
-)  # fmt: skip
-FOLDERS_TO_WRITE = ("gpusmith_report_dir", "node_stamp_report_dir")
-FOLDERS = ("node_stamp_suite",)
+FILES = ("ansible_ssh_private_key_file", "ansible_private_key_file", "gpu_operands_kubeconfig")
+FOLDERS_TO_WRITE = ("gpusmith_report_dir", "gpu_upgrade_report_dir")
 READ = (
     *FOR_A_JOIN,
     *FILES,
     *FOLDERS_TO_WRITE,
-    *FOLDERS,
     "kubernetes_node_name",
 )
 """Variables that are judged by what their templates become."""
@@ -66,7 +61,6 @@ def _there(values: Values, groups: Mapping[str, Sequence[str]]) -> Iterator[Refu
         ((TOKEN_HOST,), lambda name, value: _host(name, value, groups)),
         (FILES, _file),
         (FOLDERS_TO_WRITE, _folder_to_write),
-        (FOLDERS, _folder),
     ]
     for names, judge in judges:
         for name in names:
@@ -99,14 +93,6 @@ def _file(name: str, value: str) -> Refusal | None:
         return None
     return Refusal(
         f"'{name}' names the file '{value}', which does not exist on this machine.", "Correct the path."
-    )
-
-
-def _folder(name: str, value: str) -> Refusal | None:
-    if _path(value).is_dir():
-        return None
-    return Refusal(
-        f"'{name}' names the folder '{value}', which does not exist on this machine.", "Correct the path."
     )
 
 

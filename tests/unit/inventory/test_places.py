@@ -58,21 +58,14 @@ def test_a_group_is_no_host() -> None:
 def test_files_and_folders_of_this_machine_are_there(tmp_path: Path) -> None:
     file = tmp_path / "key"
     file.touch()
-    good = {"ansible_ssh_private_key_file": str(file), "node_stamp_kubeconfig": str(file)}
-    folders = {"gpusmith_report_dir": str(tmp_path / "new" / "reports"), "node_stamp_suite": str(tmp_path)}
-    assert refused({**good, **folders}) == []
-    for name in (
-        "ansible_private_key_file",
-        "gpu_operands_kubeconfig",
-        "kubernetes_node_kubeconfig",
-        "preflight_kubeconfig",
-    ):
+    folder = str(tmp_path / "new" / "reports")
+    assert refused({"ansible_ssh_private_key_file": str(file), "gpusmith_report_dir": folder}) == []
+    for name in ("ansible_private_key_file", "gpu_operands_kubeconfig"):
         (message,) = refused({name: str(tmp_path / "few")})
         assert f"'{name}' names the file '{tmp_path}/few', which does not exist on this machine." in message
-    (message,) = refused({"gpusmith_report_dir": str(file / "reports")})
-    assert f"but '{file}' is no folder" in message
-    (message,) = refused({"node_stamp_suite": str(file)})
-    assert "names the folder" in message
+    for name in ("gpusmith_report_dir", "gpu_upgrade_report_dir"):
+        (message,) = refused({name: str(file / "reports")})
+        assert f"but '{file}' is no folder" in message
 
 
 def test_what_a_join_needs_is_asked_for_only_where_nodes_join() -> None:

@@ -47,7 +47,7 @@ def run(
         name: {"node_record_now": {"record": record}, "__preflight_answer": {"refusals": []}}
         for name, record in hosts.items()
     }
-    values = {"preflight_kubeconfig": kubeconfig(folder, api), "preflight_bad_host": bad_host}
+    values = {"gpusmith_kubeconfig": kubeconfig(folder, api), "gpusmith_bad_host": bad_host}
     tasks = [
         *yaml.safe_load((repo_root() / "roles/preflight/tasks/report.yml").read_text()),
         *more,
