@@ -23,6 +23,7 @@ from gpusmith.report.terminal import terminal
 from gpusmith.suite import maintenance
 from gpusmith.suite.run import Suite, tiers_of
 from gpusmith.wanted.inventory import read
+from gpusmith.workloads.register import in_order
 
 PROGRAMS = Path(__file__).parent / "workloads" / "programs"
 SUITE = pytest.StashKey[Suite]()
@@ -79,6 +80,8 @@ def pytest_configure(config: pytest.Config) -> None:
         if not config.getoption("collectonly"):
             files.clear(reports_folder)
         _refuse_empty(config, "--inventory", "--limit", maintenance.ID, maintenance.VERSION)
+        # Plugins have registered checks of a person's own by now: what is wrong with them is said before nodes are asked.
+        in_order()
         tiers = tiers_of(config.getoption("--tier", default=None))
         least = percent_of(config.getoption("--min-coverage", default=None))
         source = config.getoption("--inventory", default=None)

@@ -11,6 +11,7 @@ from functools import cache
 from typing import Any, TypeVar
 
 from gpusmith.checks.findings import Finding
+from gpusmith.errors import InputError
 from gpusmith.problems import Problem
 
 PACKAGES = ("gpusmith.checks", "gpusmith.workloads")
@@ -106,17 +107,17 @@ def check(
         evidence: as of Check.
 
     Raises:
-        ValueError: the name has no tier, or is taken.
+        InputError: the name has no tier, or is taken.
     """
 
     def register(judge: F) -> F:
         tier = name.partition(".")[0]
         if tier not in TIERS:
-            raise ValueError(
-                f"Check '{name}' is of no tier; its name begins with one of: {', '.join(TIERS)}."
+            raise InputError(
+                f"Check '{name}' is of no tier.", f"Let its name begin with one of: {', '.join(TIERS)}."
             )
         if name in _CHECKS:
-            raise ValueError(f"Check '{name}' is registered twice.")
+            raise InputError(f"Check '{name}' is registered twice.", "Give one of them another name.")
         of_tier = {
             "nodes": Reads.RECORD,
             "cluster": Reads.NODE if per_node else Reads.LISTS,
@@ -147,7 +148,7 @@ def _in_order() -> Mapping[str, Check]:
 
 
 def catalog() -> Mapping[str, Check]:
-    """All checks that are registered so far by id, in the order of tiers and places."""
+    """All checks that are registered so far by id, in the order of tiers and places; plugins of pytest add more."""
     _read()
     return _in_order()
 

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeVar
 
 from gpusmith.checks.findings import Finding
 from gpusmith.checks.register import catalog, check
-from gpusmith.errors import ToolError
+from gpusmith.errors import InputError
 from gpusmith.workloads.judge import Judged
 from gpusmith.workloads.outcome import NodeOutcome
 from gpusmith.workloads.pods import Pods
@@ -83,7 +83,7 @@ def workload(
         needs: further fields of Workload.
 
     Raises:
-        ValueError: the name has no tier, or is taken.
+        InputError: the name has no tier, or is taken.
     """
 
     def register(run: W) -> W:
@@ -103,7 +103,7 @@ def in_order() -> tuple[list[Step], list[Workload]]:
     Workloads of one step need nothing of each other. Nodes are tested together when each was tested by itself.
 
     Raises:
-        ToolError: workloads wait for each other, or for one that there is not.
+        InputError: workloads wait for each other, or for one that there is not.
     """
     rows = [_WORKLOADS[name] for name in catalog() if name in _WORKLOADS]
     by_check = {row.check: row for row in rows}
@@ -127,5 +127,5 @@ def in_order() -> tuple[list[Step], list[Workload]]:
     return alone, [row for step in steps for row in step if row.nodes > 1]
 
 
-def _wrong(cause: str) -> ToolError:
-    return ToolError(cause, "Correct 'after' where the workload is registered.")
+def _wrong(cause: str) -> InputError:
+    return InputError(cause, "Correct 'after' where the workload is registered.")

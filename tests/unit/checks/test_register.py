@@ -8,6 +8,7 @@ from collections import Counter
 import pytest
 
 from gpusmith.checks.register import TIERS, Check, Reads, catalog, check, of_tier
+from gpusmith.errors import InputError
 from gpusmith.suite.evaluation import FACTS
 
 
@@ -46,5 +47,5 @@ def test_the_suite_has_facts_for_everything_that_checks_read() -> None:
 )
 def test_a_check_of_no_tier_or_of_a_taken_name_is_refused(name: str, says: str) -> None:
     catalog()
-    with pytest.raises(ValueError, match=f"'{name}' is {says}"):
+    with pytest.raises(InputError, match=f"'{name}' is {says}"):
         check(name, place=1, proves="p", fails_when="f", do="d")(lambda _: [])

@@ -133,6 +133,41 @@ def test_node_and_cluster_that_do_not_answer(root: Path, dead: Path, tmp_path: P
     assert "FAILED nodes.reachable on gpu-1" in done.stdout
 
 
+OWN = """
+import pytest
+import gpusmith.suite.run
+from gpusmith.checks.register import Reads, catalog, check
+from gpusmith.problems import Problem
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config):
+    @check("nodes.rack", place=15, proves="p", fails_when="f", do="d", reads=Reads.ANSWER)
+    def rack(probed):
+        return [Problem("Node 'gpu-1': is in no rack.", "Put it into one.")]
+"""
+
+
+def test_a_check_of_ones_own_is_collected_made_and_reported(root: Path, dead: Path, tmp_path: Path) -> None:
+    (dead.parent / "own_checks.py").write_text(OWN)
+    words = ["validation", f"--inventory={dead}", "-p", "own_checks", "-k", "nodes.rack"]
+    done = start(root, dead, *words, f"--report-dir={tmp_path / 'reports'}")
+    assert done.returncode == 1, done.stdout + done.stderr
+    (found,) = json.loads((tmp_path / "reports" / "results.json").read_text())["checks"]
+    assert (found["id"], found["target"], found["outcome"]) == ("nodes.rack", "gpu-1", "failed")
+    assert "FAILED nodes.rack on gpu-1" in done.stdout
+    assert "Put it into one." in done.stdout
+
+
+def test_a_check_of_ones_own_with_a_taken_name_is_refused(root: Path, dead: Path) -> None:
+    (dead.parent / "own_checks.py").write_text(
+        OWN.replace("nodes.rack", "nodes.xid").replace("trylast", "tryfirst")
+    )
+    done = start(root, dead, "validation", f"--inventory={dead}", "-p", "own_checks")
+    assert done.returncode == 4, done.stdout + done.stderr
+    assert "Check 'nodes.xid' is registered twice." in done.stdout + done.stderr
+
+
 def test_unreachable_cluster_alone_is_a_broken_tool(root: Path, dead: Path, tmp_path: Path) -> None:
     words = ["validation", f"--inventory={dead}", "--tier=cluster", f"--report-dir={tmp_path / 'reports'}"]
     done = start(root, dead, *words)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gpusmith.checks.register import catalog
-from gpusmith.errors import ToolError
+from gpusmith.errors import InputError
 from gpusmith.workloads import register
 from gpusmith.workloads.judge import Judged
 from gpusmith.workloads.register import in_order, workload
@@ -66,7 +66,7 @@ def test_workloads_of_several_nodes_come_last() -> None:
 def test_what_cannot_be_put_in_order_is_refused(declared: dict[str, Any], says: str) -> None:
     for name, needs in declared.items():
         declare(name, **needs)
-    with pytest.raises(ToolError, match=says):
+    with pytest.raises(InputError, match=says):
         in_order()
 
 
