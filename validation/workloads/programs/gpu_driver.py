@@ -143,6 +143,23 @@ class Cuda:
         self.call("cuDeviceGetName", name, 96, handle)
         return handle.value, format_uuid(bytes(raw)), name.value.decode(errors="replace")
 
+    def launch(self, function: Any, blocks: int, threads: int, *values: Any) -> int:
+        """Code of starting a kernel with these arguments, in one dimension."""
+        pointers = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
+        return self.code("cuLaunchKernel", function, blocks, 1, 1, threads, 1, 1, 0, None, pointers, None)
+
+
+def start_cuda(library: Any = None) -> tuple[Cuda, int, bool]:
+    """The driver API, the number of its devices, and whether they are simulated; the library is replaced in tests.
+
+    Raises:
+        ProgramError: it does not start, or the witnesses disagree.
+    """
+    library = library if library is not None else load("libcuda.so.1")
+    is_simulated = simulated(library)
+    cuda = Cuda(library)
+    return cuda, cuda.start(), is_simulated
+
 
 def format_uuid(raw: bytes) -> str:
     """NVML's way to write the 16 bytes."""
@@ -212,13 +229,9 @@ def launch(cuda: Cuda, x: ctypes.c_uint64, y: ctypes.c_uint64) -> int:
     if code != SUCCESS:
         return code
     cuda.call("cuModuleGetFunction", ctypes.byref(function), module, b"gpusmith_saxpy")
-    factor, count = ctypes.c_float(FACTOR), ctypes.c_uint32(ELEMENTS)
-    values = (x, y, factor, count)
-    pointers = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
     threads = 256
-    code = cuda.code(
-        "cuLaunchKernel", function, (ELEMENTS + threads - 1) // threads, 1, 1, threads, 1, 1, 0, None, pointers, None
-    )  # fmt: skip
+    factor, count = ctypes.c_float(FACTOR), ctypes.c_uint32(ELEMENTS)
+    code = cuda.launch(function, (ELEMENTS + threads - 1) // threads, threads, x, y, factor, count)
     if code == SUCCESS:
         code = cuda.code("cuCtxSynchronize")
     cuda.code("cuModuleUnload", module)
@@ -240,31 +253,48 @@ def compare(what: str, seen: Any, expected: Any, uuid: str) -> None:
         )
 
 
-def nvml_gpus(library: Any) -> list[dict[str, Any]]:
+class Nvml:
+    """NVML; every call that fails is named. The library is replaced in tests."""
+
+    def __init__(self, library: Any = None) -> None:
+        self.library = library if library is not None else load("libnvidia-ml.so.1")
+        self.call("nvmlInit_v2")
+
+    def call(self, name: str, *arguments: Any) -> None:
+        """Call a function that must succeed."""
+        code = int(getattr(self.library, name)(*arguments))
+        if code != SUCCESS:
+            raise ProgramError(f"{name} answers code {code}")
+
+    def gpus(self) -> list[tuple[Any, str]]:
+        """Handle and UUID of every GPU that is shown in this container."""
+        count = ctypes.c_uint()
+        self.call("nvmlDeviceGetCount_v2", ctypes.byref(count))
+        found = []
+        for index in range(count.value):
+            handle, text = ctypes.c_void_p(), ctypes.create_string_buffer(96)
+            self.call("nvmlDeviceGetHandleByIndex_v2", index, ctypes.byref(handle))
+            self.call("nvmlDeviceGetUUID", handle, text, 96)
+            found.append((handle, text.value.decode()))
+        return found
+
+    def end(self) -> None:
+        """Shut it down."""
+        self.library.nvmlShutdown()
+
+
+def nvml_gpus(library: Any = None) -> list[dict[str, Any]]:
     """UUID and minor of every GPU that NVML shows in this container.
 
     Raises:
         ProgramError: NVML does not start.
     """
-
-    def must(name: str, *arguments: Any) -> None:
-        code = int(getattr(library, name)(*arguments))
-        if code != SUCCESS:
-            raise ProgramError(f"{name} answers code {code}")
-
-    must("nvmlInit_v2")
-    count = ctypes.c_uint()
-    must("nvmlDeviceGetCount_v2", ctypes.byref(count))
-    found = []
-    for index in range(count.value):
-        handle = ctypes.c_void_p()
-        must("nvmlDeviceGetHandleByIndex_v2", index, ctypes.byref(handle))
-        text = ctypes.create_string_buffer(96)
-        must("nvmlDeviceGetUUID", handle, text, 96)
+    nvml, found = Nvml(library), []
+    for handle, uuid in nvml.gpus():
         minor = ctypes.c_uint()
-        must("nvmlDeviceGetMinorNumber", handle, ctypes.byref(minor))
-        found.append({"uuid": text.value.decode(), "minor": minor.value})
-    library.nvmlShutdown()
+        nvml.call("nvmlDeviceGetMinorNumber", handle, ctypes.byref(minor))
+        found.append({"uuid": uuid, "minor": minor.value})
+    nvml.end()
     return found
 
 
@@ -285,14 +315,3 @@ def run(program: str, work: Callable[[], dict[str, Any]]) -> None:
         report({"program": program, "ok": False, "error": f"{type(error).__name__}: {error}"})
         sys.exit(1)
     report({"program": program, "ok": True, **result})
-
-
-def start_device() -> tuple[Cuda, bool, dict[str, Any]]:
-    """What the frameworks' programs begin with: witnesses, driver API, and our own kernel on the first device."""
-    library = load("libcuda.so.1")
-    is_simulated = simulated(library)
-    cuda = Cuda(library)
-    count = cuda.start()
-    if count < 1:
-        raise ProgramError("CUDA sees no device in this container")
-    return cuda, is_simulated, exercise(cuda, 0, is_simulated)

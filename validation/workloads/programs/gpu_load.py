@@ -72,7 +72,9 @@ class Load:
         self._must("cuModuleGetFunction", ctypes.byref(self.function), self.module, b"gpusmith_load")
 
     def _must(self, name: str, *arguments: Any) -> None:
-        code = self.cuda.code(name, *arguments)
+        self._succeeded(name, self.cuda.code(name, *arguments))
+
+    def _succeeded(self, name: str, code: int) -> None:
         if code != gpu_driver.SUCCESS:
             raise ProgramError(f"{self.uuid}: under load, {name} answers {self.cuda.error_name(code)}")
 
@@ -80,12 +82,10 @@ class Load:
         """Begin some rounds, without waiting for them."""
         self._must("cuCtxSetCurrent", self.context)
         mask = ctypes.c_uint32(gpu_driver.ELEMENTS - 1)
-        values = (self.memory, mask)
-        pointers = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
         for _round in range(LAUNCHES):
-            self._must(
-                "cuLaunchKernel", self.function, BLOCKS, 1, 1, THREADS, 1, 1, 0, None, pointers, None
-            )  # fmt: skip
+            self._succeeded(
+                "cuLaunchKernel", self.cuda.launch(self.function, BLOCKS, THREADS, self.memory, mask)
+            )
 
     def wait(self) -> None:
         """Until the rounds are over."""
@@ -102,22 +102,14 @@ class Load:
 class Slowdowns:
     """NVML's reasons for slow clocks, of all GPUs of this container."""
 
-    def __init__(self, nvml: Any) -> None:
-        self.nvml = nvml
+    def __init__(self, library: Any) -> None:
+        self.nvml = gpu_driver.Nvml(library)
         self.found: dict[str, dict[str, int]] = {}
-        code = int(nvml.nvmlInit_v2())
-        if code != gpu_driver.SUCCESS:
-            raise ProgramError(f"nvmlInit_v2 answers code {code}")
 
     def look(self) -> None:
         """One look at each GPU; what was said once stays."""
-        count = ctypes.c_uint()
-        self.nvml.nvmlDeviceGetCount_v2(ctypes.byref(count))
-        for index in range(count.value):
-            handle, text = ctypes.c_void_p(), ctypes.create_string_buffer(96)
-            self.nvml.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(handle))
-            self.nvml.nvmlDeviceGetUUID(handle, text, 96)
-            row = self.found.setdefault(text.value.decode(), {"reasons": 0, "looks": 0})
+        for handle, uuid in self.nvml.gpus():
+            row = self.found.setdefault(uuid, {"reasons": 0, "looks": 0})
             reasons = ctypes.c_ulonglong()
             code = self._reasons(handle, reasons)
             if code == gpu_driver.SUCCESS:
@@ -128,25 +120,21 @@ class Slowdowns:
 
     def _reasons(self, handle: Any, out: Any) -> int:
         try:
-            ask = self.nvml.nvmlDeviceGetCurrentClocksEventReasons
+            ask = self.nvml.library.nvmlDeviceGetCurrentClocksEventReasons
         except AttributeError:  # its name in drivers before 535
-            ask = self.nvml.nvmlDeviceGetCurrentClocksThrottleReasons
+            ask = self.nvml.library.nvmlDeviceGetCurrentClocksThrottleReasons
         return int(ask(handle, ctypes.byref(out)))
-
-    def end(self) -> None:
-        """Shut NVML down."""
-        self.nvml.nvmlShutdown()
 
 
 def under_load(
-    cuda: gpu_driver.Cuda, nvml: Any, count: int, seconds: float, clock: Any = time.monotonic
+    cuda: gpu_driver.Cuda, library: Any, count: int, seconds: float, clock: Any = time.monotonic
 ) -> dict[str, dict[str, int]]:
     """By UUID, NVML's reasons while all GPUs compute for some seconds; without load if there are none.
 
     Raises:
         ProgramError: a GPU does not bear the load.
     """
-    slowdowns = Slowdowns(nvml)
+    slowdowns = Slowdowns(library)
     loads: list[Load] = []
     try:
         if seconds > 0:
@@ -163,4 +151,4 @@ def under_load(
     finally:
         for load in loads:
             load.end()
-        slowdowns.end()
+        slowdowns.nvml.end()

@@ -14,11 +14,9 @@ from gpu_driver import ProgramError
 
 def work(library: Any = None, nvml: Any = None) -> dict[str, Any]:
     """Exactly one GPU, and both libraries name the same."""
-    shown = gpu_driver.nvml_gpus(nvml if nvml is not None else gpu_driver.load("libnvidia-ml.so.1"))
-    library = library if library is not None else gpu_driver.load("libcuda.so.1")
-    is_simulated = gpu_driver.simulated(library)
-    cuda = gpu_driver.Cuda(library)
-    seen = [cuda.device(ordinal)[1] for ordinal in range(cuda.start())]
+    shown = gpu_driver.nvml_gpus(nvml)
+    cuda, count, is_simulated = gpu_driver.start_cuda(library)
+    seen = [cuda.device(ordinal)[1] for ordinal in range(count)]
     if len(shown) != 1 or seen != [shown[0]["uuid"]]:
         raise ProgramError(
             f"a pod with one GPU sees {[gpu['uuid'] for gpu in shown]} by NVML and {seen} by CUDA"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import glob
 import os
@@ -49,9 +48,8 @@ def made_nodes() -> list[dict[str, Any]]:
 def nvml_uuids() -> list[str]:
     """GPUs by NVML; none if the library is not there or does not start."""
     try:
-        library = ctypes.CDLL("libnvidia-ml.so.1")
-        return [gpu["uuid"] for gpu in gpu_driver.nvml_gpus(library)]
-    except (OSError, ProgramError, AttributeError):
+        return [gpu["uuid"] for gpu in gpu_driver.nvml_gpus()]
+    except (ProgramError, AttributeError):
         return []
 
 

@@ -13,13 +13,10 @@ from gpu_driver import ProgramError
 
 def work(library: Any = None, nvml: Any = None) -> dict[str, Any]:
     """Exercise all devices; the libraries are replaced in tests."""
-    library = library if library is not None else gpu_driver.load("libcuda.so.1")
-    is_simulated = gpu_driver.simulated(library)
-    cuda = gpu_driver.Cuda(library)
-    count, wanted = cuda.start(), int(os.environ.get("GPUSMITH_GPUS", "1"))
+    cuda, count, is_simulated = gpu_driver.start_cuda(library)
+    wanted = int(os.environ.get("GPUSMITH_GPUS", "1"))
     if count != wanted:
         raise ProgramError(f"CUDA sees {count} devices in this container, it was given {wanted}")
-    nvml = nvml if nvml is not None else gpu_driver.load("libnvidia-ml.so.1")
     shown = {gpu["uuid"] for gpu in gpu_driver.nvml_gpus(nvml)}
     devices = [gpu_driver.exercise(cuda, ordinal, is_simulated) for ordinal in range(count)]
     seen = {device["uuid"] for device in devices}

@@ -1,9 +1,10 @@
-"""The problem that both frameworks train: linear regression with a closed form for every step of gradient descent."""
+"""What the frameworks' programs share: linear regression with a closed form for every step, and that the GPU computes it."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Callable
 
+import gpu_driver
 from gpu_driver import ProgramError
 
 ROWS, COLUMNS, STEPS, RATE = 256, 8, 20, 0.1
@@ -59,3 +60,44 @@ def judge(losses: list[float], weights: list[float]) -> dict[str, Any]:
         "loss_last": losses[-1],
         "max_difference": difference,
     }
+
+
+def computed_on(where: str, device: str) -> None:
+    """Refuse a loss that the framework computed elsewhere than on the device.
+
+    Raises:
+        ProgramError: it did.
+    """
+    if device not in where:
+        raise ProgramError(f"the loss was computed on '{where}', not on '{device}'")
+
+
+def work(framework: Callable[[], Any], library: Any = None) -> dict[str, Any]:
+    """Witnesses, driver API and our own kernel first, then the framework.
+
+    Args:
+        framework: imports it. What it gives has `name`; `cpu` and `gpu`, its names of the CPU and the first GPU; `first_gpu()`,
+            None or the GPU's name and UUID (empty if it does not tell); `train(device)`, losses and the weights at the end.
+        library: replaced in tests.
+
+    Raises:
+        ProgramError: the GPU does not train, or not rightly.
+    """
+    cuda, count, is_simulated = gpu_driver.start_cuda(library)
+    if count < 1:
+        raise ProgramError("CUDA sees no device in this container")
+    driver = gpu_driver.exercise(cuda, 0, is_simulated)
+    made = framework()
+    facts = {"framework": made.name, "uuid": driver["uuid"], "driver": driver, "simulated": is_simulated}
+    if is_simulated:
+        left_out = ["the training step on the device"]
+        return {**facts, "device": "cpu", "not_executed": left_out, **judge(*made.train(made.cpu))}
+    first = made.first_gpu()
+    if first is None:
+        raise ProgramError(f"{made.name} has no CUDA device, and a CPU fallback is a failure")
+    name, uuid = first
+    if uuid and uuid.removeprefix("GPU-") != driver["uuid"].removeprefix("GPU-"):
+        raise ProgramError(
+            f"{made.name} computes on GPU {uuid}, the driver's first device is {driver['uuid']}"
+        )
+    return {**facts, "device": name, "not_executed": [], **judge(*made.train(made.gpu))}
