@@ -15,7 +15,8 @@ ALIKE = 0.9
 GONE: Mapping[str, tuple[str, ...]] = {
     f"The key of the startup taint is always '{STARTUP_TAINT}', since another one was never taken off again: "
     "take the variable out.": ("kubernetes_node_startup_taint",),
-    "Every look at a node has one deadline: use 'node_record_nvml_timeout_s'.": (
+    "Every look at a node has one deadline: use 'nvidia_driver_nvml_timeout_s'.": (
+        "node_record_nvml_timeout_s",
         "node_stamp_nvml_timeout_s",
     ),
     "All roles wait for the package manager's lock as long as 'gpusmith_package_lock_timeout_s' says.": (
@@ -43,11 +44,21 @@ GONE: Mapping[str, tuple[str, ...]] = {
         "serving_change_timeout_s",
         "serving_change_unit",
     ),
+    "It is a constant: take the variable out.": ("kubernetes_node_no_log", "kubernetes_node_token_ttl"),
+    "A node has the name of its host in the inventory: take the variable out.": ("kubernetes_node_name",),
+    "Use 'gpusmith_gpu_model'.": ("kubernetes_node_gpu_type",),
+    "Use 'gpusmith_simulated'.": ("kubernetes_node_simulated",),
+    "Nodes that serve are changed one after another, and others need no throttle: take the variable out.": (
+        "containerd_restart_throttle",
+        "nvidia_container_toolkit_restart_throttle",
+    ),
     "It is worked out: take the variable out.": (
         "gpu_upgrade_inventory",
         "gpu_upgrade_suite",
         "node_stamp_inventory",
         "node_stamp_suite",
+        "preflight_kernel_headers_required",
+        "preflight_scope",
     ),
     "Use 'gpusmith_bad_host'.": ("preflight_bad_host",),
     "Use 'gpusmith_reboot_timeout_s'.": ("gpu_upgrade_reboot_timeout_s",),

@@ -28,13 +28,6 @@ FOR_A_JOIN = {
 
 FILES = ("ansible_ssh_private_key_file", "ansible_private_key_file", "gpu_operands_kubeconfig")
 FOLDERS_TO_WRITE = ("gpusmith_report_dir", "gpu_upgrade_report_dir")
-READ = (
-    *FOR_A_JOIN,
-    *FILES,
-    *FOLDERS_TO_WRITE,
-    "kubernetes_node_name",
-)
-"""Variables that are judged by what their templates become."""
 
 Values = Mapping[str, Any]
 
@@ -119,7 +112,9 @@ def _join(node: str, values: Values) -> Iterator[Refusal]:
     for name, hint in FOR_A_JOIN.items():
         if not values.get(name):
             yield Refusal(f"'{name}' is not set.", hint)
-    known = {name: value for name, value in values.items() if name in READ and value and not has_open(value)}
+    known = {
+        name: value for name, value in values.items() if name in FOR_A_JOIN and value and not has_open(value)
+    }
     if (endpoint := known.get(ENDPOINT)) and not re.fullmatch(r"[^\s/]+:[0-9]{1,5}", str(endpoint)):
         yield Refusal(f"'{ENDPOINT}' must be host:port, not '{endpoint}'.", FOR_A_JOIN[ENDPOINT])
     repository = values.get("kubernetes_node_repository") or {}
@@ -132,9 +127,8 @@ def _join(node: str, values: Values) -> Iterator[Refusal]:
         yield Refusal(
             f"'kubernetes_node_version' is '{version}'.", "Give all three numbers, for example '1.36.3'."
         )
-    name = str(known.get("kubernetes_node_name") or node)
-    if name != node or node != node.lower():
+    if node != node.lower():
         yield Refusal(
-            f"'kubernetes_node_name' is '{name}'; a node has the name of its host in the inventory, in lower case.",
-            f"Name the host '{name.lower()}' in the inventory.",
+            "A node has the name of its host in the inventory, and names of nodes are in lower case.",
+            f"Name the host '{node.lower()}' in the inventory.",
         )

@@ -178,7 +178,6 @@ RULES: Mapping[str, Rule] = {
     "validation_kubeconfig": kubeconfig,
     "gpusmith_gpu_count": from_one,
     "gpusmith_reboot_timeout_s": from_one,
-    "node_record_nvml_timeout_s": from_one,
     "nvidia_driver_nvml_timeout_s": from_one,
     "nvidia_driver_module_parameters": module_parameters,
     "nvidia_driver_extra_modules": each_of(*EXTRA_MODULES),

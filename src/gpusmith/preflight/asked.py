@@ -135,7 +135,7 @@ def _row(wanted: Wanted, known: layouts.Layouts) -> layouts.Layout:
 
 def headers(record: Mapping[str, Any], wanted: Wanted, names: Names) -> dict[str, str]:
     """By release of a kernel that has no module, the package of its headers."""
-    if not wanted.node.preflight.kernel_headers_required or KERNEL not in names:
+    if wanted.node.simulated or KERNEL not in names:
         return {}
     if wanted.node.driver.module_build == layouts.PREBUILT:
         return {}
@@ -200,8 +200,8 @@ def _driver(record: Mapping[str, Any], wanted: Wanted, names: Names) -> dict[str
     """What is asked for the driver; nothing if it has no names, which another check says."""
     known = names["nvidia_driver"]
     settings: dict[str, Any] = {"node": "", **vars(wanted.node.driver)}
-    # An upgrade brings no headers.
-    if wanted.node.preflight.kernel_headers_required and not wanted.driver_only:
+    # An upgrade brings no headers, and simulated modules are not compiled.
+    if not wanted.node.simulated and not wanted.driver_only:
         settings["kernel"] = names.get(KERNEL)
     # None was chosen, which another check says.
     if versions.is_open(settings["version"]) or wanted.no_driver:

@@ -145,7 +145,6 @@ class Preflight:
     """Role preflight."""
 
     secure_boot_allowed: bool = False
-    kernel_headers_required: bool = True
     clock_offset_limit_s: int = 30
     removable_packages: tuple[str, ...] = ()
 

@@ -50,8 +50,8 @@ def labels(host: NodeWanted) -> dict[str, str]:
     expression = role["__kubernetes_node_all_labels"].replace(" | gpusmith.gpu.truth", "")
     variables = {
         "kubernetes_node_labels": dict(host.kubernetes.labels),
-        "kubernetes_node_simulated": host.simulated,
-        "kubernetes_node_gpu_type": host.gpu_model,
+        "gpusmith_simulated": host.simulated,
+        "gpusmith_gpu_model": host.gpu_model,
     }
     found: dict[str, str] = Templar(DataLoader(), variables=variables).template(trust_as_template(expression))
     return found

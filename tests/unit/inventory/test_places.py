@@ -85,7 +85,6 @@ def test_what_a_join_needs_is_asked_for_only_where_nodes_join() -> None:
         ("kubernetes_node_control_plane_endpoint", "https://a:6443", "must be host:port"),
         ("kubernetes_node_control_plane_endpoint", "a", "must be host:port"),
         ("kubernetes_node_repository", {"uris": []}, "has no 'uris'"),
-        ("kubernetes_node_name", "gpu-1", "in lower case"),
     ],
 )
 def test_what_cannot_join_is_named(name: str, value: Any, says: str) -> None:

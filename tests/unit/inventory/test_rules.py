@@ -37,7 +37,7 @@ def taint(**changes: Any) -> list[dict[str, Any]]:
         ("ansible_port", 0, "ansible_port", "a port"),
         ("ansible_become", ["yes"], "ansible_become", "true or false"),
         ("gpusmith_gpu_count", 0, "gpusmith_gpu_count", "a whole number from 1"),
-        ("node_record_nvml_timeout_s", 0, "node_record_nvml_timeout_s", "a whole number from 1"),
+        ("nvidia_driver_nvml_timeout_s", 0, "nvidia_driver_nvml_timeout_s", "a whole number from 1"),
         ("validation_timeout_pod_s", "-1", "validation_timeout_pod_s", "a whole number from 1"),
         ("gpu_upgrade_canary", -1, "gpu_upgrade_canary", "a whole number from 0"),
         ("gpu_upgrade_soak_s", "-5", "gpu_upgrade_soak_s", "a whole number from 0"),

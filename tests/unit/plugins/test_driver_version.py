@@ -112,7 +112,7 @@ def test_for_a_node_that_serves_nothing_is_chosen(tmp_path: Path) -> None:
 
 
 def test_an_upgrade_asks_for_nodes_that_serve(tmp_path: Path) -> None:
-    output = looked(tmp_path, joined=True, preflight_scope="driver")
+    output = looked(tmp_path, joined=True, __preflight_driver_only=True)
     assert "ASKED True" in output
     assert "repository: " in output
 
@@ -120,5 +120,5 @@ def test_an_upgrade_asks_for_nodes_that_serve(tmp_path: Path) -> None:
 def test_an_upgrade_asks_for_the_space_that_systemd_needs_besides_a_sites_own_list(tmp_path: Path) -> None:
     """Here more than there is of it, and the site's list names other paths."""
     space = json.dumps({"__preflight_free_space_of_systemd": {"/run/systemd": 10**9}})
-    output = looked(tmp_path, joined=True, words=("-e", space), preflight_scope="driver")
+    output = looked(tmp_path, joined=True, words=("-e", space), __preflight_driver_only=True)
     assert "MiB free for '/run/systemd'" in output

@@ -22,7 +22,7 @@ def answered(monkeypatch: pytest.MonkeyPatch, record: dict[str, Any]) -> dict[st
     action: Any = ActionModule.__new__(ActionModule)
     action._task = SimpleNamespace(args={"record": record})
     # The default of the last one needs a filter of the collection.
-    variables = {"inventory_hostname": "gpu-1", **WANTED, "preflight_kernel_headers_required": True}
+    variables = {"inventory_hostname": "gpu-1", **WANTED, "gpusmith_simulated": False}
     action._templar = Templar(DataLoader(), variables=variables)
     action.way_out = lambda _: None
     action._execute_module = lambda **_: {"repositories": {}, **seen}

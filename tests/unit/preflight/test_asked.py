@@ -61,9 +61,9 @@ def test_headers_that_come_first_are_counted_on_where_they_are_installed() -> No
         found = asked.all_of(record, run(**{**WANTED, **changes}), {**NAMES, **kernel})["nvidia_driver"]
         return found["optional"]
 
-    assert of_driver(preflight_kernel_headers_required=True) == [f"linux-headers-{release}"]
-    assert of_driver(preflight_kernel_headers_required=False) == []
-    assert of_driver(preflight_kernel_headers_required=True, driver_only=True) == []
+    assert of_driver(gpusmith_simulated=False) == [f"linux-headers-{release}"]
+    assert of_driver(gpusmith_simulated=True) == []
+    assert of_driver(gpusmith_simulated=False, driver_only=True) == []
 
 
 def test_a_bare_machine_lacks_everything() -> None:

@@ -24,7 +24,6 @@ def write(name: str, folder: Path, printed: str) -> str:
     """Have the Ansible that runs here write a file of the role. What it said."""
     settings = {
         "ansible_python_interpreter": sys.executable,
-        "kubernetes_node_name": "gpu-1",
         "kubernetes_node_control_plane_endpoint": "control-1.example.com:6443",
         "kubernetes_node_ignored_preflight_errors": [],
         "__kubernetes_node_kubelet_folder": "/etc/kubernetes/kubelet.conf.d",

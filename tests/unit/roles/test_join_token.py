@@ -33,10 +33,8 @@ def run(folder: Path, does: str, **variables: Any) -> str:
     hosts = {"gpu-1": local, "gpu-2": local, "cp-1": local, "cp-2": off}
     settings = {
         "node_record_now": {"record": {"kubernetes": {"joined": False}}},
-        "kubernetes_node_name": "{{ inventory_hostname }}",
         "kubernetes_node_token_host": "cp-1",
         "kubernetes_node_token_kubeconfig": kubeconfig,
-        "kubernetes_node_no_log": True,
         **variables,
     }
     play = {
