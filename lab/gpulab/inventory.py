@@ -112,11 +112,8 @@ def repository(contents: Contents, name: str, its: System | None = None) -> dict
 
 
 def system_vars(contents: Contents, its: System) -> dict[str, Any]:
-    """Content of group_vars/os_NAME.yml: what its machines are, and where their packages are."""
-    return {
-        "gpusmith_user_land": its.user_land,
-        **{f"{role}_repository": repository(contents, name, its) for role, name in REPOSITORIES.items()},
-    }
+    """Content of group_vars/os_NAME.yml: where the packages of its machines are."""
+    return {f"{role}_repository": repository(contents, name, its) for role, name in REPOSITORIES.items()}
 
 
 def all_vars(contents: Contents, places: Places) -> dict[str, Any]:

@@ -44,7 +44,11 @@ GONE: Mapping[str, tuple[str, ...]] = {
         "serving_change_timeout_s",
         "serving_change_unit",
     ),
-    "It is a constant: take the variable out.": ("kubernetes_node_no_log", "kubernetes_node_token_ttl"),
+    "It is a constant: take the variable out.": (
+        "kubernetes_node_no_log",
+        "kubernetes_node_token_ttl",
+        "preflight_clock_offset_limit_s",
+    ),
     "A node has the name of its host in the inventory: take the variable out.": ("kubernetes_node_name",),
     "Use 'gpusmith_gpu_model'.": ("kubernetes_node_gpu_type",),
     "Use 'gpusmith_simulated'.": ("kubernetes_node_simulated",),
@@ -52,6 +56,7 @@ GONE: Mapping[str, tuple[str, ...]] = {
         "containerd_restart_throttle",
         "nvidia_container_toolkit_restart_throttle",
     ),
+    "The machine's file '/etc/gpusmith-user-land' says it: take the variable out.": ("gpusmith_user_land",),
     "It is worked out: take the variable out.": (
         "gpu_upgrade_inventory",
         "gpu_upgrade_suite",

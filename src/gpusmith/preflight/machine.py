@@ -29,6 +29,9 @@ from gpusmith.probe.system import System
 from gpusmith.problems import Problem
 from gpusmith.wording import quoted, shorten
 
+CLOCK_OFFSET_S = 30
+"""By which the clocks of node and controller may differ."""
+
 
 def check_os(facts: Facts, _wanted: Wanted, tables: Tables) -> Iterator[Refusal]:
     """The distribution and its release are in data/compatibility.yml."""
@@ -186,14 +189,14 @@ def check_disk(facts: Facts, _wanted: Wanted, _tables: Tables) -> Iterator[Refus
             )
 
 
-def check_clock(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[Refusal]:
+def check_clock(facts: Facts, _wanted: Wanted, _tables: Tables) -> Iterator[Refusal]:
     """The clock is near enough to the controller for certificates."""
-    offset, limit = facts["clock_offset_s"], wanted.node.preflight.clock_offset_limit_s
-    if limit and abs(offset) > limit:
+    offset = facts["clock_offset_s"]
+    if abs(offset) > CLOCK_OFFSET_S:
         yield refusal(
             "clock",
             f"{abs(offset):.0f} s {'ahead of' if offset > 0 else 'behind'} the controller",
-            f"at most {limit} s apart, or certificates are not valid yet",
+            f"at most {CLOCK_OFFSET_S} s apart, or certificates are not valid yet",
             "Let both machines follow a time server.",
         )
 

@@ -52,15 +52,12 @@ def node_reasons(sources: Sources) -> dict[str, str]:
 
 
 def user_lands(sources: Sources) -> dict[str, str]:
-    """What user lands are, where they are not their distribution's: by the node's own word, else by the inventory's."""
-    found = {}
-    for name, host in sources.inventory.hosts.items():
-        probed = sources.probed_so_far.get(name)
-        record = probed.record if probed else None
-        text = (record.host.user_land if record else None) or host.user_land
-        if text:
-            found[name] = text
-    return found
+    """What user lands are, where they are not their distribution's, as the nodes say."""
+    return {
+        name: row.record.host.user_land
+        for name, row in sources.probed_so_far.items()
+        if row.record and row.record.host.user_land
+    }
 
 
 def facts(sources: Sources) -> dict[str, Mapping[str, Any]]:

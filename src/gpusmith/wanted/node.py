@@ -145,7 +145,6 @@ class Preflight:
     """Role preflight."""
 
     secure_boot_allowed: bool = False
-    clock_offset_limit_s: int = 30
     removable_packages: tuple[str, ...] = ()
 
 
@@ -191,7 +190,6 @@ class NodeWanted:
         gpu_model: key of data/gpus.yml, a name of the site's own for GPUs that are no row, or empty: what the machine shows.
         gpu_count: GPUs that the machine should have.
         simulated: the first of the two witnesses of a simulation.
-        user_land: empty where it is the distribution's.
         connection: Ansible's variables for the way to it, by name, as far as they are given.
     """
 
@@ -200,7 +198,6 @@ class NodeWanted:
     gpu_model: str = ""
     gpu_count: int = 0
     simulated: bool = False
-    user_land: str = ""
     kubeconfig: str = ""
     reboot: str = "never"
     change_runtime_on_joined: bool = False

@@ -78,7 +78,6 @@ def test_other_operating_systems_have_their_own_repositories(contents: Contents,
     assert max(groups) == "os_ubuntu_24_04"
     read = {path.stem: yaml.safe_load(path.read_text()) for path in places.inventory.glob("group_vars/os_*")}
     ubuntu, rocky = read["os_ubuntu_24_04"], read["os_rocky_9"]
-    assert ubuntu["gpusmith_user_land"] == "Ubuntu 24.04 packages on a Debian user land"
     assert ubuntu["nvidia_driver_repository"]["uris"] == ["http://10.77.0.2/ubuntu-24.04/cuda/"]
     assert ubuntu["kubernetes_node_repository"]["uris"] == ["http://10.77.0.2/apt/kubernetes/"]
     assert rocky["nvidia_container_toolkit_repository"] == {

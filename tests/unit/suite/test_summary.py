@@ -16,25 +16,15 @@ from tests.unit.hosts import build
 from tests.unit.records import healthy_record
 
 
-@pytest.mark.parametrize(
-    ("inventory_says", "machine_says", "told"),
-    [
-        ("", None, {}),
-        ("inventory's", None, {"gpu-1": "inventory's"}),
-        ("", "machine's", {"gpu-1": "machine's"}),
-        ("inventory's", "machine's", {"gpu-1": "machine's"}),
-    ],
-)
-def test_what_a_node_is_comes_from_itself_first(
+@pytest.mark.parametrize(("machine_says", "told"), [(None, {}), ("machine's", {"gpu-1": "machine's"})])
+def test_what_user_land_a_node_has_is_its_own_word(
     variables: Callable[..., dict[str, Any]],
     programs: Path,
-    inventory_says: str,
     machine_says: str | None,
     told: dict[str, str],
 ) -> None:
     groups = {"gpu_nodes": {"hosts": ["gpu-1"]}}
-    host = {"gpu-1": variables(gpusmith_user_land=inventory_says)}
-    suite = Suite(build(groups, host, "inventory", ""), programs, nodes={})
+    suite = Suite(build(groups, {"gpu-1": variables()}, "inventory", ""), programs, nodes={})
     record = healthy_record()
     record["host"]["user_land"] = machine_says
     suite.sources.__dict__["probed"] = {"gpu-1": Probed(parse(record), "", "", 0.0)}
