@@ -47,6 +47,7 @@ GONE: Mapping[str, tuple[str, ...]] = {
     "It is a constant: take the variable out.": (
         "kubernetes_node_no_log",
         "kubernetes_node_token_ttl",
+        "gpu_operands_image_pull_policy",
         "preflight_clock_offset_limit_s",
     ),
     "A node has the name of its host in the inventory: take the variable out.": ("kubernetes_node_name",),
@@ -66,11 +67,13 @@ GONE: Mapping[str, tuple[str, ...]] = {
         "preflight_scope",
     ),
     "Use 'gpusmith_bad_host'.": ("preflight_bad_host",),
+    "Use 'gpusmith_image_registry'.": ("gpu_operands_image_registry",),
     "Use 'gpusmith_reboot_timeout_s'.": ("gpu_upgrade_reboot_timeout_s",),
     "Use 'gpusmith_report_dir'.": ("node_stamp_report_dir",),
     "Use 'gpusmith_validate'.": ("node_stamp_policy",),
     "Use 'validation_timeout_s'.": ("gpu_upgrade_validation_timeout_s", "node_stamp_timeout_s"),
     "One kubeconfig is for everything but the suite: use 'gpusmith_kubeconfig'.": (
+        "gpu_operands_kubeconfig",
         "gpu_upgrade_kubeconfig",
         "kubernetes_node_kubeconfig",
         "node_stamp_kubeconfig",

@@ -26,7 +26,7 @@ FOR_A_JOIN = {
 """What a node cannot join without, and what to do about one that is not set."""
 
 
-FILES = ("ansible_ssh_private_key_file", "ansible_private_key_file", "gpu_operands_kubeconfig")
+FILES = ("ansible_ssh_private_key_file", "ansible_private_key_file")
 FOLDERS_TO_WRITE = ("gpusmith_report_dir", "gpu_upgrade_report_dir")
 
 Values = Mapping[str, Any]

@@ -16,11 +16,11 @@ from gpusmith.wording import quoted, shorten
 
 ROLES = ("gpu_operands",)
 """Roles that make objects of the cluster, for all its nodes at once: every variable of theirs is cluster-wide."""
-OF_A_RUN = ("_kubeconfig", "_timeout_s")
-"""Ends of names that are not: how a run reaches the cluster and how long it waits is no state of the cluster."""
-KUBECONFIG = "gpu_operands_kubeconfig"
-BY_ANOTHER = re.compile(r"\{\{ (\w+) \| default\('([^']*)'\) \}\}")
-"""A stated default that is the value of another variable: its name, and what holds without it."""
+OF_A_RUN = "_timeout_s"
+"""End of names that are not: how long a run waits is no state of the cluster."""
+OTHERS = ("gpusmith_image_registry",)
+"""What these roles read besides."""
+KUBECONFIG = "gpusmith_kubeconfig"
 NAME = re.compile(r"[A-Za-z_]\w*")
 
 
@@ -47,9 +47,8 @@ class ClusterWanted:
 
 def variables(specs: Specs) -> dict[str, Spec]:
     """The cluster-wide variables."""
-    return {
-        name: spec for role in ROLES for name, spec in specs.of(role).items() if not name.endswith(OF_A_RUN)
-    }
+    of_roles = [name for role in ROLES for name in specs.of(role) if not name.endswith(OF_A_RUN)]
+    return {name: specs.variables[name] for name in (*of_roles, *OTHERS)}
 
 
 def of_hosts(hosts: Mapping[str, Mapping[str, Any]], specs: Specs) -> ClusterWanted | list[Refusal]:
@@ -104,7 +103,7 @@ def refusals(
             return [Refusal(str(error), "Correct it in the inventory; it must not need facts.")]
         in_play = {**(applied or {}), **row} if host in run.play_hosts else row
         rows[host] = (applied or {}) if host == of_host else in_play
-    paths = {_kubeconfig(rows[host], specs) for host in run.nodes}
+    paths = {_kubeconfig(rows[host]) for host in run.nodes}
     if len(paths) > 1:
         return [
             Refusal(
@@ -113,7 +112,7 @@ def refusals(
             )
         ]
     # Who names no cluster is in this one, as far as anybody knows.
-    same = {host: row for host, row in rows.items() if _kubeconfig(row, specs) in {"", *paths}}
+    same = {host: row for host, row in rows.items() if _kubeconfig(row) in {"", *paths}}
     outside = [host for host in same if host not in run.play_hosts]
     if removes and outside:
         return [
@@ -132,8 +131,7 @@ def _for_a_part(run: Run, hosts: Hosts, specs: Specs, outside: Sequence[str]) ->
     """Variables of -e that decide what is cluster-wide: they hide what the inventory says of hosts that the limit leaves out."""
     for name in variables(specs) if outside else ():
         given = sorted(
-            set(run.extra)
-            & {name}.union(*(_behind(hosts.written(host), name, specs) for host in run.members))
+            set(run.extra) & {name}.union(*(_behind(hosts.written(host), name) for host in run.members))
         )
         if given:
             by = "" if given == [name] else f" is decided by {quoted(given)},"
@@ -144,13 +142,12 @@ def _for_a_part(run: Run, hosts: Hosts, specs: Specs, outside: Sequence[str]) ->
             )
 
 
-def _behind(written: Mapping[str, Any], name: str, specs: Specs) -> set[str]:
-    """Names of variables that decide the value of one, by its template or its default, and those behind them."""
+def _behind(written: Mapping[str, Any], name: str) -> set[str]:
+    """Names of variables that decide the value of one by its template, and those behind them."""
     found: set[str] = set()
     left = [name]
     while left:
-        current = left.pop()
-        value = written.get(current, specs.variables[current].default if current in specs.variables else None)
+        value = written.get(left.pop())
         names = set(NAME.findall(str(value))) - found if has_open(value) else set[str]()
         found |= names
         left += names
@@ -164,10 +161,10 @@ def _row(hosts: Hosts, host: str, specs: Specs) -> dict[str, Any]:
         UnfilledError: a template that cannot be filled in before any host is asked.
     """
     written = hosts.written(host)
-    names = [*variables(specs), KUBECONFIG]
-    names += [found[1] for name in names if (found := _by_another(specs.variables[name]))]
     return {
-        name: _filled(hosts, host, name, written[name]) for name in names if written.get(name) is not None
+        name: _filled(hosts, host, name, written[name])
+        for name in (*variables(specs), KUBECONFIG)
+        if written.get(name) is not None
     }
 
 
@@ -181,17 +178,11 @@ def _filled(hosts: Hosts, host: str, name: str, value: Any) -> Any:
     return found
 
 
-def _by_another(spec: Spec) -> re.Match[str] | None:
-    return BY_ANOTHER.fullmatch(spec.default) if isinstance(spec.default, str) else None
-
-
 def _value(spec: Spec, name: str, row: Mapping[str, Any]) -> Any:
     """What holds for a host, typed; a value of another type is for the guard to refuse."""
-    another = _by_another(spec)
-    default = row.get(another[1], another[2]) if another else spec.default
-    value = row.get(name, default)
+    value = row.get(name, spec.default)
     return convert(spec, value) if fits(spec.type, value) else value
 
 
-def _kubeconfig(row: Mapping[str, Any], specs: Specs) -> str:
-    return str(_value(specs.variables[KUBECONFIG], KUBECONFIG, row))
+def _kubeconfig(row: Mapping[str, Any]) -> str:
+    return str(row.get(KUBECONFIG) or "")

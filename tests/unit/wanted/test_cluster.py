@@ -9,7 +9,7 @@ import pytest
 
 from gpusmith.inventory import specs
 from gpusmith.inventory.target import Run
-from gpusmith.inventory.templates import UnfilledError
+from gpusmith.inventory.templates import UnfilledError, has_open
 from gpusmith.wanted import cluster
 
 PLUGIN = "gpu_operands_device_plugin"
@@ -45,13 +45,14 @@ def refused(
 
 
 def test_which_variables_are_cluster_wide_is_read_from_the_specs() -> None:
-    assert list(cluster.variables(KNOWN)) == [
-        f"gpu_operands_{name}"
-        for name in (
-            "device_plugin", "feature_discovery", "node_feature_discovery", "image_registry", "device_plugin_image",
-            "node_feature_discovery_image", "image_pull_policy", "namespace", "runtime_class",
-        )
+    of_role = [
+        "device_plugin", "feature_discovery", "node_feature_discovery", "device_plugin_image", "node_feature_discovery_image",
+        "namespace", "runtime_class",
     ]  # fmt: skip
+    assert list(cluster.variables(KNOWN)) == [
+        *(f"gpu_operands_{name}" for name in of_role),
+        "gpusmith_image_registry",
+    ]
 
 
 def test_hosts_that_say_the_same_or_nothing_agree() -> None:
@@ -59,7 +60,7 @@ def test_hosts_that_say_the_same_or_nothing_agree() -> None:
     wanted = cluster.of_hosts(rows, KNOWN)
     assert isinstance(wanted, cluster.ClusterWanted)
     assert wanted.values[PLUGIN] == "managed"
-    assert wanted.values["gpu_operands_image_registry"] == ""
+    assert wanted.values["gpusmith_image_registry"] == ""
     assert refused(rows) == []
     assert refused(rows, ("b",), {"gpu_operands_ready_timeout_s": 600}) == []
 
@@ -72,20 +73,14 @@ def test_hosts_that_disagree_are_named_with_both_values_whatever_the_limit(limit
     ]
 
 
-def test_a_default_that_is_another_variable_is_compared_by_its_value() -> None:
-    rows: dict[str, dict[str, Any]] = {"a": {"gpusmith_image_registry": "one:5000"}, "b": {}}
-    (message,) = refused(rows)
-    assert "'gpu_operands_image_registry' holds" in message
+def test_the_registry_of_the_images_is_one_as_well() -> None:
+    (message,) = refused({"a": {"gpusmith_image_registry": "one:5000"}, "b": {}})
+    assert message.startswith("'gpusmith_image_registry' holds for the whole cluster")
     assert "'one:5000' for 'a'; '' for 'b'" in message
-    assert (
-        refused({host: {**row, "gpu_operands_image_registry": "one:5000"} for host, row in rows.items()})
-        == []
-    )
 
 
-def test_defaults_of_cluster_wide_variables_can_be_told() -> None:
-    defaults = [str(spec.default) for spec in cluster.variables(KNOWN).values()]
-    assert [text for text in defaults if "{" in text and not cluster.BY_ANOTHER.fullmatch(text)] == []
+def test_defaults_of_cluster_wide_variables_are_no_templates() -> None:
+    assert [spec for spec in cluster.variables(KNOWN).values() if has_open(spec.default)] == []
 
 
 def test_templates_are_compared_by_what_they_become() -> None:
@@ -109,7 +104,7 @@ def test_templates_are_compared_by_what_they_become() -> None:
         (
             {},
             {"gpusmith_image_registry": "r"},
-            "'gpu_operands_image_registry' is decided by 'gpusmith_image_registry', holds",
+            "'gpusmith_image_registry' holds",
         ),
     ],
 )
