@@ -155,6 +155,26 @@ def test_defaults_that_are_repeated_are_those_of_the_specs() -> None:
     ] == []
 
 
+# What roles keep of a node for each other and for plays, and a key of a mapping.
+HANDED_ON = {
+    "node_record_now", "nvidia_driver_choice", "nvidia_driver_offers", "nvidia_driver_reboot_reason",
+    "nvidia_driver_upgrade_order", "nvidia_driver_upgrade_outcome", "gpu_upgrade_queue", "validation_timeout",
+}  # fmt: skip
+
+
+def test_names_of_variables_in_roles_and_playbooks_are_declared() -> None:
+    """One that is gone would read as undefined on a machine, or as its default."""
+    known = specs.load()
+    ours = re.compile(rf"(?<![\w.'/-])(?:{'|'.join(known.prefixes)})\w+\b(?!\.)")
+    found = []
+    for path in (path for name in ("roles", "playbooks") for path in (repo_root() / name).rglob("*")):
+        if path.suffix in (".yml", ".j2") and path.parent.name != "meta":
+            lines = [line for line in path.read_text().splitlines() if not line.lstrip().startswith("#")]
+            names = {name for line in lines for name in ours.findall(line.split(" #")[0])}
+            found += [f"{path}: {name}" for name in sorted(names - set(known.variables) - HANDED_ON)]
+    assert found == []
+
+
 def test_the_index_of_the_documentation_lists_every_page() -> None:
     folder = repo_root() / "docs"
     pages = {path.name for path in folder.iterdir() if path.is_file()} - {"README.md"}
