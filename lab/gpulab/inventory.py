@@ -167,9 +167,10 @@ def gpu_vars(contents: Contents) -> dict[str, Any]:
         "cuda_toolkit_default": CUDA_VERSION,
         "nvidia_container_toolkit_version": contents.version("nvidia-container-toolkit"),
         **DEADLINES,
-        "validation_image_cuda": contents.image(f"gpusmith/pytorch:{contents.version('workload')}"),
-        "validation_image_pytorch": contents.image(f"gpusmith/pytorch:{contents.version('workload')}"),
-        "validation_image_tensorflow": contents.image(f"gpusmith/tensorflow:{contents.version('workload')}"),
+        "validation_images": {
+            workload: contents.image(f"gpusmith/{image}:{contents.version('workload')}")
+            for workload, image in (("cuda", "pytorch"), ("pytorch", "pytorch"), ("tensorflow", "tensorflow"))
+        },
     }
 
 

@@ -76,7 +76,7 @@ def spoilt(lab: Lab, tmp_path: Path) -> Path:
 def workload_image(ready_lab: Lab) -> str:
     """An image with Python that the nodes can pull."""
     values = yaml.safe_load((ready_lab.inventory / "group_vars" / "gpu_nodes.yml").read_text())
-    return str(values["validation_image_cuda"])
+    return str(values["validation_images"]["cuda"])
 
 
 @pytest.fixture(scope="module")

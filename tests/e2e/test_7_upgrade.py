@@ -232,7 +232,7 @@ def serving(image: str) -> list[dict[str, Any]]:
 def load(grown: Lab, eyes: Eyes) -> Iterator[str]:
     """People's work on the nodes: a Deployment behind a Service, a Job, and a pod of nobody. Returns the Job's pod."""
     values = yaml.safe_load((grown.inventory / "group_vars" / "gpu_nodes.yml").read_text())
-    image = str(values["validation_image_cuda"])
+    image = str(values["validation_images"]["cuda"])
     grown.kubectl("create", "namespace", NAMESPACE)
     try:
         grown.apply(*serving(image), training(image), PodSpec(LONELY, SECOND, gpus=1).manifest(image))
@@ -284,7 +284,7 @@ def test_a_group_is_upgraded_under_load(
         assert re.search(rf"'{FIRST}'.*(upgrade|playbook)", site.output), str(site)
         assert state_of(eyes.nodes()[FIRST]) == "draining", "it waits for as long as the Job runs"
         values = yaml.safe_load((grown.inventory / "group_vars" / "gpu_nodes.yml").read_text())
-        with claimed_gpu(grown, FIRST, str(values["validation_image_cuda"])):
+        with claimed_gpu(grown, FIRST, str(values["validation_images"]["cuda"])):
             grown.kubectl("exec", load, "-n", NAMESPACE, "--", "touch", "/tmp/done")
             # The Job is over: now it is the claim alone that holds the node up.
             wait_for("the run to wait for the claim", lambda: _waits_for(run, SAYS, load))

@@ -171,7 +171,10 @@ def test_another_authority_comes_to_nodes_that_serve_one_after_another(site: Sit
     values: dict[str, Any] = yaml.safe_load((site.inventory / "group_vars" / "gpu_nodes.yml").read_text())
     lab.kubectl("create", "namespace", NAMESPACE)
     lab.apply(
-        *(PodSpec(f"job-{node}", node, gpus=1).manifest(values["validation_image_cuda"]) for node in NODES)
+        *(
+            PodSpec(f"job-{node}", node, gpus=1).manifest(values["validation_images"]["cuda"])
+            for node in NODES
+        )
     )
     ready = ("pods", "--all", "--for=condition=Ready", "--timeout=120s")
     lab.kubectl("wait", f"--namespace={NAMESPACE}", *ready, timeout=150)

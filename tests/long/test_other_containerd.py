@@ -66,7 +66,7 @@ def site(root: Path, request: pytest.FixtureRequest) -> Iterator[Site]:
 def jobs(site: Site) -> None:
     """A pod with a GPU on each node."""
     values = yaml.safe_load((site.lab.inventory / "group_vars" / "gpu_nodes.yml").read_text())
-    image = str(values["validation_image_cuda"])
+    image = str(values["validation_images"]["cuda"])
     site.lab.kubectl("create", "namespace", NAMESPACE)
     site.lab.apply(*(PodSpec(f"job-{node}", node, gpus=1).manifest(image) for node in NODES))
     ready = ("pods", "--all", "--for=condition=Ready", "--timeout=120s")

@@ -125,7 +125,10 @@ def test_another_proxy_comes_to_nodes_that_serve_one_after_another(site: Site) -
     values = yaml.safe_load((site.inventory / "group_vars" / "gpu_nodes.yml").read_text())
     lab.kubectl("create", "namespace", NAMESPACE)
     lab.apply(
-        *(PodSpec(f"job-{node}", node, gpus=1).manifest(values["validation_image_cuda"]) for node in NODES)
+        *(
+            PodSpec(f"job-{node}", node, gpus=1).manifest(values["validation_images"]["cuda"])
+            for node in NODES
+        )
     )
     ready = ("pods", "--all", "--for=condition=Ready", "--timeout=120s")
     lab.kubectl("wait", f"--namespace={NAMESPACE}", *ready, timeout=150)

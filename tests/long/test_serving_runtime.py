@@ -107,7 +107,7 @@ def serving(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Se
     first = found.site()
     assert first.status == 0, str(first)
     image = str(
-        yaml.safe_load((inventory / "group_vars" / "gpu_nodes.yml").read_text())["validation_image_cuda"]
+        yaml.safe_load((inventory / "group_vars" / "gpu_nodes.yml").read_text())["validation_images"]["cuda"]
     )
     lab.kubectl("create", "namespace", NAMESPACE)
     lab.apply(*(PodSpec(f"job-{node}", node, gpus=1).manifest(image) for node in NODES))

@@ -69,7 +69,7 @@ def inventory(fleet: Lab, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def image(fleet: Lab) -> str:
     values = yaml.safe_load((fleet.inventory / "group_vars" / "gpu_nodes.yml").read_text())
-    return str(values["validation_image_cuda"])
+    return str(values["validation_images"]["cuda"])
 
 
 @pytest.fixture

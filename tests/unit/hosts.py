@@ -35,9 +35,11 @@ def host_variables(**changes: Any) -> dict[str, Any]:
         "containerd_version": "2.3.7",
         "nvidia_container_toolkit_version": "1.20.1",
         "kubernetes_node_version": "1.36.3",
-        "validation_image_cuda": "registry.example/pytorch:1",
-        "validation_image_pytorch": "registry.example/pytorch:1",
-        "validation_image_tensorflow": "registry.example/tensorflow:1",
+        "validation_images": {
+            "cuda": "registry.example/pytorch:1",
+            "pytorch": "registry.example/pytorch:1",
+            "tensorflow": "registry.example/tensorflow:1",
+        },
         "validation_timeout_pod_s": 5,
     }
     values.update(changes)

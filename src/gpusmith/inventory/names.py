@@ -71,6 +71,11 @@ GONE: Mapping[str, tuple[str, ...]] = {
     "Use 'gpusmith_reboot_timeout_s'.": ("gpu_upgrade_reboot_timeout_s",),
     "Use 'gpusmith_report_dir'.": ("node_stamp_report_dir",),
     "Use 'gpusmith_validate'.": ("node_stamp_policy",),
+    "Use 'validation_images', with the keys cuda, pytorch and tensorflow.": (
+        "validation_image_cuda",
+        "validation_image_pytorch",
+        "validation_image_tensorflow",
+    ),
     "Use 'validation_timeout_s'.": ("gpu_upgrade_validation_timeout_s", "node_stamp_timeout_s"),
     "One kubeconfig is for everything but the suite: use 'gpusmith_kubeconfig'.": (
         "gpu_operands_kubeconfig",

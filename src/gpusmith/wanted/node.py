@@ -148,23 +148,12 @@ class Preflight:
     removable_packages: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Images:
-    """Container images of the workloads; empty where the inventory names none."""
-
-    cuda: str
-    pytorch: str
-    tensorflow: str
-
-
 @dataclass(frozen=True, kw_only=True)
 class Validation:
     """The suite."""
 
     kubeconfig: str = ""
-    image_cuda: str = ""
-    image_pytorch: str = ""
-    image_tensorflow: str = ""
+    images: Mapping[str, str] = field(default_factory=dict)
     timeout_pod_s: float = 300.0
     timeout_pull_s: float = 900.0
     load_s: float = 10.0
@@ -174,11 +163,6 @@ class Validation:
     ecc_required: bool = True
     pcie_width: int = 0
     network: bool = True
-
-    @property
-    def images(self) -> Images:
-        """What workloads run in."""
-        return Images(self.image_cuda, self.image_pytorch, self.image_tensorflow)
 
 
 @dataclass(frozen=True, kw_only=True)

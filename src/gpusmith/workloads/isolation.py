@@ -19,7 +19,9 @@ def start(pods: Pods) -> None:
     """Jobs without a request, started early so that they also bring the largest image to the node."""
     host, command = pods.node.host, jobs.program("look_around.py")
     probes = [
-        pods.task("no-request", command, image="tensorflow" if host.validation.images.tensorflow else "cuda"),
+        pods.task(
+            "no-request", command, image="tensorflow" if host.validation.images.get("tensorflow") else "cuda"
+        ),
         pods.task("visible-all", command, env=EVERYTHING),
     ]
     if host.operands.runtime_class in pods.node.target.runtime_classes:

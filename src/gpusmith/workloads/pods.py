@@ -61,11 +61,11 @@ class Pods:
             ToolError: the inventory names no image.
         """
         host, image = self.node.host, image or self.image
-        reference = getattr(host.validation.images, image, image)
+        reference = host.validation.images.get(image)
         if not reference:
             raise ToolError(
                 f"Host '{host.name}' names no image for workload '{name}'.",
-                f"Set 'validation_image_{image}' in the inventory.",
+                f"Set 'validation_images.{image}' in the inventory.",
             )
         made = PodTask(
             name=f"{self.node.prefix}-{name}",

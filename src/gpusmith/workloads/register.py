@@ -33,7 +33,7 @@ class Workload:
         run: does it.
         gpus: how many free GPUs it needs on each of its nodes, or ALL; before work with GPUs a node is looked at again.
         nodes: how many nodes it needs at the same time.
-        image: of its pods: 'cuda', 'pytorch' or 'tensorflow' for the inventory's 'validation_image_*', or a name.
+        image: of its pods, by its key in the inventory's 'validation_images'.
         after: ids of the checks whose workloads come before it.
         start: makes pods without GPUs before the first workload; their results are read when its turn comes, whatever became
             of the workloads before it.

@@ -48,7 +48,7 @@ class PullTrouble(ToolError):  # noqa: N818
     def __init__(self, message: str) -> None:
         super().__init__(
             message,
-            "Look at the image's name in the inventory ('validation_image_*'), at the registry, and at the node's way to it;"
+            "Look at the image's name in the inventory ('validation_images'), at the registry, and at the node's way to it;"
             " a large image needs a larger 'validation_timeout_pull_s'.",
         )
 

@@ -70,7 +70,7 @@ def test_a_pod_is_missed_from_before_its_creation_on(host: Callable[..., NodeWan
     cluster = SimpleNamespace(create=lambda path, body: done.append(f"create {path} {body['kind']}"))
     board = SimpleNamespace(expect=lambda name: done.append(f"expect {name}"))
     target = Target(host(), READY, None)
-    pods = Pods(under_test(cluster, board, target, done.append), "image", 0)
+    pods = Pods(under_test(cluster, board, target, done.append), "cuda", 0)
     workload = pods.task("x", ["true"])
     pods.create(jobs.job, workload)
     pods.create(jobs.pod, workload)
@@ -91,7 +91,7 @@ def test_a_pod_ends_by_itself_before_it_is_given_up(host: Callable[..., NodeWant
     board = SimpleNamespace(wait=wait, warning=None, expect=lambda _: None)
     cluster = SimpleNamespace(create=lambda *_: None, log=lambda *_: "printed")
     target = Target(host(validation_timeout_pod_s=7, validation_timeout_pull_s=9), READY, None)
-    pods = Pods(under_test(cluster, board, target), "image", 0)
+    pods = Pods(under_test(cluster, board, target), "cuda", 0)
     workload = pods.task("x", ["true"])
     assert pods.run_job(workload) == "printed"
     assert workload.timeout_s == 7
@@ -120,8 +120,6 @@ def test_an_image_that_does_not_come_in_time_is_no_failure_of_the_node(
     pod = {"metadata": {"name": "n0-x-1"}}
     board = SimpleNamespace(wait=wait, warning=None, expect=lambda _: None, pod=lambda _: pod, stopped=False)
     cluster = SimpleNamespace(create=lambda *_: None, items=lambda *_, **__: events)
-    pods = Pods(
-        under_test(cluster, board, Target(host(validation_timeout_pull_s=9), READY, None)), "image", 0
-    )
+    pods = Pods(under_test(cluster, board, Target(host(validation_timeout_pull_s=9), READY, None)), "cuda", 0)
     with pytest.raises(kind, match=says):
         pods.run_job(pods.task("x", ["true"]))

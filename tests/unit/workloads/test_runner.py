@@ -82,10 +82,10 @@ def test_broken_answer_fails_its_check(
 
 
 def test_missing_image_is_an_error_and_not_a_pass(run: Any) -> None:
-    found, _cleanup = run(values={"validation_image_pytorch": None})
+    found, _cleanup = run(values={"validation_images": {"cuda": "a", "tensorflow": "b"}})
     finding = found["gpu-1"].findings["workloads.pytorch"]
     assert finding.outcome is Outcome.ERROR
-    assert "validation_image_pytorch" in finding.next_step
+    assert "validation_images.pytorch" in finding.next_step
 
 
 def test_interrupted_run_leaves_nothing(run: Any, fake_cluster: Any) -> None:
