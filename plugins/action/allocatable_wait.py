@@ -8,10 +8,10 @@ from dataclasses import asdict
 from typing import Any, ClassVar
 
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import ControllerAction
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.variables import Variables
 
 from gpusmith.cluster import allocatable
 from gpusmith.cluster.api import Cluster
-from gpusmith.wanted import offers
 
 
 class ActionModule(ControllerAction):
@@ -19,17 +19,21 @@ class ActionModule(ControllerAction):
 
     SPEC: ClassVar[dict[str, dict[str, Any]]] = {
         "kubeconfig": {"type": "path", "required": True},
-        "gpus": {"type": "dict", "required": True},
+        "hosts": {"type": "list", "elements": "str", "required": True},
         "labels": {"type": "list", "elements": "str", "default": []},
         "timeout": {"type": "float", "default": 300.0},
     }
 
     def act(self, asked: dict[str, Any], check: bool) -> dict[str, Any]:
-        expected = {name: offers.whole(int(gpus)) for name, gpus in asked["gpus"].items()}
+        of = Variables(self.variables["hostvars"], self._loader)
+        wanted = {host: of.wanted(host) for host in asked["hosts"]}
         found = allocatable.wait_for(
             Cluster(asked["kubeconfig"]),
-            expected,
+            {node.node_name: node.offers for node in wanted.values()},
             asked["labels"],
             0.0 if check else asked["timeout"],
         )
-        return {"changed": False, "nodes": {name: asdict(row) for name, row in found.items()}}
+        return {
+            "changed": False,
+            "nodes": {host: asdict(found[node.node_name]) for host, node in wanted.items()},
+        }

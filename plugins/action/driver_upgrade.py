@@ -35,6 +35,7 @@ from gpusmith.upgrade.in_cluster import NodeObject
 from gpusmith.upgrade.journal import Journal
 from gpusmith.upgrade.machine import Outcome, Result, Times, Upgrade
 from gpusmith.upgrade.on_machine import Machine, Validation
+from gpusmith.wanted import offers
 
 AWAY = retries.Patience(total_s=300.0, contact_s=60.0)
 """How long an API server is waited for, as one that is upgraded: a node in the middle of its change waits for it."""
@@ -93,7 +94,7 @@ class ActionModule(BuildingAction, EgressAction):
                 rollback=bool(row.get("rollback")),
             ),
             order["queue"],
-            {member: int(gpus) for member, gpus in order["members"].items()},
+            {member: offers.from_plain(rows) for member, rows in order["members"].items()},
             folder,
             order["evict"] or {},
         )

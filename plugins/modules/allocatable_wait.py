@@ -7,11 +7,11 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: allocatable_wait
 short_description: Wait until nodes offer their GPUs to the scheduler
-description: Lists the cluster's nodes until each named node is Ready and its allocatable resources are those of its GPUs.
+description: Lists the cluster's nodes until each is Ready and its allocatable resources are what the inventory wants it to offer.
 author: gpusmith contributors
 options:
   kubeconfig: {type: path, required: true, description: Path of a kubeconfig on the controller.}
-  gpus: {type: dict, required: true, description: "Number of GPUs that each node has, by its name."}
+  hosts: {type: list, elements: str, required: true, description: Hosts of the inventory whose nodes are meant.}
   labels: {type: list, elements: str, default: [], description: "Labels that each node must also have, such as those of feature discovery."}
   timeout: {type: float, default: 300.0, description: Maximum number of seconds to wait.}
 """

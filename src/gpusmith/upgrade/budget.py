@@ -20,7 +20,7 @@ from gpusmith.expect.versions import is_version, upstream
 from gpusmith.names import COUNT_LABEL, GPU_TYPE_LABEL, PRODUCT_LABEL
 from gpusmith.upgrade import ledger as ledgers
 from gpusmith.upgrade.ledger import FAILED, UNTOUCHED, Ledger, State, Unreadable
-from gpusmith.wanted.offers import Offers, gpus_of, whole
+from gpusmith.wanted.offers import Offers, gpus_of, physical
 
 UNKNOWN = "unknown"
 MOST_NAMED = 5
@@ -71,12 +71,12 @@ class Fleet:
     members: Mapping[str, Member]
 
     @classmethod
-    def of(cls, nodes: Iterable[Object], names: Mapping[str, int]) -> Fleet:
+    def of(cls, nodes: Iterable[Object], names: Mapping[str, Offers]) -> Fleet:
         """From one list of Nodes.
 
         Args:
             nodes: all of the cluster.
-            names: Nodes of the inventory, each with the GPUs that it says (gpusmith_gpu_count), 0 if it does not.
+            names: Nodes of the inventory, each with what it is to hand out.
         """
         mine = [row for row in nodes if row["metadata"]["name"] in names]
         kinds = {
@@ -111,8 +111,7 @@ def _label(node: Object, key: str) -> str:
     return str((node["metadata"].get("labels") or {}).get(key) or "")
 
 
-def _member(node: Object, said: int, kinds: Mapping[str, str]) -> Member:
-    offers = whole(said)
+def _member(node: Object, offers: Offers, kinds: Mapping[str, str]) -> Member:
     try:
         entry, why = ledgers.read(node), ""
     except Unreadable:
@@ -124,7 +123,7 @@ def _member(node: Object, said: int, kinds: Mapping[str, str]) -> Member:
         gpus_of(offered(node, "capacity"), offers),
         quantity(_label(node, COUNT_LABEL)),
         entry.gpus if entry else 0,
-        said,
+        physical(offers),
     )
     size, kind = max(count or 0 for count in told), _label(node, GPU_TYPE_LABEL)
     product = _label(node, PRODUCT_LABEL) or (entry.model if entry else "") or kinds.get(kind, "")

@@ -30,7 +30,7 @@ from gpusmith.upgrade import ledger as ledgers
 from gpusmith.upgrade.budget import Answer, Fleet, Rules
 from gpusmith.upgrade.effects import Halted, Node
 from gpusmith.upgrade.ledger import Ledger
-from gpusmith.wanted.offers import gpus_of, whole
+from gpusmith.wanted.offers import Offers, gpus_of
 from gpusmith.wording import quoted, shorten
 from gpusmith.workloads import namespace
 
@@ -44,7 +44,7 @@ class NodeObject:
         name: of the Node.
         rules: of the run.
         queue: nodes of the plan, in its order.
-        members: Nodes of the inventory, each with the GPUs that it says.
+        members: Nodes of the inventory, each with what it is to hand out.
         folder: of the run on the controller, where its workers agree on who is admitted.
         evict: pods that hold GPUs and match these labels are evicted; empty for none.
         idle_s: how long a node waits for room while no node of the run is on its way.
@@ -55,7 +55,7 @@ class NodeObject:
     name: str
     rules: Rules
     queue: Sequence[str]
-    members: Mapping[str, int]
+    members: Mapping[str, Offers]
     folder: Path
     evict: Mapping[str, str] = field(default_factory=dict)
     idle_s: float = 600.0
@@ -228,7 +228,7 @@ class NodeObject:
 
     def allocatable(self) -> int:
         """GPUs that it offers to the scheduler."""
-        return gpus_of(offered(self.node()), whole(self.members.get(self.name, 0)))
+        return gpus_of(offered(self.node()), self.members[self.name])
 
     def described_driver(self) -> str:
         """The driver's version by the label of GPU feature discovery; empty if it has written none."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from gpusmith.names import GPU_RESOURCE
 
@@ -59,6 +60,16 @@ def whole(gpus: int) -> tuple[Offer, ...]:
         gpus: how many it has; 0 if nothing tells.
     """
     return (Offer(GPU_RESOURCE, gpus, gpus),)
+
+
+def from_plain(rows: Iterable[Mapping[str, Any]]) -> tuple[Offer, ...]:
+    """Offers from what `dataclasses.asdict` made of each."""
+    return tuple(Offer(str(row["resource"]), int(row["count"]), int(row["physical"])) for row in rows)
+
+
+def physical(offers: Offers) -> int:
+    """GPUs behind all offers of a node; several of them are made of the same ones."""
+    return max((offer.physical for offer in offers), default=0)
 
 
 def devices(uuids: Iterable[str]) -> frozenset[Device]:

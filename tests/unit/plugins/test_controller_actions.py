@@ -51,7 +51,7 @@ def test_templates_are_filled_in_before_the_work() -> None:
 
 
 TASKS: list[dict[str, Any]] = [
-    {"gpusmith.gpu.allocatable_wait": {"kubeconfig": "/nowhere/k", "gpus": {"a": 1}}},
+    {"gpusmith.gpu.allocatable_wait": {"kubeconfig": "/nowhere/k", "hosts": ["a"]}},
     {"gpusmith.gpu.node_removal": {"kubeconfig": "/nowhere/k", "name": "a", "state": "empty"}},
     {"gpusmith.gpu.operands": {"kubeconfig": "/nowhere/k", "objects": [], "state": "gone"}},
     {

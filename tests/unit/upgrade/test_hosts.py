@@ -16,6 +16,7 @@ from gpusmith.upgrade.budget import Fleet
 from gpusmith.upgrade.hosts import Action, Asked, Look, Staging, Verdict, judge, origin
 from gpusmith.upgrade.ledger import FINISHED, State
 from gpusmith.wanted.node import NodeWanted
+from gpusmith.wanted.offers import whole
 from tests.unit.records import healthy_record
 from tests.unit.upgrade.nodes import NEW, NOW, OLD, entry, node
 from tests.unit.upgrade.test_disruption import daemon
@@ -33,7 +34,7 @@ def look(row: dict[str, Any] | None = None, target: str = NEW, **more: Any) -> L
 
 
 def verdict(of: Look, asked: Asked = ASKED) -> Verdict:
-    return judge(of, Fleet.of([of.node] if of.node else [], {of.node_name: 0}), asked, TABLES)
+    return judge(of, Fleet.of([of.node] if of.node else [], {of.node_name: whole(0)}), asked, TABLES)
 
 
 def with_driver(version: str) -> dict[str, Any]:

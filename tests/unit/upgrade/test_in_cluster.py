@@ -19,6 +19,7 @@ from gpusmith.upgrade.budget import Rules
 from gpusmith.upgrade.effects import Halted
 from gpusmith.upgrade.in_cluster import NodeObject
 from gpusmith.upgrade.ledger import Ledger, State
+from gpusmith.wanted.offers import whole
 from gpusmith.workloads import namespace
 from tests.unit import objects
 from tests.unit.upgrade.nodes import node as node_object
@@ -91,7 +92,8 @@ class Fixed:
 
 def made(api: Api, tmp_path: Path, name: str = "gpu-1", **other: Any) -> NodeObject:
     rules = Rules("run-1", NEW, canaries=0, soak_s=0)
-    return NodeObject(api, name, rules, list(api.nodes), dict.fromkeys(api.nodes, 4), tmp_path, **other)  # type: ignore[arg-type]
+    members = dict.fromkeys(api.nodes, whole(4))
+    return NodeObject(api, name, rules, list(api.nodes), members, tmp_path, **other)  # type: ignore[arg-type]
 
 
 def pod(name: str, **labels: str) -> dict[str, Any]:
