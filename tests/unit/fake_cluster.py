@@ -16,6 +16,7 @@ class FakeCluster:
 
     Attributes:
         gpus: UUIDs per node.
+        resource: name of what the nodes hand out, one for each UUID.
         answers: per program a function from environment and UUIDs to a result; replaced by tests.
         namespaces: those that are there.
         foreign: UUIDs per node that pods of others hold.
@@ -24,7 +25,7 @@ class FakeCluster:
     """
 
     def __init__(self, gpus: dict[str, list[str]]) -> None:
-        self.gpus = gpus
+        self.gpus, self.resource = gpus, "nvidia.com/gpu"
         self.namespaces: dict[str, Any] = {}
         self.pods: dict[str, Any] = {}
         self.given: dict[str, list[str]] = {}
@@ -78,11 +79,11 @@ class FakeCluster:
             ]
             node = terms[0]["matchFields"][0]["values"][0]
             container = spec["containers"][0]
-            wanted = int(container["resources"].get("limits", {}).get("nvidia.com/gpu", 0))
+            wanted = int(container["resources"].get("limits", {}).get(self.resource, 0))
             taken = {uuid for uuids in self.given.values() for uuid in uuids} | self.foreign.get(node, set())
             free = [uuid for uuid in self.gpus[node] if uuid not in taken]
             if wanted > len(free):
-                message = "0/3 nodes are available: 1 Insufficient nvidia.com/gpu, 2 node(s) didn't match Pod's node affinity."
+                message = f"0/3 nodes are available: 1 Insufficient {self.resource}, 2 node(s) didn't match Pod's node affinity."
                 conditions = [
                     {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
                 ]

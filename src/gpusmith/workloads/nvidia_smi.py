@@ -45,7 +45,7 @@ def judge(expected: Expected, log: str, wanted: int) -> Judged:
         log: what it printed.
         wanted: how many GPUs it was given.
     """
-    seen = UUID.findall(log)
+    seen = _devices(log)
     if seen:
         return Judged({"uuids": seen}, uuids_known(expected, "nvidia-smi", seen, wanted), of_host=True)
     said = " ".join(log.split())[-200:] or "no output"
@@ -55,3 +55,13 @@ def judge(expected: Expected, log: str, wanted: int) -> Judged:
         {"log": last_words(log)},
     )
     return Judged({"uuids": seen}, [problem])
+
+
+def _devices(log: str) -> list[str]:
+    """UUIDs of what is listed; a GPU above its parts says only whose they are."""
+    found: list[str] = []
+    for uuid in UUID.findall(log):
+        if uuid.startswith("MIG-") and found and found[-1].startswith("GPU-"):
+            found.pop()
+        found.append(uuid)
+    return found

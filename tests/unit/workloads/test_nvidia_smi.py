@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpusmith.wanted.offers import devices
+from gpusmith.wanted.offers import Device, devices
 from gpusmith.workloads.judge import Expected
 from gpusmith.workloads.nvidia_smi import judge
 
@@ -16,6 +16,15 @@ LISTED = f"GPU 0: NVIDIA H100 (UUID: {UUID})"
 def test_it_lists_what_was_given() -> None:
     judged = judge(NODE, LISTED, 1)
     assert (judged.evidence, judged.problems, judged.tested) == ({"uuids": [UUID]}, [], ())
+
+
+def test_a_gpu_above_its_parts_was_not_given() -> None:
+    parts = ["MIG-1a", "MIG-1b"]
+    log = "\n".join(
+        [LISTED, *(f"  MIG 3g.40gb     Device  {n}: (UUID: {uuid})" for n, uuid in enumerate(parts))]
+    )
+    judged = judge(Expected("gpu-1", True, frozenset(Device(uuid, UUID) for uuid in parts)), log, 2)
+    assert (judged.evidence, judged.problems) == ({"uuids": parts}, [])
 
 
 @pytest.mark.parametrize(
