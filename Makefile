@@ -18,13 +18,13 @@ setup: ## Install what is missing: Debian packages and .venv (under 1 s when not
 demo: setup ## Start the lab, bring its bare nodes in with site.yml, validate them; leaves the lab up
 	@scripts/demo
 
-test: setup ## Everything that checks the project: `make check`, and the lab end to end
+test: setup ## Everything that checks the project: `make check`, tests/integration, and the lab end to end
 	@scripts/test
 
 test-long: setup ## What takes too long for `make test`; writes docs/evidence/long-tests.md (hours)
 	@scripts/test-long
 
-check: setup ## Format, lint, types and unit tests, without lab and network
+check: setup ## Format, lint, types and unit tests, in under 100 s
 	@scripts/check
 
 e2e: setup ## The end-to-end tests alone

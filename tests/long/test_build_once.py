@@ -31,7 +31,7 @@ from gpusmith.probe.module_file import modinfo
 from tests.long import record
 from tests.long.kernels import EXCLUDED, PACKAGES, SUITES
 from tests.long.package_systems import APT, REPOSITORIES, Machine, made
-from tests.unit.built.test_signing import Pair
+from tests.unit.built.conftest import Pair
 
 VERSION = "580.178.04"
 NODES = 4

@@ -13,10 +13,10 @@ from gpulab.artifacts.families import ARCHIVES
 from gpulab.artifacts.sources import IMAGES
 
 from gpusmith.expect import plans
+from tests.integration.families import test_real_apt as ubuntu
+from tests.integration.plugins.packages import conftest as packages
 from tests.long import package_systems as systems
-from tests.unit.families import test_real_apt as ubuntu
 from tests.unit.families.test_leftovers import BEFORE, NEW, with_driver
-from tests.unit.plugins.packages import conftest as packages
 
 ROOTFS = debian.Rootfs(
     "unattended-upgrades",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,32 @@ from tests.unit.records import Record, healthy_record, other_record
 # The same examples in every run: a red check is red again for whoever looks, and no machine is too slow.
 settings.register_profile("gpusmith", derandomize=True, database=None, deadline=None)
 settings.load_profile("gpusmith")
+
+
+STARTS = {"subprocess.Popen", "os.posix_spawn", "os.exec", "os.system"}
+"""Events of Python by which another program is started (docs.python.org, "Audit events table")."""
+RUNNING: list[str] = []
+"""The test of this folder that runs, or whose fixtures do."""
+
+
+def refuse(event: str, words: tuple[Any, ...]) -> None:
+    """Unit tests take milliseconds and depend on nothing of the machine. Only git, which lists the project's files, may start."""
+    if RUNNING and event in STARTS and Path(os.fsdecode(words[0] or words[1][0])).name != "git":
+        pytest.fail(f"A unit test starts '{words[0]}'. Move the test to tests/integration.")
+
+
+sys.addaudithook(refuse)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Called for tests of other folders, too, once this file is loaded."""
+    if Path(__file__).parent in item.path.parents:
+        RUNNING.append(item.nodeid)
+    try:
+        return (yield)
+    finally:
+        RUNNING.clear()
 
 
 @pytest.fixture

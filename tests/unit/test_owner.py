@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,17 +15,6 @@ def test_a_process_is_known_by_its_start() -> None:
     mine = owner.process()
     assert (mine.pid, mine.lives) == (os.getpid(), True)
     assert replace(mine, start="1").lives is False
-
-
-def test_one_that_has_ended_is_dead_before_and_after_somebody_asked() -> None:
-    child = subprocess.Popen(["sleep", "60"])
-    there = owner.process(child.pid)
-    assert there.start
-    child.kill()
-    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-    assert not there.lives
-    child.wait()
-    assert not there.lives
 
 
 def test_one_that_this_user_may_not_see_is_not_dead(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -10,7 +11,11 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpusmith.gpu.plugins.module_utils.built_modules import digest, write_archive
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
+from gpusmith.built import signing
 from gpusmith.built.cache import Cache, Entry
 from gpusmith.built.key import Key
 from gpusmith.built.once import BuildFailed
@@ -48,6 +53,43 @@ class Host:
     def take(self, entry: Entry) -> None:
         self.log.append(f"{self.name} takes")
         self.taken.append(entry)
+
+
+NUMBER = "7"
+"""Serial number of certificates, as modinfo has it."""
+
+
+class Pair:
+    """A key and its certificate, in files."""
+
+    def __init__(self, folder: Path, name: str, kind: str = "rsa", number: int = int(NUMBER)) -> None:
+        key = (
+            rsa.generate_private_key(public_exponent=65537, key_size=2048)
+            if kind == "rsa"
+            else ec.generate_private_key(ec.SECP256R1())
+        )
+        subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
+        now = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+        made = x509.CertificateBuilder(
+            subject, subject, key.public_key(), number, now, now + dt.timedelta(days=9999)
+        ).sign(key, hashes.SHA256())
+        self.key, self.certificate = folder / f"{name}.key", folder / f"{name}.der"
+        text = key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+        self.key.touch(mode=0o600)
+        self.key.write_bytes(text)
+        self.certificate.write_bytes(made.public_bytes(serialization.Encoding.DER))
+
+    def load(self) -> signing.Signer:
+        found = signing.load(str(self.key), str(self.certificate))
+        assert found is not None
+        return found
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Pair:
+    return Pair(tmp_path_factory.mktemp("keys"), "site modules")
 
 
 @pytest.fixture

@@ -2,95 +2,21 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import io
-import shutil
-import subprocess
 import tarfile
 from pathlib import Path
 
 import pytest
 from ansible_collections.gpusmith.gpu.plugins.module_utils.built_modules import digest
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives import serialization
 
 from gpusmith.built import signing
 from gpusmith.built.cache import Cache
 from gpusmith.built.once import Once
 from gpusmith.errors import InputError
 from gpusmith.probe.module_file import SIGNED, TRAILER, bare, is_signed
-from tests.unit.built.conftest import KEY, MODULE, Host
-
-NUMBER = "7"
-"""Serial number of certificates, as modinfo has it."""
-
-
-class Pair:
-    """A key and its certificate, in files."""
-
-    def __init__(self, folder: Path, name: str, kind: str = "rsa", number: int = int(NUMBER)) -> None:
-        key = (
-            rsa.generate_private_key(public_exponent=65537, key_size=2048)
-            if kind == "rsa"
-            else ec.generate_private_key(ec.SECP256R1())
-        )
-        subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
-        now = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
-        made = x509.CertificateBuilder(
-            subject, subject, key.public_key(), number, now, now + dt.timedelta(days=9999)
-        ).sign(key, hashes.SHA256())
-        self.key, self.certificate = folder / f"{name}.key", folder / f"{name}.der"
-        text = key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        )
-        self.key.touch(mode=0o600)
-        self.key.write_bytes(text)
-        self.certificate.write_bytes(made.public_bytes(serialization.Encoding.DER))
-
-    def load(self) -> signing.Signer:
-        found = signing.load(str(self.key), str(self.certificate))
-        assert found is not None
-        return found
-
-
-@pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> Pair:
-    return Pair(tmp_path_factory.mktemp("keys"), "site modules")
-
-
-def verified(module: bytes, pair: Pair, folder: Path) -> bool:
-    """Whether openssl takes the signature behind a module for the certificate's."""
-    assert module.endswith(SIGNED)
-    end = len(module) - len(SIGNED) - TRAILER.size
-    algorithm, hash_, kind, signer, key, length = TRAILER.unpack_from(module, end)
-    assert (algorithm, hash_, kind, signer, key) == (0, 0, 2, 0, 0)
-    (folder / "message").write_bytes(module[end - length : end])
-    (folder / "content").write_bytes(module[: end - length])
-    words: list[str | Path] = [
-        "-verify",
-        "-binary",
-        "-inform",
-        "DER",
-        "-noverify",
-        "-content",
-        folder / "content",
-    ]
-    words += ["-certfile", pair.certificate, "-in", folder / "message", "-out", "/dev/null"]
-    return subprocess.run(["openssl", "cms", *words], capture_output=True, check=False).returncode == 0
-
-
-@pytest.mark.skipif(not shutil.which("openssl"), reason="openssl is not installed")
-def test_a_signature_holds_and_is_the_only_one(pair: Pair, tmp_path: Path) -> None:
-    signer = pair.load()
-    module = signer.signed(MODULE)
-    assert verified(module, pair, tmp_path)
-    assert bare(module) == MODULE
-    # What the builder's own DKMS has signed before.
-    other = Pair(tmp_path, "DKMS module signing key").load().signed(MODULE)
-    assert signer.signed(other) == module
-    altered = module.replace(b"a module", b"A module")
-    assert not verified(altered, pair, tmp_path)
+from tests.unit.built.conftest import KEY, MODULE, Host, Pair
 
 
 def test_what_is_no_signature_stays(pair: Pair) -> None:

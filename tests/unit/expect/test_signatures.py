@@ -16,7 +16,7 @@ from gpusmith.expect.layouts import Unmet
 from gpusmith.expect.wanted import Driver
 from gpusmith.node.records import parse
 from gpusmith.problems import Cure
-from tests.unit.built.test_signing import NUMBER, Pair
+from tests.unit.built.conftest import NUMBER, Pair
 from tests.unit.expect.converged import LAYOUTS, SETTINGS, converged_record
 from tests.unit.expect.test_removal import SETTINGS as LEAVING
 from tests.unit.hosts import VERSION, make_host

@@ -1,25 +1,14 @@
-"""The commands of the README: targets, help, CI's entry, the verdict's words."""
+"""The commands of the README: CI's entry, the verdict's words; and that unit tests start none."""
 
 from __future__ import annotations
 
 import importlib.util
 import json
-import re
 import subprocess
 from pathlib import Path
 from types import ModuleType
 
 import pytest
-
-PROMISED = {"demo", "test", "check", "setup", "lab-up", "lab-down", "clean", "help"}
-
-
-def test_help_lists_every_target(root: Path) -> None:
-    shown = subprocess.run(["make", "help"], cwd=root, capture_output=True, text=True, check=True).stdout
-    listed = set(re.findall(r"^  make (\S+)", shown, re.MULTILINE))
-    declared = set(re.findall(r"^([a-z0-9-]+):", (root / "Makefile").read_text(), re.MULTILINE))
-    assert listed == declared
-    assert listed >= PROMISED
 
 
 def test_ci_runs_make_test(root: Path) -> None:
@@ -35,21 +24,9 @@ def test_scripts_can_be_started(root: Path, name: str) -> None:
     assert script.read_text().startswith("#!/usr/bin/env bash\n")
 
 
-def test_setup_refuses_an_unknown_option(root: Path) -> None:
-    done = subprocess.run([root / "scripts/bootstrap", "--yess"], capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert "Unknown option '--yess'" in done.stderr
-
-
-def test_setup_refuses_an_unsupported_python(root: Path, tmp_path: Path) -> None:
-    old = tmp_path / "python3.8"
-    old.write_text("#!/bin/sh\necho 3.8\n")
-    old.chmod(0o755)
-    command = [str(root / "scripts/bootstrap"), "--no-packages", "--python", str(old)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert "'3.8'" in done.stderr
-    assert "3.11" in done.stderr
+def test_unit_tests_start_no_program() -> None:
+    with pytest.raises(pytest.fail.Exception, match=r"starts 'true'\. Move the test to tests/integration"):
+        subprocess.run(["true"])
 
 
 # --- the verdict -----------------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ from gpusmith.inventory.names import check_inventory_names
 from gpusmith.inventory.specs import PROJECT, Spec, load
 from gpusmith.inventory.variables import check_hosts
 from gpusmith.paths import repo_root
-from gpusmith.wanted import inventory as read
 
 EXAMPLE = repo_root() / "inventory" / "example"
 GROUP_FILES = sorted((EXAMPLE / "group_vars").glob("*.yml"))
@@ -93,18 +91,6 @@ def test_models_of_the_example_exist() -> None:
         assert model is None or re.search(rf"^  {model}:", models, re.MULTILINE), (
             f"'{model}' is not in data/gpus.yml"
         )
-
-
-def test_the_folder_of_keys_is_no_inventory(tmp_path: Path) -> None:
-    copy = tmp_path / "mysite"
-    shutil.copytree(EXAMPLE, copy)
-    named = re.findall(r"/keys/([a-z-]+\.asc)", (copy / "group_vars" / "all.yml").read_text())
-    told = (copy / "keys" / "README.md").read_text()
-    for name in named:
-        assert f"curl -fsSLo {name} " in told
-        (copy / "keys" / name).write_text("-----BEGIN PGP PUBLIC KEY BLOCK-----\n")
-    found = read.read(str(copy), None, repo_root())
-    assert len(found.hosts) == 10
 
 
 def repositories(path: Path) -> dict[str, dict[str, Any]]:

@@ -4,9 +4,6 @@ import json
 import os
 import re
 import stat
-import subprocess
-import sys
-import time
 from dataclasses import replace
 
 import pytest
@@ -20,7 +17,6 @@ from gpulab.state import (
     end_orphan,
     load,
     locked,
-    remember_child,
     reshape,
     save,
     write_atomically,
@@ -124,28 +120,6 @@ def test_two_commands_at_once_are_kept_apart(places: Places) -> None:
         pytest.fail("the lock was given twice")
     with locked(places, "down"):
         pass
-
-
-def test_an_orphan_is_ended_with_its_children(places: Places) -> None:
-    script = (
-        "import subprocess, time; subprocess.Popen(['sleep', '60']); print('x', flush=True); time.sleep(60)"
-    )
-    child = subprocess.Popen([sys.executable, "-c", script], start_new_session=True, stdout=subprocess.PIPE)
-    assert child.stdout is not None
-    child.stdout.readline()
-    remember_child(places, child.pid)
-    assert end_orphan(places)
-    child.wait(timeout=10)
-    end = time.monotonic() + 5
-    while time.monotonic() < end:
-        try:
-            os.killpg(child.pid, 0)
-        except ProcessLookupError:
-            break
-        time.sleep(0.05)
-    else:
-        pytest.fail("the orphan's child lives")
-    assert not end_orphan(places)
 
 
 def test_a_reused_process_number_is_left_alone(places: Places) -> None:

@@ -15,8 +15,7 @@ from gpusmith.built import signing
 from gpusmith.built.once import NotBuilt
 from gpusmith.errors import GpusmithError
 from gpusmith.node.records import parse
-from tests.unit.built.conftest import Host
-from tests.unit.built.test_signing import Pair
+from tests.unit.built.conftest import Host, Pair
 from tests.unit.records import healthy_record
 
 VERSION, KERNEL, OTHER = "580.190.02", "6.1.0-40-amd64", "6.1.0-41-amd64"

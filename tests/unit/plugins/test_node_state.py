@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,7 +15,6 @@ from ansible_collections.gpusmith.gpu.plugins.lookup import os_vars
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils import looking
 
 from gpusmith.node.bundle import bundle
-from gpusmith.probe.host import read_os_release
 from gpusmith.wait import wait_until
 from tests.unit.records import healthy_record
 
@@ -85,18 +83,6 @@ def test_names_of_systems_are_those_of_ansible(
 ) -> None:
     facts = looking.os_facts({"host": {"os_id": os_id, "os_version": version}})
     assert (os_vars.candidates(facts) if facts else None) == names
-
-
-def test_this_machine_is_named_as_ansible_names_it() -> None:
-    distribution = pytest.importorskip("ansible.module_utils.facts.system.distribution")
-    release = read_os_release(Path("/etc/os-release").read_text())
-    facts = looking.os_facts({"host": {"os_id": release["ID"], "os_version": release["VERSION_ID"]}})
-    module = SimpleNamespace(get_bin_path=lambda *_: None, run_command=lambda *_, **__: (1, "", ""))
-    told = distribution.Distribution(module).get_distribution_facts()
-    assert facts
-    assert {name: told[name] for name in facts if name != "distribution_version"} == {
-        name: value for name, value in facts.items() if name != "distribution_version"
-    }
 
 
 def test_a_module_that_failed_is_told_as_it_is(run: Run) -> None:

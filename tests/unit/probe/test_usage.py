@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -228,24 +226,6 @@ def test_without_the_driver_nobody_uses_it(tree: Tree) -> None:
     (tree.proc / "devices").write_text("Character devices:\n  1 mem\n")
     tree.process(40, "/dev/zero", maps=MAP.format(2, "/dev/nvidia-uvm"))
     assert tree.look() == usage.Usage()
-
-
-def test_processes_of_this_machine_are_found_and_looking_is_quick(tmp_path: Path) -> None:
-    # /proc itself, with a list of devices that gives /dev/zero's number to the driver.
-    proc = tmp_path / "proc"
-    proc.mkdir()
-    (proc / "devices").write_text(DEVICES)
-    code = "import mmap,os,sys\nf=os.open('/dev/zero',os.O_RDWR)\nm=mmap.mmap(f,4096)\nos.close(f)\nprint(flush=True)\ninput()"
-    with subprocess.Popen(
-        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as client:
-        assert client.stdout
-        client.stdout.readline()
-        (proc / str(client.pid)).symlink_to(f"/proc/{client.pid}")
-        (holder,) = usage.gather(str(proc), str(tmp_path)).holders
-        assert (holder.pid, holder.command) == (client.pid, f"{sys.executable} -c"[: usage.COMMAND_LENGTH])
-        assert "/dev/zero" in holder.devices
-        client.communicate("\n")
 
 
 def test_looking_at_a_thousand_processes_is_quick(tree: Tree) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -66,13 +65,3 @@ def test_each_program_starts_by_its_name(name: str, monkeypatch: pytest.MonkeyPa
         monkeypatch.setattr(kmod, tool, lambda _, tool=tool: asked.append(tool))
     programs.main(Path(name).name, [])
     assert asked == [Path(name).name]
-
-
-def test_a_node_needs_the_standard_library_alone() -> None:
-    folder = NODE / "python"
-    names = [str(path.relative_to(folder).with_suffix("")).replace("/", ".") for path in folder.rglob("*.py")]
-    code = f"import sys; sys.path.insert(0, {str(folder)!r}); import {', '.join(names)}"
-    # As the launcher has it: without the environment's packages.
-    subprocess.run([sys.executable, "-ISBc", code], check=True)
-    started = [sys.executable, "-ISB", str(NODE / "simgpu"), "fault", "--help"]
-    assert "gpu-lost" in subprocess.run(started, capture_output=True, text=True, check=True).stdout

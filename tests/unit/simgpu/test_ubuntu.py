@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from gpulab import systems
 from gpulab.artifacts.families import ARCHIVES
 from gpulab.simgpu import kernels, ubuntu
-from gpulab.simgpu.packages import Driver, table
-from simgpu.modinfo import modinfo
+from gpulab.simgpu.packages import table
 
 ROWS = table("ubuntu")
 
@@ -81,10 +78,3 @@ def test_the_persistence_daemon_of_canonicals_packages_is_enabled_by_nobody() ->
     (unit,) = row["texts"].values()
     assert "[Install]" not in unit
     assert "StopWhenUnneeded=true" in unit
-
-
-def test_a_module_that_comes_built_is_for_its_kernel(built: Driver, tmp_path: Path) -> None:
-    path = tmp_path / "nvidia.ko"
-    path.write_bytes(ubuntu.for_kernel(built.part("open/nvidia.o").read_bytes(), "6.8.0-51-generic"))
-    assert modinfo(path)["vermagic"].startswith("6.8.0-51-generic ")
-    assert modinfo(path)["version"] == built.version

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 from gpulab.artifacts import golang
@@ -16,7 +15,6 @@ from gpulab.artifacts.components import (
     workspace_members,
 )
 from gpulab.artifacts.sources import GO
-from gpulab.artifacts.store import Store
 
 from gpusmith.errors import ToolError
 
@@ -95,35 +93,3 @@ def test_a_machine_without_go_is_told_where_to_get_it(monkeypatch: pytest.Monkey
 )
 def test_names_of_programs_are_those_that_go_gives(package: str, name: str) -> None:
     assert golang.default_name(package) == name
-
-
-@pytest.mark.parametrize("name", ["etcd", "coredns", "containerd"])
-def test_all_programs_come_from_one_call_of_the_compiler(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    part, calls = component(name), tmp_path / "calls"
-    go = tmp_path / "go"
-    # Writes what 'go build -o FOLDER/ PACKAGE...' writes.
-    go.write_text(
-        f"""#!/bin/sh
-echo "$GOWORK $@" >> {calls}
-for word do
-    case $word in
-        -o) next=folder ;;
-        *) [ "$next" != folder ] || folder=$word; next="" ;;
-    esac
-    case $word in
-        .) : > "$folder/{name}" ;;
-        */v3) : > "$folder/server" ;;
-        *.*/*/cmd/*) : > "$folder/${{word##*/}}" ;;
-    esac
-done
-"""
-    )
-    go.chmod(0o755)
-    monkeypatch.setattr(golang, "find_go", lambda: str(go))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    folder = golang.build(Store(tmp_path / "store"), part, lambda: tmp_path, "key")
-    assert {path.name for path in folder.iterdir() if not path.name.startswith(".")} == set(part.programs)
-    (call,) = calls.read_text().splitlines()
-    assert call.split()[0] == (str(WORKSPACE) if part.in_workspace else "off")

@@ -16,7 +16,7 @@ from simgpu.errors import RefusedError
 from simgpu.hardware import Machine
 from simgpu.state import State
 
-from tests.unit.simgpu.conftest import ModuleFile
+from tests.integration.simgpu.conftest import ModuleFile
 
 
 @pytest.mark.usefixtures("machine", "firmware")

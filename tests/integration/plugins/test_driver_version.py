@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+from tests.integration.plugins.plays import play
 from tests.unit.expect.converged import converged_record
 from tests.unit.hosts import VERSION
 from tests.unit.keys import KEY
-from tests.unit.plugins.plays import play
 
 HERE = {"ansible_connection": "local", "ansible_python_interpreter": "{{ ansible_playbook_python }}"}
 DEBIAN = {"distribution": "Debian", "distribution_major_version": "12", "os_family": "Debian"}

@@ -15,13 +15,13 @@ from gpusmith.expect import packages as judge
 from gpusmith.expect import plans, wanted
 from gpusmith.node.records import parse
 from gpusmith.upgrade.on_machine import Machine, Validation
-from tests.unit.built.test_signing import Pair
+from tests.integration.plugins.packages import conftest as real
+from tests.integration.plugins.plays import play
+from tests.unit.built.conftest import Pair
 from tests.unit.expect.test_driver import SETTINGS
 from tests.unit.families.systems import SYSTEMS, value
 from tests.unit.families.test_leftovers import BEFORE, KERNEL, NEW, with_driver
-from tests.unit.plugins.packages import conftest as real
 from tests.unit.plugins.packages.test_module import DEFAULTS
-from tests.unit.plugins.plays import play
 
 changing, system = real.changing, real.system
 MODULES = f"linux-modules-nvidia-580-server-open-{KERNEL}"

@@ -18,7 +18,7 @@ from simgpu.state import State
 
 from gpusmith.node.bundle import bundle
 from gpusmith.node.records import parse
-from tests.unit.pythons import PYTHONS
+from tests.integration.pythons import PYTHONS
 from tests.unit.simgpu.conftest import VERSION
 
 LIST = """

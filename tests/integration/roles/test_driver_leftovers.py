@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from gpusmith.paths import repo_root
-from tests.unit.plugins.plays import play
-from tests.unit.plugins.test_driver_version import HERE
+from tests.integration.plugins.plays import play
+from tests.integration.plugins.test_driver_version import HERE
 
 ROLE = repo_root() / "roles/nvidia_driver"
 OLD = "580.178.04-1"

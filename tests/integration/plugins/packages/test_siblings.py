@@ -11,8 +11,9 @@ from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.apt import Apt
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.work import Work
 
+from tests.unit.plugins.packages.test_module import DEFAULTS
+
 from .conftest import System, made
-from .test_module import DEFAULTS
 
 OLD, NEW = "580.178.04-1", "595.71.05-1"
 SIBLING = "lib:i386"

@@ -17,9 +17,9 @@ from gpusmith.cluster.claims import Claim
 from gpusmith.names import UPGRADE
 from gpusmith.owner import process
 from gpusmith.paths import repo_root
+from tests.integration.plugins.plays import Api, kubeconfig, play, serving
 from tests.unit.ledgers import ledger
 from tests.unit.objects import node
-from tests.unit.plugins.plays import Api, kubeconfig, play, serving
 from tests.unit.records import healthy_record, other_record
 
 BOOK = "/api/v1/namespaces/kube-system/configmaps/gpusmith-runs"

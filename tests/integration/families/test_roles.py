@@ -19,7 +19,7 @@ OF_THE_SYSTEM = "gpusmith.gpu.os_vars"
 def worked_out() -> Any:
     """By role, system and name; None where a variable needs more than facts, record and inventory."""
     done = subprocess.run(
-        [sys.executable, "-m", "tests.unit.families.evaluate"],
+        [sys.executable, "-m", "tests.integration.families.evaluate"],
         capture_output=True,
         text=True,
         check=False,

@@ -12,8 +12,9 @@ from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.openpgp impo
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.repositories import repository_of
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.work import Work
 
+from tests.unit.plugins.packages.test_module import DEFAULTS
+
 from .conftest import System
-from .test_module import DEFAULTS
 
 OLD, NEW = "580.178.04-1", "595.71.05-1"
 PINS = {"drv-*": [OLD]}

@@ -12,7 +12,7 @@ from simgpu import kmod, modules, paths
 from simgpu.publish import publish
 from simgpu.state import State
 
-from tests.unit.simgpu.conftest import ModuleFile
+from tests.integration.simgpu.conftest import ModuleFile
 
 
 class RealError(Exception):

@@ -17,7 +17,8 @@ from simgpu.hardware import Machine
 from simgpu.publish import publish
 from simgpu.state import State
 
-from tests.unit.simgpu.conftest import OTHER, VERSION, ModuleFile
+from tests.integration.simgpu.conftest import ModuleFile
+from tests.unit.simgpu.conftest import OTHER, VERSION
 
 
 @dataclass

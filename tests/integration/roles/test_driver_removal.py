@@ -9,10 +9,10 @@ from typing import Any
 import yaml
 
 from gpusmith.paths import repo_root
+from tests.integration.plugins.plays import play
+from tests.integration.plugins.test_driver_version import DEBIAN, HERE
 from tests.unit.expect.converged import converged_record
 from tests.unit.expect.test_driver import bare
-from tests.unit.plugins.plays import play
-from tests.unit.plugins.test_driver_version import DEBIAN, HERE
 
 NOUVEAU = "/etc/modprobe.d/gpusmith-nvidia-driver.conf"
 

@@ -14,11 +14,11 @@ from gpusmith.cluster.claims import Claim
 from gpusmith.names import HOLD, PREVIOUS_DRIVER, STAMP, UPGRADE
 from gpusmith.owner import process
 from gpusmith.upgrade.ledger import State
+from tests.integration.plugins.plays import Api, kubeconfig, play, serving
 from tests.unit.expect.converged import converged_record
 from tests.unit.hosts import VERSION
 from tests.unit.ledgers import ledger
 from tests.unit.objects import node
-from tests.unit.plugins.plays import Api, kubeconfig, play, serving
 from tests.unit.records import other_record
 
 NEW = "580.190.02"
