@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,149 +13,98 @@ from gpusmith.upgrade.ledger import Ledger, State, written
 from tests.e2e import upgrades
 from tests.e2e.upgrades import Eyes, Watch
 
-Change = Callable[["Seen"], None]
+CORDONED = {"spec": {"unschedulable": True}}
+NOT_READY = {"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}
+A_GPU_MISSING = {"status": {"allocatable": {"nvidia.com/gpu": "3"}}}
+UNVALIDATED = {"spec": {"taints": [{"key": STARTUP_TAINT}]}}
 
 
 def a_node(name: str) -> dict[str, Any]:
-    return {
-        "metadata": {"name": name, "labels": {}, "annotations": {}},
-        "spec": {},
-        "status": {
-            "conditions": [{"type": "Ready", "status": "True"}],
-            "allocatable": {"nvidia.com/gpu": "4"},
-        },
-    }
+    status = {"conditions": [{"type": "Ready", "status": "True"}], "allocatable": {"nvidia.com/gpu": "4"}}
+    return {"metadata": {"name": name, "labels": {}, "annotations": {}}, "spec": {}, "status": status}
+
+
+def entry(state: State) -> dict[str, Any]:
+    ledger = Ledger(run="r", target="2", origin="1", state=state, since="now")
+    return {"metadata": {"annotations": {UPGRADE: written(ledger)}}}
 
 
 @dataclass
 class Seen(Eyes):
-    """What the cluster says, by hand."""
+    """What the cluster says, by hand: three nodes of four GPUs, and a Job on the first."""
 
     objects: dict[str, Any] = field(
-        default_factory=lambda: {f"gpu-{n}": a_node(f"gpu-{n}") for n in (1, 2, 3)}
+        default_factory=lambda: {name: a_node(name) for name in ("gpu-1", "gpu-2", "gpu-3")}
     )
-    running: list[dict[str, Any]] = field(
-        default_factory=lambda: [
-            {"metadata": {"name": "job"}, "spec": {"nodeName": "gpu-1"}, "status": {"phase": "Running"}}
-        ]
-    )
+    job: dict[str, Any] = field(
+        default_factory=lambda: {
+            "metadata": {"name": "job"}, "spec": {"nodeName": "gpu-1"}, "status": {"phase": "Running"}
+        }
+    )  # fmt: skip
     answers: bool = True
 
     def nodes(self) -> dict[str, Any]:
         return copy.deepcopy(self.objects)
 
     def pods(self, namespace: str) -> list[dict[str, Any]]:
-        return copy.deepcopy(self.running)
+        return [copy.deepcopy(self.job)] if self.job else []
 
     def service(self, namespace: str, name: str) -> str:
         if not self.answers:
             raise OSError("refused")
         return "hello"
 
-
-@pytest.fixture
-def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
-    monkeypatch.setattr(upgrades, "BETWEEN_TRIES_S", 0)
-    return Seen()
+    def change(self, **nodes: dict[str, Any]) -> None:
+        """By 'gpu_1' or 'job': parts of the object that become others."""
+        for name, parts in nodes.items():
+            for part, values in parts.items():
+                (self.job if name == "job" else self.objects[name.replace("_", "-")])[part] |= values
 
 
 def watched(seen: Seen, **more: Any) -> Watch:
-    gpus = dict.fromkeys(seen.objects, 4)
-    return Watch(seen, gpus, 4, "work", frozenset({"job"}), "serving", **more)
+    return Watch(seen, dict.fromkeys(seen.objects, 4), 4, "work", frozenset({"job"}), "serving", **more)
 
 
-def cordon(*names: str) -> Change:
-    def change(seen: Seen) -> None:
-        for name in names:
-            seen.objects[name]["spec"]["unschedulable"] = True
-
-    return change
-
-
-def entry(name: str, state: State) -> Change:
-    def change(seen: Seen) -> None:
-        text = written(Ledger(run="r", target="2", origin="1", state=state, since="now"))
-        seen.objects[name]["metadata"]["annotations"][UPGRADE] = text
-
-    return change
-
-
-def both(*changes: Change) -> Change:
-    def change(seen: Seen) -> None:
-        for each in changes:
-            each(seen)
-
-    return change
-
-
-def status(name: str, **values: Any) -> Change:
-    return lambda seen: seen.objects[name]["status"].update(values)
-
-
-def pod(phase: str = "Running", **metadata: Any) -> Change:
-    def change(seen: Seen) -> None:
-        seen.running[0]["metadata"] |= metadata
-        seen.running[0]["status"]["phase"] = phase
-
-    return change
-
-
-HOLDS: dict[str, Change] = {
-    "nothing": both(),
-    "one-node-out": cordon("gpu-1"),
-    "its-ledger": both(cordon("gpu-1"), entry("gpu-1", State.DRAINING)),
-    "the-job-ended": both(pod("Succeeded"), cordon("gpu-1"), entry("gpu-1", State.CHANGING)),
-    "a-finished-ledger": both(cordon("gpu-1"), entry("gpu-2", State.DONE)),
-}
-BREAKS: dict[str, tuple[Change, str]] = {
-    "two-nodes-out": (cordon("gpu-1", "gpu-2"), "8 GPUs out, of 4"),
-    "not-ready": (
-        both(cordon("gpu-1"), status("gpu-2", conditions=[{"type": "Ready", "status": "Unknown"}])),
-        "8 GPUs out",
-    ),
-    "a-gpu-missing": (
-        both(cordon("gpu-1"), status("gpu-2", allocatable={"nvidia.com/gpu": "3"})),
-        "8 GPUs out",
-    ),
-    "unvalidated": (
-        both(
-            cordon("gpu-1"),
-            lambda seen: seen.objects["gpu-2"]["spec"].update(taints=[{"key": STARTUP_TAINT}]),
-        ),
-        "8 GPUs out",
-    ),
-    "uncordoned-too-early": (both(cordon("gpu-1"), entry("gpu-2", State.VALIDATING)), "8 GPUs out"),
-    "the-job-is-ended": (pod(deletionTimestamp="now"), "pod 'job' was deleted"),
-    "the-job-failed": (pod("Failed"), "pod 'job' is Failed"),
-    "the-job-is-gone": (lambda seen: seen.running.clear(), "pod 'job' was deleted"),
-    "changed-under-it": (both(cordon("gpu-1"), entry("gpu-1", State.CHANGING)), "runs while the driver"),
-    "no-answer": (lambda seen: setattr(seen, "answers", False), "does not answer: refused"),
-}
-
-
-@pytest.mark.parametrize("change", HOLDS.values(), ids=HOLDS)
-def test_what_may_be(seen: Seen, change: Change) -> None:
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({}, ""),
+        ({"gpu_1": {**CORDONED, **entry(State.DRAINING)}}, ""),
+        ({"job": {"status": {"phase": "Succeeded"}}, "gpu_1": {**CORDONED, **entry(State.CHANGING)}}, ""),
+        ({"gpu_1": CORDONED, "gpu_2": entry(State.DONE)}, ""),
+        ({"gpu_1": CORDONED, "gpu_2": CORDONED}, "8 GPUs out, of 4"),
+        ({"gpu_1": CORDONED, "gpu_2": NOT_READY}, "8 GPUs out"),
+        ({"gpu_1": CORDONED, "gpu_2": A_GPU_MISSING}, "8 GPUs out"),
+        ({"gpu_1": CORDONED, "gpu_2": UNVALIDATED}, "8 GPUs out"),
+        ({"gpu_1": CORDONED, "gpu_2": entry(State.VALIDATING)}, "8 GPUs out"),
+        ({"job": {"metadata": {"deletionTimestamp": "now"}}}, "pod 'job' was deleted"),
+        ({"job": {"status": {"phase": "Failed"}}}, "pod 'job' is Failed"),
+        ({"gpu_1": {**CORDONED, **entry(State.CHANGING)}}, "runs while the driver"),
+    ],
+)
+def test_what_may_be_and_what_may_not(change: dict[str, Any], says: str) -> None:
+    seen = Seen()
     watch = watched(seen)
-    change(seen)
-    watch.look()
-    assert watch.broken == []
-
-
-@pytest.mark.parametrize(("change", "says"), BREAKS.values(), ids=BREAKS)
-def test_what_may_not(seen: Seen, change: Change, says: str) -> None:
-    watch = watched(seen)
-    change(seen)
+    seen.change(**change)
     watch.look()
     assert says in "\n".join(watch.broken)
+    assert bool(watch.broken) == bool(says)
 
 
-def test_nodes_of_others(seen: Seen) -> None:
-    watch = watched(seen, foreign=frozenset({"gpu-2"}), untouched=frozenset({"gpu-3"}))
-    cordon("gpu-2")(seen)
+def test_a_pod_that_is_gone_and_a_service_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upgrades, "BETWEEN_TRIES_S", 0)
+    watch = watched(Seen(job={}, answers=False))
     watch.look()
-    assert watch.broken == []
-    del seen.objects["gpu-2"]["spec"]["unschedulable"]
-    cordon("gpu-3")(seen)
+    assert [line[9:] for line in watch.broken] == [
+        "pod 'job' was deleted",
+        "Service 'serving' does not answer: refused",
+    ]
+
+
+def test_nodes_of_others() -> None:
+    seen = Seen()
+    watch = watched(seen, foreign=frozenset({"gpu-2"}), untouched=frozenset({"gpu-3"}))
+    seen.change(gpu_3=CORDONED)
     watch.look()
     assert [line[9:] for line in watch.broken] == [
         "'gpu-2' was cordoned by somebody else, and is not any more",
@@ -164,18 +112,19 @@ def test_nodes_of_others(seen: Seen) -> None:
     ]
 
 
-def test_a_watch_that_sees_nothing_fails(seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_watch_that_sees_nothing_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(upgrades, "TICK_S", 0.001)
+    seen = Seen()
     watch = watched(seen)
     seen.objects.clear()
     with pytest.raises(AssertionError, match="0 samples"), watch.on():
         upgrades.wait_for("looks", lambda: watch.blind > 3, 10)
 
 
-def test_it_keeps_the_states_in_order(seen: Seen) -> None:
+def test_it_keeps_the_states_in_order() -> None:
+    seen = Seen()
     watch = watched(seen)
     for state in (State.DRAINING, State.DRAINING, State.QUIET):
-        both(cordon("gpu-1"), entry("gpu-1", state))(seen)
+        seen.change(gpu_1={**CORDONED, **entry(state)})
         watch.look()
-    assert watch.states["gpu-1"] == ["draining", "quiet"]
-    assert watch.most_out == 4
+    assert (watch.states["gpu-1"], watch.most_out) == (["draining", "quiet"], 4)
