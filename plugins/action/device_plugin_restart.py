@@ -10,6 +10,7 @@ from typing import Any
 from ansible.plugins.action import ActionBase
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import plain
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.looking import LookingAction
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.variables import of_task
 
 from gpusmith.cluster import device_plugin
 from gpusmith.cluster.api import Cluster
@@ -21,7 +22,6 @@ from gpusmith.wait import Deadline, Done, NotYet, WaitTimeout, wait_until
 TICK_S = 2.0
 SPEC: dict[str, dict[str, Any]] = {
     "kubeconfig": {"type": "path", "required": True},
-    "namespace": {"type": "str", "required": True},
     "record": {"type": "dict", "required": True},
     "timeout": {"type": "float", "default": 300.0},
     "nvml_timeout": {"type": "float", "default": 30.0},
@@ -44,13 +44,14 @@ class ActionModule(LookingAction):
     def _act(self, asked: Mapping[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
         host, record = str(task_vars["inventory_hostname"]), asked["record"]
         check = bool(self._task.check_mode)
-        settings = {"node": host, "namespace": asked["namespace"], "device_plugin": "managed"}
-        if Cure.PLUGIN not in plans.gpu_operands(record, settings)["cures"]:
+        wanted = of_task(task_vars, self._templar)
+        namespace = wanted.operands.namespace
+        if Cure.PLUGIN not in plans.gpu_operands(record, wanted, {})["cures"]:
             return {"changed": False, "objects": []}
         deadline = Deadline(asked["timeout"])
         gone = device_plugin.restart(
             Cluster(asked["kubeconfig"]),
-            asked["namespace"],
+            namespace,
             str(record["kubernetes"]["node_name"] or host),
             float(record["host"]["time_unix"]),
             asked["timeout"],
@@ -61,12 +62,12 @@ class ActionModule(LookingAction):
             answer = self.look(asked["nvml_timeout"], task_vars)
             if answer.get("failed") or answer.get("unreachable"):
                 return NotYet(str(answer.get("msg") or "the node does not answer"))
-            found = plans.gpu_operands(answer["record"], settings)["problems"]
+            found = plans.gpu_operands(answer["record"], wanted, {})["problems"]
             return NotYet("; ".join(found)) if found else Done(None)
 
         if not check:
             try:
                 wait_until(f"the device plugin's CDI specification on '{host}'", look, deadline, TICK_S)
             except WaitTimeout as error:
-                raise ToolError(error.message, device_plugin.read_log(asked["namespace"])) from error
+                raise ToolError(error.message, device_plugin.read_log(namespace)) from error
         return {"changed": bool(gone), "objects": gone}

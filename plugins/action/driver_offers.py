@@ -13,6 +13,7 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.gpusmith.gpu.plugins.lookup import os_vars
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import plain
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.egress import EgressAction
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.variables import of_task
 
 from gpusmith.errors import Refusal
 from gpusmith.expect import offers
@@ -32,11 +33,11 @@ class ActionModule(EgressAction):
         result: dict[str, Any] = ActionBase.run(self, tmp, task_vars)
         self.way_out(task_vars)
         given = plain(dict(self._task.args))
-        record, settings = parse(given["record"]), given["settings"]
-        asked = str(settings["version"])
+        record, wanted = parse(given["record"]), of_task(task_vars or {}, self._templar)
+        asked = wanted.driver.version
         try:
             known = os_vars.value(VARS, (task_vars or {}).get("ansible_facts") or {}, LAYOUTS)
-            branches = offers.names(record, settings, known)
+            branches = offers.names(record, wanted, {"layouts": known})
         except AnsibleError as error:
             return {**result, **_answer(Offer(asked, refusal=Refusal(f"driver version: {error}")))}
         except Unmet as error:

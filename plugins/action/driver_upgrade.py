@@ -21,6 +21,7 @@ from ansible_collections.gpusmith.gpu.plugins.plugin_utils.built_node import (
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import leader, plain
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.egress import EgressAction
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.patience import Patience
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.variables import of_task
 
 from gpusmith.built import signing
 from gpusmith.cluster import claims, retries
@@ -45,8 +46,7 @@ BUNDLED = ("gpusmith.gpu.driver_state", "gpusmith.gpu.built_modules")
 SPEC: dict[str, dict[str, Any]] = {
     "order": {"type": "dict", "required": True},
     "packages": {"type": "dict", "required": True},
-    "settings": {"type": "dict", "required": True},
-    "layouts": {"type": "dict", "required": True},
+    "own": {"type": "dict", "required": True},
     "build": {"type": "dict", "default": {}},
     "nvml_timeout": {"type": "float", "default": 60.0},
     "ready_timeout": {"type": "float", "default": 600.0},
@@ -111,8 +111,8 @@ class ActionModule(BuildingAction, EgressAction):
             look=patience.with_call(partial(self._record, asked["nvml_timeout"], task_vars)),
             cluster=cluster,
             packages={**asked["packages"], "repository": asked["packages"].get("repository") or None},
-            settings=asked["settings"],
-            layouts=asked["layouts"],
+            wanted=of_task(task_vars or {}, self._templar),
+            own=asked["own"],
             validation=Validation(
                 str(repo_root() / "validation"),
                 order["inventory"],

@@ -9,17 +9,19 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.looking import LookingAction
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.variables import of_task, plain
 
 from gpusmith.errors import GpusmithError
 from gpusmith.expect import driver
 from gpusmith.node.records import parse
 from gpusmith.wait import Deadline, Done, NotYet, WaitTimeout, wait_until
+from gpusmith.wanted.node import NodeWanted
 
 
-def still_missing(raw: dict[str, Any], settings: dict[str, Any], layouts: dict[str, Any]) -> str:
+def still_missing(raw: dict[str, Any], wanted: NodeWanted, own: dict[str, Any]) -> str:
     """Why waiting may help; empty if nothing is wrong, or if waiting cannot help."""
     record = parse(raw)
-    found = driver.problems(record, driver.asked_for(record, settings, layouts))
+    found = driver.problems(record, driver.asked_for(record, wanted, own))
     return "; ".join(problem.cause for problem in found) if driver.may_pass(found) else ""
 
 
@@ -31,12 +33,12 @@ class ActionModule(LookingAction):
         result: dict[str, Any] = ActionBase.run(self, tmp, task_vars)
         _validation, asked = self.validate_argument_spec(
             argument_spec={
-                "settings": {"type": "dict", "required": True},
-                "layouts": {"type": "dict", "required": True},
+                "own": {"type": "dict", "required": True},
                 "timeout": {"type": "float", "required": True},
                 "nvml_timeout": {"type": "float", "default": 30.0},
             }
         )
+        wanted, own = of_task(task_vars or {}, self._templar), plain(asked["own"])
         begin = time.monotonic()
         answer: dict[str, Any] = {}
 
@@ -44,7 +46,7 @@ class ActionModule(LookingAction):
             answer.clear()
             answer.update(self.look(asked["nvml_timeout"], task_vars))
             failed = answer.get("failed") or answer.get("unreachable")
-            seen = "" if failed else still_missing(answer["record"], asked["settings"], asked["layouts"])
+            seen = "" if failed else still_missing(answer["record"], wanted, own)
             return NotYet(seen) if seen else Done(None)
 
         try:

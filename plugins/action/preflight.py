@@ -14,7 +14,7 @@ from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible_collections.gpusmith.gpu.plugins.lookup import os_vars
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.egress import EgressAction
-from ansible_collections.gpusmith.gpu.plugins.plugin_utils.variables import OfHost
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.variables import of_task
 
 from gpusmith.data import compatibility, models
 from gpusmith.errors import GpusmithError, Refusal
@@ -32,7 +32,6 @@ from gpusmith.preflight.judge import judge
 from gpusmith.preflight.machine import old_kernels, surroundings
 from gpusmith.preflight.proxy import kept_proxies, proxies
 from gpusmith.preflight.words import Tables, Wanted
-from gpusmith.wanted.read import read
 
 ROLES = Path(__file__).resolve().parents[2] / "roles"
 
@@ -61,8 +60,7 @@ def _exact(record: dict[str, Any], wanted: Wanted, choice: dict[str, Any]) -> Wa
     if not is_open(asked) or choice.get("refusal"):
         return wanted
     version = meant(parse(record), asked, str(choice.get("version") or ""), wanted.driver_only)
-    driver = dataclasses.replace(wanted.node.driver, version=version)
-    return dataclasses.replace(wanted, node=dataclasses.replace(wanted.node, driver=driver))
+    return dataclasses.replace(wanted, node=wanted.node.with_driver(version))
 
 
 class ActionModule(EgressAction):
@@ -144,8 +142,11 @@ class ActionModule(EgressAction):
         return result
 
     def _wanted(self, task_vars: dict[str, Any], asked: dict[str, Any]) -> Wanted:
-        node = read(str(task_vars["inventory_hostname"]), OfHost(task_vars, self._templar), specs.load())
-        return Wanted(node, bool(asked.pop("driver_only", False)), bool(asked.pop("joins", True)))
+        return Wanted(
+            of_task(task_vars, self._templar),
+            bool(asked.pop("driver_only", False)),
+            bool(asked.pop("joins", True)),
+        )
 
     def _filled(self, name: str, task_vars: dict[str, Any]) -> Any:
         try:

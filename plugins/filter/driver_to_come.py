@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.gpusmith.gpu.plugins.plugin_utils.plans import filter_module
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.filter_files import filter_module
 
 from gpusmith.expect import choice, versions
 from gpusmith.node.records import parse

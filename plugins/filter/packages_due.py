@@ -10,8 +10,8 @@ from typing import Any
 from ansible.errors import AnsibleFilterError
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import plain
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.filter_files import filter_module
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.packages_due import is_due
-from ansible_collections.gpusmith.gpu.plugins.plugin_utils.plans import filter_module
 
 DOCUMENTATION = r"""
 name: packages_due
@@ -21,9 +21,12 @@ description:
     versions and holds are right needs no task.
 version_added: "0.1.0"
 author: gpusmith contributors
-extends_documentation_fragment: gpusmith.gpu.plan
 positional: asked
 options:
+  _input:
+    description: Record of M(gpusmith.gpu.node_state).
+    type: dict
+    required: true
   asked:
     description: Arguments of M(gpusmith.gpu.packages).
     type: dict

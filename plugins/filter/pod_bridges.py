@@ -8,7 +8,7 @@ import base64
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.gpusmith.gpu.plugins.plugin_utils.plans import filter_module
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.filter_files import filter_module
 
 from gpusmith.expect import pod_network
 

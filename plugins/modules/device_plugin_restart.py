@@ -11,7 +11,6 @@ description: Deletes the plugin's pod, and waits until the specification is as i
 author: gpusmith contributors
 options:
   kubeconfig: {type: path, required: true, description: Path of a kubeconfig on the controller.}
-  namespace: {type: str, required: true, description: Namespace of gpusmith's operands.}
   record: {type: dict, required: true, description: The node's record.}
   timeout: {type: float, default: 300.0, description: Maximum number of seconds to wait.}
   nvml_timeout: {type: float, default: 30.0, description: Seconds that the NVIDIA management library may take to answer.}

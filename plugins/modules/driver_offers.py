@@ -16,12 +16,6 @@ description:
 version_added: "0.1.0"
 author: gpusmith contributors
 options:
-  settings:
-    description: >-
-      Keys node, version (a branch, or V(latest)), package_layout, module_build, module_flavour, fabric_manager and components, as role C(nvidia_driver)
-      has them.
-    type: dict
-    required: true
   repository:
     description: As for M(gpusmith.gpu.packages).
     type: dict
@@ -45,7 +39,6 @@ EXAMPLES = r"""
 - name: Ask which ones the node could have
   gpusmith.gpu.driver_offers:
     record: "{{ node_record_now.record }}"
-    settings: {node: "{{ inventory_hostname }}", version: "580", module_flavour: auto, fabric_manager: auto}
     repository: "{{ nvidia_driver_repository }}"
   register: nvidia_driver_offers
 """
@@ -69,7 +62,6 @@ def main() -> None:
     """Run the module."""
     module = AnsibleModule(
         argument_spec={
-            "settings": {"type": "dict", "required": True},
             "repository": {"type": "dict", "required": True},
             "record": {"type": "dict", "required": True},
             "packages": {"type": "list", "elements": "str", "default": []},

@@ -12,8 +12,7 @@ author: gpusmith contributors
 options:
   order: {type: dict, required: true, description: "Settings of the plan and of role gpu_upgrade (C(roles/gpu_upgrade/vars/main.yml))."}
   packages: {type: dict, required: true, description: Arguments of M(gpusmith.gpu.packages) for the new version.}
-  settings: {type: dict, required: true, description: "The driver's settings."}
-  layouts: {type: dict, required: true, description: Names of the driver's packages.}
+  own: {type: dict, required: true, description: "Files and names of packages of role C(nvidia_driver), as its plan takes them."}
   build: {type: dict, default: {}, description: "Arguments of M(gpusmith.gpu.driver_build), if one node builds the modules for several."}
   nvml_timeout: {type: float, default: 60.0, description: Seconds that the NVIDIA management library may take to answer.}
   ready_timeout: {type: float, default: 600.0, description: Seconds within which the driver must be in the wanted state after it was loaded.}

@@ -10,8 +10,7 @@ short_description: Wait until a node's driver is in the wanted state
 description: Reads the state of the node until it matches, waiting cannot help, or the time is over.
 author: gpusmith contributors
 options:
-  settings: {type: dict, required: true, description: "The driver's settings."}
-  layouts: {type: dict, required: true, description: Names of the driver's packages.}
+  own: {type: dict, required: true, description: "Files and names of packages of role C(nvidia_driver), as its plan takes them."}
   timeout: {type: float, required: true, description: Maximum number of seconds to wait.}
   nvml_timeout: {type: float, default: 30.0, description: Seconds that the NVIDIA management library may take to answer.}
 """

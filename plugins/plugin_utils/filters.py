@@ -11,6 +11,8 @@ from __future__ import annotations
 from ansible.plugins.loader import filter_loader, test_loader
 from ansible.utils.collection_loader import AnsibleCollectionConfig
 
+from gpusmith.inventory import specs
+
 
 def load() -> None:
     """Load them: to be called when ansible-playbook loads an action plugin, before it forks."""
@@ -18,3 +20,4 @@ def load() -> None:
     if AnsibleCollectionConfig.collection_finder is not None:
         filter_loader.get("gpusmith.gpu.truth")
         test_loader.get("ansible.builtin.defined")
+        specs.load()

@@ -72,6 +72,15 @@ class Variables:
         return self._wanted[host]
 
 
+def of_task(task_vars: Mapping[str, Any], templar: Templar) -> NodeWanted:
+    """What is wanted of the host of a task, with the variables that the task gives.
+
+    Raises:
+        InputError: a template cannot be filled in, or its value cannot be used.
+    """
+    return read(str(task_vars["inventory_hostname"]), OfHost(task_vars, templar), specs.load())
+
+
 class OfHost:
     """The variables of one host, for `gpusmith.wanted.read`."""
 

@@ -296,5 +296,5 @@ def test_a_newer_kernel_has_its_module_if_its_headers_came(
 
     # Inside, the repository's tables are not there.
     names = value("nvidia_driver", family.role, "__nvidia_driver_kernel")
-    wanted, _ = Driver("gpu-1", VERSION), compatibility.load()
+    wanted, _ = Driver(node="gpu-1", version=VERSION), compatibility.load()
     inside(work)

@@ -12,10 +12,10 @@ from gpulab.artifacts import debian
 from gpulab.artifacts.families import ARCHIVES
 from gpulab.artifacts.sources import IMAGES
 
-from gpusmith.expect import plans
 from tests.integration.families import test_real_apt as ubuntu
 from tests.integration.plugins.packages import conftest as packages
 from tests.long import package_systems as systems
+from tests.unit.expect.role_plans import driver_plan
 from tests.unit.families.test_leftovers import BEFORE, NEW, with_driver
 
 ROOTFS = debian.Rootfs(
@@ -84,5 +84,5 @@ def test_driver_and_kernel_stay_until_they_are_released(repository: dict[str, An
         assert versions(there) == {**before, "neighbour": "1.1", IMAGE: NEWER}
 
     # Inside, the repository's tables are not there: they are read once.
-    plans.driver(with_driver([], BEFORE), ubuntu.ASKED, ubuntu.LAYOUTS)
+    driver_plan(with_driver([], BEFORE), ubuntu.ASKED, ubuntu.LAYOUTS)
     machine.run(work, tmp_path / "changes")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from gpusmith.data.models import Model
 from gpusmith.errors import Refusal
@@ -31,7 +31,7 @@ def installed(record: Record, asked: str) -> str:
     Returns:
         Without the packager's part; empty if there is none.
     """
-    of_packages = packages.of_driver(record, wanted.Driver("", asked)).values()
+    of_packages = packages.of_driver(record, wanted.driver_of(NodeWanted(name=""))).values()
     counted = Counter(
         versions.upstream(version) for version in of_packages if versions.answers(version, asked)
     )
@@ -73,8 +73,7 @@ def meant(record: Record, asked: str, chosen: str = "", upgrade: bool = False) -
 
 def driver_of(host: NodeWanted, model: Model | None, record: Record) -> wanted.Driver:
     """What a host's inventory says of its driver, with the version that is meant on it."""
-    driver = wanted.driver_of(host, model)
-    driver = replace(driver, version=meant(record, driver.version))
+    driver = wanted.driver_of(host, model, version=meant(record, host.driver.version))
     return fabric.with_subnet_manager(record, driver)
 
 

@@ -26,11 +26,12 @@ from gpusmith.expect import (
     versions,
     wanted,
 )
-from gpusmith.expect.layouts import Layouts, Unmet
+from gpusmith.expect.layouts import Unmet
 from gpusmith.expect.wanted import Driver
 from gpusmith.node.facts import RESET_STEP
 from gpusmith.probe.record import Record
 from gpusmith.problems import Cure, Problem
+from gpusmith.wanted.node import NodeWanted
 from gpusmith.wording import quoted
 
 IDENTITY = ("uuid", "name", "pci", "minor", "memory_mib")
@@ -38,52 +39,50 @@ PASSES = frozenset({Cure.WAIT, Cure.LOAD, Cure.SERVICES})
 """What can vanish by itself while services start."""
 
 
-def asked_for(record: Record, settings: Mapping[str, Any], known: Layouts) -> Driver:
-    """The driver that a role's settings ask for on this machine.
+def asked_for(record: Record, host: NodeWanted, own: Mapping[str, Any]) -> Driver:
+    """The driver that is wanted on this machine.
 
     Args:
         record: of the node.
-        settings: keys node, version, package_layout, module_build, module_flavour, fabric_manager, components,
-            parameters, files, daemon_files (only where the unit of the driver's daemon has to be changed), dracut_files (only
-            where dracut is) and fabric_files (only where the fabric manager needs modules of the kernel); and, where the version
-            is a branch or the latest one, chosen (what it is in this run) or unchosen (why nothing was).
-        known: rows of package names by layout, of the operating system.
+        host: what the inventory wants of it.
+        own: what role nvidia_driver adds: layouts (rows of package names by layout, of the operating system), files, daemon_files
+            (only where the unit of the driver's daemon has to be changed), dracut_files (only where dracut is) and fabric_files
+            (only where the fabric manager needs modules of the kernel); and, where the version is a branch or the latest one,
+            chosen (what it is in this run) or unchosen (why nothing was).
 
     Raises:
         Unmet: the version is none, or none was chosen, or there are no such packages.
     """
-    version = _version(record, settings)
-    rows = layouts.rows_of(known, str(settings.get("package_layout") or "nvidia"))
-    build = str(settings.get("module_build") or layouts.DKMS)
-    all_rows = [row for each in known.values() for row in each]
-    layout = layouts.layout(rows, version, kernels.bootable(record), build, all_rows)
+    version = _version(record, host, own)
+    rows = layouts.rows_of(own["layouts"], host.driver.package_layout)
+    all_rows = [row for each in own["layouts"].values() for row in each]
+    layout = layouts.layout(rows, version, kernels.bootable(record), host.driver.module_build, all_rows)
     # It is for boots: where pods may run systemd does not read it, and the daemon would look like one that was changed.
     ours = layout.daemon_drop_in and not record.kubernetes.joined
-    own = {**(settings.get("files") or {}), **((settings.get("daemon_files") or {}) if ours else {})}
-    own |= (settings.get("dracut_files") or {}) if record.surroundings.dracut else {}
-    want = wanted.driver(str(settings["node"]), {**settings, "version": version, "files": own}, layout=layout)
+    written = {**(own.get("files") or {}), **((own.get("daemon_files") or {}) if ours else {})}
+    written |= (own.get("dracut_files") or {}) if record.surroundings.dracut else {}
+    want = wanted.driver_of(host, version=version, layout=layout, files=written)
     want = components.resolved(record, want)
-    return fabric.with_subnet_manager(record, want, settings.get("fabric_files"))
+    return fabric.with_subnet_manager(record, want, own.get("fabric_files"))
 
 
-def _version(record: Record, settings: Mapping[str, Any]) -> str:
+def _version(record: Record, host: NodeWanted, own: Mapping[str, Any]) -> str:
     """The exact version that is meant.
 
     Raises:
         Unmet: what is asked for is no version, or none was chosen.
     """
-    asked = str(settings["version"])
-    version = choice.meant(record, asked, str(settings.get("chosen") or ""))
-    if versions.is_open(version) or (versions.is_open(asked) and settings.get("unchosen")):
+    asked = host.driver.version
+    version = choice.meant(record, asked, str(own.get("chosen") or ""))
+    if versions.is_open(version) or (versions.is_open(asked) and own.get("unchosen")):
         if record.kubernetes.joined:
-            node = str(settings["node"])
             raise Unmet(
                 f"'nvidia_driver_version' is '{asked}', and the node, which serves, has no such driver.",
-                f"site.yml never changes it: {steps.upgrade_driver(node, asked)}.",
+                f"site.yml never changes it: {steps.upgrade_driver(host.name, asked)}.",
             )
         raise Unmet(
             f"'nvidia_driver_version' is '{asked}', and no exact version of it was chosen.",
-            str(settings.get("unchosen") or "Give an exact one, such as '580.178.04'."),
+            str(own.get("unchosen") or "Give an exact one, such as '580.178.04'."),
         )
     if not versions.FULL_DRIVER.match(version):
         raise Unmet(

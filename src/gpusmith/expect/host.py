@@ -214,14 +214,13 @@ def _modules(record: Record, wanted: Baseline) -> list[Problem]:
     return found
 
 
-def _not_set_at_boot(boot: Boot | None, name: str, value: str, wanted: Baseline) -> str | None:
+def _not_set_at_boot(boot: Boot | None, name: str, value: str) -> str | None:
     """What a boot would do to a parameter instead; None if nothing else, or if that is not known."""
     if boot is None:
         return None
     row = boot.sysctl.get(name)
     if row is None or not row.files:
-        # What the inventory does not list, no role writes.
-        return "no boot would set it (no file in sysctl.d names it)" if name in wanted.sysctl else None
+        return "no boot would set it (no file in sysctl.d names it)"
     if row.value == value:
         return None
     paths = f"file{'s' if len(row.files) > 1 else ''} {', '.join(map(repr, row.files))}"
@@ -251,8 +250,8 @@ def _overriding(row: BootParameter | None, node: str) -> str:
 def _parameters(record: Record, wanted: Baseline) -> list[Problem]:
     found = []
     node, boot = wanted.node, _boot(record, wanted)
-    for name, value in {**wanted.needed, **wanted.sysctl}.items():
-        seen, at_boot = record.system.sysctl.get(name), _not_set_at_boot(boot, name, value, wanted)
+    for name, value in wanted.sysctl.items():
+        seen, at_boot = record.system.sysctl.get(name), _not_set_at_boot(boot, name, value)
         if seen == value and at_boot is None:
             continue
         state = "is not there" if seen is None else f"is '{seen}'"
@@ -267,10 +266,7 @@ def _parameters(record: Record, wanted: Baseline) -> list[Problem]:
         row = boot.sysctl.get(name) if boot else None
         foreign = _overriding(row, node) if at_boot else ""
         cure = Cure.HOST
-        if name not in wanted.sysctl:
-            # No role sets it.
-            step, cure = "Add it to 'host_baseline_sysctl' in the inventory.", Cure.PERSON
-        elif foreign:
+        if foreign:
             step, cure = foreign, Cure.PERSON
         elif at_boot and wanted.files:
             step, cure = _unread(node, "sysctl.d"), Cure.PERSON

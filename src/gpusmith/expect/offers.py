@@ -9,9 +9,10 @@ from gpusmith.data import compatibility
 from gpusmith.errors import Refusal
 from gpusmith.expect import driver, fabric, kernels, layouts, versions
 from gpusmith.expect.choice import SHOWN, Offer
-from gpusmith.expect.layouts import Layouts, Unmet
+from gpusmith.expect.layouts import Unmet
 from gpusmith.expect.wanted import Driver
 from gpusmith.probe.record import Record
+from gpusmith.wanted.node import NodeWanted
 from gpusmith.wording import quoted
 
 BRANCHES = range(450, 1000, 5)
@@ -22,34 +23,34 @@ Names = Mapping[int, tuple[Driver, Sequence[str]]]
 """By branch, the driver for judges and the packages that must all have one version."""
 
 
-def names(record: Record, settings: Mapping[str, Any], known: Layouts) -> Names:
+def names(record: Record, wanted: NodeWanted, own: Mapping[str, Any]) -> Names:
     """Branches that may be what is asked for, with the packages that this machine needs.
 
     Args:
         record: of the node.
-        settings: of role nvidia_driver, with a branch or the latest one as version.
-        known: rows of package names by layout, of the operating system.
+        wanted: of the node, with a branch or the latest one as the driver's version.
+        own: of role nvidia_driver, see `driver.asked_for`.
 
     Raises:
         Unmet: the branch that is asked for cannot be had here, or no layout of that name is known.
     """
-    asked = str(settings["version"])
-    layouts.rows_of(known, str(settings.get("package_layout") or "nvidia"))
+    asked = wanted.driver.version
+    layouts.rows_of(own["layouts"], wanted.driver.package_layout)
     if asked != versions.LATEST:
-        return {int(asked): _of_branch(int(asked), record, settings, known)}
+        return {int(asked): _of_branch(int(asked), record, wanted, own)}
     found = {}
     for branch in BRANCHES:
         try:
-            found[branch] = _of_branch(branch, record, settings, known)
+            found[branch] = _of_branch(branch, record, wanted, own)
         except Unmet:
             continue
     return found
 
 
 def _of_branch(
-    branch: int, record: Record, settings: Mapping[str, Any], known: Layouts
+    branch: int, record: Record, wanted: NodeWanted, own: Mapping[str, Any]
 ) -> tuple[Driver, Sequence[str]]:
-    want = driver.asked_for(record, {**settings, "version": f"{branch}.0"}, known)
+    want = driver.asked_for(record, wanted.with_driver(f"{branch}.0"), own)
     return want, driver.must_have(record, want)
 
 

@@ -60,12 +60,12 @@ def problems(record: Record, wanted: Driver) -> list[Problem]:
         Problem(
             f"Node '{node}': parameter '{name}' of the loaded module is "
             + (f"'{shown}'" if shown is not None else "not one that it shows")
-            + f", the inventory wants '{wanted.parameters[name]}' ('nvidia_driver_module_parameters').",
+            + f", the inventory wants '{wanted.module_parameters[name]}' ('nvidia_driver_module_parameters').",
             step
             if shown is not None
             else f"{step} If it stays so, the driver has no such parameter: see 'modinfo -p nvidia'.",
-            {"parameter": name, "shown": shown, "wanted": wanted.parameters[name]},
+            {"parameter": name, "shown": shown, "wanted": wanted.module_parameters[name]},
             Cure.REBOOT,
         )
-        for name, shown in differing(record, wanted.parameters).items()
+        for name, shown in differing(record, wanted.module_parameters).items()
     ]

@@ -1,16 +1,16 @@
 """What a role has to do on a node: the judge's problems as plain data, and what the role's tasks go by.
 
 Every plan has `problems` (in words, without the node's name), `cures` (kinds of cure that are needed, sorted) and `files` (paths
-of the role's files that are missing or say something else). It needs nothing but a record and the role's settings.
+of the role's files that are missing or say something else). It needs nothing but a record, what the inventory wants of the node,
+and what the role adds (`own`): names of packages, and contents of files.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from gpusmith.cluster.operands import restart_plugin
 from gpusmith.expect import (
     cdi,
     changes,
@@ -19,7 +19,6 @@ from gpusmith.expect import (
     extra_modules,
     fabric,
     files,
-    host,
     huge_pages,
     kernel_modules,
     kernels,
@@ -27,6 +26,7 @@ from gpusmith.expect import (
     layouts,
     mig,
     packages,
+    removal,
     services,
     signatures,
     steps,
@@ -37,12 +37,14 @@ from gpusmith.expect import (
 )
 from gpusmith.expect import containerd as runtime
 from gpusmith.expect import driver as drivers
+from gpusmith.expect import host as hosts
 from gpusmith.node.records import parse
 from gpusmith.probe.record import Record
 from gpusmith.problems import Cure, Problem
+from gpusmith.wanted.node import NodeWanted
 
 Plan = dict[str, Any]
-Settings = Mapping[str, Any]
+Own = Mapping[str, Any]
 
 
 def words(problem: Problem, node: str) -> str:
@@ -58,16 +60,37 @@ def _answer(found: Sequence[Problem], node: str, outdated: Sequence[str] = ()) -
     }
 
 
-def _packages(record: Record, settings: Settings) -> wanted.Packages:
-    versions = {name: str(version) for name, version in settings["packages"].items()}
-    kept = record.kubernetes.joined and not settings.get("change_on_joined", False)
-    return wanted.Packages(settings["node"], versions, kept)
+SETS = {
+    "containerd": "containerd",
+    "nvidia_container_toolkit": "nvidia-container-toolkit",
+    "kubernetes_node": "kubernetes",
+}
+"""By role whose packages all have one version, the name that module packages gives its files."""
+DRIVER = "nvidia-driver"
+"""The same of the driver."""
+
+
+def set_to_ask_for(record: Record, host: NodeWanted, role: str, own: Own) -> dict[str, Any]:
+    """Arguments of module packages for a role whose packages all have one version."""
+    return {
+        "name": SETS[role],
+        "repository": dict(host.of_role(role).repository),
+        "packages": packages.to_ask_for(record, packages_of(record, host, role, own)),
+        **{key: list(own[key]) for key in ("patterns", "companions") if key in own},
+    }
+
+
+def packages_of(record: Record, host: NodeWanted, role: str, own: Own) -> wanted.Packages:
+    """Packages of a role, which all have its one version. A joined node keeps its own, unless they may be changed."""
+    kept = record.kubernetes.joined and not host.change_runtime_on_joined
+    return wanted.Packages(host.name, dict.fromkeys(own["packages"], host.of_role(role).version), kept)
 
 
 def _of_packages(
     record: Record,
-    want: wanted.Packages,
+    host: NodeWanted,
     role: str,
+    own: Own,
     found: Sequence[Problem],
     outdated: Sequence[str],
     kept: Sequence[str] = (),
@@ -78,27 +101,31 @@ def _of_packages(
     earlier run left open is work, and no reason to fail while it is done.
     """
     drift = [problem for problem in found if problem.cure is Cure.UPGRADE]
-    unproved = changes.unproved(record, want.node, role)
-    answer = _answer([problem for problem in found if problem not in drift], want.node, outdated)
+    unproved = changes.unproved(record, host.name, role)
+    answer = _answer([problem for problem in found if problem not in drift], host.name, outdated)
     return {
         **answer,
         "cures": sorted({*answer["cures"], *(str(problem.cure) for problem in unproved)}),
         "unproved": bool(unproved),
-        "drift": [*(words(problem, want.node) for problem in drift), *kept],
-        "versions": packages.to_ask_for(record, want),
+        "drift": [*(words(problem, host.name) for problem in drift), *kept],
+        "asked": set_to_ask_for(record, host, role, own),
     }
 
 
-def driver(raw: Mapping[str, Any], settings: Settings, known: layouts.Layouts) -> Plan:
-    """Role nvidia_driver: the keys of `drivers.asked_for` and kernel; and the operating system's rows of package names by layout.
+def _driver_to_ask_for(host: NodeWanted, **parts: Any) -> dict[str, Any]:
+    """Arguments of module packages for the driver."""
+    of_set = {"name": DRIVER, "repository": dict(host.driver.repository), "hold_unversioned": True}
+    return {**of_set, **parts}
 
-    Key 'kernel' is what the operating system calls a kernel's packages; without it nothing is said about headers.
-    """
-    record, node = parse(raw), str(settings["node"])
+
+def driver(raw: Mapping[str, Any], host: NodeWanted, own: Own) -> Plan:
+    """Role nvidia_driver: the keys of `drivers.asked_for`, and kernel (what the operating system calls a kernel's packages)."""
+    record, node = parse(raw), host.name
     try:
-        want = drivers.asked_for(record, settings, known)
+        want = drivers.asked_for(record, host, own)
         compiled_beside = want.layout.ready and extra_modules.by_dkms(record, want)
-        names = (settings.get("kernel") or {}) if compiled_beside or not want.layout.ready else {}
+        compiles = host.driver.kernel_headers and (compiled_beside or not want.layout.ready)
+        names = (own.get("kernel") or {}) if compiles else {}
         needed = compiled_beside or record.module.installed_version is None
         headers = kernels.headers(record, names, needed)
         found = [
@@ -121,9 +148,8 @@ def driver(raw: Mapping[str, Any], settings: Settings, known: layouts.Layouts) -
             "fabric_modules": [],
             "leftovers": [],
             "to_be_left": [],
-            "displaced": [],
-            "version": str(settings["version"]),
-            "counterparts": [],
+            "version": host.driver.version,
+            "asked": _driver_to_ask_for(host, packages={}),
         }
     wrong = packages.outdated(record, want)
     other = packages.of_other_kind(record, want, flavour)
@@ -139,13 +165,10 @@ def driver(raw: Mapping[str, Any], settings: Settings, known: layouts.Layouts) -
         "other_packages": drivers.unversioned(record, want),
         "tools": [name for name in fabric.tools(record, want) if name not in record.packages],
         "fabric_modules": fabric.modules_to_load(record, want),
-        "companions": kernels.companions(record, want),
         "kernel_to_hold": packages.loose(record, signatures.to_hold(record, want)),
         "leftovers": drivers.to_remove(record, want),
         "to_be_left": drivers.to_be_left(record, want),
         "displaced": drivers.displaced(record, want),
-        "counterparts": packages.counterparts(record, want),
-        "patterns": list(want.layout.patterns),
         "installed": packages.installed_versions(record, want),
         "headers": [
             *headers["kernels"],
@@ -161,7 +184,17 @@ def driver(raw: Mapping[str, Any], settings: Settings, known: layouts.Layouts) -
             *(f"'{name}' is the {kind} module" for name, kind in other.items()),
         ],
         "outdated": sorted(wrong),
-        "release": drivers.to_release(record, want),
+        "asked": _driver_to_ask_for(
+            host,
+            packages=dict.fromkeys(must_have, want.version),
+            patterns=list(want.layout.patterns),
+            unversioned=drivers.unversioned(record, want),
+            companions=kernels.companions(record, want),
+            counterparts=packages.counterparts(record, want),
+            release=drivers.to_release(record, want),
+            replaced=drivers.to_remove(record, want),
+            displaced=drivers.displaced(record, want),
+        ),
         "unheld": packages.unheld(record, want),
         "change_driver": (
             steps.upgrade_driver(node, want.version)
@@ -196,23 +229,22 @@ BOOT_HINT = (
 )
 
 
-def host_baseline(raw: Mapping[str, Any], settings: Settings) -> Plan:
-    """Role host_baseline: keys node, swap, modules, sysctl, sysctl_minimum, files and sysctl_file (its path and first line).
+def host_baseline(raw: Mapping[str, Any], host: NodeWanted, own: Own) -> Plan:
+    """Role host_baseline: keys files, sysctl_file (its path and first line), needrestart (when, path and content of its file).
 
-    Further keys: needrestart (when, path and content of a file for it), huge_pages (by size), authorities (certificates by name)
-    and modules_package (name of the package with a kernel's further modules).
+    Key 'modules_package' is the name of the package with a kernel's further modules.
     """
-    record, node = parse(raw), str(settings["node"])
-    want = wanted.baseline(node, settings)
-    want = replace(want, files={**want.files, **_for_needrestart(record, settings.get("needrestart") or {})})
-    file = settings["sysctl_file"]
-    lines = {**settings["sysctl"], **host.minima_to_name(record, want)}
+    record, node = parse(raw), host.name
+    want = wanted.baseline_of(host, own.get("files"))
+    want = replace(want, files={**want.files, **_for_needrestart(record, own.get("needrestart") or {})})
+    file = own["sysctl_file"]
+    lines = {**want.sysctl, **hosts.minima_to_name(record, want)}
     text = "".join(
         f"{line}\n" for line in (file["head"], *(f"{name} = {value}" for name, value in lines.items()))
     )
     want = replace(want, files={**want.files, str(file["path"]): text, **_for_boots(want, file["head"])})
-    kept = [*huge_pages.kept(record, want), *host.swap_of_served(record, want)]
-    found = [problem for problem in host.problems(record, want) if problem not in kept]
+    kept = [*huge_pages.kept(record, want), *hosts.swap_of_served(record, want)]
+    found = [problem for problem in hosts.problems(record, want) if problem not in kept]
     lasting = [problem for problem in found if problem.cure is Cure.PERSON]
     about = {
         key.partition("_")[0]
@@ -223,14 +255,14 @@ def host_baseline(raw: Mapping[str, Any], settings: Settings) -> Plan:
     return {
         **_answer(found, node, outdated := files.outdated(record, want.files)),
         "contents": {path: want.files[path] for path in outdated},
-        "modules": host.modules_to_load(record, want),
+        "modules": hosts.modules_to_load(record, want),
         "modules_packages": list(
-            kernel_modules.packages(str(settings.get("modules_package") or ""), record, want.modules).values()
+            kernel_modules.packages(str(own.get("modules_package") or ""), record, want.modules).values()
         ),
-        "sysctl": host.parameters_to_set(record, want),
+        "sysctl": hosts.parameters_to_set(record, want),
         "huge_pages": huge_pages.to_set(record, want),
-        "swap": host.swap_is_due(record, want),
-        "leaving": host.leaving(record, want),
+        "swap": hosts.swap_is_due(record, want),
+        "leaving": hosts.leaving(record, want),
         "trust_outdated": bool(trust.problems(record, node, want.authorities)),
         "units": [name for name in services.OF_SYSTEM if _is_off(record, name)],
         # What no run changes, so that check mode refuses it, too.
@@ -242,10 +274,10 @@ def host_baseline(raw: Mapping[str, Any], settings: Settings) -> Plan:
 def _for_boots(want: wanted.Baseline, head: str) -> dict[str, str]:
     """The file by which boots set huge pages."""
     lines = huge_pages.lines(want.huge_pages)
-    return {host.HUGE_PAGES_FILE: "".join(f"{line}\n" for line in (head, *lines))} if lines else {}
+    return {hosts.HUGE_PAGES_FILE: "".join(f"{line}\n" for line in (head, *lines))} if lines else {}
 
 
-def _for_needrestart(record: Record, asked: Settings) -> dict[str, str]:
+def _for_needrestart(record: Record, asked: Own) -> dict[str, str]:
     """Its file where it is installed, and where the operating system brings it by itself."""
     if asked.get("when") == "always" or (
         asked.get("when") == "installed" and record.surroundings.needrestart
@@ -261,25 +293,26 @@ def _is_off(record: Record, unit: str) -> bool:
 REGISTRIES = "/etc/containerd/certs.d/*/hosts.toml"
 
 
-def containerd(raw: Mapping[str, Any], settings: Settings) -> Plan:
-    """Role containerd: keys node, packages, change_on_joined, files and environment."""
-    record, node = parse(raw), str(settings["node"])
-    own, of_packages = wanted.files(settings.get("files")), _packages(record, settings)
-    told = environment.of(settings.get("environment"))
+def containerd(raw: Mapping[str, Any], host: NodeWanted, own: Own) -> Plan:
+    """Role containerd: keys packages (names), files and environment."""
+    record, node = parse(raw), host.name
+    of_role, of_packages = wanted.files(own.get("files")), packages_of(record, host, "containerd", own)
+    told = environment.of(own.get("environment"))
     of_unit, unit = environment.wanted(record, told), record.services.get("containerd")
     found = [
         *packages.problems(record, of_packages),
-        *files.problems(record, node, {**own, **of_unit}, Cure.CONTAINERD),
-        *files.left_over(record, node, own, REGISTRIES, Cure.CONTAINERD),
+        *files.problems(record, node, {**of_role, **of_unit}, Cure.CONTAINERD),
+        *files.left_over(record, node, of_role, REGISTRIES, Cure.CONTAINERD),
         *runtime.problems(record, wanted.Runtime(node, nvidia=False)),
     ]
     return {
         **_of_packages(
             record,
-            of_packages,
+            host,
             "containerd",
+            own,
             found,
-            files.outdated(record, {**own, **of_unit}),
+            files.outdated(record, {**of_role, **of_unit}),
             _kept(environment.kept(record, node, told), node),
         ),
         "environment": {path: of_unit[path] for path in files.outdated(record, of_unit)},
@@ -293,48 +326,45 @@ def _kept(found: Sequence[Problem], node: str) -> list[str]:
     return [f"{words(problem, node)}. {problem.next_step.removesuffix('.')}" for problem in found]
 
 
-def container_toolkit(raw: Mapping[str, Any], settings: Settings) -> Plan:
-    """Role nvidia_container_toolkit: keys node, packages, change_on_joined, default_runtime, cdi_spec, files, runtime_files."""
-    record, node = parse(raw), str(settings["node"])
+def container_toolkit(raw: Mapping[str, Any], host: NodeWanted, own: Own) -> Plan:
+    """Role nvidia_container_toolkit: keys packages (names), files and runtime_files."""
+    record = parse(raw)
     want = wanted.Toolkit(
-        node,
-        _packages(record, settings),
-        wanted.Runtime(node, default_nvidia=bool(settings["default_runtime"])),
-        wanted.Cdi(node, str(settings["cdi_spec"])),
-        wanted.files(settings.get("files")),
-        wanted.files(settings.get("runtime_files")),
+        host.name,
+        packages_of(record, host, "nvidia_container_toolkit", own),
+        wanted.runtime_of(host),
+        wanted.cdi_of(host),
+        wanted.files(own.get("files")),
+        wanted.files(own.get("runtime_files")),
     )
     outdated = [*files.outdated(record, want.files), *files.outdated(record, want.runtime_files)]
     found = toolkit.problems(record, want)
     return {
-        **_of_packages(record, want.packages, "nvidia_container_toolkit", found, outdated),
+        **_of_packages(record, host, "nvidia_container_toolkit", own, found, outdated),
         "start_unit": any(problem.cure in toolkit.CURED_BY_UNIT for problem in found),
         "specification": toolkit.specification(record, want, found),
     }
 
 
-def cuda_toolkit(raw: Mapping[str, Any], settings: Settings) -> Plan:
-    """Role cuda_toolkit: keys node, versions and default."""
-    record, node = parse(raw), str(settings["node"])
-    want = wanted.CudaToolkits(node, tuple(map(str, settings["versions"])), str(settings["default"] or ""))
+def cuda_toolkit(raw: Mapping[str, Any], host: NodeWanted, own: Own) -> Plan:  # noqa: ARG001 - one signature for all
+    """Role cuda_toolkit."""
+    record = parse(raw)
+    want = wanted.CudaToolkits(host.name, host.cuda.versions, host.cuda.default)
     return {
-        **_answer(cuda.problems(record, want), node),
+        **_answer(cuda.problems(record, want), host.name),
         "missing": cuda.missing(record, want),
         "others": cuda.others(record, want),
     }
 
 
-def kubernetes_node(raw: Mapping[str, Any], settings: Settings) -> Plan:
-    """Role kubernetes_node on the machine: keys node, packages, change_on_joined, settings (files of the kubelet), environment.
-
-    Key 'config' has what the inventory sets for the kubelet.
-    """
-    record, node = parse(raw), str(settings["node"])
-    config = settings.get("config") or {}
+def kubernetes_node(raw: Mapping[str, Any], host: NodeWanted, own: Own) -> Plan:
+    """Role kubernetes_node on the machine: keys packages (names), settings (files of the kubelet) and environment."""
+    record, node = parse(raw), host.name
+    config = host.kubernetes.kubelet_config
     want = wanted.Kubelet(
         node,
-        _packages(record, settings),
-        wanted.files(settings.get("settings")),
+        packages_of(record, host, "kubernetes_node", own),
+        wanted.files(own.get("settings")),
         {
             manager: str(config[field])
             for manager, field in (("cpu", "cpuManagerPolicy"), ("memory", "memoryManagerPolicy"))
@@ -342,22 +372,31 @@ def kubernetes_node(raw: Mapping[str, Any], settings: Settings) -> Plan:
         },
     )
     useless = [*kubelet.unread(record, want), *kubelet.other_policies(record, want)]
-    told = environment.of(settings.get("environment"))
+    told = environment.of(own.get("environment"))
     of_unit = environment.wanted(record, told)
     want = replace(want, settings={**({} if useless else want.settings), **of_unit})
     found = kubelet.problems(record, want)
     kept = _kept([*(useless if config else ()), *environment.kept(record, node, told)], node)
     return {
         **_of_packages(
-            record, want.packages, "kubernetes_node", found, files.outdated(record, want.settings), kept
+            record, host, "kubernetes_node", own, found, files.outdated(record, want.settings), kept
         ),
         "environment": {path: of_unit[path] for path in files.outdated(record, of_unit)},
     }
 
 
-def gpu_operands(raw: Mapping[str, Any], settings: Settings) -> Plan:
-    """Role gpu_operands on the machine: keys node, namespace and device_plugin ('managed' if it is ours)."""
-    record, node = parse(raw), str(settings["node"])
-    ours = settings["device_plugin"] == "managed"
-    restart = restart_plugin(str(settings["namespace"]), record.kubernetes.node_name or node) if ours else ""
-    return _answer(cdi.plugin(record, wanted.Cdi(node, restart_plugin=restart)), node)
+def gpu_operands(raw: Mapping[str, Any], host: NodeWanted, own: Own) -> Plan:  # noqa: ARG001 - one signature for all
+    """Role gpu_operands on the machine."""
+    return _answer(cdi.plugin(parse(raw), wanted.cdi_of(host)), host.name)
+
+
+PLANS: Mapping[str, Callable[[Mapping[str, Any], NodeWanted, Own], Plan]] = {
+    "host_baseline": host_baseline,
+    "nvidia_driver": driver,
+    "nvidia_driver_removal": removal.driver,
+    "containerd": containerd,
+    "nvidia_container_toolkit": container_toolkit,
+    "cuda_toolkit": cuda_toolkit,
+    "kubernetes_node": kubernetes_node,
+}
+"""By role."""

@@ -12,21 +12,23 @@ from gpusmith.expect.layouts import ANY_LAYOUT, Layouts, Unmet
 from gpusmith.node.records import parse
 from gpusmith.probe.record import Record
 from gpusmith.probe.taken import NOTES
+from gpusmith.wanted.node import NodeWanted
 
 SET = "nvidia-driver"
 """Name of the driver's set for module packages, of which repository, key and pins have their names."""
+FILES = ("files", "daemon_files", "dracut_files", "fabric_files")
+"""Keys of what the role adds that name files of ours."""
 UNITS = ("nvidia-fabricmanager", "nvidia-persistenced")
 """Services of the driver besides ours."""
 
 
-def driver(raw: Mapping[str, Any], settings: Mapping[str, Any], known: Layouts) -> dict[str, Any]:
+def driver(raw: Mapping[str, Any], host: NodeWanted, own: Mapping[str, Any]) -> dict[str, Any]:
     """What role nvidia_driver has to take away.
 
     Args:
         raw: the record.
-        settings: keys node, version, package_layout, certificate (file, of the key that signs the module), unit (which loads
-            the modules) and files (paths of ours).
-        known: rows of package names by layout, of the operating system.
+        host: what the inventory wants of the node.
+        own: of role nvidia_driver, see `driver.asked_for`.
 
     Returns:
         due (whether there is anything), refused (why it stays), loaded, packages (with versions), others (with their own ones),
@@ -34,18 +36,16 @@ def driver(raw: Mapping[str, Any], settings: Mapping[str, Any], known: Layouts) 
         units (that begin at boot) and files.
     """
     record = parse(raw)
-    layout = _layout(record, settings, known)
-    node = str(settings["node"])
-    certificate = str(settings.get("certificate") or "")
-    driver_there = wanted.Driver(node, str(settings["version"]), layout=layout, certificate=certificate)
+    layout, node = _layout(record, host, own["layouts"]), host.name
+    driver_there = wanted.driver_of(host, layout=layout)
     there = packages.of_driver(record, driver_there)
     ready = kernels.built(record)
     # Helpers have versions of their own. Without a driver they are somebody else's.
     beside = {*layout.others, *layout.helpers, *layout.subnet_manager} if there else set()
     others = sorted(ready | (beside & set(record.packages)))
-    remains = _remains(record, driver_there, known)
-    units = [name for name in (*UNITS, str(settings["unit"])) if _at_boot(record, name)]
-    files = [path for path in settings["files"] if path in record.managed_files]
+    remains = _remains(record, driver_there, own["layouts"])
+    units = [name for name in (*UNITS, f"{wanted.LOADER}.service") if _at_boot(record, name)]
+    files = [path for key in FILES for path in own.get(key) or () if path in record.managed_files]
     # Notes of modules that go with the packages.
     files += [NOTES] if any(path.startswith(f"{NOTES}/") for path in record.managed_files) else []
     of_set = [path for path in record.managed_files if PurePath(path).name.startswith(f"gpusmith-{SET}.")]
@@ -84,14 +84,14 @@ def _remains(record: Record, wanted_driver: wanted.Driver, known: Layouts) -> li
     )
 
 
-def _layout(record: Record, settings: Mapping[str, Any], known: Layouts) -> layouts.Layout:
+def _layout(record: Record, host: NodeWanted, known: Layouts) -> layouts.Layout:
     """Names for the version that is there, whatever the inventory asks for."""
     gone = replace(record, packages=record.remaining_packages)
     version = choice.installed(record, versions.LATEST) or choice.installed(gone, versions.LATEST)
     if not version:
         return replace(ANY_LAYOUT, packages=())
     try:
-        rows = layouts.rows_of(known, str(settings.get("package_layout") or "nvidia"))
+        rows = layouts.rows_of(known, host.driver.package_layout)
         return layouts.layout(rows, version, kernels.bootable(record))
     except Unmet:
         return replace(ANY_LAYOUT, packages=())

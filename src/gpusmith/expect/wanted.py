@@ -1,7 +1,6 @@
 """What is wanted of a node, by subject.
 
-Functions `*_of` take it from a host of the inventory, as the suite has it; the roles' filters take it from the settings of their
-role. Both go through the same functions, which know what values mean.
+Functions `*_of` add to the record of the inventory what is known of the machine. Roles, preflight, upgrade and suite come here.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from gpusmith.expect.files import Files
 from gpusmith.expect.layouts import ANY_LAYOUT, Layout
 from gpusmith.inventory import authorities
 from gpusmith.probe.record import Record
+from gpusmith.wanted import node
 from gpusmith.wanted.node import NodeWanted
 
 LOADER = "gpusmith-nvidia-load"
@@ -34,62 +34,42 @@ def all_models() -> Mapping[str, Model]:
     return gpu_models.load()
 
 
-@dataclass(frozen=True)
-class Driver:
-    """The driver.
+@dataclass(frozen=True, kw_only=True)
+class Driver(node.Driver):
+    """The driver, with what its options come to on a machine.
 
     Attributes:
         node: how messages name it.
-        version: with or without the packager's revision.
-        module_flavour: open, proprietary, or auto (open, unless a GPU is too old for it).
-        fabric_manager: enabled, disabled, or auto (by the machine and its model).
         model: what the inventory says that the GPUs are, for a machine whose PCI bus does not tell.
         layout: names of packages.
         files: that the role writes.
-        parameters: of the module, by name.
-        extra_modules: that use the driver's, and are to be loaded.
-        components: parts of the driver that not every machine needs, by the layout's names for them.
-        certificate: file on the controller, of the site's key that signs the module; empty where nobody signs.
     """
 
     node: str
-    version: str
-    module_flavour: str = "auto"
-    fabric_manager: str = "auto"
     model: Model | None = None
     layout: Layout = ANY_LAYOUT
     files: Files = field(default_factory=dict)
     models: Mapping[str, Model] = field(default_factory=all_models)
-    parameters: Mapping[str, str] = field(default_factory=dict)
-    extra_modules: tuple[str, ...] = ()
-    components: tuple[str, ...] = ()
-    certificate: str = ""
 
 
-@dataclass(frozen=True)
-class Baseline:
+@dataclass(frozen=True, kw_only=True)
+class Baseline(node.Baseline):
     """The operating system.
 
     Attributes:
-        swap_off: whether swap should be off.
-        modules: kernel modules that should be loaded.
-        sysctl: kernel parameters with their values.
-        needed: parameters that Kubernetes insists on, also where the inventory does not list them.
-        minimum: parameters with the least value that will do; more is right as well.
-        huge_pages: by size, how many there should be.
+        node: how messages name it.
         authorities: digests of the certificates of the site's own, by name.
         files: that the role writes.
     """
 
     node: str
-    swap_off: bool
-    modules: tuple[str, ...]
-    sysctl: Mapping[str, str]
-    needed: Mapping[str, str] = field(default_factory=dict)
-    minimum: Mapping[str, int] = field(default_factory=dict)
-    huge_pages: Mapping[str, int] = field(default_factory=dict)
     authorities: Mapping[str, str] = field(default_factory=dict)
     files: Files = field(default_factory=dict)
+
+    @property
+    def minimum(self) -> dict[str, int]:
+        """Parameters with the least value that will do; more is right as well."""
+        return {name: value for name, value in self.sysctl_minimum.items() if name not in self.sysctl}
 
 
 @dataclass(frozen=True)
@@ -192,39 +172,6 @@ def one_space(value: object) -> str:
     return " ".join(str(value).split())
 
 
-def driver(node: str, settings: Mapping[str, Any], **more: Any) -> Driver:
-    """Keys version, module_flavour, fabric_manager, files, parameters, extra_modules, components, certificate."""
-    return Driver(
-        node,
-        str(settings["version"]),
-        str(settings.get("module_flavour") or "auto"),
-        str(settings.get("fabric_manager") or "auto"),
-        files=files(settings.get("files")),
-        parameters={str(name): str(value) for name, value in (settings.get("parameters") or {}).items()},
-        extra_modules=tuple(map(str, settings.get("extra_modules") or ())),
-        components=tuple(map(str, settings.get("components") or ())),
-        certificate=str(settings.get("certificate") or ""),
-        **more,
-    )
-
-
-def baseline(node: str, settings: Mapping[str, Any], needed: Mapping[str, str] | None = None) -> Baseline:
-    """The operating system, from keys swap, modules, sysctl, sysctl_minimum, huge_pages, authorities and files."""
-    least = {str(name): int(value) for name, value in (settings.get("sysctl_minimum") or {}).items()}
-    return Baseline(
-        node,
-        # Unquoted, YAML takes 'off' for false.
-        swap_off=settings["swap"] != "keep",
-        modules=tuple(map(str, settings["modules"])),
-        sysctl={str(name): one_space(value) for name, value in settings["sysctl"].items()},
-        needed=needed or {},
-        minimum={name: value for name, value in least.items() if name not in settings["sysctl"]},
-        huge_pages={str(size): int(count) for size, count in (settings.get("huge_pages") or {}).items()},
-        authorities=authorities.digests(settings.get("authorities")),
-        files=files(settings.get("files")),
-    )
-
-
 def files(given: Mapping[str, Any] | None) -> Files:
     """Contents by path, also where there are none."""
     return dict(given or {})
@@ -234,21 +181,9 @@ IP_FORWARD = {"net.ipv4.ip_forward": "1"}
 """kubeadm and every pod network insist on it, also where the inventory lists other ones."""
 
 
-def driver_of(host: NodeWanted, model: Model | None) -> Driver:
-    """What a host's inventory says of its driver."""
-    return driver(
-        host.name,
-        {
-            "version": host.driver.version,
-            "module_flavour": host.driver.module_flavour,
-            "fabric_manager": host.driver.fabric_manager,
-            "parameters": host.driver.module_parameters,
-            "extra_modules": host.driver.extra_modules,
-            "components": host.driver.components,
-            "certificate": host.driver.certificate,
-        },
-        model=model,
-    )
+def driver_of(host: NodeWanted, model: Model | None = None, **resolved: Any) -> Driver:
+    """What is wanted of a host's driver: its options, and fields of `Driver` that are known of the machine."""
+    return Driver(**{**vars(host.driver), "node": host.name, "model": model, **resolved})
 
 
 def packages_of(host: NodeWanted, record: Record) -> Packages:
@@ -257,19 +192,15 @@ def packages_of(host: NodeWanted, record: Record) -> Packages:
     return Packages(host.name, there, record.kubernetes.joined and not host.change_runtime_on_joined)
 
 
-def baseline_of(host: NodeWanted) -> Baseline:
-    """What a host's inventory says of its operating system."""
-    return baseline(
-        host.name,
-        {
-            "swap": "off" if host.baseline.swap_off else "keep",
-            "modules": host.baseline.modules,
-            "sysctl": host.baseline.sysctl,
-            "sysctl_minimum": host.baseline.sysctl_minimum,
-            "huge_pages": host.baseline.huge_pages,
-            "authorities": host.ca_certificates,
-        },
-        IP_FORWARD,
+def baseline_of(host: NodeWanted, files: Files | None = None) -> Baseline:
+    """What is wanted of a host's operating system, with the files that the role writes."""
+    options = vars(host.baseline)
+    sysctl = {name: one_space(value) for name, value in (IP_FORWARD | dict(host.baseline.sysctl)).items()}
+    return Baseline(
+        **{**options, "sysctl": sysctl},
+        node=host.name,
+        authorities=authorities.digests(host.ca_certificates),
+        files=files or {},
     )
 
 

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import PackageError
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.packages_due import is_due
 
 from gpusmith.errors import Refusal
-from gpusmith.expect import components, kernels, layouts, packages, plans, versions
+from gpusmith.expect import components, kernels, layouts, plans, versions
 from gpusmith.expect import driver as drivers
 from gpusmith.expect import wanted as wants
-from gpusmith.expect.wanted import Packages
 from gpusmith.node.records import parse
 from gpusmith.preflight.words import Wanted, refusal
-from gpusmith.probe.record import Record
-from gpusmith.wanted.node import Containerd, Cuda, Driver, Kubernetes, NodeWanted, Toolkit
 from gpusmith.wording import quoted
 
 Ask = dict[str, Any]
@@ -32,14 +28,6 @@ VARIABLES = {
     "kubernetes_node": "__kubernetes_node_names",
 }
 """By role, the variable of its file of the operating system that has the packages' names."""
-SETS = {
-    "containerd": "containerd",
-    "nvidia_container_toolkit": "nvidia-container-toolkit",
-    "kubernetes_node": "kubernetes",
-}
-"""By role whose packages all have one version, the name that module packages gives its files."""
-DRIVER = "nvidia-driver"
-"""The same of the driver, also where another role's packages are offered by its repository."""
 KERNEL = "__nvidia_driver_kernel"
 
 
@@ -59,7 +47,10 @@ def all_of(record: Mapping[str, Any], wanted: Wanted, names: Names) -> dict[str,
     node = parse(record)
     found = {
         **driver,
-        **{role: _set(node, wanted, role, _in_layout(role, wanted, names[role])) for role in SETS},
+        **{
+            role: plans.set_to_ask_for(node, wanted.node, role, _in_layout(role, wanted, names[role]))
+            for role in plans.SETS
+        },
     }
     if wanted.node.cuda.versions:
         found["cuda_toolkit"] = _cuda(record, wanted, names["cuda_toolkit"])
@@ -82,7 +73,7 @@ def unmet(record: Mapping[str, Any], wanted: Wanted, names: Names) -> Refusal | 
         return None
     try:
         row = _row(wanted, names["nvidia_driver"])
-        drivers.parts_known(parse(record), replace(wants.driver_of(wanted.node, None), layout=row))
+        drivers.parts_known(parse(record), wants.driver_of(wanted.node, layout=row))
     except layouts.Unmet as error:
         return Refusal(f"driver packages: {error.message}", error.hint)
     return None
@@ -96,7 +87,7 @@ def unseen(record: Mapping[str, Any], wanted: Wanted, names: Names) -> list[str]
         row = _row(wanted, names["nvidia_driver"])
     except layouts.Unmet:
         return []
-    return components.unseen(parse(record), replace(wants.driver_of(wanted.node, None), layout=row))
+    return components.unseen(parse(record), wants.driver_of(wanted.node, layout=row))
 
 
 def other_containerd(record: Mapping[str, Any], wanted: Wanted, names: Names) -> Refusal | None:
@@ -162,18 +153,8 @@ OURS = ("expected", "offered_by")
 """Keys that module packages does not know: versions of what a role asks for without one, and the repository that offers it."""
 
 
-SECTIONS: Mapping[str, Callable[[NodeWanted], Containerd | Cuda | Driver | Kubernetes | Toolkit]] = {
-    "nvidia_driver": lambda node: node.driver,
-    "cuda_toolkit": lambda node: node.cuda,
-    "containerd": lambda node: node.containerd,
-    "nvidia_container_toolkit": lambda node: node.toolkit,
-    "kubernetes_node": lambda node: node.kubernetes,
-}
-"""By role with packages, what is wanted of it."""
-
-
 def _repository(wanted: Wanted, role: str) -> dict[str, Any]:
-    return dict(SECTIONS[role](wanted.node).repository)
+    return dict(wanted.node.of_role(role).repository)
 
 
 def _in_layout(role: str, wanted: Wanted, names: Names) -> Names:
@@ -183,57 +164,32 @@ def _in_layout(role: str, wanted: Wanted, names: Names) -> Names:
     )
 
 
-def _set(node: Record, wanted: Wanted, role: str, names: Names) -> Ask:
-    version = str(getattr(SECTIONS[role](wanted.node), "version", ""))
-    # A node that serves keeps its versions, whatever a repository has by now.
-    kept = node.kubernetes.joined and not wanted.node.change_runtime_on_joined
-    versions = dict.fromkeys(names["packages"], version)
-    return {
-        "name": SETS[role],
-        "repository": _repository(wanted, role),
-        "packages": packages.to_ask_for(node, Packages("", versions, kept)),
-        **{key: list(names[key]) for key in ("patterns", "companions") if key in names},
-    }
-
-
 def _driver(record: Mapping[str, Any], wanted: Wanted, names: Names) -> dict[str, Ask]:
     """What is asked for the driver; nothing if it has no names, which another check says."""
-    known = names["nvidia_driver"]
-    settings: dict[str, Any] = {"node": "", **vars(wanted.node.driver)}
+    own: dict[str, Any] = {"layouts": names["nvidia_driver"]}
     # An upgrade brings no headers, and simulated modules are not compiled.
     if not wanted.node.simulated and not wanted.driver_only:
-        settings["kernel"] = names.get(KERNEL)
+        own["kernel"] = names.get(KERNEL)
     # None was chosen, which another check says.
-    if versions.is_open(settings["version"]) or wanted.no_driver:
+    if versions.is_open(wanted.node.driver.version) or wanted.no_driver:
         return {}
     try:
-        row = _row(wanted, known)
+        row = _row(wanted, own["layouts"])
     except layouts.Unmet:
         return {}
-    plan = plans.driver(record, settings, known)
-    asked = {
-        "name": DRIVER,
-        "repository": _repository(wanted, "nvidia_driver"),
-        # If no driver fits, another check refuses; the repository is still asked for its versions.
-        "packages": dict.fromkeys(plan["packages"] or [row.stands_for_all], settings["version"]),
-        "patterns": list(row.patterns),
-        # The tools are installed before, and not held.
-        "unversioned": [*(plan.get("other_packages") or row.others), *plan["tools"]],
-        "companions": plan.get("companions") or [],
-        "counterparts": plan.get("counterparts") or [],
-        # They are installed before.
-        "optional": plan.get("headers") or [],
-        "hold_unversioned": True,
-        "release": plan.get("release") or [],
-        "replaced": plan.get("leftovers") or [],
-        "displaced": plan.get("displaced") or [],
-    }
+    plan = plans.driver(record, wanted.node, own)
+    asked = plan["asked"]
+    if plan["refused"]:
+        # Another check refuses; the repository is still asked for its versions.
+        alone = {row.stands_for_all: wanted.node.driver.version}
+        asked |= {"packages": alone, "patterns": list(row.patterns), "unversioned": list(row.others)}
+    # Tools and headers are installed before; tools are not held.
+    asked |= {"unversioned": [*asked["unversioned"], *plan["tools"]], "optional": plan.get("headers") or []}
     return {"nvidia_driver": asked}
 
 
 def _cuda(record: Mapping[str, Any], wanted: Wanted, names: Names) -> Ask:
-    settings = {"node": "", "versions": wanted.node.cuda.versions, "default": ""}
-    lacking = plans.cuda_toolkit(record, settings)["missing"]
+    lacking = plans.cuda_toolkit(record, wanted.node, {})["missing"]
     packages = {str(names["prefix"]) + version.replace(".", "-"): version for version in lacking}
     own = _repository(wanted, "cuda_toolkit")
     driver = _repository(wanted, "nvidia_driver")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from gpusmith.errors import Refusal
 from gpusmith.expect import fabric
@@ -22,7 +21,7 @@ def check_fabric(facts: Facts, wanted: Wanted, tables: Tables) -> Iterator[Refus
     """Where a subnet manager manages the switches: something to manage them by, and modules of the kernel for it."""
     raw = facts["record"]
     record = Record(SCHEMA, host=load(Host, raw["host"]), pci=load(Pci, raw["pci"] or {}))
-    driver = replace(wants.driver_of(wanted.node, None), models=tables.models)
+    driver = wants.driver_of(wanted.node, models=tables.models)
     if not fabric.by_subnet(record, driver):
         return
     if not record.pci.switch_managers:

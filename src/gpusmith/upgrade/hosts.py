@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
 
@@ -108,14 +108,13 @@ class Look:
     @property
     def run(self) -> Wanted:
         """What the upgrade is to make of it, for the checks of preflight."""
-        driver = replace(self.wanted.driver, version=self.target)
-        return Wanted(replace(self.wanted, driver=driver), driver_only=True, driver_variable=VARIABLE)
+        return Wanted(self.wanted.with_driver(self.target), driver_only=True, driver_variable=VARIABLE)
 
     @property
     def driver(self) -> wants.Driver:
         """The target, for judges."""
         model = wants.all_models().get(self.wanted.gpu_model)
-        return replace(wants.driver_of(self.wanted, model), node=self.name, version=self.target)
+        return wants.driver_of(self.wanted, model, node=self.name, version=self.target)
 
 
 @dataclass(frozen=True)

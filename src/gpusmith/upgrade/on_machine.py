@@ -28,6 +28,7 @@ from gpusmith.suite.maintenance import Maintenance
 from gpusmith.upgrade import snapshot
 from gpusmith.upgrade.effects import DriverFailed, InUse
 from gpusmith.wait import Deadline, Done, NotYet, WaitTimeout, wait_until
+from gpusmith.wanted.node import NodeWanted
 from gpusmith.wording import quoted
 
 FOLDER = "/var/lib/gpusmith/driver"
@@ -92,8 +93,8 @@ class Machine:
         look: its record, as plain data.
         cluster: for the stamp.
         packages: what role nvidia_driver would ask module packages for, with the target version.
-        settings: of role nvidia_driver, as its plan takes them.
-        layouts: rows of package names by layout, likewise.
+        wanted: of the node.
+        own: of role nvidia_driver, as its plan takes it.
         validation: how the suite is run.
         reboot: whether the machine may be rebooted where a module cannot be unloaded; None if it may not.
         ready_s: how long the driver may take to be as wanted.
@@ -109,8 +110,8 @@ class Machine:
     look: Callable[[], Mapping[str, Any]]
     cluster: Cluster
     packages: Mapping[str, Any]
-    settings: Mapping[str, Any]
-    layouts: Mapping[str, Any]
+    wanted: NodeWanted
+    own: Mapping[str, Any]
     validation: Validation
     reboot: Callable[[], None] | None = None
     ready_s: float = 600.0
@@ -377,7 +378,7 @@ class Machine:
                 f"On node '{self.node}' these files are not as the inventory says: {quoted(stale)}.",
                 "Run site.yml for it, which writes them, then upgrade.",
             )
-        shown = parameters.differing(record, wanted.parameters)
+        shown = parameters.differing(record, wanted.module_parameters)
         if unknown := [name for name, value in shown.items() if value is None]:
             raise GpusmithError(
                 f"The module of node '{self.node}' has no parameter {quoted(unknown)} ('nvidia_driver_module_parameters').",
@@ -418,7 +419,7 @@ class Machine:
         return parse(self.look())
 
     def _wanted(self, version: str, record: Record) -> wants.Driver:
-        return driver.asked_for(record, {**self.settings, "version": version}, self.layouts)
+        return driver.asked_for(record, self.wanted.with_driver(version), self.own)
 
     def _loaded(self, version: str, asked: Mapping[str, Any], trouble: str) -> None:
         answer = self.ask("gpusmith.gpu.driver_state", {"state": "loaded", **asked})

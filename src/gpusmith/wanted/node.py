@@ -7,7 +7,7 @@ that an option has one name from the inventory to the judge. `read` fills the se
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gpusmith.inventory import building
@@ -165,6 +165,20 @@ class Validation:
     network: bool = True
 
 
+ROLES = {
+    "driver": "nvidia_driver",
+    "baseline": "host_baseline",
+    "containerd": "containerd",
+    "toolkit": "nvidia_container_toolkit",
+    "cuda": "cuda_toolkit",
+    "kubernetes": "kubernetes_node",
+    "operands": "gpu_operands",
+    "preflight": "preflight",
+    "validation": "validation",
+}
+"""The role of each section; its variables begin with that name."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class NodeWanted:
     """What the inventory wants of one node: the project's own variables ('gpusmith_*'), and a section for each role.
@@ -200,6 +214,14 @@ class NodeWanted:
     def node_name(self) -> str:
         """Of its Node object: names of Nodes are in lower case."""
         return self.name.lower()
+
+    def of_role(self, role: str) -> Any:
+        """The section of a role."""
+        return next(getattr(self, section) for section, name in ROLES.items() if name == role)
+
+    def with_driver(self, version: str) -> NodeWanted:
+        """The same with another version of the driver."""
+        return replace(self, driver=replace(self.driver, version=version))
 
     @property
     def offers(self) -> Offers:

@@ -17,19 +17,9 @@ from gpusmith.inventory.specs import Specs
 from gpusmith.inventory.templates import UnfilledError, has_open, is_plain
 from gpusmith.inventory.values import convert
 from gpusmith.inventory.variables import check_values
-from gpusmith.wanted.node import NodeWanted
+from gpusmith.wanted.node import ROLES, NodeWanted
 
-PREFIXES = {
-    "driver": "nvidia_driver_",
-    "baseline": "host_baseline_",
-    "containerd": "containerd_",
-    "toolkit": "nvidia_container_toolkit_",
-    "cuda": "cuda_toolkit_",
-    "kubernetes": "kubernetes_node_",
-    "operands": "gpu_operands_",
-    "preflight": "preflight_",
-    "validation": "validation_",
-}
+PREFIXES = {section: f"{role}_" for section, role in ROLES.items()}
 """What the variables of a section begin with."""
 OF_HOST = ("name", "connection")
 """Fields that are no variables of ours."""

@@ -12,12 +12,13 @@ from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.work import 
 
 from gpusmith.errors import ToolError
 from gpusmith.expect import packages as judge
-from gpusmith.expect import plans, wanted
+from gpusmith.expect import wanted
 from gpusmith.node.records import parse
 from gpusmith.upgrade.on_machine import Machine, Validation
 from tests.integration.plugins.packages import conftest as real
 from tests.integration.plugins.plays import play
 from tests.unit.built.conftest import Pair
+from tests.unit.expect.role_plans import driver_parts, driver_plan
 from tests.unit.expect.test_driver import SETTINGS
 from tests.unit.families.systems import SYSTEMS, value
 from tests.unit.families.test_leftovers import BEFORE, KERNEL, NEW, with_driver
@@ -150,26 +151,15 @@ class Node:
         return {"saved": work.saved, "changed": work.changed}
 
     def plan(self, version: str) -> dict[str, Any]:
-        return plans.driver(self.look(), {**self.settings, "version": version}, LAYOUTS)
+        return driver_plan(self.look(), {**self.settings, "version": version}, LAYOUTS)
 
     def asked(self, version: str) -> dict[str, Any]:
         """As role nvidia_driver asks for it."""
-        plan = self.plan(version)
-        return {
-            "name": "nvidia-driver",
-            "repository": self.there.given,
-            "packages": dict.fromkeys(plan["packages"], version),
-            "patterns": plan["patterns"],
-            "unversioned": plan["other_packages"],
-            "companions": plan["companions"],
-            "hold_unversioned": True,
-            "release": plan["release"],
-            "counterparts": plan["counterparts"],
-            "displaced": plan["displaced"],
-        }
+        return {**self.plan(version)["asked"], "repository": self.there.given}
 
     def upgrade(self, target: str, folder: Path) -> Machine:
         """As role gpu_upgrade works on it."""
+        wanted, own = driver_parts(self.settings, LAYOUTS)
         return Machine(
             host="gpu-1",
             node="gpu-1",
@@ -178,8 +168,8 @@ class Node:
             look=self.look,
             cluster=None,  # type: ignore[arg-type]
             packages=self.asked(target),
-            settings=self.settings,
-            layouts=LAYOUTS,
+            wanted=wanted,
+            own=own,
             validation=Validation("validation", "inventory", folder),
         )
 
@@ -265,11 +255,11 @@ def test_roles_hold_what_the_suite_wants_held_with_modules_that_come_built(chang
     assert {name for name, (_, held) in node.state().items() if name.startswith("linux-") and held} == {
         "linux-image-generic", MODULES, OBJECTS, SIGNATURES, other,
     }  # fmt: skip
-    suite = wanted.Driver("gpu-1", BEFORE)
+    suite = wanted.Driver(node="gpu-1", version=BEFORE)
     assert judge.holds(parse(node.look()), suite) == []
     assert node.ask("gpusmith.gpu.packages", node.asked(BEFORE))["changed"] is False
     # And they can move again when the driver goes.
-    companions = node.plan(BEFORE)["companions"]
+    companions = node.plan(BEFORE)["asked"]["companions"]
     node.ask(
         "gpusmith.gpu.packages", {"name": "nvidia-driver-kernel", "repository": None, "release": companions}
     )
@@ -291,7 +281,9 @@ def test_the_kernel_is_held_where_a_sites_key_signs_and_no_way_back_needs_its_pa
     assert node.ask("gpusmith.gpu.packages", hold)["changed"] is True
     assert node.state()["linux-image-generic"] == ("6.8.0-79.79", True)
     assert node.plan(version)["kernel_to_hold"] == []
-    suite = wanted.Driver("gpu-1", version, certificate=certificate)
+    suite = wanted.Driver(
+        node="gpu-1", version=version, build="once_per_kernel", build_signing={"certificate": certificate}
+    )
     assert judge.holds(parse(node.look()), suite) == []
     # Repositories drop a kernel's package when the next one comes.
     node.upgrade("595.91.07", tmp_path).fetch(version)
@@ -389,16 +381,16 @@ HERE = {"ansible_connection": "local", "ansible_python_interpreter": "{{ ansible
 def test_versions_of_a_branch_are_asked_of_the_repository(
     tmp_path: Path, repository: dict[str, Any], asked: str, layout: str, version: str
 ) -> None:
-    settings = {**ASKED, "version": asked, "package_layout": layout}
-    settings["module_build"] = "prebuilt" if layout == "distribution" else "dkms"
+    variables = {f"nvidia_driver_{key}": value for key, value in ASKED.items() if key != "node"}
+    variables |= {"nvidia_driver_version": asked, "nvidia_driver_package_layout": layout}
+    variables["nvidia_driver_module_build"] = "prebuilt" if layout == "distribution" else "dkms"
     ask = {
         "gpusmith.gpu.driver_offers": {
             "record": with_driver([], NEW),
-            "settings": settings,
             "repository": repository["given"],
         },
         "register": "offers",
-        "vars": {"ansible_facts": dict(SYSTEMS["Ubuntu 24"])},
+        "vars": {"ansible_facts": dict(SYSTEMS["Ubuntu 24"]), **variables},
     }
     choose = {"gpusmith.gpu.driver_version": {"offers": "offers"}, "register": "choice", "run_once": True}
     told = {"ansible.builtin.debug": {"msg": "CHOSEN={{ choice.hosts['gpu-1'] | to_json }}"}}

@@ -44,15 +44,13 @@ def test_all_hosts_get_one_version_which_is_printed(tmp_path: Path) -> None:
 
 def test_a_repository_that_does_not_answer_is_a_refusal_and_no_failure(tmp_path: Path) -> None:
     nowhere = {"uris": ["http://127.0.0.1:1/"], "suites": ["./"], "components": [], "key": KEY}
-    settings = {"node": "gpu-1", "version": "580", "module_flavour": "auto", "fabric_manager": "auto"}
     ask = {
         "gpusmith.gpu.driver_offers": {
             "record": converged_record(),
-            "settings": settings,
             "repository": nowhere,
         },
         "register": "nvidia_driver_offers",
-        "vars": {"ansible_facts": DEBIAN},
+        "vars": {"ansible_facts": DEBIAN, "nvidia_driver_version": "580"},
     }
     told = say("{{ choice.hosts['gpu-1'].refusal.message }}")
     status, output = play(tmp_path, {"gpu-1": HERE}, {"tasks": [ask, CHOOSE, told]}, "--check")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from gpusmith.expect import removal
 from gpusmith.paths import repo_root
 from tests.integration.plugins.plays import play
 from tests.integration.plugins.test_driver_version import DEBIAN, HERE
@@ -71,10 +71,4 @@ def test_check_mode_comes_to_the_end_where_nothing_is_loaded(tmp_path: Path) -> 
 
 def test_every_file_that_the_role_writes_goes() -> None:
     content = yaml.safe_load((repo_root() / "roles/nvidia_driver/vars/main.yml").read_text())
-    settings = content["__nvidia_driver_settings"]
-    texts = [settings[key] for key in ("files", "daemon_files", "dracut_files", "fabric_files")]
-    written = {name for text in texts for name in re.findall(r"(__nvidia_driver_\w+): ", text)}
-    assert len(written) == 6
-    assert written == set(
-        re.findall(r"__nvidia_driver_\w+", " ".join(content["__nvidia_driver_leaving"]["files"]))
-    )
+    assert {key for key in content["__nvidia_driver_own"] if key.endswith("files")} == set(removal.FILES)

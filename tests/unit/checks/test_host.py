@@ -114,10 +114,10 @@ def test_what_boots_do_and_nobody_could_read_is_no_pass(facts: Facts, record: Re
     }
 
 
-def test_forwarding_that_no_role_writes_must_only_not_be_off_at_boot(facts: Facts, record: Record) -> None:
+def test_forwarding_is_needed_at_the_next_boot_as_well(facts: Facts, record: Record) -> None:
     row = record["boot"]["sysctl"]["net.ipv4.ip_forward"]
     row.update(value=None, files=[])
-    assert failing(facts(record, host_baseline_sysctl={})) == {}
+    assert "no boot would set it" in failing(facts(record, host_baseline_sysctl={}))["nodes.host-baseline"]
     row.update(value="0", files=["/etc/sysctl.d/zz.conf"])
     assert "a boot would set '0'" in failing(facts(record, host_baseline_sysctl={}))["nodes.host-baseline"]
 
@@ -126,7 +126,12 @@ def test_what_the_inventory_leaves_out_is_not_needed(facts: Facts, record: Recor
     record["system"].update(
         swap_areas=["/dev/sda2"], modules={"br_netfilter": False}, sysctl={"net.ipv4.ip_forward": "1"}
     )
-    record["boot"].update(swap_units=["/etc/systemd/system/a.target.wants/b.swap"], modules={}, sysctl={})
+    forwarding = {
+        "net.ipv4.ip_forward": {"value": "1", "files": ["/etc/sysctl.d/gpusmith-host-baseline.conf"]}
+    }
+    record["boot"].update(
+        swap_units=["/etc/systemd/system/a.target.wants/b.swap"], modules={}, sysctl=forwarding
+    )
     wants = {"host_baseline_swap": "keep", "host_baseline_modules": [], "host_baseline_sysctl": {}}
     wants["host_baseline_sysctl_minimum"] = {}
     wants["nvidia_driver_extra_modules"] = []

@@ -7,17 +7,16 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import yaml
-from ansible_collections.gpusmith.gpu.plugins.filter.containerd_plan import (
-    containerd_plan,
-    drop_in,
-    hosts_files,
-)
-from ansible_collections.gpusmith.gpu.plugins.filter.driver_plan import driver_plan
-from ansible_collections.gpusmith.gpu.plugins.filter.host_baseline_plan import host_baseline_plan
-from ansible_collections.gpusmith.gpu.plugins.filter.kubelet_plan import kubelet_plan
-from ansible_collections.gpusmith.gpu.plugins.filter.toolkit_plan import toolkit_plan
+from ansible_collections.gpusmith.gpu.plugins.filter.plan import drop_in, hosts_files
 
 from gpusmith.paths import repo_root
+from tests.unit.expect.role_plans import (
+    containerd_plan,
+    driver_plan,
+    host_baseline_plan,
+    kubelet_plan,
+    toolkit_plan,
+)
 from tests.unit.hosts import VERSION
 from tests.unit.records import INOTIFY, healthy_record
 
@@ -123,7 +122,7 @@ PLANS: Mapping[str, Callable[[Record], dict[str, Any]]] = {
 def converged_record() -> Record:
     """A healthy node with all that the roles bring besides what the suite asks for."""
     record = healthy_record()
-    for name in ("nvidia-modprobe", "nvidia-kernel-open-dkms"):
+    for name in ("nvidia-modprobe", "nvidia-kernel-open-dkms", "libnvidia-nscq"):
         record["packages"][name] = {"version": f"{VERSION}-1", "held": True}
     record["packages"]["nvidia-container-toolkit-base"] = {"version": "1.20.1-1", "held": True}
     for name in ("kubeadm", "kubectl"):

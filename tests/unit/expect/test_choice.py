@@ -8,10 +8,11 @@ import pytest
 
 from gpusmith.checks.driver import driver_versions
 from gpusmith.errors import Refusal
-from gpusmith.expect import choice, offers, plans
+from gpusmith.expect import choice, offers
 from gpusmith.expect.choice import Choice, Offer
 from gpusmith.node.facts import NodeFacts
 from gpusmith.node.records import parse
+from tests.unit.expect.role_plans import driver_parts, driver_plan
 from tests.unit.expect.test_driver import LAYOUTS, ROW, SETTINGS, VERSION, bare
 from tests.unit.families.systems import value
 from tests.unit.hosts import make_host
@@ -29,7 +30,9 @@ def offered(*versions: str, **but: list[str]) -> dict[str, list[str]]:
 
 def could_have(raw: dict[str, Any], asked: str, there: dict[str, list[str]]) -> Offer:
     record = parse(raw)
-    return offers.offer(record, asked, offers.names(record, {**SETTINGS, "version": asked}, LAYOUTS), there)
+    return offers.offer(
+        record, asked, offers.names(record, *driver_parts({**SETTINGS, "version": asked}, LAYOUTS)), there
+    )
 
 
 # --- what one node could have ----------------------------------------------------------------------------------------
@@ -77,14 +80,21 @@ def test_a_missing_package_is_named() -> None:
 def test_names_differ_between_branches_and_systems() -> None:
     known = value("nvidia_driver", "Ubuntu 24", "__nvidia_driver_layouts")
     record = parse(bare())
-    found = offers.names(record, {**SETTINGS, "version": "latest"}, known)
+    found = offers.names(record, *driver_parts({**SETTINGS, "version": "latest"}, known))
     assert "libnvidia-compute-580" in found[580][1]
     assert "libnvidia-compute" in found[595][1]
     # A transitional branch has no driver of its own.
     archive = offers.names(
         record,
-        {**SETTINGS, "version": "latest", "package_layout": "distribution", "fabric_manager": "disabled"},
-        known,
+        *driver_parts(
+            {
+                **SETTINGS,
+                "version": "latest",
+                "package_layout": "distribution",
+                "fabric_manager": "disabled",
+            },
+            known,
+        ),
     )
     assert 570 not in archive
     assert 580 in archive
@@ -194,17 +204,17 @@ def test_role_and_suite_take_any_version_of_the_branch_on_a_node_that_serves(
     raw = with_driver(installed)
     facts = NodeFacts(make_host(nvidia_driver_version="580"), parse(raw), None, {})
     assert (driver_versions(facts) == []) is right
-    plan = plans.driver(raw, {**SETTINGS, "version": "580", "chosen": VERSION}, LAYOUTS)
+    plan = driver_plan(raw, {**SETTINGS, "version": "580", "chosen": VERSION}, LAYOUTS)
     assert (plan["refused"] == "") is right
     assert plan["drift"] == []
     assert plan["version"] == (installed if right else "580")
 
 
 def test_the_role_installs_what_was_chosen() -> None:
-    plan = plans.driver(bare(), {**SETTINGS, "version": "latest", "chosen": OTHER}, LAYOUTS)
+    plan = driver_plan(bare(), {**SETTINGS, "version": "latest", "chosen": OTHER}, LAYOUTS)
     assert (plan["version"], plan["refused"]) == (OTHER, "")
 
 
 def test_without_a_choice_the_role_says_why_there_is_none() -> None:
-    plan = plans.driver(bare(), {**SETTINGS, "version": "580", "unchosen": "The mirror is empty."}, LAYOUTS)
+    plan = driver_plan(bare(), {**SETTINGS, "version": "580", "unchosen": "The mirror is empty."}, LAYOUTS)
     assert plan["refused"].endswith("The mirror is empty.")

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from gpusmith.expect import components, layouts, plans
+from gpusmith.expect import components, layouts
 from gpusmith.expect.wanted import Driver
 from gpusmith.node.records import parse
+from tests.unit.expect.role_plans import driver_plan
 from tests.unit.expect.test_driver import ROW, SETTINGS, VERSION, bare, ready
 
 PARTS = {"nscq": "libnvidia-nscq", "nvsdm": "libnvsdm"}
@@ -27,9 +28,9 @@ def brought(
     **more: Any,
 ) -> list[str]:
     """Packages of parts that a role installs."""
-    plan = plans.driver(raw, {**SETTINGS, "components": list(asked), **more}, known)
+    plan = driver_plan(raw, {**SETTINGS, "components": list(asked), **more}, known)
     assert plan["refused"] == ""
-    without = plans.driver(raw, {**SETTINGS, "components": [], **more}, known)["packages"]
+    without = driver_plan(raw, {**SETTINGS, "components": [], **more}, known)["packages"]
     return [name for name in plan["packages"] if name not in without]
 
 
@@ -100,7 +101,9 @@ def told(
     raw: dict[str, Any], asked: tuple[str, ...] = ("auto",), known: layouts.Layouts = WITH_PARTS
 ) -> list[str]:
     layout = layouts.layout(known["nvidia"], VERSION)
-    return components.unseen(parse(raw), Driver("gpu-1", VERSION, components=asked, layout=layout))
+    return components.unseen(
+        parse(raw), Driver(node="gpu-1", version=VERSION, components=asked, layout=layout)
+    )
 
 
 def test_a_node_that_serves_without_it_keeps_what_it_has_and_is_told() -> None:

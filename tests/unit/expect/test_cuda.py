@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpusmith.expect import plans
+from tests.unit.expect.role_plans import cuda_plan
 from tests.unit.records import healthy_record
 
 
@@ -31,13 +31,11 @@ from tests.unit.records import healthy_record
 )
 def test_plan(seen: dict[str, Any], problems: list[str], missing: list[str]) -> None:
     record = {**healthy_record(), "cuda": seen}
-    plan = plans.cuda_toolkit(record, {"node": "gpu-1", "versions": ["13.0"], "default": "13.0"})
+    plan = cuda_plan(record, {"node": "gpu-1", "versions": ["13.0"], "default": "13.0"})
     assert (plan["problems"], plan["missing"]) == (problems, missing)
     assert plan["others"] == [version for version in seen["versions"] if version != "13.0"]
 
 
 def test_nobody_asks_for_a_default() -> None:
     record = {**healthy_record(), "cuda": {"versions": ["12.8"], "default": None}}
-    assert (
-        plans.cuda_toolkit(record, {"node": "gpu-1", "versions": ["12.8"], "default": ""})["problems"] == []
-    )
+    assert cuda_plan(record, {"node": "gpu-1", "versions": ["12.8"], "default": ""})["problems"] == []

@@ -12,6 +12,7 @@ from gpusmith.expect import plans
 from gpusmith.expect.steps import change_driver, change_runtime, upgrade_driver
 from gpusmith.node.records import parse
 from gpusmith.problems import SITE, Cure, Problem
+from gpusmith.wanted.node import NodeWanted
 from tests.faults import FAULTS
 from tests.unit.checks.judged import RECORD_CHECKS, Facts
 from tests.unit.expect.converged import (
@@ -25,8 +26,7 @@ from tests.unit.hosts import VERSION
 
 
 def _operands(record: Record) -> dict[str, Any]:
-    settings = {"node": "gpu-1", "namespace": "gpusmith-system", "device_plugin": "managed"}
-    return plans.gpu_operands(record, settings)
+    return plans.gpu_operands(record, NodeWanted(name="gpu-1"), {})
 
 
 # What this role does on a machine is foretold by the action itself.

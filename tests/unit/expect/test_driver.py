@@ -4,7 +4,6 @@ import copy
 from typing import Any
 
 import pytest
-from ansible_collections.gpusmith.gpu.plugins.filter.driver_plan import driver_plan
 
 from gpusmith.checks import services
 from gpusmith.checks.findings import NotApplicable
@@ -13,6 +12,7 @@ from gpusmith.expect.wanted import Driver, all_models
 from gpusmith.node.facts import NodeFacts
 from gpusmith.node.records import parse
 from gpusmith.probe.module import UPGRADE_BLOCK
+from tests.unit.expect.role_plans import driver_parts, driver_plan
 from tests.unit.hosts import make_host
 
 VERSION = "580.178.04"
@@ -110,7 +110,9 @@ def plan(record: dict[str, Any], **settings: str) -> dict[str, Any]:
 
 def may_pass(record: dict[str, Any]) -> bool:
     parsed = parse(record)
-    return driver.may_pass(driver.problems(parsed, driver.asked_for(parsed, SETTINGS, LAYOUTS)))
+    return driver.may_pass(
+        driver.problems(parsed, driver.asked_for(parsed, *driver_parts(SETTINGS, LAYOUTS)))
+    )
 
 
 def test_a_node_as_wanted_has_no_differences() -> None:
@@ -165,7 +167,7 @@ def test_a_module_that_a_given_up_upgrade_keeps_out_is_not_tried_but_rebooted() 
     assert "reboot" in found["cures"]
     assert "load" not in found["cures"]
     parsed = parse(record)
-    asked = driver.asked_for(parsed, SETTINGS, LAYOUTS)
+    asked = driver.asked_for(parsed, *driver_parts(SETTINGS, LAYOUTS))
     (problem,) = driver.loaded_module(parsed, asked, {})
     assert UPGRADE_BLOCK in problem.cause
     assert "modprobe" not in problem.next_step
@@ -217,7 +219,7 @@ def flavour_of(devices: list[str], setting: str) -> str:
     record = bare()
     for gpu, device in zip(record["pci"]["gpus"], devices, strict=True):
         gpu["device_id"] = device
-    want = wanted.Driver("gpu-1", VERSION, setting)
+    want = wanted.Driver(node="gpu-1", version=VERSION, module_flavour=setting)
     return driver.flavour(parse(record), want)
 
 
@@ -329,7 +331,7 @@ def test_an_image_for_a_board_with_switches_gets_the_fabric_manager() -> None:
     record = ready()
     record["pci"] = {"gpus": [], "nvswitches": []}
     for model, needed in (("h100-sxm", True), ("l40s", False)):
-        image = Driver("gpu-1", VERSION, model=all_models()[model])
+        image = Driver(node="gpu-1", version=VERSION, model=all_models()[model])
         assert fabric.needed(parse(record), image) is needed
 
 

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from ansible_collections.gpusmith.gpu.plugins.filter.containerd_plan import containerd_plan
-from ansible_collections.gpusmith.gpu.plugins.filter.kubelet_plan import kubelet_plan
 
 from gpusmith.expect.environment import EMPTY
 from gpusmith.problems import Cure
@@ -20,6 +18,7 @@ from tests.unit.expect.converged import (
     converged_record,
     environment,
 )
+from tests.unit.expect.role_plans import containerd_plan, kubelet_plan
 
 TEXT = "# head\nHTTPS_PROXY=http://proxy:3128\n"
 ROLES = {

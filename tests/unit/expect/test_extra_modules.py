@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from gpusmith.expect import plans
 from gpusmith.inventory import rules
+from tests.unit.expect.role_plans import driver_plan
 from tests.unit.expect.test_driver import LAYOUTS, SETTINGS, ready
 
 FILE = "/etc/modules-load.d/gpusmith-nvidia-driver.conf"
@@ -18,7 +18,7 @@ def found(loaded: bool, boots: dict[str, Any] | None, name: str = "gdrdrv") -> l
     raw["system"] = {"modules": {name: loaded}}
     if boots is not None:
         raw["boot"] = {"modules": {name: boots}, "sysctl": {}, "swap_units": []}
-    problems: list[str] = plans.driver(raw, {**SETTINGS, "extra_modules": [name]}, LAYOUTS)["problems"]
+    problems: list[str] = driver_plan(raw, {**SETTINGS, "extra_modules": [name]}, LAYOUTS)["problems"]
     return problems
 
 
@@ -45,7 +45,7 @@ def test_a_declared_module_is_loaded_now_and_by_boots(
 
 
 def test_nothing_is_asked_of_modules_that_nobody_declares() -> None:
-    assert plans.driver(ready(), SETTINGS, LAYOUTS)["problems"] == []
+    assert driver_plan(ready(), SETTINGS, LAYOUTS)["problems"] == []
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def to_rebuild(
     ]
     if version:
         raw["module"]["installed_version"] = version
-    plan = plans.driver(raw, {**SETTINGS, "extra_modules": [declared]}, LAYOUTS)
+    plan = driver_plan(raw, {**SETTINGS, "extra_modules": [declared]}, LAYOUTS)
     found: dict[str, list[str]] = plan["to_rebuild"]
     return found
 
@@ -113,5 +113,5 @@ def test_who_misses_a_module_is_told_that_it_is_of_another_driver() -> None:
     raw = ready()
     raw["system"] = {"modules": {"gdrdrv": False}}
     raw["kernels"] = [{"release": raw["host"]["kernel"], "module": "m", "dependents": {"gdrdrv": False}}]
-    (problem,) = plans.driver(raw, {**SETTINGS, "extra_modules": ["gdrdrv"]}, LAYOUTS)["problems"]
+    (problem,) = driver_plan(raw, {**SETTINGS, "extra_modules": ["gdrdrv"]}, LAYOUTS)["problems"]
     assert "was not built for this driver" in problem

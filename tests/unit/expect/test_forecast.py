@@ -6,8 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from ansible_collections.gpusmith.gpu.plugins.filter.cuda_plan import cuda_plan
-from ansible_collections.gpusmith.gpu.plugins.filter.toolkit_plan import toolkit_plan
 
 from gpusmith.expect import forecast
 from tests.faults import FAULTS
@@ -22,6 +20,7 @@ from tests.unit.expect.converged import (
     Record,
     converged_record,
 )
+from tests.unit.expect.role_plans import cuda_plan, toolkit_plan
 
 CUDA: Callable[[Record], dict[str, Any]] = lambda record: cuda_plan(  # noqa: E731
     record, {"node": NODE, "versions": ["12.8"], "default": "12.8"}

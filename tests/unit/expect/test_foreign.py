@@ -17,7 +17,7 @@ from tests.unit.expect.test_driver import VERSION, bare, ready
 from tests.unit.hosts import run
 from tests.unit.preflight.test_judge import TABLES, WANTED, facts
 
-WANTED_DRIVER = Driver("gpu-1", VERSION)
+WANTED_DRIVER = Driver(node="gpu-1", version=VERSION)
 
 
 def causes(raw: dict[str, Any]) -> list[str]:

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 from ansible.errors import AnsibleFilterError
-from ansible_collections.gpusmith.gpu.plugins.filter.host_baseline_plan import host_baseline_plan
 
 from gpusmith.expect import host, wanted
 from gpusmith.node.records import parse
+from tests.unit.expect.role_plans import host_baseline_plan, parts
 
 FILES = [
     {"path": "/etc/modules-load.d/gpusmith-host-baseline.conf", "content": "overlay\nnf-conntrack\n"},
     {
         "path": "/etc/sysctl.d/gpusmith-host-baseline.conf",
-        "content": "# head\nnet.ipv4.ip_forward = 1\nvm.max_map_count = 262144\nnet.ipv4.tcp_rmem = 4096 131072\t6291456\n",
+        "content": "# head\nnet.ipv4.ip_forward = 1\nvm.max_map_count = 262144\nnet.ipv4.tcp_rmem = 4096 131072 6291456\n",
     },
 ]
 SETTINGS: dict[str, Any] = {
@@ -29,6 +29,7 @@ SETTINGS: dict[str, Any] = {
         "vm.max_map_count": 262144,
         "net.ipv4.tcp_rmem": "4096 131072\t6291456",
     },
+    "sysctl_minimum": {},
     "files": {FILES[0]["path"]: FILES[0]["content"]},
     "sysctl_file": {"path": FILES[1]["path"], "head": "# head"},
 }
@@ -101,7 +102,7 @@ def test_a_node_that_serves_keeps_its_swap(record: dict[str, Any]) -> None:
     record["kubernetes"] = {"joined": True}
     plan = host_baseline_plan(record, SETTINGS)
     assert (plan["swap"], plan["problems"], plan["boot"]) == (False, [], [])
-    (problem,) = host.baseline(parse(record), wanted.baseline("gpu-1", SETTINGS))
+    (problem,) = host.baseline(parse(record), wanted.baseline_of(parts("host_baseline", SETTINGS)[0]))
     assert problem.cause == "Node 'gpu-1': swap is on, '/dev/sda2', and stays on while the node is joined."
     assert "drain the node" in problem.next_step
     # What only boots would turn on, nobody uses.

@@ -7,11 +7,11 @@ import hashlib
 from typing import Any
 
 import pytest
-from ansible_collections.gpusmith.gpu.plugins.filter.host_baseline_plan import host_baseline_plan
 
 from gpusmith.expect import forecast, huge_pages, wanted
 from gpusmith.expect.host import HUGE_PAGES_FILE
 from gpusmith.node.records import parse
+from tests.unit.expect.role_plans import host_baseline_plan
 from tests.unit.expect.test_host import CONVERGED, SETTINGS
 
 WANTED = {"2Mi": 1024, "1Gi": 16}
@@ -42,7 +42,7 @@ def plan(record: dict[str, Any], pages: dict[str, Any] | None = None) -> dict[st
 
 
 def baseline(pages: dict[str, int]) -> wanted.Baseline:
-    return wanted.baseline("gpu-1", {"swap": "keep", "modules": (), "sysctl": {}, "huge_pages": pages})
+    return wanted.Baseline(node="gpu-1", swap="keep", huge_pages=pages)
 
 
 def test_a_new_machine_has_them_now_and_with_every_boot() -> None:

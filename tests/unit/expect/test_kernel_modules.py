@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from gpusmith.expect import forecast, host, kernel_modules, plans, wanted
+from gpusmith.expect import forecast, host, kernel_modules, wanted
 from gpusmith.node.records import parse
 from tests.unit.expect.converged import SETTINGS, converged_record
+from tests.unit.expect.role_plans import host_baseline_plan
 
 TEMPLATE = "kernel-modules-extra-{kernel}"
 RUNNING, NEXT = "6.12.0-124.52.2.el10_1.x86_64", "6.12.0-124.55.1.el10_1.x86_64"
@@ -28,11 +29,11 @@ def machine(loaded: bool = False, running: str = RUNNING, **lacking: list[str]) 
 
 def plan(record: dict[str, Any], template: str = TEMPLATE) -> dict[str, Any]:
     settings = {**SETTINGS["host_baseline"], "modules_package": template}
-    return plans.host_baseline(record, settings)
+    return host_baseline_plan(record, settings)
 
 
 def problems(record: dict[str, Any]) -> list[str]:
-    want = wanted.baseline("gpu-1", {"swap": "keep", "modules": ["overlay", "br_netfilter"], "sysctl": {}})
+    want = wanted.Baseline(node="gpu-1", swap="keep", modules=("overlay", "br_netfilter"))
     return [problem.cause for problem in kernel_modules.problems(parse(record), want)]
 
 
@@ -78,5 +79,5 @@ def test_where_the_system_has_no_such_package_none_is_asked_for() -> None:
 
 def test_the_suite_hears_of_it() -> None:
     record = parse(machine(loaded=True, next=["br_netfilter"]))
-    want = wanted.baseline("gpu-1", {"swap": "keep", "modules": ["br_netfilter"], "sysctl": {}})
+    want = wanted.Baseline(node="gpu-1", swap="keep", modules=("br_netfilter",))
     assert any("boots next" in problem.cause for problem in host.baseline(record, want))

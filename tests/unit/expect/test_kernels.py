@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.gpusmith.gpu.plugins.filter.driver_plan import driver_plan
 
 from gpusmith.expect import kernels, wanted
 from gpusmith.node.records import parse
 from gpusmith.paths import repo_root
 from gpusmith.problems import Cure
 from tests.unit.expect.converged import LAYOUTS, SETTINGS, converged_record
+from tests.unit.expect.role_plans import driver_plan
 from tests.unit.hosts import VERSION
 from tests.unit.records import healthy_record
 
@@ -20,7 +20,7 @@ NAMES = yaml.safe_load((repo_root() / "roles/nvidia_driver/vars/Debian.yml").rea
     "__nvidia_driver_kernel"
 ]
 RUNNING, NEXT = "6.1.0-40-amd64", "6.1.0-41-amd64"
-WANTED = wanted.Driver("gpu-1", VERSION)
+WANTED = wanted.Driver(node="gpu-1", version=VERSION)
 
 
 def record(*rows: dict[str, Any], **packages: bool) -> Any:
@@ -79,7 +79,7 @@ def test_a_module_of_another_version_is_a_persons_matter() -> None:
 
 
 def test_a_module_that_is_known_not_to_compile_is_not_site_ymls_to_build() -> None:
-    old = wanted.Driver("gpu-1", "535.261.03")
+    old = wanted.Driver(node="gpu-1", version="535.261.03")
     missing = row(release="6.1.0-56-amd64", module=None, module_version=None, headers=True)
     (found,) = kernels.problems(record(missing), old)
     assert "pci_resize_resource" in found.cause

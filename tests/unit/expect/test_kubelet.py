@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from gpusmith.expect.kubelet import expired
-from gpusmith.expect.plans import kubernetes_node
 from gpusmith.node.records import parse
 from tests.unit.expect.converged import KUBELET_FILE, ORDER_FILE, SETTINGS, converged_record
+from tests.unit.expect.role_plans import kubelet_plan
 
 FILE = next(iter(KUBELET_FILE))
 
@@ -18,9 +18,7 @@ def plan(config_dir: str | None, *, joined: bool = True, is_set: bool = True) ->
     record = converged_record()
     record["kubernetes"].update(joined=joined, config_dir=config_dir)
     del record["managed_files"][FILE]
-    return kubernetes_node(
-        record, {**SETTINGS["kubernetes_node"], "config": {"maxPods": 20} if is_set else {}}
-    )
+    return kubelet_plan(record, {**SETTINGS["kubernetes_node"], "config": {"maxPods": 20} if is_set else {}})
 
 
 @pytest.mark.parametrize(
@@ -53,7 +51,7 @@ def test_a_unit_of_a_node_that_serves_gets_no_drop_in_that_systemd_does_not_read
     record["kubernetes"]["joined"] = joined
     order = next(iter(ORDER_FILE))
     del record["managed_files"][order]
-    assert (order in kubernetes_node(record, SETTINGS["kubernetes_node"])["files"]) is not joined
+    assert (order in kubelet_plan(record, SETTINGS["kubernetes_node"])["files"]) is not joined
 
 
 @pytest.mark.parametrize(
@@ -68,7 +66,7 @@ def test_a_policy_that_a_serving_kubelet_would_not_start_with_is_named_and_not_w
     del record["managed_files"][FILE]
 
     def asked(**config: str) -> dict[str, Any]:
-        return kubernetes_node(record, {**SETTINGS["kubernetes_node"], "config": config})
+        return kubelet_plan(record, {**SETTINGS["kubernetes_node"], "config": config})
 
     found = asked(**{field: policy})
     assert (found["problems"], found["files"], found["cures"]) == ([], [], [])

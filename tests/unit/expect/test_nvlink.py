@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from gpusmith.checks import services
-from gpusmith.expect import forecast, packages, plans, removal
+from gpusmith.expect import forecast, packages
 from gpusmith.expect.choice import driver_of
 from gpusmith.expect.wanted import all_models
 from gpusmith.node.facts import NodeFacts
 from gpusmith.node.records import parse
+from tests.unit.expect.role_plans import driver_plan, driver_removal
 from tests.unit.expect.test_driver import LAYOUTS, ROW, SETTINGS, ready
 from tests.unit.families.systems import SYSTEMS, value
 from tests.unit.hosts import make_host
@@ -48,7 +49,7 @@ def complete() -> dict[str, Any]:
 
 
 def plan(record: dict[str, Any], rows: Any = None, **more: Any) -> dict[str, Any]:
-    found: dict[str, Any] = plans.driver(record, {**ASKED, **more}, rows or LAYOUTS)
+    found: dict[str, Any] = driver_plan(record, {**ASKED, **more}, rows or LAYOUTS)
     return found
 
 
@@ -147,15 +148,15 @@ def test_the_distributions_own_packages_are_refused(system: str, version: str) -
 
 
 def test_the_subnet_manager_goes_with_the_driver_and_tools_of_others_stay() -> None:
-    settings = {"node": "gpu-1", "version": "", "unit": "x", "files": []}
-    found = removal.driver(complete(), settings, LAYOUTS)
+    settings = {"node": "gpu-1", "version": "", "files": {}}
+    found = driver_removal(complete(), settings, LAYOUTS)
     assert "nvlsm" in found["others"]
     assert "infiniband-diags" not in {*found["others"], *found["packages"]}
 
 
 def test_what_a_removal_left_of_the_subnet_manager_goes_as_well() -> None:
     record = {**ready(), "remaining_packages": {"nvlsm": {"version": "2025.06.11-1", "held": False}}}
-    found = removal.driver(record, {"node": "gpu-1", "version": "", "unit": "x", "files": []}, LAYOUTS)
+    found = driver_removal(record, {"node": "gpu-1", "version": "", "files": {}}, LAYOUTS)
     assert found["remains"] == ["nvlsm"]
 
 

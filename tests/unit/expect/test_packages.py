@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from gpusmith.expect.packages import outdated, problems, to_ask_for
-from gpusmith.expect.plans import kubernetes_node
 from gpusmith.expect.wanted import Driver, Packages, packages_of
 from gpusmith.node.records import parse
 from gpusmith.problems import Cure
 from tests.unit.expect.converged import SETTINGS, converged_record
+from tests.unit.expect.role_plans import kubelet_plan
 from tests.unit.hosts import VERSION, make_host
 
 KUBERNETES = dict.fromkeys(("kubelet", "kubeadm", "kubectl"), "1.36.3")
@@ -28,25 +28,25 @@ def drifted(*, joined: bool = True) -> dict[str, Any]:
 
 
 def test_a_node_that_serves_keeps_its_versions() -> None:
-    plan = kubernetes_node(drifted(), SETTINGS["kubernetes_node"])
+    plan = kubelet_plan(drifted(), SETTINGS["kubernetes_node"])
     assert plan["drift"] == [
         "package 'kubelet' is 1.36.2, the inventory wants 1.36.3",
         "package 'kubeadm' is 1.36.2, the inventory wants 1.36.3",
     ]
     # What else is wrong is repaired, in the version of the others.
     assert plan["problems"] == ["package 'kubectl' is not installed"]
-    assert plan["versions"] == dict.fromkeys(KUBERNETES, "1.36.2-1.1")
+    assert plan["asked"]["packages"] == dict.fromkeys(KUBERNETES, "1.36.2-1.1")
     record = drifted()
     record["packages"]["kubectl"] = OTHER
-    assert kubernetes_node(record, SETTINGS["kubernetes_node"])["problems"] == []
+    assert kubelet_plan(record, SETTINGS["kubernetes_node"])["problems"] == []
 
 
 @pytest.mark.parametrize(("joined", "allowed"), [(True, True), (False, False)])
 def test_any_other_node_gets_the_inventorys(joined: bool, allowed: bool) -> None:
     settings = {**SETTINGS["kubernetes_node"], "change_on_joined": allowed}
-    plan = kubernetes_node(drifted(joined=joined), settings)
+    plan = kubelet_plan(drifted(joined=joined), settings)
     assert plan["drift"] == []
-    assert plan["versions"] == KUBERNETES
+    assert plan["asked"]["packages"] == KUBERNETES
     assert "packages" in plan["cures"]
 
 
@@ -77,6 +77,6 @@ def test_the_panel_for_x_has_a_version_of_its_own(name: str, source: str | None)
     """The distribution's hwloc brings its library, in the version of some older driver."""
     raw = converged_record()
     raw["packages"][name] = {"version": "510.47.03-0ubuntu4", "held": False, "source": source}
-    wanted = Driver("gpu-1", VERSION)
+    wanted = Driver(node="gpu-1", version=VERSION)
     wanted = replace(wanted, layout=replace(wanted.layout, patterns=("*nvidia*", "libxnvctrl0")))
     assert outdated(parse(raw), wanted) == {}

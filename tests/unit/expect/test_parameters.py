@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from gpusmith.expect import parameters, plans
+from gpusmith.expect import parameters
 from gpusmith.inventory import rules
 from gpusmith.node.records import parse
 from gpusmith.probe.module import parse_parameters
 from gpusmith.probe.record import Record
+from tests.unit.expect.role_plans import driver_plan
 from tests.unit.expect.test_driver import LAYOUTS, SETTINGS, ready
 
 PARAMS = """ResmanDebugLevel: 4294967295
@@ -57,7 +58,7 @@ def test_the_role_asks_for_a_reboot(joined: bool) -> None:
     raw["module"]["parameters"] = {"EnableStreamMemOPs": "0"}
     raw["kubernetes"]["joined"] = joined
     settings = {**SETTINGS, "parameters": {"NVreg_EnableStreamMemOPs": 1}}
-    plan = plans.driver(raw, settings, LAYOUTS)
+    plan = driver_plan(raw, settings, LAYOUTS)
     assert plan["cures"] == ["reboot"]
     assert "NVreg_EnableStreamMemOPs" in plan["problems"][0]
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from gpusmith.expect import removal
 from tests.unit.expect.converged import DRIVER_FILES, converged_record
+from tests.unit.expect.role_plans import driver_removal
 from tests.unit.expect.test_driver import LAYOUTS, VERSION, bare
 from tests.unit.families.systems import value
 
@@ -15,14 +15,13 @@ SETTINGS = {
     "node": "gpu-1",
     "version": VERSION,
     "package_layout": "nvidia",
-    "unit": "gpusmith-nvidia-load.service",
-    "files": list(DRIVER_FILES),
+    "files": DRIVER_FILES,
 }
 
 
 def left(raw: dict[str, Any], **asked: Any) -> dict[str, Any]:
     raw["kubernetes"]["joined"] = asked.pop("joined", False)
-    return removal.driver(raw, {**SETTINGS, **asked}, asked.pop("known", LAYOUTS))
+    return driver_removal(raw, {**SETTINGS, **asked}, asked.pop("known", LAYOUTS))
 
 
 def test_a_machine_that_never_had_one_has_nothing_to_take_away() -> None:

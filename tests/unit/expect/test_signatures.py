@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.gpusmith.gpu.plugins.filter.driver_plan import driver_plan
 
-from gpusmith.expect import packages, removal, signatures, taken
+from gpusmith.expect import packages, signatures, taken
 from gpusmith.expect.choice import driver_of
 from gpusmith.expect.layouts import Unmet
 from gpusmith.expect.wanted import Driver
@@ -18,6 +17,7 @@ from gpusmith.node.records import parse
 from gpusmith.problems import Cure
 from tests.unit.built.conftest import NUMBER, Pair
 from tests.unit.expect.converged import LAYOUTS, SETTINGS, converged_record
+from tests.unit.expect.role_plans import driver_plan, driver_removal
 from tests.unit.expect.test_removal import SETTINGS as LEAVING
 from tests.unit.hosts import VERSION, make_host
 
@@ -46,6 +46,12 @@ def seen(**by: Mapping[str, Any]) -> dict[str, Any]:
     return raw
 
 
+def signed_by(certificate: str) -> Driver:
+    return Driver(
+        node="gpu-1", version=VERSION, build="once_per_kernel", build_signing={"certificate": certificate}
+    )
+
+
 def plan(raw: dict[str, Any], certificate: str) -> dict[str, Any]:
     asked = {**SETTINGS["nvidia_driver"], "certificate": certificate}
     found: dict[str, Any] = driver_plan(raw, asked, LAYOUTS)
@@ -66,7 +72,7 @@ def test_a_module_that_somebody_else_signed_is_named_and_signed_anew(
     certificate: str, where: str, release: str, who: dict[str, Any], words: str
 ) -> None:
     raw = seen(**{where: who})
-    (problem,) = signatures.problems(parse(raw), Driver("gpu-1", VERSION, certificate=certificate))
+    (problem,) = signatures.problems(parse(raw), signed_by(certificate))
     assert f"module for kernel {release} is signed by {words}" in problem.cause
     assert "'nvidia_driver_build_signing'" in problem.cause
     assert problem.cure is Cure.PACKAGES
@@ -76,10 +82,10 @@ def test_a_module_that_somebody_else_signed_is_named_and_signed_anew(
 
 
 def test_what_nobody_can_tell_or_asks_for_is_no_problem(certificate: str) -> None:
-    driver = Driver("gpu-1", VERSION, certificate=certificate)
+    driver = signed_by(certificate)
     raw = seen(next=DKMS)
     # Each node signs for itself.
-    assert signatures.problems(parse(raw), replace(driver, certificate="")) == []
+    assert signatures.problems(parse(raw), replace(driver, build_signing={})) == []
     for secure_boot in (False, None):
         raw["system"]["secure_boot"] = secure_boot
         assert signatures.problems(parse(raw), driver) == []
@@ -98,7 +104,7 @@ def test_modules_of_a_former_key_of_the_site_are_signed_anew(tmp_path: Path) -> 
 
 
 def test_a_certificate_that_cannot_be_read_is_told() -> None:
-    driver = Driver("gpu-1", VERSION, certificate="/nowhere/modules.der")
+    driver = signed_by("/nowhere/modules.der")
     with pytest.raises(Unmet, match=r"'/nowhere/modules.der' cannot be read"):
         taken.to_take(parse(seen()), driver)
     assert "'/nowhere/modules.der' cannot be read" in plan(seen(), "/nowhere/modules.der")["refused"]
@@ -122,14 +128,14 @@ def test_what_brings_the_next_kernel_is_held(
     assert found["kernel_to_hold"] == ([KERNEL_PACKAGE] if held else [])
     assert found["unheld"] == found["kernel_to_hold"]
     # It is no part of the set, of which an upgrade saves all packages.
-    assert found["companions"] == []
-    asked = packages.to_hold(parse(raw), Driver("gpu-1", VERSION, certificate=named))
+    assert found["asked"]["companions"] == []
+    asked = packages.to_hold(parse(raw), signed_by(named))
     assert (KERNEL_PACKAGE in asked) is held
     raw["packages"][KERNEL_PACKAGE]["held"] = True
     assert (plan(raw, named)["kernel_to_hold"], plan(raw, named)["problems"]) == ([], [])
     # And it may move when the driver goes.
     raw["kubernetes"]["joined"] = False
-    gone = removal.driver(raw, {**LEAVING, "certificate": named}, LAYOUTS)
+    gone = driver_removal(raw, {**LEAVING, "certificate": named}, LAYOUTS)
     assert gone["companions"] == ([KERNEL_PACKAGE] if held else [])
 
 

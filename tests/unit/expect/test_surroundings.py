@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpusmith.expect import plans, surroundings
+from gpusmith.expect import surroundings
 from gpusmith.node.records import parse
 from tests.unit.expect.converged import LAYOUTS, SETTINGS, converged_record
+from tests.unit.expect.role_plans import driver_plan, host_baseline_plan
 from tests.unit.families.systems import SYSTEMS, value
 
 RUNS = {"active": "active", "enabled": "enabled"}
@@ -22,7 +23,7 @@ def machine(joined: bool = False, **seen: Any) -> dict[str, Any]:
 
 
 def plan(record: dict[str, Any], **settings: Any) -> dict[str, Any]:
-    return plans.host_baseline(record, {**SETTINGS["host_baseline"], **settings})
+    return host_baseline_plan(record, {**SETTINGS["host_baseline"], **settings})
 
 
 def test_a_machine_that_nothing_else_rules_has_no_notes() -> None:
@@ -70,7 +71,7 @@ def test_needrestart_is_told_where_it_is_and_where_the_system_brings_it() -> Non
 def test_dracut_is_told_of_nouveau_where_it_is() -> None:
     def files(there: bool) -> list[str]:
         settings = {**SETTINGS["nvidia_driver"], "dracut_files": {DRACUT: "install_items"}}
-        found: list[str] = plans.driver(machine(dracut=there), settings, LAYOUTS)["files"]
+        found: list[str] = driver_plan(machine(dracut=there), settings, LAYOUTS)["files"]
         return found
 
     assert [files(False), files(True)] == [[], [DRACUT]]

@@ -15,7 +15,7 @@ from tests.unit.records import healthy_record
 
 KERNEL = "6.1.0-40-amd64"
 PATH = f"/lib/modules/{KERNEL}/updates/dkms/nvidia.ko"
-WANTED = wanted.Driver("gpu-1", VERSION)
+WANTED = wanted.Driver(node="gpu-1", version=VERSION)
 
 
 def kernel(release: str, **changes: Any) -> dict[str, Any]:

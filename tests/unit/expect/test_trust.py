@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 from ansible.errors import AnsibleFilterError
-from ansible_collections.gpusmith.gpu.plugins.filter.host_baseline_plan import host_baseline_plan
 
 from gpusmith.expect import forecast
 from gpusmith.inventory.authorities import digests
 from tests.authorities import authority
+from tests.unit.expect.role_plans import host_baseline_plan
 
 from .test_host import CONVERGED, SETTINGS
 

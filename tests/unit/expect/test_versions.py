@@ -6,10 +6,11 @@ import pytest
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base
 
 from gpusmith.checks.driver import driver_versions
-from gpusmith.expect import plans, steps, versions
+from gpusmith.expect import steps, versions
 from gpusmith.expect.versions import FULL_DRIVER
 from gpusmith.node.facts import NodeFacts
 from gpusmith.node.records import parse
+from tests.unit.expect.role_plans import driver_plan
 from tests.unit.expect.test_driver import LAYOUTS
 from tests.unit.hosts import make_host
 from tests.unit.records import healthy_record
@@ -96,7 +97,7 @@ def test_whether_a_package_has_the_wanted_version(version: str | None, wanted: s
 )
 def test_role_and_preflight_agree_on_what_a_full_version_is(version: str, full: bool) -> None:
     settings = {"node": "gpu-1", "version": version, "module_flavour": "auto", "fabric_manager": "auto"}
-    assert (plans.driver(healthy_record(), settings, LAYOUTS)["refused"] == "") is full
+    assert (driver_plan(healthy_record(), settings, LAYOUTS)["refused"] == "") is full
     assert bool(FULL_DRIVER.match(version)) is full
 
 
@@ -110,7 +111,7 @@ def test_role_and_suite_agree_on_versions(package: str, wanted: str, right: bool
     facts = NodeFacts(make_host(nvidia_driver_version=wanted), parse(record), None, {})
     assert (driver_versions(facts) == []) is right
     settings = {"node": "gpu-1", "version": wanted, "module_flavour": "auto", "fabric_manager": "auto"}
-    assert ("libcuda1" not in plans.driver(record, settings, LAYOUTS)["outdated"]) is right
+    assert ("libcuda1" not in driver_plan(record, settings, LAYOUTS)["outdated"]) is right
 
 
 @pytest.mark.parametrize(

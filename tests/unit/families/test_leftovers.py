@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from gpusmith.expect import kernels, layouts, packages, plans
+from gpusmith.expect import kernels, layouts, packages
 from gpusmith.expect.wanted import Driver
 from gpusmith.node.records import parse
 from gpusmith.problems import Cure
+from tests.unit.expect.role_plans import driver_plan
 from tests.unit.expect.test_driver import SETTINGS, ready
 from tests.unit.families.systems import value
 
@@ -44,7 +45,7 @@ def with_driver(names: list[str], version: str, joined: bool = False, **others: 
 
 def plan(record: dict[str, Any], system: str = "Ubuntu 24", layout: str = "distribution", **more: Any) -> Any:
     settings = {**SETTINGS, "version": NEW, "package_layout": layout, **more}
-    return plans.driver(record, settings, value("nvidia_driver", system, "__nvidia_driver_layouts"))
+    return driver_plan(record, settings, value("nvidia_driver", system, "__nvidia_driver_layouts"))
 
 
 @pytest.mark.parametrize("server", ["", "server-"])
@@ -53,7 +54,10 @@ def test_the_suite_knows_the_drivers_own_firmware(server: str) -> None:
     firmware = "nvidia-firmware-580-{server}{version}"
     for version, problems in ((NEW, 0), (BEFORE, 1)):
         names = ["libnvidia-compute-580", firmware.format(server=server, version=version)]
-        assert len(packages.left_behind(parse(with_driver(names, NEW)), Driver("gpu-1", NEW))) == problems
+        assert (
+            len(packages.left_behind(parse(with_driver(names, NEW)), Driver(node="gpu-1", version=NEW)))
+            == problems
+        )
 
 
 def test_firmware_of_the_version_before_is_removed_and_is_no_drift() -> None:
@@ -122,7 +126,7 @@ def test_parts_of_another_branch_make_room_for_the_wanted_ones() -> None:
     ]
     # What is there already is left over.
     found = plan(with_driver([*SERVER, "nvidia-fabricmanager-570"], NEW), fabric_manager="enabled")
-    assert (found["displaced"], found["leftovers"]) == ([], ["nvidia-fabricmanager-570"])
+    assert (found["asked"]["displaced"], found["leftovers"]) == ([], ["nvidia-fabricmanager-570"])
 
 
 @pytest.mark.parametrize("components", [["nscq"], []])
@@ -130,7 +134,7 @@ def test_components_make_room_also_where_they_come_as_counterparts(components: l
     names = [name.replace("580", "570") for name in WITH_BRANCH if name != "nvidia-fabricmanager"]
     record = with_driver([*names, "libnvidia-nscq-570"], "570.211.01")
     found = plan(record, layout="nvidia", version="575.57.08", components=components)
-    assert found["displaced"] == ["libnvidia-nscq-570"]
+    assert found["asked"]["displaced"] == ["libnvidia-nscq-570"]
 
 
 WITH_BRANCH = ["libnvidia-compute-580", "libnvidia-cfg1-580", "nvidia-utils-580", "nvidia-compute-utils-580"]
@@ -155,9 +159,9 @@ def test_a_part_for_servers_may_have_the_plain_name_of_its_branch() -> None:
 def test_what_a_site_has_besides_is_asked_for_under_its_next_name(name: str, names: list[str]) -> None:
     record = with_driver([*WITH_BRANCH, *ALONG, name], NEW)
     found = plan(record, layout="nvidia", version="595.91.07")
-    assert found["counterparts"] == [{"of": name, "names": names, "version": "595.91.07"}]
+    assert found["asked"]["counterparts"] == [{"of": name, "names": names, "version": "595.91.07"}]
     assert found["leftovers"] == []
-    assert name in found["release"]
+    assert name in found["asked"]["release"]
 
 
 def test_what_a_site_has_besides_of_servers_keeps_that_in_its_name() -> None:
@@ -168,7 +172,7 @@ def test_what_a_site_has_besides_of_servers_keeps_that_in_its_name() -> None:
     )
     for name in (meta, kernel, f"linux-objects-nvidia-580-server-open-{KERNEL}"):
         record["packages"][name] = {"version": "6.8.0-79.79", "held": True}
-    found = {each["of"]: each for each in plan(record, version="595.91.07")["counterparts"]}
+    found = {each["of"]: each for each in plan(record, version="595.91.07")["asked"]["counterparts"]}
     assert sorted(found) == ["libnvidia-decode-580-server", meta]
     assert found["libnvidia-decode-580-server"]["names"][0] == "libnvidia-decode-595-server"
     # It has versions of its own.
@@ -202,7 +206,7 @@ def test_all_of_the_other_kind_goes_where_version_and_kind_change_at_once(
 @pytest.mark.parametrize("system", ["Debian 13", "Rocky 9"])
 def test_parts_of_the_fabric_may_keep_their_branch_or_lose_it(system: str) -> None:
     record = with_driver(["nvidia-driver-cuda", "libnvidia-nscq-575"], "575.57.08")
-    (found,) = plan(record, system, "nvidia")["counterparts"]
+    (found,) = plan(record, system, "nvidia")["asked"]["counterparts"]
     assert found["names"] == ["libnvidia-nscq-580", "libnvidia-nscq"]
 
 
@@ -216,7 +220,9 @@ def test_a_pin_of_another_branch_is_told_and_replaced_and_no_leftover() -> None:
         found = plan(record, layout="nvidia", version="595.91.07")
         assert found["leftovers"] == found["outdated"] == []
         assert f"package '{pin}' pins the driver at another version than 595.91.07" in found["problems"]
-        assert found["counterparts"] == [{"of": pin, "names": ["nvidia-driver-pinning-595"], "version": ""}]
+        assert found["asked"]["counterparts"] == [
+            {"of": pin, "names": ["nvidia-driver-pinning-595"], "version": ""}
+        ]
         # Where they do not contradict each other for the package manager, the old one goes in its turn.
         record["packages"]["nvidia-driver-pinning-595"] = {"version": "595-1", "held": False}
         assert plan(record, layout="nvidia", version="595.91.07")["leftovers"] == [pin]
@@ -225,12 +231,12 @@ def test_a_pin_of_another_branch_is_told_and_replaced_and_no_leftover() -> None:
 def test_a_pin_of_one_version_is_replaced_by_that_of_the_wanted_one() -> None:
     record = with_driver(WITH_BRANCH, BEFORE)
     record["packages"][f"nvidia-driver-pinning-{BEFORE}"] = {"version": f"{BEFORE}-1", "held": False}
-    (found,) = plan(record, layout="nvidia")["counterparts"]
+    (found,) = plan(record, layout="nvidia")["asked"]["counterparts"]
     assert found["names"] == [f"nvidia-driver-pinning-{NEW}"]
     record["packages"] |= {
         f"nvidia-driver-pinning-{NEW}": record["packages"].pop(f"nvidia-driver-pinning-{BEFORE}")
     }
-    assert plan(record, layout="nvidia")["counterparts"] == []
+    assert plan(record, layout="nvidia")["asked"]["counterparts"] == []
 
 
 def test_a_name_without_branch_is_left_over_beside_the_same_part_with_one() -> None:
@@ -282,7 +288,7 @@ def test_signed_modules_are_held_with_what_brings_the_next_kernel() -> None:
     record["packages"][modules] = {"version": "6.8.0-79.79", "held": False}
     found = plan(record, module_build="prebuilt")
     assert found["other_packages"] == ["nvidia-modprobe", modules]
-    assert found["companions"] == ["linux-image-generic", *kernels.READY]
+    assert found["asked"]["companions"] == ["linux-image-generic", *kernels.READY]
     assert found["unheld"] == ["linux-image-generic", modules]
     # DKMS builds other modules than the driver's with this one.
     record["packages"]["nvidia-fs-dkms"] = {"version": "2.28.4-1", "held": False}
@@ -340,8 +346,8 @@ def test_a_module_that_comes_built_goes_with_its_driver() -> None:
     record = with_driver([*old, "linux-image-generic"], BEFORE)
     record["packages"][modules] = {"version": "6.8.0-79.79", "held": True}
     found = plan(record, module_build="prebuilt")
-    assert set(found["release"]) == {*old, modules}
-    assert plan(with_driver(SERVER, NEW), module_build="prebuilt")["release"] == []
+    assert set(found["asked"]["release"]) == {*old, modules}
+    assert plan(with_driver(SERVER, NEW), module_build="prebuilt")["asked"]["release"] == []
 
 
 def test_nothing_is_built_where_modules_come_built() -> None:
@@ -414,7 +420,7 @@ def test_the_suite_holds_the_same_packages() -> None:
         "version": "1",
         "held": False,
     }
-    loose = packages.unheld(parse(record), Driver("gpu-1", NEW))
+    loose = packages.unheld(parse(record), Driver(node="gpu-1", version=NEW))
     assert {"linux-image-generic", "linux-modules-nvidia-580-server-open-6.8.0-79-generic"} <= set(loose)
 
 
@@ -434,7 +440,7 @@ COMPONENTS = {"nscq": "libnvidia-nscq", "nvsdm": "libnvsdm"}
 )
 def test_declared_components_come_with_the_driver(system: str, version: str, names: list[str]) -> None:
     asked = plan(ready(), system, "nvidia", version=version, components=list(COMPONENTS))["packages"]
-    without = plan(ready(), system, "nvidia", version=version)["packages"]
+    without = plan(ready(), system, "nvidia", version=version, components=[])["packages"]
     assert asked == [*without, *names]
 
 

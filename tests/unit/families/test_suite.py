@@ -16,13 +16,13 @@ from tests.unit.families.test_leftovers import NEW, with_driver
 )
 def test_a_library_that_is_gone_is_the_packages_that_brings_it(name: str) -> None:
     record = parse(with_driver([name], NEW))
-    _step, cure = libraries.repair(record, Driver("gpu-1", NEW), libraries.CARRIERS["nvidia-ml"])
+    _step, cure = libraries.repair(record, Driver(node="gpu-1", version=NEW), libraries.CARRIERS["nvidia-ml"])
     assert cure is Cure.PERSON
 
 
 def test_without_it_the_packages_are_missing() -> None:
     record = parse(with_driver(["nvidia-firmware-580-server-" + NEW], NEW))
-    _step, cure = libraries.repair(record, Driver("gpu-1", NEW), libraries.CARRIERS["nvidia-ml"])
+    _step, cure = libraries.repair(record, Driver(node="gpu-1", version=NEW), libraries.CARRIERS["nvidia-ml"])
     assert cure is Cure.PACKAGES
 
 
@@ -44,7 +44,7 @@ def test_the_suite_tells_firmware_that_was_left_from_a_driver_of_two_versions() 
     left = "nvidia-firmware-580-server-580.126.20"
     record = with_driver(["libnvidia-compute-580-server", f"nvidia-firmware-580-server-{NEW}"], NEW)
     record["packages"][left] = {"version": "580.126.20-0ubuntu0.24.04.2", "held": True}
-    wanted = Driver("gpu-1", NEW)
+    wanted = Driver(node="gpu-1", version=NEW)
     assert packages.leftovers(parse(record), wanted) == [left]
     assert packages.outdated(parse(record), wanted) == {}
     record["packages"]["libnvidia-compute-580-server"]["version"] = "580.126.20-0ubuntu0.24.04.2"

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
-from ansible_collections.gpusmith.gpu.plugins.filter import containerd_plan
+from ansible_collections.gpusmith.gpu.plugins.filter import plan
 from ansible_collections.gpusmith.gpu.plugins.module_utils import containerd
 from ansible_collections.gpusmith.gpu.plugins.modules import containerd_config
 
@@ -395,7 +395,7 @@ def test_listed_registries_are_refused_beside_mirrors_in_the_configuration(
 
 def test_the_judge_wants_the_drop_in_that_the_module_writes() -> None:
     record = {"containerd": {"root_schema": 3, "registries": {"config_path": "/etc/site", "inline": None}}}
-    (text,) = containerd_plan.drop_in(record, ROLE, RUNTIME, IMAGES).values()
+    (text,) = plan.drop_in(record, ROLE, RUNTIME, IMAGES).values()
     assert text == containerd.drop_in(3, ROLE, RUNTIME, containerd.beside(IMAGES, "/etc/site", None))
 
 

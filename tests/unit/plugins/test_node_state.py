@@ -16,6 +16,8 @@ from ansible_collections.gpusmith.gpu.plugins.plugin_utils import looking
 
 from gpusmith.node.bundle import bundle
 from gpusmith.wait import wait_until
+from gpusmith.wanted.node import NodeWanted
+from tests.unit.expect.role_plans import driver_parts
 from tests.unit.records import healthy_record
 
 Run = Callable[..., tuple[dict[str, Any], list[dict[str, Any]]]]
@@ -25,7 +27,13 @@ Run = Callable[..., tuple[dict[str, Any], list[dict[str, Any]]]]
 def run(monkeypatch: pytest.MonkeyPatch) -> Run:
     """Runs an action against answers of the node's module; returns its result and what the module was given."""
 
-    def make(plugin: Any, answers: list[dict[str, Any]], check: bool = False, **arguments: Any) -> Any:
+    def make(
+        plugin: Any,
+        answers: list[dict[str, Any]],
+        check: bool = False,
+        wanted: NodeWanted | None = None,
+        **arguments: Any,
+    ) -> Any:
         sent: list[dict[str, Any]] = []
 
         def execute(_self: Any, **call: Any) -> dict[str, Any]:
@@ -33,6 +41,8 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
             return dict(answers[min(len(sent), len(answers)) - 1])
 
         monkeypatch.setattr(plugin.ActionModule, "_execute_module", execute)
+        if wanted:
+            monkeypatch.setattr(plugin, "of_task", lambda *_: wanted)
         task = Task.load({"name": "x", "action": {"module": "gpusmith.gpu.x", **arguments}})
         task.check_mode = check
         connection = SimpleNamespace(_shell=SimpleNamespace(tmpdir=None))
@@ -90,31 +100,29 @@ def test_a_module_that_failed_is_told_as_it_is(run: Run) -> None:
     assert (result["failed"], result["msg"]) == (True, "no python")
 
 
-WANTED: dict[str, Any] = {
-    "settings": {
-        "node": "gpu-1",
-        "version": "580.178.04",
-        "module_flavour": "auto",
-        "fabric_manager": "disabled",
-    },
-    "layouts": {
-        "nvidia": [
-            {
-                "packages": [],
-                "module": {"dkms": {"open": ["nvidia-driver-cuda"]}},
-                "patterns": [],
-                "stands_for_all": "nvidia-driver-cuda",
-            }
-        ]
-    },
+LAYOUTS = {
+    "nvidia": [
+        {
+            "packages": [],
+            "module": {"dkms": {"open": ["nvidia-driver-cuda"]}},
+            "patterns": [],
+            "stands_for_all": "nvidia-driver-cuda",
+        }
+    ]
 }
+
+
+def wanted(fabric_manager: str = "disabled") -> dict[str, Any]:
+    settings = {"version": "580.178.04", "fabric_manager": fabric_manager, "components": []}
+    of_node, own = driver_parts({"node": "gpu-1", **settings}, LAYOUTS)
+    return {"wanted": of_node, "own": own}
 
 
 def test_waiting_ends_when_nothing_differs(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver_wait, "wait_until", partial(wait_until, sleep=lambda _seconds: None))
     late = looked()
     late["record"]["services"]["nvidia-persistenced"]["active"] = "activating"
-    result, sent = run(driver_wait, [late, late, looked()], **WANTED, timeout=60)
+    result, sent = run(driver_wait, [late, late, looked()], **wanted(), timeout=60)
     assert len(sent) == 3
     assert result["record"] == healthy_record()
     assert result["waited"] >= 0
@@ -122,7 +130,7 @@ def test_waiting_ends_when_nothing_differs(run: Run, monkeypatch: pytest.MonkeyP
 
 
 def test_what_waiting_cannot_help_is_not_waited_for(run: Run) -> None:
-    result, sent = run(driver_wait, [looked(loaded_version="1.2.3")], **WANTED, timeout=60)
+    result, sent = run(driver_wait, [looked(loaded_version="1.2.3")], **wanted(), timeout=60)
     assert len(sent) == 1
     assert result["record"]["module"]["loaded_version"] == "1.2.3"
 
@@ -131,20 +139,19 @@ def test_what_waiting_cannot_help_is_not_waited_for(run: Run) -> None:
 def test_the_last_record_is_returned_when_the_time_is_over(run: Run, check: bool, timeout: int) -> None:
     late = looked()
     late["record"]["services"]["nvidia-persistenced"]["active"] = "activating"
-    result, sent = run(driver_wait, [late], check=check, **WANTED, timeout=timeout)
+    result, sent = run(driver_wait, [late], check=check, **wanted(), timeout=timeout)
     assert len(sent) == 1
     assert result["record"] == late["record"]
     assert "failed" not in result
 
 
 def test_settings_that_cannot_be_met_are_refused(run: Run) -> None:
-    wanted = {**WANTED, "settings": {**WANTED["settings"], "fabric_manager": "enabled"}}
-    result, _sent = run(driver_wait, [looked()], **wanted, timeout=60)
+    result, _sent = run(driver_wait, [looked()], **wanted("enabled"), timeout=60)
     assert result["failed"] is True
     assert "NVSwitches" in result["msg"]
 
 
-RESTART: dict[str, Any] = {"kubeconfig": "/nowhere/k", "namespace": "gpusmith-system", "timeout": 60}
+RESTART: dict[str, Any] = {"kubeconfig": "/nowhere/k", "wanted": NodeWanted(name="gpu-1"), "timeout": 60}
 
 
 def without_plugin_file() -> dict[str, Any]:

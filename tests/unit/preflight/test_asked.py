@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible.parsing.dataloader import DataLoader
-from ansible.template import Templar, trust_as_template
 
 from gpusmith.paths import repo_root
 from gpusmith.preflight import asked
@@ -189,56 +187,6 @@ def test_another_or_a_damaged_key_is_due_on_a_converged_node(key: str) -> None:
     other = {"containerd_repository": {**REPOSITORY, "key": key}}
     asks = asked.all_of(record, run(**{**WANTED, **other}), NAMES)
     assert set(asked.due(record, asks)) == {"containerd"}
-
-
-@pytest.mark.parametrize(
-    ("role", "variable", "inventory"),
-    [
-        (
-            "containerd",
-            "__containerd_asked",
-            {
-                "containerd_version": "2.3.7",
-                "containerd_repository": REPOSITORY,
-                "containerd_package_layout": "docker",
-            },
-        ),
-        (
-            "nvidia_container_toolkit",
-            "__nvidia_container_toolkit_asked",
-            {"nvidia_container_toolkit_version": "1.20.1", "nvidia_container_toolkit_repository": REPOSITORY},
-        ),
-        (
-            "kubernetes_node",
-            "__kubernetes_node_asked",
-            {"kubernetes_node_version": "1.36.3", "kubernetes_node_repository": REPOSITORY},
-        ),
-    ],
-)
-def test_the_role_asks_for_the_same(role: str, variable: str, inventory: dict[str, Any]) -> None:
-    folder = repo_root() / "roles" / role
-    values = yaml.safe_load((folder / "vars/main.yml").read_text())
-    trusted = {name: _trusted(value) for name, value in values.items()}
-    trusted[asked.VARIABLES[role]] = NAMES[role]
-    # A machine that does not serve gets the inventory's versions, as tests of the plans show.
-    trusted[f"__{role}_plan"] = {"versions": _trusted(f"{{{{ __{role}_packages }}}}")}
-    templar = Templar(DataLoader(), variables={**trusted, **inventory})
-    assert templar.template(trusted[variable]) == asked.all_of(bare(), run(**WANTED), NAMES)[role]
-
-
-def test_the_drivers_role_asks_by_the_same_keys() -> None:
-    values = yaml.safe_load((repo_root() / "roles/nvidia_driver/vars/main.yml").read_text())
-    ask = asked.all_of(bare(), run(**WANTED), NAMES)["nvidia_driver"]
-    # The role installs headers by a call of their own.
-    assert set(values["__nvidia_driver_packages"]) == set(ask) - {"optional"}
-
-
-def _trusted(value: Any) -> Any:
-    if isinstance(value, str):
-        return trust_as_template(value)
-    if isinstance(value, dict):
-        return {key: _trusted(each) for key, each in value.items()}
-    return [_trusted(each) for each in value] if isinstance(value, list) else value
 
 
 def nvlink_5() -> dict[str, Any]:

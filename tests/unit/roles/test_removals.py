@@ -49,7 +49,7 @@ def test_with_containerd_go_all_drop_ins_that_roles_write() -> None:
         if "gpusmith.gpu.containerd_config" in task
     ]
     names = {
-        variables("containerd")["__containerd_settings"]["name"],
-        variables("nvidia_container_toolkit")["__nvidia_container_toolkit_wanted"]["name"],
+        variables("containerd")["__containerd_own"]["name"],
+        variables("nvidia_container_toolkit")["__nvidia_container_toolkit_own"]["name"],
     }
     assert set(module["loop"]) == names

@@ -22,6 +22,7 @@ from gpusmith.upgrade.effects import DriverFailed, InUse
 from gpusmith.upgrade.on_machine import Machine, Validation
 from gpusmith.wait import WaitTimeout
 from tests.unit.expect.converged import converged_record
+from tests.unit.expect.role_plans import driver_parts
 from tests.unit.hosts import VERSION
 from tests.unit.preflight.test_asked import NAMES
 
@@ -62,6 +63,7 @@ class Node:
 
 
 def made(node: Node, tmp_path: Path, **other: Any) -> Machine:
+    wanted, own = driver_parts(SETTINGS, LAYOUTS)
     return Machine(
         host="gpu-1",
         node="gpu-1",
@@ -70,8 +72,8 @@ def made(node: Node, tmp_path: Path, **other: Any) -> Machine:
         look=lambda: node.record,
         cluster=None,  # type: ignore[arg-type]
         packages=PACKAGES,
-        settings=SETTINGS,
-        layouts=LAYOUTS,
+        wanted=wanted,
+        own=own,
         validation=Validation("validation", "inventory", tmp_path),
         ready_s=0.0,
         sleep=lambda _: None,
@@ -217,10 +219,10 @@ def test_modules_of_others_are_built_for_the_driver_that_came(tmp_path: Path, on
     # The upgrade has unloaded it; where that takes a reboot, it is loaded, and of the driver before.
     node.record["system"]["modules"]["gdrdrv"] = True
     saved = {"saved": {"libcuda1": f"{NEW}-1"}}
-    settings = {**SETTINGS, "extra_modules": ["gdrdrv"]}
+    wanted, own = driver_parts({**SETTINGS, "extra_modules": ["gdrdrv"]}, LAYOUTS)
 
     def machine() -> Machine:
-        return replace(made(node, tmp_path, modules=Modules(node) if once else None), settings=settings)
+        return replace(made(node, tmp_path, modules=Modules(node) if once else None), wanted=wanted, own=own)
 
     node.answers = [saved]
     machine().install(NEW)
@@ -427,7 +429,7 @@ def test_what_no_load_brings_is_refused_before_the_node_is_emptied(
     node.record["module"]["parameters"] = shown
     asked = suite(monkeypatch, tmp_path, [])
     machine = made(node, tmp_path)
-    machine.settings = {**SETTINGS, **settings}
+    machine.wanted, machine.own = driver_parts({**SETTINGS, **settings}, LAYOUTS)
     if why:
         with pytest.raises(GpusmithError, match=why):
             machine.precheck(VERSION)
@@ -440,7 +442,9 @@ def test_what_the_inventory_sets_is_no_fault_of_a_driver(tmp_path: Path) -> None
     node = Node()
     node.record["module"]["parameters"] = {"EnableStreamMemOPs": "0"}
     machine = made(node, tmp_path)
-    machine.settings = {**SETTINGS, "files": {FILE: "options nvidia"}, "parameters": {PARAMETER: "1"}}
+    machine.wanted, machine.own = driver_parts(
+        {**SETTINGS, "files": {FILE: "options nvidia"}, "parameters": {PARAMETER: "1"}}, LAYOUTS
+    )
     machine.load(VERSION, [])
 
 
@@ -503,7 +507,7 @@ def test_a_suite_that_could_not_do_its_work_says_nothing_about_the_driver(
 def test_each_version_is_fetched_by_the_names_of_its_branch(tmp_path: Path) -> None:
     node = Node()
     machine = made(node, tmp_path)
-    machine.settings = {**SETTINGS, "fabric_manager": "enabled"}
+    machine.wanted, machine.own = driver_parts({**SETTINGS, "fabric_manager": "enabled"}, LAYOUTS)
     machine.fetch("570.211.01")
     machine.fetch(NEW)
     (_, older), (_, newer) = node.asked
