@@ -28,7 +28,7 @@ class ActionModule(ControllerAction):
     SPEC: ClassVar[dict[str, dict[str, Any]]] = {
         "kubeconfig": {"type": "path", "required": True},
         "namespace": {"type": "str", "required": True},
-        "components": {"type": "list", "elements": "dict", "required": True},
+        "components": {"type": "list", "elements": "str", "required": True},
         "plugin_strategies": {"type": "list", "elements": "str"},
     }
 

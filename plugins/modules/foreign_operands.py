@@ -12,6 +12,6 @@ author: gpusmith contributors
 options:
   kubeconfig: {type: path, required: true, description: Path of a kubeconfig on the controller.}
   namespace: {type: str, required: true, description: Namespace of gpusmith.}
-  components: {type: list, elements: dict, required: true, description: "Components that gpusmith is to manage, each with component, name and advice."}
+  components: {type: list, elements: str, required: true, description: Components that gpusmith is to manage.}
   plugin_strategies: {type: list, elements: str, description: "Strategies besides CDI that the runtime accepts (C(envvar), C(volume-mounts))."}
 """

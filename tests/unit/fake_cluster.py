@@ -6,9 +6,55 @@ import copy
 import json
 import threading
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
+
+NOT_IN_A_NAMESPACE = frozenset(
+    {
+        "Namespace", "RuntimeClass", "ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition", "PriorityClass",
+        "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
+    }
+)  # fmt: skip
+KINDS = {
+    "v1": "Namespace ServiceAccount ConfigMap Secret Service ResourceQuota LimitRange Pod",
+    "apps/v1": "DaemonSet Deployment StatefulSet",
+    "node.k8s.io/v1": "RuntimeClass",
+    "rbac.authorization.k8s.io/v1": "Role RoleBinding ClusterRole ClusterRoleBinding",
+    "apiextensions.k8s.io/v1": "CustomResourceDefinition",
+    "scheduling.k8s.io/v1": "PriorityClass",
+    "networking.k8s.io/v1": "NetworkPolicy",
+    "admissionregistration.k8s.io/v1": "ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding",
+}
+
+
+def discovery(version: str, definitions: Iterable[Any] = ()) -> dict[str, Any]:
+    """What an API server answers to /api/v1 and to /apis/GROUP/VERSION.
+
+    Args:
+        version: group and version.
+        definitions: CustomResourceDefinitions that it has.
+    """
+    rows = [
+        {"name": _plural(kind), "kind": kind, "namespaced": kind not in NOT_IN_A_NAMESPACE}
+        for kind in KINDS.get(version, "").split()
+    ]
+    for row in definitions:
+        spec = row["spec"]
+        if version in {f"{spec['group']}/{each['name']}" for each in spec["versions"]}:
+            names = spec["names"]
+            found = {
+                "name": names["plural"],
+                "kind": names["kind"],
+                "namespaced": spec["scope"] == "Namespaced",
+            }
+            rows += [found, {**found, "name": names["plural"] + "/status"}]
+    return {"kind": "APIResourceList", "groupVersion": version, "resources": rows}
+
+
+def _plural(kind: str) -> str:
+    name = kind.lower()
+    return name[:-1] + "ies" if name.endswith("y") else name + ("es" if name.endswith("s") else "s")
 
 
 class FakeCluster:

@@ -11,6 +11,7 @@ from gpusmith.checks.register import check
 from gpusmith.cluster import operands as of_pod
 from gpusmith.cluster.managed_fields import title
 from gpusmith.cluster.views import NodeView
+from gpusmith.data.operands import DEVICE_PLUGIN, FEATURE_DISCOVERY, Operand, deployed
 from gpusmith.expect import identity
 from gpusmith.expect.identity import Machine
 from gpusmith.expect.versions import answers, upstream
@@ -155,7 +156,7 @@ def _unwritten(facts: ClusterFacts, view: NodeView) -> list[Problem]:
     """A device plugin of others whose GPUs containerd cannot find: it writes their specification once, when it starts."""
     if facts.machine is None or facts.machine.record.cdi.plugin_specs:
         return []
-    if of_pod.DEVICE_PLUGIN in facts.host.operands.ours or not any(view.allocatable.values()):
+    if DEVICE_PLUGIN in facts.host.operands.ours or not any(view.allocatable.values()):
         return []
     pods = [name.split("/") for name in view.plugins_by_cdi]
     return [
@@ -171,7 +172,7 @@ def _unwritten(facts: ClusterFacts, view: NodeView) -> list[Problem]:
 
 def _restart(host: NodeWanted) -> str:
     """How to restart the device plugin, or to have its owner restart it."""
-    if of_pod.DEVICE_PLUGIN not in host.operands.ours:
+    if DEVICE_PLUGIN not in host.operands.ours:
         return "have its owner restart it"
     return f"restart it: {of_pod.restart_plugin(host.operands.namespace, host.node_name)}"
 
@@ -251,7 +252,7 @@ def labels(facts: ClusterFacts) -> list[Problem]:
             )
         )
     found = view.labels.get(COUNT_LABEL)
-    if found is None and ("gpu-feature-discovery" in host.operands.ours or view.discovered):
+    if found is None and (FEATURE_DISCOVERY in host.operands.ours or view.discovered):
         problems.append(
             Problem(
                 f"Node '{view.name}' has no label '{COUNT_LABEL}': GPU feature discovery did not describe it.",
@@ -336,7 +337,7 @@ def operands(facts: ClusterFacts) -> list[Problem]:
                     {"pod": name},
                 )
             )
-    if "nvidia-device-plugin" in host.operands.ours:
+    if DEVICE_PLUGIN in host.operands.ours:
         problems += [
             Problem(
                 f"Node '{view.name}': pod '{name}' is a second device plugin; the last one that starts takes the GPUs over,"
@@ -352,39 +353,45 @@ def operands(facts: ClusterFacts) -> list[Problem]:
         "Run site.yml, which applies it; if it is there, look at:"
         f" kubectl -n {host.operands.namespace} get daemonsets,pods -o wide"
     )
+    ours = _ours(host)
     present = {of_pod.name(pod) for pod in view.system_pods}
     problems += [
         Problem(
-            f"Node '{view.name}' runs no pod of operand '{name}' in namespace '{host.operands.namespace}'.",
+            f"Node '{view.name}' runs no pod of operand '{row.daemon_set}' in namespace '{host.operands.namespace}'.",
             where,
             {"present": sorted(present)},
             Cure.OPERANDS,
         )
-        for name in host.operands.ours
-        if name not in present
+        for row in ours
+        if row.daemon_set not in present
     ]
-    if "nfd-worker" in host.operands.ours and not any(
-        of_pod.name(pod) == of_pod.NFD_MASTER
-        and pod["metadata"]["namespace"] == host.operands.namespace
-        and not of_pod.problem(pod)
+    ready = {
+        of_pod.name(pod)
         for pod in facts.system_pods
-    ):
-        problems.append(
-            Problem(
-                f"No pod of '{of_pod.NFD_MASTER}' is ready in namespace '{host.operands.namespace}': what feature discovery finds"
-                f" on node '{view.name}' does not become labels.",
-                "Run site.yml, which applies it; if it is there, look at:"
-                f" kubectl -n {host.operands.namespace} get deployments,pods -o wide",
-                cure=Cure.OPERANDS,
-            )
+        if pod["metadata"]["namespace"] == host.operands.namespace and not of_pod.problem(pod)
+    }
+    problems += [
+        Problem(
+            f"No pod of '{row.deployment}' is ready in namespace '{host.operands.namespace}': what {row.name} finds on node"
+            f" '{view.name}' does not become labels.",
+            "Run site.yml, which applies it; if it is there, look at:"
+            f" kubectl -n {host.operands.namespace} get deployments,pods -o wide",
+            cure=Cure.OPERANDS,
         )
+        for row in ours
+        if row.deployment and row.deployment not in ready
+    ]
     return problems + _foreign_fields(facts, view)
+
+
+def _ours(host: NodeWanted) -> list[Operand]:
+    return [row for row in deployed() if row.component in host.operands.ours]
 
 
 def _foreign_fields(facts: ClusterFacts, view: NodeView) -> list[Problem]:
     """What others set in the operands that are ours: a device plugin with other settings is not what the inventory means."""
     host = facts.host
-    ours = [title("DaemonSet", name, host.operands.namespace) for name in host.operands.ours]
+    ours = [title("DaemonSet", row.daemon_set, host.operands.namespace) for row in _ours(host)]
     found = {
         name: list(facts.foreign_fields[name])
         for name in (*ours, title("RuntimeClass", host.operands.runtime_class))

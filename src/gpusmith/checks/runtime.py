@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpusmith.checks.findings import CannotAsk, NotApplicable
 from gpusmith.checks.register import check
-from gpusmith.cluster.operands import DEVICE_PLUGIN
+from gpusmith.data.operands import DEVICE_PLUGIN
 from gpusmith.expect import containerd as expected
 from gpusmith.expect import node_versions
 from gpusmith.expect.wanted import runtime_of

@@ -63,6 +63,19 @@ class Answer:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class ApiResource:
+    """How the API server has objects of one kind.
+
+    Attributes:
+        plural: its name in paths.
+        namespaced: whether each of them is in a namespace.
+    """
+
+    plural: str
+    namespaced: bool
+
+
 class Lost(Exception):  # noqa: N818 - it does not leave this file
     """Nothing came back.
 
@@ -108,7 +121,7 @@ class Cluster:
         self._patience = patience or retries.PATIENT
         self._sleep, self._clock = sleep, clock
         self._contacted = False
-        self._served: dict[str, bool] = {}
+        self._kinds: dict[str, Mapping[str, ApiResource]] = {}
 
     @property
     def host(self) -> str:
@@ -247,10 +260,21 @@ class Cluster:
         return found
 
     def serves(self, version: str) -> bool:
-        """Whether the API has a version of a group, by its path; asked once."""
-        if version not in self._served:
-            self._served[version] = self.get(version) is not None
-        return self._served[version]
+        """Whether the API has a version of a group, by its path."""
+        return bool(self.kinds(version.removeprefix("/apis/")))
+
+    def kinds(self, version: str, again: bool = False) -> Mapping[str, ApiResource]:
+        """The kinds of a group and version, such as 'apps/v1', by name; none where the cluster does not have it.
+
+        Args:
+            version: as objects have it in 'apiVersion'.
+            again: ask although the answer is known, since it may have become another one.
+        """
+        if again or version not in self._kinds:
+            self._kinds[version] = kinds_in(
+                self.get(f"/{'apis' if '/' in version else 'api'}/{version}") or {}
+            )
+        return self._kinds[version]
 
     def items(self, path: str, **query: str) -> list[Object]:
         """All objects of a list, read in pages. A list whose continue token expires meanwhile is begun anew."""
@@ -370,6 +394,15 @@ class Cluster:
                 raise
             return False
         return True
+
+
+def kinds_in(listed: Object) -> dict[str, ApiResource]:
+    """What an APIResourceList has, without parts of objects such as 'deployments/scale'."""
+    return {
+        row["kind"]: ApiResource(row["name"], bool(row["namespaced"]))
+        for row in listed.get("resources") or []
+        if "/" not in row["name"]
+    }
 
 
 def _marks(body: Object) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,27 +14,16 @@ from gpusmith.errors import GpusmithError, ToolError
 from gpusmith.names import MANAGED_BY, MANAGER
 from gpusmith.wait import Deadline, Done, NotYet, WaitTimeout, wait_until
 
-ALONE = {
-    "DaemonSet": "daemonsets",
-    "Deployment": "deployments",
-    "RuntimeClass": "runtimeclasses",
-    "ConfigMap": "configmaps",
-    "Role": "roles",
-    "RoleBinding": "rolebindings",
-    "ClusterRole": "clusterroles",
-    "ClusterRoleBinding": "clusterrolebindings",
-}
-"""Kinds in which nobody else has a field, with their names in paths."""
-SHARED = {
-    "Namespace": "namespaces",
-    "ServiceAccount": "serviceaccounts",
-    "CustomResourceDefinition": "customresourcedefinitions",
-}
-"""Kinds in which controllers write by design."""
-PLURALS = ALONE | SHARED
+SHARED = frozenset({"Namespace", "ServiceAccount", "CustomResourceDefinition"})
+"""Kinds in which controllers write by design; in objects of every other kind nobody else has a field."""
+FIRST = ("Namespace", "CustomResourceDefinition")
+"""Kinds that others need: made first and deleted last."""
+SECRET = "Secret"  # noqa: S105 - the name of a kind
 NOT_CONTENT = ("resourceVersion", "generation", "managedFields", "creationTimestamp", "uid")
 TRIES = 5
 TICK_S = 1.0
+ESTABLISHED_S = 60.0
+"""Until the API server has a kind whose CustomResourceDefinition it has taken."""
 
 
 @dataclass
@@ -51,19 +41,22 @@ class Applied:
     left_out: list[str] = field(default_factory=list)
 
 
-def path_of(wanted: Mapping[str, Any]) -> str:
-    """Where the API server has an object.
+def path_of(cluster: Cluster, wanted: Mapping[str, Any], again: bool = False) -> str | None:
+    """Where the API server has an object; None if it does not know its kind.
 
-    Raises:
-        GpusmithError: its kind is none that we apply.
+    Args:
+        cluster: the API.
+        wanted: the object.
+        again: ask for its kind once more if it was not known.
     """
-    kind, version, metadata = wanted["kind"], wanted["apiVersion"], wanted["metadata"]
-    if kind not in PLURALS:
-        raise GpusmithError(
-            f"Objects of kind '{kind}' are not known here.", "Add the kind to gpusmith.cluster.apply."
-        )
-    namespace = f"/namespaces/{metadata['namespace']}" if "namespace" in metadata else ""
-    return f"/{'apis' if '/' in version else 'api'}/{version}{namespace}/{PLURALS[kind]}/{metadata['name']}"
+    name, version, metadata = wanted["kind"], wanted["apiVersion"], wanted["metadata"]
+    kind = cluster.kinds(version).get(name) or (
+        cluster.kinds(version, again=True).get(name) if again else None
+    )
+    if kind is None:
+        return None
+    namespace = f"/namespaces/{metadata['namespace']}" if kind.namespaced else ""
+    return f"/{'apis' if '/' in version else 'api'}/{version}{namespace}/{kind.plural}/{metadata['name']}"
 
 
 def name_of(wanted: Mapping[str, Any]) -> str:
@@ -72,35 +65,55 @@ def name_of(wanted: Mapping[str, Any]) -> str:
     return title(wanted["kind"], metadata["name"], metadata.get("namespace", ""))
 
 
-def apply(cluster: Cluster, objects: Sequence[Object], check: bool) -> Applied:
-    """Make all of them what they are here.
+def apply(
+    cluster: Cluster, objects: Sequence[Object], check: bool, sleep: Callable[[float], None] = time.sleep
+) -> Applied:
+    """Make all of them what they are here, namespaces and kinds before what is in them and of them.
 
     Args:
         cluster: the API.
         objects: whole manifests.
-        check: have the API server try it out only. It cannot where the namespace does not exist yet: that is left out.
+        check: have the API server try it out only. It cannot where the namespace or the kind comes with them: that is left out.
+        sleep: replaced in tests.
 
     Raises:
+        GpusmithError: one of them is of a kind that the cluster does not know, or cannot be what it is here; nothing is changed.
         ToolError: the cluster does not answer, or does not take a change.
     """
     done = Applied()
     for wanted in objects:
+        _refuse_unknown_kind(cluster, wanted, objects)
         if wanted["kind"] == "RuntimeClass":
             _refuse_another_handler(cluster, wanted)
     missing = _missing_namespaces(cluster, objects) if check else frozenset[str]()
-    for wanted in objects:
+    for wanted in sorted(objects, key=_rank):
         name = name_of(wanted)
-        if wanted["metadata"].get("namespace") in missing:
+        path = path_of(cluster, wanted) if check else _path_soon(cluster, wanted, sleep)
+        if path is None or wanted["metadata"].get("namespace") in missing:
             done.left_out.append(name)
             continue
-        path = path_of(wanted)
         before = cluster.get(path)
-        if before and wanted["kind"] in ALONE and additions(before):
+        if before and wanted["kind"] not in SHARED and additions(before):
             done.foreign[name] = take_over(cluster, path, check)
         after = cluster.apply(path, wanted, MANAGER, dry_run=check)
         if before is None or _differs(before, after):
-            done.changed[name] = (_content(before), _content(after))
+            done.changed[name] = (_shown(before), _shown(after))
     return done
+
+
+def _rank(wanted: Mapping[str, Any]) -> int:
+    return FIRST.index(wanted["kind"]) if wanted["kind"] in FIRST else len(FIRST)
+
+
+def _path_soon(cluster: Cluster, wanted: Object, sleep: Callable[[float], None]) -> str:
+    """Where an object goes whose CustomResourceDefinition may have been made a moment ago."""
+
+    def look() -> Done[str] | NotYet:
+        path = path_of(cluster, wanted, again=True)
+        return Done(path) if path else NotYet("it is not served")
+
+    what = f"the API server to serve kind '{wanted['kind']}'"
+    return wait_until(what, look, Deadline(ESTABLISHED_S), TICK_S, sleep)
 
 
 def take_over(cluster: Cluster, path: str, check: bool) -> list[str]:
@@ -137,12 +150,16 @@ def remove(
     check: bool,
     sleep: Callable[[float], None] = time.sleep,
 ) -> list[str]:
-    """Delete all of them and wait until they are gone; the names of those that were there.
+    """Delete all of them, namespaces last, and wait until they are gone; the names of those that were there.
 
     Raises:
         ToolError: one is still there at the end, or the cluster does not take the change.
     """
-    paths = {path_of(wanted): name_of(wanted) for wanted in objects}
+    # Of a kind that the cluster does not know there is nothing.
+    found = (
+        (path_of(cluster, wanted), name_of(wanted)) for wanted in sorted(objects, key=_rank, reverse=True)
+    )
+    paths = {path: name for path, name in found if path}
     if check:
         return [name for path, name in paths.items() if cluster.get(path) is not None]
     deleted = {path: name for path, name in paths.items() if cluster.delete(path)}
@@ -162,7 +179,9 @@ def remove(
 
 def ours(cluster: Cluster, objects: Iterable[Object]) -> list[Object]:
     """Those that are there and say that they are ours; somebody else may have one of the same name."""
-    return [wanted for wanted in objects if _is_ours(cluster.get(path_of(wanted)))]
+    return [
+        wanted for wanted in objects if (path := path_of(cluster, wanted)) and _is_ours(cluster.get(path))
+    ]
 
 
 def _is_ours(found: Object | None) -> bool:
@@ -176,10 +195,27 @@ def former_classes(cluster: Cluster, objects: Iterable[Object]) -> list[str]:
     return sorted({str(row["metadata"]["name"]) for row in found} - wanted)
 
 
+def _refuse_unknown_kind(cluster: Cluster, wanted: Object, objects: Iterable[Object]) -> None:
+    """Before anything is changed; a kind may come with the objects."""
+    kind, version = wanted["kind"], wanted["apiVersion"]
+    if path_of(cluster, wanted) or (version.partition("/")[0], kind) in map(_defined, objects):
+        return
+    raise GpusmithError(
+        f"The cluster does not know kind '{kind}' of '{version}', as which {name_of(wanted)} would be made.",
+        "Install what brings it, such as its CustomResourceDefinition, or leave out what needs it.",
+    )
+
+
+def _defined(row: Object) -> tuple[str, str]:
+    """Group and kind that a CustomResourceDefinition brings."""
+    spec = row.get("spec") or {}
+    return (spec["group"], spec["names"]["kind"]) if row["kind"] == "CustomResourceDefinition" else ("", "")
+
+
 def _refuse_another_handler(cluster: Cluster, wanted: Object) -> None:
     """The one field of our objects that nobody can change."""
-    name = wanted["metadata"]["name"]
-    found = cluster.get(path_of(wanted))
+    name, path = wanted["metadata"]["name"], path_of(cluster, wanted)
+    found = cluster.get(path) if path else None
     if found and found["handler"] != wanted["handler"]:
         raise GpusmithError(
             f"RuntimeClass '{name}' has handler '{found['handler']}', not '{wanted['handler']}', which cannot be changed.",
@@ -203,3 +239,15 @@ def _content(found: Object | None) -> Object:
         return {}
     metadata = {key: value for key, value in found["metadata"].items() if key not in NOT_CONTENT}
     return {**{key: value for key, value in found.items() if key != "status"}, "metadata": metadata}
+
+
+def _shown(found: Object | None) -> Object:
+    """The same for a person: of what a Secret keeps only whether it has changed."""
+    content = _content(found)
+    if content.get("kind") != SECRET:
+        return content
+    kept = {
+        key: hashlib.sha256(str(value).encode()).hexdigest()[:8]
+        for key, value in (content.get("data") or {}).items()
+    }
+    return {**content, "data": {key: f"hidden, checksum {digest}" for key, digest in kept.items()}}

@@ -16,6 +16,7 @@ from gpusmith.cluster import operands
 from gpusmith.cluster.api import Cluster, Object
 from gpusmith.cluster.holders import finished
 from gpusmith.cluster.managed_fields import title
+from gpusmith.data.operands import DEVICE_PLUGIN
 from gpusmith.errors import ToolError
 from gpusmith.wait import Deadline, Done, NotYet, WaitTimeout, wait_until
 
@@ -79,7 +80,7 @@ def _pods(cluster: Cluster, namespace: str, node: str) -> list[Object]:
 
 def _is_ours(pod: Object) -> bool:
     return any(
-        (owner.get("kind"), owner.get("name")) == ("DaemonSet", operands.DEVICE_PLUGIN)
+        (owner.get("kind"), owner.get("name")) == ("DaemonSet", DEVICE_PLUGIN)
         for owner in pod["metadata"].get("ownerReferences") or []
     )
 

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from gpusmith.data.operands import DEVICE_PLUGIN, OPERATOR, deployed, rows
 from gpusmith.names import MANAGED_BY, MANAGER
+from gpusmith.wording import quoted
 
 Pod = Mapping[str, Any]
 
-NFD_MASTER = "nfd-master"
 COMES_UP = frozenset({"", "ContainerCreating", "PodInitializing"})
 """Reasons of a waiting container that need no help; every other one names a trouble."""
 BACKS_OFF = "CrashLoopBackOff"
 """Reason of a waiting container that ended several times: kubelet starts it again after at most five minutes
 (Kubernetes documentation, 'Pod Lifecycle', container restarts)."""
 
-DEVICE_PLUGIN = "nvidia-device-plugin"
-FEATURE_DISCOVERY = "gpu-feature-discovery"
-NODE_FEATURE_DISCOVERY = "node-feature-discovery"
-OPERATOR = "gpu-operator"
 POLICIES = "/apis/nvidia.com/v1/clusterpolicies"
 """Installed by the GPU Operator; without it the API has no such resource."""
-PLUGIN_IMAGE = "k8s-device-plugin"
-"""Name of NVIDIA's image. It holds several programs; without a command it runs the device plugin."""
 OTHER_VENDORS = "rocm"
 """AMD's repository, whose images have the same names."""
 PLUGIN_FOLDER = "/var/lib/kubelet/device-plugins"
@@ -54,24 +49,24 @@ def component(container: Mapping[str, Any]) -> str:
     called = last.split(":")[0]
     if OTHER_VENDORS in folders:
         return ""
-    if called.endswith(PLUGIN_IMAGE):
-        return _program(container)
-    marks = (FEATURE_DISCOVERY, NODE_FEATURE_DISCOVERY, OPERATOR)
-    return next((mark for mark in marks if called.endswith(mark)), "")
+    possible = [row.component for row in rows() if called.endswith(row.images)]
+    return _program(container, possible) if len(possible) > 1 else "".join(possible)
 
 
-def _program(container: Mapping[str, Any]) -> str:
+def _program(container: Mapping[str, Any], possible: Sequence[str]) -> str:
+    """Which of several a container runs, by its command; the first is what their image runs by itself."""
     command = [str(word) for word in container.get("command") or []]
     if not command:
-        return DEVICE_PLUGIN  # what there is of arguments is the plugin's
+        return possible[0]  # what there is of arguments is its own
     program = command[0].rpartition("/")[2]
-    if program in (DEVICE_PLUGIN, FEATURE_DISCOVERY):
+    if program in possible:
         return program
     if program not in SHELLS:
         return ""
     words = " ".join([*command, *map(str, container.get("args") or [])])
-    # A script's program is unknown: assume a device plugin, since a second one does more harm.
-    return FEATURE_DISCOVERY if FEATURE_DISCOVERY in words and DEVICE_PLUGIN not in words else DEVICE_PLUGIN
+    named = [each for each in possible if each in words]
+    # A script's program is unknown: assume the device plugin, since a second one does more harm.
+    return named[0] if len(named) == 1 else possible[0]
 
 
 def name(pod: Pod) -> str:
@@ -146,7 +141,7 @@ def restart_plugin(namespace: str, node: str) -> str:
 def second_owners(
     workloads: Iterable[Mapping[str, Any]],
     namespace: str,
-    components_of_ours: Sequence[Mapping[str, str]],
+    ours: Collection[str],
     policies: Callable[[], Iterable[Mapping[str, Any]]] = tuple,
 ) -> list[str]:
     """Operands that somebody else runs, one sentence each.
@@ -154,7 +149,7 @@ def second_owners(
     Args:
         workloads: DaemonSets and Deployments of the cluster.
         namespace: ours.
-        components_of_ours: those that are to be ours, each with component, name and advice.
+        ours: components that are to be ours.
         policies: gets the ClusterPolicies of the GPU Operator, which say what it installs; called if it is there.
     """
     found, operators = [], []
@@ -166,12 +161,13 @@ def second_owners(
         title = f"'{metadata['namespace']}/{metadata['name']}'"
         theirs = components(workload["spec"]["template"]["spec"])
         found += [
-            f"{title} is a {ours['name']} that gpusmith made under another 'gpu_operands_namespace'."
+            f"{title} is a {row.name} that gpusmith made under another 'gpu_operands_namespace'."
             f" Set that again, or remove the old one: kubectl delete namespace {metadata['namespace']}"
             if made_by_us
-            else f"{title} is a {ours['name']} of somebody else. {ours['advice']}"
-            for ours in components_of_ours
-            if ours["component"] in theirs
+            else f"{title} is a {row.name} of somebody else. Let it stay with '{row.owner}: existing'; which of the two serves is"
+            " for its owner to say."
+            for row in deployed()
+            if row.component in theirs and row.component in ours
         ]
         if OPERATOR in theirs:
             operators.append(title)
@@ -180,8 +176,7 @@ def second_owners(
     return found + [
         f"The GPU Operator {' and '.join(operators)} installs {' and '.join(parts)} (ClusterPolicy '{name}'), as site.yml does."
         f" Set {' and '.join(f'{part}.enabled=false' for part in parts)} in the operator's values. Of"
-        " 'gpu_operands_device_plugin', 'gpu_operands_feature_discovery' and 'gpu_operands_node_feature_discovery', set those to"
-        " 'existing' that the operator runs."
+        f" {quoted(row.owner for row in deployed())}, set those to 'existing' that the operator runs."
         for name, parts in _owned(policies()).items()
         if parts
     ]

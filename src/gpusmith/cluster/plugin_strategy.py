@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from gpusmith.cluster import operands
+from gpusmith.data.operands import DEVICE_PLUGIN
 
 Container = Mapping[str, Any]
 
@@ -69,7 +70,7 @@ def by_cdi(spec: Mapping[str, Any]) -> bool:
 def _plugins(workloads: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, Container]]:
     for workload in workloads:
         metadata, spec = workload["metadata"], workload["spec"]["template"]["spec"]
-        if operands.DEVICE_PLUGIN in operands.components(spec):
+        if DEVICE_PLUGIN in operands.components(spec):
             for container in _containers(spec):
                 yield f"{metadata['namespace']}/{metadata['name']}", container
 
@@ -78,7 +79,7 @@ def _containers(spec: Mapping[str, Any]) -> list[Container]:
     return [
         container
         for container in spec.get("containers") or []
-        if operands.component(container) == operands.DEVICE_PLUGIN
+        if operands.component(container) == DEVICE_PLUGIN
     ]
 
 

@@ -11,6 +11,7 @@ from gpusmith.cluster import dra, managed_fields, operands
 from gpusmith.cluster.api import Cluster, Object
 from gpusmith.cluster.holders import finished
 from gpusmith.cluster.views import NODES, PODS, NodeView, view_of
+from gpusmith.data.operands import deployed
 from gpusmith.names import COUNT_LABEL, DRIVER_LABEL
 from gpusmith.wait import Deadline, Done, NotYet, WaitTimeout, wait_until
 
@@ -37,7 +38,8 @@ class Snapshot:
     @property
     def operand_pods(self) -> tuple[Object, ...]:
         """Of the operands' namespaces, those that serve these nodes; on a dead node none is ready, nor will be."""
-        masters = tuple(pod for pod in self.system_pods if operands.name(pod) == operands.NFD_MASTER)
+        once = {row.deployment for row in deployed() if row.deployment}
+        masters = tuple(pod for pod in self.system_pods if operands.name(pod) in once)
         return (*(pod for view in self.nodes.values() if view.ready for pod in view.system_pods), *masters)
 
 

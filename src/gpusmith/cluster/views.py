@@ -12,6 +12,7 @@ from gpusmith.cluster.api import Object
 from gpusmith.cluster.dra import NO_CLAIMS, Claims, DraDevice, Kind
 from gpusmith.cluster.holders import Holder, finished, holders, quantity
 from gpusmith.cluster.plugin_strategy import by_cdi
+from gpusmith.data.operands import DEVICE_PLUGIN, FEATURE_DISCOVERY
 from gpusmith.expect.identity import Told
 from gpusmith.wanted.offers import Offer, Offers, gpus_of, is_gpu, strange
 
@@ -173,7 +174,7 @@ def _is_ours(pod: Object, operands_namespace: str) -> bool:
     """Whether it is of the DaemonSet of our device plugin; in our namespace there may be one of somebody else."""
     metadata = pod["metadata"]
     owners = [(row.get("kind"), row.get("name")) for row in metadata.get("ownerReferences") or []]
-    return metadata["namespace"] == operands_namespace and ("DaemonSet", operands.DEVICE_PLUGIN) in owners
+    return metadata["namespace"] == operands_namespace and ("DaemonSet", DEVICE_PLUGIN) in owners
 
 
 def _claimable(claims: Claims, node: str, found: Iterable[Holder]) -> tuple[DraDevice, ...]:
@@ -194,9 +195,7 @@ def view_of(
         if kind.endswith(GOOD_WHEN_TRUE) != (row.get("status") == "True")
     ]
     present = [pod for pod in pods if not finished(pod)]
-    plugins = [
-        pod for pod in present if _runs(pod, operands.DEVICE_PLUGIN) and not _is_ours(pod, operands_namespace)
-    ]
+    plugins = [pod for pod in present if _runs(pod, DEVICE_PLUGIN) and not _is_ours(pod, operands_namespace)]
     found = holders(present, claims)
     return NodeView(
         name=metadata["name"],
@@ -213,6 +212,6 @@ def view_of(
         system_pods=tuple(pod for pod in present if pod["metadata"]["namespace"] == operands_namespace),
         plugins=tuple(map(_name, plugins)),
         plugins_by_cdi=tuple(_name(pod) for pod in plugins if by_cdi(pod["spec"])),
-        discovered=any(_runs(pod, operands.FEATURE_DISCOVERY) for pod in present),
+        discovered=any(_runs(pod, FEATURE_DISCOVERY) for pod in present),
         told=told_of(node),
     )

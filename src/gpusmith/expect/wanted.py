@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from gpusmith.cluster.operands import DEVICE_PLUGIN, restart_plugin
+from gpusmith.cluster.operands import restart_plugin
 from gpusmith.data import models as gpu_models
 from gpusmith.data.models import Model
+from gpusmith.data.operands import DEVICE_PLUGIN
 from gpusmith.expect.files import Files
 from gpusmith.expect.layouts import ANY_LAYOUT, Layout
 from gpusmith.inventory import authorities

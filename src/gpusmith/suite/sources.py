@@ -11,10 +11,10 @@ from gpusmith.checks.findings import CannotAsk, Finding
 from gpusmith.checks.whole_cluster import Removed
 from gpusmith.cluster import leftovers, snapshot
 from gpusmith.cluster.api import Cluster
-from gpusmith.cluster.operands import FEATURE_DISCOVERY
 from gpusmith.cluster.snapshot import Snapshot
 from gpusmith.cluster.views import NodeView
 from gpusmith.data import models
+from gpusmith.data.operands import FEATURE_DISCOVERY
 from gpusmith.errors import GpusmithError
 from gpusmith.node.connections import Node, Probed, connect, probe_all
 from gpusmith.probe.record import Record

@@ -10,12 +10,10 @@ from gpusmith.cluster import operands
 from gpusmith.cluster.api import Object
 from gpusmith.cluster.dra import Claims
 from gpusmith.cluster.holders import finished, holders
+from gpusmith.data.operands import rows
 from gpusmith.names import OPERANDS_LABEL, OPERANDS_ON
 
 DAEMON_SET = "DaemonSet"
-OF_DRIVER = frozenset({operands.DEVICE_PLUGIN, operands.FEATURE_DISCOVERY})
-IMAGES = ("dcgm-exporter", "dcgm", "k8s-mig-manager", "k8s-dra-driver-gpu", "dra-driver-nvidia-gpu")
-"""Images of NVIDIA's that keep the driver open and are no operand of ours."""
 RUNTIME_CLASS = "nvidia"
 VISIBLE = "NVIDIA_VISIBLE_DEVICES"
 NONE_VISIBLE = ("", "none", "void")
@@ -102,9 +100,6 @@ def _owner(pod: Object) -> tuple[str, ...]:
 def _uses_driver(pod: Object, claims: Claims) -> bool:
     spec = pod["spec"]
     containers = spec.get("containers") or []
-    images = {
-        str(row.get("image")).partition("@")[0].rpartition("/")[2].partition(":")[0] for row in containers
-    }
     asked = {
         str(row.get("value") or "")
         for container in containers
@@ -113,8 +108,7 @@ def _uses_driver(pod: Object, claims: Claims) -> bool:
     }
     return bool(
         holders([pod], claims)
-        or operands.components(spec) & OF_DRIVER
-        or images.intersection(IMAGES)
+        or operands.components(spec) & {row.component for row in rows() if row.with_driver}
         or spec.get("runtimeClassName") == RUNTIME_CLASS
         or asked.difference(NONE_VISIBLE)
     )

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from gpusmith.data.operands import MANAGED, deployed
 from gpusmith.inventory import building
 from gpusmith.names import OPERANDS_NAMESPACE
 from gpusmith.wanted.offers import Offers, whole
@@ -17,13 +18,6 @@ from gpusmith.wanted.offers import Offers, whole
 Repository = Mapping[str, Any]
 """Where packages come from, as the roles' specs describe it."""
 
-DEVICE_PLUGIN = "nvidia-device-plugin"
-OPERANDS = {
-    DEVICE_PLUGIN: "device_plugin",
-    "gpu-feature-discovery": "feature_discovery",
-    "nfd-worker": "node_feature_discovery",
-}
-"""DaemonSets of role gpu_operands, by the name that their pods carry, and the field that says whose they are."""
 CONTAINERD = {"docker": "containerd.io", "distribution": "containerd"}
 """The package of the runtime by 'containerd_package_layout'."""
 TOOLKIT = (
@@ -136,8 +130,8 @@ class Operands:
 
     @property
     def ours(self) -> tuple[str, ...]:
-        """Values of 'app.kubernetes.io/name' of the operands that are ours and run on every GPU node."""
-        return tuple(name for name, owner in OPERANDS.items() if getattr(self, owner) == "managed")
+        """Components that are ours; each is a row of data/operands."""
+        return tuple(row.component for row in deployed() if getattr(self, row.field) == MANAGED)
 
 
 @dataclass(frozen=True, kw_only=True)

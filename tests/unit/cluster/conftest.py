@@ -5,15 +5,16 @@ from __future__ import annotations
 import copy
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from gpusmith.cluster.api import CONFLICT, MISSING, ApiRefused, Cluster
+from gpusmith.cluster.api import CONFLICT, MISSING, ApiRefused, ApiResource, Cluster, kinds_in
 from gpusmith.cluster.retries import Patience
+from tests.unit.fake_cluster import discovery
 
 KUBECONFIG = (
     "clusters: [{{name: c, cluster: {{server: '{server}'}}}}]\nusers: [{{name: u, user: {{}}}}]\n"
@@ -130,6 +131,7 @@ class Memory:
         done: methods and paths of all changes, dry ones too.
         dry: whether changes were only tried out.
         graces: seconds that deleted pods were given.
+        established: whether kinds of CustomResourceDefinitions are served yet.
     """
 
     def __init__(self, objects: dict[str, dict[str, Any]]) -> None:
@@ -140,6 +142,8 @@ class Memory:
         self.dry: set[bool] = set()
         self.graces: set[int | None] = set()
         self.at_list: Callable[[], None] = lambda: None
+        self.established: Callable[[], bool] = lambda: True
+        self.discovered: list[str] = []
 
     @property
     def cluster(self) -> Cluster:
@@ -155,6 +159,15 @@ class Memory:
         self.done.append((method, path))
         self.dry.add(dry_run)
         return not dry_run
+
+    def kinds(self, version: str, again: bool = False) -> Mapping[str, ApiResource]:
+        self.discovered.append(version)
+        definitions = [
+            row
+            for row in self.objects.values()
+            if row.get("kind") == "CustomResourceDefinition" and "spec" in row
+        ]
+        return kinds_in(discovery(version, definitions if self.established() else ()))
 
     def get(self, path: str) -> dict[str, Any] | None:
         self.asked.append(path)

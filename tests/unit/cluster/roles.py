@@ -15,8 +15,13 @@ def filled_in(template: str, **given: Any) -> Any:
     """What a template is with the role's variables and those that are given."""
     role = repo_root() / "roles/gpu_operands"
     files = [yaml.safe_load((role / name).read_text()) for name in ("defaults/main.yml", "vars/main.yml")]
-    trusted = {
-        name: trust_as_template(value) if isinstance(value, str) else value
-        for name, value in {**files[0], **files[1], **given}.items()
-    }
-    return Templar(DataLoader(), variables=trusted).template(trust_as_template(template))
+    variables = _trusted({**files[0], **files[1], **given})
+    return Templar(DataLoader(), variables=variables).template(trust_as_template(template))
+
+
+def _trusted(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _trusted(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return list(map(_trusted, value))
+    return trust_as_template(value) if isinstance(value, str) else value

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +10,7 @@ from gpusmith.cluster import apply
 from gpusmith.cluster.api import ApiRefused
 from gpusmith.errors import GpusmithError, ToolError
 from tests.unit.cluster.conftest import Memory
+from tests.unit.fake_cluster import NOT_IN_A_NAMESPACE
 
 PLUGIN: dict[str, Any] = {
     "apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "plugin", "namespace": "ours"},
@@ -154,22 +153,115 @@ def test_a_refusal_that_stays_is_no_silence(refusals: list[int]) -> None:
         apply.apply(memory.cluster, OBJECTS, check=False)
 
 
-def test_every_kind_that_the_role_applies_is_ours_alone_or_shared_on_purpose(root: Path) -> None:
-    text = "".join(path.read_text() for path in (root / "roles/gpu_operands/templates").iterdir())
-    kinds = set(re.findall(r"^kind: (\w+)", text, re.MULTILINE))
-    assert kinds <= set(apply.PLURALS)
-    assert kinds - set(apply.ALONE) == {"Namespace", "ServiceAccount", "CustomResourceDefinition"}
+def _object(version: str, kind: str, **more: Any) -> dict[str, Any]:
+    place = {} if kind in NOT_IN_A_NAMESPACE else {"namespace": "ours"}
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": "x", **place}, **more}
 
 
-def test_an_unknown_kind_is_named() -> None:
-    with pytest.raises(GpusmithError, match="'Secret'"):
-        apply.path_of({"kind": "Secret", "apiVersion": "v1", "metadata": {"name": "x"}})
+@pytest.mark.parametrize(
+    ("version", "kind", "path"),
+    [
+        ("v1", "Service", "/api/v1/namespaces/ours/services/x"),
+        ("v1", "Secret", "/api/v1/namespaces/ours/secrets/x"),
+        ("v1", "ResourceQuota", "/api/v1/namespaces/ours/resourcequotas/x"),
+        ("v1", "LimitRange", "/api/v1/namespaces/ours/limitranges/x"),
+        ("apps/v1", "StatefulSet", "/apis/apps/v1/namespaces/ours/statefulsets/x"),
+        (
+            "networking.k8s.io/v1",
+            "NetworkPolicy",
+            "/apis/networking.k8s.io/v1/namespaces/ours/networkpolicies/x",
+        ),
+        ("scheduling.k8s.io/v1", "PriorityClass", "/apis/scheduling.k8s.io/v1/priorityclasses/x"),
+        (
+            "admissionregistration.k8s.io/v1",
+            "ValidatingAdmissionPolicy",
+            "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/x",
+        ),
+    ],
+)
+def test_any_kind_of_the_cluster_is_applied_and_removed(version: str, kind: str, path: str) -> None:
+    memory, wanted = Memory({SPACE_PATH: SPACE}), _object(version, kind)
+    apply.apply(memory.cluster, [wanted], check=False)
+    assert path in memory.objects
+    assert apply.remove(memory.cluster, [wanted], 0.0, check=False) == [apply.name_of(wanted)]
+    assert path not in memory.objects
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_an_unknown_kind_is_refused_before_anything_is_changed(check: bool) -> None:
+    memory, monitor = cluster(), _object("monitoring.example.com/v1", "Monitor")
+    with pytest.raises(
+        GpusmithError, match=r"kind 'Monitor' of 'monitoring.example.com/v1', as which Monitor 'ours/x'"
+    ):
+        apply.apply(memory.cluster, [*OBJECTS, monitor], check)
+    assert memory.done == []
+    # Of such a kind nothing can be there.
+    assert apply.remove(memory.cluster, [monitor], 0.0, check) == []
+    assert apply.ours(memory.cluster, [monitor]) == []
+
+
+RULES = _object(
+    "apiextensions.k8s.io/v1",
+    "CustomResourceDefinition",
+    spec={
+        "group": "nfd.example.com", "names": {"kind": "Rule", "plural": "rules"}, "scope": "Cluster",
+        "versions": [{"name": "v1alpha1"}],
+    },
+)  # fmt: skip
+RULE: dict[str, Any] = {"apiVersion": "nfd.example.com/v1alpha1", "kind": "Rule", "metadata": {"name": "x"}}
+RULE_PATH = "/apis/nfd.example.com/v1alpha1/rules/x"
+
+
+def test_a_kind_that_comes_with_its_objects_is_waited_for() -> None:
+    memory = Memory({})
+    slept: list[float] = []
+    memory.established = lambda: bool(slept)
+    # In whatever order they are written.
+    objects = [CONFIG, RULE, RULES, SPACE]
+    done = apply.apply(memory.cluster, objects, check=False, sleep=slept.append)
+    assert list(done.changed) == [
+        "Namespace 'ours'", "CustomResourceDefinition 'x'", "ConfigMap 'ours/c'", "Rule 'x'",
+    ]  # fmt: skip
+    assert len(slept) == 1
+    assert RULE_PATH in memory.objects
+
+
+def test_check_mode_leaves_out_what_is_of_a_kind_that_is_not_there() -> None:
+    memory = Memory({SPACE_PATH: SPACE})
+    done = apply.apply(memory.cluster, [RULES, RULE, CONFIG], check=True)
+    assert done.left_out == ["Rule 'x'"]
+    assert len(done.changed) == 2
+
+
+def test_what_others_need_is_deleted_last() -> None:
+    memory = Memory({})
+    objects = [SPACE, RULES, RULE, CONFIG]
+    apply.apply(memory.cluster, objects, check=False)
+    memory.done.clear()
+    apply.remove(memory.cluster, objects, 0.0, check=False)
+    assert [path.split("/")[-2] for _, path in memory.done] == [
+        "rules", "configmaps", "customresourcedefinitions", "namespaces",
+    ]  # fmt: skip
+
+
+def test_a_secret_is_not_shown() -> None:
+    memory = Memory({SPACE_PATH: SPACE})
+    ((before, after),) = apply.apply(
+        memory.cluster, [_object("v1", "Secret", data={"key": "c2VjcmV0"})], check=False
+    ).changed.values()
+    assert "c2VjcmV0" not in str(after)
+    assert list(after["data"]) == ["key"]
+    ((first, second),) = apply.apply(
+        memory.cluster, [_object("v1", "Secret", data={"key": "b3RoZXI="})], check=False
+    ).changed.values()
+    assert first["data"] != second["data"]
+    assert before == {}
 
 
 def test_removal_says_what_was_there_and_waits_until_it_is_gone() -> None:
     memory = cluster()
     assert apply.remove(memory.cluster, OBJECTS, 0.0, check=True) == [
-        "Namespace 'ours'", "RuntimeClass 'nvidia'", NAME,
+        "RuntimeClass 'nvidia'", NAME, "Namespace 'ours'",
     ]  # fmt: skip
     assert memory.done == []
     assert len(apply.remove(memory.cluster, OBJECTS, 0.0, check=False)) == 3

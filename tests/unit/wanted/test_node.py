@@ -24,7 +24,7 @@ def test_what_the_inventory_leaves_out_has_the_default_of_the_spec(host: Callabl
     assert list(plain.kubernetes.taints) == known["kubernetes_node_taints"].default
     assert plain.validation.timeout_pod_s == known["validation_timeout_pod_s"].default
     assert plain.operands.namespace == known["gpu_operands_namespace"].default
-    assert plain.operands.ours == ("nvidia-device-plugin", "gpu-feature-discovery", "nfd-worker")
+    assert plain.operands.ours == ("nvidia-device-plugin", "gpu-feature-discovery", "node-feature-discovery")
     assert plain.node_name == "gpu-1"
 
 
@@ -35,7 +35,7 @@ def test_every_field_is_a_declared_variable() -> None:
 def test_operands_of_somebody_else_are_not_ours(host: Callable[..., Any]) -> None:
     assert host(gpu_operands_device_plugin="existing").operands.ours == (
         "gpu-feature-discovery",
-        "nfd-worker",
+        "node-feature-discovery",
     )
 
 
