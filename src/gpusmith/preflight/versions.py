@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from gpusmith.data.operands import DEVICE_PLUGIN
 from gpusmith.errors import Refusal
 from gpusmith.expect import compatible
 from gpusmith.expect.compatible import Misfit, Subject
@@ -144,7 +145,7 @@ def check_container_toolkit(_facts: Facts, wanted: Wanted, tables: Tables) -> It
     if not version:
         return
     yield from _refused(compatible.container_toolkit(version, tables.versions))
-    if wanted.node.operands.device_plugin != "managed":
+    if DEVICE_PLUGIN not in wanted.node.operands.ours:
         return
     yield from _refused(compatible.container_toolkit_with_our_plugin(version, tables.versions))
     if wanted.node.toolkit.mode == "legacy":

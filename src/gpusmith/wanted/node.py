@@ -7,7 +7,7 @@ that an option has one name from the inventory to the judge. `read` fills the se
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, make_dataclass, replace
 from typing import Any
 
 from gpusmith.data.operands import MANAGED, deployed
@@ -118,13 +118,19 @@ class Kubernetes:
     taints: tuple[Mapping[str, str], ...] = ()
 
 
+_Owners = make_dataclass(
+    "_Owners",
+    [(row.field, str, field(default=MANAGED)) for row in deployed()],
+    frozen=True,
+    kw_only=True,
+)
+"""Whose each operand is: a field for each row of data/operands."""
+
+
 @dataclass(frozen=True, kw_only=True)
-class Operands:
+class Operands(_Owners):  # type: ignore[misc, valid-type]  # its fields are known at run time
     """Role gpu_operands: what is the same on all GPU nodes of a cluster."""
 
-    device_plugin: str = "managed"
-    feature_discovery: str = "managed"
-    node_feature_discovery: str = "managed"
     namespace: str = OPERANDS_NAMESPACE
     runtime_class: str = "nvidia"
 
