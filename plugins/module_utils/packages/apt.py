@@ -33,6 +33,7 @@ from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.apt_output i
     UNPACKED,
     cause,
     named,
+    parse_cut_off,
     parse_half_done,
     parse_installed,
     parse_madison,
@@ -521,6 +522,15 @@ class Apt:
             accept=range(256),
             lock_timeout_s=self._lock_timeout_s,
         )
+        cut_off = parse_cut_off(self._query())
+        if cut_off:
+            # In the version that is there: nobody asked for another. Where nobody offers it any more, one that is to come does as well.
+            self._execute(
+                [*self._get("install"), "--reinstall", "--no-remove", *_exact_words(cut_off)],
+                self._lock_timeout_s + INSTALL_TIMEOUT_S,
+                accept=range(256),
+                lock_timeout_s=self._lock_timeout_s,
+            )
         try:
             self._execute(["apt-get", *self._options, "check", "-q"], 60, lock_timeout_s=self._lock_timeout_s)
         except (BusyError, UnfinishedError):
@@ -544,11 +554,13 @@ class Apt:
 
         A machine that lost power while packages were unpacked has such; those that were only to be configured, `repair` finishes.
         """
-        half_done = self._half_done()
+        state = self._query()
+        half_done = parse_half_done(state)
         if not half_done:
             return set()
         said = self._execute(["apt-get", *self._options, "check", "-q"], 60, accept=range(256))
-        return {*parse_unmet(said), *(name for name, state in half_done.items() if state == HALF_UNPACKED)}
+        half_unpacked = (name for name, letter in half_done.items() if letter == HALF_UNPACKED)
+        return {*parse_unmet(said), *parse_cut_off(state), *half_unpacked}
 
     # --- programs --------------------------------------------------------------------------------------------------
 

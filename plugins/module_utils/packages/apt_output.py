@@ -16,6 +16,8 @@ FOREIGN = ("i386", "armhf", "armel")
 # A package's second state letter: unpacked, half configured, half installed, waiting for or having pending triggers.
 HALF_DONE = set("UFHWt")
 HALF_UNPACKED = "H"
+# The third letter, where dpkg insists on another unpacking (dpkg-query(1), Db:Status-Abbrev).
+REINSTALL = "R"
 LOCKED = re.compile(r"Could not get lock|Unable to (?:acquire|lock)|lock was locked by another process")
 HOLDER = re.compile(r"It is held by process \d+ \([^)\n]*\)")
 # Then the packages are there, and no list would have helped.
@@ -86,6 +88,11 @@ def parse_half_done(text: str) -> Dict[str, str]:
         for name, _version, status, _source, architecture in _rows(text)
         if status[1:2] in HALF_DONE
     }
+
+
+def parse_cut_off(text: str) -> Dict[str, str]:
+    """Versions of packages that were cut off while they were unpacked, of the same lines: dpkg configures none, it wants them unpacked anew."""
+    return {named(row[0], row[4]): row[1] for row in _rows(text) if row[2][2:3] == REINSTALL}
 
 
 def parse_simulation(text: str) -> Plan:

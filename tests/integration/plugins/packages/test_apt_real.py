@@ -375,13 +375,15 @@ def test_what_no_repository_has_any_more_is_saved_from_the_cache(system: System,
         system.apt.fetch({"drv-libs": OLD}, tmp_path / "other")
 
 
-def test_what_was_left_half_done_is_finished(changing: System) -> None:
+@pytest.mark.parametrize("state", ["ok unpacked", "reinstreq unpacked", "reinstreq half-installed"])
+def test_what_was_left_half_done_is_finished(changing: System, state: str) -> None:
+    """dpkg configures nothing that was cut off while it was unpacked, and asks for it to be installed anew."""
     apt = changing.apt
     changing.configure()
     assert apt.repair() is False
     apt.install({"drv-libs": OLD})
     status = changing.root / "var/lib/dpkg/status"
-    status.write_text(status.read_text().replace("install ok installed", "install ok unpacked"))
+    status.write_text(status.read_text().replace("install ok installed", f"install {state}"))
     assert apt.installed(["drv-libs"]) == {}
     assert apt.repair() is True
     assert apt.installed(["drv-libs"])["drv-libs"].version == OLD
@@ -535,7 +537,9 @@ def left_by_a_killed_run(system: System, state: str, lost: str) -> None:
     status.write_text("\n\n".join(left).replace("install ok installed", f"install {state}"))
 
 
-@pytest.mark.parametrize("state", ["ok unpacked", "ok half-configured", "reinstreq half-installed"])
+@pytest.mark.parametrize(
+    "state", ["ok unpacked", "ok half-configured", "reinstreq unpacked", "reinstreq half-installed"]
+)
 def test_what_a_killed_installation_left_is_no_gap(changing: System, state: str) -> None:
     """A machine that lost power while packages were unpacked or configured, and some of them had not come yet."""
     changing.configure()
