@@ -109,14 +109,6 @@ options:
     description: With O(state=absent), whether to remove also packages that were installed along with these and that nothing needs afterwards.
     type: bool
     default: false
-  purge:
-    description:
-      - With O(state=absent), whether configuration files are removed with the packages, also those that named packages left behind when they were
-        removed earlier. Edited files are kept in the same folder, under their name with C(.before-gpusmith-removal) appended, and so are copies that
-        somebody made of them (C(FILE.bak), C(FILE~)), which dpkg would delete too. Without this option, apt leaves configuration files; dnf never
-        leaves them, and keeps edited ones as C(.rpmsave).
-    type: bool
-    default: false
   removable:
     description: >-
       Names, or shell patterns, of packages that are not part of the set and may be removed because they conflict with it. Default is
@@ -137,7 +129,8 @@ options:
   state:
     description:
       - V(repository_only) writes the repository and installs nothing. V(absent) removes packages, pins and repository. If the package manager would
-        also remove or install anything else, nothing is removed, and that is named, also in check mode.
+        also remove or install anything else, nothing is removed, and that is named, also in check mode. apt leaves configuration files; dnf leaves
+        edited ones, as C(FILE.rpmsave).
       - V(fetched) changes only O(folder). A set that is not installed yet is saved with all packages that its installation would add or change on
         this node; what V(present) refuses is refused here as well. An installed set is saved in its installed versions, with the packages that
         belong to it by O(patterns) and O(companions). Packages that no repository has any more are taken from the package manager's cache. A
@@ -197,17 +190,6 @@ packages:
   returned: always
   type: dict
   sample: {"containerd.io": {"before": null, "after": "2.3.7-1"}}
-purged:
-  description: Packages that were already removed, and whose configuration files are removed.
-  returned: with state absent
-  type: list
-  elements: str
-  sample: [nvidia-kernel-support]
-kept:
-  description: Edited configuration files, and copies that somebody made of them, by their former path, with their path after the removal.
-  returned: with state absent
-  type: dict
-  sample: {"/etc/nvidia/current/nvidia-options.conf": "/etc/nvidia/current/nvidia-options.conf.before-gpusmith-removal"}
 saved:
   description: By name, the version in the folder. Empty in check mode if it would be fetched.
   returned: with a folder
@@ -254,7 +236,6 @@ def main() -> None:
             "hold_unversioned": {"type": "bool", "default": False},
             "recommends": {"type": "bool", "default": False},
             "autoremove": {"type": "bool", "default": False},
-            "purge": {"type": "bool", "default": False},
             "removable": {"type": "list", "elements": "str"},
             "lock_timeout": {"type": "int"},
             "folder": {"type": "path"},
@@ -290,8 +271,6 @@ def main() -> None:
     told: dict[str, Any] = {} if work.plan is None else {"plan": work.plan}
     if folder:
         told["saved"] = work.saved
-    if state == "absent":
-        told.update(purged=work.purged, kept=work.kept)
     module.exit_json(changed=work.changed, packages=packages, diff=work.diff, **told)
 
 

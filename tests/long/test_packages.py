@@ -48,7 +48,7 @@ DRIVER = ("drv-cuda", "drv-libs", "drv-tool")
 OF_DRIVER = (*DRIVER, "drv-open", "drv-closed", "drv-module")
 """All that 'drv-*' means in one version."""
 KIT = ("kit", "kit-base", "kit-tools", "kit-library")
-DEFAULTS = {**packages_due.DEFAULTS, "autoremove": False, "purge": False}
+DEFAULTS = {**packages_due.DEFAULTS, "autoremove": False}
 PLACES = ("/etc", "/var/cache", "/var/lib/apt", "/var/lib/dpkg", "/var/lib/dnf", "/tmp", "/root")
 Lab = dict[str, Machine]
 
@@ -360,7 +360,7 @@ def test_a_package_of_a_foreign_architecture_follows_there_and_back_and_away(mac
     backend.install_from(Path("/tmp/saved"))
     assert versions(backend, *both) == newer
     backend.hold(full(machine, NEW, "shared"))
-    assert backend.remove(["shared"]).packages == newer
+    assert backend.remove(["shared"]) == newer
     assert versions(backend, *both) == {}
 
 
@@ -402,32 +402,21 @@ def test_a_removal_takes_nothing_of_others_along(machine: Machine) -> None:
     assert all(found.held for found in backend.installed(DRIVER).values())
     # With it, and with what it needs, all of them go.
     gone = full(machine, OLD, *DRIVER) | full(machine, "1.0", "site-tool")
-    assert backend.removal(gone).packages == gone
+    assert backend.removal(gone) == gone
     assert versions(backend, "*") == before
-    assert backend.remove(gone).packages == gone
+    assert backend.remove(gone) == gone
     assert versions(backend, *gone) == {}
 
 
 @inside
-def test_configuration_files_go_and_what_somebody_edited_is_kept(machine: Machine) -> None:
-    """Apt leaves them unless it is asked to, dnf never does; the second removal is proof that nothing is left."""
+def test_what_somebody_edited_stays_where_a_package_goes(machine: Machine) -> None:
     backend = configure(machine)
-    folder, is_apt = Path("/etc/daemon"), machine.family.name == "apt"
-    copy = "/etc/daemon/edited.conf" + (".before-gpusmith-removal" if is_apt else ".rpmsave")
-    for purged_later in (True, False):
-        backend.install(full(machine, "1.0", "daemon"))
-        (folder / "edited.conf").write_text("of the site\n")
-        (folder / "gone.conf").unlink()
-        if purged_later:
-            assert backend.remove(["daemon"]).kept == ({} if is_apt else {"/etc/daemon/edited.conf": copy})
-            assert backend.remains(["daemon"]) == (["daemon"] if is_apt else [])
-        asked = backend.remains(["daemon"]) if purged_later else ["daemon"]
-        told = backend.removal(asked, purge=True)
-        assert told.kept == ({"/etc/daemon/edited.conf": copy} if asked else {})
-        assert (folder / "edited.conf").exists() is bool(asked)
-        assert backend.remove(asked, purge=True) == told
-        assert [(path, path.read_text()) for path in folder.iterdir()] == [(Path(copy), "of the site\n")]
-        assert (backend.installed(["daemon"]), backend.remains(["daemon"])) == ({}, [])
+    backend.install(full(machine, "1.0", "daemon"))
+    edited = Path("/etc/daemon/edited.conf")
+    edited.write_text("of the site\n")
+    assert backend.remove(["daemon"]) == full(machine, "1.0", "daemon")
+    left = edited if machine.family.name == "apt" else Path(f"{edited}.rpmsave")
+    assert left.read_text() == "of the site\n"
 
 
 @inside
@@ -438,13 +427,13 @@ def test_what_others_need_or_left_stays_where_what_came_along_goes(machine: Mach
     backend.install(full(machine, OLD, "drv-cuda"))
     backend.remove(["drv-cuda"])
     backend.install(full(machine, "1.0", "toolkit", "site-job"))
-    assert backend.removal(["toolkit"]).packages == full(machine, "1.0", "toolkit")
+    assert backend.removal(["toolkit"]) == full(machine, "1.0", "toolkit")
     gone = full(machine, "1.0", "toolkit", "toolkit-compiler", "toolkit-headers")
-    assert backend.removal(["toolkit"], unused=True).packages == gone
+    assert backend.removal(["toolkit"], unused=True) == gone
     # What somebody holds stays as well.
     backend.hold(full(machine, "1.0", "toolkit-headers"))
     del gone["toolkit-headers"]
-    assert backend.remove(["toolkit"], unused=True).packages == gone
+    assert backend.remove(["toolkit"], unused=True) == gone
     left = versions(backend, "toolkit*", "site-job", *DRIVER)
     assert left == {
         **full(machine, "1.0", "toolkit-headers", "toolkit-runtime", "site-job"),
@@ -1085,7 +1074,7 @@ def test_a_missing_list_of_locks_is_in_nobodys_way(machine: Machine) -> None:
     assert not systems.LIST.exists()
     # What has to be there is brought, and goes, without a list as well.
     backend.install(full(machine, "1.0", "neighbour", "daemon"))
-    assert backend.removal(["daemon"]).packages == full(machine, "1.0", "daemon")
+    assert backend.removal(["daemon"]) == full(machine, "1.0", "daemon")
     backend.remove(["daemon"])
     assert not systems.LIST.exists()
     asked: dict[str, Any] = {"unversioned": [], "repository": None}

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
 from ansible_collections.gpusmith.gpu.plugins.module_utils import files
-from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import apt_sources, kept, programs
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import apt_sources, programs
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.apt_files import (
     render_preferences,
     render_source,
@@ -26,7 +26,6 @@ from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.apt_files im
     without_packages,
 )
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.apt_output import (
-    CONFFILE,
     HALF_UNPACKED,
     LOCKED,
     QUERY,
@@ -38,7 +37,6 @@ from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.apt_output i
     parse_installed,
     parse_madison,
     parse_owner,
-    parse_remains,
     parse_siblings,
     parse_simulation,
     parse_unmet,
@@ -57,13 +55,11 @@ from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import 
     Offers,
     PackageError,
     Plan,
-    Removal,
     Repository,
     Saved,
     UnfinishedError,
     alike,
     digest,
-    edited,
     plain_name,
     read_manifest,
     refuse_others,
@@ -158,11 +154,6 @@ class Apt:
     def _query(self, *names: str) -> str:
         """What dpkg knows of packages. Status 1 only says that one of the names is unknown."""
         return self._execute(["dpkg-query", *self._database, "-W", "-f", QUERY, *names], 60, accept=(0, 1))
-
-    def remains(self, names: Iterable[str]) -> List[str]:
-        """See `base.Backend`."""
-        listed = sorted(set(names))
-        return parse_remains(self._query(*listed)) if listed else []
 
     def refresh(self, owner: Optional[str] = None) -> None:
         """See `base.Backend`."""
@@ -463,16 +454,15 @@ class Apt:
         files = [str((folder / each.file).resolve()) for each in saved]
         return [*nothing, _recommended(False), *files]
 
-    def removal(self, names: Iterable[str], unused: bool = False, purge: bool = False) -> Removal:
+    def removal(self, names: Iterable[str], unused: bool = False) -> Dict[str, str]:
         """See `base.Backend`. Siblings are of the same package, and go with it, as they do where dnf removes it."""
         listed = sorted(set(names))
-        siblings = self._siblings(listed, "ic" if purge else "i") if listed else {}
-        return self._removal(sorted({*listed, *siblings}), unused, purge)
+        siblings = self._siblings(listed) if listed else {}
+        return self._removal(sorted({*listed, *siblings}), unused)
 
-    def _removal(self, listed: Sequence[str], unused: bool, purge: bool) -> Removal:
+    def _removal(self, listed: Sequence[str], unused: bool) -> Dict[str, str]:
         # Who holds what would go is told as well.
-        verb = "purge" if purge else "remove"
-        plan = self._simulate_removal(verb, *KEPT, "-o", "APT::Ignore-Hold=1", *listed)
+        plan = self._simulate_removal("remove", *KEPT, "-o", "APT::Ignore-Hold=1", *listed)
         refuse_others(plan, listed)
         gone: Dict[str, str] = plan.removed
         if unused:
@@ -482,33 +472,20 @@ class Apt:
             more = {name: version for name, version in after.items() if name not in before}
             if more.keys() - gone.keys():
                 # Of these others may need a sibling.
-                return self._removal([*listed, *more], unused=False, purge=purge)
-        return Removal(gone, kept.places(self._root, self._edited(gone)) if purge else {})
+                return self._removal([*listed, *more], unused=False)
+        return gone
 
     def _simulate_removal(self, verb: str, *words: str) -> Plan:
         simulation = [*self._get(verb), "--simulate", "--allow-change-held-packages"]
         return parse_simulation(self._execute([*simulation, *words], UPDATE_TIMEOUT_S))
 
-    def _edited(self, names: Iterable[str]) -> List[str]:
-        """Configuration files of packages that are there, or gone but for these, and that somebody edited, or has copies of."""
-        listed = sorted(names)
-        if not listed:
-            return []
-        # With their architecture, where there are several of a name.
-        words = ["dpkg-query", *self._database, "-W", "-f", "${binary:Package}\n${Conffiles}\n", *listed]
-        told = self._execute(words, 60)
-        exact = [line for line in told.splitlines() if line and not line.startswith(" ")]
-        words = ["dpkg", *self._database, "--verify", *dict.fromkeys(exact)]
-        found: List[str] = edited(self._execute(words, UPDATE_TIMEOUT_S, accept=(0, 1)))
-        return [*found, *kept.beside(self._root, CONFFILE.findall(told))]
-
-    def remove(self, names: Iterable[str], unused: bool = False, purge: bool = False) -> Removal:
+    def remove(self, names: Iterable[str], unused: bool = False) -> Dict[str, str]:
         """See `base.Backend`."""
-        told = self.removal(names, unused, purge)
-        if told.packages:
-            with released(self, told.packages), kept.copies(self._root, told.kept):
-                self._change([*self._get("purge" if purge else "remove"), *KEPT, *sorted(told.packages)])
-        return told._replace(kept=kept.there(self._root, told.kept))
+        gone = self.removal(names, unused)
+        if gone:
+            with released(self, gone):
+                self._change([*self._get("remove"), *KEPT, *sorted(gone)])
+        return gone
 
     def repair(self) -> bool:
         """See `base.Backend`."""

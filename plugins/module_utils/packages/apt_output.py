@@ -25,8 +25,6 @@ UNPACKED = re.compile(r"Sub-process \S+/dpkg returned an error code")
 UNMET = "The following packages have unmet dependencies:"
 # What dpkg and the scripts of packages say is wrong; apt shows it as output.
 SCRIPTS = re.compile(r"(?m)^(?:dpkg: error .*(?:\n .*)?|Error! .*|Consult .*)$")
-# A configuration file in a package's field, with its digest or a word in its place, and perhaps 'obsolete'.
-CONFFILE = re.compile(r"(?m)^ (/.+?) (?:[0-9a-f]{32}|newconffile)\b")
 INST = re.compile(r"^Inst (\S+?)(?::(\w+))?(?: \[([^\]]+)\])? \((\S+) ")
 # Of what is gone but for its configuration files, apt tells no version.
 REMV = re.compile(r"^(?:Remv|Purg) (\S+?)(?::(\w+))?(?: \[([^\]]+)\])?(?: |$)")
@@ -70,15 +68,6 @@ def parse_siblings(text: str, states: str) -> Dict[str, str]:
         for name, version, status, _source, architecture in _rows(text)
         if architecture in FOREIGN and status[1:2] in states
     }
-
-
-def parse_remains(text: str) -> List[str]:
-    """Packages of which nothing but configuration files is there, of the same lines. They share these with their siblings."""
-    rows = _rows(text)
-    return sorted(
-        {row[0] for row in rows if row[2][1:2] == "c" and row[4] not in FOREIGN}
-        - {row[0] for row in rows if row[2][1:2] != "c"}
-    )
 
 
 def parse_half_done(text: str) -> Dict[str, str]:

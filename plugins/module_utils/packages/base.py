@@ -91,19 +91,6 @@ class Plan(NamedTuple):
     removed: Dict[str, str]
 
 
-class Removal(NamedTuple):
-    """What goes.
-
-    Attributes:
-        packages: by name, the version of what goes, or of what was gone and loses its configuration files.
-        kept: configuration files that somebody edited, and copies that somebody made of them, by the path that they had, where they are
-            afterwards.
-    """
-
-    packages: Dict[str, str]
-    kept: Dict[str, str]
-
-
 class File(NamedTuple):
     """A file of ours, as it has to be.
 
@@ -275,23 +262,14 @@ class Backend(Protocol):
     def install_from(self, folder: Path, displaced: Sequence[str] = (), erase: bool = True) -> None:
         """Install what fetch saved, after a look at its manifest; see `install`. Needs no repository."""
 
-    def remains(self, names: Iterable[str]) -> List[str]:
-        """Those of these packages that are gone but for their configuration files; shell patterns are names too."""
-
-    def removal(self, names: Iterable[str], unused: bool = False, purge: bool = False) -> Removal:
-        """All that goes with a removal: these packages, and with `unused` what nothing needs any more after it.
+    def removal(self, names: Iterable[str], unused: bool = False) -> Dict[str, str]:
+        """Versions by name of all that goes with a removal: these packages, and with `unused` what nothing needs any more after it.
 
         What nothing needed before it stays. Anything else that would go, come or change is an error that names it.
-
-        Args:
-            names: of packages, and with `purge` of what `remains` tells.
-            unused: whether what came along goes too.
-            purge: whether configuration files go with their packages, which only apt leaves otherwise. What somebody edited stays
-                under another name.
         """
 
-    def remove(self, names: Iterable[str], unused: bool = False, purge: bool = False) -> Removal:
-        """Remove what `removal` tells, and tell it."""
+    def remove(self, names: Iterable[str], unused: bool = False) -> Dict[str, str]:
+        """Remove what `removal` tells, and tell it. Apt leaves configuration files; rpm leaves edited ones, as FILE.rpmsave."""
 
     def owner(self, path: str) -> Optional[str]:
         """The package that a file came with."""
@@ -426,14 +404,6 @@ def missing_version(name: str, wanted: str, offers: Offers) -> PackageError:
 
 
 # --- removals ------------------------------------------------------------------------------------------------------
-
-# As 'rpm --verify' and 'dpkg --verify' print a configuration file with another digest than the package's.
-EDITED = re.compile(r"^..5\S* +c (/.+)$", re.MULTILINE)
-
-
-def edited(text: str) -> List[str]:
-    """Configuration files that are not as their packages brought them, of what ``rpm`` or ``dpkg --verify`` prints."""
-    return sorted(set(EDITED.findall(text)))
 
 
 def refuse_others(plan: Plan, names: Iterable[str]) -> None:

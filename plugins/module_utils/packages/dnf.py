@@ -18,7 +18,6 @@ from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Optional, 
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import (
     dnf_machine,
     dnf_output,
-    kept,
     rpm,
     versionlock,
 )
@@ -35,12 +34,10 @@ from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import 
     Offers,
     PackageError,
     Plan,
-    Removal,
     Repository,
     Saved,
     UnfinishedError,
     alike,
-    edited,
     read_manifest,
     refuse_others,
     released,
@@ -59,9 +56,6 @@ from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.dnf_machine 
     exact_words,
     nevra,
 )
-
-# What rpm calls an edited configuration file of a package that goes.
-RPMSAVE = ".rpmsave"
 
 # --- what files say ------------------------------------------------------------------------------------------------
 
@@ -325,7 +319,7 @@ class Dnf:
 
     def _beside_removal(self, plan: Plan, displaced: Sequence[str]) -> Plan:
         """A plan with what is removed before it is carried out."""
-        gone = self.removal(displaced).packages if displaced else {}
+        gone = self.removal(displaced) if displaced else {}
         return plan._replace(removed={**plan.removed, **gone})
 
     def _have_lists(self, which: str) -> None:
@@ -446,20 +440,11 @@ class Dnf:
         alone = ["--disablerepo=*", "--setopt=localpkg_gpgcheck=0"]
         return {each.name: each.version for each in saved}, [*alone, *files]
 
-    def remains(self, names: Iterable[str]) -> List[str]:  # noqa: ARG002 - of the protocol
-        """See `base.Backend`. Rpm takes what nobody edited, and forgets the rest."""
-        return []
-
-    def removal(
-        self,
-        names: Iterable[str],
-        unused: bool = False,
-        purge: bool = False,  # noqa: ARG002 - likewise
-    ) -> Removal:
-        """See `base.Backend`. Rpm itself keeps what somebody edited."""
+    def removal(self, names: Iterable[str], unused: bool = False) -> Dict[str, str]:
+        """See `base.Backend`."""
         listed = sorted(set(names))
         if not listed:
-            return Removal({}, {})
+            return {}
         plan = self._simulate_removal(listed, unused=False)
         refuse_others(plan, listed)
         gone: Dict[str, str] = plan.removed
@@ -468,7 +453,7 @@ class Dnf:
             more -= {name for name, package in self.installed(more).items() if package.held}
             if more:
                 return self.removal([*listed, *more])
-        return Removal(gone, {path: path + RPMSAVE for path in self._edited(gone)})
+        return gone
 
     def _simulate_removal(self, names: Sequence[str], unused: bool) -> Plan:
         words = [*ALONE, *_removing(unused), "--assumeno", *names]
@@ -476,25 +461,15 @@ class Dnf:
             self._machine.dnf(words, UPDATE_TIMEOUT_S, unless=dnf_output.ABORTED, yes=False), {}
         )
 
-    def _edited(self, names: Iterable[str]) -> List[str]:
-        """Configuration files of installed packages that somebody edited."""
-        listed = sorted(names)
-        if not listed:
-            return []
-        # Status 1 only says that something differs.
-        words = ["rpm", "--verify", "--configfiles", "--nodeps", "--noscripts", *listed]
-        found: List[str] = edited(self._machine.execute(words, UPDATE_TIMEOUT_S, accept=range(256)))
-        return found
-
-    def remove(self, names: Iterable[str], unused: bool = False, purge: bool = False) -> Removal:
+    def remove(self, names: Iterable[str], unused: bool = False) -> Dict[str, str]:
         """See `base.Backend`."""
-        told = self.removal(names, unused, purge)
-        if told.packages:
+        gone = self.removal(names, unused)
+        if gone:
             # Locks are of what comes. Where their list is missing, the plugin ends all that dnf does with an error.
             words = [*self._machine.without_locks(), *_removing(unused=False)]
-            with released(self, told.packages):
-                self._machine.dnf([*words, *sorted(told.packages)], INSTALL_TIMEOUT_S)
-        return told._replace(kept=kept.there(self._machine.root, told.kept))
+            with released(self, gone):
+                self._machine.dnf([*words, *sorted(gone)], INSTALL_TIMEOUT_S)
+        return gone
 
     def repair(self) -> bool:
         """See `base.Backend`.

@@ -34,8 +34,6 @@ class Work:
         changed: whether anything was or would be changed.
         packages: by name, the version before and after.
         saved: by name, the version in the folder.
-        purged: what was gone, and loses its configuration files.
-        kept: edited configuration files by path, where they are afterwards.
         plan: what would be done, in check mode.
         diff: of files.
         warnings: what could not be predicted, and what fails from now on.
@@ -69,8 +67,6 @@ class Work:
         self.changed = False
         self.packages: dict[str, dict[str, Any]] = {}
         self.saved: dict[str, str] = {}
-        self.purged: list[str] = []
-        self.kept: dict[str, str] = {}
         self.plan: dict[str, Any] | None = None
         self.diff: list[dict[str, str]] = []
         self.warnings: list[str] = []
@@ -539,18 +535,10 @@ class Work:
         now = self._look()
         versions = [now[name].version for name in self._wanted if name in now]
         names = self._belonging(now, versions) + [name for name in self._params["unversioned"] if name in now]
-        purge = self._params["purge"]
-        remains = self._backend.remains([*self._wanted, *self._params["unversioned"]]) if purge else []
-        if names or remains:
+        if names:
             take = self._backend.removal if self._check else self._backend.remove
-            told = take([*names, *remains], self._params["autoremove"], purge)
-            self.purged, self.kept = [name for name in remains if name in told.packages], told.kept
-            gone = {**{name: now[name].version for name in names}, **told.packages}
-            self.packages.update(
-                (name, {"before": version, "after": None})
-                for name, version in gone.items()
-                if name not in remains
-            )
-            self.changed = bool(gone)
+            gone = take(names, self._params["autoremove"])
+            self.packages.update((name, {"before": version, "after": None}) for name, version in gone.items())
+            self.changed = True
         self._write(self._backend.pin_files(self._name, {}))
         self._write(self._backend.repository_files(self._name, None))

@@ -32,8 +32,7 @@ def driver(raw: Mapping[str, Any], host: NodeWanted, own: Mapping[str, Any]) -> 
 
     Returns:
         due (whether there is anything), refused (why it stays), loaded, packages (with versions), others (with their own ones),
-        remains (of which nothing but configuration files is there), companions (what brings the next kernel, and was held),
-        units (that begin at boot) and files.
+        companions (what brings the next kernel, and was held), units (that begin at boot) and files.
     """
     record = parse(raw)
     layout, node = _layout(record, host, own["layouts"]), host.name
@@ -43,7 +42,6 @@ def driver(raw: Mapping[str, Any], host: NodeWanted, own: Mapping[str, Any]) -> 
     # Helpers have versions of their own. Without a driver they are somebody else's.
     beside = {*layout.others, *layout.helpers, *layout.subnet_manager} if there else set()
     others = sorted(ready | (beside & set(record.packages)))
-    remains = _remains(record, driver_there, own["layouts"])
     units = [name for name in (*UNITS, f"{wanted.LOADER}.service") if _at_boot(record, name)]
     files = [path for key in FILES for path in own.get(key) or () if path in record.managed_files]
     # Notes of modules that go with the packages.
@@ -53,11 +51,10 @@ def driver(raw: Mapping[str, Any], host: NodeWanted, own: Mapping[str, Any]) -> 
     others_driver = _of_others(record, driver_there)
     return {
         "refused": " ".join(refused(node)) if record.kubernetes.joined else others_driver,
-        "due": bool(there or others or remains or units or files or of_set or loaded or others_driver),
+        "due": bool(there or others or units or files or of_set or loaded or others_driver),
         "loaded": loaded,
         "packages": there,
         "others": others,
-        "remains": remains,
         "companions": sorted(
             kernels.bring_next(record) if ready else signatures.to_hold(record, driver_there)
         ),
@@ -66,28 +63,9 @@ def driver(raw: Mapping[str, Any], host: NodeWanted, own: Mapping[str, Any]) -> 
     }
 
 
-def _remains(record: Record, wanted_driver: wanted.Driver, known: Layouts) -> list[str]:
-    """Packages that an earlier removal, or a change of the kind of module, left nothing of but configuration files.
-
-    What came along with a driver is nobody's any more when it is gone as well.
-    """
-    gone = replace(record, packages=record.remaining_packages)
-    along = {
-        str(name)
-        for rows in known.values()
-        for row in rows
-        for key in ("others", "helpers", "subnet_manager")
-        for name in row.get(key) or ()
-    }
-    return sorted(
-        {*packages.of_driver(gone, wanted_driver), *kernels.built(gone), *(along & set(gone.packages))}
-    )
-
-
 def _layout(record: Record, host: NodeWanted, known: Layouts) -> layouts.Layout:
     """Names for the version that is there, whatever the inventory asks for."""
-    gone = replace(record, packages=record.remaining_packages)
-    version = choice.installed(record, versions.LATEST) or choice.installed(gone, versions.LATEST)
+    version = choice.installed(record, versions.LATEST)
     if not version:
         return replace(ANY_LAYOUT, packages=())
     try:

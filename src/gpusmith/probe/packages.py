@@ -84,17 +84,6 @@ def _rows(text: str) -> list[list[str]]:
     return [fields for line in text.splitlines() if len(fields := line.split("\t")) == 5]
 
 
-def parse_remains(text: str) -> dict[str, Package]:
-    """Packages that matter and are gone but for their configuration files, of the same lines."""
-    rows = _rows(text)
-    there = {row[0] for row in rows if row[2][1:2] != "c"}
-    return {
-        name: Package(version=version, held=False, source=source if source != name else None)
-        for name, version, _status, source, arch in rows
-        if name not in there and arch not in FOREIGN and matters(name, source)
-    }
-
-
 def parse_halves(text: str) -> dict[str, str]:
     """State by name of packages that matter and are neither installed nor gone, of the same lines."""
     return {
@@ -214,12 +203,6 @@ def gather(asked: tuple[Command, Command], errors: list[str]) -> dict[str, Packa
     if not dpkg.missing:
         return parse_dpkg(dpkg.output(errors) or "")
     return parse_rpm(rpm.output(errors) or "", locks() or "")
-
-
-def remains(asked: tuple[Command, Command], errors: list[str]) -> dict[str, Package]:
-    """Packages that are gone but for their configuration files. Rpm knows no such thing."""
-    dpkg, _rpm = asked
-    return {} if dpkg.missing else parse_remains(dpkg.output(errors) or "")
 
 
 def halves(asked: tuple[Command, Command], errors: list[str]) -> dict[str, str]:

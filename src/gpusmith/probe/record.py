@@ -43,7 +43,6 @@ class Record:
     Attributes:
         packages: by name.
         half_packages: state by name of those that matter and are neither installed nor gone, or there in several versions.
-        remaining_packages: by name, those that matter and are gone but for their configuration files.
         foreign: what may be of a driver that no package brought.
         package_database: where they were read, 'dpkg' or 'rpm'; empty where there is neither.
         package_locks: text of the list of dnf's plugin versionlock; None where there is none.
@@ -63,7 +62,6 @@ class Record:
     host: Host = field(default_factory=Host)
     packages: Mapping[str, Package] = field(default_factory=dict)
     half_packages: Mapping[str, str] = field(default_factory=dict)
-    remaining_packages: Mapping[str, Package] = field(default_factory=dict)
     foreign: Foreign = field(default_factory=Foreign)
     package_database: str = ""
     package_locks: str | None = None

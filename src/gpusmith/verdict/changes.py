@@ -112,17 +112,9 @@ def _packages(result: Result, told: Told) -> None:
     along = [text for text in _along(plan) if text.split()[0] not in rows]
     files = _headers(result)
     told.add({"packages": named, "dependencies": along, "files": files})
-    purged = result.get("purged") or []
-    if purged:
-        told.add({"more": [f"configuration files of {', '.join(purged)}, which are gone already"]})
-    kept = ", ".join(sorted((result.get("kept") or {}).values()))
-    if kept:
-        told.add(
-            notes=[f"of configuration files that go with packages, those that were edited are kept as {kept}"]
-        )
     if named and not plan and _asked(result).get("state") != "absent":
         told.add(unpredictable=[UNKNOWN_DEPENDENCIES])
-    if not (named or along or files or purged):
+    if not (named or along or files):
         told.add({"more": ["packages are held, or released"]})
 
 

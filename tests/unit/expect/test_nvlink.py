@@ -154,12 +154,6 @@ def test_the_subnet_manager_goes_with_the_driver_and_tools_of_others_stay() -> N
     assert "infiniband-diags" not in {*found["others"], *found["packages"]}
 
 
-def test_what_a_removal_left_of_the_subnet_manager_goes_as_well() -> None:
-    record = {**ready(), "remaining_packages": {"nvlsm": {"version": "2025.06.11-1", "held": False}}}
-    found = driver_removal(record, {"node": "gpu-1", "version": "", "files": {}}, LAYOUTS)
-    assert found["remains"] == ["nvlsm"]
-
-
 # --- the suite -------------------------------------------------------------------------------------------------------
 
 

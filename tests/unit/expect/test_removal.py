@@ -27,7 +27,7 @@ def left(raw: dict[str, Any], **asked: Any) -> dict[str, Any]:
 def test_a_machine_that_never_had_one_has_nothing_to_take_away() -> None:
     plan = left(bare())
     assert not plan["due"]
-    assert [plan[key] for key in ("packages", "others", "remains", "units", "files")] == [{}, [], [], [], []]
+    assert [plan[key] for key in ("packages", "others", "units", "files")] == [{}, [], [], []]
 
 
 @pytest.mark.parametrize("version", [VERSION, "595.91.07", "580", ""])
@@ -71,41 +71,6 @@ def test_helpers_with_versions_of_their_own_go_with_the_driver_alone() -> None:
     assert set(helpers) <= set(left(raw, package_layout="distribution", known=known)["others"])
     raw["packages"] = {name: raw["packages"][name] for name in ("nvidia-modprobe", "update-glx")}
     assert left(raw, package_layout="distribution", known=known)["others"] == []
-
-
-REMAINS = {
-    "nvidia-kernel-support": "535.309.01-0+deb12u1",
-    "nvidia-alternative": "535.309.01-0+deb12u1",
-    "nvidia-persistenced": "535.171.04-1~deb12u1",
-    "glx-diversions": "1.2.2",
-    "linux-modules-nvidia-580-server-open-6.8.0-79-generic": "6.8.0-79.79",
-}
-OTHERS = {
-    "nvidia-settings": "580.65.06-1",
-    "nvidia-container-toolkit": "1.20.1-1",
-    "containerd.io": "2.3.7-1",
-}
-
-
-@pytest.mark.parametrize("driver", [True, False], ids=["with a driver", "when it is gone"])
-def test_what_left_its_configuration_files_goes_as_well(driver: bool) -> None:
-    """After a change of the kind of module, or a removal by other means."""
-    known = value("nvidia_driver", "Debian 12", "__nvidia_driver_layouts")
-    raw = converged_record() if driver else bare()
-    rows = {name: {"version": version, "held": False} for name, version in {**REMAINS, **OTHERS}.items()}
-    raw["remaining_packages"] = {name: row for name, row in rows.items() if name not in raw["packages"]}
-    plan = left(raw, package_layout="distribution", known=known)
-    assert plan["due"]
-    assert plan["remains"] == sorted(set(REMAINS) - set(raw["packages"]))
-    assert not set(OTHERS) & {*plan["packages"], *plan["others"]}
-
-
-@pytest.mark.parametrize("name", ["nvidia-persistenced", "glx-diversions"])
-def test_what_came_along_with_a_driver_is_nobodys_without_one(name: str) -> None:
-    raw = bare()
-    raw["remaining_packages"] = {name: {"version": "1.2.2", "held": False}}
-    known = value("nvidia_driver", "Debian 12", "__nvidia_driver_layouts")
-    assert left(raw, package_layout="distribution", known=known)["remains"] == [name]
 
 
 def test_signed_modules_go_and_their_kernel_may_move() -> None:

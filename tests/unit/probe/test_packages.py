@@ -21,17 +21,6 @@ def test_packages_and_holds_are_read() -> None:
     }
 
 
-def test_packages_that_left_their_configuration_files_are_read() -> None:
-    found = packages.parse_remains(
-        "nvidia-kernel-support\t535.1-1\trc \tnvidia-graphics-drivers\tamd64\nlibcuda1\t580.178.04-1\thi \tlibcuda1\tamd64\n"
-        "libcuda1\t580.178.04-1\trc \tlibcuda1\ti386\nexim4-base\t4.96-1\trc \texim4\tall\n"
-        "libnvidia-ml1\t535.1-1\trc \tnvidia-graphics-drivers\ti386\n"
-    )
-    assert found == {
-        "nvidia-kernel-support": packages.Package("535.1-1", held=False, source="nvidia-graphics-drivers")
-    }
-
-
 def test_a_half_configured_package_of_a_foreign_architecture_is_named_with_it() -> None:
     text = "libcuda1\t580.178.04-1\tii \tlibcuda1\tamd64\nlibcuda1\t580.178.04-1\tiF \tlibcuda1\ti386\n"
     assert packages.parse_halves(text) == {"libcuda1:i386": "half configured"}

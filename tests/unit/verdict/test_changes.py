@@ -58,20 +58,12 @@ def test_packages_of_a_repository_that_the_node_does_not_have_yet() -> None:
     assert "dependencies" in next(iter(told.unpredictable))
 
 
-def test_configuration_files_alone() -> None:
-    told = changes("gpusmith.gpu.packages", packages={}, purged=["nvidia-kernel-support", "update-glx"])
-    assert told == {
-        "more": ["configuration files of nvidia-kernel-support, update-glx, which are gone already"]
-    }
-
-
-def test_packages_that_go_and_where_their_edited_files_are() -> None:
+def test_packages_that_go() -> None:
     told = of_task(
         "gpusmith.gpu.packages",
         {
             "changed": True,
             "packages": {"containerd.io": {"before": "2.3.7-1", "after": None}},
-            "kept": {"/etc/b": "/etc/b.kept", "/etc/a": "/etc/a.kept"},
             "diff": [{"after_header": "/etc/apt/preferences.d/gpusmith-containerd.pref"}],
             "invocation": {"module_args": {"state": "absent"}},
         },
@@ -82,8 +74,6 @@ def test_packages_that_go_and_where_their_edited_files_are() -> None:
     }
     # Which packages go with it was asked before.
     assert not told.unpredictable
-    (note,) = told.notes
-    assert note.endswith("those that were edited are kept as /etc/a.kept, /etc/b.kept")
 
 
 def test_holds_alone() -> None:

@@ -98,23 +98,6 @@ def test_notes_are_told_with_the_verdict() -> None:
     ]
 
 
-def test_where_edited_files_of_packages_are_is_told_at_the_end() -> None:
-    """Whichever role removes them, and no role has to think of it."""
-    removing = Run()
-    task = Task("Remove", "containerd", "gpusmith.gpu.packages")
-    gone = {
-        "packages": {"containerd.io": {"before": "2.3.7-1", "after": None}},
-        "kept": {"/etc/a": "/etc/a.kept"},
-    }
-    # The look before it removes nothing.
-    removing.ended("gpu-1", task, {"changed": False, **gone})
-    assert lines.of_run(removing, End(1.0)) == ["Nothing to do on 1 host: gpu-1 (1 s)."]
-    removing.ended("gpu-1", task, {"changed": True, **gone})
-    _, note, _ = lines.of_run(removing, End(1.0))
-    assert note.startswith("gpu-1: ")
-    assert note.endswith("are kept as /etc/a.kept")
-
-
 def test_what_would_change_equal_hosts_once() -> None:
     found = run("gpu-1", "gpu-2", "gpu-3")
     for host in ("gpu-1", "gpu-2"):

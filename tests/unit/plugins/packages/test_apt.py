@@ -104,18 +104,6 @@ def test_simulation_tells_new_changed_and_removed() -> None:
     )
 
 
-def test_what_is_there_in_one_architecture_has_not_gone() -> None:
-    rows = (
-        "gone\t1\trc \tgone\tall",
-        "lib\t1\trc \tlib\tamd64",
-        "lib\t1\tii \tlib\ti386",
-        "foreign\t1\trc \tforeign\ti386",
-        "never\t\tun \tnever\t",
-        "bad\t1\tiF \tbad\tall",
-    )
-    assert apt_output.parse_remains("\n".join(rows)) == ["gone"]
-
-
 @pytest.mark.parametrize(
     ("text", "owner"),
     [

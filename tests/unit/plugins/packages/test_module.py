@@ -45,9 +45,6 @@ class Machine:
         self.disagree = ""
         self.fails_from_now_on = ""
         self.dependents: dict[str, str] = {}
-        # With configuration files, all edited; those of another architecture are not what is asked for.
-        self.configured: set[str] = set()
-        self.foreign: set[str] = set()
 
     @property
     def changes(self) -> list[str]:
@@ -167,32 +164,25 @@ class Machine:
         self.asked.append(f"aside {' '.join(repositories)}")
         yield self
 
-    def remains(self, names: Iterable[str]) -> list[str]:
-        return [name for name in names if name in self.configured and name not in self.packages]
-
-    def removal(self, names: Iterable[str], unused: bool = False, purge: bool = False) -> base.Removal:
+    def removal(self, names: Iterable[str], unused: bool = False) -> dict[str, str]:
         self.asked.append("removal")
         listed = list(names)
         base.refuse_others(base.Plan({}, {}, self.dependents), listed)
         listed += ["came-along"] if unused else []
-        there = {name: self.packages[name].version for name in listed if name in self.packages}
-        purged = {name: "" for name in listed if name not in there and name not in self.foreign}
-        paths = [f"/etc/{name}" for name in [*there, *purged] if name in self.configured]
-        return base.Removal({**there, **purged}, {path: f"{path}.kept" for path in paths if purge})
+        return {name: self.packages[name].version for name in listed if name in self.packages}
 
-    def remove(self, names: Iterable[str], unused: bool = False, purge: bool = False) -> base.Removal:
-        told = self.removal(names, unused, purge)
-        self.asked[-1] = f"{'purge' if purge else 'remove'} {' '.join(sorted(told.packages))}"
-        for name in told.packages:
-            self.packages.pop(name, None)
-        self.configured -= set(told.packages) if purge else set()
-        return told
+    def remove(self, names: Iterable[str], unused: bool = False) -> dict[str, str]:
+        gone = self.removal(names, unused)
+        self.asked[-1] = f"remove {' '.join(sorted(gone))}"
+        for name in gone:
+            del self.packages[name]
+        return gone
 
 
 DEFAULTS: dict[str, Any] = {
     "name": "drv", "repository": REPOSITORY, "packages": {}, "patterns": [], "unversioned": [], "optional": [], "release": [],
     "replaced": [], "displaced": [], "companions": [], "counterparts": [],
-    "hold": True, "hold_unversioned": False, "recommends": False, "autoremove": False, "purge": False, "removable": [],
+    "hold": True, "hold_unversioned": False, "recommends": False, "autoremove": False, "removable": [],
 }  # fmt: skip
 DRIVER: dict[str, Any] = {"packages": {"smi": "580.178.04"}, "patterns": ["smi", "lib", "container"]}
 
@@ -515,40 +505,6 @@ def test_absent_tells_what_goes_with_what_needed_it(machine: Machine, check: boo
         "smi": OLD, "lib": OLD, "came-along": "1-1",
     }  # fmt: skip
     assert bool(machine.packages) is check
-
-
-@pytest.mark.parametrize("check", [True, False])
-def test_absent_takes_configuration_files_along_where_they_are_to_go(machine: Machine, check: bool) -> None:
-    present(machine, **DRIVER)
-    machine.configured = {"smi", "of-an-earlier-removal", "of-others"}
-    asked: dict[str, Any] = {"unversioned": ["of-an-earlier-removal", "never-there"], "purge": True}
-    work = absent(machine, check, **DRIVER, **asked)
-    assert work.purged == ["of-an-earlier-removal"]
-    assert work.kept == {
-        "/etc/smi": "/etc/smi.kept",
-        "/etc/of-an-earlier-removal": "/etc/of-an-earlier-removal.kept",
-    }
-    # Versions are of what was there.
-    assert sorted(work.packages) == ["lib", "smi"]
-    assert machine.changes == ([] if check else ["purge lib of-an-earlier-removal smi"])
-    assert machine.configured == ({"smi", "of-an-earlier-removal", "of-others"} if check else {"of-others"})
-    if not check:
-        assert not absent(machine, **DRIVER, **asked).changed
-
-
-def test_absent_leaves_configuration_files_otherwise(machine: Machine) -> None:
-    present(machine, **DRIVER)
-    machine.configured = {"smi"}
-    work = absent(machine, **DRIVER)
-    assert (work.purged, work.kept, machine.changes) == ([], {}, ["remove lib smi"])
-    assert machine.configured == {"smi"}
-    assert not absent(machine, **DRIVER).changed
-
-
-def test_configuration_files_that_the_package_manager_leaves_are_no_change(machine: Machine) -> None:
-    machine.configured = machine.foreign = {"lib"}
-    work = absent(machine, packages={"lib": ""}, purge=True)
-    assert (work.changed, work.purged, work.packages) == (False, [], {})
 
 
 # --- what is not of the set ------------------------------------------------------------------------------------------
