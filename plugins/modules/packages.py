@@ -93,31 +93,14 @@ options:
     type: list
     elements: str
     default: []
-  hold:
-    description: Whether O(packages), and the packages that belong to them by O(patterns), are held.
-    type: bool
-    default: true
   hold_unversioned:
     description: Whether O(unversioned) are held as well. If not, their holds are not changed.
-    type: bool
-    default: false
-  recommends:
-    description: Whether recommended packages are installed too.
     type: bool
     default: false
   autoremove:
     description: With O(state=absent), whether to remove also packages that were installed along with these and that nothing needs afterwards.
     type: bool
     default: false
-  removable:
-    description: >-
-      Names, or shell patterns, of packages that are not part of the set and may be removed because they conflict with it. Default is
-      C(preflight_removable_packages).
-    type: list
-    elements: str
-  lock_timeout:
-    description: Seconds that another program may keep the package manager's lock. Default is C(gpusmith_package_lock_timeout_s).
-    type: int
   folder:
     description:
       - With O(state=fetched), folder in which archives of the packages are saved, with a manifest of names, versions and checksums. Packages that
@@ -128,7 +111,7 @@ options:
     type: path
   state:
     description:
-      - V(repository_only) writes the repository and installs nothing. V(absent) removes packages, pins and repository. If the package manager would
+      - V(absent) removes packages, pins and repository. If the package manager would
         also remove or install anything else, nothing is removed, and that is named, also in check mode. apt leaves configuration files; dnf leaves
         edited ones, as C(FILE.rpmsave).
       - V(fetched) changes only O(folder). A set that is not installed yet is saved with all packages that its installation would add or change on
@@ -136,7 +119,7 @@ options:
         belong to it by O(patterns) and O(companions). Packages that no repository has any more are taken from the package manager's cache. A
         complete folder that already has O(packages) is left as it is.
     type: str
-    choices: [present, absent, repository_only, fetched]
+    choices: [present, absent, fetched]
     default: present
 attributes:
   check_mode:
@@ -232,16 +215,12 @@ def main() -> None:
             "release": names,
             "replaced": names,
             "displaced": names,
-            "hold": {"type": "bool", "default": True},
             "hold_unversioned": {"type": "bool", "default": False},
-            "recommends": {"type": "bool", "default": False},
             "autoremove": {"type": "bool", "default": False},
-            "removable": {"type": "list", "elements": "str"},
-            "lock_timeout": {"type": "int"},
             "folder": {"type": "path"},
             "state": {
                 "type": "str",
-                "choices": ["present", "absent", "repository_only", "fetched"],
+                "choices": ["present", "absent", "fetched"],
                 "default": "present",
             },
         },
@@ -251,18 +230,18 @@ def main() -> None:
     state, folder = module.params["state"], module.params["folder"]
     packages: dict[str, Any] = {}
     try:
-        params = {**module.params, "removable": door.removable(module.params["removable"])}
+        params = {**module.params, "removable": door.removable()}
         serves = os.path.exists(others.KUBECONFIG)
-        work = Work(params, module.check_mode, door.backend(module.params["lock_timeout"]), serves=serves)
+        work = Work(params, module.check_mode, door.backend(), serves=serves)
         packages = work.packages
         if state == "absent":
             work.absent()
         elif state == "fetched":
             work.fetched(Path(folder))
-        elif state == "present" and folder:
+        elif folder:
             work.from_folder(Path(folder))
         else:
-            work.present(install=state == "present")
+            work.present()
     except (base.PackageError, OSError) as error:
         module.fail_json(msg=str(error), packages=packages, busy=isinstance(error, base.BusyError))
         raise

@@ -31,9 +31,7 @@ DEFAULTS: Mapping[str, Any] = {
     "release": [],
     "replaced": [],
     "displaced": [],
-    "hold": True,
     "hold_unversioned": False,
-    "recommends": False,
     "removable": [],
 }
 
@@ -143,6 +141,6 @@ def is_due(record: Mapping[str, Any], asked: Mapping[str, Any]) -> bool:
 
     params = {**DEFAULTS, **asked}
     work = Work(params, check=True, backend=backend(record), is_there=is_there)
-    work.present(install=True)
+    work.present()
     lacking = [name for name in asked.get("unversioned") or () if name not in (record.get("packages") or {})]
     return work.changed or bool(lacking)

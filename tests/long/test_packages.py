@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.gpusmith.gpu.plugins.module_utils import packages as door
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import (
     apt,
     authorities,
@@ -115,17 +114,6 @@ def test_a_repository_is_asked_aside_and_nothing_stays(machine: Machine) -> None
         }
     assert backend.offered(["drv-cuda"]) == {}
     assert set(systems.files(*PLACES)) - before == set()
-
-
-@inside
-def test_members_are_what_has_the_version(machine: Machine) -> None:
-    backend = configure(machine)
-    found = full(machine, OLD, *OF_DRIVER)
-    assert backend.members(["drv-*"], OLD) == found
-    assert (
-        backend.members(["src:drv-source"], OLD) == full(machine, OLD, "codec")
-        or machine.family.name == "apt"
-    )
 
 
 @inside
@@ -660,7 +648,7 @@ def test_a_repository_of_a_private_authority_is_asked_before_it_is_trusted(machi
     with systems.served(machine, context) as local:
         address = local.replace("127.0.0.1", "mirror.example.com")
         given = {"test": repository_of(systems.given(machine, uris=[f"{address}/good"]), "test")}
-        backend = door.backend(2)
+        backend = machine.family.backend()
         assert address in refused(lambda: backend.aside(given).__enter__())
         os.environ[authorities.ENVIRONMENT] = SITE.certificate
         for beside in (False, True):
@@ -681,7 +669,7 @@ SET: dict[str, Any] = {
 def work(machine: Machine, check: bool = False, **changes: Any) -> Any:
     """What module packages would do on this machine."""
     params = {**DEFAULTS, **SET, "repository": systems.given(machine), **changes}
-    return Work(params, check, door.backend(2))
+    return Work(params, check, machine.family.backend())
 
 
 def is_due(machine: Machine, **changes: Any) -> bool:
@@ -699,17 +687,17 @@ def test_a_set_that_is_there_needs_nothing_and_nothing_stays_of_one_that_went(ma
     before = systems.files("/etc")
     assert is_due(machine)
     predicted = work(machine, check=True)
-    predicted.present(install=True)
+    predicted.present()
     assert predicted.changed
     assert systems.files("/etc") == before
-    work(machine).present(install=True)
+    work(machine).present()
     assert versions(machine.family.backend(), "drv-*", "neighbour") == {
         **full(machine, OLD, *DRIVER),
         **full(machine, "2.0", "neighbour"),
     }
     assert not is_due(machine)
     again = work(machine)
-    again.present(install=True)
+    again.present()
     assert (again.changed, again.diff) == (False, []), "".join(
         each["before"] + "======" + each["after"] for each in again.diff
     )
@@ -723,7 +711,7 @@ def test_a_set_that_is_there_needs_nothing_and_nothing_stays_of_one_that_went(ma
 
 @inside
 def test_a_set_that_others_need_stays_as_a_whole(machine: Machine) -> None:
-    work(machine).present(install=True)
+    work(machine).present()
     configure(machine).install(full(machine, "1.0", "site-tool"))
     before = systems.files("/etc", "/opt")
     for check in (True, False):
@@ -741,7 +729,7 @@ def counterpart(of: str, *names: str) -> dict[str, Any]:
 @inside
 def test_what_is_there_besides_comes_under_its_next_name(machine: Machine) -> None:
     patterns = ["drv-*", "extra*"]
-    work(machine, patterns=patterns).present(install=True)
+    work(machine, patterns=patterns).present()
     configure(machine).install(full(machine, OLD, "extra-580"))
     newer: dict[str, Any] = {"packages": {"drv-cuda": NEW}, "release": [*DRIVER], "patterns": patterns}
     newer["counterparts"] = [counterpart("extra-580", "extra-595", "extra"), counterpart("none-580", "none")]
@@ -753,25 +741,25 @@ def test_what_is_there_besides_comes_under_its_next_name(machine: Machine) -> No
     work(machine, **newer).fetched(Path("/tmp/other"))
     assert "extra" in {each.name for each in base.read_manifest(Path("/tmp/other"), machine.family.name)}
     predicted = work(machine, check=True, **newer)
-    predicted.present(install=True)
+    predicted.present()
     assert predicted.plan["installed"] == full(machine, NEW, "extra")
-    work(machine, **newer).present(install=True)
+    work(machine, **newer).present()
     found = machine.family.backend().installed(["extra*"])
     assert found["extra"][:2] == (machine.family.full("extra", NEW), True)
     again = work(machine, **{**newer, "release": []})
-    again.present(install=True)
+    again.present()
     assert again.changed is False
 
 
 @inside
 def test_what_has_no_next_name_stops_the_change(machine: Machine) -> None:
-    work(machine).present(install=True)
+    work(machine).present()
     configure(machine).install(full(machine, OLD, "gone-580"))
     newer: dict[str, Any] = {"packages": {"drv-cuda": NEW}, "release": [*DRIVER]}
     newer["counterparts"] = [counterpart("gone-580", "gone-595", "gone")]
     told = f"'gone-580' is installed, and no repository offers 'gone-595' or 'gone' in version '{NEW}' for it"
     before = versions(machine.family.backend(), "*"), systems.files("/etc")
-    assert told in refused(lambda: work(machine, **newer).present(install=True))
+    assert told in refused(lambda: work(machine, **newer).present())
     assert told in refused(lambda: work(machine, **newer).fetched(Path("/tmp/target")))
     found = previewed(machine, {"drv-cuda": NEW}, **{key: newer[key] for key in ("release", "counterparts")})
     assert found["lacking"] == [told]
@@ -780,7 +768,7 @@ def test_what_has_no_next_name_stops_the_change(machine: Machine) -> None:
 
 @inside
 def test_an_upgrade_goes_and_comes_back_from_its_folders(machine: Machine) -> None:
-    work(machine).present(install=True)
+    work(machine).present()
     target, present = Path("/tmp/target"), Path("/tmp/present")
     release = [*DRIVER]
     newer: dict[str, Any] = {"packages": {"drv-cuda": NEW}, "release": release}
@@ -805,10 +793,10 @@ def test_parts_with_epoch_and_revision_of_their_own_do_not_stay_behind(
     machine: Machine, by_folder: bool
 ) -> None:
     patterns = ["drv-*", "fabric*"]
-    work(machine, patterns=patterns).present(install=True)
+    work(machine, patterns=patterns).present()
     configure(machine).install(full(machine, OLD, "fabric"))
     again = work(machine, patterns=patterns)
-    again.present(install=True)
+    again.present()
     assert machine.family.backend().installed(["fabric"])["fabric"].held
     newer: dict[str, Any] = {"packages": {"drv-cuda": NEW}, "patterns": patterns}
     newer["release"] = [*DRIVER, "fabric"]
@@ -816,7 +804,7 @@ def test_parts_with_epoch_and_revision_of_their_own_do_not_stay_behind(
         work(machine, **newer).fetched(Path("/tmp/target"))
         work(machine, **newer, repository=None).from_folder(Path("/tmp/target"))
     else:
-        work(machine, **newer).present(install=True)
+        work(machine, **newer).present()
     found = machine.family.backend().installed([*DRIVER, "fabric"])
     assert {name: (each.version, each.held) for name, each in found.items()} == {
         name: (version, True) for name, version in full(machine, NEW, *DRIVER, "fabric").items()
@@ -832,7 +820,7 @@ def test_what_has_files_of_the_others_makes_room_for_them(machine: Machine, by_f
         work(machine, **asked).fetched(Path("/tmp/displacing"))
         work(machine, **asked, repository=None).from_folder(Path("/tmp/displacing"))
     else:
-        work(machine, **asked).present(install=True)
+        work(machine, **asked).present()
     assert versions(machine.family.backend(), "fabric", *DRIVER) == full(machine, OLD, *DRIVER)
 
 
@@ -860,10 +848,10 @@ def test_a_part_that_stayed_behind_alone_is_brought(machine: Machine) -> None:
     configure(machine).install(full(machine, OLD, "fabric"))
     asked: dict[str, Any] = {"packages": {"drv-cuda": NEW}, "patterns": patterns}
     configure(machine).install(full(machine, NEW, *DRIVER))
-    work(machine, **asked, release=["fabric"]).present(install=True)
+    work(machine, **asked, release=["fabric"]).present()
     assert versions(machine.family.backend(), "fabric") == full(machine, NEW, "fabric")
     again = work(machine, **asked)
-    again.present(install=True)
+    again.present()
     assert (again.changed, again.diff) == (False, [])
 
 
@@ -897,7 +885,7 @@ def test_packages_of_others_stay_unless_they_are_permitted_to_go(machine: Machin
         if how == "saved packages":
             done.from_folder(saved)
         else:
-            done.present(install=True)
+            done.present()
         return done
 
     told = f"Installing 'nvidia-driver' would remove 'other' ({machine.family.full('other', '1.0')}). Nothing was changed."
@@ -906,7 +894,8 @@ def test_packages_of_others_stay_unless_they_are_permitted_to_go(machine: Machin
     assert as_it_is(machine) == before
     if how == "repository":
         # What a list of a new repository says, check mode does not know.
-        work(machine, **asked).present(install=False)
+        systems.write(backend.repository_files("nvidia-driver", repository_of(asked["repository"], "")))
+        backend.refresh("nvidia-driver")
         before = as_it_is(machine)
     assert told in refused(lambda: put(check=True))
     assert told in refused(lambda: put(removable=["another*"]))
@@ -938,14 +927,12 @@ def test_on_a_node_that_serves_nothing_of_others_changes(machine: Machine) -> No
     serving = Work(
         {**DEFAULTS, **SET, "repository": systems.given(machine), **asked},
         False,
-        door.backend(2),
+        machine.family.backend(),
         serves=True,
     )
-    assert f"would change 'kit-base' ({told}). Nothing was changed." in refused(
-        lambda: serving.present(install=True)
-    )
+    assert f"would change 'kit-base' ({told}). Nothing was changed." in refused(serving.present)
     assert as_it_is(machine) == before
-    work(machine, **asked).present(install=True)
+    work(machine, **asked).present()
     assert versions(backend, *KIT) == full(machine, "1.21.0", *KIT)
 
 
@@ -960,7 +947,7 @@ def test_what_somebody_holds_stays(machine: Machine) -> None:
         "unversioned": [],
     }
     before = as_it_is(machine)
-    told = refused(lambda: work(machine, **asked).present(install=True))
+    told = refused(lambda: work(machine, **asked).present())
     assert "kit-base" in told
     assert "othing was changed" in told
     assert as_it_is(machine) == before
@@ -970,7 +957,7 @@ def test_what_somebody_holds_stays(machine: Machine) -> None:
 def test_a_gap_is_named_before_anything_is_changed(machine: Machine) -> None:
     before = as_it_is(machine)
     asked: dict[str, Any] = {"packages": {"broken": "1.0"}, "patterns": [], "unversioned": []}
-    told = refused(lambda: work(machine, **asked).present(install=True))
+    told = refused(lambda: work(machine, **asked).present())
     assert "nowhere-to-be-found" in told
     assert "nothing was changed" in told
     assert as_it_is(machine) == before

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from typing import Callable, List, Mapping, Optional, Sequence, Type, Union
+from typing import Callable, List, Mapping, Optional, Type, Union
 
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.apt import Apt
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import (
@@ -46,25 +46,21 @@ def manager(which: Callable[[str], Optional[str]] = shutil.which) -> str:
     return next((name for name, program in PROGRAMS.items() if which(program)), "")
 
 
-def backend(lock_timeout_s: Optional[float] = None) -> Backend:
-    """The backend of this machine's package manager.
-
-    Args:
-        lock_timeout_s: how long another program may keep its lock; by default as long as the inventory says.
+def backend() -> Backend:
+    """The backend of this machine's package manager, which waits for its lock as long as the inventory says.
 
     Raises:
         PackageError: it has none that this release knows.
     """
     name = manager()
     if name in BACKENDS:
-        told = float(os.environ.get(LOCK_ENVIRONMENT) or LOCK_TIMEOUT_S)
-        return BACKENDS[name](lock_timeout_s=told if lock_timeout_s is None else lock_timeout_s)
+        return BACKENDS[name](lock_timeout_s=float(os.environ.get(LOCK_ENVIRONMENT) or LOCK_TIMEOUT_S))
     raise PackageError(
         f"{f'The package manager is {name!r}' if name else 'No known package manager is on this machine'}, "
         f"and this release manages packages by {' and '.join(SUPPORTED)} only. Use a system with one of these."
     )
 
 
-def removable(names: Optional[Sequence[str]] = None) -> List[str]:
-    """Names and shell patterns of packages of others that may go for those that come; by default those that the inventory permits."""
-    return list(json.loads(os.environ.get(REMOVABLE_ENVIRONMENT) or "[]") if names is None else names)
+def removable() -> List[str]:
+    """Names and shell patterns of packages of others that the inventory permits to go for those that come."""
+    return list(json.loads(os.environ.get(REMOVABLE_ENVIRONMENT) or "[]"))

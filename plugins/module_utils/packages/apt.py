@@ -8,7 +8,6 @@ machine does not have. Standard library only, Python 3.8 or newer: it runs on th
 
 from __future__ import annotations
 
-import fnmatch
 import shutil
 import signal
 import tempfile
@@ -64,7 +63,6 @@ from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import 
     read_manifest,
     refuse_others,
     released,
-    satisfies,
     write_manifest,
 )
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.programs import Manner
@@ -187,17 +185,6 @@ class Apt:
     def prove(self, owner: str, asked: Mapping[str, str]) -> None:
         """See `base.Backend`. The lists that were read are signed."""
 
-    def members(self, patterns: Sequence[str], version: str) -> Dict[str, str]:
-        """See `base.Backend`."""
-        known = self._execute(["apt-cache", *self._options, "pkgnames"], 60).split()
-        alike = [name for name in known if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)]
-        found = {}
-        for name, versions in self.offered(alike).items():
-            fitting = [each for each in versions if satisfies(each, version)]
-            if fitting:
-                found[name] = version if version in fitting else fitting[0]
-        return found
-
     @contextmanager
     def aside(self, repositories: Mapping[str, Repository], beside_node: bool = False) -> Iterator[Backend]:
         """See `base.Backend`."""
@@ -268,12 +255,11 @@ class Apt:
         versions: Mapping[str, str],
         pins: Mapping[str, Sequence[str]],
         released: Sequence[str] = (),
-        recommends: bool = False,
         displaced: Sequence[str] = (),
         reads: bool = False,
     ) -> Plan:
         """See `base.Backend`."""
-        wanted = [_recommended(recommends), *_exact_words(versions), *_gone_words(displaced)]
+        wanted = [*_exact_words(versions), *_gone_words(displaced)]
         lost = self._lost()
         with self._as_if(pins, released, lost) as options:
             words = [*self._get("install"), "--simulate", *options, *wanted]
@@ -361,16 +347,15 @@ class Apt:
     def install(
         self,
         versions: Mapping[str, str],
-        recommends: bool = False,
         displaced: Sequence[str] = (),
         erase: bool = True,
     ) -> None:
         """See `base.Backend`."""
-        words = [*self._get("install"), *_kept_words(erase), _recommended(recommends)]
+        words = [*self._get("install"), *_kept_words(erase)]
         if self._lost():
             # Apt takes them for installed, and installs what they need only if it is told of all that.
             words.append("--reinstall")
-            versions = {**self.simulate(versions, {}, (), recommends, displaced).installed, **versions}
+            versions = {**self.simulate(versions, {}, (), displaced).installed, **versions}
         words += [*_exact_words(versions), *_gone_words(displaced)]
         self._with_lists(partial(self._change, words))
 
@@ -452,7 +437,7 @@ class Apt:
         nothing = ["-o", "Dir::Etc::SourceList=/dev/null", "-o", "Dir::Etc::SourceParts=/dev/null"]
         nothing += [*UNCACHED, "-o", "APT::Sandbox::User=root"]
         files = [str((folder / each.file).resolve()) for each in saved]
-        return [*nothing, _recommended(False), *files]
+        return [*nothing, *files]
 
     def removal(self, names: Iterable[str], unused: bool = False) -> Dict[str, str]:
         """See `base.Backend`. Siblings are of the same package, and go with it, as they do where dnf removes it."""
@@ -552,7 +537,7 @@ class Apt:
             f"DPkg::Lock::Timeout={self._lock_timeout_s:.0f}",
         ]
         if verb == "install":
-            words += ["--allow-downgrades", "--allow-change-held-packages"]
+            words += ["--no-install-recommends", "--allow-downgrades", "--allow-change-held-packages"]
         for option in FORCE:
             words += ["-o", f"Dpkg::Options::={option}"]
         return words
@@ -609,10 +594,6 @@ def _only(source: Path) -> List[str]:
         ("APT::Get::List-Cleanup", "0"),
     ]
     return [word for name, value in pairs for word in ("-o", f"{name}={value}")]
-
-
-def _recommended(recommends: bool) -> str:
-    return "--install-recommends" if recommends else "--no-install-recommends"
 
 
 def _kept_words(erase: bool) -> List[str]:

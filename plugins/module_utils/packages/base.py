@@ -179,9 +179,6 @@ class Backend(Protocol):
             PackageError: it is signed by nobody, or with another key.
         """
 
-    def members(self, patterns: Sequence[str], version: str) -> Dict[str, str]:
-        """All packages by these patterns that are offered in a version, with the full one."""
-
     def aside(
         self, repositories: Mapping[str, Repository], beside_node: bool = False
     ) -> ContextManager[Backend]:
@@ -210,7 +207,6 @@ class Backend(Protocol):
         versions: Mapping[str, str],
         pins: Mapping[str, Sequence[str]],
         released: Sequence[str] = (),
-        recommends: bool = False,
         displaced: Sequence[str] = (),
         reads: bool = False,
     ) -> Plan:
@@ -220,7 +216,6 @@ class Backend(Protocol):
             versions: by name, as for `install`.
             pins: versions by name or pattern.
             released: names of packages whose holds will be let go.
-            recommends: as for `install`.
             displaced: likewise.
             reads: whether lists that are missing, or too old for these packages, are read before, as `install` does it.
         """
@@ -240,7 +235,6 @@ class Backend(Protocol):
     def install(
         self,
         versions: Mapping[str, str],
-        recommends: bool = False,
         displaced: Sequence[str] = (),
         erase: bool = True,
     ) -> None:
@@ -248,7 +242,6 @@ class Backend(Protocol):
 
         Args:
             versions: by name.
-            recommends: whether recommended packages are installed too.
             displaced: installed packages that have files of these and are in no conflict with them: they go in the same step.
             erase: whether anything may go for them. Where a simulation said that nothing would, nothing does.
         """

@@ -41,7 +41,6 @@ from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import 
     read_manifest,
     refuse_others,
     released,
-    satisfies,
 )
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.dnf_archives import MANAGER, Archives
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.dnf_locks import Locks
@@ -178,17 +177,6 @@ class Dnf:
         """See `base.Backend`."""
         self._archives.prove(owner, asked)
 
-    def members(self, patterns: Sequence[str], version: str) -> Dict[str, str]:
-        """See `base.Backend`."""
-        found: Offers = {}
-        for row in self._machine.candidates(patterns):
-            if satisfies(row.version, version):
-                found.setdefault(row.name, []).append(row.version)
-        return {
-            name: version if version in fitting else rpm.newest_first(fitting)[0]
-            for name, fitting in found.items()
-        }
-
     @contextmanager
     def aside(self, repositories: Mapping[str, Repository], beside_node: bool = False) -> Iterator[Backend]:
         """See `base.Backend`."""
@@ -251,12 +239,11 @@ class Dnf:
         versions: Mapping[str, str],
         pins: Mapping[str, Sequence[str]],
         released: Sequence[str] = (),
-        recommends: bool = False,
         displaced: Sequence[str] = (),
         reads: bool = False,
     ) -> Plan:
         """See `base.Backend`."""
-        attempt = partial(self._simulate, versions, pins, released, recommends)
+        attempt = partial(self._simulate, versions, pins, released)
         if not reads:
             return self._beside_removal(attempt(), displaced)
         self._have_lists("--setopt=*.metadata_expire=never")
@@ -275,11 +262,10 @@ class Dnf:
         versions: Mapping[str, str],
         pins: Mapping[str, Sequence[str]],
         released: Sequence[str],
-        recommends: bool,
     ) -> Plan:
         pinned = self._locks.resolved(pins, {})
         without = [] if self._machine.has_plugin("versionlock") else self._excluded(pinned)
-        words = [*AS_READ, "install", *as_asked(recommends), *exact_words(versions)]
+        words = [*AS_READ, "install", *as_asked(), *exact_words(versions)]
         return self._plan([*without, *words], versions, pinned, released)
 
     def simulate_from(
@@ -292,7 +278,7 @@ class Dnf:
         """See `base.Backend`."""
         versions, words = self._words_of(folder)
         plan = self._plan(
-            ["install", *as_asked(False), *words], versions, self._locks.resolved(pins, {}), released
+            ["install", *as_asked(), *words], versions, self._locks.resolved(pins, {}), released
         )
         return self._beside_removal(plan, displaced)
 
@@ -384,7 +370,6 @@ class Dnf:
     def install(
         self,
         versions: Mapping[str, str],
-        recommends: bool = False,
         displaced: Sequence[str] = (),
         erase: bool = True,
     ) -> None:
@@ -392,7 +377,7 @@ class Dnf:
         if displaced:
             self.remove(displaced)
         self._machine.need("versionlock")
-        words = [*CHANGING, "install", *as_asked(recommends, erase), *exact_words(versions)]
+        words = [*CHANGING, "install", *as_asked(erase), *exact_words(versions)]
         with self._locks.seen_as(self._locks.listed(), versions) as options:
             try:
                 # Lists are read by who asks for it.
@@ -429,7 +414,7 @@ class Dnf:
         if displaced:
             self.remove(displaced)
         with self._locks.seen_as(self._locks.listed(), versions) as options:
-            self._machine.dnf([*options, "install", *as_asked(False, erase), *words], INSTALL_TIMEOUT_S)
+            self._machine.dnf([*options, "install", *as_asked(erase), *words], INSTALL_TIMEOUT_S)
         self._follow(versions)
 
     def _words_of(self, folder: Path) -> Tuple[Dict[str, str], List[str]]:

@@ -114,7 +114,7 @@ class Archives:
         if here:
             self._machine.dnf([*words, "reinstall", *here], INSTALL_TIMEOUT_S)
         if coming:
-            self._machine.dnf([*words, "install", *as_asked(False), *coming], INSTALL_TIMEOUT_S)
+            self._machine.dnf([*words, "install", *as_asked(), *coming], INSTALL_TIMEOUT_S)
 
     def _saved(self, path: Path) -> Saved:
         words = ["rpm", "-qp", "--nosignature", "--qf", rpm.INSTALLED, str(path)]
@@ -186,7 +186,7 @@ class Archives:
         with tempfile.TemporaryDirectory(prefix=DOWNLOADS) as name:
             words = [*ALONE, "--downloadonly", f"--destdir={name}", "--setopt=*.gpgcheck=0"]
             try:
-                self._machine.dnf([*words, "install", *as_asked(False), sample], UPDATE_TIMEOUT_S)
+                self._machine.dnf([*words, "install", *as_asked(), sample], UPDATE_TIMEOUT_S)
             except PackageError:
                 return
             # What it needs comes along, from the same repository.
@@ -201,7 +201,7 @@ class Archives:
             if size.isdigit() and arch in arches() and _is_alike(name, evr, asked)
         )
         for size, build in sizes[:SAMPLES]:
-            if size <= SAMPLE_BYTES and self._total([*as_asked(False), build]) <= SAMPLE_BYTES:
+            if size <= SAMPLE_BYTES and self._total([*as_asked(), build]) <= SAMPLE_BYTES:
                 return build
         return ""
 

@@ -202,10 +202,9 @@ def nevra(row: rpm.Row) -> str:
     return f"{row.name}-{row.version}.{row.arch}"
 
 
-def as_asked(recommends: bool, erase: bool = True) -> List[str]:
+def as_asked(erase: bool = True) -> List[str]:
     """Options with which nothing but what is asked for decides, and with which other packages may go for it."""
-    weak = f"--setopt=install_weak_deps={int(recommends)}"
-    return [*(["--allowerasing"] if erase else []), "--setopt=best=0", weak]
+    return [*(["--allowerasing"] if erase else []), "--setopt=best=0", "--setopt=install_weak_deps=0"]
 
 
 def exact_words(versions: Mapping[str, str]) -> List[str]:

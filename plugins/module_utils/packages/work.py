@@ -109,14 +109,10 @@ class Work:
 
     # --- present ---------------------------------------------------------------------------------------------------
 
-    def present(self, install: bool) -> None:
+    def present(self) -> None:
         """Repository, pins, packages and holds as asked for."""
         given = self._repository()
         new_source = given is not None and self._configure(given)
-        if install:
-            self._install(new_source)
-
-    def _install(self, new_source: bool) -> None:
         now = self._look()
         missing, loose = self._lacking(now)
         others = base.to_come(self._params["counterparts"], now)
@@ -176,7 +172,7 @@ class Work:
         self, now: Mapping[str, base.Installed], coming: dict[str, str], folder: Path | None, erase: bool
     ) -> None:
         if folder is None:
-            self._backend.install(coming, self._params["recommends"], self._displaced(now), erase)
+            self._backend.install(coming, self._displaced(now), erase)
         else:
             self._backend.install_from(folder, self._displaced(now), erase)
 
@@ -338,8 +334,7 @@ class Work:
             if folder is not None:
                 found = self._backend.simulate_from(folder, pins, released, displaced)
             elif coming:
-                recommends, reads = self._params["recommends"], not self._check
-                found = self._backend.simulate(coming, pins, released, recommends, displaced, reads)
+                found = self._backend.simulate(coming, pins, released, displaced, reads=not self._check)
         except base.PackageError as error:
             if not self._check:
                 raise self._untold(error) from error
@@ -509,24 +504,15 @@ class Work:
         ]
 
     def _hold(self, there: dict[str, base.Installed], exact: dict[str, str]) -> None:
-        hold: bool = self._params["hold"]
-        different = [name for name in self._belonging(there, exact.values()) if there[name].held != hold]
         patterns = self._params["companions"]
-        own = [name for name, package in there.items() if base.alike(name, package.source, patterns)]
+        own = self._belonging(there, exact.values())
+        own += [name for name, package in there.items() if base.alike(name, package.source, patterns)]
         if self._params["hold_unversioned"]:
             own += self._params["unversioned"]
-        different += [
-            name for name in own if name in there and not there[name].held and name not in different
-        ]
-        if not different:
-            return
-        self.changed = True
-        if self._check:
-            return
-        if hold:
-            self._backend.hold({name: there[name].version for name in different})
-        else:
-            self._backend.release(different)
+        loose = {name: there[name].version for name in own if name in there and not there[name].held}
+        self.changed |= bool(loose)
+        if loose and not self._check:
+            self._backend.hold(loose)
 
     # --- absent ----------------------------------------------------------------------------------------------------
 

@@ -145,7 +145,7 @@ class Node:
             elif folder:
                 work.from_folder(Path(folder))
             else:
-                work.present(install=True)
+                work.present()
         except base.PackageError as error:
             return {"failed": True, "msg": str(error)}
         return {"saved": work.saved, "changed": work.changed}

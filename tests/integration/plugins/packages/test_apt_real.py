@@ -93,11 +93,6 @@ def test_the_right_fingerprint_passes_with_spaces(system: System) -> None:
     assert repository_of({**system.given, "fingerprint": spaced}, "test").key == system.given["key"].strip()
 
 
-def test_members_are_what_has_the_version(system: System) -> None:
-    system.configure()
-    assert system.apt.members(["drv-*"], "580.178.04") == {"drv-cuda": OLD, "drv-libs": OLD, "drv-tool": OLD}
-
-
 def test_pins_keep_a_newer_version_away_from_what_comes_along(system: System) -> None:
     system.configure()
     # Named alone it is not even installable, and what it needs without a version comes in the newest one.
@@ -357,7 +352,7 @@ def test_a_set_that_is_there_comes_back_from_its_folder_and_nothing_else(
     kit = {**KITS, "companions": ["epoch"]}
     changing.configure()
     changing.apt.install({"epoch": "1:2.0-1", "drv-tool": NEW})
-    work(changing, kit).present(install=True)
+    work(changing, kit).present()
     there = versions(changing, "kit*", "epoch")
     folder = tmp_path / "present"
     # As an earlier change saved it, before the companion came.
@@ -365,7 +360,7 @@ def test_a_set_that_is_there_comes_back_from_its_folder_and_nothing_else(
     assert "epoch" not in {each.name for each in base.read_manifest(folder, "apt")}
     work(changing, kit).fetched(folder)
     assert {each.name: each.version for each in base.read_manifest(folder, "apt")} == there
-    work(changing, {**kit, "packages": {"kit": "1.21.0"}, "release": list(KIT)}).present(install=True)
+    work(changing, {**kit, "packages": {"kit": "1.21.0"}, "release": list(KIT)}).present()
     assert versions(changing, "kit*") == dict.fromkeys(KIT, "1.21.0-1")
     # The repository is gone, and so is one package.
     changing.write(
@@ -392,7 +387,7 @@ def test_a_set_that_is_there_comes_back_from_its_folder_and_nothing_else(
 def test_a_set_that_replaces_a_held_one_is_saved_whole(changing: System, tmp_path: Path) -> None:
     driver = {"packages": {"drv-cuda": "595.71.05"}, "patterns": ["drv-*"]}
     changing.configure()
-    work(changing, driver).present(install=True)
+    work(changing, driver).present()
     # Back by downgrade: pins and holds of today must not keep what is needed without a version.
     older = {
         **driver,
@@ -419,7 +414,7 @@ def test_a_folder_with_another_set_changes_nothing(changing: System, tmp_path: P
 
 def test_a_set_that_can_be_had_nowhere_is_named(changing: System, tmp_path: Path) -> None:
     changing.configure()
-    work(changing, KITS).present(install=True)
+    work(changing, KITS).present()
     for path in changing.root.glob("etc/apt/sources.list.d/*"):
         path.unlink()
     empty = {**KITS, "repository": {**changing.given, "uris": ["file:/nonexistent-repository"]}}
@@ -481,7 +476,7 @@ def test_what_a_killed_installation_left_is_no_gap(changing: System, state: str)
     found = previewed(changing, KIT, {"drv-cuda": "580.178.04"}, patterns=["drv-*"])
     assert (found["error"], found["plan"]["removed"]) == ("", {})
     assert {"drv-libs", "kit"} <= set(found["plan"]["installed"])
-    work(changing, {"packages": {"drv-cuda": "580.178.04"}, "patterns": ["drv-*"]}).present(install=True)
+    work(changing, {"packages": {"drv-cuda": "580.178.04"}, "patterns": ["drv-*"]}).present()
     assert versions(changing, "drv-cuda", "drv-libs") == dict.fromkeys(["drv-cuda", "drv-libs"], OLD)
 
 
@@ -558,7 +553,7 @@ def test_a_source_with_another_key_than_the_nodes_own_does_not_stay(system: Syst
     there.write_text(f"Types: deb\nURIs: {uri.rstrip('/')}\nSuites: ./\nSigned-By: {own}\n")
     asked = {**DEFAULTS, "name": "test", "repository": system.given, "packages": {"drv-libs": "580.178.04"}}
     with pytest.raises(base.PackageError, match=f"with another key, in '{there}'"):
-        Work(asked, False, system.apt).present(install=True)
+        Work(asked, False, system.apt).present()
     assert sorted(path.name for path in (system.root / "etc/apt/sources.list.d").iterdir()) == [
         "site.sources"
     ]

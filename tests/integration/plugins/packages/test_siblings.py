@@ -60,24 +60,24 @@ def versions(system: System, *names: str) -> dict[str, str]:
 
 
 def test_a_hold_of_the_machines_own_package_is_enough(both: System) -> None:
-    work(both).present(install=True)
+    work(both).present()
     assert both.apt.installed(["lib*"]) == {"lib": base.Installed(OLD, True, "lib")}
     again = work(both)
-    again.present(install=True)
+    again.present()
     assert not again.changed
     assert not both.apt.installed([SIBLING])[SIBLING].held
 
 
 def test_a_sibling_follows_there_and_back(both: System) -> None:
-    work(both).present(install=True)
+    work(both).present()
     newer = {"packages": {"smi": "595.71.05"}, "release": ["smi", "lib"]}
-    work(both, **newer).present(install=True)
+    work(both, **newer).present()
     assert versions(both, *BOTH) == dict.fromkeys(BOTH, NEW)
     both.write(both.apt.pin_files("test", {"lib": [OLD]}))
     plan = both.apt.simulate({"smi": OLD, "lib": OLD}, {})
     assert plan.changed == dict.fromkeys(["smi", *BOTH], (NEW, OLD))
     assert plan.removed == {}
-    work(both, release=["smi", "lib"]).present(install=True)
+    work(both, release=["smi", "lib"]).present()
     assert versions(both, *BOTH) == dict.fromkeys(BOTH, OLD)
 
 
@@ -88,7 +88,7 @@ def test_a_sibling_that_cannot_follow_is_named(both: System) -> None:
 
 
 def test_a_sibling_comes_back_from_the_folder_of_its_set(both: System, tmp_path: Path) -> None:
-    work(both).present(install=True)
+    work(both).present()
     newer = {"packages": {"smi": "595.71.05"}, "release": ["smi", "lib"]}
     present, target = tmp_path / "present", tmp_path / "target"
     work(both).fetched(present)

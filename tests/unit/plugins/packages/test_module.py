@@ -85,7 +85,7 @@ class Machine:
         ]
 
     def simulate(
-        self, versions: Mapping[str, str], _pins: Any, released: Sequence[str] = (), _recommends: bool = False,
+        self, versions: Mapping[str, str], _pins: Any, released: Sequence[str] = (),
         displaced: Sequence[str] = (), reads: bool = False,
     ) -> base.Plan:  # fmt: skip
         self.asked.append("simulate")
@@ -113,7 +113,6 @@ class Machine:
     def install(
         self,
         versions: Mapping[str, str],
-        _recommends: bool = False,
         displaced: Sequence[str] = (),
         erase: bool = True,
     ) -> None:
@@ -182,17 +181,15 @@ class Machine:
 DEFAULTS: dict[str, Any] = {
     "name": "drv", "repository": REPOSITORY, "packages": {}, "patterns": [], "unversioned": [], "optional": [], "release": [],
     "replaced": [], "displaced": [], "companions": [], "counterparts": [],
-    "hold": True, "hold_unversioned": False, "recommends": False, "autoremove": False, "removable": [],
+    "hold_unversioned": False, "autoremove": False, "removable": [],
 }  # fmt: skip
 DRIVER: dict[str, Any] = {"packages": {"smi": "580.178.04"}, "patterns": ["smi", "lib", "container"]}
 
 
-def present(
-    machine: Machine, check: bool = False, install: bool = True, serves: bool = False, **params: Any
-) -> Any:
+def present(machine: Machine, check: bool = False, serves: bool = False, **params: Any) -> Any:
     machine.asked = []
     work = Work({**DEFAULTS, **params}, check, machine, serves=serves)
-    work.present(install)
+    work.present()
     return work
 
 
@@ -460,13 +457,6 @@ def test_check_mode_names_the_file_of_pins_of_half_a_set_and_shows_none(machine:
     assert work.packages["not-listed-yet"] == {"before": None, "after": "580.178.04"}
 
 
-def test_repository_only_reads_a_new_repository_once(machine: Machine) -> None:
-    assert present(machine, install=False).changed
-    assert machine.asked == ["refresh drv"]
-    assert not present(machine, install=False).changed
-    assert machine.asked == []
-
-
 def test_absent_takes_the_set_and_our_files_and_nothing_else(machine: Machine) -> None:
     present(machine, **DRIVER, unversioned=["modprobe"])
     machine.packages["container"] = base.Installed("1.20.1-1", False)
@@ -688,16 +678,16 @@ class Ended(Exception):  # noqa: N818 - none of an error
 
 
 @pytest.mark.parametrize("joined", [False, True])
-@pytest.mark.parametrize("said", [None, [], ["docker.io"]])
+@pytest.mark.parametrize("said", ["", '["runc"]', '["docker.io"]'])
 def test_the_module_knows_what_the_inventory_permits_and_whether_the_node_serves(
-    machine: Machine, said: list[str] | None, joined: bool, monkeypatch: pytest.MonkeyPatch
+    machine: Machine, said: str, joined: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Module:
         check_mode = False
 
         def __init__(self, argument_spec: dict[str, Any], **_options: Any) -> None:
             self.params = {name: row.get("default") for name, row in argument_spec.items()}
-            self.params.update(DRIVER, name="drv", repository=REPOSITORY, removable=said)
+            self.params.update(DRIVER, name="drv", repository=REPOSITORY)
 
         def fail_json(self, msg: str, **_answer: Any) -> None:
             raise Ended(msg)
@@ -713,12 +703,12 @@ def test_the_module_knows_what_the_inventory_permits_and_whether_the_node_serves
     machine.would_remove = {"runc": "1.1", "docker.io": "20.10"}
     monkeypatch.setattr(others, "KUBECONFIG", str(machine.folder / ("kubelet.conf" if joined else "none")))
     monkeypatch.setattr(packages, "AnsibleModule", Module)
-    monkeypatch.setattr(door, "backend", lambda _timeout: machine)
-    monkeypatch.setenv(door.REMOVABLE_ENVIRONMENT, '["runc"]')
+    monkeypatch.setattr(door, "backend", lambda: machine)
+    monkeypatch.setenv(door.REMOVABLE_ENVIRONMENT, said)
     with pytest.raises(Ended) as ended:
         packages.main()
     told = str(ended.value)
-    assert ("'runc'" in told, "'docker.io'" in told) == (said is not None, said != ["docker.io"])
+    assert ("'runc'" in told, "'docker.io'" in told) == ("runc" not in said, "docker.io" not in said)
     assert ("'libc6' (1 to 2)" in told) is joined
 
 
