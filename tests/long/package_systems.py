@@ -71,7 +71,6 @@ class Item:
         provides: names.
         source: the source's name, if it is not the package's own.
         configuration: names of its configuration files, in a folder of /etc with its name.
-        foreign: an architecture that a deb is there for beside the machine's own; others are for all.
     """
 
     name: str
@@ -81,7 +80,6 @@ class Item:
     provides: tuple[str, ...] = ()
     source: str = ""
     configuration: tuple[str, ...] = ()
-    foreign: str = ""
 
 
 def _driver(version: str) -> list[Item]:
@@ -144,8 +142,6 @@ ITEMS = [
     Item("epoch", "2.0"),
     Item(LONG, "1.0"),
     Item("broken", "1.0", ("nowhere-to-be-found",)),
-    # As libnvidia-compute on Ubuntu, which is there for 32-bit programs as well.
-    *(Item("shared", version, foreign="i386") for version in (OLD, NEW)),
 ]
 
 
@@ -210,12 +206,6 @@ SCRIPT = f"[ ! -e {SLOW} ] || {{ echo begun >> {SLOW}; sleep 12; }}\n"
 
 
 def _deb(family: Family, item: Item, folder: Path) -> None:
-    own = _run("dpkg", "--print-architecture").strip()
-    for architecture in (own, item.foreign) if item.foreign else ("all",):
-        _deb_for(architecture, family, item, folder)
-
-
-def _deb_for(architecture: str, family: Family, item: Item, folder: Path) -> None:
     tree = folder / f".{item.name}"
     (tree / "DEBIAN").mkdir(parents=True)
     (tree / "opt").mkdir()
@@ -229,8 +219,7 @@ def _deb_for(architecture: str, family: Family, item: Item, folder: Path) -> Non
     fields = {
         "Package": item.name,
         "Version": family.full(item.name, item.version),
-        "Architecture": architecture,
-        "Multi-Arch": "same" if item.foreign else "",
+        "Architecture": "all",
         "Maintainer": "nobody <a@b.invalid>",
         "Source": item.source,
         "Depends": family.relations(item.requires),
@@ -613,11 +602,6 @@ def add_plugin() -> None:
     """A plugin of dnf without which a repository 'behind-a-plugin' cannot be read, as those of clouds."""
     folder = next(Path("/usr/lib").glob("python3*/*-packages/dnf-plugins"))
     (folder / "cloud_id.py").write_text(PLUGIN)
-
-
-def add_architecture(name: str) -> None:
-    """A person, or a distribution, has packages of another architecture beside the machine's own."""
-    _run("dpkg", "--add-architecture", name)
 
 
 def upgrade_all(machine: Machine, *words: str) -> None:

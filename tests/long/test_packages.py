@@ -325,34 +325,6 @@ def test_a_set_goes_there_and_back_and_away(machine: Machine) -> None:
 
 
 @inside
-def test_a_package_of_a_foreign_architecture_follows_there_and_back_and_away(machine: Machine) -> None:
-    if machine.family.name == "dnf":
-        return  # has all architectures under one name
-    systems.add_architecture("i386")
-    backend, both = configure(machine), ("shared", "shared:i386")
-    older, newer = (dict.fromkeys(both, machine.family.full("shared", each)) for each in (OLD, NEW))
-    backend.install(older)
-    backend.hold(full(machine, OLD, "shared"))
-    assert backend.installed(["shar*"]) == {"shared": base.Installed(older["shared"], True, "shared")}
-    systems.write(backend.pin_files("test", {"shar*": [newer["shared"]]}))
-    backend.install(full(machine, NEW, "shared"))
-    assert versions(backend, *both) == newer
-    systems.write(backend.pin_files("test", {"shar*": [older["shared"]]}))
-    plan = backend.simulate(full(machine, OLD, "shared"), {})
-    assert (plan.changed, plan.removed) == ({name: (newer[name], older[name]) for name in both}, {})
-    saved = backend.fetch(full(machine, NEW, "shared"), Path("/tmp/saved"))
-    assert {each.name: each.version for each in saved} == newer
-    backend.install(full(machine, OLD, "shared"))
-    assert versions(backend, *both) == older
-    systems.write(backend.repository_files("test", None))
-    backend.install_from(Path("/tmp/saved"))
-    assert versions(backend, *both) == newer
-    backend.hold(full(machine, NEW, "shared"))
-    assert backend.remove(["shared"]) == newer
-    assert versions(backend, *both) == {}
-
-
-@inside
 def test_the_other_kind_of_module_takes_the_place_of_the_one_that_is_there(machine: Machine) -> None:
     backend = configure(machine)
     backend.install(full(machine, OLD, "drv-open", "drv-libs"))

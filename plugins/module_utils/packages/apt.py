@@ -30,13 +30,11 @@ from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.apt_output i
     QUERY,
     UNPACKED,
     cause,
-    named,
     parse_cut_off,
     parse_half_done,
     parse_installed,
     parse_madison,
     parse_owner,
-    parse_siblings,
     parse_simulation,
     parse_unmet,
 )
@@ -59,7 +57,6 @@ from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import 
     UnfinishedError,
     alike,
     digest,
-    plain_name,
     read_manifest,
     refuse_others,
     released,
@@ -143,11 +140,6 @@ class Apt:
             for name, package in found.items()
             if (name in listed if ":" in name else asked or alike(name, package.source, listed))
         }
-
-    def _siblings(self, names: Iterable[str], states: str = "i") -> Dict[str, str]:
-        """Versions of the siblings of packages, in one of these states."""
-        found: Dict[str, str] = parse_siblings(self._query(*sorted(set(names))), states)
-        return found
 
     def _query(self, *names: str) -> str:
         """What dpkg knows of packages. Status 1 only says that one of the names is unknown."""
@@ -374,12 +366,6 @@ class Apt:
 
     def fetch(self, versions: Mapping[str, str], folder: Path) -> List[Saved]:
         """See `base.Backend`."""
-        # Without its sibling, a package that comes from nothing but this folder takes the place of both.
-        siblings = self._siblings(versions) if versions else {}
-        along = {
-            name: version for name, version in siblings.items() if versions.get(plain_name(name)) == version
-        }
-        versions = {**along, **versions}
         try:
             there: List[Saved] = read_manifest(folder, self.name)
         except PackageError:
@@ -400,11 +386,10 @@ class Apt:
         saved = []
         for path in sorted(folder.glob("*.deb")):
             # A download that was killed has the name of the whole file; what is wanted of it was fetched anew.
-            words = ["dpkg-deb", "-W", "--showformat=${Package}\t${Version}\t${Architecture}", str(path)]
-            fields = self._execute(words, 60, accept=(0, 2)).strip().split("\t")
-            name = named(fields[0], fields[-1])
-            if len(fields) == 3 and versions.get(name) == fields[1]:
-                saved.append(Saved(name, fields[1], path.name, digest(path)))
+            words = ["dpkg-deb", "-W", "--showformat=${Package}\t${Version}", str(path)]
+            name, _, version = self._execute(words, 60, accept=(0, 2)).strip().partition("\t")
+            if version and versions.get(name) == version:
+                saved.append(Saved(name, version, path.name, digest(path)))
             else:
                 path.unlink()
         lacking = sorted(set(versions) - {each.name for each in saved})
@@ -419,9 +404,7 @@ class Apt:
         """The archive that an earlier installation left in apt's cache."""
         cache = self._root / "var/cache/apt/archives"
         # As apt names them. One of the machine's own architecture sorts before a foreign one.
-        plain, _, architecture = name.partition(":")
-        pattern = f"{plain}_{version.replace(':', '%3a')}_{architecture or '*'}.deb"
-        found = next(iter(sorted(cache.glob(pattern))), None)
+        found = next(iter(sorted(cache.glob(f"{name}_{version.replace(':', '%3a')}_*.deb"))), None)
         if found is None:
             raise PackageError(f"Neither a repository nor '{cache}' has '{name}' in version '{version}'.")
         return found
@@ -440,12 +423,10 @@ class Apt:
         return [*nothing, *files]
 
     def removal(self, names: Iterable[str], unused: bool = False) -> Dict[str, str]:
-        """See `base.Backend`. Siblings are of the same package, and go with it, as they do where dnf removes it."""
+        """See `base.Backend`."""
         listed = sorted(set(names))
-        siblings = self._siblings(listed) if listed else {}
-        return self._removal(sorted({*listed, *siblings}), unused)
-
-    def _removal(self, listed: Sequence[str], unused: bool) -> Dict[str, str]:
+        if not listed:
+            return {}
         # Who holds what would go is told as well.
         plan = self._simulate_removal("remove", *KEPT, "-o", "APT::Ignore-Hold=1", *listed)
         refuse_others(plan, listed)
@@ -456,8 +437,7 @@ class Apt:
             after = self._simulate_removal("remove", "--autoremove", *listed).removed
             more = {name: version for name, version in after.items() if name not in before}
             if more.keys() - gone.keys():
-                # Of these others may need a sibling.
-                return self._removal([*listed, *more], unused=False)
+                return self.removal([*listed, *more])
         return gone
 
     def _simulate_removal(self, verb: str, *words: str) -> Plan:

@@ -8,7 +8,7 @@ import re
 from typing import Iterable, Mapping, Sequence
 
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.apt_output import named
-from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import SOURCE, Repository
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import Repository
 
 # Above 1000, so that a newer version that is already there is replaced as well.
 PIN_PRIORITY = 1001
@@ -33,17 +33,11 @@ def render_preferences(pins: Mapping[str, Sequence[str]], owner: str) -> str:
     """Apt preferences that allow each package, by name or pattern, only its versions."""
     blocks = [f"# Written by gpusmith for {owner}.\n"]
     blocks += [
-        # Without an architecture, apt takes a name for that of the machine's own package only: siblings would have to go for it.
-        f"Package: {_of_any(name)}\nPin: version {version}\nPin-Priority: {PIN_PRIORITY}\n"
+        f"Package: {name}\nPin: version {version}\nPin-Priority: {PIN_PRIORITY}\n"
         for name, versions in sorted(pins.items())
         for version in versions
     ]
     return "\n".join(blocks)
-
-
-def _of_any(name: str) -> str:
-    """A name or pattern as preferences have it, for all architectures unless it names one."""
-    return name if ":" in name and not name.startswith(SOURCE) else f"{name}:any"
 
 
 def without_holds(status: str, names: Iterable[str]) -> str:

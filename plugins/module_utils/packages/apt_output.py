@@ -11,7 +11,7 @@ from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import 
 
 QUERY = "${Package}\t${Version}\t${db:Status-Abbrev}\t${source:Package}\t${Architecture}\n"
 # Ubuntu's amd64 has i386 beside it by default: dpkg lists a name once for each architecture, and one that is held by name alone is held
-# for the machine's own. Packages of these are siblings: they have their architecture in the name, and go where the package goes.
+# for the machine's own. Packages of these have their architecture in the name, and are others'.
 FOREIGN = ("i386", "armhf", "armel")
 # A package's second state letter: unpacked, half configured, half installed, waiting for or having pending triggers.
 HALF_DONE = set("UFHWt")
@@ -58,15 +58,6 @@ def parse_installed(text: str) -> Dict[str, Installed]:
         named(name, architecture): Installed(version, status.startswith("h"), source)
         for name, version, status, source, architecture in _rows(text)
         if status[1:2] == "i"
-    }
-
-
-def parse_siblings(text: str, states: str) -> Dict[str, str]:
-    """Versions of packages of foreign architectures in one of these states, by the second letter of it, of the same lines."""
-    return {
-        named(name, architecture): version
-        for name, version, status, _source, architecture in _rows(text)
-        if architecture in FOREIGN and status[1:2] in states
     }
 
 

@@ -276,11 +276,6 @@ class Backend(Protocol):
 SOURCE = "src:"
 
 
-def plain_name(name: str) -> str:
-    """A package's name without the foreign architecture that it is named with."""
-    return name.partition(":")[0]
-
-
 def alike(name: str, source: str, patterns: Iterable[str]) -> bool:
     """Whether a package is meant by one of these shell patterns of names, or of sources ('src:PATTERN')."""
     return any(

@@ -17,7 +17,6 @@ from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import 
     Plan,
     alike,
     is_of_driver,
-    plain_name,
 )
 
 # Arguments of module packages.
@@ -46,7 +45,8 @@ class Others(NamedTuple):
 
 def is_of_set(asked: Ask, name: str, version: str, source: str) -> bool:
     """Whether an installed package is one that an installation of this set may change, and remove."""
-    return (
+    # None of a foreign architecture is, whatever its pattern.
+    return ":" not in name and (
         name in (asked.get("packages") or {})
         or any(
             name in (asked.get(option) or ())
@@ -96,18 +96,12 @@ def of_plan(
     sets, kept = list(asks), set(stays)
 
     def is_ours(name: str, version: str) -> bool:
-        # One of a foreign architecture follows the machine's own of that name.
-        own = plain_name(name)
-        return any(is_of_set(asked, own, version, sources.get(own) or "") for asked in sets)
-
-    def goes_alone(name: str) -> bool:
-        return name != plain_name(name) and plain_name(name) not in plan.removed
+        return any(is_of_set(asked, name, version, sources.get(name) or "") for asked in sets)
 
     removed = {
         name: version
         for name, version in plan.removed.items()
-        if not any(fnmatch.fnmatchcase(name, pattern) for pattern in permitted)
-        and (goes_alone(name) or not is_ours(name, version))
+        if not any(fnmatch.fnmatchcase(name, pattern) for pattern in permitted) and not is_ours(name, version)
     }
     changed = {
         name: f"{before} to {after}"

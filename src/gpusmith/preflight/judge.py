@@ -12,6 +12,7 @@ from gpusmith.preflight.fabric import check_fabric
 from gpusmith.preflight.join import check_endpoint
 from gpusmith.preflight.kernel_modules import check_kernel_modules
 from gpusmith.preflight.machine import (
+    check_architecture,
     check_certificate,
     check_clock,
     check_disk,
@@ -45,6 +46,7 @@ from gpusmith.preflight.words import Facts, Tables, Wanted, refusal
 CHECKS: Sequence[Callable[[Facts, Wanted, Tables], Iterator[Refusal]]] = [
     check_os,
     check_package_manager,
+    check_architecture,
     check_gpus,
     check_witness,
     check_nouveau,

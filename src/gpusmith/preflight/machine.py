@@ -62,6 +62,18 @@ def check_package_manager(facts: Facts, _wanted: Wanted, _tables: Tables) -> Ite
         )
 
 
+def check_architecture(facts: Facts, _wanted: Wanted, _tables: Tables) -> Iterator[Refusal]:
+    """Nothing has to follow what is due: apt has those of another architecture in the same version, or not at all."""
+    found = facts["record"].get("foreign_packages") or []
+    if found and facts["repositories"]:
+        yield refusal(
+            "packages of another architecture",
+            shorten(list(map(repr, found))),
+            "packages of the machine's own architecture only",
+            "Find out which programs need them. If none does, remove them with apt; else leave the machine out with -l.",
+        )
+
+
 def check_gpus(facts: Facts, wanted: Wanted, tables: Tables) -> Iterator[Refusal]:
     """GPUs on PCI; NVSwitches are bridges and were never among them. A model that is no row is no reason to refuse a machine."""
     gpus = facts["record"]["pci"]["gpus"]

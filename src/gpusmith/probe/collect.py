@@ -100,6 +100,9 @@ def collect(nvml_timeout_s: float = NVML_TIMEOUT_S) -> Record:
     found["cdi"] = specs
     found["packages"] = safely("packages", lambda: packages.gather(asked_packages, errors))
     found["half_packages"] = safely("half packages", lambda: packages.halves(asked_packages, errors))
+    found["foreign_packages"] = safely(
+        "foreign packages", lambda: tuple(packages.of_foreign_architectures(asked_packages, errors))
+    )
     found["foreign"] = safely("foreign driver", foreign.gather)
     found["package_database"] = database
     found["package_locks"] = safely("package locks", packages.locks)

@@ -41,6 +41,7 @@ LOCK = re.compile(r"(?P<name>[^!#\s]\S*?)-(?P<version>(?:[\d*?]+:)?[\d*?][^-]*(?
 
 
 # Second letter of dpkg's abbreviated status (dpkg-query(1)).
+GONE = ("n", "c")
 HALF = {"H": "half installed", "U": "unpacked", "F": "half configured"}
 
 
@@ -82,6 +83,15 @@ def parse_dpkg(text: str) -> dict[str, Package]:
 
 def _rows(text: str) -> list[list[str]]:
     return [fields for line in text.splitlines() if len(fields := line.split("\t")) == 5]
+
+
+def parse_foreign(text: str) -> list[str]:
+    """Packages that matter of another architecture than the machine's, as 'libcuda1:i386', of the same lines."""
+    return sorted(
+        f"{name}:{arch}"
+        for name, _version, status, source, arch in _rows(text)
+        if arch in FOREIGN and status[1:2] not in GONE and matters(name, source)
+    )
 
 
 def parse_halves(text: str) -> dict[str, str]:
@@ -211,3 +221,9 @@ def halves(asked: tuple[Command, Command], errors: list[str]) -> dict[str, str]:
     if not dpkg.missing:
         return parse_halves(dpkg.output(errors) or "")
     return parse_twice(rpm.output(errors) or "")
+
+
+def of_foreign_architectures(asked: tuple[Command, Command], errors: list[str]) -> list[str]:
+    """Installed packages of another architecture than the machine's. Dnf has all architectures of a package under one name."""
+    dpkg, _rpm = asked
+    return [] if dpkg.missing else parse_foreign(dpkg.output(errors) or "")

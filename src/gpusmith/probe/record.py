@@ -43,6 +43,7 @@ class Record:
     Attributes:
         packages: by name.
         half_packages: state by name of those that matter and are neither installed nor gone, or there in several versions.
+        foreign_packages: those that matter of another architecture than the machine's, as 'libcuda1:i386'.
         foreign: what may be of a driver that no package brought.
         package_database: where they were read, 'dpkg' or 'rpm'; empty where there is neither.
         package_locks: text of the list of dnf's plugin versionlock; None where there is none.
@@ -62,6 +63,7 @@ class Record:
     host: Host = field(default_factory=Host)
     packages: Mapping[str, Package] = field(default_factory=dict)
     half_packages: Mapping[str, str] = field(default_factory=dict)
+    foreign_packages: tuple[str, ...] = ()
     foreign: Foreign = field(default_factory=Foreign)
     package_database: str = ""
     package_locks: str | None = None

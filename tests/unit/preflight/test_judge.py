@@ -142,6 +142,14 @@ def test_machine(path: str, value: Any, check: str, says: str) -> None:
     assert says in found.message.split("; allowed: ")[0]
 
 
+def test_packages_of_another_architecture_are_refused_where_something_is_to_be_installed() -> None:
+    """As i386 on Ubuntu, whose driver recommends them."""
+    tree = changed("record.foreign_packages", ["libnvidia-compute-580:i386"])
+    assert refused(tree) == []
+    tree["repositories"] = {"nvidia_driver": {"asked": {}, "versions": {}, "error": None}}
+    assert "'libnvidia-compute-580:i386'" in only(refused(tree)).message
+
+
 EXTRA = "kernel-modules-extra-6.12.0-124.el10.x86_64"
 
 

@@ -26,6 +26,19 @@ def test_a_half_configured_package_of_a_foreign_architecture_is_named_with_it() 
     assert packages.parse_halves(text) == {"libcuda1:i386": "half configured"}
 
 
+def test_packages_of_another_architecture_are_named_with_it() -> None:
+    rows = [
+        ("libcuda1", "ii ", "amd64"),
+        ("libcuda1", "hi ", "i386"),
+        ("libnvidia-gl", "iU ", "i386"),
+        ("nvidia-smi", "rc ", "i386"),
+    ]
+    text = "".join(
+        f"{name}\t1\t{status}\t{name}\t{arch}\n" for name, status, arch in [*rows, ("libc6", "ii ", "i386")]
+    )
+    assert packages.parse_foreign(text) == ["libcuda1:i386", "libnvidia-gl:i386"]
+
+
 RPMS = (
     "nvidia-driver-cuda\t3:580.95.05-1.el9\tx86_64\tnvidia-driver-580.95.05-1.el9.src.rpm\n"
     "nvidia-driver-libs\t3:580.95.05-1.el9\tx86_64\tnvidia-driver-580.95.05-1.el9.src.rpm\n"

@@ -55,8 +55,8 @@ def test_preferences_pin_each_name_and_pattern_to_each_version() -> None:
     text = apt_files.render_preferences(
         {"kubelet": ["1.36.3-1.1"], "lib*": ["1-1", "1-2"]}, "kubernetes_node"
     )
-    assert "Package: kubelet:any\nPin: version 1.36.3-1.1\nPin-Priority: 1001\n" in text
-    assert text.count("Package: lib*:any\nPin: version 1-") == 2
+    assert "Package: kubelet\nPin: version 1.36.3-1.1\nPin-Priority: 1001\n" in text
+    assert text.count("Package: lib*\nPin: version 1-") == 2
 
 
 def test_pins_by_pattern_of_an_older_release_go() -> None:
