@@ -24,18 +24,21 @@ from ansible_collections.gpusmith.gpu.plugins.plugin_utils.patience import Patie
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.variables import of_task
 
 from gpusmith.built import signing
+from gpusmith.change import ledger as ledgers
+from gpusmith.change.budget import Rules
+from gpusmith.change.journal import Journal
+from gpusmith.change.node_object import NodeObject
+from gpusmith.change.outcome import Outcome, Result, Times
+from gpusmith.change.protocol import Fenced
+from gpusmith.change.steps import NodeChange
 from gpusmith.cluster import claims, retries
 from gpusmith.cluster.api import Cluster
 from gpusmith.errors import GpusmithError, ToolError
 from gpusmith.node.records import parse
 from gpusmith.paths import repo_root
-from gpusmith.upgrade import ledger as ledgers
-from gpusmith.upgrade.budget import Rules
-from gpusmith.upgrade.effects import Fenced
-from gpusmith.upgrade.in_cluster import NodeObject
-from gpusmith.upgrade.journal import Journal
-from gpusmith.upgrade.machine import Outcome, Result, Times, Upgrade
-from gpusmith.upgrade.on_machine import Machine, Validation
+from gpusmith.upgrade.hosts import STAMPED
+from gpusmith.upgrade.on_machine import Machine
+from gpusmith.upgrade.proof import Validation
 from gpusmith.wanted import offers
 
 AWAY = retries.Patience(total_s=300.0, contact_s=60.0)
@@ -95,6 +98,7 @@ class ActionModule(BuildingAction, EgressAction):
             ),
             order["queue"],
             {member: offers.from_plain(rows) for member, rows in order["members"].items()},
+            STAMPED,
             folder,
             order["evict"] or {},
         )
@@ -125,12 +129,12 @@ class ActionModule(BuildingAction, EgressAction):
             ready_s=asked["ready_timeout"],
             modules=modules,
         )
-        upgrade = Upgrade(
+        upgrade = NodeChange(
             name=name,
             run=run,
             target=row["target"],
             origin=row["origin"],
-            machine=machine,
+            change=machine,
             cluster=node,
             fence=fence,
             say=journal.say,

@@ -16,6 +16,8 @@ from ansible_collections.gpusmith.gpu.plugins.plugin_utils.claiming import claim
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import ControllerAction
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.variables import Variables
 
+from gpusmith.change import ledger as ledgers
+from gpusmith.change.budget import Fleet, Rules
 from gpusmith.cluster import dra, keeper
 from gpusmith.cluster.api import Cluster, Object
 from gpusmith.cluster.dra import NO_CLAIMS, Claims
@@ -28,11 +30,9 @@ from gpusmith.expect.identity import Machine, Nodes
 from gpusmith.inventory.target import GPU_GROUP
 from gpusmith.preflight import table as preflight_table
 from gpusmith.preflight.words import Tables
-from gpusmith.upgrade import ledger as ledgers
 from gpusmith.upgrade import plan as plans
-from gpusmith.upgrade import table
-from gpusmith.upgrade.budget import Fleet, Rules
-from gpusmith.upgrade.hosts import Asked, Look, Staging
+from gpusmith.upgrade import previous, table
+from gpusmith.upgrade.hosts import STAMPED, Asked, Look, Staging
 from gpusmith.upgrade.plan import Plan, Row
 from gpusmith.verdict.changes import TELLS
 from gpusmith.wanted.offers import Offers
@@ -106,7 +106,7 @@ class ActionModule(ControllerAction):
         )
         plan = plans.make(
             looks,
-            Fleet.of(found.nodes.values(), found.members),
+            Fleet.of(found.nodes.values(), found.members, STAMPED),
             rules,
             Asked(
                 dt.datetime.now(dt.UTC),
@@ -234,7 +234,7 @@ def _before(node: Object | None) -> str:
             return ""
     if entry is not None and not entry.finished:
         return entry.target if entry.rollback else entry.origin
-    return str(ledgers.previous(node or {}).get("version") or "")
+    return str(previous.read(node or {}).get("version") or "")
 
 
 def _in_words(row: Row) -> str:

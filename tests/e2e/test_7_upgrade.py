@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import yaml
 
+from gpusmith.change import ledger
+from gpusmith.change.ledger import State
 from gpusmith.names import OPERANDS_LABEL, OPERANDS_ON, PREVIOUS_DRIVER, RUNS, RUNS_NAMESPACE
-from gpusmith.upgrade import ledger
-from gpusmith.upgrade.ledger import State
 from tests.e2e.claims import SAYS, claimed_gpu
 from tests.e2e.conftest import STAMP
 from tests.e2e.harness import NAMESPACE, Lab, PodSpec

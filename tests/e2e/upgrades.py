@@ -19,8 +19,8 @@ import yaml
 from gpulab.processes import process_start
 from kubernetes import client, config
 
+from gpusmith.change import ledger
 from gpusmith.names import GPU_RESOURCE, STAMP, STARTUP_TAINT
-from gpusmith.upgrade import ledger
 from gpusmith.wait import Deadline, Done, GiveUp, NotYet, wait_until
 from tests.e2e.harness import COLOURS, Ended, Lab
 

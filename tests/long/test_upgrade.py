@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gpusmith.upgrade import ledger
-from gpusmith.upgrade.ledger import State
+from gpusmith.change import ledger
+from gpusmith.change.ledger import State
 from tests.e2e.harness import NAMESPACE, Ended, Lab, PodSpec
 from tests.e2e.upgrades import (
     BROKEN,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpusmith.upgrade.ledger import Ledger, State, written
+from gpusmith.change.ledger import Ledger, State, written
 
 
 def ledger(**changes: Any) -> str:
@@ -16,5 +16,6 @@ def ledger(**changes: Any) -> str:
         "state": State.ADMITTED,
         "since": "2026-11-22T10:00:00Z",
         "cordoned": True,
+        "change": "driver upgrade",
     }
     return written(Ledger(**{**values, **changes}))

@@ -1,1 +1,1 @@
-"""Rolling upgrades of the driver: plan, budget, ledger and the steps of one node."""
+"""Upgrades of the driver, the first `Change` of gpusmith.change: plan, and what is done to a machine."""

@@ -10,6 +10,9 @@ from typing import Any, Protocol
 
 from gpusmith.built import key as keys
 from gpusmith.built.key import Key
+from gpusmith.change import ledger as ledgers
+from gpusmith.change.budget import Fleet, Member
+from gpusmith.change.ledger import State, Unreadable
 from gpusmith.cluster.api import Object
 from gpusmith.cluster.dra import NO_CLAIMS, Claims
 from gpusmith.cluster.stamps import read_stamp, validated_since
@@ -24,14 +27,13 @@ from gpusmith.preflight.machine import check_mig
 from gpusmith.preflight.versions import check_driver
 from gpusmith.preflight.words import Tables, Wanted, refusal
 from gpusmith.probe.record import Record
-from gpusmith.upgrade import ledger as ledgers
-from gpusmith.upgrade.budget import Fleet, Member
 from gpusmith.upgrade.disruption import daemon_sets
-from gpusmith.upgrade.ledger import State, Unreadable
 from gpusmith.wanted.node import NodeWanted
 from gpusmith.wording import quoted
 
 VARIABLE = "gpu_upgrade_version"
+STAMPED = "driver"
+"""Where a stamp has the driver with which a node was validated."""
 
 
 class User(Protocol):
@@ -363,7 +365,7 @@ def _of_staging(look: Look, asked: Asked) -> Iterator[Refusal]:
 def _unproved(node: Object | None, target: str, hours: float, now: dt.datetime) -> str:
     if node is None:
         return "is not in the cluster"
-    driver, since = str((read_stamp(node) or {}).get("driver") or ""), validated_since(node)
+    driver, since = str((read_stamp(node) or {}).get(STAMPED) or ""), validated_since(node)
     if not driver or since is None:
         return "is not validated"
     if not is_version(driver, upstream(target)):

@@ -1,32 +1,33 @@
-"""The effects of an upgrade on one machine, by modules that the caller runs there."""
+"""The change of a machine's driver, by modules that the caller runs there."""
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol
 
 from ansible_collections.gpusmith.gpu.plugins.module_utils.built_modules import STATUS
 
 from gpusmith.built.once import NotBuilt
+from gpusmith.change.ledger import Ledger
+from gpusmith.change.protocol import ChangeFailed, InUse, Words
 from gpusmith.cluster import stamps
 from gpusmith.cluster.api import Cluster
 from gpusmith.errors import GpusmithError, ToolError
 from gpusmith.expect import driver, extra_modules, fabric, files, kernels, parameters, taken, versions
 from gpusmith.expect import packages as expected
 from gpusmith.expect import wanted as wants
+from gpusmith.names import DRIVER_LABEL
 from gpusmith.node.records import parse
 from gpusmith.probe.record import Record
 from gpusmith.probe.stamp import stamp_facts
 from gpusmith.probe.taken import NOTES
-from gpusmith.suite import start
 from gpusmith.suite.maintenance import Maintenance
-from gpusmith.upgrade import snapshot
-from gpusmith.upgrade.effects import DriverFailed, InUse
+from gpusmith.upgrade import previous, snapshot
+from gpusmith.upgrade.proof import CURED_BY_A_LOAD, NOT_OF_DRIVER, PRECHECK_TIERS, Validation, failed
 from gpusmith.wait import Deadline, Done, NotYet, WaitTimeout, wait_until
 from gpusmith.wanted.node import NodeWanted
 from gpusmith.wording import quoted
@@ -38,13 +39,15 @@ LEFTOVERS = "nvidia-driver-leftovers"
 HELD, STUCK = "held", "in_use"
 """Outcomes of driver_state: a process uses the driver; the kernel keeps a module that no process uses."""
 TICK_S = 2.0
-PRECHECK_TIERS = ("nodes", "cluster")
-"""They allocate nothing."""
-PARAMETERS = "nodes.module-parameters"
-NOT_OF_DRIVER = frozenset({"workloads.network", "cluster.labels", PARAMETERS})
-"""Checks of a node that no driver can be blamed for: it is not rolled back over them."""
-CURED_BY_A_LOAD = frozenset({PARAMETERS})
-"""Checks that a node fails until its driver is loaded anew, as an upgrade does."""
+WORDS = Words(
+    name="driver upgrade",
+    subject="the driver",
+    prepare="fetching the packages of",
+    stop="unloading the modules",
+    apply="installing",
+    start="loading",
+    label="the label of feature discovery for",
+)
 
 Ask = Callable[[str, Mapping[str, Any]], Mapping[str, Any]]
 """Runs a module on the machine; ToolError if that cannot be done. A module that failed answers with `failed`."""
@@ -62,23 +65,6 @@ class Modules(Protocol):
         Raises:
             NotBuilt: there are none for this machine.
         """
-
-
-@dataclass(frozen=True)
-class Validation:
-    """How the suite is run.
-
-    Attributes:
-        suite: its folder.
-        inventory: the run's.
-        report_dir: folder for this node's reports in this run.
-        timeout_s: that one run may take.
-    """
-
-    suite: str
-    inventory: str
-    report_dir: Path
-    timeout_s: float = 7200.0
 
 
 @dataclass
@@ -100,6 +86,7 @@ class Machine:
         ready_s: how long the driver may take to be as wanted.
         users_s: how long who uses the driver is waited for before a reboot.
         modules: where one node builds for several; None where every node builds for itself.
+        words: of the change.
         sleep: replaced in tests.
     """
 
@@ -117,11 +104,12 @@ class Machine:
     ready_s: float = 600.0
     users_s: float = 60.0
     modules: Modules | None = None
+    words: Words = WORDS
     sleep: Callable[[float], None] = time.sleep
 
     # --- packages ------------------------------------------------------------------------------------------------
 
-    def fetch(self, version: str) -> None:
+    def prepare(self, version: str) -> None:
         """Have all packages of a version in the machine's folder, with a manifest."""
         record = self._record()
         wanted = self._wanted(version, record)
@@ -141,7 +129,7 @@ class Machine:
             ]
         self._must("packages", {**asked, "packages": names, "state": "fetched", "folder": _folder(version)})
 
-    def install(self, version: str) -> None:
+    def apply(self, version: str) -> None:
         """Replace the packages by those of the folder, pinned and held."""
         folder = _folder(version)
         kept = self._must(
@@ -164,7 +152,7 @@ class Machine:
             return
         if answer.get("busy"):
             raise ToolError(str(answer.get("msg")))
-        raise DriverFailed(
+        raise ChangeFailed(
             f"The packages of {version} cannot be installed on '{self.node}': {answer.get('msg')}"
         )
 
@@ -190,7 +178,7 @@ class Machine:
         answer = self.ask("gpusmith.gpu.packages", asked)
         if answer.get("failed"):
             # Another program with the lock says nothing about the driver.
-            kind = ToolError if answer.get("busy") else DriverFailed
+            kind = ToolError if answer.get("busy") else ChangeFailed
             raise kind(
                 f"What another version left on '{self.node}' cannot be removed ({', '.join(left)}): {answer.get('msg')}"
             )
@@ -227,7 +215,7 @@ class Machine:
             answer = self.ask("ansible.builtin.command", {"argv": words})
             if answer.get("failed"):
                 said = answer.get("stderr") or answer.get("stdout") or answer.get("msg")
-                raise DriverFailed(
+                raise ChangeFailed(
                     f"The module of {version} cannot be built for kernel '{release}' on '{self.node}': {said}"
                 )
 
@@ -240,7 +228,7 @@ class Machine:
             answer = self.ask("gpusmith.gpu.built_modules", asked)
             # For a kernel that does not run, that is no fault of the driver: it would be there on the way back as well.
             if answer.get("failed") and release == record.host.kernel:
-                raise DriverFailed(
+                raise ChangeFailed(
                     f"On '{self.node}' {quoted(names)} ('nvidia_driver_extra_modules') cannot be built for driver {version}:"
                     f" {answer.get('msg')}"
                 )
@@ -251,7 +239,7 @@ class Machine:
         try:
             modules.provide(record, versions.upstream(wanted.version), flavour, taken.to_take(record, wanted))
         except NotBuilt as error:
-            raise DriverFailed(error.message) from error
+            raise ChangeFailed(error.message) from error
         except WaitTimeout as error:
             # Another node is slow, or this one is away.
             raise ToolError(error.message, error.hint) from error
@@ -266,7 +254,7 @@ class Machine:
 
     # --- the module ----------------------------------------------------------------------------------------------
 
-    def runs(self, version: str) -> bool:
+    def is_there(self, version: str) -> bool:
         """Whether module and packages are of a version."""
         record = self._record()
         wanted = self._wanted(version, record)
@@ -281,7 +269,7 @@ class Machine:
         answer = self._must("driver_state", {"state": "used", "units": list(stopped)})
         return [str(words) for words in answer["users" if of_pods else "strangers"]]
 
-    def unload(self, units: Sequence[str]) -> None:
+    def stop(self, units: Sequence[str]) -> None:
         """Stop the driver's services and these units, keep the modules from being loaded again, unload them."""
         answer = self.ask("gpusmith.gpu.driver_state", {"state": "unloaded", "units": list(units)})
         if not answer.get("failed"):
@@ -293,9 +281,9 @@ class Machine:
             raise InUse(said, "With 'gpu_upgrade_reboot: if_needed' the node is rebooted for it.")
         if outcome != STUCK:
             raise ToolError(said)
-        # The packages are replaced under the module that nobody uses. That takes minutes; load() looks again, and reboots.
+        # The packages are replaced under the module that nobody uses. That takes minutes; start() looks again, and reboots.
 
-    def load(self, version: str, units: Sequence[str]) -> None:
+    def start(self, version: str, units: Sequence[str]) -> None:
         """Load the modules, start the driver's services and these units, and wait until the driver is as wanted."""
         record = self._record()
         if self.reboot and record.module.loaded_version not in (None, versions.upstream(version)):
@@ -321,9 +309,9 @@ class Machine:
         try:
             wait_until(f"driver {version} on '{self.node}'", look, Deadline(self.ready_s), TICK_S, self.sleep)
         except WaitTimeout as error:
-            raise DriverFailed(error.message) from error
+            raise ChangeFailed(error.message) from error
         if seen:
-            raise DriverFailed(f"Driver {version} is not as wanted: {' '.join(seen)}")
+            raise ChangeFailed(f"Driver {version} is not as wanted: {' '.join(seen)}")
 
     def _unused(self, version: str, units: Sequence[str]) -> None:
         """Who asks something and goes again, as a monitor does, is waited for; nobody else is rebooted away."""
@@ -343,10 +331,10 @@ class Machine:
 
     # --- the GPUs ------------------------------------------------------------------------------------------------
 
-    def snapshot(self) -> Mapping[str, Any]:
-        """What the GPUs are now."""
-        taken: Mapping[str, Any] = snapshot.taken(self._record())
-        return taken
+    def snapshot(self, earlier: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
+        """What the GPUs are now; in a rollback with what they were before the driver that goes."""
+        now = snapshot.taken(self._record())
+        return now if earlier is None else snapshot.of_rollback(now, earlier)
 
     def compare(self, before: Mapping[str, Any]) -> None:
         """Put back what a reload of the driver forgets, and compare the GPUs with what they were."""
@@ -355,15 +343,17 @@ class Machine:
             self._loaded(str(record.module.loaded_version), forgotten, "does not take its settings")
             record = self._record()
         if found := snapshot.differences(before, record, self.node):
-            raise DriverFailed(" ".join(problem.cause for problem in found))
+            raise ChangeFailed(" ".join(problem.cause for problem in found))
 
     # --- the suite -----------------------------------------------------------------------------------------------
 
     def precheck(self, version: str) -> None:
         """Refuse a machine that is broken before anything is done to it."""
         self._as_set(version)
-        results = self._suite("before", Maintenance(driver_version=version), PRECHECK_TIERS)
-        if bad := _failed(results, without=CURED_BY_A_LOAD):
+        results = self.validation.run(
+            "before", self.host, Maintenance(driver_version=version), PRECHECK_TIERS
+        )
+        if bad := failed(results, without=CURED_BY_A_LOAD):
             raise GpusmithError(
                 f"Node '{self.node}' is broken before anything was done to it: {bad}",
                 f"Repair it first, see {self.validation.report_dir / 'before'}.",
@@ -385,33 +375,33 @@ class Machine:
                 "Correct the name; set a parameter that only the other version has once all nodes have that.",
             )
 
-    def validate(self, version: str) -> None:
+    def prove(self, version: str) -> None:
         """Run the whole suite on the node, and stamp it."""
-        results = self._suite(version, Maintenance(self.run, version))
+        results = self.validation.run(version, self.host, Maintenance(self.run, version))
         proof = stamps.judge(results, self.host)
         put = stamps.put_outcome(self.cluster, self.node, proof, stamp_facts(self._record()), check=False)
         if put.proved and proof.problem is None:
             return
         where = f"See {self.validation.report_dir / version}."
-        if _failed(results, self.host, without=NOT_OF_DRIVER):
-            raise DriverFailed(put.message, where)
+        if failed(results, self.host, without=NOT_OF_DRIVER):
+            raise ChangeFailed(put.message, where)
         raise ToolError(put.message, where)
 
-    def _suite(self, name: str, maintenance: Maintenance, tiers: Sequence[str] = ()) -> Mapping[str, Any]:
-        folder = self.validation.report_dir / name
-        done = start.run(
-            self.validation.suite,
-            self.validation.inventory,
-            [self.host],
-            str(folder),
-            str(folder / "suite.log"),
-            self.validation.timeout_s,
-            maintenance=maintenance,
-            tiers=tiers,
+    # --- what the cluster says of it -------------------------------------------------------------------------------
+
+    def stale(self, node: Mapping[str, Any], version: str) -> Sequence[str]:
+        """The label of GPU feature discovery, where it is of another version."""
+        described = str((node["metadata"].get("labels") or {}).get(DRIVER_LABEL) or "")
+        return (
+            [f"'{described}'"]
+            if described and not versions.answers(described, versions.upstream(version))
+            else []
         )
-        if done.trouble:
-            raise ToolError(done.trouble)
-        return stamps.read_results(Path(done.results_file), done.started)
+
+    def remembered(self, entry: Ledger) -> Mapping[str, str | None]:
+        """The driver that a rollback would go back to."""
+        found: dict[str, str | None] = previous.remembered(entry)
+        return found
 
     # --- small steps ---------------------------------------------------------------------------------------------
 
@@ -424,7 +414,7 @@ class Machine:
     def _loaded(self, version: str, asked: Mapping[str, Any], trouble: str) -> None:
         answer = self.ask("gpusmith.gpu.driver_state", {"state": "loaded", **asked})
         if answer.get("failed"):
-            raise DriverFailed(f"Driver {version} {trouble} on '{self.node}': {answer.get('msg')}")
+            raise ChangeFailed(f"Driver {version} {trouble} on '{self.node}': {answer.get('msg')}")
 
     def _must(
         self, module: str, asked: Mapping[str, Any], collection: str = "gpusmith.gpu"
@@ -437,13 +427,3 @@ class Machine:
 
 def _folder(version: str) -> str:
     return f"{FOLDER}/{re.sub('[^A-Za-z0-9.+~-]', '_', version)}"
-
-
-def _failed(results: Mapping[str, Any], host: str = "", without: Collection[str] = ()) -> str:
-    """Checks that failed, in words; those that could not be made, or are not of the host, tell nothing about its driver."""
-    rows = [
-        row
-        for row in results.get("checks") or []
-        if row.get("outcome") == "failed" and host in ("", row.get("target")) and row.get("id") not in without
-    ]
-    return "; ".join(f"{row.get('id')}: {row.get('cause') or 'no cause given'}" for row in rows)

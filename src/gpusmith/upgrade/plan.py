@@ -2,35 +2,20 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from gpusmith.built.key import Key
+from gpusmith.change.budget import Fleet, Rules, limits
+from gpusmith.change.forecast import Timing, forecast
 from gpusmith.cluster.api import Object
 from gpusmith.errors import Refusal
 from gpusmith.preflight.words import Tables
-from gpusmith.upgrade.budget import GO, Fleet, Rules, admissible, canary, limits
 from gpusmith.upgrade.disruption import Claimant, claimants
 from gpusmith.upgrade.hosts import Action, Asked, Look, judge, origin, refuse
-from gpusmith.upgrade.ledger import Ledger, State
 
 SCHEMA = "gpusmith.upgrade-plan/1"
-OUT = "in this upgrade"
-
-
-@dataclass(frozen=True)
-class Timing:
-    """What an estimate goes by. How long pods go on, nobody knows.
-
-    Attributes:
-        node_s: one node without a reboot: packages, the module built by DKMS or taken, and the suite.
-        reboot_s: a server's way through its firmware and back into the cluster.
-    """
-
-    node_s: float = 900.0
-    reboot_s: float = 600.0
 
 
 @dataclass(frozen=True)
@@ -149,7 +134,8 @@ def make(
     # Half-done nodes first: until they are finished they take room in the budget.
     rows.sort(key=lambda row: (not row.goes, row.action is not Action.RESUME))
     timing = timing or Timing()
-    waves, seconds = _forecast([row for row in rows if row.goes], fleet, rules, asked.now, timing)
+    going_now = {row.node: bool(row.reboot) for row in rows if row.goes}
+    waves, seconds = forecast(going_now, fleet, rules, asked.now, timing)
     builders = _builders([row.name for row in rows if row.goes], looks)
     placed = [
         replace(row, wave=wave, reason="; ".join(filter(None, (row.reason, why, builders.get(row.name)))))
@@ -176,51 +162,6 @@ def _builders(going: Sequence[str], looks: Sequence[Look]) -> dict[str, str]:
             else f"takes the modules of '{builder}'"
         )
     return found
-
-
-def _forecast(
-    rows: Sequence[Row], fleet: Fleet, rules: Rules, now: dt.datetime, timing: Timing
-) -> tuple[dict[str, tuple[int | None, str]], float]:
-    """By node its wave, or why it has none; and how long all of it takes.
-
-    Every admission is asked as in the run. All nodes of a wave are taken to end together, which is the slowest that can be.
-    """
-    queue, waves = [row.node for row in rows], dict[str, tuple[int | None, str]]()
-    reboots, pending, start, number = {row.node for row in rows if row.reboot}, list(queue), now, 0
-    while pending:
-        gates = {name: canary(fleet, name, queue, rules, now) for name in pending}
-        why = {name: gate.why for name, gate in gates.items()}
-        wave = []
-        for name in (name for name in pending if gates[name] == GO):
-            most = fleet.limit(rules.max_unavailable, fleet[name].model)
-            why[name] = (
-                str(most) if isinstance(most, Refusal) else admissible(fleet, name, most, rules.rollback)
-            )
-            if not why[name]:
-                wave.append(name)
-                fleet = fleet.with_member(name, _entry(fleet, name, rules, State.ADMITTED, now), OUT)
-        soaked = now + dt.timedelta(seconds=rules.soak_s)
-        if not wave and any(
-            gate != GO and canary(fleet, name, queue, rules, soaked) == GO for name, gate in gates.items()
-        ):
-            now = soaked
-            continue
-        if not wave:
-            waves |= {name: (None, f"has to wait: {why[name]}") for name in pending}
-            break
-        number += 1
-        now += dt.timedelta(seconds=timing.node_s + (timing.reboot_s if reboots.intersection(wave) else 0))
-        for name in wave:
-            waves[name] = (number, "")
-            done = _entry(fleet, name, rules, State.DONE, now)
-            fleet = fleet.with_member(name, done, "", driver=rules.target)
-        pending = [name for name in pending if name not in wave]
-    return waves, (now - start).total_seconds()
-
-
-def _entry(fleet: Fleet, name: str, rules: Rules, state: State, now: dt.datetime) -> Ledger:
-    at = now.astimezone(dt.UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-    return Ledger(rules.run, rules.target, "", state, at, gpus=fleet[name].gpus, model=fleet[name].model)
 
 
 def counted(plan: Plan) -> dict[str, dict[str, Any]]:

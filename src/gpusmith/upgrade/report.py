@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from gpusmith.change.outcome import Result
 from gpusmith.expect.versions import answers
-from gpusmith.upgrade.machine import Result
 
 SCHEMA = "gpusmith.upgrade/1"
 FILE = "upgrade.json"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from gpusmith.change import ledger
+from gpusmith.change.ledger import Ledger, Unreadable
 from gpusmith.errors import Refusal
 from gpusmith.expect import steps
-from gpusmith.upgrade import ledger
-from gpusmith.upgrade.ledger import Ledger, Unreadable
 
 Node = Mapping[str, Any]
 

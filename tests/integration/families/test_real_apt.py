@@ -14,7 +14,8 @@ from gpusmith.errors import ToolError
 from gpusmith.expect import packages as judge
 from gpusmith.expect import wanted
 from gpusmith.node.records import parse
-from gpusmith.upgrade.on_machine import Machine, Validation
+from gpusmith.upgrade.on_machine import Machine
+from gpusmith.upgrade.proof import Validation
 from tests.integration.plugins.packages import conftest as real
 from tests.integration.plugins.plays import play
 from tests.unit.built.conftest import Pair
@@ -231,15 +232,15 @@ def test_a_module_that_comes_built_goes_with_its_driver(
     # A second run asks for nothing.
     assert node.ask("gpusmith.gpu.packages", node.asked(BEFORE)) == {"saved": {}, "changed": False}
     machine = node.upgrade(NEW, tmp_path)
-    machine.fetch(NEW)
-    machine.fetch(BEFORE)
+    machine.prepare(NEW)
+    machine.prepare(BEFORE)
     assert node.state() == expected(BEFORE, "6.8.0-79.79")
-    machine.install(NEW)
+    machine.apply(NEW)
     assert node.state() == expected(NEW, "6.8.0-79.79+1")
     # No repository is needed for the way back.
     for path in changing.root.glob("etc/apt/sources.list.d/*"):
         path.unlink()
-    machine.install(BEFORE)
+    machine.apply(BEFORE)
     assert node.state() == expected(BEFORE, "6.8.0-79.79")
 
 
@@ -286,7 +287,7 @@ def test_the_kernel_is_held_where_a_sites_key_signs_and_no_way_back_needs_its_pa
     )
     assert judge.holds(parse(node.look()), suite) == []
     # Repositories drop a kernel's package when the next one comes.
-    node.upgrade("595.91.07", tmp_path).fetch(version)
+    node.upgrade("595.91.07", tmp_path).prepare(version)
     (manifest,) = tmp_path.glob("saved/*/manifest.json")
     assert "libnvidia-compute-580" in manifest.read_text()
     assert "linux-image" not in manifest.read_text()
@@ -306,13 +307,13 @@ def test_names_that_lose_their_branch_are_replaced_and_come_back(
     }
     assert node.state() == before
     machine = node.upgrade(new, tmp_path)
-    machine.fetch(new)
-    machine.fetch(old)
-    machine.install(new)
+    machine.prepare(new)
+    machine.prepare(old)
+    machine.apply(new)
     assert node.state() == after
     for path in changing.root.glob("etc/apt/sources.list.d/*"):
         path.unlink()
-    machine.install(old)
+    machine.apply(old)
     assert node.state() == before
 
 
@@ -330,10 +331,10 @@ def test_what_a_site_has_besides_comes_in_the_next_branch_and_back(
     before = node.state()
     assert before["libnvidia-decode-580"] == before["libnvidia-nscq-580"] == (old, True)
     machine = node.upgrade(new, tmp_path)
-    machine.fetch(new)
-    machine.fetch(old)
+    machine.prepare(new)
+    machine.prepare(old)
     assert node.state() == before
-    machine.install(new)
+    machine.apply(new)
     after = node.state()
     assert set(after) == {name for name, _version, _fields in without_branch(new, "")}
     assert after["libnvidia-decode"] == after["libnvidia-nscq"] == (new, True)
@@ -341,7 +342,7 @@ def test_what_a_site_has_besides_comes_in_the_next_branch_and_back(
     assert node.ask("gpusmith.gpu.packages", node.asked(new)) == {"saved": {}, "changed": False}
     for path in changing.root.glob("etc/apt/sources.list.d/*"):
         path.unlink()
-    machine.install(old)
+    machine.apply(old)
     assert node.state() == before
 
 
@@ -360,7 +361,7 @@ def test_what_the_next_branch_does_not_have_is_refused_by_name_before_anything_i
         " in version '595.91.07' for it"
     )
     with pytest.raises(ToolError, match=told):
-        node.upgrade(new, tmp_path).fetch(new)
+        node.upgrade(new, tmp_path).prepare(new)
     assert told in str(node.ask("gpusmith.gpu.packages", node.asked(new))["msg"])
     # Preflight tells it as well.
     assert previewed(changing, node.asked(new))["lacking"] == [told]

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from gpusmith.change.ledger import State
 from gpusmith.cluster import claims
 from gpusmith.cluster.claims import Claim
 from gpusmith.names import HOLD, PREVIOUS_DRIVER, STAMP, UPGRADE
 from gpusmith.owner import process
-from gpusmith.upgrade.ledger import State
 from tests.integration.plugins.plays import Api, kubeconfig, play, serving
 from tests.unit.expect.converged import converged_record
 from tests.unit.hosts import VERSION

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from gpusmith.change.ledger import State
 from gpusmith.cluster.machines import ROOT, nodes_for
 from gpusmith.expect.identity import Machine, Told
 from gpusmith.names import UPGRADE
 from gpusmith.node.records import parse
 from gpusmith.probe.module import UPGRADE_BLOCK
-from gpusmith.upgrade.ledger import State
 from tests.unit.cluster.conftest import Memory
 from tests.unit.ledgers import ledger
 from tests.unit.objects import node

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from gpusmith.change.ledger import State as Step
 from gpusmith.cluster import node_metadata
 from gpusmith.cluster.api import ApiUnreachable
 from gpusmith.cluster.node_metadata import State, Wanted
 from gpusmith.names import HOLD, OWNED_TAINTS, PREVIOUS_DRIVER, STAMP, UPGRADE
-from gpusmith.upgrade.ledger import State as Step
 from tests.unit.cluster.conftest import Memory
 from tests.unit.ledgers import ledger
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from gpusmith.change.ledger import Ledger, State, written
 from gpusmith.names import STARTUP_TAINT, UPGRADE
-from gpusmith.upgrade.ledger import Ledger, State, written
 from tests.e2e import upgrades
 from tests.e2e.upgrades import Eyes, Watch
 

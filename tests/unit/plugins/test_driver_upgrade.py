@@ -13,11 +13,11 @@ import yaml
 from ansible_collections.gpusmith.gpu.plugins.action.driver_upgrade import ActionModule
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.patience import BACK_S, Patience
 
+from gpusmith.change.outcome import Outcome, Result
 from gpusmith.errors import InputError, ToolError
 from gpusmith.inventory import specs
 from gpusmith.names import UPGRADE
 from gpusmith.paths import repo_root
-from gpusmith.upgrade.machine import Outcome, Result
 from tests.unit.ledgers import ledger
 
 
@@ -72,7 +72,7 @@ class Left:
 
 def carried_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, node: Left) -> Outcome:
     """What becomes of a node whose modules nobody can sign."""
-    for name in ("Cluster", "Journal", "Rules", "Display", "Machine", "Upgrade"):
+    for name in ("Cluster", "Journal", "Rules", "Display", "Machine", "NodeChange"):
         monkeypatch.setattr(f"{ActionModule.__module__}.{name}", MagicMock())
     monkeypatch.setattr(f"{ActionModule.__module__}.NodeObject", lambda *_: node)
     action = MagicMock()

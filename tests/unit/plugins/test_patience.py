@@ -9,8 +9,8 @@ import pytest
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.patience import BACK_S, Patience
 
+from gpusmith.change.protocol import Fenced
 from gpusmith.errors import ToolError
-from gpusmith.upgrade.effects import Fenced
 from gpusmith.wait import WaitTimeout
 
 LOST: Mapping[str, Any] = {"unreachable": True, "msg": "the connection was closed"}

@@ -6,12 +6,12 @@ from typing import Any, cast
 
 import pytest
 
+from gpusmith.change.ledger import State
 from gpusmith.cluster.api import Cluster
 from gpusmith.errors import InputError
 from gpusmith.names import UPGRADE
 from gpusmith.suite import maintenance
 from gpusmith.suite.maintenance import NONE, Maintenance
-from gpusmith.upgrade.ledger import State
 from gpusmith.wanted.inventory import Inventory
 from tests.unit.hosts import VERSION, build, host_variables
 from tests.unit.ledgers import ledger

@@ -6,9 +6,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from gpusmith.change import ledger
+from gpusmith.change.ledger import Ledger, State
 from gpusmith.names import STAMP, STARTUP_TAINT, UPGRADE
-from gpusmith.upgrade import ledger
-from gpusmith.upgrade.ledger import Ledger, State
 
 OLD, NEW = "580.178.04", "580.200.01"
 H100 = "NVIDIA-H100-80GB-HBM3"

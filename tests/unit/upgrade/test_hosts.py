@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from gpusmith.change.budget import Fleet
+from gpusmith.change.ledger import FINISHED, State
 from gpusmith.data import compatibility, models
 from gpusmith.errors import Refusal
 from gpusmith.names import HOLD, STAMP, UPGRADE
 from gpusmith.preflight.words import Tables
-from gpusmith.upgrade.budget import Fleet
-from gpusmith.upgrade.hosts import Action, Asked, Look, Staging, Verdict, judge, origin
-from gpusmith.upgrade.ledger import FINISHED, State
+from gpusmith.upgrade.hosts import STAMPED, Action, Asked, Look, Staging, Verdict, judge, origin
 from gpusmith.wanted.node import NodeWanted
 from gpusmith.wanted.offers import whole
 from tests.unit.records import healthy_record
@@ -34,7 +34,7 @@ def look(row: dict[str, Any] | None = None, target: str = NEW, **more: Any) -> L
 
 
 def verdict(of: Look, asked: Asked = ASKED) -> Verdict:
-    return judge(of, Fleet.of([of.node] if of.node else [], {of.node_name: whole(0)}), asked, TABLES)
+    return judge(of, Fleet.of([of.node] if of.node else [], {of.node_name: whole(0)}, STAMPED), asked, TABLES)
 
 
 def with_driver(version: str) -> dict[str, Any]:

@@ -13,13 +13,15 @@ from typing import Any
 import pytest
 
 from gpusmith.built.once import NotBuilt
+from gpusmith.change.protocol import ChangeFailed, InUse
 from gpusmith.cluster import stamps
 from gpusmith.errors import GpusmithError, ToolError
+from gpusmith.names import DRIVER_LABEL
 from gpusmith.suite import start
 from gpusmith.suite.start import SuiteRun
 from gpusmith.upgrade import on_machine
-from gpusmith.upgrade.effects import DriverFailed, InUse
-from gpusmith.upgrade.on_machine import Machine, Validation
+from gpusmith.upgrade.on_machine import Machine
+from gpusmith.upgrade.proof import Validation
 from gpusmith.wait import WaitTimeout
 from tests.unit.expect.converged import converged_record
 from tests.unit.expect.role_plans import driver_parts
@@ -84,8 +86,8 @@ def made(node: Node, tmp_path: Path, **other: Any) -> Machine:
 def test_the_target_is_fetched_by_its_version_and_the_present_one_as_it_is(tmp_path: Path) -> None:
     node = Node()
     machine = made(node, tmp_path)
-    machine.fetch(NEW)
-    machine.fetch(VERSION)
+    machine.prepare(NEW)
+    machine.prepare(VERSION)
     (_, target), (_, present) = node.asked
     assert target["state"] == present["state"] == "fetched"
     assert target["folder"].endswith(NEW)
@@ -99,13 +101,13 @@ def test_a_version_that_cannot_be_fetched_says_nothing_about_a_driver(tmp_path: 
     node = Node()
     node.answers = [{"failed": True, "msg": "no repository has it"}]
     with pytest.raises(ToolError, match="no repository"):
-        made(node, tmp_path).fetch(NEW)
+        made(node, tmp_path).prepare(NEW)
 
 
 def test_installing_asks_no_repository(tmp_path: Path) -> None:
     node = Node()
     node.answers = [{"saved": {"libcuda1": f"{NEW}-1", "gcc": "12"}}]
-    made(node, tmp_path).install(NEW)
+    made(node, tmp_path).apply(NEW)
     _, (_, asked) = node.asked
     assert asked["repository"] is None
     # The pins are those of the role; what merely came along gets none.
@@ -117,7 +119,7 @@ def test_a_pin_of_another_branch_goes_on_the_way_forth_and_back(tmp_path: Path) 
     node = Node()
     node.record["packages"]["nvidia-driver-pinning-580"] = {"version": "580-1", "held": False}
     node.answers = [{"saved": {"libcuda1": "595.71.05-1"}}]
-    made(node, tmp_path).install("595.71.05")
+    made(node, tmp_path).apply("595.71.05")
     _, (_, asked) = node.asked[:2]
     pin = {"of": "nvidia-driver-pinning-580", "names": ["nvidia-driver-pinning-595"], "version": ""}
     assert pin in asked["counterparts"]
@@ -145,7 +147,7 @@ def test_where_one_node_builds_packages_build_nothing_and_modules_come_after_the
     node = Node()
     node.answers = [{"saved": {"libcuda1": f"{NEW}-1"}}]
     modules = Modules(node)
-    made(node, tmp_path, modules=modules).install(NEW)
+    made(node, tmp_path, modules=modules).apply(NEW)
     kernel = node.record["host"]["kernel"]
     # Around the second call, which installs; the first one lists what was saved.
     assert modules.said == [("withheld", NEW, 1), ("allowed", NEW, 2), (NEW, "open", [kernel])]
@@ -154,7 +156,7 @@ def test_where_one_node_builds_packages_build_nothing_and_modules_come_after_the
 
 @pytest.mark.parametrize(
     ("failure", "kind"),
-    [(NotBuilt("it failed on 'gpu-9'"), DriverFailed), (WaitTimeout("'gpu-9' builds it"), ToolError)],
+    [(NotBuilt("it failed on 'gpu-9'"), ChangeFailed), (WaitTimeout("'gpu-9' builds it"), ToolError)],
 )
 def test_without_modules_the_driver_has_failed_unless_somebody_is_slow(
     tmp_path: Path, failure: Exception, kind: type[GpusmithError]
@@ -162,7 +164,7 @@ def test_without_modules_the_driver_has_failed_unless_somebody_is_slow(
     node = Node()
     node.answers = [{"saved": {"libcuda1": f"{NEW}-1"}}]
     with pytest.raises(kind, match="gpu-9"):
-        made(node, tmp_path, modules=Modules(node, failure)).install(NEW)
+        made(node, tmp_path, modules=Modules(node, failure)).apply(NEW)
 
 
 def test_the_module_is_built_for_kernels_that_its_packages_leave_out(tmp_path: Path) -> None:
@@ -179,7 +181,7 @@ def test_the_module_is_built_for_kernels_that_its_packages_leave_out(tmp_path: P
         "stdout": f"gdrdrv/2.4, 6.1.0-40-amd64, x86_64: installed\nnvidia-open/{NEW}, 6.1.0-40-amd64, x86_64: installed\n"
     }
     node.answers = [{"saved": {"libcuda1": NEW}}, {}, {}, status]
-    made(node, tmp_path).install(NEW)
+    made(node, tmp_path).apply(NEW)
     # A run of 'once_per_kernel' may have been killed here.
     assert node.asked[2] == ("built_modules", {"state": "allowed", "version": NEW})
     assert node.asked[4] == (
@@ -189,11 +191,11 @@ def test_the_module_is_built_for_kernels_that_its_packages_leave_out(tmp_path: P
     # The removal of the other kind took what DKMS has installed, and DKMS does not know.
     there = {"stdout": status["stdout"] + f"nvidia-open/{NEW}, 6.1.0-99-amd64, x86_64: installed\n"}
     node.asked, node.answers = [], [{"saved": {"libcuda1": NEW}}, {}, {}, there]
-    made(node, tmp_path).install(NEW)
+    made(node, tmp_path).apply(NEW)
     assert node.asked[4][1]["argv"][-3:] == ["-k", "6.1.0-99-amd64", "--force"]
     node.answers = [{"saved": {"libcuda1": NEW}}, {}, {}, status, {"failed": True, "stderr": "gcc says no"}]
-    with pytest.raises(DriverFailed, match="gcc says no"):
-        made(node, tmp_path).install(NEW)
+    with pytest.raises(ChangeFailed, match="gcc says no"):
+        made(node, tmp_path).apply(NEW)
 
 
 def test_what_a_node_has_built_itself_is_not_judged_by_what_it_took_before(tmp_path: Path) -> None:
@@ -202,11 +204,11 @@ def test_what_a_node_has_built_itself_is_not_judged_by_what_it_took_before(tmp_p
     note = {"kernel": "6.1.0-40-amd64", "version": NEW, "builder": "gpu-2", "files": []}
     node.record["taken"] = [note]
     node.answers = [{"saved": {"libcuda1": NEW}}]
-    made(node, tmp_path).install(NEW)
+    made(node, tmp_path).apply(NEW)
     gone = {"path": "/var/lib/gpusmith/modules/6.1.0-40-amd64.json", "state": "absent"}
     assert node.asked[2:] == [("file", gone)]
     node.asked, node.answers = [], [{"saved": {"libcuda1": NEW}}]
-    made(node, tmp_path, modules=Modules(node)).install(NEW)
+    made(node, tmp_path, modules=Modules(node)).apply(NEW)
     assert [module for module, _ in node.asked] == ["packages", "packages"]
 
 
@@ -225,12 +227,12 @@ def test_modules_of_others_are_built_for_the_driver_that_came(tmp_path: Path, on
         return replace(made(node, tmp_path, modules=Modules(node) if once else None), wanted=wanted, own=own)
 
     node.answers = [saved]
-    machine().install(NEW)
+    machine().apply(NEW)
     asked = {"state": "rebuilt", "version": NEW, "kernel": release, "modules": ["gdrdrv"]}
     assert node.asked[-1] == ("built_modules", asked)
     node.answers = [saved, {}, {"failed": True, "msg": "gcc says no"}]
-    with pytest.raises(DriverFailed, match=r"'gdrdrv'.*gcc says no"):
-        machine().install(NEW)
+    with pytest.raises(ChangeFailed, match=r"'gdrdrv'.*gcc says no"):
+        machine().apply(NEW)
     # For a kernel that does not run the way back would fail as well.
     other = {
         "release": "6.1.0-99-amd64",
@@ -241,7 +243,7 @@ def test_modules_of_others_are_built_for_the_driver_that_came(tmp_path: Path, on
     node.record["kernels"][0]["dependents"] = {"gdrdrv": True}
     node.record["kernels"].append({**other, "module": "m", "module_version": NEW})
     node.answers = [saved, {}, {"failed": True, "msg": "gcc says no"}]
-    machine().install(NEW)
+    machine().apply(NEW)
     assert node.asked[-1][1]["kernel"] == "6.1.0-99-amd64"
 
 
@@ -253,26 +255,26 @@ def test_only_packages_that_a_rollback_needs_stay(tmp_path: Path) -> None:
     assert node.asked[1:] == [("file", {"path": f"{folder}/570.1", "state": "absent"})]
 
 
-@pytest.mark.parametrize(("busy", "kind"), [(False, DriverFailed), (True, ToolError)])
+@pytest.mark.parametrize(("busy", "kind"), [(False, ChangeFailed), (True, ToolError)])
 def test_packages_that_do_not_install_are_the_drivers_fault_and_a_lock_is_not(
     tmp_path: Path, busy: bool, kind: type[GpusmithError]
 ) -> None:
     node = Node()
     node.answers = [{"saved": {"libcuda1": NEW}}, {"failed": True, "msg": "dpkg says no", "busy": busy}]
     with pytest.raises(kind, match="dpkg says no"):
-        made(node, tmp_path).install(NEW)
+        made(node, tmp_path).apply(NEW)
 
 
 def test_it_runs_what_is_loaded_and_installed(tmp_path: Path) -> None:
     node = Node()
     machine = made(node, tmp_path)
-    assert machine.runs(VERSION)
-    assert not machine.runs(NEW)
+    assert machine.is_there(VERSION)
+    assert not machine.is_there(NEW)
     node.record["module"]["loaded_version"] = None
-    assert not machine.runs(VERSION)
+    assert not machine.is_there(VERSION)
     node.record["module"]["loaded_version"] = VERSION
     node.record["packages"]["libcuda1"]["version"] = f"{NEW}-1"
-    assert not machine.runs(VERSION)
+    assert not machine.is_there(VERSION)
 
 
 @pytest.mark.parametrize(
@@ -282,7 +284,7 @@ def test_why_modules_stay_loaded(tmp_path: Path, outcome: str, kind: type[Gpusmi
     node = Node()
     node.answers = [{"failed": True, "msg": "no", "outcome": outcome}]
     with pytest.raises(kind):
-        made(node, tmp_path).unload([])
+        made(node, tmp_path).stop([])
 
 
 def test_who_uses_the_driver_is_told_with_pods_and_without(tmp_path: Path) -> None:
@@ -297,14 +299,14 @@ def test_a_module_that_nobody_uses_is_left_by_a_reboot_where_that_is_allowed(tmp
     node = Node()
     node.answers = [{"failed": True, "msg": "no", "outcome": "in_use"}]
     machine = made(node, tmp_path, reboot=node.reboot)
-    machine.unload([])
+    machine.stop([])
     node.answers = [{"users": []}]
-    with pytest.raises(DriverFailed):
-        machine.load(NEW, [])
+    with pytest.raises(ChangeFailed):
+        machine.start(NEW, [])
     assert node.rebooted == 1
     node.answers = [{"failed": True, "msg": "no", "outcome": "held"}]
     with pytest.raises(InUse):
-        machine.unload([])
+        machine.stop([])
 
 
 def test_who_came_while_packages_were_replaced_is_not_rebooted_away(tmp_path: Path) -> None:
@@ -312,23 +314,23 @@ def test_who_came_while_packages_were_replaced_is_not_rebooted_away(tmp_path: Pa
     node = Node()
     node.answers = [{"failed": True, "msg": "no", "outcome": "in_use"}]
     machine = made(node, tmp_path, reboot=node.reboot)
-    machine.unload(["nvidia-dcgm.service"])
+    machine.stop(["nvidia-dcgm.service"])
     job = {"users": ["process 7 'python3' (user 'ann', unit 'slurmstepd.scope')"]}
     node.answers, machine.users_s = [job], 0.0
     with pytest.raises(InUse, match="'ann'"):
-        machine.load(NEW, ["nvidia-dcgm.service"])
+        machine.start(NEW, ["nvidia-dcgm.service"])
     assert node.rebooted == 0
     assert node.asked[-1] == ("driver_state", {"state": "used", "units": ["nvidia-dcgm.service"]})
     # Who asked something and is gone again keeps nobody up.
     node.answers, machine.users_s = [job, {"users": []}], 60.0
-    with pytest.raises(DriverFailed):
-        machine.load(NEW, ["nvidia-dcgm.service"])
+    with pytest.raises(ChangeFailed):
+        machine.start(NEW, ["nvidia-dcgm.service"])
     assert node.rebooted == 1
 
 
 def test_a_driver_that_is_as_wanted_is_loaded(tmp_path: Path) -> None:
     node = Node()
-    made(node, tmp_path).load(VERSION, ["nvidia-dcgm.service"])
+    made(node, tmp_path).start(VERSION, ["nvidia-dcgm.service"])
     (asked,) = node.asked
     assert asked == (
         "driver_state",
@@ -338,11 +340,11 @@ def test_a_driver_that_is_as_wanted_is_loaded(tmp_path: Path) -> None:
 
 def test_a_driver_that_does_not_come_up_failed(tmp_path: Path) -> None:
     node = Node()
-    with pytest.raises(DriverFailed, match=NEW):
-        made(node, tmp_path).load(NEW, [])
+    with pytest.raises(ChangeFailed, match=NEW):
+        made(node, tmp_path).start(NEW, [])
     node.answers = [{"failed": True, "msg": "Unknown symbol", "outcome": "refused"}]
-    with pytest.raises(DriverFailed, match="Unknown symbol"):
-        made(node, tmp_path).load(VERSION, [])
+    with pytest.raises(ChangeFailed, match="Unknown symbol"):
+        made(node, tmp_path).start(VERSION, [])
 
 
 def test_gpus_are_compared_after_what_was_forgotten_is_put_back(tmp_path: Path) -> None:
@@ -357,7 +359,7 @@ def test_gpus_are_compared_after_what_was_forgotten_is_put_back(tmp_path: Path) 
     ((_, asked),) = node.asked
     assert asked["power_limits"] == {gpu["uuid"]: 700.0}
     gpu["uuid"] = "GPU-another"
-    with pytest.raises(DriverFailed, match="GPU-another"):
+    with pytest.raises(ChangeFailed, match="GPU-another"):
         machine.compare(before)
 
 
@@ -445,12 +447,12 @@ def test_what_the_inventory_sets_is_no_fault_of_a_driver(tmp_path: Path) -> None
     machine.wanted, machine.own = driver_parts(
         {**SETTINGS, "files": {FILE: "options nvidia"}, "parameters": {PARAMETER: "1"}}, LAYOUTS
     )
-    machine.load(VERSION, [])
+    machine.start(VERSION, [])
 
 
 @pytest.mark.parametrize(
     ("outcome", "kind"),
-    [("passed", None), ("failed", DriverFailed), ("error", ToolError), ("skipped", ToolError)],
+    [("passed", None), ("failed", ChangeFailed), ("error", ToolError), ("skipped", ToolError)],
 )
 def test_only_a_failed_check_is_the_drivers_fault(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, outcome: str, kind: type[GpusmithError] | None
@@ -469,10 +471,10 @@ def test_only_a_failed_check_is_the_drivers_fault(
     monkeypatch.setattr(stamps, "put_outcome", put_outcome)
     machine = made(Node(), tmp_path)
     if kind is None:
-        machine.validate(NEW)
+        machine.prove(NEW)
     else:
         with pytest.raises(kind, match="802"):
-            machine.validate(NEW)
+            machine.prove(NEW)
     assert put == [("gpu-1", False)]
     assert asked[0][1]["maintenance"].id == "run-1"
 
@@ -491,7 +493,7 @@ def test_what_no_driver_can_fail_is_not_its_fault(
         stamps, "put_outcome", lambda *_, **__: stamps.Stamped(False, True, message="it stays")
     )
     with pytest.raises(ToolError, match="it stays"):
-        made(Node(), tmp_path).validate(NEW)
+        made(Node(), tmp_path).prove(NEW)
     with pytest.raises(GpusmithError, match="it stays"):
         made(Node(), tmp_path).precheck(VERSION)
 
@@ -501,15 +503,15 @@ def test_a_suite_that_could_not_do_its_work_says_nothing_about_the_driver(
 ) -> None:
     suite(monkeypatch, tmp_path, [], trouble="status 4")
     with pytest.raises(ToolError, match="status 4"):
-        made(Node(), tmp_path).validate(NEW)
+        made(Node(), tmp_path).prove(NEW)
 
 
 def test_each_version_is_fetched_by_the_names_of_its_branch(tmp_path: Path) -> None:
     node = Node()
     machine = made(node, tmp_path)
     machine.wanted, machine.own = driver_parts({**SETTINGS, "fabric_manager": "enabled"}, LAYOUTS)
-    machine.fetch("570.211.01")
-    machine.fetch(NEW)
+    machine.prepare("570.211.01")
+    machine.prepare(NEW)
     (_, older), (_, newer) = node.asked
     assert "nvidia-fabricmanager-570" in older["packages"]
     assert "nvidia-fabricmanager" in newer["packages"]
@@ -521,14 +523,22 @@ def test_what_the_other_version_left_is_removed_after_the_installation(tmp_path:
         package["version"] = package["version"].replace(VERSION, NEW)
     node.record["packages"]["nvidia-fabricmanager-570"] = {"version": "570.211.01-1", "held": True}
     node.answers = [{"saved": {"libcuda1": NEW}}]
-    made(node, tmp_path).install(NEW)
+    made(node, tmp_path).apply(NEW)
     _, _, (module, asked) = node.asked
     assert (module, asked["state"], list(asked["packages"])) == (
         "packages",
         "absent",
         ["nvidia-fabricmanager-570"],
     )
-    for busy, kind in ((False, DriverFailed), (True, ToolError)):
+    for busy, kind in ((False, ChangeFailed), (True, ToolError)):
         node.answers = [{"saved": {"libcuda1": NEW}}, {}, {"failed": True, "msg": "no", "busy": busy}]
         with pytest.raises(kind, match="nvidia-fabricmanager-570"):
-            made(node, tmp_path).install(NEW)
+            made(node, tmp_path).apply(NEW)
+
+
+@pytest.mark.parametrize(
+    ("label", "said"), [("580.178.04", ["'580.178.04'"]), ("580.190.02", []), (None, [])]
+)
+def test_a_label_of_another_driver_is_stale(tmp_path: Path, label: str | None, said: list[str]) -> None:
+    labels = {DRIVER_LABEL: label} if label else {}
+    assert made(Node(), tmp_path).stale({"metadata": {"labels": labels}}, "580.190.02") == said

@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpusmith.upgrade.budget import Fleet, Rules, limit
-from gpusmith.upgrade.hosts import Action, Look
-from gpusmith.upgrade.ledger import State
-from gpusmith.upgrade.plan import SCHEMA, Plan, Timing, make, to_json
+from gpusmith.change.budget import Fleet, Rules, limit
+from gpusmith.change.forecast import Timing
+from gpusmith.change.ledger import State
+from gpusmith.upgrade.hosts import STAMPED, Action, Look
+from gpusmith.upgrade.plan import SCHEMA, Plan, make, to_json
 from gpusmith.upgrade.table import lines
 from gpusmith.wanted.node import Driver, NodeWanted
 from gpusmith.wanted.offers import whole
@@ -38,7 +39,7 @@ def plan(
 ) -> Plan:
     """Of hosts, with other nodes of the inventory besides."""
     nodes = [each.node for each in looks if each.node] + list(others)
-    fleet = Fleet.of(nodes, {row["metadata"]["name"]: whole(0) for row in nodes})
+    fleet = Fleet.of(nodes, {row["metadata"]["name"]: whole(0) for row in nodes}, STAMPED)
     return make(looks, fleet, replace(RULES, **rules), replace(ASKED, reboots=True), budgets, TABLES)
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from gpusmith.change.outcome import Result
 from gpusmith.upgrade import report
-from gpusmith.upgrade.machine import Result
 from tests.unit.upgrade.nodes import NEW, OLD
 
 

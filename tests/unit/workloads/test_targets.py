@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from gpusmith.change.ledger import State
 from gpusmith.checks.findings import Finding, Skip
 from gpusmith.cluster import dra
 from gpusmith.cluster.holders import Holder
 from gpusmith.cluster.views import NodeView, view_of
 from gpusmith.names import STARTUP_TAINT, UPGRADE
-from gpusmith.upgrade.ledger import State
 from gpusmith.workloads.outcome import NodeOutcome, per_node
 from gpusmith.workloads.targets import Target, why_not
 from tests.unit.hosts import make_host

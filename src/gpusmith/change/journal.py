@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpusmith.upgrade import ledger as ledgers
+from gpusmith.change import ledger as ledgers
 
 
 @dataclass(frozen=True)

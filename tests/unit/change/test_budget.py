@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpusmith.change.budget import Admission, Answer, Fleet, Rules, admissible, admission, limit, limits
+from gpusmith.change.ledger import FAILED, UNTOUCHED, State
 from gpusmith.errors import GpusmithError, Refusal
 from gpusmith.names import UPGRADE
-from gpusmith.upgrade.budget import Admission, Answer, Fleet, Rules, admissible, admission, limit, limits
-from gpusmith.upgrade.ledger import FAILED, UNTOUCHED, State
+from gpusmith.upgrade.hosts import STAMPED
 from gpusmith.wanted.offers import Offer, whole
 from tests.unit.upgrade.nodes import H100, NEW, NOW, OLD, entry, node
 
@@ -25,7 +26,7 @@ UNFINISHED = sorted(set(State) - {State.DONE, State.ROLLED_BACK, State.RELEASED}
 
 def fleet(*nodes: dict[str, Any], **sizes: int) -> Fleet:
     names = {row["metadata"]["name"]: 0 for row in nodes} | sizes
-    return Fleet.of(nodes, {name: whole(gpus) for name, gpus in names.items()})
+    return Fleet.of(nodes, {name: whole(gpus) for name, gpus in names.items()}, STAMPED)
 
 
 # --- who is out ----------------------------------------------------------------------------------------------------
@@ -66,7 +67,9 @@ def test_a_node_without_the_resource_is_out() -> None:
 
 def test_nodes_of_others_do_not_count() -> None:
     assert list(
-        Fleet.of([node("gpu-1"), node("theirs")], dict.fromkeys(("gpu-1", "not-there"), whole(0))).members
+        Fleet.of(
+            [node("gpu-1"), node("theirs")], dict.fromkeys(("gpu-1", "not-there"), whole(0)), STAMPED
+        ).members
     ) == ["gpu-1"]
 
 
@@ -74,7 +77,7 @@ def test_a_node_that_hands_out_shares_counts_its_gpus() -> None:
     row = node("gpu-1", labels={})
     shares = Offer("nvidia.com/gpu.shared", 16, 4)
     row["status"] |= {key: {shares.resource: "16"} for key in ("capacity", "allocatable")}
-    found = Fleet.of([row], {"gpu-1": (shares,)})["gpu-1"]
+    found = Fleet.of([row], {"gpu-1": (shares,)}, STAMPED)["gpu-1"]
     assert (found.gpus, found.offers, found.out) == (4, 4, "")
 
 

@@ -1,4 +1,4 @@
-"""The ledger of a node's driver upgrade: an annotation of the Node, so that the next run can finish what a killed one began."""
+"""The ledger of a node's change: an annotation of the Node, so that the next run can finish what a killed one began."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Any
 
 from gpusmith.errors import GpusmithError
-from gpusmith.names import HOLD, PREVIOUS_DRIVER, UPGRADE
+from gpusmith.names import HOLD, UPGRADE
 
 SCHEMA = 1
 
@@ -18,7 +18,7 @@ Node = Mapping[str, Any]
 
 
 class State(StrEnum):
-    """How far a node's upgrade is."""
+    """How far a node's change is."""
 
     ADMITTED = "admitted"
     """The node is cordoned, and counts against the budget."""
@@ -27,9 +27,9 @@ class State(StrEnum):
     QUIET = "quiet"
     """No pod holds a GPU, and our operands are off."""
     CHANGING = "changing"
-    """Modules are unloaded and packages replaced. From here on the node goes forward or back."""
+    """What is changed is stopped and replaced. From here on the node goes forward or back."""
     LOADED = "loaded"
-    """The driver runs in the wanted version."""
+    """It runs in the wanted version."""
     VALIDATING = "validating"
     """Operands are on again, and the suite tests the node."""
     DONE = "done"
@@ -39,7 +39,7 @@ class State(StrEnum):
     ROLLED_BACK = "rolled_back"
     """The node is validated with the version before."""
     RELEASED = "released"
-    """The upgrade was given up before anything was changed, and all is as it was."""
+    """The change was given up before anything was done, and all is as it was."""
     STUCK = "stuck"
     """Neither version could be validated; the node is left cordoned."""
 
@@ -58,20 +58,21 @@ class Ledger:
 
     Attributes:
         run: ID of the run that wrote it last.
-        target: version that is to be installed.
+        target: version that is to come.
         origin: version before.
         state: how far it is.
         since: when that state began, in UTC.
-        cordoned: this upgrade cordoned the node, so it may uncordon it.
-        paused: this upgrade took our operands off.
+        cordoned: this change cordoned the node, so it may uncordon it.
+        paused: this change took our operands off.
         gpus: number of the node's GPUs.
         model: their model, as the budget counts them.
         stopped: systemd units that were stopped for it, and are started again.
         attempt: how often the change was begun.
         reason: why it failed or was released.
         before: what the GPUs were before, for the comparison afterwards.
-        flavour: kind of the kernel module before, 'open' or 'proprietary'.
-        rollback: the target is the version from before an earlier upgrade.
+        flavour: kind of what was there before, in the change's own words.
+        rollback: the target is the version from before an earlier change.
+        change: what it is called, see `protocol.Words`.
     """
 
     run: str
@@ -89,6 +90,7 @@ class Ledger:
     before: Mapping[str, Any] = field(default_factory=dict)
     flavour: str = ""
     rollback: bool = False
+    change: str = "upgrade"
 
     @property
     def finished(self) -> bool:
@@ -101,7 +103,7 @@ class Unreadable(GpusmithError):  # noqa: N818 - it is a state of the annotation
 
     def __init__(self, why: str) -> None:
         super().__init__(
-            f"Annotation '{UPGRADE}' is no ledger of a driver upgrade that this release can read ({why}).",
+            f"Annotation '{UPGRADE}' is no ledger that this release can read ({why}).",
             "Use the release that wrote it.",
         )
 
@@ -126,23 +128,13 @@ def read(node: Node) -> Ledger | None:
 
 
 def is_held(node: Node) -> bool:
-    """Whether somebody asked, by a label or an annotation, that upgrades leave the node alone."""
+    """Whether somebody asked, by a label or an annotation, that changes leave the node alone."""
     metadata = node.get("metadata") or {}
     return any(HOLD in (metadata.get(kind) or {}) for kind in ("annotations", "labels"))
 
 
-def previous(node: Node) -> dict[str, Any]:
-    """The driver that the last upgrade replaced, with `version` and `flavour`; empty if the node remembers none."""
-    text = ((node.get("metadata") or {}).get("annotations") or {}).get(PREVIOUS_DRIVER, "")
-    try:
-        found = json.loads(text)
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
 def unfinished(node: Node) -> str:
-    """Why nothing but the upgrade may touch a node now, with its state; empty if it may.
+    """Why nothing but its change may touch a node now, with its state; empty if it may.
 
     Args:
         node: its Node object.
@@ -153,9 +145,7 @@ def unfinished(node: Node) -> str:
         return error.message
     if ledger is None or ledger.finished:
         return ""
-    words = (
-        f"its driver upgrade from {ledger.origin} to {ledger.target} is '{ledger.state}' since {ledger.since}"
-    )
+    words = f"its {ledger.change} from {ledger.origin} to {ledger.target} is '{ledger.state}' since {ledger.since}"
     return f"{words} ({ledger.reason})" if ledger.reason else words
 
 
@@ -170,7 +160,10 @@ def now() -> str:
 
 
 def patch(
-    node: Node, ledger: Ledger, cordon: bool | None = None, previous: Mapping[str, Any] | None = None
+    node: Node,
+    ledger: Ledger,
+    cordon: bool | None = None,
+    others: Mapping[str, str | None] | None = None,
 ) -> dict[str, Any]:
     """Merge patch that writes a ledger, refused by the API server if somebody changed the Node in between.
 
@@ -178,11 +171,9 @@ def patch(
         node: the Node as it was read.
         ledger: the new one.
         cordon: True cordons, False uncordons, None leaves it.
-        previous: for PREVIOUS_DRIVER; None leaves it, an empty one removes it.
+        others: annotations that are written with it; None removes one.
     """
-    annotations: dict[str, str | None] = {UPGRADE: written(ledger)}
-    if previous is not None:
-        annotations[PREVIOUS_DRIVER] = json.dumps(dict(previous), sort_keys=True) if previous else None
+    annotations: dict[str, str | None] = {UPGRADE: written(ledger), **(others or {})}
     body: dict[str, Any] = {
         "metadata": {"resourceVersion": node["metadata"]["resourceVersion"], "annotations": annotations}
     }

@@ -8,13 +8,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
+from gpusmith.change import ledger as ledgers
+from gpusmith.change.ledger import FINISHED, Ledger, State
+from gpusmith.change.outcome import Outcome, Times
+from gpusmith.change.protocol import ChangeFailed, Halted, InUse
+from gpusmith.change.steps import NodeChange
 from gpusmith.cluster.api import CONFLICT, ApiRefused
 from gpusmith.errors import GpusmithError, ToolError
 from gpusmith.names import OPERANDS_ON, OPERANDS_PAUSED, UPGRADE
-from gpusmith.upgrade import ledger as ledgers
-from gpusmith.upgrade.effects import DriverFailed, Halted, InUse
-from gpusmith.upgrade.ledger import FINISHED, Ledger, State
-from gpusmith.upgrade.machine import Outcome, Times, Upgrade
+from gpusmith.upgrade import previous, snapshot
+from gpusmith.upgrade.on_machine import WORDS
 
 T = TypeVar("T")
 
@@ -65,6 +68,7 @@ class World:
     offered: set[str] = field(default_factory=lambda: {OLD, NEW})
     label: str = OPERANDS_ON
     described: str = OLD
+    gpus: Mapping[str, Any] = field(default_factory=lambda: {"gpus": {"GPU-1": {"vbios": "96"}}})
     effects: int = 0
     time: float = 0.0
     wrong: list[str] = field(default_factory=list)
@@ -76,6 +80,8 @@ class World:
         }
     )
 
+    words = WORDS
+
     def on_operands(self, value: str) -> None:
         """Replaced by tests, for what comes at that moment."""
 
@@ -83,12 +89,12 @@ class World:
 
     def run(self, number: int = 1, back: bool = False, target: str = NEW, rollback: bool = False) -> Outcome:
         """One run to its end; Killed if it was."""
-        return Upgrade(
+        return NodeChange(
             name=NAME,
             run=f"run-{number}",
             target=target,
             origin=self.packages,
-            machine=self,
+            change=self,
             cluster=self,
             fence=lambda: None,
             say=lambda *_: None,
@@ -132,7 +138,7 @@ class World:
 
     # --- the machine ---------------------------------------------------------------------------------------------
 
-    def fetch(self, version: str) -> None:
+    def prepare(self, version: str) -> None:
         def work() -> None:
             if version not in self.offered | self.folder:
                 raise ToolError(f"No repository has '{version}'.")
@@ -148,7 +154,7 @@ class World:
 
         self._effect("precheck", work)
 
-    def runs(self, version: str) -> bool:
+    def is_there(self, version: str) -> bool:
         return self.packages == version and self.loaded == version
 
     def _look(self, name: str) -> list[str]:
@@ -162,7 +168,7 @@ class World:
             return self._effect("users", lambda: self._look("users_end"))
         return self._effect("strangers", lambda: self._look("strangers_end"))
 
-    def unload(self, units: Sequence[str]) -> None:
+    def stop(self, units: Sequence[str]) -> None:
         def half() -> None:
             self.running = self.unit = False
             self.blocked = True
@@ -180,7 +186,7 @@ class World:
 
         self._effect("unload", work, half)
 
-    def install(self, version: str) -> None:
+    def apply(self, version: str) -> None:
         def half() -> None:
             self.packages = "half"
 
@@ -189,40 +195,41 @@ class World:
             self.must(self.loaded in (None, version), "replaced packages under a loaded module")
             if self.bad.get(version) == "install":
                 self.packages = "half"
-                raise DriverFailed(f"{version} does not install")
+                raise ChangeFailed(f"{version} does not install")
             self.packages = version
 
         self._effect("install", work, half)
 
-    def load(self, version: str, units: Sequence[str]) -> None:
+    def start(self, version: str, units: Sequence[str]) -> None:
         def work() -> None:
             self.blocked = False
             if self.bad.get(version) == "panic":
                 raise Killed
             if self.bad.get(version) == "load":
-                raise DriverFailed(f"{version} does not load")
+                raise ChangeFailed(f"{version} does not load")
             self.must(self.packages == version, "loaded what is not installed")
             self.loaded, self.running, self.unit = version, True, UNIT in units or self.unit
 
         self._effect("load", work)
 
-    def snapshot(self) -> Mapping[str, Any]:
-        return self._effect("snapshot", lambda: {"GPU-1": {"vbios": "96"}})
+    def snapshot(self, earlier: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
+        now = self._effect("snapshot", lambda: self.gpus)
+        return now if earlier is None else snapshot.of_rollback(now, earlier)
 
     def compare(self, before: Mapping[str, Any]) -> None:
         def work() -> None:
             self.must(bool(before), "nothing to compare with")
             if self.bad.get(str(self.loaded)) == "compare":
-                raise DriverFailed("other UUIDs")
+                raise ChangeFailed("other UUIDs")
 
         self._effect("compare", work)
 
-    def validate(self, version: str) -> None:
+    def prove(self, version: str) -> None:
         def work() -> None:
             self.must(self.cordoned, "validated on a node that takes pods")
             self.must(self.label == OPERANDS_ON, "validated without operands")
             if self.bad.get(version) == "validate":
-                raise DriverFailed("the suite failed")
+                raise ChangeFailed("the suite failed")
             self.must(self.loaded == version == self.packages, "validated another version")
             self.validated = version
 
@@ -299,15 +306,20 @@ class World:
     def allocatable(self) -> int:
         return self._effect("allocatable", lambda: GPUS if self.label == OPERANDS_ON and self.loaded else 0)
 
-    def described_driver(self) -> str:
-        def work() -> str:
+    def stale(self, node: Mapping[str, Any], version: str) -> Sequence[str]:
+        def work() -> Sequence[str]:
             if self.labelled_in:
                 self.labelled_in -= 1
             elif self.labelled_in == 0 and self.loaded and self.label == OPERANDS_ON:
                 self.described = self.loaded
-            return self.described
+            said = self.described
+            return [f"'{said}'"] if said not in ("", version) else []
 
         return self._effect("described_driver", work)
+
+    def remembered(self, entry: Ledger) -> Mapping[str, str | None]:
+        found: dict[str, str | None] = previous.remembered(entry)
+        return found
 
 
 def to_the_end(world: World, runs: int = 12) -> Outcome | None:

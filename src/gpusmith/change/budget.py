@@ -11,6 +11,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from gpusmith.change import ledger as ledgers
+from gpusmith.change.ledger import FAILED, UNTOUCHED, Ledger, State, Unreadable
 from gpusmith.cluster.api import Object
 from gpusmith.cluster.holders import quantity
 from gpusmith.cluster.stamps import has_taint, read_stamp
@@ -18,8 +20,6 @@ from gpusmith.cluster.views import is_cordoned, offered, readiness
 from gpusmith.errors import GpusmithError, Refusal
 from gpusmith.expect.versions import is_version, upstream
 from gpusmith.names import COUNT_LABEL, GPU_TYPE_LABEL, PRODUCT_LABEL
-from gpusmith.upgrade import ledger as ledgers
-from gpusmith.upgrade.ledger import FAILED, UNTOUCHED, Ledger, State, Unreadable
 from gpusmith.wanted.offers import Offers, gpus_of, physical
 
 UNKNOWN = "unknown"
@@ -37,8 +37,8 @@ class Member:
         gpus: how many it has, 0 if nothing tells.
         out: why they cannot be used now; empty if they can.
         offers: how many of them pods can get all the same.
-        ledger: of its upgrade.
-        driver: that its stamp is for; empty if it has none.
+        ledger: of its change.
+        version: of what is changed, that its stamp is for; empty if it has none.
     """
 
     name: str
@@ -46,20 +46,20 @@ class Member:
     gpus: int
     out: str = ""
     ledger: Ledger | None = None
-    driver: str = ""
+    version: str = ""
     offers: int = 0
 
     @property
     def begun(self) -> bool:
-        """Whether an upgrade of it is unfinished."""
+        """Whether a change of it is unfinished."""
         return self.ledger is not None and not self.ledger.finished
 
     def validated(self, target: str) -> bool:
-        """Whether it was validated with a driver."""
-        return is_version(self.driver, upstream(target))
+        """Whether it was validated with a version."""
+        return is_version(self.version, upstream(target))
 
     def proves(self, target: str) -> bool:
-        """Whether an upgrade brought it to a driver that serves on it."""
+        """Whether a change brought it to a version that serves on it."""
         done = self.ledger is not None and (self.ledger.state, self.ledger.target) == (State.DONE, target)
         return done and not self.out and self.validated(target)
 
@@ -71,12 +71,13 @@ class Fleet:
     members: Mapping[str, Member]
 
     @classmethod
-    def of(cls, nodes: Iterable[Object], names: Mapping[str, Offers]) -> Fleet:
+    def of(cls, nodes: Iterable[Object], names: Mapping[str, Offers], stamped: str) -> Fleet:
         """From one list of Nodes.
 
         Args:
             nodes: all of the cluster.
             names: Nodes of the inventory, each with what it is to hand out.
+            stamped: under which name a stamp has the version of what is changed.
         """
         mine = [row for row in nodes if row["metadata"]["name"] in names]
         kinds = {
@@ -84,7 +85,7 @@ class Fleet:
             for row in mine
             if _label(row, PRODUCT_LABEL)
         }
-        found = [_member(row, names[row["metadata"]["name"]], kinds) for row in mine]
+        found = [_member(row, names[row["metadata"]["name"]], kinds, stamped) for row in mine]
         return cls({member.name: member for member in found})
 
     def __getitem__(self, name: str) -> Member:
@@ -101,9 +102,9 @@ class Fleet:
         sizes = [member.gpus for member in self.of_model(model)]
         return limit(text, sum(sizes), max(sizes, default=0))
 
-    def with_member(self, name: str, ledger: Ledger, out: str, driver: str = "") -> Fleet:
+    def with_member(self, name: str, ledger: Ledger, out: str, version: str = "") -> Fleet:
         """As it would be if the node changed; for a forecast."""
-        changed = replace(self[name], ledger=ledger, out=out, driver=driver)
+        changed = replace(self[name], ledger=ledger, out=out, version=version)
         return Fleet({**self.members, name: changed})
 
 
@@ -111,7 +112,7 @@ def _label(node: Object, key: str) -> str:
     return str((node["metadata"].get("labels") or {}).get(key) or "")
 
 
-def _member(node: Object, offers: Offers, kinds: Mapping[str, str]) -> Member:
+def _member(node: Object, offers: Offers, kinds: Mapping[str, str], stamped: str) -> Member:
     try:
         entry, why = ledgers.read(node), ""
     except Unreadable:
@@ -133,7 +134,7 @@ def _member(node: Object, offers: Offers, kinds: Mapping[str, str]) -> Member:
         gpus=size,
         out=why or _out(node, size, offers),
         ledger=entry,
-        driver=str((read_stamp(node) or {}).get("driver") or ""),
+        version=str((read_stamp(node) or {}).get(stamped) or ""),
         offers=0 if why or _closed(node) else gpus_of(offered(node), offers),
     )
 
@@ -200,7 +201,7 @@ def admissible(fleet: Fleet, name: str, most: int, rollback: bool = False) -> st
         fleet: all nodes as they are now.
         name: of the node. If it is out already, it is counted once.
         most: GPUs of its model that may be out.
-        rollback: nodes go back to a driver that worked. One that is out for the driver that it has takes nothing from anybody,
+        rollback: nodes go back to what worked. One that is out for what it has takes nothing from anybody,
             and the others that are would keep it so.
     """
     mine = fleet[name]

@@ -11,13 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpusmith.change import ledger as ledgers
+from gpusmith.change.ledger import FAILED, Ledger, State
+from gpusmith.change.outcome import Outcome, Result
+from gpusmith.change.protocol import ChangeFailed, Fenced, InUse
+from gpusmith.change.steps import ATTEMPTS, FRESH_S, NodeChange
 from gpusmith.errors import GpusmithError, ToolError
 from gpusmith.names import HOLD, OPERANDS_ON, OPERANDS_PAUSED, PREVIOUS_DRIVER
-from gpusmith.upgrade import ledger as ledgers
-from gpusmith.upgrade.effects import DriverFailed, Fenced, InUse
-from gpusmith.upgrade.ledger import FAILED, Ledger, State
-from gpusmith.upgrade.machine import ATTEMPTS, FRESH_S, Outcome, Result, Upgrade
-from tests.unit.upgrade.world import NEW, OLD, Killed, World, to_the_end
+from tests.unit.change.world import NEW, OLD, Killed, World, to_the_end
 
 BAD = ("install", "load", "compare", "validate")
 KINDS = ("before", "within", "after", "error", "conflict")
@@ -214,37 +215,37 @@ def test_who_uses_the_driver_after_a_killed_unload_gets_its_services_back() -> N
 def test_who_came_while_packages_were_replaced_is_waited_for_by_the_next_run() -> None:
     """Nothing can be given back any more, and the driver is not to blame, however often that happens."""
     world = World()
-    load = world.load
+    load = world.start
 
     def in_use(version: str, units: Sequence[str]) -> None:
         raise InUse("'ann' uses the driver")
 
-    world.load = in_use  # type: ignore[method-assign]
+    world.start = in_use  # type: ignore[method-assign]
     for number in range(1, ATTEMPTS + 3):
         found = world.run(number)
         assert found.result is Result.UNFINISHED
         assert "'ann' uses the driver" in found.reason
         assert world.cordoned
-    world.load = load  # type: ignore[method-assign]
+    world.start = load  # type: ignore[method-assign]
     assert world.run(ATTEMPTS + 3).result is Result.UPGRADED
     as_before_or_better(world)
 
 
 def test_who_came_on_the_way_back_is_waited_for_by_the_next_run() -> None:
     world = World(bad={NEW: "validate"})
-    load = world.load
+    load = world.start
 
     def in_use(version: str, units: Sequence[str]) -> None:
         if version == OLD:
             raise InUse("'ann' uses the driver")
         load(version, units)
 
-    world.load = in_use  # type: ignore[method-assign]
+    world.start = in_use  # type: ignore[method-assign]
     found = world.run()
     assert found.result is Result.UNFINISHED
     assert "'ann' uses the driver (state 'rolling_back')" in found.reason
     assert world.cordoned
-    world.load = load  # type: ignore[method-assign]
+    world.start = load  # type: ignore[method-assign]
     assert world.run(2).result is Result.ROLLED_BACK
     as_before_or_better(world)
 
@@ -370,12 +371,12 @@ def test_an_admission_that_was_not_made_leaves_the_node_untouched(monkeypatch: p
     assert not world.cordoned
 
 
-@pytest.mark.parametrize("error", [ToolError("no answer"), DriverFailed("CUDA does not start")])
+@pytest.mark.parametrize("error", [ToolError("no answer"), ChangeFailed("CUDA does not start")])
 def test_nobody_uncordons_a_driver_that_is_not_validated(
     monkeypatch: pytest.MonkeyPatch, error: GpusmithError
 ) -> None:
     world = World()
-    validate = world.validate
+    validate = world.prove
 
     def uncordoned(version: str) -> None:
         if version == OLD:
@@ -383,10 +384,10 @@ def test_nobody_uncordons_a_driver_that_is_not_validated(
         world.object["spec"] = {}
         raise error
 
-    monkeypatch.setattr(world, "validate", uncordoned)
+    monkeypatch.setattr(world, "prove", uncordoned)
     found = world.run()
     assert not world.wrong, world.wrong
-    if isinstance(error, DriverFailed):
+    if isinstance(error, ChangeFailed):
         assert found.result is Result.ROLLED_BACK
     else:
         assert found.result is Result.UNFINISHED
@@ -399,7 +400,7 @@ def test_a_node_that_is_given_back_gets_its_settings_back(monkeypatch: pytest.Mo
     def used(units: Sequence[str]) -> None:
         raise InUse("the kernel keeps a module")
 
-    monkeypatch.setattr(world, "unload", used)
+    monkeypatch.setattr(world, "stop", used)
     assert world.run().result is Result.RELEASED
     assert "compare" in world.did
     as_before_or_better(world)
@@ -415,14 +416,14 @@ def test_a_run_that_must_not_act_any_more_does_nothing_more() -> None:
         if calls > 12:
             raise Fenced("another run has it")
 
-    upgrade = Upgrade(
+    change = NodeChange(
         "gpu-1", "run-1", NEW, OLD, world, world, fence, lambda *_: None, gpus=4, sleep=world.sleep, clock=lambda: world.time
     )  # fmt: skip
     with pytest.raises(Fenced):
-        upgrade.carry_out()
+        change.carry_out()
     before = world.effects
     with pytest.raises(Fenced):
-        upgrade.carry_out()
+        change.carry_out()
     # It may look; it changes nothing.
     assert set(world.did[before:]) <= {"node"}
 
@@ -527,17 +528,16 @@ def test_who_takes_his_cordon_off_during_a_rollback_gets_the_node_once_it_is_val
 def test_a_rollback_knows_what_the_gpus_were_before_the_driver_that_broke_them() -> None:
     rows = {f"GPU-{n}": {"vbios": "96"} for n in range(2)}
     world = World()
-    there = [rows]
-    world.snapshot = lambda: {"gpus": there[0]}  # type: ignore[method-assign]
+    world.gpus = {"gpus": rows}
     world.run()
-    there[0] = {"GPU-0": rows["GPU-0"]}
+    world.gpus = {"gpus": {"GPU-0": rows["GPU-0"]}}
     world.job_ends = None
     assert world.run(2, target=OLD, rollback=True).result is Result.RELEASED
     world.job_ends = 0
     # Neither is it forgotten by a rollback that came to nothing.
     assert world.run(3, target=OLD, rollback=True).result is Result.UPGRADED
     assert world.entry is not None
-    assert world.entry.before == {"gpus": there[0], "returning": {"GPU-1": rows["GPU-1"]}}
+    assert world.entry.before == {"gpus": {"GPU-0": rows["GPU-0"]}, "returning": {"GPU-1": rows["GPU-1"]}}
 
 
 @pytest.mark.parametrize("step", range(1, 60))

@@ -9,16 +9,17 @@ from typing import Any
 
 import pytest
 
+from gpusmith.change import ledger as ledgers
+from gpusmith.change.budget import Rules
+from gpusmith.change.ledger import Ledger, State
+from gpusmith.change.node_object import NodeObject
+from gpusmith.change.protocol import Halted
 from gpusmith.cluster import leftovers
 from gpusmith.cluster.api import CONFLICT, ApiRefused
 from gpusmith.cluster.leftovers import Leftovers
 from gpusmith.errors import GpusmithError
 from gpusmith.names import HOLD, MANAGER, OPERANDS_LABEL, OPERANDS_ON, OPERANDS_PAUSED, RUN_NAMESPACE
-from gpusmith.upgrade import ledger as ledgers
-from gpusmith.upgrade.budget import Rules
-from gpusmith.upgrade.effects import Halted
-from gpusmith.upgrade.in_cluster import NodeObject
-from gpusmith.upgrade.ledger import Ledger, State
+from gpusmith.upgrade.hosts import STAMPED
 from gpusmith.wanted.offers import whole
 from gpusmith.workloads import namespace
 from tests.unit import objects
@@ -93,7 +94,7 @@ class Fixed:
 def made(api: Api, tmp_path: Path, name: str = "gpu-1", **other: Any) -> NodeObject:
     rules = Rules("run-1", NEW, canaries=0, soak_s=0)
     members = dict.fromkeys(api.nodes, whole(4))
-    return NodeObject(api, name, rules, list(api.nodes), members, tmp_path, **other)  # type: ignore[arg-type]
+    return NodeObject(api, name, rules, list(api.nodes), members, STAMPED, tmp_path, **other)  # type: ignore[arg-type]
 
 
 def pod(name: str, **labels: str) -> dict[str, Any]:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from gpusmith.names import PREVIOUS_DRIVER, UPGRADE
-from gpusmith.upgrade import ledger
-from gpusmith.upgrade.ledger import FINISHED, Ledger, State, Unreadable
+from gpusmith.change import ledger
+from gpusmith.change.ledger import FINISHED, Ledger, State, Unreadable
+from gpusmith.names import UPGRADE
 
 ENTRY = Ledger(
     run="r1",
@@ -82,7 +82,13 @@ def test_a_cordon_is_left_alone_unless_it_is_asked_for() -> None:
     assert ledger.patch(node(None), ENTRY, cordon=False)["spec"] == {"unschedulable": None}
 
 
-def test_the_version_before_outlives_the_ledger() -> None:
-    body = ledger.patch(node(None), ENTRY, previous={"version": "580.178.04"})
-    assert json.loads(body["metadata"]["annotations"][PREVIOUS_DRIVER]) == {"version": "580.178.04"}
-    assert PREVIOUS_DRIVER not in ledger.patch(node(None), ENTRY)["metadata"]["annotations"]
+def test_what_a_node_remembers_is_of_the_same_patch() -> None:
+    written = ledger.patch(node(None), ENTRY, others={"kept": "it", "gone": None})["metadata"]["annotations"]
+    assert (written["kept"], written["gone"], UPGRADE in written) == ("it", None, True)
+    assert list(ledger.patch(node(None), ENTRY)["metadata"]["annotations"]) == [UPGRADE]
+
+
+def test_the_ledger_of_an_earlier_release_is_read() -> None:
+    raw = json.loads(ledger.written(ENTRY))
+    del raw["change"]
+    assert ledger.read(node(json.dumps(raw))) == replace(ENTRY, change="upgrade")

@@ -1,4 +1,4 @@
-"""The effects of an upgrade on a Node object."""
+"""The effects of a change on a Node object."""
 
 from __future__ import annotations
 
@@ -11,6 +11,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from gpusmith.change import budget
+from gpusmith.change import ledger as ledgers
+from gpusmith.change.budget import Answer, Fleet, Rules
+from gpusmith.change.ledger import Ledger
+from gpusmith.change.protocol import Halted, Node
 from gpusmith.cluster import dra, leftovers, maintenance, node_metadata
 from gpusmith.cluster.api import CONFLICT, MISSING, ApiRefused, Cluster, Object
 from gpusmith.cluster.holders import Holder, holders
@@ -18,18 +23,12 @@ from gpusmith.cluster.retries import PASSING
 from gpusmith.cluster.views import NODES, is_cordoned, node_path, offered
 from gpusmith.errors import GpusmithError
 from gpusmith.names import (
-    DRIVER_LABEL,
     HOLD,
     MANAGER,
     OPERANDS_LABEL,
     OPERANDS_ON,
     RUN_NAMESPACE,
 )
-from gpusmith.upgrade import budget
-from gpusmith.upgrade import ledger as ledgers
-from gpusmith.upgrade.budget import Answer, Fleet, Rules
-from gpusmith.upgrade.effects import Halted, Node
-from gpusmith.upgrade.ledger import Ledger
 from gpusmith.wanted.offers import Offers, gpus_of
 from gpusmith.wording import quoted, shorten
 from gpusmith.workloads import namespace
@@ -45,6 +44,7 @@ class NodeObject:
         rules: of the run.
         queue: nodes of the plan, in its order.
         members: Nodes of the inventory, each with what it is to hand out.
+        stamped: see `Fleet.of`.
         folder: of the run on the controller, where its workers agree on who is admitted.
         evict: pods that hold GPUs and match these labels are evicted; empty for none.
         idle_s: how long a node waits for room while no node of the run is on its way.
@@ -56,6 +56,7 @@ class NodeObject:
     rules: Rules
     queue: Sequence[str]
     members: Mapping[str, Offers]
+    stamped: str
     folder: Path
     evict: Mapping[str, str] = field(default_factory=dict)
     idle_s: float = 600.0
@@ -96,7 +97,7 @@ class NodeObject:
             if there is not None and there.run == entry.run and not there.finished:
                 return ""  # the answer to our own patch got lost
             self._refuse(mine, entry)
-            fleet = Fleet.of(nodes.values(), self.members)
+            fleet = Fleet.of(nodes.values(), self.members, self.stamped)
             # A rollback is for nodes that do not work.
             if (why_out := fleet[self.name].out) and not entry.rollback:
                 raise Halted(f"It is out meanwhile: {why_out}.")
@@ -229,10 +230,6 @@ class NodeObject:
     def allocatable(self) -> int:
         """GPUs that it offers to the scheduler."""
         return gpus_of(offered(self.node()), self.members[self.name])
-
-    def described_driver(self) -> str:
-        """The driver's version by the label of GPU feature discovery; empty if it has written none."""
-        return str((self.node()["metadata"].get("labels") or {}).get(DRIVER_LABEL) or "")
 
 
 def _title(pod: Object) -> str:

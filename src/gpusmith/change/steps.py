@@ -1,4 +1,4 @@
-"""The steps of one node's upgrade, forward and back.
+"""The steps of one node's change, forward and back.
 
 Every step can be repeated. The ledger says how far a run came, and each state is written before what it names is done: whoever
 finds it knows what may have happened. Before `changing` a node is released; afterwards it goes forward, or back.
@@ -10,83 +10,47 @@ import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from functools import partial
 from typing import Any
 
+from gpusmith.change import ledger as ledgers
+from gpusmith.change.ledger import UNTOUCHED, Ledger, State
+from gpusmith.change.outcome import Outcome, Result, Times
+from gpusmith.change.protocol import Change, ChangeFailed, Fenced, Halted, InCluster, InUse, Node
 from gpusmith.cluster.api import CONFLICT, ApiRefused
 from gpusmith.cluster.views import is_cordoned
 from gpusmith.errors import GpusmithError, ToolError
-from gpusmith.expect.versions import answers, upstream
 from gpusmith.names import HOLD, OPERANDS_ON, OPERANDS_PAUSED
-from gpusmith.upgrade import ledger as ledgers
-from gpusmith.upgrade import snapshot
-from gpusmith.upgrade.effects import DriverFailed, Fenced, Halted, InCluster, InUse, Node, OnMachine
-from gpusmith.upgrade.ledger import UNTOUCHED, Ledger, State
 from gpusmith.wait import Deadline, Done, GiveUp, NotYet, WaitTimeout, wait_until
 
 TICK_S = 2.0
 TRIES = 5
 ATTEMPTS = 2
-"""How often a change is begun before the node goes back: a run that always ends in it is the driver's doing."""
+"""How often a change is begun before the node goes back: a run that always ends in it is the version's doing."""
 FRESH_S = 900.0
 """How long what was found on a node may wait for its turn; then it is looked at again."""
 
 
-class Result(StrEnum):
-    """What became of a node."""
-
-    UPGRADED = "upgraded"
-    ROLLED_BACK = "rolled back"
-    RELEASED = "released"
-    STUCK = "left cordoned"
-    UNFINISHED = "unfinished"
-    UNTOUCHED = "untouched"
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What became of a node, and why."""
-
-    result: Result
-    reason: str = ""
-
-
-@dataclass(frozen=True)
-class Times:
-    """Seconds to wait.
-
-    Attributes:
-        drain_s: until no pod holds a GPU; then the node is released.
-        users_s: until processes let go of the driver: before pods are evicted those without a pod, afterwards all.
-        operands_s: until the operands' pods are gone, until the GPUs are offered again, and until they are labelled anew.
-    """
-
-    drain_s: float = 3600.0
-    users_s: float = 60.0
-    operands_s: float = 300.0
-
-
 @dataclass
-class Upgrade:
-    """One node's upgrade in one run.
+class NodeChange:
+    """One node's change in one run.
 
     Attributes:
         name: of the Node.
         run: ID of the run.
         target: version that is wanted.
         origin: version that the machine has, if no ledger says it.
-        machine: its effects.
-        cluster: likewise.
+        change: its effects on the machine.
+        cluster: those on its Node object.
         fence: raises Fenced when this run must not act any more.
         say: told about every step, with the state.
-        back: only bring an unfinished upgrade back to the version before.
-        rollback: the target is the version from before an earlier upgrade.
+        back: only bring an unfinished change back to the version before.
+        rollback: the target is the version from before an earlier change.
         units: units of others that may be stopped for it.
         evicts: whether pods may be evicted for it.
         gpus: number of GPUs of the node.
         model: their model.
-        flavour: kind of its kernel module.
+        flavour: kind of what it has, see `Ledger`.
         times: how long to wait.
         sleep: replaced in tests.
         clock: replaced in tests.
@@ -96,7 +60,7 @@ class Upgrade:
     run: str
     target: str
     origin: str
-    machine: OnMachine
+    change: Change
     cluster: InCluster
     fence: Callable[[], None]
     say: Callable[[str, str], None]
@@ -113,7 +77,7 @@ class Upgrade:
     _entry: Ledger | None = None
 
     def carry_out(self) -> Outcome:
-        """Begin the node's upgrade, or finish the one that was begun.
+        """Begin the node's change, or finish the one that was begun.
 
         Raises:
             Fenced: this run must not act any more; the next one finishes it.
@@ -123,7 +87,7 @@ class Upgrade:
             if entry is not None and not entry.finished:
                 return self._resumed(entry)
             if self.back:
-                return Outcome(Result.UNTOUCHED, "no upgrade of it is unfinished")
+                return Outcome(Result.UNTOUCHED, f"no {self.change.words.name} of it is unfinished")
             return self._begun(entry)
         except Fenced:
             raise
@@ -133,10 +97,10 @@ class Upgrade:
     # --- from the beginning, or from where another run was killed ------------------------------------------------
 
     def _begun(self, last: Ledger | None) -> Outcome:
-        self.say("preparing", f"fetching the packages of {self.target} and {self.origin}")
+        self.say("preparing", f"{self.change.words.prepare} {self.target} and {self.origin}")
         try:
             for version in (self.origin, self.target):
-                self._do(partial(self.machine.fetch, version))
+                self._do(partial(self.change.prepare, version))
             before = self._looked_at(last)
         except Fenced:
             raise
@@ -154,6 +118,7 @@ class Upgrade:
             before=before,
             flavour=self.flavour,
             rollback=self.rollback,
+            change=self.change.words.name,
         )
         try:
             entry = self._admitted(entry, last)
@@ -175,14 +140,13 @@ class Upgrade:
     def _looked_at(self, last: Ledger | None) -> Mapping[str, Any]:
         """What the GPUs are, on a node that is not broken."""
         self._checked()
-        before = self.machine.snapshot()
-        return snapshot.of_rollback(before, self._earlier(last)) if self.rollback else before
+        return self.change.snapshot(self._earlier(last) if self.rollback else None)
 
     def _checked(self) -> None:
-        """What is broken before is no driver's fault later; but who takes a driver back may do so because it breaks the node."""
+        """What is broken before is no version's fault later; but who takes one back may do so because it breaks the node."""
         self.say("preparing", "checking the node before anything is changed")
         try:
-            self._do(lambda: self.machine.precheck(self.origin))
+            self._do(lambda: self.change.precheck(self.origin))
         except Fenced:
             raise
         except GpusmithError as error:
@@ -191,7 +155,7 @@ class Upgrade:
             self.say("preparing", f"taking {self.origin} back although: {error}")
 
     def _earlier(self, last: Ledger | None) -> Mapping[str, Any]:
-        """What the GPUs were before the driver that is taken back came, if the last ledger says it."""
+        """What the GPUs were before the version that is taken back came, if the last ledger says it."""
         if last is None or self.target != (last.target if last.rollback else last.origin):
             return {}
         return last.before
@@ -264,7 +228,7 @@ class Upgrade:
             except GpusmithError as error:
                 return self._release(str(error))
         try:
-            if not (self._now.state is State.VALIDATING and self.machine.runs(self.target)):
+            if not (self._now.state is State.VALIDATING and self.change.is_there(self.target)):
                 self._write(state=State.CHANGING, attempt=self._now.attempt + 1)
                 self._swap(self.target)
                 self._write(state=State.LOADED)
@@ -272,26 +236,20 @@ class Upgrade:
             self._write(state=State.VALIDATING)
             self._serve(self.target)
         except InUse as error:
-            if self.machine.runs(self.origin):
-                self._do(lambda: self.machine.load(self.origin, self._now.stopped))
+            if self.change.is_there(self.origin):
+                self._do(lambda: self.change.start(self.origin, self._now.stopped))
                 self._compare()
                 return self._release(str(error))
-            # Whoever keeps it from being changed is not the driver's doing.
+            # Whoever keeps it from being changed is not the version's doing.
             self._write(attempt=self._now.attempt - 1)
             raise
-        except DriverFailed as error:
+        except ChangeFailed as error:
             return self._back(str(error))
-        self._write(state=State.DONE, reason="", uncordon=True, previous=self._previous())
+        self._write(state=State.DONE, reason="", uncordon=True, others=self.change.remembered(self._now))
         return Outcome(
             Result.UPGRADED,
             "" if self._now.cordoned else "somebody else cordoned it before: it stays cordoned",
         )
-
-    def _previous(self) -> Mapping[str, Any]:
-        """What a rollback would go back to: nothing after one, or the next would bring back what was left."""
-        if self._now.rollback:
-            return {}
-        return {"version": self._now.origin, "flavour": self._now.flavour, "replaced": ledgers.now()}
 
     def _empty(self) -> None:
         """No pod holds a GPU, and none of our operands runs."""
@@ -299,7 +257,11 @@ class Upgrade:
             self._write(state=State.DRAINING)
         if self.evicts:
             # Pods that go for nothing help nobody: a process without a pod keeps the node as it is.
-            self._wait("no process without a pod to use the driver", self._strangers, self.times.users_s)
+            self._wait(
+                f"no process without a pod to use {self.change.words.subject}",
+                self._strangers,
+                self.times.users_s,
+            )
         self._wait("no pod to hold a GPU", self._pods_that_hold, self.times.drain_s)
         self._pause()
         self._write(state=State.QUIET)
@@ -315,10 +277,14 @@ class Upgrade:
         return self.cluster.holders()
 
     def _strangers(self) -> Sequence[str]:
-        return self.machine.users(self.units, of_pods=False)
+        return self.change.users(self.units, of_pods=False)
 
     def _users_gone(self) -> None:
-        self._wait("nobody to use the driver", lambda: self.machine.users(self.units), self.times.users_s)
+        self._wait(
+            f"nobody to use {self.change.words.subject}",
+            lambda: self.change.users(self.units),
+            self.times.users_s,
+        )
 
     # --- back ----------------------------------------------------------------------------------------------------
 
@@ -331,7 +297,7 @@ class Upgrade:
             self._swap(origin)
             self._compare()
             self._serve(origin)
-        except DriverFailed as error:
+        except ChangeFailed as error:
             words = f"{reason} And the version before, {origin}: {error}"
             self._write(state=State.STUCK, reason=words)
             return Outcome(Result.STUCK, words)
@@ -349,19 +315,21 @@ class Upgrade:
     # --- both ways -----------------------------------------------------------------------------------------------
 
     def _swap(self, version: str) -> None:
-        """Another version of packages and modules; nothing is unloaded that is that version already."""
+        """Another version; nothing is stopped that is that version already."""
         self._cordoned_still()
-        if not self.machine.runs(version):
+        if not self.change.is_there(version):
             self._pause()
             self._wait("no pod to hold a GPU", self.cluster.holders, self.times.operands_s)
             if tuple(self.units) != self._now.stopped:
                 self._write(stopped=tuple(self.units))
-            self._do(lambda: self.machine.unload(self._now.stopped), "unloading the modules")
-        self._do(lambda: self.machine.install(version), f"installing {version}")
-        self._do(lambda: self.machine.load(version, self._now.stopped), f"loading {version}")
+            self._do(lambda: self.change.stop(self._now.stopped), self.change.words.stop)
+        self._do(lambda: self.change.apply(version), f"{self.change.words.apply} {version}")
+        self._do(
+            lambda: self.change.start(version, self._now.stopped), f"{self.change.words.start} {version}"
+        )
 
     def _compare(self) -> None:
-        self._do(lambda: self.machine.compare(self._now.before), "comparing the GPUs with what they were")
+        self._do(lambda: self.change.compare(self._now.before), "comparing the GPUs with what they were")
 
     def _serve(self, version: str) -> None:
         """Operands on, and the suite."""
@@ -377,15 +345,14 @@ class Upgrade:
         try:
             self._wait("its GPUs to be offered", missing, self.times.operands_s)
         except WaitTimeout as error:
-            raise DriverFailed(error.message, error.hint) from error
+            raise ChangeFailed(error.message, error.hint) from error
 
         def stale() -> Sequence[str]:
-            described = self.cluster.described_driver()
-            return [f"'{described}'"] if described and not answers(described, upstream(version)) else []
+            return self.change.stale(self.cluster.node(), version)
 
-        # It may come late, as after a restart of the API server, and says nothing of whether the driver works.
-        self._wait(f"the label of feature discovery for {upstream(version)}", stale, self.times.operands_s)
-        self._do(lambda: self.machine.validate(version), f"validating {version}")
+        # It may come late, as after a restart of the API server, and says nothing of whether the version works.
+        self._wait(f"{self.change.words.label} {version}", stale, self.times.operands_s)
+        self._do(lambda: self.change.prove(version), f"validating {version}")
 
     def _cordoned_still(self) -> None:
         """Nobody's pods come before the node is validated, even if somebody uncordoned it."""
@@ -437,7 +404,7 @@ class Upgrade:
         state: State | None = None,
         uncordon: bool = False,
         cordon: bool = False,
-        previous: Mapping[str, Any] | None = None,
+        others: Mapping[str, str | None] | None = None,
         **other: Any,
     ) -> None:
         """Write the ledger, and cordon or uncordon in the same patch."""
@@ -450,7 +417,7 @@ class Upgrade:
             self._refuse_others(node)
             change = True if cordon else False if uncordon and new.cordoned else None
             try:
-                self.cluster.write(ledgers.patch(node, new, change, previous))
+                self.cluster.write(ledgers.patch(node, new, change, others))
                 break
             except ApiRefused as error:
                 if error.status != CONFLICT or not left:
@@ -469,7 +436,7 @@ class Upgrade:
             )
 
     def _interrupted(self, error: GpusmithError) -> Outcome:
-        """Trouble that says nothing about the driver: the node stays as it is, and the next run goes on."""
+        """Trouble that says nothing about a version: the node stays as it is, and the next run goes on."""
         if self._entry is None:
             return Outcome(Result.UNTOUCHED, str(error))
         with contextlib.suppress(GpusmithError):
