@@ -123,7 +123,9 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpusmith.gpu.plugins.module_utils import packages as door
 from ansible_collections.gpusmith.gpu.plugins.module_utils.files import mode_of, put, read
-from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import (
+    manifests,
+)
 
 # Read by the probe, too: what is open here was not proved.
 FOLDER = Path("/var/lib/gpusmith/changes")
@@ -204,7 +206,7 @@ class Change:
         there = self._versions(list(kept["packages"]))
         found.update(
             former={name: version for name, version in kept["packages"].items() if version is not None},
-            saved=(self._saved / base.MANIFEST).exists(),
+            saved=(self._saved / manifests.MANIFEST).exists(),
             before=kept["invocation"],
             ready=kept["ready"],
             aside=kept.get("aside", ""),

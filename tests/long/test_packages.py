@@ -19,6 +19,7 @@ from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import (
     authorities,
     base,
     dnf,
+    manifests,
     preview,
     rpm,
 )
@@ -158,9 +159,9 @@ def test_an_altered_package_is_not_installed(machine: Machine) -> None:
     wanted = full(machine, OLD, "drv-libs")
     refused(lambda: backend.install(wanted))
     assert versions(backend, "drv-*") == {}
-    assert not (Path("/tmp/saved") / base.MANIFEST).exists()
+    assert not (Path("/tmp/saved") / manifests.MANIFEST).exists()
     refused(lambda: backend.fetch(wanted, Path("/tmp/saved")))
-    assert not (Path("/tmp/saved") / base.MANIFEST).exists()
+    assert not (Path("/tmp/saved") / manifests.MANIFEST).exists()
 
 
 @pytest.mark.parametrize("signed", ["packages", "both"])
@@ -173,7 +174,7 @@ def test_unsigned_packages_are_neither_installed_nor_saved(machine: Machine, sig
     assert "not signed" in refused(lambda: backend.install(wanted))
     assert versions(backend, "drv-*") == {}
     assert "not signed" in refused(lambda: backend.fetch(wanted, Path("/tmp/saved")))
-    assert not (Path("/tmp/saved") / base.MANIFEST).exists()
+    assert not (Path("/tmp/saved") / manifests.MANIFEST).exists()
 
 
 @inside
@@ -564,9 +565,9 @@ def test_saved_packages_bring_a_version_back_without_a_repository(machine: Machi
     wanted = {**full(machine, OLD, *DRIVER), **full(machine, "2.0", "epoch")}
     saved = backend.fetch(wanted, folder)
     assert {each.name: each.version for each in saved} == wanted
-    stamp = (folder / base.MANIFEST).stat().st_mtime_ns
+    stamp = (folder / manifests.MANIFEST).stat().st_mtime_ns
     assert backend.fetch(wanted, folder) == saved
-    assert (folder / base.MANIFEST).stat().st_mtime_ns == stamp
+    assert (folder / manifests.MANIFEST).stat().st_mtime_ns == stamp
     backend.install(full(machine, NEW, *DRIVER))
     # The repository is gone with its lists, and pins and holds say something else.
     systems.write(backend.pin_files("test", pins(machine, NEW)))
@@ -585,7 +586,7 @@ def test_a_spoiled_or_unfinished_folder_is_not_installed(machine: Machine) -> No
     backend.install(full(machine, "1.0", "neighbour"))
     (folder / one.file).write_bytes(b"something else")
     assert "not what 'manifest.json' says" in refused(lambda: backend.install_from(folder, ["neighbour"]))
-    (folder / base.MANIFEST).unlink()
+    (folder / manifests.MANIFEST).unlink()
     assert "not complete" in refused(lambda: backend.install_from(folder, ["neighbour"]))
     assert versions(backend, "neighbour"), "nothing is removed for a folder that cannot be installed"
     assert backend.fetch(full(machine, OLD, "drv-libs"), folder)[0].sha256 == one.sha256
@@ -598,7 +599,7 @@ def test_what_no_repository_has_any_more_is_saved_from_what_was_kept(machine: Ma
         backend = configure(machine, uris=[f"{address}/good"])
         unknown = full(machine, "1.0", "drv-libs")
         assert "Neither a repository nor" in refused(lambda: backend.fetch(unknown, Path("/tmp/saved")))
-        assert not (Path("/tmp/saved") / base.MANIFEST).exists()
+        assert not (Path("/tmp/saved") / manifests.MANIFEST).exists()
         backend.install(wanted)
     configure(machine, "empty")
     assert backend.offered(wanted) == {}
@@ -707,11 +708,11 @@ def test_what_is_there_besides_comes_under_its_next_name(machine: Machine) -> No
     newer["counterparts"] = [counterpart("extra-580", "extra-595", "extra"), counterpart("none-580", "none")]
     folder = Path("/tmp/target")
     work(machine, **newer).fetched(folder)
-    assert {each.name for each in base.read_manifest(folder, machine.family.name)} == {*DRIVER, "extra"}
+    assert {each.name for each in manifests.read(folder, machine.family.name)} == {*DRIVER, "extra"}
     # One that was fetched before is not complete any more.
     work(machine, **{**newer, "counterparts": []}).fetched(Path("/tmp/other"))
     work(machine, **newer).fetched(Path("/tmp/other"))
-    assert "extra" in {each.name for each in base.read_manifest(Path("/tmp/other"), machine.family.name)}
+    assert "extra" in {each.name for each in manifests.read(Path("/tmp/other"), machine.family.name)}
     predicted = work(machine, check=True, **newer)
     predicted.present()
     assert predicted.plan["installed"] == full(machine, NEW, "extra")
@@ -809,7 +810,7 @@ def test_what_was_saved_outlives_the_next_installation(machine: Machine) -> None
         backend.install_from(places[1])
         backend.install({"neighbour": ""})
     for place in places:
-        assert base.read_manifest(place, backend.name)
+        assert manifests.read(place, backend.name)
     backend.install_from(places[0])
     assert versions(backend, *DRIVER) == older
 

@@ -15,17 +15,11 @@ Standard library only, Python 3.8 or newer: it runs on the node.
 from __future__ import annotations
 
 import fnmatch
-import hashlib
-import json
-import re
-from contextlib import contextmanager
 from pathlib import Path
 from typing import (
-    Any,
     ContextManager,
     Dict,
     Iterable,
-    Iterator,
     List,
     Mapping,
     NamedTuple,
@@ -41,8 +35,6 @@ INSTALL_TIMEOUT_S = 1800
 UPDATE_TIMEOUT_S = 300
 # How long another program may keep the package manager's lock; unattended upgrades hold it for minutes.
 LOCK_TIMEOUT_S = 300
-MANIFEST = "manifest.json"
-SCHEMA = 1
 # Full versions by name of package, newest first.
 Offers = Dict[str, List[str]]
 
@@ -295,190 +287,10 @@ def pins(exact: Mapping[str, str], patterns: Iterable[str]) -> Dict[str, List[st
     return found
 
 
-# --- parts that are called otherwise -------------------------------------------------------------------------------
-
-
-def has(version: Optional[str], wanted: str) -> bool:
-    """Whether a package is there in a version; any will do where none is wanted."""
-    return version is not None and (not wanted or satisfies(version, wanted))
-
-
-def to_come(
-    counterparts: Iterable[Mapping[str, Any]], there: Mapping[str, Installed]
-) -> List[Mapping[str, Any]]:
-    """Those of these counterparts that are not there, of packages that are. Each has 'of', 'names' and 'version'."""
-
-    def is_there(names: Iterable[str], version: str) -> bool:
-        return any(name in there and has(there[name].version, version) for name in names)
-
-    return [
-        each
-        for each in counterparts
-        if each["of"] in there and not is_there(each["names"], str(each["version"]))
-    ]
-
-
-def counterpart(each: Mapping[str, Any], offers: Offers, revisions: Iterable[str]) -> Dict[str, str]:
-    """Name and full version of one that comes, in one of these revisions if it is offered; nothing if none of its names is."""
-    for name in each["names"]:
-        fitting = [version for version in offers.get(name, []) if has(version, str(each["version"]))]
-        if fitting:
-            return {name: next((version for version in fitting if version in revisions), fitting[0])}
-    return {}
-
-
-def no_counterpart(each: Mapping[str, Any]) -> str:
-    """What is wrong where a package has none."""
-    names = " or ".join(repr(name) for name in each["names"])
-    version = f" in version '{each['version']}'" if each["version"] else ""
-    return f"'{each['of']}' is installed, and no repository offers {names}{version} for it"
-
-
-# --- versions ------------------------------------------------------------------------------------------------------
-
-DRIVER = re.compile(r"(?:\d+:)?\d{3}\.\d")
-
-
-def is_of_driver(version: str) -> bool:
-    """Whether a version is a driver's, by its kind: '1:580.178.04-1', and not '1.20.1' as the container toolkit's."""
-    return DRIVER.match(version) is not None
-
-
-def satisfies(version: Optional[str], wanted: str) -> bool:
-    """Whether a package's version is the wanted one; '1.36.3' is satisfied by '1.36.3-1.1' and '1:1.36.3-1', '12.8.*' by '12.8.1-1'."""
-    if version is None:
-        return False
-    plain = re.sub(r"^\d+:", "", version)
-    if wanted.endswith(".*"):
-        return plain.startswith(wanted[:-1])
-    behind = (wanted + "-", wanted + "+", wanted + "~")
-    return wanted in (version, plain) or plain.startswith(behind) or version.startswith(behind)
-
-
-def newest_match(versions: Iterable[str], wanted: str) -> Optional[str]:
-    """The first version that satisfies; newer ones come first. A full version is preferred to one that only begins like it."""
-    found = [version for version in versions if satisfies(version, wanted)]
-    return next((version for version in found if version == wanted), found[0] if found else None)
-
-
-def exact(offers: Offers, wanted: Mapping[str, str]) -> Dict[str, str]:
-    """Full versions of wanted ones, as far as they are offered.
-
-    Packages that want one version get one revision, if any is offered for all of them: repositories can differ in revisions only.
-    """
-    found = {}
-    for version in set(wanted.values()):
-        names = [name for name, want in wanted.items() if want == version]
-        matching = [[each for each in offers.get(name, []) if satisfies(each, version)] for name in names]
-        common = [each for each in matching[0] if all(each in others for others in matching)]
-        one = newest_match(common, version)
-        for name, candidates in zip(names, matching):
-            best = one or newest_match(candidates, version)
-            if best is not None:
-                found[name] = best
-    return found
-
-
-def missing_version(name: str, wanted: str, offers: Offers) -> PackageError:
-    """The error for a version that nobody offers."""
-    there = ", ".join(f"'{version}'" for version in offers.get(name, []))
-    if not there:
-        return PackageError(
-            f"No repository offers a package '{name}'. Correct the repository or the package layout in the inventory."
-        )
-    return PackageError(
-        f"No repository offers '{name}' in version '{wanted}', only {there}. Correct the version in the inventory."
-    )
-
-
-# --- removals ------------------------------------------------------------------------------------------------------
-
-
-def refuse_others(plan: Plan, names: Iterable[str]) -> None:
-    """A removal takes what is asked for, and nothing else.
-
-    Raises:
-        PackageError: something else would go, come or change with it; it is named.
-    """
-    asked = sorted(set(names))
-    others = {
-        "remove": {name: version for name, version in plan.removed.items() if name not in asked},
-        "install": plan.installed,
-        "change": {name: after for name, (_, after) in plan.changed.items()},
-    }
-    told = [
-        f"{verb} {', '.join(f'{name!r} ({version})' for name, version in sorted(found.items()))}"
-        for verb, found in others.items()
-        if found
-    ]
-    if told:
+def refuse_type(repository: Optional[Repository], owner: str, manager: str, kind: str) -> None:
+    """A package manager reads repositories of its own type only."""
+    if repository is not None and repository.type != kind:
         raise PackageError(
-            f"Removing {', '.join(map(repr, asked))} would also {' and '.join(told)}. Nothing was removed. "
-            "Find out who uses that on the node, and let them decide, then run again."
+            f"The repository of '{owner}' is of type '{repository.type}', and {manager} reads repositories of type '{kind}'. "
+            f"Name one of these for the machine, with 'type: {kind}'."
         )
-
-
-@contextmanager
-def released(backend: Backend, names: Iterable[str]) -> Iterator[None]:
-    """Holds of packages are let go. Those of what is still there are put back if what is done meanwhile fails."""
-    listed = list(names)
-    held = [name for name, package in backend.installed(listed).items() if package.held]
-    backend.release(listed)
-    try:
-        yield
-    except (PackageError, OSError) as error:
-        left = backend.installed(held)
-        try:
-            backend.hold({name: package.version for name, package in left.items()})
-        except PackageError as second:
-            kind = type(error) if isinstance(error, PackageError) else PackageError
-            raise kind(
-                f"{error} Nor can {', '.join(map(repr, sorted(left)))} be held again, so that upgrades could change it: {second}"
-            ) from error
-        raise
-
-
-# --- saved packages ------------------------------------------------------------------------------------------------
-
-
-def digest(path: Path) -> str:
-    """SHA-256 of a file."""
-    found = hashlib.sha256()
-    with path.open("rb") as stream:
-        for part in iter(lambda: stream.read(1 << 20), b""):
-            found.update(part)
-    return found.hexdigest()
-
-
-def write_manifest(folder: Path, manager: str, saved: Sequence[Saved]) -> None:
-    """Put a folder's manifest there, at once and last: a folder without one is not complete."""
-    content = {"schema": SCHEMA, "manager": manager, "packages": [each._asdict() for each in sorted(saved)]}
-    temporary = folder / f".{MANIFEST}.new"
-    temporary.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-    temporary.replace(folder / MANIFEST)
-
-
-def read_manifest(folder: Path, manager: str) -> List[Saved]:
-    """What a folder holds, every file compared with its checksum.
-
-    Raises:
-        PackageError: there is no manifest, or a file is missing or another one.
-    """
-    try:
-        content = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        saved = [Saved(**each) for each in content["packages"]]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise PackageError(
-            f"'{folder}' has no readable '{MANIFEST}' ({error}), so its packages are not complete. Fetch them again."
-        ) from error
-    if content.get("manager") != manager:
-        raise PackageError(
-            f"The packages in '{folder}' are for '{content.get('manager')}', not for '{manager}'."
-        )
-    for each in saved:
-        path = folder / Path(each.file).name
-        if not path.is_file() or digest(path) != each.sha256:
-            raise PackageError(
-                f"'{path}' is missing, or not what '{MANIFEST}' says. Fetch the packages again."
-            )
-    return saved

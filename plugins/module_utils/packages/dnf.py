@@ -13,11 +13,12 @@ import tempfile
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import (
     dnf_machine,
     dnf_output,
+    manifests,
     rpm,
     versionlock,
 )
@@ -38,11 +39,9 @@ from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import 
     Saved,
     UnfinishedError,
     alike,
-    read_manifest,
-    refuse_others,
-    released,
+    refuse_type,
 )
-from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.dnf_archives import MANAGER, Archives
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.dnf_archives import Archives
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.dnf_locks import Locks
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.dnf_machine import (
     ALONE,
@@ -55,6 +54,7 @@ from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.dnf_machine 
     exact_words,
     nevra,
 )
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.removals import Removals
 
 # --- what files say ------------------------------------------------------------------------------------------------
 
@@ -81,7 +81,7 @@ def _id(owner: str) -> str:
     return f"gpusmith-{owner}"
 
 
-class Dnf:
+class Dnf(Removals):
     """See `base.Backend` for what its functions do.
 
     Args:
@@ -92,7 +92,7 @@ class Dnf:
         taken: whose pins count as taken away.
     """
 
-    name = MANAGER
+    name = "dnf"
 
     def __init__(
         self,
@@ -105,6 +105,8 @@ class Dnf:
         self._machine = machine or Machine(root, execute, lock_timeout_s)
         self._locks = Locks(self._machine)
         self._archives = Archives(self._machine)
+        self.pin_files, self.hold, self.release = self._locks.pin_files, self._locks.hold, self._locks.release
+        self.blocked, self.prove = self._locks.blocked, self._archives.prove
         self._taken = taken
         self.trouble = ""
 
@@ -172,10 +174,6 @@ class Dnf:
             for name in listed & {row.name, row.build}:
                 found.setdefault(name, []).append(row.version)
         return {name: rpm.newest_first(versions) for name, versions in found.items()}
-
-    def prove(self, owner: str, asked: Mapping[str, str]) -> None:
-        """See `base.Backend`."""
-        self._archives.prove(owner, asked)
 
     @contextmanager
     def aside(self, repositories: Mapping[str, Repository], beside_node: bool = False) -> Iterator[Backend]:
@@ -337,33 +335,11 @@ class Dnf:
         key = self._machine.key(owner)
         if repository is None:
             return [File(self._machine.source(owner), None), File(key, None)]
-        if repository.type != "rpm":
-            raise PackageError(
-                f"The repository of '{owner}' is of type '{repository.type}', and dnf reads repositories of type 'rpm'. "
-                "Name one of these for the machine, with 'type: rpm'."
-            )
+        refuse_type(repository, owner, self.name, "rpm")
         return [
             File(key, repository.key + "\n"),
             File(self._machine.source(owner), render_repository(repository, owner, key)),
         ]
-
-    def pin_files(self, owner: str, pins: Mapping[str, Sequence[str]]) -> List[File]:
-        """See `base.Backend`."""
-        files: List[File] = self._locks.pin_files(owner, pins)
-        return files
-
-    def hold(self, versions: Mapping[str, str]) -> None:
-        """See `base.Backend`."""
-        self._locks.hold(versions)
-
-    def release(self, names: Iterable[str]) -> None:
-        """See `base.Backend`."""
-        self._locks.release(names)
-
-    def blocked(self) -> str:
-        """See `base.Backend`."""
-        told: str = self._locks.blocked()
-        return told
 
     # --- changing --------------------------------------------------------------------------------------------------
 
@@ -405,7 +381,7 @@ class Dnf:
 
     def fetch(self, versions: Mapping[str, str], folder: Path) -> List[Saved]:
         """See `base.Backend`."""
-        saved: List[Saved] = self._archives.fetch(versions, folder)
+        saved: List[Saved] = manifests.complete(folder, self.name, versions, self._archives.save)
         return saved
 
     def install_from(self, folder: Path, displaced: Sequence[str] = (), erase: bool = True) -> None:
@@ -419,42 +395,29 @@ class Dnf:
 
     def _words_of(self, folder: Path) -> Tuple[Dict[str, str], List[str]]:
         """Versions by name of what a folder has; options and files with which it comes from there alone."""
-        saved = read_manifest(folder, self.name)
+        saved = manifests.read(folder, self.name)
         files = [str((folder / each.file).resolve()) for each in saved]
         # They were proved when they were saved, by their repository's rule; the node's rule for other files would refuse unsigned ones.
         alone = ["--disablerepo=*", "--setopt=localpkg_gpgcheck=0"]
         return {each.name: each.version for each in saved}, [*alone, *files]
 
-    def removal(self, names: Iterable[str], unused: bool = False) -> Dict[str, str]:
-        """See `base.Backend`."""
-        listed = sorted(set(names))
-        if not listed:
-            return {}
-        plan = self._simulate_removal(listed, unused=False)
-        refuse_others(plan, listed)
-        gone: Dict[str, str] = plan.removed
-        if unused:
-            more = set(self._simulate_removal(listed, unused=True).removed) - set(gone)
-            more -= {name for name, package in self.installed(more).items() if package.held}
-            if more:
-                return self.removal([*listed, *more])
-        return gone
+    def _would_remove(self, names: Sequence[str]) -> Plan:
+        return self._simulated_removal(names, unused=False)
 
-    def _simulate_removal(self, names: Sequence[str], unused: bool) -> Plan:
+    def _unused_after(self, names: Sequence[str]) -> Set[str]:
+        gone = set(self._simulated_removal(names, unused=True).removed)
+        return gone - {name for name, package in self.installed(gone).items() if package.held}
+
+    def _simulated_removal(self, names: Sequence[str], unused: bool) -> Plan:
         words = [*ALONE, *_removing(unused), "--assumeno", *names]
         return dnf_output.parse_plan(
             self._machine.dnf(words, UPDATE_TIMEOUT_S, unless=dnf_output.ABORTED, yes=False), {}
         )
 
-    def remove(self, names: Iterable[str], unused: bool = False) -> Dict[str, str]:
-        """See `base.Backend`."""
-        gone = self.removal(names, unused)
-        if gone:
-            # Locks are of what comes. Where their list is missing, the plugin ends all that dnf does with an error.
-            words = [*self._machine.without_locks(), *_removing(unused=False)]
-            with released(self, gone):
-                self._machine.dnf([*words, *sorted(gone)], INSTALL_TIMEOUT_S)
-        return gone
+    def _take_away(self, names: Sequence[str]) -> None:
+        # Locks are of what comes. Where their list is missing, the plugin ends all that dnf does with an error.
+        words = [*self._machine.without_locks(), *_removing(unused=False), *names]
+        self._machine.dnf(words, INSTALL_TIMEOUT_S)
 
     def repair(self) -> bool:
         """See `base.Backend`.

@@ -14,17 +14,18 @@ import tempfile
 from pathlib import Path
 from typing import Dict, Iterable, Iterator, List, Mapping, Sequence, Set, Tuple
 
-from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import dnf_output, rpm, signatures
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import (
+    dnf_output,
+    manifests,
+    matching,
+    rpm,
+    signatures,
+)
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import (
     INSTALL_TIMEOUT_S,
-    MANIFEST,
     UPDATE_TIMEOUT_S,
     PackageError,
     Saved,
-    digest,
-    read_manifest,
-    satisfies,
-    write_manifest,
 )
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.dnf_machine import (
     ALONE,
@@ -36,9 +37,6 @@ from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.dnf_machine 
     nevra,
 )
 
-MANAGER = "dnf"
-# Beginning of the name of a folder that dnf downloads to; dnf notes its files, and deletes them after a later transaction.
-DOWNLOADS = "gpusmith-dnf-"
 # Of what is offered: size, architecture, and what dnf takes for exactly that.
 SIZES = "%{downloadsize} %{arch} %{name} %{evr}"
 SAMPLE_BYTES = 4 << 20
@@ -59,20 +57,8 @@ class Archives:
 
     # --- saved in a folder -----------------------------------------------------------------------------------------
 
-    def fetch(self, versions: Mapping[str, str], folder: Path) -> List[Saved]:
-        """See `base.Backend`."""
-        try:
-            there: List[Saved] = read_manifest(folder, MANAGER)
-        except PackageError:
-            there = []
-        if {each.name: each.version for each in there} == dict(versions):
-            return there
-        folder.mkdir(parents=True, exist_ok=True)
-        for path in [folder / MANIFEST, *folder.glob("*.rpm")]:
-            if path.exists():
-                path.unlink()
-        for killed in folder.glob(f"{DOWNLOADS}*"):
-            shutil.rmtree(killed)
+    def save(self, versions: Mapping[str, str], folder: Path) -> List[Saved]:
+        """Save packages in an empty folder; those that were saved."""
         rows = [row for row in self._machine.offered(sorted(versions)) if row.name in versions]
         offered = {(row.name, row.version): row for row in rows}
         # Several repositories may have the same.
@@ -82,22 +68,10 @@ class Archives:
                 path, place = self.cached(name, version)
                 places[name, version] = {place}
                 shutil.copy2(path, folder)
-        with tempfile.TemporaryDirectory(prefix=DOWNLOADS, dir=str(folder)) as name:
-            self._download([row for wanted, row in offered.items() if wanted in versions.items()], Path(name))
-            for path in Path(name).glob("*.rpm"):
-                path.replace(folder / path.name)
+        self._download([row for wanted, row in offered.items() if wanted in versions.items()], folder)
         ours = [path for arch in arches() for path in sorted(folder.glob(f"*.{arch}.rpm"))]
         saved = [each for each in map(self._saved, ours) if each[:2] in versions.items()]
-        lacking = sorted(set(versions) - {each.name for each in saved})
-        if lacking:
-            raise PackageError(
-                f"dnf did not save {', '.join(lacking)} in '{folder}'. Look at the space there."
-            )
-        for path in folder.glob("*.rpm"):
-            if path.name not in {each.file for each in saved}:
-                path.unlink()
         self._check_signatures({folder / each.file: places[each.name, each.version] for each in saved})
-        write_manifest(folder, MANAGER, saved)
         return saved
 
     def _download(self, rows: Sequence[rpm.Row], folder: Path) -> None:
@@ -119,7 +93,7 @@ class Archives:
     def _saved(self, path: Path) -> Saved:
         words = ["rpm", "-qp", "--nosignature", "--qf", rpm.INSTALLED, str(path)]
         row = rpm.parse_rows(self._machine.execute(words, 60))[0]
-        return Saved(row.name, row.version, path.name, digest(path))
+        return Saved(row.name, row.version, path.name, manifests.digest(path))
 
     def cached(self, name: str, version: str) -> Tuple[Path, str]:
         """The archive that an earlier installation left in dnf's cache, and its repository.
@@ -183,7 +157,7 @@ class Archives:
         sample = self._sample(asked, [line.split() for line in self._machine.dnf(words, 60).splitlines()])
         if not sample:
             return
-        with tempfile.TemporaryDirectory(prefix=DOWNLOADS) as name:
+        with tempfile.TemporaryDirectory(prefix=manifests.DOWNLOADS) as name:
             words = [*ALONE, "--downloadonly", f"--destdir={name}", "--setopt=*.gpgcheck=0"]
             try:
                 self._machine.dnf([*words, "install", *as_asked(), sample], UPDATE_TIMEOUT_S)
@@ -225,5 +199,5 @@ def _key_files(addresses: str) -> Iterator[Path]:
 def _is_alike(name: str, version: str, asked: Mapping[str, str]) -> bool:
     """Whether a package is asked for, or was made with what is: it has the version of that."""
     if name in asked:
-        return not asked[name] or satisfies(version, asked[name])
-    return any(satisfies(version, want) for want in asked.values() if want)
+        return not asked[name] or matching.satisfies(version, asked[name])
+    return any(matching.satisfies(version, want) for want in asked.values() if want)

@@ -10,13 +10,12 @@ from __future__ import annotations
 import fnmatch
 from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Sequence
 
-from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import rpm
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import matching, rpm
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import (
     Installed,
     PackageError,
     Plan,
     alike,
-    is_of_driver,
 )
 
 # Arguments of module packages.
@@ -62,9 +61,9 @@ def is_of_set(asked: Ask, name: str, version: str, source: str) -> bool:
 def _by_pattern(asked: Ask, name: str, version: str, source: str) -> bool:
     # Many names have 'nvidia' in them, 'nvidia-docker2' for one: the driver's have its kind of version as well, or its source.
     patterns = asked.get("patterns") or ()
-    has_kind = any(is_of_driver(str(want)) for want in (asked.get("packages") or {}).values())
+    has_kind = any(matching.is_of_driver(str(want)) for want in (asked.get("packages") or {}).values())
     return alike(name, source, patterns) and (
-        not has_kind or is_of_driver(version) or alike("", source, patterns)
+        not has_kind or matching.is_of_driver(version) or alike("", source, patterns)
     )
 
 

@@ -7,10 +7,10 @@ Standard library only, Python 3.8 or newer: it runs on the node.
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence
+from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Sequence
 
-from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base
+from ansible_collections.gpusmith.gpu.plugins.module_utils.files import read
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base, matching
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.others import held
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.repositories import repository_of
 
@@ -49,14 +49,14 @@ def needs(backend: base.Backend, asked: Ask) -> Needs:
     exact = {
         name: there[name].version
         for name, version in wanted.items()
-        if name in there and base.satisfies(there[name].version, version)
+        if name in there and matching.satisfies(there[name].version, version)
     }
     return Needs(
         {name: version for name, version in wanted.items() if name not in exact},
         [name for name in loose if name not in there],
         exact,
         _is_new(backend, asked),
-        tuple(base.to_come(others, there)),
+        tuple(matching.to_come(others, there)),
         tuple(name for name in optional if name not in there),
     )
 
@@ -68,14 +68,7 @@ def _is_new(backend: base.Backend, asked: Ask) -> bool:
         files = backend.repository_files(asked["name"], repository_of(asked["repository"], asked["name"]))
     except base.PackageError:
         return True  # who asks it tells why
-    return any(_read(file.path) != file.text for file in files)
-
-
-def _read(path: Path) -> Optional[str]:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, ValueError):
-        return None
+    return any(read(file.path) != file.text for file in files)
 
 
 def simulate(beside: base.Backend, asks: Mapping[str, Ask], lacks: Mapping[str, Needs]) -> Dict[str, Any]:
@@ -102,7 +95,7 @@ def simulate(beside: base.Backend, asks: Mapping[str, Ask], lacks: Mapping[str, 
         needed = lacks[role]
         offers = beside.offered([*needed.missing, *needed.loose])
         known = {name: [version] for name, version in needed.exact.items()}
-        exact = base.exact(
+        exact = matching.exact(
             {**offers, **known}, {**needed.missing, **{name: each[0] for name, each in known.items()}}
         )
         if any(name not in exact for name in needed.missing) or any(
@@ -112,9 +105,9 @@ def simulate(beside: base.Backend, asks: Mapping[str, Ask], lacks: Mapping[str, 
             continue
         called = beside.offered([name for each in needed.others for name in each["names"]])
         for each in needed.others:
-            one = base.counterpart(each, called, exact.values())
+            one = matching.counterpart(each, called, exact.values())
             coming.update(one)
-            lacking += [] if one else [base.no_counterpart(each)]
+            lacking += [] if one else [matching.no_counterpart(each)]
         coming.update(dict.fromkeys(beside.offered(needed.optional), ""))
         coming.update({name: exact[name] for name in needed.missing})
         others.update({name: list(offers[name]) for name in needed.loose})

@@ -9,12 +9,18 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 from pathlib import Path
 from typing import Any, Callable, Iterable, Mapping
 
 from ansible_collections.gpusmith.gpu.plugins.module_utils.files import put, read, shown
-from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base, others, preview
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import (
+    base,
+    manifests,
+    matching,
+    others,
+    preview,
+    removals,
+)
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.repositories import repository_of
 
 
@@ -115,7 +121,7 @@ class Work:
         new_source = given is not None and self._configure(given)
         now = self._look()
         missing, loose = self._lacking(now)
-        others = base.to_come(self._params["counterparts"], now)
+        others = matching.to_come(self._params["counterparts"], now)
         optional = [name for name in self._params["optional"] if name not in now]
         released = self._params["release"]
         behind = [name for name in self._behind(now) if missing or base.alike(name, "", released)]
@@ -154,7 +160,9 @@ class Work:
         held = self._to_release(now)
         self.changed |= bool(due or held)
         # Without their holds, a routine upgrade could change what an installation that fails leaves there.
-        lets_go = base.released(self._backend, held) if held and not self._check else contextlib.nullcontext()
+        lets_go = (
+            removals.released(self._backend, held) if held and not self._check else contextlib.nullcontext()
+        )
         with lets_go:
             if due and not self._check:
                 self._bring(now, coming, folder, erase)
@@ -212,7 +220,9 @@ class Work:
     def _lacking(self, now: dict[str, base.Installed]) -> tuple[list[str], list[str]]:
         """Packages that are not there in their version, and those that any version of will do."""
         missing = [
-            name for name, want in self._wanted.items() if not base.satisfies(self._version(now, name), want)
+            name
+            for name, want in self._wanted.items()
+            if not matching.satisfies(self._version(now, name), want)
         ]
         # What is let go of changes with the set, as a module that comes built for a kernel, and needs its own driver.
         changing = self._params["release"]
@@ -223,17 +233,17 @@ class Work:
         return packages[name].version if name in packages else None
 
     def _resolve(self, there: dict[str, str], missing: list[str], offers: base.Offers) -> dict[str, str]:
-        exact: dict[str, str] = base.exact(
+        exact: dict[str, str] = matching.exact(
             {**offers, **{name: [version] for name, version in there.items()}}, self._wanted
         )
         for name in missing:
             if name not in exact and not self._check:
-                raise base.missing_version(name, self._wanted[name], offers)
+                raise matching.missing_version(name, self._wanted[name], offers)
         return exact
 
     def _is_of_set(self, version: str) -> bool:
         """Whether a version is one of the set's: parts can have epochs and revisions of their own."""
-        return any(base.satisfies(version, want) for want in self._wanted.values())
+        return any(matching.satisfies(version, want) for want in self._wanted.values())
 
     def _behind(self, now: Mapping[str, base.Installed]) -> list[str]:
         """What is meant by the patterns and has another version. What nothing named needs in its version would stay so."""
@@ -263,10 +273,10 @@ class Work:
         offers = backend.offered([name for each in others for name in each["names"]])
         found: dict[str, str] = {}
         for each in others:
-            one = base.counterpart(each, offers, exact.values())
+            one = matching.counterpart(each, offers, exact.values())
             if not one and not self._check:
                 raise base.PackageError(
-                    f"{base.no_counterpart(each)}. Find out who needs it on the node, or stay with the branch that has it."
+                    f"{matching.no_counterpart(each)}. Find out who needs it on the node, or stay with the branch that has it."
                 )
             found.update(one)
         return found
@@ -369,27 +379,27 @@ class Work:
     def fetched(self, folder: Path) -> None:
         """The set in a folder, with what its installation pulls in or changes on this node; a set that is there, as it is there."""
         try:
-            self.saved = _by_name(base.read_manifest(folder, self._backend.name))
+            self.saved = _by_name(manifests.read(folder, self._backend.name))
         except base.PackageError:
             self.saved = {}
         now = self._look() if self._wanted or self._params["counterparts"] else {}
-        others = base.to_come(self._params["counterparts"], now)
+        others = matching.to_come(self._params["counterparts"], now)
         missing, loose = self._lacking(now)
         is_saved = self._has_saved(others)
-        more = self._not_saved(now) if is_saved and not missing and not others else {}
-        if is_saved and not more:
+        as_it_is = {} if missing or others else self._as_it_is(now)
+        if is_saved and as_it_is.items() <= self.saved.items():
             return
         self.changed = True
         if self._check:
             return
-        if more:
-            self._save_more(more, folder)
+        if is_saved:
+            # What came to the installed set since; no repository may have the rest any more.
+            saved = self._fetch_there({**self.saved, **as_it_is}, folder)
         elif missing or loose or others:
-            self.saved = _by_name(
-                self._fetch_beside(lambda beside: self._to_come(beside, now, missing, loose), folder)
-            )
+            saved = self._fetch_beside(lambda beside: self._to_come(beside, now, missing, loose), folder)
         else:
-            self.saved = _by_name(self._fetch_there(self._as_it_is(now), folder))
+            saved = self._fetch_there(as_it_is, folder)
+        self.saved = _by_name(saved)
 
     def _fetch_there(self, versions: dict[str, str], folder: Path) -> list[base.Saved]:
         """Packages that are installed, from wherever they can be had."""
@@ -413,33 +423,13 @@ class Work:
         except base.PackageError as error:
             raise base.PackageError(trouble.replace(f"{error} ", "") + str(error)) from error
 
-    def _not_saved(self, now: dict[str, base.Installed]) -> dict[str, str]:
-        """What came to an installed set since it was saved."""
-        return {
-            name: version for name, version in self._as_it_is(now).items() if self.saved.get(name) != version
-        }
-
-    def _save_more(self, more: dict[str, str], folder: Path) -> None:
-        """Put packages into a folder whose others stay: no repository may have those any more."""
-        beside = folder / "more"
-        added = self._fetch_there(more, beside)
-        for each in added:
-            (beside / each.file).replace(folder / each.file)
-        before = base.read_manifest(folder, self._backend.name)
-        kept = [each for each in before if each.name not in more]
-        base.write_manifest(folder, self._backend.name, [*kept, *added])
-        files = {each.file for each in [*kept, *added]}
-        for each in before:
-            if each.file not in files:
-                (folder / each.file).unlink()
-        shutil.rmtree(beside)
-        self.saved = _by_name([*kept, *added])
-
     def _has_saved(self, others: list[Any]) -> bool:
         """Whether the folder has what is asked for, and what comes for packages of another branch."""
         saved = {name: base.Installed(version, False) for name, version in self.saved.items()}
-        return all(base.satisfies(self.saved.get(name), want) for name, want in self._wanted.items()) and all(
-            not base.to_come([each], {**saved, each["of"]: base.Installed("", False)}) for each in others
+        return all(
+            matching.satisfies(self.saved.get(name), want) for name, want in self._wanted.items()
+        ) and all(
+            not matching.to_come([each], {**saved, each["of"]: base.Installed("", False)}) for each in others
         )
 
     def _as_it_is(self, now: dict[str, base.Installed]) -> dict[str, str]:
@@ -456,7 +446,7 @@ class Work:
         coming = self._parts(beside, self._behind(now), exact)
         coming.update({name: exact[name] for name in missing})
         coming.update(dict.fromkeys(loose, ""))
-        coming.update(self._counterparts(beside, base.to_come(self._params["counterparts"], now), exact))
+        coming.update(self._counterparts(beside, matching.to_come(self._params["counterparts"], now), exact))
         pins = base.pins(exact, self._params["patterns"])
         coming = self._fitting(beside, coming, loose, pins)
         plan = beside.simulate(coming, pins, self._params["release"])
@@ -465,10 +455,10 @@ class Work:
 
     def from_folder(self, folder: Path) -> None:
         """Exactly what a folder has, pinned and held. No repository is asked, or written."""
-        self.saved = _by_name(base.read_manifest(folder, self._backend.name))
+        self.saved = _by_name(manifests.read(folder, self._backend.name))
         self._wanted = self._wanted or dict(self.saved)
         for name, want in self._wanted.items():
-            if not base.satisfies(self.saved.get(name), want):
+            if not matching.satisfies(self.saved.get(name), want):
                 raise base.PackageError(
                     f"'{folder}' has '{name}' in version '{self.saved.get(name, 'none')}', not '{want}'. Fetch that version."
                 )

@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import is_of_driver
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.matching import is_of_driver
 
 EPOCH = re.compile(r"^\d+:")
 PACKAGERS = re.compile(r"[-+~]")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import satisfies
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.matching import satisfies
 
 from gpusmith.errors import GpusmithError
 from gpusmith.probe import cri

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import (
+    matching,
+)
 
 from gpusmith.checks.driver import driver_versions
 from gpusmith.expect import steps, versions
@@ -81,7 +83,7 @@ def test_a_version_is_not_the_beginning_of_another() -> None:
 def test_whether_a_package_has_the_wanted_version(version: str | None, wanted: str, is_it: bool) -> None:
     assert versions.is_version(version, wanted) is is_it
     # What installs packages travels to nodes alone, and has to say the same.
-    assert base.satisfies(version, wanted) is is_it
+    assert matching.satisfies(version, wanted) is is_it
 
 
 @pytest.mark.parametrize(

@@ -219,6 +219,7 @@ def test_the_backends_stand_alone_on_a_node() -> None:
     assert used <= {
         "plugins/module_utils/packages/__init__.py",
         "plugins/module_utils/packages/apt.py",
+        "plugins/module_utils/packages/apt_machine.py",
         "plugins/module_utils/packages/dnf.py",
         "plugins/module_utils/packages/dnf_archives.py",
         "plugins/module_utils/packages/dnf_machine.py",

@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.gpusmith.gpu.plugins.action import serving_change as action
-from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import (
+    manifests,
+)
 from ansible_collections.gpusmith.gpu.plugins.modules import serving_change
 from ansible_collections.gpusmith.gpu.plugins.modules.serving_change import Change, last_words
 
@@ -143,7 +145,7 @@ def test_packages_are_kept_with_the_change_and_go_with_it(change: Change, tmp_pa
     folder.mkdir(parents=True)
     change.begin([], ["kubelet"], ready=True)
     assert change.look()["saved"] is False
-    (folder / base.MANIFEST).touch()
+    (folder / manifests.MANIFEST).touch()
     assert change.look()["saved"] is True
     change.end()
     assert not folder.exists()

@@ -7,7 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base, preview
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import (
+    base,
+    manifests,
+    preview,
+)
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.openpgp import fingerprints
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.repositories import repository_of
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.work import Work
@@ -215,14 +219,14 @@ def test_saved_packages_bring_a_version_back_without_a_repository(changing: Syst
     wanted = {**dict.fromkeys(["drv-cuda", "drv-libs", "drv-tool"], OLD), "epoch": "1:2.0-1"}
     saved = apt.fetch(wanted, folder)
     assert {each.name: each.version for each in saved} == wanted
-    manifest = json.loads((folder / base.MANIFEST).read_text())
+    manifest = json.loads((folder / manifests.MANIFEST).read_text())
     assert manifest["manager"] == "apt"
     assert [each["sha256"] for each in manifest["packages"]] == [
-        base.digest(folder / each.file) for each in saved
+        manifests.digest(folder / each.file) for each in saved
     ]
-    stamp = (folder / base.MANIFEST).stat().st_mtime_ns
+    stamp = (folder / manifests.MANIFEST).stat().st_mtime_ns
     assert apt.fetch(wanted, folder) == saved
-    assert (folder / base.MANIFEST).stat().st_mtime_ns == stamp
+    assert (folder / manifests.MANIFEST).stat().st_mtime_ns == stamp
     apt.install(dict.fromkeys(["drv-cuda", "drv-libs", "drv-tool"], NEW))
     # The repository is gone, and a pin says something else.
     for path in [
@@ -257,7 +261,7 @@ def test_a_spoiled_or_unfinished_folder_is_not_installed(system: System, tmp_pat
     (folder / one.file).write_bytes(b"something else")
     with pytest.raises(base.PackageError, match=r"not what 'manifest\.json' says"):
         system.apt.install_from(folder)
-    (folder / base.MANIFEST).unlink()
+    (folder / manifests.MANIFEST).unlink()
     with pytest.raises(base.PackageError, match="not complete"):
         system.apt.install_from(folder)
     # Asked for anew, it is whole again.
@@ -283,7 +287,7 @@ def test_what_is_nowhere_cannot_be_saved(system: System, tmp_path: Path) -> None
         base.PackageError, match=r"nor '.*/var/cache/apt/archives' has 'drv-libs' in version '1\.0-1'"
     ):
         system.apt.fetch({"drv-libs": "1.0-1", "drv-tool": OLD}, tmp_path / "saved")
-    assert not (tmp_path / "saved" / base.MANIFEST).exists()
+    assert not (tmp_path / "saved" / manifests.MANIFEST).exists()
 
 
 def test_what_no_repository_has_any_more_is_saved_from_the_cache(system: System, tmp_path: Path) -> None:
@@ -297,7 +301,7 @@ def test_what_no_repository_has_any_more_is_saved_from_the_cache(system: System,
     assert (saved.name, saved.version, saved.sha256) == (
         "epoch",
         "1:2.0-1",
-        base.digest(tmp_path / "saved" / saved.file),
+        manifests.digest(tmp_path / "saved" / saved.file),
     )
     with pytest.raises(base.PackageError, match="did not save drv-libs"):
         system.apt.fetch({"drv-libs": OLD}, tmp_path / "other")
@@ -357,9 +361,9 @@ def test_a_set_that_is_there_comes_back_from_its_folder_and_nothing_else(
     folder = tmp_path / "present"
     # As an earlier change saved it, before the companion came.
     work(changing, KITS).fetched(folder)
-    assert "epoch" not in {each.name for each in base.read_manifest(folder, "apt")}
+    assert "epoch" not in {each.name for each in manifests.read(folder, "apt")}
     work(changing, kit).fetched(folder)
-    assert {each.name: each.version for each in base.read_manifest(folder, "apt")} == there
+    assert {each.name: each.version for each in manifests.read(folder, "apt")} == there
     work(changing, {**kit, "packages": {"kit": "1.21.0"}, "release": list(KIT)}).present()
     assert versions(changing, "kit*") == dict.fromkeys(KIT, "1.21.0-1")
     # The repository is gone, and so is one package.

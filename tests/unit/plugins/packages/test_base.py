@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.gpusmith.gpu.plugins.module_utils import packages
-from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import (
+    base,
+    matching,
+)
 
 
 @pytest.mark.parametrize(
@@ -21,7 +24,7 @@ from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base
     ],
 )
 def test_satisfies(version: str | None, wanted: str, expected: bool) -> None:
-    assert base.satisfies(version, wanted) is expected
+    assert matching.satisfies(version, wanted) is expected
 
 
 def test_a_set_gets_one_revision_although_a_newer_one_has_parts_of_it() -> None:
@@ -30,9 +33,9 @@ def test_a_set_gets_one_revision_although_a_newer_one_has_parts_of_it() -> None:
         "smi": ["580.159.03-0ubuntu0.24.04.1"],
     }
     wanted = dict.fromkeys(offers, "580.159.03")
-    assert base.exact(offers, wanted) == dict.fromkeys(offers, "580.159.03-0ubuntu0.24.04.1")
+    assert matching.exact(offers, wanted) == dict.fromkeys(offers, "580.159.03-0ubuntu0.24.04.1")
     # What is there already decides as well.
-    assert base.exact({"lib": ["1-2", "1-1"], "smi": ["1-1"]}, {"lib": "1", "smi": "1"}) == {
+    assert matching.exact({"lib": ["1-2", "1-1"], "smi": ["1-1"]}, {"lib": "1", "smi": "1"}) == {
         "lib": "1-1",
         "smi": "1-1",
     }
@@ -40,7 +43,7 @@ def test_a_set_gets_one_revision_although_a_newer_one_has_parts_of_it() -> None:
 
 def test_different_revisions_are_taken_where_there_is_no_common_one() -> None:
     offers = {"lib": ["1.0-2"], "smi": ["1.0-1"], "alone": ["2.0-1"]}
-    assert base.exact(offers, {"lib": "1.0", "smi": "1.0", "alone": "2.0", "none": "1.0"}) == {
+    assert matching.exact(offers, {"lib": "1.0", "smi": "1.0", "alone": "2.0", "none": "1.0"}) == {
         "lib": "1.0-2",
         "smi": "1.0-1",
         "alone": "2.0-1",
@@ -48,7 +51,7 @@ def test_different_revisions_are_taken_where_there_is_no_common_one() -> None:
 
 
 def test_a_full_version_is_preferred_to_one_that_begins_like_it() -> None:
-    assert base.newest_match(["1.0-1+b2", "1.0-1"], "1.0-1") == "1.0-1"
+    assert matching.newest_match(["1.0-1+b2", "1.0-1"], "1.0-1") == "1.0-1"
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import (
     dnf_archives,
     dnf_locks,
     dnf_machine,
+    manifests,
     versionlock,
 )
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.work import is_on_disk
@@ -86,6 +87,11 @@ class Programs:
 
 def row(name: str, version: str) -> str:
     return f"{name}\t{version}\tnoarch\t{name}-1-1.src.rpm\t1\n"
+
+
+def destination(command: str) -> Path:
+    """Where dnf is to put what it downloads."""
+    return Path(command.partition("--destdir=")[2].split()[0])
 
 
 def system(root: Path, installed: str = "", offered: str = "", says: Any = None) -> tuple[Any, Programs]:
@@ -251,7 +257,7 @@ def test_what_is_still_there_after_a_removal_that_failed_is_held_as_before(tmp_p
     before = (tmp_path / versionlock.PATH).read_text()
     folder = tmp_path / "folder"
     folder.mkdir()
-    base.write_manifest(folder, "dnf", [])
+    manifests.write(folder, "dnf", [])
 
     def fail(command: str) -> str:
         if "--assumeno" in command:
@@ -386,15 +392,15 @@ def test_packages_are_saved_by_dnf_itself(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     files = {"drv-libs": OLD, "drv-tool": OLD, "drv-needed": NEW}
     for name, version in files.items():
-        programs.says[f"{folder}/{name}-"] = row(name, version)
+        programs.says[f"/{name}-580"] = row(name, version)
 
     def save(command: str) -> str:
         for name in ("drv-tool",) if " reinstall " in command else ("drv-libs", "drv-needed"):
-            (folder / f"{name}-580.178.04-1.el9.noarch.rpm").touch()
+            (destination(command) / f"{name}-580.178.04-1.el9.noarch.rpm").touch()
         return ""
 
     programs.does[" --downloadonly "] = save
-    killed = folder / f"{dnf_archives.DOWNLOADS}abc"
+    killed = folder / f"{manifests.DOWNLOADS}abc"
     killed.mkdir(parents=True)
     (killed / "drv-libs-580.95.05-1.el9.noarch.rpm").touch()
     found = backend.fetch({"drv-libs": OLD, "drv-tool": OLD}, folder)
@@ -420,10 +426,10 @@ def signed(root: Path, repositories: str, place: str = "cuda") -> tuple[Any, Pro
     offered = row("drv-libs", OLD).replace("\t1\n", f"\t{place}\n")
     backend, programs = system(root, offered=offered, says={"rpm -q gpg-pubkey": KEYS_OF_RPM})
     (root / "etc/yum.repos.d/a.repo").write_text(repositories)
-    folder, imported = root / "folder", list[str]()
+    imported = list[str]()
 
-    def save(_command: str) -> str:
-        (folder / "drv-libs-580.178.04-1.el9.noarch.rpm").touch()
+    def save(command: str) -> str:
+        (destination(command) / "drv-libs-580.178.04-1.el9.noarch.rpm").touch()
         return ""
 
     def take(command: str) -> str:
@@ -438,7 +444,7 @@ def signed(root: Path, repositories: str, place: str = "cuda") -> tuple[Any, Pro
         " --import ": take,
         " --checksig ": lambda _command: ": digests signatures OK",
     }
-    programs.says[f"{folder}/drv-libs-"] = row("drv-libs", OLD)
+    programs.says["/drv-libs-580"] = row("drv-libs", OLD)
     return backend, programs, imported
 
 
@@ -456,15 +462,15 @@ def test_keys_of_other_repositories_prove_nothing_and_are_in_nobodys_way(tmp_pat
     backend.fetch({"drv-libs": OLD}, tmp_path / "folder")
     # What rpm knows counts for dnf, whichever repository it came with.
     assert set(imported) == {"key cuda", "key SHA-1", KEY.strip()}
-    assert (tmp_path / "folder" / base.MANIFEST).exists()
+    assert (tmp_path / "folder" / manifests.MANIFEST).exists()
     programs.does[" --checksig "] = lambda _command: ": digests SIGNATURES NOT OK"
-    (tmp_path / "folder" / base.MANIFEST).unlink()
+    (tmp_path / "folder" / manifests.MANIFEST).unlink()
     with pytest.raises(
         base.PackageError, match=rf"not signed.* rpm did not take '{tmp_path}/SHA-1'"
     ) as error:
         backend.fetch({"drv-libs": OLD}, tmp_path / "folder")
     assert "/cuda'" not in str(error.value)
-    assert not (tmp_path / "folder" / base.MANIFEST).exists()
+    assert not (tmp_path / "folder" / manifests.MANIFEST).exists()
 
 
 def test_of_a_repository_that_is_not_there_any_more_the_keys_of_all_that_are_on_count(tmp_path: Path) -> None:

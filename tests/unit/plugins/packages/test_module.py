@@ -9,7 +9,12 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpusmith.gpu.plugins.module_utils import packages as door
-from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base, others
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import (
+    base,
+    manifests,
+    others,
+    removals,
+)
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.work import Work
 from ansible_collections.gpusmith.gpu.plugins.modules import packages
 
@@ -100,7 +105,7 @@ class Machine:
     def simulate_from(
         self, folder: Path, pins: Any, released: Sequence[str] = (), displaced: Sequence[str] = ()
     ) -> base.Plan:
-        saved = {each.name: each.version for each in base.read_manifest(folder, self.name)}
+        saved = {each.name: each.version for each in manifests.read(folder, self.name)}
         return self.simulate(saved, pins, released, displaced=displaced)
 
     def blocked(self) -> str:
@@ -127,7 +132,7 @@ class Machine:
             self.packages[name] = base.Installed(version or self.lists[name][0], held)
 
     def install_from(self, folder: Path, displaced: Sequence[str] = (), erase: bool = True) -> None:
-        saved = {each.name: each.version for each in base.read_manifest(folder, self.name)}
+        saved = {each.name: each.version for each in manifests.read(folder, self.name)}
         self.install(saved, displaced=displaced, erase=erase)
 
     def _mark(self, names: Iterable[str], held: bool) -> None:
@@ -145,18 +150,21 @@ class Machine:
         self._mark(listed, held=False)
 
     def fetch(self, versions: Mapping[str, str], folder: Path) -> list[base.Saved]:
+        saved: list[base.Saved] = manifests.complete(folder, self.name, versions, self.save)
+        return saved
+
+    def save(self, versions: Mapping[str, str], folder: Path) -> list[base.Saved]:
         self.asked.append(f"fetch {' '.join(sorted(versions))}")
         lost = [name for name, version in versions.items() if version not in self.lists.get(name, [])]
         if lost:
             raise base.PackageError(f"Nobody has '{lost[0]}'.")
-        folder.mkdir(exist_ok=True)
-        saved = []
         for name, version in versions.items():
-            path = folder / f"{name}_{version}.deb"
-            path.write_text(f"{name} {version}")
-            saved.append(base.Saved(name, version, path.name, base.digest(path)))
-        base.write_manifest(folder, self.name, saved)
-        return saved
+            (folder / f"{name}_{version}.deb").write_text(f"{name} {version}")
+        return [
+            base.Saved(name, version, path.name, manifests.digest(path))
+            for name, version in versions.items()
+            for path in folder.glob(f"{name}_*")
+        ]
 
     @contextmanager
     def aside(self, repositories: Any, beside_node: bool = False) -> Iterator[Machine]:
@@ -166,7 +174,7 @@ class Machine:
     def removal(self, names: Iterable[str], unused: bool = False) -> dict[str, str]:
         self.asked.append("removal")
         listed = list(names)
-        base.refuse_others(base.Plan({}, {}, self.dependents), listed)
+        removals.refuse_others(base.Plan({}, {}, self.dependents), listed)
         listed += ["came-along"] if unused else []
         return {name: self.packages[name].version for name in listed if name in self.packages}
 
@@ -311,7 +319,7 @@ def test_holds_that_cannot_be_put_back_are_named(machine: Machine, monkeypatch: 
         raise base.PackageError("No space.")
 
     def fail() -> None:
-        with base.released(machine, ["lib", "smi"]):
+        with removals.released(machine, ["lib", "smi"]):
             monkeypatch.setattr(machine, "hold", hold)
             del machine.packages["lib"]
             raise base.BusyError("It is locked.")
@@ -626,10 +634,10 @@ def test_on_a_node_that_serves_nothing_of_others_changes_but_what_a_folder_has(m
         put(**DRIVER)
     # One that the folder was made with is what the way forth and back consists of.
     folder = machine.folder / "saved"
-    saved = base.read_manifest(folder, "apt")
+    saved = manifests.read(folder, "apt")
     (folder / "libc6.deb").write_text("libc6")
-    more = base.Saved("libc6", "2.36-9", "libc6.deb", base.digest(folder / "libc6.deb"))
-    base.write_manifest(folder, "apt", [*saved, more])
+    more = base.Saved("libc6", "2.36-9", "libc6.deb", manifests.digest(folder / "libc6.deb"))
+    manifests.write(folder, "apt", [*saved, more])
     assert put(**DRIVER).changed
 
 
@@ -749,7 +757,7 @@ def test_a_part_that_came_since_a_set_was_saved_comes_to_it(machine: Machine) ->
     assert machine.changes == ["fetch modprobe"]
     assert (more.changed, more.saved) == (True, {**before, "modprobe": "535.1-1"})
     folder = machine.folder / "saved"
-    assert {each.name: each.version for each in base.read_manifest(folder, "apt")} == more.saved
+    assert {each.name: each.version for each in manifests.read(folder, "apt")} == more.saved
     again = fetched(machine, **asked)
     assert (again.changed, again.saved, machine.changes) == (False, more.saved, [])
     machine.packages["modprobe"] = base.Installed("535.2-1", True)
@@ -765,7 +773,7 @@ def test_a_part_that_can_be_had_nowhere_is_named_and_what_was_saved_stays(machin
     machine.lists["modprobe"] = []
     with pytest.raises(base.PackageError, match="Nobody has 'modprobe'"):
         fetched(machine, **asked)
-    saved = base.read_manifest(machine.folder / "saved", "apt")
+    saved = manifests.read(machine.folder / "saved", "apt")
     assert {each.name: each.version for each in saved} == before
 
 
