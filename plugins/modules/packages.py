@@ -145,22 +145,6 @@ EXAMPLES = r"""
     packages: {nvidia-driver-cuda: "580.178.04", nvidia-kernel-open-dkms: "580.178.04"}
     patterns: ["nvidia-*", "libnvidia-*", libcuda1]
 
-- name: Save all parts of a driver, and what comes along with them
-  gpusmith.gpu.packages:
-    name: nvidia-driver
-    repository: "{{ nvidia_driver_repository }}"
-    packages: {nvidia-driver-cuda: "580.178.04", nvidia-kernel-open-dkms: "580.178.04"}
-    patterns: ["nvidia-*", "libnvidia-*", libcuda1]
-    folder: /var/lib/gpusmith/packages/580.178.04
-    state: fetched
-
-- name: Install them later, without a repository
-  gpusmith.gpu.packages:
-    name: nvidia-driver
-    packages: {nvidia-driver-cuda: "580.178.04", nvidia-kernel-open-dkms: "580.178.04"}
-    patterns: ["nvidia-*", "libnvidia-*", libcuda1]
-    folder: /var/lib/gpusmith/packages/580.178.04
-
 - name: Install kernel headers, if a repository has them
   gpusmith.gpu.packages:
     name: kernel-headers
@@ -196,7 +180,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpusmith.gpu.plugins.module_utils import packages as door
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base, others
-from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.work import Work
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.folder_work import FolderWork
 
 
 def main() -> None:
@@ -232,7 +216,7 @@ def main() -> None:
     try:
         params = {**module.params, "removable": door.removable()}
         serves = os.path.exists(others.KUBECONFIG)
-        work = Work(params, module.check_mode, door.backend(), serves=serves)
+        work = FolderWork(params, module.check_mode, door.backend(), serves=serves)
         packages = work.packages
         if state == "absent":
             work.absent()

@@ -23,8 +23,8 @@ from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import (
     preview,
     rpm,
 )
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.folder_work import FolderWork
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.repositories import repository_of
-from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.work import Work
 from ansible_collections.gpusmith.gpu.plugins.modules import preflight
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils import packages_due
 
@@ -642,7 +642,7 @@ SET: dict[str, Any] = {
 def work(machine: Machine, check: bool = False, **changes: Any) -> Any:
     """What module packages would do on this machine."""
     params = {**DEFAULTS, **SET, "repository": systems.given(machine), **changes}
-    return Work(params, check, machine.family.backend())
+    return FolderWork(params, check, machine.family.backend())
 
 
 def is_due(machine: Machine, **changes: Any) -> bool:
@@ -897,7 +897,7 @@ def test_on_a_node_that_serves_nothing_of_others_changes(machine: Machine) -> No
     }
     before = as_it_is(machine)
     told = " to ".join(machine.family.full("kit-base", each) for each in ("1.20.1", "1.21.0"))
-    serving = Work(
+    serving = FolderWork(
         {**DEFAULTS, **SET, "repository": systems.given(machine), **asked},
         False,
         machine.family.backend(),

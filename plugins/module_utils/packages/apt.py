@@ -259,11 +259,7 @@ class Apt(Removals):
     def pin_files(self, owner: str, pins: Mapping[str, Sequence[str]]) -> List[File]:
         """See `base.Backend`."""
         text = apt_files.render_preferences(pins, owner) if pins else None
-        return [
-            File(self._machine.preferences / f"gpusmith-{owner}.pref", text),
-            # Patterns had a file of their own; left there, it would pin the version of its day.
-            File(self._machine.preferences / f"gpusmith-{owner}-set.pref", None),
-        ]
+        return [File(self._machine.preferences / f"gpusmith-{owner}.pref", text)]
 
     # --- changing --------------------------------------------------------------------------------------------------
 

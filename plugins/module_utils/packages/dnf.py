@@ -18,6 +18,7 @@ from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Optional, 
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import (
     dnf_machine,
     dnf_output,
+    dnf_repair,
     manifests,
     rpm,
     versionlock,
@@ -52,7 +53,6 @@ from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.dnf_machine 
     Machine,
     as_asked,
     exact_words,
-    nevra,
 )
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.removals import Removals
 
@@ -122,7 +122,7 @@ class Dnf(Removals):
         )
         all_rows = self._machine.installed(asked)
         rows = [row for row in all_rows if alike(row.name, row.source, listed)]
-        halves = self._half_done(rows)
+        halves = dnf_repair.half_done(self._machine, rows)
         locks = self._locks.listed()
         found: Dict[str, Installed] = {}
         for row in rows:
@@ -133,16 +133,6 @@ class Dnf(Removals):
             if row.build in listed:
                 found[row.build] = Installed(row.version, locks.holds(row.name, row.version), row.source)
         return found
-
-    def _half_done(self, rows: Sequence[rpm.Row]) -> List[str]:
-        """Names of which a killed transaction has left two versions."""
-        names = sorted(rpm.twice(rows))
-        if not names:
-            return []
-        words = ["rpm", "-q", "--qf", "[%{=NAME}\\t%{PROVIDENAME}\\n]", *names]
-        pairs = [line.split("\t") for line in self._machine.execute(words, 60).splitlines()]
-        beside = {pair[0] for pair in pairs if rpm.SIDE_BY_SIDE.match(pair[-1])}
-        return [name for name in names if name not in beside]
 
     def refresh(self, owner: Optional[str] = None) -> None:
         """See `base.Backend`."""
@@ -420,38 +410,9 @@ class Dnf(Removals):
         self._machine.dnf(words, INSTALL_TIMEOUT_S)
 
     def repair(self) -> bool:
-        """See `base.Backend`.
-
-        A killed transaction leaves packages in two versions, since the old ones go at its end, or one whose scripts did not end.
-        """
-        rows = self._machine.installed()
-        last = self._machine.dnf(["-q", *ALONE, "history", "info", "last"], 60, accept=(0, 1))
-        # Two versions that no killed transaction has left are a site's own matter.
-        if not dnf_output.is_unfinished(last):
-            return False
-        halves, begun = self._half_done(rows), dnf_output.begun(last)
-        if not halves and not begun:
-            return False
-        # By the order of their coming: a version that is newer may be the one that was to go.
-        kept = {row.name: row for row in sorted(rows, key=lambda row: int(row.place))}
-        older = [nevra(row) for row in rows if row.name in halves and row != kept[row.name]]
-        if older:
-            words = ["rpm", "--erase", "--nodeps", *older]
-            self._machine.execute(words, INSTALL_TIMEOUT_S, lock_timeout_s=self._machine.lock_timeout_s)
-        again = sorted(nevra(row) for row in kept.values() if row.name in halves or nevra(row) in begun)
-        return self._run_scripts_of(again) or bool(older)
-
-    def _run_scripts_of(self, builds: Sequence[str]) -> bool:
-        """Whether they could be run. Where no repository has a package, what they do is missed by who looks at the outcome."""
-        words = [*ALONE, "--setopt=*.metadata_expire=never", *CHANGING, "reinstall", *builds]
-        try:
-            if builds:
-                self._machine.dnf(words, INSTALL_TIMEOUT_S)
-        except (BusyError, UnfinishedError):
-            raise
-        except PackageError:
-            return False
-        return bool(builds)
+        """See `base.Backend`."""
+        done: bool = dnf_repair.repair(self._machine)
+        return done
 
 
 def _lend(source: str | Path, target: str | Path) -> None:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import (
-    PackageError,
-    satisfies,
-)
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import PackageError
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.matching import satisfies
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.repositories import repository_of
 
 from gpusmith.errors import Refusal

@@ -223,6 +223,7 @@ def test_the_backends_stand_alone_on_a_node() -> None:
         "plugins/module_utils/packages/dnf.py",
         "plugins/module_utils/packages/dnf_archives.py",
         "plugins/module_utils/packages/dnf_machine.py",
+        "plugins/module_utils/packages/dnf_repair.py",
         "plugins/module_utils/packages/repositories.py",
         "plugins/module_utils/packages/signatures.py",
         "plugins/plugin_utils/packages_due.py",

@@ -12,9 +12,9 @@ from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import (
     manifests,
     preview,
 )
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.folder_work import FolderWork
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.openpgp import fingerprints
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.repositories import repository_of
-from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.work import Work
 
 from tests.unit.plugins.packages.test_module import DEFAULTS
 
@@ -327,7 +327,7 @@ KITS = {"packages": {"kit": "1.20.1"}, "patterns": ["kit*"]}
 
 
 def work(system: System, params: dict[str, Any], check: bool = False) -> Any:
-    return Work({**DEFAULTS, "name": "test", "repository": system.given, **params}, check, system.apt)
+    return FolderWork({**DEFAULTS, "name": "test", "repository": system.given, **params}, check, system.apt)
 
 
 def versions(system: System, *names: str) -> dict[str, str]:
@@ -557,7 +557,7 @@ def test_a_source_with_another_key_than_the_nodes_own_does_not_stay(system: Syst
     there.write_text(f"Types: deb\nURIs: {uri.rstrip('/')}\nSuites: ./\nSigned-By: {own}\n")
     asked = {**DEFAULTS, "name": "test", "repository": system.given, "packages": {"drv-libs": "580.178.04"}}
     with pytest.raises(base.PackageError, match=f"with another key, in '{there}'"):
-        Work(asked, False, system.apt).present()
+        FolderWork(asked, False, system.apt).present()
     assert sorted(path.name for path in (system.root / "etc/apt/sources.list.d").iterdir()) == [
         "site.sources"
     ]

@@ -59,15 +59,6 @@ def test_preferences_pin_each_name_and_pattern_to_each_version() -> None:
     assert text.count("Package: lib*\nPin: version 1-") == 2
 
 
-def test_pins_by_pattern_of_an_older_release_go() -> None:
-    files = {
-        file.path.name: file.text for file in apt.Apt().pin_files("nvidia-driver", {"nvidia-*": ["580-1"]})
-    }
-    assert files["gpusmith-nvidia-driver-set.pref"] is None
-    assert "nvidia-*" in str(files["gpusmith-nvidia-driver.pref"])
-    assert {file.text for file in apt.Apt().pin_files("nvidia-driver", {})} == {None}
-
-
 def test_preferences_of_an_administrator_count_in_any_encoding(tmp_path: Path) -> None:
     (tmp_path / "etc/apt").mkdir(parents=True)
     theirs = "Explanation: f\xfcr uns\nPackage: a\nPin: version 1\nPin-Priority: -1\n".encode("latin-1")

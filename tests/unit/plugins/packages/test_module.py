@@ -15,7 +15,7 @@ from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import (
     others,
     removals,
 )
-from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.work import Work
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.folder_work import FolderWork
 from ansible_collections.gpusmith.gpu.plugins.modules import packages
 
 from gpusmith.probe import kubernetes as probe
@@ -84,10 +84,7 @@ class Machine:
 
     def pin_files(self, owner: str, pins: Mapping[str, Any]) -> list[base.File]:
         text = "".join(f"{name} {' '.join(versions)}\n" for name, versions in sorted(pins.items()))
-        return [
-            base.File(self.folder / f"{owner}.pref", text or None),
-            base.File(self.folder / f"{owner}-set.pref", None),
-        ]
+        return [base.File(self.folder / f"{owner}.pref", text or None)]
 
     def simulate(
         self, versions: Mapping[str, str], _pins: Any, released: Sequence[str] = (),
@@ -196,28 +193,28 @@ DRIVER: dict[str, Any] = {"packages": {"smi": "580.178.04"}, "patterns": ["smi",
 
 def present(machine: Machine, check: bool = False, serves: bool = False, **params: Any) -> Any:
     machine.asked = []
-    work = Work({**DEFAULTS, **params}, check, machine, serves=serves)
+    work = FolderWork({**DEFAULTS, **params}, check, machine, serves=serves)
     work.present()
     return work
 
 
 def fetched(machine: Machine, check: bool = False, **params: Any) -> Any:
     machine.asked = []
-    work = Work({**DEFAULTS, **params}, check, machine)
+    work = FolderWork({**DEFAULTS, **params}, check, machine)
     work.fetched(machine.folder / "saved")
     return work
 
 
 def from_folder(machine: Machine, check: bool = False, serves: bool = False, **params: Any) -> Any:
     machine.asked = []
-    work = Work({**DEFAULTS, **params}, check, machine, serves=serves)
+    work = FolderWork({**DEFAULTS, **params}, check, machine, serves=serves)
     work.from_folder(machine.folder / "saved")
     return work
 
 
 def absent(machine: Machine, check: bool = False, **params: Any) -> Any:
     machine.asked = []
-    work = Work({**DEFAULTS, "repository": None, **params}, check, machine)
+    work = FolderWork({**DEFAULTS, "repository": None, **params}, check, machine)
     work.absent()
     return work
 
@@ -253,16 +250,6 @@ def test_a_second_run_asks_one_question(machine: Machine) -> None:
         "smi": {"before": OLD, "after": OLD},
         "modprobe": {"before": "535.1-1", "after": "535.1-1"},
     }
-
-
-def test_pins_of_an_older_release_leave_a_node_that_is_right(machine: Machine) -> None:
-    present(machine, **DRIVER)
-    (machine.folder / "drv-set.pref").write_text("lib 580*")
-    work = present(machine, **DRIVER)
-    assert work.changed
-    assert not (machine.folder / "drv-set.pref").exists()
-    assert machine.asked == ["installed"]
-    assert not present(machine, **DRIVER).changed
 
 
 def test_a_diff_of_a_file_that_is_not_utf_8_can_be_told(machine: Machine) -> None:
