@@ -5,8 +5,6 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
-import io
 import json
 import lzma
 import os
@@ -17,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Mapping, NoReturn, Optional, Sequence, Tuple
 
-from ansible_collections.gpusmith.gpu.plugins.module_utils import files
+from ansible_collections.gpusmith.gpu.plugins.module_utils import built_archive, files
 
 # What packagers call the driver's module in DKMS: NVIDIA's and Ubuntu's, EL's open one, Debian's, Ubuntu's for servers.
 NAMES = ("nvidia", "nvidia-open", "nvidia-current", "nvidia-current-open", "nvidia-srv")
@@ -38,8 +36,6 @@ LOG_OF = re.compile(r"make\.log for \S+ for kernel (\S+)")
 WRONG = re.compile(r"(?m)^(?:\S*/)?([^/\s:]+:\d+(?::\d+)?: (?:fatal )?error: .+|ERROR: modpost: .+)$")
 ENDINGS = (".ko", ".ko.gz", ".ko.xz", ".ko.zst")
 FOLDERS = ("updates", "extra", "weak-updates", "kernel")
-# As in DKMS's own archives. Up to 2.8 it refuses those without the version of its database.
-MAIN, STUB, DATABASE = "dkms_main_tree", "dkms_binaries_only", "2.0.0\n"
 LAST_WORDS = 12
 QUOTES = str.maketrans("\u2018\u2019", "''")
 
@@ -58,11 +54,6 @@ class BuiltModulesError(Exception):
     def __init__(self, outcome: str, message: str) -> None:
         super().__init__(message)
         self.outcome, self.message = outcome, message
-
-
-def digest(data: bytes) -> str:
-    """SHA-256, in hexadecimal digits."""
-    return hashlib.sha256(data).hexdigest()
 
 
 def last_words(text: str) -> str:
@@ -239,25 +230,25 @@ class Node:
         manifest = {"schema": SCHEMA, **described, "files": rows}
         self._fits(manifest, modules)
         conf = (self._tree / name / self.version / "source/dkms.conf").read_bytes()
-        place = "{}/{}/{}".format(MAIN, kernel, self._machine)
+        place = built_archive.place(kernel, self._machine)
         contents = {
-            MAIN + "/dkms_dbversion": DATABASE.encode(),
-            STUB + "/PACKAGE_NAME": name.encode() + b"\n",
-            STUB + "/PACKAGE_VERSION": self.version.encode() + b"\n",
-            STUB + "/dkms.conf": conf,
+            built_archive.MAIN + "/dkms_dbversion": built_archive.DATABASE.encode(),
+            built_archive.STUB + "/PACKAGE_NAME": name.encode() + b"\n",
+            built_archive.STUB + "/PACKAGE_VERSION": self.version.encode() + b"\n",
+            built_archive.STUB + "/dkms.conf": conf,
             place + "/log/make.log": b"Built on another node (gpusmith).\n",
             **{"{}/module/{}".format(place, file): data for file, data in modules.items()},
         }
         archive.touch(mode=0o600)
         with archive.open("wb") as target:
-            write_archive(target, contents)
+            built_archive.write_archive(target, contents)
         return {**manifest, "compiled_unix": int(time.time())}
 
     def _row(self, data: bytes, path: Path) -> Dict[str, str]:
         said = self._modinfo(data)
         _status, signer, _errors = self._run(["modinfo", "-F", "signer", str(_existing(path))])
         return {
-            "sha256": digest(data),
+            "sha256": built_archive.digest(data),
             "vermagic": said.get("vermagic", ""),
             "srcversion": said.get("srcversion", ""),
             "signer": signer.strip(),
@@ -306,7 +297,7 @@ class Node:
         rows = []
         for file, row in sorted(manifest["files"].items()):
             path = self._installed(kernel, file)
-            if path is None or digest(path.read_bytes()) != row["sha256"]:
+            if path is None or built_archive.digest(path.read_bytes()) != row["sha256"]:
                 raise BuiltModulesError(
                     "dkms",
                     "After 'dkms install' kernel '{}' does not have the module '{}'.".format(kernel, file),
@@ -324,22 +315,13 @@ class Node:
 
     def _unpacked(self, archive: Path, kernel: str) -> Dict[str, bytes]:
         """Modules of an archive by name. Whatever else is in it is not for this kernel and machine."""
-        place = "{}/{}/{}/module/".format(MAIN, kernel, self._machine)
+        place = built_archive.place(kernel, self._machine) + "/module/"
         found = {}
         with tarfile.open(archive) as packed:
             for member in packed:
                 path = member.name[2:] if member.name.startswith("./") else member.name
                 stream = packed.extractfile(member) if member.isfile() else None
-                expected = re.fullmatch(
-                    re.escape(place)
-                    + r"[\w-]+\.ko|"
-                    + MAIN
-                    + r"/dkms_dbversion|"
-                    + STUB
-                    + r"/[\w.]+|[\w./+~-]+/log/make\.log",
-                    path,
-                )
-                if stream is None or expected is None or ".." in path:
+                if stream is None or not built_archive.is_expected(path, place):
                     self._unfit("its archive has '{}'".format(member.name))
                 elif path.startswith(place):
                     found[path[len(place) :]] = stream.read()
@@ -360,7 +342,7 @@ class Node:
         for name, data in modules.items():
             row, said = manifest["files"][name], self._modinfo(data)
             vermagic = said.get("vermagic", "").strip()
-            if digest(data) != row["sha256"]:
+            if built_archive.digest(data) != row["sha256"]:
                 self._unfit("the checksum of '{}' is another one than its builder's".format(name))
             if said.get("version") != self.version:
                 self._unfit("'{}' says that it is of version {}".format(name, said.get("version")))
@@ -418,16 +400,6 @@ class Node:
             "unfit",
             "The modules of driver {} that were built elsewhere do not fit: {}.".format(self.version, why),
         )
-
-
-def write_archive(target: Any, contents: Mapping[str, bytes]) -> None:
-    """A packed archive; the same contents make the same bytes."""
-    stream = gzip.GzipFile(fileobj=target, mode="wb", compresslevel=6, mtime=0)
-    with stream, tarfile.open(fileobj=stream, mode="w") as packed:
-        for name, data in sorted(contents.items()):
-            member = tarfile.TarInfo("./" + name)
-            member.size, member.mode = len(data), 0o644
-            packed.addfile(member, io.BytesIO(data))
 
 
 def _modules(folder: Path) -> Iterator[Path]:

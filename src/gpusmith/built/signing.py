@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.gpusmith.gpu.plugins.module_utils.built_modules import digest, write_archive
+from ansible_collections.gpusmith.gpu.plugins.module_utils.built_archive import digest, write_archive
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey

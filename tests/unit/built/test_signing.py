@@ -7,7 +7,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpusmith.gpu.plugins.module_utils.built_modules import digest
+from ansible_collections.gpusmith.gpu.plugins.module_utils.built_archive import digest
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 

@@ -14,7 +14,7 @@ import yaml
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 from ansible_collections.gpusmith.gpu.plugins.filter import plan
-from ansible_collections.gpusmith.gpu.plugins.module_utils import containerd
+from ansible_collections.gpusmith.gpu.plugins.module_utils import containerd, containerd_files
 from ansible_collections.gpusmith.gpu.plugins.modules import containerd_config
 
 from gpusmith.checks import runtime
@@ -138,9 +138,9 @@ def test_with_the_last_drop_in_the_root_file_is_put_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root, kept = tmp_path / "config.toml", tmp_path / "config.toml.before-gpusmith"
-    monkeypatch.setattr(containerd_config, "ROOT", root)
-    monkeypatch.setattr(containerd_config, "KEPT", kept)
-    monkeypatch.setattr(containerd_config, "MERGED", tmp_path / "conf.d/merged.toml")
+    monkeypatch.setattr(containerd_files, "ROOT", root)
+    monkeypatch.setattr(containerd_files, "KEPT", kept)
+    monkeypatch.setattr(containerd_files, "MERGED", tmp_path / "conf.d/merged.toml")
     own = 'version = 3\nroot = "/data"\n'
     kept.write_text(own)
     root.write_text(containerd.with_import(own))
@@ -149,9 +149,9 @@ def test_with_the_last_drop_in_the_root_file_is_put_back(
     (first.parent / "99-site.toml").write_text("version = 3\n")
     for path in (first, last):
         path.write_text(containerd.drop_in(3, path.stem, {}, {}))
-    assert containerd_config.without(last) == {last: None}
+    assert containerd_files.without(last) == {last: None}
     last.unlink()
-    assert containerd_config.without(first) == {
+    assert containerd_files.without(first) == {
         first: None,
         root: own,
         kept: None,
@@ -215,7 +215,7 @@ def test_a_registry_that_leaves_the_list_leaves_the_node_and_those_of_others_sta
         (tmp_path / host / "hosts.toml").write_text(text)
     (tmp_path / "left" / "ca.crt").write_text("of somebody else")
     rows = [{"host": "kept", "endpoint": "http://kept"}, {"host": "new", "endpoint": "http://new"}]
-    files = containerd_config.registries(rows, "present", tmp_path)
+    files = containerd_files.registries(rows, "present", tmp_path)
     for path, content in files.items():
         if path.parent.name != "kept":
             containerd_config.Configuration.put(path, content)
@@ -223,11 +223,11 @@ def test_a_registry_that_leaves_the_list_leaves_the_node_and_those_of_others_sta
         "kept/hosts.toml", "left/ca.crt", "new/hosts.toml", "theirs/hosts.toml",
     ]  # fmt: skip
     assert (tmp_path / "new" / "hosts.toml").read_text() == containerd.hosts_toml("http://new")
-    assert set(containerd_config.registries([], "absent", tmp_path).values()) == {None}
+    assert set(containerd_files.registries([], "absent", tmp_path).values()) == {None}
     with pytest.raises(containerd.ConfigError, match=r"theirs/hosts.toml' is not of gpusmith"):
-        containerd_config.registries([{"host": "theirs", "endpoint": "http://a"}], "present", tmp_path)
+        containerd_files.registries([{"host": "theirs", "endpoint": "http://a"}], "present", tmp_path)
     # Who has nothing to say about registries, as role nvidia_container_toolkit, leaves them alone.
-    assert containerd_config.registries(None, "present", tmp_path) == {}
+    assert containerd_files.registries(None, "present", tmp_path) == {}
 
 
 def test_the_folder_of_a_registry_goes_with_its_last_file(tmp_path: Path) -> None:
@@ -257,7 +257,7 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict
     for name, place in {
         "FOLDER": "", "ROOT": "config.toml", "KEPT": "kept", "MERGED": "conf.d/zz-gpusmith-merged.toml"
     }.items():  # fmt: skip
-        monkeypatch.setattr(containerd_config, name, folder / place)
+        monkeypatch.setattr(containerd_files, name, folder / place)
     monkeypatch.setattr(containerd, "IMPORTS", f"{folder}/conf.d/*.toml")
 
     def run(
@@ -271,7 +271,7 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict
             "state": "present",
             **options,
         }
-        files = containerd_config.wanted(params, folder / "conf.d" / f"{name}.toml", version)
+        files = containerd_files.wanted(params, folder / "conf.d" / f"{name}.toml", version)
         for path, text in files.items() if write else ():
             containerd_config.Configuration.put(path, text)
         return {path.name: text for path, text in files.items()}
@@ -325,20 +325,20 @@ def test_what_may_have_passwords_is_made_private_and_shows_up_in_no_diff(
 ) -> None:
     root, kept, merged = (tmp_path / name for name in ("config.toml", "kept", "merged"))
     for name, path in (("ROOT", root), ("KEPT", kept), ("MERGED", merged), ("PRIVATE", (kept, merged))):
-        monkeypatch.setattr(containerd_config, name, path)
+        monkeypatch.setattr(containerd_files, name, path)
     kept.write_text("secret")
     kept.chmod(0o600)
     root.write_text("secret")
     root.chmod(0o640)
     work = containerd_config.Configuration(Module("present", check=False))
     for path in (root, merged, kept):
-        work.write(path, "secret too", containerd_config.mode_to_make(path))
+        work.write(path, "secret too", containerd_files.mode_to_make(path))
     assert "secret" not in repr(work.diff)
     assert [path.stat().st_mode & 0o777 for path in (root, merged, kept)] == [0o640, 0o600, 0o600]
     # A root file comes back as it was kept, also over one that everybody may read.
     root.write_text("ours")
     root.chmod(0o644)
-    work.write(root, "secret too", containerd_config.mode_to_make(root))
+    work.write(root, "secret too", containerd_files.mode_to_make(root))
     assert root.stat().st_mode & 0o777 == 0o600
     assert "secret" not in repr(work.diff)
 
@@ -386,11 +386,11 @@ def test_beside_mirrors_in_the_configuration_there_are_no_folders() -> None:
 def test_listed_registries_are_refused_beside_mirrors_in_the_configuration(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(containerd_config, "ROOT", tmp_path / "config.toml")
+    monkeypatch.setattr(containerd_files, "ROOT", tmp_path / "config.toml")
     root = 'version = 2\n[plugins."io.containerd.grpc.v1.cri".registry.mirrors.a]\nendpoint = ["b"]\n'
-    assert "registry" not in containerd_config.beside_the_site(IMAGES, [], root, "2.3.7")
+    assert "registry" not in containerd_files.beside_the_site(IMAGES, [], root, "2.3.7")
     with pytest.raises(containerd.ConfigError, match="'containerd_registries'"):
-        containerd_config.beside_the_site(IMAGES, [{"host": "a", "endpoint": "b"}], root, "2.3.7")
+        containerd_files.beside_the_site(IMAGES, [{"host": "a", "endpoint": "b"}], root, "2.3.7")
 
 
 def test_the_judge_wants_the_drop_in_that_the_module_writes() -> None:
@@ -476,9 +476,9 @@ def test_all_files_that_containerd_reads_are_looked_at(
     root.write_text(
         f'{containerd.OURS}.\nversion = 4\nimports = ["conf.d/*.toml"]\n{CDI_OFF.partition(chr(10))[2]}'
     )
-    monkeypatch.setattr(containerd_config, "ROOT", root)
+    monkeypatch.setattr(containerd_files, "ROOT", root)
     dump = containerd.to_toml(effective(*OURS.values(), CDI_OFF, GROUPS_OFF, CDI_OFF))
-    assert containerd_config.overrides(dump) == [
+    assert containerd_files.overrides(dump) == [
         f"'{folder}/99-site.toml' sets 'enable_cdi' to false, ours is true",
         f"'{root}' sets 'enable_cdi' to false, ours is true",
         f"'{tmp_path}/more.toml' sets 'containerd.runtimes.nvidia.options.SystemdCgroup' to false, ours is true",
@@ -594,10 +594,11 @@ class Running(Module):
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Running]:
     """Run the end of the module."""
-    for name in ("ROOT", "NOTE", "INSTANCES"):
+    for name in ("NOTE", "INSTANCES"):
         monkeypatch.setattr(containerd_config, name, tmp_path / name)
-    monkeypatch.setattr(containerd_config, "FOLDER", tmp_path)
-    monkeypatch.setattr(containerd_config, "MERGED", tmp_path / "conf.d" / "zz-gpusmith-merged.toml")
+    monkeypatch.setattr(containerd_files, "ROOT", tmp_path / "ROOT")
+    monkeypatch.setattr(containerd_files, "FOLDER", tmp_path)
+    monkeypatch.setattr(containerd_files, "MERGED", tmp_path / "conf.d" / "zz-gpusmith-merged.toml")
     (tmp_path / "INSTANCES").write_text("128\n")
     (tmp_path / "NOTE").write_text(hashlib.sha256(DUMP.encode()).hexdigest())
 
@@ -670,7 +671,7 @@ def test_check_mode_says_that_it_would_restart(machine: Callable[..., Running]) 
 def test_the_configuration_without_a_root_file_is_the_default(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(containerd_config, "ROOT", tmp_path / "config.toml")
+    monkeypatch.setattr(containerd_files, "ROOT", tmp_path / "config.toml")
 
     class Old(Running):
         def run_command(self, words: list[str], environ_update: Any = None) -> tuple[int, str, str]:
