@@ -1,6 +1,6 @@
 """The one door for packages: what package manager a machine has, and the backend that speaks to it.
 
-Standard library only, Python 3.8 or newer: it runs on the node.
+All of this package needs nothing but the standard library and Python 3.8: it runs on the node, and in part on the controller.
 """
 
 # Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).

@@ -1,7 +1,7 @@
 """The backend for apt and dpkg: its programs are of `apt_machine`, what was interrupted of `apt_repair`.
 
 Sources are written in apt's deb822 form with the key inside; Ansible's own `deb822_repository` needs python3-debian, which a bare
-machine does not have. Standard library only, Python 3.8 or newer: it runs on the node.
+machine does not have.
 """
 
 # Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).

@@ -1,4 +1,4 @@
-"""Text of the files that apt and dpkg read. Standard library only, Python 3.8 or newer: it runs on the node."""
+"""Text of the files that apt and dpkg read."""
 
 # Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
 

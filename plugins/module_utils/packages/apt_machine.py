@@ -1,7 +1,4 @@
-"""A machine with apt and dpkg: where their files are, and how their programs are run.
-
-Standard library only, Python 3.8 or newer: it runs on the node.
-"""
+"""A machine with apt and dpkg: where their files are, and how their programs are run."""
 
 # Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
 

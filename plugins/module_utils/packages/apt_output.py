@@ -1,4 +1,4 @@
-"""What apt's and dpkg's programs print. Standard library only, Python 3.8 or newer: it runs on the node."""
+"""What apt's and dpkg's programs print."""
 
 # Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
 

@@ -1,7 +1,4 @@
-"""What an interrupted run of dpkg left half done: told, and finished without removing anything.
-
-Standard library only, Python 3.8 or newer: it runs on the node.
-"""
+"""What an interrupted run of dpkg left half done: told, and finished without removing anything."""
 
 # Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
 

@@ -1,8 +1,6 @@
 """Sources of apt that contradict each other: one repository with two keys, and apt reads no list at all.
 
 Docker's instructions and NVIDIA's package cuda-keyring write a source with a key of their own, Debian 13's installer one for the archive.
-
-Standard library only, Python 3.8 or newer: it runs on the node.
 """
 
 # Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).

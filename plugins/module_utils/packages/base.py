@@ -6,8 +6,6 @@ The protocol is written for apt and dnf alike:
 - Pins and repositories are files that a backend renders from what is there, so that it can keep the lines of an administrator.
 - Holds and pins are set before an install as well, since dependencies without a version otherwise bring the newest one.
 - A set has one full version, revision included: two repositories can share names and the upstream version.
-
-Standard library only, Python 3.8 or newer: it runs on the node.
 """
 
 # Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).

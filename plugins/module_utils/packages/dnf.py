@@ -1,7 +1,4 @@
-"""The backend for dnf 4 and rpm: its programs and files are of `dnf_machine`, its pins and holds of `dnf_locks`, package files of `dnf_archives`.
-
-Standard library only, Python 3.8 or newer: it runs on the node.
-"""
+"""The backend for dnf 4 and rpm: its programs and files are of `dnf_machine`, its pins and holds of `dnf_locks`, package files of `dnf_archives`."""
 
 # Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
 

@@ -1,7 +1,4 @@
-"""Package files of dnf: saved in a folder with what proves them, and a sample of a repository, whose signature is looked at.
-
-Standard library only, Python 3.8 or newer: it runs on the node.
-"""
+"""Package files of dnf: saved in a folder with what proves them, and a sample of a repository, whose signature is looked at."""
 
 # Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
 

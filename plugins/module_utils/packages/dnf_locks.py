@@ -1,7 +1,7 @@
 """What dnf may not move: pins and holds, as lines of its plugin versionlock.
 
 A pin and a hold are the same to dnf: a line by name and full version. So patterns are resolved to names, and what is asked for is run with
-a list of locks of its own, in which it stands already. Standard library only, Python 3.8 or newer: it runs on the node.
+a list of locks of its own, in which it stands already.
 """
 
 # Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).

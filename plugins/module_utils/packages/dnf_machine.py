@@ -1,7 +1,6 @@
 """A machine with dnf 4 and rpm: where their files are, how their programs are run, and what these list.
 
-Dnf is run as a program, since the Python that runs this need not be the one that has dnf's library. Standard library only, Python 3.8 or
-newer: it runs on the node.
+Dnf is run as a program, since the Python that runs this need not be the one that has dnf's library.
 """
 
 # Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).

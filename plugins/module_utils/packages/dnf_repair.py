@@ -1,7 +1,4 @@
-"""What a killed transaction of dnf left: two versions of a package, or one whose scripts did not end.
-
-Standard library only, Python 3.8 or newer: it runs on the node.
-"""
+"""What a killed transaction of dnf left: two versions of a package, or one whose scripts did not end."""
 
 # Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
 

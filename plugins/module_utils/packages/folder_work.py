@@ -1,7 +1,4 @@
-"""The work of module packages on a folder: a set is saved there, and installed from it.
-
-Standard library only, Python 3.8 or newer: it runs on the node.
-"""
+"""The work of module packages on a folder: a set is saved there, and installed from it."""
 
 # Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
 

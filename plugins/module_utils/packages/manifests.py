@@ -1,7 +1,4 @@
-"""Folders of saved packages, with a manifest of what is in them.
-
-Standard library only, Python 3.8 or newer: it runs on the node.
-"""
+"""Folders of saved packages, with a manifest of what is in them."""
 
 # Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
 

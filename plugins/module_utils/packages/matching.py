@@ -1,7 +1,4 @@
-"""Which offered versions are the wanted ones, also of parts that have another name in another branch.
-
-Standard library only, Python 3.8 or newer: it runs on the node, and on the controller.
-"""
+"""Which offered versions are the wanted ones, also of parts that have another name in another branch."""
 
 # Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
 

@@ -1,4 +1,4 @@
-"""Fingerprints of OpenPGP keys, without gpg, which a node need not have. Standard library only, Python 3.8 or newer: it runs on the node."""
+"""Fingerprints of OpenPGP keys, without gpg, which a node need not have."""
 
 # Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
 

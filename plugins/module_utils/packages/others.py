@@ -1,7 +1,4 @@
-"""What an installation would do to packages that are not of its set: the one rule by which preflight judges, and the installation itself.
-
-Standard library only, Python 3.8 or newer: it runs on the node, and on the controller.
-"""
+"""What an installation would do to packages that are not of its set: the one rule by which preflight judges, and the installation itself."""
 
 # Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
 

@@ -1,7 +1,4 @@
-"""What installing several sets at once would do, before anything of the node is changed.
-
-Standard library only, Python 3.8 or newer: it runs on the node.
-"""
+"""What installing several sets at once would do, before anything of the node is changed."""
 
 # Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
 

@@ -1,7 +1,4 @@
-"""Running the programs of package managers: nothing is asked, and another one that has the lock is waited for.
-
-Standard library only, Python 3.8 or newer: it runs on the node.
-"""
+"""Running the programs of package managers: nothing is asked, and another one that has the lock is waited for."""
 
 # Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
 

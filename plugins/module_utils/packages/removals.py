@@ -1,7 +1,4 @@
-"""Removals: what is asked for and nothing else, the same for every package manager.
-
-Standard library only, Python 3.8 or newer: it runs on the node.
-"""
+"""Removals: what is asked for and nothing else, the same for every package manager."""
 
 # Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
 

@@ -1,7 +1,4 @@
-"""Repositories as the inventory gives them: nothing without a signature, and no other key than the fingerprint says.
-
-Standard library only, Python 3.8 or newer: it runs on the node, and on the controller.
-"""
+"""Repositories as the inventory gives them: nothing without a signature, and no other key than the fingerprint says."""
 
 # Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
 

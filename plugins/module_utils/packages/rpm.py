@@ -1,7 +1,4 @@
-"""What rpm's database and dnf's lists say: packages as lines of fields, and the order of versions.
-
-Standard library only, Python 3.8 or newer: it runs on the node.
-"""
+"""What rpm's database and dnf's lists say: packages as lines of fields, and the order of versions."""
 
 # Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
 

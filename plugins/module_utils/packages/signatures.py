@@ -1,7 +1,4 @@
-"""Whether rpms are signed by keys that they have to be signed by.
-
-Standard library only, Python 3.8 or newer: it runs on the node.
-"""
+"""Whether rpms are signed by keys that they have to be signed by."""
 
 # Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
 

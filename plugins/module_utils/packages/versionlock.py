@@ -3,8 +3,6 @@
 A line of ours ends with an own pattern for the architecture, which dnf reads like its own '*'. It stays ours when
 'dnf versionlock delete' rewrites the file without comments. The comments say for whom lines are: an owner's pins, or what is held.
 Lines that are not ours are kept as they are.
-
-Standard library only, Python 3.8 or newer: it runs on the node.
 """
 
 # Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).

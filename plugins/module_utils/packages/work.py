@@ -1,7 +1,4 @@
-"""The work of one call of module packages: which steps, in which order, on whatever backend.
-
-Standard library only, Python 3.8 or newer: it runs on the node, and on the controller for what a node lacks by its record.
-"""
+"""The work of one call of module packages: which steps, in which order, on whatever backend."""
 
 # Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
 
