@@ -21,6 +21,7 @@ from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import (
     apt_output,
     apt_repair,
     apt_sources,
+    base,
     manifests,
 )
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.apt_machine import (
@@ -30,23 +31,6 @@ from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.apt_machine 
     run,
 )
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.authorities import bundle
-from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import (
-    INSTALL_TIMEOUT_S,
-    LOCK_TIMEOUT_S,
-    SOURCE,
-    UPDATE_TIMEOUT_S,
-    Backend,
-    File,
-    Installed,
-    Offers,
-    PackageError,
-    Plan,
-    Repository,
-    Saved,
-    UnfinishedError,
-    alike,
-    refuse_type,
-)
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.removals import Removals
 
 # What nothing needs any more stays, whatever the machine's own settings say.
@@ -76,7 +60,7 @@ class Apt(Removals):
 
     def __init__(
         self,
-        lock_timeout_s: float = LOCK_TIMEOUT_S,
+        lock_timeout_s: float = base.LOCK_TIMEOUT_S,
         root: Path = Path("/"),
         settings: Sequence[str] = (),
         execute: Callable[..., str] = run,
@@ -87,18 +71,18 @@ class Apt(Removals):
 
     # --- looking ---------------------------------------------------------------------------------------------------
 
-    def installed(self, names: Iterable[str]) -> Dict[str, Installed]:
+    def installed(self, names: Iterable[str]) -> Dict[str, base.Installed]:
         """See `base.Backend`."""
         listed = sorted(set(names))
         if not listed:
             return {}
         # dpkg-query knows patterns of names only.
-        asked = [] if any(name.startswith(SOURCE) for name in listed) else listed
+        asked = [] if any(name.startswith(base.SOURCE) for name in listed) else listed
         found = apt_output.parse_installed(self._machine.packages(*asked))
         return {
             name: package
             for name, package in found.items()
-            if (name in listed if ":" in name else asked or alike(name, package.source, listed))
+            if (name in listed if ":" in name else asked or base.alike(name, package.source, listed))
         }
 
     def refresh(self, owner: Optional[str] = None) -> None:
@@ -127,7 +111,7 @@ class Apt(Removals):
         words = ("dump", "--no-empty", "--format=%v%n", "Acquire::https::CaInfo")
         return str(self._machine.ask("apt-config", *words).strip())
 
-    def offered(self, names: Iterable[str]) -> Offers:
+    def offered(self, names: Iterable[str]) -> base.Offers:
         """See `base.Backend`."""
         listed = sorted(set(names))
         if not listed:
@@ -138,7 +122,9 @@ class Apt(Removals):
         """See `base.Backend`. The lists that were read are signed."""
 
     @contextmanager
-    def aside(self, repositories: Mapping[str, Repository], beside_node: bool = False) -> Iterator[Backend]:
+    def aside(
+        self, repositories: Mapping[str, base.Repository], beside_node: bool = False
+    ) -> Iterator[base.Backend]:
         """See `base.Backend`."""
         with tempfile.TemporaryDirectory(prefix="gpusmith-apt-") as name:
             folder = Path(name)
@@ -177,7 +163,7 @@ class Apt(Removals):
                 asked.refresh(owner)
             try:
                 asked.refresh()
-            except PackageError as error:
+            except base.PackageError as error:
                 if not beside_node:
                     raise
                 asked.trouble = str(error)
@@ -197,17 +183,17 @@ class Apt(Removals):
         released: Sequence[str] = (),
         displaced: Sequence[str] = (),
         reads: bool = False,
-    ) -> Plan:
+    ) -> base.Plan:
         """See `base.Backend`."""
         lost = apt_repair.lost(self._machine)
         with self._as_if(pins, released, lost) as seen:
             words = [*self._machine.get("install"), "--simulate", *seen]
             words += [*exact_words(versions), *_gone_words(displaced)]
-            attempt = partial(self._machine.execute, words, UPDATE_TIMEOUT_S)
+            attempt = partial(self._machine.execute, words, base.UPDATE_TIMEOUT_S)
             plan = apt_output.parse_simulation(self._with_lists(attempt) if reads else attempt())
         others = sorted(lost - plan.installed.keys())
         if others:
-            raise PackageError(
+            raise base.PackageError(
                 f"An installation that was interrupted left {', '.join(others)} incomplete. "
                 "Run 'apt-get --fix-broken install' on the machine."
             )
@@ -219,12 +205,12 @@ class Apt(Removals):
         pins: Mapping[str, Sequence[str]],
         released: Sequence[str] = (),
         displaced: Sequence[str] = (),
-    ) -> Plan:
+    ) -> base.Plan:
         """See `base.Backend`."""
         wanted = [*self._words_of(folder), *_gone_words(displaced)]
         with self._as_if(pins, released) as seen:
             words = [*self._machine.get("install"), "--simulate", *seen, *wanted]
-            return apt_output.parse_simulation(self._machine.execute(words, UPDATE_TIMEOUT_S))
+            return apt_output.parse_simulation(self._machine.execute(words, base.UPDATE_TIMEOUT_S))
 
     @contextmanager
     def _as_if(
@@ -250,16 +236,16 @@ class Apt(Removals):
     def _source(self, owner: str) -> Path:
         return Path(self._machine.sources, f"{apt_sources.OURS}{owner}.sources")
 
-    def repository_files(self, owner: str, repository: Optional[Repository]) -> List[File]:
+    def repository_files(self, owner: str, repository: Optional[base.Repository]) -> List[base.File]:
         """See `base.Backend`."""
-        refuse_type(repository, owner, self.name, "deb")
+        base.refuse_type(repository, owner, self.name, "deb")
         text = apt_files.render_source(repository, owner) if repository else None
-        return [File(self._source(owner), text)]
+        return [base.File(self._source(owner), text)]
 
-    def pin_files(self, owner: str, pins: Mapping[str, Sequence[str]]) -> List[File]:
+    def pin_files(self, owner: str, pins: Mapping[str, Sequence[str]]) -> List[base.File]:
         """See `base.Backend`."""
         text = apt_files.render_preferences(pins, owner) if pins else None
-        return [File(self._machine.preferences / f"gpusmith-{owner}.pref", text)]
+        return [base.File(self._machine.preferences / f"gpusmith-{owner}.pref", text)]
 
     # --- changing --------------------------------------------------------------------------------------------------
 
@@ -292,10 +278,10 @@ class Apt(Removals):
         """
         try:
             return attempt()
-        except PackageError as error:
+        except base.PackageError as error:
             told = str(error)
             if (
-                isinstance(error, UnfinishedError)
+                isinstance(error, base.UnfinishedError)
                 or apt_output.LOCKED.search(told)
                 or apt_output.UNPACKED.search(told)
             ):
@@ -303,12 +289,12 @@ class Apt(Removals):
             self._machine.read_lists(["apt-get", *self._machine.settings, "update", "-q"], accept=range(256))
             return attempt()
 
-    def fetch(self, versions: Mapping[str, str], folder: Path) -> List[Saved]:
+    def fetch(self, versions: Mapping[str, str], folder: Path) -> List[base.Saved]:
         """See `base.Backend`."""
-        saved: List[Saved] = manifests.complete(folder, self.name, versions, self._save)
+        saved: List[base.Saved] = manifests.complete(folder, self.name, versions, self._save)
         return saved
 
-    def _save(self, versions: Mapping[str, str], folder: Path) -> List[Saved]:
+    def _save(self, versions: Mapping[str, str], folder: Path) -> List[base.Saved]:
         offers = self.offered(versions)
         offered = {name: version for name, version in versions.items() if version in offers.get(name, [])}
         for name, version in sorted(versions.items()):
@@ -322,13 +308,13 @@ class Apt(Removals):
                 "-q",
                 *options({"APT::Sandbox::User": "root"}),
             ]
-            self._machine.execute([*words, *exact_words(offered)], INSTALL_TIMEOUT_S, cwd=folder)
+            self._machine.execute([*words, *exact_words(offered)], base.INSTALL_TIMEOUT_S, cwd=folder)
         saved = []
         for path in sorted(folder.glob("*.deb")):
             words = ["dpkg-deb", "-W", "--showformat=${Package}\t${Version}", str(path)]
             name, _, version = self._machine.execute(words, 60, accept=(0, 2)).strip().partition("\t")
             if versions.get(name) == version:
-                saved.append(Saved(name, version, path.name, manifests.digest(path)))
+                saved.append(base.Saved(name, version, path.name, manifests.digest(path)))
         return saved
 
     def _cached(self, name: str, version: str) -> Path:
@@ -337,7 +323,9 @@ class Apt(Removals):
         # As apt names them. One of the machine's own architecture sorts before a foreign one.
         found = next(iter(sorted(cache.glob(f"{name}_{version.replace(':', '%3a')}_*.deb"))), None)
         if found is None:
-            raise PackageError(f"Neither a repository nor '{cache}' has '{name}' in version '{version}'.")
+            raise base.PackageError(
+                f"Neither a repository nor '{cache}' has '{name}' in version '{version}'."
+            )
         return found
 
     def install_from(self, folder: Path, displaced: Sequence[str] = (), erase: bool = True) -> None:
@@ -350,7 +338,7 @@ class Apt(Removals):
         saved = manifests.read(folder, self.name)
         return [*options(ALONE), *(str((folder / each.file).resolve()) for each in saved)]
 
-    def _would_remove(self, names: Sequence[str]) -> Plan:
+    def _would_remove(self, names: Sequence[str]) -> base.Plan:
         # Who holds what would go is told as well.
         return self._simulated_removal("remove", *KEPT, *options({"APT::Ignore-Hold": 1}), *names)
 
@@ -359,9 +347,11 @@ class Apt(Removals):
         before = self._simulated_removal("autoremove").removed
         return set(self._simulated_removal("remove", "--autoremove", *names).removed) - set(before)
 
-    def _simulated_removal(self, verb: str, *words: str) -> Plan:
+    def _simulated_removal(self, verb: str, *words: str) -> base.Plan:
         simulation = [*self._machine.get(verb), "--simulate", "--allow-change-held-packages"]
-        return apt_output.parse_simulation(self._machine.execute([*simulation, *words], UPDATE_TIMEOUT_S))
+        return apt_output.parse_simulation(
+            self._machine.execute([*simulation, *words], base.UPDATE_TIMEOUT_S)
+        )
 
     def _take_away(self, names: Sequence[str]) -> None:
         self._machine.change([*self._machine.get("remove"), *KEPT, *names])

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import (
+    base,
     dnf_machine,
     dnf_output,
     dnf_repair,
@@ -21,24 +22,6 @@ from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import (
     versionlock,
 )
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.authorities import bundle
-from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import (
-    INSTALL_TIMEOUT_S,
-    LOCK_TIMEOUT_S,
-    SOURCE,
-    UPDATE_TIMEOUT_S,
-    Backend,
-    BusyError,
-    File,
-    Installed,
-    Offers,
-    PackageError,
-    Plan,
-    Repository,
-    Saved,
-    UnfinishedError,
-    alike,
-    refuse_type,
-)
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.dnf_archives import Archives
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.dnf_locks import Locks
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.dnf_machine import (
@@ -56,7 +39,7 @@ from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.removals imp
 # --- what files say ------------------------------------------------------------------------------------------------
 
 
-def render_repository(repository: Repository, owner: str, key: Path) -> str:
+def render_repository(repository: base.Repository, owner: str, key: Path) -> str:
     """The repository as dnf's file; each address is a repository of its own, as it is for apt."""
     lines = [f"# Written by gpusmith for {owner}."]
     for number, uri in enumerate(repository.uris, 1):
@@ -93,7 +76,7 @@ class Dnf(Removals):
 
     def __init__(
         self,
-        lock_timeout_s: float = LOCK_TIMEOUT_S,
+        lock_timeout_s: float = base.LOCK_TIMEOUT_S,
         root: Path = Path("/"),
         execute: Callable[..., str] = dnf_machine.run,
         machine: Optional[Machine] = None,
@@ -109,26 +92,28 @@ class Dnf(Removals):
 
     # --- looking ---------------------------------------------------------------------------------------------------
 
-    def installed(self, names: Iterable[str]) -> Dict[str, Installed]:
+    def installed(self, names: Iterable[str]) -> Dict[str, base.Installed]:
         """See `base.Backend`."""
         listed = sorted(set(names))
         if not listed:
             return {}
         asked = (
-            [] if any(name.startswith(SOURCE) for name in listed) else [*listed, *rpm.names_of_builds(listed)]
+            []
+            if any(name.startswith(base.SOURCE) for name in listed)
+            else [*listed, *rpm.names_of_builds(listed)]
         )
         all_rows = self._machine.installed(asked)
-        rows = [row for row in all_rows if alike(row.name, row.source, listed)]
+        rows = [row for row in all_rows if base.alike(row.name, row.source, listed)]
         halves = dnf_repair.half_done(self._machine, rows)
         locks = self._locks.listed()
-        found: Dict[str, Installed] = {}
+        found: Dict[str, base.Installed] = {}
         for row in rows:
             other = found.get(row.name)
             if row.name not in halves and (other is None or rpm.compare(other.version, row.version) < 0):
-                found[row.name] = Installed(row.version, locks.holds(row.name, row.version), row.source)
+                found[row.name] = base.Installed(row.version, locks.holds(row.name, row.version), row.source)
         for row in all_rows:
             if row.build in listed:
-                found[row.build] = Installed(row.version, locks.holds(row.name, row.version), row.source)
+                found[row.build] = base.Installed(row.version, locks.holds(row.name, row.version), row.source)
         return found
 
     def refresh(self, owner: Optional[str] = None) -> None:
@@ -136,7 +121,7 @@ class Dnf(Removals):
         if owner is not None:
             self._refresh(self._machine.ids(owner))
         elif self._machine.has_repositories():
-            self._machine.dnf([*ALONE, *READING], UPDATE_TIMEOUT_S)
+            self._machine.dnf([*ALONE, *READING], base.UPDATE_TIMEOUT_S)
 
     def _refresh(self, ours: Sequence[str]) -> None:
         """Read the lists of repositories of ours."""
@@ -146,24 +131,26 @@ class Dnf(Removals):
                 shutil.rmtree(folder)
         if ours:
             only = ["--disablerepo=*", f"--enablerepo={','.join(ours)}"]
-            self._machine.dnf([*ALONE, *READING, *only], UPDATE_TIMEOUT_S)
+            self._machine.dnf([*ALONE, *READING, *only], base.UPDATE_TIMEOUT_S)
 
     def agree(self) -> None:
         """See `base.Backend`. Each repository of dnf has its own keys."""
 
-    def offered(self, names: Iterable[str]) -> Offers:
+    def offered(self, names: Iterable[str]) -> base.Offers:
         """See `base.Backend`."""
         listed = set(names)
         if not listed:
             return {}
-        found: Offers = {}
+        found: base.Offers = {}
         for row in self._machine.offered(sorted(listed)):
             for name in listed & {row.name, row.build}:
                 found.setdefault(name, []).append(row.version)
         return {name: rpm.newest_first(versions) for name, versions in found.items()}
 
     @contextmanager
-    def aside(self, repositories: Mapping[str, Repository], beside_node: bool = False) -> Iterator[Backend]:
+    def aside(
+        self, repositories: Mapping[str, base.Repository], beside_node: bool = False
+    ) -> Iterator[base.Backend]:
         """See `base.Backend`."""
         with tempfile.TemporaryDirectory(prefix="gpusmith-dnf-") as name:
             machine = self._machine.aside(Path(name))
@@ -208,8 +195,10 @@ class Dnf(Removals):
         if not self._machine.has_repositories():
             return ""
         try:
-            self._machine.dnf([*ALONE, "makecache", "--setopt=*.skip_if_unavailable=0"], UPDATE_TIMEOUT_S)
-        except PackageError as error:
+            self._machine.dnf(
+                [*ALONE, "makecache", "--setopt=*.skip_if_unavailable=0"], base.UPDATE_TIMEOUT_S
+            )
+        except base.PackageError as error:
             return str(error)
         return ""
 
@@ -226,7 +215,7 @@ class Dnf(Removals):
         released: Sequence[str] = (),
         displaced: Sequence[str] = (),
         reads: bool = False,
-    ) -> Plan:
+    ) -> base.Plan:
         """See `base.Backend`."""
         attempt = partial(self._simulate, versions, pins, released)
         if not reads:
@@ -234,9 +223,9 @@ class Dnf(Removals):
         self._have_lists("--setopt=*.metadata_expire=never")
         try:
             plan = attempt()
-        except BusyError:
+        except base.BusyError:
             raise
-        except PackageError:
+        except base.PackageError:
             # As for an installation: what these packages need may be in lists that are old.
             self._have_lists("--refresh")
             plan = attempt()
@@ -247,9 +236,9 @@ class Dnf(Removals):
         versions: Mapping[str, str],
         pins: Mapping[str, Sequence[str]],
         released: Sequence[str],
-    ) -> Plan:
+    ) -> base.Plan:
         pinned = self._locks.resolved(pins, {})
-        without = [] if self._machine.has_plugin("versionlock") else self._excluded(pinned)
+        without = [] if self._machine.has_locks() else self._excluded(pinned)
         words = [*AS_READ, "install", *as_asked(), *exact_words(versions)]
         return self._plan([*without, *words], versions, pinned, released)
 
@@ -259,7 +248,7 @@ class Dnf(Removals):
         pins: Mapping[str, Sequence[str]],
         released: Sequence[str] = (),
         displaced: Sequence[str] = (),
-    ) -> Plan:
+    ) -> base.Plan:
         """See `base.Backend`."""
         versions, words = self._words_of(folder)
         plan = self._plan(
@@ -273,7 +262,7 @@ class Dnf(Removals):
         versions: Mapping[str, str],
         pinned: versionlock.Locks,
         released: Sequence[str],
-    ) -> Plan:
+    ) -> base.Plan:
         """What dnf would do, asked with these words, by pins, and without holds."""
         locks = self._locks.listed()
         for owner in self._taken:
@@ -282,13 +271,13 @@ class Dnf(Removals):
         with self._locks.seen_as(locks, versions) as options:
             said = self._machine.dnf(
                 [*options, *WITH_LOCKS, *words, "--assumeno"],
-                UPDATE_TIMEOUT_S,
+                base.UPDATE_TIMEOUT_S,
                 unless=dnf_output.ABORTED,
                 yes=False,
             )
         return dnf_output.parse_plan(said, {row.name: row.version for row in self._machine.installed()})
 
-    def _beside_removal(self, plan: Plan, displaced: Sequence[str]) -> Plan:
+    def _beside_removal(self, plan: base.Plan, displaced: Sequence[str]) -> base.Plan:
         """A plan with what is removed before it is carried out."""
         gone = self.removal(displaced) if displaced else {}
         return plan._replace(removed={**plan.removed, **gone})
@@ -299,10 +288,10 @@ class Dnf(Removals):
             return
         words = [*ALONE, "makecache", "--setopt=*.skip_if_unavailable=1", which]
         try:
-            self._machine.dnf(words, UPDATE_TIMEOUT_S)
-        except BusyError:
+            self._machine.dnf(words, base.UPDATE_TIMEOUT_S)
+        except base.BusyError:
             raise
-        except PackageError:
+        except base.PackageError:
             # What is lacking then, a simulation names.
             return
 
@@ -317,15 +306,15 @@ class Dnf(Removals):
 
     # --- files -----------------------------------------------------------------------------------------------------
 
-    def repository_files(self, owner: str, repository: Optional[Repository]) -> List[File]:
+    def repository_files(self, owner: str, repository: Optional[base.Repository]) -> List[base.File]:
         """See `base.Backend`."""
         key = self._machine.key(owner)
         if repository is None:
-            return [File(self._machine.source(owner), None), File(key, None)]
-        refuse_type(repository, owner, self.name, "rpm")
+            return [base.File(self._machine.source(owner), None), base.File(key, None)]
+        base.refuse_type(repository, owner, self.name, "rpm")
         return [
-            File(key, repository.key + "\n"),
-            File(self._machine.source(owner), render_repository(repository, owner, key)),
+            base.File(key, repository.key + "\n"),
+            base.File(self._machine.source(owner), render_repository(repository, owner, key)),
         ]
 
     # --- changing --------------------------------------------------------------------------------------------------
@@ -339,17 +328,19 @@ class Dnf(Removals):
         """See `base.Backend`. Dnf knows of no step that does both."""
         if displaced:
             self.remove(displaced)
-        self._machine.need("versionlock")
+        self._machine.need_locks()
         words = [*CHANGING, "install", *as_asked(erase), *exact_words(versions)]
         with self._locks.seen_as(self._locks.listed(), versions) as options:
             try:
                 # Lists are read by who asks for it.
-                self._machine.dnf([*options, "--setopt=*.metadata_expire=never", *words], INSTALL_TIMEOUT_S)
-            except (BusyError, UnfinishedError):
+                self._machine.dnf(
+                    [*options, "--setopt=*.metadata_expire=never", *words], base.INSTALL_TIMEOUT_S
+                )
+            except (base.BusyError, base.UnfinishedError):
                 raise
-            except PackageError:
+            except base.PackageError:
                 # What these packages need may be in lists that are missing or old.
-                self._machine.dnf([*options, "--refresh", *words], INSTALL_TIMEOUT_S)
+                self._machine.dnf([*options, "--refresh", *words], base.INSTALL_TIMEOUT_S)
         self._follow(versions)
 
     def _follow(self, versions: Mapping[str, str]) -> None:
@@ -361,14 +352,14 @@ class Dnf(Removals):
             if name not in there or (version and there[name].version != version)
         ]
         if lacking:
-            raise PackageError(
+            raise base.PackageError(
                 f"dnf ended without an error, but did not install {', '.join(lacking)} as asked."
             )
         self._locks.follow({name: there[name].version for name in versions})
 
-    def fetch(self, versions: Mapping[str, str], folder: Path) -> List[Saved]:
+    def fetch(self, versions: Mapping[str, str], folder: Path) -> List[base.Saved]:
         """See `base.Backend`."""
-        saved: List[Saved] = manifests.complete(folder, self.name, versions, self._archives.save)
+        saved: List[base.Saved] = manifests.complete(folder, self.name, versions, self._archives.save)
         return saved
 
     def install_from(self, folder: Path, displaced: Sequence[str] = (), erase: bool = True) -> None:
@@ -377,7 +368,7 @@ class Dnf(Removals):
         if displaced:
             self.remove(displaced)
         with self._locks.seen_as(self._locks.listed(), versions) as options:
-            self._machine.dnf([*options, "install", *as_asked(erase), *words], INSTALL_TIMEOUT_S)
+            self._machine.dnf([*options, "install", *as_asked(erase), *words], base.INSTALL_TIMEOUT_S)
         self._follow(versions)
 
     def _words_of(self, folder: Path) -> Tuple[Dict[str, str], List[str]]:
@@ -388,23 +379,23 @@ class Dnf(Removals):
         alone = ["--disablerepo=*", "--setopt=localpkg_gpgcheck=0"]
         return {each.name: each.version for each in saved}, [*alone, *files]
 
-    def _would_remove(self, names: Sequence[str]) -> Plan:
+    def _would_remove(self, names: Sequence[str]) -> base.Plan:
         return self._simulated_removal(names, unused=False)
 
     def _unused_after(self, names: Sequence[str]) -> Set[str]:
         gone = set(self._simulated_removal(names, unused=True).removed)
         return gone - {name for name, package in self.installed(gone).items() if package.held}
 
-    def _simulated_removal(self, names: Sequence[str], unused: bool) -> Plan:
+    def _simulated_removal(self, names: Sequence[str], unused: bool) -> base.Plan:
         words = [*ALONE, *_removing(unused), "--assumeno", *names]
         return dnf_output.parse_plan(
-            self._machine.dnf(words, UPDATE_TIMEOUT_S, unless=dnf_output.ABORTED, yes=False), {}
+            self._machine.dnf(words, base.UPDATE_TIMEOUT_S, unless=dnf_output.ABORTED, yes=False), {}
         )
 
     def _take_away(self, names: Sequence[str]) -> None:
         # Locks are of what comes. Where their list is missing, the plugin ends all that dnf does with an error.
         words = [*self._machine.without_locks(), *_removing(unused=False), *names]
-        self._machine.dnf(words, INSTALL_TIMEOUT_S)
+        self._machine.dnf(words, base.INSTALL_TIMEOUT_S)
 
     def repair(self) -> bool:
         """See `base.Backend`."""

@@ -12,17 +12,12 @@ from pathlib import Path
 from typing import Dict, Iterable, Iterator, List, Mapping, Sequence, Set, Tuple
 
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import (
+    base,
     dnf_output,
     manifests,
     matching,
     rpm,
     signatures,
-)
-from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import (
-    INSTALL_TIMEOUT_S,
-    UPDATE_TIMEOUT_S,
-    PackageError,
-    Saved,
 )
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.dnf_machine import (
     ALONE,
@@ -54,7 +49,7 @@ class Archives:
 
     # --- saved in a folder -----------------------------------------------------------------------------------------
 
-    def save(self, versions: Mapping[str, str], folder: Path) -> List[Saved]:
+    def save(self, versions: Mapping[str, str], folder: Path) -> List[base.Saved]:
         """Save packages in an empty folder; those that were saved."""
         rows = [row for row in self._machine.offered(sorted(versions)) if row.name in versions]
         offered = {(row.name, row.version): row for row in rows}
@@ -83,14 +78,14 @@ class Archives:
         words = [*ALONE, "--downloadonly", f"--destdir={folder}", "--setopt=*.metadata_expire=never"]
         words += ["--setopt=*.skip_if_unavailable=1", "--setopt=*.gpgcheck=0"]
         if here:
-            self._machine.dnf([*words, "reinstall", *here], INSTALL_TIMEOUT_S)
+            self._machine.dnf([*words, "reinstall", *here], base.INSTALL_TIMEOUT_S)
         if coming:
-            self._machine.dnf([*words, "install", *as_asked(), *coming], INSTALL_TIMEOUT_S)
+            self._machine.dnf([*words, "install", *as_asked(), *coming], base.INSTALL_TIMEOUT_S)
 
-    def _saved(self, path: Path) -> Saved:
+    def _saved(self, path: Path) -> base.Saved:
         words = ["rpm", "-qp", "--nosignature", "--qf", rpm.INSTALLED, str(path)]
         row = rpm.parse_rows(self._machine.execute(words, 60))[0]
-        return Saved(row.name, row.version, path.name, manifests.digest(path))
+        return base.Saved(row.name, row.version, path.name, manifests.digest(path))
 
     def cached(self, name: str, version: str) -> Tuple[Path, str]:
         """The archive that an earlier installation left in dnf's cache, and its repository.
@@ -108,7 +103,9 @@ class Archives:
         ]
         if found:
             return found[0], found[0].parent.parent.name.rpartition("-")[0]
-        raise PackageError(f"Neither a repository nor '{places[-1]}' has '{name}' in version '{version}'.")
+        raise base.PackageError(
+            f"Neither a repository nor '{places[-1]}' has '{name}' in version '{version}'."
+        )
 
     # --- signatures ------------------------------------------------------------------------------------------------
 
@@ -157,8 +154,8 @@ class Archives:
         with tempfile.TemporaryDirectory(prefix=manifests.DOWNLOADS) as name:
             words = [*ALONE, "--downloadonly", f"--destdir={name}", "--setopt=*.gpgcheck=0"]
             try:
-                self._machine.dnf([*words, "install", *as_asked(), sample], UPDATE_TIMEOUT_S)
-            except PackageError:
+                self._machine.dnf([*words, "install", *as_asked(), sample], base.UPDATE_TIMEOUT_S)
+            except base.PackageError:
                 return
             # What it needs comes along, from the same repository.
             keys = {str(key): key.read_text(encoding="utf-8")}
@@ -179,7 +176,7 @@ class Archives:
     def _total(self, builds: Sequence[str]) -> float:
         """Bytes that an installation would bring; infinite where nobody can tell."""
         said = self._machine.dnf(
-            [*ALONE, "--assumeno", "install", *builds], UPDATE_TIMEOUT_S, accept=(0, 1), yes=False
+            [*ALONE, "--assumeno", "install", *builds], base.UPDATE_TIMEOUT_S, accept=(0, 1), yes=False
         )
         total: float = dnf_output.total_bytes(said)
         return total

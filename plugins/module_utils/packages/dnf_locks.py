@@ -16,16 +16,7 @@ from pathlib import Path
 from typing import Dict, Iterable, Iterator, List, Mapping, Sequence
 
 from ansible_collections.gpusmith.gpu.plugins.module_utils import files
-from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import dnf_output, rpm, versionlock
-from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import (
-    SOURCE,
-    UPDATE_TIMEOUT_S,
-    BusyError,
-    File,
-    PackageError,
-    UnfinishedError,
-    alike,
-)
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base, dnf_output, rpm, versionlock
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.dnf_machine import (
     AS_READ,
     WITH_LOCKS,
@@ -55,7 +46,7 @@ class Locks:
 
     # --- pins ------------------------------------------------------------------------------------------------------
 
-    def pin_files(self, owner: str, pins: Mapping[str, Sequence[str]]) -> List[File]:
+    def pin_files(self, owner: str, pins: Mapping[str, Sequence[str]]) -> List[base.File]:
         """See `base.Backend`."""
         text = self._machine.locks_text()
         locks = versionlock.read(text or "")
@@ -66,11 +57,11 @@ class Locks:
         held = {name: each for name, each in locks.ours.get(versionlock.HELD, {}).items() if name in there}
         locks = locks.with_block(versionlock.HELD, held)
         locks = locks.with_block(owner, self.resolved(pins, locks.ours.get(owner, {})))
-        return [File(self._machine.locks, locks.render())]
+        return [base.File(self._machine.locks, locks.render())]
 
     def resolved(self, pins: Mapping[str, Sequence[str]], before: versionlock.Locks) -> versionlock.Locks:
         """Pins by name: patterns stand for what is offered or installed of their versions, and what was found so before."""
-        patterns = [name for name in pins if name.startswith(SOURCE) or re.search(r"[*?[]", name)]
+        patterns = [name for name in pins if name.startswith(base.SOURCE) or re.search(r"[*?[]", name)]
         found: versionlock.Locks = {
             name: list(versions) for name, versions in pins.items() if name not in patterns
         }
@@ -79,7 +70,7 @@ class Locks:
         allowed = sorted({version for pattern in patterns for version in pins[pattern]})
         upstream = {rpm.split(version)[1] for version in allowed}
         known: Dict[str, List[str]] = {name: list(versions) for name, versions in before.items()}
-        there = [row for row in self._machine.installed() if alike(row.name, row.source, patterns)]
+        there = [row for row in self._machine.installed() if base.alike(row.name, row.source, patterns)]
         for row in [*self._machine.candidates(patterns), *there]:
             known.setdefault(row.name, []).append(row.version)
         for name, versions in known.items():
@@ -120,7 +111,7 @@ class Locks:
         for name, version in versions.items():
             line = locks.hinders(name, version)
             if line is not None:
-                raise PackageError(
+                raise base.PackageError(
                     f"'{line}' in '{self._machine.locks}', which is not ours, locks '{name}' at another version than '{version}'. "
                     f"Take it out ('dnf versionlock delete {name}') if it may go, or ask for the version that it has."
                 )
@@ -146,13 +137,13 @@ class Locks:
             try:
                 self._machine.dnf(
                     [*options, *WITH_LOCKS, *AS_READ, "upgrade", "--assumeno"],
-                    UPDATE_TIMEOUT_S,
+                    base.UPDATE_TIMEOUT_S,
                     unless=dnf_output.ABORTED,
                     yes=False,
                 )
-            except (BusyError, UnfinishedError):
+            except (base.BusyError, base.UnfinishedError):
                 return ""
-            except PackageError as error:
+            except base.PackageError as error:
                 return str(error)
         return ""
 
@@ -171,12 +162,12 @@ class Locks:
 
     def _have_them_read(self) -> None:
         """Nothing is held by lines that dnf does not read."""
-        self._machine.need("versionlock")
+        self._machine.need_locks()
         for path, option in SWITCHES:
             file = self._machine.root / path
             text = files.read(file) or ""
             if re.search(rf"(?mi)^\s*{option}\s*=\s*(?:0|no|false|off)\s*$", text):
-                raise PackageError(
+                raise base.PackageError(
                     f"'/{path}' has '{option}' switched off, so dnf reads no locks, and would replace what has to stay. "
                     f"Set '{option}=1' there."
                 )

@@ -132,13 +132,13 @@ class Machine:
         text: Optional[str] = files.read(self.locks)
         return text
 
-    def has_plugin(self, command: str) -> bool:
-        """Whether a command of dnf is there."""
-        return any(self.root.glob(f"usr/lib/python3*/*-packages/dnf-plugins/{command}.py"))
+    def has_locks(self) -> bool:
+        """Whether dnf's plugin versionlock is there."""
+        return any(self.root.glob("usr/lib/python3*/*-packages/dnf-plugins/versionlock.py"))
 
     def without_locks(self) -> List[str]:
         """Options with which dnf runs all its plugins but that for locks."""
-        return ["--disableplugin=versionlock"] if self.has_plugin("versionlock") else []
+        return ["--disableplugin=versionlock"] if self.has_locks() else []
 
     # --- programs --------------------------------------------------------------------------------------------------
 
@@ -164,11 +164,10 @@ class Machine:
             [*general, *words], timeout_s, accept=accept, unless=unless, lock_timeout_s=self.lock_timeout_s
         )
 
-    def need(self, *commands: str) -> None:
-        """Bring commands of dnf that are packages of their own on some systems."""
-        lacking = [command for command in commands if not self.has_plugin(command)]
-        if lacking:
-            self.dnf(["install", *(f"dnf-command({command})" for command in lacking)], INSTALL_TIMEOUT_S)
+    def need_locks(self) -> None:
+        """Bring dnf's plugin versionlock, a package of its own on some systems."""
+        if not self.has_locks():
+            self.dnf(["install", "dnf-command(versionlock)"], INSTALL_TIMEOUT_S)
 
     def installed(self, patterns: Sequence[str] = ()) -> List[rpm.Row]:
         """Installed packages by shell patterns; all without any."""

@@ -7,13 +7,7 @@ from __future__ import annotations
 import fnmatch
 from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Sequence
 
-from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import matching, rpm
-from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import (
-    Installed,
-    PackageError,
-    Plan,
-    alike,
-)
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base, matching, rpm
 
 # Arguments of module packages.
 Ask = Mapping[str, Any]
@@ -49,7 +43,7 @@ def is_of_set(asked: Ask, name: str, version: str, source: str) -> bool:
             for option in ("unversioned", "optional", "replaced", "displaced")
         )
         or name in rpm.names_of_builds(asked.get("optional") or ())
-        or any(alike(name, source, asked.get(option) or ()) for option in ("companions", "release"))
+        or any(base.alike(name, source, asked.get(option) or ()) for option in ("companions", "release"))
         or any(name in (each["of"], *each["names"]) for each in asked.get("counterparts") or ())
         or _by_pattern(asked, name, version, source)
     )
@@ -59,18 +53,18 @@ def _by_pattern(asked: Ask, name: str, version: str, source: str) -> bool:
     # Many names have 'nvidia' in them, 'nvidia-docker2' for one: the driver's have its kind of version as well, or its source.
     patterns = asked.get("patterns") or ()
     has_kind = any(matching.is_of_driver(str(want)) for want in (asked.get("packages") or {}).values())
-    return alike(name, source, patterns) and (
-        not has_kind or matching.is_of_driver(version) or alike("", source, patterns)
+    return base.alike(name, source, patterns) and (
+        not has_kind or matching.is_of_driver(version) or base.alike("", source, patterns)
     )
 
 
-def held(plan: Plan, there: Mapping[str, Installed]) -> List[str]:
+def held(plan: base.Plan, there: Mapping[str, base.Installed]) -> List[str]:
     """What a plan changes although somebody holds it."""
     return sorted(name for name in plan.changed if name in there and there[name].held)
 
 
 def of_plan(
-    plan: Plan,
+    plan: base.Plan,
     asks: Iterable[Ask],
     sources: Mapping[str, str],
     stays: Iterable[str],
@@ -144,6 +138,6 @@ def refuse(found: Others, of_set: str, kernel: str) -> None:
             f" 'kernel-devel-matched-{kernel}'."
         )
     if what:
-        raise PackageError(
+        raise base.PackageError(
             f"Installing '{of_set}' would {', and '.join(what)}. Nothing was changed. {' '.join(steps)} Then run again."
         )
