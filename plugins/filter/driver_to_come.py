@@ -18,34 +18,16 @@ short_description: Whether the driver's version has to be chosen for a node
 description:
   - True where a branch of the driver is asked for, or the latest version, and the node gets it in this run. A node that serves keeps its driver,
     and so does a machine outside of the cluster that has one of the branch loaded.
-version_added: "0.1.0"
 author: gpusmith contributors
 positional: _input, record, upgrade
 options:
-  _input:
-    description: The version that is asked for.
-    type: str
-    required: true
-  record:
-    description: Record of the node, as M(gpusmith.gpu.node_state) says it.
-    type: dict
-    required: true
-  upgrade:
-    description: Whether nodes that keep their driver otherwise get it as well.
-    type: bool
-    default: false
-"""
-
-EXAMPLES = r"""
-- name: Choose
-  ansible.builtin.include_tasks: version.yml
-  when: nvidia_driver_version | gpusmith.gpu.driver_to_come(node_record_now.record)
+  _input: {type: str, required: true, description: The version that is asked for.}
+  record: {type: dict, required: true, description: "Record of the node, as M(gpusmith.gpu.node_state) says it."}
+  upgrade: {type: bool, default: false, description: Whether nodes that keep their driver otherwise get it as well.}
 """
 
 RETURN = r"""
-_value:
-  description: Whether it has to be chosen.
-  type: bool
+_value: {type: bool, description: Whether it has to be chosen.}
 """
 
 

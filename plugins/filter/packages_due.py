@@ -19,30 +19,15 @@ short_description: Whether module packages would change a node
 description:
   - Does the work of M(gpusmith.gpu.packages) in check mode over a record instead of a machine. A node whose repository, pins,
     versions and holds are right needs no task.
-version_added: "0.1.0"
 author: gpusmith contributors
 positional: asked
 options:
-  _input:
-    description: Record of M(gpusmith.gpu.node_state).
-    type: dict
-    required: true
-  asked:
-    description: Arguments of M(gpusmith.gpu.packages).
-    type: dict
-    required: true
-"""
-
-EXAMPLES = r"""
-- name: Install containerd
-  ansible.builtin.include_tasks: install.yml
-  when: record | gpusmith.gpu.packages_due(asked)
+  _input: {type: dict, required: true, description: Record of M(gpusmith.gpu.node_state).}
+  asked: {type: dict, required: true, description: Arguments of M(gpusmith.gpu.packages).}
 """
 
 RETURN = r"""
-_value:
-  description: Whether anything is to be done. That is so for a repository that cannot be used, too, of which the module says why.
-  type: bool
+_value: {type: bool, description: "Whether anything is to be done. That is so for a repository that cannot be used, too, of which the module says why."}
 """
 
 

@@ -21,40 +21,26 @@ name: plan
 short_description: What a role has to do on a node
 description:
   - Compares a node with what the inventory wants of it, as far as it is a role's matter.
-version_added: "0.1.0"
 author: gpusmith contributors
 positional: _input, role, wanted, own
 options:
-  _input:
-    description: Record of the node, as M(gpusmith.gpu.node_state) says it.
-    type: dict
-    required: true
-  role:
-    description: Name of the role; C(nvidia_driver_removal) is what role C(nvidia_driver) takes away.
-    type: str
-    required: true
-  wanted:
-    description: Record of P(gpusmith.gpu.wanted#lookup).
-    type: dict
-    required: true
+  _input: {type: dict, required: true, description: "Record of the node, as M(gpusmith.gpu.node_state) says it."}
+  role: {type: str, required: true, description: Name of the role; C(nvidia_driver_removal) is what role C(nvidia_driver) takes away.}
+  wanted: {type: dict, required: true, description: Record of P(gpusmith.gpu.wanted#lookup).}
   own:
-    description: What the role adds to that, such as names of packages, and contents of files by path. Each plan says its keys, see C(gpusmith.expect.plans).
     type: dict
     default: {}
-"""
-
-EXAMPLES = r"""
-- name: Plan
-  ansible.builtin.debug:
-    msg: "{{ node_record_now.record | gpusmith.gpu.plan('cuda_toolkit', lookup('gpusmith.gpu.wanted')) }}"
+    description: >-
+      What the role adds to that, such as names of packages, and contents of files by path. Each plan says its keys, see
+      C(gpusmith.expect.plans).
 """
 
 RETURN = r"""
 _value:
+  type: dict
   description: >-
     problems (in words), cures (kinds of cure that are needed, see C(gpusmith.problems)), files (paths of the role's files that are missing or
     say something else), and what else the role's tasks go by.
-  type: dict
 """
 
 

@@ -18,27 +18,13 @@ short_description: The bridges that the configuration of a pod network names
 description:
   - Reads files of C(/etc/cni/net.d) for the CNI plugins C(bridge) and C(flannel). What is no such file names none.
   - Only the first file by name counts, as for containerd. Others are those of other programs, such as podman.
-version_added: "0.1.0"
 author: gpusmith contributors
 options:
-  _input:
-    description: Results of M(ansible.builtin.slurp) in a loop.
-    type: list
-    elements: dict
-    required: true
-"""
-
-EXAMPLES = r"""
-- name: Show the bridges
-  ansible.builtin.debug:
-    msg: "{{ read.results | gpusmith.gpu.pod_bridges }}"
+  _input: {type: list, elements: dict, required: true, description: Results of M(ansible.builtin.slurp) in a loop.}
 """
 
 RETURN = r"""
-_value:
-  description: Names, each once.
-  type: list
-  elements: str
+_value: {type: list, elements: str, description: "Names, each once."}
 """
 
 

@@ -19,35 +19,21 @@ short_description: The file that tells a service of the site's proxy
 description:
   - Variables C(HTTP_PROXY), C(HTTPS_PROXY) and C(NO_PROXY) for C(EnvironmentFile) of a unit of systemd.
   - The machine itself and Services of the cluster are always in C(NO_PROXY).
-version_added: "0.1.0"
 author: gpusmith contributors
 positional: head, near
 options:
-  _input:
-    description: Keys http, https and no_proxy, see C(gpusmith_proxy).
-    type: dict
-    required: true
-  head:
-    description: First line of the file.
-    type: str
-    required: true
+  _input: {type: dict, required: true, description: "Keys http, https and no_proxy, see C(gpusmith_proxy)."}
+  head: {type: str, required: true, description: First line of the file.}
   near:
-    description: Names and addresses that are not asked through the proxy, with or without a port. Empty ones are left out.
     type: list
     elements: str
     default: []
-"""
-
-EXAMPLES = r"""
-- name: Show the file
-  ansible.builtin.debug:
-    msg: "{{ gpusmith_proxy | gpusmith.gpu.proxy_file('# Written by gpusmith.', ['10.0.0.1:6443']) }}"
+    description: >-
+      Names and addresses that are not asked through the proxy, with or without a port. Empty ones are left out.
 """
 
 RETURN = r"""
-_value:
-  description: The file's content. Empty without a proxy.
-  type: str
+_value: {type: str, description: The file's content. Empty without a proxy.}
 """
 
 

@@ -17,23 +17,13 @@ short_description: The truth value that a word stands for
 description:
   - Takes y, yes, t, true, on, 1 and their opposites in any case, as types of argument_specs do. C(ansible.builtin.bool) does not know
     C(y) and C(t), and a word that is no truth value is true in a condition.
-version_added: "0.1.0"
 author: gpusmith contributors
 options:
-  _input:
-    description: A truth value, or a word for one.
-    type: raw
-    required: true
-"""
-
-EXAMPLES = r"""
-simulated: "{{ gpusmith_simulated | default(false) | gpusmith.gpu.truth }}"
+  _input: {type: raw, required: true, description: "A truth value, or a word for one."}
 """
 
 RETURN = r"""
-_value:
-  description: The truth value.
-  type: bool
+_value: {type: bool, description: The truth value.}
 """
 
 

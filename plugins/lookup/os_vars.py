@@ -20,39 +20,19 @@ description:
   - The first one that exists in the folder of C(DISTRIBUTION_MAJOR.yml), C(DISTRIBUTION.yml), C(FAMILY_MAJOR.yml) and C(FAMILY.yml),
     for example C(Rocky_9.yml), C(Rocky.yml), C(RedHat_9.yml), C(RedHat.yml).
   - Files with other names, such as C(main.yml), are not looked at.
-version_added: "0.1.0"
 author: gpusmith contributors
 options:
-  _terms:
-    description: The folder, C(vars) of the role.
-    required: true
-  facts:
-    description: The node's facts; keys distribution, distribution_major_version and os_family.
-    type: dict
-    required: true
+  _terms: {required: true, description: "The folder, C(vars) of the role."}
+  facts: {type: dict, required: true, description: "The node's facts; keys distribution, distribution_major_version and os_family."}
   name:
-    description: >-
-      A variable, whose value is the answer then instead of the path. It is plain data, without templates, and comes from the first of
-      these files that has it, so that the file of a release has only what differs from that of its family.
     type: str
-"""
-
-EXAMPLES = r"""
-- name: Read what differs between distributions
-  ansible.builtin.include_vars:
-    file: "{{ lookup('gpusmith.gpu.os_vars', role_path ~ '/vars', facts=ansible_facts) }}"
-
-# Costs no task, also in vars/main.yml.
-- name: Show what the packages are called
-  ansible.builtin.debug:
-    msg: "{{ lookup('gpusmith.gpu.os_vars', role_path ~ '/vars', facts=ansible_facts, name='__containerd_names') }}"
+    description: >-
+      A variable, whose value is the answer then instead of the path. It is plain data, without templates, and comes from the first of these
+      files that has it, so that the file of a release has only what differs from that of its family.
 """
 
 RETURN = r"""
-_raw:
-  description: Path of the file, or value of the variable.
-  type: list
-  elements: raw
+_raw: {type: list, elements: raw, description: "Path of the file, or value of the variable."}
 """
 
 FACTS = ("distribution", "distribution_major_version", "os_family")

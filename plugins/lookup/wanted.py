@@ -20,24 +20,13 @@ short_description: What the inventory wants of a node
 description:
   - Reads the declared variables of a host by their specs, and returns one record with a section for each role. Roles, preflight, upgrade and
     validation suite all go by this record.
-version_added: "0.1.0"
 author: gpusmith contributors
 options:
-  _terms:
-    description: Hosts of the inventory. Without any, the host of the task, with the variables that the task gives.
-"""
-
-EXAMPLES = r"""
-- name: Show what the inventory wants of the node
-  ansible.builtin.debug:
-    msg: "{{ lookup('gpusmith.gpu.wanted') }}"
+  _terms: {description: "Hosts of the inventory. Without any, the host of the task, with the variables that the task gives."}
 """
 
 RETURN = r"""
-_raw:
-  description: For each host, the record C(NodeWanted) of C(gpusmith.wanted.node) as plain data.
-  type: list
-  elements: dict
+_raw: {type: list, elements: dict, description: "For each host, the record C(NodeWanted) of C(gpusmith.wanted.node) as plain data."}
 """
 
 

@@ -13,41 +13,16 @@ description:
     the requested version may mean.
   - On the controller, versions are left out if a package is missing, or if the node's GPUs or kernels do not support them.
   - Does not fail because of its findings; it returns the reason why there is no version.
-version_added: "0.1.0"
 author: gpusmith contributors
 options:
-  repository:
-    description: As for M(gpusmith.gpu.packages).
-    type: dict
-    required: true
-  record:
-    description: Record of the node, as M(gpusmith.gpu.node_state) returns it. It stays on the controller.
-    type: dict
-    required: true
-  packages:
-    description: Names to ask for; set by the action plugin.
-    type: list
-    elements: str
-    default: []
-attributes:
-  check_mode:
-    support: full
-    description: Changes nothing in either mode.
-"""
-
-EXAMPLES = r"""
-- name: Ask which ones the node could have
-  gpusmith.gpu.driver_offers:
-    record: "{{ node_record_now.record }}"
-    repository: "{{ nvidia_driver_repository }}"
-  register: nvidia_driver_offers
+  repository: {type: dict, required: true, description: As for M(gpusmith.gpu.packages).}
+  record: {type: dict, required: true, description: "Record of the node, as M(gpusmith.gpu.node_state) returns it. It stays on the controller."}
+  packages: {type: list, elements: str, default: [], description: Names to ask for; set by the action plugin.}
 """
 
 RETURN = r"""
 offer:
-  description: Keys asked, versions (newest first) and refusal (the reason why there are none, with keys message and hint).
-  returned: always
-  type: dict
+  {type: dict, returned: always, description: "Keys asked, versions (newest first) and refusal (the reason why there are none, with keys message and hint)."}
 """
 
 from ansible.module_utils.basic import AnsibleModule

@@ -18,105 +18,47 @@ description:
     again and creates device links and the CDI specification anew. Then it sets O(power_limits) and O(persistence).
   - Stopped services are noted on the node, so an interrupted call can be repeated. A daemon-reload, which takes GPUs away from running containers,
     is asked of systemd only while no driver is loaded, and only if a package brought other unit files.
-version_added: "0.1.0"
 author: gpusmith contributors
 options:
-  state:
-    description: Wanted state.
-    type: str
-    choices: [used, unloaded, loaded]
-    required: true
+  state: {type: str, choices: [used, unloaded, loaded], required: true, description: Wanted state.}
   units:
-    description:
-      - Services of others that may be stopped. They are started again if they ran. Services that a node does not have are ignored.
     type: list
     elements: str
     default: []
+    description: >-
+      Services of others that may be stopped. They are started again if they ran. Services that a node does not have are ignored.
   fabric_manager:
-    description: With C(state=loaded), whether the node needs the fabric manager. One that ran before is started in any case.
-    type: bool
-    default: false
-  power_limits:
-    description: With C(state=loaded), power limits in W by UUID of the GPU.
-    type: dict
-    default: {}
-  persistence:
-    description: With C(state=loaded), by UUID of the GPU whether persistence mode is on.
-    type: dict
-    default: {}
-  timeout:
-    description: Seconds within which others must stop using the driver.
-    type: float
-    default: 30.0
-  bundle:
-    description: The probe's code; set by the action plugin.
-    type: str
-    default: ""
-attributes:
-  check_mode:
-    support: full
-    description: Reports whether anything would be done. Fails if others use the driver, as it does without check mode.
-"""
-
-EXAMPLES = r"""
-- name: See who uses the driver
-  gpusmith.gpu.driver_state:
-    state: used
-  register: __role_usage
-
-- name: Unload the driver, and stop the monitoring that holds it
-  gpusmith.gpu.driver_state:
-    state: unloaded
-    units: [nvidia-dcgm]
-
-- name: Load it again, and set the power limit that it forgot
-  gpusmith.gpu.driver_state:
-    state: loaded
-    power_limits: {GPU-5a3c7b2e-0000-0000-0000-000000000001: 300}
+    {type: bool, default: false, description: "With C(state=loaded), whether the node needs the fabric manager. One that ran before is started in any case."}
+  power_limits: {type: dict, default: {}, description: "With C(state=loaded), power limits in W by UUID of the GPU."}
+  persistence: {type: dict, default: {}, description: "With C(state=loaded), by UUID of the GPU whether persistence mode is on."}
+  timeout: {type: float, default: 30.0, description: Seconds within which others must stop using the driver.}
+  bundle: {type: str, default: "", description: The probe's code; set by the action plugin.}
 """
 
 RETURN = r"""
 holders:
-  description: Processes that use the driver. They have pid, user, command, devices, unit, pod_uid and container.
-  returned: always
   type: list
   elements: dict
+  returned: always
+  description: >-
+    Processes that use the driver. They have pid, user, command, devices, unit, pod_uid and container.
 users:
-  description: Descriptions of the processes that would keep the driver from being unloaded, except the driver's own services and O(units).
-  returned: always
   type: list
   elements: str
-strangers:
-  description: Those of them that are not processes of a pod.
   returned: always
-  type: list
-  elements: str
-kept:
-  description: Modules that the kernel itself uses, so that only a reboot unloads them.
-  returned: always
-  type: list
-  elements: str
-modules:
-  description: Loaded modules, users first. They have name, references and used_by.
-  returned: always
-  type: list
-  elements: dict
-stopped_units:
-  description: Units that were stopped and are to be started again.
-  returned: always
-  type: list
-  elements: str
-settings:
-  description: Power limits and persistence modes that were set, in words.
-  returned: always
-  type: list
-  elements: str
+  description: >-
+    Descriptions of the processes that would keep the driver from being unloaded, except the driver's own services and O(units).
+strangers: {type: list, elements: str, returned: always, description: Those of them that are not processes of a pod.}
+kept: {type: list, elements: str, returned: always, description: "Modules that the kernel itself uses, so that only a reboot unloads them."}
+modules: {type: list, elements: dict, returned: always, description: "Loaded modules, users first. They have name, references and used_by."}
+stopped_units: {type: list, elements: str, returned: always, description: Units that were stopped and are to be started again.}
+settings: {type: list, elements: str, returned: always, description: "Power limits and persistence modes that were set, in words."}
 outcome:
-  description:
-    - Why it failed. V(held), a process uses the driver; V(in_use), the kernel keeps a module that no process holds, and only a reboot
-      helps; V(refused), a module cannot be loaded; V(unit), a service does not stop or start; V(settings), a GPU does not take a setting.
-  returned: failed
   type: str
+  returned: failed
+  description: >-
+    Why it failed. V(held), a process uses the driver; V(in_use), the kernel keeps a module that no process holds, and only a reboot helps;
+    V(refused), a module cannot be loaded; V(unit), a service does not stop or start; V(settings), a GPU does not take a setting.
 """
 
 from dataclasses import asdict

@@ -14,80 +14,37 @@ description:
     folder, with their signatures checked, and the installation is simulated there. For a node that lacks nothing, no repository is asked.
   - Judges all that and the node's record on the controller, against the inventory, C(data/gpus.yml) and C(data/compatibility.yml).
   - Does not fail because of its findings; it returns the reasons to refuse the machine.
-version_added: "0.1.0"
 author: gpusmith contributors
 options:
   driver_only:
-    description: Whether the run changes the driver of a joined node, and nothing else. It stays on the controller.
-    type: bool
-    default: false
-  joins:
-    description: Whether machines that have not joined do so in this run. It stays on the controller.
-    type: bool
-    default: true
+    {type: bool, default: false, description: "Whether the run changes the driver of a joined node, and nothing else. It stays on the controller."}
+  joins: {type: bool, default: true, description: Whether machines that have not joined do so in this run. It stays on the controller.}
   choice:
-    description: Choice of M(gpusmith.gpu.driver_version) for the host, if the inventory asks for a branch of the driver or for the latest version.
     type: dict
     default: {}
-  asks:
-    description: Arguments of M(gpusmith.gpu.packages), by role, for packages that are due; set by the action plugin.
-    type: dict
-    default: {}
+    description: >-
+      Choice of M(gpusmith.gpu.driver_version) for the host, if the inventory asks for a branch of the driver or for the latest version.
+  asks: {type: dict, default: {}, description: "Arguments of M(gpusmith.gpu.packages), by role, for packages that are due; set by the action plugin."}
   headers:
-    description: Package of the headers, by release of each kernel for which the module is to be built; set by the action plugin.
-    type: dict
-    default: {}
+    {type: dict, default: {}, description: "Package of the headers, by release of each kernel for which the module is to be built; set by the action plugin."}
   packages:
-    description: Packages of which it is asked whether they are installed or offered; set by the action plugin.
-    type: list
-    elements: str
-    default: []
+    {type: list, elements: str, default: [], description: Packages of which it is asked whether they are installed or offered; set by the action plugin.}
   proxies:
-    description: Proxies that are to be set for services, with keys url, file and line; set by the action plugin.
-    type: list
-    elements: dict
-    default: []
+    {type: list, elements: dict, default: [], description: "Proxies that are to be set for services, with keys url, file and line; set by the action plugin."}
   endpoint:
-    description: Endpoint at which the machine would join a cluster, as host:port; set by the action plugin, empty if it does not join.
     type: str
     default: ""
-  trust_program:
-    description: Program that rebuilds the trust store; set by the action plugin.
-    type: str
-    default: ""
-  free_space_mib:
-    description: Free space that is needed, by path.
-    type: dict
-    default: {}
-  controller_time:
-    description: Unix time of the controller; set by the action plugin.
-    type: float
-  record:
-    description: Record of the node, as M(gpusmith.gpu.node_state) returns it. It stays on the controller.
-    type: dict
-    required: true
-  library:
-    description: Path of the NVIDIA management library; set by the action plugin.
-    type: str
-attributes:
-  check_mode:
-    support: full
-    description: Changes nothing in either mode.
-"""
-
-EXAMPLES = r"""
-- name: Look at the machine
-  gpusmith.gpu.preflight:
-    record: "{{ node_record_now.record }}"
-  register: __preflight
+    description: >-
+      Endpoint at which the machine would join a cluster, as host:port; set by the action plugin, empty if it does not join.
+  trust_program: {type: str, default: "", description: Program that rebuilds the trust store; set by the action plugin.}
+  free_space_mib: {type: dict, default: {}, description: "Free space that is needed, by path."}
+  controller_time: {type: float, description: Unix time of the controller; set by the action plugin.}
+  record: {type: dict, required: true, description: "Record of the node, as M(gpusmith.gpu.node_state) returns it. It stays on the controller."}
+  library: {type: str, description: Path of the NVIDIA management library; set by the action plugin.}
 """
 
 RETURN = r"""
-refusals:
-  description: Reasons not to go on; keys message and hint.
-  returned: always
-  type: list
-  elements: dict
+refusals: {type: list, elements: dict, returned: always, description: Reasons not to go on; keys message and hint.}
 """
 
 import http.client

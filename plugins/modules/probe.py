@@ -9,34 +9,14 @@ module: probe
 short_description: Run the probe on a GPU node
 description:
   - The part of M(gpusmith.gpu.node_state) and M(gpusmith.gpu.driver_wait) that runs on the node. Use those modules instead.
-version_added: "0.1.0"
 author: gpusmith contributors
 options:
-  nvml_timeout:
-    description: Seconds that the NVIDIA management library may take to answer.
-    type: float
-    default: 30.0
-  bundle:
-    description: The probe's code; set by the action plugins.
-    type: str
-    default: ""
-attributes:
-  check_mode:
-    support: full
-    description: Changes nothing in either mode.
-"""
-
-EXAMPLES = r"""
-- name: Read the state of the node
-  gpusmith.gpu.node_state:
-  register: __role_state
+  nvml_timeout: {type: float, default: 30.0, description: Seconds that the NVIDIA management library may take to answer.}
+  bundle: {type: str, default: "", description: The probe's code; set by the action plugins.}
 """
 
 RETURN = r"""
-record:
-  description: The record, schema C(gpusmith.probe/1).
-  returned: always
-  type: dict
+record: {type: dict, returned: always, description: "The record, schema C(gpusmith.probe/1)."}
 """
 
 import json

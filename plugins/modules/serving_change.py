@@ -19,96 +19,34 @@ description:
     succeed, and for containerd its CRI plugin must answer as well, also if nothing was restarted. The kept copies are deleted.
   - C(state=taken_back) restores files and packages, restarts the unit, proves it, and fails with the reason.
   - Unit and files are examined on the node, the Lease from the controller.
-version_added: "0.1.0"
 author: gpusmith contributors
 options:
-  state:
-    description: Step to do.
-    type: str
-    choices: [begun, proved, taken_back]
-    required: true
-  subject:
-    description: Name of the change. A change of the same name that was not proved is continued.
-    type: str
-    required: true
-  unit:
-    description: The service, without '.service'.
-    type: str
-    required: true
-  node:
-    description: Name of the Node object.
-    type: str
-    required: true
-  kubeconfig:
-    description: Path of a kubeconfig on the controller.
-    type: path
-    required: true
-  files:
-    description: Paths of files that may change.
-    type: list
-    elements: path
-    default: []
-  packages:
-    description: Arguments of M(gpusmith.gpu.packages) for the packages that may change.
-    type: dict
-    default: {}
+  state: {type: str, choices: [begun, proved, taken_back], required: true, description: Step to do.}
+  subject: {type: str, required: true, description: Name of the change. A change of the same name that was not proved is continued.}
+  unit: {type: str, required: true, description: "The service, without '.service'."}
+  node: {type: str, required: true, description: Name of the Node object.}
+  kubeconfig: {type: path, required: true, description: Path of a kubeconfig on the controller.}
+  files: {type: list, elements: path, default: [], description: Paths of files that may change.}
+  packages: {type: dict, default: {}, description: Arguments of M(gpusmith.gpu.packages) for the packages that may change.}
   restart_with:
-    description: Which of these require a restart of the unit when they change. The unit is restarted then, unless it already was.
     type: list
     elements: str
     choices: [files, packages]
     default: []
-  asks:
-    description: Commands that must succeed after the change, whether the unit was restarted or not.
-    type: list
-    elements: str
-    default: []
-  stay:
-    description: Seconds that the unit must stay up.
-    type: float
-    default: 5.0
-  timeout:
-    description: Seconds within which the node must have renewed its Lease.
-    type: float
-    default: 120.0
-  reason:
-    description: With O(state=taken_back), the reason.
-    type: str
-    default: ""
-  step:
-    description: Part of the work on the node; set by the action plugin.
-    type: str
-    default: ""
-  ready:
-    description: Whether the node is Ready before the change; set by the action plugin.
-    type: bool
-    default: false
-attributes:
-  check_mode:
-    support: none
-    description: There is nothing to prove.
-"""
-
-EXAMPLES = r"""
-- name: Prove that the kubelet runs with its new settings
-  gpusmith.gpu.serving_change:
-    state: proved
-    subject: kubernetes_node
-    unit: kubelet
-    node: gpu-1
-    kubeconfig: /etc/kubernetes/admin.conf
-    files: [/etc/kubernetes/kubelet.conf.d/gpusmith-node.conf]
+    description: >-
+      Which of these require a restart of the unit when they change. The unit is restarted then, unless it already was.
+  asks: {type: list, elements: str, default: [], description: "Commands that must succeed after the change, whether the unit was restarted or not."}
+  stay: {type: float, default: 5.0, description: Seconds that the unit must stay up.}
+  timeout: {type: float, default: 120.0, description: Seconds within which the node must have renewed its Lease.}
+  reason: {type: str, default: "", description: "With O(state=taken_back), the reason."}
+  step: {type: str, default: "", description: Part of the work on the node; set by the action plugin.}
+  ready: {type: bool, default: false, description: Whether the node is Ready before the change; set by the action plugin.}
 """
 
 RETURN = r"""
 outcome:
-  description: V(begun), V(proved), V(taken back), or V(nothing changed) for one that failed before it changed anything.
-  returned: always
-  type: str
-restarted:
-  description: Whether the unit was restarted since the change began.
-  returned: with C(state=proved)
-  type: bool
+  {type: str, returned: always, description: "V(begun), V(proved), V(taken back), or V(nothing changed) for one that failed before it changed anything."}
+restarted: {type: bool, returned: with C(state=proved), description: Whether the unit was restarted since the change began.}
 """
 
 import json

@@ -13,34 +13,14 @@ description:
     which also keeps swap partitions that systemd finds by itself from coming back.
   - Disables swap units that a unit other than C(swap.target) starts, and the services C(zramswap) and C(zram-config), by removing the links that start
     them at boot. Nothing asks systemd for a daemon-reload.
-version_added: "0.1.0"
 author: gpusmith contributors
 options:
-  fstab:
-    description: The table of file systems.
-    type: path
-    default: /etc/fstab
-  bundle:
-    description: The probe's code; set by the action plugin.
-    type: str
-    default: ""
-attributes:
-  check_mode:
-    support: full
-    description: Reports what would be turned off.
-"""
-
-EXAMPLES = r"""
-- name: Turn swap off
-  gpusmith.gpu.swap_off:
+  fstab: {type: path, default: /etc/fstab, description: The table of file systems.}
+  bundle: {type: str, default: "", description: The probe's code; set by the action plugin.}
 """
 
 RETURN = r"""
-was_active:
-  description: The swap areas that were active.
-  returned: always
-  type: list
-  elements: str
+was_active: {type: list, elements: str, returned: always, description: The swap areas that were active.}
 """
 
 import os

@@ -12,61 +12,18 @@ description:
   - Writes a file for each certificate, removes gpusmith's files that are no longer wanted, has the operating system rebuild its trust store, and
     checks whether the store then has the certificates. Files of others stay.
   - The next run continues a change that did not finish.
-version_added: "0.1.0"
 author: gpusmith contributors
 options:
-  certificates:
-    description: Certificates in PEM by name.
-    type: dict
-    default: {}
-  folder:
-    description: Folder in which the operating system looks for them.
-    type: path
-    required: true
-  suffix:
-    description: Suffix of the files.
-    type: str
-    required: true
-  update:
-    description: Command that rebuilds the trust store.
-    type: list
-    elements: str
-    required: true
-  fresh:
-    description: Further arguments of this command if a certificate changes or is removed.
-    type: list
-    elements: str
-    default: []
-  bundle:
-    description: The probe's code; set by the action plugin.
-    type: str
-    default: ""
-attributes:
-  check_mode:
-    support: full
-    description: Reports which files would change.
-  diff_mode:
-    support: full
-    description: Shows the files' certificates.
-"""
-
-EXAMPLES = r"""
-- name: Trust the site's authority
-  gpusmith.gpu.trust_store:
-    certificates:
-      example: "{{ lookup('ansible.builtin.file', 'example.pem') }}"
-    folder: /usr/local/share/ca-certificates
-    suffix: .crt
-    update: [update-ca-certificates]
-    fresh: [--fresh]
+  certificates: {type: dict, default: {}, description: Certificates in PEM by name.}
+  folder: {type: path, required: true, description: Folder in which the operating system looks for them.}
+  suffix: {type: str, required: true, description: Suffix of the files.}
+  update: {type: list, elements: str, required: true, description: Command that rebuilds the trust store.}
+  fresh: {type: list, elements: str, default: [], description: Further arguments of this command if a certificate changes or is removed.}
+  bundle: {type: str, default: "", description: The probe's code; set by the action plugin.}
 """
 
 RETURN = r"""
-paths:
-  description: Files that changed.
-  returned: always
-  type: list
-  elements: str
+paths: {type: list, elements: str, returned: always, description: Files that changed.}
 """
 
 from pathlib import Path
