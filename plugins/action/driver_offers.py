@@ -5,23 +5,20 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 from typing import Any
 
-from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
-from ansible_collections.gpusmith.gpu.plugins.lookup import os_vars
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import plain
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.egress import EgressAction
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.variables import of_task
 
+from gpusmith.data import systems
 from gpusmith.errors import Refusal
 from gpusmith.expect import offers
 from gpusmith.expect.choice import Offer
 from gpusmith.expect.layouts import Unmet
 from gpusmith.node.records import parse
 
-VARS = Path(__file__).resolve().parents[2] / "roles" / "nvidia_driver" / "vars"
 LAYOUTS = "__nvidia_driver_layouts"
 
 
@@ -36,9 +33,9 @@ class ActionModule(EgressAction):
         record, wanted = parse(given["record"]), of_task(task_vars or {}, self._templar)
         asked = wanted.driver.version
         try:
-            known = os_vars.value(VARS, (task_vars or {}).get("ansible_facts") or {}, LAYOUTS)
+            known = systems.of_role("nvidia_driver", (task_vars or {}).get("ansible_facts") or {}, LAYOUTS)
             branches = offers.names(record, wanted, {"layouts": known})
-        except AnsibleError as error:
+        except systems.UnknownSystem as error:
             return {**result, **_answer(Offer(asked, refusal=Refusal(f"driver version: {error}")))}
         except Unmet as error:
             return {

@@ -7,16 +7,14 @@ from __future__ import annotations
 import copy
 import dataclasses
 import time
-from pathlib import Path
 from typing import Any
 
 from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
-from ansible_collections.gpusmith.gpu.plugins.lookup import os_vars
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.egress import EgressAction
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.variables import of_task
 
-from gpusmith.data import compatibility, models
+from gpusmith.data import compatibility, models, systems
 from gpusmith.errors import GpusmithError, Refusal
 from gpusmith.expect import foreign, gpus
 from gpusmith.expect.choice import meant
@@ -33,24 +31,22 @@ from gpusmith.preflight.machine import old_kernels, surroundings
 from gpusmith.preflight.proxy import kept_proxies, proxies
 from gpusmith.preflight.words import Tables, Wanted
 
-ROLES = Path(__file__).resolve().parents[2] / "roles"
-
 
 def _names(facts: dict[str, Any]) -> dict[str, Any]:
     """Names from the roles' vars files for the node's operating system; empty if a role has no file for it."""
     rows = {role: (role, variable) for role, variable in packages.VARIABLES.items()}
     rows[packages.KERNEL] = ("nvidia_driver", packages.KERNEL)
     try:
-        return {key: os_vars.value(ROLES / role / "vars", facts, name) for key, (role, name) in rows.items()}
-    except AnsibleError:
+        return {key: systems.of_role(role, facts, name) for key, (role, name) in rows.items()}
+    except systems.UnknownSystem:
         return {}
 
 
 def _of_system(facts: dict[str, Any], name: str) -> Any:
     """A variable of role host_baseline for the node's operating system; None on a system that nobody knows."""
     try:
-        return os_vars.value(ROLES / "host_baseline" / "vars", facts, f"__host_baseline_{name}")
-    except AnsibleError:
+        return systems.of_role("host_baseline", facts, f"__host_baseline_{name}")
+    except systems.UnknownSystem:
         return None
 
 

@@ -4,14 +4,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
 from ansible.errors import AnsibleError
 from ansible.plugins.lookup import LookupBase
+
+from gpusmith.data import systems
 
 DOCUMENTATION = r"""
 name: os_vars
@@ -35,59 +34,6 @@ RETURN = r"""
 _raw: {type: list, elements: raw, description: "Path of the file, or value of the variable."}
 """
 
-FACTS = ("distribution", "distribution_major_version", "os_family")
-
-
-def candidates(facts: Mapping[str, Any]) -> list[str]:
-    """Names of files for a system, the closest one first."""
-    distribution, major, family = (str(facts[name]).replace(" ", "_") for name in FACTS)
-    names = [f"{distribution}_{major}.yml", f"{distribution}.yml", f"{family}_{major}.yml", f"{family}.yml"]
-    return list(dict.fromkeys(names))
-
-
-def choose(folder: Path, facts: Mapping[str, Any]) -> Path:
-    """The file for a system.
-
-    Raises:
-        AnsibleError: facts are missing, or there is no file for it.
-    """
-    lacking = [name for name in FACTS if not facts.get(name)]
-    if lacking:
-        raise AnsibleError(
-            f"The operating system is not known: the facts lack {', '.join(lacking)}. Look at the node first (role 'gpusmith.gpu.node_record'), or gather facts."
-        )
-    names = candidates(facts)
-    for name in names:
-        if (folder / name).is_file():
-            return folder / name
-    role = folder.resolve().parent.name
-    there = sorted(path.name for path in folder.glob("*.yml") if path.name != "main.yml") or [
-        "no file of a system"
-    ]
-    raise AnsibleError(
-        f"Role '{role}' does not support '{facts['distribution']} {facts['distribution_major_version']}' (family '{facts['os_family']}'): "
-        f"'{folder}' has {', '.join(there)}. To support it, add {' or '.join(names)}."
-    )
-
-
-@cache
-def _content(path: Path) -> Mapping[str, Any]:
-    content: Mapping[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
-    return content or {}
-
-
-def value(folder: Path, facts: Mapping[str, Any], name: str) -> Any:
-    """A variable for a system, from the closest file that has it: a release's file has only what differs from its family's.
-
-    Raises:
-        AnsibleError: facts are missing, there is no file for the system, or it has no such variable.
-    """
-    closest = choose(folder, facts)
-    for path in (folder / each for each in candidates(facts)):
-        if path.is_file() and name in _content(path):
-            return _content(path)[name]
-    raise AnsibleError(f"'{closest}' does not have '{name}', nor does a file of its distribution or family.")
-
 
 class LookupModule(LookupBase):
     """See DOCUMENTATION."""
@@ -96,6 +42,9 @@ class LookupModule(LookupBase):
         """Called by Ansible."""
         self.set_options(var_options=variables, direct=kwargs)
         facts, name = self.get_option("facts"), self.get_option("name")
-        if name:
-            return [value(Path(term), facts, name) for term in terms]
-        return [str(choose(Path(term), facts)) for term in terms]
+        try:
+            if name:
+                return [systems.value(Path(term), facts, name) for term in terms]
+            return [str(systems.choose(Path(term), facts)) for term in terms]
+        except systems.UnknownSystem as error:
+            raise AnsibleError(str(error)) from error

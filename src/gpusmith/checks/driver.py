@@ -66,8 +66,8 @@ def _no_witness(facts: NodeFacts, says: bool, evidence: dict[str, bool | None]) 
     place=40,
     proves="driver package = libraries = module file = loaded module = the inventory's version, which supports the node's GPUs",
     fails_when=(
-        "one of them is missing, broken, shadowed or of another version, firmware is missing, nouveau is loaded, or a GPU"
-        " is too old or too new for the driver's branch"
+        "one of them, or a package that site.yml installs, is missing, broken, shadowed or of another version, firmware is"
+        " missing, nouveau is loaded, or a GPU is too old or too new for the driver's branch"
     ),
     do="run site.yml for what is missing; correct 'nvidia_driver_version' if the inventory is wrong",
     critical=True,
@@ -76,7 +76,11 @@ def _no_witness(facts: NodeFacts, says: bool, evidence: dict[str, bool | None]) 
 def driver_versions(facts: NodeFacts) -> list[Problem]:
     """Package = libraries = module file = loaded module = the inventory's version, and one that supports the GPUs."""
     wanted = driver_of(facts.host, facts.model, facts.record)
-    return [*expected.driver_versions(facts.record, wanted), *node_versions.driver(facts.record, wanted)]
+    try:
+        found = expected.driver_versions(facts.record, wanted)
+    except Unmet as error:
+        found = [Problem(f"Node '{facts.host.name}': {error.message}", error.hint)]
+    return [*found, *node_versions.driver(facts.record, wanted)]
 
 
 @check(

@@ -10,10 +10,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
 
+from gpusmith.data import systems
 from gpusmith.data.models import Model
 from gpusmith.errors import Refusal
-from gpusmith.expect import fabric, packages, versions, wanted
+from gpusmith.expect import components, fabric, kernels, layouts, packages, versions, wanted
+from gpusmith.expect.layouts import ANY_LAYOUT, Layout, Unmet
 from gpusmith.probe.record import Record
 from gpusmith.wanted.node import NodeWanted
 from gpusmith.wording import quoted
@@ -72,9 +75,25 @@ def meant(record: Record, asked: str, chosen: str = "", upgrade: bool = False) -
 
 
 def driver_of(host: NodeWanted, model: Model | None, record: Record) -> wanted.Driver:
-    """What a host's inventory says of its driver, with the version that is meant on it."""
-    driver = wanted.driver_of(host, model, version=meant(record, host.driver.version))
-    return fabric.with_subnet_manager(record, driver)
+    """What a host's inventory says of its driver, with the version and the names of packages that are meant on it."""
+    version = meant(record, host.driver.version)
+    driver = wanted.driver_of(host, model, version=version, layout=_layout(record, host, version))
+    return fabric.with_subnet_manager(record, components.resolved(record, driver))
+
+
+def _layout(record: Record, host: NodeWanted, version: str) -> Layout:
+    """Names of packages as site.yml installs them; on a node whose driver others brought, any that there are."""
+    if not any(PurePath(path).name.startswith(f"gpusmith-{layouts.SET}.") for path in record.managed_files):
+        return ANY_LAYOUT
+    system = {"os_id": record.host.os_id, "os_version": record.host.os_version}
+    try:
+        known: layouts.Layouts = systems.of_role(
+            "nvidia_driver", systems.os_facts(system), "__nvidia_driver_layouts"
+        )
+        return layouts.of_machine(known, host.driver, version, kernels.bootable(record))
+    except (systems.UnknownSystem, Unmet):
+        # Preflight says what is wrong with the inventory.
+        return ANY_LAYOUT
 
 
 # --- for all nodes of a run ------------------------------------------------------------------------------------------

@@ -54,9 +54,7 @@ def asked_for(record: Record, host: NodeWanted, own: Mapping[str, Any]) -> Drive
         Unmet: the version is none, or none was chosen, or there are no such packages.
     """
     version = _version(record, host, own)
-    rows = layouts.rows_of(own["layouts"], host.driver.package_layout)
-    all_rows = [row for each in own["layouts"].values() for row in each]
-    layout = layouts.layout(rows, version, kernels.bootable(record), host.driver.module_build, all_rows)
+    layout = layouts.of_machine(own["layouts"], host.driver, version, kernels.bootable(record))
     # It is for boots: where pods may run systemd does not read it, and the daemon would look like one that was changed.
     ours = layout.daemon_drop_in and not record.kubernetes.joined
     written = {**(own.get("files") or {}), **((own.get("daemon_files") or {}) if ours else {})}

@@ -14,6 +14,7 @@ from typing import Any
 from gpusmith.errors import GpusmithError
 from gpusmith.expect.versions import upstream
 from gpusmith.inventory import building
+from gpusmith.wanted.node import Driver
 
 Row = Mapping[str, Any]
 Layouts = Mapping[str, Sequence[Row]]
@@ -21,6 +22,8 @@ Layouts = Mapping[str, Sequence[Row]]
 KERNEL = "{kernel}"
 VERSION_IN_NAME = re.compile(r"-\d{3}\.\d+(?:\.\d+)*(?=-|$)")
 SERVER = "-server"
+SET = "nvidia-driver"
+"""Name of the driver's set for module packages, of which repository, key and pins have their names."""
 BRANCH_IN_NAME = re.compile(r"-(\d{3})(?=-|$)")
 DKMS, PREBUILT = building.DKMS, building.PREBUILT
 """Where a module comes from: built on the node, or ready for one kernel, with that kernel's version."""
@@ -53,7 +56,7 @@ class Layout:
         pinning: likewise, packages that allow the package manager one branch or version of the driver only.
         own: likewise, names for which others of the row stand, or that come with these.
         kinds: all packages by which a module of a flavour comes, and what comes with them only.
-        demanded: whether these very packages must be there. They need not be on a node that others set up.
+        demanded: whether these very packages must be there. They need not be on a node whose driver others brought.
     """
 
     packages: tuple[str, ...]
@@ -202,6 +205,22 @@ def in_another_branch(name: str, version: str) -> list[str]:
     plain = BRANCH_IN_NAME.sub("", name)
     names = [replaced, replaced.replace(SERVER, ""), plain, plain.replace(SERVER, "")]
     return list(dict.fromkeys(names))
+
+
+def of_machine(known: Layouts, asked: Driver, version: str, releases: Sequence[str]) -> Layout:
+    """What the packages of a version are called on a machine.
+
+    Args:
+        known: rows of its operating system.
+        asked: what the inventory asks for.
+        version: the exact one.
+        releases: see `layout`.
+
+    Raises:
+        Unmet: there are no such packages.
+    """
+    every = [row for rows in known.values() for row in rows]
+    return layout(rows_of(known, asked.package_layout), version, releases, asked.module_build, every)
 
 
 def layout(

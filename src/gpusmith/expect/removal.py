@@ -14,8 +14,6 @@ from gpusmith.probe.record import Record
 from gpusmith.probe.taken import NOTES
 from gpusmith.wanted.node import NodeWanted
 
-SET = "nvidia-driver"
-"""Name of the driver's set for module packages, of which repository, key and pins have their names."""
 FILES = ("files", "daemon_files", "dracut_files", "fabric_files")
 """Keys of what the role adds that name files of ours."""
 UNITS = ("nvidia-fabricmanager", "nvidia-persistenced")
@@ -46,7 +44,9 @@ def driver(raw: Mapping[str, Any], host: NodeWanted, own: Mapping[str, Any]) -> 
     files = [path for key in FILES for path in own.get(key) or () if path in record.managed_files]
     # Notes of modules that go with the packages.
     files += [NOTES] if any(path.startswith(f"{NOTES}/") for path in record.managed_files) else []
-    of_set = [path for path in record.managed_files if PurePath(path).name.startswith(f"gpusmith-{SET}.")]
+    of_set = [
+        path for path in record.managed_files if PurePath(path).name.startswith(f"gpusmith-{layouts.SET}.")
+    ]
     loaded = record.module.loaded_version is not None
     others_driver = _of_others(record, driver_there)
     return {

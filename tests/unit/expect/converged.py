@@ -7,17 +7,19 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import yaml
-from ansible_collections.gpusmith.gpu.plugins.filter.plan import drop_in, hosts_files
+from ansible_collections.gpusmith.gpu.plugins.filter.plan import drop_in, hosts_files, plan
 
 from gpusmith.paths import repo_root
+from gpusmith.wanted.read import to_plain
 from tests.unit.expect.role_plans import (
     containerd_plan,
     driver_plan,
     host_baseline_plan,
     kubelet_plan,
     toolkit_plan,
+    variables_and_own,
 )
-from tests.unit.hosts import VERSION
+from tests.unit.hosts import VERSION, make_host
 from tests.unit.records import INOTIFY, healthy_record
 
 Record = dict[str, Any]
@@ -119,9 +121,30 @@ PLANS: Mapping[str, Callable[[Record], dict[str, Any]]] = {
 """What a role has to do on a node, by role, in the order of site.yml."""
 
 
+VARIABLES = {
+    name: value
+    for role, settings in SETTINGS.items()
+    for name, value in variables_and_own(role, settings)[0].items()
+}
+"""Of all these roles, as an inventory has them."""
+
+
+def same_plans(**changes: Any) -> dict[str, Callable[[Record], dict[str, Any]]]:
+    """Plans of all roles from one record of what is wanted, of which the suite can be asked the same."""
+    wanted = to_plain(make_host(**{**VARIABLES, **changes}))
+
+    def of(role: str) -> Callable[[Record], dict[str, Any]]:
+        own = variables_and_own(role, SETTINGS[role])[1]
+        own |= {"layouts": LAYOUTS} if role == "nvidia_driver" else {}
+        return lambda record: plan(record, role, wanted, own)
+
+    return {role: of(role) for role in SETTINGS}
+
+
 def converged_record() -> Record:
     """A healthy node with all that the roles bring besides what the suite asks for."""
     record = healthy_record()
+    record["host"].update(os_id="debian", os_version="12")
     for name in ("nvidia-modprobe", "nvidia-kernel-open-dkms", "libnvidia-nscq"):
         record["packages"][name] = {"version": f"{VERSION}-1", "held": True}
     record["packages"]["nvidia-container-toolkit-base"] = {"version": "1.20.1-1", "held": True}

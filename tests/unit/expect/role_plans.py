@@ -22,8 +22,8 @@ OTHER_NAMES = {
 """Variables by the name that tests give them."""
 
 
-def parts(role: str, settings: Mapping[str, Any]) -> tuple[NodeWanted, dict[str, Any]]:
-    """What is wanted of a node, and what its role adds."""
+def variables_and_own(role: str, settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Variables of the inventory, and what the role adds."""
     known, variables, own = variables_of(), {}, {}
     for key, value in settings.items():
         name = OTHER_NAMES.get(key, f"{role}_{key}")
@@ -37,6 +37,12 @@ def parts(role: str, settings: Mapping[str, Any]) -> tuple[NodeWanted, dict[str,
             variables[f"{role}_version"] = next(iter(value.values()), "")
         elif key != "node":
             own[key] = value
+    return variables, own
+
+
+def parts(role: str, settings: Mapping[str, Any]) -> tuple[NodeWanted, dict[str, Any]]:
+    """What is wanted of a node, and what its role adds."""
+    variables, own = variables_and_own(role, settings)
     return read(str(settings["node"]), Given(variables), load()), own
 
 

@@ -1,4 +1,7 @@
-"""What the suite says that site.yml repairs, a role's plan for the same record wants done; and the other way round."""
+"""What the suite says that site.yml repairs, a role's plan wants done, and the other way round.
+
+Both judge one record of a node by one record of what is wanted.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +22,10 @@ from tests.unit.expect.converged import (
     ORDER_FILE,
     PLANS,
     RUNTIME_UNIT_FILE,
+    VARIABLES,
     Record,
     converged_record,
+    same_plans,
 )
 from tests.unit.hosts import VERSION
 
@@ -30,12 +35,12 @@ def _operands(record: Record) -> dict[str, Any]:
 
 
 # What this role does on a machine is foretold by the action itself.
-ALL_PLANS = {**PLANS, "gpu_operands": _operands}
+ALL_PLANS = {**same_plans(), "gpu_operands": _operands}
 
 
-def reported(facts: Facts, record: Record) -> dict[str, Sequence[Problem]]:
+def reported(facts: Facts, record: Record, **changes: Any) -> dict[str, Sequence[Problem]]:
     """Problems by check."""
-    found, of = {}, facts(record)
+    found, of = {}, facts(record, **{**VARIABLES, **changes})
     for name, check in RECORD_CHECKS.items():
         try:
             found[name] = check(of)
@@ -80,6 +85,39 @@ def test_suite_and_roles_name_the_same_cures(fault: str, facts: Facts) -> None:
                 step = step.replace(others, "")
             assert ("site.yml" in step) is (problem.cure in SITE), (name, problem)
             assert (step != problem.next_step) is (problem.cure is Cure.UPGRADE), (name, problem)
+
+
+OWN_PACKAGES = (
+    "nvidia-driver-cuda",
+    "nvidia-modprobe",
+    "nvidia-kernel-open-dkms",
+    "nvidia-fabricmanager",
+    "libnvidia-nscq",
+)
+
+
+@pytest.mark.parametrize("name", OWN_PACKAGES)
+def test_a_package_that_somebody_removed_is_due_and_reported(name: str, facts: Facts) -> None:
+    record, changes = converged_record(), {"nvidia_driver_components": ["nscq"]}
+    del record["packages"][name]
+    assert Cure.PACKAGES in same_plans(**changes)["nvidia_driver"](record)["cures"]
+    causes = [problem.cause for problem in reported(facts, record, **changes)["nodes.driver-versions"]]
+    assert any(f"'{name}'" in cause for cause in causes), causes
+
+
+def test_a_driver_that_others_brought_need_not_have_our_packages(facts: Facts) -> None:
+    record = converged_record()
+    record["managed_files"] = {}
+    del record["packages"]["nvidia-modprobe"]
+    assert reported(facts, record)["nodes.driver-versions"] == []
+
+
+def test_settings_that_no_driver_can_meet_are_named(facts: Facts) -> None:
+    """Debian has no fabric manager."""
+    changes = {"nvidia_driver_package_layout": "distribution", "nvidia_driver_version": "550.163.01"}
+    (first, *_rest) = reported(facts, converged_record(), **changes)["nodes.driver-versions"]
+    assert "this package layout has no fabric manager" in first.cause
+    assert "nvidia_driver_package_layout" in first.next_step
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.gpusmith.gpu.plugins.lookup import os_vars
-
+from gpusmith.data import systems
 from gpusmith.paths import repo_root
 
 Facts = Mapping[str, str]
@@ -33,11 +32,11 @@ DIFFERENT = ("Debian 12", "Ubuntu 22", "Ubuntu 24", "Rocky 9", "Rocky 10")
 
 def files(system: str) -> frozenset[str]:
     """All files of roles that say something about a system."""
-    names = os_vars.candidates(SYSTEMS[system])
+    names = systems.candidates(SYSTEMS[system])
     roles = (repo_root() / "roles").glob("*/vars")
     return frozenset(str(folder / name) for folder in roles for name in names if (folder / name).is_file())
 
 
 def value(role: str, system: str, name: str) -> Any:
     """A variable of a role for a system."""
-    return os_vars.value(repo_root() / "roles" / role / "vars", SYSTEMS[system], name)
+    return systems.of_role(role, SYSTEMS[system], name)

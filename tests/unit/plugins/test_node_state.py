@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 from ansible.playbook.task import Task
 from ansible_collections.gpusmith.gpu.plugins.action import device_plugin_restart, driver_wait, node_state
-from ansible_collections.gpusmith.gpu.plugins.lookup import os_vars
-from ansible_collections.gpusmith.gpu.plugins.plugin_utils import looking
 
+from gpusmith.data import systems
 from gpusmith.node.bundle import bundle
 from gpusmith.wait import wait_until
 from gpusmith.wanted.node import NodeWanted
@@ -91,8 +90,8 @@ def test_a_look_tells_ansible_the_operating_system(run: Run) -> None:
 def test_names_of_systems_are_those_of_ansible(
     os_id: str, version: str | None, names: list[str] | None
 ) -> None:
-    facts = looking.os_facts({"host": {"os_id": os_id, "os_version": version}})
-    assert (os_vars.candidates(facts) if facts else None) == names
+    facts = systems.os_facts({"os_id": os_id, "os_version": version})
+    assert (systems.candidates(facts) if facts else None) == names
 
 
 def test_a_module_that_failed_is_told_as_it_is(run: Run) -> None:

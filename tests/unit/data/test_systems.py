@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible.errors import AnsibleError
-from ansible_collections.gpusmith.gpu.plugins.lookup import os_vars
 
+from gpusmith.data import systems
+from gpusmith.data.systems import UnknownSystem
 from gpusmith.paths import repo_root
 
 ROCKY = {"distribution": "Rocky", "distribution_major_version": "9", "os_family": "RedHat"}
@@ -27,17 +27,17 @@ def role(tmp_path: Path, *names: str) -> Path:
 def test_the_closest_file_wins(tmp_path: Path, at: int) -> None:
     names = ["Rocky_9.yml", "Rocky.yml", "RedHat_9.yml", "RedHat.yml"]
     folder = role(tmp_path, "main.yml", "Debian_12.yml", *names[at:])
-    assert os_vars.choose(folder, ROCKY).name == names[at]
+    assert systems.choose(folder, ROCKY).name == names[at]
 
 
 def test_a_family_that_is_called_like_the_distribution_is_asked_once() -> None:
-    assert os_vars.candidates(DEBIAN) == ["Debian_12.yml", "Debian.yml"]
+    assert systems.candidates(DEBIAN) == ["Debian_12.yml", "Debian.yml"]
 
 
 def test_an_unknown_system_is_named_with_what_there_is(tmp_path: Path) -> None:
     folder = role(tmp_path, "main.yml", "Debian_12.yml", "Ubuntu.yml")
-    with pytest.raises(AnsibleError) as caught:
-        os_vars.choose(folder, ROCKY)
+    with pytest.raises(UnknownSystem) as caught:
+        systems.choose(folder, ROCKY)
     for words in ("'some_role'", "'Rocky 9'", "'RedHat'", "Debian_12.yml, Ubuntu.yml", "RedHat_9.yml"):
         assert words in str(caught.value)
     assert "main.yml" not in str(caught.value)
@@ -45,28 +45,28 @@ def test_an_unknown_system_is_named_with_what_there_is(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("facts", [{}, {**DEBIAN, "os_family": ""}])
 def test_a_host_without_facts_is_told_so(tmp_path: Path, facts: dict[str, Any]) -> None:
-    with pytest.raises(AnsibleError, match=r"facts lack .*os_family"):
-        os_vars.choose(role(tmp_path, "Debian.yml"), facts)
+    with pytest.raises(UnknownSystem, match=r"facts lack .*os_family"):
+        systems.choose(role(tmp_path, "Debian.yml"), facts)
 
 
 def test_a_role_of_the_house_is_found_for_the_lab() -> None:
-    assert os_vars.choose(repo_root() / "roles/nvidia_driver/vars", DEBIAN).name == "Debian.yml"
+    assert systems.choose(repo_root() / "roles/nvidia_driver/vars", DEBIAN).name == "Debian.yml"
 
 
 def test_a_variable_of_the_file_is_read(tmp_path: Path) -> None:
     folder = role(tmp_path, "Debian.yml")
     (folder / "Debian.yml").write_text("__some_names: {packages: [containerd.io]}\n")
-    assert os_vars.value(folder, DEBIAN, "__some_names") == {"packages": ["containerd.io"]}
-    with pytest.raises(AnsibleError, match="does not have '__other'"):
-        os_vars.value(folder, DEBIAN, "__other")
+    assert systems.value(folder, DEBIAN, "__some_names") == {"packages": ["containerd.io"]}
+    with pytest.raises(UnknownSystem, match="does not have '__other'"):
+        systems.value(folder, DEBIAN, "__other")
 
 
 def test_a_release_has_only_what_differs_from_its_family(tmp_path: Path) -> None:
     folder = role(tmp_path, "Debian_12.yml", "Debian.yml")
     (folder / "Debian_12.yml").write_text("__kernel: of the release\n")
     (folder / "Debian.yml").write_text("__kernel: of the family\n__layouts: of all\n")
-    assert os_vars.value(folder, DEBIAN, "__kernel") == "of the release"
-    assert os_vars.value(folder, DEBIAN, "__layouts") == "of all"
+    assert systems.value(folder, DEBIAN, "__kernel") == "of the release"
+    assert systems.value(folder, DEBIAN, "__layouts") == "of all"
 
 
 @pytest.mark.parametrize(
@@ -81,5 +81,5 @@ def test_a_release_has_only_what_differs_from_its_family(tmp_path: Path) -> None
     ],
 )
 def test_names_are_plain_data_that_the_controller_can_read(role_name: str, variable: str) -> None:
-    found = os_vars.value(repo_root() / f"roles/{role_name}/vars", DEBIAN, variable)
+    found = systems.value(repo_root() / f"roles/{role_name}/vars", DEBIAN, variable)
     assert "{{" not in str(found)
