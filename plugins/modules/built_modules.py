@@ -25,44 +25,20 @@ description:
 version_added: "0.1.0"
 author: gpusmith contributors
 options:
-  state:
-    description: Wanted state.
-    type: str
-    choices: [withheld, allowed, compiled, restored, rebuilt, mended, built, taken]
-    required: true
-  version:
-    description: Version of the driver, without the packager's part.
-    type: str
-    required: true
-  kernel:
-    description: Release of the kernel, with states C(compiled), C(restored), C(rebuilt) and C(built).
-    type: str
-    default: ""
+  state: {type: str, choices: [withheld, allowed, compiled, restored, rebuilt, mended, built, taken], required: true, description: Wanted state.}
+  version: {type: str, required: true, description: "Version of the driver, without the packager's part."}
+  kernel: {type: str, default: "", description: "Release of the kernel, with states C(compiled), C(restored), C(rebuilt) and C(built)."}
   modules:
     description: With C(state=rebuilt), modules by the names that the kernel shows, out of C(gdrdrv) and C(nvidia_fs).
     type: list
     elements: str
     default: []
-  archive:
-    description: Path of the packed modules on the node.
-    type: path
-    default: ""
-  manifest:
-    description: Content of the archive, as C(state=built) returned it.
-    type: dict
-    default: {}
-  builder:
-    description: With C(state=taken), name of the node that has built the modules, for messages.
-    type: str
-    default: ""
-  bundle:
-    description: The probe's code; set by M(gpusmith.gpu.driver_build).
-    type: str
-    default: ""
+  archive: {type: path, default: "", description: Path of the packed modules on the node.}
+  manifest: {type: dict, default: {}, description: "Content of the archive, as C(state=built) returned it."}
+  builder: {type: str, default: "", description: "With C(state=taken), name of the node that has built the modules, for messages."}
+  bundle: {type: str, default: "", description: "The probe's code; set by M(gpusmith.gpu.driver_build)."}
 attributes:
-  check_mode:
-    support: none
-    description: In check mode M(gpusmith.gpu.driver_build) reports who would build, and asks no node.
+  check_mode: {support: none, description: "In check mode M(gpusmith.gpu.driver_build) reports who would build, and asks no node."}
 """
 
 EXAMPLES = r"""
@@ -79,10 +55,7 @@ manifest:
   description: Content of the archive. Name of the module in DKMS, version, kernel, machine, and by file its checksum, vermagic and signer.
   returned: with state built
   type: dict
-compiled:
-  description: Whether DKMS compiled. It does not if it already has the modules.
-  returned: with states compiled and built
-  type: bool
+compiled: {type: bool, returned: with states compiled and built, description: Whether DKMS compiled. It does not if it already has the modules.}
 outcome:
   description: >-
     Reason of the failure. V(build), the modules do not compile; V(dependent), a module of another package does not compile; V(unfit), the modules

@@ -20,41 +20,20 @@ description:
 version_added: "0.1.0"
 author: gpusmith contributors
 options:
-  name:
-    description: Name of the drop-in, C(/etc/containerd/conf.d/NAME.toml).
-    type: str
-    required: true
-  runtime:
-    description: Settings of the CRI runtime plugin, as schema 3 and newer name them.
-    type: dict
-    default: {}
-  images:
-    description: Settings of the CRI images plugin, as schema 3 and newer name them.
-    type: dict
-    default: {}
+  name: {type: str, required: true, description: "Name of the drop-in, C(/etc/containerd/conf.d/NAME.toml)."}
+  runtime: {type: dict, default: {}, description: "Settings of the CRI runtime plugin, as schema 3 and newer name them."}
+  images: {type: dict, default: {}, description: "Settings of the CRI images plugin, as schema 3 and newer name them."}
   registries:
     description:
       - Registries with a special address; keys host and endpoint. Registries that this module wrote and that are no longer listed are removed; with
         O(state=absent) all of them are. Registries of others stay. Without this option registries are not changed.
     type: list
     elements: dict
-  restart:
-    description: Whether containerd may be restarted.
-    type: bool
-    default: true
-  state:
-    description: C(absent) removes the drop-in.
-    type: str
-    choices: [present, absent]
-    default: present
-  bundle:
-    description: The probe's code; set by the action plugin.
-    type: str
-    default: ""
+  restart: {type: bool, default: true, description: Whether containerd may be restarted.}
+  state: {type: str, choices: [present, absent], default: present, description: C(absent) removes the drop-in.}
+  bundle: {type: str, default: "", description: "The probe's code; set by the action plugin."}
 attributes:
-  check_mode:
-    support: partial
-    description: Reports which files would change. The effective configuration is known only if containerd is installed.
+  check_mode: {support: partial, description: Reports which files would change. The effective configuration is known only if containerd is installed.}
 """
 
 EXAMPLES = r"""
@@ -66,20 +45,14 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-effective:
-  description: The settings that matter, from the effective configuration.
-  returned: when containerd is installed
-  type: dict
+effective: {type: dict, returned: when containerd is installed, description: "The settings that matter, from the effective configuration."}
 overrides:
   description: >-
     Files of others that override gpusmith's settings, one sentence each. Empty if gpusmith's settings are effective, or no such file was found.
   returned: when containerd is installed
   type: list
   elements: str
-restarted:
-  description: Whether containerd was or would be restarted.
-  returned: always
-  type: bool
+restarted: {type: bool, returned: always, description: Whether containerd was or would be restarted.}
 cri_error:
   description: Error message of the CRI plugin of the running containerd if it was down before; empty if it was up.
   returned: when containerd is installed
