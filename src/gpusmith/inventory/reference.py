@@ -62,29 +62,34 @@ def section(name: str, spec: Spec, default: Any) -> str:
     return "\n".join([*lines, *(["", *parts] if parts else [])])
 
 
-def reference(variables: Mapping[str, Spec], defaults: Mapping[str, Any]) -> str:
-    """A section per variable.
+def reference(specs: Specs, defaults: Mapping[str, Any]) -> str:
+    """A chapter for each owner with a section per variable, first for what belongs to no role.
 
     Args:
-        variables: specs by name.
+        specs: of all variables.
         defaults: what holds where a spec states no default, such as what a role works out.
     """
-    parts = [
-        section(name, spec, defaults.get(name) if spec.default is None else spec.default)
-        for name, spec in variables.items()
-    ]
-    return "\n\n".join(["## Variables", *(parts or ["The role has no variables of its own."])])
+    chapters = []
+    for owner in (PROJECT, *specs.roles):
+        sections = [
+            section(name, spec, _default(name, spec, defaults)) for name, spec in specs.of(owner).items()
+        ]
+        if sections:
+            chapters += [f"## {'Variables of no role' if owner == PROJECT else owner}", *sections]
+    return "\n\n".join(chapters)
+
+
+def _default(name: str, spec: Spec, defaults: Mapping[str, Any]) -> Any:
+    return defaults.get(name) if spec.default is None else spec.default
 
 
 def table(specs: Specs, defaults: Mapping[str, Any]) -> str:
     """One row per variable of all owners, each with a link to its section."""
     rows = ["| variable | type | default | of |", "| --- | --- | --- | --- |"]
     for name, spec in sorted(specs.variables.items()):
-        page = "" if spec.owner == PROJECT else f"../roles/{spec.owner}/README.md"
         of = "all" if spec.owner == PROJECT else spec.owner
-        default = defaults.get(name) if spec.default is None else spec.default
-        told = "required" if spec.required else _short(default)
-        rows.append(f"| [`{name}`]({page}#{name}) | {_type(spec)} | {told} | {of} |")
+        told = "required" if spec.required else _short(_default(name, spec, defaults))
+        rows.append(f"| [`{name}`](#{name}) | {_type(spec)} | {told} | {of} |")
     return "\n".join(rows)
 
 
@@ -112,28 +117,22 @@ def filled_in(text: str, generated: str, path: Path, markers: tuple[str, str] = 
     return f"{before}{first}\n\n{generated}\n\n{last}{after}"
 
 
-def documents(root: Path, specs: Specs) -> dict[Path, str]:
-    """Every document with variables, as it should be."""
-    found = {}
-    everywhere: dict[str, Any] = {}
-    for owner in (*specs.roles, PROJECT):
-        path = root / "docs" / "variables.md" if owner == PROJECT else root / "roles" / owner / "README.md"
-        stated = root / "roles" / owner / "defaults" / "main.yml"
-        defaults = yaml.safe_load(stated.read_text(encoding="utf-8")) if stated.is_file() else None
-        everywhere |= defaults or {}
-        generated = reference(specs.of(owner), defaults or {})
-        found[path] = filled_in(path.read_text(encoding="utf-8"), generated, path)
-    # The project's own page comes last.
-    found[path] = filled_in(found[path], table(specs, everywhere), path, (TABLE_BEGIN, TABLE_END))
-    return found
+def page(root: Path, specs: Specs) -> tuple[Path, str]:
+    """The page with all variables, and what it should say."""
+    path = root / "docs" / "variables.md"
+    defaults: dict[str, Any] = {}
+    for stated in (root / "roles").glob("*/defaults/main.yml"):
+        defaults |= yaml.safe_load(stated.read_text(encoding="utf-8")) or {}
+    text = filled_in(path.read_text(encoding="utf-8"), reference(specs, defaults), path)
+    return path, filled_in(text, table(specs, defaults), path, (TABLE_BEGIN, TABLE_END))
 
 
 def main() -> int:
-    """Write what is not as it should be."""
-    for path, text in documents(repo_root(), load()).items():
-        if path.read_text(encoding="utf-8") != text:
-            path.write_text(text, encoding="utf-8")
-            sys.stdout.write(f"written: {path.relative_to(repo_root())}\n")
+    """Write it if it is not as it should be."""
+    path, text = page(repo_root(), load())
+    if path.read_text(encoding="utf-8") != text:
+        path.write_text(text, encoding="utf-8")
+        sys.stdout.write(f"written: {path.relative_to(repo_root())}\n")
     return 0
 
 

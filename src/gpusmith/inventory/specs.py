@@ -114,4 +114,4 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
     matches = difflib.get_close_matches(name, list(names), n=1, cutoff=NEAREST)
     if matches:
         return f"Did you mean '{matches[0]}'?"
-    return "See the READMEs of the roles for the names that exist."
+    return "See docs/variables.md for the names that exist."

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import yaml
 
-from gpusmith.inventory.reference import BEGIN
 from gpusmith.inventory.specs import load
 from gpusmith.inventory.templates import has_open
 from gpusmith.inventory.variables import check_hosts
@@ -30,11 +29,11 @@ by_role = pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
 
 
 def text_of(role: Path) -> str:
-    """The example, which stands between what the role does and the reference of its variables."""
+    """The example, which stands between what the role does and where its variables are described."""
     before, found, rest = (role / "README.md").read_text().partition("\n## Example\n")
     assert found, f"README of role '{role.name}' has no example"
-    section, generated, _ = rest.partition(BEGIN)
-    assert generated, f"the example of role '{role.name}' stands behind or in what 'make docs' writes"
+    section, variables, _ = rest.partition("\n## Variables\n")
+    assert variables, f"README of role '{role.name}' does not say where its variables are described"
     assert "\n## " not in before + section
     (block,) = re.findall(r"^```yaml\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
     return str(block)

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from gpusmith.errors import ToolError
-from gpusmith.inventory.reference import BEGIN, END, documents, filled_in, section
+from gpusmith.inventory.reference import BEGIN, END, filled_in, page, section
 from gpusmith.inventory.specs import load, parse
 from gpusmith.paths import repo_root
 
 
-@pytest.mark.parametrize(
-    "path", documents(repo_root(), load()), ids=lambda path: str(path.relative_to(repo_root()))
-)
-def test_documents_are_as_the_specs_say(path: Path) -> None:
-    assert path.read_text() == documents(repo_root(), load())[path], "run 'make docs'"
+def test_the_page_is_as_the_specs_say() -> None:
+    path, text = page(repo_root(), load())
+    assert path.read_text() == text, "run 'make docs'"
+
+
+def test_every_variable_has_a_section_and_a_row_that_leads_to_it() -> None:
+    _path, text = page(repo_root(), load())
+    names = sorted(load().variables)
+    assert re.findall(r"(?m)^\| \[`(\w+)`\]\(#\1\) ", text) == names
+    assert sorted(re.findall(r"(?m)^### `(\w+)`$", text)) == names
 
 
 def test_a_variable_with_choices_and_one_with_parts() -> None:

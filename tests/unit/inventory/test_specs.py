@@ -42,4 +42,4 @@ def test_roles_and_project_are_read_from_a_checkout(tmp_path: Path) -> None:
 
 def test_the_nearest_name_is_offered() -> None:
     assert did_you_mean("gpusmith_cuont", ["gpusmith_count", "other"]) == "Did you mean 'gpusmith_count'?"
-    assert "READMEs" in did_you_mean("x", ["gpusmith_count"])
+    assert "docs/variables.md" in did_you_mean("x", ["gpusmith_count"])
