@@ -12,7 +12,7 @@ from ansible_collections.gpusmith.gpu.plugins.plugin_utils.looking import Lookin
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.variables import of_task, plain
 
 from gpusmith.errors import GpusmithError
-from gpusmith.expect import driver
+from gpusmith.expect import driver, driver_needs
 from gpusmith.node.records import parse
 from gpusmith.wait import Deadline, Done, NotYet, WaitTimeout, wait_until
 from gpusmith.wanted.node import NodeWanted
@@ -21,7 +21,7 @@ from gpusmith.wanted.node import NodeWanted
 def still_missing(raw: dict[str, Any], wanted: NodeWanted, own: dict[str, Any]) -> str:
     """Why waiting may help; empty if nothing is wrong, or if waiting cannot help."""
     record = parse(raw)
-    found = driver.problems(record, driver.asked_for(record, wanted, own))
+    found = driver.problems(record, driver_needs.asked_for(record, wanted, own))
     return "; ".join(problem.cause for problem in found) if driver.may_pass(found) else ""
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from gpusmith.data import compatibility
 from gpusmith.errors import Refusal
-from gpusmith.expect import driver, fabric, kernels, layouts, versions
+from gpusmith.expect import driver_needs, fabric, kernels, layouts, versions
 from gpusmith.expect.choice import SHOWN, Offer
 from gpusmith.expect.layouts import Unmet
 from gpusmith.expect.wanted import Driver
@@ -29,7 +29,7 @@ def names(record: Record, wanted: NodeWanted, own: Mapping[str, Any]) -> Names:
     Args:
         record: of the node.
         wanted: of the node, with a branch or the latest one as the driver's version.
-        own: of role nvidia_driver, see `driver.asked_for`.
+        own: of role nvidia_driver, see `driver_needs.asked_for`.
 
     Raises:
         Unmet: the branch that is asked for cannot be had here, or no layout of that name is known.
@@ -50,8 +50,8 @@ def names(record: Record, wanted: NodeWanted, own: Mapping[str, Any]) -> Names:
 def _of_branch(
     branch: int, record: Record, wanted: NodeWanted, own: Mapping[str, Any]
 ) -> tuple[Driver, Sequence[str]]:
-    want = driver.asked_for(record, wanted.with_driver(f"{branch}.0"), own)
-    return want, driver.must_have(record, want)
+    want = driver_needs.asked_for(record, wanted.with_driver(f"{branch}.0"), own)
+    return want, driver_needs.must_have(record, want)
 
 
 def offer(record: Record, asked: str, branches: Names, offered: Mapping[str, Sequence[str]]) -> Offer:
@@ -97,7 +97,7 @@ def _barred(record: Record, want: Driver, version: str) -> str:
             return f"'{model.key}' needs {branches.words}"
     if want.layout.ready:
         return ""
-    kind = driver.flavour(record, want)
+    kind = driver_needs.flavour(record, want)
     for release in kernels.to_build(record, version):
         row = known.no_build(kind, version, release)
         if row is not None:

@@ -15,6 +15,7 @@ from gpusmith.expect import (
     cdi,
     changes,
     cuda,
+    driver_needs,
     environment,
     extra_modules,
     fabric,
@@ -119,10 +120,10 @@ def _driver_to_ask_for(host: NodeWanted, **parts: Any) -> dict[str, Any]:
 
 
 def driver(raw: Mapping[str, Any], host: NodeWanted, own: Own) -> Plan:
-    """Role nvidia_driver: the keys of `drivers.asked_for`, and kernel (what the operating system calls a kernel's packages)."""
+    """Role nvidia_driver: the keys of `driver_needs.asked_for`, and kernel (names of a kernel's packages)."""
     record, node = parse(raw), host.name
     try:
-        want = drivers.asked_for(record, host, own)
+        want = driver_needs.asked_for(record, host, own)
         compiled_beside = want.layout.ready and extra_modules.by_dkms(record, want)
         compiles = host.driver.kernel_headers and (compiled_beside or not want.layout.ready)
         names = (own.get("kernel") or {}) if compiles else {}
@@ -134,8 +135,8 @@ def driver(raw: Mapping[str, Any], host: NodeWanted, own: Own) -> Plan:
             *kernels.unprepared(headers["next"], node),
         ]
         to_take = taken.to_take(record, want)
-        must_have = drivers.must_have(record, want)
-        flavour = drivers.flavour(record, want)
+        must_have = driver_needs.must_have(record, want)
+        flavour = driver_needs.flavour(record, want)
     except layouts.Unmet as error:
         return {
             **_answer((), node),
@@ -162,13 +163,13 @@ def driver(raw: Mapping[str, Any], host: NodeWanted, own: Own) -> Plan:
         "flavour": flavour,
         "fabric_manager": fabric.needed(record, want),
         "packages": must_have,
-        "other_packages": drivers.unversioned(record, want),
+        "other_packages": driver_needs.unversioned(record, want),
         "tools": [name for name in fabric.tools(record, want) if name not in record.packages],
         "fabric_modules": fabric.modules_to_load(record, want),
         "kernel_to_hold": packages.loose(record, signatures.to_hold(record, want)),
-        "leftovers": drivers.to_remove(record, want),
-        "to_be_left": drivers.to_be_left(record, want),
-        "displaced": drivers.displaced(record, want),
+        "leftovers": driver_needs.to_remove(record, want),
+        "to_be_left": driver_needs.to_be_left(record, want),
+        "displaced": driver_needs.displaced(record, want),
         "installed": packages.installed_versions(record, want),
         "headers": [
             *headers["kernels"],
@@ -188,12 +189,12 @@ def driver(raw: Mapping[str, Any], host: NodeWanted, own: Own) -> Plan:
             host,
             packages=dict.fromkeys(must_have, want.version),
             patterns=list(want.layout.patterns),
-            unversioned=drivers.unversioned(record, want),
+            unversioned=driver_needs.unversioned(record, want),
             companions=kernels.companions(record, want),
             counterparts=packages.counterparts(record, want),
-            release=drivers.to_release(record, want),
-            replaced=drivers.to_remove(record, want),
-            displaced=drivers.displaced(record, want),
+            release=driver_needs.to_release(record, want),
+            replaced=driver_needs.to_remove(record, want),
+            displaced=driver_needs.displaced(record, want),
         ),
         "unheld": packages.unheld(record, want),
         "change_driver": (

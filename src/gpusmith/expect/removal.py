@@ -7,7 +7,16 @@ from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
 
-from gpusmith.expect import choice, foreign, kernels, layouts, packages, signatures, versions, wanted
+from gpusmith.expect import (
+    choice,
+    foreign,
+    kernels,
+    layouts,
+    packages,
+    signatures,
+    versions,
+    wanted,
+)
 from gpusmith.expect.layouts import ANY_LAYOUT, Layouts, Unmet
 from gpusmith.node.records import parse
 from gpusmith.probe.record import Record
@@ -26,7 +35,7 @@ def driver(raw: Mapping[str, Any], host: NodeWanted, own: Mapping[str, Any]) -> 
     Args:
         raw: the record.
         host: what the inventory wants of the node.
-        own: of role nvidia_driver, see `driver.asked_for`.
+        own: of role nvidia_driver, see `driver_needs.asked_for`.
 
     Returns:
         due (whether there is anything), refused (why it stays), loaded, packages (with versions), others (with their own ones),

@@ -9,8 +9,7 @@ from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import 
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.packages_due import is_due
 
 from gpusmith.errors import Refusal
-from gpusmith.expect import components, kernels, layouts, plans, versions
-from gpusmith.expect import driver as drivers
+from gpusmith.expect import components, driver_needs, kernels, layouts, plans, versions
 from gpusmith.expect import wanted as wants
 from gpusmith.node.records import parse
 from gpusmith.preflight.words import Wanted, refusal
@@ -73,7 +72,7 @@ def unmet(record: Mapping[str, Any], wanted: Wanted, names: Names) -> Refusal | 
         return None
     try:
         row = _row(wanted, names["nvidia_driver"])
-        drivers.parts_known(parse(record), wants.driver_of(wanted.node, layout=row))
+        driver_needs.parts_known(parse(record), wants.driver_of(wanted.node, layout=row))
     except layouts.Unmet as error:
         return Refusal(f"driver packages: {error.message}", error.hint)
     return None

@@ -9,7 +9,7 @@ from gpusmith.data.operands import DEVICE_PLUGIN
 from gpusmith.errors import Refusal
 from gpusmith.expect import compatible
 from gpusmith.expect.compatible import Misfit, Subject
-from gpusmith.expect.driver import kind_of
+from gpusmith.expect.driver_needs import kind_of
 from gpusmith.expect.kernels import to_build
 from gpusmith.expect.layouts import PREBUILT, Unmet, branch_of
 from gpusmith.expect.versions import FULL_DRIVER, is_open, upstream

@@ -17,8 +17,7 @@ from gpusmith.cluster.api import Object
 from gpusmith.cluster.dra import NO_CLAIMS, Claims
 from gpusmith.cluster.stamps import read_stamp, validated_since
 from gpusmith.errors import GpusmithError, Refusal
-from gpusmith.expect import driver as drivers
-from gpusmith.expect import packages
+from gpusmith.expect import driver_needs, packages
 from gpusmith.expect import wanted as wants
 from gpusmith.expect.versions import FULL_DRIVER, is_older, is_open, is_version, numbers, upstream
 from gpusmith.names import HOLD, OPERANDS_LABEL, OPERANDS_NAMESPACE, OPERANDS_ON
@@ -100,7 +99,7 @@ class Look:
             return None
         record = parse(self.raw)
         try:
-            kind = drivers.flavour(record, self.driver)
+            kind = driver_needs.flavour(record, self.driver)
             layout = self.wanted.driver.package_layout
             return keys.of(record, record.host.kernel or "", upstream(self.target), kind, layout)
         except GpusmithError:

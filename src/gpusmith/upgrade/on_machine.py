@@ -17,7 +17,17 @@ from gpusmith.change.protocol import ChangeFailed, InUse, Words
 from gpusmith.cluster import stamps
 from gpusmith.cluster.api import Cluster
 from gpusmith.errors import GpusmithError, ToolError
-from gpusmith.expect import driver, extra_modules, fabric, files, kernels, parameters, taken, versions
+from gpusmith.expect import (
+    driver,
+    driver_needs,
+    extra_modules,
+    fabric,
+    files,
+    kernels,
+    parameters,
+    taken,
+    versions,
+)
 from gpusmith.expect import packages as expected
 from gpusmith.expect import wanted as wants
 from gpusmith.names import DRIVER_LABEL
@@ -113,7 +123,7 @@ class Machine:
         """Have all packages of a version in the machine's folder, with a manifest."""
         record = self._record()
         wanted = self._wanted(version, record)
-        named, there = driver.must_have(record, wanted), expected.of_driver(record, wanted)
+        named, there = driver_needs.must_have(record, wanted), expected.of_driver(record, wanted)
         # Of the version that is there, only what is there.
         names = {name: there[name] for name in named if versions.is_version(there.get(name), version)}
         names = names or dict.fromkeys(named, version)
@@ -138,7 +148,7 @@ class Machine:
         record = self._record()
         wanted = self._wanted(version, record)
         # The names that the role asks for, so that pins and holds are what site.yml would write.
-        names = {name: kept[name] for name in driver.must_have(record, wanted) if name in kept}
+        names = {name: kept[name] for name in driver_needs.must_have(record, wanted) if name in kept}
         asked = self._of_version(record, wanted)
         # What comes is in the folder; what they stand for goes, as a pin of another branch.
         asked["counterparts"] = expected.counterparts(record, wanted)
@@ -160,18 +170,18 @@ class Machine:
         """What the role asks for beside the set; names differ between branches."""
         return {
             **self.packages,
-            "unversioned": driver.unversioned(record, wanted),
+            "unversioned": driver_needs.unversioned(record, wanted),
             "patterns": list(wanted.layout.patterns),
-            "release": driver.to_release(record, wanted),
-            "replaced": driver.to_remove(record, wanted),
-            "displaced": driver.displaced(record, wanted),
+            "release": driver_needs.to_release(record, wanted),
+            "replaced": driver_needs.to_remove(record, wanted),
+            "displaced": driver_needs.displaced(record, wanted),
             "counterparts": [],
         }
 
     def _clear(self, version: str) -> None:
         """Remove packages that carry the other version in their names: no package manager takes them for older."""
         record = self._record()
-        left = driver.to_remove(record, self._wanted(version, record))
+        left = driver_needs.to_remove(record, self._wanted(version, record))
         if not left:
             return
         asked = {"name": LEFTOVERS, "packages": dict.fromkeys(left, ""), "state": "absent"}
@@ -235,7 +245,7 @@ class Machine:
 
     @staticmethod
     def _provide(modules: Modules, record: Record, wanted: wants.Driver) -> None:
-        flavour = driver.flavour(record, wanted)
+        flavour = driver_needs.flavour(record, wanted)
         try:
             modules.provide(record, versions.upstream(wanted.version), flavour, taken.to_take(record, wanted))
         except NotBuilt as error:
@@ -409,7 +419,7 @@ class Machine:
         return parse(self.look())
 
     def _wanted(self, version: str, record: Record) -> wants.Driver:
-        return driver.asked_for(record, self.wanted.with_driver(version), self.own)
+        return driver_needs.asked_for(record, self.wanted.with_driver(version), self.own)
 
     def _loaded(self, version: str, asked: Mapping[str, Any], trouble: str) -> None:
         answer = self.ask("gpusmith.gpu.driver_state", {"state": "loaded", **asked})

@@ -7,7 +7,7 @@ import pytest
 
 from gpusmith.checks import services
 from gpusmith.checks.findings import NotApplicable
-from gpusmith.expect import driver, fabric, layouts, wanted
+from gpusmith.expect import driver, driver_needs, fabric, layouts, wanted
 from gpusmith.expect.wanted import Driver, all_models
 from gpusmith.node.facts import NodeFacts
 from gpusmith.node.records import parse
@@ -111,7 +111,7 @@ def plan(record: dict[str, Any], **settings: str) -> dict[str, Any]:
 def may_pass(record: dict[str, Any]) -> bool:
     parsed = parse(record)
     return driver.may_pass(
-        driver.problems(parsed, driver.asked_for(parsed, *driver_parts(SETTINGS, LAYOUTS)))
+        driver.problems(parsed, driver_needs.asked_for(parsed, *driver_parts(SETTINGS, LAYOUTS)))
     )
 
 
@@ -167,7 +167,7 @@ def test_a_module_that_a_given_up_upgrade_keeps_out_is_not_tried_but_rebooted() 
     assert "reboot" in found["cures"]
     assert "load" not in found["cures"]
     parsed = parse(record)
-    asked = driver.asked_for(parsed, *driver_parts(SETTINGS, LAYOUTS))
+    asked = driver_needs.asked_for(parsed, *driver_parts(SETTINGS, LAYOUTS))
     (problem,) = driver.loaded_module(parsed, asked, {})
     assert UPGRADE_BLOCK in problem.cause
     assert "modprobe" not in problem.next_step
@@ -220,7 +220,7 @@ def flavour_of(devices: list[str], setting: str) -> str:
     for gpu, device in zip(record["pci"]["gpus"], devices, strict=True):
         gpu["device_id"] = device
     want = wanted.Driver(node="gpu-1", version=VERSION, module_flavour=setting)
-    return driver.flavour(parse(record), want)
+    return driver_needs.flavour(parse(record), want)
 
 
 @pytest.mark.parametrize(
