@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base, preview
-from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.work import Work
+from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.folder_work import FolderWork
 
 from gpusmith.errors import ToolError
 from gpusmith.expect import packages as judge
@@ -137,7 +137,7 @@ class Node:
         assert module == "gpusmith.gpu.packages"
         words = {**DEFAULTS, **asked}
         folder, state = words.pop("folder", None), words.pop("state", "present")
-        work = Work({**words, "folder": folder}, False, self.there.apt)
+        work = FolderWork({**words, "folder": folder}, False, self.there.apt)
         try:
             if state == "fetched":
                 work.fetched(Path(folder))
