@@ -56,7 +56,7 @@ COMMANDS: Mapping[str, Command] = {
     "containerd config dump": _node("containerd config dump"),
     # firewalld is on no machine of the lab; tests/long/test_firewalld.py runs them.
     "firewall-cmd --permanent --zone=trusted --add-source=NETWORK": ELSEWHERE,
-    "firewall-cmd --permanent --zone=X X": ELSEWHERE,
+    "firewall-cmd --permanent --zone=ZONE X": ELSEWHERE,
     # Machines of the lab have their host's swap.
     "swapoff -a": ELSEWHERE,
     # Role nvidia_driver runs it for a kernel that has no module: tests/e2e/test_6_faults.py.

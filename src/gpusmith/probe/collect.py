@@ -19,7 +19,6 @@ from gpusmith.probe import (
     containerd,
     cuda,
     dev,
-    firewall,
     foreign,
     host,
     kernels,
@@ -67,7 +66,7 @@ def collect(nvml_timeout_s: float = NVML_TIMEOUT_S) -> Record:
     asked_containerd, asked_libraries, asked_packages = containerd.ask(), library.ask(), packages.ask()
     asked_services, asked_module, asked_kubelet = services.ask(), module.ask(), kubernetes.ask()
     asked_programs = programs.ask()
-    asked_log, asked_clock, asked_firewall = log.ask(), clock.ask(), firewall.ask()
+    asked_log, asked_clock = log.ask(), clock.ask()
     asked_kernels = safely("kernels", kernels.ask)
     # Before NVML starts, which makes missing device nodes anew.
     devices = safely("dev", dev.gather)
@@ -109,7 +108,6 @@ def collect(nvml_timeout_s: float = NVML_TIMEOUT_S) -> Record:
     found["services"] = safely("services", lambda: services.gather(asked_services, errors))
     found["programs"] = safely("programs", lambda: programs.gather(asked_owners or {}, database, errors))
     found["clock"] = safely("clock", lambda: clock.gather(asked_clock))
-    found["firewall"] = safely("firewall", lambda: firewall.gather(asked_firewall, errors))
     found["kubernetes"] = safely("kubernetes", lambda: kubernetes.gather(asked_kubelet, errors))
     if asked_kernels is not None:
         found["kernels"] = safely("kernels", lambda: kernels.gather(asked_kernels, errors))

@@ -14,7 +14,6 @@ from gpusmith.probe.clock import Clock
 from gpusmith.probe.containerd import Containerd
 from gpusmith.probe.cuda import Cuda
 from gpusmith.probe.dev import Dev
-from gpusmith.probe.firewall import Firewall
 from gpusmith.probe.foreign import Foreign
 from gpusmith.probe.host import Host
 from gpusmith.probe.kernels import Kernel
@@ -84,7 +83,6 @@ class Record:
     system: System = field(default_factory=System)
     memory: Memory = field(default_factory=Memory)
     surroundings: Surroundings = field(default_factory=Surroundings)
-    firewall: Firewall = field(default_factory=Firewall)
     clock: Clock = field(default_factory=Clock)
     cuda: Cuda = field(default_factory=Cuda)
     boot: Boot | None = None

@@ -19,7 +19,7 @@ NETWORK_MANAGER = ("/etc/NetworkManager/NetworkManager.conf", "/etc/NetworkManag
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What else rules the machine. Of firewalld, section firewall tells.
+    """What else rules the machine. Whether firewalld runs, services tell.
 
     Attributes:
         selinux: 'enforcing', 'permissive' or 'disabled'; None if it cannot be read.
