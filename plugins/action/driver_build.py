@@ -93,7 +93,7 @@ class ActionModule(BuildingAction, EgressAction):
             return {"changed": bool(asked["kernels"]), "words": []}
         refuse_unsigned(host, record, signer)
         if self._task.check_mode:
-            return self._forecast(asked, variables, record, signer)
+            return _forecast(asked, record, signer)
         provider = self.provider(asked, signer, dict(variables))
         if asked["state"] == "withheld":
             return {"changed": node.keep_from_building(withheld=True), "words": []}
@@ -102,7 +102,6 @@ class ActionModule(BuildingAction, EgressAction):
             asked["version"],
             asked["flavour"],
             asked["kernels"],
-            first=lambda each: _alike(asked, variables, each, signer)[0],
         )
         return {
             "changed": bool(came),
@@ -127,82 +126,24 @@ class ActionModule(BuildingAction, EgressAction):
                 words += [f"module '{name}' built anew by DKMS for kernel {kernel}" for name in names]
         return {"changed": bool(words), "words": [*words, *notes], "notes": notes}
 
-    def _forecast(
-        self,
-        asked: Mapping[str, Any],
-        variables: Mapping[str, Any],
-        record: Record,
-        signer: signing.Signer | None,
-    ) -> dict[str, Any]:
-        host, cache = str(variables["inventory_hostname"]), Cache(asked["cache"])
-        certificate = signer.fingerprint if signer else ""
-        keys = [_key(asked, record, kernel, certificate) for kernel in asked["kernels"]]
-        words = [
-            forecast(
-                each,
-                _alike(asked, variables, each, signer),
-                host,
-                cache,
-                there=_signed_by_others(record, each.kernel, each.version, signer),
-            )
-            for each in keys
-        ]
-        return {"changed": bool(words), "words": words, "compiled": [], "builders": {}}
-
-
-def _alike(
-    asked: Mapping[str, Any],
-    variables: Mapping[str, Any],
-    wanted: key.Key,
-    signer: signing.Signer | None,
-) -> list[str]:
-    """Hosts that need the same modules, in the play's order; of those before this host the first one only.
-
-    What is asked for here is taken to be asked for of the others: their settings are known to their own tasks alone.
-    """
-    here, found = variables["inventory_hostname"], []
-    for host in variables["ansible_play_hosts"]:
-        if host == here or _needs(asked, variables["hostvars"][host], wanted, signer):
-            found.append(host)
-        # Nobody puts the variables of a thousand hosts together for each of them.
-        if found and here not in found:
-            return [*found, here]
-    return found
-
-
-def _needs(
-    asked: Mapping[str, Any],
-    variables: Mapping[str, Any],
-    wanted: key.Key,
-    signer: signing.Signer | None,
-) -> bool:
-    record = _record(variables)
-    return (
-        record is not None
-        and (
-            _lacks(record, wanted.kernel, wanted.version)
-            or _signed_by_others(record, wanted.kernel, wanted.version, signer)
-        )
-        and _key(asked, record, wanted.kernel, wanted.certificate) == wanted
-    )
-
 
 def _record(variables: Mapping[str, Any]) -> Record | None:
     found = (variables.get(RECORD) or {}).get("record")
     return parse(plain(found)) if found else None
 
 
-def _key(asked: Mapping[str, Any], record: Record, kernel: str, certificate: str) -> key.Key:
-    return key.of(
-        record, kernel, versions.upstream(asked["version"]), asked["flavour"], asked["layout"], certificate
-    )
-
-
-def _lacks(record: Record, kernel: str, version: str) -> bool:
-    """Whether a node has this kernel, and not the driver's modules for it."""
-    if record.host.kernel == kernel:
-        return record.module.installed_version != version
-    return any(each.release == kernel and each.module is None for each in record.kernels or ())
+def _forecast(asked: Mapping[str, Any], record: Record, signer: signing.Signer | None) -> dict[str, Any]:
+    cache, certificate = Cache(asked["cache"]), signer.fingerprint if signer else ""
+    version = versions.upstream(asked["version"])
+    words = [
+        forecast(
+            key.of(record, kernel, version, asked["flavour"], asked["layout"], certificate),
+            cache,
+            there=_signed_by_others(record, kernel, version, signer),
+        )
+        for kernel in asked["kernels"]
+    ]
+    return {"changed": bool(words), "words": words, "compiled": [], "builders": {}}
 
 
 def _signed_by_others(record: Record, kernel: str, version: str, signer: signing.Signer | None) -> bool:

@@ -133,7 +133,6 @@ class Provider:
         version: str,
         flavour: str,
         releases: Sequence[str],
-        first: Callable[[key.Key], str] = lambda _key: "",
     ) -> list[Came]:
         """Build modules for kernels, or take what another node has built."""
         certificate = self.once.signer.fingerprint if self.once.signer else ""
@@ -142,7 +141,7 @@ class Provider:
             key.of(record, release, upstream(version), flavour, self.layout, certificate)
             for release in releases
         ]
-        return [self.once.provide(each, node, first(each)) for each in keys]
+        return [self.once.provide(each, node) for each in keys]
 
 
 def refuse_unsigned(host: str, record: Record, signer: Signer | None) -> None:

@@ -18,7 +18,7 @@ import re
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -34,8 +34,6 @@ UNFINISHED = re.compile(r"\..+-[0-9a-f]{12}\.\d+")
 TICK_S = 0.5
 DAY_S = 86400
 KEEP_DAYS = 90
-LAST_VERSIONS, LONGER = 3, 4
-"""So many versions of each kernel and family stay, so many times as long."""
 
 
 @dataclass(frozen=True)
@@ -134,24 +132,12 @@ class Cache:
         return Entry(target, manifest, builder, seconds)
 
     def _prune(self, key: Key) -> None:
-        """Make room after something has come.
-
-        Nodes use what they have for months without asking again, and a way back takes it: of entries that differ in the driver's
-        version alone, those that were used last stay longer.
-        """
+        """Make room after something has come."""
         if self._keep_days <= 0:
             return
         kept_s = self._keep_days * DAY_S
-        rows = {path: _last_use(path) for path in self.folder.iterdir() if _is_ours(path)}
-        alike: dict[Key, list[Path]] = {}
-        for path in sorted(rows, key=lambda path: rows[path]):
-            if found := _key_of(path):
-                alike.setdefault(replace(found, version=""), []).append(path)
-        last = {path for paths in alike.values() for path in paths[-LAST_VERSIONS:]}
-        for path in rows:
-            longest_s = LONGER * kept_s if path in last else kept_s
-            # Another run may have begun to use it.
-            if path != self.folder / key.name and _last_use(path) < time.time() - longest_s:
+        for path in [path for path in self.folder.iterdir() if _is_ours(path)]:
+            if path != self.folder / key.name and _last_use(path) < time.time() - kept_s:
                 # Another run may do the same.
                 path.unlink(missing_ok=True) if path.is_file() else shutil.rmtree(path, ignore_errors=True)
 
@@ -159,7 +145,7 @@ class Cache:
 
     @contextlib.contextmanager
     def turn(
-        self, key: Key, host: str, run: str, deadline: Deadline, sleep: Callable[[float], None] = time.sleep
+        self, key: Key, host: str, deadline: Deadline, sleep: Callable[[float], None] = time.sleep
     ) -> Iterator[None]:
         """One host at a time for a key. A worker that is killed gives its turn back by ending.
 
@@ -173,18 +159,13 @@ class Cache:
             def look() -> Done[None] | NotYet:
                 if _locked(file):
                     return Done(None)
-                return NotYet(f"'{path.read_text().partition(chr(10))[0]}' builds it")
+                return NotYet(f"'{path.read_text()}' builds it")
 
             wait_until(f"the modules of {key}", look, deadline, TICK_S, sleep)
             file.truncate(0)
-            file.write(f"{host}\n{run}\n")
+            file.write(host)
             file.flush()
             yield
-
-    def had_its_turn(self, key: Key, host: str, run: str) -> bool:
-        """Whether this host was the last one that had its turn, and in this run."""
-        path = self.folder / f"{key.name}.lock"
-        return path.exists() and path.read_text() == f"{host}\n{run}\n"
 
     def failures(self, key: Key, run: str) -> list[str]:
         """Hosts on which the build failed in this run."""
@@ -212,14 +193,6 @@ def _is_ours(path: Path) -> bool:
 def _last_use(path: Path) -> float:
     paths = [path, path / MANIFEST] if path.is_dir() else [path]
     return max((each.stat().st_mtime for each in paths if each.exists()), default=time.time())
-
-
-def _key_of(path: Path) -> Key | None:
-    """What it was built for; None if nothing was."""
-    try:
-        return Key(**json.loads((path / MANIFEST).read_text())["key"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
 
 
 def _locked(file: TextIO) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -10,14 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from gpusmith.built.cache import TICK_S, Cache, Entry
+from gpusmith.built.cache import Cache, Entry
 from gpusmith.built.key import Key
 from gpusmith.built.signing import Signer
 from gpusmith.errors import GpusmithError, ToolError
-from gpusmith.wait import Deadline, Done, NotYet, WaitTimeout, wait_until
+from gpusmith.wait import Deadline
 
-FIRST_S = 10.0
-"""How long the host that is named as the builder may take to come."""
 ATTEMPTS = 2
 """Nodes on which one run tries to build for a key: a second one, since the first may have been ill."""
 
@@ -97,13 +94,12 @@ class Once:
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
 
-    def provide(self, key: Key, node: Node, first: str = "") -> Came:
+    def provide(self, key: Key, node: Node) -> Came:
         """Give a node the modules of a key.
 
         Args:
             key: what they are for.
             node: that gets them.
-            first: the host that a plan names as the builder, which is let pass; empty where whoever comes first builds.
 
         Raises:
             NotBuilt: nobody has built them, or this node cannot take them.
@@ -111,35 +107,24 @@ class Once:
             ToolError: the controller cannot keep what is built.
         """
         try:
-            return self._provide(key, node, first)
+            return self._provide(key, node)
         except OSError as error:
             raise ToolError(
                 f"The modules of {key} cannot be kept in '{self.cache.folder}': {error}.",
                 "Look at that folder, and at the room that is left there.",
             ) from error
 
-    def _provide(self, key: Key, node: Node, first: str) -> Came:
+    def _provide(self, key: Key, node: Node) -> Came:
         # Before it is looked for, so that no other host of the run forgets it meanwhile.
         self.cache.used(key)
         entry = self.cache.find(key)
         if entry is None:
-            if first not in ("", self.host):
-                self._let_pass(key, first)
-            with self.cache.turn(key, self.host, self.run, Deadline(self.timeout_s), self.sleep):
+            with self.cache.turn(key, self.host, Deadline(self.timeout_s), self.sleep):
                 entry = self.cache.find(key)
                 if entry is None:
                     return self._build(key, node)
         node.take(entry)
         return Came(key.kernel, entry.builder, entry.seconds, compiled=False)
-
-    def _let_pass(self, key: Key, first: str) -> None:
-        def look() -> Done[None] | NotYet:
-            came = self.cache.find(key) or self.cache.had_its_turn(key, first, self.run)
-            return Done(None) if came else NotYet("it did not come")
-
-        # Whatever keeps it, this host need not wait for it.
-        with contextlib.suppress(WaitTimeout):
-            wait_until(f"'{first}' to build", look, Deadline(FIRST_S), TICK_S, self.sleep)
 
     def _build(self, key: Key, node: Node) -> Came:
         before = self.cache.failures(key, self.run)
@@ -168,23 +153,19 @@ class Once:
         return Came(key.kernel, self.host, seconds, compiled, tuple(before))
 
 
-def forecast(key: Key, alike: Sequence[str], host: str, cache: Cache, there: bool = False) -> str:
+def forecast(key: Key, cache: Cache, there: bool = False) -> str:
     """What a run would do on a host, in words.
 
     Args:
         key: of its modules.
-        alike: hosts that need the same, in the play's order, with this one.
-        host: its name.
         cache: as in the run.
         there: whether the host has them, and somebody else has signed them.
     """
     what, entry = f"the driver's modules for kernel {key.kernel}", cache.find(key)
     if entry:
         return f"would take {what}, which '{entry.builder}' has compiled"
-    if alike[0] == host:
-        done = f"would have {what} signed" if there else f"would compile {what}"
-        return done + (f", for {_names(alike[1:])} as well" if alike[1:] else "")
-    return f"would take {what} from '{alike[0]}', or from whoever comes first"
+    done = f"would have {what} signed" if there else f"would compile {what}"
+    return f"{done}, or take them from a node of the same kind that comes first"
 
 
 def _names(hosts: Sequence[str]) -> str:
