@@ -12,6 +12,7 @@ from simgpu.fault import listing
 
 from gpulab.lab import Lab
 from gpulab.machines import attach
+from gpulab.progress import say
 from gpulab.releases import TITLES, USUAL
 from gpulab.releases import known as known_releases
 from gpulab.simgpu import hardware
@@ -19,7 +20,6 @@ from gpulab.simgpu.packages import broken_drivers
 from gpulab.state import DEFAULT_SUBNET, Shape, load, locked
 from gpulab.systems import DEFAULT, known
 from gpusmith.errors import GpusmithError, InputError
-from gpusmith.progress import say
 
 OK, NO_LAB, BAD_INPUT, BROKEN, INTERRUPTED = 0, 1, 2, 3, 130
 STATUS = """\

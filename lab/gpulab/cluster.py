@@ -20,10 +20,10 @@ from typing import Any
 from gpulab.inventory import socket_folder
 from gpulab.machines import Machine, Machinery
 from gpulab.processes import process_start
+from gpulab.progress import say
 from gpulab.state import Places, forget_child, remember_child
 from gpusmith.errors import ToolError
 from gpusmith.names import OPERANDS_NAMESPACE
-from gpusmith.progress import say
 from gpusmith.wait import Deadline, Done, NotYet, wait_until
 
 KUBECONFIG = "/etc/kubernetes/admin.conf"

@@ -6,9 +6,9 @@ import resource
 from dataclasses import dataclass
 from pathlib import Path
 
+from gpulab.progress import say
 from gpusmith.errors import ToolError
 from gpusmith.inventory import specs
-from gpusmith.progress import say
 
 WANTED_FILES = 20000
 WANTED_PROCESSES = 8000

@@ -16,6 +16,7 @@ from gpulab.hosts import Host
 from gpulab.machines import DEPOT, Machine, Machinery, find, known_hosts, planned, recipe, remove_all
 from gpulab.network import Plan
 from gpulab.podman import KILLED, MISSING, Podman
+from gpulab.progress import say, step
 from gpulab.state import (
     Places,
     Shape,
@@ -29,7 +30,6 @@ from gpulab.state import (
 )
 from gpulab.systems import system
 from gpusmith.errors import InputError, ToolError
-from gpusmith.progress import say, step
 from gpusmith.wait import Deadline, WaitTimeout
 
 if TYPE_CHECKING:

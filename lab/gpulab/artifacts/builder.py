@@ -19,11 +19,11 @@ from gpulab.artifacts.families import Families
 from gpulab.artifacts.other_releases import OtherRelease
 from gpulab.artifacts.sources import IMAGES, LAB
 from gpulab.artifacts.store import Inputs, Store, digest_file, digest_tree, key_of, need_programs
+from gpulab.progress import say
 from gpulab.releases import KUBERNETES, USUAL, Releases
 from gpulab.systems import System
 from gpusmith.errors import ToolError
 from gpusmith.paths import cache_dir, state_dir
-from gpusmith.progress import say
 
 PROGRAMS = {
     "apt-ftparchive": "apt-utils",

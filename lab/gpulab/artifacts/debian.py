@@ -13,9 +13,9 @@ import yaml
 
 from gpulab.artifacts.sources import IMAGES
 from gpulab.artifacts.store import Inputs, Store
+from gpulab.progress import run_logged
 from gpusmith.errors import ToolError
 from gpusmith.paths import cache_dir
-from gpusmith.progress import run_logged
 
 RECIPE = 2  # raise when the commands below change what comes out
 TAR = "rootfs.tar"

@@ -14,10 +14,10 @@ import yaml
 from gpulab.artifacts import components, upstream
 from gpulab.artifacts.sources import PACKAGES
 from gpulab.artifacts.store import Inputs, digest_file
+from gpulab.progress import run_logged
 from gpulab.releases import USUAL, Releases
 from gpusmith.errors import ToolError
 from gpusmith.paths import cache_dir
-from gpusmith.progress import run_logged
 
 RECIPE = 2  # raise when this file changes what comes out
 RELATIONS = ("pre_depends", "depends", "recommends", "provides", "conflicts", "breaks", "replaces")

@@ -14,9 +14,9 @@ from pathlib import Path, PurePosixPath
 from gpulab.artifacts.components import COMPONENTS, WORKSPACE, Component
 from gpulab.artifacts.sources import GO
 from gpulab.artifacts.store import Inputs, Store, digest_file, key_of
+from gpulab.progress import run_logged
 from gpusmith.errors import ToolError
 from gpusmith.paths import cache_dir
-from gpusmith.progress import run_logged
 
 # A toolchain that is older than a module asks for fetches the right one, checked, through the module proxy.
 # The compiler spends a tenth of its time on collecting garbage that a machine with a lab's memory need not collect.

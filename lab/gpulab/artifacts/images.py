@@ -17,10 +17,10 @@ from gpulab.artifacts.components import versions
 from gpulab.artifacts.layers import Layer
 from gpulab.artifacts.sources import IMAGES
 from gpulab.artifacts.store import Inputs, Store, digest_file, key_of
+from gpulab.progress import run_logged
 from gpulab.releases import KUBERNETES, USUAL, Releases
 from gpusmith.errors import ToolError
 from gpusmith.paths import cache_dir
-from gpusmith.progress import run_logged
 
 RECIPE = 2  # raise when this file changes what comes out
 CONTENT_TAG = "content"

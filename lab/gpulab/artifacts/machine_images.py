@@ -10,8 +10,8 @@ from pathlib import Path
 
 from gpulab.artifacts import debian
 from gpulab.artifacts.store import Inputs, digest_file, digest_tree, key_of
+from gpulab.progress import run_logged, step
 from gpusmith.paths import cache_dir
-from gpusmith.progress import run_logged, step
 
 RECIPE = 2  # raise when this file changes what comes out
 NAMESPACE = "localhost/gpulab"

@@ -6,9 +6,9 @@ import shutil
 from pathlib import Path
 
 from gpulab.artifacts.repos import IDENTITY, SigningKey, gnupg
+from gpulab.progress import run_logged
 from gpulab.systems import BOTH, METADATA, PACKAGES
 from gpusmith.paths import cache_dir
-from gpusmith.progress import run_logged
 
 
 def index(folder: Path, signed: str, key: SigningKey, modules: str = "") -> None:

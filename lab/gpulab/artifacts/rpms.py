@@ -17,10 +17,10 @@ from gpulab.artifacts import debs
 from gpulab.artifacts.components import numbers
 from gpulab.artifacts.sources import PACKAGES
 from gpulab.artifacts.store import Inputs, digest_file
+from gpulab.progress import run_logged
 from gpulab.releases import USUAL, Releases
 from gpusmith.errors import ToolError
 from gpusmith.paths import cache_dir
-from gpusmith.progress import run_logged
 
 RECIPE = 2  # raise when this file changes what comes out
 FOLDER = PACKAGES / "rpm"

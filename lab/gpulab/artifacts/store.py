@@ -22,8 +22,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
+from gpulab.progress import say, step
 from gpusmith.errors import ToolError
-from gpusmith.progress import say, step
 
 Inputs: TypeAlias = "bool | int | str | Sequence[Inputs] | Mapping[str, Inputs] | None"
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from gpulab.artifacts import debian, golang
 from gpulab.artifacts.components import component
+from gpulab.progress import run_logged
 from gpusmith.errors import ToolError
 from gpusmith.paths import cache_dir
-from gpusmith.progress import run_logged
 
 
 def module_file(name: str, path: str) -> Path:

@@ -58,8 +58,3 @@ def bare(data: bytes) -> bytes:
             return data
         data = data[:begin]
     return data
-
-
-def is_signed(data: bytes) -> bool:
-    """Whether a signature stands behind the module, whoever made it."""
-    return bare(data) is not data

@@ -86,9 +86,7 @@ class Gpu:
     throttle_reasons: tuple[str, ...] | None = None
     mig_mode: str | None = None
     mig_mode_pending: str | None = None
-    pcie_gen: int | None = None
     pcie_width: int | None = None
-    pcie_gen_max: int | None = None
     pcie_width_max: int | None = None
     fabric_state: str | None = None
     fabric_status: str | None = None
@@ -292,9 +290,7 @@ def _identity(questions: Questions) -> dict[str, Any]:
         "minor": ask("minor", pynvml.nvmlDeviceGetMinorNumber),
         "pci": ask("pci", lambda handle: normal_pci(pynvml.nvmlDeviceGetPciInfo(handle).busId)),
         "memory_mib": memory.total // (1024 * 1024) if memory else None,
-        "pcie_gen": ask("pcie_gen", pynvml.nvmlDeviceGetCurrPcieLinkGeneration),
         "pcie_width": ask("pcie_width", pynvml.nvmlDeviceGetCurrPcieLinkWidth),
-        "pcie_gen_max": ask("pcie_gen_max", pynvml.nvmlDeviceGetMaxPcieLinkGeneration),
         "pcie_width_max": ask("pcie_width_max", pynvml.nvmlDeviceGetMaxPcieLinkWidth),
         "processes": ask("processes", _processes),
         "fabric_state": fabric[0] if fabric else None,

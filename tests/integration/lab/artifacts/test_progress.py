@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
-from gpusmith import progress
+from gpulab import progress
 
 
 def test_a_long_command_tells_from_its_own_output(
