@@ -18,6 +18,8 @@ OWNED_TAINTS = DOMAIN + "owned-taints"
 
 UPGRADE = DOMAIN + "driver-upgrade"
 """Annotation: the ledger of a node's driver upgrade."""
+FIRST_CHANGE = "driver upgrade"
+"""The change that ledgers are of that do not name one."""
 PREVIOUS_DRIVER = DOMAIN + "driver-previous"
 """Annotation: the driver that the last upgrade replaced, and where its packages are; a rollback goes by it."""
 HOLD = DOMAIN + "hold"

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Any
 
 from gpusmith.errors import GpusmithError
-from gpusmith.names import HOLD, UPGRADE
+from gpusmith.names import FIRST_CHANGE, HOLD, UPGRADE
 
 SCHEMA = 1
 
@@ -90,7 +90,7 @@ class Ledger:
     before: Mapping[str, Any] = field(default_factory=dict)
     flavour: str = ""
     rollback: bool = False
-    change: str = "upgrade"
+    change: str = FIRST_CHANGE
 
     @property
     def finished(self) -> bool:

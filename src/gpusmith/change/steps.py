@@ -156,7 +156,9 @@ class NodeChange:
 
     def _earlier(self, last: Ledger | None) -> Mapping[str, Any]:
         """What the GPUs were before the version that is taken back came, if the last ledger says it."""
-        if last is None or self.target != (last.target if last.rollback else last.origin):
+        if last is None or last.change != self.change.words.name:
+            return {}
+        if self.target != (last.target if last.rollback else last.origin):
             return {}
         return last.before
 
@@ -202,6 +204,8 @@ class NodeChange:
         )
 
     def _resumed(self, entry: Ledger) -> Outcome:
+        if entry.change != self.change.words.name:
+            return Outcome(Result.UNTOUCHED, f"its {entry.change} is '{entry.state}': finish that first")
         self.say(entry.state, f"going on with what run '{entry.run}' began")
         self._entry = entry
         # A stuck node is tried again. With the new run's ID it would count as a failure of it, and halt the other nodes.

@@ -20,7 +20,7 @@ from gpusmith.errors import GpusmithError, Refusal
 from gpusmith.expect import driver_needs, packages
 from gpusmith.expect import wanted as wants
 from gpusmith.expect.versions import FULL_DRIVER, is_older, is_open, is_version, numbers, upstream
-from gpusmith.names import HOLD, OPERANDS_LABEL, OPERANDS_NAMESPACE, OPERANDS_ON
+from gpusmith.names import FIRST_CHANGE, HOLD, OPERANDS_LABEL, OPERANDS_NAMESPACE, OPERANDS_ON
 from gpusmith.node.records import parse
 from gpusmith.preflight.machine import check_mig
 from gpusmith.preflight.versions import check_driver
@@ -249,6 +249,10 @@ def _half_done(look: Look, words: str, rollback: bool) -> Verdict:
     if entry is None:
         return refuse(
             refusal("upgrade", words, "a ledger that this release reads", "Use the release that wrote it.")
+        )
+    if entry.change != FIRST_CHANGE:
+        return refuse(
+            refusal("unfinished change", words, "no other change", f"Finish its {entry.change} first.")
         )
     if entry.target != look.target and not rollback:
         forward = (

@@ -30,7 +30,7 @@ from gpusmith.expect import (
 )
 from gpusmith.expect import packages as expected
 from gpusmith.expect import wanted as wants
-from gpusmith.names import DRIVER_LABEL
+from gpusmith.names import DRIVER_LABEL, FIRST_CHANGE
 from gpusmith.node.records import parse
 from gpusmith.probe.record import Record
 from gpusmith.probe.stamp import stamp_facts
@@ -50,7 +50,7 @@ HELD, STUCK = "held", "in_use"
 """Outcomes of driver_state: a process uses the driver; the kernel keeps a module that no process uses."""
 TICK_S = 2.0
 WORDS = Words(
-    name="driver upgrade",
+    name=FIRST_CHANGE,
     subject="the driver",
     prepare="fetching the packages of",
     stop="unloading the modules",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -115,6 +116,15 @@ def test_a_node_is_admitted_emptied_changed_and_proved() -> None:
     assert "draining: waiting for no pod to hold a GPU: somebody" in said
     assert "changing: writing halves" in said
     assert cluster.object["metadata"]["annotations"][KEPT] == WHOLE
+
+
+def test_what_another_change_began_is_left_to_it() -> None:
+    cluster, layout = Cluster(), Layout(killed_in="apply")
+    with pytest.raises(Killed):
+        run(cluster, layout)
+    begun, upgrade = copy.deepcopy(cluster.object), Layout(words=replace(WORDS, name="driver upgrade"))
+    assert run(cluster, upgrade, 2)[0] is Result.UNTOUCHED
+    assert (upgrade.did, cluster.object) == ([], begun)
 
 
 def test_what_cannot_be_proved_goes_back() -> None:

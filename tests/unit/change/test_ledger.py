@@ -91,4 +91,4 @@ def test_what_a_node_remembers_is_of_the_same_patch() -> None:
 def test_the_ledger_of_an_earlier_release_is_read() -> None:
     raw = json.loads(ledger.written(ENTRY))
     del raw["change"]
-    assert ledger.read(node(json.dumps(raw))) == replace(ENTRY, change="upgrade")
+    assert ledger.read(node(json.dumps(raw))) == replace(ENTRY, change="driver upgrade")

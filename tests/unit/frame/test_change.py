@@ -21,6 +21,9 @@ def _words(tree: ast.AST) -> set[str]:
             text = getattr(node, name, None)
             if isinstance(text, str):
                 found.add(text)
+        if isinstance(node, ast.ImportFrom):
+            assert not node.level, "relative imports hide where a name comes from"
+            found |= {f"{node.module}.{each.name}" for each in node.names}
     return found
 
 

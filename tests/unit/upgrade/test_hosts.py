@@ -149,6 +149,14 @@ def test_an_unfinished_upgrade_to_something_else_is_refused_with_what_finishes_i
     assert verdict(look(row), replace(ASKED, rollback=True)).action is Action.RESUME
 
 
+@pytest.mark.parametrize("rollback", [False, True])
+def test_a_node_in_another_change_is_refused(rollback: bool) -> None:
+    row = node("gpu-1", entry=entry(State.LOADED, change="layout change"))
+    found = verdict(look(row), replace(ASKED, rollback=rollback))
+    assert found.action is Action.REFUSE
+    assert "its layout change from" in found.reason
+
+
 def test_another_machine_than_the_nodes_is_never_touched() -> None:
     """Two addresses that were swapped since the run was killed would have the wrong driver unloaded."""
     swapped = Refusal("Node 'gpu-1': the addresses of 'gpu-1' and 'gpu-2' are swapped.", "Correct it.")
