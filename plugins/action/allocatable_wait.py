@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any, ClassVar
+from typing import Any
 
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import ControllerAction
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.variables import Variables
@@ -16,13 +16,6 @@ from gpusmith.cluster.api import Cluster
 
 class ActionModule(ControllerAction):
     """Looks, and never fails for a node that is late: the caller names it."""
-
-    SPEC: ClassVar[dict[str, dict[str, Any]]] = {
-        "kubeconfig": {"type": "path", "required": True},
-        "hosts": {"type": "list", "elements": "str", "required": True},
-        "labels": {"type": "list", "elements": "str", "default": []},
-        "timeout": {"type": "float", "default": 300.0},
-    }
 
     def act(self, asked: dict[str, Any], check: bool) -> dict[str, Any]:
         of = Variables(self.variables["hostvars"], self._loader)

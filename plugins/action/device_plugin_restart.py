@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible.plugins.action import ActionBase
-from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import plain
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.arguments import arguments
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.looking import LookingAction
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.variables import of_task
 
@@ -20,12 +20,6 @@ from gpusmith.problems import Cure
 from gpusmith.wait import Deadline, Done, NotYet, WaitTimeout, wait_until
 
 TICK_S = 2.0
-SPEC: dict[str, dict[str, Any]] = {
-    "kubeconfig": {"type": "path", "required": True},
-    "record": {"type": "dict", "required": True},
-    "timeout": {"type": "float", "default": 300.0},
-    "nvml_timeout": {"type": "float", "default": 30.0},
-}
 
 
 class ActionModule(LookingAction):
@@ -34,9 +28,9 @@ class ActionModule(LookingAction):
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Entry point of Ansible."""
         result: dict[str, Any] = ActionBase.run(self, tmp, task_vars)
-        _validation, arguments = self.validate_argument_spec(argument_spec=SPEC)
+        asked = arguments(self)
         try:
-            result.update(self._act(plain(arguments), task_vars or {}))
+            result.update(self._act(asked, task_vars or {}))
         except GpusmithError as error:
             result.update(failed=True, msg=str(error))
         return result

@@ -8,16 +8,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible.plugins.action import ActionBase
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.arguments import arguments
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.built_node import (
     BuildingAction,
     BuiltNode,
     refuse_unsigned,
 )
-from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import plain
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.egress import EgressAction
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.variables import plain
 
 from gpusmith.built import key, signing
-from gpusmith.built.cache import KEEP_DAYS, Cache
+from gpusmith.built.cache import Cache
 from gpusmith.built.once import NotBuilt, forecast
 from gpusmith.errors import GpusmithError
 from gpusmith.expect import signatures, versions
@@ -26,22 +27,6 @@ from gpusmith.probe.record import Record
 from gpusmith.verdict.changes import TELLS
 
 STATES = ["withheld", "allowed", "compiled", "restored", "rebuilt", "mended", "present"]
-SPEC: dict[str, dict[str, Any]] = {
-    "state": {"type": "str", "choices": STATES, "default": "present"},
-    "kernels": {"type": "list", "elements": "str", "default": []},
-    "modules": {"type": "dict", "default": {}},
-    "version": {"type": "str", "required": True},
-    "flavour": {"type": "str", "required": True},
-    "layout": {"type": "str", "required": True},
-    "cache": {"type": "path", "default": ""},
-    "cache_days": {"type": "int", "default": KEEP_DAYS},
-    "signing": {
-        "type": "dict",
-        "default": {},
-        "options": {"key": {"type": "path", "default": ""}, "certificate": {"type": "path", "default": ""}},
-    },
-    "timeout": {"type": "float", "default": 1800.0},
-}
 RECORD = "node_record_now"
 
 
@@ -52,8 +37,7 @@ class ActionModule(BuildingAction, EgressAction):
         """Entry point of Ansible."""
         result: dict[str, Any] = ActionBase.run(self, tmp, task_vars)
         self.way_out(task_vars)
-        _validation, arguments = self.validate_argument_spec(argument_spec=SPEC)
-        asked, variables = plain(arguments), task_vars or {}
+        asked, variables = arguments(self), task_vars or {}
         try:
             # Whatever is wrong with it, DKMS builds again.
             signs = asked["state"] in ("withheld", "present")

@@ -8,9 +8,8 @@ import dataclasses
 from typing import Any
 
 from ansible.plugins.action import ActionBase
-from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import plain
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.egress import EgressAction
-from ansible_collections.gpusmith.gpu.plugins.plugin_utils.variables import of_task
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.variables import of_task, plain
 
 from gpusmith.data import systems
 from gpusmith.errors import Refusal

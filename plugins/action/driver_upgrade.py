@@ -13,15 +13,16 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.arguments import arguments
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.built_node import (
     BuildingAction,
     Provider,
     refuse_unsigned,
 )
-from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import leader, plain
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import leader
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.egress import EgressAction
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.patience import Patience
-from ansible_collections.gpusmith.gpu.plugins.plugin_utils.variables import of_task
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.variables import of_task, plain
 
 from gpusmith.built import signing
 from gpusmith.change import ledger as ledgers
@@ -46,15 +47,6 @@ AWAY = retries.Patience(total_s=300.0, contact_s=60.0)
 BUNDLED = ("gpusmith.gpu.driver_state", "gpusmith.gpu.built_modules")
 """Modules that take the probe's code along."""
 
-SPEC: dict[str, dict[str, Any]] = {
-    "order": {"type": "dict", "required": True},
-    "packages": {"type": "dict", "required": True},
-    "own": {"type": "dict", "required": True},
-    "build": {"type": "dict", "default": {}},
-    "nvml_timeout": {"type": "float", "default": 60.0},
-    "ready_timeout": {"type": "float", "default": 600.0},
-}
-
 
 class ActionModule(BuildingAction, EgressAction):
     """Carries out the plan for one node. Never fails for what becomes of it: the report tells it for all nodes."""
@@ -63,8 +55,7 @@ class ActionModule(BuildingAction, EgressAction):
         """Entry point of Ansible."""
         result: dict[str, Any] = ActionBase.run(self, tmp, task_vars)
         self.way_out(task_vars)
-        _validation, arguments = self.validate_argument_spec(argument_spec=SPEC)
-        asked = plain(arguments)
+        asked = arguments(self)
         try:
             outcome = self._carry_out(asked, task_vars)
         except GpusmithError as error:

@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from ansible.utils.display import Display
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.claiming import claim, machine
@@ -70,20 +70,6 @@ class Found:
 
 class ActionModule(ControllerAction):
     """Judges all hosts of the play at once."""
-
-    SPEC: ClassVar[dict[str, dict[str, Any]]] = {
-        "kubeconfig": {"type": "path", "required": True},
-        "back": {"type": "bool", "default": False},
-        "version": {"type": "str", "default": ""},
-        "max_unavailable": {"type": "str", "default": ""},
-        "canary": {"type": "int", "default": 1},
-        "soak": {"type": "float", "default": 300.0},
-        "max_failures": {"type": "int", "default": 1},
-        "reboot": {"type": "str", "choices": ["never", "if_needed"], "default": "never"},
-        "requires_group": {"type": "str", "default": ""},
-        "requires_hours": {"type": "float", "default": 24.0},
-        "report_dir": {"type": "path", "required": True},
-    }
 
     def act(self, asked: dict[str, Any], check: bool) -> dict[str, Any]:
         hosts = list(self.variables.get("ansible_play_hosts_all", []))

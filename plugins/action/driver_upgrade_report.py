@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from ansible.utils.display import Display
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import ControllerAction
@@ -17,13 +17,6 @@ from gpusmith.upgrade import report
 
 class ActionModule(ControllerAction):
     """One table, and upgrade.json."""
-
-    SPEC: ClassVar[dict[str, dict[str, Any]]] = {
-        "run": {"type": "str", "required": True},
-        "folder": {"type": "path", "required": True},
-        "hosts": {"type": "dict", "required": True},
-        "outcomes": {"type": "str", "required": True},
-    }
 
     def act(self, asked: dict[str, Any], check: bool) -> dict[str, Any]:  # noqa: ARG002 - it only reports
         of = Variables(self.variables.get("hostvars"))

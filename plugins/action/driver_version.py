@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 from ansible.utils.display import Display
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import ControllerAction
@@ -19,8 +19,6 @@ from gpusmith.expect.choice import Offer
 
 class ActionModule(ControllerAction):
     """Reads what every host is offered, and decides once."""
-
-    SPEC: ClassVar[dict[str, dict[str, Any]]] = {"offers": {"type": "str", "required": True}}
 
     def act(self, asked: dict[str, Any], check: bool) -> dict[str, Any]:  # noqa: ARG002 - it changes nothing
         of = Variables(self.variables.get("hostvars"))

@@ -8,6 +8,7 @@ import time
 from typing import Any
 
 from ansible.plugins.action import ActionBase
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.arguments import arguments
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.looking import LookingAction
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.variables import of_task, plain
 
@@ -31,13 +32,7 @@ class ActionModule(LookingAction):
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Entry point of Ansible."""
         result: dict[str, Any] = ActionBase.run(self, tmp, task_vars)
-        _validation, asked = self.validate_argument_spec(
-            argument_spec={
-                "own": {"type": "dict", "required": True},
-                "timeout": {"type": "float", "required": True},
-                "nvml_timeout": {"type": "float", "default": 30.0},
-            }
-        )
+        asked = arguments(self)
         wanted, own = of_task(task_vars or {}, self._templar), plain(asked["own"])
         begin = time.monotonic()
         answer: dict[str, Any] = {}

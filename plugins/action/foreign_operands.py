@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import ControllerAction
 
@@ -24,13 +24,6 @@ def _policies(cluster: Cluster) -> list[Object]:
 
 class ActionModule(ControllerAction):
     """Lists workloads once; refuses a second owner, and a device plugin whose GPUs would not reach containers."""
-
-    SPEC: ClassVar[dict[str, dict[str, Any]]] = {
-        "kubeconfig": {"type": "path", "required": True},
-        "namespace": {"type": "str", "required": True},
-        "components": {"type": "list", "elements": "str", "required": True},
-        "plugin_strategies": {"type": "list", "elements": "str"},
-    }
 
     def act(self, asked: dict[str, Any], check: bool) -> dict[str, Any]:  # noqa: ARG002 - changes nothing
         cluster = Cluster(asked["kubeconfig"])

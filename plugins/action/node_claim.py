@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 from ansible.utils.display import Display
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.claiming import claim, machine
@@ -24,12 +24,6 @@ CORDONED = "Node '{0}' is cordoned: it takes no pods until 'kubectl uncordon {0}
 
 class ActionModule(ControllerAction):
     """Refuses the whole run before any change; what it claims is given back when the run ends."""
-
-    SPEC: ClassVar[dict[str, dict[str, Any]]] = {
-        "kubeconfig": {"type": "path", "default": ""},
-        "preflight": {"type": "str", "default": ""},
-        "bad_host": {"type": "str", "choices": ["refuse_all", "exclude_host"], "default": "refuse_all"},
-    }
 
     def act(self, asked: dict[str, Any], check: bool) -> dict[str, Any]:
         hosts = list(self.variables.get("ansible_play_hosts_all", []))

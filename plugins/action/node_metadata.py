@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from typing import Any, ClassVar
+from typing import Any
 
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import ControllerAction
 
@@ -17,12 +17,6 @@ from gpusmith.verdict.changes import TELLS
 
 class ActionModule(ControllerAction):
     """Waits for the nodes and patches them; what went wrong with one is said of that one."""
-
-    SPEC: ClassVar[dict[str, dict[str, Any]]] = {
-        "kubeconfig": {"type": "path", "required": True},
-        "nodes": {"type": "dict", "required": True},
-        "ready_timeout": {"type": "float", "default": 300.0},
-    }
 
     def act(self, asked: dict[str, Any], check: bool) -> dict[str, Any]:
         wanted = {name: node_metadata.Wanted.read(entry) for name, entry in asked["nodes"].items()}

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any, ClassVar
+from typing import Any
 
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import ControllerAction, leader
 
@@ -15,13 +15,6 @@ from gpusmith.cluster.api import Cluster
 
 class ActionModule(ControllerAction):
     """Refuses while pods hold GPUs, before anything is changed."""
-
-    SPEC: ClassVar[dict[str, dict[str, Any]]] = {
-        "kubeconfig": {"type": "path", "required": True},
-        "name": {"type": "str", "required": True},
-        "state": {"type": "str", "choices": ["removable", "empty", "absent"], "required": True},
-        "timeout": {"type": "float", "default": 300.0},
-    }
 
     def act(self, asked: dict[str, Any], check: bool) -> dict[str, Any]:
         cluster = Cluster(asked["kubeconfig"])

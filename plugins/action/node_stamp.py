@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import ControllerAction
 
@@ -17,15 +17,6 @@ from gpusmith.probe.stamp import missing_facts
 
 class ActionModule(ControllerAction):
     """Stamps a node that is proved, and takes an older stamp off any other one."""
-
-    SPEC: ClassVar[dict[str, dict[str, Any]]] = {
-        "kubeconfig": {"type": "path", "required": True},
-        "node": {"type": "str", "required": True},
-        "host": {"type": "str", "required": True},
-        "results": {"type": "path", "required": True},
-        "not_before": {"type": "float", "default": 0.0},
-        "facts": {"type": "dict", "required": True},
-    }
 
     def act(self, asked: dict[str, Any], check: bool) -> dict[str, Any]:
         name, facts = asked["node"], asked["facts"]

@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from ansible.plugins.action import ActionBase
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.arguments import arguments
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.looking import LookingAction
 
 
@@ -16,8 +17,6 @@ class ActionModule(LookingAction):
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Entry point of Ansible."""
         result: dict[str, Any] = ActionBase.run(self, tmp, task_vars)
-        _validation, asked = self.validate_argument_spec(
-            argument_spec={"nvml_timeout": {"type": "float", "default": 30.0}}
-        )
+        asked = arguments(self)
         result.update(self.look(asked["nvml_timeout"], task_vars))
         return result

@@ -5,10 +5,10 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, ClassVar
+from typing import Any
 
-from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import ControllerAction, plain
-from ansible_collections.gpusmith.gpu.plugins.plugin_utils.variables import Variables, run_of
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import ControllerAction
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.variables import Variables, plain, run_of
 
 from gpusmith.cluster import apply
 from gpusmith.cluster.api import Cluster
@@ -24,14 +24,6 @@ FORMER_CLASS = (
 
 class ActionModule(ControllerAction):
     """Takes fields of others over, applies, and says what that changed."""
-
-    SPEC: ClassVar[dict[str, dict[str, Any]]] = {
-        "kubeconfig": {"type": "path", "required": True},
-        "objects": {"type": "list", "elements": "dict", "required": True},
-        "gone": {"type": "list", "elements": "dict", "default": []},
-        "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
-        "timeout": {"type": "float", "default": 300.0},
-    }
 
     def act(self, asked: dict[str, Any], check: bool) -> dict[str, Any]:
         self._refuse_for_a_part(removes=asked["state"] == "absent")

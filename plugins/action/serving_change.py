@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import plain
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.arguments import arguments
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.egress import EgressAction
 
 from gpusmith.cluster import heartbeat
@@ -17,20 +17,6 @@ from gpusmith.errors import GpusmithError, ToolError
 from gpusmith.node.serving import CRI, Change, TakenBack
 from gpusmith.wait import Deadline
 
-SPEC: dict[str, dict[str, Any]] = {
-    "state": {"type": "str", "choices": ["begun", "proved", "taken_back"], "required": True},
-    "subject": {"type": "str", "required": True},
-    "unit": {"type": "str", "required": True},
-    "node": {"type": "str", "required": True},
-    "kubeconfig": {"type": "path", "required": True},
-    "files": {"type": "list", "elements": "path", "default": []},
-    "packages": {"type": "dict", "default": {}},
-    "restart_with": {"type": "list", "elements": "str", "choices": ["files", "packages"], "default": []},
-    "asks": {"type": "list", "elements": "str", "default": []},
-    "stay": {"type": "float", "default": 5.0},
-    "timeout": {"type": "float", "default": 120.0},
-    "reason": {"type": "str", "default": ""},
-}
 KUBELET, CONTAINERD = "kubelet", "containerd"
 
 
@@ -43,8 +29,7 @@ class ActionModule(EgressAction):
         """Entry point of Ansible."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         self.way_out(task_vars)
-        _validation, arguments = self.validate_argument_spec(argument_spec=SPEC)
-        asked = plain(arguments)
+        asked = arguments(self, without=("step", "ready"))
         try:
             result.update(self._act(asked, task_vars))
         except GpusmithError as error:

@@ -7,10 +7,10 @@ from __future__ import annotations
 from typing import Any
 
 from ansible.plugins.action import ActionBase
-from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import plain
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.arguments import arguments
 
 from gpusmith.expect import forecast
-from gpusmith.verdict.changes import KINDS, TELLS
+from gpusmith.verdict.changes import TELLS
 
 
 class ActionModule(ActionBase):
@@ -22,21 +22,7 @@ class ActionModule(ActionBase):
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Entry point of Ansible."""
         result: dict[str, Any] = super().run(tmp, task_vars)
-        _validation, arguments = self.validate_argument_spec(
-            argument_spec={
-                "role": {"type": "str", "choices": list(forecast.ROLES)},
-                "plan": {"type": "dict"},
-                "changes": {
-                    "type": "dict",
-                    "default": {},
-                    "options": {kind: {"type": "list", "elements": "str", "default": []} for kind in KINDS},
-                },
-                "unpredictable": {"type": "list", "elements": "str", "default": []},
-                "notes": {"type": "list", "elements": "str", "default": []},
-            },
-            required_together=[("role", "plan")],
-        )
-        asked = plain(arguments)
+        asked = arguments(self, required_together=[("role", "plan")])
         said = {
             "changes": {kind: items for kind, items in asked["changes"].items() if items},
             "unpredictable": asked["unpredictable"],

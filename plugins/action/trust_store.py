@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.bundled import BundledAction
-from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import plain
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.variables import plain
 
 from gpusmith.errors import InputError
 from gpusmith.inventory import authorities

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import ControllerAction
 
@@ -14,12 +14,6 @@ from gpusmith.cluster.api import Cluster
 
 class ActionModule(ControllerAction):
     """Compares stamps with facts."""
-
-    SPEC: ClassVar[dict[str, dict[str, Any]]] = {
-        "kubeconfig": {"type": "path", "required": True},
-        "nodes": {"type": "dict", "required": True},
-        "policy": {"type": "str", "choices": list(stamps.POLICIES), "default": "if_needed"},
-    }
 
     def act(self, asked: dict[str, Any], check: bool) -> dict[str, Any]:  # noqa: ARG002 - changes nothing
         reasons = stamps.plan(Cluster(asked["kubeconfig"]), asked["nodes"], asked["policy"])

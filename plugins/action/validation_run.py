@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import ControllerAction
 
@@ -13,15 +13,6 @@ from gpusmith.suite import start
 
 class ActionModule(ControllerAction):
     """Starts pytest and waits for its end."""
-
-    SPEC: ClassVar[dict[str, dict[str, Any]]] = {
-        "suite": {"type": "path", "required": True},
-        "inventory": {"type": "str", "required": True},
-        "limit": {"type": "list", "elements": "str", "required": True},
-        "report_dir": {"type": "path", "required": True},
-        "log": {"type": "path", "required": True},
-        "timeout": {"type": "float", "default": 7200.0},
-    }
 
     def act(self, asked: dict[str, Any], check: bool) -> dict[str, Any]:
         if check:

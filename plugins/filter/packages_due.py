@@ -9,9 +9,9 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import base
-from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import plain
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.filter_files import filter_module
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.packages_due import is_due
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.variables import plain
 
 DOCUMENTATION = r"""
 name: packages_due

@@ -41,15 +41,6 @@ attributes:
   check_mode: {support: none, description: "In check mode M(gpusmith.gpu.driver_build) reports who would build, and asks no node."}
 """
 
-EXAMPLES = r"""
-- name: Keep the driver's packages from building, with the module that runs this one
-  gpusmith.gpu.driver_build:
-    state: withheld
-    version: "580.178.04"
-    flavour: open
-    layout: nvidia
-"""
-
 RETURN = r"""
 manifest:
   description: Content of the archive. Name of the module in DKMS, version, kernel, machine, and by file its checksum, vermagic and signer.

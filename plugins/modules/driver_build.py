@@ -18,6 +18,10 @@ options:
   layout: {type: str, required: true, description: Package layout, nvidia or distribution.}
   cache: {type: path, default: "", description: Folder on the controller; empty for the user's cache folder.}
   cache_days: {type: int, default: 90, description: Days after which an unused build is deleted; 0 keeps everything.}
-  signing: {type: dict, default: {}, description: "Paths on the controller, key and certificate (PEM or DER)."}
+  signing:
+    type: dict
+    default: {}
+    description: Key and certificate (PEM or DER), on the controller.
+    suboptions: {key: {type: path, default: "", description: Path of the key.}, certificate: {type: path, default: "", description: Path of the certificate.}}
   timeout: {type: float, default: 1800.0, description: Seconds to wait for another node's build.}
 """

@@ -7,13 +7,13 @@ from __future__ import annotations
 import multiprocessing
 import os
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 # Imported here, in the process of ansible-playbook, so that the workers that it forks have it loaded.
 import kubernetes.client
 import kubernetes.config  # noqa: F401
 from ansible.plugins.action import ActionBase
-from ansible_collections.gpusmith.gpu.plugins.plugin_utils.variables import plain
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.arguments import arguments
 
 from gpusmith.errors import GpusmithError
 from gpusmith.owner import Process, process
@@ -28,16 +28,15 @@ class ControllerAction(ActionBase):
 
     TRANSFERS_FILES = False
     _requires_connection = False
-    SPEC: ClassVar[dict[str, dict[str, Any]]] = {}
     variables: Mapping[str, Any]
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Entry point of Ansible."""
         self.variables = task_vars or {}
         result: dict[str, Any] = super().run(tmp, task_vars)
-        _validation, arguments = self.validate_argument_spec(argument_spec=self.SPEC)
+        asked = arguments(self)
         try:
-            result.update(self.act(plain(arguments), bool(self._task.check_mode)))
+            result.update(self.act(asked, bool(self._task.check_mode)))
         except GpusmithError as error:
             result.update(failed=True, msg=str(error))
         return result
@@ -46,7 +45,7 @@ class ControllerAction(ActionBase):
         """The work.
 
         Args:
-            asked: arguments as SPEC says.
+            asked: arguments as the module's documentation says.
             check: whether nothing may be changed.
         """
         raise NotImplementedError

@@ -14,7 +14,7 @@ from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import (
     REMOVABLE_ENVIRONMENT,
 )
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.authorities import ENVIRONMENT
-from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import plain
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.variables import plain
 
 from gpusmith.inventory import authorities, proxy
 

@@ -6,11 +6,14 @@ import importlib
 from typing import Any
 
 import pytest
-import yaml
-from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import ControllerAction, plain
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.arguments import spec_of
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import ControllerAction
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.variables import plain
 
 from gpusmith.paths import repo_root
 
+FITTING = {"str": "a", "path": "/a", "dict": {}, "list": [], "float": 1.0, "int": 1, "bool": True}
 COLLECTION = "ansible_collections.gpusmith.gpu.plugins"
 
 
@@ -30,15 +33,27 @@ def test_what_is_done_in_the_cluster_is_among_them() -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ACTIONS)
-def test_documentation_names_what_it_takes(name: str) -> None:
-    module = importlib.import_module(f"{COLLECTION}.modules.{name}")
-    options = yaml.safe_load(module.DOCUMENTATION)["options"]
-    documented = {
-        key: {word: value for word, value in option.items() if word != "description"}
-        for key, option in options.items()
+@pytest.mark.parametrize(
+    "name", [*ACTIONS, "device_plugin_restart", "driver_build", "driver_upgrade", "guard", "tell"]
+)
+def test_documentation_says_what_it_takes(name: str) -> None:
+    spec = spec_of(name)
+    assert not [key for key, option in spec.items() if option.get("required") and "default" in option]
+    required = {
+        key: option.get("choices", [FITTING[option["type"]]])[0]
+        for key, option in spec.items()
+        if option.get("required")
     }
-    assert documented == ACTIONS[name].SPEC
+    assert ArgumentSpecValidator(spec).validate(required).error_messages == []
+    (refusal,) = ArgumentSpecValidator(spec).validate({**required, "misspelt": 1}).error_messages
+    assert "misspelt" in refusal
+
+
+def test_options_of_options_are_read_and_those_of_the_plugin_are_not_given() -> None:
+    assert spec_of("driver_build")["signing"]["options"]["key"] == {"type": "path", "default": ""}
+    assert {"step", "ready"} & set(spec_of("serving_change"))
+    assert not {"step", "ready"} & set(spec_of("serving_change", without=("step", "ready")))
+    assert spec_of("serving_change")["restart_with"]["choices"] == ["files", "packages"]
 
 
 def test_templates_are_filled_in_before_the_work() -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from ansible_collections.gpusmith.gpu.plugins.action import serving_change as action
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import (
     manifests,
@@ -173,18 +172,6 @@ def test_probe_and_judge_know_where_it_is_kept() -> None:
         tasks = (repo_root() / "roles" / role / "tasks/main.yml").read_text()
         assert f"__serving_change_role: gpusmith.gpu.{role}\n" in tasks
         assert f"__serving_change_unit: {unit}\n" in tasks
-
-
-def test_documentation_names_what_the_action_takes() -> None:
-    options = yaml.safe_load(serving_change.DOCUMENTATION)["options"]
-    inner = {"step", "ready"}
-    documented = {
-        key: {word: value for word, value in option.items() if word != "description"}
-        for key, option in options.items()
-        if key not in inner
-    }
-    assert documented == action.SPEC
-    assert json.loads(json.dumps(documented)) == documented
 
 
 ASKED: dict[str, Any] = {
