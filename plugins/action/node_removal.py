@@ -1,4 +1,4 @@
-"""Action plugin: empty a node, or delete its Node object."""
+"""Action plugin: empty a node, delete its Node object, or take our marks off it."""
 
 # Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
 
@@ -9,8 +9,9 @@ from typing import Any
 
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import ControllerAction, leader
 
-from gpusmith.cluster import claims, maintenance
+from gpusmith.cluster import claims, maintenance, node_metadata
 from gpusmith.cluster.api import Cluster
+from gpusmith.verdict.changes import TELLS
 
 
 class ActionModule(ControllerAction):
@@ -20,6 +21,12 @@ class ActionModule(ControllerAction):
         cluster = Cluster(asked["kubeconfig"])
         if asked["state"] == "removable":
             return {"changed": False, "present": maintenance.must_be_free(cluster, asked["name"])}
+        if asked["state"] == "released":
+            taken = node_metadata.release(cluster, asked["name"], check)
+            return {
+                "changed": bool(taken),
+                TELLS: {str(self.variables["inventory_hostname"]): {"changes": taken}},
+            }
         if asked["state"] == "absent":
             return {"changed": maintenance.remove(cluster, asked["name"], asked["timeout"], check)}
         if not check:

@@ -23,7 +23,7 @@ author: gpusmith contributors
 positional: asked
 options:
   _input: {type: dict, required: true, description: Record of M(gpusmith.gpu.node_state).}
-  asked: {type: dict, required: true, description: Arguments of M(gpusmith.gpu.packages).}
+  asked: {type: dict, required: true, description: Arguments of M(gpusmith.gpu.packages); none where the packages are somebody else's.}
 """
 
 RETURN = r"""
@@ -35,6 +35,8 @@ def packages_due(record: Mapping[str, Any], asked: Mapping[str, Any]) -> bool:
     """See DOCUMENTATION."""
     if "packages" not in record:
         raise AnsibleFilterError("'packages_due' needs the record of 'gpusmith.gpu.node_state'.")
+    if not asked:
+        return False
     try:
         due: bool = is_due(plain(record), plain(asked))
     except base.PackageError:

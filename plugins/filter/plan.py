@@ -82,7 +82,7 @@ def plan(
     """See DOCUMENTATION."""
     try:
         given = plain(own or {})
-        return plans.PLANS[role](record, from_plain(wanted), _with_drop_ins(record, role, given))
+        return plans.plan(role, record, from_plain(wanted), _with_drop_ins(record, role, given))
     except GpusmithError as error:
         raise AnsibleFilterError(
             f"'plan' needs the record of 'gpusmith.gpu.node_state'. {error.message}"

@@ -12,6 +12,6 @@ author: gpusmith contributors
 options:
   kubeconfig: {type: path, required: true, description: Path of a kubeconfig on the controller.}
   name: {type: str, required: true, description: Name of the Node object.}
-  state: {type: str, choices: [removable, empty, absent], required: true, description: Wanted state.}
+  state: {type: str, choices: [removable, empty, released, absent], required: true, description: Wanted state.}
   timeout: {type: float, default: 300.0, description: Seconds within which the pods must be gone.}
 """

@@ -5,6 +5,7 @@ from __future__ import annotations
 from gpusmith.checks.evidence import kernel_evidence, versions_evidence, witnesses_evidence
 from gpusmith.checks.findings import CannotAsk, NotApplicable
 from gpusmith.checks.register import check
+from gpusmith.data.operands import MANAGED
 from gpusmith.expect import driver as expected
 from gpusmith.expect import (
     extra_modules,
@@ -189,7 +190,11 @@ def nvml(facts: NodeFacts) -> list[Problem]:
 def holds(facts: NodeFacts) -> list[Problem]:
     """Nobody's routine upgrade may change these."""
     record, wanted = facts.record, driver_of(facts.host, facts.model, facts.record)
-    if not packages.to_hold(record, wanted):
+    names = packages.to_hold(record, wanted, facts.host.packages_of_others)
+    if not names and facts.host.driver.owner != MANAGED:
+        raise NotApplicable(f"The inventory says that others install the packages of '{facts.host.name}'.")
+    if not names:
         raise CannotAsk(f"Node '{facts.host.name}' has none of the packages; see nodes.driver-versions.")
     kept = packages_of(facts.host, record)
-    return [*packages.holds(record, wanted, kept.versions), *packages.wrong_versions(record, kept)]
+    loose = packages.loose(record, names | set(kept.versions))
+    return [*packages.not_held(loose, facts.host.name), *packages.wrong_versions(record, kept)]

@@ -9,6 +9,7 @@ from typing import Any
 
 from gpusmith.cluster.api import CONFLICT, ApiRefused, Cluster, Object
 from gpusmith.cluster.views import NODES, node_path, readiness
+from gpusmith.errors import GpusmithError
 from gpusmith.names import CORDON_TAINT, MANAGER, OWNED_TAINTS, PREVIOUS_DRIVER, STAMP, UPGRADE
 from gpusmith.upgrade import unfinished
 from gpusmith.wait import Deadline, Done, NotYet, WaitTimeout, wait_until
@@ -239,3 +240,33 @@ def _patch(cluster: Cluster, node: Object, wanted: Wanted, state: State, check: 
                 state.patched.remove("taints")
                 raise
             node = cluster.get(path) or node
+
+
+def release(cluster: Cluster, name: str, check: bool = False) -> dict[str, list[str]]:
+    """Take our labels, taints and annotations off a node that stays in the cluster; our operands leave it with their label.
+
+    Args:
+        cluster: the API.
+        name: of the Node; one that is gone has none of them.
+        check: have the API server try the patches out only.
+
+    Returns:
+        What was taken off, by kind and in words.
+
+    Raises:
+        GpusmithError: its driver upgrade is not finished, or the API server refuses.
+    """
+    node = cluster.get(node_path(name))
+    if node is None:
+        return {}
+    if why := unfinished.refusal(name, node):
+        raise GpusmithError(why.message, why.hint)
+    state = State(True, True, "")
+    _patch(cluster, node, Wanted(), state, check)
+    marks = sorted({STAMP, UPGRADE, PREVIOUS_DRIVER} & set(node["metadata"].get("annotations") or {}))
+    if marks:
+        cluster.patch(
+            node_path(name), {"metadata": {"annotations": dict.fromkeys(marks)}}, MANAGER, dry_run=check
+        )
+        state.changes["more"] = [f"annotation '{mark}' is removed" for mark in marks]
+    return state.changes

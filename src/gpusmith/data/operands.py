@@ -16,7 +16,9 @@ DEVICE_PLUGIN = "nvidia-device-plugin"
 FEATURE_DISCOVERY = "gpu-feature-discovery"
 OPERATOR = "gpu-operator"
 MANAGED = "managed"
-"""What the variable of an owner says of an operand that is ours."""
+"""What the variable of an owner says of an operand, or of a role's part, that is ours."""
+EXISTING = "existing"
+"""And of one that somebody else installs."""
 
 
 @dataclass(frozen=True)

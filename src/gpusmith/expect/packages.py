@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from functools import cache
 from typing import Any
 
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages.base import alike
 
+from gpusmith.data.operands import MANAGED
 from gpusmith.expect import kernels, layouts, signatures, steps, versions
 from gpusmith.expect.wanted import Driver, Packages
 from gpusmith.probe.record import Record
@@ -292,9 +293,10 @@ def of_driver_to_hold(record: Record, wanted: Driver) -> set[str]:
     )
 
 
-def to_hold(record: Record, wanted: Driver) -> set[str]:
-    """All packages of a node that nobody's routine upgrade may change."""
-    return of_driver_to_hold(record, wanted) | (set(HELD) & set(record.packages))
+def to_hold(record: Record, wanted: Driver, of_others: Set[str] = frozenset()) -> set[str]:
+    """All packages of a node that nobody's routine upgrade may change, but for those of somebody else."""
+    of_driver = of_driver_to_hold(record, wanted) if wanted.owner == MANAGED else set()
+    return of_driver | (set(HELD) & set(record.packages)) - of_others
 
 
 def loose(record: Record, names: set[str]) -> list[str]:
@@ -305,11 +307,6 @@ def loose(record: Record, names: set[str]) -> list[str]:
 def unheld(record: Record, wanted: Driver) -> list[str]:
     """Packages of the driver that any upgrade may change."""
     return loose(record, of_driver_to_hold(record, wanted))
-
-
-def holds(record: Record, wanted: Driver, others: Iterable[str] = ()) -> list[Problem]:
-    """Every package that must be held is, and so are others, which the inventory gives a version."""
-    return not_held(loose(record, to_hold(record, wanted) | set(others)), wanted.node)
 
 
 def not_held(names: list[str], node: str) -> list[Problem]:

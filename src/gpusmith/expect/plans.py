@@ -401,3 +401,19 @@ PLANS: Mapping[str, Callable[[Mapping[str, Any], NodeWanted, Own], Plan]] = {
     "kubernetes_node": kubernetes_node,
 }
 """By role."""
+NOTHING: Plan = {
+    **_answer((), ""),
+    "asked": {},
+    "divided": [],
+    "drift": [],
+    "due": False,
+    "environment": {},
+    "refused": "",
+    "unproved": False,
+}
+"""The plan of a part that somebody else installs."""
+
+
+def plan(role: str, raw: Mapping[str, Any], host: NodeWanted, own: Own) -> Plan:
+    """What a role has to do on a node; nothing where its part is somebody else's."""
+    return PLANS[role](raw, host, own) if host.manages(role.removesuffix("_removal")) else NOTHING

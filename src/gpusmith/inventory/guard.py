@@ -8,7 +8,7 @@ from typing import Any
 from gpusmith.errors import Refusal
 from gpusmith.inventory.building import check_signing
 from gpusmith.inventory.names import check_extra_names
-from gpusmith.inventory.places import check_places
+from gpusmith.inventory.places import check_places, joined_by_us
 from gpusmith.inventory.rules import RULES
 from gpusmith.inventory.same_cluster import check_cluster, check_kubeconfigs
 from gpusmith.inventory.specs import Specs
@@ -74,7 +74,8 @@ def refusals(
         found += check_offline({**hosts.written(nodes[0]), **run.extra})
     found += check_sources(run)
     if nodes and cluster and not found:
-        kubelets = {node: str(row.get(KUBELET) or "") for node, row in rows.items()} if joins else {}
+        ours = {node: row for node, row in rows.items() if joins and joined_by_us(row)}
+        kubelets = {node: str(row.get(KUBELET) or "") for node, row in ours.items()}
         found += check_kubeconfigs(hosts, nodes) or check_cluster(hosts, nodes[0], kubelets)
     return found
 

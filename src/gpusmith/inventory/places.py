@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from gpusmith.data.operands import EXISTING
 from gpusmith.errors import Refusal
 from gpusmith.inventory.specs import did_you_mean
 from gpusmith.inventory.target import on_hosts
@@ -44,9 +45,17 @@ def check_places(
     """
     found: dict[Refusal, list[str]] = {}
     for node, values in nodes.items():
-        for refusal in (*_there(values, groups), *(_join(node, values) if joins else ())):
+        for refusal in (
+            *_there(values, groups),
+            *(_join(node, values) if joins and joined_by_us(values) else ()),
+        ):
             found.setdefault(refusal, []).append(node)
     return [on_hosts(refusal, there) for refusal, there in found.items()]
+
+
+def joined_by_us(values: Values) -> bool:
+    """Whether role kubernetes_node joins the host, or somebody else has joined it."""
+    return values.get("kubernetes_node_owner") != EXISTING
 
 
 def _there(values: Values, groups: Mapping[str, Sequence[str]]) -> Iterator[Refusal]:

@@ -19,8 +19,9 @@ Ask = dict[str, Any]
 Names = Mapping[str, Any]
 """By role, what its file of the operating system calls things."""
 
+DRIVER = "nvidia_driver"
 VARIABLES = {
-    "nvidia_driver": "__nvidia_driver_layouts",
+    DRIVER: "__nvidia_driver_layouts",
     "cuda_toolkit": "__cuda_toolkit_names",
     "containerd": "__containerd_names",
     "nvidia_container_toolkit": "__nvidia_container_toolkit_names",
@@ -49,6 +50,7 @@ def all_of(record: Mapping[str, Any], wanted: Wanted, names: Names) -> dict[str,
         **{
             role: plans.set_to_ask_for(node, wanted.node, role, _in_layout(role, wanted, names[role]))
             for role in plans.SETS
+            if wanted.node.manages(role)
         },
     }
     if wanted.node.cuda.versions:
@@ -68,7 +70,7 @@ def driver_package(wanted: Wanted, names: Names) -> str:
 
 def unmet(record: Mapping[str, Any], wanted: Wanted, names: Names) -> Refusal | None:
     """Why there are no packages of the wanted driver here; of an operating system that nobody knows, another check says so."""
-    if not names or not wanted.node.driver.version:
+    if not names or not wanted.node.driver.version or not wanted.node.manages(DRIVER):
         return None
     try:
         row = _row(wanted, names["nvidia_driver"])
@@ -80,7 +82,7 @@ def unmet(record: Mapping[str, Any], wanted: Wanted, names: Names) -> Refusal | 
 
 def unseen(record: Mapping[str, Any], wanted: Wanted, names: Names) -> list[str]:
     """What a person should know of a node that serves without a part of the driver that its board needs."""
-    if not names or wanted.no_driver or wanted.driver_only:
+    if not names or wanted.no_driver or wanted.driver_only or not wanted.node.manages(DRIVER):
         return []
     try:
         row = _row(wanted, names["nvidia_driver"])
@@ -91,7 +93,7 @@ def unseen(record: Mapping[str, Any], wanted: Wanted, names: Names) -> list[str]
 
 def other_containerd(record: Mapping[str, Any], wanted: Wanted, names: Names) -> Refusal | None:
     """Why containerd cannot come in the wanted layout; of an operating system that nobody knows, another check says so."""
-    if not names:
+    if not names or not wanted.node.manages("containerd"):
         return None
     known, asked = names["containerd"], wanted.node.containerd.package_layout
     if asked not in known:
@@ -125,7 +127,7 @@ def _row(wanted: Wanted, known: layouts.Layouts) -> layouts.Layout:
 
 def headers(record: Mapping[str, Any], wanted: Wanted, names: Names) -> dict[str, str]:
     """By release of a kernel that has no module, the package of its headers."""
-    if wanted.node.simulated or KERNEL not in names:
+    if wanted.node.simulated or KERNEL not in names or not wanted.node.manages(DRIVER):
         return {}
     if wanted.node.driver.module_build == layouts.PREBUILT:
         return {}
@@ -170,7 +172,7 @@ def _driver(record: Mapping[str, Any], wanted: Wanted, names: Names) -> dict[str
     if not wanted.node.simulated and not wanted.driver_only:
         own["kernel"] = names.get(KERNEL)
     # None was chosen, which another check says.
-    if versions.is_open(wanted.node.driver.version) or wanted.no_driver:
+    if versions.is_open(wanted.node.driver.version) or wanted.no_driver or not wanted.node.manages(DRIVER):
         return {}
     try:
         row = _row(wanted, own["layouts"])

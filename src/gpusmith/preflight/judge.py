@@ -29,6 +29,7 @@ from gpusmith.preflight.machine import (
     check_trust,
     check_witness,
 )
+from gpusmith.preflight.owners import check_owners
 from gpusmith.preflight.programs import check_programs
 from gpusmith.preflight.proxy import check_proxies
 from gpusmith.preflight.repositories import check_drift, check_keys, check_removal, check_repositories
@@ -67,6 +68,7 @@ CHECKS: Sequence[Callable[[Facts, Wanted, Tables], Iterator[Refusal]]] = [
     check_driver,
     check_module,
     check_cuda,
+    check_owners,
     check_programs,
     check_containerd,
     check_container_toolkit,
@@ -85,6 +87,7 @@ NOT_OF_A_DRIVER = frozenset(
         check_parameters,
         check_huge_pages,
         check_trust,
+        check_owners,
         check_programs,
         check_containerd,
         check_container_toolkit,
@@ -113,6 +116,17 @@ OF_A_DRIVER = frozenset(
 """What a machine has nothing to do with that is to have no driver."""
 
 
+OF_OUR_DRIVER = (OF_A_DRIVER | {check_foreign_driver}) - {
+    check_witness,
+    check_mig,
+    check_fabric,
+    check_driver,
+    check_cuda,
+    check_drift,
+}
+"""What a machine has nothing to do with whose driver is somebody else's."""
+
+
 def judge(facts: Facts, wanted: Wanted, tables: Tables) -> list[Refusal]:
     """All reasons to refuse one host.
 
@@ -124,6 +138,7 @@ def judge(facts: Facts, wanted: Wanted, tables: Tables) -> list[Refusal]:
     found: list[Refusal] = []
     left_out = NOT_OF_A_DRIVER if wanted.driver_only else frozenset()
     left_out |= OF_A_DRIVER if wanted.no_driver else frozenset()
+    left_out |= frozenset() if wanted.node.manages("nvidia_driver") else OF_OUR_DRIVER
     for check in CHECKS:
         if check in left_out:
             continue

@@ -28,16 +28,16 @@ def check_programs(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[Re
                     "Kubernetes of this machine",
                     f"{_runs(name, program)}, a kubelet of its own",
                     "no other Kubernetes than the one that site.yml joins",
-                    _step(joined=True),
+                    _leave_out(),
                 )
-        elif not in_place(name, program) and _counts(program, joined):
+        elif wanted.node.manages(ROLES[name]) and not in_place(name, program) and _counts(program, joined):
             nobody = "no package is known to own" if program.owner is None else "no package owns"
             owner = f"package '{program.owner}' brings" if program.owner else nobody
             yield refusal(
                 f"{name} of {'a joined node' if joined else 'this machine'}",
                 f"{_runs(name, program)}, which {owner}",
                 f"the package's, '/usr/bin/{name}', which role '{ROLES[name]}' installs and holds",
-                _step(joined),
+                _step(joined, ROLES[name]),
             )
 
 
@@ -55,10 +55,14 @@ def _runs(name: str, program: Program) -> str:
     )
 
 
-def _step(joined: bool) -> str:
+def _leave_out() -> str:
+    return "Leave the machine out with -l. 'pytest validation' checks a node that others set up."
+
+
+def _step(joined: bool, role: str) -> str:
     if joined:
         return (
-            "Leave the machine out with -l: site.yml would install packages beside what runs, and cannot take such a node over."
-            " 'pytest validation' checks a node that others set up."
+            f"Set '{role}_owner: existing' if somebody else installs it: site.yml then leaves it alone (docs/adopt.md)."
+            f" Or leave the machine out with -l."
         )
     return "Leave the machine out with -l, or have whoever installed it take it away with its unit; then run again."

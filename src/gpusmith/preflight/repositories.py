@@ -108,7 +108,8 @@ def check_drift(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[Refus
     driver = package or record["library"]["nvml_version"] or record["module"]["installed_version"]
     version = wanted.node.driver.version
     # Only packages know of the packager's revision, which the inventory may name.
-    if driver and not is_version(driver, version if package else upstream(version)):
+    ours = wanted.node.manages("nvidia_driver")
+    if ours and driver and not is_version(driver, version if package else upstream(version)):
         yield refusal(
             "driver of a joined node",
             f"'{driver}' is installed",
@@ -118,7 +119,8 @@ def check_drift(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[Refus
         )
     kubelet, version = record["kubernetes"]["kubelet_version"], wanted.node.kubernetes.version
     # Within a minor version role kubernetes_node changes it, if it may.
-    if wanted.node.change_runtime_on_joined and kubelet and _minor(kubelet) != _minor(version):
+    may = wanted.node.change_runtime_on_joined and wanted.node.manages("kubernetes_node")
+    if may and kubelet and _minor(kubelet) != _minor(version):
         yield refusal(
             "kubelet of a joined node",
             f"'{kubelet}' is installed",

@@ -135,8 +135,13 @@ def check_containerd(facts: Facts, wanted: Wanted, tables: Tables) -> Iterator[R
     """A containerd that the operating system has packages of, and that the Kubernetes version supports."""
     if facts.get("other_containerd"):
         yield facts["other_containerd"]
-    version, kubernetes = wanted.node.containerd.version, wanted.node.kubernetes.version
-    yield from _refused(compatible.containerd(version, kubernetes, tables.versions))
+    node, record = wanted.node, facts["record"]
+    version = node.containerd.version if node.manages("containerd") else record["containerd"].get("version")
+    of_node = record["kubernetes"]["kubelet_version"]
+    kubernetes = node.kubernetes.version if node.manages("kubernetes_node") else of_node
+    # What somebody else has set up and does not tell its version, the suite names.
+    if version is not None and kubernetes is not None:
+        yield from _refused(compatible.containerd(version, kubernetes, tables.versions))
 
 
 def check_container_toolkit(_facts: Facts, wanted: Wanted, tables: Tables) -> Iterator[Refusal]:

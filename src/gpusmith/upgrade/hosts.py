@@ -16,6 +16,7 @@ from gpusmith.change.ledger import State, Unreadable
 from gpusmith.cluster.api import Object
 from gpusmith.cluster.dra import NO_CLAIMS, Claims
 from gpusmith.cluster.stamps import read_stamp, validated_since
+from gpusmith.data.operands import EXISTING
 from gpusmith.errors import GpusmithError, Refusal
 from gpusmith.expect import driver_needs, packages
 from gpusmith.expect import wanted as wants
@@ -186,6 +187,13 @@ ABSENT = refusal(
     "Bring it in with site.yml, or leave it out with -l.",
 )
 
+OF_OTHERS = refusal(
+    "owner of the driver",
+    f"'nvidia_driver_owner' is '{EXISTING}'",
+    "a driver that site.yml installed",
+    "Upgrade it with the tool that brought it, or leave the node out with -l.",
+)
+
 
 def judge(look: Look, fleet: Fleet, asked: Asked, tables: Tables) -> Verdict:
     """What becomes of a host. One that is left alone need not be fit for an upgrade.
@@ -205,6 +213,8 @@ def judge(look: Look, fleet: Fleet, asked: Asked, tables: Tables) -> Verdict:
         return refuse(ABSENT)
     if look.strangers:
         return refuse(*look.strangers)
+    if look.wanted.driver.owner == EXISTING:
+        return refuse(OF_OTHERS)
     record = parse(look.raw) if look.raw is not None else None
     half_done = ledgers.unfinished(look.node)
     if ledgers.is_held(look.node):

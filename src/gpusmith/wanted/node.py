@@ -27,6 +27,8 @@ TOOLKIT = (
     "libnvidia-container1",
 )
 KUBERNETES = ("kubelet", "kubeadm", "kubectl")
+COMPANIONS = ("kubernetes-cni", "cri-tools")
+"""What comes along with those."""
 CDI_SPEC = "/var/run/cdi/nvidia.yaml"
 
 
@@ -34,6 +36,7 @@ CDI_SPEC = "/var/run/cdi/nvidia.yaml"
 class Driver:
     """Role nvidia_driver; see docs/variables.md for what the fields may be."""
 
+    owner: str = MANAGED
     state: str = "present"
     version: str = ""
     repository: Repository = field(default_factory=dict)
@@ -79,6 +82,7 @@ class Baseline:
 class Containerd:
     """Role containerd."""
 
+    owner: str = MANAGED
     version: str = ""
     package_layout: str = "docker"
     repository: Repository = field(default_factory=dict)
@@ -89,6 +93,7 @@ class Containerd:
 class Toolkit:
     """Role nvidia_container_toolkit."""
 
+    owner: str = MANAGED
     version: str = ""
     repository: Repository = field(default_factory=dict)
     mode: str = "auto"
@@ -109,6 +114,7 @@ class Cuda:
 class Kubernetes:
     """Role kubernetes_node."""
 
+    owner: str = MANAGED
     version: str = ""
     repository: Repository = field(default_factory=dict)
     control_plane_endpoint: str = ""
@@ -177,6 +183,21 @@ ROLES = {
     "validation": "validation",
 }
 """The role of each section; its variables begin with that name."""
+STAYS: Mapping[str, Mapping[str, str | None]] = {
+    "driver": {"state": None, "version": "latest"},
+    "containerd": {},
+    "toolkit": dict.fromkeys(("mode", "default_runtime", "cdi_spec")),
+    "kubernetes": dict.fromkeys(("labels", "taints")),
+}
+"""Fields of a section that count for a part of somebody else's as well, and values of those that do not: any driver will do."""
+
+
+def as_owned(section: str, given: Any) -> Any:
+    """A section without what its owner decides, where that is somebody else."""
+    if getattr(given, "owner", MANAGED) == MANAGED:
+        return given
+    stays = {name: getattr(given, name) if value is None else value for name, value in STAYS[section].items()}
+    return type(given)(owner=given.owner, **stays)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,6 +239,22 @@ class NodeWanted:
     def of_role(self, role: str) -> Any:
         """The section of a role."""
         return next(getattr(self, section) for section, name in ROLES.items() if name == role)
+
+    def manages(self, role: str) -> bool:
+        """Whether a role is to install its part; of those without an owner's variable it always is."""
+        return (
+            bool(getattr(self.of_role(role), "owner", MANAGED) == MANAGED) if role in ROLES.values() else True
+        )
+
+    @property
+    def packages_of_others(self) -> frozenset[str]:
+        """Packages of runtime, toolkit and Kubernetes that somebody else installs."""
+        rows = {
+            "containerd": tuple(CONTAINERD.values()),
+            "nvidia_container_toolkit": TOOLKIT,
+            "kubernetes_node": (*KUBERNETES, *COMPANIONS),
+        }
+        return frozenset(name for role, names in rows.items() if not self.manages(role) for name in names)
 
     def with_driver(self, version: str) -> NodeWanted:
         """The same with another version of the driver."""

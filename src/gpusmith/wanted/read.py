@@ -17,7 +17,7 @@ from gpusmith.inventory.specs import Specs
 from gpusmith.inventory.templates import UnfilledError, has_open, is_plain
 from gpusmith.inventory.values import convert
 from gpusmith.inventory.variables import check_values
-from gpusmith.wanted.node import ROLES, NodeWanted
+from gpusmith.wanted.node import ROLES, NodeWanted, as_owned
 
 PREFIXES = {section: f"{role}_" for section, role in ROLES.items()}
 """What the variables of a section begin with."""
@@ -79,7 +79,7 @@ def _values(kind: Any, prefix: str, value: Callable[[str], Any]) -> dict[str, An
     found = {}
     for name, hint in _hints(kind).items():
         if name in PREFIXES:
-            found[name] = hint(**_values(hint, PREFIXES[name], value))
+            found[name] = as_owned(name, hint(**_values(hint, PREFIXES[name], value)))
         elif name not in OF_HOST and (given := value(prefix + name)) is not None:
             found[name] = _typed(hint, given)
     return found

@@ -10,6 +10,7 @@ from gpusmith.change.ledger import State as Step
 from gpusmith.cluster import node_metadata
 from gpusmith.cluster.api import ApiUnreachable
 from gpusmith.cluster.node_metadata import State, Wanted
+from gpusmith.errors import GpusmithError
 from gpusmith.names import HOLD, OWNED_TAINTS, PREVIOUS_DRIVER, STAMP, UPGRADE
 from tests.unit.cluster.conftest import Memory
 from tests.unit.ledgers import ledger
@@ -221,3 +222,25 @@ def test_what_differs_is_told_in_words() -> None:
 def test_check_mode_tells_all_of_a_node_that_the_cluster_does_not_have() -> None:
     states = node_metadata.make(Memory({}).cluster, {"gpu-9": Wanted({"rack": "r2"}, [GPU])}, 0, check=True)
     assert states["gpu-9"].changes == {"labels": ["rack=r2"], "taints": ["nvidia.com/gpu=present:NoSchedule"]}
+
+
+def test_a_node_that_stays_in_the_cluster_keeps_nothing_of_ours() -> None:
+    there = node({"rack": "r1", "zone": "a"}, ["rack"], [GPU, STARTUP], "nvidia.com/gpu:NoSchedule")
+    there["metadata"]["annotations"] |= {STAMP: "{}", "other": "stays"}
+    memory = Memory({"/api/v1/nodes/gpu-1": there})
+    told = node_metadata.release(memory.cluster, "gpu-1")
+    assert told["labels"] == ["rack is removed"]
+    assert told["taints"] == ["nvidia.com/gpu:NoSchedule is removed"]
+    left = memory.objects["/api/v1/nodes/gpu-1"]
+    assert left["spec"]["taints"] == [STARTUP]
+    assert {key: value for key, value in left["metadata"]["annotations"].items() if value} == {
+        "other": "stays"
+    }
+    assert node_metadata.release(Memory({}).cluster, "gpu-1") == {}
+
+
+def test_a_node_in_an_upgrade_is_not_released() -> None:
+    there = node({}, [], [])
+    there["metadata"]["annotations"] = {UPGRADE: ledger(state=Step.LOADED)}
+    with pytest.raises(GpusmithError, match="Node 'gpu-1'"):
+        node_metadata.release(Memory({"/api/v1/nodes/gpu-1": there}).cluster, "gpu-1")

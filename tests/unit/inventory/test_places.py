@@ -70,6 +70,7 @@ def test_files_and_folders_of_this_machine_are_there(tmp_path: Path) -> None:
 def test_what_a_join_needs_is_asked_for_only_where_nodes_join() -> None:
     assert refused({}) == []
     assert refused(JOIN, joins=True) == []
+    assert refused({"kubernetes_node_owner": "existing"}, joins=True) == []
     messages = refused({}, joins=True)
     assert [message.split("'")[5] for message in messages] == [
         "kubernetes_node_version", "kubernetes_node_control_plane_endpoint", "kubernetes_node_token_host",

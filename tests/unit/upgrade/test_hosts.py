@@ -15,7 +15,7 @@ from gpusmith.errors import Refusal
 from gpusmith.names import HOLD, STAMP, UPGRADE
 from gpusmith.preflight.words import Tables
 from gpusmith.upgrade.hosts import STAMPED, Action, Asked, Look, Staging, Verdict, judge, origin
-from gpusmith.wanted.node import NodeWanted
+from gpusmith.wanted.node import Driver, NodeWanted
 from gpusmith.wanted.offers import whole
 from tests.unit.records import healthy_record
 from tests.unit.upgrade.nodes import NEW, NOW, OLD, entry, node
@@ -147,6 +147,11 @@ def test_an_unfinished_upgrade_to_something_else_is_refused_with_what_finishes_i
     assert "gpu_upgrade_version=590.10.01" in found.hint
     assert "-l gpu-1" in found.hint
     assert verdict(look(row), replace(ASKED, rollback=True)).action is Action.RESUME
+
+
+def test_a_driver_of_somebody_else_is_not_upgraded() -> None:
+    wanted = NodeWanted(name="gpu-1", driver=Driver(owner="existing"))
+    assert "'nvidia_driver_owner' is 'existing'" in refused(look(wanted=wanted)).message
 
 
 @pytest.mark.parametrize("rollback", [False, True])

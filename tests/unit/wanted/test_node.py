@@ -15,6 +15,8 @@ from gpusmith.inventory.specs import load
 from gpusmith.wanted.node import CONTAINERD
 from gpusmith.wanted.read import from_plain, to_plain, variables_of
 
+OWNED = ("nvidia_driver", "containerd", "nvidia_container_toolkit", "kubernetes_node")
+
 
 def test_what_the_inventory_leaves_out_has_the_default_of_the_spec(host: Callable[..., Any]) -> None:
     known, plain = load().variables, host(validation_timeout_pod_s=None)
@@ -37,6 +39,17 @@ def test_operands_of_somebody_else_are_not_ours(host: Callable[..., Any]) -> Non
         "gpu-feature-discovery",
         "node-feature-discovery",
     )
+
+
+def test_of_a_part_of_somebody_else_nothing_is_wanted(host: Callable[..., Any]) -> None:
+    ours, plain = host(), host(**{f"{role}_owner": "existing" for role in OWNED})
+    assert all(ours.manages(role) and not plain.manages(role) for role in OWNED)
+    assert plain.manages("host_baseline")
+    assert plain.package_versions == {}
+    assert (plain.driver.version, plain.driver.extra_modules) == ("latest", ())
+    assert plain.kubernetes.taints == ours.kubernetes.taints
+    assert plain.toolkit.cdi_spec == ours.toolkit.cdi_spec
+    assert from_plain(json.loads(json.dumps(to_plain(plain)))) == plain
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,60 @@
+"""Where a part is somebody else's, its role does nothing, and the suite judges what is there by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from ansible_collections.gpusmith.gpu.plugins.filter.packages_due import packages_due
+from ansible_collections.gpusmith.gpu.plugins.filter.plan import plan
+
+from gpusmith.checks.driver import driver_versions, holds
+from gpusmith.checks.findings import NotApplicable
+from gpusmith.node.facts import NodeFacts
+from gpusmith.node.records import parse
+from gpusmith.wanted.node import NodeWanted
+from gpusmith.wanted.read import to_plain
+from tests.unit.records import healthy_record
+
+RUNTIME = {"name": "50-gpusmith", "runtime": {}}
+OWN: dict[str, dict[str, Any]] = {
+    "nvidia_driver": {"layouts": {}},
+    "nvidia_driver_removal": {},
+    "containerd": RUNTIME,
+    "nvidia_container_toolkit": RUNTIME,
+    "kubernetes_node": {},
+}
+
+
+def seen(wanted: NodeWanted, raw: dict[str, Any]) -> NodeFacts:
+    return NodeFacts(wanted, parse(raw), None, {})
+
+
+@pytest.mark.parametrize("role", OWN)
+def test_the_role_does_nothing(host: Callable[..., Any], role: str) -> None:
+    wanted = host(**{f"{role.removesuffix('_removal')}_owner": "existing"})
+    bare = {**healthy_record(), "packages": {}}
+    found = plan(bare, role, to_plain(wanted), OWN[role])
+    assert not any(found.values())
+    assert packages_due(bare, found["asked"]) is False
+
+
+def test_any_driver_will_do_that_is_complete(host: Callable[..., Any]) -> None:
+    wanted = host(
+        nvidia_driver_owner="existing", nvidia_driver_version="999.99.99", nvidia_driver_extra_modules=None
+    )
+    raw = healthy_record()
+    assert driver_versions(seen(wanted, raw)) == []
+    raw["module"]["loaded_version"] = "550.10.01"
+    assert driver_versions(seen(wanted, raw)) != []
+
+
+def test_holds_of_somebody_else_are_not_asked_for(host: Callable[..., Any]) -> None:
+    raw = healthy_record()
+    for package in raw["packages"].values():
+        package["held"] = False
+    owned = {f"{role}_owner": "existing" for role in OWN if not role.endswith("_removal")}
+    assert holds(seen(host(), raw)) != []
+    with pytest.raises(NotApplicable):
+        holds(seen(host(**owned), raw))

@@ -1,0 +1,71 @@
+"""Parts that somebody else installs: left alone if they are there, by what runs, and refused by name if they are not."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import pytest
+
+from gpusmith.errors import Refusal
+from tests.unit.preflight.test_judge import facts, only, refused
+from tests.unit.preflight.test_programs import KUBESPRAY, judged
+
+ADOPTED = {"containerd_owner": "existing", "kubernetes_node_owner": "existing"}
+
+
+def messages(found: list[Refusal]) -> list[str]:
+    return [row.message for row in found]
+
+
+def test_a_node_of_kubespray_is_adopted_with_its_owner() -> None:
+    assert judged(True, KUBESPRAY, **ADOPTED) == []
+    # One of the two is still ours to install, and is not what runs.
+    (found,) = judged(True, KUBESPRAY, containerd_owner="existing")
+    assert found.message.startswith("kubelet of a joined node: ")
+    assert "'kubernetes_node_owner: existing'" in found.hint
+
+
+@pytest.mark.parametrize(
+    ("owner", "joined", "running", "why"),
+    [
+        ("containerd_owner", True, [], "unit 'containerd.service' is not there"),
+        ("kubernetes_node_owner", True, ["containerd"], "unit 'kubelet.service' is not there"),
+        ("kubernetes_node_owner", False, ["containerd", "kubelet"], "the machine has not joined a cluster"),
+        ("nvidia_container_toolkit_owner", True, [], "no runtime 'nvidia'"),
+        ("nvidia_driver_owner", True, [], "no module 'nvidia' is loaded"),
+    ],
+)
+def test_what_is_existing_is_there(owner: str, joined: bool, running: list[str], why: str) -> None:
+    wanted: dict[str, Any] = {
+        **dict.fromkeys(ADOPTED, "existing" if running else "managed"),
+        owner: "existing",
+    }
+    found = judged(joined, {name: KUBESPRAY[name] for name in running}, **wanted)
+    mine = only([row for row in found if f"'{owner}'" in row.message])
+    assert why in mine.message
+    assert f"'{owner}: managed'" in mine.hint
+
+
+def test_a_driver_of_somebody_else_is_not_removed() -> None:
+    found = messages(judged(False, {}, nvidia_driver_owner="existing", nvidia_driver_state="absent"))
+    assert any(
+        "'nvidia_driver_state' is 'absent', and 'nvidia_driver_owner' is 'existing'" in text for text in found
+    )
+
+
+def test_an_upgrade_of_the_driver_has_nothing_to_do_with_runtime_and_kubelet() -> None:
+    assert judged(True, {}, driver_only=True, **ADOPTED) == []
+
+
+def test_versions_of_somebody_else_are_no_drift() -> None:
+    wanted = {**ADOPTED, "gpusmith_change_runtime_on_joined": True, "nvidia_driver_owner": "existing"}
+    tree = facts()
+    tree["record"]["kubernetes"].update(joined=True, kubelet_version="1.34.2")
+    tree["record"]["containerd"]["version"] = "2.1.4"
+    tree["record"]["programs"] = {name: asdict(row) for name, row in KUBESPRAY.items()}
+    tree["record"]["module"]["loaded_version"] = tree["record"]["module"]["installed_version"] = "570.10.01"
+    assert refused(tree, **wanted) == []
+    # Whether the two go together is judged by what runs.
+    tree["record"]["containerd"]["version"] = "1.5.2"
+    assert "1.5.2" in only(refused(tree, **wanted)).message
