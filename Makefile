@@ -7,7 +7,7 @@ SHELL := bash
 .NOTPARALLEL:
 MAKEFLAGS += --no-print-directory
 
-.PHONY: help setup demo test test-long check e2e lab-up lab-down lock docs format clean
+.PHONY: help setup demo test test-long check e2e lab-up lab-down dist lock docs format clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do printf '  make %-9s %s\n' "$$name" "$$text"; done
@@ -42,6 +42,9 @@ format: setup ## Format the Python code
 
 docs: setup ## Write the generated parts of the documentation: variables and checks
 	@scripts/generate-docs
+
+dist: setup ## Build what is installed elsewhere, the Python package and the collection, into dist/
+	@scripts/dist
 
 lock: setup ## Write requirements/lock-py3.*.txt anew from pyproject.toml
 	@scripts/lock

@@ -15,7 +15,7 @@ from gpusmith.checks.findings import Outcome
 from gpusmith.checks.register import CLUSTER, TIERS, catalog
 from gpusmith.cluster import kubeconfig as kubeconfigs
 from gpusmith.errors import GpusmithError, InputError, ToolError
-from gpusmith.paths import repo_root
+from gpusmith.paths import working_root
 from gpusmith.report import files
 from gpusmith.report.coverage import percent_of
 from gpusmith.report.results import ExitCode
@@ -41,9 +41,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("gpusmith", "validation of GPU nodes")
     group.addoption("--inventory", metavar="X", help="Ansible inventory (default: the one of ansible.cfg)")
     group.addoption("--limit", metavar="PATTERN", help="only these hosts or groups")
-    group.addoption(
-        "--report-dir", metavar="DIR", help="folder for the reports (default: reports/latest of the checkout)"
-    )
+    group.addoption("--report-dir", metavar="DIR", help="folder for the reports (default: reports/latest)")
     group.addoption(
         "--min-coverage",
         metavar="PERCENT",
@@ -73,7 +71,7 @@ def pytest_configure(config: pytest.Config) -> None:
     folder = config.getoption("--report-dir", default=None)
     here = Path(config.invocation_params.dir)
     reports_folder = (
-        (here / Path(folder).expanduser()).resolve() if folder else repo_root() / "reports" / "latest"
+        (here / Path(folder).expanduser()).resolve() if folder else working_root() / "reports" / "latest"
     )
     try:
         _refuse_empty(config, "--report-dir")

@@ -24,5 +24,13 @@ def state_dir() -> Path:
 
 
 def repo_root() -> Path:
-    """The checkout that this (editable) installation runs from."""
-    return Path(__file__).resolve().parents[2]
+    """The collection: the checkout that an editable installation runs from, else what the wheel has laid beside this package."""
+    package = Path(__file__).resolve().parent
+    installed = package.parent / "ansible_collections" / "gpusmith" / "gpu"
+    return installed if installed.is_dir() and package.parent.name != "src" else package.parents[1]
+
+
+def working_root() -> Path:
+    """Where reports go and relative paths begin: the checkout, or for an installed gpusmith where one stands."""
+    root = repo_root()
+    return Path.cwd() if "ansible_collections" in root.parts else root

@@ -16,7 +16,13 @@ PYTHON = ("src", "plugins", "roles", "lab/gpulab", "validation")
 YAML = ("roles", "playbooks", "meta", "validation", "inventory/example", "lab", "molecule")
 OURS = re.compile(r"gpusmith\.io/|^gpusmith-(system|validation|programs)|=gpusmith-system")
 DOCUMENTATION = {"DOCUMENTATION", "EXAMPLES", "RETURN"}
-NO_NAME_OF_A_CLUSTER = {"src/gpusmith/paths.py", "src/gpusmith/suite/run.py", "validation/conftest.py"}
+NO_NAME_OF_A_CLUSTER = {
+    "plugins/plugin_utils/__init__.py",
+    "src/gpusmith/cli.py",
+    "src/gpusmith/paths.py",
+    "src/gpusmith/suite/run.py",
+    "validation/conftest.py",
+}
 """Files that say 'gpusmith' and mean a folder, a Python package or a group of options."""
 KNOWN = {value for value in vars(names).values() if isinstance(value, str)}
 

@@ -19,8 +19,13 @@ def ansible_environment(working_folder: Path) -> dict[str, str]:
     environment = dict(os.environ)
     # Verbosity would mix words into the JSON.
     environment["ANSIBLE_VERBOSITY"] = "0"
-    if not environment.get("ANSIBLE_CONFIG") and not (working_folder / "ansible.cfg").is_file():
-        environment["ANSIBLE_CONFIG"] = str(repo_root() / "ansible.cfg")
+    ours = repo_root() / "ansible.cfg"
+    if (
+        not environment.get("ANSIBLE_CONFIG")
+        and not (working_folder / "ansible.cfg").is_file()
+        and ours.is_file()
+    ):
+        environment["ANSIBLE_CONFIG"] = str(ours)
     return environment
 
 

@@ -19,7 +19,7 @@ from gpusmith.inventory import proxy
 from gpusmith.inventory.skew import ask_version, check_skew
 from gpusmith.inventory.target import on_hosts
 from gpusmith.inventory.templates import UnfilledError
-from gpusmith.paths import repo_root
+from gpusmith.paths import working_root
 
 VARIABLE = "kubernetes_node_control_plane_endpoint"
 
@@ -73,7 +73,7 @@ def _kubeconfigs(hosts: Filled, nodes: Sequence[str]) -> list[Refusal]:
     paths: dict[tuple[str, Path], list[str]] = {}
     for node in nodes:
         # The suite is started in the checkout.
-        for name, base in (("gpusmith_kubeconfig", Path()), ("validation_kubeconfig", repo_root())):
+        for name, base in (("gpusmith_kubeconfig", Path()), ("validation_kubeconfig", working_root())):
             given = _text(hosts, node, name)
             if given:
                 paths.setdefault((name, base / Path(given).expanduser()), []).append(node)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpusmith.errors import InputError
+from gpusmith.paths import working_root
 from gpusmith.suite.maintenance import ID, NONE, VERSION, Maintenance
 from gpusmith.wait import Deadline
 
@@ -37,6 +38,20 @@ class SuiteRun:
     trouble: str = ""
 
 
+def words_of(suite: Path) -> list[str]:
+    """Words of pytest for the suite; of an installed one with the settings that pyproject.toml has in a checkout."""
+    if (suite.parent / "pyproject.toml").is_file():
+        return [str(suite)]
+    settings = [
+        "--import-mode=importlib",
+        "-p",
+        "no:cacheprovider",
+        "-o",
+        "empty_parameter_set_mark=fail_at_collect",
+    ]
+    return ["-c", os.devnull, "--rootdir", str(suite), *settings, str(suite)]
+
+
 def run(
     suite: str,
     inventory: str,
@@ -51,7 +66,7 @@ def run(
     """Run it to its end.
 
     Args:
-        suite: folder of the suite. Its parent is the checkout, which relative paths are relative to.
+        suite: folder of the suite.
         inventory: inventory source.
         limit: hosts to validate.
         report_dir: folder for results and reports.
@@ -63,16 +78,16 @@ def run(
     Raises:
         InputError: there is no such suite.
     """
-    folder = Path(suite).resolve()
-    checkout = folder.parent
-    log_file, reports = checkout / log, checkout / report_dir
+    folder, here = Path(suite).resolve(), working_root()
+    log_file, reports = here / log, here / report_dir
     if not folder.is_dir():
         raise InputError(
-            f"The validation suite '{folder}' does not exist.", "Run from a checkout of gpusmith."
+            f"The validation suite '{folder}' does not exist.",
+            "Install package 'gpusmith' again, or run from a checkout.",
         )
     for made in (log_file.parent, reports):
         made.mkdir(parents=True, exist_ok=True)
-    words = [sys.executable, "-m", "pytest", str(folder), "--inventory", inventory]
+    words = [sys.executable, "-m", "pytest", *words_of(folder), "--inventory", inventory]
     words += ["--limit", ",".join(limit), "--report-dir", str(reports)]
     options = {ID: maintenance.id, VERSION: maintenance.driver_version, "--tier": ",".join(tiers)}
     words += [word for option, value in options.items() if value for word in (option, value)]
@@ -82,9 +97,7 @@ def run(
         out.flush()
         # The suite finds its configuration by its own path; the folder only decides how relative paths are read.
         status = _to_the_end(
-            subprocess.Popen(
-                words, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, cwd=checkout
-            ),
+            subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, cwd=here),
             timeout_s,
         )
     trouble = ""

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible_collections.gpusmith.gpu.plugins import plugin_utils
 
 from gpusmith.inventory import specs, templates
 from gpusmith.inventory.variables import check_values
@@ -112,6 +113,8 @@ def test_versions_agree() -> None:
     galaxy = load(repo_root() / "galaxy.yml")
     project = (repo_root() / "pyproject.toml").read_text()
     assert f'version = "{galaxy["version"]}"' in project
+    assert f'version = "{galaxy["version"]}"' in (repo_root() / "lab/pyproject.toml").read_text()
+    assert galaxy["version"] == plugin_utils.VERSION
     assert f"## {galaxy['version']}" in (repo_root() / "CHANGELOG.md").read_text()
     plugins = "\n".join(path.read_text() for path in (repo_root() / "plugins").rglob("*.py"))
     assert set(re.findall(r'^version_added: "(.+)"$', plugins, re.MULTILINE)) == {galaxy["version"]}
