@@ -84,7 +84,8 @@ def _cut_log(facts: NodeFacts) -> list[Problem]:
     if record.xids_truncated:
         return [
             Problem(
-                f"Node '{node}': the kernel's log has so many Xids that only the youngest {len(record.xids or ())} were read.",
+                f"Node '{node}': the kernel's log has so many Xids, or some in no form that can be read, that only the youngest"
+                f" {len(record.xids or ())} were read.",
                 f"Look at 'journalctl -b -k -g Xid' on '{node}' for the others.",
                 {"xids_read": len(record.xids or ())},
             )

@@ -13,11 +13,14 @@ import re
 import socket
 import ssl
 from dataclasses import dataclass
+from typing import Any, Mapping
 
 from gpusmith.probe.commands import Command
 from gpusmith.probe.files import read_text
 
 KUBECONFIG = "/etc/kubernetes/kubelet.conf"
+# The user of a kubelet's certificate, see 'Using Node Authorization' of Kubernetes' reference.
+NODE_USER = "system:node:"
 
 
 @dataclass(frozen=True)
@@ -69,28 +72,66 @@ def authorities(kubeconfig: str) -> tuple[str, ...]:
     return digests((read_text(beside.group(1)) or "") if beside else "")
 
 
-def client_expires(kubeconfig: str) -> float | None:
-    """When the certificate expires with which a kubeconfig's user speaks to the cluster, if that is a file, as kubelets write it.
+def client(kubeconfig: str) -> Mapping[str, Any]:
+    """The certificate with which a kubeconfig's user speaks to the cluster, if that is a file, as kubelets write it; else empty.
 
     CPython's tests read certificates in this way, by OpenSSL; nodes need have no program for it.
     """
     file = re.search(r"client-certificate:\s*\"?([^\s\"]+)", kubeconfig)
     try:
         decode = ssl._ssl._test_decode_cert  # type: ignore[attr-defined]  # noqa: SLF001 - no public one
-        return float(ssl.cert_time_to_seconds(decode(file.group(1))["notAfter"])) if file else None
-    except (AttributeError, KeyError, OSError, ValueError):
+        return dict(decode(file.group(1))) if file else {}
+    except (AttributeError, OSError, TypeError, ValueError):
+        return {}
+
+
+def client_expires(certificate: Mapping[str, Any]) -> float | None:
+    """When a certificate expires."""
+    try:
+        return float(ssl.cert_time_to_seconds(certificate["notAfter"]))
+    except (KeyError, ValueError):
         return None
 
 
-def config_dir(command_line: str) -> str | None:
-    """The folder of settings that a kubelet was started with, from its words in /proc; empty if it was started with none.
+def client_name(certificate: Mapping[str, Any]) -> str | None:
+    """The Node that a certificate lets its kubelet write, which is none but its own; None of another certificate."""
+    names = [value for row in certificate.get("subject") or () for key, value in row if key == "commonName"]
+    found = [name[len(NODE_USER) :] for name in names if name.startswith(NODE_USER)]
+    return found[0] if found else None
+
+
+def option(command_line: str, name: str) -> str | None:
+    """An option that a kubelet was started with, from its words in /proc; empty if it was started without.
 
     None if it is no kubelet: a script that starts one tells nothing.
     """
     if os.path.basename(command_line.partition("\0")[0]) != "kubelet":
         return None
-    given = re.findall(r"(?:^|\0)--?config-dir[=\0]([^\0]*)", command_line)
-    return os.path.normpath(given[-1]) if given and given[-1] else ""
+    given = re.findall(rf"(?:^|\0)--?{name}[=\0]([^\0]*)", command_line)
+    return given[-1] if given else ""
+
+
+def config_dir(command_line: str) -> str | None:
+    """The folder of settings that a kubelet was started with; empty if it was started with none, None if it is no kubelet."""
+    given = option(command_line, "config-dir")
+    return os.path.normpath(given) if given else given
+
+
+def node_name(command_line: str, certificate: Mapping[str, Any], flags: str, host: str) -> str:
+    """The name of the kubelet's Node: what it was started with, else its certificate's, else what it would be started with.
+
+    Args:
+        command_line: its words in /proc; empty if it does not run.
+        certificate: of its client.
+        flags: content of kubeadm's file of flags.
+        host: name of the machine.
+    """
+    written = re.search(r"--hostname-override[= ]([^\s\"']+)", flags)
+    return (
+        option(command_line, "hostname-override")
+        or client_name(certificate)
+        or (written.group(1) if written else host.lower())
+    )
 
 
 def kept_policy(manager: str, folder: str = "/var/lib/kubelet") -> str | None:
@@ -115,18 +156,17 @@ def gather(asked: tuple[Command, Command], errors: list[str]) -> Kubernetes:
     words = (version.output(errors) or "").split()
     number = (process.output(errors) or "").strip().rpartition("=")[2]
     command_line = read_text(f"/proc/{number}/cmdline") if number not in ("", "0") else None
-    override = re.search(
-        r"--hostname-override[= ]([^\s\"']+)", read_text("/var/lib/kubelet/kubeadm-flags.env") or ""
-    )
     joined = os.path.exists(KUBECONFIG)
     kubeconfig = read_text(KUBECONFIG) or ""
-    name = override.group(1) if override else socket.gethostname().lower()
+    certificate = client(kubeconfig)
+    flags = read_text("/var/lib/kubelet/kubeadm-flags.env") or ""
+    name = node_name(command_line or "", certificate, flags, socket.gethostname())
     return Kubernetes(
         kubelet_version=words[-1].lstrip("v") if words else None,
         joined=joined,
         node_name=name if joined else None,
         authorities=authorities(kubeconfig),
-        client_expires_unix=client_expires(kubeconfig),
+        client_expires_unix=client_expires(certificate),
         config_dir=config_dir(command_line or ""),
         cpu_policy=kept_policy("cpu"),
         memory_policy=kept_policy("memory"),

@@ -68,7 +68,7 @@ class KernelLog:
 
     Attributes:
         xids: since the driver was loaded; None if nobody can know them.
-        truncated: whether there are more messages than were read.
+        truncated: whether there are more messages than were read, or any that could not be read.
         loaded_unix: when the driver was loaded last.
     """
 
@@ -92,46 +92,67 @@ class Asked:
     first: Command
 
 
-def _log_entries(text: str) -> tuple[list[tuple[float, str]], float | None]:
-    """Time and message of each line of ``journalctl -o json``, and when the driver was loaded last."""
-    entries, loaded = [], None
+@dataclass(frozen=True)
+class Entries:
+    """Messages since the driver was loaded last, as (Unix time, text), in the journal's order: a clock can be set back.
+
+    Attributes:
+        loaded_unix: when that was; None if the log does not have it.
+        unread: lines in a form that nobody can read.
+    """
+
+    messages: tuple[tuple[float, str], ...]
+    loaded_unix: float | None = None
+    unread: int = 0
+
+
+def _text_of(message: object) -> str:
+    """A message as journalctl writes it: text that is not UTF-8 comes as a list of bytes."""
+    if isinstance(message, str):
+        return message
+    if isinstance(message, list):
+        return bytes(message).decode("utf-8", "replace")
+    raise ValueError("no text")
+
+
+def log_entries(text: str) -> Entries:
+    """What ``journalctl -o json`` has."""
+    messages: list[tuple[float, str]] = []
+    loaded, unread = None, 0
     for line in text.splitlines():
         try:
             entry = json.loads(line)
-            message = entry["MESSAGE"]
+            message = _text_of(entry["MESSAGE"])
             stamp = int(entry.get("__REALTIME_TIMESTAMP", 0)) / 1e6
         except (ValueError, KeyError, TypeError):
-            continue
-        if not isinstance(message, str):
+            unread += bool(line.strip())
             continue
         if "NVRM: loading NVIDIA UNIX" in message:
-            loaded = max(stamp, loaded or 0.0)
-        entries.append((stamp, message))
-    return sorted(entries), loaded
+            # Loading the driver initialises every GPU: what was before is history.
+            loaded = stamp
+            messages.clear()
+        messages.append((stamp, message))
+    return Entries(tuple(messages), loaded, unread)
 
 
 def parse_kernel_log(text: str) -> tuple[list[Xid], float | None]:
-    """Xid messages since the driver was loaded, and when that was, from ``journalctl -o json``.
-
-    Older messages do not count, since loading the driver initialises every GPU.
-    """
+    """Xid messages since the driver was loaded, and when that was, from ``journalctl -o json``."""
     found: list[Xid] = []
-    entries, loaded = _log_entries(text)
-    for stamp, message in entries:
+    entries = log_entries(text)
+    for stamp, message in entries.messages:
         matched = XID.search(message)
-        if matched and stamp >= (loaded or 0.0):
+        if matched:
             pci, code = normal_pci(matched.group(1)), int(matched.group(2))
             found.append(Xid(code=code, pci=pci, message=message, time_unix=stamp))
-    return found, loaded
+    return found, entries.loaded_unix
 
 
 def parse_switch_log(text: str) -> list[SwitchXid]:
     """SXid messages, the NVSwitches' own, since the driver was loaded."""
     found: list[SwitchXid] = []
-    entries, loaded = _log_entries(text)
-    for stamp, message in entries:
+    for stamp, message in log_entries(text).messages:
         matched = re.search(r"SXid \((?:PCI:)?([0-9a-fA-F:.]+)\): (\d+), (Fatal)?", message)
-        if matched and stamp >= (loaded or 0.0):
+        if matched:
             pci, code = normal_pci(matched.group(1)), int(matched.group(2))
             found.append(SwitchXid(code, pci, message, fatal=matched.group(3) is not None, time_unix=stamp))
     return found
@@ -144,7 +165,16 @@ def log_words(source: str, since_unix: float | None = None) -> tuple[Sequence[st
         source: one of LOG_SOURCES.
         since_unix: from when on; None for all of this boot.
     """
-    words: tuple[str, ...] = ("journalctl", "-b", "-q", "-o", "json", "--output-fields=MESSAGE", "--no-pager")
+    words: tuple[str, ...] = (
+        "journalctl",
+        "-b",
+        "-q",
+        "-a",
+        "-o",
+        "json",
+        "--output-fields=MESSAGE",
+        "--no-pager",
+    )
     if since_unix is not None:
         words = (*words, f"--since=@{since_unix:.0f}")
     pattern = "NVRM: (Xid|loading NVIDIA UNIX)|SXid"
@@ -212,6 +242,6 @@ def gather(
         log,
         xids=tuple(xids),
         sxids=tuple(parse_switch_log(text)),
-        truncated=len(text.splitlines()) >= KERNEL_LOG_LINES,
+        truncated=log_entries(text).unread > 0 or len(text.splitlines()) >= KERNEL_LOG_LINES,
         loaded_unix=loaded_unix,
     )

@@ -87,8 +87,30 @@ def test_the_end_of_the_client_s_certificate_is_read_from_its_file(tmp_path: Pat
     until = dt.datetime(2026, 11, 23, 11, 59, 7, tzinfo=dt.UTC)
     (tmp_path / "current.pem").write_text(made(until))
     (tmp_path / "none.pem").write_text("-----BEGIN CERTIFICATE-----\n??\n-----END CERTIFICATE-----\n")
-    assert kubernetes.client_expires(f"    client-certificate: {tmp_path}/current.pem\n") == until.timestamp()
+    assert (
+        kubernetes.client_expires(kubernetes.client(f"    client-certificate: {tmp_path}/current.pem\n"))
+        == until.timestamp()
+    )
     # The authority is no client.
-    assert kubernetes.client_expires(f"    certificate-authority: {tmp_path}/current.pem\n") is None
+    assert (
+        kubernetes.client_expires(kubernetes.client(f"    certificate-authority: {tmp_path}/current.pem\n"))
+        is None
+    )
     for name in ("none.pem", "nowhere.pem"):
-        assert kubernetes.client_expires(f"    client-certificate: {tmp_path}/{name}\n") is None
+        assert (
+            kubernetes.client_expires(kubernetes.client(f"    client-certificate: {tmp_path}/{name}\n"))
+            is None
+        )
+
+
+def test_the_node_is_the_one_that_the_running_kubelet_is(tmp_path: Path) -> None:
+    """kubespray has the name in kubelet.env, kubeadm's users in /etc/default/kubelet: neither is a file of kubeadm's."""
+    started = "/usr/bin/kubelet\0--config=/a\0--hostname-override=gpu-1.pod7.example\0"
+    (tmp_path / "current.pem").write_text(made(dt.datetime(2030, 1, 1, tzinfo=dt.UTC)))
+    certificate = kubernetes.client(f"    client-certificate: {tmp_path}/current.pem\n")
+    flags = 'KUBELET_KUBEADM_ARGS="--hostname-override=gpu-9"'
+    assert kubernetes.node_name(started, certificate, flags, "ip-10-0-3-4") == "gpu-1.pod7.example"
+    assert kubernetes.node_name("/usr/bin/kubelet\0", certificate, flags, "ip-10-0-3-4") == "gpu-1"
+    assert kubernetes.node_name("", {}, flags, "ip-10-0-3-4") == "gpu-9"
+    assert kubernetes.node_name("", {}, "", "IP-10") == "ip-10"
+    assert kubernetes.client_name({"subject": ((("commonName", "kubernetes-admin"),),)}) is None

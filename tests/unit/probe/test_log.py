@@ -26,9 +26,29 @@ def test_xids_are_read_with_their_gpu() -> None:
 
 
 def test_xids_from_before_the_driver_was_loaded_are_history() -> None:
-    xids, loaded = log.parse_kernel_log(_log(LOST, 5) + _log(LOADING, 7) + _log(LOST, 9) + _log(LOADING, 3))
+    xids, loaded = log.parse_kernel_log(_log(LOADING, 3) + _log(LOST, 5) + _log(LOADING, 7) + _log(LOST, 9))
     assert [xid.time_unix for xid in xids] == [9.0]
     assert loaded == 7.0
+
+
+def test_a_clock_that_was_set_back_hides_nothing() -> None:
+    """systemd#41267: the driver was loaded with the hardware clock in local time, nine hours ahead."""
+    xids, loaded = log.parse_kernel_log(_log(LOST, 1) + _log(LOADING, 32400) + _log(LOST, 3600))
+    assert [(xid.code, xid.time_unix) for xid in xids] == [(79, 3600.0)]
+    assert loaded == 32400.0
+    fatal = "nvidia-nvswitch3: SXid (PCI:0000:c5:00.0): 20034, Fatal, Link 24 LTSSM Fault Up"
+    assert [row.code for row in log.parse_switch_log(_log(LOADING, 32400) + _log(fatal, 3600))] == [20034]
+
+
+def test_what_is_not_utf8_is_read_and_what_cannot_be_read_is_said() -> None:
+    """A process name of 15 bytes may end in the middle of a character: journalctl writes the message as bytes."""
+    cut = list(b"NVRM: Xid (PCI:0000:18:00): 48, pid=7, name=\xe5\xad, DBE")
+    xids, _ = log.parse_kernel_log(_log(cut, 5))
+    assert [xid.code for xid in xids] == [48]
+    assert log.log_entries(_log(cut, 5) + "\n").unread == 0
+    for line in (_log(None, 6), _log([300], 6), "no json\n", _log({"a": 1}, 6)):
+        assert log.log_entries(_log(LOST, 5) + line).unread == 1
+    assert "-a" in log.log_words("kernel")[0], "a long message comes as null without it"
 
 
 @pytest.mark.parametrize(
