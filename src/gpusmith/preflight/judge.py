@@ -14,6 +14,7 @@ from gpusmith.preflight.kernel_modules import check_kernel_modules
 from gpusmith.preflight.machine import (
     check_architecture,
     check_certificate,
+    check_cgroups,
     check_clock,
     check_disk,
     check_foreign_driver,
@@ -25,6 +26,7 @@ from gpusmith.preflight.machine import (
     check_os,
     check_package_manager,
     check_parameters,
+    check_pci_drivers,
     check_processes,
     check_trust,
     check_witness,
@@ -49,6 +51,8 @@ CHECKS: Sequence[Callable[[Facts, Wanted, Tables], Iterator[Refusal]]] = [
     check_package_manager,
     check_architecture,
     check_gpus,
+    check_pci_drivers,
+    check_cgroups,
     check_witness,
     check_nouveau,
     check_secure_boot,
@@ -87,6 +91,7 @@ NOT_OF_A_DRIVER = frozenset(
         check_parameters,
         check_huge_pages,
         check_trust,
+        check_cgroups,
         check_owners,
         check_programs,
         check_containerd,
@@ -101,6 +106,7 @@ NOT_OF_A_DRIVER = frozenset(
 OF_A_DRIVER = frozenset(
     {
         check_witness,
+        check_pci_drivers,
         check_nouveau,
         check_secure_boot,
         check_headers,

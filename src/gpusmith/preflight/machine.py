@@ -14,7 +14,7 @@ from gpusmith.expect import surroundings as around
 from gpusmith.expect.host import cannot_set, swap_of_served
 from gpusmith.expect.kernels import newest, without_driver
 from gpusmith.expect.steps import rejoin
-from gpusmith.expect.versions import is_open, is_version, upstream
+from gpusmith.expect.versions import is_open, is_version, numbers, upstream
 from gpusmith.expect.wanted import baseline_of
 from gpusmith.node.records import load
 from gpusmith.preflight.words import Facts, Tables, Wanted, models_of, refusal
@@ -117,6 +117,46 @@ def check_gpus(facts: Facts, wanted: Wanted, tables: Tables) -> Iterator[Refusal
             f"{len(gpus)} on PCI",
             f"{count}",
             "Look for a GPU that fell off ('lspci -nn', 'dmesg'), or correct 'gpusmith_gpu_count'.",
+        )
+
+
+OURS = frozenset({"nvidia", "nouveau", "nova", "nova_core", "nvidiafb"})
+"""Drivers of the kernel for GPUs that give way to NVIDIA's."""
+
+
+def check_pci_drivers(facts: Facts, _wanted: Wanted, _tables: Tables) -> Iterator[Refusal]:
+    """No GPU is set aside for another driver, such as for virtual machines: NVIDIA's would not get it."""
+    gpus = (facts["record"]["pci"] or {}).get("gpus") or ()
+    aside = [row for row in gpus if row.get("driver") and row["driver"] not in OURS]
+    for row in aside:
+        yield refusal(
+            "PCI driver",
+            f"GPU {row['address']} is bound to '{row['driver']}'",
+            "GPUs that the NVIDIA driver can have",
+            f"Take it from '{row['driver']}' (look at 'ids=' in /etc/modprobe.d and on the kernel's command line) and reboot;"
+            " or leave the machine out with -l.",
+        )
+
+
+FAILS_ON_CGROUP_V1 = (1, 35)
+"""Since this release the kubelet's 'failCgroupV1' is true by default (kubernetes/enhancements, KEP-5573)."""
+
+
+def check_cgroups(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[Refusal]:
+    """The kubelet starts with the machine's control groups."""
+    node, record = wanted.node, facts["record"]
+    if record["kubernetes"]["joined"] or not wanted.joins or not node.manages("kubernetes_node"):
+        return
+    version = numbers(node.kubernetes.version)[:2]
+    if record["host"].get("cgroup_v2") is not False or version < FAILS_ON_CGROUP_V1:
+        return
+    if node.kubernetes.kubelet_config.get("failCgroupV1") is not False:
+        yield refusal(
+            "control groups",
+            f"cgroup v1, with which a kubelet '{node.kubernetes.version}' does not start",
+            "cgroup v2",
+            "Take 'systemd.unified_cgroup_hierarchy=0' from the kernel's command line and reboot; or set 'failCgroupV1: false' in"
+            " 'kubernetes_node_kubelet_config'.",
         )
 
 

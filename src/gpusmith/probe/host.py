@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import socket
 import time
@@ -24,6 +25,7 @@ class Host:
         machine_id: another one for every installed system, unless somebody copied it.
         system_uuid: of the board, by its firmware.
         virtual: whether a hypervisor runs it; None if the machine does not tell.
+        cgroup_v2: whether control groups are the unified ones; None if there are none.
         user_land: what the user land is, where that is not the distribution's; None if the machine says nothing of that.
     """
 
@@ -37,6 +39,7 @@ class Host:
     os_version: str | None = None
     time_unix: float | None = None
     virtual: bool | None = None
+    cgroup_v2: bool | None = None
     user_land: str | None = None
 
 
@@ -58,6 +61,11 @@ def is_virtual(cpus: str | None, vendor: str | None) -> bool | None:
     return vendor in VIRTUAL_VENDORS if vendor else None
 
 
+def is_cgroup_v2(root: str = "/sys/fs/cgroup") -> bool | None:
+    """Whether control groups are the unified ones; beside older ones these are below another folder, and unused."""
+    return os.path.exists(root + "/cgroup.controllers") if os.path.isdir(root) else None
+
+
 def gather() -> Host:
     """The machine that this runs on."""
     release = read_os_release(read_text("/etc/os-release") or "")
@@ -73,5 +81,6 @@ def gather() -> Host:
         os_version=release.get("VERSION_ID"),
         time_unix=time.time(),
         user_land=read_text("/etc/gpusmith-user-land"),
+        cgroup_v2=is_cgroup_v2(),
         virtual=is_virtual(read_text("/proc/cpuinfo"), read_text("/sys/class/dmi/id/sys_vendor")),
     )

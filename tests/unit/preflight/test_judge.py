@@ -754,3 +754,39 @@ def test_the_kernel_that_boots_next_counts_as_well() -> None:
     found = only(refused(tree, nvidia_driver_version="535.261.03", cuda_toolkit_versions=[]))
     assert "'6.1.0-56-amd64'" in found.message
     assert "nvidia_driver_module_flavour: proprietary" in found.hint
+
+
+def test_a_gpu_that_is_set_aside_for_virtual_machines_is_refused_before_any_change() -> None:
+    tree = facts()
+    for driver in ("nvidia", "nouveau", None):
+        tree["record"]["pci"]["gpus"][0]["driver"] = driver
+        assert refused(tree) == []
+    tree["record"]["pci"]["gpus"][0]["driver"] = "vfio-pci"
+    assert "GPU 0000:18:00.0 is bound to 'vfio-pci'" in only(refused(tree)).message
+    assert only(refused(tree, nvidia_driver_owner="managed")).hint.startswith("Take it from 'vfio-pci'")
+
+
+@pytest.mark.parametrize(
+    ("v2", "version", "config", "joined", "stops"),
+    [
+        (False, "1.36.3", {}, False, True),
+        (False, "1.35.0", {"failCgroupV1": True}, False, True),
+        (False, "1.36.3", {"failCgroupV1": False}, False, False),
+        (False, "1.34.2", {}, False, False),
+        (True, "1.36.3", {}, False, False),
+        (None, "1.36.3", {}, False, False),
+        # It runs.
+        (False, "1.36.3", {}, True, False),
+    ],
+)
+def test_a_kubelet_that_does_not_start_with_the_machines_cgroups_is_refused(
+    v2: bool | None, version: str, config: dict[str, Any], joined: bool, stops: bool
+) -> None:
+    tree = facts()
+    tree["record"]["host"]["cgroup_v2"] = v2
+    tree["record"]["kubernetes"].update(joined=joined, kubelet_version=version if joined else None)
+    found = [
+        row.message
+        for row in refused(tree, kubernetes_node_version=version, kubernetes_node_kubelet_config=config)
+    ]
+    assert [message.split(":")[0] for message in found] == (["control groups"] if stops else [])

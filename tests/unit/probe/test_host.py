@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from gpusmith.probe import host
@@ -18,3 +20,10 @@ from gpusmith.probe import host
 )
 def test_a_virtual_machine_is_known(cpus: str | None, vendor: str | None, virtual: bool | None) -> None:
     assert host.is_virtual(cpus, vendor) is virtual
+
+
+def test_control_groups_are_told_by_what_is_mounted(tmp_path: Path) -> None:
+    assert host.is_cgroup_v2(str(tmp_path / "none")) is None
+    assert host.is_cgroup_v2(str(tmp_path)) is False
+    (tmp_path / "cgroup.controllers").touch()
+    assert host.is_cgroup_v2(str(tmp_path)) is True
