@@ -65,7 +65,12 @@ def _placement(facts: ClusterFacts) -> dict[str, Any]:
         [str(row.get("key")), str(row.get("value") or ""), str(row.get("effect"))]
         for row in facts.view.taints
     ]
-    return {"unschedulable": facts.view.unschedulable, "taints": taints}
+    notes = [f"a condition of somebody else's, which is not judged: {row}" for row in facts.view.unjudged]
+    return {
+        "unschedulable": facts.view.unschedulable,
+        "taints": taints,
+        **({"notes": notes} if notes else {}),
+    }
 
 
 @check(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,7 +20,12 @@ from gpusmith.wanted.offers import Offer, Offers, gpus_of, is_gpu, strange
 NODES = "/api/v1/nodes"
 PODS = "/api/v1/pods"
 GOOD_WHEN_TRUE = ("Ready", "Healthy")
-"""How names of conditions end that are well when true, such as AWS's AcceleratedHardwareReady; the others are pressure."""
+"""How names of conditions end that are well when true, such as AWS's AcceleratedHardwareReady."""
+BAD_WHEN_TRUE = re.compile(
+    r".*(Pressure|Problem|Unhealthy|Errors?)|NetworkUnavailable|KernelDeadlock|ReadonlyFilesystem|Frequent\w+|Corrupt\w+"
+    r"|GPUMissing|NVLinkStatusInactive"
+)
+"""Names of those that are not: the kubelet's, and those of node-problem-detector as its authors and clouds configure it."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +92,7 @@ class NodeView:
         name: of the Node.
         ready: condition Ready is True.
         conditions: why not, or what presses it.
+        unjudged: conditions that are true and of which nobody here knows whether that is good.
         unschedulable: cordoned.
         capacity: GPUs and parts of GPUs, by resource; 0 if the resource is there without any.
         allocatable: the same.
@@ -104,6 +111,7 @@ class NodeView:
     name: str
     ready: bool
     conditions: tuple[str, ...]
+    unjudged: tuple[str, ...] = field(default=(), kw_only=True)
     unschedulable: bool
     capacity: Mapping[str, int]
     allocatable: Mapping[str, int]
@@ -189,11 +197,17 @@ def view_of(
     """A node and its pods, from the API's own data."""
     metadata, spec, status = node["metadata"], node.get("spec") or {}, node.get("status") or {}
     conditions = {row["type"]: row for row in status.get("conditions") or []}
-    wrong = [
-        f"{kind}={row.get('status')}: {row.get('message') or row.get('reason') or 'no reason given'}"
+    words = {
+        kind: f"{kind}={row.get('status')}: {row.get('message') or row.get('reason') or 'no reason given'}"
         for kind, row in conditions.items()
-        if kind.endswith(GOOD_WHEN_TRUE) != (row.get("status") == "True")
-    ]
+    }
+    known = {
+        kind: kind.endswith(GOOD_WHEN_TRUE)
+        for kind in conditions
+        if kind.endswith(GOOD_WHEN_TRUE) or BAD_WHEN_TRUE.fullmatch(kind)
+    }
+    true = {kind for kind, row in conditions.items() if row.get("status") == "True"}
+    wrong = [words[kind] for kind, good in known.items() if good != (kind in true)]
     present = [pod for pod in pods if not finished(pod)]
     plugins = [pod for pod in present if _runs(pod, DEVICE_PLUGIN) and not _is_ours(pod, operands_namespace)]
     found = holders(present, claims)
@@ -201,6 +215,7 @@ def view_of(
         name=metadata["name"],
         ready=readiness(node).ready,
         conditions=tuple(wrong),
+        unjudged=tuple(words[kind] for kind in conditions if kind in true and kind not in known),
         unschedulable=is_cordoned(node),
         capacity=offered(node, "capacity"),
         allocatable=offered(node),

@@ -117,6 +117,26 @@ def test_condition_that_says_ready_is_no_pressure(host: MakeHost) -> None:
     assert failing(host(), node(status__conditions=conditions), operands()) == {}
 
 
+@pytest.mark.parametrize(
+    ("kind", "outcome"),
+    [
+        ("MemoryPressure", "fails"), ("NetworkUnavailable", "fails"), ("KernelDeadlock", "fails"),
+        ("ReadonlyFilesystem", "fails"), ("FrequentContainerdRestart", "fails"), ("KubeletProblem", "fails"),
+        ("EtcdIsVoter", "noted"), ("NTPInSync", "noted"), ("RDMALinkUp", "noted"), ("DrainScheduled", "noted"),
+    ],
+)  # fmt: skip
+def test_conditions_that_nobody_here_knows_are_told_and_not_judged(
+    host: MakeHost, kind: str, outcome: str
+) -> None:
+    raw = node(status__conditions=[*READY, {"type": kind, "status": "True", "message": "so it is"}])
+    assert ("cluster.node-ready" in failing(host(), raw, operands())) is (outcome == "fails")
+    seen = view_of(raw, [], "gpusmith-system")
+    assert bool(seen.unjudged) is (outcome == "noted")
+    off = node(status__conditions=[*READY, {"type": kind, "status": "False"}])
+    assert failing(host(), off, operands()) == {}
+    assert view_of(off, [], "gpusmith-system").unjudged == ()
+
+
 def test_a_pass_tells_what_keeps_pods_off_the_node(host: MakeHost) -> None:
     raw = node(spec__unschedulable=True)
     raw["spec"]["taints"].append({"key": "team", "effect": "NoExecute"})
