@@ -196,6 +196,6 @@ class FakeCluster:
                 self.given.pop(name, None)
             self.schedule()
 
-    def log(self, namespace: str, pod: str) -> str:
+    def log(self, namespace: str, pod: str, container: str) -> str:
         """What its program printed."""
         return self.logs.get(pod, "")

@@ -14,6 +14,7 @@ from typing import Any
 
 from gpusmith.cluster import kubeconfig as kubeconfigs
 from gpusmith.cluster import retries
+from gpusmith.cluster.hints import hint_for
 from gpusmith.cluster.retries import Patience
 from gpusmith.errors import ToolError
 from gpusmith.wait import Deadline
@@ -245,7 +246,9 @@ class Cluster:
 
     def _refused(self, method: str, path: str, answer: Answer, in_doubt: bool) -> ApiRefused:
         said = f"The API server refused {method} '{path}': {answer.status} {answer.reason}. {_message(answer.text)}"
-        return ApiRefused(said.strip(), hint_for(answer.status, self.kubeconfig), answer.status, in_doubt)
+        return ApiRefused(
+            said.strip(), hint_for(answer.status, self.kubeconfig, said), answer.status, in_doubt
+        )
 
     # --- reading -----------------------------------------------------------------------------------------
 
@@ -297,12 +300,11 @@ class Cluster:
             if not token:
                 return found
 
-    def log(self, namespace: str, pod: str) -> str:
-        """What a pod's first container printed so far; empty while there is nothing to read."""
+    def log(self, namespace: str, pod: str, container: str) -> str:
+        """What a container of a pod printed so far; empty while there is nothing to read."""
+        query = {"limitBytes": "262144", "container": container}
         try:
-            return self.call(
-                "GET", f"/api/v1/namespaces/{namespace}/pods/{pod}/log", query={"limitBytes": "262144"}
-            )
+            return self.call("GET", f"/api/v1/namespaces/{namespace}/pods/{pod}/log", query=query)
         except ApiRefused as error:
             # 400: the container is being created. 404: the pod is gone.
             if error.status in (400, MISSING):
@@ -409,19 +411,6 @@ def _marks(body: Object) -> dict[str, str]:
     """Labels and annotations: by them an object is known to be of one run."""
     metadata = body["metadata"]
     return {**(metadata.get("annotations") or {}), **(metadata.get("labels") or {})}
-
-
-def hint_for(status: int, kubeconfig: str) -> str:
-    """What to do about a refusal: who is not known has other troubles than who may not."""
-    if status == UNKNOWN:
-        return f"The credential in kubeconfig '{kubeconfig}' has expired or is wrong: fetch it again from the cluster."
-    if status == FORBIDDEN:
-        return f"Check the rights of the user in kubeconfig '{kubeconfig}'."
-    if status == CONFLICT:
-        return "Somebody else changed it at the same moment: run this again."
-    if status in retries.PASSING:
-        return "The API server, etcd or a webhook is in trouble: look at their logs, then run this again."
-    return ""
 
 
 def _text(data: bytes | str) -> str:

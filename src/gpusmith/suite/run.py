@@ -67,9 +67,12 @@ class Suite:
     ) -> None:
         self.min_coverage, self.maintenance = min_coverage, maintenance
         self.inventory, self.tiers, self.say = inventory, tiers, say
+        wanted = [host.validation for host in inventory.hosts.values()]
         self.run = Run(
             f"{dt.datetime.now(dt.UTC):%m%d%H%M%S}-{secrets.token_hex(3)}",
             str(process()),
+            {key: value for row in wanted for key, value in row.labels.items()},
+            {key: value for row in wanted for key, value in row.annotations.items()},
         )
         self.sources = Sources(
             inventory, programs, self.run, say, nodes, working_folder or Path.cwd(), maintenance.id

@@ -169,6 +169,9 @@ class Validation:
     ecc_required: bool = True
     pcie_width: int = 0
     network: bool = True
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    pod_limits: Mapping[str, str] = field(default_factory=dict)
 
 
 ROLES = {

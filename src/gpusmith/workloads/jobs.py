@@ -29,6 +29,8 @@ Manifest = dict[str, Any]
 
 PROGRAMS_PATH = "/opt/gpusmith"
 NOBODY = 65534
+CONTAINER = "workload"
+"""Name of our container: others in the pod are somebody else's."""
 
 
 @dataclass(frozen=True)
@@ -38,10 +40,14 @@ class Run:
     Attributes:
         id: short and unique, lower case.
         owner: process of the suite and where it runs, so that another run can tell whether this one still lives.
+        labels: of the site's, which its policies ask for, on namespace, Jobs and pods.
+        annotations: likewise.
     """
 
     id: str
     owner: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def namespace(self) -> str:
@@ -65,6 +71,7 @@ class PodTask:
         cordoned: it goes to the node although that is cordoned.
         runtime_class: empty for the cluster's default.
         env: further variables.
+        limits: of CPU and memory, for clusters that ask for them; requests are never higher.
         timeout_s: how long it may run.
         pull_s: how long it may take until it runs; the pod is ended after both together.
     """
@@ -80,6 +87,7 @@ class PodTask:
     cordoned: bool = False
     runtime_class: str = ""
     env: Mapping[str, str] = field(default_factory=dict)
+    limits: Mapping[str, str] = field(default_factory=dict)
     timeout_s: float = 300.0
     pull_s: float = 900.0
 
@@ -91,7 +99,7 @@ class PodTask:
 
 def labels(run: Run) -> dict[str, str]:
     """What everything of a run carries."""
-    return {MANAGED_BY: MANAGER, PURPOSE_LABEL: PURPOSE, RUN_LABEL: run.id}
+    return {**run.labels, MANAGED_BY: MANAGER, PURPOSE_LABEL: PURPOSE, RUN_LABEL: run.id}
 
 
 def namespace(run: Run) -> Manifest:
@@ -102,7 +110,7 @@ def namespace(run: Run) -> Manifest:
         "metadata": {
             "name": run.namespace,
             "labels": {**labels(run), "pod-security.kubernetes.io/enforce": "restricted"},
-            "annotations": {OWNER_ANNOTATION: run.owner},
+            "annotations": {**run.annotations, OWNER_ANNOTATION: run.owner},
         },
     }
 
@@ -178,10 +186,11 @@ def _container(task: PodTask) -> Manifest:
     }
     # Its weight too: on cgroup v1 a starved container is not frozen in time, which its runtime takes for a failed start.
     resources: Manifest = {"requests": {"cpu": "100m", "memory": "64Mi"}}
-    if task.gpus:
-        resources["limits"] = {task.resource: str(task.gpus)}
+    limits = {**task.limits, **({task.resource: str(task.gpus)} if task.gpus else {})}
+    if limits:
+        resources["limits"] = limits
     return {
-        "name": "workload",
+        "name": CONTAINER,
         "image": task.image,
         "imagePullPolicy": "IfNotPresent",
         "command": list(task.command),
@@ -203,7 +212,8 @@ def _metadata(run: Run, task: PodTask) -> Manifest:
     if not re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", task.name):
         raise ToolError(f"'{task.name}' cannot be the name of a pod.", "Report this as a fault of gpusmith.")
     marks = {**labels(run), WORKLOAD_LABEL: task.name}
-    return {"name": task.name, "namespace": run.namespace, "labels": marks}
+    annotations = {"annotations": dict(run.annotations)} if run.annotations else {}
+    return {"name": task.name, "namespace": run.namespace, "labels": marks, **annotations}
 
 
 def job(run: Run, task: PodTask) -> Manifest:
@@ -218,7 +228,10 @@ def job(run: Run, task: PodTask) -> Manifest:
             "completions": 1,
             "parallelism": 1,
             "activeDeadlineSeconds": task.ends_after_s,
-            "template": {"metadata": {"labels": metadata["labels"]}, "spec": _pod_spec(task)},
+            "template": {
+                "metadata": {key: metadata[key] for key in ("labels", "annotations") if key in metadata},
+                "spec": _pod_spec(task),
+            },
         },
     }
 

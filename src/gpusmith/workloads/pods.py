@@ -16,7 +16,7 @@ from gpusmith.workloads.jobs import Manifest, PodTask, Run
 from gpusmith.workloads.judge import result_of
 from gpusmith.workloads.node import NodeUnderTest
 from gpusmith.workloads.states import state_of
-from gpusmith.workloads.waiting import Contended, Ends, NeverRan, PodProblem, PullTrouble, Starts
+from gpusmith.workloads.waiting import Contended, Ends, Interfered, NeverRan, PodProblem, PullTrouble, Starts
 
 T = TypeVar("T")
 
@@ -78,6 +78,7 @@ class Pods:
             tolerated=tuple(str(row["key"]) for row in host.kubernetes.taints),
             cordoned=self.node.target.in_maintenance,
             runtime_class=host.validation.runtime_class,
+            limits=host.validation.pod_limits,
             timeout_s=host.validation.timeout_pod_s,
             pull_s=host.validation.timeout_pull_s,
         )
@@ -106,7 +107,7 @@ class Pods:
         board = self.node.board
         for kind, task in self.made:
             there = board.pod(task.name)
-            ended = there is not None and state_of(there).phase in ("Succeeded", "Failed")
+            ended = there is not None and state_of(there).over
             if not task.gpus or ended or board.stopped:
                 continue
             with suppress(GpusmithError):
@@ -128,7 +129,7 @@ class Pods:
 
     def log(self, pod: Object) -> str:
         """What a pod printed."""
-        return self.node.cluster.log(self.node.run.namespace, pod["metadata"]["name"])
+        return self.node.cluster.log(self.node.run.namespace, pod["metadata"]["name"], jobs.CONTAINER)
 
     def patiently(self, make: Maker, task: PodTask, wait: Callable[[PodTask], T]) -> T:
         """Wait for a Job or pod; one that never ran is made once more, which the check's evidence then says."""
@@ -172,6 +173,11 @@ class Pods:
         log, state = self.log(pod), state_of(pod)
         if state.displaced and result_of(log) is None:
             raise Contended(f"its pod was ended from outside: {state.displaced}", "", log)
+        if state.limit and result_of(log) is None:
+            raise Interfered(
+                f"its pod was ended at a memory limit of {state.limit}",
+                "A LimitRange or an admission policy of the cluster has set it, or 'validation_pod_limits': set that to more.",
+            )
         if state.never_ran:
             raise NeverRan(f"its container was not started: {state.ended}")
         if state.phase == "Failed" and result_of(log) is None:

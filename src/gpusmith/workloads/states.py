@@ -6,12 +6,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from gpusmith.workloads.jobs import CONTAINER
+
 FREEZE_RACE = "unable to freeze"
 """Why runc does not start a container on cgroup v1 when the kernel did not freeze it in time. Its source (cgroups, fs/freezer.go)
 calls that a game of chances; nothing ran, and a pod that may be restarted gets another try from its kubelet."""
 
 REPEATED = ("Error: ErrImagePull", "Error: ImagePullBackOff")
 """Warnings that hide the registry's words, which are in the one before."""
+ENDED = ("Succeeded", "Failed")
 LOST_PLACE = ("OutOf", "UnexpectedAdmissionError")
 """How reasons begin for which a kubelet refuses a pod whose devices somebody else got meanwhile."""
 
@@ -28,6 +31,9 @@ class PodState:
         ended: reason, message and exit status of a failed pod.
         never_ran: its container lost the race of FREEZE_RACE.
         displaced: who ended it for somebody else's sake, in the cluster's words; empty if nobody did.
+        over: the pod itself has ended, and its GPUs are free; with containers of others it may go on after ours.
+        injected: a container of somebody else that does not start, with the reason; empty if there is none.
+        limit: of memory, at which our container was ended; empty if it was not.
     """
 
     phase: str
@@ -37,6 +43,9 @@ class PodState:
     ended: str
     never_ran: bool
     displaced: str = ""
+    over: bool = False
+    injected: str = ""
+    limit: str = ""
 
 
 @dataclass(frozen=True)
@@ -76,13 +85,24 @@ def state_of(pod: Mapping[str, Any]) -> PodState:
     status = pod.get("status") or {}
     never_ran = False
     waiting, ended = ("", ""), [str(status[key]) for key in ("reason", "message") if status.get(key)]
+    phase, injected, limit = str(status.get("phase") or "Pending"), "", ""
+    over = phase in ENDED
     for row in status.get("containerStatuses") or []:
         state = row.get("state") or {}
+        if row.get("name", CONTAINER) != CONTAINER:
+            if state.get("waiting", {}).get("message"):
+                injected = f"'{row['name']}': {state['waiting'].get('reason')}: {state['waiting']['message']}"
+            continue
         if "waiting" in state:
             waiting = (str(state["waiting"].get("reason") or ""), str(state["waiting"].get("message") or ""))
         stopped = state.get("terminated") or {}
         if stopped.get("reason") == "StartError" and FREEZE_RACE in str(stopped.get("message")):
             never_ran = True
+        if stopped and not over:
+            # Containers of others may never end: ours has.
+            phase = "Failed" if stopped.get("exitCode") else "Succeeded"
+        if stopped.get("reason") == "OOMKilled":
+            limit = _memory_limit(pod)
         if stopped.get("exitCode"):
             ended.append(
                 f"exit status {stopped['exitCode']} {stopped.get('message') or stopped.get('reason') or ''}".strip()
@@ -99,14 +119,23 @@ def state_of(pod: Mapping[str, Any]) -> PodState:
         if row.get("type") == "PodScheduled" and row.get("status") == "False":
             unscheduled = str(row.get("message") or row.get("reason") or "")
     return PodState(
-        phase=str(status.get("phase") or "Pending"),
+        phase=phase,
         node=str((pod.get("spec") or {}).get("nodeName") or ""),
         waiting=waiting,
         unscheduled=unscheduled,
         ended=": ".join(ended),
         never_ran=never_ran,
         displaced=displaced,
+        over=over,
+        injected=injected,
+        limit=limit,
     )
+
+
+def _memory_limit(pod: Mapping[str, Any]) -> str:
+    """The memory limit of our container."""
+    rows = [row for row in (pod.get("spec") or {}).get("containers") or [] if row.get("name") == CONTAINER]
+    return str(((rows[0].get("resources") or {}).get("limits") or {}).get("memory") or "") if rows else ""
 
 
 def is_starting(pod: Mapping[str, Any]) -> bool:

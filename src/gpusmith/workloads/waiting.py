@@ -53,6 +53,10 @@ class PullTrouble(ToolError):  # noqa: N818
         )
 
 
+class Interfered(ToolError):  # noqa: N818
+    """What others make of our pods keeps them from doing their work, which says nothing about GPUs."""
+
+
 class NeverRan(PodProblem):
     """A race in the kernel kept the container from starting, so the node's GPUs were not tested."""
 
@@ -127,9 +131,10 @@ class Starts:
             raise deleted()
         refused = self.job_warning()
         if refused and refused.reason == CREATION_FAILURE and self.age() > REFUSED_S:
-            raise PodProblem(
+            raise Interfered(
                 f"no pod can be made for it: {refused}",
-                "Look at admission webhooks and policies, and at quotas of the namespace's kind:"
+                "Give it what a policy asks for ('validation_labels', 'validation_annotations', 'validation_pod_limits'); look at"
+                " admission webhooks and policies, and at quotas of the namespace's kind:"
                 " kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations,validatingadmissionpolicies",
             )
         return NotYet(f"no pod yet{f'; {refused}' if refused else ''}")
@@ -155,6 +160,12 @@ class Starts:
             raise PodProblem(
                 f"its container does not start: {reason}: {message}",
                 "Look at the pod's events and at the runtime of the node.",
+            )
+        if state.injected and self.age() > PULL_RETRIES_S:
+            raise Interfered(
+                f"container {state.injected}, which somebody injects into its pod, does not start",
+                "Have the injection leave the suite's pods alone, by a label or annotation that it knows ('validation_labels',"
+                " 'validation_annotations').",
             )
         if state.unscheduled and self.age() > UNSCHEDULABLE_S:
             raise Contended(

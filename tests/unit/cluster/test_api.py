@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from gpusmith.cluster.api import ApiRefused, ApiUnreachable, Cluster, hint_for
+from gpusmith.cluster.api import ApiRefused, ApiUnreachable, Cluster
+from gpusmith.cluster.hints import hint_for
 from gpusmith.cluster.retries import ONE_TRY, Patience
 from gpusmith.errors import InputError, ToolError
 from tests.unit.cluster.conftest import Answer, Server, Time
@@ -289,12 +290,24 @@ def test_a_delete_that_is_only_tried_out_says_so_in_its_body(client: Cluster, se
 
 def test_a_log_that_is_not_there_yet_is_empty(client: Cluster, server: Server) -> None:
     server.will(says(400), says(404), says(403), says(403))
-    assert client.log("n", "p") == client.log("n", "p") == ""
+    assert client.log("n", "p", "workload") == client.log("n", "p", "workload") == ""
     with pytest.raises(ApiRefused):
-        client.log("n", "p")
+        client.log("n", "p", "workload")
 
 
 def test_a_refused_credential_is_not_a_lack_of_rights() -> None:
     assert "expired or is wrong" in hint_for(401, "k")
     assert "rights" in hint_for(403, "k")
+    for status, said in (
+        (
+            403,
+            'admission webhook "validation.gatekeeper.sh" denied the request: you must provide labels: {"owner"}',
+        ),
+        (400, 'admission webhook "validate.kyverno.svc-fail" denied the request'),
+        (422, "ValidatingAdmissionPolicy 'gpus' with binding 'all' denied request: no limits"),
+        (403, 'pods "n0-cuda" is forbidden: violates PodSecurity "restricted:latest"'),
+    ):
+        assert "validation_labels" in hint_for(status, "k", said)
+    words = 'namespaces is forbidden: User "suite" cannot create resource "namespaces" in API group ""'
+    assert "rights" in hint_for(403, "k", words)
     assert "rights" not in hint_for(409, "k") + hint_for(422, "k") + hint_for(503, "k")

@@ -109,3 +109,22 @@ def test_folder_without_programs_is_refused(tmp_path: Path) -> None:
 def test_bad_name_is_refused() -> None:
     with pytest.raises(ToolError):
         jobs.pod(RUN, workload(name="Node.One"))
+
+
+def test_what_policies_of_the_site_ask_for_is_on_everything(programs: Path) -> None:
+    run = Run("a1", "host/1/2", {"owner": "ml", "gpusmith.io/run": "x"}, {"sidecar.istio.io/inject": "false"})
+    task = workload(limits={"cpu": "4", "memory": "4Gi"})
+    made = [
+        jobs.namespace(run),
+        jobs.job(run, task),
+        jobs.job(run, task)["spec"]["template"],
+        jobs.pod(run, task),
+    ]
+    for manifest in made:
+        labels, annotations = (manifest["metadata"][key] for key in ("labels", "annotations"))
+        assert labels["owner"] == "ml"
+        assert labels["gpusmith.io/run"] == "a1", "ours count"
+        assert annotations["sidecar.istio.io/inject"] == "false"
+    kubernetes_validate.validate(jobs.job(run, task), "1.36", strict=True)
+    (container,) = jobs.pod(run, task)["spec"]["containers"]
+    assert container["resources"]["limits"] == {"cpu": "4", "memory": "4Gi", "nvidia.com/gpu": "4"}

@@ -80,3 +80,57 @@ def test_a_repeated_warning_does_not_hide_the_registrys_words() -> None:
 def test_only_a_placed_pod_is_starting(phase: str, node: str, starting: bool) -> None:
     pod: dict[str, Any] = {"spec": {"nodeName": node}, "status": {"phase": phase}}
     assert is_starting(pod) is starting
+
+
+def with_sidecar(
+    *, phase: str = "Running", status: int | None = 0, reason: str = "Completed", limit: str = ""
+) -> dict[str, Any]:
+    """Our container beside one that somebody injected."""
+    ours: dict[str, Any] = (
+        {"terminated": {"exitCode": status, "reason": reason}} if status is not None else {"running": {}}
+    )
+    resources = {"limits": {"memory": limit}} if limit else {}
+    return {
+        "spec": {"containers": [{"name": "istio-proxy"}, {"name": "workload", "resources": resources}]},
+        "status": {
+            "phase": phase,
+            "containerStatuses": [
+                {"name": "istio-proxy", "state": {"running": {}}},
+                {"name": "workload", "state": ours},
+            ],
+        },
+    }
+
+
+def test_a_pod_has_ended_when_our_container_has() -> None:
+    """istio#11045: a sidecar of the classic kind never ends. Its GPUs are still held."""
+    assert state_of(with_sidecar(status=None)).phase == "Running"
+    done = state_of(with_sidecar())
+    assert (done.phase, done.over, done.ended) == ("Succeeded", False, "")
+    failed = state_of(with_sidecar(status=3, reason="Error"))
+    assert (failed.phase, failed.ended) == ("Failed", "exit status 3 Error")
+    assert state_of(with_sidecar(phase="Succeeded")).over
+
+
+def test_a_container_of_others_that_failed_is_not_ours() -> None:
+    raw = with_sidecar(status=None)
+    raw["status"]["containerStatuses"][0]["state"] = {"terminated": {"exitCode": 1, "reason": "Error"}}
+    assert (state_of(raw).phase, state_of(raw).ended) == ("Running", "")
+
+
+def test_an_injected_container_that_does_not_start_is_named() -> None:
+    raw = with_sidecar(status=None, phase="Pending")
+    waiting = {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}
+    raw["status"]["containerStatuses"][0]["state"] = waiting
+    assert state_of(raw).injected == "'istio-proxy': ImagePullBackOff: no such image"
+    assert state_of(raw).waiting == ("", "")
+
+
+def test_the_memory_limit_at_which_it_was_ended_is_told() -> None:
+    """NVIDIA/aicr#70: a LimitRange gives every container without limits 512Mi."""
+    ended = with_sidecar(phase="Failed", status=137, reason="OOMKilled", limit="512Mi")
+    assert state_of(ended).limit == "512Mi"
+    assert state_of(with_sidecar(phase="Failed", status=137, reason="OOMKilled")).limit == "", (
+        "the node's own memory"
+    )
+    assert state_of(with_sidecar(limit="512Mi")).limit == ""

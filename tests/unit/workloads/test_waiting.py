@@ -9,7 +9,7 @@ import pytest
 from gpusmith.errors import ToolError
 from gpusmith.wait import NotYet
 from gpusmith.workloads.states import Warned
-from gpusmith.workloads.waiting import Contended, Ends, PodProblem, PullTrouble, Starts
+from gpusmith.workloads.waiting import Contended, Ends, Interfered, PodProblem, PullTrouble, Starts
 
 
 def test_a_pod_that_was_deleted_is_not_waited_for() -> None:
@@ -27,7 +27,7 @@ def test_a_job_whose_pod_is_refused_is_given_up_with_the_reason() -> None:
     young = Ends(Starts(lambda: 20.0, job_warning=lambda: REFUSED))(None)
     assert isinstance(young, NotYet)
     assert "policy.example" in young.seen
-    with pytest.raises(PodProblem, match=r"no pod can be made.*policy\.example"):
+    with pytest.raises(Interfered, match=r"no pod can be made.*policy\.example"):
         Ends(Starts(lambda: 40.0, job_warning=lambda: REFUSED))(None)
     assert isinstance(Ends(Starts(lambda: 40.0))(None), NotYet)
 
@@ -99,3 +99,15 @@ def test_a_pod_that_is_not_placed_is_given_up_with_the_schedulers_words() -> Non
     assert Starts(lambda: 40.0)(pod) == NotYet("Pending, Insufficient nvidia.com/gpu")
     with pytest.raises(Contended, match="does not place it: Insufficient"):
         Starts(lambda: 50.0)(pod)
+
+
+def test_what_somebody_injects_and_does_not_start_is_not_the_nodes_fault() -> None:
+    waiting = {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}
+    pod = {
+        "metadata": {"name": "cuda-x"},
+        "spec": {"nodeName": "gpu-1"},
+        "status": {"phase": "Pending", "containerStatuses": [{"name": "proxy", "state": waiting}]},
+    }
+    assert isinstance(Starts(lambda: 20.0)(pod), NotYet)
+    with pytest.raises(Interfered, match=r"container 'proxy': ImagePullBackOff.*somebody injects"):
+        Starts(lambda: 90.0)(pod)

@@ -1,0 +1,34 @@
+"""What to do about a refusal of the API server."""
+
+from __future__ import annotations
+
+import re
+from http import HTTPStatus
+
+from gpusmith.cluster import retries
+
+ADMISSION = re.compile(
+    r"admission|denied the request|violates PodSecurity|\[denied by|must provide labels|Policy", re.IGNORECASE
+)
+"""What the words of admission plugins, webhooks and policies have in common. Those about rights say that a user cannot do it."""
+
+
+BY_POLICIES = (HTTPStatus.BAD_REQUEST, HTTPStatus.FORBIDDEN, HTTPStatus.UNPROCESSABLE_ENTITY)
+
+
+def hint_for(status: int, kubeconfig: str, said: str = "") -> str:
+    """What to do about a refusal: who is not known has other troubles than who may not, and whom a policy refuses another one."""
+    if status in BY_POLICIES and ADMISSION.search(said) and " cannot " not in said:
+        return (
+            "A policy of the cluster refuses it: give it what that asks for ('validation_labels', 'validation_annotations',"
+            " 'validation_pod_limits'), or have its owner make an exception."
+        )
+    if status == HTTPStatus.UNAUTHORIZED:
+        return f"The credential in kubeconfig '{kubeconfig}' has expired or is wrong: fetch it again from the cluster."
+    if status == HTTPStatus.FORBIDDEN:
+        return f"Check the rights of the user in kubeconfig '{kubeconfig}'."
+    if status == HTTPStatus.CONFLICT:
+        return "Somebody else changed it at the same moment: run this again."
+    if status in retries.PASSING:
+        return "The API server, etcd or a webhook is in trouble: look at their logs, then run this again."
+    return ""
