@@ -56,6 +56,12 @@ def _value(name: str, value: Any) -> Iterator[Refusal]:
         yield must_be(name, VALUE_WORDS, value)
 
 
+def label(name: str, value: Any) -> Iterator[Refusal]:
+    """The value of one label, or nothing."""
+    if value is not None:
+        yield from _value(name, value)
+
+
 def labels(name: str, value: Any) -> Iterator[Refusal]:
     """Labels that the API server takes."""
     if not isinstance(value, Mapping):

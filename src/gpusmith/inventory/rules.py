@@ -9,7 +9,7 @@ from typing import Any
 
 from gpusmith.errors import Refusal
 from gpusmith.inventory import authorities, kubelet, proxy, registries
-from gpusmith.inventory.labels import labels, must_be, taints
+from gpusmith.inventory.labels import label, labels, must_be, taints
 from gpusmith.inventory.values import truth, whole
 
 # systemd.unit(5), without templates that no instance is named of.
@@ -177,6 +177,7 @@ RULES: Mapping[str, Rule] = {
     "gpusmith_kubeconfig": kubeconfig,
     "validation_kubeconfig": kubeconfig,
     "gpusmith_gpu_count": from_one,
+    "gpusmith_gpu_model": label,
     "gpusmith_reboot_timeout_s": from_one,
     "nvidia_driver_nvml_timeout_s": from_one,
     "nvidia_driver_module_parameters": module_parameters,
