@@ -232,10 +232,10 @@ def labels(facts: ClusterFacts) -> list[Problem]:
     """Our labels, the inventory's, and the one that feature discovery writes."""
     view, host = need_view(facts), facts.host
     wanted = {
+        **host.kubernetes.labels,
         **({GPU_TYPE_LABEL: host.gpu_model} if host.gpu_model else {}),
         **({OPERANDS_LABEL: "enabled"} if host.operands.ours else {}),
         **({SIMULATED_LABEL: "true"} if host.simulated else {}),
-        **host.kubernetes.labels,
     }
     wrong = {key: view.labels.get(key) for key, value in wanted.items() if view.labels.get(key) != value}
     problems = [

@@ -193,3 +193,9 @@ def test_a_missing_node_is_joined() -> None:
     (problem,) = judged(memory, host)
     assert problem.cure is Cure.JOIN
     assert "site.yml" in problem.next_step
+
+
+def test_the_labels_that_the_role_sets_are_those_that_are_wanted() -> None:
+    # The model's own variable goes before a label of the same name.
+    host = make_host(kubernetes_node_labels={"gpu-type": "a100", "rack": "7"})
+    assert judged(healthy(host), host) == []
