@@ -13,7 +13,7 @@ from gpusmith.checks.register import check
 from gpusmith.data.models import Model
 from gpusmith.expect import gpus, mig, versions
 from gpusmith.expect.wanted import all_models
-from gpusmith.node.facts import RESET_STEP, NodeFacts
+from gpusmith.node.facts import RESET_STEP, NodeFacts, need_answers
 from gpusmith.probe.nvml import Gpu
 from gpusmith.probe.record import Record
 from gpusmith.problems import Problem
@@ -218,13 +218,16 @@ def gpu_model(facts: NodeFacts) -> list[Problem]:
         else:
             unknown.append(f"{gpu.label} ({gpu.name or 'no name'})")
     problems += mig.problems(record, node)
-    if unknown and not problems:
+    if problems:
+        return problems
+    need_answers(facts)
+    if unknown:
         rest = len(record.nvml.gpus) - len(unknown)
         raise NotApplicable(
             f"Node '{node}': not applicable to {', '.join(unknown)}: {gpus.NO_ROW}"
             f"{f'; nothing is wrong with the other {rest}' if rest else ''}."
         )
-    return problems
+    return []
 
 
 @dataclass(frozen=True)

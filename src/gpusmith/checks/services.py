@@ -8,7 +8,7 @@ from gpusmith.expect import changes, kubelet
 from gpusmith.expect import fabric as expected_fabric
 from gpusmith.expect import services as expected
 from gpusmith.expect.choice import driver_of
-from gpusmith.node.facts import NodeFacts
+from gpusmith.node.facts import NodeFacts, need_answers
 from gpusmith.problems import Problem
 
 
@@ -60,4 +60,7 @@ def fabric(facts: NodeFacts) -> list[Problem]:
         if found:
             return found
         raise NotApplicable(f"Node '{facts.host.name}' shows no NVSwitches, and none are missing.")
-    return expected_fabric.problems(facts.record, wanted)
+    problems = expected_fabric.problems(facts.record, wanted)
+    if not problems and expected_fabric.tells_state(expected_fabric.models_of(facts.record, wanted)):
+        need_answers(facts)
+    return problems

@@ -75,3 +75,14 @@ def need_nvml(facts: NodeFacts) -> tuple[Gpu, ...]:
     if not facts.record.nvml.gpus:
         raise CannotAsk(f"NVML knows no GPU on '{node}'; see nodes.gpu-count.")
     return facts.record.nvml.gpus
+
+
+def need_answers(facts: NodeFacts) -> None:
+    """Every GPU answers, for a check whose pass says something of all of them.
+
+    Raises:
+        CannotAsk: as of need_nvml(), or a GPU does not answer.
+    """
+    silent = [gpu.label for gpu in need_nvml(facts) if gpu.error]
+    if silent:
+        raise CannotAsk(f"Node '{facts.host.name}': {', '.join(silent)} does not answer; see nodes.nvml.")

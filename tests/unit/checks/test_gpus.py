@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from gpusmith.checks import gpus
-from gpusmith.checks.findings import NotApplicable
+from gpusmith.checks import gpus, services
+from gpusmith.checks.findings import CannotAsk, NotApplicable
 from gpusmith.node.facts import NodeFacts
 from gpusmith.node.records import parse
-from tests.faults.driver import not_loaded
+from tests.faults.driver import library_mismatch, not_loaded
 from tests.faults.fault import Record
 from tests.faults.gpus import device
 from tests.unit.checks.judged import Facts, failing
@@ -79,6 +80,23 @@ def test_another_product_with_a_known_pci_id_is_no_row(facts: Facts, record: Rec
     record["nvml"]["gpus"][1].update(name="NVIDIA A2", memory_mib=15356)
     with pytest.raises(NotApplicable, match=r"NVIDIA A2.*nothing is wrong with the other 3"):
         gpus.gpu_model(facts(record, gpusmith_gpu_model=None))
+
+
+def lost(record: Record) -> None:
+    record["nvml"]["gpus"][1].update(error="GPU is lost", name=None, memory_mib=None, fabric_state=None)
+
+
+@pytest.mark.parametrize("change", [library_mismatch, lost])
+@pytest.mark.parametrize("model", ["h100-sxm", None])
+def test_what_no_gpu_was_asked_for_is_no_pass(
+    model: str | None, change: Callable[[Record], None], facts: Facts, record: Record
+) -> None:
+    change(record)
+    for check in (gpus.gpu_model, services.fabric):
+        with pytest.raises(CannotAsk, match=r"see nodes\.nvml"):
+            check(facts(record, gpusmith_gpu_model=model))
+    record["pci"]["gpus"][0]["device_id"] = "10de:26b9"
+    assert bool(model) is ("nodes.gpu-model" in failing(facts(record, gpusmith_gpu_model=model)))
 
 
 @pytest.mark.parametrize(
