@@ -106,6 +106,10 @@ def check(name: str, spec: Spec, value: Any) -> list[Refusal]:
     if spec.type == "list" and spec.element is not None:
         for index, element in enumerate(value):
             found += check(f"{name}[{index}]", spec.element, element)
+            if element is None:
+                found.append(
+                    Refusal(f"Variable '{name}[{index}]' is empty.", "Fill it in, or take the '-' out.")
+                )
     elif spec.type == "dict" and spec.options:
         for key, entry in value.items():
             if key in spec.options:

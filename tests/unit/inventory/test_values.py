@@ -36,6 +36,7 @@ OPTIONS: Mapping[str, Spec] = {name: parse(option) for name, option in DECLARED.
         ("nvidia_driver_version", 580, "quotes"),
         ("cuda_toolkit_versions", [12.8], "quotes"),
         ("cuda_toolkit_versions", "12.8", "list"),
+        ("cuda_toolkit_versions", ["12.8", None], "[1]' is empty"),
         ("gpusmith_gpu_count", "four", "int"),
         ("gpusmith_gpu_count", True, "int"),
         ("gpusmith_simulated", "perhaps", "bool"),
