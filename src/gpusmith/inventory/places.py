@@ -91,7 +91,7 @@ def _host(name: str, value: str, groups: Mapping[str, Sequence[str]]) -> Refusal
 
 
 def _file(name: str, value: str) -> Refusal | None:
-    if _path(value).is_file():
+    if path(value).is_file():
         return None
     return Refusal(
         f"'{name}' names the file '{value}', which does not exist on this machine.", "Correct the path."
@@ -99,8 +99,8 @@ def _file(name: str, value: str) -> Refusal | None:
 
 
 def _folder_to_write(name: str, value: str) -> Refusal | None:
-    path = _path(value).absolute()
-    there = next(each for each in (path, *path.parents) if each.exists())
+    folder = path(value).absolute()
+    there = next(each for each in (folder, *folder.parents) if each.exists())
     if there.is_dir() and os.access(there, os.W_OK | os.X_OK):
         return None
     why = "is no folder" if not there.is_dir() else "cannot be written by this user"
@@ -109,7 +109,8 @@ def _folder_to_write(name: str, value: str) -> Refusal | None:
     )
 
 
-def _path(value: str) -> Path:
+def path(value: str) -> Path:
+    """A path as it is written, with the home folder that '~' stands for."""
     try:
         return Path(value).expanduser()
     except RuntimeError:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from gpusmith.errors import Refusal
+from gpusmith.inventory.places import path
 from gpusmith.inventory.specs import Spec, Specs
 from gpusmith.inventory.target import GPU_GROUP, Run
 from gpusmith.inventory.templates import UnfilledError, has_open, is_plain
@@ -185,4 +186,6 @@ def _value(spec: Spec, name: str, row: Mapping[str, Any]) -> Any:
 
 
 def _kubeconfig(row: Mapping[str, Any]) -> str:
-    return str(row.get(KUBECONFIG) or "")
+    """The file itself: one of them, called in two ways, is one cluster."""
+    given = str(row.get(KUBECONFIG) or "")
+    return str(path(given).resolve()) if given else ""

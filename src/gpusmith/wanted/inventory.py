@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gpusmith.errors import InputError, Refusal, ToolError
-from gpusmith.inventory import specs
+from gpusmith.inventory import places, specs
 from gpusmith.inventory.programs import ansible_environment, last_lines, run
 from gpusmith.inventory.target import GPU_GROUP
 from gpusmith.inventory.variables import check_hosts
@@ -54,7 +54,7 @@ class Inventory:
                 f"Host '{without[0]}' has no 'gpusmith_kubeconfig'.",
                 "Set it in group_vars/all.yml to a file on this machine.",
             )
-        named = sorted({host.suite_kubeconfig for host in self.hosts.values()})
+        named = sorted({str(places.path(host.suite_kubeconfig).resolve()) for host in self.hosts.values()})
         if len(named) != 1:
             raise InputError(
                 f"The GPU nodes name several kubeconfigs: {', '.join(repr(path) for path in named)}.",

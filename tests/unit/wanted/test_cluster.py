@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -117,6 +118,16 @@ def test_the_command_line_decides_nothing_for_hosts_that_the_limit_leaves_out(
     assert message.endswith("for a part of it: the limit leaves 'b' out.")
     # For all of them it may.
     assert refused(rows, (), extra, filled) == []
+
+
+def test_a_kubeconfig_that_is_called_in_two_ways_is_one_cluster() -> None:
+    written = ("~/kubeconfig", str(Path.home() / "x" / ".." / "kubeconfig"))
+    rows = {name: {"gpusmith_kubeconfig": path} for name, path in zip("ab", written, strict=True)}
+    assert refused(rows) == []
+    rows["b"][PLUGIN] = "existing"
+    for limit in ((), ("a",), ("b",)):
+        (message,) = refused(rows, limit)
+        assert message.startswith(f"'{PLUGIN}' holds for the whole cluster, and its GPU hosts disagree")
 
 
 def test_hosts_of_another_cluster_are_left_to_its_own_runs() -> None:

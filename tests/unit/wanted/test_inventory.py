@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +19,13 @@ def test_a_host_without_kubeconfig_is_named(variables: Variables) -> None:
     rows = {"a": variables(), "b": variables(gpusmith_kubeconfig="")}
     with pytest.raises(InputError, match="Host 'b' has no 'gpusmith_kubeconfig'"):
         _ = build(tree, rows, "x", "").kubeconfig
+
+
+def test_one_kubeconfig_may_be_called_in_two_ways(variables: Variables) -> None:
+    tree = {"gpu_nodes": {"hosts": ["a", "b"]}}
+    names = {"a": "~/kubeconfig", "b": str(Path.home() / "kubeconfig")}
+    rows = {host: variables(gpusmith_kubeconfig=name) for host, name in names.items()}
+    assert build(tree, rows, "x", "").kubeconfig == str((Path.home() / "kubeconfig").resolve())
 
 
 def test_several_kubeconfigs_are_refused(variables: Variables) -> None:
