@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -123,9 +124,19 @@ def _to_build(raw: Mapping[str, Any], version: str) -> list[str]:
 
 
 def check_cuda(facts: Facts, wanted: Wanted, tables: Tables) -> Iterator[Refusal]:
-    """CUDA versions that driver and GPUs support."""
+    """CUDA versions as role cuda_toolkit takes them, and that driver and GPUs support."""
+    cuda = wanted.node.cuda
+    strange = [version for version in cuda.versions if not re.fullmatch(r"\d+\.\d+", version)]
+    strange += {cuda.default} - {"", *cuda.versions}
+    if strange and not wanted.driver_only:
+        yield refusal(
+            "CUDA toolkits",
+            quoted(strange),
+            "versions as MAJOR.MINOR, and 'cuda_toolkit_default' is one of them",
+            "Correct 'cuda_toolkit_versions' or 'cuda_toolkit_default'.",
+        )
     driver, models = wanted.node.driver.version, models_of(facts, wanted, tables)
-    for version in wanted.node.cuda.versions:
+    for version in cuda.versions:
         yield from _refused(compatible.cuda_with_driver(version, driver, tables.versions))
         for model in models:
             yield from _refused(compatible.cuda_on_gpu(version, model, tables.versions))

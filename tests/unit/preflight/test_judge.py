@@ -513,6 +513,18 @@ def test_silent_repository_is_told_once() -> None:
     assert "E: no answer" in only(refused(tree)).message
 
 
+@pytest.mark.parametrize(
+    ("versions", "default", "strange"),
+    [(["12.8"], "12.6", "'12.6'"), ([], "12.8", "'12.8'"), (["12"], "", "'12'"), (["12.8.1"], "12.8.1", "'12.8.1'")],
+)  # fmt: skip
+def test_cuda_is_written_as_the_role_takes_it(versions: list[str], default: str, strange: str) -> None:
+    found = refused(cuda_toolkit_versions=versions, cuda_toolkit_default=default)
+    assert found[0].message.startswith(f"CUDA toolkits: {strange}; allowed: ")
+    assert refused(cuda_toolkit_versions=["12.6", "12.8"], cuda_toolkit_default="12.6") == []
+    upgrade = run(**WANTED, cuda_toolkit_default="12.6", driver_only=True)
+    assert not any(row.message.startswith("CUDA toolkits: ") for row in judge(facts(), upgrade, TABLES))
+
+
 @pytest.mark.parametrize(("joined", "count"), [(True, 1), (False, 0)])
 def test_driver_of_a_joined_node_is_never_changed(joined: bool, count: int) -> None:
     tree = facts()
