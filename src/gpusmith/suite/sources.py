@@ -104,7 +104,7 @@ class Sources:
     def node_name(self, host: str) -> str:
         """Name of a host's Node object."""
         record = self.record(host)
-        return (record.kubernetes.node_name if record else None) or host
+        return (record.kubernetes.node_name if record else None) or self.inventory.hosts[host].node_name
 
     @cached_property
     def models(self) -> Mapping[str, models.Model]:

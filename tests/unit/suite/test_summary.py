@@ -29,3 +29,12 @@ def test_what_user_land_a_node_has_is_its_own_word(
     record["host"]["user_land"] = machine_says
     suite.sources.__dict__["probed"] = {"gpu-1": Probed(parse(record), "", "", 0.0)}
     assert summary.user_lands(suite.sources) == told
+
+
+def test_a_host_that_does_not_answer_is_its_node_whatever_its_letters(
+    variables: Callable[..., dict[str, Any]], programs: Path
+) -> None:
+    groups = {"gpu_nodes": {"hosts": ["GPU-1"]}}
+    suite = Suite(build(groups, {"GPU-1": variables()}, "inventory", ""), programs, nodes={})
+    suite.sources.__dict__["probed"] = {"GPU-1": Probed(None, "no answer", "", 0.0)}
+    assert suite.sources.node_name("GPU-1") == "gpu-1"
