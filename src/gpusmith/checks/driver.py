@@ -22,6 +22,7 @@ from gpusmith.expect.layouts import Unmet
 from gpusmith.expect.wanted import packages_of
 from gpusmith.node.facts import NodeFacts
 from gpusmith.problems import Cure, Problem
+from gpusmith.wording import quoted
 
 
 @check(
@@ -128,7 +129,13 @@ def next_boot(facts: NodeFacts) -> list[Problem]:
         signed = signatures.problems(record, wanted)
     except Unmet as error:
         raise CannotAsk(f"Node '{node}': {error.message} {error.hint}") from error
-    return [*kernels.problems(record, wanted), *taken.problems(record, node), *signed]
+    found = [*kernels.problems(record, wanted), *taken.problems(record, node), *signed]
+    unread = [row.module for row in kernels.others(record) if row.module and row.module_version is None]
+    if unread and not found:
+        raise CannotAsk(
+            f"Node '{node}': {quoted(unread)} could not be read and may be damaged: try 'modinfo' with it."
+        )
+    return found
 
 
 @check(

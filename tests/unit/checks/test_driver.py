@@ -71,3 +71,13 @@ def test_signatures_cannot_be_judged_without_the_sites_certificate(record: Recor
     record["system"]["secure_boot"] = True
     with pytest.raises(CannotAsk, match=r"'/nowhere/modules.der' cannot be read"):
         next_boot(NodeFacts(host, parse(record), None, {}, {}))
+
+
+def test_a_module_that_cannot_be_read_is_no_proof_for_the_next_boot(facts: Facts, record: Record) -> None:
+    """As DKMS leaves it when the disk is full, or the power fails."""
+    path = "/lib/modules/6.1.1/updates/dkms/nvidia.ko"
+    record["kernels"].append({"release": "6.1.1", "image": "i", "module": path, "module_version": VERSION})
+    assert next_boot(facts(record)) == []
+    record["kernels"][-1]["module_version"] = None
+    with pytest.raises(CannotAsk, match=path):
+        next_boot(facts(record))
