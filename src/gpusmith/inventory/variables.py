@@ -20,7 +20,13 @@ def check_values(values: Mapping[str, Any], specs: Specs) -> list[Refusal]:
     """Types and choices by argument_specs; then, of values that fit them, what only the rules know."""
     found: list[Refusal] = []
     for name, value in sorted(values.items()):
-        wrong = check(name, specs.variables[name], value) if name in specs.variables else []
+        spec = specs.variables.get(name)
+        if value is None and spec is not None and spec.default is not None:
+            # Roles would take it for a value: an operand that is not 'managed' is deleted.
+            hint = "Give it a value, or take the line out: then its default holds."
+            found.append(Refusal(f"Variable '{name}' is empty.", hint))
+            continue
+        wrong = check(name, spec, value) if spec is not None else []
         rule = _rule(name, specs)
         if not wrong and rule is not None and is_plain(value) and not has_open(value):
             wrong = list(rule(name, value))

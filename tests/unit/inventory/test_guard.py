@@ -56,6 +56,18 @@ def test_templates_are_judged_by_what_they_become() -> None:
     assert "'four'" in message
 
 
+def test_a_name_without_a_value_is_not_its_default() -> None:
+    """Roles read the variable itself: the operand would not be 'managed', and be deleted."""
+    rows: dict[str, dict[str, Any]] = {
+        "a": {"gpu_operands_device_plugin": None, "gpusmith_gpu_model": None},
+        "b": {"nvidia_driver_state": "{{ x }}"},
+    }
+    assert refused(rows, nvidia_driver_state=None) == [
+        "Host 'a': variable 'gpu_operands_device_plugin' is empty.",
+        "Host 'b': variable 'nvidia_driver_state' is empty.",
+    ]
+
+
 def test_templates_of_every_role_are_judged() -> None:
     # Playbooks leave the roles' own validation of arguments out.
     rows = {"a": {"containerd_registries": "{{ mirrors }}"}}
