@@ -56,6 +56,14 @@ def _value(name: str, value: Any) -> Iterator[Refusal]:
         yield must_be(name, VALUE_WORDS, value)
 
 
+def object_name(name: str, value: Any) -> Iterator[Refusal]:
+    """The name of an object that the API server takes, or nothing."""
+    if value is not None and not (len(value) <= LONGEST_NAME and DNS_NAME.fullmatch(value)):
+        yield must_be(
+            name, "at most 63 small letters, digits and '-', a letter or digit first and last", value
+        )
+
+
 def label(name: str, value: Any) -> Iterator[Refusal]:
     """The value of one label, or nothing."""
     if value is not None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from gpusmith.errors import Refusal
 from gpusmith.inventory import authorities, kubelet, proxy, registries
-from gpusmith.inventory.labels import label, labels, must_be, taints
+from gpusmith.inventory.labels import label, labels, must_be, object_name, taints
 from gpusmith.inventory.values import truth, whole
 
 # systemd.unit(5), without templates that no instance is named of.
@@ -187,6 +187,8 @@ RULES: Mapping[str, Rule] = {
     "validation_timeout_pull_s": from_one,
     "validation_timeout_s": from_one,
     "validation_load_s": from_one,
+    "gpu_operands_namespace": object_name,
+    "gpu_operands_runtime_class": object_name,
     "gpu_upgrade_canary": from_zero,
     "gpu_upgrade_soak_s": from_zero,
     "gpu_upgrade_max_failures": from_one,
