@@ -81,9 +81,10 @@ class Fleet:
         """
         mine = [row for row in nodes if row["metadata"]["name"] in names]
         kinds = {
-            _label(row, GPU_TYPE_LABEL): _label(row, PRODUCT_LABEL)
+            kind: _label(row, PRODUCT_LABEL)
             for row in mine
-            if _label(row, PRODUCT_LABEL)
+            # Nodes without a kind are of many models.
+            if (kind := _label(row, GPU_TYPE_LABEL)) and _label(row, PRODUCT_LABEL)
         }
         found = [_member(row, names[row["metadata"]["name"]], kinds, stamped) for row in mine]
         return cls({member.name: member for member in found})
@@ -211,7 +212,9 @@ def admissible(fleet: Fleet, name: str, most: int, rollback: bool = False) -> st
         return f"nothing tells how many GPUs '{name}' has"
     if rollback and mine.out and not mine.offers:
         return ""
-    out = [member for member in fleet.of_model(mine.model) if member.out and member.name != name]
+    # One of which nobody knows the model may be of this one.
+    rows = fleet.of_model(mine.model) + (fleet.of_model(UNKNOWN) if mine.model != UNKNOWN else [])
+    out = [member for member in rows if member.out and member.name != name]
     if rollback and mine.out:
         # What is left of it is taken within the budget, of which nodes that are merely broken use nothing up.
         out = [member for member in out if member.begun]

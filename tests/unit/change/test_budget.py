@@ -158,6 +158,21 @@ def test_other_models_have_budgets_of_their_own() -> None:
     assert admissible(fleet(node("gpu-1"), t4), "gpu-1", 4) == ""
 
 
+def test_a_node_that_tells_no_model_is_taken_for_none_of_the_others() -> None:
+    """Without 'gpusmith_gpu_model' there is no kind by which its model could be told from those of other nodes."""
+    there = [
+        node("a", kind=""),
+        node("new", kind="", product="", tainted=True),
+        node("b", kind="", product="NVIDIA-L40S"),
+    ]
+    for rows in (there, there[::-1]):
+        found = fleet(*rows)
+        assert found["new"].model == "unknown"
+        # It may be of either.
+        assert all("'new' (not validated)" in admissible(found, name, 4) for name in ("a", "b"))
+        assert admissible(found, "a", 8) == ""
+
+
 def test_a_node_that_is_out_is_not_counted_twice() -> None:
     assert admissible(fleet(node("gpu-1", tainted=True)), "gpu-1", 4) == ""
 
