@@ -27,6 +27,11 @@ from gpusmith.wanted import cluster as cluster_wide
 from gpusmith.wanted.cluster import Hosts
 
 KUBELET = "kubernetes_node_version"
+OF_AN_UPGRADE = (
+    *("max_unavailable", "canary", "soak_s", "max_failures"),
+    *("reboot", "requires_group", "requires_hours", "report_dir"),
+)
+"""What the plan of an upgrade, or of the way back, goes by for all its nodes; names without their prefix."""
 
 
 def refusals(
@@ -68,6 +73,8 @@ def refusals(
         found += cluster_wide.refusals(run, hosts, specs)
     found += check_signing(rows)
     found += check_required(rows, required)
+    if inventory_only:
+        found += check_alike(rows, specs, (*required, *(f"gpu_upgrade_{name}" for name in OF_AN_UPGRADE)))
     joins = bool(join_tag) and run.includes(join_tag)
     found += check_places(rows, run.groups, joins)
     if nodes:
@@ -98,6 +105,18 @@ def check_required(hosts: Mapping[str, Mapping[str, Any]], names: Sequence[str])
         Refusal(f"'{name}' is not given.", f"Give it, for example with -e {name}=VALUE.")
         for name in names
         if hosts and not all(row.get(name) for row in hosts.values())
+    ]
+
+
+def check_alike(hosts: Mapping[str, Mapping[str, Any]], specs: Specs, names: Iterable[str]) -> list[Refusal]:
+    """Variables of which a run has one value: that of the first host would be taken for all."""
+    known = {name: specs.variables[name] for name in names}
+    return [
+        Refusal(
+            f"'{name}' holds for the whole run, and its hosts disagree: {there}.",
+            "Give them one value, or run the playbook for one group after another, with -l.",
+        )
+        for name, there in cluster_wide.disagreements(hosts, known)
     ]
 
 

@@ -59,22 +59,28 @@ def of_hosts(hosts: Mapping[str, Mapping[str, Any]], specs: Specs) -> ClusterWan
         hosts: variables by name, templates filled in, by host: all GPU hosts of one cluster, at least one.
         specs: the variables that there are.
     """
-    values: dict[str, Any] = {}
-    found: list[Refusal] = []
-    for name, spec in variables(specs).items():
+    names = variables(specs)
+    found = [
+        Refusal(
+            f"'{name}' holds for the whole cluster, and its GPU hosts disagree: {there}.",
+            f"Give all hosts of '{GPU_GROUP}' one value, also those that a limit leaves out.",
+        )
+        for name, there in disagreements(hosts, names)
+    ]
+    row = next(iter(hosts.values()))
+    return found or ClusterWanted({name: _value(spec, name, row) for name, spec in names.items()})
+
+
+def disagreements(
+    hosts: Mapping[str, Mapping[str, Any]], names: Mapping[str, Spec]
+) -> Iterator[tuple[str, str]]:
+    """Variables of which hosts have several values, each with these values in words; arguments as of `of_hosts`."""
+    for name, spec in names.items():
         by_value: dict[str, list[str]] = {}
         for host, row in hosts.items():
-            values[name] = _value(spec, name, row)
-            by_value.setdefault(repr(values[name]), []).append(host)
+            by_value.setdefault(repr(_value(spec, name, row)), []).append(host)
         if len(by_value) > 1:
-            there = "; ".join(f"{value} for {shorten(names)}" for value, names in by_value.items())
-            found.append(
-                Refusal(
-                    f"'{name}' holds for the whole cluster, and its GPU hosts disagree: {there}.",
-                    f"Give all hosts of '{GPU_GROUP}' one value, also those that a limit leaves out.",
-                )
-            )
-    return found or ClusterWanted(values)
+            yield name, "; ".join(f"{value} for {shorten(there)}" for value, there in by_value.items())
 
 
 def refusals(

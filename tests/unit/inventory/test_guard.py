@@ -197,3 +197,32 @@ def test_hosts_that_disagree_about_the_cluster_are_refused_where_it_would_be_cha
     found = guard.refusals(run, Hosts(rows), specs.load(), cluster=False, tags=known, cluster_tag=tag)
     assert len([each for each in found if "disagree" in each.message]) == says
     assert len(found) == says
+
+
+def test_a_plan_has_one_version_and_one_budget() -> None:
+    rows = {
+        "h100": {"gpu_upgrade_version": "580.200.01", "gpu_upgrade_max_unavailable": "8"},
+        "l40s": {"gpu_upgrade_version": "570.195.03", "gpu_upgrade_canary": "1"},
+    }
+
+    def refused_with(
+        extra: dict[str, Any], *required: str, roles: tuple[str, ...] = ("nvidia_driver",)
+    ) -> list[str]:
+        run = Run("gpu_nodes", list(rows), list(rows), extra=extra)
+        found = guard.refusals(
+            run, Hosts(rows), specs.load(), cluster=False, inventory_only=roles, required=required
+        )
+        return [refusal.message for refusal in found]
+
+    assert refused_with({}, "gpu_upgrade_version") == [
+        (
+            "'gpu_upgrade_version' holds for the whole run, and its hosts disagree:"
+            " '580.200.01' for 'h100'; '570.195.03' for 'l40s'."
+        ),
+        "'gpu_upgrade_max_unavailable' holds for the whole run, and its hosts disagree: '8' for 'h100'; '' for 'l40s'.",
+    ]
+    budget = {"gpu_upgrade_max_unavailable": "8"}
+    assert refused_with({**budget, "gpu_upgrade_version": "580.200.01"}, "gpu_upgrade_version") == []
+    # A rollback goes by what nodes remember, and other playbooks by none of it.
+    assert refused_with(budget) == []
+    assert refused_with({}, roles=()) == []
