@@ -27,11 +27,13 @@ from gpusmith.wanted import cluster as cluster_wide
 from gpusmith.wanted.cluster import Hosts
 
 KUBELET = "kubernetes_node_version"
+OF_A_RUN = ("gpusmith_bad_host", "gpusmith_report_dir", "gpusmith_validate", "validation_timeout_s")
+"""What a task that runs once goes by for all nodes of a run."""
 OF_AN_UPGRADE = (
     *("max_unavailable", "canary", "soak_s", "max_failures"),
     *("reboot", "requires_group", "requires_hours", "report_dir"),
 )
-"""What the plan of an upgrade, or of the way back, goes by for all its nodes; names without their prefix."""
+"""The same of an upgrade, and of the way back; names without their prefix."""
 
 
 def refusals(
@@ -73,8 +75,8 @@ def refusals(
         found += cluster_wide.refusals(run, hosts, specs)
     found += check_signing(rows)
     found += check_required(rows, required)
-    if inventory_only:
-        found += check_alike(rows, specs, (*required, *(f"gpu_upgrade_{name}" for name in OF_AN_UPGRADE)))
+    of_upgrade = [f"gpu_upgrade_{name}" for name in OF_AN_UPGRADE] if inventory_only else []
+    found += check_alike(rows, specs, (*required, *OF_A_RUN, *of_upgrade))
     joins = bool(join_tag) and run.includes(join_tag)
     found += check_places(rows, run.groups, joins)
     if nodes:

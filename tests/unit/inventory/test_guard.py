@@ -226,3 +226,12 @@ def test_a_plan_has_one_version_and_one_budget() -> None:
     # A rollback goes by what nodes remember, and other playbooks by none of it.
     assert refused_with(budget) == []
     assert refused_with({}, roles=()) == []
+
+
+def test_whether_nodes_are_validated_is_decided_for_the_whole_run() -> None:
+    """The first host's word would be taken for all of them, and nobody be validated."""
+    rows = {"a": {"gpusmith_validate": "never"}, "b": {}, "c": {"gpusmith_validate": "if_needed"}}
+    assert refused(rows) == [
+        "'gpusmith_validate' holds for the whole run, and its hosts disagree: 'never' for 'a'; 'if_needed' for 'b', 'c'."
+    ]
+    assert refused(rows, {"gpusmith_validate": "always"}) == []
