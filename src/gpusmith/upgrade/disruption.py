@@ -15,6 +15,7 @@ from gpusmith.names import OPERANDS_LABEL, OPERANDS_ON
 
 DAEMON_SET = "DaemonSet"
 RUNTIME_CLASS = "nvidia"
+"""What others call the class that ours is by default."""
 VISIBLE = "NVIDIA_VISIBLE_DEVICES"
 NONE_VISIBLE = ("", "none", "void")
 
@@ -72,9 +73,14 @@ def claimants(
 
 
 def daemon_sets(
-    pods: Iterable[Object], claims: Claims, namespace: str, users: Collection[str] = ()
+    pods: Iterable[Object],
+    claims: Claims,
+    namespace: str,
+    users: Collection[str] = (),
+    runtime_class: str = RUNTIME_CLASS,
 ) -> list[str]:
     """DaemonSets of others that use the driver on a node and stay there while our operands leave; args as of claimants()."""
+    classes = {RUNTIME_CLASS, runtime_class}
     return sorted(
         {
             f"{pod['metadata']['namespace']}/{_owner(pod)[1]}"
@@ -82,7 +88,7 @@ def daemon_sets(
             if _owner(pod)[:1] == (DAEMON_SET,)
             and pod["metadata"]["namespace"] != namespace
             and (pod["spec"].get("nodeSelector") or {}).get(OPERANDS_LABEL) != OPERANDS_ON
-            and (pod["metadata"].get("uid") in users or _uses_driver(pod, claims))
+            and (pod["metadata"].get("uid") in users or _uses_driver(pod, claims, classes))
         }
     )
 
@@ -97,7 +103,7 @@ def _owner(pod: Object) -> tuple[str, ...]:
     return next(((str(row["kind"]), str(row["name"])) for row in rows if row.get("controller")), ())
 
 
-def _uses_driver(pod: Object, claims: Claims) -> bool:
+def _uses_driver(pod: Object, claims: Claims, classes: Collection[str] = (RUNTIME_CLASS,)) -> bool:
     spec = pod["spec"]
     containers = spec.get("containers") or []
     asked = {
@@ -109,7 +115,7 @@ def _uses_driver(pod: Object, claims: Claims) -> bool:
     return bool(
         holders([pod], claims)
         or operands.components(spec) & {row.component for row in rows() if row.with_driver}
-        or spec.get("runtimeClassName") == RUNTIME_CLASS
+        or spec.get("runtimeClassName") in classes
         or asked.difference(NONE_VISIBLE)
     )
 

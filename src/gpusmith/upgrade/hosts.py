@@ -344,7 +344,8 @@ def _of_machine(look: Look, record: Record, asked: Asked, tables: Tables) -> Ite
             "Allow reboots with 'gpu_upgrade_reboot: if_needed', or take the console off the GPU.",
         )
     yield from check_mig({"record": look.raw}, look.run, tables)
-    for title in daemon_sets(look.pods, look.claims, asked.namespace, look.pod_uids):
+    of_class = look.wanted.operands.runtime_class
+    for title in daemon_sets(look.pods, look.claims, asked.namespace, look.pod_uids, of_class):
         yield refusal(
             "GPU DaemonSet of others",
             f"'{title}' keeps the driver in use",

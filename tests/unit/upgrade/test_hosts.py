@@ -15,7 +15,7 @@ from gpusmith.errors import Refusal
 from gpusmith.names import HOLD, STAMP, UPGRADE
 from gpusmith.preflight.words import Tables
 from gpusmith.upgrade.hosts import STAMPED, Action, Asked, Look, Staging, Verdict, judge, origin
-from gpusmith.wanted.node import Driver, NodeWanted
+from gpusmith.wanted.node import Driver, NodeWanted, Operands
 from gpusmith.wanted.offers import whole
 from tests.unit.records import healthy_record
 from tests.unit.upgrade.nodes import NEW, NOW, OLD, entry, node
@@ -264,6 +264,10 @@ def test_daemon_sets_of_others_are_refused_with_what_lets_them_leave() -> None:
     assert "'monitoring/agent'" in found.message
     assert "gpusmith.io/operands: enabled" in found.hint
     assert verdict(look(pods=[daemon()])).action is Action.UPGRADE
+    theirs = [daemon(runtimeClassName="gpu")]
+    assert verdict(look(pods=theirs)).action is Action.UPGRADE
+    named = NodeWanted(name="gpu-1", operands=Operands(runtime_class="gpu"))
+    assert "'monitoring/agent'" in refused(look(pods=theirs, wanted=named)).message
     assert verdict(look(pods=[daemon()], users=[Process("uid-agent-x")])).action is Action.REFUSE
 
 
