@@ -13,9 +13,11 @@ from ansible.errors import AnsibleError
 from ansible.template import Templar, trust_as_template
 from ansible.utils.vars import load_extra_vars
 
+from gpusmith.errors import InputError
 from gpusmith.inventory import specs
 from gpusmith.inventory.target import GPU_GROUP, Run
 from gpusmith.inventory.templates import UnfilledError
+from gpusmith.inventory.variables import check_values
 from gpusmith.wanted.node import NodeWanted
 from gpusmith.wanted.read import read
 
@@ -67,8 +69,14 @@ class Variables:
             InputError: a template cannot be filled in, or its value cannot be used.
         """
         if host not in self._wanted:
+            known, written = specs.load(), self.written(host)
+            # The guard has judged the hosts of the run, and no others.
+            for refusal in check_values(
+                {name: written[name] for name in known.variables if name in written}, known
+            ):
+                raise InputError(f"Host '{host}': {refusal.message}", refusal.hint)
             variables = OfHost.named(host, {"hostvars": self._hostvars}, self._loader)
-            self._wanted[host] = read(host, variables, specs.load())
+            self._wanted[host] = read(host, variables, known)
         return self._wanted[host]
 
 
