@@ -80,7 +80,7 @@ def build(lab: Lab, node: str) -> None:
         "grep -rlE 'Written by gpusmith' /etc | xargs -r rm -f\n"
         "rm -rf /etc/apt/preferences.d/gpusmith* /etc/apt/sources.list.d/gpusmith* /etc/containerd /opt/cni/bin\n"
         "rm -rf /etc/systemd/system/kubelet.service.d /etc/systemd/system/containerd.service.d /etc/kubernetes/kubelet.conf.d\n"
-        "mkdir -p /etc/containerd; mv /root/certs.d /etc/containerd/; mv /root/cni /opt/cni/bin\n"
+        "mkdir -p /etc/containerd /opt/cni; mv /root/certs.d /etc/containerd/; mv /root/cni /opt/cni/bin\n"
         "sed -i '/gpusmith/d' /etc/containerd/certs.d/*/hosts.toml\n"
         + "".join(f"cat > {path} <<'END'\n{text.rstrip()}\nEND\n" for path, text in texts.items())
         + "systemctl daemon-reload; systemctl enable containerd kubelet; systemctl start containerd kubelet",
