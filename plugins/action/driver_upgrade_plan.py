@@ -28,6 +28,7 @@ from gpusmith.errors import Refusal
 from gpusmith.expect import identity
 from gpusmith.expect.identity import Machine, Nodes
 from gpusmith.inventory.target import GPU_GROUP
+from gpusmith.paths import working_root
 from gpusmith.preflight import table as preflight_table
 from gpusmith.preflight.words import Tables
 from gpusmith.upgrade import plan as plans
@@ -104,7 +105,7 @@ class ActionModule(ControllerAction):
             cluster.items(BUDGETS),
             Tables(models.load(), compatibility.load()),
         )
-        folder = Path(asked["report_dir"]) / mine.run
+        folder = working_root() / asked["report_dir"] / mine.run
         self._show(plan, folder)
         answer = {**_answer(plan, machines, found, asked["back"]), "run": mine.run, "folder": str(folder)}
         if plan.refused:

@@ -10,6 +10,7 @@ from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import Con
 
 from gpusmith.cluster import stamps
 from gpusmith.cluster.api import Cluster
+from gpusmith.paths import working_root
 
 
 class ActionModule(ControllerAction):
@@ -17,4 +18,4 @@ class ActionModule(ControllerAction):
 
     def act(self, asked: dict[str, Any], check: bool) -> dict[str, Any]:  # noqa: ARG002 - changes nothing
         reasons = stamps.plan(Cluster(asked["kubeconfig"]), asked["nodes"], asked["policy"])
-        return {"changed": False, "hosts": sorted(reasons), "reasons": reasons}
+        return {"changed": False, "hosts": sorted(reasons), "reasons": reasons, "root": str(working_root())}

@@ -32,5 +32,9 @@ def repo_root() -> Path:
 
 def working_root() -> Path:
     """Where reports go and relative paths begin: the checkout, or for an installed gpusmith where one stands."""
-    root = repo_root()
-    return Path.cwd() if "ansible_collections" in root.parts else root
+    return root_of(repo_root())
+
+
+def root_of(collection: Path) -> Path:
+    """The same for a collection's folder."""
+    return Path.cwd() if "ansible_collections" in collection.parts else collection

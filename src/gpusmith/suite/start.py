@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpusmith.errors import InputError
-from gpusmith.paths import working_root
+from gpusmith.paths import root_of
 from gpusmith.suite.maintenance import ID, NONE, VERSION, Maintenance
 from gpusmith.wait import Deadline
 
@@ -78,7 +78,8 @@ def run(
     Raises:
         InputError: there is no such suite.
     """
-    folder, here = Path(suite).resolve(), working_root()
+    folder = Path(suite).resolve()
+    here = root_of(folder.parent)
     log_file, reports = here / log, here / report_dir
     if not folder.is_dir():
         raise InputError(

@@ -114,6 +114,9 @@ def read(source: str | None, limit: str | None, working_folder: Path | None = No
     return build(tree, _wanted(names, words, folder, environment), named, limit or "")
 
 
+BEFORE_RESULT = " => "
+
+
 def nodes_of(tree: Mapping[str, Any], source: str, limit: str) -> list[str]:
     """The GPU nodes of an inventory, never none.
 
@@ -169,7 +172,12 @@ def _wanted(
     names: Sequence[str], words: Sequence[str], folder: Path, environment: Mapping[str, str]
 ) -> dict[str, NodeWanted]:
     """What the inventory wants of each node, by lookup 'gpusmith.gpu.wanted': only Ansible can fill templates in."""
-    output = {"ANSIBLE_LOAD_CALLBACK_PLUGINS": "1", "ANSIBLE_STDOUT_CALLBACK": "ansible.posix.json"}
+    # The output of 'ansible' itself, whatever callbacks a user's ansible.cfg has: 'localhost | SUCCESS => {'.
+    output = {
+        "ANSIBLE_LOAD_CALLBACK_PLUGINS": "0",
+        "ANSIBLE_CALLBACK_RESULT_FORMAT": "json",
+        "ANSIBLE_NOCOLOR": "1",
+    }
     with tempfile.NamedTemporaryFile("w", prefix="gpusmith-", suffix=".json") as file:
         # A command line has no room for the names of a large inventory.
         json.dump({HOSTS: list(names)}, file)
@@ -178,10 +186,10 @@ def _wanted(
         command = ["localhost", *words, "-e", f"@{file.name}", "-m", "ansible.builtin.debug", "-a", message]
         done = run("ansible", command, folder, {**environment, **output})
     try:
-        # Other callbacks of the user's ansible.cfg may print after it.
-        answer, _end = json.JSONDecoder().raw_decode(done.stdout[done.stdout.index("{") :])
-        result = answer["plays"][0]["tasks"][0]["hosts"]["localhost"]
-        if result.get("failed"):
+        result, _end = json.JSONDecoder().raw_decode(
+            done.stdout[done.stdout.index(BEFORE_RESULT) + len(BEFORE_RESULT) :]
+        )
+        if done.returncode != 0:
             raise _unfilled(str(result["msg"]))
         return {str(row["name"]): from_plain(row) for row in result["msg"]}
     except (ValueError, KeyError, IndexError, AttributeError) as error:

@@ -103,5 +103,5 @@ def test_the_suite_of_a_run_that_was_killed_is_ended(checkout: Path) -> None:
 
 
 def test_a_missing_suite_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"'.*nowhere' does not exist. Run from a checkout"):
+    with pytest.raises(InputError, match=r"'.*nowhere' does not exist. Install package"):
         start.run(str(tmp_path / "nowhere"), "i", ["a"], "r", "l", 1.0)
