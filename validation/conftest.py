@@ -74,6 +74,11 @@ def pytest_configure(config: pytest.Config) -> None:
         (here / Path(folder).expanduser()).resolve() if folder else working_root() / "reports" / "latest"
     )
     try:
+        if config.getoption("numprocesses", default=None) or hasattr(config, "workerinput"):
+            raise InputError(
+                "Option '-n' of pytest-xdist cannot be used: the suite asks all nodes at once by itself.",
+                "Run it without '-n'.",
+            )
         _refuse_empty(config, "--report-dir")
         if not config.getoption("collectonly"):
             files.clear(reports_folder)

@@ -84,6 +84,10 @@ def _packets(data: bytes) -> List[Tuple[int, bytes]]:
 
 def _fingerprint(key: bytes) -> str:
     if key[0] == 4:
-        digest = hashlib.sha1(b"\x99" + len(key).to_bytes(2, "big") + key)  # noqa: S324 - what version 4 is made with
-        return digest.hexdigest().upper()
+        data = b"\x99" + len(key).to_bytes(2, "big") + key
+        try:
+            # What version 4 is made with. A system in FIPS mode has no other SHA-1.
+            return hashlib.sha1(data, usedforsecurity=False).hexdigest().upper()
+        except TypeError:
+            return hashlib.sha1(data).hexdigest().upper()  # noqa: S324 - Python 3.8
     return hashlib.sha256(bytes([0x95 + key[0]]) + len(key).to_bytes(4, "big") + key).hexdigest().upper()

@@ -290,7 +290,7 @@ def put_outcome(
         time_text = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         text, untainted = _put(cluster, name, facts, time_text, check)
         return Stamped(True, True, text, untainted)
-    message = f"Node '{name}' is not validated: {proof.problem.cause}. {proof.problem.next_step}".strip()
+    message = f"Node '{name}' is not validated: {proof.problem.cause.rstrip('.')}. {proof.problem.next_step}".strip()
     node = cluster.get(node_path(name))
     old = read_stamp(node) if node is not None else None
     if proof.busy and old is not None and old.get("digest") == facts.get("digest"):

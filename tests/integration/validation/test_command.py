@@ -244,6 +244,14 @@ def test_a_missing_kubeconfig_is_refused_where_the_cluster_is_asked(
     assert [status for status, _ in listed] == [0, 0, 0], listed
 
 
+def test_workers_of_xdist_are_refused_in_one_sentence(root: Path, dead: Path, tmp_path: Path) -> None:
+    """Each of them would ask all nodes again, and compete for their GPUs."""
+    done = start(root, dead, "validation", "-n", "2", f"--inventory={dead}", f"--report-dir={tmp_path / 'r'}")
+    assert done.returncode == 4, done.stdout + done.stderr
+    assert "'-n' of pytest-xdist cannot be used" in done.stdout + done.stderr
+    assert not (tmp_path / "r").exists()
+
+
 @pytest.mark.parametrize(
     ("content", "says"), [(None, "does not exist"), ("nothing: here\n", "is no kubeconfig")]
 )

@@ -154,7 +154,7 @@ def test_a_stamp_can_be_read_back() -> None:
 
 NODE = "/api/v1/nodes/gpu-1"
 PASSED = stamps.Proof()
-FAILED = stamps.Proof(Problem("GPU 3 is lost", "Reset it."))
+FAILED = stamps.Proof(Problem("GPU 3 is lost.", "Reset it."))
 BUSY = stamps.Proof(Problem("GPUs were busy", ""), busy=True)
 
 
