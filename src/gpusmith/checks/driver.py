@@ -114,7 +114,8 @@ def foreign_driver(facts: NodeFacts) -> list[Problem]:
     fails_when=(
         "such a kernel has no module 'nvidia', or one of another version; an older kernel without headers is only named."
         " It also fails if a module that another node has built is missing, has another checksum, or is for another kernel, and"
-        " if somebody else signed a module, as DKMS does for a kernel that came between two runs"
+        " if somebody else signed a module, as DKMS does for a kernel that came between two runs, or if a line of modprobe.d"
+        " keeps the module from being loaded"
     ),
     do="run site.yml, which installs the kernel's headers and builds, copies or signs the module, or remove that kernel",
     evidence=kernel_evidence,
@@ -129,7 +130,12 @@ def next_boot(facts: NodeFacts) -> list[Problem]:
         signed = signatures.problems(record, wanted)
     except Unmet as error:
         raise CannotAsk(f"Node '{node}': {error.message} {error.hint}") from error
-    found = [*kernels.problems(record, wanted), *taken.problems(record, node), *signed]
+    found = [
+        *kernels.problems(record, wanted),
+        *taken.problems(record, node),
+        *signed,
+        *kernels.blocked(record, node),
+    ]
     unread = [row.module for row in kernels.others(record) if row.module and row.module_version is None]
     if unread and not found:
         raise CannotAsk(

@@ -277,3 +277,21 @@ def unprepared(packages: list[str], node: str) -> list[Problem]:
         )
         for name in packages
     ]
+
+
+NEEDED = ("nvidia", "nvidia_uvm", "nvidia_modeset")
+"""Modules without which no program computes on a GPU."""
+
+
+def blocked(record: Record, node: str) -> list[Problem]:
+    """A line of modprobe.d has the next boot come up without GPUs, however well the driver runs now."""
+    lines = record.boot.blocked if record.boot is not None else {}
+    return [
+        Problem(
+            f"Node '{node}': '{path}' keeps module '{name}' from being loaded: the next boot has no GPUs.",
+            f"Find out who wrote the line with 'install' into '{path}', and take it out.",
+            {"blocked": name, "file": path},
+        )
+        for name, path in lines.items()
+        if name in NEEDED
+    ]

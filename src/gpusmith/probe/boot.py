@@ -10,7 +10,7 @@ import os
 import platform
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from gpusmith.probe.files import read_text
@@ -63,11 +63,13 @@ class Boot:
 
     Attributes:
         swap_units: links that start a swap unit, or a service that makes swap, although swap.target is masked.
+        blocked: modules of the driver that cannot be loaded even by name, with the file that says so.
     """
 
     modules: Mapping[str, BootModule]
     sysctl: Mapping[str, BootParameter]
     swap_units: tuple[str, ...]
+    blocked: Mapping[str, str] = field(default_factory=dict)
 
 
 def boot_files(kind: str) -> list[str]:
@@ -97,6 +99,15 @@ def forbidden_module(line: str) -> str | None:
     """The module that a line of modprobe.d keeps boots from loading."""
     matched = re.match(r"(?:blacklist\s+(\S+)|install\s+(\S+)\s+(?:/usr)?/bin/(?:true|false))\s*$", line)
     return plain_module(matched.group(1) or matched.group(2)) if matched else None
+
+
+def blocked_modules(lines: Iterable[tuple[str, str]], prefix: str = "nvidia") -> dict[str, str]:
+    """Modules whose names begin so, and that even 'modprobe NAME' does not load; what is only blacklisted it does."""
+    return {
+        name: path
+        for line, path in lines
+        if line.startswith("install") and (name := forbidden_module(line)) and name.startswith(prefix)
+    }
 
 
 def part_of_kernel(name: str, builtin: str) -> bool:
@@ -204,4 +215,5 @@ def gather() -> Boot:
         modules=boot_modules(read_text(builtin) or "", builtin),
         sysctl={name: boot_sysctl(name, settings) for name in (*SYSCTLS, *ours)},
         swap_units=tuple(swap_units()),
+        blocked=blocked_modules(boot_lines("modprobe.d")),
     )

@@ -81,3 +81,14 @@ def test_a_module_that_cannot_be_read_is_no_proof_for_the_next_boot(facts: Facts
     record["kernels"][-1]["module_version"] = None
     with pytest.raises(CannotAsk, match=path):
         next_boot(facts(record))
+
+
+def test_a_line_that_keeps_the_next_boot_from_loading_the_driver_is_found(
+    facts: Facts, record: Record
+) -> None:
+    record["boot"]["blocked"] = {
+        "nvidia": "/etc/modprobe.d/off.conf",
+        "nvidia_drm": "/etc/modprobe.d/off.conf",
+    }
+    (problem,) = next_boot(facts(record))
+    assert "'/etc/modprobe.d/off.conf' keeps module 'nvidia' from being loaded" in problem.cause
