@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -26,10 +27,29 @@ PLUGIN_FOLDER = "/var/lib/kubelet/device-plugins"
 SHELLS = ("sh", "bash", "ash", "dash")
 
 
+DEVICE_PLUGINS = re.compile(r"(?<![a-z])(nvidia|v?gpu)[a-z]*-(gpu-)?device-plugin|k8s-device-plugin")
+"""What programs and images are called that offer NVIDIA's GPUs: copies under other names, HAMi's, Volcano's, gpushare, GKE's."""
+OTHER_RESOURCES = ("kubevirt",)
+"""Parts of names of those that offer other resources, such as GPUs for virtual machines."""
+
+
 def components(spec: Mapping[str, Any]) -> frozenset[str]:
     """Which operands the containers of a pod's specification run."""
-    found = {component(row) for row in spec.get("containers") or []} - {""}
-    return frozenset(found if _meets_kubelet(spec) else found - {DEVICE_PLUGIN})
+    rows = spec.get("containers") or []
+    found = {component(row) for row in rows} - {""}
+    if not _meets_kubelet(spec):
+        return frozenset(found - {DEVICE_PLUGIN})
+    # Whatever its image is called: who registers NVIDIA's GPUs with the kubelet is a device plugin.
+    return frozenset(found | {DEVICE_PLUGIN for row in rows if not component(row) and _offers_gpus(row)})
+
+
+def _offers_gpus(container: Mapping[str, Any]) -> bool:
+    """Whether image or program is called like a device plugin for GPUs; folders of an image are its vendor's."""
+    *folders, image = str(container.get("image")).partition("@")[0].split("/")
+    words = [image, *map(str, container.get("command") or []), *map(str, container.get("args") or [])]
+    if OTHER_VENDORS in folders or any(part in word for part in OTHER_RESOURCES for word in words):
+        return False
+    return any(DEVICE_PLUGINS.search(word.rpartition("/")[2]) for word in words)
 
 
 def _meets_kubelet(spec: Mapping[str, Any]) -> bool:

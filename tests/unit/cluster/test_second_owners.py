@@ -124,3 +124,43 @@ def test_ours_and_strangers_are_left_alone() -> None:
 def test_a_device_plugin_of_somebody_else_in_our_namespace_is_found() -> None:
     (sentence,) = second_owners([workload("ours", PLUGIN)], "ours", components())
     assert sentence.startswith("'ours/some' is a device plugin of somebody else.")
+
+
+@pytest.mark.parametrize(
+    "container",
+    [
+        {
+            "image": "projecthami/hami:v2.7.0",
+            "command": ["nvidia-device-plugin", "--config-file=/device-config.yaml"],
+        },
+        {"image": "registry.example/mirror/nvidia-device-plugin:0.17.1"},
+        {"image": "registry.example/nvidia/k8s-device-plugin-ubi9:0.17.1"},
+        {"image": "volcanosh/volcano-vgpu-device-plugin:v1.9"},
+        {"image": "registry.example:5000/acs/gpushare-device-plugin@sha256:0"},
+        {"image": "gke.gcr.io/nvidia-gpu-device-plugin:v1"},
+        {"image": "base:1", "command": ["/usr/bin/nvidia-device-plugin"]},
+        {"image": "base:1", "command": ["sh", "-c"], "args": ["exec /usr/bin/nvidia-device-plugin"]},
+    ],
+)
+def test_a_device_plugin_is_known_by_what_it_does(container: dict[str, Any]) -> None:
+    """HAMi#2076: two of them register the GPUs in turn, and counts flip after a restart."""
+    (sentence,) = second_owners([workload("theirs", container)], "ours", components())
+    assert "is a device plugin of somebody else" in sentence
+    elsewhere = workload("theirs", container)
+    elsewhere["spec"]["template"]["spec"]["volumes"] = []
+    assert second_owners([elsewhere], "ours", components()) == []
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        "nvcr.io/nvidia/mellanox/sriov-network-device-plugin:v3.9",
+        "nvcr.io/nvidia/cloud-native/k8s-rdma-shared-dev-plugin:1.5",
+        "nvcr.io/nvidia/kubevirt-gpu-device-plugin:v1.4.0",
+        "rocm/k8s-device-plugin:1.31",
+        "intel/intel-gpu-plugin:0.34",
+        "xilinx/k8s-fpga-device-plugin:1",
+    ],
+)
+def test_plugins_for_other_devices_are_none(image: str) -> None:
+    assert second_owners([workload("theirs", {"image": image})], "ours", components()) == []
