@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gpusmith.cluster import memory_files
 from gpusmith.errors import InputError, ToolError
@@ -25,7 +27,7 @@ def load(kubeconfig: str) -> tuple[Path, Configuration]:
             f"Kubeconfig '{kubeconfig and path}' does not exist.",
             "Set 'gpusmith_kubeconfig', or 'validation_kubeconfig', to one of this cluster.",
         )
-    _must_be_kubeconfig(path)
+    plugin = plugin_of(_must_be_kubeconfig(path))
     try:
         from kubernetes import client, config
     except ImportError as error:
@@ -34,17 +36,54 @@ def load(kubeconfig: str) -> tuple[Path, Configuration]:
         ) from error
     memory_files.use()
     settings = client.Configuration()
+    said = _Errors()
+    logging.getLogger().addFilter(said)
     try:
         config.load_kube_config(config_file=str(path), client_configuration=settings)
     except Exception as error:  # of the client, yaml, base64 and files
         raise InputError(
             f"Kubeconfig '{path}' cannot be used: {error}", "Fetch it again from the cluster."
         ) from error
+    finally:
+        logging.getLogger().removeFilter(said)
+    if plugin and said.words:
+        # The client goes on as nobody, and the API server's refusal would be all that a person sees.
+        raise ToolError(
+            f"The credential plugin '{plugin}' of kubeconfig '{path}' failed: {'; '.join(said.words)[:400]}.",
+            f"Install '{plugin}', or log in anew with it; or give a kubeconfig that needs none.",
+        )
     return path, settings
 
 
-def _must_be_kubeconfig(path: Path) -> None:
-    """Say so of a file that is something else; the client's own words would be those of a fault in a program."""
+class _Errors(logging.Filter):
+    """Keeps what the client only writes into the log."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words: list[str] = []
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether it goes into the log as well."""
+        if record.levelno < logging.ERROR:
+            return True
+        self.words.append(" ".join(record.getMessage().split()).rstrip("."))
+        return False
+
+
+def plugin_of(kubeconfig: Mapping[str, Any]) -> str:
+    """The program that gives the current user's credential; empty if none does."""
+
+    def named(rows: Any, name: Any, kind: str) -> Mapping[str, Any]:
+        found = [row.get(kind) for row in rows or () if isinstance(row, Mapping) and row.get("name") == name]
+        return found[0] if found and isinstance(found[0], Mapping) else {}
+
+    context = named(kubeconfig["contexts"], kubeconfig.get("current-context"), "context")
+    user = named(kubeconfig.get("users"), context.get("user"), "user")
+    return str((user.get("exec") or {}).get("command") or "")
+
+
+def _must_be_kubeconfig(path: Path) -> Mapping[str, Any]:
+    """Its content. Say so of a file that is something else; the client's own words would be those of a fault in a program."""
     import yaml
 
     try:
@@ -59,3 +98,4 @@ def _must_be_kubeconfig(path: Path) -> None:
             f"File '{path}' is no kubeconfig: it has no 'clusters' and 'contexts'.",
             "Set 'gpusmith_kubeconfig' to a kubeconfig of this cluster.",
         )
+    return found
