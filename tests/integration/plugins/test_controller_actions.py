@@ -46,4 +46,6 @@ def test_they_fail_in_words_for_a_host_that_nobody_can_connect_to(tmp_path: Path
         output
     )
     assert "value of state must be one of: present, absent, got: gone" in output
-    assert "FAILED! The validation suite '/nowhere/s' does not exist. Install package 'gpusmith' again" in output
+    assert (
+        "FAILED! The validation suite '/nowhere/s' does not exist. Install package 'gpusmith' again" in output
+    )
