@@ -79,7 +79,7 @@ def configuration(record: Record, wanted: Runtime) -> list[Problem]:
 def _program(record: Record, node: str, step: str, evidence: Mapping[str, Any]) -> list[Problem]:
     """The program of runtime 'nvidia'."""
     binary = str(record.containerd.effective.runtime_binary or "")
-    if record.containerd.effective.runtime_nvidia and not _is_nvidia_runtime(binary):
+    if record.containerd.effective.runtime_nvidia and not is_nvidia_runtime(binary):
         cause = f"Node '{node}': containerd's runtime 'nvidia' runs '{binary or 'runc'}'."
         return [Problem(cause, step, evidence, Cure.CONTAINERD)]
     if record.containerd.runtime_binary_found is not False:
@@ -96,7 +96,7 @@ def _default_runtime(record: Record, wanted: Runtime, evidence: Mapping[str, Any
     """Role nvidia_container_toolkit leaves the runtime of other pods alone, unless its variable says otherwise."""
     node, effective = wanted.node, record.containerd.effective
     name, binary = effective.default_runtime, str(effective.default_binary or "")
-    is_nvidia = name == "nvidia" or _is_nvidia_runtime(binary)
+    is_nvidia = name == "nvidia" or is_nvidia_runtime(binary)
     if name is not None and is_nvidia == wanted.default_nvidia:
         return []
     runs = f", which runs '{binary}'" if binary else ""
@@ -117,7 +117,8 @@ def _default_runtime(record: Record, wanted: Runtime, evidence: Mapping[str, Any
     return [Problem(cause, step, evidence, cure)]
 
 
-def _is_nvidia_runtime(binary: str) -> bool:
+def is_nvidia_runtime(binary: str) -> bool:
+    """Whether a program is that of runtime 'nvidia'."""
     return binary.rpartition("/")[2].startswith("nvidia-container-runtime")
 
 

@@ -31,7 +31,7 @@ from gpusmith.preflight.machine import (
     check_trust,
     check_witness,
 )
-from gpusmith.preflight.owners import check_owners
+from gpusmith.preflight.owners import check_owners, check_runtime_of_others
 from gpusmith.preflight.programs import check_programs
 from gpusmith.preflight.proxy import check_proxies
 from gpusmith.preflight.repositories import check_drift, check_keys, check_removal, check_repositories
@@ -73,6 +73,7 @@ CHECKS: Sequence[Callable[[Facts, Wanted, Tables], Iterator[Refusal]]] = [
     check_module,
     check_cuda,
     check_owners,
+    check_runtime_of_others,
     check_programs,
     check_containerd,
     check_container_toolkit,
@@ -93,6 +94,7 @@ NOT_OF_A_DRIVER = frozenset(
         check_trust,
         check_cgroups,
         check_owners,
+        check_runtime_of_others,
         check_programs,
         check_containerd,
         check_container_toolkit,

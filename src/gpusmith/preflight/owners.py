@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from gpusmith.data.operands import EXISTING
+from gpusmith.data.operands import DEVICE_PLUGIN, EXISTING
 from gpusmith.errors import Refusal
+from gpusmith.expect.containerd import is_nvidia_runtime
 from gpusmith.preflight.words import Facts, Tables, Wanted, refusal
 
 Lack = Callable[[Mapping[str, Any]], str]
@@ -60,3 +61,43 @@ def check_owners(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[Refu
             "a driver that gpusmith has installed",
             "Remove the driver with the tool that brought it, or correct one of the two.",
         )
+
+
+def check_runtime_of_others(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[Refusal]:
+    """What nobody of us changes in the configuration of somebody else's containerd is as GPUs need it.
+
+    Role nvidia_container_toolkit would restart containerd of a node that serves, find that, and take its change back.
+    """
+    node, seen = wanted.node, facts["record"]["containerd"]["effective"]
+    runtime = seen.get("runtime_nvidia")
+    if wanted.no_driver or node.manages("containerd") or runtime is None:
+        return
+    if not node.manages("nvidia_container_toolkit"):
+        if DEVICE_PLUGIN in node.operands.ours and not seen.get("cdi"):
+            yield _setting(
+                "has CDI switched off, and our device plugin hands out GPUs by CDI alone",
+                "'enable_cdi = true'",
+                "keep a plugin of the cluster's: 'gpu_operands_device_plugin: existing'",
+            )
+        return
+    # Of a runtime 'nvidia' that is there already the role sets it.
+    if not runtime and seen.get("systemd_cgroup") is False:
+        yield _setting(
+            "does not use systemd's cgroups", "'SystemdCgroup = true'", "leave the machine out with -l"
+        )
+    name, binary = str(seen.get("default_runtime") or ""), str(seen.get("default_binary") or "")
+    if (name == "nvidia" or is_nvidia_runtime(binary)) and not node.toolkit.default_runtime:
+        yield _setting(
+            f"has '{name}' for every pod",
+            "another 'default_runtime_name'",
+            "set 'nvidia_container_toolkit_default_runtime: true'",
+        )
+
+
+def _setting(found: str, allowed: str, instead: str) -> Refusal:
+    return refusal(
+        "containerd of somebody else",
+        f"its effective configuration {found}",
+        allowed,
+        f"Have its owner set that ('containerd_owner' is '{EXISTING}'); or {instead}.",
+    )

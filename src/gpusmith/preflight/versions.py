@@ -20,6 +20,7 @@ from gpusmith.probe.host import Host
 from gpusmith.probe.kernels import Kernel
 from gpusmith.probe.module import DriverModule
 from gpusmith.probe.record import SCHEMA, Record
+from gpusmith.wanted.node import TOOLKIT
 from gpusmith.wording import quoted
 
 STEPS = {
@@ -155,16 +156,20 @@ def check_containerd(facts: Facts, wanted: Wanted, tables: Tables) -> Iterator[R
         yield from _refused(compatible.containerd(version, kubernetes, tables.versions))
 
 
-def check_container_toolkit(_facts: Facts, wanted: Wanted, tables: Tables) -> Iterator[Refusal]:
+def check_container_toolkit(facts: Facts, wanted: Wanted, tables: Tables) -> Iterator[Refusal]:
     """The container toolkit is not a release that harms nodes, and uses CDI if our device plugin does."""
-    version = wanted.node.toolkit.version
-    if not version:
-        return
-    yield from _refused(compatible.container_toolkit(version, tables.versions))
-    if DEVICE_PLUGIN not in wanted.node.operands.ours:
-        return
-    yield from _refused(compatible.container_toolkit_with_our_plugin(version, tables.versions))
-    if wanted.node.toolkit.mode == "legacy":
+    node, ours = wanted.node, DEVICE_PLUGIN in wanted.node.operands.ours
+    step, version = "", node.toolkit.version
+    if not node.manages("nvidia_container_toolkit"):
+        there = facts["record"]["packages"]
+        # Of one that no package brought, nothing tells its release.
+        version = next((str(there[name]["version"]) for name in TOOLKIT if name in there), "")
+        step = "Have its owner bring such a release, or keep a plugin of the cluster's: 'gpu_operands_device_plugin: existing'."
+    elif version:
+        yield from _refused(compatible.container_toolkit(version, tables.versions))
+    if version and ours:
+        yield from _refused(compatible.container_toolkit_with_our_plugin(version, tables.versions), step)
+    if (version or step) and ours and node.toolkit.mode == "legacy":
         yield refusal(
             Subject.TOOLKIT_AND_PLUGIN,
             "'nvidia_container_toolkit_mode: legacy'",

@@ -69,3 +69,58 @@ def test_versions_of_somebody_else_are_no_drift() -> None:
     # Whether the two go together is judged by what runs.
     tree["record"]["containerd"]["version"] = "1.5.2"
     assert "1.5.2" in only(refused(tree, **wanted)).message
+
+
+SEEN = {"runtime_nvidia": True, "systemd_cgroup": True, "cdi": True, "default_runtime": "runc"}
+TOOLKIT = {"containerd_owner": "existing", "nvidia_container_toolkit_owner": "existing"}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "seen", "says"),
+    [
+        (TOOLKIT, {}, ""),
+        (TOOLKIT, {"cdi": False}, "has CDI switched off"),
+        ({**TOOLKIT, "gpu_operands_device_plugin": "existing"}, {"cdi": False}, ""),
+        # Whichever of the two is ours turns it on.
+        ({**TOOLKIT, "containerd_owner": "managed"}, {"cdi": False}, ""),
+        (ADOPTED, {"cdi": False}, ""),
+        (ADOPTED, {"runtime_nvidia": False, "systemd_cgroup": False}, "does not use systemd's cgroups"),
+        (ADOPTED, {"systemd_cgroup": False}, ""),
+        (ADOPTED, {"default_runtime": "nvidia"}, "has 'nvidia' for every pod"),
+        (ADOPTED, {"default_binary": "/usr/bin/nvidia-container-runtime"}, "has 'runc' for every pod"),
+        ({**ADOPTED, "nvidia_container_toolkit_default_runtime": True}, {"default_runtime": "nvidia"}, ""),
+    ],
+)
+def test_what_nobody_of_us_sets_of_containerd_is_as_gpus_need_it(
+    wanted: dict[str, Any], seen: dict[str, Any], says: str
+) -> None:
+    tree = facts()
+    tree["record"]["containerd"]["effective"] = {**SEEN, **seen}
+    found = [
+        row for row in messages(refused(tree, **wanted)) if row.startswith("containerd of somebody else")
+    ]
+    assert len(found) == bool(says)
+    assert all(says in message for message in found)
+
+
+@pytest.mark.parametrize(
+    ("version", "wanted", "says"),
+    [
+        ("1.18.0-1", {}, ""),
+        ("1.17.8-1", {}, "'1.17.8-1', whose runtime does not use CDI by itself"),
+        ("1.17.8-1", {"gpu_operands_device_plugin": "existing"}, ""),
+        ("1.18.0-1", {"nvidia_container_toolkit_mode": "legacy"}, "nvidia_container_toolkit_mode: legacy"),
+        (None, {}, ""),
+        (None, {"nvidia_container_toolkit_mode": "legacy"}, "nvidia_container_toolkit_mode: legacy"),
+    ],
+)
+def test_a_toolkit_of_somebody_else_goes_with_our_device_plugin(
+    version: str | None, wanted: dict[str, Any], says: str
+) -> None:
+    tree = facts()
+    tree["record"]["containerd"]["effective"] = SEEN
+    if version:
+        tree["record"]["packages"]["nvidia-container-toolkit-base"] = {"version": version, "held": False}
+    found = refused(tree, nvidia_container_toolkit_owner="existing", **wanted)
+    assert len(found) == bool(says)
+    assert all(says in row.message and "'gpu_operands_device_plugin: existing'" in row.hint for row in found)
