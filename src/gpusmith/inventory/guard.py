@@ -83,9 +83,10 @@ def refusals(
         found += check_offline({**hosts.written(nodes[0]), **run.extra})
     found += check_sources(run)
     if nodes and cluster and not found:
-        ours = {node: row for node, row in rows.items() if joins and joined_by_us(row)}
-        kubelets = {node: str(row.get(KUBELET) or "") for node, row in ours.items()}
-        found += check_kubeconfigs(hosts, nodes) or check_cluster(hosts, nodes[0], kubelets)
+        # Of the others nothing says which cluster they would join.
+        ours = {node: row for node, row in rows.items() if joined_by_us(row)}
+        kubelets = {node: str(row.get(KUBELET) or "") for node, row in ours.items() if joins}
+        found += check_kubeconfigs(hosts, nodes) or check_cluster(hosts, next(iter(ours), nodes[0]), kubelets)
     return found
 
 

@@ -170,8 +170,8 @@ def test_the_cluster_is_asked_for_kubelets_where_nodes_join(
 ) -> None:
     asked: list[Any] = []
 
-    def check_cluster(_hosts: Any, _node: str, kubelets: Mapping[str, str]) -> list[Any]:
-        asked.append(kubelets)
+    def check_cluster(_hosts: Any, node: str, kubelets: Mapping[str, str]) -> list[Any]:
+        asked.append((node, kubelets))
         return []
 
     monkeypatch.setattr(guard, "check_cluster", check_cluster)
@@ -181,7 +181,11 @@ def test_the_cluster_is_asked_for_kubelets_where_nodes_join(
     rows = {node: {"kubernetes_node_version": version} for node, version in versions.items()}
     run = Run("gpu_nodes", list(rows), list(rows))
     guard.refusals(run, Hosts(rows), specs.load(), cluster=True, join_tag=join_tag)
-    assert asked == [versions if join_tag else {}]
+    assert asked.pop() == ("a", versions if join_tag else {})
+    # Whose kubelet is somebody else's need not say which cluster it has joined.
+    rows["a"] = {"kubernetes_node_owner": "existing"}
+    guard.refusals(run, Hosts(rows), specs.load(), cluster=True, join_tag=join_tag)
+    assert asked == [("b", {"b": "1.35.4"} if join_tag else {})]
 
 
 @pytest.mark.parametrize(
