@@ -115,6 +115,16 @@ def test_an_upgrade_asks_for_nodes_that_serve(tmp_path: Path) -> None:
     assert "repository: " in output
 
 
+def test_for_a_driver_of_somebody_else_nothing_is_chosen(tmp_path: Path) -> None:
+    """Another branch than the inventory's, without a repository of ours: neither is read."""
+    theirs = {"nvidia_driver_owner": "existing", "nvidia_driver_version": "570"}
+    output = looked(tmp_path, joined=False, **theirs)
+    assert "ASKED False" in output
+    assert "'nvidia_driver_repository'" not in output
+    # An upgrade refuses the node, which has no say in the version of the others.
+    assert "ASKED False" in looked(tmp_path, joined=True, __preflight_driver_only=True, **theirs)
+
+
 def test_an_upgrade_asks_for_the_space_that_systemd_needs_besides_a_sites_own_list(tmp_path: Path) -> None:
     """Here more than there is of it, and the site's list names other paths."""
     space = json.dumps({"__preflight_free_space_of_systemd": {"/run/systemd": 10**9}})
