@@ -117,7 +117,7 @@ def test_an_upgrade_asks_for_nodes_that_serve(tmp_path: Path) -> None:
 
 def test_for_a_driver_of_somebody_else_nothing_is_chosen(tmp_path: Path) -> None:
     """Another branch than the inventory's, without a repository of ours: neither is read."""
-    theirs = {"nvidia_driver_owner": "existing", "nvidia_driver_version": "570"}
+    theirs: dict[str, Any] = {"nvidia_driver_owner": "existing", "nvidia_driver_version": "570"}
     output = looked(tmp_path, joined=False, **theirs)
     assert "ASKED False" in output
     assert "'nvidia_driver_repository'" not in output
