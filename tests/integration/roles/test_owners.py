@@ -28,3 +28,12 @@ def test_nobody_adds_the_repository_of_a_driver_of_others(tmp_path: Path) -> Non
     output = said(tmp_path, "cuda_toolkit", "__cuda_toolkit_own_repository", hosts)
     assert "ours: False" in output
     assert "theirs: True" in output
+
+
+def test_what_a_toolkit_of_others_accepts_of_their_device_plugin_is_not_refused(tmp_path: Path) -> None:
+    theirs = {"nvidia_container_toolkit_owner": "existing"}
+    variable = "__gpu_operands_accepted | join(' ')"
+    assert "a: envvar volume-mounts" in said(tmp_path, "gpu_operands", variable, {"a": theirs})
+    # One task asks for all nodes of a run.
+    output = said(tmp_path, "gpu_operands", variable, {"a": theirs, "b": {}})
+    assert "a: envvar" not in output
