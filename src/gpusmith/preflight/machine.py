@@ -214,18 +214,19 @@ def surroundings(record: Record, wanted: Wanted) -> list[str]:
     ]
 
 
-def check_certificate(facts: Facts, _wanted: Wanted, _tables: Tables) -> Iterator[Refusal]:
+def check_certificate(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[Refusal]:
     """A node of a cluster can speak to it."""
     raw = facts["record"]
     record = Record(SCHEMA, host=load(Host, raw["host"]), kubernetes=load(Kubernetes, raw["kubernetes"]))
     until = record.kubernetes.client_expires_unix
     if until is None or not kubelet.expired(record, ""):
         return
+    ours = wanted.node.manages("kubernetes_node")
     yield refusal(
         "kubelet's certificate",
         f"expired on {kubelet.day(until)}, so the cluster does not hear of the node",
         "a valid one",
-        f"If the node is to come back, {rejoin('NODE')}.",
+        f"If the node is to come back, {rejoin('NODE') if ours else 'have whoever joined it do so again'}.",
     )
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gpusmith.data.operands import DEVICE_PLUGIN
+from gpusmith.data.operands import DEVICE_PLUGIN, EXISTING
 from gpusmith.errors import Refusal
 from gpusmith.expect import compatible
 from gpusmith.expect.compatible import Misfit, Subject
@@ -39,6 +39,11 @@ def _refused(unfit: Misfit | None, step: str = "") -> Iterator[Refusal]:
     """What does not go together, as a reason to refuse the host."""
     if unfit is not None:
         yield refusal(unfit.subject, unfit.found, unfit.allowed, step or STEPS[unfit.subject])
+
+
+def _of_owner(role: str) -> str:
+    """What to do about a release that somebody else has installed: no variable of ours is read for it."""
+    return f"Have whoever installs it bring such a release ('{role}_owner' is '{EXISTING}'), or leave the machine out with -l."
 
 
 def check_driver(facts: Facts, wanted: Wanted, tables: Tables) -> Iterator[Refusal]:
@@ -74,8 +79,9 @@ def check_driver(facts: Facts, wanted: Wanted, tables: Tables) -> Iterator[Refus
     if facts.get("unmet"):
         yield facts["unmet"]
     models = models_of(facts, wanted, tables)
-    step = f"Correct '{wanted.driver_variable}'."
-    if len(models) > 1:
+    ours = wanted.node.manages("nvidia_driver")
+    step = f"Correct '{wanted.driver_variable}'." if ours else _of_owner("nvidia_driver")
+    if ours and len(models) > 1:
         step += " If no branch drives all of the machine's GPUs, put them into different machines."
     for model in models:
         yield from _refused(compatible.driver(version, model, tables.versions), step)
@@ -137,8 +143,9 @@ def check_cuda(facts: Facts, wanted: Wanted, tables: Tables) -> Iterator[Refusal
             "Correct 'cuda_toolkit_versions' or 'cuda_toolkit_default'.",
         )
     driver, models = wanted.node.driver.version, models_of(facts, wanted, tables)
+    step = "" if wanted.node.manages("nvidia_driver") else STEPS[Subject.CUDA]
     for version in cuda.versions:
-        yield from _refused(compatible.cuda_with_driver(version, driver, tables.versions))
+        yield from _refused(compatible.cuda_with_driver(version, driver, tables.versions), step)
         for model in models:
             yield from _refused(compatible.cuda_on_gpu(version, model, tables.versions))
 
@@ -152,8 +159,15 @@ def check_containerd(facts: Facts, wanted: Wanted, tables: Tables) -> Iterator[R
     of_node = record["kubernetes"]["kubelet_version"]
     kubernetes = node.kubernetes.version if node.manages("kubernetes_node") else of_node
     # What somebody else has set up and does not tell its version, the suite names.
-    if version is not None and kubernetes is not None:
-        yield from _refused(compatible.containerd(version, kubernetes, tables.versions))
+    if version is None or kubernetes is None:
+        return
+    unfit = compatible.containerd(version, kubernetes, tables.versions)
+    role = "kubernetes_node" if unfit and unfit.subject is Subject.KUBERNETES else "containerd"
+    if node.manages(role):
+        yield from _refused(unfit)
+    # And what no row knows of two that others run together already.
+    elif unfit and (unfit.known or node.manages("containerd") or node.manages("kubernetes_node")):
+        yield from _refused(unfit, _of_owner(role))
 
 
 def check_container_toolkit(facts: Facts, wanted: Wanted, tables: Tables) -> Iterator[Refusal]:

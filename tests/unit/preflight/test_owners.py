@@ -8,7 +8,10 @@ from typing import Any
 import pytest
 
 from gpusmith.errors import Refusal
-from tests.unit.preflight.test_judge import facts, only, refused
+from gpusmith.preflight.judge import judge
+from gpusmith.preflight.words import Wanted
+from tests.unit.hosts import run
+from tests.unit.preflight.test_judge import TABLES, WANTED, facts, only, refused
 from tests.unit.preflight.test_programs import KUBESPRAY, judged
 
 ADOPTED = {"containerd_owner": "existing", "kubernetes_node_owner": "existing"}
@@ -68,7 +71,40 @@ def test_versions_of_somebody_else_are_no_drift() -> None:
     assert refused(tree, **wanted) == []
     # Whether the two go together is judged by what runs.
     tree["record"]["containerd"]["version"] = "1.5.2"
-    assert "1.5.2" in only(refused(tree, **wanted)).message
+    unfit = only(refused(tree, **wanted))
+    assert "1.5.2" in unfit.message
+    assert "'containerd_owner' is 'existing'" in unfit.hint
+    assert "Correct" not in unfit.hint
+
+
+def test_what_no_row_knows_of_two_that_others_run_together_is_no_refusal() -> None:
+    tree = facts()
+    tree["record"]["kubernetes"].update(joined=True, kubelet_version="1.99.2")
+    tree["record"]["containerd"]["version"] = "9.1.4"
+    tree["record"]["programs"] = {name: asdict(row) for name, row in KUBESPRAY.items()}
+    assert refused(tree, **ADOPTED) == []
+    ours = refused(tree, kubernetes_node_owner="existing")
+    unknown = only([row for row in ours if row.message.startswith("Kubernetes version: '1.99.2'")])
+    assert "'kubernetes_node_owner' is 'existing'" in unknown.hint
+
+
+def test_nobody_is_told_to_set_the_version_of_a_driver_of_others() -> None:
+    tree = facts()
+    tree["record"]["module"]["loaded_version"] = "470.82.01"
+    node = run(**WANTED, nvidia_driver_owner="existing").node.with_driver("470.82.01")
+    found = judge(tree, Wanted(node), TABLES)
+    assert [row for row in found if "nvidia_driver_version" in row.hint] == []
+    unfit, cuda = (row for row in found if row.message.startswith(("driver for this GPU", "CUDA and driver")))
+    assert "'nvidia_driver_owner' is 'existing'" in unfit.hint
+    assert cuda.hint == "Correct 'cuda_toolkit_versions'."
+
+
+def test_nobody_is_told_to_join_a_node_of_others_again() -> None:
+    tree = facts()
+    tree["record"]["host"]["time_unix"] = 1.8e9
+    tree["record"]["kubernetes"].update(joined=True, client_expires_unix=1.0)
+    expired = [row for row in refused(tree, **ADOPTED) if row.message.startswith("kubelet's certificate")]
+    assert "remove_nodes.yml" not in only(expired).hint
 
 
 SEEN = {"runtime_nvidia": True, "systemd_cgroup": True, "cdi": True, "default_runtime": "runc"}
