@@ -31,8 +31,9 @@ def services(facts: NodeFacts) -> list[Problem]:
         *kubelet.service(record, node),
         *kubelet.expired(record, node),
         *expected.persistence(record, node),
-        *expected.loader(record, node),
-        *expected.devices(record, node),
+        # With one part that is ours, units of ours are asked for; those of the others come with no role.
+        *(expected.loader(record, node) if facts.host.manages("nvidia_driver") else ()),
+        *expected.devices(record, node, facts.host.manages("nvidia_container_toolkit")),
         *expected.of_system(record, node),
         *(problem for role in changes.OF for problem in changes.unproved(record, node, role)),
     ]

@@ -110,9 +110,9 @@ def loader(record: Record, node: str) -> list[Problem]:
     return unit_at_boot(record, node, LOADER, OURS[LOADER])
 
 
-def devices(record: Record, node: str) -> list[Problem]:
-    """Who makes links and CDI specification at boot: our unit, or the toolkit's own."""
-    found = unit_at_boot(record, node, DEVICES, OURS[DEVICES])
+def devices(record: Record, node: str, managed: bool = True) -> list[Problem]:
+    """Who makes links and CDI specification at boot: our unit, if the toolkit is ours, or the toolkit's own."""
+    found = unit_at_boot(record, node, DEVICES, OURS[DEVICES]) if managed else []
     ours = record.services.get(DEVICES)
     lost = [spec.path for spec in record.cdi.specs if spec.path in CDI_REFRESH_FILES]
     # Our own unit makes the specification anew as well: with it, the toolkit's may be off.

@@ -11,6 +11,7 @@ from ansible_collections.gpusmith.gpu.plugins.filter.plan import plan
 
 from gpusmith.checks.driver import driver_versions, holds
 from gpusmith.checks.findings import NotApplicable
+from gpusmith.checks.services import services
 from gpusmith.node.facts import NodeFacts
 from gpusmith.node.records import parse
 from gpusmith.wanted.node import NodeWanted
@@ -58,3 +59,20 @@ def test_holds_of_somebody_else_are_not_asked_for(host: Callable[..., Any]) -> N
     assert holds(seen(host(), raw)) != []
     with pytest.raises(NotApplicable):
         holds(seen(host(**owned), raw))
+
+
+@pytest.mark.parametrize(
+    ("role", "unit"),
+    [
+        ("nvidia_driver", "gpusmith-nvidia-load"),
+        ("nvidia_container_toolkit", "gpusmith-gpu-devices"),
+    ],
+)
+def test_units_of_a_role_are_not_asked_for_where_its_part_is_of_others(
+    host: Callable[..., Any], role: str, unit: str
+) -> None:
+    """The other role's unit is there."""
+    raw = healthy_record()
+    raw["services"][unit].update(enabled="not-found", active="inactive")
+    assert services(seen(host(), raw)) != []
+    assert services(seen(host(**{f"{role}_owner": "existing"}), raw)) == []
