@@ -8,9 +8,13 @@ from http import HTTPStatus
 from gpusmith.cluster import retries
 
 ADMISSION = re.compile(
-    r"admission|denied the request|violates PodSecurity|\[denied by|must provide labels|Policy", re.IGNORECASE
+    r"admission|denied the request|violates PodSecurity|\[denied by|must provide labels|Policy"
+    r"|exceeded quota|failed quota|usage per (Container|Pod)",
+    re.IGNORECASE,
 )
-"""What the words of admission plugins, webhooks and policies have in common. Those about rights say that a user cannot do it."""
+"""What the words of admission plugins, webhooks and policies have in common."""
+OF_RIGHTS = re.compile(r"\bUser \"[^\"]*\" cannot ")
+"""How those about rights say that a user cannot do it, whatever else an authorizer adds."""
 
 
 BY_POLICIES = (HTTPStatus.BAD_REQUEST, HTTPStatus.FORBIDDEN, HTTPStatus.UNPROCESSABLE_ENTITY)
@@ -18,7 +22,7 @@ BY_POLICIES = (HTTPStatus.BAD_REQUEST, HTTPStatus.FORBIDDEN, HTTPStatus.UNPROCES
 
 def hint_for(status: int, kubeconfig: str, said: str = "") -> str:
     """What to do about a refusal: who is not known has other troubles than who may not, and whom a policy refuses another one."""
-    if status in BY_POLICIES and ADMISSION.search(said) and " cannot " not in said:
+    if status in BY_POLICIES and ADMISSION.search(said) and not OF_RIGHTS.search(said):
         return (
             "A policy of the cluster refuses it: give it what that asks for ('validation_labels', 'validation_annotations',"
             " 'validation_pod_limits'), or have its owner make an exception."

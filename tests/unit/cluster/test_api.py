@@ -306,8 +306,15 @@ def test_a_refused_credential_is_not_a_lack_of_rights() -> None:
         (400, 'admission webhook "validate.kyverno.svc-fail" denied the request'),
         (422, "ValidatingAdmissionPolicy 'gpus' with binding 'all' denied request: no limits"),
         (403, 'pods "n0-cuda" is forbidden: violates PodSecurity "restricted:latest"'),
+        (
+            403,
+            'admission webhook "validate.kyverno.svc-fail" denied the request: containers cannot run as root',
+        ),
+        (403, 'pods "n0-cuda" is forbidden: exceeded quota: default, requested: pods=1, used: pods=1'),
+        (403, 'pods "n0-cuda" is forbidden: maximum memory usage per Container is 1Gi, but limit is 4Gi'),
     ):
         assert "validation_labels" in hint_for(status, "k", said)
     words = 'namespaces is forbidden: User "suite" cannot create resource "namespaces" in API group ""'
     assert "rights" in hint_for(403, "k", words)
+    assert "rights" in hint_for(403, "k", f"{words}: Azure Policy does not have opinion for this user")
     assert "rights" not in hint_for(409, "k") + hint_for(422, "k") + hint_for(503, "k")
