@@ -87,11 +87,13 @@ def state_of(pod: Mapping[str, Any]) -> PodState:
     waiting, ended = ("", ""), [str(status[key]) for key in ("reason", "message") if status.get(key)]
     phase, injected, limit = str(status.get("phase") or "Pending"), "", ""
     over = phase in ENDED
+    # The suite's pods have no init containers: all of them are somebody else's.
+    for row in status.get("initContainerStatuses") or []:
+        injected = _not_started(row, initial=True) or injected
     for row in status.get("containerStatuses") or []:
         state = row.get("state") or {}
         if row.get("name", CONTAINER) != CONTAINER:
-            if state.get("waiting", {}).get("message"):
-                injected = f"'{row['name']}': {state['waiting'].get('reason')}: {state['waiting']['message']}"
+            injected = _not_started(row) or injected
             continue
         if "waiting" in state:
             waiting = (str(state["waiting"].get("reason") or ""), str(state["waiting"].get("message") or ""))
@@ -130,6 +132,18 @@ def state_of(pod: Mapping[str, Any]) -> PodState:
         injected=injected,
         limit=limit,
     )
+
+
+def _not_started(row: Mapping[str, Any], initial: bool = False) -> str:
+    """Why a container of somebody else does not start, or keeps ours from it; empty if it does not."""
+    state = row.get("state") or {}
+    waiting, stopped = state.get("waiting") or {}, state.get("terminated") or {}
+    if waiting.get("message"):
+        return f"'{row['name']}': {waiting.get('reason')}: {waiting['message']}"
+    if initial and stopped.get("exitCode"):
+        said = " ".join(str(stopped.get("message") or stopped.get("reason") or "").split())
+        return f"'{row['name']}': exit status {stopped['exitCode']} {said}".rstrip()
+    return ""
 
 
 def _memory_limit(pod: Mapping[str, Any]) -> str:

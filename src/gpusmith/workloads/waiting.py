@@ -87,6 +87,15 @@ def deleted(pod: str = "its pod") -> Contended:
     )
 
 
+def _injected(state: PodState) -> Interfered:
+    """What to say of a container of somebody else that keeps ours from its work."""
+    return Interfered(
+        f"container {state.injected}, which somebody injects into its pod, does not start",
+        "Have the injection leave the suite's pods alone, by a label or annotation that it knows ('validation_labels',"
+        " 'validation_annotations').",
+    )
+
+
 @dataclass
 class Starts:
     """Whether the pod runs or has ended; a hopeless one is given up early.
@@ -113,11 +122,15 @@ class Starts:
         Raises:
             PodProblem: it will not start.
             PullTrouble: its image cannot be had.
+            Interfered: what others make of it keeps it from starting.
         """
         if pod is None:
             return self._missing()
         self.was_there = True
         state = state_of(pod)
+        if state.phase == "Failed" and state.injected and state.waiting[0]:
+            # Ours never ran.
+            raise _injected(state)
         if state.phase in ("Running", "Succeeded", "Failed"):
             return Done(pod)
         warned = self.warning(pod) if is_starting(pod) else None
@@ -162,11 +175,7 @@ class Starts:
                 "Look at the pod's events and at the runtime of the node.",
             )
         if state.injected and self.age() > PULL_RETRIES_S:
-            raise Interfered(
-                f"container {state.injected}, which somebody injects into its pod, does not start",
-                "Have the injection leave the suite's pods alone, by a label or annotation that it knows ('validation_labels',"
-                " 'validation_annotations').",
-            )
+            raise _injected(state)
         if state.unscheduled and self.age() > UNSCHEDULABLE_S:
             raise Contended(
                 f"the scheduler does not place it: {state.unscheduled}",

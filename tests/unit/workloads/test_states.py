@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from gpusmith.wait import Done
 from gpusmith.workloads.states import PodState, is_starting, latest_warnings, state_of
+from gpusmith.workloads.waiting import Interfered, Starts
 from tests.unit.workloads.answers import sandbox_event, start_error
 
 
@@ -124,6 +126,22 @@ def test_an_injected_container_that_does_not_start_is_named() -> None:
     raw["status"]["containerStatuses"][0]["state"] = waiting
     assert state_of(raw).injected == "'istio-proxy': ImagePullBackOff: no such image"
     assert state_of(raw).waiting == ("", "")
+
+
+def test_an_init_container_of_others_that_fails_is_named() -> None:
+    """Its pod is never restarted, so ours never runs."""
+    raw = with_sidecar(phase="Failed")
+    raw["status"]["containerStatuses"][1]["state"] = {"waiting": {"reason": "PodInitializing"}}
+    failed = {"terminated": {"exitCode": 1, "reason": "Error"}}
+    raw["status"]["initContainerStatuses"] = [{"name": "istio-init", "state": failed}]
+    assert state_of(raw).injected == "'istio-init': exit status 1 Error"
+    with pytest.raises(
+        Interfered, match=r"container 'istio-init': exit status 1 Error, which somebody injects"
+    ):
+        Starts(lambda: 5.0)(raw)
+    # One that ends after ours, as sidecars of the new kind do, is no trouble.
+    raw["status"]["containerStatuses"][1]["state"] = {"terminated": {"exitCode": 3, "reason": "Error"}}
+    assert Starts(lambda: 5.0)(raw) == Done(raw)
 
 
 def test_the_memory_limit_at_which_it_was_ended_is_told() -> None:
