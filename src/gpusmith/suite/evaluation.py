@@ -16,6 +16,7 @@ from gpusmith.expect import gpus
 from gpusmith.node.connections import Probed
 from gpusmith.node.facts import NodeFacts, machine_of
 from gpusmith.probe.record import Record
+from gpusmith.suite.owners import for_owner
 from gpusmith.suite.sources import Sources
 from gpusmith.wanted.node import NodeWanted
 from gpusmith.workloads.outcome import NodeOutcome
@@ -46,6 +47,8 @@ def _found(check: Check, target: str, sources: Sources, simulated: bool) -> Find
     found = check.judge(facts)
     if isinstance(found, Finding):
         return found
+    if isinstance(facts, NodeFacts):
+        found = [for_owner(check.id, facts.host, problem) for problem in found]
     finding = merge(check.id, target, found, simulated, check.evidence(facts))
     # All nodes are asked at once when the first is: what one of them took is its own time.
     return replace(finding, duration_s=facts.duration_s) if isinstance(facts, Probed) else finding

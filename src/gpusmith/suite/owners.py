@@ -1,0 +1,57 @@
+"""What a person does about a problem of a part that somebody else installs: site.yml and upgrades leave it alone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from gpusmith.data.operands import EXISTING
+from gpusmith.problems import Cure, Problem
+from gpusmith.wanted.node import NodeWanted
+
+DRIVER, RUNTIME, TOOLKIT, KUBELET = (
+    "nvidia_driver",
+    "containerd",
+    "nvidia_container_toolkit",
+    "kubernetes_node",
+)
+SERVICES = "nodes.services"
+PARTS: Mapping[str, Sequence[str]] = {
+    "nodes.containerd": (RUNTIME, TOOLKIT),
+    "nodes.cri": (RUNTIME,),
+    "nodes.containerd-version": (RUNTIME,),
+    "nodes.container-toolkit": (TOOLKIT,),
+    "nodes.cdi": (TOOLKIT,),
+    "nodes.char-links": (TOOLKIT,),
+    "nodes.driver-versions": (DRIVER,),
+    "nodes.kernels": (DRIVER,),
+    "nodes.nvml": (DRIVER,),
+    "nodes.gpu-count": (DRIVER,),
+    "nodes.fabric": (DRIVER,),
+}
+"""By check, the roles of which one at least has to be ours for site.yml to cure what it finds."""
+UNITS = {
+    "'containerd'": RUNTIME,
+    "kubelet": KUBELET,
+    "'nvidia-persistenced'": DRIVER,
+    "'nvidia-cdi-refresh'": TOOLKIT,
+}
+"""By words of a cause of the check of services."""
+OR_SITE = re.compile(r",? or (?:run )?site\.yml(?:, which [^.;]+)?(?=[.;,])")
+
+
+def for_owner(check: str, host: NodeWanted, problem: Problem) -> Problem:
+    """A problem with a next step that its owner can take."""
+    roles = PARTS.get(check, ())
+    if check == SERVICES:
+        roles = [role for words, role in UNITS.items() if words in problem.cause][:1]
+    if not roles or any(host.manages(role) for role in roles) or problem.cure is Cure.PLUGIN:
+        return problem
+    step = OR_SITE.sub("", problem.next_step)
+    if not re.search(rf"site\.yml|playbooks/|'(?:{'|'.join(roles)})_", step):
+        return replace(problem, next_step=step)
+    owners = " and ".join(f"'{role}_owner: {EXISTING}'" for role in roles)
+    return replace(
+        problem, next_step=f"Have whoever installs it set that right ({owners}).", cure=Cure.PERSON
+    )
