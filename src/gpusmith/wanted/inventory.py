@@ -176,7 +176,10 @@ def _wanted(
     output = {
         "ANSIBLE_LOAD_CALLBACK_PLUGINS": "0",
         "ANSIBLE_CALLBACK_RESULT_FORMAT": "json",
+        # AWX and build servers force colours; a user may have results hidden.
+        "ANSIBLE_FORCE_COLOR": "0",
         "ANSIBLE_NOCOLOR": "1",
+        "ANSIBLE_NO_LOG": "0",
     }
     with tempfile.NamedTemporaryFile("w", prefix="gpusmith-", suffix=".json") as file:
         # A command line has no room for the names of a large inventory.

@@ -45,6 +45,15 @@ def test_reads_groups_and_variables(tmp_path: Path, variables: Variables) -> Non
     assert found.kubeconfig == "/nowhere/kubeconfig"
 
 
+@pytest.mark.parametrize("setting", ["ANSIBLE_FORCE_COLOR", "ANSIBLE_NO_LOG", "ANSIBLE_VERBOSITY"])
+def test_what_a_user_sets_of_the_output_is_no_hindrance(
+    tmp_path: Path, variables: Variables, monkeypatch: pytest.MonkeyPatch, setting: str
+) -> None:
+    """AWX sets the first one for all jobs."""
+    monkeypatch.setenv(setting, "1")
+    assert list(read(str(write(tmp_path / "lab", variables())), "gpu-1").hosts) == ["gpu-1"]
+
+
 def test_limit(tmp_path: Path, variables: Variables) -> None:
     source = str(write(tmp_path / "lab", variables()))
     assert list(read(source, "gpu-2").hosts) == ["gpu-2"]
