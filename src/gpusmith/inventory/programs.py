@@ -6,12 +6,15 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 from gpusmith.errors import ToolError
 from gpusmith.paths import repo_root
 
 READ_TIMEOUT_S = 120
+MODULES = {"ansible": "adhoc", "ansible-inventory": "inventory"}
+"""What 'python -m ansible' calls them."""
 
 
 def ansible_environment(working_folder: Path) -> dict[str, str]:
@@ -32,17 +35,21 @@ def ansible_environment(working_folder: Path) -> dict[str, str]:
 def run(
     name: str, words: Sequence[str], folder: Path, environment: Mapping[str, str]
 ) -> subprocess.CompletedProcess[str]:
-    """Run one of the programs that are installed beside this Python.
+    """Run one of the programs of this Python's Ansible: beside it, or, as after 'pip install --user', in another folder.
 
     Raises:
         ToolError: it is missing, or does not end.
     """
     program = Path(sys.executable).parent / name
-    if not program.is_file():
-        raise ToolError(f"Program '{program}' is missing.", "Run 'make setup'.")
+    command = [str(program)] if program.is_file() else [sys.executable, "-m", "ansible", MODULES[name]]
+    if not program.is_file() and find_spec("ansible") is None:
+        raise ToolError(
+            f"Program '{program}' is missing.",
+            f"Install package 'ansible-core' for '{sys.executable}'; in a checkout, run 'make setup'.",
+        )
     try:
         return subprocess.run(
-            [str(program), *words], cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True,
+            [*command, *words], cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True,
             text=True, timeout=READ_TIMEOUT_S, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired as error:

@@ -54,6 +54,18 @@ def test_what_a_user_sets_of_the_output_is_no_hindrance(
     assert list(read(str(write(tmp_path / "lab", variables())), "gpu-1").hosts) == ["gpu-1"]
 
 
+def test_programs_of_ansible_may_be_in_another_folder_than_python(
+    tmp_path: Path, variables: Variables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after 'pip install --user', and in execution environments."""
+    python = tmp_path / "bin" / "python3"
+    python.parent.mkdir()
+    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
+    assert list(read(str(write(tmp_path / "lab", variables())), "gpu-1").hosts) == ["gpu-1"]
+
+
 def test_limit(tmp_path: Path, variables: Variables) -> None:
     source = str(write(tmp_path / "lab", variables()))
     assert list(read(source, "gpu-2").hosts) == ["gpu-2"]
