@@ -11,6 +11,6 @@ description: Waits until the nodes are Ready, with one list call for all of them
 author: gpusmith contributors
 options:
   kubeconfig: {type: path, required: true, description: Path of a kubeconfig on the controller.}
-  nodes: {type: dict, required: true, description: "By name of the node, its labels (dict), taints (list of key, value and effect) and startup_taint (key)."}
+  nodes: {type: dict, required: true, description: "By name of the node, its labels (dict), taints (list of key, value and effect), startup_taint (key), and whether it is adopted, so that taints which it has stay its own."}
   ready_timeout: {type: float, default: 300.0, description: Seconds until all of the nodes must be Ready.}
 """

@@ -29,17 +29,20 @@ class Wanted:
         taints: all that are ours, with key, value and effect.
         startup_taint: key of a taint that the node of a machine made anew has to carry, even if its Node object is an old one;
             that also drops the old one's stamp, and the driver upgrade that it was in.
+        adopted: somebody else has joined the node, so that taints which it has already are not ours to take away.
     """
 
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: Sequence[Taint] = ()
     startup_taint: str = ""
+    adopted: bool = False
 
     @staticmethod
     def read(given: Mapping[str, Any]) -> Wanted:
         """From an entry of the inventory's data, in which numbers may be labels."""
         labels = {str(key): str(value) for key, value in (given.get("labels") or {}).items()}
-        return Wanted(labels, tuple(given.get("taints") or ()), given.get("startup_taint") or "")
+        startup, adopted = str(given.get("startup_taint") or ""), bool(given.get("adopted"))
+        return Wanted(labels, tuple(given.get("taints") or ()), startup, adopted)
 
 
 @dataclass
@@ -89,7 +92,9 @@ def identity(taint: Taint) -> str:
     return f"{taint['key']}:{taint['effect']}"
 
 
-def taint_patch(node: Object, wanted: Sequence[Taint], startup: str = "") -> Object | None:
+def taint_patch(
+    node: Object, wanted: Sequence[Taint], startup: str = "", adopted: bool = False
+) -> Object | None:
     """The merge patch that makes our taints the wanted ones; None if they are.
 
     It carries the version that it was computed from: a taint that somebody sets meanwhile is not lost, the patch is refused.
@@ -106,12 +111,16 @@ def taint_patch(node: Object, wanted: Sequence[Taint], startup: str = "") -> Obj
     )
     annotated = node["metadata"].get("annotations") or {}
     void = [key for key in (STAMP, UPGRADE, PREVIOUS_DRIVER) if startup and key in annotated]
-    if same and owned == set(ours) and not fresh and not void:
+    theirs = {name for name in ours.keys() - owned if adopted and there.get(name) == ours[name]}
+    if same and owned == ours.keys() - theirs and not fresh and not void:
         return None
     return {
         "metadata": {
             "resourceVersion": node["metadata"]["resourceVersion"],
-            "annotations": {OWNED_TAINTS: ",".join(sorted(ours)) or None, **dict.fromkeys(void)},
+            "annotations": {
+                OWNED_TAINTS: ",".join(sorted(ours.keys() - theirs)) or None,
+                **dict.fromkeys(void),
+            },
         },
         "spec": {
             "taints": kept + fresh + [ours[name] for name in sorted(ours)],
@@ -226,7 +235,7 @@ def _patch(cluster: Cluster, node: Object, wanted: Wanted, state: State, check: 
         state.patched.append("labels")
         node = cluster.get(path) or node
     for left in reversed(range(TRIES)):
-        body = taint_patch(node, wanted.taints, wanted.startup_taint)
+        body = taint_patch(node, wanted.taints, wanted.startup_taint, wanted.adopted)
         if body is None:
             return
         if "taints" not in state.patched:

@@ -9,7 +9,7 @@ import pytest
 from gpusmith.change.ledger import State as Step
 from gpusmith.cluster import node_metadata
 from gpusmith.cluster.api import ApiUnreachable
-from gpusmith.cluster.node_metadata import State, Wanted
+from gpusmith.cluster.node_metadata import State, Wanted, taint_patch
 from gpusmith.errors import GpusmithError
 from gpusmith.names import HOLD, OWNED_TAINTS, PREVIOUS_DRIVER, STAMP, UPGRADE
 from tests.unit.cluster.conftest import Memory
@@ -237,6 +237,25 @@ def test_a_node_that_stays_in_the_cluster_keeps_nothing_of_ours() -> None:
         "other": "stays"
     }
     assert node_metadata.release(Memory({}).cluster, "gpu-1") == {}
+
+
+def test_a_taint_that_an_adopted_node_had_stays_when_it_is_given_back() -> None:
+    there = node({}, [], [GPU])
+    memory = Memory({"/api/v1/nodes/gpu-1": there})
+    more = {"key": "pool", "value": "a", "effect": "NoSchedule"}
+    patch = taint_patch(there, [GPU, more], adopted=True)
+    assert patch is not None
+    assert patch["metadata"]["annotations"][OWNED_TAINTS] == "pool:NoSchedule"
+    there["metadata"]["annotations"] = {OWNED_TAINTS: "pool:NoSchedule"}
+    there["spec"]["taints"] = [GPU, more]
+    assert taint_patch(there, [GPU, more], adopted=True) is None
+    node_metadata.release(memory.cluster, "gpu-1")
+    assert memory.objects["/api/v1/nodes/gpu-1"]["spec"]["taints"] == [GPU]
+    # With a join of ours, the kubelet has registered with it for us.
+    mine = taint_patch(node({}, [], [GPU]), [GPU])
+    assert mine is not None
+    assert mine["metadata"]["annotations"][OWNED_TAINTS] == "nvidia.com/gpu:NoSchedule"
+    assert node_metadata.Wanted.read({"adopted": True}).adopted
 
 
 def test_a_node_in_an_upgrade_is_not_released() -> None:
