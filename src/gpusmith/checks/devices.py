@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpusmith.checks.findings import CannotAsk
+from gpusmith.checks.findings import CannotAsk, NotApplicable
 from gpusmith.checks.register import check
 from gpusmith.expect import cdi as expected_cdi
 from gpusmith.expect import devices as expected
@@ -54,5 +54,9 @@ def cdi_evidence(record: Record) -> dict[str, Any]:
 )
 def cdi(facts: NodeFacts) -> list[Problem]:
     """Made for the loaded driver, with every GPU under its own device node, and from one source."""
-    wanted = cdi_of(facts.host)
+    wanted, seen = cdi_of(facts.host), facts.record.cdi
+    if not (wanted.required or wanted.restart_plugin or seen.specs or seen.plugin_specs):
+        raise NotApplicable(
+            f"Toolkit and device plugin of '{facts.host.name}' are of others and use no CDI specification."
+        )
     return [*expected_cdi.plugin(facts.record, wanted), *expected_cdi.problems(facts.record, wanted)]

@@ -52,6 +52,8 @@ def evidence(record: Record) -> dict[str, Any]:
 def problems(record: Record, wanted: Cdi) -> list[Problem]:
     """What is wrong with the specifications that containerd reads."""
     node, seen = wanted.node, evidence(record)
+    if not record.cdi.specs and not wanted.required:
+        return []
     if not record.cdi.specs:
         return [
             Problem(

@@ -62,7 +62,7 @@ def configuration(record: Record, wanted: Runtime) -> list[Problem]:
             f"Node '{node}': containerd's effective configuration {what}.", step, evidence, Cure.CONTAINERD
         )
         for key, what in {**(NVIDIA if wanted.nvidia else {}), **SETTINGS}.items()
-        if not getattr(effective, key)
+        if not getattr(effective, key) and (wanted.cdi or key != "cdi")
     ]
     if effective.cri_disabled:
         cause = f"Node '{node}': containerd's CRI plugin is disabled, kubelet cannot use it."

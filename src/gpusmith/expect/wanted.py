@@ -93,11 +93,13 @@ class Runtime:
     Attributes:
         nvidia: whether it must have the runtime 'nvidia', which comes with the toolkit.
         default_nvidia: whether that is the runtime of every pod.
+        cdi: whether it must take CDI; a plugin and a toolkit of others may do without.
     """
 
     node: str
     nvidia: bool = True
     default_nvidia: bool = False
+    cdi: bool = True
 
 
 @dataclass(frozen=True)
@@ -107,11 +109,13 @@ class Cdi:
     Attributes:
         spec: the file that the toolkit's role makes.
         restart_plugin: command that has the device plugin write its own anew; empty where that is another's matter.
+        required: whether there must be one; a toolkit of others need not make any.
     """
 
     node: str
     spec: str = CDI_SPEC
     restart_plugin: str = ""
+    required: bool = True
 
     def is_ours(self, path: str) -> bool:
         """Whether a path is that of the file that the role makes; /var/run is /run."""
@@ -212,9 +216,11 @@ def cdi_of(host: NodeWanted) -> Cdi:
         host.name,
         host.toolkit.cdi_spec,
         restart_plugin(host.operands.namespace, host.node_name) if ours else "",
+        host.manages("nvidia_container_toolkit"),
     )
 
 
 def runtime_of(host: NodeWanted) -> Runtime:
     """What a host's inventory says of containerd."""
-    return Runtime(host.name, default_nvidia=host.toolkit.default_runtime)
+    cdi = host.manages("nvidia_container_toolkit") or DEVICE_PLUGIN in host.operands.ours
+    return Runtime(host.name, default_nvidia=host.toolkit.default_runtime, cdi=cdi)

@@ -9,8 +9,10 @@ import pytest
 from ansible_collections.gpusmith.gpu.plugins.filter.packages_due import packages_due
 from ansible_collections.gpusmith.gpu.plugins.filter.plan import plan
 
+from gpusmith.checks.devices import cdi
 from gpusmith.checks.driver import driver_versions, holds
 from gpusmith.checks.findings import NotApplicable
+from gpusmith.checks.runtime import containerd
 from gpusmith.checks.services import services
 from gpusmith.node.facts import NodeFacts
 from gpusmith.node.records import parse
@@ -76,3 +78,17 @@ def test_units_of_a_role_are_not_asked_for_where_its_part_is_of_others(
     raw["services"][unit].update(enabled="not-found", active="inactive")
     assert services(seen(host(), raw)) != []
     assert services(seen(host(**{f"{role}_owner": "existing"}), raw)) == []
+
+
+def test_a_toolkit_and_a_plugin_of_others_need_no_cdi(host: Callable[..., Any]) -> None:
+    raw = healthy_record()
+    raw["containerd"]["effective"]["cdi"] = False
+    raw["cdi"].update(specs=[], plugin_specs=[])
+    theirs = {"nvidia_container_toolkit_owner": "existing", "gpu_operands_device_plugin": "existing"}
+    assert containerd(seen(host(**theirs), raw)) == []
+    with pytest.raises(NotApplicable):
+        cdi(seen(host(**theirs), raw))
+    # Our plugin hands out GPUs by CDI, and our toolkit by its specification as well.
+    for role in theirs:
+        assert containerd(seen(host(**{role: "existing"}), raw)) != []
+        assert cdi(seen(host(**{role: "existing"}), raw)) != []
