@@ -20,8 +20,25 @@ BACKS_OFF = "CrashLoopBackOff"
 
 POLICIES = "/apis/nvidia.com/v1/clusterpolicies"
 """Installed by the GPU Operator; without it the API has no such resource."""
-OTHER_VENDORS = "rocm"
-"""AMD's repository, whose images have the same names."""
+OTHER_VENDORS = frozenset(
+    {
+        "amd",
+        "amdgpu",
+        "cambricon",
+        "dcu",
+        "enflame",
+        "gaudi",
+        "gcu",
+        "habana",
+        "hygon",
+        "intel",
+        "mlu",
+        "neuron",
+        "npu",
+    }
+    | {"rocm", "xpu"}
+)
+"""Parts of names of images that offer devices of others, and of their vendors' repositories: 'rocm/k8s-device-plugin'."""
 PLUGIN_FOLDER = "/var/lib/kubelet/device-plugins"
 """The kubelet's registration folder for device plugins. A pod that does not mount it is not a device plugin."""
 SHELLS = ("sh", "bash", "ash", "dash")
@@ -43,11 +60,23 @@ def components(spec: Mapping[str, Any]) -> frozenset[str]:
     return frozenset(found | {DEVICE_PLUGIN for row in rows if not component(row) and _offers_gpus(row)})
 
 
+def _of_other_vendor(image: str) -> bool:
+    """Whether an image, without its digest, is another vendor's; a registry's address says nothing of it."""
+    first, slash, rest = image.partition("/")
+    name = rest if slash and any(sign in first for sign in ".:") else image
+    parts = set(re.split(r"[/._-]", name.partition(":")[0].lower()))
+    return bool(parts & OTHER_VENDORS) and "nvidia" not in parts
+
+
 def _offers_gpus(container: Mapping[str, Any]) -> bool:
     """Whether image or program is called like a device plugin for GPUs; folders of an image are its vendor's."""
-    *folders, image = str(container.get("image")).partition("@")[0].split("/")
-    words = [image, *map(str, container.get("command") or []), *map(str, container.get("args") or [])]
-    if OTHER_VENDORS in folders or any(part in word for part in OTHER_RESOURCES for word in words):
+    whole = str(container.get("image")).partition("@")[0]
+    words = [
+        whole.rpartition("/")[2],
+        *map(str, container.get("command") or []),
+        *map(str, container.get("args") or []),
+    ]
+    if _of_other_vendor(whole) or any(part in word for part in OTHER_RESOURCES for word in words):
         return False
     return any(DEVICE_PLUGINS.search(word.rpartition("/")[2]) for word in words)
 
@@ -64,10 +93,9 @@ def _meets_kubelet(spec: Mapping[str, Any]) -> bool:
 
 def component(container: Mapping[str, Any]) -> str:
     """Which operand a container of a pod runs, by its image and, where that has several, its command; empty if none."""
-    image = str(container.get("image"))
-    *folders, last = image.partition("@")[0].split("/")
-    called = last.split(":")[0]
-    if OTHER_VENDORS in folders:
+    image = str(container.get("image")).partition("@")[0]
+    called = image.rpartition("/")[2].split(":")[0]
+    if _of_other_vendor(image):
         return ""
     possible = [row.component for row in rows() if called.endswith(row.images)]
     return _program(container, possible) if len(possible) > 1 else "".join(possible)

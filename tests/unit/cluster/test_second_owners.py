@@ -159,8 +159,25 @@ def test_a_device_plugin_is_known_by_what_it_does(container: dict[str, Any]) -> 
         "nvcr.io/nvidia/kubevirt-gpu-device-plugin:v1.4.0",
         "rocm/k8s-device-plugin:1.31",
         "intel/intel-gpu-plugin:0.34",
+        "intel/intel-gpu-device-plugin:0.34",
+        "amdpsd/rocm-k8s-device-plugin:1.31",
+        "registry.example/mirror/rocm-k8s-device-plugin:1.31",
+        "vault.habana.ai/docker-k8s-device-plugin/habana-k8s-device-plugin:1.20",
+        "cambricon/cambricon-k8s-device-plugin:v2",
         "xilinx/k8s-fpga-device-plugin:1",
     ],
 )
 def test_plugins_for_other_devices_are_none(image: str) -> None:
     assert second_owners([workload("theirs", {"image": image})], "ours", components()) == []
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        "intel.registry.example:5000/k8s-device-plugin:v0.17.4-amd64",
+        "registry.example/amd/nvidia/k8s-device-plugin@sha256:0123",
+        "k8s-device-plugin",
+    ],
+)
+def test_addresses_tags_and_digests_make_no_other_vendor(image: str) -> None:
+    assert len(second_owners([workload("theirs", {"image": image})], "ours", components())) == 1
