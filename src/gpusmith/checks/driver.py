@@ -99,8 +99,13 @@ def driver_versions(facts: NodeFacts) -> list[Problem]:
     ),
 )
 def foreign_driver(facts: NodeFacts) -> list[Problem]:
-    """No driver came past the package manager."""
-    return foreign.problems(facts.record, driver_of(facts.host, facts.model, facts.record))
+    """No driver came past the package manager, unless it is somebody else's and no packages are beside it."""
+    record, wanted = facts.record, driver_of(facts.host, facts.model, facts.record)
+    if facts.host.manages("nvidia_driver") or packages.of_driver(record, wanted) or record.half_packages:
+        return foreign.problems(record, wanted)
+    raise NotApplicable(
+        f"The inventory says that others install the driver of '{facts.host.name}'; no package of it is there."
+    )
 
 
 @check(

@@ -25,6 +25,7 @@ PARTS: Mapping[str, Sequence[str]] = {
     "nodes.cdi": (TOOLKIT,),
     "nodes.char-links": (TOOLKIT,),
     "nodes.driver-versions": (DRIVER,),
+    "nodes.foreign-driver": (DRIVER,),
     "nodes.kernels": (DRIVER,),
     "nodes.nvml": (DRIVER,),
     "nodes.gpu-count": (DRIVER,),

@@ -10,7 +10,7 @@ from ansible_collections.gpusmith.gpu.plugins.filter.packages_due import package
 from ansible_collections.gpusmith.gpu.plugins.filter.plan import plan
 
 from gpusmith.checks.devices import cdi
-from gpusmith.checks.driver import driver_versions, holds
+from gpusmith.checks.driver import driver_versions, foreign_driver, holds
 from gpusmith.checks.findings import NotApplicable
 from gpusmith.checks.runtime import containerd
 from gpusmith.checks.services import services
@@ -92,3 +92,15 @@ def test_a_toolkit_and_a_plugin_of_others_need_no_cdi(host: Callable[..., Any]) 
     for role in theirs:
         assert containerd(seen(host(**{role: "existing"}), raw)) != []
         assert cdi(seen(host(**{role: "existing"}), raw)) != []
+
+
+def test_a_driver_of_others_may_have_come_by_nvidias_installer(host: Callable[..., Any]) -> None:
+    raw = healthy_record()
+    raw["foreign"] = {"installer": ["/usr/bin/nvidia-uninstall"]}
+    theirs = host(nvidia_driver_owner="existing")
+    # Over the files of packages it is nobody's way.
+    assert foreign_driver(seen(theirs, raw)) != []
+    raw["packages"] = {}
+    assert foreign_driver(seen(host(), raw)) != []
+    with pytest.raises(NotApplicable):
+        foreign_driver(seen(theirs, raw))
