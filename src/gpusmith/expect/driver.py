@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from gpusmith.data.operands import MANAGED
 from gpusmith.expect import (
     devices,
     driver_needs,
@@ -62,7 +63,8 @@ def package_versions(record: Record, wanted: Driver, evidence: dict[str, Any]) -
             *fabric.tools(record, wanted),
         ]
         found += packages.missing(record, node, names)
-    elif not evidence["packages"]:
+    # One of others may have come by NVIDIA's installer.
+    elif not evidence["packages"] and (wanted.owner == MANAGED or not record.module.loaded_version):
         found.append(
             Problem(
                 f"Node '{node}': no driver package is installed.",

@@ -104,3 +104,7 @@ def test_a_driver_of_others_may_have_come_by_nvidias_installer(host: Callable[..
     assert foreign_driver(seen(host(), raw)) != []
     with pytest.raises(NotApplicable):
         foreign_driver(seen(theirs, raw))
+    assert driver_versions(seen(theirs, raw)) == []
+    assert driver_versions(seen(host(), raw)) != []
+    raw["module"].update(loaded_version=None)
+    assert any("no driver package" in row.cause for row in driver_versions(seen(theirs, raw)))
