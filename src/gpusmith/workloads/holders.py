@@ -9,7 +9,7 @@ from gpusmith.workloads import jobs, judge
 from gpusmith.workloads.jobs import PodTask
 from gpusmith.workloads.pods import Pods
 from gpusmith.workloads.states import PodState, state_of
-from gpusmith.workloads.waiting import Contended, NeverRan, PodProblem, Starts, deleted
+from gpusmith.workloads.waiting import Contended, NeverRan, PodProblem, Starts, deleted, out_of_memory
 
 PROGRAM = jobs.program("hold_gpu.py")
 TICK_S = 0.5
@@ -66,6 +66,8 @@ def judge_holder(expected: judge.Expected, name: str, state: PodState, log: str)
     if state.displaced:
         raise Contended(f"pod '{name}' was ended from outside: {state.displaced}", "", log)
     result, problems = judge.program_result(expected, f"pod '{name}'", log)
+    if result is None and state.limit:
+        raise out_of_memory(f"pod '{name}'", state.limit)
     if result is None and state.phase != "Running":
         raise PodProblem(
             f"pod '{name}' ended before it named its GPU: {state.ended or state.phase}",

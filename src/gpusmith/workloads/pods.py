@@ -16,7 +16,15 @@ from gpusmith.workloads.jobs import Manifest, PodTask, Run
 from gpusmith.workloads.judge import result_of
 from gpusmith.workloads.node import NodeUnderTest
 from gpusmith.workloads.states import state_of
-from gpusmith.workloads.waiting import Contended, Ends, Interfered, NeverRan, PodProblem, PullTrouble, Starts
+from gpusmith.workloads.waiting import (
+    Contended,
+    Ends,
+    NeverRan,
+    PodProblem,
+    PullTrouble,
+    Starts,
+    out_of_memory,
+)
 
 T = TypeVar("T")
 
@@ -174,10 +182,7 @@ class Pods:
         if state.displaced and result_of(log) is None:
             raise Contended(f"its pod was ended from outside: {state.displaced}", "", log)
         if state.limit and result_of(log) is None:
-            raise Interfered(
-                f"its pod was ended at a memory limit of {state.limit}",
-                "A LimitRange or an admission policy of the cluster has set it, or 'validation_pod_limits': set that to more.",
-            )
+            raise out_of_memory("its pod", state.limit)
         if state.never_ran:
             raise NeverRan(f"its container was not started: {state.ended}")
         if state.phase == "Failed" and result_of(log) is None:

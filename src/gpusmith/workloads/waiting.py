@@ -87,6 +87,14 @@ def deleted(pod: str = "its pod") -> Contended:
     )
 
 
+def out_of_memory(pod: str, limit: str) -> Interfered:
+    """What to say of a pod that was ended at a limit of memory."""
+    return Interfered(
+        f"{pod} was ended at a memory limit of {limit}",
+        "A LimitRange or an admission policy of the cluster has set it, or 'validation_pod_limits': set that to more.",
+    )
+
+
 def _injected(state: PodState) -> Interfered:
     """What to say of a container of somebody else that keeps ours from its work."""
     return Interfered(

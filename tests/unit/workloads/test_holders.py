@@ -12,7 +12,7 @@ from gpusmith.wait import Done, NotYet
 from gpusmith.workloads.holders import judge_holder
 from gpusmith.workloads.judge import Expected
 from gpusmith.workloads.states import state_of
-from gpusmith.workloads.waiting import NeverRan, PodProblem
+from gpusmith.workloads.waiting import Interfered, NeverRan, PodProblem
 from tests.unit.workloads.answers import ends_as, start_error
 
 
@@ -78,3 +78,13 @@ def test_a_holder_that_names_no_gpu_is_given_up(run: Any, fake_cluster: Any) -> 
     finding = run(values={"validation_timeout_pod_s": 2})[0]["gpu-1"].findings["workloads.allocation"]
     assert finding.outcome is Outcome.FAILED
     assert "Waited 2 s for pod 'n0-hold-1' to name its GPU; last seen: no result yet" in finding.cause
+
+
+def test_a_holder_that_was_ended_at_a_limit_of_others_is_no_matter_of_the_node() -> None:
+    ended = {"name": "workload", "state": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}}
+    pod = {
+        "spec": {"containers": [{"name": "workload", "resources": {"limits": {"memory": "64Mi"}}}]},
+        "status": {"phase": "Failed", "containerStatuses": [ended]},
+    }
+    with pytest.raises(Interfered, match="memory limit of 64Mi"):
+        judge_holder(NODE, "n0-hold-0", state_of(pod), "")
