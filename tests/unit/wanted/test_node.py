@@ -23,7 +23,8 @@ def test_what_the_inventory_leaves_out_has_the_default_of_the_spec(host: Callabl
     assert plain.baseline.swap_off
     assert list(plain.baseline.modules) == known["host_baseline_modules"].default
     assert plain.baseline.sysctl == known["host_baseline_sysctl"].default
-    assert list(plain.kubernetes.taints) == known["kubernetes_node_taints"].default
+    assert [row["key"] for row in plain.kubernetes.taints] == ["nvidia.com/gpu"]
+    assert host(kubernetes_node_owner="existing").kubernetes.taints == ()
     assert plain.validation.timeout_pod_s == known["validation_timeout_pod_s"].default
     assert plain.operands.namespace == known["gpu_operands_namespace"].default
     assert plain.operands.ours == ("nvidia-device-plugin", "gpu-feature-discovery", "node-feature-discovery")
@@ -47,7 +48,8 @@ def test_of_a_part_of_somebody_else_nothing_is_wanted(host: Callable[..., Any]) 
     assert plain.manages("host_baseline")
     assert plain.package_versions == {}
     assert (plain.driver.version, plain.driver.extra_modules) == ("latest", ())
-    assert plain.kubernetes.taints == ours.kubernetes.taints
+    mine = ({"key": "a", "effect": "NoSchedule"},)
+    assert host(kubernetes_node_owner="existing", kubernetes_node_taints=list(mine)).kubernetes.taints == mine
     assert plain.toolkit.cdi_spec == ours.toolkit.cdi_spec
     assert from_plain(json.loads(json.dumps(to_plain(plain)))) == plain
 
