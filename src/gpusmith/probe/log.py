@@ -94,7 +94,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Entries:
-    """Messages since the driver was loaded last, as (Unix time, text), in the journal's order: a clock can be set back.
+    """Messages since the driver was loaded last, as (Unix time, text), by the boot's own clock: the other can be set back.
 
     Attributes:
         loaded_unix: when that was; None if the log does not have it.
@@ -117,16 +117,20 @@ def _text_of(message: object) -> str:
 
 def log_entries(text: str) -> Entries:
     """What ``journalctl -o json`` has."""
-    messages: list[tuple[float, str]] = []
-    loaded, unread = None, 0
+    rows: list[tuple[int, float, str]] = []
+    unread = 0
     for line in text.splitlines():
         try:
             entry = json.loads(line)
             message = _text_of(entry["MESSAGE"])
             stamp = int(entry.get("__REALTIME_TIMESTAMP", 0)) / 1e6
+            rows.append((int(entry.get("__MONOTONIC_TIMESTAMP", 0)), stamp, message))
         except (ValueError, KeyError, TypeError):
             unread += bool(line.strip())
-            continue
+    messages: list[tuple[float, str]] = []
+    loaded = None
+    # With '-g' and '-n', journalctl begins with the youngest (journalctl(1), --grep).
+    for _since_boot, stamp, message in sorted(rows, key=lambda row: row[0]):
         if "NVRM: loading NVIDIA UNIX" in message:
             # Loading the driver initialises every GPU: what was before is history.
             loaded = stamp
