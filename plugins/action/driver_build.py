@@ -26,7 +26,6 @@ from gpusmith.node.records import parse
 from gpusmith.probe.record import Record
 from gpusmith.verdict.changes import TELLS
 
-STATES = ["withheld", "allowed", "compiled", "restored", "rebuilt", "mended", "present"]
 RECORD = "node_record_now"
 
 

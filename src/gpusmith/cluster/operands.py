@@ -21,23 +21,9 @@ BACKS_OFF = "CrashLoopBackOff"
 POLICIES = "/apis/nvidia.com/v1/clusterpolicies"
 """Installed by the GPU Operator; without it the API has no such resource."""
 OTHER_VENDORS = frozenset(
-    {
-        "amd",
-        "amdgpu",
-        "cambricon",
-        "dcu",
-        "enflame",
-        "gaudi",
-        "gcu",
-        "habana",
-        "hygon",
-        "intel",
-        "mlu",
-        "neuron",
-        "npu",
-    }
-    | {"rocm", "xpu"}
-)
+    ("amd", "amdgpu", "cambricon", "dcu", "enflame", "gaudi", "gcu", "habana", "hygon", "intel", "mlu", "neuron", "npu",
+     "rocm", "xpu")
+)  # fmt: skip
 """Parts of names of images that offer devices of others, and of their vendors' repositories: 'rocm/k8s-device-plugin'."""
 PLUGIN_FOLDER = "/var/lib/kubelet/device-plugins"
 """The kubelet's registration folder for device plugins. A pod that does not mount it is not a device plugin."""

@@ -17,7 +17,6 @@ from gpusmith.names import RESULTS_SCHEMA, STAMP, STAMP_MANAGER, STARTUP_TAINT
 from gpusmith.problems import Problem
 
 TRIES = 5
-POLICIES = ("if_needed", "always", "never")
 
 Node = Mapping[str, Any]
 
