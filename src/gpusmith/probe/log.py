@@ -9,6 +9,7 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from gpusmith.probe.commands import Command
 from gpusmith.probe.pci import normal_pci
@@ -115,6 +116,7 @@ def _text_of(message: object) -> str:
     raise ValueError("no text")
 
 
+@lru_cache(maxsize=1)
 def log_entries(text: str) -> Entries:
     """What ``journalctl -o json`` has."""
     rows: list[tuple[int, float, str]] = []
