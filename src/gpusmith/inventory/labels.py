@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from kubernetes.utils.quantity import parse_quantity
+
 from gpusmith.errors import Refusal
 
 HINT = "Correct it in the inventory."
@@ -79,6 +81,32 @@ def labels(name: str, value: Any) -> Iterator[Refusal]:
         if not is_key(key):
             yield must_be(name, f"a mapping whose keys are {KEY_WORDS}", key)
         yield from _value(f"{name}.{key}", text)
+
+
+def texts(name: str, value: Any) -> Iterator[Refusal]:
+    """Annotations that the API server takes: any text, by keys as of labels."""
+    if not isinstance(value, Mapping):
+        yield must_be(name, "a mapping of keys to texts", value)
+        return
+    for key, text in value.items():
+        if not is_key(key):
+            yield must_be(name, f"a mapping whose keys are {KEY_WORDS}", key)
+        if not isinstance(text, str):
+            yield must_be(f"{name}.{key}", "a text, in quotes", text)
+
+
+def limits(name: str, value: Any) -> Iterator[Refusal]:
+    """Limits of CPU and memory, as pods have them."""
+    if not isinstance(value, Mapping) or not value.keys() <= {"cpu", "memory"}:
+        yield must_be(name, "a mapping with the keys 'cpu' and 'memory'", value)
+        return
+    for key, amount in value.items():
+        try:
+            good = not isinstance(amount, bool) and parse_quantity(str(amount)) > 0
+        except ValueError:
+            good = False
+        if not good:
+            yield must_be(f"{name}.{key}", "an amount such as '4' or '4Gi'", amount)
 
 
 def taints(name: str, value: Any) -> Iterator[Refusal]:

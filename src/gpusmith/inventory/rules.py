@@ -9,7 +9,7 @@ from typing import Any
 
 from gpusmith.errors import Refusal
 from gpusmith.inventory import authorities, kubelet, proxy, registries
-from gpusmith.inventory.labels import label, labels, must_be, object_name, taints
+from gpusmith.inventory.labels import label, labels, limits, must_be, object_name, taints, texts
 from gpusmith.inventory.values import truth, whole
 
 # systemd.unit(5), without templates that no instance is named of.
@@ -197,6 +197,9 @@ RULES: Mapping[str, Rule] = {
     "gpu_upgrade_evict": labels,
     "gpu_upgrade_stop_units": units,
     "kubernetes_node_labels": labels,
+    "validation_labels": labels,
+    "validation_annotations": texts,
+    "validation_pod_limits": limits,
     "kubernetes_node_taints": taints,
     "host_baseline_sysctl": sysctl,
     kubelet.VARIABLE: kubelet.settings,

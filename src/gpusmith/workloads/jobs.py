@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from kubernetes.utils.quantity import parse_quantity
+
 from gpusmith.errors import ToolError
 from gpusmith.names import (
     CORDON_TAINT,
@@ -185,7 +187,12 @@ def _container(task: PodTask) -> Manifest:
         **task.env,
     }
     # Its weight too: on cgroup v1 a starved container is not frozen in time, which its runtime takes for a failed start.
-    resources: Manifest = {"requests": {"cpu": "100m", "memory": "64Mi"}}
+    requests = {"cpu": "100m", "memory": "64Mi"}
+    requests |= {
+        name: min(requests[name], task.limits[name], key=parse_quantity)
+        for name in requests.keys() & task.limits
+    }
+    resources: Manifest = {"requests": requests}
     limits = {**task.limits, **({task.resource: str(task.gpus)} if task.gpus else {})}
     if limits:
         resources["limits"] = limits

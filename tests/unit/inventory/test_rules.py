@@ -154,3 +154,21 @@ def test_defaults_keep_the_rules() -> None:
 
 def test_there_are_rules_for_declared_variables_only() -> None:
     assert set(RULES) - set(CONNECTION) <= set(load().variables)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"validation_labels": {"team x": "a"}},
+        {"validation_labels": {"team": "a b"}},
+        {"validation_annotations": {"a": False}},
+        {"validation_annotations": {"a": [1]}},
+        {"validation_pod_limits": {"memory": "lots"}},
+        {"validation_pod_limits": {"memory": "0"}},
+        {"validation_pod_limits": {"nvidia.com/gpu": "1"}},
+    ],
+)
+def test_what_no_pod_of_the_suite_could_have_is_refused(values: dict[str, Any]) -> None:
+    assert len(find(values)) == 1
+    assert find({"validation_labels": {"a": "b"}, "validation_annotations": {"x.io/a": "any text"}}) == []
+    assert find({"validation_pod_limits": {"cpu": 4, "memory": "4Gi"}}) == []

@@ -128,3 +128,8 @@ def test_what_policies_of_the_site_ask_for_is_on_everything(programs: Path) -> N
     kubernetes_validate.validate(jobs.job(run, task), "1.36", strict=True)
     (container,) = jobs.pod(run, task)["spec"]["containers"]
     assert container["resources"]["limits"] == {"cpu": "4", "memory": "4Gi", "nvidia.com/gpu": "4"}
+
+
+def test_no_pod_requests_more_than_its_limit() -> None:
+    (container,) = jobs.pod(RUN, workload(limits={"cpu": "50m", "memory": "4Gi"}))["spec"]["containers"]
+    assert container["resources"]["requests"] == {"cpu": "50m", "memory": "64Mi"}
