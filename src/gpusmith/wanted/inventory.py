@@ -107,6 +107,8 @@ def read(source: str | None, limit: str | None, working_folder: Path | None = No
             "'ansible-inventory --list' printed no JSON.",
             f"Try: ansible-inventory --inventory {named} --list",
         ) from error
+    if source is None and not members(tree, "all"):
+        raise NO_INVENTORY
     names = nodes_of(tree, named, limit or "")
     # A connection that cannot be made would break those of all hosts, without the reason.
     listed = (tree.get("_meta") or {}).get("hostvars") or {}
@@ -115,6 +117,9 @@ def read(source: str | None, limit: str | None, working_folder: Path | None = No
 
 
 BEFORE_RESULT = " => "
+NO_INVENTORY = InputError(
+    "There is no inventory.", "Name yours with --inventory; the lab's is 'inventory/lab'."
+)
 
 
 def nodes_of(tree: Mapping[str, Any], source: str, limit: str) -> list[str]:
@@ -145,10 +150,7 @@ def _unreadable(source: str | None, named: str, limit: str | None, stderr: str) 
             "Give --limit a host or group of it.",
         )
     if source is None:
-        return InputError(
-            f"No usable inventory: {said}",
-            "Start the lab with 'gpulab up', or name yours with --inventory.",
-        )
+        return InputError(f"No usable inventory: {said}", NO_INVENTORY.hint)
     return InputError(
         f"Inventory '{named}' cannot be read: {said}",
         f"Try: ansible-inventory --inventory {named} --list",

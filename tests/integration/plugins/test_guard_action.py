@@ -52,6 +52,27 @@ def site(
     return output
 
 
+@pytest.mark.parametrize("words", [[], ["-l", "gpu-1"]])
+def test_a_run_without_an_inventory_is_no_success(tmp_path: Path, words: list[str]) -> None:
+    """With a limit and no host, Ansible skips every play and ends with 0."""
+    program = str(Path(sys.executable).parent / "ansible-playbook")
+    settings = {
+        "ANSIBLE_CONFIG": str(repo_root() / "ansible.cfg"),
+        "ANSIBLE_INVENTORY": str(tmp_path / "none"),
+    }
+    for playbook in ("site.yml", "playbooks/upgrade_driver.yml"):
+        done = subprocess.run(
+            [program, str(repo_root() / playbook), *words],
+            env={**os.environ, "NO_COLOR": "1", "ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "0", **settings},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        assert done.returncode != 0, done.stdout
+        assert "-i" in done.stdout + done.stderr
+
+
 def test_good_values_are_not_in_the_way(tmp_path: Path) -> None:
     mine = {"kubernetes_node_labels": {"rack": "{{ rack }}"}, "rack": "r2", "ansible_port": "22"}
     output = site(tmp_path, {"gpu-1": {}, "gpu-2": mine})

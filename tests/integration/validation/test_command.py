@@ -228,6 +228,23 @@ def test_bad_input_is_refused(root: Path, dead: Path, tmp_path: Path) -> None:
         assert not left.exists() or json.loads(left.read_text())["checks"] == []
 
 
+def test_a_run_without_an_inventory_says_so(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "ansible.cfg").touch()
+    (tmp_path / "hosts").touch()
+    settings = {"ANSIBLE_CONFIG": str(tmp_path / "ansible.cfg"), "ANSIBLE_INVENTORY": str(tmp_path / "hosts")}
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", str(root / "validation")],
+        cwd=tmp_path,
+        env={**os.environ, **settings},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 4, done.stdout
+    assert "There is no inventory" in done.stdout + done.stderr
+
+
 def test_a_missing_kubeconfig_is_refused_where_the_cluster_is_asked(
     root: Path, dead: Path, tmp_path: Path
 ) -> None:
