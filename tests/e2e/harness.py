@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import testinfra
 import yaml
 from gpulab.processes import process_start
 
@@ -224,6 +225,18 @@ class Lab:
             self.program("gpulab"), "ssh", node, "--", f"sh -ec {shlex.quote(script)}", timeout=timeout
         )
         return ended.output.strip()
+
+    def host(self, node: str) -> Any:
+        """A machine as testinfra sees it, for its packages, services, files and sysctls."""
+        hosts = yaml.safe_load((self.inventory / "hosts.yml").read_text())["all"]["children"]["gpu_nodes"][
+            "hosts"
+        ]
+        shared = yaml.safe_load((self.inventory / "group_vars" / "all.yml").read_text())
+        return testinfra.get_host(
+            f"ssh://{shared['ansible_user']}@{hosts[node]['ansible_host']}",
+            ssh_identity_file=shared["ansible_ssh_private_key_file"],
+            ssh_extra_args=shared["ansible_ssh_common_args"],
+        )
 
     def kubectl(self, *words: str, timeout: float = 60.0) -> str:
         """Output of kubectl, which must succeed."""

@@ -108,8 +108,10 @@ def test_what_check_mode_foretold_is_what_came(bare_lab: Lab, foretold: Foretold
         # Whether the package's file is completed, and so kept as it was, only a run can tell.
         root = "/etc/containerd/config.toml"
         assert set(bare_lab.on(node, ours).splitlines()) - {root, f"{root}.before-gpusmith"} <= files
-        bare_lab.on(node, f"ls {' '.join(files)}")
-        bare_lab.on(node, f"systemctl is-active {' '.join(foretold.items('units'))}")
+        host = bare_lab.host(node)
+        assert [path for path in files if not host.file(path).is_file] == []
+        units = [host.service(unit) for unit in foretold.items("units")]
+        assert [unit.name for unit in units if not (unit.is_running and unit.is_enabled)] == []
         labels = bare_lab.get("node", node)["metadata"]["labels"]
         assert foretold.items("labels") <= {f"{key}={value}" for key, value in labels.items()}
     objects = [names.fullmatch(item) for item in foretold.items("objects")]
