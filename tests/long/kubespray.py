@@ -59,9 +59,15 @@ KEPT = (
 """Files that nobody but kubespray changes."""
 
 
-def build(lab: Lab, node: str) -> None:
-    """Make such a node of a bare machine, in the lab's cluster."""
-    lab.site_ok("-l", node, "--tags", "host_baseline,containerd,kubernetes_node")
+def build(lab: Lab, *nodes: str) -> None:
+    """Make such nodes of bare machines, in the lab's cluster."""
+    lab.site_ok("-l", ",".join(nodes), "--tags", "host_baseline,containerd,kubernetes_node")
+    for node in nodes:
+        _rebuild(lab, node)
+        _as_others_left_it(lab, node)
+
+
+def _rebuild(lab: Lab, node: str) -> None:
     texts = {
         "/etc/kubernetes/kubelet-config.yaml": _kubelet_config(lab, node),
         "/etc/containerd/config.toml": _without_marks(
@@ -86,7 +92,6 @@ def build(lab: Lab, node: str) -> None:
         + "systemctl daemon-reload; systemctl enable containerd kubelet; systemctl start containerd kubelet",
         timeout=120,
     )
-    _as_others_left_it(lab, node)
 
 
 def _kubelet_config(lab: Lab, node: str) -> str:
