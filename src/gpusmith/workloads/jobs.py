@@ -13,7 +13,6 @@ from kubernetes.utils.quantity import parse_quantity
 from gpusmith.errors import ToolError
 from gpusmith.names import (
     CORDON_TAINT,
-    GPU_TAINT,
     MANAGED_BY,
     MANAGER,
     OWNER_ANNOTATION,
@@ -23,7 +22,6 @@ from gpusmith.names import (
     PURPOSE_LABEL,
     RUN_LABEL,
     RUN_NAMESPACE,
-    STARTUP_TAINT,
     WORKLOAD_LABEL,
 )
 
@@ -69,7 +67,7 @@ class PodTask:
         gpus: how many it asks for; 0 for a pod that must see none.
         resource: of which it asks for so many.
         simulated: the inventory's word, which the program compares with the library.
-        tolerated: taint keys of the inventory.
+        tolerated: keys of taints.
         cordoned: it goes to the node although that is cordoned.
         runtime_class: empty for the cluster's default.
         env: further variables.
@@ -140,8 +138,7 @@ def program(name: str) -> list[str]:
 
 
 def _pod_spec(task: PodTask) -> Manifest:
-    keys = dict.fromkeys([GPU_TAINT, STARTUP_TAINT, *task.tolerated])
-    tolerations = [{"key": key, "operator": "Exists"} for key in keys]
+    tolerations = [{"key": key, "operator": "Exists"} for key in task.tolerated]
     if task.cordoned:
         tolerations.append({"key": CORDON_TAINT, "operator": "Exists", "effect": "NoSchedule"})
     spec: Manifest = {

@@ -83,7 +83,7 @@ class Pods:
             gpus=self.gpus if gpus is None else gpus,
             resource=self.node.offer.resource,
             simulated=host.simulated,
-            tolerated=tuple(str(row["key"]) for row in host.kubernetes.taints),
+            tolerated=self.node.target.tolerated,
             cordoned=self.node.target.in_maintenance,
             runtime_class=host.validation.runtime_class,
             limits=host.validation.pod_limits,

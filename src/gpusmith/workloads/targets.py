@@ -10,7 +10,7 @@ from typing import Any
 from gpusmith.cluster import dra
 from gpusmith.cluster.api import Cluster
 from gpusmith.cluster.views import NODES, PODS, NodeView, view_of
-from gpusmith.names import CORDON_TAINT, GPU_TAINT, STARTUP_TAINT
+from gpusmith.names import CORDON_TAINT, GPU_TAINT, READINESS_TAINTS, STARTUP_TAINT
 from gpusmith.upgrade import unfinished
 from gpusmith.wanted.node import NodeWanted
 from gpusmith.wanted.offers import Device, gpus_of
@@ -33,6 +33,21 @@ class Target:
     devices: frozenset[Device] | None
     runtime_classes: frozenset[str] = frozenset()
     maintenance: str = ""
+
+    @property
+    def tolerated(self) -> tuple[str, ...]:
+        """Keys of taints behind which it is tested: ours, the inventory's, and those that may wait for the proof."""
+        waiting = (row.get("key", "") for row in (self.view.taints if self.view else ()))
+        return tuple(
+            dict.fromkeys(
+                [
+                    GPU_TAINT,
+                    STARTUP_TAINT,
+                    *(str(row["key"]) for row in self.host.kubernetes.taints),
+                    *(key for key in waiting if key.startswith(READINESS_TAINTS)),
+                ]
+            )
+        )
 
     @property
     def in_maintenance(self) -> bool:
@@ -135,9 +150,7 @@ def _cordoned(view: NodeView, host: NodeWanted) -> NotTested:
 
 
 def _tainted(target: Target, view: NodeView) -> NotTested | None:
-    ours = {GPU_TAINT, STARTUP_TAINT, *(str(row["key"]) for row in target.host.kubernetes.taints)}
-    if target.in_maintenance:
-        ours.add(CORDON_TAINT)
+    ours = {*target.tolerated, CORDON_TAINT} if target.in_maintenance else {*target.tolerated}
     foreign = [
         row
         for row in view.taints

@@ -82,12 +82,15 @@ def test_a_node_that_waiting_does_not_free_is_told_what_frees_it(
         ("team", "NoSchedule", False),
         ("nvidia.com/gpu", "NoSchedule", False),
         (STARTUP_TAINT, "NoSchedule", False),
+        ("readiness.k8s.io/gpus-proved", "NoSchedule", False),
+        ("readiness.k8s.io/nvidia-gpu-not-ready", "NoExecute", False),
     ],
 )
 def test_only_foreign_taints_that_keep_pods_off_count(key: str, effect: str, kept_back: bool) -> None:
     host = make_host(kubernetes_node_taints=[{"key": "team", "value": "a", "effect": "NoSchedule"}])
     target = Target(host, replace(READY, taints=({"key": key, "effect": effect},)), None)
     assert (why_not(target) is not None) is kept_back
+    assert effect == "PreferNoSchedule" or (key in target.tolerated) is not kept_back
 
 
 # --- an upgrade's own cordon -----------------------------------------------------------------------------------------
