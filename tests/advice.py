@@ -188,7 +188,6 @@ COMMANDS: Mapping[str, Command] = {
     "ansible-playbook -i INVENTORY playbooks/remove_nodes.yml -l X": WALKED,
     "ansible-playbook -i INVENTORY site.yml -l X": WALKED,
     "ansible-playbook -i INVENTORY site.yml -l X -e gpusmith_reboot=if_needed": WALKED,
-    "gpulab up": WALKED,
     "make docs": WALKED,
     "make setup": WALKED,
     "pytest validation": WALKED,

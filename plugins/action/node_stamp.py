@@ -30,7 +30,7 @@ class ActionModule(ControllerAction):
         proof = stamps.judge(results, asked["host"])
         asked_for = stamps.driver_asked(results, asked["host"])
         facts = {**facts, "asked": asked_for} if is_open(asked_for) else facts
-        done = stamps.put_outcome(Cluster(asked["kubeconfig"]), name, proof, facts, check)
+        done = stamps.put_outcome(Cluster(asked["kubeconfig"]), name, proof, facts, check, asked["condition"])
         return {
             "changed": done.changed,
             "stamp": done.stamp,

@@ -15,5 +15,6 @@ options:
   host: {type: str, required: true, description: "Name of the node in the inventory, which the results use."}
   results: {type: path, required: true, description: Path of C(results.json) on the controller.}
   not_before: {type: float, default: 0.0, description: Unix time at which the suite was started.}
+  condition: {type: bool, default: false, description: Whether the Node says the outcome in condition C(gpusmith.io/Validated) as well.}
   facts: {type: dict, required: true, description: "The facts that the stamp is for, as M(gpusmith.gpu.node_state) returns them."}
 """

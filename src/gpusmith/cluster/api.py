@@ -26,6 +26,7 @@ CONNECTIONS = 64
 READINESS = "/readyz"
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
 UNKNOWN = 401

@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from gpusmith.cluster import condition
 from gpusmith.cluster.api import CONFLICT, ApiRefused, Cluster, Object
 from gpusmith.cluster.views import NODES, node_path, readiness
 from gpusmith.errors import GpusmithError
-from gpusmith.names import CORDON_TAINT, MANAGER, OWNED_TAINTS, PREVIOUS_DRIVER, STAMP, UPGRADE
+from gpusmith.names import CONDITION, CORDON_TAINT, MANAGER, OWNED_TAINTS, PREVIOUS_DRIVER, STAMP, UPGRADE
 from gpusmith.upgrade import unfinished
 from gpusmith.wait import Deadline, Done, NotYet, WaitTimeout, wait_until
 
@@ -229,6 +230,9 @@ def make(
 def _patch(cluster: Cluster, node: Object, wanted: Wanted, state: State, check: bool) -> None:
     path = node_path(node["metadata"]["name"])
     state.changes = changes(node, wanted)
+    if wanted.startup_taint:
+        # It was said of the machine that was there before.
+        condition.remove(cluster, node, check)
     body = label_patch(node, wanted.labels)
     if body is not None:
         cluster.apply(path, body, MANAGER, dry_run=check)
@@ -272,10 +276,12 @@ def release(cluster: Cluster, name: str, check: bool = False) -> dict[str, list[
         raise GpusmithError(why.message, why.hint)
     state = State(True, True, "")
     _patch(cluster, node, Wanted(), state, check)
+    if condition.remove(cluster, node, check):
+        state.changes.setdefault("more", []).append(f"condition '{CONDITION}' is removed")
     marks = sorted({STAMP, UPGRADE, PREVIOUS_DRIVER} & set(node["metadata"].get("annotations") or {}))
     if marks:
         cluster.patch(
             node_path(name), {"metadata": {"annotations": dict.fromkeys(marks)}}, MANAGER, dry_run=check
         )
-        state.changes["more"] = [f"annotation '{mark}' is removed" for mark in marks]
+        state.changes.setdefault("more", []).extend(f"annotation '{mark}' is removed" for mark in marks)
     return state.changes

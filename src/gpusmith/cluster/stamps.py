@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gpusmith.cluster import condition
 from gpusmith.cluster.api import CONFLICT, ApiRefused, Cluster
 from gpusmith.cluster.views import NODES, node_path
 from gpusmith.errors import GpusmithError, ToolError
@@ -272,6 +273,7 @@ def put_outcome(
     proof: Proof,
     facts: Mapping[str, Any],
     check: bool,
+    conditions: bool = False,
 ) -> Stamped:
     """Stamp a node that is proved; take an older stamp off one that is not.
 
@@ -281,13 +283,15 @@ def put_outcome(
         proof: from judge().
         facts: that the stamp is for.
         check: have the API server try the change out only.
+        conditions: whether the Node says it in a condition, too.
 
     Raises:
         ToolError: the cluster does not take the change.
     """
     if proof.problem is None:
         time_text = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        text, untainted = _put(cluster, name, facts, time_text, check)
+        text, untainted, now = _put(cluster, name, facts, time_text, check)
+        _say(cluster, now, proof.problem, conditions, check)
         return Stamped(True, True, text, untainted)
     message = f"Node '{name}' is not validated: {proof.problem.cause.rstrip('.')}. {proof.problem.next_step}".strip()
     node = cluster.get(node_path(name))
@@ -297,14 +301,25 @@ def put_outcome(
         return Stamped(True, False, message=message)
     if old is not None:
         cluster.patch(node_path(name), unstamp_patch(), STAMP_MANAGER, dry_run=check)
-    return Stamped(False, old is not None, message=message)
+    said = _say(cluster, node, proof.problem, conditions, check)
+    return Stamped(False, old is not None or said, message=message)
+
+
+def _say(cluster: Cluster, node: Node | None, problem: Problem | None, wanted: bool, check: bool) -> bool:
+    """Its condition, where one is wanted; none where none is. Whether that was a change."""
+    if node is None:
+        return False
+    if not wanted:
+        return condition.remove(cluster, node, check)
+    return condition.put(cluster, node, problem, check)
 
 
 def _put(
     cluster: Cluster, name: str, facts: Mapping[str, Any], time_text: str, dry_run: bool
-) -> tuple[str, bool]:
-    """Stamp and untaint; the stamp, and whether the taint was there."""
+) -> tuple[str, bool, Node]:
+    """Stamp and untaint; the stamp, whether the taint was there, and the Node as it is then."""
     text, tainted = "", False
+    node: Node | None = None
     for left in reversed(range(TRIES)):
         node = cluster.get(node_path(name))
         if node is None:
@@ -313,10 +328,10 @@ def _put(
             )
         tainted, text = tainted or has_taint(node), make_stamp(facts, time_text, node)
         try:
-            cluster.patch(node_path(name), stamp_patch(node, text), STAMP_MANAGER, dry_run=dry_run)
+            node = cluster.patch(node_path(name), stamp_patch(node, text), STAMP_MANAGER, dry_run=dry_run)
             break
         except ApiRefused as error:
             # Somebody changed the node between the two calls, or the answer of our own change got lost; look again.
             if error.status != CONFLICT or not left:
                 raise
-    return text, tainted
+    return text, tainted, node or {}

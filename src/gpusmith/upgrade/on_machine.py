@@ -389,7 +389,14 @@ class Machine:
         """Run the whole suite on the node, and stamp it."""
         results = self.validation.run(version, self.host, Maintenance(self.run, version))
         proof = stamps.judge(results, self.host)
-        put = stamps.put_outcome(self.cluster, self.node, proof, stamp_facts(self._record()), check=False)
+        put = stamps.put_outcome(
+            self.cluster,
+            self.node,
+            proof,
+            stamp_facts(self._record()),
+            check=False,
+            conditions=self.wanted.validation.node_condition,
+        )
         if put.proved and proof.problem is None:
             return
         where = f"See {self.validation.report_dir / version}."

@@ -172,6 +172,7 @@ class Validation:
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     pod_limits: Mapping[str, str] = field(default_factory=dict)
+    node_condition: bool = False
 
 
 ROLES = {

@@ -12,7 +12,15 @@ from typing import Any, cast
 
 import pytest
 
-from gpusmith.cluster.api import CONFLICT, MISSING, ApiRefused, ApiResource, Cluster, kinds_in
+from gpusmith.cluster.api import (
+    CONFLICT,
+    MISSING,
+    STRATEGIC_PATCH,
+    ApiRefused,
+    ApiResource,
+    Cluster,
+    kinds_in,
+)
 from gpusmith.cluster.retries import Patience
 from tests.unit.fake_cluster import discovery
 
@@ -186,8 +194,14 @@ class Memory:
     def patch(
         self, path: str, body: Any, manager: str, kind: str = "merge", dry_run: bool = False
     ) -> dict[str, Any]:
-        if self.change("PATCH", path, dry_run):
-            if isinstance(body, list):
+        real, path = self.change("PATCH", path, dry_run), path.removesuffix("/status")
+        if real:
+            if kind == STRATEGIC_PATCH:
+                (row,) = body["status"]["conditions"]
+                status = self.objects[path].setdefault("status", {})
+                others = [old for old in status.get("conditions", []) if old["type"] != row["type"]]
+                status["conditions"] = others + ([] if "$patch" in row else [row])
+            elif isinstance(body, list):
                 assert body[1]["value"] == self.objects[path]["metadata"]["resourceVersion"]
                 self.objects[path]["metadata"]["managedFields"] = body[0]["value"]
             else:

@@ -11,7 +11,7 @@ from gpusmith.cluster import node_metadata
 from gpusmith.cluster.api import ApiUnreachable
 from gpusmith.cluster.node_metadata import State, Wanted, taint_patch
 from gpusmith.errors import GpusmithError
-from gpusmith.names import HOLD, OWNED_TAINTS, PREVIOUS_DRIVER, STAMP, UPGRADE
+from gpusmith.names import CONDITION, HOLD, OWNED_TAINTS, PREVIOUS_DRIVER, STAMP, UPGRADE
 from tests.unit.cluster.conftest import Memory
 from tests.unit.ledgers import ledger
 
@@ -227,11 +227,14 @@ def test_check_mode_tells_all_of_a_node_that_the_cluster_does_not_have() -> None
 def test_a_node_that_stays_in_the_cluster_keeps_nothing_of_ours() -> None:
     there = node({"rack": "r1", "zone": "a"}, ["rack"], [GPU, STARTUP], "nvidia.com/gpu:NoSchedule")
     there["metadata"]["annotations"] |= {STAMP: "{}", "other": "stays"}
+    there["status"] = {"conditions": [{"type": CONDITION, "status": "True"}]}
     memory = Memory({"/api/v1/nodes/gpu-1": there})
     told = node_metadata.release(memory.cluster, "gpu-1")
     assert told["labels"] == ["rack is removed"]
     assert told["taints"] == ["nvidia.com/gpu:NoSchedule is removed"]
     left = memory.objects["/api/v1/nodes/gpu-1"]
+    assert CONDITION not in {row["type"] for row in left["status"]["conditions"]}
+    assert f"condition '{CONDITION}' is removed" in told["more"]
     assert left["spec"]["taints"] == [STARTUP]
     assert {key: value for key, value in left["metadata"]["annotations"].items() if value} == {
         "other": "stays"

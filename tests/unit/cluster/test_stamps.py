@@ -13,7 +13,7 @@ import pytest
 from gpusmith.cluster import stamps
 from gpusmith.cluster.api import ApiRefused
 from gpusmith.errors import GpusmithError, ToolError
-from gpusmith.names import RESULTS_SCHEMA, STARTUP_TAINT
+from gpusmith.names import CONDITION, RESULTS_SCHEMA, STARTUP_TAINT
 from gpusmith.names import STAMP as ANNOTATION
 from gpusmith.problems import Problem
 from tests.unit.cluster.conftest import Memory
@@ -172,6 +172,42 @@ def test_a_proved_node_is_stamped_and_untainted() -> None:
     assert there["metadata"]["annotations"][ANNOTATION] == done.stamp
     assert json.loads(there["metadata"]["annotations"][ANNOTATION])["digest"] == "sha256:a"
     assert [row["key"] for row in there["spec"]["taints"]] == ["nvidia.com/gpu"]
+
+
+def conditions(memory: Memory) -> dict[str, str]:
+    rows = memory.objects[NODE].get("status", {}).get("conditions", [])
+    return {row["type"]: row["status"] for row in rows}
+
+
+def test_a_node_says_the_outcome_in_a_condition_where_it_is_asked_to() -> None:
+    there = {**node(None, STARTUP_TAINT), "status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+    memory = Memory({NODE: there})
+
+    def put(proof: stamps.Proof, wanted: bool = True) -> stamps.Stamped:
+        return stamps.put_outcome(memory.cluster, "gpu-1", proof, FACTS, check=False, conditions=wanted)
+
+    put(PASSED)
+    assert conditions(memory) == {"Ready": "True", CONDITION: "True"}
+    assert put(FAILED).changed
+    row = memory.objects[NODE]["status"]["conditions"][-1]
+    assert (row["status"], row["reason"], row["message"]) == ("False", "NotProved", "GPU 3 is lost.")
+    memory.done.clear()
+    assert not put(FAILED).changed
+    assert memory.done == []
+    assert put(FAILED, wanted=False).changed
+    assert conditions(memory) == {"Ready": "True"}
+
+
+def test_a_condition_keeps_since_when_it_is_so() -> None:
+    memory = Memory({NODE: node(STAMP)})
+    row = {"type": CONDITION, "status": "False", "message": "x", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    memory.objects[NODE]["status"] = {"conditions": [row]}
+    stamps.put_outcome(memory.cluster, "gpu-1", FAILED, FACTS, check=False, conditions=True)
+    (now,) = memory.objects[NODE]["status"]["conditions"]
+    assert (now["message"], now["lastTransitionTime"]) == ("GPU 3 is lost.", row["lastTransitionTime"])
+    stamps.put_outcome(memory.cluster, "gpu-1", PASSED, FACTS, check=False, conditions=True)
+    (now,) = memory.objects[NODE]["status"]["conditions"]
+    assert now["lastTransitionTime"] != row["lastTransitionTime"]
 
 
 def test_a_node_that_changed_meanwhile_is_read_again() -> None:

@@ -25,7 +25,9 @@ def test_every_role_of_site_has_its_tag() -> None:
 def test_every_playbook_imports_the_guard_first() -> None:
     folder = repo_root() / "playbooks"
     (play,) = yaml.safe_load((folder / "guard.yml").read_text())
-    assert (play["hosts"], play["tasks"][0]["run_once"]) == ("all:localhost", True)
+    # No host is left out; without any, tests/integration/plugins/test_guard_action.py sees it fail.
+    assert play["hosts"].startswith("{{ 'all:localhost' if groups['all']")
+    assert play["tasks"][0]["run_once"] is True
     # The first host's connection variables may be what it has to name.
     assert play["tasks"][0]["delegate_to"] == "localhost"
     for path in sorted(folder.glob("*.yml")):

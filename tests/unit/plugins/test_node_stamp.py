@@ -33,6 +33,7 @@ def test_a_node_of_another_name_than_its_host(
         "host": host,
         "results": str(written),
         "not_before": 0.0,
+        "condition": False,
         "facts": FACTS,
     }
     answer = node_stamp.ActionModule.act(None, asked, False)

@@ -464,7 +464,7 @@ def test_only_a_failed_check_is_the_drivers_fault(
     )
     put: list[Any] = []
 
-    def put_outcome(_cluster: Any, name: str, proof: Any, _facts: Any, check: bool) -> Any:
+    def put_outcome(_cluster: Any, name: str, proof: Any, _facts: Any, check: bool, conditions: bool) -> Any:
         put.append((name, check))
         return stamps.Stamped(proof.problem is None, True, message=str(proof.problem))
 
