@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Any
 
 from gpusmith.errors import GpusmithError
-from gpusmith.names import FIRST_CHANGE, HOLD, UPGRADE
+from gpusmith.names import FIRST_CHANGE, HOLD, SENTINEL_LABEL, SENTINEL_LABELS, UPGRADE
 
 SCHEMA = 1
 
@@ -73,6 +73,7 @@ class Ledger:
         flavour: kind of what was there before, in the change's own words.
         rollback: the target is the version from before an earlier change.
         change: what it is called, see `protocol.Words`.
+        opted_out: this change told NVSentinel to leave the node alone; the label's value before, empty if it had none.
     """
 
     run: str
@@ -91,6 +92,7 @@ class Ledger:
     flavour: str = ""
     rollback: bool = False
     change: str = FIRST_CHANGE
+    opted_out: str | None = None
 
     @property
     def finished(self) -> bool:
@@ -159,6 +161,17 @@ def now() -> str:
     return dt.datetime.now(dt.UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
+def to_opt_out(node: Node) -> str | None:
+    """What `Ledger.opted_out` becomes of a node: None where NVSentinel does not look after it, or somebody told it not to."""
+    labels = (node.get("metadata") or {}).get("labels") or {}
+    value = labels.get(SENTINEL_LABEL)
+    if value == "false" or not any(
+        name == SENTINEL_LABEL or name.startswith(SENTINEL_LABELS) for name in labels
+    ):
+        return None
+    return str(value or "")
+
+
 def patch(
     node: Node,
     ledger: Ledger,
@@ -177,6 +190,9 @@ def patch(
     body: dict[str, Any] = {
         "metadata": {"resourceVersion": node["metadata"]["resourceVersion"], "annotations": annotations}
     }
+    if ledger.opted_out is not None:
+        value = (ledger.opted_out or None) if ledger.finished else "false"
+        body["metadata"]["labels"] = {SENTINEL_LABEL: value}
     if cordon is not None:
         body["spec"] = {"unschedulable": True if cordon else None}
     return body

@@ -112,7 +112,7 @@ class NodeObject:
                 return ""
             try:
                 # Who else cordoned it keeps the cordon.
-                own = replace(entry, cordoned=not is_cordoned(mine))
+                own = replace(entry, cordoned=not is_cordoned(mine), opted_out=ledgers.to_opt_out(mine))
                 self.write(ledgers.patch(mine, own, cordon=True))
             except ApiRefused as error:
                 if error.status != CONFLICT:

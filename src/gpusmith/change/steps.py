@@ -129,11 +129,10 @@ class NodeChange:
             self._entry = entry if self._may_be_admitted() else None
             raise
         self._entry = entry
-        if self.rollback:
-            # Whose cordon it is, the admission has written.
-            node = self.cluster.node()
-            self._refuse_others(node)
-            self._entry = ledgers.read(node)
+        # Whose cordon it is, and what else was there, the admission has written.
+        node = self.cluster.node()
+        self._refuse_others(node)
+        self._entry = ledgers.read(node)
         self.say(State.ADMITTED, "cordoned")
         return self._forward()
 

@@ -10,7 +10,7 @@ import pytest
 
 from gpusmith.change import ledger
 from gpusmith.change.ledger import FINISHED, Ledger, State, Unreadable
-from gpusmith.names import UPGRADE
+from gpusmith.names import SENTINEL_LABEL, UPGRADE
 
 ENTRY = Ledger(
     run="r1",
@@ -92,3 +92,26 @@ def test_the_ledger_of_an_earlier_release_is_read() -> None:
     raw = json.loads(ledger.written(ENTRY))
     del raw["change"]
     assert ledger.read(node(json.dumps(raw))) == replace(ENTRY, change="driver upgrade")
+
+
+@pytest.mark.parametrize(
+    ("labels", "before"),
+    [
+        ({}, None),
+        ({"nvsentinel.dgxc.nvidia.com/driver.installed": "true"}, ""),
+        ({SENTINEL_LABEL: "true"}, "true"),
+        ({SENTINEL_LABEL: "false", "nvsentinel.dgxc.nvidia.com/dcgm.version": "4.x"}, None),
+    ],
+)
+def test_nvsentinel_leaves_a_node_alone_as_long_as_the_change_takes(
+    labels: dict[str, str], before: str | None
+) -> None:
+    there = node(None)
+    there["metadata"]["labels"] = labels
+    entry = replace(ENTRY, opted_out=ledger.to_opt_out(there))
+    assert entry.opted_out == before
+    for state in State:
+        body = ledger.patch(there, replace(entry, state=state))
+        after = {**labels, **body["metadata"].get("labels", {})}
+        expected = "false" if before is not None and state not in FINISHED else labels.get(SENTINEL_LABEL)
+        assert after.get(SENTINEL_LABEL) == expected, state

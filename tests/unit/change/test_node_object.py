@@ -18,7 +18,15 @@ from gpusmith.cluster import leftovers
 from gpusmith.cluster.api import CONFLICT, ApiRefused
 from gpusmith.cluster.leftovers import Leftovers
 from gpusmith.errors import GpusmithError
-from gpusmith.names import HOLD, MANAGER, OPERANDS_LABEL, OPERANDS_ON, OPERANDS_PAUSED, RUN_NAMESPACE
+from gpusmith.names import (
+    HOLD,
+    MANAGER,
+    OPERANDS_LABEL,
+    OPERANDS_ON,
+    OPERANDS_PAUSED,
+    RUN_NAMESPACE,
+    SENTINEL_LABEL,
+)
 from gpusmith.upgrade.hosts import STAMPED
 from gpusmith.wanted.offers import whole
 from gpusmith.workloads import namespace
@@ -70,6 +78,7 @@ class Api:
             raise self.refuses
         node = self.nodes[path.rpartition("/")[2]]
         node["metadata"]["annotations"].update(body["metadata"]["annotations"])
+        node["metadata"]["labels"].update(body["metadata"].get("labels", {}))
         node["spec"].update(body.get("spec", {}))
 
     def apply(self, path: str, body: dict[str, Any], manager: str) -> None:
@@ -103,6 +112,15 @@ def pod(name: str, **labels: str) -> dict[str, Any]:
         "spec": {"containers": [{"resources": {"limits": {"nvidia.com/gpu": "1"}}}]},
         "status": {"phase": "Running"},
     }
+
+
+def test_admission_tells_nvsentinel_to_leave_the_node_alone(tmp_path: Path) -> None:
+    api = Api("gpu-1")
+    labels = api.nodes["gpu-1"]["metadata"]["labels"]
+    labels["nvsentinel.dgxc.nvidia.com/driver.installed"] = "true"
+    assert made(api, tmp_path).admit(ENTRY) == ""
+    assert labels[SENTINEL_LABEL] == "false"
+    assert ledgers.read(api.nodes["gpu-1"]) == replace(ENTRY, opted_out="")
 
 
 def test_admission_cordons_and_writes_the_ledger(tmp_path: Path) -> None:
