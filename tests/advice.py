@@ -141,6 +141,11 @@ COMMANDS: Mapping[str, Command] = {
         "-n gpusmith-system delete pod -l app.kubernetes.io/name=nvidia-device-plugin"
         " --field-selector spec.nodeName=gpu-1 --dry-run=server"
     ),
+    "kubectl -n X create secret docker-registry X --docker-server=REGISTRY --docker-username=NAME"
+    " --docker-password=PASSWORD": _kubectl(
+        "-n gpusmith-system create secret docker-registry r --docker-server=r --docker-username=n"
+        " --docker-password=p --dry-run=server"
+    ),
     "kubectl -n X delete pod X": _kubectl("-n kube-system delete pod etcd-cp-1 --dry-run=server"),
     "kubectl annotate node X X-": _kubectl("annotate node gpu-1 gpusmith.io/driver-upgrade-"),
     "kubectl describe node X": _kubectl("describe node gpu-1"),

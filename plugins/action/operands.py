@@ -27,7 +27,8 @@ class ActionModule(ControllerAction):
 
     def act(self, asked: dict[str, Any], check: bool) -> dict[str, Any]:
         self._refuse_for_a_part(removes=asked["state"] == "absent")
-        cluster, objects = Cluster(asked["kubeconfig"]), asked["objects"]
+        cluster = Cluster(asked["kubeconfig"])
+        objects = [apply.of_site(row, asked["labels"], asked["pull_secrets"]) for row in asked["objects"]]
         if asked["state"] == "absent":
             gone = apply.remove(cluster, objects, asked["timeout"], check)
             return {"changed": bool(gone), "objects": gone, "foreign": {}, "left_out": []}

@@ -13,6 +13,8 @@ options:
   kubeconfig: {type: path, required: true, description: Path of a kubeconfig on the controller.}
   objects: {type: list, elements: dict, required: true, description: Whole manifests.}
   gone: {type: list, elements: dict, default: [], description: Manifests of objects that are deleted first if they exist and are labelled as managed by gpusmith.}
+  labels: {type: dict, default: {}, description: Labels of the site's on every object and on its pods.}
+  pull_secrets: {type: list, elements: str, default: [], description: Names of Secrets with which its pods pull images.}
   state: {type: str, choices: [present, absent], default: present, description: Whether the objects are to exist.}
   timeout: {type: float, default: 300.0, description: Seconds within which deleted objects must be gone.}
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -63,6 +64,25 @@ def name_of(wanted: Mapping[str, Any]) -> str:
     """What an object is called in sentences."""
     metadata = wanted["metadata"]
     return title(wanted["kind"], metadata["name"], metadata.get("namespace", ""))
+
+
+def of_site(wanted: Object, labels: Mapping[str, str], pull_secrets: Sequence[str]) -> Object:
+    """An object with what a site asks for: labels, also of its pods, and Secrets with which they pull images.
+
+    Args:
+        wanted: the manifest; its own labels win, since selectors go by them.
+        labels: of the site.
+        pull_secrets: names in the object's namespace.
+    """
+    made = copy.deepcopy(wanted)
+    template = (made.get("spec") or {}).get("template") or {}
+    for part in (made, template) if template else (made,):
+        if labels:
+            metadata = part.setdefault("metadata", {})
+            metadata["labels"] = {**labels, **(metadata.get("labels") or {})}
+    if template and pull_secrets:
+        template["spec"]["imagePullSecrets"] = [{"name": name} for name in pull_secrets]
+    return made
 
 
 def apply(

@@ -66,6 +66,12 @@ def object_name(name: str, value: Any) -> Iterator[Refusal]:
         )
 
 
+def object_names(name: str, value: Any) -> Iterator[Refusal]:
+    """Names of objects, in a list."""
+    for index, text in enumerate(value):
+        yield from object_name(f"{name}[{index}]", text)
+
+
 def label(name: str, value: Any) -> Iterator[Refusal]:
     """The value of one label, or nothing."""
     if value is not None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from gpusmith.errors import Refusal
 from gpusmith.inventory import authorities, kubelet, proxy, registries
-from gpusmith.inventory.labels import label, labels, limits, must_be, object_name, taints, texts
+from gpusmith.inventory.labels import label, labels, limits, must_be, object_name, object_names, taints, texts
 from gpusmith.inventory.values import truth, whole
 
 # systemd.unit(5), without templates that no instance is named of.
@@ -187,7 +187,9 @@ RULES: Mapping[str, Rule] = {
     "validation_timeout_pull_s": from_one,
     "validation_timeout_s": from_one,
     "validation_load_s": from_one,
+    "gpu_operands_labels": labels,
     "gpu_operands_namespace": object_name,
+    "gpusmith_image_pull_secrets": object_names,
     "gpu_operands_runtime_class": object_name,
     "gpu_upgrade_canary": from_zero,
     "gpu_upgrade_soak_s": from_zero,

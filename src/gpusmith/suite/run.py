@@ -73,6 +73,10 @@ class Suite:
             str(process()),
             {key: value for row in wanted for key, value in row.labels.items()},
             {key: value for row in wanted for key, value in row.annotations.items()},
+            tuple(
+                dict.fromkeys(name for host in inventory.hosts.values() for name in host.image_pull_secrets)
+            ),
+            next(iter(inventory.hosts.values())).operands.namespace,
         )
         self.sources = Sources(
             inventory, programs, self.run, say, nodes, working_folder or Path.cwd(), maintenance.id

@@ -19,7 +19,7 @@ ROLES = ("gpu_operands",)
 """Roles that make objects of the cluster, for all its nodes at once: every variable of theirs is cluster-wide."""
 OF_A_RUN = "_timeout_s"
 """End of names that are not: how long a run waits is no state of the cluster."""
-OTHERS = ("gpusmith_image_registry",)
+OTHERS = ("gpusmith_image_registry", "gpusmith_image_pull_secrets")
 """What these roles read besides."""
 KUBECONFIG = "gpusmith_kubeconfig"
 NAME = re.compile(r"[A-Za-z_]\w*")

@@ -139,6 +139,7 @@ class Operands(_Owners):  # type: ignore[misc, valid-type]  # its fields are kno
 
     namespace: str = OPERANDS_NAMESPACE
     runtime_class: str = "nvidia"
+    labels: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def ours(self) -> tuple[str, ...]:
@@ -213,6 +214,7 @@ class NodeWanted:
         gpu_model: key of data/gpus.yml, a name of the site's own for GPUs that are no row, or empty: what the machine shows.
         gpu_count: GPUs that the machine should have.
         simulated: the first of the two witnesses of a simulation.
+        image_pull_secrets: names of Secrets in the operands' namespace, for the images of suite and operands.
         connection: Ansible's variables for the way to it, by name, as far as they are given.
     """
 
@@ -222,6 +224,7 @@ class NodeWanted:
     gpu_count: int = 0
     simulated: bool = False
     kubeconfig: str = ""
+    image_pull_secrets: tuple[str, ...] = ()
     reboot: str = "never"
     change_runtime_on_joined: bool = False
     ca_certificates: Mapping[str, str] = field(default_factory=dict)

@@ -15,6 +15,7 @@ from gpusmith.names import (
     CORDON_TAINT,
     MANAGED_BY,
     MANAGER,
+    OPERANDS_NAMESPACE,
     OWNER_ANNOTATION,
     PRIORITY_CLASS,
     PROGRAMS,
@@ -42,12 +43,16 @@ class Run:
         owner: process of the suite and where it runs, so that another run can tell whether this one still lives.
         labels: of the site's, which its policies ask for, on namespace, Jobs and pods.
         annotations: likewise.
+        pull_secrets: names of Secrets with which images are pulled.
+        secrets_from: their namespace.
     """
 
     id: str
     owner: str
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
+    pull_secrets: tuple[str, ...] = ()
+    secrets_from: str = OPERANDS_NAMESPACE
 
     @property
     def namespace(self) -> str:
@@ -137,7 +142,7 @@ def program(name: str) -> list[str]:
     return ["python3", f"{PROGRAMS_PATH}/{name}"]
 
 
-def _pod_spec(task: PodTask) -> Manifest:
+def _pod_spec(run: Run, task: PodTask) -> Manifest:
     tolerations = [{"key": key, "operator": "Exists"} for key in task.tolerated]
     if task.cordoned:
         tolerations.append({"key": CORDON_TAINT, "operator": "Exists", "effect": "NoSchedule"})
@@ -162,6 +167,8 @@ def _pod_spec(task: PodTask) -> Manifest:
             {"name": "scratch", "emptyDir": {"sizeLimit": "256Mi"}},
         ],
     }
+    if run.pull_secrets:
+        spec["imagePullSecrets"] = [{"name": name} for name in run.pull_secrets]
     if task.runtime_class:
         spec["runtimeClassName"] = task.runtime_class
     return spec
@@ -234,7 +241,7 @@ def job(run: Run, task: PodTask) -> Manifest:
             "activeDeadlineSeconds": task.ends_after_s,
             "template": {
                 "metadata": {key: metadata[key] for key in ("labels", "annotations") if key in metadata},
-                "spec": _pod_spec(task),
+                "spec": _pod_spec(run, task),
             },
         },
     }
@@ -246,5 +253,5 @@ def pod(run: Run, task: PodTask) -> Manifest:
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": _metadata(run, task),
-        "spec": _pod_spec(task),
+        "spec": _pod_spec(run, task),
     }

@@ -7,7 +7,7 @@ from pathlib import Path
 from gpusmith.cluster.api import Cluster
 from gpusmith.errors import GpusmithError, ToolError
 from gpusmith.wait import Deadline, Done, NotYet, WaitTimeout, wait_until
-from gpusmith.workloads import jobs, priority
+from gpusmith.workloads import jobs, priority, pull_secrets
 from gpusmith.workloads.jobs import Run
 
 ACCOUNT_WAIT_S = 60
@@ -25,6 +25,7 @@ def make(cluster: Cluster, run: Run, programs: Path) -> None:
     priority.ensure(cluster)
     cluster.create("/api/v1/namespaces", jobs.namespace(run))
     cluster.create(f"/api/v1/namespaces/{run.namespace}/configmaps", jobs.programs(run, programs))
+    pull_secrets.copy(cluster, run)
 
     def account() -> Done[None] | NotYet:
         # Pods are refused until the controller has made it.

@@ -45,6 +45,7 @@ class Pods:
         gpus: how many the workload gets on this node.
         made_again: names of pods that never ran and were made once more, with the reason.
         made: kind and task of each.
+        suspended: names of Jobs that somebody suspended as they were made.
     """
 
     node: NodeUnderTest
@@ -52,6 +53,7 @@ class Pods:
     gpus: int
     made_again: dict[str, str] = field(default_factory=dict)
     made: list[tuple[str, PodTask]] = field(default_factory=list)
+    suspended: set[str] = field(default_factory=set)
 
     def task(
         self, name: str, command: Sequence[str], gpus: int | None = None, image: str = "", **more: Any
@@ -105,7 +107,9 @@ class Pods:
         manifest = make(node.run, task)
         self.made.append((manifest["kind"], task))
         folder = f"{FOLDERS[manifest['kind']]}/namespaces/{node.run.namespace}"
-        node.cluster.create(f"{folder}/{manifest['kind'].lower()}s", manifest)
+        made = node.cluster.create(f"{folder}/{manifest['kind'].lower()}s", manifest)
+        if (made.get("spec") or {}).get("suspend"):
+            self.suspended.add(task.name)
 
     def release(self) -> None:
         """Give back the GPUs of these pods now: a Job or pod that has not ended is deleted.
@@ -169,7 +173,9 @@ class Pods:
 
     def _ended(self, task: PodTask) -> str:
         board, name = self.node.board, task.name
-        starts = Starts(self.age(task), board.warning, lambda: board.job_warning(name))
+        starts = Starts(
+            self.age(task), board.warning, lambda: board.job_warning(name), name in self.suspended
+        )
         self.started(task, starts, f"pod of '{name}'")
         deadline = Deadline(task.timeout_s + END_GRACE_S)
         try:

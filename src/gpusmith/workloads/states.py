@@ -15,6 +15,9 @@ calls that a game of chances; nothing ran, and a pod that may be restarted gets 
 REPEATED = ("Error: ErrImagePull", "Error: ImagePullBackOff")
 """Warnings that hide the registry's words, which are in the one before."""
 ENDED = ("Succeeded", "Failed")
+DEFAULT_SCHEDULER = "default-scheduler"
+TOPOLOGY = "TopologyAffinityError"
+"""Reason with which a kubelet refuses a pod whose GPUs are not all near one CPU, if its topologyManagerPolicy asks for that."""
 LOST_PLACE = ("OutOf", "UnexpectedAdmissionError")
 """How reasons begin for which a kubelet refuses a pod whose devices somebody else got meanwhile."""
 
@@ -34,6 +37,8 @@ class PodState:
         over: the pod itself has ended, and its GPUs are free; with containers of others it may go on after ours.
         injected: a container of somebody else that does not start, with the reason; empty if there is none.
         limit: of memory, at which our container was ended; empty if it was not.
+        held: what keeps it from the cluster's own scheduler; empty if nothing does.
+        locality: why the kubelet's topology manager refuses it, in its words; empty if it does not.
     """
 
     phase: str
@@ -46,6 +51,8 @@ class PodState:
     over: bool = False
     injected: str = ""
     limit: str = ""
+    held: str = ""
+    locality: str = ""
 
 
 @dataclass(frozen=True)
@@ -131,7 +138,18 @@ def state_of(pod: Mapping[str, Any]) -> PodState:
         over=over,
         injected=injected,
         limit=limit,
+        held=_held(pod.get("spec") or {}),
+        locality=": ".join(ended) if reason == TOPOLOGY else "",
     )
+
+
+def _held(spec: Mapping[str, Any]) -> str:
+    """What a queue controller has written into our pod."""
+    gates = ", ".join(f"'{row.get('name')}'" for row in spec.get("schedulingGates") or [])
+    scheduler = str(spec.get("schedulerName") or DEFAULT_SCHEDULER)
+    if gates:
+        return f"scheduling gate {gates}"
+    return f"scheduler '{scheduler}'" if scheduler != DEFAULT_SCHEDULER else ""
 
 
 def _not_started(row: Mapping[str, Any], initial: bool = False) -> str:

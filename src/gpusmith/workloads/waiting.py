@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from gpusmith.cluster.api import Object
 from gpusmith.errors import GpusmithError, ToolError
+from gpusmith.names import PURPOSE, PURPOSE_LABEL
 from gpusmith.wait import Done, NotYet
 from gpusmith.workloads.states import PodState, Warned, is_starting, state_of
 
@@ -42,13 +44,22 @@ class Contended(PodProblem):
     """A problem that other users of the node may have caused; the check finds out."""
 
 
+OF_CREDENTIALS = re.compile(
+    r"unauthorized|authentication required|authorization failed|access denied|\b40[13]\b", re.IGNORECASE
+)
+CREDENTIALS = (
+    "A registry that asks for credentials gets them from a Secret in 'gpusmith_image_pull_secrets'. "
+)
+
+
 class PullTrouble(ToolError):  # noqa: N818
     """An image cannot be had: the registry's trouble, which says nothing about GPUs."""
 
     def __init__(self, message: str) -> None:
         super().__init__(
             message,
-            "Look at the image's name in the inventory ('validation_images'), at the registry, and at the node's way to it;"
+            (CREDENTIALS if OF_CREDENTIALS.search(message) else "")
+            + "Look at the image's name in the inventory ('validation_images'), at the registry, and at the node's way to it;"
             " a large image needs a larger 'validation_timeout_pull_s'.",
         )
 
@@ -104,6 +115,24 @@ def _injected(state: PodState) -> Interfered:
     )
 
 
+def queued(held: str) -> Interfered:
+    """What to say of a pod or Job that a queue controller keeps to itself."""
+    return Interfered(
+        f"{held} keeps its pod from the scheduler: a queue controller of the cluster, such as Kueue, took it",
+        "Give it the label of a queue that admits it at once ('validation_labels'), or have the controller leave namespaces with"
+        f" label '{PURPOSE_LABEL}={PURPOSE}' alone.",
+    )
+
+
+def not_local(said: str) -> Interfered:
+    """What to say of a pod that the kubelet's topology manager refuses."""
+    return Interfered(
+        f"the kubelet refuses a pod with all GPUs: {said}",
+        "Its 'topologyManagerPolicy' asks for GPUs near one CPU, which all GPUs of a node with several are not. The suite cannot"
+        " prove such a node: set the policy to 'best-effort' for the time of the validation.",
+    )
+
+
 @dataclass
 class Starts:
     """Whether the pod runs or has ended; a hopeless one is given up early.
@@ -112,6 +141,7 @@ class Starts:
         age: seconds since the pod was made.
         warning: of the pod's events.
         job_warning: of the events of the Job whose pod is not there.
+        suspended: the Job was suspended as it was made.
         was_there: the pod was seen before.
         pull_failed_at: age at which the image was first seen not to be had.
         registry: what the registry said last.
@@ -120,6 +150,7 @@ class Starts:
     age: Callable[[], float]
     warning: Warnings = no_warnings
     job_warning: Callable[[], Warned | None] = no_job_warning
+    suspended: bool = False
     was_there: bool = False
     pull_failed_at: float | None = None
     registry: str = ""
@@ -139,6 +170,8 @@ class Starts:
         if state.phase == "Failed" and state.injected and state.waiting[0]:
             # Ours never ran.
             raise _injected(state)
+        if state.locality:
+            raise not_local(state.locality)
         if state.phase in ("Running", "Succeeded", "Failed"):
             return Done(pod)
         warned = self.warning(pod) if is_starting(pod) else None
@@ -158,6 +191,8 @@ class Starts:
                 " admission webhooks and policies, and at quotas of the namespace's kind:"
                 " kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations,validatingadmissionpolicies",
             )
+        if self.suspended and self.age() > UNSCHEDULABLE_S:
+            raise queued("'suspend: true' of its Job")
         return NotYet(f"no pod yet{f'; {refused}' if refused else ''}")
 
     def _pulls(self, state: PodState, warned: Warned | None) -> None:
@@ -184,6 +219,8 @@ class Starts:
             )
         if state.injected and self.age() > PULL_RETRIES_S:
             raise _injected(state)
+        if state.held and not state.node and self.age() > UNSCHEDULABLE_S:
+            raise queued(state.held)
         if state.unscheduled and self.age() > UNSCHEDULABLE_S:
             raise Contended(
                 f"the scheduler does not place it: {state.unscheduled}",

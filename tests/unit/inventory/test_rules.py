@@ -166,6 +166,8 @@ def test_there_are_rules_for_declared_variables_only() -> None:
         {"validation_pod_limits": {"memory": "lots"}},
         {"validation_pod_limits": {"memory": "0"}},
         {"validation_pod_limits": {"nvidia.com/gpu": "1"}},
+        {"gpusmith_image_pull_secrets": ["team/registry"]},
+        {"gpu_operands_labels": {"team": "a b"}},
     ],
 )
 def test_what_no_pod_of_the_suite_could_have_is_refused(values: dict[str, Any]) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from gpusmith.errors import GpusmithError
+from gpusmith.names import MANAGED_BY
 from tests.unit.cluster.conftest import Memory
 
 OURS = {"app.kubernetes.io/managed-by": "gpusmith"}
@@ -86,13 +87,36 @@ def test_a_plugin_that_a_file_configures_is_a_warning(monkeypatch: pytest.Monkey
     assert "'theirs/plugin' is configured by a file" in found["warnings"][0]
 
 
+SITE: dict[str, Any] = {"labels": {}, "pull_secrets": []}
+
+
+def test_operands_have_what_policies_and_registries_of_the_site_ask_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    memory = Memory({})
+    site = {"labels": {"team": "gpu", MANAGED_BY: "x"}, "pull_secrets": ["registry"]}
+    asked: dict[str, Any] = {
+        **site,
+        "objects": [plugin("ours", **OURS)],
+        "gone": [],
+        "state": "present",
+        "timeout": 0.0,
+    }
+    act("operands", memory, monkeypatch, False, **asked)
+    made = memory.objects[OUR_PATH]
+    pod = made["spec"]["template"]
+    assert made["metadata"]["labels"] == {"team": "gpu", **OURS}
+    assert pod["metadata"]["labels"]["team"] == "gpu"
+    assert pod["spec"]["imagePullSecrets"] == [{"name": "registry"}]
+
+
 @pytest.mark.parametrize("check", [False, True])
 def test_what_the_inventory_leaves_to_others_goes_and_theirs_stays(
     check: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     memory = Memory({OUR_PATH: plugin("ours", **OURS), THEIR_PATH: plugin("theirs"), CLASS_PATH: CLASS})
     gone = [plugin("ours", **OURS), plugin("theirs", **OURS)]
-    asked: dict[str, Any] = {"objects": [], "gone": gone, "state": "present", "timeout": 0.0}
+    asked: dict[str, Any] = {**SITE, "objects": [], "gone": gone, "state": "present", "timeout": 0.0}
     found = act("operands", memory, monkeypatch, check, **asked)
     assert found["changed"]
     assert found["objects"] == ["DaemonSet 'ours/plugin'"]
@@ -125,6 +149,7 @@ def test_a_play_on_some_hosts_takes_nothing_from_the_others(
 ) -> None:
     ours = plugin("ours", **OURS)
     asked: dict[str, Any] = {
+        **SITE,
         "objects": [ours] if state == "absent" else [],
         "gone": [ours],
         "state": state,

@@ -48,11 +48,12 @@ def refused(
 def test_which_variables_are_cluster_wide_is_read_from_the_specs() -> None:
     of_role = [
         "device_plugin", "feature_discovery", "node_feature_discovery", "device_plugin_image", "node_feature_discovery_image",
-        "namespace", "runtime_class",
+        "labels", "namespace", "runtime_class",
     ]  # fmt: skip
     assert list(cluster.variables(KNOWN)) == [
         *(f"gpu_operands_{name}" for name in of_role),
         "gpusmith_image_registry",
+        "gpusmith_image_pull_secrets",
     ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -129,3 +130,9 @@ def test_what_policies_of_the_site_ask_for_is_on_everything(programs: Path) -> N
 def test_no_pod_requests_more_than_its_limit() -> None:
     (container,) = jobs.pod(RUN, workload(limits={"cpu": "50m", "memory": "4Gi"}))["spec"]["containers"]
     assert container["resources"]["requests"] == {"cpu": "50m", "memory": "64Mi"}
+
+
+def test_pods_name_the_secrets_of_their_registries() -> None:
+    run = replace(RUN, pull_secrets=("registry",))
+    assert jobs.pod(run, workload())["spec"]["imagePullSecrets"] == [{"name": "registry"}]
+    assert "imagePullSecrets" not in jobs.pod(RUN, workload())["spec"]

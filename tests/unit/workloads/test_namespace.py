@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
 from gpusmith.cluster.api import Cluster
-from gpusmith.errors import ToolError
-from gpusmith.workloads import namespace, priority
+from gpusmith.errors import InputError, ToolError
+from gpusmith.workloads import namespace, priority, pull_secrets
 from gpusmith.workloads.jobs import Run
 
 RUN = Run("a1", "host/1/2")
@@ -21,9 +22,11 @@ class Api:
     def __init__(self, *answers: Any) -> None:
         self.answers = list(answers)
         self.done: list[str] = []
+        self.made: list[dict[str, Any]] = []
 
     def create(self, path: str, body: dict[str, Any]) -> None:
         self.done.append(f"create {path}")
+        self.made.append(body)
 
     def delete(self, path: str) -> None:
         self.done.append(f"delete {path}")
@@ -86,3 +89,27 @@ def test_a_refused_deletion_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     api = Api(None)
     monkeypatch.setattr(api, "delete", refuse)
     assert namespace.remove(cast(Cluster, api), "ns") == "forbidden"
+
+
+@pytest.mark.parametrize(
+    ("found", "says"),
+    [
+        (None, "'gpusmith-system/registry' of 'gpusmith_image_pull_secrets' does not exist"),
+        ({"type": "Opaque"}, "is of type 'Opaque'"),
+    ],
+)
+def test_a_secret_that_is_none_of_a_registry_is_refused(found: Any, says: str) -> None:
+    with pytest.raises(InputError, match=says) as error:
+        pull_secrets.copy(cast(Cluster, Api(found)), replace(RUN, pull_secrets=("registry",)))
+    assert "create secret docker-registry registry" in error.value.hint
+
+
+def test_secrets_of_registries_are_copied_and_never_shown(programs: Path) -> None:
+    kept = {"type": "kubernetes.io/dockerconfigjson", "data": {".dockerconfigjson": "e30="}}
+    api = Api(kept)
+    run = replace(RUN, pull_secrets=("registry",), secrets_from="ours")
+    namespace.make(cast(Cluster, api), run, programs)
+    assert "get /api/v1/namespaces/ours/secrets/registry" in api.done
+    (copy,) = [body for body in api.made if body["kind"] == "Secret"]
+    assert (copy["data"], copy["metadata"]["namespace"]) == (kept["data"], "gpusmith-validation-a1")
+    assert "e30=" not in repr(run)

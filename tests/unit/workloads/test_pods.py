@@ -67,7 +67,12 @@ def under_test(cluster: Any, board: Any, target: Target, say: Callable[[str], No
 
 def test_a_pod_is_missed_from_before_its_creation_on(host: Callable[..., NodeWanted]) -> None:
     done: list[str] = []
-    cluster = SimpleNamespace(create=lambda path, body: done.append(f"create {path} {body['kind']}"))
+
+    def create(path: str, body: dict[str, Any]) -> dict[str, Any]:
+        done.append(f"create {path} {body['kind']}")
+        return body
+
+    cluster = SimpleNamespace(create=create)
     board = SimpleNamespace(expect=lambda name: done.append(f"expect {name}"))
     target = Target(host(), READY, None)
     pods = Pods(under_test(cluster, board, target, done.append), "cuda", 0)
@@ -89,7 +94,7 @@ def test_a_pod_ends_by_itself_before_it_is_given_up(host: Callable[..., NodeWant
         return {"metadata": {"name": name}, "status": {"phase": "Succeeded"}}
 
     board = SimpleNamespace(wait=wait, warning=None, expect=lambda _: None)
-    cluster = SimpleNamespace(create=lambda *_: None, log=lambda *_: "printed")
+    cluster = SimpleNamespace(create=lambda _path, body: body, log=lambda *_: "printed")
     target = Target(host(validation_timeout_pod_s=7, validation_timeout_pull_s=9), READY, None)
     pods = Pods(under_test(cluster, board, target), "cuda", 0)
     workload = pods.task("x", ["true"])
@@ -119,7 +124,7 @@ def test_an_image_that_does_not_come_in_time_is_no_failure_of_the_node(
 
     pod = {"metadata": {"name": "n0-x-1"}}
     board = SimpleNamespace(wait=wait, warning=None, expect=lambda _: None, pod=lambda _: pod, stopped=False)
-    cluster = SimpleNamespace(create=lambda *_: None, items=lambda *_, **__: events)
+    cluster = SimpleNamespace(create=lambda _path, body: body, items=lambda *_, **__: events)
     pods = Pods(under_test(cluster, board, Target(host(validation_timeout_pull_s=9), READY, None)), "cuda", 0)
     with pytest.raises(kind, match=says):
         pods.run_job(pods.task("x", ["true"]))

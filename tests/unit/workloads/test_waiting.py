@@ -111,3 +111,52 @@ def test_what_somebody_injects_and_does_not_start_is_not_the_nodes_fault() -> No
     assert isinstance(Starts(lambda: 20.0)(pod), NotYet)
     with pytest.raises(Interfered, match=r"container 'proxy': ImagePullBackOff.*somebody injects"):
         Starts(lambda: 90.0)(pod)
+
+
+@pytest.mark.parametrize(
+    ("spec", "held"),
+    [
+        ({"schedulingGates": [{"name": "kueue.x-k8s.io/admission"}]}, "gate 'kueue.x-k8s.io/admission'"),
+        ({"schedulerName": "volcano"}, "scheduler 'volcano'"),
+    ],
+)
+def test_a_pod_that_a_queue_controller_keeps_is_no_fault_of_the_node(spec: dict[str, Any], held: str) -> None:
+    condition = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "message": "gated"}
+    pod = {"metadata": {"name": "x"}, "spec": spec, "status": {"phase": "Pending", "conditions": [condition]}}
+    assert isinstance(Starts(lambda: 40.0)(pod), NotYet)
+    with pytest.raises(Interfered, match=held) as error:
+        Starts(lambda: 50.0)(pod)
+    assert "validation_labels" in error.value.hint
+
+
+def test_a_job_that_was_suspended_as_it_was_made_is_told_as_that() -> None:
+    assert isinstance(Starts(lambda: 40.0, suspended=True)(None), NotYet)
+    with pytest.raises(Interfered, match="'suspend: true' of its Job"):
+        Starts(lambda: 50.0, suspended=True)(None)
+
+
+def test_a_pod_that_is_not_near_one_cpu_is_no_fault_of_the_node() -> None:
+    """pytorch/ci-infra#696: two sockets with four GPUs each, and topologyManagerPolicy single-numa-node."""
+    said = "Pod was rejected: Resources cannot be allocated with Topology locality"
+    pod = {
+        "metadata": {"name": "n0-cuda-x"},
+        "spec": {"nodeName": "gpu-1"},
+        "status": {"phase": "Failed", "reason": "TopologyAffinityError", "message": said},
+    }
+    with pytest.raises(Interfered, match="Topology locality") as error:
+        Ends(Starts(lambda: 1.0))(pod)
+    assert "topologyManagerPolicy" in error.value.hint
+
+
+@pytest.mark.parametrize(
+    ("said", "named"),
+    [
+        ('failed to pull image "registry.example/cuda:13": unauthorized: authentication required', True),
+        ("unexpected status from HEAD request: 403 Forbidden", True),
+        (WORDS, False),
+    ],
+)
+def test_a_registry_that_asks_for_credentials_is_told_how_it_gets_them(said: str, named: bool) -> None:
+    with pytest.raises(PullTrouble) as error:
+        Starts(lambda: 1.0)(waits("InvalidImageName", said))
+    assert ("gpusmith_image_pull_secrets" in error.value.hint) is named
