@@ -50,6 +50,12 @@ FAULTS = {
         ("'/swapfile'", "/etc/fstab", "swap.target"),
         repairs=repairs(host_baseline={Cure.HOST}),
     ),
+    "swap-line-alone": Fault(
+        sets("system", swap_areas=[], swap_fstab=["UUID=1"], swap_target_masked=True),
+        "nodes.host-baseline",
+        ("/etc/fstab turns swap on at the next boot, 'UUID=1'",),
+        repairs=repairs(host_baseline={Cure.HOST}),
+    ),
     "no-forwarding": Fault(
         lambda record: record["system"]["sysctl"].update({"net.ipv4.ip_forward": "0"}),
         "nodes.host-baseline",

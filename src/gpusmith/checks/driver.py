@@ -120,7 +120,7 @@ def foreign_driver(facts: NodeFacts) -> list[Problem]:
         "such a kernel has no module 'nvidia', or one of another version; an older kernel without headers is only named."
         " It also fails if a module that another node has built is missing, has another checksum, or is for another kernel, and"
         " if somebody else signed a module, as DKMS does for a kernel that came between two runs, or if a line of modprobe.d"
-        " keeps the module from being loaded"
+        " or of the kernel's command line keeps a module of the driver from being loaded; a blacklisted one is only named"
     ),
     do="run site.yml, which installs the kernel's headers and builds, copies or signs the module, or remove that kernel",
     evidence=kernel_evidence,

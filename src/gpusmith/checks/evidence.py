@@ -32,9 +32,10 @@ def count_evidence(facts: NodeFacts) -> dict[str, Any]:
 
 
 def kernel_evidence(facts: NodeFacts) -> dict[str, Any]:
-    """Old kernels that nothing can be built for: a pass does not hide them."""
+    """Old kernels that nothing can be built for, and modules that are blacklisted: a pass does not hide them."""
     left = kernels.left_behind(facts.record, driver_of(facts.host, facts.model, facts.record))
-    return {"notes": [kernels.without_driver(kernel.release) for kernel in left]} if left else {}
+    notes = [kernels.without_driver(kernel.release) for kernel in left] + kernels.by_name_only(facts.record)
+    return {"notes": notes} if notes else {}
 
 
 def witnesses_evidence(facts: NodeFacts) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from functools import cmp_to_key
 from typing import Any
 
@@ -279,19 +280,44 @@ def unprepared(packages: list[str], node: str) -> list[Problem]:
     ]
 
 
-NEEDED = ("nvidia", "nvidia_uvm", "nvidia_modeset")
-"""Modules without which no program computes on a GPU."""
+LOST = {
+    "nvidia": "has no GPUs",
+    "nvidia_uvm": "runs no CUDA program",
+    "nvidia_modeset": "has no 'nvidia_drm', which graphics need",
+}
+"""By module of the driver, what a boot lacks that does not load it."""
 
 
 def blocked(record: Record, node: str) -> list[Problem]:
-    """A line of modprobe.d has the next boot come up without GPUs, however well the driver runs now."""
-    lines = record.boot.blocked if record.boot is not None else {}
+    """A line of modprobe.d or of the kernel has the next boot come up without GPUs, however well the driver runs now."""
+    found = []
+    for name, bars in (record.boot.driver if record.boot is not None else {}).items():
+        evidence = {f"kept_out_{name}": {key: path for key, path in asdict(bars).items() if path}}
+        if bars.refused:
+            cause = f"'module_blacklist' in '{bars.refused}' has the kernel refuse module '{name}': such a boot {LOST[name]}."
+            step = (
+                f"Take '{name}' out of 'module_blacklist' in the settings of the boot loader of '{node}'."
+                " Where the module is not loaded now, drain and reboot the node then."
+            )
+            found.append(Problem(f"Node '{node}': {cause}", step, evidence))
+        if bars.install:
+            cause = (
+                f"'{bars.install}' keeps module '{name}' from being loaded: the next boot {LOST[name]}."
+                if bars.softdep is None
+                else f"'{bars.install}' says that module '{name}' is not to be loaded; only the line with 'softdep' in"
+                f" '{bars.softdep}', which takes precedence, has it loaded. A boot without that line {LOST[name]}."
+            )
+            step = f"Find out who wrote the line with 'install' into '{bars.install}', and take it out."
+            found.append(Problem(f"Node '{node}': {cause}", step, evidence))
+    return found
+
+
+def by_name_only(record: Record) -> list[str]:
+    """Modules of the driver that are blacklisted, in words: no fault, since the driver's units load them by name."""
+    rows = (record.boot.driver if record.boot is not None else {}).items()
     return [
-        Problem(
-            f"Node '{node}': '{path}' keeps module '{name}' from being loaded: the next boot has no GPUs.",
-            f"Find out who wrote the line with 'install' into '{path}', and take it out.",
-            {"blocked": name, "file": path},
-        )
-        for name, path in lines.items()
-        if name in NEEDED
+        f"'{bars.blacklist}' blacklists module '{name}': boots load it by its name, as units of the driver do, and not for"
+        " a GPU that they find"
+        for name, bars in rows
+        if bars.blacklist
     ]

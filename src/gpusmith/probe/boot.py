@@ -9,11 +9,12 @@ import glob
 import os
 import platform
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from gpusmith.probe.files import read_text
+from gpusmith.probe.modprobe import Bars, bars, plain_module, read_command_lines
 
 MODULES = ("overlay", "br_netfilter")
 SYSCTLS = (
@@ -26,6 +27,8 @@ SYSCTL_FILES = "/etc/sysctl.d/*gpusmith-*"
 # Where modules-load.d, sysctl.d and modprobe.d are: of files with one name, the first folder's counts.
 BOOT_FOLDERS = ("/etc", "/run", "/usr/local/lib", "/usr/lib")
 UNIT_FOLDER = "/etc/systemd/system"
+# Without the first two no program computes on a GPU.
+DRIVER_MODULES = ("nvidia", "nvidia_uvm", "nvidia_modeset")
 # Services that make compressed swap by themselves, without swap.target: zram-tools of Debian and zram-config of Ubuntu. What
 # systemd's zram generator makes is wanted by swap.target.
 SWAP_SERVICES = ("zramswap.service", "zram-config.service")
@@ -63,13 +66,13 @@ class Boot:
 
     Attributes:
         swap_units: links that start a swap unit, or a service that makes swap, although swap.target is masked.
-        blocked: modules of the driver that cannot be loaded even by name, with the file that says so.
+        driver: what keeps the driver's modules from being loaded, by their names.
     """
 
     modules: Mapping[str, BootModule]
     sysctl: Mapping[str, BootParameter]
     swap_units: tuple[str, ...]
-    blocked: Mapping[str, str] = field(default_factory=dict)
+    driver: Mapping[str, Bars] = field(default_factory=dict)
 
 
 def boot_files(kind: str) -> list[str]:
@@ -83,31 +86,12 @@ def boot_files(kind: str) -> list[str]:
 
 
 def boot_lines(kind: str) -> list[tuple[str, str]]:
-    """Their lines without comments, each with its file."""
-    rows = [
-        (line.strip(), path) for path in boot_files(kind) for line in (read_text(path) or "").splitlines()
-    ]
+    """Their lines without comments, each with its file. In modprobe.d a line goes on behind a backslash."""
+    texts = [(read_text(path) or "", path) for path in boot_files(kind)]
+    if kind == "modprobe.d":
+        texts = [(text.replace("\\\n", " "), path) for text, path in texts]
+    rows = [(line.strip(), path) for text, path in texts for line in text.splitlines()]
     return [(line, path) for line, path in rows if line and line[0] not in "#;"]
-
-
-def plain_module(name: str) -> str:
-    """A module's name as the kernel shows it."""
-    return name.replace("-", "_")
-
-
-def forbidden_module(line: str) -> str | None:
-    """The module that a line of modprobe.d keeps boots from loading."""
-    matched = re.match(r"(?:blacklist\s+(\S+)|install\s+(\S+)\s+(?:/usr)?/bin/(?:true|false))\s*$", line)
-    return plain_module(matched.group(1) or matched.group(2)) if matched else None
-
-
-def blocked_modules(lines: Iterable[tuple[str, str]], prefix: str = "nvidia") -> dict[str, str]:
-    """Modules whose names begin so, and that even 'modprobe NAME' does not load; what is only blacklisted it does."""
-    return {
-        name: path
-        for line, path in lines
-        if line.startswith("install") and (name := forbidden_module(line)) and name.startswith(prefix)
-    }
 
 
 def part_of_kernel(name: str, builtin: str) -> bool:
@@ -116,18 +100,20 @@ def part_of_kernel(name: str, builtin: str) -> bool:
     return re.search(pattern, builtin) is not None
 
 
-def boot_modules(builtin: str, builtin_file: str) -> dict[str, BootModule]:
+def boot_modules(
+    builtin: str, builtin_file: str, command_lines: Sequence[tuple[str, str]] = ()
+) -> dict[str, BootModule]:
     """Who has boots load a module, and who keeps them from it; what is part of the kernel (modules.builtin) needs nobody."""
-    lines = boot_lines("modules-load.d")
+    lines, rules = boot_lines("modules-load.d"), boot_lines("modprobe.d")
     loads = {plain_module(name): path for name, path in reversed(lines)}
-    forbids = {forbidden_module(line): path for line, path in boot_lines("modprobe.d")}
     found = {}
     for name in (*MODULES, *(name for name, _path in lines)):
         plain = plain_module(name)
         if part_of_kernel(name, builtin):
             found[name] = BootModule(file=builtin_file, forbidden_by=None)
         else:
-            found[name] = BootModule(file=loads.get(plain), forbidden_by=forbids.get(plain))
+            forbidden = bars(plain, rules, command_lines).of_boots
+            found[name] = BootModule(file=loads.get(plain), forbidden_by=forbidden)
     return found
 
 
@@ -211,9 +197,11 @@ def gather() -> Boot:
     lines = boot_lines("sysctl.d")
     ours = (line.partition("=")[0].strip() for line, path in lines if fnmatch.fnmatch(path, SYSCTL_FILES))
     settings = sysctl_settings(lines)
+    kernel = read_command_lines()
+    rules = boot_lines("modprobe.d")
     return Boot(
-        modules=boot_modules(read_text(builtin) or "", builtin),
+        modules=boot_modules(read_text(builtin) or "", builtin, kernel),
         sysctl={name: boot_sysctl(name, settings) for name in (*SYSCTLS, *ours)},
         swap_units=tuple(swap_units()),
-        blocked=blocked_modules(boot_lines("modprobe.d")),
+        driver={name: bars(name, rules, kernel) for name in DRIVER_MODULES},
     )

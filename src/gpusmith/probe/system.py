@@ -11,9 +11,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from gpusmith.probe.boot import MODULES, SYSCTLS, UNIT_FOLDER, Boot, part_of_kernel, plain_module, sysctl_key
+from gpusmith.probe.boot import MODULES, SYSCTLS, UNIT_FOLDER, Boot, part_of_kernel, sysctl_key
 from gpusmith.probe.files import read_text
 from gpusmith.probe.kernels import FABRIC
+from gpusmith.probe.modprobe import plain_module
 
 
 @dataclass(frozen=True)

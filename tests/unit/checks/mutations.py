@@ -172,6 +172,7 @@ MUTATIONS: Mapping[str, tuple[Mutation, ...]] = {
             lambda world: world.seen["kernels"].append({"release": "6.1.1", "image": "/boot/vmlinuz-6.1.1"}),
             "kernel 6.1.1 is installed and has no module",
         ),
+        _in("the next boot has no GPUs", "boot", driver={"nvidia": {"install": "/etc/modprobe.d/off.conf"}}),
         Mutation(_taken(same=False), "has another checksum"),
         Mutation(_taken(is_there=False), "is not there"),
         Mutation(_taken(vermagic="6.1.0-9-amd64 SMP"), "is for kernel '6.1.0-9-amd64'"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpusmith.checks.driver import driver_versions, next_boot
+from gpusmith.checks.evidence import kernel_evidence
 from gpusmith.checks.findings import CannotAsk
 from gpusmith.expect.steps import change_driver, upgrade_driver
 from gpusmith.node.facts import NodeFacts
@@ -83,12 +84,31 @@ def test_a_module_that_cannot_be_read_is_no_proof_for_the_next_boot(facts: Facts
         next_boot(facts(record))
 
 
-def test_a_line_that_keeps_the_next_boot_from_loading_the_driver_is_found(
-    facts: Facts, record: Record
+OFF, NVIDIA = "/etc/modprobe.d/off.conf", "/usr/lib/modprobe.d/nvidia.conf"
+
+
+@pytest.mark.parametrize(
+    ("name", "bars", "says", "step"),
+    [
+        ("nvidia", {"install": OFF}, "keeps module 'nvidia' from being loaded: the next boot has no GPUs", "take it out"),
+        ("nvidia_uvm", {"install": OFF}, "'nvidia_uvm' from being loaded: the next boot runs no CUDA program", "'install' into"),
+        # Where NVIDIA's packages name soft dependencies, modprobe loads it all the same.
+        ("nvidia", {"install": OFF, "softdep": NVIDIA}, f"only the line with 'softdep' in '{NVIDIA}', which", OFF),
+        ("nvidia", {"refused": "/proc/cmdline"}, "'module_blacklist' in '/proc/cmdline' has the kernel refuse", "boot loader"),
+    ],
+)  # fmt: skip
+def test_what_keeps_boots_from_loading_the_driver_is_found(
+    facts: Facts, record: Record, name: str, bars: dict[str, str], says: str, step: str
 ) -> None:
-    record["boot"]["blocked"] = {
-        "nvidia": "/etc/modprobe.d/off.conf",
-        "nvidia_drm": "/etc/modprobe.d/off.conf",
-    }
+    record["boot"]["driver"] = {"nvidia_modeset": {"softdep": NVIDIA}, name: bars}
     (problem,) = next_boot(facts(record))
-    assert "'/etc/modprobe.d/off.conf' keeps module 'nvidia' from being loaded" in problem.cause
+    assert says in problem.cause
+    assert step in problem.next_step
+
+
+def test_a_blacklist_is_no_fault_and_is_named(facts: Facts, record: Record) -> None:
+    """The driver's units load the modules by name."""
+    record["boot"]["driver"] = {"nvidia": {"blacklist": OFF}}
+    assert next_boot(facts(record)) == []
+    (note,) = kernel_evidence(facts(record))["notes"]
+    assert note.startswith(f"'{OFF}' blacklists module 'nvidia': boots load it by its name")

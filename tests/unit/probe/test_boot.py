@@ -59,6 +59,8 @@ def test_etc_modules_counts_where_it_is_linked(boot_file: Callable[[str, str], P
         ("install br_netfilter /bin/true", True),
         ("install br_netfilter /usr/bin/false", True),
         ("install br_netfilter /sbin/modprobe --ignore-install br_netfilter", False),
+        ("install br_netfilter \\\n /bin/false", True),
+        ("install br_netfilter false\nsoftdep br_netfilter pre: bridge", False),
         ("options br_netfilter x=1", False),
         ("blacklist br_netfilter2", False),
     ],
@@ -118,15 +120,3 @@ def test_swap_units_that_boots_start_without_the_swap_target(tmp_path: Path) -> 
         str(tmp_path / "local-fs.target.requires/swapfile.swap"),
         str(tmp_path / "multi-user.target.wants/swapfile.swap"),
     ]
-
-
-def test_what_even_its_name_does_not_load_is_told(boot_file: Callable[[str, str], Path]) -> None:
-    """Left behind by who tried nouveau, or by a hardening guide: the driver runs until the next boot."""
-    file = str(
-        boot_file("etc/modprobe.d/off.conf", "install nvidia /bin/false\ninstall nvidia-uvm /usr/bin/true\n")
-    )
-    boot_file(
-        "etc/modprobe.d/other.conf",
-        "blacklist nvidia_drm\ninstall nvidia_modeset modprobe x\ninstall cramfs /bin/false\n",
-    )
-    assert boot.blocked_modules(boot.boot_lines("modprobe.d")) == {"nvidia": file, "nvidia_uvm": file}
