@@ -108,6 +108,7 @@ def healthy_record() -> Record:
                 "systemd-modules-load", "systemd-sysctl",
             )
         },
+        "holders": [],
         "managed_files": {},
         "xids": [],
         "sxids": [],

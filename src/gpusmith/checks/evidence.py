@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpusmith.expect import kernels
+from gpusmith.expect import holders, kernels
 from gpusmith.expect.choice import driver_of
 from gpusmith.node.facts import NodeFacts
 
@@ -41,3 +41,9 @@ def kernel_evidence(facts: NodeFacts) -> dict[str, Any]:
 def witnesses_evidence(facts: NodeFacts) -> dict[str, Any]:
     """What the loaded library says."""
     return {"library_simulated": facts.record.library.simulated}
+
+
+def desktops_evidence(facts: NodeFacts) -> dict[str, Any]:
+    """Desktops on GPUs: a workstation may be meant to have one."""
+    notes = holders.screens(facts.record)
+    return {"notes": notes} if notes else {}

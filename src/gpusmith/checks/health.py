@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 from gpusmith.checks import gpu_values
-from gpusmith.checks.findings import NotApplicable
+from gpusmith.checks.evidence import desktops_evidence
+from gpusmith.checks.findings import CannotAsk, NotApplicable
 from gpusmith.checks.register import check
+from gpusmith.expect import holders
 from gpusmith.node.facts import RESET_STEP, NodeFacts
 from gpusmith.probe.nvml import Gpu
 from gpusmith.problems import Problem
@@ -237,25 +241,53 @@ def pcie_width(facts: NodeFacts) -> list[Problem]:
 @check(
     "nodes.processes",
     place=150,
-    proves="no process outside of Kubernetes pods computes on a GPU",
-    fails_when="a process that is in no pod computes on a GPU, or the processes cannot be read",
-    do="find the owner of the process, and end it or take the node out of Kubernetes",
+    proves="no process outside of Kubernetes pods computes on a GPU or has its device open",
+    fails_when=(
+        "a process that is in no pod computes on a GPU or has its '/dev/nvidiaN' open, or the processes cannot be read; of those"
+        " that have it open, NVIDIA's daemons, units of 'gpu_upgrade_stop_units' and what began seconds ago do not count,"
+        " and desktops are only named"
+    ),
+    do=(
+        "find the owner of the process, and end it or take the node out of Kubernetes; name the unit of a monitor in"
+        " 'gpu_upgrade_stop_units'"
+    ),
+    evidence=desktops_evidence,
 )
 def processes(facts: NodeFacts) -> list[Problem]:
     """Who computes on a GPU without Kubernetes takes it from the job that gets it."""
-    node = facts.host.name
+    node, record = facts.host.name, facts.record
     values = gpu_values.sort(facts, ("processes",), "the list of processes")
-    problems = []
+    problems, computing = [], set()
     for gpu in values.known:
         strange = [row for row in gpu.processes or () if not row.pod]
+        computing |= {row.pid for row in strange}
         if strange:
             names = ", ".join(f"'{row.name or 'unknown'}' (PID {row.pid})" for row in strange)
             problems.append(
                 Problem(
                     f"Node '{node}': {gpu.label} is used outside of Kubernetes by {names}.",
-                    f"Ask whose they are: 'ps -fp {','.join(str(row.pid) for row in strange)}' on '{node}'; end them or"
-                    " take the node out of Kubernetes.",
+                    _ask_whose(node, *(row.pid for row in strange)),
                     {f"processes_gpu_{gpu.index}": [{"pid": row.pid, "name": row.name} for row in strange]},
                 )
             )
-    return values.judged(problems)
+    # NVML lists who computes; who only has a device open can begin at any time.
+    for holder in holders.strangers(record, facts.host.upgrade.stop_units):
+        if holder.pid not in computing:
+            indexes = ", ".join(str(gpu.index) for gpu in record.nvml.gpus if gpu.minor in holder.minors)
+            problems.append(
+                Problem(
+                    f"Node '{node}': GPU {indexes} is open outside of Kubernetes, since {holders.since(holder)}:"
+                    f" {holder.words}.",
+                    f"{_ask_whose(node, holder.pid)} Name the unit of a monitor in 'gpu_upgrade_stop_units'.",
+                    {f"process_{holder.pid}": asdict(holder)},
+                )
+            )
+    found = values.judged(problems)
+    if not found and record.holders is None:
+        raise CannotAsk(f"Node '{node}': who has a GPU open is not known: {'; '.join(record.errors)}.")
+    return found
+
+
+def _ask_whose(node: str, *pids: int) -> str:
+    numbers = ",".join(map(str, pids))
+    return f"Ask whose they are: 'ps -fp {numbers}' on '{node}'; end them or take the node out of Kubernetes."

@@ -102,8 +102,9 @@ def needed_part(source: str, wanted: Iterable[str], kept: str) -> str:
 
 
 def without_comments(source: str) -> str:
-    """A module's text with empty lines for its comments, but for those of its head, which has its licence."""
-    lines, statements = source.splitlines(keepends=True), ast.parse(source).body
+    """A module's text with empty lines for comments and docstrings, but for those of its head, which has its licence."""
+    lines, tree = source.splitlines(keepends=True), ast.parse(source)
+    statements = tree.body
     code = (
         row.lineno
         for row in statements
@@ -114,6 +115,10 @@ def without_comments(source: str) -> str:
         row, column = token.start
         if token.type == tokenize.COMMENT and row > head and not lines[row - 1][:column].strip():
             lines[row - 1] = "\n"
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node, clean=False):
+            begin, end = node.body[0].lineno - 1, node.body[0].end_lineno or 0
+            lines[begin:end] = [lines[begin][: node.body[0].col_offset] + '""\n', *["\n"] * (end - begin - 1)]
     return "".join(lines)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import SUPPORTED
 
 from gpusmith.errors import Refusal
-from gpusmith.expect import foreign, huge_pages, kubelet, mig
+from gpusmith.expect import foreign, holders, huge_pages, kubelet, mig
 from gpusmith.expect import surroundings as around
 from gpusmith.expect.host import cannot_set, swap_of_served
 from gpusmith.expect.kernels import newest, without_driver
@@ -26,6 +26,7 @@ from gpusmith.probe.nvml import Nvml
 from gpusmith.probe.packages import Package
 from gpusmith.probe.record import SCHEMA, Record
 from gpusmith.probe.system import System
+from gpusmith.probe.usage import Holder
 from gpusmith.problems import Problem
 from gpusmith.wording import quoted, shorten
 
@@ -339,11 +340,18 @@ def check_processes(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[R
     loaded, version = raw["module"].get("loaded_version"), wanted.node.driver.version
     if raw["kubernetes"]["joined"] or not loaded or is_open(version) or is_version(loaded, upstream(version)):
         return
-    record = Record(SCHEMA, nvml=load(Nvml, raw["nvml"]))
+    opened = tuple(load(Holder, row) for row in raw.get("holders") or ())
+    record = Record(SCHEMA, nvml=load(Nvml, raw["nvml"]), holders=opened)
     found = [
         f"{process.name or 'unknown'} (process {process.pid}, GPU {gpu.index})"
         for gpu in record.nvml.gpus
         for process in gpu.processes or ()
+    ]
+    computing = {process.pid for gpu in record.nvml.gpus for process in gpu.processes or ()}
+    found += [
+        f"{row.command} (process {row.pid}, {', '.join(row.devices)})"
+        for row in holders.strangers(record, wanted.node.upgrade.stop_units)
+        if row.pid not in computing
     ]
     if found:
         yield refusal(

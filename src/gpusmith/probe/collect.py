@@ -37,6 +37,7 @@ from gpusmith.probe import (
     system,
     taken,
     trust,
+    usage,
 )  # fmt: skip
 from gpusmith.probe.child import Child
 from gpusmith.probe.record import SCHEMA, Record
@@ -73,6 +74,7 @@ def collect(nvml_timeout_s: float = NVML_TIMEOUT_S) -> Record:
     paths = safely("library", lambda: library.find(asked_libraries, errors)) or {"nvidia-ml": [], "cuda": []}
     path = next(iter(paths["nvidia-ml"]), None)
     given = safely("allocations", lambda: allocations.read(errors))
+    asked_holders = safely("holders", usage.ask)
     child = safely("nvml", lambda: Child(lambda: nvml.ask_library(path))) if path else None
 
     found: dict[str, Any] = {
@@ -118,6 +120,8 @@ def collect(nvml_timeout_s: float = NVML_TIMEOUT_S) -> Record:
     answer = answer or nvml.Answer(nvml.Nvml(error=problem))
     found["nvml"] = answer.nvml
     found["allocations"] = safely("allocations", lambda: allocations.gather(given, errors))
+    if asked_holders is not None:
+        found["holders"] = safely("holders", lambda: usage.of_gpus(asked_holders, errors))
     libraries = safely("library", lambda: library.gather(paths, answer.simulated))
     found["library"] = libraries
     version = driver.loaded_version if driver else None

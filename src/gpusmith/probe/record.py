@@ -31,6 +31,7 @@ from gpusmith.probe.surroundings import Surroundings
 from gpusmith.probe.system import System
 from gpusmith.probe.taken import Taken
 from gpusmith.probe.trust import Trust
+from gpusmith.probe.usage import Holder
 
 SCHEMA = "gpusmith.probe/1"
 
@@ -55,6 +56,7 @@ class Record:
         kernels: folders of modules, with the kernels that they are of.
         taken: kernel modules that another node has built.
         allocations: which pods were given which devices; None if the kubelet has no notes of it.
+        holders: processes that have a GPU open, and have run for a while; None if that could not be found out.
         errors: what could not be found out, with the reason.
     """
 
@@ -89,6 +91,7 @@ class Record:
     kernels: tuple[Kernel, ...] | None = None
     taken: tuple[Taken, ...] = ()
     allocations: Allocations | None = None
+    holders: tuple[Holder, ...] | None = None
     managed_files: Mapping[str, str] = field(default_factory=dict)
     marked_files: tuple[str, ...] = ()
     trust: Trust = field(default_factory=Trust)

@@ -11,6 +11,7 @@ import os
 import pwd
 import re
 import stat
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -33,6 +34,8 @@ PLACES = ("/dev/nvidia", "/dev/gdrdrv")
 MAPPED = re.compile(rb"^([0-9a-f]+)-([0-9a-f]+) \S+ \S+ \S+ \d+ +(/.*)$", re.MULTILINE)
 CONTAINER = re.compile(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 COMMAND_LENGTH = 120
+# Whoever asks something, as nvidia-smi and this probe do, goes again.
+PASSES_S = 3.0
 # Mappings and arguments of a process that hangs in a driver call cannot be read: who tries hangs with it.
 TIMEOUT_S = 15.0
 
@@ -47,6 +50,7 @@ class Holder:
         unit: systemd's, whose processes end when it is stopped; None for a pod's.
         pod_uid: of its pod.
         container: id of its container.
+        started_unix: None if it has ended since.
     """
 
     pid: int
@@ -56,6 +60,13 @@ class Holder:
     unit: str | None = None
     pod_uid: str | None = None
     container: str | None = None
+    started_unix: float | None = None
+
+    @property
+    def minors(self) -> tuple[int, ...]:
+        """Of the GPUs whose device nodes it has."""
+        found = (re.match(r".*/dev/nvidia(\d+)(?: \(deleted\))?$", path) for path in self.devices)
+        return tuple(int(matched.group(1)) for matched in found if matched)
 
     @property
     def words(self) -> str:
@@ -220,6 +231,16 @@ def user_of(folder: str) -> str:
         return found.group(1)
 
 
+def started_unix(folder: str) -> float | None:
+    """When a process started; None if it has ended."""
+    # The name before it is in brackets, and may have blanks and brackets.
+    words = (read_text(f"{folder}/stat") or "").rpartition(")")[2].split()
+    if len(words) < 20:
+        return None
+    age = time.clock_gettime(time.CLOCK_BOOTTIME) - int(words[19]) / os.sysconf("SC_CLK_TCK")
+    return time.time() - age
+
+
 def describe(folder: str, pid: int, devices: Sequence[str], deep: bool) -> Holder:
     """What is to be known of a process that holds devices; its name alone if not deep."""
     cgroup = read_text(f"{folder}/cgroup") or ""
@@ -233,6 +254,7 @@ def describe(folder: str, pid: int, devices: Sequence[str], deep: bool) -> Holde
         unit=None if pod else unit_of(cgroup),
         pod_uid=pod,
         container=container.group(0) if container else None,
+        started_unix=started_unix(folder),
     )
 
 
@@ -251,6 +273,32 @@ def find_holders(proc: str, devices: Devices, deep: bool = True) -> tuple[list[H
         if found:
             holders.append(describe(folder, pid, found, deep))
     return holders, unreadable
+
+
+def ask(proc: str = "/proc", sys: str = "/sys") -> Child[tuple[Holder, ...]]:
+    """Start to look who has a GPU open, and has run for a while.
+
+    By open files alone, which a process that hangs lets everybody read.
+    """
+
+    def look() -> tuple[Holder, ...]:
+        devices, now = Devices(read_text(f"{proc}/devices") or "", sys), time.time()
+        found = find_holders(proc, devices, deep=False)[0] if devices else []
+        return tuple(
+            holder
+            for holder in found
+            if holder.minors and holder.started_unix is not None and now - holder.started_unix > PASSES_S
+        )
+
+    return Child(look)
+
+
+def of_gpus(asked: Child[tuple[Holder, ...]], errors: list[str]) -> tuple[Holder, ...] | None:
+    """Who has a GPU open; None if that could not be found out in time."""
+    found, problem = asked.result(TIMEOUT_S)
+    if problem:
+        errors.append(f"who has a GPU open: {problem}")
+    return found
 
 
 def loaded_modules(sys: str) -> dict[str, Module]:

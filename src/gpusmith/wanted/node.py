@@ -156,6 +156,13 @@ class Preflight:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Upgrade:
+    """Role gpu_upgrade."""
+
+    stop_units: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Validation:
     """The suite."""
 
@@ -185,6 +192,7 @@ ROLES = {
     "kubernetes": "kubernetes_node",
     "operands": "gpu_operands",
     "preflight": "preflight",
+    "upgrade": "gpu_upgrade",
     "validation": "validation",
 }
 """The role of each section; its variables begin with that name."""
@@ -236,6 +244,7 @@ class NodeWanted:
     kubernetes: Kubernetes = field(default_factory=Kubernetes)
     operands: Operands = field(default_factory=Operands)
     preflight: Preflight = field(default_factory=Preflight)
+    upgrade: Upgrade = field(default_factory=Upgrade)
     validation: Validation = field(default_factory=Validation)
 
     @property

@@ -228,7 +228,15 @@ MUTATIONS: Mapping[str, tuple[Mutation, ...]] = {
         _gpu("runs on 8 PCIe lanes", pcie_width=8),
         _gpu("more than 8 its slot does not offer", pcie_width=8, pcie_width_max=8),
     ),
-    "nodes.processes": (_gpu("'python3' (PID 7)", processes=[{"pid": 7, "name": "python3", "pod": False}]),),
+    "nodes.processes": (
+        _gpu("'python3' (PID 7)", processes=[{"pid": 7, "name": "python3", "pod": False}]),
+        Mutation(
+            lambda world: world.seen["holders"].append(
+                {"pid": 7, "user": "ann", "command": "sim", "devices": ["/dev/nvidia0"], "started_unix": 1.0}
+            ),
+            "is open outside of Kubernetes",
+        ),
+    ),
     "nodes.pod-processes": (
         _gpu("but it was given no GPU", processes=[{**TRAINS, "pod_uid": "9b4e28ba-2fa1-11d2-883f-0016d3cca427"}]),
         _gpu(f"but it was given {UUIDS[0]}", processes=[{**TRAINS, "pod_uid": HOLDER}]),

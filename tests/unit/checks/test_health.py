@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpusmith.checks import health
+from gpusmith.checks.evidence import desktops_evidence
 from gpusmith.checks.findings import CannotAsk, NotApplicable
 from tests.faults.fault import UUID, Record
 from tests.unit.checks.judged import RECORD_CHECKS, Facts, failing
@@ -184,6 +185,59 @@ def test_process_outside_of_pods_is_named(facts: Facts, record: Record) -> None:
     assert "GPU 1" in cause
     assert "'python3' (PID 7)" in cause
     assert "train" not in cause
+
+
+HOLDER = {
+    "pid": 40,
+    "user": "ann",
+    "command": "python3",
+    "devices": ["/dev/nvidia0", "/dev/nvidiactl"],
+    "started_unix": 1.7e9,
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "found"),
+    [
+        ({}, "GPU 1 is open outside of Kubernetes, since 2023-11-14 22:13 UTC: process 40 'python3' (user 'ann', no unit)"),
+        ({"unit": "session-3.scope"}, "(user 'ann', unit 'session-3.scope') with /dev/nvidia0, /dev/nvidiactl"),
+        ({"container": "ab" * 32}, "container abababababab"),
+        ({"devices": ["/host/dev/nvidia3", "/dev/nvidia0"]}, "GPU 1, 2 is open"),
+        ({"devices": ["/dev/nvidia0 (deleted)"]}, "GPU 1 is open"),
+        ({"devices": ["/dev/nvidiactl", "/dev/nvidia-uvm"]}, ""),
+        ({"pod_uid": "1b4e28ba-2fa1-11d2-883f-0016d3cca427"}, ""),
+        ({"command": "nvidia-persiste"}, ""),
+        ({"command": "nv-hostengine"}, ""),
+        ({"command": "nvidia-smi"}, ""),
+        ({"command": "Xorg"}, ""),
+        ({"unit": "zabbix-agent2.service"}, ""),
+    ],
+)  # fmt: skip
+def test_process_that_has_a_gpu_open_outside_of_pods_is_named(
+    facts: Facts, record: Record, changes: dict[str, object], found: str
+) -> None:
+    record["holders"] = [{**HOLDER, **changes}]
+    said = failing(facts(record, gpu_upgrade_stop_units=["zabbix-agent2"])).get("nodes.processes", "")
+    assert found in said
+    assert bool(said) is bool(found)
+
+
+def test_a_process_that_computes_is_named_once(facts: Facts, record: Record) -> None:
+    record["holders"] = [HOLDER]
+    record["nvml"]["gpus"][1]["processes"] = [{"pid": 40, "name": "python3", "pod": False}]
+    assert failing(facts(record))["nodes.processes"].count("python3") == 1
+
+
+def test_a_desktop_is_noted(facts: Facts, record: Record) -> None:
+    record["holders"] = [{**HOLDER, "command": "Xorg", "unit": "gdm.service"}]
+    (note,) = desktops_evidence(facts(record))["notes"]
+    assert "process 40 'Xorg' (user 'ann', unit 'gdm.service')" in note
+
+
+def test_who_has_a_gpu_open_has_to_be_known(facts: Facts, record: Record) -> None:
+    record.update(holders=None, errors=["who has a GPU open: no answer within 15 s"])
+    with pytest.raises(CannotAsk, match="is not known: who has a GPU open: no answer within 15 s"):
+        health.processes(facts(record))
 
 
 def test_power_cap_is_no_slowdown(facts: Facts, record: Record) -> None:

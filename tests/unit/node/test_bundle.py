@@ -69,10 +69,16 @@ def test_a_module_that_is_not_installed_is_named() -> None:
         bundle._folder("no_such_module")
 
 
-def test_comments_stay_at_home_but_for_those_of_the_head() -> None:
+def test_comments_and_docstrings_stay_at_home_but_for_those_of_the_head() -> None:
     head = '"""What it is."""\n\n# Copyright.\n\nimport os\n\n'
     source = head + '# Why.\nA = """\n# text\n"""\nif A:\n    # Why.\n    B = 1  # noqa\n'
     told = head + '\nA = """\n# text\n"""\nif A:\n\n    B = 1  # noqa\n'
     assert bundle.without_comments(source) == told
+    assert (
+        bundle.without_comments(
+            'class A:\n    """What."""\n\n    b = 1\n\n\ndef c():\n    """What.\n\n    More.\n    """\n'
+        )
+        == 'class A:\n    ""\n\n    b = 1\n\n\ndef c():\n    ""\n\n\n\n'
+    )
     assert bundle.without_comments("") == ""
     assert bundle.without_comments("# Copyright.\n") == "# Copyright.\n"

@@ -100,9 +100,16 @@ def test_no_driver_is_replaced_under_somebodys_jobs(
     tree = facts()
     tree["record"]["module"]["loaded_version"] = loaded
     tree["record"]["nvml"]["gpus"][1]["processes"] = [{"pid": 4711, "name": "python3", "pod": False}]
+    row = {"user": "ann", "devices": ["/dev/nvidia0"], "started_unix": 1.0}
+    tree["record"]["holders"] = [
+        {"pid": 4711, "command": "python3", **row},
+        {"pid": 4712, "command": "sim", **row},
+        {"pid": 9, "command": "nvidia-persiste", **row},
+    ]
     found = [row.message for row in refused(tree, **wanted) if row.message.startswith("GPU processes: ")]
     assert bool(found) is stops
-    assert all("'python3 (process 4711, GPU 1)' with driver 535.261.03" in message for message in found)
+    named = "'python3 (process 4711, GPU 1)', 'sim (process 4712, /dev/nvidia0)' with driver 535.261.03"
+    assert all(named in message for message in found)
     # Upgrades wait for jobs of a joined node.
     tree["record"]["kubernetes"]["joined"] = True
     assert [row for row in refused(tree, **wanted) if row.message.startswith("GPU processes: ")] == []

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from gpusmith.probe import usage
+from gpusmith.probe.child import Child
 from gpusmith.probe.usage import Holder, Module, Usage
 
 POD = "1b4e28ba-2fa1-11d2-883f-0016d3cca427"
@@ -80,6 +81,49 @@ def test_a_process_with_an_open_device_is_named_with_all_that_finds_it(tree: Tre
         "process 40 'python3 train.py' (user 'root', unit 'sshd.service') with /dev/null, /dev/zero"
     )
     assert "secret" not in str(found)
+
+
+def test_who_has_a_gpu_open_for_a_while_is_told_with_owner_and_start(
+    tree: Tree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "dev").mkdir()
+    for name in ("nvidia3", "nvidiactl", "nvidia-uvm"):
+        (tmp_path / "dev" / name).symlink_to("/dev/zero")
+    gpu, control = str(tmp_path / "dev/nvidia3"), str(tmp_path / "dev/nvidiactl")
+    ticks = os.sysconf("SC_CLK_TCK")
+    monkeypatch.setattr(time, "time", lambda: 1700000100.0)
+    monkeypatch.setattr(time, "clock_gettime", lambda _clock: 100.0)
+    for pid, files, age in (
+        (40, [gpu, control], 100),
+        (41, [control], 100),
+        (42, [gpu], 1),
+        (43, [gpu], None),
+    ):
+        folder = tree.process(pid, *files)
+        if age is not None:  # else it has ended since
+            fields = " ".join(["S", *["0"] * 18, str((100 - age) * ticks), "0"])
+            (folder / "stat").write_text(f"{pid} (a) b) {fields}\n")
+    # Who hangs in the driver lets nobody read these.
+    for name in ("maps", "cmdline"):
+        (tree.proc / "40" / name).unlink()
+        os.mkfifo(tree.proc / "40" / name)
+    errors: list[str] = []
+    found = usage.of_gpus(usage.ask(str(tree.proc), str(tree.sys)), errors)
+    assert found == (
+        Holder(40, "root", "comm", (gpu, control), unit="sshd.service", started_unix=1700000000.0),
+    )
+    assert (found[0].minors, errors) == ((3,), [])
+
+
+def test_that_nobody_knows_who_has_a_gpu_open_is_told() -> None:
+    errors: list[str] = []
+    assert usage.of_gpus(usage.ask("/nowhere/proc/that", "/nowhere"), errors) == ()
+
+    def broken() -> tuple[Holder, ...]:
+        raise OSError("no /proc")
+
+    assert usage.of_gpus(Child(broken), errors) is None
+    assert errors == ["who has a GPU open: OSError: no /proc"]
 
 
 def test_a_device_of_another_mount_namespace_is_known_by_its_number(tree: Tree, tmp_path: Path) -> None:
