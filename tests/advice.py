@@ -146,6 +146,7 @@ COMMANDS: Mapping[str, Command] = {
         "-n gpusmith-system create secret docker-registry r --docker-server=r --docker-username=n"
         " --docker-password=p --dry-run=server"
     ),
+    "kubectl -n X get pod X -o yaml": _kubectl("-n kube-system get pod etcd-cp-1 -o yaml"),
     "kubectl -n X delete pod X": _kubectl("-n kube-system delete pod etcd-cp-1 --dry-run=server"),
     "kubectl annotate node X X-": _kubectl("annotate node gpu-1 gpusmith.io/driver-upgrade-"),
     "kubectl describe node X": _kubectl("describe node gpu-1"),

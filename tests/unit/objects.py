@@ -94,6 +94,15 @@ def holder(name: str, gpus: str, phase: str) -> dict[str, Any]:
     }
 
 
+def privileged(name: str, uid: str, place: str = "gpu-1", **metadata: Any) -> dict[str, Any]:
+    """A pod that reaches all devices of its node."""
+    return {
+        "metadata": {"name": name, "namespace": "team", "uid": uid, **metadata},
+        "spec": {"nodeName": place, "containers": [{"securityContext": {"privileged": True}}]},
+        "status": {"phase": "Running"},
+    }
+
+
 # --- Dynamic Resource Allocation -----------------------------------------------------------------------------------
 
 

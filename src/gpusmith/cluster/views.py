@@ -13,6 +13,7 @@ from gpusmith.cluster.api import Object
 from gpusmith.cluster.dra import NO_CLAIMS, Claims, DraDevice, Kind
 from gpusmith.cluster.holders import Holder, finished, holders, quantity
 from gpusmith.cluster.plugin_strategy import by_cdi
+from gpusmith.cluster.tenants import Tenant, tenant_of
 from gpusmith.data.operands import DEVICE_PLUGIN, FEATURE_DISCOVERY
 from gpusmith.expect.identity import Told
 from gpusmith.wanted.offers import Offer, Offers, gpus_of, is_gpu, strange
@@ -101,6 +102,7 @@ class NodeView:
         taints: all.
         holders: pods that hold GPUs, parts of some, or what may be a GPU.
         claimable: GPUs that drivers of Dynamic Resource Allocation offer on the node, or have given to its pods.
+        tenants: all pods on the node that have not ended.
         system_pods: pods of the operands' namespace on the node.
         plugins: pods of NVIDIA's device plugin that are not of our DaemonSet, as namespace/name.
         plugins_by_cdi: those of them that say that they hand out GPUs by CDI, for which they write a specification.
@@ -120,6 +122,7 @@ class NodeView:
     taints: tuple[Mapping[str, str], ...]
     holders: tuple[Holder, ...] = ()
     claimable: tuple[DraDevice, ...] = ()
+    tenants: tuple[Tenant, ...] = field(default=(), repr=False)
     system_pods: tuple[Object, ...] = field(default=(), repr=False)
     plugins: tuple[str, ...] = ()
     plugins_by_cdi: tuple[str, ...] = ()
@@ -224,6 +227,7 @@ def view_of(
         taints=tuple(spec.get("taints") or ()),
         holders=found,
         claimable=_claimable(claims, metadata["name"], found),
+        tenants=tuple(tenant_of(pod, operands_namespace) for pod in present),
         system_pods=tuple(pod for pod in present if pod["metadata"]["namespace"] == operands_namespace),
         plugins=tuple(map(_name, plugins)),
         plugins_by_cdi=tuple(_name(pod) for pod in plugins if by_cdi(pod["spec"])),

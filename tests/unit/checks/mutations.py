@@ -14,7 +14,7 @@ from gpusmith.errors import ToolError
 from tests.authorities import authority
 from tests.unit.checks.world import CLASSES, PODS, SETS, SLICES, World
 from tests.unit.hosts import UUIDS
-from tests.unit.objects import gpu_slice, set_by_others
+from tests.unit.objects import gpu_slice, privileged, set_by_others
 
 
 @dataclass(frozen=True)
@@ -79,6 +79,13 @@ def _signed_by_dkms(world: World) -> None:
     world.variables["nvidia_driver_build_signing"] = {"key": "/k", "certificate": _certificate().name}
     world.seen["system"]["secure_boot"] = True
     world.seen["kernels"][0].update(signer="DKMS module signing key", signing_key="490a04e2")
+
+
+def _privileged_pod_with_a_gpu(world: World) -> None:
+    uid = "9b4e28ba-2fa1-11d2-883f-0016d3cca427"
+    world.lists[PODS].append(privileged("debug", uid))
+    row = {"pid": 7, "user": "root", "command": "python3", "devices": ["/dev/nvidia0"], "started_unix": 1.0}
+    world.seen["holders"].append({**row, "pod_uid": uid})
 
 
 def _silent(world: World) -> None:
@@ -322,6 +329,7 @@ MUTATIONS: Mapping[str, tuple[Mutation, ...]] = {
             lambda world: world.lists[SLICES].append(gpu_slice("gpu-1", UUIDS)), "a GPU can be given to two pods at once"
         ),
     ),
+    "cluster.gpu-access": (Mutation(_privileged_pod_with_a_gpu, "holds no GPU, and its process 7 'python3'"),),
     "cluster.labels": (
         Mutation(lambda world: world.node["metadata"]["labels"].update({"gpu-type": "t4"}), "label 'gpu-type' is 't4'"),
     ),
