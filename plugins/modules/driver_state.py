@@ -41,7 +41,7 @@ holders:
   elements: dict
   returned: always
   description: >-
-    Processes that use the driver. They have pid, user, command, devices, unit, pod_uid and container.
+    Processes that use the driver. They have pid, user, command, devices, unit, pod_uid, container and started_unix.
 users:
   type: list
   elements: str

@@ -194,6 +194,25 @@ BY_HAND = {
         FIRST, "systemctl disable gpusmith-nvidia-load", "'gpusmith-nvidia-load' is disabled"
     ),
     "hold-removed": ByHand(FIRST, "apt-mark unhold nvidia-driver-cuda", "hold|held"),
+    "driver-kept-out-at-boot": ByHand(
+        SECOND,
+        "echo install nvidia-uvm /bin/false > /etc/modprobe.d/zz-off.conf",
+        "'/etc/modprobe.d/zz-off.conf' keeps module 'nvidia_uvm' from being loaded",
+        "rm /etc/modprobe.d/zz-off.conf",
+    ),
+    "swap-at-boot": ByHand(
+        SECOND,
+        "echo /swapfile none swap sw 0 0 >> /etc/fstab",
+        "/etc/fstab turns swap on at the next boot, '/swapfile'",
+        "sed -i '/^.swapfile /d' /etc/fstab",
+    ),
+    "gpu-open-without-a-pod": ByHand(
+        SECOND,
+        "systemd-run --unit=stranger python3 -c"
+        " 'import os, time; os.open(\"/dev/nvidia2\", os.O_PATH); time.sleep(3600)'",
+        "is open outside of Kubernetes, since .*'python3.*unit 'stranger.service'. with /dev/nvidia2",
+        "systemctl stop stranger",
+    ),
     # Nothing brings its headers; site.yml does, and what brings those of the one after it.
     "next-kernel-without-driver": ByHand(
         SECOND,
