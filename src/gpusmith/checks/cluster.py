@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from gpusmith.checks.findings import CannotAsk, NotApplicable
@@ -17,6 +17,7 @@ from gpusmith.expect.identity import Machine
 from gpusmith.expect.versions import answers, upstream
 from gpusmith.names import (
     COUNT_LABEL,
+    DEPLOY_LABEL,
     DRIVER_LABEL,
     GPU_TYPE_LABEL,
     OPERANDS_LABEL,
@@ -153,7 +154,11 @@ def gpu_capacity(facts: ClusterFacts) -> list[Problem]:
         )
         for name, count in others.items()
     ]
-    short = [found for offer in offers for found in _offered(view, offer, _restart(facts.host))]
+    short = [
+        replace(found, next_step=_kept_off(view)) if _has_no_plugin(facts, view) else found
+        for offer in offers
+        for found in _offered(view, offer, _restart(facts.host))
+    ]
     return [*problems, *_unwritten(facts, view), *short]
 
 
@@ -173,6 +178,24 @@ def _unwritten(facts: ClusterFacts, view: NodeView) -> list[Problem]:
         )
         for namespace, name in pods
     ]
+
+
+def _has_no_plugin(facts: ClusterFacts, view: NodeView) -> bool:
+    """Nobody's device plugin runs there, and ours is not to."""
+    return (
+        DEVICE_PLUGIN not in facts.host.operands.ours and not view.plugins and not any(view.capacity.values())
+    )
+
+
+def _kept_off(view: NodeView) -> str:
+    """What to do where there is no plugin whose log could be read."""
+    value = view.labels.get(DEPLOY_LABEL, "true")
+    if value == "true":
+        return "No device plugin runs on the node: compare its labels and taints with the plugin's node selector and tolerations."
+    return (
+        f"No device plugin runs on the node: its label '{DEPLOY_LABEL}' is '{value}', by which the GPU Operator keeps the plugin"
+        " off. Finish the operator's driver upgrade on the node, or have its owner set the label to 'true'."
+    )
 
 
 def _restart(host: NodeWanted) -> str:

@@ -267,6 +267,29 @@ def test_a_node_without_any_allocatable_gpu_is_told_to_restart_the_plugin(host: 
     assert "delete" not in problem.next_step
 
 
+@pytest.mark.parametrize(
+    ("label", "says"),
+    [
+        (
+            {"nvidia.com/gpu.deploy.device-plugin": "paused-for-driver-upgrade"},
+            "is 'paused-for-driver-upgrade'",
+        ),
+        ({}, "node selector"),
+    ],
+)
+def test_a_node_on_which_no_plugin_of_others_runs_has_no_log_of_one(
+    host: MakeHost, label: dict[str, str], says: str
+) -> None:
+    """gpu-operator#316: its driver manager leaves its labels paused."""
+    raw = node(status__capacity={}, status__allocatable={}, metadata__labels=label)
+    facts = ClusterFacts(
+        host(gpu_operands_device_plugin="existing"), "gpu-1", view_of(raw, [], "gpusmith-system")
+    )
+    (problem,) = gpu_capacity(facts)
+    assert says in problem.next_step
+    assert "log" not in problem.next_step
+
+
 PLUGIN_SET = set_by_others("nvidia-device-plugin", "gpusmith-system", "x", "y")
 CLASS_SET = set_by_others("nvidia", None, "z")
 
