@@ -180,9 +180,6 @@ COMMANDS: Mapping[str, Command] = {
     # Of a folder and a key file of the user's own: tests/unit/built.
     "chmod 0600 X": WALKED,
     "chmod 0700 X": WALKED,
-    "ansible X -m ansible.builtin.debug -a var=X": Command(
-        Where.CONTROLLER, "ansible -i INVENTORY gpu-1 -m ansible.builtin.debug -a var=nvidia_driver_version"
-    ),
     "ansible X -m ansible.builtin.ping": Command(
         Where.CONTROLLER, "ansible -i INVENTORY gpu-1 -m ansible.builtin.ping"
     ),

@@ -94,7 +94,8 @@ def pytest_configure(config: pytest.Config) -> None:
             tiers,
         )
         inventory = maintenance.applied(
-            upgrade, read(source, config.getoption("--limit", default=None), here)
+            upgrade,
+            read(source, config.getoption("--limit", default=None), here, cluster=tiers != ("nodes",)),
         )
     except GpusmithError as error:
         said = f"{error.message}\n  Next: {error.hint}" if error.hint else error.message

@@ -10,9 +10,10 @@ from ansible.errors import AnsibleError
 from ansible.plugins.lookup import LookupBase
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.variables import OfHost
 
-from gpusmith.errors import InputError
+from gpusmith.errors import InputError, Refusal
 from gpusmith.inventory import specs
 from gpusmith.wanted import read
+from gpusmith.wanted.node import NodeWanted
 
 DOCUMENTATION = r"""
 name: wanted
@@ -23,6 +24,7 @@ description:
 author: gpusmith contributors
 options:
   _terms: {description: "Hosts of the inventory. Without any, the host of the task, with the variables that the task gives."}
+  refusals: {type: bool, default: false, description: "Whether what is wrong with a host is returned instead of an error: C(name) and C(refusals)."}
 """
 
 RETURN = r"""
@@ -39,7 +41,16 @@ class LookupModule(LookupBase):
         hosts = {host: OfHost.named(host, variables, self._loader) for host in map(str, terms)} or {
             str(variables["inventory_hostname"]): OfHost(variables, self._templar)
         }
+        known = specs.load()
+        if self.get_option("refusals"):
+            return [_row(host, read.judged(host, values, known)) for host, values in hosts.items()]
         try:
-            return [read.to_plain(read.read(host, values, specs.load())) for host, values in hosts.items()]
+            return [read.to_plain(read.read(host, values, known)) for host, values in hosts.items()]
         except InputError as error:
             raise AnsibleError(str(error)) from error
+
+
+def _row(host: str, found: NodeWanted | list[Refusal]) -> dict[str, Any]:
+    if isinstance(found, NodeWanted):
+        return read.to_plain(found)
+    return {"name": host, "refusals": [[refusal.message, refusal.hint] for refusal in found]}

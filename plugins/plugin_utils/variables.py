@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible import context
-from ansible.errors import AnsibleError
+from ansible.errors import AnsibleError, AnsibleUndefinedVariable
 from ansible.template import Templar, trust_as_template
 from ansible.utils.vars import load_extra_vars
 
@@ -60,7 +60,7 @@ class Variables:
                 self._of[host] = self._hostvars[host]
             return copy.deepcopy(self._of[host][name])
         except AnsibleError as error:
-            raise UnfilledError(str(error)) from error
+            raise UnfilledError(str(error), isinstance(error, AnsibleUndefinedVariable)) from error
 
     def wanted(self, host: str) -> NodeWanted:
         """What the inventory wants of a host.

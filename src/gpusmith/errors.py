@@ -8,6 +8,7 @@ GpusmithError          one sentence, then a hint
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -50,3 +51,10 @@ class Refusal:
 
     def __str__(self) -> str:
         return f"{self.message} {self.hint}".strip()
+
+
+def all_of(refusals: Sequence[Refusal]) -> InputError:
+    """Refusals as one error: a single one as it is, several in lines of their own."""
+    if len(refusals) == 1:
+        return InputError(refusals[0].message, refusals[0].hint)
+    return InputError("\n".join(map(str, refusals)))

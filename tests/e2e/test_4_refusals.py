@@ -68,9 +68,15 @@ REFUSALS = {
         edits=(
             (GPUS, "nvidia_driver_verison", 'nvidia_driver_verison: "580.178.04"'),
             (GPUS, "nvidia_driver_version", "nvidia_driver_version: 550.120"),
+            (GPUS, "gpusmith_gpu_model", "gpusmith_gpu_model: h100-sxn"),
+            (GPUS, "containerd_repository", f"containerd_repository: {json.dumps(DAMAGED)}"),
             (ALL, "kubernetes_node_token_host", "kubernetes_node_token_host: cp-9"),
+            (ALL, "gpusmith_kubeconfig", "gpusmith_kubeconfig: /nonexistent/kubeconfig"),
         ),
         says=(
+            "'h100-sxn'.*\n?.*'h100-sxm'",
+            r"'containerd': The\s+armored\s+public\s+key\s+is\s+damaged",
+            "/nonexistent/kubeconfig",
             "'kubernetes_node_token_host' names 'cp-9'.*\n?.*'cp-1'",
             "'wrong_variable'",
             "'nvidia_driver_verison'.*\n?.*'nvidia_driver_version'",
@@ -79,24 +85,12 @@ REFUSALS = {
             "'maxPodz'",
         ),
     ),
-    "wrong-kubeconfig": Refused(
-        edits=((ALL, "gpusmith_kubeconfig", "gpusmith_kubeconfig: /nonexistent/kubeconfig"),),
-        says=("/nonexistent/kubeconfig",),
-    ),
-    "no-such-version-nor-model": Refused(
+    "no-such-version": Refused(
         edits=(
             (GPUS, "nvidia_driver_version", 'nvidia_driver_version: "999.11.22"'),
-            (GPUS, "gpusmith_gpu_model", "gpusmith_gpu_model: h100-sxn"),
             (GPUS, "nvidia_container_toolkit_version", 'nvidia_container_toolkit_version: "1.19.0"'),
-            # On nodes that have all packages, too.
-            (GPUS, "containerd_repository", f"containerd_repository: {json.dumps(DAMAGED)}"),
         ),
-        says=(
-            "999.11.22",
-            "h100-sxn",
-            "ordering cycle",
-            r"'containerd': The\s+armored\s+public\s+key\s+is\s+damaged",
-        ),
+        says=("999.11.22", "ordering cycle"),
     ),
 }
 

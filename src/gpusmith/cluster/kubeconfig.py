@@ -22,12 +22,9 @@ def load(kubeconfig: str) -> tuple[Path, Configuration]:
         ToolError: the client is not installed, or not one that is known.
     """
     path = Path(kubeconfig).expanduser()
-    if not kubeconfig or not path.is_file():
-        raise InputError(
-            f"Kubeconfig '{kubeconfig and path}' does not exist.",
-            "Set 'gpusmith_kubeconfig', or 'validation_kubeconfig', to one of this cluster.",
-        )
-    plugin = plugin_of(_must_be_kubeconfig(path))
+    if not kubeconfig:
+        raise _missing("")
+    plugin = plugin_of(content(path))
     try:
         from kubernetes import client, config
     except ImportError as error:
@@ -82,16 +79,33 @@ def plugin_of(kubeconfig: Mapping[str, Any]) -> str:
     return str((user.get("exec") or {}).get("command") or "")
 
 
-def _must_be_kubeconfig(path: Path) -> Mapping[str, Any]:
-    """Its content. Say so of a file that is something else; the client's own words would be those of a fault in a program."""
+def _missing(path: str | Path) -> InputError:
+    return InputError(
+        f"Kubeconfig '{path}' does not exist.",
+        "Set 'gpusmith_kubeconfig', or 'validation_kubeconfig', to one of this cluster.",
+    )
+
+
+def content(path: Path) -> Mapping[str, Any]:
+    """What a kubeconfig says.
+
+    Raises:
+        InputError: it is missing or something else; the client's own words would be those of a fault in a program.
+    """
     import yaml
 
     try:
         found = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, ValueError, OSError) as error:
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise _missing(path) from error
+    except (yaml.YAMLError, ValueError) as error:
         raise InputError(
-            f"Kubeconfig '{path}' cannot be read: {' '.join(str(error).split())[:300]}",
+            f"Kubeconfig '{path}' cannot be read: {' '.join(str(error).split())[:300]}.",
             "Fetch it again from the cluster.",
+        ) from error
+    except OSError as error:
+        raise InputError(
+            f"Kubeconfig '{path}' cannot be read: {error.strerror}.", "Name a file that this user can read."
         ) from error
     if not isinstance(found, dict) or not {"clusters", "contexts"} <= found.keys():
         raise InputError(

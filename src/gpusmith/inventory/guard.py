@@ -8,7 +8,8 @@ from typing import Any
 from gpusmith.errors import Refusal
 from gpusmith.inventory.building import check_signing
 from gpusmith.inventory.names import check_extra_names
-from gpusmith.inventory.places import check_places, joined_by_us
+from gpusmith.inventory.needs import KUBERNETES, PREFLIGHT, check_needs, ours
+from gpusmith.inventory.places import check_places
 from gpusmith.inventory.rules import RULES
 from gpusmith.inventory.same_cluster import check_cluster, check_kubeconfigs
 from gpusmith.inventory.specs import Specs
@@ -19,8 +20,9 @@ from gpusmith.inventory.target import (
     check_sources,
     check_tags,
     check_target,
+    on_hosts,
 )
-from gpusmith.inventory.templates import UnfilledError, has_open, is_plain
+from gpusmith.inventory.templates import UnfilledError, has_open, is_plain, unfilled
 from gpusmith.inventory.values import truth
 from gpusmith.inventory.variables import check_hosts, check_values
 from gpusmith.wanted import cluster as cluster_wide
@@ -68,8 +70,10 @@ def refusals(
     found = check_controller() + check_target(run) + check_limit(run, needs_limit) + check_tags(run, tags)
     found += check_extra_names(run.extra, specs) + check_values(run.extra, specs)
     found += check_inventory_only(run.extra, specs, inventory_only)
-    values = {node: _values(hosts, node, run.extra, templated) for node in nodes}
+    broken: dict[Refusal, list[str]] = {}
+    values = {node: _values(hosts, node, run.extra, templated, broken) for node in nodes}
     found += check_hosts(values, specs)
+    found += [on_hosts(refusal, there) for refusal, there in broken.items()]
     rows = {node: {**row, **run.extra} for node, row in values.items()}
     if nodes and cluster_tag and run.includes(cluster_tag):
         found += cluster_wide.refusals(run, hosts, specs)
@@ -77,16 +81,20 @@ def refusals(
     found += check_required(rows, required)
     of_upgrade = [f"gpu_upgrade_{name}" for name in OF_AN_UPGRADE] if inventory_only else []
     found += check_alike(rows, specs, (*required, *OF_A_RUN, *of_upgrade))
-    joins = bool(join_tag) and run.includes(join_tag)
-    found += check_places(rows, run.groups, joins)
+    found += check_needs(rows, [tag for tag in tags if tag == PREFLIGHT or run.includes(tag)], specs)
+    found += check_places(rows, run.groups)
     if nodes:
         found += check_offline({**hosts.written(nodes[0]), **run.extra})
     found += check_sources(run)
+    if nodes and cluster:
+        told = {node for there in broken.values() for node in there}
+        found += check_kubeconfigs(hosts, [node for node in nodes if node not in told])
     if nodes and cluster and not found:
         # Of the others nothing says which cluster they would join.
-        ours = {node: row for node, row in rows.items() if joined_by_us(row)}
-        kubelets = {node: str(row.get(KUBELET) or "") for node, row in ours.items() if joins}
-        found += check_kubeconfigs(hosts, nodes) or check_cluster(hosts, next(iter(ours), nodes[0]), kubelets)
+        joined = {node: row for node, row in rows.items() if ours(row, KUBERNETES)}
+        joins = bool(join_tag) and run.includes(join_tag)
+        kubelets = {node: str(row.get(KUBELET) or "") for node, row in joined.items() if joins}
+        found += check_cluster(hosts, next(iter(joined), nodes[0]), kubelets)
     return found
 
 
@@ -123,8 +131,14 @@ def check_alike(hosts: Mapping[str, Mapping[str, Any]], specs: Specs, names: Ite
     ]
 
 
-def _values(hosts: Hosts, node: str, extra: Mapping[str, Any], templated: frozenset[str]) -> dict[str, Any]:
-    """What the inventory says of a host and the command line does not override.
+def _values(
+    hosts: Hosts,
+    node: str,
+    extra: Mapping[str, Any],
+    templated: frozenset[str],
+    broken: dict[Refusal, list[str]],
+) -> dict[str, Any]:
+    """What the inventory says of a host and the command line does not override; `broken` gets templates that never will do.
 
     Playbooks leave the roles' own validation of arguments out, since all of it is done here: a task for each role and host costs
     a second run a fifth of its time.
@@ -132,17 +146,29 @@ def _values(hosts: Hosts, node: str, extra: Mapping[str, Any], templated: frozen
     found: dict[str, Any] = {}
     for name, value in hosts.written(node).items():
         if name not in extra:
-            found[name] = _filled_in(hosts, node, name, value) if name in templated else value
+            try:
+                found[name] = _filled_in(hosts, node, name, value) if name in templated else value
+            except UnfilledError as error:
+                found[name] = value
+                broken.setdefault(unfilled(name, error), []).append(node)
     return found
 
 
 def _filled_in(hosts: Hosts, node: str, name: str, value: Any) -> Any:
-    """A value with its templates filled in; as it is written where that needs what is not known yet, such as facts."""
+    """A value with its templates filled in; as it is written where that needs what is not known yet, such as facts.
+
+    Raises:
+        UnfilledError: it cannot be filled in whatever becomes known.
+    """
     if not has_open(value) or not is_plain(value):
         return value
     try:
         found = hosts.filled(node, name)
-    except (KeyError, UnfilledError):
+    except KeyError:
+        return value
+    except UnfilledError as error:
+        if not error.later:
+            raise
         return value
     return value if has_open(found) else found
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gpusmith.data.operands import EXISTING
 from gpusmith.errors import Refusal
 from gpusmith.inventory.specs import did_you_mean
 from gpusmith.inventory.target import on_hosts
@@ -16,52 +14,30 @@ from gpusmith.inventory.templates import has_open
 from gpusmith.wording import shorten
 
 TOKEN_HOST = "kubernetes_node_token_host"  # noqa: S105 - the name of a variable
-ENDPOINT = "kubernetes_node_control_plane_endpoint"
 LOCALHOST = ("localhost", "127.0.0.1", "::1")
 """Ansible knows these without an inventory."""
-FOR_A_JOIN = {
-    "kubernetes_node_version": "Give the cluster's version, or one minor below, in quotes.",
-    ENDPOINT: "Give host:port of the API server, as the nodes reach it.",
-    TOKEN_HOST: "Name a control plane machine of the inventory, which makes the join tokens.",
-}
-"""What a node cannot join without, and what to do about one that is not set."""
-
-
-FILES = ("ansible_ssh_private_key_file", "ansible_private_key_file")
 FOLDERS_TO_WRITE = ("gpusmith_report_dir", "gpu_upgrade_report_dir")
 
 Values = Mapping[str, Any]
 
 
-def check_places(
-    nodes: Mapping[str, Values], groups: Mapping[str, Sequence[str]], joins: bool = False
-) -> list[Refusal]:
+def check_places(nodes: Mapping[str, Values], groups: Mapping[str, Sequence[str]]) -> list[Refusal]:
     """Named things that do not exist; each once, with the hosts that name it.
 
     Args:
         nodes: variables by name, by node of the run; templates are filled in where that can be done.
         groups: hosts of the inventory by group; 'all' has every one.
-        joins: whether nodes may join a cluster in this run, which needs more than others do.
     """
     found: dict[Refusal, list[str]] = {}
     for node, values in nodes.items():
-        for refusal in (
-            *_there(values, groups),
-            *(_join(node, values) if joins and joined_by_us(values) else ()),
-        ):
+        for refusal in _there(values, groups):
             found.setdefault(refusal, []).append(node)
     return [on_hosts(refusal, there) for refusal, there in found.items()]
-
-
-def joined_by_us(values: Values) -> bool:
-    """Whether role kubernetes_node joins the host, or somebody else has joined it."""
-    return values.get("kubernetes_node_owner") != EXISTING
 
 
 def _there(values: Values, groups: Mapping[str, Sequence[str]]) -> Iterator[Refusal]:
     judges: list[tuple[Sequence[str], Callable[[str, str], Refusal | None]]] = [
         ((TOKEN_HOST,), lambda name, value: _host(name, value, groups)),
-        (FILES, _file),
         (FOLDERS_TO_WRITE, _folder_to_write),
     ]
     for names, judge in judges:
@@ -90,14 +66,6 @@ def _host(name: str, value: str, groups: Mapping[str, Sequence[str]]) -> Refusal
     return Refusal(f"'{name}' names '{value}', which is no host of the inventory.", hint)
 
 
-def _file(name: str, value: str) -> Refusal | None:
-    if path(value).is_file():
-        return None
-    return Refusal(
-        f"'{name}' names the file '{value}', which does not exist on this machine.", "Correct the path."
-    )
-
-
 def _folder_to_write(name: str, value: str) -> Refusal | None:
     folder = path(value).absolute()
     there = next(each for each in (folder, *folder.parents) if each.exists())
@@ -115,30 +83,3 @@ def path(value: str) -> Path:
         return Path(value).expanduser()
     except RuntimeError:
         return Path(value)
-
-
-def _join(node: str, values: Values) -> Iterator[Refusal]:
-    """What the role that joins a node would ask for only after driver and runtime are installed."""
-    for name, hint in FOR_A_JOIN.items():
-        if not values.get(name):
-            yield Refusal(f"'{name}' is not set.", hint)
-    known = {
-        name: value for name, value in values.items() if name in FOR_A_JOIN and value and not has_open(value)
-    }
-    if (endpoint := known.get(ENDPOINT)) and not re.fullmatch(r"[^\s/]+:[0-9]{1,5}", str(endpoint)):
-        yield Refusal(f"'{ENDPOINT}' must be host:port, not '{endpoint}'.", FOR_A_JOIN[ENDPOINT])
-    repository = values.get("kubernetes_node_repository") or {}
-    if isinstance(repository, Mapping) and not repository.get("uris"):
-        yield Refusal(
-            "'kubernetes_node_repository' has no 'uris'.", "Name the repository of kubelet and kubeadm."
-        )
-    version = known.get("kubernetes_node_version")
-    if version and not re.match(r"[0-9]+\.[0-9]+\.[0-9]+", str(version)):
-        yield Refusal(
-            f"'kubernetes_node_version' is '{version}'.", "Give all three numbers, for example '1.36.3'."
-        )
-    if node != node.lower():
-        yield Refusal(
-            "A node has the name of its host in the inventory, and names of nodes are in lower case.",
-            f"Name the host '{node.lower()}' in the inventory.",
-        )

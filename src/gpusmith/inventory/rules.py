@@ -10,6 +10,7 @@ from typing import Any
 from gpusmith.errors import Refusal
 from gpusmith.inventory import authorities, kubelet, proxy, registries
 from gpusmith.inventory.labels import label, labels, limits, must_be, object_name, object_names, taints, texts
+from gpusmith.inventory.places import path
 from gpusmith.inventory.values import truth, whole
 
 # systemd.unit(5), without templates that no instance is named of.
@@ -113,6 +114,16 @@ def kubeconfig(name: str, value: Any) -> Iterator[Refusal]:
         )
 
 
+def file(name: str, value: Any) -> Iterator[Refusal]:
+    """Path of a file of this machine, or nothing."""
+    if not isinstance(value, str | None):
+        yield must_be(name, "the path of a file", value)
+    elif value and not path(value).is_file():
+        yield Refusal(
+            f"'{name}' names the file '{value}', which does not exist on this machine.", "Correct the path."
+        )
+
+
 def text(name: str, value: Any) -> Iterator[Refusal]:
     """A string, or nothing."""
     if value is not None and not isinstance(value, str):
@@ -165,8 +176,8 @@ CONNECTION: Mapping[str, Rule] = {
     "ansible_connection": text,
     "ansible_ssh_common_args": text,
     "ansible_ssh_extra_args": text,
-    "ansible_ssh_private_key_file": text,
-    "ansible_private_key_file": text,
+    "ansible_ssh_private_key_file": file,
+    "ansible_private_key_file": file,
     "ansible_become": flag,
     "ansible_become_user": text,
 }

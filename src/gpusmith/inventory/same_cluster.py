@@ -11,14 +11,15 @@ from typing import Any, NamedTuple, Protocol
 import yaml
 
 from gpusmith.cluster import endpoint
+from gpusmith.cluster import kubeconfig as kubeconfigs
 from gpusmith.cluster.api import ApiRefused, ApiUnreachable, Cluster
 from gpusmith.cluster.endpoint import Answer, Found, Place
 from gpusmith.cluster.retries import ONE_TRY
-from gpusmith.errors import GpusmithError, Refusal
-from gpusmith.inventory import proxy
+from gpusmith.errors import GpusmithError, InputError, Refusal
+from gpusmith.inventory import places, proxy
 from gpusmith.inventory.skew import ask_version, check_skew
 from gpusmith.inventory.target import on_hosts
-from gpusmith.inventory.templates import UnfilledError
+from gpusmith.inventory.templates import UnfilledError, unfilled
 from gpusmith.paths import working_root
 
 VARIABLE = "kubernetes_node_control_plane_endpoint"
@@ -37,8 +38,7 @@ def _text(hosts: Filled, node: str, name: str) -> str:
     except KeyError:
         return ""
     except UnfilledError as error:
-        reason = f"Host '{node}': the template of '{name}' cannot be filled in: {last_words(error)}."
-        raise UnfilledError(reason) from error
+        raise UnfilledError(on_hosts(unfilled(name, last_words(error)), [node]).message) from error
 
 
 def _proxy(hosts: Filled, node: str) -> dict[str, Any]:
@@ -70,18 +70,23 @@ def _kubeconfigs(hosts: Filled, nodes: Sequence[str]) -> list[Refusal]:
             "Set it to the path of a kubeconfig of the existing cluster on this machine.",
         )
         return [on_hosts(refusal, without)]
-    paths: dict[tuple[str, Path], list[str]] = {}
+    paths: dict[Path, list[str]] = {}
     for node in nodes:
         # The suite is started in the checkout.
         for name, base in (("gpusmith_kubeconfig", Path()), ("validation_kubeconfig", working_root())):
             given = _text(hosts, node, name)
             if given:
-                paths.setdefault((name, base / Path(given).expanduser()), []).append(node)
-    return [
-        on_hosts(Refusal(f"Kubeconfig '{path}' does not exist.", f"Set '{name}' to one that does."), there)
-        for (name, path), there in paths.items()
-        if not path.is_file()
-    ]
+                there = paths.setdefault(base / places.path(given), [])
+                there += [node] if node not in there else []
+    found = []
+    for path, there in paths.items():
+        try:
+            kubeconfigs.content(path)
+        except InputError as error:
+            # Of a folder the rules of values say so.
+            if not isinstance(error.__cause__, IsADirectoryError):
+                found.append(on_hosts(Refusal(error.message, error.hint), there))
+    return found
 
 
 def check_cluster(hosts: Filled, node: str, kubelets: Mapping[str, str] | None = None) -> list[Refusal]:

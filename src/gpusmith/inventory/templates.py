@@ -5,11 +5,34 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from gpusmith.errors import Refusal
+
 VAULT = "__ansible_vault"
 
 
 class UnfilledError(Exception):
-    """A template that Ansible cannot fill in, with its reason."""
+    """A template that Ansible cannot fill in, with its reason.
+
+    Attributes:
+        later: something in it is not known, and may be once a host was asked.
+    """
+
+    def __init__(self, reason: str, later: bool = True) -> None:
+        super().__init__(reason)
+        self.later = later
+
+
+def unfilled(name: str, why: object) -> Refusal:
+    """What is said of such a template.
+
+    Args:
+        name: the variable.
+        why: in Ansible's words; its advice on its own options is left out.
+    """
+    reason = str(why).partition(" Use -v")[0].strip().rstrip(".")
+    return Refusal(
+        f"The template of '{name}' cannot be filled in: {reason}.", "Correct the template, or what it names."
+    )
 
 
 def is_open(value: object) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 
 from gpusmith.errors import Refusal
 from gpusmith.inventory import kubelet
+from gpusmith.inventory.machines import check_addresses, check_models
 from gpusmith.inventory.names import check_inventory_names
 from gpusmith.inventory.rules import RULES, Rule, from_zero
 from gpusmith.inventory.specs import Specs
@@ -81,7 +82,7 @@ def check_hosts(hosts: Mapping[str, Mapping[str, Any]], specs: Specs) -> list[Re
                 rows.append((value, [host]))
         for value, there in rows:
             found += [on_hosts(refusal, there) for refusal in check_values({name: value}, specs)]
-    return found + _too_new(hosts)
+    return found + _too_new(hosts) + check_models(hosts) + check_addresses(hosts)
 
 
 def _too_new(hosts: Mapping[str, Mapping[str, Any]]) -> list[Refusal]:

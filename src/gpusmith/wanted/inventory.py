@@ -9,10 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gpusmith.errors import InputError, Refusal, ToolError
+from gpusmith.errors import InputError, Refusal, ToolError, all_of
 from gpusmith.inventory import places, specs
+from gpusmith.inventory.needs import DRIVER, OF_THE_SUITE, PREFLIGHT, check_needs
 from gpusmith.inventory.programs import ansible_environment, last_lines, run
-from gpusmith.inventory.target import GPU_GROUP
+from gpusmith.inventory.same_cluster import check_kubeconfigs
+from gpusmith.inventory.target import GPU_GROUP, on_hosts
+from gpusmith.inventory.templates import has_open
 from gpusmith.inventory.variables import check_hosts
 from gpusmith.wanted.node import NodeWanted
 from gpusmith.wanted.read import from_plain
@@ -50,10 +53,8 @@ class Inventory:
         """
         without = [name for name, host in self.hosts.items() if not host.suite_kubeconfig]
         if without:
-            raise InputError(
-                f"Host '{without[0]}' has no 'gpusmith_kubeconfig'.",
-                "Set it in group_vars/all.yml to a file on this machine.",
-            )
+            hint = "Set it in group_vars/all.yml to a file on this machine."
+            raise all_of([on_hosts(Refusal("'gpusmith_kubeconfig' is not set.", hint), without)])
         named = sorted({str(places.path(host.suite_kubeconfig).resolve()) for host in self.hosts.values()})
         if len(named) != 1:
             raise InputError(
@@ -70,16 +71,19 @@ class Inventory:
         return {**listed, **self.hosts[host].connection}
 
 
-def read(source: str | None, limit: str | None, working_folder: Path | None = None) -> Inventory:
+def read(
+    source: str | None, limit: str | None, working_folder: Path | None = None, cluster: bool = True
+) -> Inventory:
     """Read an inventory.
 
     Args:
         source: file, folder or host list with a comma; None for the one of ansible.cfg.
         limit: Ansible pattern; None for all GPU nodes.
         working_folder: relative paths start here.
+        cluster: whether the cluster will be asked, so that a kubeconfig is named beside what else is wrong.
 
     Raises:
-        InputError: it cannot be used, with the reason.
+        InputError: it cannot be used, with all reasons.
         ToolError: Ansible's programs are not there.
     """
     folder = working_folder or Path.cwd()
@@ -112,7 +116,9 @@ def read(source: str | None, limit: str | None, working_folder: Path | None = No
     names = nodes_of(tree, named, limit or "")
     # A connection that cannot be made would break those of all hosts, without the reason.
     listed = (tree.get("_meta") or {}).get("hostvars") or {}
-    _refuse(check_hosts({name: listed.get(name, {}) for name in names}, specs.load()))
+    rows = {name: listed.get(name, {}) for name in names}
+    if found := check_hosts(rows, specs.load()) + _check_needs(rows):
+        raise all_of(found + (_check_kubeconfigs(rows) if cluster else []))
     return build(tree, _wanted(names, words, folder, environment), named, limit or "")
 
 
@@ -187,7 +193,7 @@ def _wanted(
         # A command line has no room for the names of a large inventory.
         json.dump({HOSTS: list(names)}, file)
         file.flush()
-        message = f"msg={{{{ query('gpusmith.gpu.wanted', *{HOSTS}) }}}}"
+        message = f"msg={{{{ query('gpusmith.gpu.wanted', *{HOSTS}, refusals=true) }}}}"
         command = ["localhost", *words, "-e", f"@{file.name}", "-m", "ansible.builtin.debug", "-a", message]
         done = run("ansible", command, folder, {**environment, **output})
     try:
@@ -196,7 +202,14 @@ def _wanted(
         )
         if done.returncode != 0:
             raise _unfilled(str(result["msg"]))
-        return {str(row["name"]): from_plain(row) for row in result["msg"]}
+        rows: list[dict[str, Any]] = result["msg"]
+        wrong: dict[Refusal, list[str]] = {}
+        for row in rows:
+            for message, hint in row.get("refusals", ()):
+                wrong.setdefault(Refusal(message, hint), []).append(row["name"])
+        if wrong:
+            raise all_of([on_hosts(refusal, there) for refusal, there in wrong.items()])
+        return {str(row["name"]): from_plain(row) for row in rows}
     except (ValueError, KeyError, IndexError, AttributeError) as error:
         raise _unfilled(last_lines(done.stdout + done.stderr)) from error
 
@@ -207,9 +220,27 @@ def _unfilled(why: str) -> InputError:
     )
 
 
-def _refuse(refusals: Sequence[Refusal]) -> None:
-    if refusals:
-        raise InputError(refusals[0].message, refusals[0].hint)
+def _check_needs(rows: Mapping[str, Mapping[str, Any]]) -> list[Refusal]:
+    return check_needs(rows, (PREFLIGHT, DRIVER), specs.load(), OF_THE_SUITE)
+
+
+class _AsWritten:
+    """The kubeconfig of hosts whose variables Ansible has not filled in."""
+
+    def __init__(self, rows: Mapping[str, Mapping[str, Any]]) -> None:
+        self.rows = rows
+
+    def filled(self, host: str, name: str) -> Any:
+        """The suite's own goes before that of the roles."""
+        if name != "gpusmith_kubeconfig":
+            raise KeyError(name)
+        return self.rows[host].get("validation_kubeconfig") or self.rows[host].get(name)
+
+
+def _check_kubeconfigs(rows: Mapping[str, Mapping[str, Any]]) -> list[Refusal]:
+    written = _AsWritten(rows)
+    plain = [name for name in rows if not has_open(written.filled(name, "gpusmith_kubeconfig"))]
+    return check_kubeconfigs(written, plain)
 
 
 def build(tree: Mapping[str, Any], wanted: Mapping[str, NodeWanted], source: str, limit: str) -> Inventory:
@@ -224,11 +255,10 @@ def build(tree: Mapping[str, Any], wanted: Mapping[str, NodeWanted], source: str
     Raises:
         InputError: a node lacks a variable that the suite cannot do without.
     """
-    for name, node in wanted.items():
-        for variable, value in (
-            ("gpusmith_gpu_count", node.gpu_count),
-            ("nvidia_driver_version", node.driver.version),
-        ):
-            if not value:
-                raise InputError(f"Host '{name}' has no '{variable}'.", "Set it in group_vars/gpu_nodes.yml.")
+    values = {
+        name: {"gpusmith_gpu_count": node.gpu_count, "nvidia_driver_version": node.driver.version}
+        for name, node in wanted.items()
+    }
+    if found := _check_needs(values):
+        raise all_of(found)
     return Inventory(source, limit, dict(wanted), tree)

@@ -11,10 +11,11 @@ from dataclasses import asdict, fields
 from functools import cache
 from typing import Any, Protocol, get_args, get_origin, get_type_hints
 
-from gpusmith.errors import InputError
+from gpusmith.errors import Refusal, all_of
 from gpusmith.inventory.rules import CONNECTION
 from gpusmith.inventory.specs import Specs
-from gpusmith.inventory.templates import UnfilledError, has_open, is_plain
+from gpusmith.inventory.target import on_hosts
+from gpusmith.inventory.templates import UnfilledError, has_open, is_plain, unfilled
 from gpusmith.inventory.values import convert
 from gpusmith.inventory.variables import check_values
 from gpusmith.wanted.node import ROLES, NodeWanted, as_owned
@@ -38,16 +39,26 @@ class Variables(Protocol):
 
 
 def read(host: str, variables: Variables, specs: Specs) -> NodeWanted:
-    """What the inventory wants of a host.
+    """What the inventory wants of a host; arguments as of `judged`.
+
+    Raises:
+        InputError: a template cannot be filled in, or its value cannot be used.
+    """
+    found = judged(host, variables, specs)
+    if isinstance(found, NodeWanted):
+        return found
+    raise all_of([on_hosts(refusal, [host]) for refusal in found])
+
+
+def judged(host: str, variables: Variables, specs: Specs) -> NodeWanted | list[Refusal]:
+    """What the inventory wants of a host, or everything that is wrong with its templates.
 
     Args:
         host: its name.
         variables: of the host. Those without templates were checked: `inventory.variables.check_hosts`.
         specs: the variables that there are.
-
-    Raises:
-        InputError: a template cannot be filled in, or its value cannot be used.
     """
+    wrong: list[Refusal] = []
 
     def value(name: str) -> Any:
         spec, written = specs.variables.get(name), variables.written(name)
@@ -56,23 +67,19 @@ def read(host: str, variables: Variables, specs: Specs) -> NodeWanted:
         if has_open(found) or not is_plain(found):
             try:
                 found = variables.filled(found, trusted=default)
+                refused = check_values({name: found}, specs)
             except UnfilledError as error:
-                raise _unfilled(host, name, str(error)) from error
-            if has_open(found) or not is_plain(found):
-                raise _unfilled(host, name, repr(found))
-            for refusal in check_values({name: found}, specs):
-                raise InputError(f"Host '{host}': {refusal.message}", refusal.hint)
+                refused = [unfilled(name, error)]
+            if not refused and (has_open(found) or not is_plain(found)):
+                refused = [unfilled(name, repr(found))]
+            if refused:
+                wrong.extend(refused)
+                return None
         return found if found is None or spec is None else convert(spec, found)
 
     connection = {name: found for name in CONNECTION if (found := value(name)) is not None}
-    return NodeWanted(name=host, connection=connection, **_values(NodeWanted, OWN, value))
-
-
-def _unfilled(host: str, name: str, why: str) -> InputError:
-    return InputError(
-        f"Host '{host}': the template of '{name}' cannot be filled in: {why}.",
-        f"Try: ansible {host} -m ansible.builtin.debug -a var={name}",
-    )
+    wanted = NodeWanted(name=host, connection=connection, **_values(NodeWanted, OWN, value))
+    return wrong or wanted
 
 
 def _values(kind: Any, prefix: str, value: Callable[[str], Any]) -> dict[str, Any]:

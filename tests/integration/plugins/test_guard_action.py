@@ -13,12 +13,14 @@ import pytest
 import yaml
 
 from gpusmith.paths import repo_root
+from tests.unit.inventory.test_needs import FULL
 
 FINE = {
-    "gpusmith_kubeconfig": "{{ inventory_dir }}/hosts.yml", "kubernetes_node_labels": {"rack": "r1"},
-    "kubernetes_node_version": "1.36.3", "kubernetes_node_repository": {"uris": ["http://r"]},
-    "kubernetes_node_control_plane_endpoint": "c:6443", "kubernetes_node_token_host": "{{ groups['gpu_nodes'] | first }}",
-}  # fmt: skip
+    **FULL,
+    "gpusmith_kubeconfig": "{{ inventory_dir }}/hosts.yml",
+    "kubernetes_node_labels": {"rack": "r1"},
+    "kubernetes_node_token_host": "{{ groups['gpu_nodes'] | first }}",
+}
 
 
 def site(
@@ -76,8 +78,8 @@ def test_a_run_without_an_inventory_is_no_success(tmp_path: Path, words: list[st
 def test_good_values_are_not_in_the_way(tmp_path: Path) -> None:
     mine = {"kubernetes_node_labels": {"rack": "{{ rack }}"}, "rack": "r2", "ansible_port": "22"}
     output = site(tmp_path, {"gpu-1": {}, "gpu-2": mine})
-    assert f"File '{tmp_path}/hosts.yml' is no kubeconfig" in output
-    assert "gpu-2'" not in output
+    assert f"Hosts 'gpu-1', 'gpu-2': file '{tmp_path}/hosts.yml' is no kubeconfig" in output
+    assert output.count("gpu-2'") == 1
 
 
 def test_wrong_values_are_named_with_their_hosts(tmp_path: Path) -> None:
@@ -100,6 +102,9 @@ def test_wrong_values_are_named_with_their_hosts(tmp_path: Path) -> None:
             },
             "gpu-4": {"ansible_port": {"a": 1}, "kubernetes_node_labels": {"rack": "{{ nobody }}"}},
             "gpu-5": {
+                "containerd_repository": {"key": "{{ lookup('ansible.builtin.file', '/nowhere') }}"},
+                "nvidia_driver_version": "{{ ansible_facts.driver }}",
+                "gpusmith_gpu_model": "H100",
                 "gpusmith_kubeconfig": str(tmp_path),
                 "validation_kubeconfig": "{{ inventory_dir }}",
                 "kubernetes_node_token_host": "{{ 'cp' }}-9",
@@ -124,8 +129,12 @@ def test_wrong_values_are_named_with_their_hosts(tmp_path: Path) -> None:
         "Host 'gpu-5': 'ansible_ssh_private_key_file' names the file '/nowhere/key', which does not exist",
         f"Host 'gpu-5': 'gpusmith_kubeconfig' must be the path of a file, not the folder '{tmp_path}'.",
         f"Host 'gpu-5': 'validation_kubeconfig' must be the path of a file, not the folder '{tmp_path}'.",
+        "Host 'gpu-5': the template of 'containerd_repository' cannot be filled in: The lookup plugin",
+        "Host 'gpu-5': 'gpusmith_gpu_model' is 'H100', which is no row of data/gpus.yml.",
     ):
         assert sentence in output, output
+    # It may be known once the host was asked.
+    assert "'nvidia_driver_version'" not in output
 
 
 @pytest.mark.parametrize("words", [(), ("-l", "gpu-1", "--check")])

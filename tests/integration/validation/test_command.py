@@ -257,7 +257,7 @@ def test_a_missing_kubeconfig_is_refused_where_the_cluster_is_asked(
     others.append(["validation/nodes", *words[1:], "--collect-only"])
     refused, *listed = start_several(root, dead, words, *others)
     assert refused[0] == 4, refused
-    assert "Host 'gpu-1' has no 'gpusmith_kubeconfig'." in refused[1]
+    assert "Host 'gpu-1': 'gpusmith_kubeconfig' is not set." in refused[1]
     assert [status for status, _ in listed] == [0, 0, 0], listed
 
 

@@ -28,7 +28,10 @@ def write(
         "all": {
             "children": {
                 "kube_control_plane": {"hosts": {"cp-1": {}}},
-                group: {"children": {"rack": {"hosts": {name: {} for name in hosts}}}, "vars": variables},
+                group: {
+                    "children": {"rack": {"hosts": {name: {"ansible_host": name} for name in hosts}}},
+                    "vars": variables,
+                },
             }
         }
     }
@@ -141,3 +144,40 @@ def test_a_wrong_connection_variable_is_named_before_templates_are_filled_in(
     (folder / "host_vars" / "gpu-2.yml").write_text("ansible_user: [a, b]\n")
     with pytest.raises(InputError, match="Host 'gpu-2': 'ansible_user' must be a string"):
         read(str(folder), None)
+
+
+def test_all_that_is_wrong_is_named_at_once(tmp_path: Path, variables: Variables) -> None:
+    """By the guard's words, and the kubeconfig where the cluster would be asked."""
+    wrong = variables(gpusmith_gpu_model="H100", gpusmith_simulated="perhaps", nvidia_driver_version=None)
+    folder = write(tmp_path / "lab", wrong)
+    (folder / "host_vars").mkdir()
+    (folder / "host_vars" / "gpu-2.yml").write_text("ansible_host: gpu-1\n")
+    sentences = [
+        "variable 'gpusmith_simulated' is the text 'perhaps'.",
+        "'gpusmith_gpu_model' is 'H100', which is no row of data/gpus.yml.",
+        "'ansible_host' is 'gpu-1' for all of them",
+        "'nvidia_driver_version' is not set.",
+        "kubeconfig '/nowhere/kubeconfig' does not exist.",
+    ]
+    for cluster in (True, False):
+        with pytest.raises(InputError) as told:
+            read(str(folder), None, cluster=cluster)
+        lines = str(told.value).splitlines()
+        for line, sentence in zip(lines, sentences[: None if cluster else -1], strict=True):
+            assert line.startswith(f"Hosts 'gpu-1', 'gpu-2': {sentence}")
+
+
+def test_all_templates_are_judged_at_once(tmp_path: Path, variables: Variables) -> None:
+    wrong = {
+        "gpusmith_simulated": "{{ 'perhaps' }}",
+        "containerd_repository": {"key": "{{ lookup('ansible.builtin.file', '/nowhere') }}"},
+        "gpusmith_kubeconfig": "{{ nobody }}",
+    }
+    with pytest.raises(InputError) as told:
+        read(str(write(tmp_path / "lab", variables(**wrong))), None)
+    lines = sorted(str(told.value).splitlines())
+    assert [line.partition(":")[0] for line in lines] == ["Hosts 'gpu-1', 'gpu-2'"] * 3
+    assert "'containerd_repository' cannot be filled in: The lookup plugin" in lines[0]
+    assert "'/nowhere': File not found. Correct the template" in lines[0]
+    assert "'gpusmith_kubeconfig' cannot be filled in: 'nobody' is undefined." in lines[1]
+    assert "'gpusmith_simulated' is the text 'perhaps'." in lines[2]

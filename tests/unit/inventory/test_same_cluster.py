@@ -33,7 +33,7 @@ class Hosts:
 
 def test_every_host_needs_a_kubeconfig_that_exists(tmp_path: Path) -> None:
     there = {"gpusmith_kubeconfig": str(tmp_path / "config")}
-    (tmp_path / "config").touch()
+    (tmp_path / "config").write_text("clusters: []\ncontexts: []\n")
     rows: dict[str, dict[str, Any]] = {"a": there, "b": {**there, "validation_kubeconfig": ""}}
     assert check_kubeconfigs(Hosts(rows), list(rows)) == []
     rows = {"a": there, "b": {}, "c": {"gpusmith_kubeconfig": ""}}
@@ -43,6 +43,35 @@ def test_every_host_needs_a_kubeconfig_that_exists(tmp_path: Path) -> None:
     (refusal,) = check_kubeconfigs(Hosts(rows), list(rows))
     assert refusal.message == "Host 'b': kubeconfig '/nowhere/few' does not exist."
     assert "'validation_kubeconfig'" in refusal.hint
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (None, "'CONFIG' does not exist."),
+        ("a: b\n", "File 'CONFIG' is no kubeconfig"),
+        (":", "cannot be read: "),
+        (
+            PermissionError(13, "Permission denied"),
+            "cannot be read: Permission denied. Name a file that this",
+        ),
+    ],
+)
+def test_a_kubeconfig_is_looked_into_before_the_cluster_is_asked(
+    tmp_path: Path, content: str | OSError | None, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read_text(*_: Any, **__: Any) -> str:
+        raise content if isinstance(content, OSError) else AssertionError
+
+    path = tmp_path / "config"
+    if isinstance(content, str):
+        path.write_text(content)
+    elif content:
+        monkeypatch.setattr(Path, "read_text", read_text)
+    rows = {name: {"gpusmith_kubeconfig": str(path)} for name in ("a", "b")}
+    (refusal,) = check_kubeconfigs(Hosts(rows), list(rows))
+    assert str(refusal).startswith("Hosts 'a', 'b': ")
+    assert says.replace("CONFIG", str(path))[1:] in str(refusal)
 
 
 def test_a_template_that_cannot_be_filled_in_is_told_with_its_reason() -> None:

@@ -59,7 +59,7 @@ def test_connection_keeps_the_inventorys_settings(variables: Callable[..., dict[
     values = variables(
         ansible_user="admin",
         ansible_port=2222,
-        ansible_ssh_private_key_file="/keys/id",
+        ansible_ssh_private_key_file=__file__,
         ansible_ssh_common_args="-o StrictHostKeyChecking=yes -o UserKnownHostsFile=/keys/known",
         ansible_become=True,
     )
@@ -71,7 +71,7 @@ def test_connection_keeps_the_inventorys_settings(variables: Callable[..., dict[
     for part in (
         "StrictHostKeyChecking=yes",
         "UserKnownHostsFile=/keys/known",
-        "-i /keys/id",
+        f"-i {__file__}",
         "Port=2222",
         "User=admin",
         "BatchMode=yes",

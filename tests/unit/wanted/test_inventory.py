@@ -17,7 +17,7 @@ Variables = Callable[..., dict[str, Any]]
 def test_a_host_without_kubeconfig_is_named(variables: Variables) -> None:
     tree = {"gpu_nodes": {"hosts": ["a", "b"]}}
     rows = {"a": variables(), "b": variables(gpusmith_kubeconfig="")}
-    with pytest.raises(InputError, match="Host 'b' has no 'gpusmith_kubeconfig'"):
+    with pytest.raises(InputError, match="Host 'b': 'gpusmith_kubeconfig' is not set"):
         _ = build(tree, rows, "x", "").kubeconfig
 
 

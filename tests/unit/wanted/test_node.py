@@ -75,7 +75,7 @@ def test_the_runtimes_packages_are_those_of_the_role(root: Path, family: str) ->
 
 @pytest.mark.parametrize("name", ["nvidia_driver_version", "gpusmith_gpu_count"])
 def test_what_must_be_given_is_named(host: Callable[..., Any], name: str) -> None:
-    with pytest.raises(InputError, match=f"Host 'gpu-1' has no '{name}'"):
+    with pytest.raises(InputError, match=f"Host 'gpu-1': '{name}' is not set"):
         host(**{name: None})
 
 

@@ -1,0 +1,70 @@
+"""What hosts say of their machines: a model that there is, and an address that no other host has."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from gpusmith.data import models
+from gpusmith.errors import Refusal
+from gpusmith.inventory.target import on_hosts
+from gpusmith.inventory.templates import has_open
+from gpusmith.wording import quoted
+
+MODEL = "gpusmith_gpu_model"
+ALIKE = 0.87
+BY_ADDRESS = ("ssh", "smart", "paramiko", "paramiko_ssh", "")
+"""Connections to an address. With others, such as to containers, 'ansible_host' may mean anything."""
+
+Values = Mapping[str, Any]
+
+
+def check_models(hosts: Mapping[str, Values]) -> list[Refusal]:
+    """Names that mean a row of data/gpus.yml and are none. Others are a site's own, for GPUs that are no row."""
+    rows = models.load()
+    found: dict[str, list[str]] = {}
+    for host, values in hosts.items():
+        name = values.get(MODEL)
+        if isinstance(name, str) and not has_open(name) and name not in rows and meant(name, rows):
+            found.setdefault(name, []).append(host)
+    return [
+        on_hosts(
+            Refusal(
+                f"'{MODEL}' is '{name}', which is no row of data/gpus.yml.",
+                f"Did you mean {quoted(meant(name, rows))}?",
+            ),
+            there,
+        )
+        for name, there in found.items()
+    ]
+
+
+def meant(name: str, rows: Mapping[str, Any]) -> list[str]:
+    """Rows that a name may mean: it is the beginning of theirs ('H100'), or a typing error."""
+    words = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-").removeprefix("nvidia-")
+    begin = [key for key in rows if key == words or key.startswith(f"{words}-")]
+    return begin or difflib.get_close_matches(words, list(rows), n=1, cutoff=ALIKE)
+
+
+def check_addresses(hosts: Mapping[str, Values]) -> list[Refusal]:
+    """Hosts that are one machine: each would be changed and tested as the other."""
+    found: dict[tuple[str, ...], list[str]] = {}
+    for host, values in hosts.items():
+        address, port = values.get("ansible_host") or host, values.get("ansible_port") or 22
+        # Behind several jump hosts, one address is several machines.
+        way = [values.get(f"ansible_ssh_{name}_args") or "" for name in ("common", "extra")]
+        if str(values.get("ansible_connection") or "") in BY_ADDRESS and not has_open([address, port, *way]):
+            found.setdefault((str(address), str(port), *map(str, way)), []).append(host)
+    return [
+        on_hosts(
+            Refusal(
+                f"'ansible_host' is '{address}' for all of them, and they would be one machine.",
+                "Give each its own address, or take the others out.",
+            ),
+            there,
+        )
+        for (address, *_way), there in found.items()
+        if len(there) > 1
+    ]
