@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import functools
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +18,8 @@ PROJECT = "project"
 """Owner of the variables that belong to no role."""
 PROJECT_PREFIXES = ("gpusmith_", "validation_", "gpu_upgrade_")
 """Prefixes of variables that no role owns."""
-NEAREST = 0.6
+NEAREST, NEAREST_KEY = 0.6, 0.5
+"""From which likeness a name is offered; of the keys of a mapping there are few."""
 
 
 @dataclass(frozen=True)
@@ -109,9 +111,27 @@ def load(root: Path | None = None) -> Specs:
     return Specs(variables, roles)
 
 
-def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """Hint with the declared name that is most like the given one."""
-    matches = difflib.get_close_matches(name, list(names), n=1, cutoff=NEAREST)
-    if matches:
-        return f"Did you mean '{matches[0]}'?"
-    return "See docs/variables.md for the names that exist."
+def did_you_mean(name: str, names: Iterable[str], others: str = "") -> str:
+    """Hint with the declared name that is most like the given one.
+
+    Args:
+        name: the given one.
+        names: those that exist.
+        others: where else they stand, or what they are; docs/variables.md if empty.
+    """
+    matches = difflib.get_close_matches(name, list(names), n=1, cutoff=NEAREST_KEY if others else NEAREST)
+    likely = f"Did you mean '{matches[0]}'?" if matches else ""
+    return f"{likely} {others}".strip() or "See docs/variables.md for the names that exist."
+
+
+def form(spec: Spec) -> str:
+    """How a mapping or a list is written, in YAML and in INI alike."""
+    return json.dumps(_example(spec))
+
+
+def _example(spec: Spec) -> Any:
+    if spec.type == "dict":
+        return {key: _example(part) for key, part in spec.options.items()} or {"NAME": "..."}
+    if spec.type == "list":
+        return [_example(spec.element) if spec.element is not None else "..."]
+    return "..."

@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from gpusmith.errors import Refusal
-from gpusmith.inventory.specs import Spec, did_you_mean
+from gpusmith.inventory.specs import Spec, did_you_mean, form
 from gpusmith.inventory.templates import is_open, is_plain
+from gpusmith.wording import quoted
 
 # Ansible's own words (ansible.module_utils.parsing.convert_bool), in any case; the numbers 1 and 0 are among them.
 TRUE_WORDS = frozenset({"y", "yes", "t", "true", "on", "1"})
@@ -96,9 +97,7 @@ def check(name: str, spec: Spec, value: Any) -> list[Refusal]:
     if value is None or is_open(value) or not is_plain(value):
         return []
     if not fits(spec.type, value):
-        return [
-            Refusal(f"Variable '{name}' is {_kind(value)} {value!r}.", _how_to_write(name, spec.type, value))
-        ]
+        return [Refusal(f"Variable '{name}' is {_kind(value)} {value!r}.", _how_to_write(spec, value))]
     if spec.choices and value not in spec.choices:
         allowed = ", ".join(map(repr, spec.choices))
         return [Refusal(f"Variable '{name}' is '{value}'.", f"It must be one of {allowed}.")]
@@ -116,7 +115,8 @@ def check(name: str, spec: Spec, value: Any) -> list[Refusal]:
                 found += check(f"{name}.{key}", spec.options[key], entry)
             else:
                 message = f"Variable '{name}' has no key '{key}'."
-                advice = REMOVED_KEYS.get(f"{name}.{key}") or did_you_mean(str(key), spec.options)
+                keys = f"Its keys are {quoted(spec.options)}."
+                advice = REMOVED_KEYS.get(f"{name}.{key}") or did_you_mean(str(key), spec.options, keys)
                 found.append(Refusal(message, advice))
         found += [
             Refusal(f"Variable '{name}' lacks the key '{key}'.", "Give it in the inventory.")
@@ -126,12 +126,18 @@ def check(name: str, spec: Spec, value: Any) -> list[Refusal]:
     return found
 
 
-def _how_to_write(name: str, kind: str, value: Any) -> str:
-    if kind == "str" and isinstance(value, bool):
-        return f'Write it in quotes, as in {name}: "..."; without them YAML reads a truth value.'
-    if kind == "str" and isinstance(value, int | float):
-        return f'Write it in quotes, as in {name}: "..."; without them YAML reads a number and drops digits.'
-    return f"It must be of type '{kind}'."
+MAPPING_OR_LIST = {"dict": "a mapping", "list": "a list"}
+
+
+def _how_to_write(spec: Spec, value: Any) -> str:
+    if spec.type == "str" and isinstance(value, bool | int | float):
+        written = value if type(value) is int else "..."
+        lost = "it is a truth value" if isinstance(value, bool) else "digits get lost"
+        # Of a host's line Ansible takes the quotes off, and reads what is left as Python.
+        return f'Write it in quotes, "{written}" (in a host\'s line of an INI file, \'"{written}"\'); without them {lost}.'
+    if spec.type in MAPPING_OR_LIST:
+        return f"It must be {MAPPING_OR_LIST[spec.type]}, as in {form(spec)}."
+    return f"It must be of type '{spec.type}'."
 
 
 def _kind(value: Any) -> str:

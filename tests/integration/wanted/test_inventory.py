@@ -181,3 +181,28 @@ def test_all_templates_are_judged_at_once(tmp_path: Path, variables: Variables) 
     assert "'/nowhere': File not found. Correct the template" in lines[0]
     assert "'gpusmith_kubeconfig' cannot be filled in: 'nobody' is undefined." in lines[1]
     assert "'gpusmith_simulated' is the text 'perhaps'." in lines[2]
+
+
+def test_the_advised_quotes_are_right_in_ini(tmp_path: Path) -> None:
+    """Ansible takes those of a host's line off before it reads what is left as Python."""
+    lines = """[gpu_nodes]
+        a nvidia_driver_version='"580"'
+        b nvidia_driver_version="580"
+        [gpu_nodes:vars]
+        gpusmith_gpu_count=8
+        nvidia_driver_version="570"
+        nvidia_driver_repository={"uris": ["http://a"], "key": "k"}
+        """
+    source = tmp_path / "hosts.ini"
+    source.write_text("".join(line.strip() + "\n" for line in lines.splitlines()))
+    with pytest.raises(
+        InputError, match="Host 'b': variable 'nvidia_driver_version' is the number 580"
+    ) as told:
+        read(str(source), None, cluster=False)
+    advised = told.value.hint.partition(" (")[0].removeprefix("Write it in quotes, ")
+    source.write_text(
+        source.read_text().replace('b nvidia_driver_version="580"', "b").replace('"570"', advised)
+    )
+    found = read(str(source), None).hosts
+    assert [found[name].driver.version for name in "ab"] == ["580", "580"]
+    assert found["b"].driver.repository["uris"] == ["http://a"]

@@ -74,6 +74,7 @@ def texts() -> dict[str, str]:
     documents = [
         root / "data/xid.yml",
         root / "data/gpus.yml",
+        root / "data/other_names.yml",
         *sorted((root / "roles").glob("*/tasks/*.yml")),
         *sorted((root / "roles").glob("*/vars/*.yml")),
         *sorted((root / "playbooks").rglob("*.yml")),

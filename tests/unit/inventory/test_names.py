@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
+import re
 
-from gpusmith.inventory.names import REMOVED, check_extra_names, check_inventory_names
-from gpusmith.inventory.specs import Spec, Specs, load
+import pytest
+import yaml
+
+from gpusmith.data import other_names
+from gpusmith.inventory.names import check_extra_names, check_inventory_names
+from gpusmith.inventory.specs import Spec, Specs, did_you_mean, load
+from gpusmith.paths import repo_root
 
 SPECS = Specs(
     {"nvidia_driver_version": Spec("str"), "gpusmith_validate": Spec("str")},
@@ -38,8 +43,37 @@ def test_other_names_in_the_inventory_are_the_users_business(name: str) -> None:
     assert check_inventory_names([name], SPECS) == []
 
 
-@pytest.mark.parametrize("name", REMOVED)
-def test_removed_names_are_refused_and_say_why(name: str) -> None:
-    assert name not in load().variables
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("nvidia_driver_branch", "NVIDIA's role nvidia.nvidia_driver; here it is 'nvidia_driver_version'."),
+        ("containerd_registries_mirrors", "kubespray; here it is 'containerd_registries'."),
+        ("containerd_storage_dir", "kubespray; gpusmith has none for it: take it out."),
+        ("gpusmith_gpus", "Did you mean 'gpusmith_gpu_count'?"),
+        ("gpu_operands_kubeconfig", "use 'gpusmith_kubeconfig'."),
+    ],
+)
+def test_names_of_others_and_former_ones_say_what_to_use(name: str, says: str) -> None:
     for (refusal,) in (check_inventory_names([name], load()), check_extra_names([name], load())):
-        assert refusal.hint == REMOVED[name]
+        assert refusal.hint.endswith(says)
+
+
+@pytest.mark.parametrize("name", ["kube_version", "driver.version"])
+def test_names_without_our_prefix_matter_on_the_command_line_only(name: str) -> None:
+    assert check_inventory_names([name], load()) == []
+    (refusal,) = check_extra_names([name], load())
+    assert "here it is" in refusal.hint
+
+
+def test_names_of_others_are_none_of_ours_and_stand_for_one() -> None:
+    known, rows = load().variables, other_names.load()
+    assert set(rows) & set(known) == set()
+    for name, says in rows.items():
+        for ours in re.findall(r"'([a-z_0-9]+)'", says):
+            assert ours in known, (name, ours)
+
+
+def test_words_are_those_that_are_spelt_more_like_another_name() -> None:
+    words = yaml.safe_load((repo_root() / "data" / "other_names.yml").read_text())["words"]
+    for name, ours in words.items():
+        assert f"'{ours}'" not in did_you_mean(name, load().variables), name

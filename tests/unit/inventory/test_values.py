@@ -25,6 +25,8 @@ DECLARED: Mapping[str, Mapping[str, Any]] = {
     "gpusmith_simulated": {"type": "bool"},
     "gpusmith_validate": {"type": "str", "choices": ["if_needed", "always", "never"]},
     "cuda_toolkit_versions": {"type": "list", "elements": "str"},
+    "kubernetes_node_labels": {"type": "dict"},
+    "containerd_registries": {"type": "list", "elements": "dict", "options": {"host": {"type": "str"}}},
 }
 OPTIONS: Mapping[str, Spec] = {name: parse(option) for name, option in DECLARED.items()}
 
@@ -32,8 +34,12 @@ OPTIONS: Mapping[str, Spec] = {name: parse(option) for name, option in DECLARED.
 @pytest.mark.parametrize(
     ("name", "value", "word"),
     [
-        ("nvidia_driver_version", 550.12, "quotes"),
-        ("nvidia_driver_version", 580, "quotes"),
+        (
+            "nvidia_driver_version",
+            550.12,
+            """Write it in quotes, "..." (in a host's line of an INI file, '"..."')""",
+        ),
+        ("nvidia_driver_version", 580, """quotes, "580" (in a host's line of an INI file, '"580"')"""),
         ("cuda_toolkit_versions", [12.8], "quotes"),
         ("cuda_toolkit_versions", "12.8", "list"),
         ("cuda_toolkit_versions", ["12.8", None], "[1]' is empty"),
@@ -43,7 +49,12 @@ OPTIONS: Mapping[str, Spec] = {name: parse(option) for name, option in DECLARED.
         ("gpusmith_simulated", 2, "bool"),
         ("gpusmith_validate", False, "quotes"),
         ("gpusmith_validate", "alway", "one of"),
-        ("nvidia_driver_repository", {"uri": ["x"]}, "uris"),
+        ("nvidia_driver_repository", {"uri": ["x"]}, "Did you mean 'uris'? Its keys are 'uris', 'key'."),
+        ("nvidia_driver_repository", {"url": "x"}, "Did you mean 'uris'? Its keys are 'uris', 'key'."),
+        ("nvidia_driver_repository", {"other": "x"}, "has no key 'other'. Its keys are 'uris', 'key'."),
+        ("nvidia_driver_repository", "x", 'a mapping, as in {"uris": ["..."], "key": "..."}.'),
+        ("kubernetes_node_labels", "x", 'a mapping, as in {"NAME": "..."}.'),
+        ("containerd_registries", {}, 'a list, as in [{"host": "..."}].'),
         ("nvidia_driver_repository", {"folder": "/srv/driver"}, "docs/provisioning.md"),
         ("nvidia_driver_repository", {"uris": "x"}, "list"),
     ],
