@@ -180,7 +180,7 @@ COMMANDS: Mapping[str, Command] = {
     # Of a folder and a key file of the user's own: tests/unit/built.
     "chmod 0600 X": WALKED,
     "chmod 0700 X": WALKED,
-    "ansible X -m ansible.builtin.ping": Command(
+    "ansible -i INVENTORY X -m ansible.builtin.ping": Command(
         Where.CONTROLLER, "ansible -i INVENTORY gpu-1 -m ansible.builtin.ping"
     ),
     "ansible-inventory --list": Command(Where.CONTROLLER, "ansible-inventory -i INVENTORY --list"),

@@ -10,6 +10,7 @@ from ansible import constants, context
 from ansible.playbook.task_include import TaskInclude
 from ansible.plugins.callback.default import CallbackModule as Default
 
+from gpusmith import advice
 from gpusmith.verdict import errors
 
 DOCUMENTATION = r"""
@@ -57,6 +58,7 @@ class CallbackModule(Default):
     def __init__(self) -> None:
         super().__init__()
         self._errors = errors.Errors()
+        self._started = advice.Started()
 
     @property
     def _all(self) -> bool:
@@ -77,6 +79,7 @@ class CallbackModule(Default):
 
     def v2_runner_on_ok(self, result: Any) -> None:
         """Says what changed, and what a person is told."""
+        self._started = advice.of_guard(result.result) or self._started
         said = errors.text(result.result) if _short(result.task) == "debug" else ""
         if not self._all and isinstance(result.task, TaskInclude):
             return
@@ -87,7 +90,9 @@ class CallbackModule(Default):
             super().v2_runner_on_ok(result)
             return
         self._banner(result.task)
-        self._display.display(f"{result.host.get_name()}: {said}", color=constants.COLOR_OK)
+        self._display.display(
+            f"{result.host.get_name()}: {self._started.said(said)}", color=constants.COLOR_OK
+        )
 
     def v2_playbook_on_include(self, included_file: Any) -> None:
         """No news."""
@@ -123,13 +128,16 @@ class CallbackModule(Default):
 
     def _say(self, result: Any, what: str) -> None:
         task = result.task
+        self._started = advice.of_guard(result.result) or self._started
         self._banner(task)
         self._handle_warnings(result.result)
         stderr = self.get_option("display_failed_stderr")
         words = self._errors.words(str(task._uuid), result.host.get_name(), result.result)  # noqa: SLF001 - likewise
         color = constants.COLOR_UNREACHABLE if what == "UNREACHABLE" else constants.COLOR_ERROR
         self._display.display(
-            f"fatal: [{self.host_label(result)}]: {what}! {words}", color=color, stderr=stderr
+            f"fatal: [{self.host_label(result)}]: {what}! {self._started.said(words)}",
+            color=color,
+            stderr=stderr,
         )
         if words != errors.SAME and self.get_option("show_task_path_on_failure"):
             self._print_task_path(task)

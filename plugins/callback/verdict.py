@@ -10,6 +10,7 @@ from typing import Any
 from ansible import context
 from ansible.plugins.callback import CallbackBase
 
+from gpusmith import advice
 from gpusmith.verdict import lines
 from gpusmith.verdict.run import Run, Task
 
@@ -42,6 +43,7 @@ class CallbackModule(CallbackBase):
         super().__init__()
         self._begin = time.monotonic()
         self._run = Run()
+        self._started = advice.Started()
 
     @staticmethod
     def _task(result: Any) -> Task:
@@ -57,6 +59,7 @@ class CallbackModule(CallbackBase):
 
     def v2_runner_on_ok(self, result: Any) -> None:
         """A task that did its work."""
+        self._started = advice.of_guard(result.result) or self._started
         self._run.ended(result.host.get_name(), self._task(result), result.result)
 
     def v2_runner_on_skipped(self, result: Any) -> None:
@@ -79,4 +82,4 @@ class CallbackModule(CallbackBase):
         check = bool(context.CLIARGS.get("check"))
         self._display.banner("WHAT WOULD CHANGE" if check else "VERDICT")
         for line in (lines.of_check if check else lines.of_run)(self._run, end):
-            self._display.display(line)
+            self._display.display(self._started.said(line))

@@ -103,7 +103,8 @@ class TestinfraNode:
                 raise Unreachable(f"Node '{self.name}': {changed.cause}.", changed.next_step) from error
             raise Unreachable(
                 f"Node '{self.name}' does not answer over ssh: {' '.join(str(said).split())[-400:] or 'no reason given'}",
-                f"Is the machine up, its address right and its host key known? Try: ansible {self.name} -m ansible.builtin.ping",
+                "Is the machine up, its address right and its host key known?"
+                f" Try: ansible -i INVENTORY {self.name} -m ansible.builtin.ping",
             ) from error
         return Result(done.rc, done.stdout, done.stderr)
 

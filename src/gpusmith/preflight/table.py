@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -30,4 +31,11 @@ def table(by_host: Mapping[str, Sequence[Refusal]]) -> list[str]:
     for host, refusals in bad.items():
         for row in refusals:
             hosts.setdefault(row, []).append(host)
-    return lines + [f"{', '.join(names)} | {row.message} | {row.hint}" for row, names in hosts.items()]
+    return lines + [
+        f"{', '.join(names)} | {row.message} | {_of_all(row.hint, names)}" for row, names in hosts.items()
+    ]
+
+
+def _of_all(hint: str, names: Sequence[str]) -> str:
+    """Advice that is the same for hosts, with their names; as Ansible takes several."""
+    return re.sub(r"\bNODE\b", ",".join(names), hint)

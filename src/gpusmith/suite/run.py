@@ -6,12 +6,15 @@ import datetime as dt
 import secrets
 import time
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 
+from gpusmith.advice import Started
 from gpusmith.checks.findings import Finding, Outcome, Skip
 from gpusmith.checks.register import CLUSTER, TIERS, catalog, of_tier
 from gpusmith.errors import InputError, ToolError
+from gpusmith.inventory.places import path
 from gpusmith.node.connections import Node
 from gpusmith.owner import process
 from gpusmith.report.results import ExitCode, Results, RunInfo, in_catalog_order
@@ -38,6 +41,16 @@ def tiers_of(text: str | None) -> tuple[str, ...]:
             f"There is no tier '{wrong[0] if wrong else text}'.", f"Tiers are: {', '.join(TIERS)}."
         )
     return tuple(tier for tier in TIERS if tier in asked)
+
+
+def started(inventory: Inventory, folder: Path | None) -> Started:
+    """What commands in findings have to name; who follows advice is an administrator, and the suite need be none."""
+    known = "," in inventory.source or Path(inventory.source).exists()
+    host = next(iter(inventory.hosts.values()))
+    kubeconfig = host.kubeconfig or host.suite_kubeconfig
+    return Started(
+        inventory.source if known else None, str(path(kubeconfig).absolute()) if kubeconfig else "", folder
+    )
 
 
 class Suite:
@@ -67,6 +80,7 @@ class Suite:
     ) -> None:
         self.min_coverage, self.maintenance = min_coverage, maintenance
         self.inventory, self.tiers, self.say = inventory, tiers, say
+        self._advice = started(inventory, working_folder)
         wanted = [host.validation for host in inventory.hosts.values()]
         self.run = Run(
             f"{dt.datetime.now(dt.UTC):%m%d%H%M%S}-{secrets.token_hex(3)}",
@@ -101,6 +115,8 @@ class Suite:
             target: a host's name, or 'cluster'.
         """
         finding = evaluate(catalog()[check], target, self.sources)
+        cause, step = self._advice.said(finding.cause), self._advice.said(finding.next_step)
+        finding = replace(finding, cause=cause, next_step=step)
         self.findings.append(finding)
         return finding
 

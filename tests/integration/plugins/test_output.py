@@ -102,3 +102,17 @@ def test_a_host_that_failed_before_is_named_with_its_task(tmp_path: Path) -> Non
     assert output.endswith(
         "*\ngpu-1: not finished\ngpu-2: failed at 'Mine'\nStopped at 'Fails', as told above (0 s).\n"
     ), output
+
+
+def test_commands_are_those_of_the_run(tmp_path: Path) -> None:
+    guard = {"name": "Guard", "gpusmith.gpu.guard": {"group": "all", "cluster": False}, "run_once": True}
+    says = {"name": "Says", "ansible.builtin.debug": {"msg": "Look: kubectl get nodes"}, "run_once": True}
+    tells = {"name": "Tells", "gpusmith.gpu.tell": {"notes": ["'kubectl uncordon gpu-1'"]}, "run_once": True}
+    site = "ansible-playbook -i INVENTORY site.yml -l gpu-1"
+    fails = {"name": "Fails", "ansible.builtin.fail": {"msg": f"Run '{site}'."}}
+    given = ("-e", "gpusmith_kubeconfig=/site/admin.conf")
+    output = run(tmp_path, guard, says, tells, fails, words=given, status=2)
+    assert "Look: kubectl --kubeconfig /site/admin.conf get nodes" in output
+    assert "'kubectl --kubeconfig /site/admin.conf uncordon gpu-1'" in output
+    assert re.search(r"Run '\S*ansible-playbook -i gpu-1,gpu-2, \S+ -l gpu-1'.", output), output
+    assert "INVENTORY" not in output

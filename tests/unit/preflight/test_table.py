@@ -28,3 +28,10 @@ def test_a_reason_is_told_once_for_all_its_hosts() -> None:
         "gpu-1, gpu-2 | version: none. | Correct it.",
         "gpu-2 | GPU count: 3. | Look.",
     ]
+
+
+def test_advice_for_several_hosts_names_them() -> None:
+    row = Refusal("driver: other", "take 'NODE' out, then 'ansible-playbook -i INVENTORY site.yml -l NODE'.")
+    assert table({"gpu-1": [row], "gpu-2": [row]})[1].endswith(
+        "| take 'gpu-1,gpu-2' out, then 'ansible-playbook -i INVENTORY site.yml -l gpu-1,gpu-2'."
+    )

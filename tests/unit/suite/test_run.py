@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from gpusmith.checks.findings import Finding, Outcome
 from gpusmith.checks.register import Reads
 from gpusmith.checks.whole_cluster import Removed
 from gpusmith.cluster import snapshot
@@ -130,3 +131,28 @@ def test_without_a_declared_model_nodes_are_compared_with_those_of_the_same_gpus
         ["gpu-3"],
     ]
     assert [each.model and each.model.key for each in facts.values()] == ["h100-sxm", "h100-sxm", None]
+
+
+@pytest.mark.parametrize(("own", "seen"), [("/admin", "/admin"), ("", "/suite")])
+def test_commands_in_findings_are_those_of_an_administrator(
+    variables: Callable[..., dict[str, Any]],
+    programs: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    own: str,
+    seen: str,
+) -> None:
+    source = tmp_path / "mine.ini"
+    source.touch()
+    given = variables(gpusmith_kubeconfig=own, validation_kubeconfig="/suite")
+    suite = Suite(
+        build({"gpu_nodes": {"hosts": ["gpu-1"]}}, {"gpu-1": given}, str(source), ""), programs, nodes={}
+    )
+    step = "Try: kubectl uncordon gpu-1, then 'ansible-playbook -i INVENTORY site.yml'"
+    found = Finding("nodes.nvml", "gpu-1", Outcome.FAILED, "See 'kubectl get nodes'.", next_step=step)
+    monkeypatch.setattr("gpusmith.suite.run.evaluate", lambda *_: found)
+    made = suite.evaluate("nodes.nvml", "gpu-1")
+    assert suite.findings == [made]
+    assert made.cause == f"See 'kubectl --kubeconfig {seen} get nodes'."
+    assert f"kubectl --kubeconfig {seen} uncordon gpu-1" in made.next_step
+    assert f"ansible-playbook -i {source} " in made.next_step
