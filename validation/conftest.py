@@ -66,6 +66,8 @@ def pytest_configure(config: pytest.Config) -> None:
     for tier in TIERS:
         config.addinivalue_line("markers", f"{tier}: checks of tier '{tier}'")
     config.addinivalue_line("markers", "safe: changes nothing and allocates nothing")
+    # Of a kubeconfig that does without the server's certificate; pytest would list it for each test.
+    config.addinivalue_line("filterwarnings", "ignore::urllib3.exceptions.InsecureRequestWarning")
     if config.getoption("help") or config.getoption("version") or config.getoption("markers", default=False):
         return
     folder = config.getoption("--report-dir", default=None)

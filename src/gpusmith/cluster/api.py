@@ -43,12 +43,16 @@ class ApiRefused(ToolError):  # noqa: N818
     Attributes:
         status: HTTP status.
         in_doubt: an earlier try of the same call got no answer, or one that leaves open whether it was done.
+        of_kubernetes: an API server of Kubernetes may have said it, and no proxy.
     """
 
-    def __init__(self, message: str, hint: str, status: int, in_doubt: bool = False) -> None:
+    def __init__(
+        self, message: str, hint: str, status: int, in_doubt: bool = False, of_kubernetes: bool = True
+    ) -> None:
         super().__init__(message, hint)
         self.status = status
         self.in_doubt = in_doubt
+        self.of_kubernetes = of_kubernetes
 
 
 class ApiUnreachable(ToolError):  # noqa: N818
@@ -113,9 +117,13 @@ class Cluster:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         path, settings = kubeconfigs.load(kubeconfig)
+        import urllib3
         from kubernetes import client
 
         settings.connection_pool_maxsize = CONNECTIONS
+        if not settings.verify_ssl:
+            # Whoever wrote the kubeconfig knows; it would be said at each request.
+            urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
         # The tries are ours to count.
         settings.retries = False
         self.kubeconfig = str(path)
@@ -246,10 +254,10 @@ class Cluster:
         )
 
     def _refused(self, method: str, path: str, answer: Answer, in_doubt: bool) -> ApiRefused:
-        said = f"The API server refused {method} '{path}': {answer.status} {answer.reason}. {_message(answer.text)}"
-        return ApiRefused(
-            said.strip(), hint_for(answer.status, self.kubeconfig, said), answer.status, in_doubt
-        )
+        said = f"The API server '{self.host}' refused {method} '{path}': {answer.status} {answer.reason}. {_message(answer.text)}"
+        known = not path.startswith("/api/") or _is_status(answer.text)
+        hint = hint_for(answer.status, self.kubeconfig, said, known)
+        return ApiRefused(said.strip(), hint, answer.status, in_doubt, known)
 
     # --- reading -----------------------------------------------------------------------------------------
 
@@ -423,8 +431,17 @@ def _short(error: Exception) -> str:
     return " ".join(str(reason or error).split())[:300]
 
 
+def _is_status(text: str) -> bool:
+    """Whether it is how an API server of Kubernetes says what is wrong (`Status` of apimachinery); a proxy has a page."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return False
+    return isinstance(found, dict) and bool({"kind", "message"} & found.keys())
+
+
 def _message(text: str) -> str:
     try:
         return str(json.loads(text).get("message", ""))[:400]
     except (ValueError, AttributeError):
-        return text[:200]
+        return "" if text.lstrip().startswith("<") else text[:200]

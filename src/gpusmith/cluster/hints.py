@@ -20,8 +20,20 @@ OF_RIGHTS = re.compile(r"\bUser \"[^\"]*\" cannot ")
 BY_POLICIES = (HTTPStatus.BAD_REQUEST, HTTPStatus.FORBIDDEN, HTTPStatus.UNPROCESSABLE_ENTITY)
 
 
-def hint_for(status: int, kubeconfig: str, said: str = "") -> str:
-    """What to do about a refusal: who is not known has other troubles than who may not, and whom a policy refuses another one."""
+def hint_for(status: int, kubeconfig: str, said: str = "", of_kubernetes: bool = True) -> str:
+    """What to do about a refusal: who is not known has other troubles than who may not, and whom a policy refuses another one.
+
+    Args:
+        status: of HTTP.
+        kubeconfig: its path.
+        said: the refusal.
+        of_kubernetes: whether an API server of Kubernetes may have said it.
+    """
+    if not of_kubernetes and status not in retries.PASSING:
+        return (
+            "What answers there is no API server of Kubernetes, but perhaps a proxy: correct 'server' in kubeconfig"
+            f" '{kubeconfig}', or give another one with 'gpusmith_kubeconfig'."
+        )
     if status in BY_POLICIES and ADMISSION.search(said) and not OF_RIGHTS.search(said):
         return (
             "A policy of the cluster refuses it: give it what that asks for ('validation_labels', 'validation_annotations',"

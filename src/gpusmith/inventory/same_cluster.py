@@ -103,7 +103,7 @@ def check_cluster(hosts: Filled, node: str, kubelets: Mapping[str, str] | None =
         cluster = Cluster(path, ONE_TRY)
         known, version = ask_cluster(cluster), ask_version(cluster) if kubelets else ""
     except ApiRefused as error:
-        if error.status not in (401, 403):
+        if error.status not in (401, 403) or not error.of_kubernetes:
             return [Refusal(error.message, error.hint)]
         return [
             Refusal(

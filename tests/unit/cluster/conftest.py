@@ -74,7 +74,7 @@ def server() -> Iterator[Server]:
                 self.close_connection = True
                 return
             status, headers, data = answer
-            text = json.dumps(data).encode()
+            text = data if isinstance(data, bytes) else json.dumps(data).encode()
             self.send_response(status)
             for name, value in {**headers, "Content-Length": str(len(text))}.items():
                 self.send_header(name, value)

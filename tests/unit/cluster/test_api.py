@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,9 @@ from gpusmith.cluster.api import ApiRefused, ApiUnreachable, Cluster
 from gpusmith.cluster.hints import hint_for
 from gpusmith.cluster.retries import ONE_TRY, Patience
 from gpusmith.errors import InputError, ToolError
-from tests.unit.cluster.conftest import Answer, Server, Time
+from tests.authorities import authority
+from tests.unit import tls
+from tests.unit.cluster.conftest import KUBECONFIG, Answer, Server, Time
 
 Connect = Callable[..., Cluster]
 POD: dict[str, Any] = {"metadata": {"name": "p", "labels": {"gpusmith.io/run": "a1"}}}
@@ -110,6 +113,46 @@ def test_a_refusal_that_stays_is_said_at_once(client: Cluster, server: Server, s
     with pytest.raises(ApiRefused, match=f"refused GET '/api/v1/x': {status} .*because") as raised:
         client.get("/api/v1/x")
     assert raised.value.status == status
+
+
+@pytest.mark.parametrize(
+    ("status", "data", "path", "foreign"),
+    [
+        (404, b"404 page not found", "/api/v1/nodes", True),
+        (403, b"<html>", "/api/v1/nodes", True),
+        (404, {"error": "no route"}, "/api/v1/nodes", True),
+        (404, {"kind": "Status", "message": "not found"}, "/api/v1/nodes", False),
+        (403, {"kind": "Status", "message": "because"}, "/api/v1/nodes", False),
+        # So says an API server of a group that it does not have.
+        (404, b"404 page not found", "/apis/resource.k8s.io/v1/resourceslices", False),
+        (503, b"no backend", "/api/v1/nodes", False),
+    ],
+)
+def test_what_is_no_api_server_is_called_so(
+    connect: Connect, server: Server, status: int, data: Any, path: str, foreign: bool
+) -> None:
+    server.will(*[says(status, data)] * 2)
+    cluster = connect(server.url, ONE_TRY)
+    with pytest.raises(
+        ApiRefused, match=f"The API server '{server.url}' refused GET '{path}': {status}"
+    ) as told:
+        cluster.call("GET", path)
+    step = f"no API server of Kubernetes, but perhaps a proxy: correct 'server' in kubeconfig '{cluster.kubeconfig}'"
+    assert (step in told.value.hint) is foreign
+    assert "<html>" not in str(told.value)
+
+
+def test_a_kubeconfig_that_checks_no_certificate_makes_no_noise(tmp_path: Path) -> None:
+    path = tmp_path / "kubeconfig"
+    # Tests of other files may have asked for it before.
+    with (
+        warnings.catch_warnings(),
+        tls.server(authority("a").server(tls.LOCAL), tmp_path, '{"a": 1}') as port,
+    ):
+        warnings.simplefilter("error")
+        where = f"server: 'https://{tls.LOCAL}:{port}', insecure-skip-tls-verify: true"
+        path.write_text(KUBECONFIG.format(server="").replace("server: ''", where))
+        assert Cluster(str(path), ONE_TRY).get("/api/v1/x") == {"a": 1}
 
 
 def test_trouble_that_stays_ends_with_the_deadline(client: Cluster, server: Server, time: Time) -> None:

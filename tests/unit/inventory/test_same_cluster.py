@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from gpusmith.cluster.api import ApiRefused
 from gpusmith.cluster.endpoint import Answer, Found, Place, ask
 from gpusmith.inventory import same_cluster
 from gpusmith.inventory.same_cluster import (
@@ -190,3 +191,17 @@ def test_kubelets_that_are_newer_than_the_cluster_are_refused_where_nodes_join(
     assert "'1.36.3'" in refusal.message
     assert refusal.message.startswith("Host 'a'")
     assert check_cluster(hosts, "a") == []
+
+
+@pytest.mark.parametrize(
+    ("of_kubernetes", "says"), [(True, "refuses its user (403)"), (False, "a proxy said")]
+)
+def test_a_proxy_that_refuses_is_no_lack_of_rights(
+    of_kubernetes: bool, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> Any:
+        raise ApiRefused("a proxy said", "correct 'server'", 403, of_kubernetes=of_kubernetes)
+
+    monkeypatch.setattr("gpusmith.inventory.same_cluster.Cluster", refuse)
+    (refusal,) = check_cluster(Hosts({"a": {"gpusmith_kubeconfig": "/k"}}), "a")
+    assert says in refusal.message
