@@ -9,6 +9,7 @@ from typing import Any
 from gpusmith.errors import Refusal
 from gpusmith.node.hostkey import changed_key
 from gpusmith.preflight.words import refusal
+from gpusmith.wording import ADDRESS, of_many
 
 
 def of_host(result: Mapping[str, Any] | None) -> list[Refusal]:
@@ -27,13 +28,14 @@ def table(by_host: Mapping[str, Sequence[Refusal]]) -> list[str]:
     """Lines for a person: each reason with what to do next, once for all hosts that are refused for it."""
     bad = {host: refusals for host, refusals in by_host.items() if refusals}
     lines = [f"{len(bad)} of {len(by_host)} hosts cannot be worked on:"] if bad else []
-    hosts: dict[Refusal, list[str]] = {}
+    alike: dict[tuple[str, str], list[tuple[str, str]]] = {}
     for host, refusals in bad.items():
         for row in refusals:
-            hosts.setdefault(row, []).append(host)
-    return lines + [
-        f"{', '.join(names)} | {row.message} | {_of_all(row.hint, names)}" for row, names in hosts.items()
-    ]
+            alike.setdefault((ADDRESS.sub("", row.message), row.hint), []).append((host, row.message))
+    for (_, hint), rows in alike.items():
+        names = [name for name, _ in rows]
+        lines.append(f"{', '.join(names)} | {of_many(text for _, text in rows)} | {_of_all(hint, names)}")
+    return lines
 
 
 def _of_all(hint: str, names: Sequence[str]) -> str:

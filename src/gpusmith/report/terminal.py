@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from gpusmith.checks.findings import Finding, Outcome
 from gpusmith.checks.register import CLUSTER
 from gpusmith.report import document
 from gpusmith.report.results import Results
+from gpusmith.wording import ADDRESS, of_many
 
 COLOURS = {
     Outcome.PASSED: "green",
@@ -23,18 +25,27 @@ COLOURS = {
 }
 WIDEST = 6
 """Nodes that fit beside each other."""
-MOST_NAMED = 20
-"""Nodes that are named where they share a cause; the reports have all."""
+MOST_NAMED, MOST_CHECKS = 20, 8
+"""Nodes and checks that are named where they share a cause; the reports have all."""
+NODE = "NODE"
+"""Stands for the name of each of several nodes."""
+IN_ANSIBLE = re.compile(rf"(?<!')\b{NODE}\b(?!')")
+REACHABLE = "nodes.reachable"
 
 
 def terminal(results: Results, folder: Path, console: Console) -> None:
     """Verdict last, where a person looks first."""
-    console.print(_table(results))
+    silent = _silent(results)
+    table = _table(results, silent)
+    if table.row_count:
+        console.print(table)
 
     def line(text: str) -> None:
         console.print(text, soft_wrap=True)
 
-    for (outcome, cause, step), rows in _alike(results, Outcome.FAILED, Outcome.ERROR).items():
+    if silent and table.row_count:
+        line(f"Not in the table, since they do not answer: {escape(_named_targets(silent))}")
+    for outcome, cause, step, rows in _alike(results, Outcome.FAILED, Outcome.ERROR):
         checks, targets = _named(rows)
         line(f"[bold {COLOURS[outcome]}]{outcome.value.upper()} {checks}[/] on {escape(targets)}")
         line(f"  cause: {escape(cause)}")
@@ -43,7 +54,7 @@ def terminal(results: Results, folder: Path, console: Console) -> None:
     for row in results.findings:
         for note in row.evidence.get("notes", ()):
             line(f"[yellow]noted[/] {row.check} on {escape(row.target)}: {escape(note)}")
-    for (_, cause, _), rows in _alike(results, Outcome.SKIPPED).items():
+    for _, cause, _, rows in _alike(results, Outcome.SKIPPED):
         checks, targets = _named(rows)
         line(f"[yellow]skipped[/] {checks} on {escape(targets)}: {escape(cause)}")
     for text in _coverage(results):
@@ -55,9 +66,9 @@ def terminal(results: Results, folder: Path, console: Console) -> None:
     )
 
 
-def _table(results: Results) -> Table:
-    """Checks by targets; with many nodes, counts."""
-    nodes = results.info.nodes
+def _table(results: Results, silent: Sequence[str]) -> Table:
+    """Checks by targets; with many nodes, counts. Of nodes that do not answer that alone is known, and is said below."""
+    nodes = [name for name in results.info.nodes if name not in silent]
     targets = (*nodes, CLUSTER) if len(nodes) <= WIDEST else ("all targets",)
     table = Table(title="Validation", title_justify="left")
     table.add_column("check")
@@ -65,7 +76,8 @@ def _table(results: Results) -> Table:
         table.add_column(name, justify="center")
     by_check: dict[str, list[Finding]] = {}
     for row in results.findings:
-        by_check.setdefault(row.check, []).append(row)
+        if row.target not in silent:
+            by_check.setdefault(row.check, []).append(row)
     for check, rows in by_check.items():
         if len(nodes) <= WIDEST:
             of = {row.target: row.outcome for row in rows}
@@ -83,35 +95,55 @@ def _table(results: Results) -> Table:
     return table
 
 
-def _alike(results: Results, *outcomes: Outcome) -> dict[tuple[Outcome, str, str], list[Finding]]:
-    """Findings by what they say, each said once: what is the same of many nodes differs by their names only."""
+def _silent(results: Results) -> list[str]:
+    """Nodes that do not answer."""
+    return [
+        row.target
+        for row in results.findings
+        if row.check == REACHABLE and row.outcome in (Outcome.FAILED, Outcome.ERROR)
+    ]
+
+
+def _alike(results: Results, *outcomes: Outcome) -> Iterator[tuple[Outcome, str, str, list[Finding]]]:
+    """Findings by what they say, each said once: what is the same of many nodes differs by their names and addresses only."""
     found: dict[tuple[Outcome, str, str], list[Finding]] = {}
     for row in results.findings:
         if row.outcome in outcomes:
-            cause, step = (_without_name(text, row.target) for text in (row.cause, row.next_step))
+            cause, step = (ADDRESS.sub("", _without_name(text, row)) for text in (row.cause, row.next_step))
             found.setdefault((row.outcome, cause, step), []).append(row)
-    # One node is named as it was.
-    return {
-        (
-            (row, cause, step)
-            if len({one.target for one in rows}) > 1
-            else (row, rows[0].cause, rows[0].next_step)
-        ): rows
-        for (row, cause, step), rows in found.items()
-    }
+    for (outcome, _, _), rows in found.items():
+        targets = list(dict.fromkeys(row.target for row in rows))
+        # One node is named as it was.
+        cause, step = (
+            texts[0] if len(targets) == 1 else of_many(map(_without_name, texts, rows))
+            for texts in ([row.cause for row in rows], [row.next_step for row in rows])
+        )
+        names = ",".join(targets) if len(targets) <= MOST_NAMED else NODE
+        yield outcome, cause, IN_ANSIBLE.sub(names, step), rows
 
 
-def _without_name(text: str, target: str) -> str:
-    return text.replace(f"'{target}'", "'NODE'") if target != CLUSTER else text
+def _without_name(text: str, row: Finding) -> str:
+    """A text that says of a node what it would say of another; Ansible takes the names of several in one command."""
+    if row.target == CLUSTER:
+        return text
+    quoted = text.replace(f"'{row.target}'", f"'{NODE}'")
+    return re.sub(
+        rf"(ansible(?:-playbook)? [^';]*?)(?<![\w.-]){re.escape(row.target)}(?![\w.-])", rf"\1{NODE}", quoted
+    )
 
 
 def _named(rows: list[Finding]) -> tuple[str, str]:
-    """Checks and targets, each once; of very many nodes the first ones."""
+    """Checks and targets, each once; of very many the first ones, or how many."""
     checks, targets = (
         list(dict.fromkeys(names)) for names in ((row.check for row in rows), (row.target for row in rows))
     )
+    named = ", ".join(checks) if len(checks) <= MOST_CHECKS else f"{len(checks)} checks"
+    return named, _named_targets(targets)
+
+
+def _named_targets(targets: Sequence[str]) -> str:
     more = f" and {len(targets) - MOST_NAMED} more" if len(targets) > MOST_NAMED else ""
-    return ", ".join(checks), ", ".join(targets[:MOST_NAMED]) + more
+    return ", ".join(targets[:MOST_NAMED]) + more
 
 
 def _coverage(results: Results) -> Iterator[str]:
@@ -123,8 +155,12 @@ def _coverage(results: Results) -> Iterator[str]:
         yield f"{kind}: {part['expected']} expected, {part['tested']} tested, {busy} busy, {excluded} excluded"
     for row in data["gpus"]["busy"]:
         yield f"  busy: {row['gpus']} on {escape(row['node'])}, held by {escape(row['holder'])}"
+    by_reason: dict[str, dict[str, int]] = {}
     for row in data["gpus"]["excluded"]:
-        yield f"  excluded: {row['gpus']} on {escape(row['node'])}: {escape(row['reason'])}"
+        by_reason.setdefault(row["reason"], {})[row["node"]] = row["gpus"]
+    for reason, there in by_reason.items():
+        nodes = _named_targets(list(there))
+        yield f"  excluded: {sum(there.values())} on {escape(nodes)}: {escape(reason)}"
     missed = results.demand.missed
     if missed:
         yield f"[red]Only {missed} were tested; {escape(results.demand.rule)} must be (--min-coverage).[/]"

@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from gpusmith.wording import ADDRESS
+
 Result = Mapping[str, Any]
 
 SAME = "The same."
@@ -51,7 +53,7 @@ class Errors:
     def words(self, task: str, host: str, result: Result) -> str:
         """What to say of a failure: all of it, or that it is the same as another host's at this task."""
         full = words(result)
-        key = (task, re.sub(rf"(?<![\w.-]){re.escape(host)}(?![\w-])", "\0", full))
+        key = (task, ADDRESS.sub("\0", re.sub(rf"(?<![\w.-]){re.escape(host)}(?![\w-])", "\0", full)))
         if key in self._said:
             return SAME
         self._said.add(key)

@@ -35,3 +35,12 @@ def test_advice_for_several_hosts_names_them() -> None:
     assert table({"gpu-1": [row], "gpu-2": [row]})[1].endswith(
         "| take 'gpu-1,gpu-2' out, then 'ansible-playbook -i INVENTORY site.yml -l gpu-1,gpu-2'."
     )
+
+
+def test_hosts_that_do_not_answer_are_one_line() -> None:
+    why = "Failed to connect to the host via ssh: ssh: connect to host {} port 22: No route to host"
+    found = {f"gpu-{n}": of_host({"unreachable": True, "msg": why.format(f"10.0.0.{n}")}) for n in (1, 2)}
+    (line,) = table(found)[1:]
+    assert line.startswith("gpu-1, gpu-2 | connection: ")
+    assert "connect to host ADDRESS port 22" in line
+    assert "connect to host 10.0.0.1 port 22" in table({"gpu-1": found["gpu-1"]})[1]

@@ -6,6 +6,7 @@ from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 
 from gpusmith.checks.findings import Finding
@@ -73,6 +74,52 @@ def test_what_many_nodes_share_is_said_once() -> None:
     assert "skipped nodes.xid, nodes.ecc on gpu-0, gpu-1," in text
     assert "gpu-19 and 80 more: There is no record of node 'NODE'; see X." in text
     assert "FAILED nodes.reachable on gpu-0" in text
+
+
+DEAD = "Node '{0}' does not answer over ssh: ssh: connect to host {1} port 22: No route to host"
+PING = "Try: ansible -i hosts.ini {0} -m ansible.builtin.ping"
+
+
+@pytest.mark.parametrize(("count", "living"), [(2, True), (6, False), (100, True)])
+def test_nodes_that_do_not_answer_are_one_fact(count: int, living: bool) -> None:
+    nodes = [f"gpu-{n}" for n in range(1, count + 1)]
+    failed = [
+        replace(FAILED, check="nodes.reachable", target=name, cause=DEAD.format(name, f"10.0.0.{n}"), next_step=PING.format(name))
+        for n, name in enumerate(nodes)
+    ]  # fmt: skip
+    skipped = [
+        replace(SKIPPED, check=f"nodes.c{n}", target=name, cause="No record.")
+        for n in range(29)
+        for name in nodes
+    ]
+    lives = [replace(PASSED, target="lives")] if living else []
+    found = results(*failed, *skipped, *lives)
+    text = shown(replace(found, info=replace(INFO, nodes=(*nodes, "lives") if living else tuple(nodes))))
+    assert len(text.splitlines()) < 22
+    first, last = (nodes[0], nodes[-1] if count <= 20 else f"{nodes[19]} and 80 more")
+    assert text.count("FAILED nodes.reachable") == text.count("does not answer over") == 1
+    assert "connect to host ADDRESS port 22: No route to host" in text
+    assert f"ansible -i hosts.ini {','.join(nodes) if count <= 20 else 'NODE'} -m" in text
+    assert f"skipped 29 checks on {first}, " in text
+    assert (f"Not in the table, since they do not answer: {first}, " in text) is living
+    assert last in text
+
+
+def test_one_node_that_does_not_answer_is_named_with_its_address() -> None:
+    dead = replace(FAILED, check="nodes.reachable", cause=DEAD.format("gpu-1", "10.0.0.1"))
+    text = shown(results(replace(dead, next_step=PING.format("gpu-1"))))
+    assert DEAD.format("gpu-1", "10.0.0.1") in text
+    assert "hosts.ini gpu-1 -m" in text
+
+
+def test_commands_that_take_one_name_are_not_made_one() -> None:
+    """kubectl takes several otherwise."""
+    rows = [
+        replace(FAILED, target=f"gpu-{n}", cause="a", next_step=f"kubectl uncordon gpu-{n}") for n in (1, 2)
+    ]
+    text = shown(results(*rows))
+    assert "kubectl uncordon gpu-1\n" in text
+    assert "kubectl uncordon gpu-2\n" in text
 
 
 def test_a_cause_of_one_node_names_it() -> None:

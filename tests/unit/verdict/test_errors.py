@@ -42,6 +42,9 @@ def test_hosts_with_the_same_error() -> None:
     # Another host's name in it, or another task, is another error.
     assert errors.words("t", "gpu-3", {"msg": "Node 'gpu-1' is bad."}) != SAME
     assert errors.words("u", "gpu-2", {"msg": "Node 'gpu-2' is bad."}) != SAME
+    dead = "ssh: connect to host 10.0.0.{} port 22: No route to host"
+    assert errors.words("t", "gpu-1", {"msg": dead.format(1)}) == dead.format(1)
+    assert errors.words("t", "gpu-2", {"msg": dead.format(2)}) == SAME
     # A name is no part of another one.
     assert errors.words("t", "a", {"msg": "Node 'a' is bad."}) == SAME
     assert errors.words("t", "gpu-1", {"msg": "Node 'gpu-11' is bad."}) != SAME
