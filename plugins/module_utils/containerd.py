@@ -15,6 +15,8 @@ from typing import Any, Dict, Iterator, Mapping, Tuple
 ROOT = "/etc/containerd/config.toml"
 IMPORTS = "/etc/containerd/conf.d/*.toml"
 OURS = "# Written by gpusmith"
+ROLES = {"50-gpusmith": "containerd", "60-gpusmith-nvidia": "nvidia_container_toolkit"}
+"""By name of a drop-in, the role that writes it."""
 # One plugin up to schema 2, several since: containerd merges old names into the new ones.
 CRI_PLUGINS = ("io.containerd.cri.v1.runtime", "io.containerd.cri.v1.images", "io.containerd.grpc.v1.cri")
 Tree = Dict[str, Any]
@@ -178,12 +180,12 @@ def _in_statement(text: str) -> str:
     return head + ("" if head.endswith("\n") else "\n") + f'imports = ["{IMPORTS}"]\n' + text[len(head) :]
 
 
-def drop_in(schema: int, owner: str, runtime: Mapping[str, Any], images: Mapping[str, Any]) -> str:
+def drop_in(schema: int, name: str, runtime: Mapping[str, Any], images: Mapping[str, Any]) -> str:
     """Our file, in the schema of the root file: containerd refuses a drop-in that is newer.
 
     Args:
         schema: version of the root file.
-        owner: role that writes it.
+        name: of its file.
         runtime: settings of the CRI runtime plugin, in the form of schema 3 and 4.
         images: settings of the CRI images plugin, in the form of schema 3 and 4.
     """
@@ -200,7 +202,7 @@ def drop_in(schema: int, owner: str, runtime: Mapping[str, Any], images: Mapping
         if sandbox:
             merged["sandbox_image"] = sandbox
         plugins["io.containerd.grpc.v1.cri"] = merged
-    return f"{OURS} (role {owner}); changes are overwritten.\nversion = {schema}\n" + to_toml(
+    return f"{OURS} (role {ROLES.get(name, name)}); changes are overwritten.\nversion = {schema}\n" + to_toml(
         {"plugins": plugins}
     )
 
@@ -224,13 +226,13 @@ def beside(images: Mapping[str, Any], config_path: str | None, inline: str | Non
     return {**rest, "registry": registry} if registry else rest
 
 
-def in_schema(schema: int, owner: str, text: str) -> str:
+def in_schema(schema: int, name: str, text: str) -> str:
     """A drop-in of ours, as it has to be beside a root file of this schema: containerd refuses one that is newer."""
-    tree = _tree(text, owner)
+    tree = _tree(text, name)
     if tree.get("version", 0) <= schema:
         return text
     plugins = tree.get("plugins") or {}
-    return drop_in(schema, owner, *(plugins.get(name) or {} for name in CRI_PLUGINS[:2]))
+    return drop_in(schema, name, *(plugins.get(plugin) or {} for plugin in CRI_PLUGINS[:2]))
 
 
 def merged(settings: Mapping[str, Any]) -> str:

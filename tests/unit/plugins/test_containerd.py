@@ -26,6 +26,7 @@ from tests.unit.records import healthy_record
 
 DOCKER_DEFAULT = '#   Copyright\n\ndisabled_plugins = ["cri"]\n\n#root = "/var/lib/containerd"\n'
 ROLE = "50-gpusmith"
+CONFIG = "gpusmith.gpu.containerd_config"
 RUNTIME = {
     "containerd": {
         "runtimes": {"runc": {"runtime_type": "io.containerd.runc.v2", "options": {"SystemdCgroup": True}}}
@@ -397,6 +398,21 @@ def test_the_judge_wants_the_drop_in_that_the_module_writes() -> None:
     record = {"containerd": {"root_schema": 3, "registries": {"config_path": "/etc/site", "inline": None}}}
     (text,) = plan.drop_in(record, ROLE, RUNTIME, IMAGES).values()
     assert text == containerd.drop_in(3, ROLE, RUNTIME, containerd.beside(IMAGES, "/etc/site", None))
+
+
+def test_a_drop_in_names_the_role_that_writes_it() -> None:
+    """Whoever finds it on a node finds its owner, too."""
+    writes = {
+        task[CONFIG]["name"]: path.parts[-3]
+        for path in (repo_root() / "roles").glob("*/tasks/configure.yml")
+        for task in yaml.safe_load(path.read_text())
+        if CONFIG in task
+    }
+    assert writes == containerd.ROLES
+    for name, role in writes.items():
+        assert containerd.drop_in(3, name, RUNTIME, {}).startswith(
+            f"# Written by gpusmith (role {role}); changes"
+        )
 
 
 # --- who else sets what is ours ----------------------------------------------------------------------------------------
