@@ -24,17 +24,19 @@ class ActionModule(ControllerAction):
         if unknown:
             return {
                 "failed": True,
-                "msg": f"Node '{name}' cannot be stamped: its {' and '.join(unknown)} could not be read.",
+                "msg": f"Node '{name}' cannot be stamped: its {' and '.join(unknown)} could not be read. Look at the node, then run"
+                " this again.",
             }
         results = stamps.read_results(Path(asked["results"]), asked["not_before"])
         proof = stamps.judge(results, asked["host"])
         asked_for = stamps.driver_asked(results, asked["host"])
         facts = {**facts, "asked": asked_for} if is_open(asked_for) else facts
         done = stamps.put_outcome(Cluster(asked["kubeconfig"]), name, proof, facts, check, asked["condition"])
+        report = Path(asked["results"]).with_name("report.html")
         return {
             "changed": done.changed,
             "stamp": done.stamp,
             "untainted": done.untainted,
-            **({"msg": done.message} if done.message else {}),
+            **({"msg": f"{done.message} See '{report}'."} if done.message else {}),
             **({} if done.proved else {"failed": True}),
         }

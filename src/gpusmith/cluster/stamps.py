@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -113,6 +113,23 @@ def _coverage(results: Mapping[str, Any], node: str) -> Proof | None:
     return None
 
 
+def _causes(checks: Iterable[Mapping[str, Any]]) -> str:
+    """What checks say, each with its name: a sentence that goes on."""
+    said = ((check.get("id"), str(check.get("cause") or "no cause given")) for check in checks)
+    return "; ".join(f"{name}: {cause.rstrip('.')}" for name, cause in said)
+
+
+def _steps(checks: Iterable[Mapping[str, Any]]) -> str:
+    """What the suite says to do next; with the names of the checks, where these say several things."""
+    steps: dict[str, list[str]] = {}
+    for check in checks:
+        if check.get("next_step"):
+            steps.setdefault(str(check["next_step"]), []).append(str(check.get("id")))
+    if len(steps) == 1:
+        return next(iter(steps))
+    return " ".join(f"{', '.join(dict.fromkeys(names))}: {step}" for step, names in steps.items())
+
+
 def judge(results: Mapping[str, Any], host: str) -> Proof:
     """Whether the results of one run of the suite prove a node.
 
@@ -131,9 +148,7 @@ def judge(results: Mapping[str, Any], host: str) -> Proof:
     checks = [check for check in results.get("checks") or [] if check.get("target") not in others]
     bad = [check for check in checks if check.get("outcome") in ("failed", "error")]
     if bad:
-        causes = "; ".join(f"{check.get('id')}: {check.get('cause') or 'no cause given'}" for check in bad)
-        steps = list(dict.fromkeys(str(check["next_step"]) for check in bad if check.get("next_step")))
-        return _none(causes, " ".join(steps))
+        return _none(_causes(bad), _steps(bad))
     uncovered = _coverage(results, host)
     if uncovered:
         return uncovered
@@ -144,10 +159,7 @@ def judge(results: Mapping[str, Any], host: str) -> Proof:
         if check.get("outcome") != "passed" and check.get("skip") != "not_applicable"
     ]
     if open_ones:
-        causes = "; ".join(
-            f"{check.get('id')}: {check.get('cause') or 'no cause given'}" for check in open_ones
-        )
-        return _none(f"not every check could be made: {causes}", "Run the suite again.")
+        return _none(f"not every check could be made: {_causes(open_ones)}", "Run the suite again.")
     if not any(check.get("target") == host and check.get("outcome") == "passed" for check in checks):
         return _none("no check of this node passed")
     return Proof()

@@ -100,6 +100,19 @@ def test_a_bad_check_gives_cause_and_next_step(outcome: str) -> None:
     assert proof.problem.next_step == "Reset it."
 
 
+def test_steps_of_several_checks_are_told_apart() -> None:
+    one = {**check("gpu-1", "failed", cause="It is lost.", next_step="Reset it."), "id": "nodes.a"}
+    rows = [
+        one,
+        {**one, "id": "nodes.b"},
+        {**one, "id": "nodes.c", "cause": "It is hot.", "next_step": "Cool it."},
+    ]
+    problem = stamps.judge(results(*rows), "gpu-1").problem
+    assert problem is not None
+    assert problem.cause == "nodes.a: It is lost; nodes.b: It is lost; nodes.c: It is hot"
+    assert problem.next_step == "nodes.a, nodes.b: Reset it. nodes.c: Cool it."
+
+
 @pytest.mark.parametrize(
     "given",
     [

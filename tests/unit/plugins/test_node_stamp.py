@@ -24,7 +24,9 @@ def test_a_node_of_another_name_than_its_host(
     path = "/api/v1/nodes/worker-7.example"
     memory = Memory({path: {"metadata": {"name": "worker-7.example", "resourceVersion": "1"}}})
     monkeypatch.setattr(node_stamp, "Cluster", lambda _: memory.cluster)
-    found = results(check("gpu-1"), check("gpu-2", "failed", cause="GPU 3 is lost"), check("cluster"))
+    found = results(
+        check("gpu-1"), check("gpu-2", "failed", cause="It is lost.", next_step="Reset it."), check("cluster")
+    )
     written = tmp_path / "results.json"
     written.write_text(json.dumps(found))
     asked: dict[str, Any] = {
@@ -38,6 +40,8 @@ def test_a_node_of_another_name_than_its_host(
     }
     answer = node_stamp.ActionModule.act(None, asked, False)
     assert ("failed" not in answer) is proved
+    said = f": It is lost. Reset it. See '{tmp_path / 'report.html'}'."
+    assert answer.get("msg", "").endswith(said) is not proved
     assert (STAMP in memory.objects[path]["metadata"].get("annotations", {})) is proved
     assert stamps.judge(found, "worker-7.example").problem is not None
 
