@@ -16,6 +16,6 @@ from gpusmith.paths import working_root
 class ActionModule(ControllerAction):
     """Compares stamps with facts."""
 
-    def act(self, asked: dict[str, Any], check: bool) -> dict[str, Any]:  # noqa: ARG002 - changes nothing
-        reasons = stamps.plan(Cluster(asked["kubeconfig"]), asked["nodes"], asked["policy"])
+    def act(self, asked: dict[str, Any], check: bool) -> dict[str, Any]:
+        reasons = stamps.plan(Cluster(asked["kubeconfig"]), asked["nodes"], asked["policy"], check)
         return {"changed": False, "hosts": sorted(reasons), "reasons": reasons, "root": str(working_root())}

@@ -20,6 +20,7 @@ from gpusmith.problems import Problem
 TRIES = 5
 
 Node = Mapping[str, Any]
+CHANGED = "since it was validated"
 
 
 # --- which nodes ---------------------------------------------------------------------------------------------------
@@ -67,7 +68,7 @@ def reason(node: Node | None, facts: Mapping[str, Any], policy: str) -> str:
         return "it was never validated"
     changed = differing(stamp, facts)
     if changed or stamp.get("digest") != facts.get("digest"):
-        return f"since it was validated, its {' and '.join(changed) or 'stamp'} changed"
+        return f"{CHANGED}, its {' and '.join(changed) or 'stamp'} changed"
     if has_taint(node):
         return "it carries the startup taint"
     return ""
@@ -218,20 +219,27 @@ def unstamp_patch() -> dict[str, Any]:
 # --- with the cluster ----------------------------------------------------------------------------------------------
 
 
-def plan(cluster: Cluster, hosts: Mapping[str, Mapping[str, Any]], policy: str) -> dict[str, str]:
+def plan(
+    cluster: Cluster, hosts: Mapping[str, Mapping[str, Any]], policy: str, check: bool = False
+) -> dict[str, str]:
     """Why which host must be validated now, by one list of Nodes; hosts that need not are left out.
 
     Args:
         cluster: the API.
         hosts: per host the name of its Node (node) and its facts (facts).
         policy: gpusmith_validate.
+        check: the facts are those from before the run, which makes of a node what it was validated as.
     """
     there = {row["metadata"]["name"]: row for row in cluster.items(NODES)}
     why = {
         host: reason(there.get(entry["node"]), entry["facts"], policy)
         for host, entry in sorted(hosts.items())
     }
-    return {host: text for host, text in why.items() if text}
+    return {
+        host: f"{text}, unless this run sets that right" if check and text.startswith(CHANGED) else text
+        for host, text in why.items()
+        if text
+    }
 
 
 def read_results(path: Path, not_before: float) -> dict[str, Any]:

@@ -82,6 +82,21 @@ def test_a_changed_fact_makes_the_stamp_stale_and_is_named() -> None:
     assert "driver" in text
 
 
+@pytest.mark.parametrize("check", [False, True])
+def test_check_mode_does_not_promise_what_the_run_may_spare(check: bool) -> None:
+    """It sees the drift that the run takes away before it looks at the stamp."""
+    memory = Memory({"/api/v1/nodes/gpu-1": node(STAMP), "/api/v1/nodes/gpu-2": node()})
+    memory.objects["/api/v1/nodes/gpu-2"]["metadata"]["name"] = "gpu-2"
+    drifted = {**FACTS, "runtime": "other", "digest": "sha256:b"}
+    hosts = {name: {"node": name, "facts": drifted} for name in ("gpu-1", "gpu-2")}
+    found = stamps.plan(memory.cluster, hosts, "if_needed", check)
+    hedge = ", unless this run sets that right" if check else ""
+    assert found == {
+        "gpu-1": f"since it was validated, its runtime changed{hedge}",
+        "gpu-2": "it was never validated",
+    }
+
+
 def test_a_node_is_proved_by_its_own_and_the_clusters_checks() -> None:
     assert stamps.judge(results(check("gpu-1"), check("cluster")), "gpu-1").problem is None
     other = results(check("gpu-1"), check("gpu-2", "failed", cause="x"))

@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.gpusmith.gpu.plugins.action import node_stamp
+from ansible_collections.gpusmith.gpu.plugins.action import node_stamp, validation_plan
 
 from gpusmith.cluster import stamps
 from gpusmith.names import STAMP
 from gpusmith.paths import repo_root
 from tests.unit.cluster.conftest import Memory
-from tests.unit.cluster.test_stamps import FACTS, check, results
+from tests.unit.cluster.test_stamps import FACTS, check, node, results
+from tests.unit.cluster.test_stamps import STAMP as STAMP_OF_FACTS
 
 
 @pytest.mark.parametrize(("host", "proved"), [("gpu-1", True), ("gpu-2", False)])
@@ -53,3 +54,14 @@ def test_the_role_says_which_host_it_is() -> None:
     assert asked["host"] == "{{ inventory_hostname }}"
     # The suite is started with names of hosts.
     assert "__node_stamp_plan.hosts" in str(ran["limit"])
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_the_plan_knows_of_check_mode(monkeypatch: pytest.MonkeyPatch, check: bool) -> None:
+    memory = Memory({"/api/v1/nodes/gpu-1": node(STAMP_OF_FACTS)})
+    monkeypatch.setattr(validation_plan, "Cluster", lambda _: memory.cluster)
+    nodes = {"gpu-1": {"node": "gpu-1", "facts": {**FACTS, "runtime": "other", "digest": "sha256:b"}}}
+    answer = validation_plan.ActionModule.act(
+        None, {"kubeconfig": "k", "nodes": nodes, "policy": "if_needed"}, check
+    )
+    assert answer["reasons"]["gpu-1"].endswith("sets that right") is check

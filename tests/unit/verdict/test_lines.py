@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from gpusmith.verdict import lines
 from gpusmith.verdict.lines import End
 from gpusmith.verdict.run import Run, Task
@@ -115,6 +117,29 @@ def test_what_would_change_equal_hosts_once() -> None:
         "    objects: DaemonSet 'a'",
         "Checked (20 s): 2 hosts would change; nothing to do on 1.",
     ]
+
+
+@pytest.mark.parametrize(
+    ("toolkit", "shown"),
+    [
+        ({"units": ["containerd.service"]}, False),
+        ({"units": ["containerd.service"], "files": ["/etc/b"]}, True),
+        ({"units": ["containerd.service", "b.service"]}, True),
+    ],
+)
+def test_a_restart_that_an_earlier_part_makes_is_foretold_once(
+    toolkit: dict[str, list[str]], shown: bool
+) -> None:
+    """The toolkit's role sees the same drift of containerd's configuration, which containerd's role sets right before."""
+    found = run("gpu-1")
+    mine = {"files": ["/etc/a"], "units": ["containerd.service"]}
+    for role, changes in (("containerd", mine), ("nvidia_container_toolkit", toolkit)):
+        found.ended("gpu-1", Task("Restart", role, "gpusmith.gpu.containerd_config"), {"changed": True})
+        found.ended("gpu-1", Task("Tell", role, "gpusmith.gpu.tell"), told(changes=changes))
+    assert ("  nvidia_container_toolkit" in lines.of_check(found, End(1))) is shown
+    alone = run("gpu-1")
+    alone.ended("gpu-1", Task("Tell", "nvidia_container_toolkit", "gpusmith.gpu.tell"), told(changes=toolkit))
+    assert "  nvidia_container_toolkit" in lines.of_check(alone, End(1))
 
 
 def test_what_one_task_tells_of_all_hosts_is_told_of_each() -> None:
