@@ -200,12 +200,6 @@ BY_HAND = {
         "'/etc/modprobe.d/zz-off.conf' keeps module 'nvidia_uvm' from being loaded",
         "rm /etc/modprobe.d/zz-off.conf",
     ),
-    "swap-at-boot": ByHand(
-        SECOND,
-        "echo /swapfile none swap sw 0 0 >> /etc/fstab",
-        "/etc/fstab turns swap on at the next boot, '/swapfile'",
-        "sed -i '/^.swapfile /d' /etc/fstab",
-    ),
     "gpu-open-without-a-pod": ByHand(
         SECOND,
         "systemd-run --unit=stranger python3 -c"
