@@ -15,6 +15,8 @@ from gpu_driver import ProgramError
 
 NVIDIA_MAJOR = 195
 MINORS = 16
+HARMLESS = (1, 3)
+"""Numbers of /dev/null, which every container may make and open: what cannot be done with it says nothing about GPUs."""
 
 
 def open_error(path: str) -> str:
@@ -31,18 +33,24 @@ def granted(error: str) -> bool:
     return error in ("", "ENXIO", "EIO")
 
 
-def made_nodes() -> list[dict[str, Any]]:
-    """Device nodes that this container could make for itself: none, without the capability to."""
-    found = []
+def made_node(major: int, minor: int) -> str:
+    """The error with which a device node that this container makes for itself is opened, or `mknod` and why it cannot be made."""
     with tempfile.TemporaryDirectory() as folder:
-        for minor in range(MINORS):
-            path = os.path.join(folder, f"gpu{minor}")
-            try:
-                os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(NVIDIA_MAJOR, minor))
-            except OSError:
-                continue
-            found.append({"path": f"mknod c {NVIDIA_MAJOR} {minor}", "error": open_error(path)})
-    return found
+        path = os.path.join(folder, "node")
+        try:
+            os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(major, minor))
+        except OSError as error:
+            return f"mknod: {errno.errorcode.get(error.errno or 0, str(error.errno))}"
+        return open_error(path)
+
+
+def made_nodes() -> tuple[list[dict[str, Any]], str]:
+    """GPUs behind device nodes of its own; and why that was not tried, where it cannot even make a harmless one."""
+    control = made_node(*HARMLESS)
+    if control:
+        return [], f"making device nodes, since not even one of /dev/null can be made and opened ({control})"
+    tried = [(minor, made_node(NVIDIA_MAJOR, minor)) for minor in range(MINORS)]
+    return [{"path": f"mknod c {NVIDIA_MAJOR} {minor}", "error": error} for minor, error in tried], ""
 
 
 def nvml_uuids() -> list[str]:
@@ -56,7 +64,8 @@ def nvml_uuids() -> list[str]:
 def work(pattern: str = "/dev/nvidia*") -> dict[str, Any]:
     """Look for devices, try to make them, ask NVML."""
     present = [path for path in sorted(glob.glob(pattern)) if re.search(r"nvidia\d+$", path)]
-    devices = [{"path": path, "error": open_error(path)} for path in present] + made_nodes()
+    made, not_tried = made_nodes()
+    devices = [{"path": path, "error": open_error(path)} for path in present] + made
     uuids = nvml_uuids()
     reachable = [row["path"] for row in devices if granted(row["error"])]
     if present or reachable or uuids:
@@ -66,6 +75,7 @@ def work(pattern: str = "/dev/nvidia*") -> dict[str, Any]:
         )
     return {
         "devices": devices,
+        "not_tried": [not_tried] if not_tried else [],
         "nvml": uuids,
         "visible_devices": os.environ.get("NVIDIA_VISIBLE_DEVICES", ""),
         "simulated": os.environ.get("GPUSMITH_SIMULATED") == "true",

@@ -9,8 +9,8 @@ import pytest
 from tests.unit.workloads.programs.fake_libraries import FakeCuda
 
 
-def test_closed_form_agrees_with_gradient_descent(load: Any) -> None:
-    training = load("training")
+def descent(training: Any, wrong_step: int = -1, factor: float = 1.0) -> tuple[list[float], list[float]]:
+    """Losses and weights; the gradient of one step is wrong by a factor."""
     x, y, _truth = training.problem()
     w, losses = [0.0] * training.COLUMNS, []
     for step in range(training.STEPS + 1):
@@ -18,10 +18,24 @@ def test_closed_form_agrees_with_gradient_descent(load: Any) -> None:
         losses.append(sum(error * error for error in errors) / training.ROWS)
         if step < training.STEPS:
             pairs = [(row, error) for row, error in zip(x, errors, strict=True)]
+            rate = training.RATE * (factor if step == wrong_step else 1.0)
             w = [
-                w[k] - training.RATE * 2 / training.ROWS * sum(row[k] * error for row, error in pairs)
+                w[k] - rate * 2 / training.ROWS * sum(row[k] * error for row, error in pairs)
                 for k in range(len(w))
             ]
+    return losses, w
+
+
+@pytest.mark.parametrize("step", [0, 3, 10, 19])
+def test_a_gradient_that_is_one_percent_wrong_in_one_step_is_found(load: Any, step: int) -> None:
+    training = load("training")
+    with pytest.raises(load("gpu_driver").ProgramError, match="closed form"):
+        training.judge(*descent(training, step, 1.01))
+
+
+def test_closed_form_agrees_with_gradient_descent(load: Any) -> None:
+    training = load("training")
+    losses, w = descent(training)
     judged = training.judge(losses, w)
     assert judged["max_difference"] < 1e-12
     assert judged["loss_last"] < judged["loss_first"] / 4
