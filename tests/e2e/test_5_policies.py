@@ -48,6 +48,28 @@ def policy(ready_lab: Lab) -> Iterator[str]:
         ready_lab.kubectl("delete", name, POLICY)
 
 
+# Before the policy is there.
+def test_a_controller_that_waits_for_the_proof_gets_it(ready_lab: Lab, spoilt: Path) -> None:
+    """With the taint that it sets until then, behind which everything of ours has to run."""
+    values = spoilt / "group_vars" / "gpu_nodes.yml"
+    values.write_text(
+        yaml.safe_dump({**yaml.safe_load(values.read_text()), "validation_node_condition": True})
+    )
+    taint = "readiness.k8s.io/e2e"
+    ready_lab.kubectl("taint", "node", NODE, f"{taint}=:NoExecute")
+    try:
+        ended = ready_lab.playbook("playbooks/validate.yml", "-l", NODE, inventory=spoilt)
+    finally:
+        ready_lab.kubectl("taint", "node", NODE, f"{taint}-")
+    assert ended.status == 0, str(ended)
+    assert conditions(ready_lab)["gpusmith.io/Validated"] == "True"
+    # What leaves the inventory leaves the Node.
+    ended = ready_lab.playbook("playbooks/validate.yml", "-l", NODE)
+    assert ended.status == 0, str(ended)
+    assert "gpusmith.io/Validated" not in conditions(ready_lab)
+    assert conditions(ready_lab)["Ready"] == "True"
+
+
 def workloads(lab: Lab, inventory: Path) -> Validation:
     return lab.validate(
         "--limit", NODE, "--tier", "workloads", "-k", "nvidia-smi or cuda", inventory=inventory
@@ -70,27 +92,6 @@ def test_with_what_it_asks_for_the_node_is_proved(ready_lab: Lab, policy: str, s
     ran = workloads(ready_lab, spoilt)
     assert ran.failed() == []
     assert {row["outcome"] for row in ran.results["checks"]} == {"passed"}, str(ran.ended)
-
-
-def test_a_controller_that_waits_for_the_proof_gets_it(ready_lab: Lab, spoilt: Path) -> None:
-    """With the taint that it sets until then, behind which everything of ours has to run."""
-    values = spoilt / "group_vars" / "gpu_nodes.yml"
-    values.write_text(
-        yaml.safe_dump({**yaml.safe_load(values.read_text()), "validation_node_condition": True})
-    )
-    taint = "readiness.k8s.io/e2e"
-    ready_lab.kubectl("taint", "node", NODE, f"{taint}=:NoExecute")
-    try:
-        ended = ready_lab.playbook("playbooks/validate.yml", "-l", NODE, inventory=spoilt)
-    finally:
-        ready_lab.kubectl("taint", "node", NODE, f"{taint}-")
-    assert ended.status == 0, str(ended)
-    assert conditions(ready_lab)["gpusmith.io/Validated"] == "True"
-    # What leaves the inventory leaves the Node.
-    ended = ready_lab.playbook("playbooks/validate.yml", "-l", NODE)
-    assert ended.status == 0, str(ended)
-    assert "gpusmith.io/Validated" not in conditions(ready_lab)
-    assert conditions(ready_lab)["Ready"] == "True"
 
 
 def conditions(lab: Lab) -> dict[str, str]:
