@@ -21,7 +21,7 @@ from gpusmith.report.coverage import percent_of
 from gpusmith.report.results import ExitCode
 from gpusmith.report.terminal import terminal
 from gpusmith.suite import maintenance
-from gpusmith.suite.run import Suite, tiers_of
+from gpusmith.suite.run import EVERY_NODE, Suite, tiers_of
 from gpusmith.wanted.inventory import read
 from gpusmith.workloads.register import in_order
 
@@ -158,7 +158,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     (tier,) = (name for name in TIERS if metafunc.definition.get_closest_marker(name))
     planned = suite.plan(tier)
     # -k goes by these: of a check that is made once, its id alone, so that '-k cluster' means the tier.
-    ids = [check if target == CLUSTER else f"{check}-{target}" for check, target in planned]
+    ids = [check if target in (CLUSTER, EVERY_NODE) else f"{check}-{target}" for check, target in planned]
     metafunc.parametrize(("check", "target"), planned, ids=ids)
 
 
@@ -201,7 +201,8 @@ def _sort_and_select(config: pytest.Config, suite: Suite, items: list[pytest.Ite
     ]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in left_out]
+        gone = set(map(id, left_out))
+        items[:] = [item for item in items if id(item) not in gone]
 
 
 # --- tests -------------------------------------------------------------------------------------------------------
@@ -213,13 +214,15 @@ def verify(request: pytest.FixtureRequest) -> Verify:
     suite = request.config.stash[SUITE]
 
     def ask(check: str, target: str) -> None:
-        finding = suite.evaluate(check, target)
+        found = [suite.evaluate(check, each) for each in suite.targets(target)]
         request.node.stash[DONE] = True
-        if finding.outcome is Outcome.SKIPPED:
-            pytest.skip(finding.cause)
-        if finding.outcome is not Outcome.PASSED:
-            said = "" if finding.outcome is Outcome.FAILED else "The check could not be made. "
-            pytest.fail(f"{said}{finding.cause}\n  Next: {finding.next_step}", pytrace=False)
+        bad = [row for row in found if row.outcome in (Outcome.FAILED, Outcome.ERROR)]
+        if bad:
+            said = "" if bad[0].outcome is Outcome.FAILED else "The check could not be made. "
+            more = f" ({len(bad)} of {len(found)} nodes)" if len(found) > 1 else ""
+            pytest.fail(f"{said}{bad[0].cause}{more}\n  Next: {bad[0].next_step}", pytrace=False)
+        if all(row.outcome is Outcome.SKIPPED for row in found):
+            pytest.skip(found[0].cause)
 
     return ask
 
@@ -234,7 +237,8 @@ def pytest_runtest_makereport(
     if suite is not None and row is not None and report.failed and not item.stash.get(DONE, False):
         item.stash[DONE] = True
         why = call.excinfo.value if call.excinfo else "no reason given"
-        suite.broke(*row, f"The test of check '{row[0]}' broke: {why}")
+        for each in _without_finding(suite, *row):
+            suite.broke(row[0], each, f"The test of check '{row[0]}' broke: {why}")
     return report
 
 
@@ -304,8 +308,13 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 
 
 def _not_made(session: pytest.Session, suite: Suite) -> list[tuple[str, str]]:
-    made = {(finding.check, finding.target) for finding in suite.findings}
-    return [row for item in session.items if (row := _planned(item)) is not None and row not in made]
+    planned = [row for item in session.items if (row := _planned(item)) is not None]
+    return [(check, each) for check, target in planned for each in _without_finding(suite, check, target)]
+
+
+def _without_finding(suite: Suite, check: str, target: str) -> list[str]:
+    made = {finding.target for finding in suite.findings if finding.check == check}
+    return [each for each in suite.targets(target) if each not in made]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

@@ -192,9 +192,10 @@ def _users(used: Mapping[str, Any]) -> list[User]:
 
 def _wrong_machines(machines: list[Machine], nodes: Nodes) -> dict[str, list[Refusal]]:
     """By host, why its machine is not the one whose Node is meant."""
+    alike = identity.Machines(machines)
     return {
         row.host: [
-            Refusal(found.cause, found.next_step) for found in identity.judge(row, machines, nodes).problems
+            Refusal(found.cause, found.next_step) for found in identity.judge(row, alike, nodes).problems
         ]
         for row in machines
     }

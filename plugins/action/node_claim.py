@@ -33,7 +33,8 @@ class ActionModule(ControllerAction):
         cluster = Cluster(asked["kubeconfig"]) if asked["kubeconfig"] else None
         seen = nodes_for(cluster, machines) if cluster else None
         cordoned, upgrading = (seen.cordoned, seen.upgrading) if seen else ((), {})
-        verdicts = {row.host: identity.judge(row, machines, seen.nodes if seen else None) for row in machines}
+        alike = identity.Machines(machines)
+        verdicts = {row.host: identity.judge(row, alike, seen.nodes if seen else None) for row in machines}
         refused = {
             host: _refusals(verdicts.get(host))
             + ([upgrading[host]] if host in upgrading else [])

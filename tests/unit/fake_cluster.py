@@ -175,7 +175,7 @@ class FakeCluster:
         """No Dynamic Resource Allocation."""
         return False
 
-    def items(self, path: str, **query: str) -> list[Any]:
+    def items(self, path: str, _cut: Any = None, /, **query: str) -> list[Any]:
         """Pods, and events."""
         if path.endswith("/events"):
             return self.events

@@ -38,17 +38,19 @@ class ClusterFacts:
         host: what the inventory says.
         node_name: of the Node object.
         view: the Node object; None if the cluster has none.
-        system_pods: pods of the operands' namespaces on all nodes.
+        ready_operands: namespace and operand of those that serve on any node.
         foreign_fields: as of Snapshot.
-        machine: what the host leads to; None if it did not answer.
+        machine: what the host leads to; None if it did not answer, or was not asked.
+        was_asked: the machine was.
     """
 
     host: NodeWanted
     node_name: str
     view: NodeView | None
-    system_pods: Sequence[Mapping[str, Any]] = ()
+    ready_operands: frozenset[tuple[str, str]] = frozenset()
     foreign_fields: Mapping[str, Sequence[str]] = field(default_factory=dict)
     machine: Machine | None = None
+    was_asked: bool = True
 
 
 def need_view(facts: ClusterFacts) -> NodeView:
@@ -56,6 +58,12 @@ def need_view(facts: ClusterFacts) -> NodeView:
     if facts.view is None:
         raise CannotAsk(f"The cluster has no node '{facts.node_name}'; see cluster.node-ready.")
     return facts.view
+
+
+def need_asked(facts: ClusterFacts) -> None:
+    """The machine was asked: what only that tells is not part of a look at the cluster alone."""
+    if not facts.was_asked:
+        raise NotApplicable(f"The machine of node '{facts.host.name}' was not asked: only the cluster was.")
 
 
 def _placement(facts: ClusterFacts) -> dict[str, Any]:
@@ -116,6 +124,7 @@ def node_ready(facts: ClusterFacts) -> list[Problem]:
 def node_identity(facts: ClusterFacts) -> list[Problem]:
     """Machine ID and boot ID of the machine are those of the Node, which the playbooks ask for as well."""
     view = need_view(facts)
+    need_asked(facts)
     if facts.machine is None:
         raise CannotAsk(f"There is no record of node '{facts.host.name}'; see nodes.reachable.")
     if facts.machine.name != facts.machine.node:
@@ -123,7 +132,7 @@ def node_identity(facts: ClusterFacts) -> list[Problem]:
             f"The machine at the address of '{facts.host.name}' is not its node; see nodes.identity."
         )
     nodes = identity.Nodes({facts.machine.node: view.told})
-    return list(identity.judge(facts.machine, (), nodes).problems)
+    return list(identity.judge(facts.machine, identity.Machines([]), nodes).problems)
 
 
 @check(
@@ -393,11 +402,6 @@ def operands(facts: ClusterFacts) -> list[Problem]:
         for row in ours
         if row.daemon_set not in present
     ]
-    ready = {
-        of_pod.name(pod)
-        for pod in facts.system_pods
-        if pod["metadata"]["namespace"] == host.operands.namespace and not of_pod.problem(pod)
-    }
     problems += [
         Problem(
             f"No pod of '{row.deployment}' is ready in namespace '{host.operands.namespace}': what {row.name} finds on node"
@@ -407,7 +411,7 @@ def operands(facts: ClusterFacts) -> list[Problem]:
             cure=Cure.OPERANDS,
         )
         for row in ours
-        if row.deployment and row.deployment not in ready
+        if row.deployment and (host.operands.namespace, row.deployment) not in facts.ready_operands
     ]
     return problems + _foreign_fields(facts, view)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from gpusmith.checks.cluster import ClusterFacts, need_view
+from gpusmith.checks.cluster import ClusterFacts, need_asked, need_view
 from gpusmith.checks.findings import CannotAsk
 from gpusmith.checks.register import check
 from gpusmith.cluster.tenants import Tenant
@@ -43,6 +43,7 @@ def _access(facts: ClusterFacts) -> dict[str, Any]:
 def gpu_access(facts: ClusterFacts) -> list[Problem]:
     """Who has a GPU open in a pod that holds none: the scheduler gives that GPU to somebody else."""
     view, record = need_view(facts), facts.machine.record if facts.machine else None
+    need_asked(facts)
     if record is None or record.holders is None:
         raise CannotAsk(f"Who has a GPU of node '{view.name}' open is not known; see nodes.processes.")
     # By the API, and by the kubelet's notes, which have resources of other names as well.

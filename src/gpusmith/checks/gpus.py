@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from gpusmith.checks import devices
 from gpusmith.checks.evidence import count_evidence
@@ -13,7 +14,7 @@ from gpusmith.checks.register import check
 from gpusmith.data.models import Model
 from gpusmith.expect import gpus, mig, versions
 from gpusmith.expect.wanted import all_models
-from gpusmith.node.facts import RESET_STEP, NodeFacts, need_answers
+from gpusmith.node.facts import RESET_STEP, Fleet, NodeFacts, need_answers
 from gpusmith.probe.nvml import Gpu
 from gpusmith.probe.record import Record
 from gpusmith.problems import Problem
@@ -76,16 +77,19 @@ def _identity_problems(facts: NodeFacts) -> list[Problem]:
         for uuid, count in own.items()
         if count > 1
     ]
-    for name, other in facts.fleet.items():
-        shared = sorted(own.keys() & {gpu.uuid for gpu in other.nvml.gpus})
-        if name != node and shared:
-            problems.append(
-                Problem(
-                    f"Node '{node}': its GPUs are also those of node '{name}': both names lead to one machine.",
-                    f"Correct 'ansible_host' of '{node}' or '{name}' in the inventory.",
-                    {"shared_with": name, "uuids": shared},
-                )
-            )
+    everyone = Fleet.of(facts.fleet)
+    also = dict.fromkeys(name for uuid in own for name in everyone.with_uuid(uuid) if name != node)
+    problems += [
+        Problem(
+            f"Node '{node}': its GPUs are also those of node '{name}': both names lead to one machine.",
+            f"Correct 'ansible_host' of '{node}' or '{name}' in the inventory.",
+            {
+                "shared_with": name,
+                "uuids": sorted(own.keys() & {gpu.uuid for gpu in everyone[name].nvml.gpus}),
+            },
+        )
+        for name in also
+    ]
     return problems
 
 
@@ -270,6 +274,16 @@ def _kind(facts: NodeFacts) -> str:
     return f"model '{facts.host.gpu_model}'" if facts.host.gpu_model else "its GPUs"
 
 
+def _seen(facts: NodeFacts, aspect: Aspect, wanted: object) -> Counter[object]:
+    """What nodes show of which the inventory wants the same; what is not there at all is another check's matter."""
+    return Counter(
+        value
+        for node, row in facts.fleet.items()
+        if aspect.wanted(facts.hosts.get(node, facts.host)) == wanted
+        and (value := aspect.seen(row)) not in (None, 0, ())
+    )
+
+
 @check(
     "nodes.uniformity",
     place=210,
@@ -289,13 +303,7 @@ def uniformity(facts: NodeFacts) -> list[Problem]:
         if aspect.free(facts.host):
             continue
         wanted = aspect.wanted(facts.host)
-        alike = [
-            row
-            for node, row in facts.fleet.items()
-            if aspect.wanted(facts.hosts.get(node, facts.host)) == wanted
-        ]
-        # What is not there at all is another check's matter.
-        values = Counter(value for row in alike if (value := aspect.seen(row)) not in (None, 0, ()))
+        values = Fleet.of(facts.fleet).once((name, wanted), partial(_seen, facts, aspect, wanted))
         own = aspect.seen(facts.record)
         if own not in values:
             continue

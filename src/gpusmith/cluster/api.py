@@ -19,7 +19,7 @@ from gpusmith.cluster.retries import Patience
 from gpusmith.errors import ToolError
 from gpusmith.wait import Deadline
 
-PAGE_SIZE = 500
+PAGE_SIZE = 250
 CONNECT_TIMEOUT_S = 10
 REQUEST_TIMEOUT_S = 30
 CONNECTIONS = 64
@@ -35,6 +35,7 @@ CONFLICT = 409
 MISSING = 404
 
 Object = dict[str, Any]
+Cut = Callable[[Object], Object | None]
 
 
 class ApiRefused(ToolError):  # noqa: N818
@@ -288,23 +289,23 @@ class Cluster:
             )
         return self._kinds[version]
 
-    def items(self, path: str, **query: str) -> list[Object]:
-        """All objects of a list, read in pages. A list whose continue token expires meanwhile is begun anew."""
+    def items(self, path: str, cut: Cut | None = None, /, **query: str) -> list[Object]:
+        """All objects of a list, read in pages, and cut as they come; one whose continue token expires meanwhile is begun anew."""
         deadline = Deadline(self._patience.total_s, self._clock)
         while True:
             try:
-                return self._pages(path, query)
+                return self._pages(path, query, cut or (lambda row: row))
             except ApiRefused as error:
                 if error.status != retries.GONE or deadline.passed():
                     raise
 
-    def _pages(self, path: str, query: Mapping[str, str]) -> list[Object]:
+    def _pages(self, path: str, query: Mapping[str, str], cut: Cut) -> list[Object]:
         found: list[Object] = []
         token = ""
         while True:
             asked = {"limit": str(PAGE_SIZE), **query, **({"continue": token} if token else {})}
             page: Object = json.loads(self.call("GET", path, query=asked))
-            found += page.get("items") or []
+            found += [kept for row in page.get("items") or [] if (kept := cut(row)) is not None]
             token = (page.get("metadata") or {}).get("continue") or ""
             if not token:
                 return found

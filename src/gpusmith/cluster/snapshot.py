@@ -6,12 +6,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from gpusmith.cluster import dra, managed_fields, operands
 from gpusmith.cluster.api import Cluster, Object
 from gpusmith.cluster.holders import finished
 from gpusmith.cluster.views import NODES, PODS, NodeView, view_of
-from gpusmith.data.operands import deployed
+from gpusmith.data.operands import DEVICE_PLUGIN, deployed
 from gpusmith.names import COUNT_LABEL, DRIVER_LABEL
 from gpusmith.wait import Deadline, Done, NotYet, WaitTimeout, wait_until
 
@@ -35,6 +36,15 @@ class Snapshot:
     system_pods: tuple[Object, ...] = field(default=(), repr=False)
     foreign_fields: Mapping[str, Sequence[str]] = field(default_factory=dict, repr=False)
 
+    @cached_property
+    def ready_operands(self) -> frozenset[tuple[str, str]]:
+        """Namespace and name of operands of which a pod serves."""
+        return frozenset(
+            (pod["metadata"]["namespace"], operands.name(pod))
+            for pod in self.system_pods
+            if not operands.problem(pod)
+        )
+
     @property
     def operand_pods(self) -> tuple[Object, ...]:
         """Of the operands' namespaces, those that serve these nodes; on a dead node none is ready, nor will be."""
@@ -53,16 +63,23 @@ def take(cluster: Cluster, operands_namespaces: Mapping[str, str]) -> Snapshot:
     Raises:
         ToolError: the API server does not answer or refuses.
     """
-    nodes = {
-        row["metadata"]["name"]: row
-        for row in cluster.items(NODES)
-        if row["metadata"]["name"] in operands_namespaces
-    }
+    namespaces = set(operands_namespaces.values())
+
+    def cut_node(node: Object) -> Object | None:
+        return _without_bulk(node) if node["metadata"]["name"] in operands_namespaces else None
+
+    def cut_pod(pod: Object) -> Object | None:
+        here = (pod.get("spec") or {}).get("nodeName") in operands_namespaces
+        system = pod["metadata"]["namespace"] in namespaces
+        if finished(pod) or not (here or system):
+            return None
+        return _without_bulk(pod) if system or operands.components(pod["spec"]) else _tenant(pod)
+
+    nodes = {row["metadata"]["name"]: row for row in cluster.items(NODES, cut_node)}
     pods: dict[str, list[Object]] = {name: [] for name in nodes}
     system_pods = []
-    namespaces = set(operands_namespaces.values())
-    for pod in cluster.items(PODS):
-        if pod["metadata"]["namespace"] in namespaces and not finished(pod):
+    for pod in cluster.items(PODS, cut_pod):
+        if pod["metadata"]["namespace"] in namespaces:
             system_pods.append(pod)
         where = (pod.get("spec") or {}).get("nodeName")
         if where in pods:
@@ -83,6 +100,47 @@ def take(cluster: Cluster, operands_namespaces: Mapping[str, str]) -> Snapshot:
     }
     handlers = {row["metadata"]["name"]: str(row.get("handler")) for row in classes}
     return Snapshot(views, handlers, tuple(system_pods), foreign_fields)
+
+
+def _without_bulk(found: Object) -> Object:
+    """A Node or pod without what no check reads, most of its size: a cluster of thousands has to fit into memory."""
+    found["metadata"].pop("managedFields", None)
+    for part, names in (("spec", ("tolerations", "affinity")), ("status", ("images", "addresses"))):
+        for name in names:
+            (found.get(part) or {}).pop(name, None)
+    spec = found.get("spec") or {}
+    # Only device plugins are judged by their settings.
+    if DEVICE_PLUGIN not in operands.components(spec):
+        for container in spec.get("containers") or []:
+            container.pop("env", None)
+            container.pop("volumeMounts", None)
+    return found
+
+
+def _tenant(pod: Object) -> Object:
+    """As much of a pod of somebody else as tells what it holds and reaches."""
+    metadata, spec = pod["metadata"], pod["spec"]
+    kept = ("name", "namespace", "uid", "ownerReferences", "deletionTimestamp")
+    of_container = ("name", "resources", "securityContext", "restartPolicy")
+    return {
+        "metadata": {name: metadata[name] for name in kept if name in metadata},
+        "spec": {
+            **{name: spec[name] for name in ("nodeName", "resourceClaims", "resources") if name in spec},
+            "volumes": [
+                {"hostPath": row["hostPath"]} for row in spec.get("volumes") or [] if "hostPath" in row
+            ],
+            **{
+                kind: [{name: row[name] for name in of_container if name in row} for row in spec[kind]]
+                for kind in ("containers", "initContainers")
+                if kind in spec
+            },
+        },
+        "status": {
+            name: value
+            for name, value in (pod.get("status") or {}).items()
+            if name in ("phase", "resourceClaimStatuses", "extendedResourceClaimStatus")
+        },
+    }
 
 
 def take_settled(

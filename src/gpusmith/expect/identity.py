@@ -6,8 +6,9 @@ machine ID may have been copied with a disk.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from gpusmith.probe.record import Record
 from gpusmith.problems import Problem
@@ -79,6 +80,14 @@ class Nodes:
     told: Mapping[str, Told] = field(default_factory=dict)
     authorities: frozenset[str] = frozenset()
 
+    @cached_property
+    def by_machine_id(self) -> Mapping[str, Sequence[tuple[str, Told]]]:
+        """The same, by what copies of a disk have in common."""
+        found: dict[str, list[tuple[str, Told]]] = {}
+        for name, told in self.told.items():
+            found.setdefault(told.machine_id, []).append((name, told))
+        return found
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -93,21 +102,52 @@ class Verdict:
     notes: tuple[Problem, ...] = ()
 
 
-def judge(machine: Machine, fleet: Iterable[Machine], nodes: Nodes | None = None) -> Verdict:
+class Machines:
+    """Machines of many hosts, by what two of them must not have in common.
+
+    Attributes:
+        nodes: names of the Nodes that the inventory means.
+
+    Args:
+        machines: in the order of the inventory.
+    """
+
+    def __init__(self, machines: Iterable[Machine]) -> None:
+        rows = list(machines)
+        self.nodes = frozenset(row.node for row in rows)
+        self._by_mark: dict[tuple[str, str | None], list[Machine]] = {}
+        for row in rows:
+            for mark in self._marks(row):
+                self._by_mark.setdefault(mark, []).append(row)
+
+    def like(self, machine: Machine) -> list[Machine]:
+        """Those of other hosts that share a mark with one: all that its identity can be mixed up with."""
+        marks = [*self._marks(machine), ("node", machine.name)]
+        found = {row.host: row for mark in marks for row in self._by_mark.get(mark, ())}
+        found.pop(machine.host, None)
+        return list(found.values())
+
+    @staticmethod
+    def _marks(row: Machine) -> list[tuple[str, str | None]]:
+        marks = {"boot": row.boot_id, "machine": row.machine_id, "name": row.name, "node": row.node}
+        return [(kind, value) for kind, value in marks.items() if value]
+
+
+def judge(machine: Machine, fleet: Machines, nodes: Nodes | None = None) -> Verdict:
     """Whether a host's machine is the one that the inventory means.
 
     Args:
         machine: to be judged.
-        fleet: machines of all hosts of the run.
+        fleet: of all hosts of the run.
         nodes: what the cluster says; None if it was not asked.
     """
-    others = [row for row in fleet if row.host != machine.host]
+    others = fleet.like(machine)
     if machine.name is not None and machine.name != machine.node:
         return Verdict((_other_name(machine, others),))
     if same := [row for row in others if _same(machine, row)]:
         return Verdict(tuple(_led_to_twice(machine, row) for row in same))
     found = _against_node(machine, nodes) if nodes is not None else Verdict()
-    copied = _copied(machine, others, nodes)
+    copied = _copied(machine, others, nodes, fleet.nodes | {machine.node})
     if machine.name is None:
         # A new machine ID is easy to set before the machine joins, and not afterwards.
         return Verdict((*found.problems, *copied), found.notes)
@@ -169,7 +209,9 @@ def _led_to_twice(machine: Machine, other: Machine) -> Problem:
     )
 
 
-def _copied(machine: Machine, others: Iterable[Machine], nodes: Nodes | None) -> list[Problem]:
+def _copied(
+    machine: Machine, others: Iterable[Machine], nodes: Nodes | None, ours: Collection[str]
+) -> list[Problem]:
     """Machines that were made of one disk: their system has the same ID, and they run side by side."""
     if not machine.machine_id or not machine.boot_id:
         return []
@@ -178,14 +220,10 @@ def _copied(machine: Machine, others: Iterable[Machine], nodes: Nodes | None) ->
         for row in others
         if row.machine_id == machine.machine_id and row.boot_id not in ("", machine.boot_id)
     ]
-    hosts = {row.node for row in others}
     twins += [
         f"node '{name}'"
-        for name, told in (nodes.told if nodes else {}).items()
-        if name not in hosts | {machine.node}
-        and told.ready
-        and told.machine_id == machine.machine_id
-        and told.boot_id not in ("", machine.boot_id)
+        for name, told in (nodes.by_machine_id.get(machine.machine_id, ()) if nodes else ())
+        if name not in ours and told.ready and told.boot_id not in ("", machine.boot_id)
     ]
     if not twins:
         return []

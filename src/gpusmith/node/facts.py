@@ -2,22 +2,70 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar, cast
 
 from gpusmith.checks.findings import CannotAsk
 from gpusmith.data import xids
 from gpusmith.data.models import Model
 from gpusmith.data.xids import XidTable
-from gpusmith.expect.identity import Machine
+from gpusmith.expect.identity import Machine, Machines
 from gpusmith.probe.nvml import Gpu
 from gpusmith.probe.record import Record
 from gpusmith.wanted.node import NodeWanted
+
+T = TypeVar("T")
 
 RESET_STEP = (
     "Drain the node, then reset the GPU ('nvidia-smi --gpu-reset -i INDEX') or reboot;"
     " if it comes back, replace the board."
 )
+
+
+class Fleet(Mapping[str, Record]):
+    """Records of many nodes by host, and what is worked out of all of them once, however many checks ask for it.
+
+    Args:
+        records: by host.
+    """
+
+    def __init__(self, records: Mapping[str, Record]) -> None:
+        self._records = records
+        self._known: dict[Hashable, object] = {}
+
+    @classmethod
+    def of(cls, records: Mapping[str, Record]) -> Fleet:
+        """The fleet itself, or one of plain records."""
+        return records if isinstance(records, Fleet) else cls(records)
+
+    def __getitem__(self, host: str) -> Record:
+        return self._records[host]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._records)
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def once(self, what: Hashable, make: Callable[[], T]) -> T:
+        """The answer to a question, made by the first who asks it."""
+        if what not in self._known:
+            self._known[what] = make()
+        return cast(T, self._known[what])
+
+    def with_uuid(self, uuid: str) -> Sequence[str]:
+        """Hosts that show a GPU with a UUID."""
+
+        def index() -> dict[str, list[str]]:
+            found: dict[str, list[str]] = {}
+            for host, record in self.items():
+                for gpu in record.nvml.gpus:
+                    if gpu.uuid:
+                        found.setdefault(gpu.uuid, []).append(host)
+            return found
+
+        return self.once("uuids", index).get(uuid, ())
 
 
 @dataclass(frozen=True)
@@ -48,14 +96,18 @@ class NodeFacts:
         return machine_of(self.host, self.record)
 
     @property
-    def machines(self) -> list[Machine]:
+    def machines(self) -> Machines:
         """What the hosts of the run lead to."""
-        return [
-            machine_of(self.hosts[name], record)
-            if name in self.hosts
-            else Machine(name, name.lower(), name, record)
-            for name, record in (self.everyone or self.fleet).items()
-        ]
+        everyone = Fleet.of(self.everyone or self.fleet)
+        return everyone.once(
+            "machines",
+            lambda: Machines(
+                machine_of(self.hosts[name], record)
+                if name in self.hosts
+                else Machine(name, name.lower(), name, record)
+                for name, record in everyone.items()
+            ),
+        )
 
 
 def machine_of(host: NodeWanted, record: Record) -> Machine:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import textwrap
+from collections.abc import Iterable
 from typing import Any
 
 from gpusmith.checks.findings import Finding, Outcome
@@ -11,26 +13,37 @@ from gpusmith.report.results import Results
 
 Document = dict[str, Any]
 
+NO_CHECKS = "[]\n}"
+"""How the text ends without checks, which come last."""
 
-def to_json(results: Results) -> Document:
-    """The content of results.json."""
+
+def to_json(results: Results, findings: Iterable[Finding] | None = None) -> Document:
+    """The content of results.json; with other findings than all, of a part of it."""
     return {
         "schema": RESULTS_SCHEMA,
         "run": _run(results),
         "summary": {outcome.value: results.count(outcome) for outcome in Outcome},
         "coverage": {"nodes": _nodes(results), "gpus": _gpus(results), "required": _required(results)},
-        "checks": [_check(finding) for finding in results.findings],
+        "checks": [_check(finding) for finding in (results.findings if findings is None else findings)],
     }
 
 
 def text(results: Results) -> str:
     """The content as JSON; evidence that JSON has no form for becomes a string."""
-    return json.dumps(to_json(results), indent=2, default=str)
+    # Finding by finding: of thousands of nodes there are many, and twice in memory is too often.
+    rows = [textwrap.indent(_dumped(_check(row)), " " * 4) for row in results.findings]
+    frame = _dumped(to_json(results, ()))
+    checks = ",\n".join(rows)
+    return f"{frame.removesuffix(NO_CHECKS)}[\n{checks}\n  ]\n}}" if rows else frame
 
 
-def plain(results: Results) -> Document:
-    """The content as whoever reads the file gets it."""
-    data: Document = json.loads(text(results))
+def _dumped(part: Document) -> str:
+    return json.dumps(part, indent=2, default=str)
+
+
+def plain(results: Results, findings: Iterable[Finding] | None = None) -> Document:
+    """The content, with these findings, as whoever reads the file gets it."""
+    data: Document = json.loads(json.dumps(to_json(results, findings), default=str))
     return data
 
 

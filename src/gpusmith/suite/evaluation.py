@@ -15,10 +15,8 @@ from gpusmith.errors import GpusmithError
 from gpusmith.expect import gpus
 from gpusmith.node.connections import Probed
 from gpusmith.node.facts import NodeFacts, machine_of
-from gpusmith.probe.record import Record
 from gpusmith.suite.owners import for_owner
-from gpusmith.suite.sources import Sources
-from gpusmith.wanted.node import NodeWanted
+from gpusmith.suite.sources import Sources, kind_of
 from gpusmith.workloads.outcome import NodeOutcome
 
 
@@ -70,30 +68,24 @@ def _record(sources: Sources, target: str) -> NodeFacts:
     record, host = sources.record(target), sources.inventory.hosts[target]
     if record is None:
         raise CannotAsk(f"There is no record of node '{target}'; see nodes.reachable.")
-    fleet = {
-        name: row.record
-        for name, row in sources.probed.items()
-        if row.record is not None and _kind(sources.inventory.hosts[name], row.record) == _kind(host, record)
-    }
-    everyone = {name: row.record for name, row in sources.probed.items() if row.record is not None}
+    fleet = sources.fleets[kind_of(host, record)]
     model = sources.models.get(host.gpu_model) or gpus.row_of(record, sources.models)
-    return NodeFacts(host, record, model, fleet, sources.inventory.hosts, everyone=everyone)
-
-
-def _kind(host: NodeWanted, record: Record) -> str:
-    """What nodes with the same GPUs have in common: the inventory's model, else the PCI IDs."""
-    return host.gpu_model or ",".join(sorted({gpu.device_id for gpu in record.pci.gpus}))
+    return NodeFacts(host, record, model, fleet, sources.inventory.hosts, everyone=sources.everyone)
 
 
 def _node(sources: Sources, target: str) -> ClusterFacts:
-    lists, record = sources.cluster().snapshot, sources.record(target)
+    lists = sources.cluster().snapshot
+    # The cluster can be judged without a way to its machines; where they were asked, they are compared with it.
+    probed = sources.probed_so_far.get(target)
+    record = probed.record if probed else None
     return ClusterFacts(
         sources.inventory.hosts[target],
         sources.node_name(target),
         sources.view(target),
-        lists.system_pods,
+        lists.ready_operands,
         lists.foreign_fields,
         machine_of(sources.inventory.hosts[target], record) if record else None,
+        was_asked=probed is not None,
     )
 
 

@@ -17,8 +17,10 @@ from gpusmith.data import models
 from gpusmith.data.operands import FEATURE_DISCOVERY
 from gpusmith.errors import GpusmithError
 from gpusmith.node.connections import Node, Probed, connect, probe_all
+from gpusmith.node.facts import Fleet
 from gpusmith.probe.record import Record
 from gpusmith.wanted.inventory import Inventory
+from gpusmith.wanted.node import NodeWanted
 from gpusmith.wanted.offers import devices
 from gpusmith.workloads import namespace, runner
 from gpusmith.workloads.jobs import Run
@@ -26,6 +28,11 @@ from gpusmith.workloads.outcome import NodeOutcome
 from gpusmith.workloads.targets import Target
 
 Say = Callable[[str], None]
+
+
+def kind_of(host: NodeWanted, record: Record) -> str:
+    """What nodes with the same GPUs have in common: the inventory's model, else the PCI IDs."""
+    return host.gpu_model or ",".join(sorted({gpu.device_id for gpu in record.pci.gpus}))
 
 
 @dataclass(frozen=True)
@@ -97,13 +104,26 @@ class Sources:
         """The same; empty if no check has asked yet."""
         return self.probed if "probed" in self.__dict__ else {}
 
+    @cached_property
+    def everyone(self) -> Fleet:
+        """Records of all nodes that answered."""
+        return Fleet({name: row.record for name, row in self.probed.items() if row.record is not None})
+
+    @cached_property
+    def fleets(self) -> Mapping[str, Fleet]:
+        """The same by what GPUs they have, see `kind_of`."""
+        found: dict[str, dict[str, Record]] = {}
+        for name, record in self.everyone.items():
+            found.setdefault(kind_of(self.inventory.hosts[name], record), {})[name] = record
+        return {kind: Fleet(records) for kind, records in found.items()}
+
     def record(self, host: str) -> Record | None:
         """A node's record; None if it did not answer."""
         return self.probed[host].record
 
     def node_name(self, host: str) -> str:
         """Name of a host's Node object."""
-        record = self.record(host)
+        record = self.probed_so_far[host].record if self.probed_so_far else None
         return (record.kubernetes.node_name if record else None) or self.inventory.hosts[host].node_name
 
     @cached_property
@@ -168,8 +188,8 @@ class Sources:
         return self.cluster_state.snapshot.nodes.get(self.node_name(host))
 
     def view_so_far(self, host: str) -> NodeView | None:
-        """The same; None as well if no check has asked nodes and cluster yet."""
-        return self.view(host) if self.probed_so_far and "cluster_state" in self.__dict__ else None
+        """The same; None as well if no check has asked the cluster yet."""
+        return self.view(host) if "cluster_state" in self.__dict__ else None
 
     # --- workloads ---------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from typing import Any, cast
 from gpusmith.checks.cluster import ClusterFacts
 from gpusmith.checks.findings import NotAsked
 from gpusmith.checks.register import Reads, catalog
+from gpusmith.cluster.snapshot import Snapshot
 from gpusmith.cluster.views import view_of
 from gpusmith.node.facts import NodeFacts
 from gpusmith.problems import Problem
@@ -46,7 +47,8 @@ def failing_in_cluster(
     host: NodeWanted, raw: dict[str, Any] | None, pods: list[dict[str, Any]], master: dict[str, Any] = MASTER
 ) -> dict[str, str]:
     view = view_of(raw, pods, "gpusmith-system") if raw else None
-    facts = ClusterFacts(host, "gpu-1", view, [*pods, master])
+    ready = Snapshot({}, {}, (*pods, master)).ready_operands
+    facts = ClusterFacts(host, "gpu-1", view, ready)
     found = {}
     for name, check in NODE_CHECKS.items():
         try:

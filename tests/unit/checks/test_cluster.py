@@ -311,7 +311,7 @@ def judged(
         def serves(self, version: str) -> bool:
             return False
 
-        def items(self, path: str) -> list[dict[str, Any]]:
+        def items(self, path: str, _cut: Any = None, /) -> list[dict[str, Any]]:
             asked.append(path)
             return lists[path]
 

@@ -89,7 +89,7 @@ def healthy(host: NodeWanted) -> Memory:
 def judged(memory: Memory, host: NodeWanted) -> list[Problem]:
     snapshot = take(memory.cluster, {"gpu-1": SPACE})
     facts = ClusterFacts(
-        host, "gpu-1", snapshot.nodes.get("gpu-1"), snapshot.system_pods, snapshot.foreign_fields
+        host, "gpu-1", snapshot.nodes.get("gpu-1"), snapshot.ready_operands, snapshot.foreign_fields
     )
     found: list[Problem] = list(runtime_class(WholeCluster([host], snapshot, Removed())))
     for check in NODE_CHECKS.values():

@@ -66,7 +66,7 @@ class _Api(FakeCluster):
     def serves(self, version: str) -> bool:
         return any(path.startswith(version) for path in self.lists)
 
-    def items(self, path: str, **query: str) -> Any:
+    def items(self, path: str, _cut: Any = None, /, **query: str) -> Any:
         if path not in self.lists:
             return super().items(path, **query)
         field_name, _, value = query.get("fieldSelector", "").partition("=")

@@ -184,7 +184,7 @@ class Memory:
     def serves(self, version: str) -> bool:
         return any(path.startswith(version) for path in self.objects)
 
-    def items(self, path: str, **query: str) -> list[dict[str, Any]]:
+    def items(self, path: str, _cut: Any = None, /, **query: str) -> list[dict[str, Any]]:
         self.at_list()
         node = query.get("fieldSelector", "").removeprefix("spec.nodeName=")
         kind = path.rpartition("/")[2]

@@ -225,7 +225,7 @@ def names(rows: list[dict[str, Any]]) -> list[str]:
 def test_a_list_is_read_in_pages(client: Cluster, server: Server) -> None:
     server.will(page("t", "a"), page("", "b"))
     assert names(client.items("/api/v1/pods", fieldSelector="f")) == ["a", "b"]
-    assert server.seen[1] == ("GET", "/api/v1/pods?limit=500&fieldSelector=f&continue=t")
+    assert server.seen[1] == ("GET", "/api/v1/pods?limit=250&fieldSelector=f&continue=t")
 
 
 def test_a_list_whose_token_expired_begins_anew(client: Cluster, server: Server) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -9,7 +10,7 @@ import pytest
 
 from gpusmith.cluster import snapshot
 from gpusmith.cluster.api import Cluster
-from gpusmith.cluster.snapshot import Snapshot, take, take_settled
+from gpusmith.cluster.snapshot import Snapshot, _tenant, take, take_settled
 from gpusmith.wanted.node import NodeWanted
 from tests.unit.checks.judged import failing_in_cluster as failing
 from tests.unit.objects import node, operand
@@ -32,8 +33,9 @@ def test_a_snapshot_keeps_operands_that_are_on_no_gpu_node() -> None:
         def serves(self, version: str) -> bool:
             return False
 
-        def items(self, path: str) -> list[dict[str, Any]]:
-            return lists[path]
+        def items(self, path: str, cut: Any = None, /) -> list[dict[str, Any]]:
+            rows = copy.deepcopy(lists[path])
+            return [kept for row in rows if (kept := cut(row)) is not None] if cut else rows
 
     taken = take(cast("Cluster", Api()), {"gpu-1": "gpusmith-system"})
     assert taken.system_pods == (waiting,)
@@ -62,7 +64,7 @@ def asked(
         def serves(self, version: str) -> bool:
             return False
 
-        def items(self, path: str, **_: str) -> list[dict[str, Any]]:
+        def items(self, path: str, _cut: Any = None, /, **_: str) -> list[dict[str, Any]]:
             nonlocal looks
             if path == "/api/v1/nodes":
                 looks += 1
@@ -143,3 +145,52 @@ def test_descriptions_are_not_waited_for_without_need(loaded: dict[str, str]) ->
     bare = node()
     del bare["metadata"]["labels"]["nvidia.com/cuda.driver-version.full"]
     assert asked((bare, [SERVES]), **loaded)[1:] == ([], 1)
+
+
+GPU_LIMIT = {"limits": {"nvidia.com/gpu": "1"}}
+TENANTS: dict[str, dict[str, Any]] = {
+    "holder": {"containers": [{"name": "a", "image": "i", "env": [{"name": "A"}], "resources": GPU_LIMIT}]},
+    "sidecar": {
+        "initContainers": [{"name": "s", "restartPolicy": "Always", "resources": GPU_LIMIT}],
+        "containers": [{"name": "a", "resources": GPU_LIMIT}],
+    },
+    "privileged": {"containers": [{"name": "a", "securityContext": {"privileged": True}}]},
+    "device": {"containers": [{"name": "a"}], "volumes": [{"name": "d", "hostPath": {"path": "/dev"}}, {"name": "e"}]},
+    "claim": {"containers": [{"name": "a"}], "resourceClaims": [{"name": "g", "resourceClaimName": "one"}]},
+    "plugin": {
+        "containers": [
+            {"name": "p", "image": "x/k8s-device-plugin:1", "env": [{"name": "DEVICE_LIST_STRATEGY", "value": "cdi-cri"}]}
+        ],
+        "volumes": [{"name": "k", "hostPath": {"path": "/var/lib/kubelet/device-plugins"}}],
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", TENANTS)
+def test_a_pod_tells_the_same_without_what_nobody_reads(kind: str) -> None:
+    """What is cut off as pages come: all that memory for thousands of nodes would be spent on."""
+    pod = {
+        "metadata": {"name": kind, "namespace": "team", "uid": "u", "managedFields": [{"manager": "x"}]},
+        "spec": {"nodeName": "gpu-1", "tolerations": [{"operator": "Exists"}], **TENANTS[kind]},
+        "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
+    }
+    pod["metadata"]["ownerReferences"] = [{"kind": "Job", "name": "j", "controller": True}]
+    lists = {"/api/v1/nodes": [node()], "/api/v1/pods": [pod]}
+
+    class Api:
+        def __init__(self, cuts: bool) -> None:
+            self.cuts = cuts
+
+        def serves(self, version: str) -> bool:
+            return False
+
+        def items(self, path: str, cut: Any = None, /) -> list[dict[str, Any]]:
+            rows = copy.deepcopy(lists.get(path, []))
+            return [kept for row in rows if (kept := cut(row)) is not None] if cut and self.cuts else rows
+
+    whole, reduced = (
+        take(cast("Cluster", Api(cuts)), {"gpu-1": "gpusmith-system"}) for cuts in (False, True)
+    )
+    assert reduced.nodes["gpu-1"] == whole.nodes["gpu-1"]
+    if kind != "plugin":
+        assert "env" not in str(_tenant(copy.deepcopy(pod)))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpusmith.expect.identity import Machine, Nodes, Told, Verdict, judge
+from gpusmith.expect.identity import Machine, Machines, Nodes, Told, Verdict, judge
 from gpusmith.node.records import parse
 from tests.unit.records import healthy_record
 
@@ -43,7 +43,7 @@ def said(verdict: Verdict) -> tuple[str, str]:
 
 def on(one: Machine, others: list[Machine] | None = None, **nodes: Told) -> tuple[str, str]:
     there = Nodes({name.replace("_", "-"): row for name, row in nodes.items()}, frozenset({"ca"}))
-    return said(judge(one, [one, *(others or [])], there))
+    return said(judge(one, Machines([one, *(others or [])]), there))
 
 
 def test_the_right_machine_is_no_problem() -> None:
@@ -115,7 +115,7 @@ def test_a_name_that_another_machine_has_is_not_given_away() -> None:
         problems, _ = on(machine(joined=None, machine_id="m9", boot_id="b9"), gpu_1=told(ready=ready))
         assert "has not joined the cluster, and Node 'gpu-1' there is another machine's" in problems
     (problem,) = judge(
-        machine(joined=None, machine_id="m9", boot_id="b9"), [], Nodes({"gpu-1": told(ready=False)})
+        machine(joined=None, machine_id="m9", boot_id="b9"), Machines([]), Nodes({"gpu-1": told(ready=False)})
     ).problems
     assert "kubectl delete node gpu-1" in problem.next_step
 
@@ -160,5 +160,5 @@ def test_copied_machine_ids_stop_only_who_has_not_joined() -> None:
 
 
 def test_without_the_cluster_hosts_are_compared_all_the_same() -> None:
-    assert said(judge(machine("gpu-1", "gpu-2"), []))[0] != ""
-    assert said(judge(machine(machine_id="m9"), [])) == ("", "")
+    assert said(judge(machine("gpu-1", "gpu-2"), Machines([])))[0] != ""
+    assert said(judge(machine(machine_id="m9"), Machines([]))) == ("", "")

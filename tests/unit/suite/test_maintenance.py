@@ -69,7 +69,7 @@ def listed(monkeypatch: pytest.MonkeyPatch, **entries: str | None) -> None:
         nodes.append(there)
 
     class Lists:
-        def items(self, path: str) -> list[dict[str, Any]]:
+        def items(self, path: str, _cut: Any = None, /) -> list[dict[str, Any]]:
             assert path == "/api/v1/nodes"
             return nodes
 
