@@ -39,11 +39,13 @@ def _statements(text: str) -> list[str]:
 
 
 def is_package_default(text: str) -> bool:
-    """Whether the root file only turns CRI off, as Docker's package of containerd delivers it."""
-    return all(
-        re.match(r"^(disabled_plugins\s*=\s*\[\s*[\"']cri[\"']\s*\]$|version\s*=)", line)
-        for line in _statements(text)
-    )
+    """Whether the root file only turns CRI off, as Docker's package of containerd delivers it; however it is written.
+
+    Raises:
+        ConfigError: it is no TOML.
+    """
+    tree = _tree(text, ROOT)
+    return tree.keys() <= {"disabled_plugins", "version"} and tree.get("disabled_plugins", ["cri"]) == ["cri"]
 
 
 def root_file(text: str | None, release: str) -> Tuple[str, int]:

@@ -33,7 +33,12 @@ def naming(address: str, etc: Path) -> List[str]:
 
 def _names(text: str, address: str) -> bool:
     lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
-    return any(address in (word.rstrip("/") for word in line.split()) for line in lines)
+    return any(_is(word.rstrip("/"), address) for line in lines for word in line.split())
+
+
+def _is(word: str, address: str) -> bool:
+    """Whether a word is an address. apt tells it with the machine's architecture, for which files may have '$(ARCH)'."""
+    return re.fullmatch(re.escape(word).replace(re.escape("$(ARCH)"), "[a-z0-9]+"), address) is not None
 
 
 @contextlib.contextmanager

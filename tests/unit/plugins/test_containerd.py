@@ -38,7 +38,16 @@ IMAGES = {
 }
 
 
-@pytest.mark.parametrize("text", [None, "", DOCKER_DEFAULT])
+@pytest.mark.parametrize(
+    "text",
+    [
+        None,
+        "",
+        DOCKER_DEFAULT,
+        'disabled_plugins = ["cri"]  # set by provisioning\n',
+        'version = 2  # of Docker\ndisabled_plugins = [\n  "cri", # off\n]\n',
+    ],
+)
 @pytest.mark.parametrize(("release", "schema"), [("2.3.7", 4), ("2.2.1", 3), ("1.7.28", 2)])
 def test_missing_or_default_root_file_is_replaced(text: str | None, release: str, schema: int) -> None:
     written, stated = containerd.root_file(text, release)
