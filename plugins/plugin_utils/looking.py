@@ -7,9 +7,12 @@ from __future__ import annotations
 from typing import Any
 
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.bundled import BundledAction
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.variables import OfHost
 
 from gpusmith.data.systems import os_facts
 from gpusmith.errors import ToolError
+from gpusmith.inventory.templates import UnfilledError
+from gpusmith.node.left_out import VARIABLE, without
 from gpusmith.node.records import parse
 from gpusmith.probe.stamp import stamp_facts
 
@@ -25,6 +28,14 @@ class LookingAction(BundledAction):
         if answer.get("failed") or answer.get("unreachable"):
             return answer
         answer.pop("invocation", None)
+        host = OfHost(task_vars or {}, self._templar)
+        try:
+            written = host.written(VARIABLE)
+            ignored = host.filled(written) if written else []
+        except UnfilledError as error:
+            answer.update(failed=True, msg=f"The template of '{VARIABLE}' cannot be filled in: {error}.")
+            return answer
+        answer["record"] = without(answer["record"], ignored)
         # In addition to facts that Ansible found, such as the node's Python.
         answer["ansible_facts"] = {
             **answer.get("ansible_facts", {}),

@@ -23,7 +23,12 @@ def versions_evidence(facts: NodeFacts) -> dict[str, Any]:
 def count_evidence(facts: NodeFacts) -> dict[str, Any]:
     """Numbers by source, and which GPUs."""
     record = facts.record
+    apart = [
+        f"GPU {gpu.address} ({gpu.device_id}, driver {gpu.driver or 'none'}) is left out by 'gpusmith_gpus_ignored'"
+        for gpu in record.pci.left_out
+    ]
     return {
+        **({"left_out": apart} if apart else {}),
         "pci": len(record.pci.gpus),
         "nvml": len(record.nvml.gpus),
         "dev": len(record.dev.gpu_minors),

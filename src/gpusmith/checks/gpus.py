@@ -121,6 +121,8 @@ def gpu_count(facts: NodeFacts) -> list[Problem]:
     if len(set(counts.values())) == 1 and not (answer and named):
         return others
     seen = f"{counts['pci']} on PCI, {counts['nvml']} in NVML, {counts['dev']} in /dev, {wanted} in the inventory"
+    if record.pci.left_out:
+        seen += f", and {len(record.pci.left_out)} left out by 'gpusmith_gpus_ignored'"
     evidence = {
         **counts,
         "pci_addresses": sorted(gpu.address for gpu in record.pci.gpus),

@@ -201,13 +201,14 @@ def _of_driver(record: Record) -> list[tuple[str, list[str]]]:
 
 def _of_gpus(record: Record) -> list[tuple[str, list[str]]]:
     """Every GPU is there, no other one is, and each name leads to its own device node; with the files that say otherwise."""
-    winners, gpus = _winners(record.cdi.specs), record.nvml.gpus
+    winners, gpus, apart = _winners(record.cdi.specs), record.nvml.gpus, record.nvml.left_out
     causes: list[tuple[str, list[str]]] = [
         (f"{gpu.label} is not in the CDI specification", [])
         for gpu in gpus
         if str(gpu.index) not in winners and gpu.uuid not in winners
     ]
-    there = {str(gpu.index) for gpu in gpus} | {gpu.uuid for gpu in gpus}
+    # The toolkit knows nothing of GPUs that the inventory leaves out.
+    there = {name for gpu in (*gpus, *apart) for name in (str(gpu.index), gpu.uuid)}
     strange = sorted(name for name in winners.keys() - there if name.isdigit() or name.startswith("GPU-"))
     # A GPU that does not answer may be one of them.
     if strange and gpus and not any(gpu.error for gpu in gpus):
@@ -221,7 +222,14 @@ def _of_gpus(record: Record) -> list[tuple[str, list[str]]]:
         if name is not None and name in winners and gpu.minor is not None
     ]
     if "all" in winners and len(minors) == len(gpus) > 0:
-        wanted.append(("all", "the node's GPUs", minors))
+        given = {_number(node.source) for node in winners["all"].nodes["all"]}
+        wanted.append(
+            (
+                "all",
+                "the node's GPUs",
+                minors | ({gpu.minor for gpu in apart if gpu.minor is not None} & given),
+            )
+        )
     return causes + [
         (wrong, [winners[name].path])
         for name, label, own in wanted

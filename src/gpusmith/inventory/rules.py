@@ -22,6 +22,8 @@ MODULE_PARAMETER = re.compile(r"NVreg_[A-Za-z0-9]+")
 MODULE_VALUE = re.compile(r"[^\s\"'\\#]+")
 COMPONENTS = ("auto", "nscq", "nvsdm")
 EXTRA_MODULES = ("nvidia_peermem", "gdrdrv", "nvidia_fs")
+# As sysfs and 'lspci -Dnn' write them.
+GPU_PLACE = re.compile(r"10de:[0-9a-f]{4}|[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.IGNORECASE)
 SYSCTL_NAME = re.compile(r"[^\s=]+")
 # Sizes of huge pages of x86-64, and of arm64 by its page size (Documentation/arch/arm64/hugetlbpage.rst of Linux).
 HUGE_PAGES = ("64Ki", "2Mi", "32Mi", "512Mi", "1Gi", "16Gi")
@@ -68,6 +70,14 @@ def each_of(*known: str) -> Rule:
                 yield must_be(f"{name}[{index}]", f"one of {', '.join(known)}", item)
 
     return rule
+
+
+def gpu_places(name: str, value: Any) -> Iterator[Refusal]:
+    """GPUs by PCI device id or PCI address. YAML takes an address of digits for a number, unless it is quoted."""
+    for index, item in enumerate(value if isinstance(value, list | tuple) else ()):
+        if not isinstance(item, str) or not GPU_PLACE.fullmatch(item):
+            wants = "a PCI device id such as '10de:1fb0', or a PCI address such as '0000:18:00.0', in quotes"
+            yield must_be(f"{name}[{index}]", wants, item)
 
 
 def sysctl_minimum(name: str, value: Any) -> Iterator[Refusal]:
@@ -189,6 +199,7 @@ RULES: Mapping[str, Rule] = {
     "validation_kubeconfig": kubeconfig,
     "gpusmith_gpu_count": from_one,
     "gpusmith_gpu_model": label,
+    "gpusmith_gpus_ignored": gpu_places,
     "gpusmith_reboot_timeout_s": from_one,
     "nvidia_driver_nvml_timeout_s": from_one,
     "nvidia_driver_module_parameters": module_parameters,

@@ -20,6 +20,7 @@ from gpusmith.inventory.values import truth
 from gpusmith.node import local
 from gpusmith.node.bundle import BOOTSTRAP, bundle
 from gpusmith.node.hostkey import changed_key
+from gpusmith.node.left_out import without
 from gpusmith.node.records import parse
 from gpusmith.probe.record import Record
 from gpusmith.wanted.inventory import Inventory
@@ -174,7 +175,7 @@ class Probed:
     duration_s: float
 
 
-def probe(node: Node, program: bytes) -> Probed:
+def probe(node: Node, program: bytes, ignored: Sequence[str] = ()) -> Probed:
     """Ask one node, in one round trip; never raises for what is wrong with the node."""
     begin = time.monotonic()
 
@@ -195,7 +196,7 @@ def probe(node: Node, program: bytes) -> Probed:
         # A shell that greets whoever comes puts lines of its own around the record.
         lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
         raw: Mapping[str, Any] = json.loads(lines[0] if lines else done.stdout)
-        return answer(parse(raw))
+        return answer(parse(without(raw, ignored)))
     except ValueError:
         said = " ".join((done.stderr or done.stdout).split())[-300:] or "nothing"
         return answer(
@@ -207,11 +208,18 @@ def probe(node: Node, program: bytes) -> Probed:
         return answer(None, error.message, error.hint)
 
 
-def probe_all(nodes: Mapping[str, Node]) -> dict[str, Probed]:
-    """Ask all nodes at once."""
+def probe_all(nodes: Mapping[str, Node], ignored: Mapping[str, Sequence[str]]) -> dict[str, Probed]:
+    """Ask all nodes at once.
+
+    Args:
+        nodes: by the host's name.
+        ignored: GPUs that the inventory leaves out, by the host's name.
+    """
     program = bundle()
     with ThreadPoolExecutor(max_workers=min(PROBES_AT_ONCE, len(nodes))) as pool:
-        asked = {name: pool.submit(probe, node, program) for name, node in nodes.items()}
+        asked = {
+            name: pool.submit(probe, node, program, ignored.get(name, ())) for name, node in nodes.items()
+        }
         try:
             return {name: future.result() for name, future in asked.items()}
         except BaseException:

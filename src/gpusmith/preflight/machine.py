@@ -101,8 +101,8 @@ def check_gpus(facts: Facts, wanted: Wanted, tables: Tables) -> Iterator[Refusal
             f"'{declared.pci_device_id}' ({name})"
             if declared
             else f"'{name}', which is no row of data/gpus.yml",
-            "Correct 'gpusmith_gpu_model', leave it out on a machine with several models, or look at what was built in"
-            " ('lspci -nn').",
+            "Correct 'gpusmith_gpu_model', leave it out on a machine with several models, name a display adapter in"
+            " 'gpusmith_gpus_ignored', or look at what was built in ('lspci -nn').",
         )
     for model in dict.fromkeys([*found, *([declared] if declared else [])]):
         if model.refused:
@@ -112,12 +112,15 @@ def check_gpus(facts: Facts, wanted: Wanted, tables: Tables) -> Iterator[Refusal
                 quoted(key for key, row in rows.items() if not row.refused),
                 "Leave the machine out with -l; 'pytest validation' checks a node that others set up.",
             )
+    left_out = len(facts["record"]["pci"].get("left_out") or ())
+    apart = f", and {left_out} left out by 'gpusmith_gpus_ignored'" if left_out else ""
     if len(gpus) != count:
         yield refusal(
             "GPU count",
-            f"{len(gpus)} on PCI",
+            f"{len(gpus)} on PCI{apart}",
             f"{count}",
-            "Look for a GPU that fell off ('lspci -nn', 'dmesg'), or correct 'gpusmith_gpu_count'.",
+            "Look for a GPU that fell off ('lspci -nn', 'dmesg'), correct 'gpusmith_gpu_count', or name those not to count"
+            " in 'gpusmith_gpus_ignored'.",
         )
 
 
@@ -135,7 +138,7 @@ def check_pci_drivers(facts: Facts, _wanted: Wanted, _tables: Tables) -> Iterato
             f"GPU {row['address']} is bound to '{row['driver']}'",
             "GPUs that the NVIDIA driver can have",
             f"Take it from '{row['driver']}' (look at 'ids=' in /etc/modprobe.d and on the kernel's command line) and reboot;"
-            " or leave the machine out with -l.",
+            f" or leave the GPU out: 'gpusmith_gpus_ignored: [\"{row['address']}\"]'.",
         )
 
 

@@ -121,12 +121,14 @@ class Nvml:
     Attributes:
         init_code: of nvmlInit; None if there is no library.
         error: why it does not answer.
+        left_out: GPUs that the inventory leaves out, which are not among the others (node/left_out.py).
     """
 
     init_code: int | None = None
     error: str | None = None
     driver_version: str | None = None
     gpus: tuple[Gpu, ...] = ()
+    left_out: tuple[Gpu, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -41,11 +41,13 @@ class Pci:
         gpus: display classes 0300 and 0302.
         nvswitches: bridge class 0680.
         switch_managers: network functions by which switches of NVLink 5 are managed, which are no devices of the bus.
+        left_out: GPUs that the inventory leaves out, which are not among the others (node/left_out.py).
     """
 
     gpus: tuple[PciDevice, ...] = ()
     nvswitches: tuple[PciDevice, ...] = ()
     switch_managers: tuple[PciDevice, ...] = ()
+    left_out: tuple[PciDevice, ...] = ()
 
 
 def normal_pci(address: str) -> str:

@@ -92,7 +92,7 @@ class Sources:
         """Every node's record."""
         nodes = self._nodes if self._nodes is not None else connect(self.inventory, self._folder)
         self.say(f"probing {len(nodes)} GPU nodes")
-        found = probe_all(nodes)
+        found = probe_all(nodes, {name: host.gpus_ignored for name, host in self.inventory.hosts.items()})
         slowest = max(found.values(), key=lambda row: row.duration_s)
         self.say(
             f"{sum(row.record is not None for row in found.values())} of {len(found)} answered, within {slowest.duration_s:.1f} s"

@@ -220,7 +220,8 @@ class NodeWanted:
     Attributes:
         name: of the host in the inventory.
         gpu_model: key of data/gpus.yml, a name of the site's own for GPUs that are no row, or empty: what the machine shows.
-        gpu_count: GPUs that the machine should have.
+        gpu_count: GPUs that the machine should have, without those that are left out.
+        gpus_ignored: those: PCI device ids and PCI addresses.
         simulated: the first of the two witnesses of a simulation.
         image_pull_secrets: names of Secrets in the operands' namespace, for the images of suite and operands.
         connection: Ansible's variables for the way to it, by name, as far as they are given.
@@ -230,6 +231,7 @@ class NodeWanted:
     connection: Mapping[str, Any] = field(default_factory=dict, repr=False)
     gpu_model: str = ""
     gpu_count: int = 0
+    gpus_ignored: tuple[str, ...] = ()
     simulated: bool = False
     kubeconfig: str = ""
     image_pull_secrets: tuple[str, ...] = ()

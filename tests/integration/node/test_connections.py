@@ -91,6 +91,6 @@ def test_an_interrupted_probe_does_not_wait_for_ssh(
     monkeypatch.setattr(node, "SSH_SLACK_S", 30.0)
     begin = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
-        node.probe_all({"gpu-2": Interrupts("gpu-2", Result(0, "", "")), "gpu-1": stalled[0]})
+        node.probe_all({"gpu-2": Interrupts("gpu-2", Result(0, "", "")), "gpu-1": stalled[0]}, {})
     assert time.monotonic() - begin < 20
     wait_gone(stalled[1])

@@ -39,6 +39,9 @@ def taint(**changes: Any) -> list[dict[str, Any]]:
         ("ansible_become", ["yes"], "ansible_become", "true or false"),
         ("gpusmith_gpu_count", 0, "gpusmith_gpu_count", "a whole number from 1"),
         ("gpusmith_gpu_model", "NVIDIA RTX A6000", "gpusmith_gpu_model", "63 letters"),
+        ("gpusmith_gpus_ignored", ["0000:18:00.0", "1fb0"], "gpusmith_gpus_ignored[1]", "'10de:1fb0'"),
+        # What YAML makes of an address without quotes.
+        ("gpusmith_gpus_ignored", [1080.0], "gpusmith_gpus_ignored[0]", "in quotes"),
         ("nvidia_driver_nvml_timeout_s", 0, "nvidia_driver_nvml_timeout_s", "a whole number from 1"),
         ("validation_timeout_pod_s", "-1", "validation_timeout_pod_s", "a whole number from 1"),
         ("gpu_operands_namespace", "gpu_operands", "gpu_operands_namespace", "63 small letters"),
@@ -138,6 +141,7 @@ def test_wrong_values_are_named_with_what_is_allowed(name: str, value: Any, plac
         {"gpusmith_gpu_count": "8", "validation_timeout_pod_s": None},
         {"gpusmith_gpu_model": "NVIDIA-RTX-A6000"},
         {"gpusmith_gpu_model": ""},
+        {"gpusmith_gpus_ignored": ["10de:1FB0", "0000:18:00.0"]},
         {"gpu_operands_namespace": "gpu-operands", "gpu_operands_runtime_class": "nvidia"},
         {"gpu_upgrade_stop_units": ["nvidia-dcgm", "dcgm@1.service"], "gpu_upgrade_evict": {"app": "a"}},
         {"gpu_upgrade_canary": 0, "gpu_upgrade_soak_s": 0, "gpu_upgrade_drain_timeout_s": "0"},

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from ansible.playbook.task import Task
+from ansible.template import Templar, trust_as_template
 from ansible_collections.gpusmith.gpu.plugins.action import device_plugin_restart, driver_wait, node_state
 
 from gpusmith.data import systems
@@ -31,6 +32,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
         answers: list[dict[str, Any]],
         check: bool = False,
         wanted: NodeWanted | None = None,
+        variables: dict[str, Any] | None = None,
         **arguments: Any,
     ) -> Any:
         sent: list[dict[str, Any]] = []
@@ -45,8 +47,10 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
         task = Task.load({"name": "x", "action": {"module": "gpusmith.gpu.x", **arguments}})
         task.check_mode = check
         connection = SimpleNamespace(_shell=SimpleNamespace(tmpdir=None))
-        action = plugin.ActionModule(task, connection, SimpleNamespace(check_mode=check), None, None, None)
-        return action.run(task_vars={"inventory_hostname": "gpu-1"}), sent
+        own = {"inventory_hostname": "gpu-1", **(variables or {})}
+        parts = (SimpleNamespace(check_mode=check), None, Templar(variables=own), None)
+        action = plugin.ActionModule(task, connection, *parts)
+        return action.run(task_vars=own), sent
 
     return make
 
@@ -55,6 +59,16 @@ def looked(**module: Any) -> dict[str, Any]:
     record = healthy_record()
     record["module"].update(module)
     return {"changed": False, "record": record, "invocation": {"module_args": {"bundle": "x"}}}
+
+
+def test_gpus_that_the_inventory_leaves_out_are_none_of_the_nodes(run: Run) -> None:
+    result, _ = run(
+        node_state,
+        [looked()],
+        variables={"gpusmith_gpus_ignored": [trust_as_template("{{ slot }}")], "slot": "0000:18:00.0"},
+    )
+    pci = result["record"]["pci"]
+    assert [len(pci["gpus"]), len(pci["left_out"]), len(result["record"]["nvml"]["gpus"])] == [3, 1, 3]
 
 
 def test_the_probe_travels_and_its_record_comes_back_with_the_stamp(run: Run) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from gpusmith.data import compatibility, models
 from gpusmith.errors import Refusal
+from gpusmith.node.left_out import without
 from gpusmith.preflight.join import endpoint
 from gpusmith.preflight.judge import judge
 from gpusmith.preflight.kernel_modules import Lack
@@ -783,6 +784,9 @@ def test_a_gpu_that_is_set_aside_for_virtual_machines_is_refused_before_any_chan
     tree["record"]["pci"]["gpus"][0]["driver"] = "vfio-pci"
     assert "GPU 0000:18:00.0 is bound to 'vfio-pci'" in only(refused(tree)).message
     assert only(refused(tree, nvidia_driver_owner="managed")).hint.startswith("Take it from 'vfio-pci'")
+    tree["record"] = without(tree["record"], ["0000:18:00.0"])
+    assert "1 on PCI, and 1 left out by 'gpusmith_gpus_ignored'" in only(refused(tree)).message
+    assert refused(tree, gpusmith_gpu_count=1) == []
 
 
 @pytest.mark.parametrize(
