@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from gpusmith.data import models
 from gpusmith.expect import gpus
+from gpusmith.expect.wanted import all_models
 from gpusmith.node.facts import NodeFacts
 from gpusmith.node.records import parse
 from gpusmith.wanted.node import NodeWanted
@@ -90,7 +90,8 @@ def facts() -> Callable[..., NodeFacts]:
         of = make_host(**changes)
         rows = {"gpu-1": raw, **(fleet or {"gpu-2": other_record()})}
         parsed = {name: parse(row) for name, row in rows.items()}
-        model = models.load().get(of.gpu_model) or gpus.row_of(parsed["gpu-1"], models.load())
+        known = all_models(of)
+        model = known.get(of.gpu_model) or gpus.row_of(parsed["gpu-1"], known)
         return NodeFacts(of, parsed["gpu-1"], model, parsed)
 
     return make

@@ -160,7 +160,7 @@ def _contradictions(facts: NodeFacts, rows: Mapping[str, Model], declared: Model
     for gpu in facts.record.pci.gpus:
         row = rows.get(gpu.device_id.lower())
         if row != declared:
-            of = f" ('{row.key}' of data/gpus.yml)" if row and not declared else ""
+            of = f" ('{row.key}')" if row and not declared else ""
             found.append(
                 Problem(
                     f"Node '{node}': {facts.record.gpu_at(gpu.address)} has PCI id {gpu.device_id}{of}, {expected}.",
@@ -208,7 +208,7 @@ def gpu_model(facts: NodeFacts) -> list[Problem]:
     record, node = facts.record, facts.host.name
     if not record.pci.gpus and not record.nvml.gpus:
         raise CannotAsk(f"Node '{node}' shows no GPU; see nodes.gpu-count.")
-    models = all_models()
+    models = all_models(facts.host)
     declared = models.get(facts.host.gpu_model)
     rows = {model.pci_device_id: model for model in models.values()}
     by_address = {gpu.address: rows.get(gpu.device_id.lower()) for gpu in record.pci.gpus}

@@ -290,7 +290,7 @@ class Cluster:
         return self._kinds[version]
 
     def items(self, path: str, cut: Cut | None = None, /, **query: str) -> list[Object]:
-        """All objects of a list, read in pages, and cut as they come; one whose continue token expires meanwhile is begun anew."""
+        """All objects of a list, read in pages and cut as they come. One whose token expires meanwhile is begun anew."""
         deadline = Deadline(self._patience.total_s, self._clock)
         while True:
             try:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gpusmith.data import table
+from gpusmith.data import compatibility, table
 
+DEVICE = re.compile(r"^(0x|10de:)")
+"""What may stand before the four digits of a PCI device ID."""
 NO_ROW_REMAPPING = frozenset({"maxwell", "pascal", "volta", "turing"})
 """Architectures without row remapping: NVIDIA, "GPU Memory Error Management", table "Supported GPUs", has it from Ampere on
 (docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/supported-gpus.html, read 2026-11-21)."""
@@ -16,7 +19,7 @@ NO_ROW_REMAPPING = frozenset({"maxwell", "pascal", "volta", "turing"})
 
 @dataclass(frozen=True)
 class Model:
-    """One row of data/gpus.yml, or what takes its place for a GPU that is no row.
+    """One row of data/gpus.yml or of 'gpusmith_gpu_models', or what takes its place for a GPU that is no row.
 
     Attributes:
         key: what an inventory writes in 'gpusmith_gpu_model'.
@@ -60,28 +63,31 @@ class Model:
         return self.architecture not in NO_ROW_REMAPPING
 
 
+def _row(key: str, row: Mapping[str, Any]) -> Model:
+    """A row of the file, or of an inventory, which may leave out what is not known: then nothing is compared."""
+    architecture = str(row["architecture"])
+    limits = compatibility.load().architectures.get(architecture, compatibility.Limits())
+    return Model(
+        key=key,
+        name=str(row["name"]),
+        pci_device_id="10de:" + DEVICE.sub("", str(row["pci_device_id"]).lower()),
+        memory_mib=int(row["memory_mib"]),
+        nvswitches=int(row.get("nvswitches") or 0),
+        fabric_manager=bool(row.get("fabric_manager")),
+        fabric_state_in_nvml=bool(row.get("fabric_state_in_nvml")),
+        architecture=architecture,
+        open_module=str(row.get("open_module") or limits.open_module),
+        min_driver_branch=int(row.get("min_driver_branch") or 0),
+        pcie_width=row.get("pcie_width"),
+        memory_holds_ecc=bool(row.get("memory_holds_ecc")),
+        refused=str(row.get("refused") or ""),
+        nvlink_subnet_manager=bool(row.get("nvlink_subnet_manager")),
+        also_named=tuple(row.get("also_named") or ()),
+    )
+
+
 def _parse(content: dict[str, Any]) -> Mapping[str, Model]:
-    rows: dict[str, dict[str, Any]] = content["models"]
-    return {
-        key: Model(
-            key=key,
-            name=str(row["name"]),
-            pci_device_id="10de:" + str(row["pci_device_id"]).removeprefix("0x").lower(),
-            memory_mib=int(row["memory_mib"]),
-            nvswitches=int(row["nvswitches"]),
-            fabric_manager=bool(row["fabric_manager"]),
-            fabric_state_in_nvml=bool(row["fabric_state_in_nvml"]),
-            architecture=str(row["architecture"]),
-            open_module=str(row["open_module"]),
-            min_driver_branch=int(row["min_driver_branch"] or 0),
-            pcie_width=row["pcie_width"],
-            memory_holds_ecc=bool(row["memory_holds_ecc"]),
-            refused=str(row["refused"]),
-            nvlink_subnet_manager=bool(row["nvlink_subnet_manager"]),
-            also_named=tuple(row.get("also_named") or ()),
-        )
-        for key, row in rows.items()
-    }
+    return {key: _row(key, row) for key, row in content["models"].items()}
 
 
 def load(path: Path | None = None) -> Mapping[str, Model]:
@@ -91,3 +97,8 @@ def load(path: Path | None = None) -> Mapping[str, Model]:
         ToolError: the file is missing or has another shape.
     """
     return table.read(path, "gpus.yml", "gpusmith.gpus/1", "GPU models", _parse)
+
+
+def joined(models: Mapping[str, Model], own: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Model]:
+    """These models and those of an inventory. Its own come last: they take the place of a row with their PCI ID."""
+    return {**models, **{key: _row(key, row) for key, row in own.items()}} if own else models

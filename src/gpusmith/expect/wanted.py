@@ -30,9 +30,13 @@ CDI_SPEC = "/var/run/cdi/nvidia.yaml"
 
 
 @cache
-def all_models() -> Mapping[str, Model]:
-    """Those of data/gpus.yml, read once."""
+def _of_file() -> Mapping[str, Model]:
     return gpu_models.load()
+
+
+def all_models(host: NodeWanted | None = None) -> Mapping[str, Model]:
+    """Those of data/gpus.yml, read once, and those that the inventory adds for a host."""
+    return gpu_models.joined(_of_file(), host.gpu_models if host else {})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,7 +192,8 @@ IP_FORWARD = {"net.ipv4.ip_forward": "1"}
 
 def driver_of(host: NodeWanted, model: Model | None = None, **resolved: Any) -> Driver:
     """What is wanted of a host's driver: its options, and fields of `Driver` that are known of the machine."""
-    return Driver(**{**vars(host.driver), "node": host.name, "model": model, **resolved})
+    own = {"node": host.name, "model": model, "models": all_models(host)}
+    return Driver(**{**vars(host.driver), **own, **resolved})
 
 
 def packages_of(host: NodeWanted, record: Record) -> Packages:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gpusmith.errors import Refusal
-from gpusmith.inventory import authorities, kubelet, proxy, registries
+from gpusmith.inventory import authorities, gpu_models, kubelet, proxy, registries
 from gpusmith.inventory.labels import label, labels, limits, must_be, object_name, object_names, taints, texts
 from gpusmith.inventory.places import path
 from gpusmith.inventory.values import truth, whole
@@ -200,6 +200,7 @@ RULES: Mapping[str, Rule] = {
     "gpusmith_gpu_count": from_one,
     "gpusmith_gpu_model": label,
     "gpusmith_gpus_ignored": gpu_places,
+    gpu_models.VARIABLE: gpu_models.rules,
     "gpusmith_reboot_timeout_s": from_one,
     "nvidia_driver_nvml_timeout_s": from_one,
     "nvidia_driver_module_parameters": module_parameters,

@@ -21,7 +21,7 @@ def check_fabric(facts: Facts, wanted: Wanted, tables: Tables) -> Iterator[Refus
     """Where a subnet manager manages the switches: something to manage them by, and modules of the kernel for it."""
     raw = facts["record"]
     record = Record(SCHEMA, host=load(Host, raw["host"]), pci=load(Pci, raw["pci"] or {}))
-    driver = wants.driver_of(wanted.node, models=tables.models)
+    driver = wants.driver_of(wanted.node, models=tables.rows(wanted.node))
     if not fabric.by_subnet(record, driver):
         return
     if not record.pci.switch_managers:

@@ -78,7 +78,7 @@ def check_architecture(facts: Facts, _wanted: Wanted, _tables: Tables) -> Iterat
 def check_gpus(facts: Facts, wanted: Wanted, tables: Tables) -> Iterator[Refusal]:
     """GPUs on PCI; NVSwitches are bridges and were never among them. A model that is no row is no reason to refuse a machine."""
     gpus = facts["record"]["pci"]["gpus"]
-    rows, found = tables.models, models_of(facts, wanted, tables)
+    rows, found = tables.rows(wanted.node), models_of(facts, wanted, tables)
     name, count = wanted.node.gpu_model, wanted.node.gpu_count
     declared = rows.get(name)
     if declared is None and not gpus:

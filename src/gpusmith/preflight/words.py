@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpusmith.data.compatibility import Compatibility
-from gpusmith.data.models import Model
+from gpusmith.data.models import Model, joined
 from gpusmith.errors import Refusal
 from gpusmith.expect import gpus
 from gpusmith.expect.versions import numbers
@@ -46,18 +46,27 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Tables:
-    """What is known of GPU models and of versions."""
+    """What is known of GPU models and of versions.
+
+    Attributes:
+        models: those of data/gpus.yml.
+    """
 
     models: Mapping[str, Model]
     versions: Compatibility
+
+    def rows(self, node: NodeWanted) -> Mapping[str, Model]:
+        """All models that may be in a machine: the inventory has its own."""
+        return joined(self.models, node.gpu_models)
 
 
 def models_of(facts: Facts, wanted: Wanted, tables: Tables) -> list[Model]:
     """Models of the machine's GPUs; the inventory's where PCI shows none, or nobody looked."""
     raw = facts.get("record") or {}
     seen = Record(SCHEMA, pci=load(Pci, raw.get("pci") or {}), nvml=load(Nvml, raw.get("nvml") or {}))
-    declared = tables.models.get(wanted.node.gpu_model)
-    return gpus.of(seen, tables.models) or ([declared] if declared else [])
+    rows = tables.rows(wanted.node)
+    declared = rows.get(wanted.node.gpu_model)
+    return gpus.of(seen, rows) or ([declared] if declared else [])
 
 
 def refusal(check: str, found: str, allowed: str, next_step: str) -> Refusal:

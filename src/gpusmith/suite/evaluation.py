@@ -13,6 +13,7 @@ from gpusmith.checks.register import CLUSTER, Check, Reads
 from gpusmith.checks.whole_cluster import ClusterAnswer, WholeCluster
 from gpusmith.errors import GpusmithError
 from gpusmith.expect import gpus
+from gpusmith.expect.wanted import all_models
 from gpusmith.node.connections import Probed
 from gpusmith.node.facts import NodeFacts, machine_of
 from gpusmith.suite.owners import for_owner
@@ -68,8 +69,8 @@ def _record(sources: Sources, target: str) -> NodeFacts:
     record, host = sources.record(target), sources.inventory.hosts[target]
     if record is None:
         raise CannotAsk(f"There is no record of node '{target}'; see nodes.reachable.")
-    fleet = sources.fleets[kind_of(host, record)]
-    model = sources.models.get(host.gpu_model) or gpus.row_of(record, sources.models)
+    fleet, rows = sources.fleets[kind_of(host, record)], all_models(host)
+    model = rows.get(host.gpu_model) or gpus.row_of(record, rows)
     return NodeFacts(host, record, model, fleet, sources.inventory.hosts, everyone=sources.everyone)
 
 

@@ -13,7 +13,6 @@ from gpusmith.cluster import leftovers, snapshot
 from gpusmith.cluster.api import Cluster
 from gpusmith.cluster.snapshot import Snapshot
 from gpusmith.cluster.views import NodeView
-from gpusmith.data import models
 from gpusmith.data.operands import FEATURE_DISCOVERY
 from gpusmith.errors import GpusmithError
 from gpusmith.node.connections import Node, Probed, connect, probe_all
@@ -125,11 +124,6 @@ class Sources:
         """Name of a host's Node object."""
         record = self.probed_so_far[host].record if self.probed_so_far else None
         return (record.kubernetes.node_name if record else None) or self.inventory.hosts[host].node_name
-
-    @cached_property
-    def models(self) -> Mapping[str, models.Model]:
-        """data/gpus.yml."""
-        return models.load()
 
     # --- the cluster -------------------------------------------------------------------------------------
 

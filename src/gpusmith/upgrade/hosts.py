@@ -115,7 +115,7 @@ class Look:
     @property
     def driver(self) -> wants.Driver:
         """The target, for judges."""
-        model = wants.all_models().get(self.wanted.gpu_model)
+        model = wants.all_models(self.wanted).get(self.wanted.gpu_model)
         return wants.driver_of(self.wanted, model, node=self.name, version=self.target)
 
 

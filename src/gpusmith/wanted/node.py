@@ -219,9 +219,10 @@ class NodeWanted:
 
     Attributes:
         name: of the host in the inventory.
-        gpu_model: key of data/gpus.yml, a name of the site's own for GPUs that are no row, or empty: what the machine shows.
+        gpu_model: key of data/gpus.yml or of gpu_models, a name for GPUs that are no row, or empty: what the machine shows.
         gpu_count: GPUs that the machine should have, without those that are left out.
         gpus_ignored: those: PCI device ids and PCI addresses.
+        gpu_models: rows that data/gpus.yml does not have, by key.
         simulated: the first of the two witnesses of a simulation.
         image_pull_secrets: names of Secrets in the operands' namespace, for the images of suite and operands.
         connection: Ansible's variables for the way to it, by name, as far as they are given.
@@ -232,6 +233,7 @@ class NodeWanted:
     gpu_model: str = ""
     gpu_count: int = 0
     gpus_ignored: tuple[str, ...] = ()
+    gpu_models: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     simulated: bool = False
     kubeconfig: str = ""
     image_pull_secrets: tuple[str, ...] = ()
