@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,8 +13,8 @@ from rich.table import Table
 from gpusmith.checks.findings import Finding, Outcome
 from gpusmith.checks.register import CLUSTER
 from gpusmith.report import document
+from gpusmith.report.causes import alike, named_targets
 from gpusmith.report.results import Results
-from gpusmith.wording import ADDRESS, of_many
 
 COLOURS = {
     Outcome.PASSED: "green",
@@ -25,11 +24,8 @@ COLOURS = {
 }
 WIDEST = 6
 """Nodes that fit beside each other."""
-MOST_NAMED, MOST_CHECKS = 20, 8
-"""Nodes and checks that are named where they share a cause; the reports have all."""
-NODE = "NODE"
-"""Stands for the name of each of several nodes."""
-IN_ANSIBLE = re.compile(rf"(?<!')\b{NODE}\b(?!')")
+MOST_CHECKS = 8
+"""Checks that are named where they share a cause; the reports have all."""
 REACHABLE = "nodes.reachable"
 
 
@@ -44,8 +40,8 @@ def terminal(results: Results, folder: Path, console: Console) -> None:
         console.print(text, soft_wrap=True)
 
     if silent and table.row_count:
-        line(f"Not in the table, since they do not answer: {escape(_named_targets(silent))}")
-    for outcome, cause, step, rows in _alike(results, Outcome.FAILED, Outcome.ERROR):
+        line(f"Not in the table, since they do not answer: {escape(named_targets(silent))}")
+    for outcome, cause, step, rows in alike(results, Outcome.FAILED, Outcome.ERROR):
         checks, targets = _named(rows)
         line(f"[bold {COLOURS[outcome]}]{outcome.value.upper()} {checks}[/] on {escape(targets)}")
         line(f"  cause: {escape(cause)}")
@@ -54,7 +50,7 @@ def terminal(results: Results, folder: Path, console: Console) -> None:
     for row in results.findings:
         for note in row.evidence.get("notes", ()):
             line(f"[yellow]noted[/] {row.check} on {escape(row.target)}: {escape(note)}")
-    for _, cause, _, rows in _alike(results, Outcome.SKIPPED):
+    for _, cause, _, rows in alike(results, Outcome.SKIPPED):
         checks, targets = _named(rows)
         line(f"[yellow]skipped[/] {checks} on {escape(targets)}: {escape(cause)}")
     for text in _coverage(results):
@@ -104,46 +100,13 @@ def _silent(results: Results) -> list[str]:
     ]
 
 
-def _alike(results: Results, *outcomes: Outcome) -> Iterator[tuple[Outcome, str, str, list[Finding]]]:
-    """Findings by what they say, each said once: what is the same of many nodes differs by their names and addresses only."""
-    found: dict[tuple[Outcome, str, str], list[Finding]] = {}
-    for row in results.findings:
-        if row.outcome in outcomes:
-            cause, step = (ADDRESS.sub("", _without_name(text, row)) for text in (row.cause, row.next_step))
-            found.setdefault((row.outcome, cause, step), []).append(row)
-    for (outcome, _, _), rows in found.items():
-        targets = list(dict.fromkeys(row.target for row in rows))
-        # One node is named as it was.
-        cause, step = (
-            texts[0] if len(targets) == 1 else of_many(map(_without_name, texts, rows))
-            for texts in ([row.cause for row in rows], [row.next_step for row in rows])
-        )
-        names = ",".join(targets) if len(targets) <= MOST_NAMED else NODE
-        yield outcome, cause, IN_ANSIBLE.sub(names, step), rows
-
-
-def _without_name(text: str, row: Finding) -> str:
-    """A text that says of a node what it would say of another; Ansible takes the names of several in one command."""
-    if row.target == CLUSTER:
-        return text
-    quoted = text.replace(f"'{row.target}'", f"'{NODE}'")
-    return re.sub(
-        rf"(ansible(?:-playbook)? [^';]*?)(?<![\w.-]){re.escape(row.target)}(?![\w.-])", rf"\1{NODE}", quoted
-    )
-
-
 def _named(rows: list[Finding]) -> tuple[str, str]:
     """Checks and targets, each once; of very many the first ones, or how many."""
     checks, targets = (
         list(dict.fromkeys(names)) for names in ((row.check for row in rows), (row.target for row in rows))
     )
     named = ", ".join(checks) if len(checks) <= MOST_CHECKS else f"{len(checks)} checks"
-    return named, _named_targets(targets)
-
-
-def _named_targets(targets: Sequence[str]) -> str:
-    more = f" and {len(targets) - MOST_NAMED} more" if len(targets) > MOST_NAMED else ""
-    return ", ".join(targets[:MOST_NAMED]) + more
+    return named, named_targets(targets)
 
 
 def _coverage(results: Results) -> Iterator[str]:
@@ -159,7 +122,7 @@ def _coverage(results: Results) -> Iterator[str]:
     for row in data["gpus"]["excluded"]:
         by_reason.setdefault(row["reason"], {})[row["node"]] = row["gpus"]
     for reason, there in by_reason.items():
-        nodes = _named_targets(list(there))
+        nodes = named_targets(list(there))
         yield f"  excluded: {sum(there.values())} on {escape(nodes)}: {escape(reason)}"
     missed = results.demand.missed
     if missed:

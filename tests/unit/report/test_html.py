@@ -10,7 +10,7 @@ import pytest
 
 from gpusmith.report.html import TEMPLATE, html
 from gpusmith.report.results import ExitCode, Results
-from tests.unit.report.samples import BLOCKED, FAILED, all_passed, results
+from tests.unit.report.samples import BLOCKED, FAILED, INFO, PASSED, all_passed, results
 
 
 def page(found: Results) -> str:
@@ -65,3 +65,24 @@ def test_template_is_packed_with_the_package(root: Path) -> None:
     assert (root / "src" / "gpusmith" / "report" / TEMPLATE).is_file()
     packed = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]
     assert any(Path(TEMPLATE).match(pattern) for pattern in packed["gpusmith.report"])
+
+
+def test_of_many_nodes_causes_come_first_and_what_passed_is_one_row() -> None:
+    nodes = tuple(f"gpu-{n:03d}" for n in range(100))
+    good = [replace(PASSED, check="nodes.xid", target=name) for name in nodes[17:]]
+    bad = [
+        replace(
+            FAILED, check="nodes.ecc", target=name, cause=f"Node '{name}': it is broken.", next_step="Look."
+        )
+        for name in nodes[:17]
+    ]
+    text = page(replace(results(*good, *bad), info=replace(INFO, nodes=nodes)))
+    first = text.partition("<h2>Coverage")[0]
+    assert first.count("it is broken") == 1
+    assert "gpu-[000:016]" in first
+    assert "Node &#39;NODE&#39;: it is broken." in first
+    assert text.count("nodes.xid") == 1
+    assert "83 targets" in text
+    few = page(replace(results(*good[:2]), info=replace(INFO, nodes=nodes[:2])))
+    assert "Causes" not in few
+    assert few.count("nodes.xid") == 2

@@ -71,9 +71,27 @@ def test_what_many_nodes_share_is_said_once() -> None:
     failed = rows(FAILED, "nodes.reachable", "Node '{}' does not answer.")
     text = shown(replace(results(*failed, *skipped), info=replace(INFO, nodes=nodes)))
     assert text.count("There is no record") == text.count("does not answer") == 1
-    assert "skipped nodes.xid, nodes.ecc on gpu-0, gpu-1," in text
-    assert "gpu-19 and 80 more: There is no record of node 'NODE'; see X." in text
-    assert "FAILED nodes.reachable on gpu-0" in text
+    said = "gpu-[0:9], gpu-[10:99]: There is no record of node 'NODE'; see X."
+    assert f"skipped nodes.xid, nodes.ecc on {said}" in text
+    assert "FAILED nodes.reachable on gpu-[0:9], gpu-[10:99]" in text
+
+
+def test_a_fault_of_gpus_is_one_cause_though_each_has_a_uuid_of_its_own() -> None:
+    nodes = tuple(f"gpu-{n:05d}" for n in range(17))
+    rows = [
+        replace(
+            FAILED,
+            check="nodes.fabric",
+            target=name,
+            cause=f"Node '{name}': GPU 0 (GPU-{n:08x}-1111-2222-3333-000000000000, 0000:18:00.0) has not joined.",
+            next_step=f"Look on '{name}'.",
+        )
+        for n, name in enumerate(nodes)
+    ]
+    text = shown(replace(results(*rows), info=replace(INFO, nodes=nodes)))
+    assert text.count("has not joined") == 1
+    assert "FAILED nodes.fabric on gpu-[00000:00016]" in text
+    assert "Node 'NODE': GPU 0 (UUID, 0000:18:00.0) has not joined." in text
 
 
 DEAD = "Node '{0}' does not answer over ssh: ssh: connect to host {1} port 22: No route to host"
@@ -96,13 +114,12 @@ def test_nodes_that_do_not_answer_are_one_fact(count: int, living: bool) -> None
     found = results(*failed, *skipped, *lives)
     text = shown(replace(found, info=replace(INFO, nodes=(*nodes, "lives") if living else tuple(nodes))))
     assert len(text.splitlines()) < 22
-    first, last = (nodes[0], nodes[-1] if count <= 20 else f"{nodes[19]} and 80 more")
+    named = ", ".join(nodes) if count <= 6 else "gpu-[1:9], gpu-[10:99], gpu-100"
     assert text.count("FAILED nodes.reachable") == text.count("does not answer over") == 1
     assert "connect to host ADDRESS port 22: No route to host" in text
     assert f"ansible -i hosts.ini {','.join(nodes) if count <= 20 else 'NODE'} -m" in text
-    assert f"skipped 29 checks on {first}, " in text
-    assert (f"Not in the table, since they do not answer: {first}, " in text) is living
-    assert last in text
+    assert f"skipped 29 checks on {named}: " in text
+    assert (f"Not in the table, since they do not answer: {named}\n" in text) is living
 
 
 def test_one_node_that_does_not_answer_is_named_with_its_address() -> None:
