@@ -18,6 +18,14 @@ ALIKE = 0.87
 BY_ADDRESS = ("ssh", "smart", "paramiko", "paramiko_ssh", "")
 """Connections to an address. With others, such as to containers, 'ansible_host' may mean anything."""
 
+WAY = (
+    "ansible_ssh_args",
+    "ansible_ssh_common_args",
+    "ansible_ssh_extra_args",
+    "ansible_user",
+    "ansible_ssh_user",
+)
+"""What may lead to another machine although the address is the same."""
 Values = Mapping[str, Any]
 
 
@@ -52,9 +60,10 @@ def check_addresses(hosts: Mapping[str, Values]) -> list[Refusal]:
     """Hosts that are one machine: each would be changed and tested as the other."""
     found: dict[tuple[str, ...], list[str]] = {}
     for host, values in hosts.items():
-        address, port = values.get("ansible_host") or host, values.get("ansible_port") or 22
-        # Behind several jump hosts, one address is several machines.
-        way = [values.get(f"ansible_ssh_{name}_args") or "" for name in ("common", "extra")]
+        address = values.get("ansible_host") or values.get("ansible_ssh_host") or host
+        port = values.get("ansible_port") or values.get("ansible_ssh_port") or 22
+        # Behind several jump hosts, one address is several machines; gateways go by the user's name as well.
+        way = [values.get(name) or "" for name in WAY]
         if str(values.get("ansible_connection") or "") in BY_ADDRESS and not has_open([address, port, *way]):
             found.setdefault((str(address), str(port), *map(str, way)), []).append(host)
     return [

@@ -64,3 +64,8 @@ def test_keys_of_ssh_are_files_of_this_machine(tmp_path: Path) -> None:
         assert told({"a": {name: str(tmp_path / "key")}}) == []
         (message,) = told({"a": {name: str(tmp_path / "few")}})
         assert message.startswith(f"Host 'a': '{name}' names the file '{tmp_path}/few', which does not exist")
+        ({"ansible_ssh_port": 2201}, {"ansible_ssh_port": 2202}, False),
+        ({"ansible_ssh_port": 2201}, {"ansible_port": 2201}, True),
+        ({"ansible_host": None, "ansible_ssh_host": "192.0.2.3"}, {"ansible_ssh_host": "192.0.2.3"}, False),
+        ({"ansible_ssh_args": "-J a"}, {"ansible_ssh_args": "-J b"}, False),
+        ({"ansible_user": "me@root@gpu-1"}, {"ansible_user": "me@root@gpu-2"}, False),
