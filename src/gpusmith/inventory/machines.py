@@ -9,15 +9,15 @@ from typing import Any
 
 from gpusmith.data import models
 from gpusmith.errors import Refusal
+from gpusmith.inventory import gpu_models
 from gpusmith.inventory.target import on_hosts
-from gpusmith.inventory.templates import has_open
+from gpusmith.inventory.templates import has_open, is_open
 from gpusmith.wording import quoted
 
 MODEL = "gpusmith_gpu_model"
 ALIKE = 0.87
 BY_ADDRESS = ("ssh", "smart", "paramiko", "paramiko_ssh", "")
 """Connections to an address. With others, such as to containers, 'ansible_host' may mean anything."""
-
 WAY = (
     "ansible_ssh_args",
     "ansible_ssh_common_args",
@@ -26,6 +26,7 @@ WAY = (
     "ansible_ssh_user",
 )
 """What may lead to another machine although the address is the same."""
+
 Values = Mapping[str, Any]
 
 
@@ -34,8 +35,16 @@ def check_models(hosts: Mapping[str, Values]) -> list[Refusal]:
     rows = models.load()
     found: dict[str, list[str]] = {}
     for host, values in hosts.items():
-        name = values.get(MODEL)
-        if isinstance(name, str) and not has_open(name) and name not in rows and meant(name, rows):
+        name, own = values.get(MODEL), values.get(gpu_models.VARIABLE)
+        # Rows of the inventory are as good; with a template in their place nobody knows their names yet.
+        known = is_open(own) or (isinstance(own, Mapping) and name in own)
+        if (
+            isinstance(name, str)
+            and not known
+            and not has_open(name)
+            and name not in rows
+            and meant(name, rows)
+        ):
             found.setdefault(name, []).append(host)
     return [
         on_hosts(
@@ -50,10 +59,18 @@ def check_models(hosts: Mapping[str, Values]) -> list[Refusal]:
 
 
 def meant(name: str, rows: Mapping[str, Any]) -> list[str]:
-    """Rows that a name may mean: it is the beginning of theirs ('H100'), or a typing error."""
+    """Rows that a name may mean: it is the beginning of theirs ('H100'), or a typing error.
+
+    Another first word or another number is another product: A800 and H20 are none of ours, nor is an A100 with 64 GB.
+    """
     words = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-").removeprefix("nvidia-")
     begin = [key for key in rows if key == words or key.startswith(f"{words}-")]
-    return begin or difflib.get_close_matches(words, list(rows), n=1, cutoff=ALIKE)
+    same = [key for key in rows if _product(key) == _product(words)]
+    return begin or difflib.get_close_matches(words, same, n=1, cutoff=ALIKE)
+
+
+def _product(words: str) -> tuple[str, list[str]]:
+    return words.partition("-")[0], re.findall(r"\d+", words)
 
 
 def check_addresses(hosts: Mapping[str, Values]) -> list[Refusal]:

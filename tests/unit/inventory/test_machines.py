@@ -11,6 +11,8 @@ from gpusmith.data import models
 from gpusmith.inventory.specs import load
 from gpusmith.inventory.variables import check_hosts
 
+ROW = {"name": "NVIDIA H100 64GB", "pci_device_id": "2323", "memory_mib": 65247, "architecture": "hopper"}
+
 
 def told(rows: dict[str, dict[str, Any]]) -> list[str]:
     return [str(row) for row in check_hosts(rows, load())]
@@ -39,12 +41,41 @@ def test_rows_and_names_of_a_sites_own_are_fine(name: str | None) -> None:
 
 
 @pytest.mark.parametrize(
+    "name",
+    [
+        *(
+            "a100-sxm-64",
+            "a800-sxm-80",
+            "h20-sxm",
+            "h800-pcie",
+            "v100s-pcie-32",
+            "v100-sxm3-32",
+            "p100-pcie-16",
+        ),
+        *("rtx-4000-ada", "rtx-pro-5000", "b200-nvl", "gb300"),
+    ],
+)
+def test_another_product_is_no_typing_error(name: str) -> None:
+    assert told({"a": {"gpusmith_gpu_model": name}}) == []
+
+
+@pytest.mark.parametrize("rows", [{"h100": ROW, "other": ROW}, "{{ rows_of_ours }}"])
+def test_a_row_of_the_inventory_is_a_model(rows: object) -> None:
+    assert told({"a": {"gpusmith_gpu_model": "h100", "gpusmith_gpu_models": rows}}) == []
+
+
+@pytest.mark.parametrize(
     ("first", "second", "one"),
     [
         ({}, {}, True),
         ({"ansible_port": 22}, {}, True),
         ({"ansible_port": 22}, {"ansible_port": 2222}, False),
+        ({"ansible_ssh_port": 2201}, {"ansible_ssh_port": 2202}, False),
+        ({"ansible_ssh_port": 2201}, {"ansible_port": 2201}, True),
+        ({"ansible_host": None, "ansible_ssh_host": "192.0.2.3"}, {"ansible_ssh_host": "192.0.2.3"}, False),
         ({"ansible_ssh_common_args": "-J a"}, {"ansible_ssh_common_args": "-J b"}, False),
+        ({"ansible_ssh_args": "-J a"}, {"ansible_ssh_args": "-J b"}, False),
+        ({"ansible_user": "me@root@gpu-1"}, {"ansible_user": "me@root@gpu-2"}, False),
         ({"ansible_connection": "ssh"}, {}, True),
         ({"ansible_connection": "local"}, {"ansible_connection": "local"}, False),
         ({"ansible_host": "{{ address }}"}, {"ansible_host": "{{ address }}"}, False),
@@ -64,8 +95,3 @@ def test_keys_of_ssh_are_files_of_this_machine(tmp_path: Path) -> None:
         assert told({"a": {name: str(tmp_path / "key")}}) == []
         (message,) = told({"a": {name: str(tmp_path / "few")}})
         assert message.startswith(f"Host 'a': '{name}' names the file '{tmp_path}/few', which does not exist")
-        ({"ansible_ssh_port": 2201}, {"ansible_ssh_port": 2202}, False),
-        ({"ansible_ssh_port": 2201}, {"ansible_port": 2201}, True),
-        ({"ansible_host": None, "ansible_ssh_host": "192.0.2.3"}, {"ansible_ssh_host": "192.0.2.3"}, False),
-        ({"ansible_ssh_args": "-J a"}, {"ansible_ssh_args": "-J b"}, False),
-        ({"ansible_user": "me@root@gpu-1"}, {"ansible_user": "me@root@gpu-2"}, False),
