@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from gpusmith.probe.usage import minor_of
+
 VARIABLE = "gpusmith_gpus_ignored"
 
 
@@ -32,6 +34,11 @@ def without(raw: Mapping[str, Any], ignored: Collection[str]) -> Mapping[str, An
         "pci": {**pci, "gpus": [row for row in buses if row not in gone], "left_out": gone},
         "nvml": {**nvml, "gpus": [row for row in devices if row not in known], "left_out": known},
         "dev": {**dev, "gpu_minors": [minor for minor in dev.get("gpu_minors") or [] if minor not in minors]},
+        # Who has one of these open takes nothing from pods.
+        "holders": [
+            {**row, "devices": [path for path in row.get("devices") or [] if minor_of(path) not in minors]}
+            for row in raw.get("holders") or []
+        ],
         "xids": [row for row in raw.get("xids") or [] if row.get("pci") not in addresses],
     }
     # A section that could not be gathered stays unknown.

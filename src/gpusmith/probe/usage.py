@@ -65,8 +65,7 @@ class Holder:
     @property
     def minors(self) -> tuple[int, ...]:
         """Of the GPUs whose device nodes it has."""
-        found = (re.match(r".*/dev/nvidia(\d+)(?: \(deleted\))?$", path) for path in self.devices)
-        return tuple(int(matched.group(1)) for matched in found if matched)
+        return tuple(minor for minor in map(minor_of, self.devices) if minor is not None)
 
     @property
     def words(self) -> str:
@@ -152,6 +151,12 @@ class Devices:
             driver = os.path.realpath(f"{self._sys}/dev/char/{major}:{minor}/device/driver")
             return os.path.basename(driver) == "nvidia"
         return major in self._majors
+
+
+def minor_of(path: str) -> int | None:
+    """Of the GPU whose device node a path is; None if it is another file."""
+    matched = re.match(r".*/dev/nvidia(\d+)(?: \(deleted\))?$", path)
+    return int(matched.group(1)) if matched else None
 
 
 def is_place(path: str) -> bool:

@@ -64,6 +64,18 @@ def test_the_suite_judges_the_others_and_says_what_is_left_out(
         assert place["address"] in count_evidence(seen)["left_out"][0]
 
 
+@pytest.mark.parametrize(("others", "told"), [(["/dev/nvidiactl"], False), (["/dev/nvidia0"], True)])
+def test_who_uses_a_gpu_that_is_left_out_takes_none_from_pods(
+    others: list[str], told: bool, facts: Facts, record: Record
+) -> None:
+    display(record)
+    minor = record["nvml"]["gpus"][LAST]["minor"]
+    holder = {"pid": 77, "user": "ann", "command": "paraview", "unit": "user@1000.service"}
+    record["holders"] = [{**holder, "devices": [f"/dev/nvidia{minor}", *others], "started_unix": 1.0}]
+    found = failing(facts(without(record, [DISPLAY]), gpusmith_gpu_count=3))
+    assert list(found) == (["nodes.processes"] if told else [])
+
+
 def test_the_gpus_that_count_are_as_strictly_judged(facts: Facts, record: Record) -> None:
     display(record)
     seen = facts(without(record, [DISPLAY]), gpusmith_gpu_count=4)
@@ -81,6 +93,7 @@ def test_an_upgrade_compares_the_others(record: Record) -> None:
 
 
 def test_what_was_not_gathered_stays_unknown(record: Record) -> None:
-    record.update(xids=None, nvml=None)
+    record.update(xids=None, nvml=None, holders=None)
+    assert without(record, [DISPLAY])["holders"] is None
     assert without(record, [DISPLAY])["xids"] is None
     assert without(record, [DISPLAY])["nvml"] is None
