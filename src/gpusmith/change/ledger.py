@@ -172,6 +172,13 @@ def to_opt_out(node: Node) -> str | None:
     return str(value or "")
 
 
+def given_back(ledger: Ledger | None) -> dict[str, str | None]:
+    """The labels that a node gets back when its change ends, or is void."""
+    if ledger is None or ledger.opted_out is None:
+        return {}
+    return {SENTINEL_LABEL: ledger.opted_out or None}
+
+
 def patch(
     node: Node,
     ledger: Ledger,
@@ -191,8 +198,7 @@ def patch(
         "metadata": {"resourceVersion": node["metadata"]["resourceVersion"], "annotations": annotations}
     }
     if ledger.opted_out is not None:
-        value = (ledger.opted_out or None) if ledger.finished else "false"
-        body["metadata"]["labels"] = {SENTINEL_LABEL: value}
+        body["metadata"]["labels"] = given_back(ledger) if ledger.finished else {SENTINEL_LABEL: "false"}
     if cordon is not None:
         body["spec"] = {"unschedulable": True if cordon else None}
     return body

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from gpusmith.change.ledger import given_back
 from gpusmith.cluster import condition
 from gpusmith.cluster.api import CONFLICT, ApiRefused, Cluster, Object
 from gpusmith.cluster.views import NODES, node_path, readiness
@@ -115,6 +116,7 @@ def taint_patch(
     theirs = {name for name in ours.keys() - owned if adopted and there.get(name) == ours[name]}
     if same and owned == ours.keys() - theirs and not fresh and not void:
         return None
+    change = unfinished.open_one(node) if startup else None
     return {
         "metadata": {
             "resourceVersion": node["metadata"]["resourceVersion"],
@@ -122,10 +124,11 @@ def taint_patch(
                 OWNED_TAINTS: ",".join(sorted(ours.keys() - theirs)) or None,
                 **dict.fromkeys(void),
             },
+            **({"labels": labels} if (labels := given_back(change)) else {}),
         },
         "spec": {
             "taints": kept + fresh + [ours[name] for name in sorted(ours)],
-            **({"unschedulable": None} if startup and _cordoned_by_upgrade(node) else {}),
+            **({"unschedulable": None} if change is not None and change.cordoned else {}),
         },
     }
 

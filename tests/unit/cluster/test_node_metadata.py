@@ -11,7 +11,7 @@ from gpusmith.cluster import node_metadata
 from gpusmith.cluster.api import ApiUnreachable
 from gpusmith.cluster.node_metadata import State, Wanted, taint_patch
 from gpusmith.errors import GpusmithError
-from gpusmith.names import CONDITION, HOLD, OWNED_TAINTS, PREVIOUS_DRIVER, STAMP, UPGRADE
+from gpusmith.names import CONDITION, HOLD, OWNED_TAINTS, PREVIOUS_DRIVER, SENTINEL_LABEL, STAMP, UPGRADE
 from tests.unit.cluster.conftest import Memory
 from tests.unit.ledgers import ledger
 
@@ -113,6 +113,26 @@ def test_machine_made_anew_loses_the_upgrade_of_the_old_one(entry: str, uncordon
     assert patch["spec"].get("unschedulable") is None
     told = node_metadata.changes(there, Wanted(taints=[GPU], startup_taint="gpusmith.io/unvalidated"))
     assert ("node.kubernetes.io/unschedulable:NoSchedule is removed" in told.get("taints", [])) is uncordoned
+
+
+@pytest.mark.parametrize(
+    ("before", "state", "labels"),
+    [
+        ("true", Step.CHANGING, {SENTINEL_LABEL: "true"}),
+        ("", Step.STUCK, {SENTINEL_LABEL: None}),
+        (None, Step.CHANGING, None),
+        # It has its value again; what it is now, somebody else has said.
+        ("true", Step.DONE, None),
+    ],
+)
+def test_nvsentinel_looks_after_a_machine_made_anew(
+    before: str | None, state: Step, labels: dict[str, str | None] | None
+) -> None:
+    there = node({SENTINEL_LABEL: "false"}, [], [GPU], "nvidia.com/gpu:NoSchedule")
+    there["metadata"]["annotations"][UPGRADE] = ledger(state=state, opted_out=before)
+    patch = node_metadata.taint_patch(there, [GPU], "gpusmith.io/unvalidated")
+    assert patch is not None
+    assert patch["metadata"].get("labels") == labels
 
 
 def test_changed_value_is_corrected() -> None:
