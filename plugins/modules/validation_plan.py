@@ -11,6 +11,6 @@ description: Compares the stamp on each Node object with the facts of the node.
 author: gpusmith contributors
 options:
   kubeconfig: {type: path, required: true, description: Path of a kubeconfig on the controller.}
-  nodes: {type: dict, required: true, description: "Name in the cluster (node) and facts (facts) of each inventory host."}
+  nodes: {type: dict, required: true, description: "Name in the cluster (node), facts (facts) and whether the Node says the outcome in a condition (condition), of each inventory host."}
   policy: {type: str, choices: [if_needed, always, never], default: if_needed, description: When to validate.}
 """

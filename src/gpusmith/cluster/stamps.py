@@ -14,7 +14,7 @@ from gpusmith.cluster import condition
 from gpusmith.cluster.api import CONFLICT, ApiRefused, Cluster
 from gpusmith.cluster.views import NODES, node_path
 from gpusmith.errors import GpusmithError, ToolError
-from gpusmith.names import RESULTS_SCHEMA, STAMP, STAMP_MANAGER, STARTUP_TAINT
+from gpusmith.names import CONDITION, RESULTS_SCHEMA, STAMP, STAMP_MANAGER, STARTUP_TAINT
 from gpusmith.problems import Problem
 
 TRIES = 5
@@ -49,13 +49,14 @@ def differing(stamp: Mapping[str, Any], facts: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def reason(node: Node | None, facts: Mapping[str, Any], policy: str) -> str:
+def reason(node: Node | None, facts: Mapping[str, Any], policy: str, conditions: bool = False) -> str:
     """Why a node must be validated now; empty if it need not.
 
     Args:
         node: its Node object, None if the cluster has none.
         facts: those that a stamp is for, as the probe reads them.
         policy: gpusmith_validate.
+        conditions: whether the Node says it in a condition, too.
     """
     if policy == "never":
         return ""
@@ -71,6 +72,8 @@ def reason(node: Node | None, facts: Mapping[str, Any], policy: str) -> str:
         return f"{CHANGED}, its {' and '.join(changed) or 'stamp'} changed"
     if has_taint(node):
         return "it carries the startup taint"
+    if conditions and (condition.of_node(node) or {}).get("status") != "True":
+        return f"its condition '{CONDITION}' does not say so"
     return ""
 
 
@@ -226,13 +229,13 @@ def plan(
 
     Args:
         cluster: the API.
-        hosts: per host the name of its Node (node) and its facts (facts).
+        hosts: per host the name of its Node (node), its facts (facts), and whether its Node says it in a condition (condition).
         policy: gpusmith_validate.
         check: the facts are those from before the run, which makes of a node what it was validated as.
     """
     there = {row["metadata"]["name"]: row for row in cluster.items(NODES)}
     why = {
-        host: reason(there.get(entry["node"]), entry["facts"], policy)
+        host: reason(there.get(entry["node"]), entry["facts"], policy, bool(entry.get("condition")))
         for host, entry in sorted(hosts.items())
     }
     return {
@@ -318,7 +321,7 @@ def put_outcome(
     old = read_stamp(node) if node is not None else None
     if proof.busy and old is not None and old.get("digest") == facts.get("digest"):
         # Nothing speaks against the stamp that is there, and nothing new was proved.
-        return Stamped(True, False, message=message)
+        return Stamped(True, _say(cluster, node, None, conditions, check), message=message)
     if old is not None:
         cluster.patch(node_path(name), unstamp_patch(), STAMP_MANAGER, dry_run=check)
     said = _say(cluster, node, proof.problem, conditions, check)

@@ -226,6 +226,31 @@ def test_a_node_says_the_outcome_in_a_condition_where_it_is_asked_to() -> None:
     assert conditions(memory) == {"Ready": "True"}
 
 
+@pytest.mark.parametrize(
+    ("status", "wanted", "asked_for"),
+    [(None, True, True), ("False", True, True), ("True", True, False), (None, False, False)],
+)
+def test_a_node_that_was_proved_before_gets_the_condition_as_well(
+    status: str | None, wanted: bool, asked_for: bool
+) -> None:
+    """A rule that waits for it would take all nodes with a stamp away from jobs."""
+    there = node(STAMP)
+    row = {
+        "type": CONDITION,
+        "status": status,
+        "reason": "Proved",
+        "message": "A complete validation passed.",
+    }
+    there["status"] = {"conditions": [row] if status else []}
+    memory = Memory({NODE: there})
+    hosts = {"gpu-1": {"node": "gpu-1", "facts": FACTS, "condition": wanted}}
+    assert bool(stamps.plan(memory.cluster, hosts, "if_needed")) is asked_for
+    # Its jobs need not end for that.
+    done = stamps.put_outcome(memory.cluster, "gpu-1", BUSY, FACTS, check=False, conditions=wanted)
+    assert (done.proved, done.changed) == (True, asked_for)
+    assert conditions(memory) == ({CONDITION: "True"} if wanted else {})
+
+
 def test_a_condition_keeps_since_when_it_is_so() -> None:
     memory = Memory({NODE: node(STAMP)})
     row = {"type": CONDITION, "status": "False", "message": "x", "lastTransitionTime": "2026-01-01T00:00:00Z"}
