@@ -77,8 +77,8 @@ def check_addresses(hosts: Mapping[str, Values]) -> list[Refusal]:
     """Hosts that are one machine: each would be changed and tested as the other."""
     found: dict[tuple[str, ...], list[str]] = {}
     for host, values in hosts.items():
-        address = values.get("ansible_host") or values.get("ansible_ssh_host") or host
-        port = values.get("ansible_port") or values.get("ansible_ssh_port") or 22
+        address = values.get("ansible_ssh_host") or values.get("ansible_host") or host
+        port = values.get("ansible_ssh_port") or values.get("ansible_port") or 22
         # Behind several jump hosts, one address is several machines; gateways go by the user's name as well.
         way = [values.get(name) or "" for name in WAY]
         if str(values.get("ansible_connection") or "") in BY_ADDRESS and not has_open([address, port, *way]):

@@ -184,6 +184,10 @@ CONNECTION: Mapping[str, Rule] = {
     "ansible_port": port,
     "ansible_user": text,
     "ansible_connection": text,
+    "ansible_ssh_host": text,
+    "ansible_ssh_port": port,
+    "ansible_ssh_user": text,
+    "ansible_ssh_args": text,
     "ansible_ssh_common_args": text,
     "ansible_ssh_extra_args": text,
     "ansible_ssh_private_key_file": file,
@@ -192,6 +196,9 @@ CONNECTION: Mapping[str, Rule] = {
     "ansible_become_user": text,
 }
 """Ansible's own variables for the way to a host. One that cannot be used would break the connections of all hosts."""
+
+OLD_NAMES = {f"ansible_ssh_{name}": f"ansible_{name}" for name in ("host", "port", "user")}
+"""Old names of some of them, which Ansible still takes, before the new ones."""
 
 RULES: Mapping[str, Rule] = {
     **CONNECTION,

@@ -125,13 +125,15 @@ def connect(inventory: Inventory, working_folder: Path) -> dict[str, Node]:
     config.read(settings)
     found: dict[str, Node] = {}
     for name in inventory.hosts:
-        variables = dict(inventory.variables(name))
+        variables = {key: value for key, value in inventory.variables(name).items() if value is not None}
         become = truth(
             variables.pop("ansible_become", config.get("privilege_escalation", "become", fallback=False))
         )
         # Never a question on a terminal, a bounded wait, and no shared connection: each node is asked once.
         extra = f"-o BatchMode=yes -o ConnectTimeout={CONNECT_TIMEOUT_S} -o ServerAliveInterval=10 -o ControlMaster=no"
-        variables["ansible_ssh_extra_args"] = f"{variables.get('ansible_ssh_extra_args', '')} {extra}".strip()
+        # The settings' own 'ssh_args' are all that testinfra knows.
+        given = [variables.get(f"ansible_ssh_{kind}", "") for kind in ("args", "extra_args")]
+        variables["ansible_ssh_extra_args"] = " ".join(filter(None, (*given, extra)))
         for key in ("ansible_ssh_common_args", "ansible_ssh_extra_args"):
             variables.setdefault(key, "")
         tree = {"all": {"hosts": [name]}, "_meta": {"hostvars": {name: variables}}}

@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any, Protocol, get_args, get_origin, get_type_hints
 
 from gpusmith.errors import Refusal, all_of
-from gpusmith.inventory.rules import CONNECTION
+from gpusmith.inventory.rules import CONNECTION, OLD_NAMES
 from gpusmith.inventory.specs import Specs
 from gpusmith.inventory.target import on_hosts
 from gpusmith.inventory.templates import UnfilledError, has_open, is_plain, unfilled
@@ -78,6 +78,7 @@ def judged(host: str, variables: Variables, specs: Specs) -> NodeWanted | list[R
         return found if found is None or spec is None else convert(spec, found)
 
     connection = {name: found for name in CONNECTION if (found := value(name)) is not None}
+    connection |= {new: connection.pop(old) for old, new in OLD_NAMES.items() if old in connection}
     wanted = NodeWanted(name=host, connection=connection, **_values(NodeWanted, OWN, value))
     return wrong or wanted
 

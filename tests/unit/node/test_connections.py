@@ -81,6 +81,28 @@ def test_connection_keeps_the_inventorys_settings(variables: Callable[..., dict[
     assert "StrictHostKeyChecking=no" not in line
 
 
+def test_the_suite_goes_the_way_that_playbooks_go(variables: Callable[..., dict[str, Any]]) -> None:
+    """By old names of host, port and user, which win; what is empty is as if it were not there."""
+    values = variables(
+        ansible_ssh_host="192.0.2.7",
+        ansible_ssh_port=2207,
+        ansible_ssh_user="old",
+        ansible_ssh_args="-J jump",
+    )
+    values |= {"ansible_port": 22, "ansible_ssh_common_args": None, "ansible_ssh_extra_args": None}
+    bare = variables() | {"ansible_host": None}
+    found = build({"gpu_nodes": {"hosts": ["gpu-1", "gpu-2"]}}, {"gpu-1": values, "gpu-2": bare}, "x", "")
+    lines = []
+    for adapter in node.connect(found, Path("/")).values():
+        assert isinstance(adapter, node.TestinfraNode)
+        words, arguments = adapter.host.backend._build_ssh_command("true")
+        lines.append(" ".join(words) % tuple(arguments))
+    for part in ("-J jump", "Port=2207", "User=old", " 192.0.2.7 "):
+        assert part in lines[0]
+    assert " gpu-2 " in lines[1]
+    assert found.hosts["gpu-1"].address == "192.0.2.7"
+
+
 def test_a_changed_host_key_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     class Backend:
         def run(self, command: str) -> None:
