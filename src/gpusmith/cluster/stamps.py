@@ -73,7 +73,7 @@ def reason(node: Node | None, facts: Mapping[str, Any], policy: str, conditions:
     if has_taint(node):
         return "it carries the startup taint"
     if conditions and (condition.of_node(node) or {}).get("status") != "True":
-        return f"its condition '{CONDITION}' does not say so"
+        return f"its condition '{CONDITION}' does not say that it is proved"
     return ""
 
 
