@@ -209,6 +209,7 @@ COMMANDS: Mapping[str, Command] = {
     # No machine of the lab has firmware with Secure Boot.
     "mokutil --import FILE": ELSEWHERE,
     "mokutil --list-enrolled": ELSEWHERE,
+    "mokutil --sb-state": ELSEWHERE,
     "rpm -V": ELSEWHERE,
     "rpm -qf": ELSEWHERE,
     "kubeadm upgrade node": ELSEWHERE,

@@ -17,7 +17,7 @@ from gpusmith.expect.steps import rejoin
 from gpusmith.expect.versions import is_open, is_version, numbers, upstream
 from gpusmith.expect.wanted import baseline_of
 from gpusmith.node.records import load
-from gpusmith.preflight.words import Facts, Tables, Wanted, models_of, refusal
+from gpusmith.preflight.words import Facts, Tables, Wanted, models_of, refusal, section
 from gpusmith.probe.foreign import Foreign
 from gpusmith.probe.host import Host
 from gpusmith.probe.kubernetes import Kubernetes
@@ -65,7 +65,7 @@ def check_package_manager(facts: Facts, _wanted: Wanted, _tables: Tables) -> Ite
 
 def check_architecture(facts: Facts, _wanted: Wanted, _tables: Tables) -> Iterator[Refusal]:
     """Nothing has to follow what is due: apt has those of another architecture in the same version, or not at all."""
-    found = facts["record"].get("foreign_packages") or []
+    found = section(facts["record"], "foreign_packages")
     if found and facts["repositories"]:
         yield refusal(
             "packages of another architecture",
@@ -152,12 +152,13 @@ def check_cgroups(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[Ref
     if record["kubernetes"]["joined"] or not wanted.joins or not node.manages("kubernetes_node"):
         return
     version = numbers(node.kubernetes.version)[:2]
-    if record["host"].get("cgroup_v2") is not False or version < FAILS_ON_CGROUP_V1:
+    unified = record["host"]["cgroup_v2"]
+    if unified or version < FAILS_ON_CGROUP_V1:
         return
     if node.kubernetes.kubelet_config.get("failCgroupV1") is not False:
         yield refusal(
             "control groups",
-            f"cgroup v1, with which a kubelet '{node.kubernetes.version}' does not start",
+            f"{'none' if unified is None else 'cgroup v1'}, with which a kubelet '{node.kubernetes.version}' does not start",
             "cgroup v2",
             "Take 'systemd.unified_cgroup_hierarchy=0' from the kernel's command line and reboot; or set 'failCgroupV1: false' in"
             " 'kubernetes_node_kubelet_config'.",
@@ -274,10 +275,12 @@ def check_parameters(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[
 def check_huge_pages(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[Refusal]:
     """The machine can have the huge pages that the inventory wants."""
     pages = wanted.node.baseline.huge_pages
+    if not pages:
+        return
     raw = facts["record"]
-    memory, node = load(Memory, raw.get("memory") or {}), load(Kubernetes, raw["kubernetes"])
+    memory, node = load(Memory, section(raw, "memory")), load(Kubernetes, raw["kubernetes"])
     record = Record(SCHEMA, memory=memory, kubernetes=node)
-    for found, allowed, step in huge_pages.unfitting(record, pages) if pages else ():
+    for found, allowed, step in huge_pages.unfitting(record, pages):
         yield refusal("huge pages", found, allowed, step)
 
 
@@ -294,10 +297,8 @@ def check_trust(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[Refus
 
 def _sources(raw: Mapping[str, Any]) -> list[Problem]:
     packages = {name: load(Package, row) for name, row in raw["packages"].items()}
-    halves = raw.get("half_packages") or {}
-    record = Record(
-        SCHEMA, packages=packages, half_packages=halves, foreign=load(Foreign, raw.get("foreign") or {})
-    )
+    halves, others = section(raw, "half_packages"), load(Foreign, section(raw, "foreign"))
+    record = Record(SCHEMA, packages=packages, half_packages=halves, foreign=others)
     return foreign.sources(record, "")
 
 
@@ -343,7 +344,7 @@ def check_processes(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[R
     loaded, version = raw["module"].get("loaded_version"), wanted.node.driver.version
     if raw["kubernetes"]["joined"] or not loaded or is_open(version) or is_version(loaded, upstream(version)):
         return
-    opened = tuple(load(Holder, row) for row in raw.get("holders") or ())
+    opened = tuple(load(Holder, row) for row in section(raw, "holders"))
     record = Record(SCHEMA, nvml=load(Nvml, raw["nvml"]), holders=opened)
     found = [
         f"{process.name or 'unknown'} (process {process.pid}, GPU {gpu.index})"

@@ -66,11 +66,7 @@ def check_secure_boot(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator
         if system["secure_boot"] or facts["record"]["module"].get("installed_version") is None:
             yield key
         return
-    if (
-        not system["secure_boot"]
-        or wanted.node.preflight.secure_boot_allowed
-        or wanted.node.driver.module_build == PREBUILT
-    ):
+    if not system["secure_boot"] or _may_be_unsigned(wanted):
         return
     if key is None:
         yield refusal(
@@ -99,9 +95,26 @@ def check_secure_boot(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator
         )
 
 
+def _may_be_unsigned(wanted: Wanted) -> bool:
+    """Whether no key of ours has to sign modules of the driver."""
+    node = wanted.node
+    ours = node.manages("nvidia_driver") and not wanted.no_driver
+    return not ours or node.preflight.secure_boot_allowed or node.driver.module_build == PREBUILT
+
+
+UNREAD = (
+    "whether Secure Boot is on could not be read of the firmware's variables ('mokutil --sb-state' tells); if it is, the kernel"
+    " loads no driver that DKMS built"
+)
+
+
 def notes(facts: Facts, wanted: Wanted) -> list[str]:
-    """What a person should know where nobody can tell whether the certificate is enrolled."""
+    """What a person should know where nobody can tell whether modules must be signed, or whether the certificate is enrolled."""
     key, system = facts.get("signing"), facts["record"].get("system") or {}
+    if system.get("secure_boot", False) is None:
+        # A driver that is loaded may be.
+        loaded = (facts["record"].get("module") or {}).get("loaded_version")
+        return [] if loaded or isinstance(key, SiteKey) or _may_be_unsigned(wanted) else [UNREAD]
     if not isinstance(key, SiteKey) or not system.get("secure_boot") or system.get("kernel_keys"):
         return []
     if wanted.node.preflight.secure_boot_allowed:

@@ -69,6 +69,18 @@ def models_of(facts: Facts, wanted: Wanted, tables: Tables) -> list[Model]:
     return gpus.of(seen, rows) or ([declared] if declared else [])
 
 
+def section(record: Mapping[str, Any], name: str) -> Any:
+    """A part of the record that the probe could read: what it could not is no reason to go on.
+
+    Raises:
+        KeyError: it could not; `judge` refuses the host.
+    """
+    found = record[name]
+    if found is None:
+        raise KeyError(name)
+    return found
+
+
 def refusal(check: str, found: str, allowed: str, next_step: str) -> Refusal:
     """One reason to refuse a host."""
     return Refusal(f"{check}: {found}; allowed: {allowed}.", next_step)

@@ -37,8 +37,13 @@ def facts() -> dict[str, Any]:
     gpu = {"device_id": "10de:2330", "class": "0x030200", "driver": None}
     return {
         "record": {
-            "host": {"os_id": "debian", "os_version": "12", "kernel": "6.1.0-40-amd64"},
+            "host": {"os_id": "debian", "os_version": "12", "kernel": "6.1.0-40-amd64", "cgroup_v2": True},
             "packages": {},
+            "half_packages": {},
+            "foreign_packages": [],
+            "foreign": {},
+            "holders": [],
+            "memory": {},
             "pci": {
                 "gpus": [{**gpu, "address": "0000:18:00.0"}, {**gpu, "address": "0000:2a:00.0"}],
                 "nvswitches": [{"address": "0000:83:00.0"}, {"address": "0000:84:00.0"}],
@@ -790,6 +795,24 @@ def test_a_gpu_that_is_set_aside_for_virtual_machines_is_refused_before_any_chan
 
 
 @pytest.mark.parametrize(
+    ("section", "check", "wanted"),
+    [
+        ("holders", "processes", {"nvidia_driver_version": "590.48.01"}),
+        ("foreign", "foreign driver", {}),
+        ("half_packages", "foreign driver", {}),
+        ("memory", "huge pages", {"host_baseline_huge_pages": {"2Mi": 4}}),
+    ],
+)
+def test_what_could_not_be_read_is_not_good(section: str, check: str, wanted: dict[str, Any]) -> None:
+    tree = changed(f"record.{section}", None)
+    tree["record"]["module"]["loaded_version"] = "580.178.04"
+    tree["record"]["errors"] = ["no answer within 15 s"]
+    assert f"{check}: could not be found out (no answer within 15 s); allowed: an answer." in {
+        row.message for row in refused(tree, **wanted)
+    }
+
+
+@pytest.mark.parametrize(
     ("v2", "version", "config", "joined", "stops"),
     [
         (False, "1.36.3", {}, False, True),
@@ -797,7 +820,7 @@ def test_a_gpu_that_is_set_aside_for_virtual_machines_is_refused_before_any_chan
         (False, "1.36.3", {"failCgroupV1": False}, False, False),
         (False, "1.34.2", {}, False, False),
         (True, "1.36.3", {}, False, False),
-        (None, "1.36.3", {}, False, False),
+        (None, "1.36.3", {}, False, True),
         # It runs.
         (False, "1.36.3", {}, True, False),
     ],

@@ -78,3 +78,23 @@ def test_modules_that_each_node_signs_are_refused_beside_a_sites_key() -> None:
     assert "'gdrdrv'" in found.message
     assert "peermem" not in found.message
     assert refused(tree, nvidia_driver_extra_modules=["gdrdrv"], preflight_secure_boot_allowed=True) == []
+
+
+@pytest.mark.parametrize(
+    ("signing", "loaded", "wanted", "told"),
+    [
+        (None, None, {}, True),
+        (None, "580.178.04", {}, False),
+        (KEY, None, {}, False),
+        (None, None, {"preflight_secure_boot_allowed": True}, False),
+        (None, None, {"nvidia_driver_module_build": "prebuilt"}, False),
+        (None, None, {"nvidia_driver_owner": "existing"}, False),
+    ],
+)
+def test_firmware_that_does_not_say_whether_it_wants_signed_modules_is_told(
+    signing: SiteKey | None, loaded: str | None, wanted: dict[str, Any], told: bool
+) -> None:
+    tree = {**facts(), "signing": signing}
+    tree["record"]["system"]["secure_boot"] = None
+    tree["record"]["module"]["loaded_version"] = loaded
+    assert ["could not be read" in note for note in notes(tree, run(**wanted))] == ([True] if told else [])
