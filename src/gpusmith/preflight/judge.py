@@ -29,6 +29,7 @@ from gpusmith.preflight.machine import (
     check_pci_drivers,
     check_processes,
     check_trust,
+    check_vgpu,
     check_witness,
 )
 from gpusmith.preflight.owners import check_owners, check_runtime_of_others
@@ -52,6 +53,7 @@ CHECKS: Sequence[Callable[[Facts, Wanted, Tables], Iterator[Refusal]]] = [
     check_architecture,
     check_gpus,
     check_pci_drivers,
+    check_vgpu,
     check_cgroups,
     check_witness,
     check_nouveau,
@@ -109,6 +111,7 @@ OF_A_DRIVER = frozenset(
     {
         check_witness,
         check_pci_drivers,
+        check_vgpu,
         check_nouveau,
         check_secure_boot,
         check_headers,

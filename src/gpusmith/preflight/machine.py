@@ -142,6 +142,19 @@ def check_pci_drivers(facts: Facts, _wanted: Wanted, _tables: Tables) -> Iterato
         )
 
 
+def check_vgpu(facts: Facts, _wanted: Wanted, _tables: Tables) -> Iterator[Refusal]:
+    """No GPU is a share that a hypervisor lends: it has the board's PCI ID, and the data centre driver does not drive it."""
+    gpus = (facts["record"]["pci"] or {}).get("gpus") or ()
+    shares = [row["address"] for row in gpus if row.get("vgpu")]
+    if shares:
+        yield refusal(
+            "virtual GPU",
+            f"{', '.join(shares)} is a vGPU, which needs the guest driver that belongs to its hypervisor's (NVIDIA vGPU)",
+            "whole GPUs, also those that are passed through",
+            "Install that driver yourself, and set 'nvidia_driver_owner: existing'; or leave the machine out with -l.",
+        )
+
+
 FAILS_ON_CGROUP_V1 = (1, 35)
 """Since this release the kubelet's 'failCgroupV1' is true by default (kubernetes/enhancements, KEP-5573)."""
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import glob
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gpusmith.probe.files import read_text
 
@@ -14,6 +14,10 @@ NVIDIA, MELLANOX = "0x10de", "0x15b3"
 # NVIDIA/gpu-driver-container, ubuntu24.04/nvidia-driver, _assert_nvlink5_system(), read on 2026-11-23.
 SWITCH_MANAGEMENT = b"SW_MNG"
 VPD_BYTES = 4096
+# Offsets in the configuration space, whose first 256 bytes every device has (PCI Local Bus Specification 3.0, chapter 6).
+STATUS, HAS_CAPABILITIES, CAPABILITIES, VENDOR_SPECIFIC, CONFIG_BYTES = 0x06, 0x10, 0x34, 0x09, 256
+# What NVIDIA's GPU feature discovery tells virtual GPUs by (NVIDIA/k8s-device-plugin v0.19.0, internal/vgpu/vgpu.go).
+VGPU = b"VF"
 
 
 @dataclass(frozen=True)
@@ -25,12 +29,14 @@ class PciDevice:
         device_id: vendor and device, '10de:2330'.
         class_: '0x030200'.
         driver: kernel driver that is bound to it; None if none is.
+        vgpu: whether it is a share in a GPU, which a hypervisor lends; None if that could not be read.
     """
 
     address: str
     device_id: str = ""
     class_: str = ""
     driver: str | None = None
+    vgpu: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -71,6 +77,29 @@ def manages_switches(folder: str) -> bool:
         return False
 
 
+def is_vgpu(config: bytes) -> bool | None:
+    """Whether a configuration space has NVIDIA's mark of a virtual GPU, which has its board's ID; None if it is cut off."""
+    if len(config) < CONFIG_BYTES:
+        return None
+    place = config[CAPABILITIES] if config[STATUS] & HAS_CAPABILITIES else 0
+    for _ in range(CONFIG_BYTES // 4):
+        # Before the first capability ends the header; behind the last byte nothing is.
+        if not CAPABILITIES <= place < CONFIG_BYTES - len(VGPU) - 3:
+            break
+        if config[place] == VENDOR_SPECIFIC:
+            return config[place + 3 : place + 3 + len(VGPU)] == VGPU
+        place = config[place + 1]
+    return False
+
+
+def _config(folder: str) -> bytes:
+    try:
+        with open(folder + "/config", "rb") as file:
+            return file.read(CONFIG_BYTES)
+    except OSError:
+        return b""
+
+
 def _device(folder: str, vendor: str) -> PciDevice:
     driver = folder + "/driver"
     return PciDevice(
@@ -93,7 +122,7 @@ def gather(root: str = "/sys/bus/pci/devices") -> Pci:
             cards += [row] if row.class_.startswith("0x02") else []
         # Display controllers, VGA (0300) and 3D (0302); an NVSwitch is a bridge of class 0680.
         elif row.class_.startswith(("0x0300", "0x0302")):
-            gpus.append(row)
+            gpus.append(replace(row, vgpu=is_vgpu(_config(folder))))
         elif row.class_.startswith("0x0680"):
             switches.append(row)
     # Cards are slow to tell.

@@ -794,6 +794,16 @@ def test_a_gpu_that_is_set_aside_for_virtual_machines_is_refused_before_any_chan
     assert refused(tree, gpusmith_gpu_count=1) == []
 
 
+@pytest.mark.parametrize(("vgpu", "stops"), [(True, True), (False, False), (None, False)])
+def test_a_virtual_gpu_is_no_gpu_for_our_driver(vgpu: bool | None, stops: bool) -> None:
+    tree = facts()
+    tree["record"]["pci"]["gpus"][1]["vgpu"] = vgpu
+    found = [row.message for row in refused(tree)]
+    assert ["0000:2a:00.0 is a vGPU" in message for message in found] == ([True] if stops else [])
+    others = [row.message for row in refused(tree, nvidia_driver_owner="existing")]
+    assert not any("vGPU" in message for message in others)
+
+
 @pytest.mark.parametrize(
     ("section", "check", "wanted"),
     [

@@ -63,3 +63,42 @@ def test_what_is_no_network_card_is_not_asked(tmp_path: Path) -> None:
         )
         == []
     )
+
+
+def space(*capabilities: tuple[int, bytes], listed: bool = True) -> bytes:
+    """A configuration space with these capabilities, one behind the other."""
+    config, place = bytearray(256), 0x40
+    config[0x06], config[0x34] = (0x10 if listed else 0), place
+    for kind, data in capabilities:
+        end = place + 2 + len(data)
+        config[place:end] = bytes([kind, end]) + data
+        place = end
+    return bytes(config)
+
+
+MSI, LENT = (0x05, bytes(6)), (0x09, b"\x1bVF\x00\x16460.16")
+
+
+@pytest.mark.parametrize(
+    ("config", "vgpu"),
+    [
+        (space(MSI, LENT), True),
+        (space(LENT), True),
+        (space(MSI, (0x09, b"\x14\x01\x00\x00")), False),
+        (space(MSI), False),
+        (space(LENT, listed=False), False),
+        # A list that leads back to itself, or out of the space.
+        (space((0x05, b""))[:0x41] + b"\x40" + bytes(0xBE), False),
+        (bytes([0] * 6 + [0x10] + [0] * 0x2D + [0xFF] * 0xCC), False),
+        # What others than root can read.
+        (space(MSI, LENT)[:64], None),
+        (None, None),
+    ],
+)
+def test_a_virtual_gpu_says_so_in_its_configuration(
+    config: bytes | None, vgpu: bool | None, tmp_path: Path
+) -> None:
+    root = machine(tmp_path, (GPU, None))
+    if config is not None:
+        (tmp_path / "0000:01:00.0" / "config").write_bytes(config)
+    assert [gpu.vgpu for gpu in pci.gather(root).gpus] == [vgpu]
