@@ -131,6 +131,7 @@ class ActionModule(EgressAction):
             notes += foreign.replaced(parse(record), version)
         notes += packages.unseen(record, wanted, names)
         if not wanted.no_driver:
+            notes += gpus.left_out(parse(record))
             notes += gpus.notes(parse(record), tables.rows(wanted.node), wanted.node.driver.module_flavour)
         if notes:
             result["verdict"] = {(task_vars or {})["inventory_hostname"]: {"notes": notes}}

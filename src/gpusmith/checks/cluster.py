@@ -12,13 +12,14 @@ from gpusmith.cluster import operands as of_pod
 from gpusmith.cluster.managed_fields import title
 from gpusmith.cluster.views import NodeView
 from gpusmith.data.operands import DEVICE_PLUGIN, FEATURE_DISCOVERY, Operand, deployed
-from gpusmith.expect import identity
+from gpusmith.expect import gpus, identity
 from gpusmith.expect.identity import Machine
 from gpusmith.expect.versions import answers, upstream
 from gpusmith.names import (
     COUNT_LABEL,
     DEPLOY_LABEL,
     DRIVER_LABEL,
+    GPU_RESOURCE,
     GPU_TYPE_LABEL,
     OPERANDS_LABEL,
     SIMULATED_LABEL,
@@ -164,7 +165,7 @@ def gpu_capacity(facts: ClusterFacts) -> list[Problem]:
         for name, count in others.items()
     ]
     short = [
-        replace(found, next_step=_kept_off(view)) if _has_no_plugin(facts, view) else found
+        replace(found, next_step=_elsewhere(facts, view) or found.next_step)
         for offer in offers
         for found in _offered(view, offer, _restart(facts.host))
     ]
@@ -189,11 +190,17 @@ def _unwritten(facts: ClusterFacts, view: NodeView) -> list[Problem]:
     ]
 
 
-def _has_no_plugin(facts: ClusterFacts, view: NodeView) -> bool:
-    """Nobody's device plugin runs there, and ours is not to."""
-    return (
-        DEVICE_PLUGIN not in facts.host.operands.ours and not view.plugins and not any(view.capacity.values())
-    )
+def _elsewhere(facts: ClusterFacts, view: NodeView) -> str:
+    """What to do where the plugin's log does not tell: nobody's runs there, or it offers what the inventory leaves out."""
+    if DEVICE_PLUGIN not in facts.host.operands.ours and not (view.plugins or any(view.capacity.values())):
+        return _kept_off(view)
+    return _spare(facts, view.capacity.get(GPU_RESOURCE))
+
+
+def _spare(facts: ClusterFacts, count: int | str | None) -> str:
+    """What to do about more GPUs than the inventory counts, if it leaves out some that operands see; else empty."""
+    more = int(count or 0) > facts.host.gpu_count
+    return gpus.seen_by_operands(facts.machine.record) if more and facts.machine else ""
 
 
 def _kept_off(view: NodeView) -> str:
@@ -300,7 +307,7 @@ def labels(facts: ClusterFacts) -> list[Problem]:
         problems.append(
             Problem(
                 f"Node '{view.name}': GPU feature discovery counts {found} GPUs, the inventory says {host.gpu_count}.",
-                "See nodes.gpu-count.",
+                _spare(facts, found) or "See nodes.gpu-count.",
                 {"labels": {COUNT_LABEL: found}},
             )
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpusmith.expect import holders, kernels
+from gpusmith.expect import gpus, holders, kernels
 from gpusmith.expect.choice import driver_of
 from gpusmith.node.facts import NodeFacts
 
@@ -23,12 +23,9 @@ def versions_evidence(facts: NodeFacts) -> dict[str, Any]:
 def count_evidence(facts: NodeFacts) -> dict[str, Any]:
     """Numbers by source, and which GPUs."""
     record = facts.record
-    apart = [
-        f"GPU {gpu.address} ({gpu.device_id}, driver {gpu.driver or 'none'}) is left out by 'gpusmith_gpus_ignored'"
-        for gpu in record.pci.left_out
-    ]
+    notes = gpus.left_out(record)
     return {
-        **({"left_out": apart} if apart else {}),
+        **({"notes": notes} if notes else {}),
         "pci": len(record.pci.gpus),
         "nvml": len(record.nvml.gpus),
         "dev": len(record.dev.gpu_minors),

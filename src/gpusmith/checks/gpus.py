@@ -231,7 +231,7 @@ def gpu_model(facts: NodeFacts) -> list[Problem]:
         rest = len(record.nvml.gpus) - len(unknown)
         raise NotApplicable(
             f"Node '{node}': not applicable to {', '.join(unknown)}: {gpus.NO_ROW}"
-            f"{f'; nothing is wrong with the other {rest}' if rest else ''}."
+            f"{f'; nothing is wrong with the other {rest}' if rest else ''}; {gpus.ADD_ONE}."
         )
     return []
 

@@ -271,8 +271,9 @@ def processes(facts: NodeFacts) -> list[Problem]:
                 )
             )
     # NVML lists who computes; who only has a device open can begin at any time.
+    spare = {gpu.minor for gpu in record.nvml.left_out}
     for holder in holders.strangers(record, facts.host.upgrade.stop_units):
-        if holder.pid not in computing:
+        if holder.pid not in computing and not spare.issuperset(holder.minors):
             indexes = ", ".join(str(gpu.index) for gpu in record.nvml.gpus if gpu.minor in holder.minors)
             problems.append(
                 Problem(

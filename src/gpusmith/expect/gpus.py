@@ -12,6 +12,7 @@ from gpusmith.probe.record import Record
 
 NO_ROW = "no row of data/gpus.yml: no baseline"
 """What is said of a GPU for which there is nothing to compare with."""
+ADD_ONE = "an inventory can add one, 'gpusmith_gpu_models'"
 
 
 def of(record: Record, models: Mapping[str, Model]) -> list[Model]:
@@ -40,13 +41,39 @@ def notes(record: Record, models: Mapping[str, Model], setting: str) -> list[str
         setting: of the kernel module's kind: auto, open or proprietary.
     """
     found = of(record, models)
-    said = [f"{_title(model)}: {NO_ROW}, {_why(model, setting)}" for model in found if not model.listed]
+    said = [
+        f"{_title(model)}: {NO_ROW} ({ADD_ONE}), {_why(model, setting)}"
+        for model in found
+        if not model.listed
+    ]
     if len(found) > 1:
         said.append(
             f"has GPUs of several models ({kinds(record, models)}), which the device plugin offers as one resource:"
             " a job may get any of them"
         )
     return said
+
+
+def left_out(record: Record) -> list[str]:
+    """GPUs that count for nothing, in words: nobody takes them for tested."""
+    return [
+        f"GPU {gpu.address} ({gpu.device_id}, driver {gpu.driver or 'none'}) is left out by 'gpusmith_gpus_ignored'"
+        for gpu in record.pci.left_out
+    ]
+
+
+def seen_by_operands(record: Record) -> str:
+    """What to do about GPUs that are left out and offered all the same; empty if there are none.
+
+    Device plugin and feature discovery leave out products called 'DGX Display' alone (NVIDIA/go-nvlib, pkg/nvlib/device/api.go).
+    """
+    at = [gpu.address for gpu in record.pci.left_out if gpu.driver == "nvidia"]
+    if not at:
+        return ""
+    return (
+        "Operands take every GPU that the NVIDIA driver has, but for NVIDIA's DGX Display. Bind those of 'gpusmith_gpus_ignored'"
+        f" ({', '.join(at)}) to another driver, such as vfio-pci; or take them out of the list, and count them."
+    )
 
 
 def _each(record: Record, models: Mapping[str, Model]) -> list[Model]:

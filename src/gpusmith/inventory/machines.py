@@ -31,7 +31,7 @@ Values = Mapping[str, Any]
 
 
 def check_models(hosts: Mapping[str, Values]) -> list[Refusal]:
-    """Names that mean a row of data/gpus.yml and are none. Others are a site's own, for GPUs that are no row."""
+    """Names that mean a row of data/gpus.yml and are none. Others are a site's own, with a row or without."""
     rows = models.load()
     found: dict[str, list[str]] = {}
     for host, values in hosts.items():

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from ansible_collections.gpusmith.gpu.plugins.module_utils.packages import SUPPORTED
 
+from gpusmith.data.models import Model
 from gpusmith.errors import Refusal
 from gpusmith.expect import foreign, holders, huge_pages, kubelet, mig
 from gpusmith.expect import surroundings as around
@@ -94,15 +95,11 @@ def check_gpus(facts: Facts, wanted: Wanted, tables: Tables) -> Iterator[Refusal
     if others:
         yield refusal(
             "GPU model",
-            ", ".join(
-                f"'{model.pci_device_id}' ({model.key if model.listed else 'unknown to data/gpus.yml'})"
-                for model in others
-            ),
+            ", ".join(f"{_in_words(model)} at {_addresses(model, gpus)}" for model in others),
             f"'{declared.pci_device_id}' ({name})"
             if declared
             else f"'{name}', which is no row of data/gpus.yml",
-            "Correct 'gpusmith_gpu_model', leave it out on a machine with several models, name a display adapter in"
-            " 'gpusmith_gpus_ignored', or look at what was built in ('lspci -nn').",
+            _which_model(found, others),
         )
     for model in dict.fromkeys([*found, *([declared] if declared else [])]):
         if model.refused:
@@ -122,6 +119,29 @@ def check_gpus(facts: Facts, wanted: Wanted, tables: Tables) -> Iterator[Refusal
             "Look for a GPU that fell off ('lspci -nn', 'dmesg'), correct 'gpusmith_gpu_count', or name those not to count"
             " in 'gpusmith_gpus_ignored'.",
         )
+
+
+def _in_words(model: Model) -> str:
+    return f"'{model.pci_device_id}' ({model.key if model.listed else 'unknown to data/gpus.yml'})"
+
+
+def _addresses(model: Model, gpus: Sequence[Mapping[str, Any]]) -> str:
+    return ", ".join(gpu["address"] for gpu in gpus if gpu["device_id"].lower() == model.pci_device_id)
+
+
+def _which_model(found: Sequence[Model], others: Sequence[Model]) -> str:
+    """What to do about GPUs that are not the inventory's model."""
+    if len(found) > 1:
+        return (
+            "The machine has GPUs of several models. If all are for jobs, leave 'gpusmith_gpu_model' out; else name those that"
+            " are not, such as a display adapter, in 'gpusmith_gpus_ignored'."
+        )
+    way = (
+        ""
+        if others[0].listed
+        else " To use a model that has no row, leave it out, or add a row to 'gpusmith_gpu_models'."
+    )
+    return f"Correct 'gpusmith_gpu_model', or look at what was built in ('lspci -nn').{way}"
 
 
 OURS = frozenset({"nvidia", "nouveau", "nova", "nova_core", "nvidiafb"})

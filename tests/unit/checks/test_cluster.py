@@ -18,6 +18,7 @@ from gpusmith.cluster.snapshot import take
 from gpusmith.cluster.views import view_of
 from gpusmith.node.connections import Probed
 from gpusmith.node.facts import machine_of
+from gpusmith.node.left_out import without
 from gpusmith.node.records import parse
 from gpusmith.suite.run import Suite
 from gpusmith.suite.sources import ClusterState
@@ -288,6 +289,23 @@ def test_a_node_on_which_no_plugin_of_others_runs_has_no_log_of_one(
     (problem,) = gpu_capacity(facts)
     assert says in problem.next_step
     assert "log" not in problem.next_step
+
+
+@pytest.mark.parametrize(("driver", "named"), [("nvidia", True), ("vfio-pci", False)])
+@pytest.mark.parametrize("count", ["5", "8"])
+def test_a_gpu_that_is_left_out_and_offered_all_the_same_is_named(
+    host: MakeHost, driver: str, named: bool, count: str
+) -> None:
+    of, record = host(gpusmith_gpus_ignored=["10de:1fb0"]), healthy_record()
+    record["pci"]["gpus"].append({"address": "0000:c1:00.0", "device_id": "10de:1fb0", "driver": driver})
+    offered = {"nvidia.com/gpu": count}
+    labels = {**node()["metadata"]["labels"], "nvidia.com/gpu.count": count}
+    raw = node(status__capacity=offered, status__allocatable=offered, metadata__labels=labels)
+    seen = machine_of(of, parse(without(record, of.gpus_ignored)))
+    facts = ClusterFacts(of, "gpu-1", view_of(raw, [], "gpusmith-system"), machine=seen)
+    for check in ("cluster.gpu-capacity", "cluster.labels"):
+        (step,) = (row.next_step for row in NODE_CHECKS[check](facts))
+        assert ("0000:c1:00.0" in step and "vfio-pci" in step) is named
 
 
 PLUGIN_SET = set_by_others("nvidia-device-plugin", "gpusmith-system", "x", "y")

@@ -53,7 +53,9 @@ def test_a_model_that_is_no_row_is_not_compared(facts: Facts, record: Record) ->
     for gpu in (*record["pci"]["gpus"], *record["nvml"]["gpus"]):
         gpu.update(device_id="10de:2bb6", name="NVIDIA RTX PRO 6000 Blackwell", memory_mib=97887)
     for model in (None, "our-rtx"):
-        with pytest.raises(NotApplicable, match=r"no row of data/gpus\.yml: no baseline\.$"):
+        with pytest.raises(
+            NotApplicable, match=r"no row of data/gpus\.yml: no baseline; .*'gpusmith_gpu_models'\.$"
+        ):
             gpus.gpu_model(facts(record, gpusmith_gpu_model=model))
     record["nvml"]["gpus"][1].update(mig_mode="enabled")
     assert "MIG mode" in gpus.gpu_model(facts(record, gpusmith_gpu_model=None))[0].cause

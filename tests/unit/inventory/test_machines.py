@@ -40,6 +40,13 @@ def test_rows_and_names_of_a_sites_own_are_fine(name: str | None) -> None:
     assert told({"a": {"gpusmith_gpu_model": name}}) == []
 
 
+def test_a_row_of_the_inventory_is_a_name_of_its_own() -> None:
+    row = {"name": "NVIDIA H100 SXM", "pci_device_id": "0xfff0", "architecture": "hopper", "memory_mib": 1}
+    of_site = {"gpusmith_gpu_model": "h100-smx", "gpusmith_gpu_models": {"h100-smx": row}}
+    (message,) = told({"a": of_site, "b": {"gpusmith_gpu_model": "h100-smx"}})
+    assert message.startswith("Host 'b': ")
+
+
 @pytest.mark.parametrize(
     "name",
     [

@@ -25,6 +25,8 @@ def display(record: Record) -> None:
         name="NVIDIA DGX Display", memory_mib=3911, ecc_mode=None, fabric_state="in_progress", pcie_width=4
     )
     gpu.update(unsupported=["ecc_mode"], vbios=None, unreadable={"vbios": "Unknown Error"})
+    row = {"pid": 8, "user": "ann", "command": "viewer", "started_unix": 1.0}
+    record["holders"] = [{**row, "devices": [f"/dev/nvidia{gpu['minor']}"]}]
     record["xids"] = [{"code": 79, "pci": place["address"], "message": "GPU has fallen off the bus."}]
 
 
@@ -61,7 +63,7 @@ def test_the_suite_judges_the_others_and_says_what_is_left_out(
     for name in {place["address"], place["device_id"].upper()} - {"10DE:2330"}:
         seen = facts(without(record, [name]), gpusmith_gpu_count=3)
         assert failing(seen) == {}
-        assert place["address"] in count_evidence(seen)["left_out"][0]
+        assert place["address"] in count_evidence(seen)["notes"][0]
 
 
 @pytest.mark.parametrize(("others", "told"), [(["/dev/nvidiactl"], False), (["/dev/nvidia0"], True)])
@@ -78,7 +80,9 @@ def test_who_uses_a_gpu_that_is_left_out_takes_none_from_pods(
 
 def test_the_gpus_that_count_are_as_strictly_judged(facts: Facts, record: Record) -> None:
     display(record)
+    record["holders"][0]["devices"].append("/dev/nvidia0")
     seen = facts(without(record, [DISPLAY]), gpusmith_gpu_count=4)
+    assert "'viewer'" in failing(seen)["nodes.processes"]
     assert (
         "3 on PCI, 3 in NVML, 3 in /dev, 4 in the inventory, and 1 left out"
         in failing(seen)["nodes.gpu-count"]

@@ -11,6 +11,7 @@ from ansible.plugins.action import ActionBase
 from ansible.template import Templar
 from ansible_collections.gpusmith.gpu.plugins.action.preflight import ActionModule
 
+from gpusmith.node.left_out import without
 from tests.unit.preflight.test_judge import WANTED, facts
 from tests.unit.records import healthy_record
 
@@ -72,9 +73,18 @@ def test_packages_that_are_half_there_are_told_at_the_end_of_the_run(monkeypatch
     assert "nvidia-driver-libs" not in str(answer["refusals"])
 
 
+def test_gpus_that_are_left_out_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    record = without(healthy_record(), ["0000:18:00.0"])
+    (note,) = answered(monkeypatch, dict(record))["verdict"]["gpu-1"]["notes"]
+    assert note == "GPU 0000:18:00.0 (10de:2330, driver nvidia) is left out by 'gpusmith_gpus_ignored'"
+
+
 def test_gpus_that_are_no_row_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     record = healthy_record()
     for gpu in record["pci"]["gpus"]:
         gpu["device_id"] = "10de:2bbf"
     (note,) = answered(monkeypatch, record)["verdict"]["gpu-1"]["notes"]
-    assert "(10de:2bbf): no row of data/gpus.yml: no baseline" in note
+    assert (
+        "(10de:2bbf): no row of data/gpus.yml: no baseline (an inventory can add one, 'gpusmith_gpu_models')"
+        in note
+    )

@@ -391,7 +391,11 @@ def test_no_model_has_to_be_declared() -> None:
 
 def test_a_row_that_the_machine_does_not_show_is_refused() -> None:
     found = only(refused(with_gpus("2bb6", "2bb6"), cuda_toolkit_versions=["12.8"]))
-    assert "'10de:2bb6' (unknown to data/gpus.yml); allowed: '10de:2330' (h100-sxm)" in found.message
+    assert (
+        "'10de:2bb6' (unknown to data/gpus.yml) at 0000:18:00.0, 0000:28:00.0; allowed: '10de:2330' (h100-sxm)"
+        in found.message
+    )
+    assert "add a row to 'gpusmith_gpu_models'" in found.hint
 
 
 def test_without_gpus_the_model_has_to_be_declared() -> None:
@@ -423,8 +427,14 @@ def test_models_in_one_machine_need_a_driver_for_all(
 
 def test_one_declared_model_excludes_another() -> None:
     found = only(refused(with_gpus("2330", "2331")))
-    assert "'10de:2331' (h100-pcie)" in found.message
-    assert "leave it out" in found.hint
+    assert "'10de:2331' (h100-pcie) at 0000:28:00.0" in found.message
+    assert "leave 'gpusmith_gpu_model' out; else name those that are not" in found.hint
+
+
+def test_a_display_adapter_beside_the_gpus_is_named_with_the_way_out() -> None:
+    model, count = refused(with_gpus("2330", "2330", "1fb0"))
+    assert "'10de:1fb0' (unknown to data/gpus.yml) at 0000:38:00.0" in model.message
+    assert all("'gpusmith_gpus_ignored'" in row.hint for row in (model, count))
 
 
 def test_hosts_on_which_no_role_was_ever_run_are_refused() -> None:
