@@ -16,7 +16,7 @@ from gpusmith.change import ledger as ledgers
 from gpusmith.change.budget import Answer, Fleet, Rules
 from gpusmith.change.ledger import Ledger
 from gpusmith.change.protocol import Halted, Node
-from gpusmith.cluster import dra, leftovers, maintenance, node_metadata
+from gpusmith.cluster import condition, dra, leftovers, maintenance, node_metadata
 from gpusmith.cluster.api import CONFLICT, MISSING, ApiRefused, Cluster, Object
 from gpusmith.cluster.holders import Holder, holders
 from gpusmith.cluster.retries import PASSING
@@ -29,6 +29,7 @@ from gpusmith.names import (
     OPERANDS_ON,
     RUN_NAMESPACE,
 )
+from gpusmith.problems import Problem
 from gpusmith.wanted.offers import Offers, gpus_of
 from gpusmith.wording import quoted, shorten
 from gpusmith.workloads import namespace
@@ -211,7 +212,13 @@ class NodeObject:
             if ((pod.get("spec") or {}).get("nodeSelector") or {}).get(OPERANDS_LABEL) == OPERANDS_ON
         ]
 
-    # --- its label and its GPUs ----------------------------------------------------------------------------------
+    # --- its condition, its label and its GPUs -------------------------------------------------------------------
+
+    def unproved(self, why: str) -> None:
+        """A stamp says of which version it is, a condition does not."""
+        node = self.node()
+        if condition.of_node(node) is not None:
+            condition.put(self.cluster, node, Problem(why, ""), dry_run=False)
 
     def operands(self, value: str) -> None:
         """Set the label by which our operands come and go, as site.yml does, so that the next site.yml changes nothing."""

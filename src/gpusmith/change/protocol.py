@@ -146,6 +146,9 @@ class InCluster(Protocol):
     def operands(self, value: str) -> None:
         """Set the label by which our operands come and go."""
 
+    def unproved(self, why: str) -> None:
+        """Take back, where the Node says it in a condition, that it is proved."""
+
     def operand_pods(self) -> Sequence[str]:
         """Pods of our operands on it, in words."""
 

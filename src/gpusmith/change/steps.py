@@ -296,6 +296,7 @@ class NodeChange:
         self._cordoned_still()
         self._write(state=State.ROLLING_BACK, reason=reason)
         self.say(State.ROLLING_BACK, reason)
+        self._do(lambda: self.cluster.unproved(reason))
         try:
             self._swap(origin)
             self._compare()

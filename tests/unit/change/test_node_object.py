@@ -19,6 +19,7 @@ from gpusmith.cluster.api import CONFLICT, ApiRefused
 from gpusmith.cluster.leftovers import Leftovers
 from gpusmith.errors import GpusmithError
 from gpusmith.names import (
+    CONDITION,
     HOLD,
     MANAGER,
     OPERANDS_LABEL,
@@ -31,6 +32,7 @@ from gpusmith.upgrade.hosts import STAMPED
 from gpusmith.wanted.offers import whole
 from gpusmith.workloads import namespace
 from tests.unit import objects
+from tests.unit.cluster.conftest import Memory
 from tests.unit.upgrade.nodes import node as node_object
 
 NEW = "580.190.02"
@@ -121,6 +123,16 @@ def test_admission_tells_nvsentinel_to_leave_the_node_alone(tmp_path: Path) -> N
     assert made(api, tmp_path).admit(ENTRY) == ""
     assert labels[SENTINEL_LABEL] == "false"
     assert ledgers.read(api.nodes["gpu-1"]) == replace(ENTRY, opted_out="")
+
+
+@pytest.mark.parametrize("proved", [True, False])
+def test_only_a_node_that_says_that_it_is_proved_takes_that_back(tmp_path: Path, proved: bool) -> None:
+    rows = [{"type": CONDITION, "status": "True"}] if proved else []
+    path = "/api/v1/nodes/gpu-1"
+    memory = Memory({path: {"metadata": {"name": "gpu-1"}, "status": {"conditions": rows}}})
+    replace(made(Api("gpu-1"), tmp_path), cluster=memory.cluster).unproved("It does not load.")
+    said = [(row["status"], row["message"]) for row in memory.objects[path]["status"]["conditions"]]
+    assert said == ([("False", "It does not load.")] if proved else [])
 
 
 def test_admission_cordons_and_writes_the_ledger(tmp_path: Path) -> None:

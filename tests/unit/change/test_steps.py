@@ -17,7 +17,7 @@ from gpusmith.change.outcome import Outcome, Result
 from gpusmith.change.protocol import ChangeFailed, Fenced, InUse
 from gpusmith.change.steps import ATTEMPTS, FRESH_S, NodeChange
 from gpusmith.errors import GpusmithError, ToolError
-from gpusmith.names import HOLD, OPERANDS_ON, OPERANDS_PAUSED, PREVIOUS_DRIVER
+from gpusmith.names import HOLD, OPERANDS_ON, OPERANDS_PAUSED, PREVIOUS_DRIVER, SENTINEL_LABEL
 from tests.unit.change.world import NEW, OLD, Killed, World, to_the_end
 
 BAD = ("install", "load", "compare", "validate")
@@ -28,8 +28,12 @@ def as_before_or_better(world: World) -> None:
     """What every end has in common, but for a node that is stuck."""
     assert not world.wrong, world.wrong
     assert not world.cordoned
+    assert SENTINEL_LABEL not in world.object["metadata"]["labels"], (
+        "NVSentinel does not look after it any more"
+    )
     assert world.label == OPERANDS_ON
     assert world.packages == world.loaded == world.validated
+    assert world.said
     assert world.running
     assert world.unit
     assert not world.blocked
@@ -78,6 +82,7 @@ def test_a_node_that_no_version_drives_stays_cordoned_and_says_both_reasons(step
     assert found.result is Result.STUCK
     assert OLD in found.reason
     assert world.cordoned
+    assert not world.said
     assert not world.wrong, world.wrong
 
 

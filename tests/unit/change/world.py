@@ -15,7 +15,7 @@ from gpusmith.change.protocol import ChangeFailed, Halted, InUse
 from gpusmith.change.steps import NodeChange
 from gpusmith.cluster.api import CONFLICT, ApiRefused
 from gpusmith.errors import GpusmithError, ToolError
-from gpusmith.names import OPERANDS_ON, OPERANDS_PAUSED, UPGRADE
+from gpusmith.names import OPERANDS_ON, OPERANDS_PAUSED, SENTINEL_LABEL, SENTINEL_LABELS, UPGRADE
 from gpusmith.upgrade import previous, snapshot
 from gpusmith.upgrade.on_machine import WORDS
 
@@ -24,6 +24,8 @@ T = TypeVar("T")
 OLD, NEW = "580.178.04", "580.200.01"
 NAME, GPUS = "gpu-1", 4
 UNIT = "nvidia-dcgm.service"
+WATCHED = {SENTINEL_LABELS + "driver.installed": "true"}
+"""Labels of a node that NVSentinel looks after."""
 
 
 class Killed(BaseException):
@@ -43,6 +45,7 @@ class World:
         room_in_s: when the budget allows the node.
         trouble: by an effect's number: 'before', 'within' and 'after' it the run is killed; 'error' and 'conflict' are answers.
         hold: the node is not admitted.
+        said: the Node's condition says that it is proved.
         sick: versions with which the node is broken.
         labelled_in: after how many looks feature discovery has labelled the driver that is loaded; None for never.
     """
@@ -61,6 +64,7 @@ class World:
     packages: str = OLD
     loaded: str | None = OLD
     validated: str | None = OLD
+    said: bool = True
     blocked: bool = False
     running: bool = True
     unit: bool = True
@@ -75,7 +79,7 @@ class World:
     did: list[str] = field(default_factory=list)
     object: dict[str, Any] = field(
         default_factory=lambda: {
-            "metadata": {"name": NAME, "resourceVersion": "1", "annotations": {}, "labels": {}},
+            "metadata": {"name": NAME, "resourceVersion": "1", "annotations": {}, "labels": dict(WATCHED)},
             "spec": {},
         }
     )
@@ -178,6 +182,8 @@ class World:
             self.must(self.job_ends == 0, "unloaded under a job")
             self.must(self.label == OPERANDS_PAUSED, "unloaded under the operands")
             self.must(self.entry is not None and not self.entry.finished, "unloaded without a ledger")
+            left_alone = self.object["metadata"]["labels"].get(SENTINEL_LABEL) == "false"
+            self.must(left_alone, "unloaded under NVSentinel's eyes")
             if self.users_end != 0:
                 raise InUse("a process uses the driver")
             half()
@@ -231,7 +237,7 @@ class World:
             if self.bad.get(version) == "validate":
                 raise ChangeFailed("the suite failed")
             self.must(self.loaded == version == self.packages, "validated another version")
-            self.validated = version
+            self.validated, self.said = version, True
 
         self._effect("validate", work)
 
@@ -257,6 +263,8 @@ class World:
             raise ApiRefused("changed meanwhile", "", CONFLICT)
         annotations = {**metadata["annotations"], **body["metadata"]["annotations"]}
         metadata["annotations"] = {name: text for name, text in annotations.items() if text is not None}
+        labels = {**metadata["labels"], **body["metadata"].get("labels", {})}
+        metadata["labels"] = {name: text for name, text in labels.items() if text is not None}
         metadata["resourceVersion"] = str(int(metadata["resourceVersion"]) + 1)
         if "spec" in body:
             change = body["spec"]["unschedulable"]
@@ -284,7 +292,7 @@ class World:
         def work() -> str:
             if why_not := self._why_not(entry):
                 return why_not
-            own = replace(entry, cordoned=not self.cordoned)
+            own = replace(entry, cordoned=not self.cordoned, opted_out=ledgers.to_opt_out(self.object))
             self._patch(ledgers.patch(self.object, own, cordon=True))
             return ""
 
@@ -299,6 +307,12 @@ class World:
 
         self._effect("operands", work)
         self.on_operands(value)
+
+    def unproved(self, why: str) -> None:
+        def work() -> None:
+            self.said = False
+
+        self._effect("unproved", work)
 
     def operand_pods(self) -> Sequence[str]:
         return self._effect("operand_pods", lambda: [] if self.label == OPERANDS_PAUSED else ["plugin"])
