@@ -16,6 +16,7 @@ from gpusmith.cluster.plugin_strategy import by_cdi
 from gpusmith.cluster.tenants import Tenant, tenant_of
 from gpusmith.data.operands import DEVICE_PLUGIN, FEATURE_DISCOVERY
 from gpusmith.expect.identity import Told
+from gpusmith.names import CONDITION
 from gpusmith.wanted.offers import Offer, Offers, gpus_of, is_gpu, strange
 
 NODES = "/api/v1/nodes"
@@ -199,7 +200,8 @@ def view_of(
 ) -> NodeView:
     """A node and its pods, from the API's own data."""
     metadata, spec, status = node["metadata"], node.get("spec") or {}, node.get("status") or {}
-    conditions = {row["type"]: row for row in status.get("conditions") or []}
+    # What a validation has said must not decide the next one.
+    conditions = {row["type"]: row for row in status.get("conditions") or [] if row["type"] != CONDITION}
     words = {
         kind: f"{kind}={row.get('status')}: {row.get('message') or row.get('reason') or 'no reason given'}"
         for kind, row in conditions.items()

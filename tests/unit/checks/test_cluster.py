@@ -16,6 +16,7 @@ from gpusmith.checks.whole_cluster import Removed
 from gpusmith.cluster.api import Cluster
 from gpusmith.cluster.snapshot import take
 from gpusmith.cluster.views import view_of
+from gpusmith.names import CONDITION
 from gpusmith.node.connections import Probed
 from gpusmith.node.facts import machine_of
 from gpusmith.node.left_out import without
@@ -124,6 +125,7 @@ def test_condition_that_says_ready_is_no_pressure(host: MakeHost) -> None:
         ("MemoryPressure", "fails"), ("NetworkUnavailable", "fails"), ("KernelDeadlock", "fails"),
         ("ReadonlyFilesystem", "fails"), ("FrequentContainerdRestart", "fails"), ("KubeletProblem", "fails"),
         ("EtcdIsVoter", "noted"), ("NTPInSync", "noted"), ("RDMALinkUp", "noted"), ("DrainScheduled", "noted"),
+        (CONDITION, "ours"),
     ],
 )  # fmt: skip
 def test_conditions_that_nobody_here_knows_are_told_and_not_judged(
@@ -140,7 +142,9 @@ def test_conditions_that_nobody_here_knows_are_told_and_not_judged(
 
 def test_a_pass_tells_what_keeps_pods_off_the_node(host: MakeHost) -> None:
     raw = node(spec__unschedulable=True)
-    raw["spec"]["taints"].append({"key": "team", "effect": "NoExecute"})
+    foreign = [("team", "NoExecute"), ("readiness.k8s.io/gpus-are-proved", "NoSchedule")]
+    raw["spec"]["taints"] += [{"key": key, "effect": effect} for key, effect in foreign]
+    assert failing(host(), raw, operands()) == {}
     facts = ClusterFacts(host(), "gpu-1", view_of(raw, [], "x"))
     evidence = catalog()["cluster.taints"].evidence(facts)
     assert evidence["unschedulable"] is True
