@@ -41,6 +41,8 @@ def fleet(*nodes: dict[str, Any], **sizes: int) -> Fleet:
         ({"allocatable": 3}, "3 of 4 GPUs offered"),
         ({"allocatable": 0}, "0 of 4 GPUs offered"),
         ({"entry": entry(State.CHANGING)}, "upgrade 'changing'"),
+        # A controller that waits for the proof must not keep the upgrade waiting which brings it.
+        ({"tainted": "readiness.k8s.io/gpus-are-proved"}, ""),
     ],
 )
 def test_what_takes_a_node_out_is_named(changes: dict[str, Any], why: str) -> None:

@@ -24,13 +24,14 @@ def node(
     kind: str = "h100-sxm",
     cordoned: bool = False,
     ready: bool = True,
-    tainted: bool = False,
+    tainted: bool | str = False,
     entry: Ledger | None = None,
     stamp: str = OLD,
     since: str = "2026-01-01T00:00:00Z",
     labels: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """A node that serves, changed as the arguments say; an empty stamp is none."""
+    taint = STARTUP_TAINT if tainted is True else tainted
     annotations = {STAMP: json.dumps({"driver": stamp, "time": since})} if stamp else {}
     if entry is not None:
         annotations[UPGRADE] = ledger.written(entry)
@@ -47,7 +48,7 @@ def node(
         },
         "spec": {
             **({"unschedulable": True} if cordoned else {}),
-            **({"taints": [{"key": STARTUP_TAINT, "effect": "NoSchedule"}]} if tainted else {}),
+            **({"taints": [{"key": taint, "effect": "NoSchedule"}]} if taint else {}),
         },
         "status": {
             "conditions": [{"type": "Ready", "status": str(ready)}],
