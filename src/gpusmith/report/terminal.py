@@ -47,9 +47,12 @@ def terminal(results: Results, folder: Path, console: Console) -> None:
         line(f"  cause: {escape(cause)}")
         if step:
             line(f"  next:  {escape(step)}")
+    notes: dict[tuple[str, str], list[str]] = {}
     for row in results.findings:
         for note in row.evidence.get("notes", ()):
-            line(f"[yellow]noted[/] {row.check} on {escape(row.target)}: {escape(note)}")
+            notes.setdefault((row.check, note), []).append(row.target)
+    for (check, note), names in notes.items():
+        line(f"[yellow]noted[/] {check} on {escape(named_targets(names))}: {escape(note)}")
     for _, cause, _, rows in alike(results, Outcome.SKIPPED):
         checks, targets = _named(rows)
         line(f"[yellow]skipped[/] {checks} on {escape(targets)}: {escape(cause)}")

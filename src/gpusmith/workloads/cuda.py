@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gpusmith.workloads import jobs
-from gpusmith.workloads.judge import Expected, Judged, Result, program_on_gpus
+from gpusmith.workloads.judge import Expected, Judged, Result, program_on_gpus, together
 from gpusmith.workloads.pods import Pods
 from gpusmith.workloads.register import ALL, workload
 
@@ -29,7 +29,8 @@ def run(pods: Pods) -> Judged:
         host.validation.timeout_pod_s + host.validation.load_s,
     )
     task = pods.task("cuda", jobs.program("run_cuda.py"), env=env, timeout_s=timeout_s)
-    return judge(pods.node.expected, pods.run_job(task), pods.gpus)
+    logs = pods.run_with_all(task)
+    return together([judge(pods.node.expected, log, pods.gpus // len(logs)) for log in logs])
 
 
 def judge(expected: Expected, log: str, wanted: int) -> Judged:

@@ -58,6 +58,25 @@ class Judged:
     of_host: bool = False
 
 
+def together(parts: Sequence[Judged]) -> Judged:
+    """What pods proved that shared the work of one: lists and mappings of their evidence are joined."""
+    evidence = dict(parts[0].evidence)
+    for name, value in [item for part in parts[1:] for item in part.evidence.items()]:
+        there = evidence.get(name)
+        if isinstance(there, list):
+            evidence[name] = [*there, *(row for row in value if row not in there)]
+        elif isinstance(there, dict):
+            evidence[name] = {**there, **value}
+        else:
+            evidence[name] = value
+    return Judged(
+        evidence,
+        [problem for part in parts for problem in part.problems],
+        list(dict.fromkeys(uuid for part in parts for uuid in part.tested)),
+        of_host=all(part.of_host for part in parts),
+    )
+
+
 def result_of(log: str) -> Result | None:
     """The last line of a pod's log that is a result; None if there is none."""
     for line in reversed(log.splitlines()):

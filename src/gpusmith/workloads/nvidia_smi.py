@@ -6,7 +6,7 @@ import re
 
 from gpusmith.checks.findings import Finding, Outcome
 from gpusmith.problems import Problem
-from gpusmith.workloads.judge import Expected, Judged, last_words, uuids_known
+from gpusmith.workloads.judge import Expected, Judged, last_words, together, uuids_known
 from gpusmith.workloads.pods import Pods
 from gpusmith.workloads.register import ALL, workload
 
@@ -33,8 +33,8 @@ def did_not_run(found: Finding) -> str:
 )
 def run(pods: Pods) -> Judged:
     """A Job with all free GPUs: with one GPU too few it would not be seen."""
-    log = pods.run_job(pods.task("nvidia-smi", ["nvidia-smi", "-L"]))
-    return judge(pods.node.expected, log, pods.gpus)
+    logs = pods.run_with_all(pods.task("nvidia-smi", ["nvidia-smi", "-L"]))
+    return together([judge(pods.node.expected, log, pods.gpus // len(logs)) for log in logs])
 
 
 def judge(expected: Expected, log: str, wanted: int) -> Judged:

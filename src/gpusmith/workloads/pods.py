@@ -20,6 +20,7 @@ from gpusmith.workloads.waiting import (
     Contended,
     Ends,
     NeverRan,
+    NotLocal,
     PodProblem,
     PullTrouble,
     Starts,
@@ -31,6 +32,7 @@ T = TypeVar("T")
 Maker = Callable[[Run, PodTask], Manifest]
 """jobs.job or jobs.pod."""
 FOLDERS = {"Job": "/apis/batch/v1", "Pod": "/api/v1"}
+ONE_EACH = "each GPU was tested in a pod of its own, and no pod with several"
 END_GRACE_S = 15
 """How long after its own deadline a pod is waited for."""
 
@@ -45,6 +47,7 @@ class Pods:
         gpus: how many the workload gets on this node.
         made_again: names of pods that never ran and were made once more, with the reason.
         made: kind and task of each.
+        notes: what a person should know of how the work was done.
         suspended: names of Jobs that somebody suspended as they were made.
     """
 
@@ -53,6 +56,7 @@ class Pods:
     gpus: int
     made_again: dict[str, str] = field(default_factory=dict)
     made: list[tuple[str, PodTask]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
     suspended: set[str] = field(default_factory=set)
 
     def task(
@@ -162,6 +166,24 @@ class Pods:
         """
         self.create(jobs.job, task)
         return self.log_of_job(task)
+
+    def run_with_all(self, task: PodTask) -> list[str]:
+        """The log of a Job with all GPUs of the workload; of a Job for each GPU, where the kubelet gives no pod so many.
+
+        Raises:
+            PodProblem: one did not run, or was ended from outside.
+        """
+        try:
+            return [self.run_job(task)]
+        except NotLocal as error:
+            if task.gpus == 1:
+                raise
+            self.notes.append(f"{ONE_EACH}: {error.message}")
+        each = [replace(task, name=f"{task.name}-{n}", gpus=1) for n in range(task.gpus)]
+        # All of them before one is waited for, so that none gets another's GPU.
+        for one in each:
+            self.create(jobs.job, one)
+        return [self.log_of_job(one) for one in each]
 
     def log_of_job(self, task: PodTask) -> str:
         """The log of a Job that was created before, at its end.

@@ -116,8 +116,9 @@ class Turn:
                 _record(self.workload, pods.node, found)
                 continue
             finding = found[pods.node.host.name]
-            again = {"made_again": pods.made_again} if pods.made_again else {}
-            finding = replace(finding, evidence={**finding.evidence, **again}, duration_s=spent)
+            seen = {"made_again": pods.made_again, "notes": pods.notes}
+            how = {name: rows for name, rows in seen.items() if rows}
+            finding = replace(finding, evidence={**finding.evidence, **how}, duration_s=spent)
             _record(self.workload, pods.node, finding)
             pods.node.say(f"{finding.target}: {self.title}: {finding.outcome.value}, {spent:.1f} s")
 

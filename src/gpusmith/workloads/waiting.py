@@ -68,6 +68,17 @@ class Interfered(ToolError):  # noqa: N818
     """What others make of our pods keeps them from doing their work, which says nothing about GPUs."""
 
 
+class NotLocal(Interfered):
+    """The kubelet's topology manager refuses a pod: its GPUs are not all near one CPU."""
+
+    def __init__(self, said: str) -> None:
+        super().__init__(
+            f"the kubelet refuses its pod: {said}",
+            "Its 'topologyManagerPolicy' finds no GPU near CPUs and memory that the pod could have: look at what other pods hold"
+            " of them, and at 'validation_pod_limits', or set the policy to 'best-effort' for the time of the validation.",
+        )
+
+
 class NeverRan(PodProblem):
     """A race in the kernel kept the container from starting, so the node's GPUs were not tested."""
 
@@ -124,15 +135,6 @@ def queued(held: str) -> Interfered:
     )
 
 
-def not_local(said: str) -> Interfered:
-    """What to say of a pod that the kubelet's topology manager refuses."""
-    return Interfered(
-        f"the kubelet refuses a pod with all GPUs: {said}",
-        "Its 'topologyManagerPolicy' asks for GPUs near one CPU, which all GPUs of a node with several are not. The suite cannot"
-        " prove such a node: set the policy to 'best-effort' for the time of the validation.",
-    )
-
-
 @dataclass
 class Starts:
     """Whether the pod runs or has ended; a hopeless one is given up early.
@@ -171,7 +173,7 @@ class Starts:
             # Ours never ran.
             raise _injected(state)
         if state.locality:
-            raise not_local(state.locality)
+            raise NotLocal(state.locality)
         if state.phase in ("Running", "Succeeded", "Failed"):
             return Done(pod)
         warned = self.warning(pod) if is_starting(pod) else None

@@ -36,6 +36,8 @@ def test_what_a_passed_check_accepts_is_shown() -> None:
     passed = replace(PASSED, check="nodes.xid", evidence={"notes": ["GPU 0 [x] reported Xid 31"]})
     assert "noted nodes.xid on gpu-1: GPU 0 [x] reported Xid 31" in shown(results(passed))
     assert "noted" not in shown(results(PASSED))
+    twice = shown(results(passed, replace(passed, target="gpu-2")))
+    assert "noted nodes.xid on gpu-1, gpu-2: GPU 0 [x] reported Xid 31" in twice
 
 
 def test_denominators_and_who_is_missing_are_named() -> None:

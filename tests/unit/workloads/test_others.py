@@ -277,3 +277,44 @@ def test_a_job_that_does_not_end_gives_its_gpus_back(
 def test_a_run_says_that_it_lives(run: Any, fake_cluster: Any) -> None:
     run()
     assert fake_cluster.beats >= 1
+
+
+REFUSED = {
+    "phase": "Failed",
+    "reason": "TopologyAffinityError",
+    "message": "Pod was rejected: Resources cannot be allocated with Topology locality",
+}
+
+
+def test_gpus_that_the_kubelet_gives_no_pod_together_are_tested_in_a_pod_each(
+    run: Any, fake_cluster: Any, said: list[str]
+) -> None:
+    """pytorch/ci-infra#696: two sockets with GPUs each, and topologyManagerPolicy single-numa-node."""
+    started, gpus = fake_cluster.run, fake_cluster.gpus["gpu-1"]
+
+    def admit(name: str, pod: dict[str, Any], command: list[str], env: Any, uuids: list[str]) -> None:
+        if len(uuids) > 1:
+            pod["status"] = REFUSED
+            return
+        apart = name.endswith("-x") and name.split("-")[-2].isdigit()
+        started(name, pod, command, env, [gpus[int(name.split("-")[-2])]] if apart else uuids)
+
+    fake_cluster.run = admit
+    found = run()[0]["gpu-1"]
+    assert outcomes(found) == dict.fromkeys(per_node(), "passed"), found.findings
+    assert sorted(found.tested) == sorted(gpus)
+    for name in ("nvidia-smi", "cuda"):
+        (note,) = found.findings[f"workloads.{name}"].evidence["notes"]
+        assert "no pod with several" in note
+        assert "Topology locality" in note
+    assert set(found.findings["workloads.throttle"].evidence["reasons"]) == set(gpus), "all of them at once"
+
+
+def test_a_kubelet_that_gives_no_pod_even_one_gpu_is_named(run: Any, fake_cluster: Any) -> None:
+    ends_as(
+        fake_cluster, tuple(f"n0-nvidia-smi{name}-x" for name in ("", "-0", "-1", "-2", "-3")), "", REFUSED
+    )
+    finding = run()[0]["gpu-1"].findings["workloads.nvidia-smi"]
+    assert finding.outcome is Outcome.ERROR
+    assert "TopologyAffinityError" in finding.cause
+    assert "topologyManagerPolicy" in finding.next_step
