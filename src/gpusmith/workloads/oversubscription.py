@@ -15,7 +15,7 @@ from gpusmith.workloads.judge import Expected, Judged
 from gpusmith.workloads.pods import Pods
 from gpusmith.workloads.register import workload
 from gpusmith.workloads.states import state_of
-from gpusmith.workloads.waiting import Contended, PodProblem
+from gpusmith.workloads.waiting import Contended, PodProblem, queued
 
 PENDING_WAIT_S = 60.0
 STAYS_PENDING_S = 3.0
@@ -105,7 +105,9 @@ class StaysPending:
                 f"pod '{self.pod}' was placed while {self.holders} pods hold all GPUs that were free",
                 "Look for more than one device plugin, time slicing, or a pod of somebody else that ended meanwhile.",
             )
-        if not insufficient(state.unscheduled, self.resource):
+        # A scheduler of others has words of its own; which GPU the pod gets proves what it waited for.
+        theirs = state.steered and state.unscheduled
+        if not theirs and not insufficient(state.unscheduled, self.resource):
             return NotYet(state.unscheduled or "no word of the scheduler")
         now = time.monotonic()
         if self.since is None:
@@ -120,4 +122,7 @@ def _stays_pending(pods: Pods, extra: PodTask, held: int) -> str:
     try:
         return pods.node.board.wait(what, extra.name, waits, Deadline(PENDING_WAIT_S))
     except WaitTimeout as error:
+        state = state_of(pods.node.board.pod(extra.name) or {})
+        if state.held or state.steered:
+            raise queued(state.held or state.steered) from error
         raise PodProblem(error.message, "Look at the pod's conditions.") from error

@@ -15,7 +15,7 @@ from gpusmith.workloads import jobs
 from gpusmith.workloads.jobs import Manifest, PodTask, Run
 from gpusmith.workloads.judge import result_of
 from gpusmith.workloads.node import NodeUnderTest
-from gpusmith.workloads.states import state_of
+from gpusmith.workloads.states import queue_of, state_of
 from gpusmith.workloads.waiting import (
     Contended,
     Ends,
@@ -48,7 +48,7 @@ class Pods:
         made_again: names of pods that never ran and were made once more, with the reason.
         made: kind and task of each.
         notes: what a person should know of how the work was done.
-        suspended: names of Jobs that somebody suspended as they were made.
+        suspended: how somebody suspended Jobs as they were made, by their names.
     """
 
     node: NodeUnderTest
@@ -57,7 +57,7 @@ class Pods:
     made_again: dict[str, str] = field(default_factory=dict)
     made: list[tuple[str, PodTask]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    suspended: set[str] = field(default_factory=set)
+    suspended: dict[str, str] = field(default_factory=dict)
 
     def task(
         self, name: str, command: Sequence[str], gpus: int | None = None, image: str = "", **more: Any
@@ -113,7 +113,7 @@ class Pods:
         folder = f"{FOLDERS[manifest['kind']]}/namespaces/{node.run.namespace}"
         made = node.cluster.create(f"{folder}/{manifest['kind'].lower()}s", manifest)
         if (made.get("spec") or {}).get("suspend"):
-            self.suspended.add(task.name)
+            self.suspended[task.name] = f"'suspend: true' of its Job{queue_of(made)}"
 
     def release(self) -> None:
         """Give back the GPUs of these pods now: a Job or pod that has not ended is deleted.
@@ -196,7 +196,7 @@ class Pods:
     def _ended(self, task: PodTask) -> str:
         board, name = self.node.board, task.name
         starts = Starts(
-            self.age(task), board.warning, lambda: board.job_warning(name), name in self.suspended
+            self.age(task), board.warning, lambda: board.job_warning(name), self.suspended.get(name, "")
         )
         self.started(task, starts, f"pod of '{name}'")
         deadline = Deadline(task.timeout_s + END_GRACE_S)

@@ -37,7 +37,8 @@ class PodState:
         over: the pod itself has ended, and its GPUs are free; with containers of others it may go on after ours.
         injected: a container of somebody else that does not start, with the reason; empty if there is none.
         limit: of memory, at which our container was ended; empty if it was not.
-        held: what keeps it from the cluster's own scheduler; empty if nothing does.
+        held: what keeps it from every scheduler; empty if nothing does.
+        steered: what others gave it that decides who places it and where; empty if nothing does.
         locality: why the kubelet's topology manager refuses it, in its words; empty if it does not.
     """
 
@@ -52,6 +53,7 @@ class PodState:
     injected: str = ""
     limit: str = ""
     held: str = ""
+    steered: str = ""
     locality: str = ""
 
 
@@ -138,18 +140,37 @@ def state_of(pod: Mapping[str, Any]) -> PodState:
         over=over,
         injected=injected,
         limit=limit,
-        held=_held(pod.get("spec") or {}),
+        held=_held(pod),
+        steered=_steered(pod),
         locality=": ".join(ended) if reason == TOPOLOGY else "",
     )
 
 
-def _held(spec: Mapping[str, Any]) -> str:
-    """What a queue controller has written into our pod."""
-    gates = ", ".join(f"'{row.get('name')}'" for row in spec.get("schedulingGates") or [])
-    scheduler = str(spec.get("schedulerName") or DEFAULT_SCHEDULER)
-    if gates:
-        return f"scheduling gate {gates}"
-    return f"scheduler '{scheduler}'" if scheduler != DEFAULT_SCHEDULER else ""
+def _held(pod: Mapping[str, Any]) -> str:
+    """The gates of a queue controller."""
+    rows = (pod.get("spec") or {}).get("schedulingGates") or []
+    gates = ", ".join(f"'{row.get('name')}'" for row in rows)
+    return f"scheduling gate {gates}{queue_of(pod)}" if gates else ""
+
+
+def _steered(pod: Mapping[str, Any]) -> str:
+    """Scheduler and node selector of others: the suite's pods have neither."""
+    spec = pod.get("spec") or {}
+    name, selector = str(spec.get("schedulerName") or DEFAULT_SCHEDULER), spec.get("nodeSelector") or {}
+    if name == DEFAULT_SCHEDULER and not selector:
+        return ""
+    who = "the scheduler" if name == DEFAULT_SCHEDULER else f"scheduler '{name}'"
+    keys = ", ".join(f"{key}={value}" for key, value in selector.items())
+    selected = f" with node selector '{keys}'" if keys else ""
+    return f"{who}{selected}{queue_of(pod)}"
+
+
+def queue_of(found: Mapping[str, Any]) -> str:
+    """The queue that labels or annotations of a pod or Job name, in brackets; every controller has its own key for that."""
+    metadata = found.get("metadata") or {}
+    marks = {**(metadata.get("annotations") or {}), **(metadata.get("labels") or {})}
+    named = ", ".join(f"{key}={value}" for key, value in marks.items() if "queue" in key)
+    return f" ({named})" if named else ""
 
 
 def _not_started(row: Mapping[str, Any], initial: bool = False) -> str:

@@ -189,6 +189,8 @@ class Turn:
                 whys += [why] if why else []
         except GpusmithError as trouble:
             return self._each(Outcome.ERROR, trouble.message, trouble.hint)
+        if not whys and error.theirs:
+            return self._each(Outcome.ERROR, error.message, error.hint)
         if not whys:
             return self._problem(error)
         cause = f"left out: {'; '.join(whys)}: {error.message.rstrip('.')}."

@@ -41,7 +41,15 @@ class PodProblem(GpusmithError):  # noqa: N818 - it is about the system under te
 
 
 class Contended(PodProblem):
-    """A problem that other users of the node may have caused; the check finds out."""
+    """A problem that other users of the node may have caused; the check finds out.
+
+    Attributes:
+        theirs: if they did not, it is the doing of others all the same, and no failure of the node.
+    """
+
+    def __init__(self, message: str, hint: str = "", log: str = "", theirs: bool = False) -> None:
+        super().__init__(message, hint, log)
+        self.theirs = theirs
 
 
 OF_CREDENTIALS = re.compile(
@@ -126,12 +134,16 @@ def _injected(state: PodState) -> Interfered:
     )
 
 
+QUEUES = (
+    "Give it the label of a queue that admits it at once ('validation_labels'), or have whoever set that leave namespaces with"
+    f" label '{PURPOSE_LABEL}={PURPOSE}' alone."
+)
+
+
 def queued(held: str) -> Interfered:
     """What to say of a pod or Job that a queue controller keeps to itself."""
     return Interfered(
-        f"{held} keeps its pod from the scheduler: a queue controller of the cluster, such as Kueue, took it",
-        "Give it the label of a queue that admits it at once ('validation_labels'), or have the controller leave namespaces with"
-        f" label '{PURPOSE_LABEL}={PURPOSE}' alone.",
+        f"its pod is held back by {held}, which a queue controller or webhook of the cluster set", QUEUES
     )
 
 
@@ -143,7 +155,7 @@ class Starts:
         age: seconds since the pod was made.
         warning: of the pod's events.
         job_warning: of the events of the Job whose pod is not there.
-        suspended: the Job was suspended as it was made.
+        suspended: how the Job was suspended as it was made; empty if it was not.
         was_there: the pod was seen before.
         pull_failed_at: age at which the image was first seen not to be had.
         registry: what the registry said last.
@@ -152,7 +164,7 @@ class Starts:
     age: Callable[[], float]
     warning: Warnings = no_warnings
     job_warning: Callable[[], Warned | None] = no_job_warning
-    suspended: bool = False
+    suspended: str = ""
     was_there: bool = False
     pull_failed_at: float | None = None
     registry: str = ""
@@ -194,7 +206,7 @@ class Starts:
                 " kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations,validatingadmissionpolicies",
             )
         if self.suspended and self.age() > UNSCHEDULABLE_S:
-            raise queued("'suspend: true' of its Job")
+            raise queued(self.suspended)
         return NotYet(f"no pod yet{f'; {refused}' if refused else ''}")
 
     def _pulls(self, state: PodState, warned: Warned | None) -> None:
@@ -221,9 +233,16 @@ class Starts:
             )
         if state.injected and self.age() > PULL_RETRIES_S:
             raise _injected(state)
-        if state.held and not state.node and self.age() > UNSCHEDULABLE_S:
+        waits = not state.node and self.age() > UNSCHEDULABLE_S
+        if waits and state.held:
             raise queued(state.held)
-        if state.unscheduled and self.age() > UNSCHEDULABLE_S:
+        if waits and state.steered:
+            raise Contended(
+                f"{state.steered}, which others gave it, does not place it: {state.unscheduled or 'no reason given'}",
+                QUEUES,
+                theirs=True,
+            )
+        if waits and state.unscheduled:
             raise Contended(
                 f"the scheduler does not place it: {state.unscheduled}",
                 "Compare allocatable GPUs with the pods of the node.",

@@ -183,6 +183,32 @@ def test_a_gpu_that_nobody_took_and_that_is_missing_fails(run: Any, node: Node, 
     assert "the scheduler does not place it" in finding.cause
 
 
+@pytest.mark.parametrize("taken", [True, False])
+def test_a_scheduler_of_others_that_places_nothing_is_no_failure(
+    run: Any, node: Node, fake_cluster: Any, taken: bool
+) -> None:
+    """YuniKorn's webhook gives it to every pod. Who holds the GPUs is still the first reason."""
+    started = fake_cluster.schedule
+
+    def schedule() -> None:
+        for pod in fake_cluster.pods.values():
+            pod["spec"]["schedulerName"] = "yunikorn"
+        started()
+
+    def lost() -> None:
+        node.taken(1)
+        node.view = node.view if taken else READY
+
+    fake_cluster.schedule = schedule
+    on_creation(fake_cluster, "n0-cuda", lost)
+    finding = run(look=node)[0]["gpu-1"].findings["workloads.cuda"]
+    if taken:
+        left_out(finding, "taken by team/train (1) meanwhile")
+        return
+    assert finding.outcome is Outcome.ERROR
+    assert "scheduler 'yunikorn'" in finding.cause
+
+
 def test_a_gpu_that_is_freed_in_the_middle_is_no_failure(run: Any, node: Node, fake_cluster: Any) -> None:
     node.taken(1)
     on_creation(fake_cluster, "n0-one-more", lambda: node.taken(0))

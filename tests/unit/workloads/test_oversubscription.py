@@ -26,6 +26,34 @@ def test_one_pod_too_many_that_runs_fails(run: Any, fake_cluster: Any) -> None:
     assert "was placed while 4 pods hold all GPUs" in finding.cause
 
 
+@pytest.mark.parametrize(
+    ("spec", "words", "outcome", "names"),
+    [
+        ({"schedulingGates": [{"name": "kueue"}]}, "gated", Outcome.ERROR, "scheduling gate 'kueue'"),
+        ({"schedulerName": "volcano"}, "", Outcome.ERROR, "scheduler 'volcano'"),
+        ({"schedulerName": "yunikorn"}, "task waits for resources", Outcome.PASSED, ""),
+        ({}, "another reason", Outcome.FAILED, "another reason"),
+    ],
+)
+def test_queue_controllers_have_words_of_their_own(
+    run: Any, fake_cluster: Any, spec: dict[str, Any], words: str, outcome: Outcome, names: str
+) -> None:
+    started = fake_cluster.schedule
+
+    def schedule() -> None:
+        started()
+        pod = fake_cluster.pods.get("n0-one-more")
+        if pod and pod["status"]["phase"] == "Pending":
+            row = {"type": "PodScheduled", "status": "False", "message": words}
+            pod["spec"].update(spec)
+            pod["status"]["conditions"] = [row] if words else []
+
+    fake_cluster.schedule = schedule
+    finding = run()[0]["gpu-1"].findings["workloads.oversubscription"]
+    assert finding.outcome is outcome, finding.cause
+    assert names in finding.cause
+
+
 def test_wrong_gpu_after_a_release_fails(run: Any, fake_cluster: Any) -> None:
     def hold(env: dict[str, str], uuids: list[str]) -> Any:
         late = (

@@ -103,6 +103,25 @@ def test_a_pod_ends_by_itself_before_it_is_given_up(host: Callable[..., NodeWant
     assert waited == [9.0, 22.0], "pulling has a time of its own"
 
 
+def test_a_job_that_is_made_suspended_is_said_with_its_queue(host: Callable[..., NodeWanted]) -> None:
+    def create(_: str, body: dict[str, Any]) -> dict[str, Any]:
+        labels = {**body["metadata"]["labels"], "kueue.x-k8s.io/queue-name": "team"}
+        return {"metadata": {"labels": labels}, "spec": {"suspend": True}}
+
+    waits: list[Any] = []
+
+    def wait(what: str, name: str, check: Any, deadline: Deadline) -> Any:
+        waits.append(check)
+        raise InterruptedError
+
+    board = SimpleNamespace(wait=wait, warning=None, expect=lambda _: None)
+    cluster = SimpleNamespace(create=create)
+    pods = Pods(under_test(cluster, board, Target(host(), READY, None)), "cuda", 0)
+    with pytest.raises(InterruptedError):
+        pods.run_job(pods.task("x", ["true"]))
+    assert waits[0].suspended == "'suspend: true' of its Job (kueue.x-k8s.io/queue-name=team)"
+
+
 def pulls(reason: str) -> dict[str, Any]:
     return {"reason": reason, "message": f"{reason} image 'big'", "involvedObject": {"name": "n0-x-1"}}
 

@@ -113,26 +113,39 @@ def test_what_somebody_injects_and_does_not_start_is_not_the_nodes_fault() -> No
         Starts(lambda: 90.0)(pod)
 
 
+QUEUE = {"kueue.x-k8s.io/queue-name": "team"}
+
+
 @pytest.mark.parametrize(
-    ("spec", "held"),
+    ("spec", "said", "kind", "names"),
     [
-        ({"schedulingGates": [{"name": "kueue.x-k8s.io/admission"}]}, "gate 'kueue.x-k8s.io/admission'"),
-        ({"schedulerName": "volcano"}, "scheduler 'volcano'"),
+        ({"schedulingGates": [{"name": "kueue.x-k8s.io/admission"}]}, "gated", Interfered, "gate 'kueue.x-k8s.io/admission'"),
+        ({"schedulerName": "volcano"}, "", Contended, "scheduler 'volcano'"),
+        ({"schedulerName": "yunikorn"}, "no room in root.team", Contended, "'yunikorn'.*does not place it: no room in root.team"),
+        ({"nodeSelector": {"pool": "a"}}, "1 node(s) didn't match", Contended, "node selector 'pool=a'.*didn't match"),
     ],
-)
-def test_a_pod_that_a_queue_controller_keeps_is_no_fault_of_the_node(spec: dict[str, Any], held: str) -> None:
-    condition = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "message": "gated"}
-    pod = {"metadata": {"name": "x"}, "spec": spec, "status": {"phase": "Pending", "conditions": [condition]}}
+)  # fmt: skip
+def test_a_pod_that_others_hold_back_or_steer_is_no_fault_of_the_node(
+    spec: dict[str, Any], said: str, kind: type[Exception], names: str
+) -> None:
+    row = {"type": "PodScheduled", "status": "False", "message": said}
+    pod = {
+        "metadata": {"name": "x", "labels": QUEUE},
+        "spec": spec,
+        "status": {"phase": "Pending", "conditions": [row] if said else []},
+    }
     assert isinstance(Starts(lambda: 40.0)(pod), NotYet)
-    with pytest.raises(Interfered, match=held) as error:
+    with pytest.raises(kind, match=names) as error:
         Starts(lambda: 50.0)(pod)
-    assert "validation_labels" in error.value.hint
+    assert "kueue.x-k8s.io/queue-name=team" in str(error.value)
+    assert "validation_labels" in error.value.hint  # type: ignore[attr-defined]
+    assert kind is Interfered or error.value.theirs  # type: ignore[attr-defined]
 
 
 def test_a_job_that_was_suspended_as_it_was_made_is_told_as_that() -> None:
-    assert isinstance(Starts(lambda: 40.0, suspended=True)(None), NotYet)
+    assert isinstance(Starts(lambda: 40.0, suspended="'suspend: true' of its Job")(None), NotYet)
     with pytest.raises(Interfered, match="'suspend: true' of its Job"):
-        Starts(lambda: 50.0, suspended=True)(None)
+        Starts(lambda: 50.0, suspended="'suspend: true' of its Job")(None)
 
 
 def test_a_pod_that_is_not_near_one_cpu_is_no_fault_of_the_node() -> None:
