@@ -58,18 +58,20 @@ def _value(name: str, value: Any) -> Iterator[Refusal]:
         yield must_be(name, VALUE_WORDS, value)
 
 
-def object_name(name: str, value: Any) -> Iterator[Refusal]:
+def object_name(name: str, value: Any, longest: int = LONGEST_NAME) -> Iterator[Refusal]:
     """The name of an object that the API server takes, or nothing."""
-    if value is not None and not (len(value) <= LONGEST_NAME and DNS_NAME.fullmatch(value)):
+    if value is not None and not (len(value) <= longest and DNS_NAME.fullmatch(value)):
         yield must_be(
-            name, "at most 63 small letters, digits and '-', a letter or digit first and last", value
+            name,
+            f"at most {longest} small letters, digits, '-' and '.', a letter or digit first and last",
+            value,
         )
 
 
 def object_names(name: str, value: Any) -> Iterator[Refusal]:
-    """Names of objects, in a list."""
+    """Names of objects, in a list; they may be as long as DNS names."""
     for index, text in enumerate(value):
-        yield from object_name(f"{name}[{index}]", text)
+        yield from object_name(f"{name}[{index}]", text, LONGEST_PREFIX)
 
 
 def label(name: str, value: Any) -> Iterator[Refusal]:
