@@ -149,6 +149,7 @@ COMMANDS: Mapping[str, Command] = {
     "kubectl -n X get pod X -o yaml": _kubectl("-n kube-system get pod etcd-cp-1 -o yaml"),
     "kubectl -n X delete pod X": _kubectl("-n kube-system delete pod etcd-cp-1 --dry-run=server"),
     "kubectl annotate node X X-": _kubectl("annotate node gpu-1 gpusmith.io/driver-upgrade-"),
+    "kubectl -n X describe pod X": _kubectl("-n kube-system describe pod etcd-cp-1"),
     "kubectl describe node X": _kubectl("describe node gpu-1"),
     "kubectl delete node X": _kubectl("delete node gpu-1 --dry-run=server"),
     "kubectl delete namespace X": _kubectl("delete namespace gpusmith-system --dry-run=server"),

@@ -13,5 +13,6 @@ options:
   kubeconfig: {type: path, required: true, description: Path of a kubeconfig on the controller.}
   hosts: {type: list, elements: str, required: true, description: Hosts of the inventory whose nodes are meant.}
   labels: {type: list, elements: str, default: [], description: "Labels that each node must also have, such as those of feature discovery."}
+  namespace: {type: str, default: "", description: "Namespace of operands; if a node is late, what keeps them is in the result, in key C(operands)."}
   timeout: {type: float, default: 300.0, description: Maximum number of seconds to wait.}
 """

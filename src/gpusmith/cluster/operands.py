@@ -1,4 +1,4 @@
-"""What a pod of an operand says of itself, and which operand a container is, whoever runs it."""
+"""What operands say of themselves, and which operand a container is, whoever runs it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from gpusmith.cluster import hints
+from gpusmith.cluster.api import Cluster
 from gpusmith.data.operands import DEVICE_PLUGIN, OPERATOR, deployed, rows
 from gpusmith.names import MANAGED_BY, MANAGER
 from gpusmith.wording import quoted
@@ -17,6 +19,10 @@ COMES_UP = frozenset({"", "ContainerCreating", "PodInitializing"})
 BACKS_OFF = "CrashLoopBackOff"
 """Reason of a waiting container that ended several times: kubelet starts it again after at most five minutes
 (Kubernetes documentation, 'Pod Lifecycle', container restarts)."""
+
+PULLS = ("ErrImagePull", "ImagePullBackOff")
+"""Reasons of a waiting container whose image does not come."""
+MOST_TOLD = 3
 
 POLICIES = "/apis/nvidia.com/v1/clusterpolicies"
 """Installed by the GPU Operator; without it the API has no such resource."""
@@ -124,12 +130,33 @@ def next_step(pod: Pod) -> str:
     namespace, called = pod["metadata"]["namespace"], pod["metadata"]["name"]
     read = f"Read: kubectl -n {namespace} logs {called}"
     rows = (pod.get("status") or {}).get("containerStatuses") or []
-    if not any(((row.get("state") or {}).get("waiting") or {}).get("reason") == BACKS_OFF for row in rows):
+    waiting = {str(((row.get("state") or {}).get("waiting") or {}).get("reason")) for row in rows}
+    if not waiting.isdisjoint(PULLS):
+        look = f"Look at the image's name and at the registry: kubectl -n {namespace} describe pod {called}"
+        return f"{hints.of_registry(problem(pod))} {look}".lstrip()
+    if BACKS_OFF not in waiting:
         return read
     return (
         f"{read}. Kubelet starts it again within 5 minutes. If what stopped it is over, such as a reboot of the control plane,"
         f" start it now: kubectl -n {namespace} delete pod {called}"
     )
+
+
+def troubles(cluster: Cluster, namespace: str) -> list[str]:
+    """Why operands of ours do not serve, in the cluster's words: some sentences each, of many the first ones."""
+    folder = f"/api/v1/namespaces/{namespace}"
+    pods = cluster.items(f"{folder}/pods")
+    made = [f"{name(pod)}-" for pod in pods]
+    found: dict[str, str] = {}
+    for event in cluster.items(f"{folder}/events", fieldSelector="reason=FailedCreate"):
+        owner, said = event["involvedObject"], " ".join(str(event.get("message")).split())
+        # Events stay for an hour: what has a pod now got over it.
+        if not f"{owner['name']}-".startswith(tuple(made)):
+            found[said] = f"{owner['kind']} '{owner['name']}' gets no pod: {said}. {hints.of_policy(said)}"
+    for pod in pods:
+        if wrong := problem(pod):
+            found[wrong] = f"Pod '{pod['metadata']['name']}': {wrong}. {hints.of_registry(wrong)}"
+    return [row.rstrip() for row in found.values()][:MOST_TOLD]
 
 
 def starting(pods: Iterable[Pod]) -> list[str]:

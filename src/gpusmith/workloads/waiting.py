@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from gpusmith.cluster import hints
 from gpusmith.cluster.api import Object
 from gpusmith.errors import GpusmithError, ToolError
 from gpusmith.names import PURPOSE, PURPOSE_LABEL
@@ -52,23 +52,14 @@ class Contended(PodProblem):
         self.theirs = theirs
 
 
-OF_CREDENTIALS = re.compile(
-    r"unauthorized|authentication required|authorization failed|access denied|\b40[13]\b", re.IGNORECASE
-)
-CREDENTIALS = (
-    "A registry that asks for credentials gets them from a Secret in 'gpusmith_image_pull_secrets'. "
-)
-
-
 class PullTrouble(ToolError):  # noqa: N818
     """An image cannot be had: the registry's trouble, which says nothing about GPUs."""
 
     def __init__(self, message: str) -> None:
         super().__init__(
             message,
-            (CREDENTIALS if OF_CREDENTIALS.search(message) else "")
-            + "Look at the image's name in the inventory ('validation_images'), at the registry, and at the node's way to it;"
-            " a large image needs a larger 'validation_timeout_pull_s'.",
+            f"{hints.of_registry(message)} Look at the image's name in the inventory ('validation_images'), at the registry,"
+            " and at the node's way to it; a large image needs a larger 'validation_timeout_pull_s'.".lstrip(),
         )
 
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from gpusmith.cluster import apply
-from gpusmith.cluster.api import ApiRefused
+from gpusmith.cluster.api import ApiRefused, Cluster
 from gpusmith.errors import GpusmithError, ToolError
-from tests.unit.cluster.conftest import Memory
+from tests.unit.cluster.conftest import Answer, Memory, Server
 from tests.unit.fake_cluster import NOT_IN_A_NAMESPACE
 
 PLUGIN: dict[str, Any] = {
@@ -287,3 +287,43 @@ def test_a_class_under_a_former_name_is_told() -> None:
     memory = cluster()
     memory.objects[CLASS_PATH.replace("nvidia", "old")] = {**CLASS, "metadata": {"name": "old"}}
     assert apply.former_classes(memory.cluster, OBJECTS) == ["old"]
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        (403, 'admission webhook "validation.gatekeeper.sh" denied the request: you must provide labels: {"owner"}'),
+        (400, 'admission webhook "validate.kyverno.svc-fail" denied the request: limits are required'),
+        (422, "ValidatingAdmissionPolicy 'demo' with binding 'demo' denied request: no team label"),
+    ],
+)  # fmt: skip
+def test_a_policy_that_refuses_an_object_is_named_with_what_satisfies_it(
+    client: Cluster, server: Server, status: int, said: str
+) -> None:
+    kinds = {"resources": [{"name": "daemonsets", "kind": "DaemonSet", "namespaced": True}]}
+    missing = {"kind": "Status", "message": "not found"}
+    refusal: Answer = (status, {}, {"kind": "Status", "message": said})
+    server.will((200, {}, kinds), (404, {}, missing), refusal, refusal)
+    with pytest.raises(ApiRefused) as error:
+        apply.apply(client, [PLUGIN], check=False)
+    assert server.seen[-1][0] == "PATCH"
+    assert f"daemonsets/plugin': {status}" in str(error.value)
+    assert said in str(error.value)
+    assert "'gpu_operands_labels'" in str(error.value)
+
+
+def test_labels_of_the_site_come_and_go() -> None:
+    memory = cluster()
+    plugin = {**PLUGIN, "spec": {"template": {"metadata": {"labels": {"app": "p"}}, "spec": {}}}}
+    wanted = [apply.of_site(row, {"team": "gpu", "app": "x"}, ["registry"]) for row in (SPACE, plugin)]
+    assert list(apply.apply(memory.cluster, wanted, check=False).changed) == ["Namespace 'ours'", NAME]
+    assert apply.apply(memory.cluster, wanted, check=False).changed == {}
+    pod = memory.objects[PLUGIN_PATH]["spec"]["template"]
+    assert (pod["metadata"]["labels"], pod["spec"]) == (
+        {"team": "gpu", "app": "p"},  # by which its selector finds it
+        {"imagePullSecrets": [{"name": "registry"}]},
+    )
+    without = [apply.of_site(row, {}, []) for row in (SPACE, plugin)]
+    assert without == [SPACE, plugin]
+    assert NAME in apply.apply(memory.cluster, without, check=False).changed
+    assert memory.objects[PLUGIN_PATH]["spec"] == plugin["spec"]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from gpusmith.cluster.operands import component, components, next_step
+from gpusmith.cluster.operands import component, components, next_step, troubles
 from tests.unit.objects import operand
 
 PLUGIN = "registry.example/nvidia/k8s-device-plugin:v0.19.0"
@@ -88,5 +89,50 @@ def test_a_pod_in_back_off_need_not_be_waited_for() -> None:
     pod = operand("nfd-worker", ready=False)
     assert next_step(pod).startswith("Read: kubectl -n gpusmith-system logs nfd-worker-x. ")
     assert next_step(pod).endswith("start it now: kubectl -n gpusmith-system delete pod nfd-worker-x")
-    pod["status"]["containerStatuses"][0]["state"] = {"waiting": {"reason": "ImagePullBackOff"}}
+    pod["status"]["containerStatuses"][0]["state"] = {"terminated": {"reason": "Error"}}
     assert next_step(pod) == "Read: kubectl -n gpusmith-system logs nfd-worker-x"
+
+
+def pulls(said: str) -> dict[str, Any]:
+    pod = operand("nfd-worker", ready=False)
+    waiting = {"reason": "ImagePullBackOff", "message": said}
+    pod["status"]["containerStatuses"][0]["state"] = {"waiting": waiting}
+    return pod
+
+
+UNAUTHORIZED = 'Back-off pulling image "x": ErrImagePull: unauthorized: authentication required'
+
+
+def test_a_pod_whose_image_does_not_come_has_no_log_to_read() -> None:
+    step = next_step(pulls(UNAUTHORIZED))
+    assert "gpusmith_image_pull_secrets" in step
+    assert step.endswith("kubectl -n gpusmith-system describe pod nfd-worker-x")
+    assert "secrets" not in next_step(pulls("x: not found"))
+
+
+DENIED = 'Error creating: admission webhook "validation.gatekeeper.sh" denied the request: labels: {"owner"}'
+
+
+def refused(name: str, message: str = DENIED) -> dict[str, Any]:
+    return {"involvedObject": {"kind": "DaemonSet", "name": name}, "message": message}
+
+
+@pytest.mark.parametrize(
+    ("pods", "events", "says"),
+    [
+        ([], [refused("plugin")], ["DaemonSet 'plugin' gets no pod: ", "gatekeeper", "'gpu_operands_labels'"]),
+        ([], [refused("plugin", "Error creating: no such account")], ["no such account"]),
+        # As on a first run, while there is no service account yet.
+        ([operand("nfd-master")], [refused("nfd-master-5d9"), refused("nfd-master")], []),
+        ([pulls(UNAUTHORIZED), pulls(UNAUTHORIZED)], [], ["Pod 'nfd-worker-x': container 'p'", "'gpusmith_image_pull_secrets'"]),
+    ],
+)  # fmt: skip
+def test_why_operands_do_not_serve_is_told_in_the_clusters_words(
+    pods: list[Any], events: list[Any], says: list[str]
+) -> None:
+    lists = {"pods": pods, "events": events}
+    api: Any = SimpleNamespace(items=lambda path, **_: lists[path.rpartition("/")[2]])
+    found = troubles(api, "gpusmith-system")
+    assert len(found) == bool(says)
+    assert [text for text in says if text not in "".join(found)] == []
+    assert "'gpu_operands_labels'" not in "".join(found) or DENIED in found[0]

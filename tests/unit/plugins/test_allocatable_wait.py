@@ -18,21 +18,34 @@ class HostVars(dict[str, Any]):
         return self[host]
 
 
-def test_it_waits_for_the_offers_of_each_hosts_node(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("reached", "check", "namespace", "operands"),
+    [
+        (True, False, "ours", []),
+        (False, False, "ours", ["denied"]),
+        (False, True, "ours", []),
+        (False, False, "", []),
+    ],
+)
+def test_it_waits_for_the_offers_of_each_hosts_node_and_says_what_keeps_them(
+    monkeypatch: pytest.MonkeyPatch, reached: bool, check: bool, namespace: str, operands: list[str]
+) -> None:
     waited: dict[str, Any] = {}
 
     def wait_for(_cluster: Any, expected: dict[str, Any], *_: Any) -> dict[str, Offered]:
         waited.update(expected)
-        return {name: Offered(True, 8, True, "Ready") for name in expected}
+        return {name: Offered(True, 8, reached, "Ready") for name in expected}
 
     monkeypatch.setattr(allocatable_wait, "Cluster", lambda _: None)
     monkeypatch.setattr(allocatable_wait.allocatable, "wait_for", wait_for)
+    monkeypatch.setattr(allocatable_wait.operands, "troubles", lambda _cluster, _namespace: ["denied"])
     action = allocatable_wait.ActionModule.__new__(allocatable_wait.ActionModule)
     action._loader = DataLoader()
     action.variables = {
         "hostvars": HostVars({"GPU-1": {"gpusmith_gpu_count": trust_as_template("{{ 4 * 2 }}")}})
     }
-    asked = {"kubeconfig": "k", "hosts": ["GPU-1"], "labels": [], "timeout": 1.0}
-    found = action.act(asked, check=False)
+    asked = {"kubeconfig": "k", "hosts": ["GPU-1"], "labels": [], "namespace": namespace, "timeout": 1.0}
+    found = action.act(asked, check)
     assert waited == {"gpu-1": whole(8)}, "names of Nodes are in lower case"
-    assert found["nodes"]["GPU-1"]["reached"] is True
+    assert found["nodes"]["GPU-1"]["reached"] is reached
+    assert found["operands"] == operands

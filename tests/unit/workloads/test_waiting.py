@@ -166,6 +166,12 @@ def test_a_pod_that_is_not_near_one_cpu_is_no_fault_of_the_node() -> None:
     [
         ('failed to pull image "registry.example/cuda:13": unauthorized: authentication required', True),
         ("unexpected status from HEAD request: 403 Forbidden", True),
+        ("pull access denied, repository does not exist or may require authorization", True),
+        ("denied: requested access to the resource is denied", True),
+        (
+            "failed to authorize: failed to fetch anonymous token: dial tcp: lookup registry.example: no such host",
+            False,
+        ),
         (WORDS, False),
     ],
 )
