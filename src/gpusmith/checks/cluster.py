@@ -192,7 +192,8 @@ def _unwritten(facts: ClusterFacts, view: NodeView) -> list[Problem]:
 
 def _elsewhere(facts: ClusterFacts, view: NodeView) -> str:
     """What to do where the plugin's log does not tell: nobody's runs there, or it offers what the inventory leaves out."""
-    if DEVICE_PLUGIN not in facts.host.operands.ours and not (view.plugins or any(view.capacity.values())):
+    # The capacity outlives a plugin by minutes.
+    if DEVICE_PLUGIN not in facts.host.operands.ours and not (view.plugins or any(view.allocatable.values())):
         return _kept_off(view)
     return _spare(facts, view.capacity.get(GPU_RESOURCE))
 

@@ -282,11 +282,13 @@ def test_a_node_without_any_allocatable_gpu_is_told_to_restart_the_plugin(host: 
         ({}, "node selector"),
     ],
 )
+@pytest.mark.parametrize("left", [{}, {"nvidia.com/gpu": "4"}], ids=["never", "a moment ago"])
 def test_a_node_on_which_no_plugin_of_others_runs_has_no_log_of_one(
-    host: MakeHost, label: dict[str, str], says: str
+    host: MakeHost, label: dict[str, str], says: str, left: dict[str, str]
 ) -> None:
-    """gpu-operator#316: its driver manager leaves its labels paused."""
-    raw = node(status__capacity={}, status__allocatable={}, metadata__labels=label)
+    """gpu-operator#316: its driver manager leaves its labels paused. A kubelet keeps the capacity for five minutes."""
+    none = dict.fromkeys(left, "0")
+    raw = node(status__capacity=left, status__allocatable=none, metadata__labels=label)
     facts = ClusterFacts(
         host(gpu_operands_device_plugin="existing"), "gpu-1", view_of(raw, [], "gpusmith-system")
     )
