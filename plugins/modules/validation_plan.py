@@ -7,10 +7,13 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: validation_plan
 short_description: Report which nodes must be validated
-description: Compares the stamp on each Node object with the facts of the node.
+description:
+  - Compares the stamp on each Node object with the facts of the node.
+  - Where the stamp holds and the node is not validated again, it puts the condition on the Node that is asked for, or takes off one that is not.
 author: gpusmith contributors
 options:
   kubeconfig: {type: path, required: true, description: Path of a kubeconfig on the controller.}
-  nodes: {type: dict, required: true, description: "Name in the cluster (node), facts (facts) and whether the Node says the outcome in a condition (condition), of each inventory host."}
+  nodes: {type: dict, required: true, description: "Of each inventory host its name in the cluster (node), its facts (facts), and whether it
+    gets the condition (condition)."}
   policy: {type: str, choices: [if_needed, always, never], default: if_needed, description: When to validate.}
 """

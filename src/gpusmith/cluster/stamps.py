@@ -49,14 +49,13 @@ def differing(stamp: Mapping[str, Any], facts: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def reason(node: Node | None, facts: Mapping[str, Any], policy: str, conditions: bool = False) -> str:
+def reason(node: Node | None, facts: Mapping[str, Any], policy: str) -> str:
     """Why a node must be validated now; empty if it need not.
 
     Args:
         node: its Node object, None if the cluster has none.
         facts: those that a stamp is for, as the probe reads them.
         policy: gpusmith_validate.
-        conditions: whether the Node says it in a condition, too.
     """
     if policy == "never":
         return ""
@@ -72,8 +71,6 @@ def reason(node: Node | None, facts: Mapping[str, Any], policy: str, conditions:
         return f"{CHANGED}, its {' and '.join(changed) or 'stamp'} changed"
     if has_taint(node):
         return "it carries the startup taint"
-    if conditions and (condition.of_node(node) or {}).get("status") != "True":
-        return f"its condition '{CONDITION}' does not say that it is proved"
     return ""
 
 
@@ -222,20 +219,24 @@ def unstamp_patch() -> dict[str, Any]:
 # --- with the cluster ----------------------------------------------------------------------------------------------
 
 
+def by_name(cluster: Cluster) -> dict[str, Node]:
+    """All Nodes, by one list."""
+    return {row["metadata"]["name"]: row for row in cluster.items(NODES)}
+
+
 def plan(
-    cluster: Cluster, hosts: Mapping[str, Mapping[str, Any]], policy: str, check: bool = False
+    there: Mapping[str, Node], hosts: Mapping[str, Mapping[str, Any]], policy: str, check: bool = False
 ) -> dict[str, str]:
-    """Why which host must be validated now, by one list of Nodes; hosts that need not are left out.
+    """Why which host must be validated now; hosts that need not are left out.
 
     Args:
-        cluster: the API.
-        hosts: per host the name of its Node (node), its facts (facts), and whether its Node says it in a condition (condition).
+        there: the cluster's Nodes by name.
+        hosts: per host the name of its Node (node) and its facts (facts).
         policy: gpusmith_validate.
         check: the facts are those from before the run, which makes of a node what it was validated as.
     """
-    there = {row["metadata"]["name"]: row for row in cluster.items(NODES)}
     why = {
-        host: reason(there.get(entry["node"]), entry["facts"], policy, bool(entry.get("condition")))
+        host: reason(there.get(entry["node"]), entry["facts"], policy)
         for host, entry in sorted(hosts.items())
     }
     return {
@@ -243,6 +244,27 @@ def plan(
         for host, text in why.items()
         if text
     }
+
+
+def say_stamps(
+    cluster: Cluster, there: Mapping[str, Node], hosts: Mapping[str, Mapping[str, Any]], check: bool
+) -> dict[str, str]:
+    """Have conditions say what the stamps prove, of hosts that are not validated now; in words what was changed, by host.
+
+    Args:
+        cluster: the API.
+        there: its Nodes by name.
+        hosts: as plan() has them, and whether the Node says it in a condition, too (condition).
+        check: have the API server try the changes out only.
+    """
+    said = {}
+    for host, entry in sorted(hosts.items()):
+        node, wanted = there.get(entry["node"]), bool(entry.get("condition"))
+        if wanted and reason(node, entry["facts"], "if_needed"):
+            continue
+        if _say(cluster, node, None, wanted, check):
+            said[host] = f"condition '{CONDITION}' is {'set' if wanted else 'removed'}"
+    return said
 
 
 def read_results(path: Path, not_before: float) -> dict[str, Any]:

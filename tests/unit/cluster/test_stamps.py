@@ -89,7 +89,7 @@ def test_check_mode_does_not_promise_what_the_run_may_spare(check: bool) -> None
     memory.objects["/api/v1/nodes/gpu-2"]["metadata"]["name"] = "gpu-2"
     drifted = {**FACTS, "runtime": "other", "digest": "sha256:b"}
     hosts = {name: {"node": name, "facts": drifted} for name in ("gpu-1", "gpu-2")}
-    found = stamps.plan(memory.cluster, hosts, "if_needed", check)
+    found = stamps.plan(stamps.by_name(memory.cluster), hosts, "if_needed", check)
     hedge = ", unless this run sets that right" if check else ""
     assert found == {
         "gpu-1": f"since it was validated, its runtime changed{hedge}",
@@ -189,7 +189,9 @@ BUSY = stamps.Proof(Problem("GPUs were busy", ""), busy=True)
 def test_one_list_decides_for_all_hosts() -> None:
     memory = Memory({NODE: node(STAMP)})
     hosts = {name: {"node": name, "facts": FACTS} for name in ("gpu-2", "gpu-1")}
-    assert stamps.plan(memory.cluster, hosts, "if_needed") == {"gpu-2": "the cluster has no such node"}
+    assert stamps.plan(stamps.by_name(memory.cluster), hosts, "if_needed") == {
+        "gpu-2": "the cluster has no such node"
+    }
 
 
 def test_a_proved_node_is_stamped_and_untainted() -> None:
@@ -227,13 +229,14 @@ def test_a_node_says_the_outcome_in_a_condition_where_it_is_asked_to() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "wanted", "asked_for"),
+    ("status", "wanted", "changed"),
     [(None, True, True), ("False", True, True), ("True", True, False), (None, False, False)],
 )
+@pytest.mark.parametrize("busy", [False, True])
 def test_a_node_that_was_proved_before_gets_the_condition_as_well(
-    status: str | None, wanted: bool, asked_for: bool
+    status: str | None, wanted: bool, changed: bool, busy: bool
 ) -> None:
-    """A rule that waits for it would take all nodes with a stamp away from jobs."""
+    """A rule that waits for it would take all nodes with a stamp away from jobs; nothing is validated for it."""
     there = node(STAMP)
     row = {
         "type": CONDITION,
@@ -244,10 +247,13 @@ def test_a_node_that_was_proved_before_gets_the_condition_as_well(
     there["status"] = {"conditions": [row] if status else []}
     memory = Memory({NODE: there})
     hosts = {"gpu-1": {"node": "gpu-1", "facts": FACTS, "condition": wanted}}
-    assert bool(stamps.plan(memory.cluster, hosts, "if_needed")) is asked_for
-    # Its jobs need not end for that.
-    done = stamps.put_outcome(memory.cluster, "gpu-1", BUSY, FACTS, check=False, conditions=wanted)
-    assert (done.proved, done.changed) == (True, asked_for)
+    nodes = stamps.by_name(memory.cluster)
+    assert stamps.plan(nodes, hosts, "if_needed") == {}
+    if busy:
+        done = stamps.put_outcome(memory.cluster, "gpu-1", BUSY, FACTS, check=False, conditions=wanted)
+        assert (done.proved, done.changed) == (True, changed)
+    else:
+        assert bool(stamps.say_stamps(memory.cluster, nodes, hosts, check=False)) is changed
     assert conditions(memory) == ({CONDITION: "True"} if wanted else {})
 
 

@@ -10,9 +10,11 @@ import pytest
 import yaml
 from ansible_collections.gpusmith.gpu.plugins.action import node_stamp, validation_plan
 
-from gpusmith.cluster import stamps
-from gpusmith.names import STAMP
+from gpusmith.cluster import condition, stamps
+from gpusmith.names import CONDITION, STAMP
 from gpusmith.paths import repo_root
+from gpusmith.problems import Problem
+from gpusmith.verdict.changes import TELLS
 from tests.unit.cluster.conftest import Memory
 from tests.unit.cluster.test_stamps import FACTS, check, node, results
 from tests.unit.cluster.test_stamps import STAMP as STAMP_OF_FACTS
@@ -65,3 +67,52 @@ def test_the_plan_knows_of_check_mode(monkeypatch: pytest.MonkeyPatch, check: bo
         None, {"kubeconfig": "k", "nodes": nodes, "policy": "if_needed"}, check
     )
     assert answer["reasons"]["gpu-1"].endswith("sets that right") is check
+
+
+@pytest.mark.parametrize("check", [False, True])
+@pytest.mark.parametrize(
+    ("stamp", "before", "wanted", "policy", "after"),
+    [
+        (STAMP_OF_FACTS, None, True, "if_needed", "True"),
+        (STAMP_OF_FACTS, "True", True, "if_needed", "True"),
+        (STAMP_OF_FACTS, "False", True, "never", "True"),
+        (STAMP_OF_FACTS, "True", False, "if_needed", None),
+        (STAMP_OF_FACTS, None, False, "if_needed", None),
+        # Of what is validated now, or was never proved, a stamp says nothing.
+        (None, None, True, "if_needed", None),
+        (None, "False", True, "never", "False"),
+        (STAMP_OF_FACTS, None, True, "always", None),
+    ],
+)
+def test_the_condition_follows_the_stamp_where_nothing_is_validated(
+    monkeypatch: pytest.MonkeyPatch,
+    stamp: str | None,
+    before: str | None,
+    wanted: bool,
+    policy: str,
+    after: str | None,
+    check: bool,
+) -> None:
+    """Who asks for it on nodes that are proved gets it without another validation, and the run after that changes nothing."""
+    there = {**node(stamp), "status": {"conditions": []}}
+    memory = Memory({"/api/v1/nodes/gpu-1": there})
+    monkeypatch.setattr(validation_plan, "Cluster", lambda _: memory.cluster)
+    if before:
+        problem = None if before == "True" else Problem("GPU 3 is lost.", "")
+        condition.put(memory.cluster, there, problem, dry_run=False)
+        memory.done.clear()
+        memory.dry.clear()
+    nodes = {"gpu-1": {"node": "gpu-1", "facts": FACTS, "condition": wanted}}
+    asked = {"kubeconfig": "k", "nodes": nodes, "policy": policy}
+    changes = before != after
+    answer = validation_plan.ActionModule.act(None, asked, check)
+    assert answer["changed"] is changes
+    assert memory.dry == ({check} if changes else set())
+    done = "set" if after else "removed"
+    assert answer.get(TELLS, {}) == (
+        {"gpu-1": {"changes": {"more": [f"condition '{CONDITION}' is {done}"]}}} if changes else {}
+    )
+    if not check:
+        found = condition.of_node(memory.objects["/api/v1/nodes/gpu-1"])
+        assert (found["status"] if found else None) == after
+        assert not validation_plan.ActionModule.act(None, asked, check)["changed"]
