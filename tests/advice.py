@@ -141,6 +141,7 @@ COMMANDS: Mapping[str, Command] = {
         "-n gpusmith-system delete pod -l app.kubernetes.io/name=nvidia-device-plugin"
         " --field-selector spec.nodeName=gpu-1 --dry-run=server"
     ),
+    "kubectl create namespace X": _kubectl("create namespace some --dry-run=server"),
     "kubectl -n X create secret docker-registry X --docker-server=REGISTRY --docker-username=NAME"
     " --docker-password=PASSWORD": _kubectl(
         "-n gpusmith-system create secret docker-registry r --docker-server=r --docker-username=n"

@@ -1,4 +1,4 @@
-"""Action plugin: refuse a cluster whose GPU operands belong to somebody else, or do not go with the container runtime."""
+"""Action plugin: refuse a cluster whose GPU operands would fail: somebody else's, without credentials, or wrong for the runtime."""
 
 # Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import ControllerAction
 
-from gpusmith.cluster import operands, plugin_strategy
+from gpusmith.cluster import operands, plugin_strategy, pull_secrets
 from gpusmith.cluster.api import MISSING, ApiRefused, Cluster, Object
 
 
@@ -23,10 +23,11 @@ def _policies(cluster: Cluster) -> list[Object]:
 
 
 class ActionModule(ControllerAction):
-    """Lists workloads once; refuses a second owner, and a device plugin whose GPUs would not reach containers."""
+    """Refuses Secrets that are not there, a second owner, and a device plugin whose GPUs would not reach containers."""
 
     def act(self, asked: dict[str, Any], check: bool) -> dict[str, Any]:  # noqa: ARG002 - changes nothing
         cluster = Cluster(asked["kubeconfig"])
+        pull_secrets.read(cluster, asked["namespace"], asked["pull_secrets"])
         daemon_sets, deployments = (
             cluster.items(f"/apis/apps/v1/{kind}") for kind in ("daemonsets", "deployments")
         )

@@ -6,12 +6,15 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: foreign_operands
-short_description: Refuse a second owner of the device plugin and its companions, and a plugin that does not work with the runtime
-description: Fails if a DaemonSet or Deployment outside of gpusmith's namespace runs a component that gpusmith is to manage.
+short_description: Refuse operands that would fail beside those of somebody else, without credentials, or with the runtime
+description:
+  - Fails if a DaemonSet or Deployment outside of gpusmith's namespace runs a component that gpusmith is to manage.
+  - Fails if a Secret with which images are pulled is not in gpusmith's namespace.
 author: gpusmith contributors
 options:
   kubeconfig: {type: path, required: true, description: Path of a kubeconfig on the controller.}
   namespace: {type: str, required: true, description: Namespace of gpusmith.}
   components: {type: list, elements: str, required: true, description: Components that gpusmith is to manage.}
+  pull_secrets: {type: list, elements: str, default: [], description: Names of Secrets with which images are pulled.}
   plugin_strategies: {type: list, elements: str, description: "Strategies besides CDI that the runtime accepts (C(envvar), C(volume-mounts))."}
 """

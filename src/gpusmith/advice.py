@@ -19,7 +19,7 @@ from typing import Any
 from gpusmith.paths import repo_root
 
 KUBECTL = re.compile(
-    r"\bkubectl (?=(?:-n|annotate|apply|cordon|delete|describe|drain|get|label|logs|patch|taint|uncordon) )"
+    r"\bkubectl (?=(?:-n|annotate|apply|cordon|create|delete|describe|drain|get|label|logs|patch|taint|uncordon) )"
 )
 ANSIBLE = re.compile(
     r"\b(?P<program>ansible(?:-playbook)?) -i INVENTORY(?: (?:playbooks/)?(?P<playbook>\w+)\.yml\b)?"

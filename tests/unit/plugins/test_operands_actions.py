@@ -7,10 +7,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import yaml
 
-from gpusmith.errors import GpusmithError
+from gpusmith.errors import GpusmithError, InputError
 from gpusmith.names import MANAGED_BY
+from gpusmith.paths import repo_root
 from tests.unit.cluster.conftest import Memory
+from tests.unit.cluster.roles import filled_in
 
 OURS = {"app.kubernetes.io/managed-by": "gpusmith"}
 THEIR_PATH = "/apis/apps/v1/namespaces/theirs/daemonsets/plugin"
@@ -45,6 +48,14 @@ def act(
     **asked: Any,
 ) -> dict[str, Any]:
     module = importlib.import_module(f"ansible_collections.gpusmith.gpu.plugins.action.{name}")
+    if name == "foreign_operands":
+        asked = {
+            "namespace": "ours",
+            "components": [],
+            "plugin_strategies": None,
+            "pull_secrets": [],
+            **asked,
+        }
     monkeypatch.setattr(module, "Cluster", lambda _kubeconfig: memory.cluster)
     action = object.__new__(module.ActionModule)
     action.variables, action._loader = variables or {}, None
@@ -66,14 +77,7 @@ def test_an_existing_plugin_is_judged_by_what_the_runtime_accepts(
     strategies: list[str] | None, says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     memory = Memory({THEIR_PATH: plugin("theirs")})
-    found = act(
-        "foreign_operands",
-        memory,
-        monkeypatch,
-        namespace="ours",
-        components=[],
-        plugin_strategies=strategies,
-    )
+    found = act("foreign_operands", memory, monkeypatch, plugin_strategies=strategies)
     assert bool(found.get("failed")) is bool(says)
     assert says in found.get("msg", "")
 
@@ -81,10 +85,43 @@ def test_an_existing_plugin_is_judged_by_what_the_runtime_accepts(
 def test_a_plugin_that_a_file_configures_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     there = plugin("theirs")
     there["spec"]["template"]["spec"]["containers"][0]["args"] = ["--config-file=/config/config.yaml"]
-    asked: dict[str, Any] = {"namespace": "ours", "components": [], "plugin_strategies": []}
-    found = act("foreign_operands", Memory({THEIR_PATH: there}), monkeypatch, **asked)
+    found = act("foreign_operands", Memory({THEIR_PATH: there}), monkeypatch, plugin_strategies=[])
     assert "failed" not in found
     assert "'theirs/plugin' is configured by a file" in found["warnings"][0]
+
+
+SPACE, SECRET = "/api/v1/namespaces/ours", "/api/v1/namespaces/ours/secrets/registry"
+
+
+@pytest.mark.parametrize("check", [False, True])
+@pytest.mark.parametrize(
+    ("there", "says", "namespace_first"),
+    [
+        ({}, "Secret 'ours/registry' of 'gpusmith_image_pull_secrets' does not exist.", True),
+        ({SPACE: {"kind": "Namespace"}}, "does not exist.", False),
+        ({SPACE: {"kind": "Namespace"}, SECRET: {"type": "Opaque"}}, "is of type 'Opaque'.", False),
+    ],
+)
+def test_pods_that_could_pull_no_image_are_refused(
+    there: dict[str, Any], says: str, namespace_first: bool, check: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = Memory(there)
+    with pytest.raises(InputError, match=says) as error:
+        act("foreign_operands", memory, monkeypatch, check, pull_secrets=["registry"])
+    assert "kubectl -n ours create secret docker-registry registry" in error.value.hint
+    assert ("kubectl create namespace ours" in error.value.hint) is namespace_first
+    assert memory.done == []
+
+
+def test_the_role_asks_for_the_secrets_before_it_applies() -> None:
+    given = {"gpusmith_image_pull_secrets": ["registry"]}
+    tasks = [
+        yaml.safe_load((repo_root() / f"roles/gpu_operands/tasks/{name}.yml").read_text())[0]
+        for name in ("validate", "install")
+    ]
+    for task, module in zip(tasks, ("foreign_operands", "operands"), strict=True):
+        assert filled_in(task[f"gpusmith.gpu.{module}"]["pull_secrets"], **given) == ["registry"]
+        assert filled_in(task[f"gpusmith.gpu.{module}"]["pull_secrets"]) == []
 
 
 SITE: dict[str, Any] = {"labels": {}, "pull_secrets": []}
