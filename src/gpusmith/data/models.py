@@ -99,6 +99,12 @@ def load(path: Path | None = None) -> Mapping[str, Model]:
     return table.read(path, "gpus.yml", "gpusmith.gpus/1", "GPU models", _parse)
 
 
-def joined(models: Mapping[str, Model], own: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Model]:
-    """These models and those of an inventory. Its own come last: they take the place of a row with their PCI ID."""
-    return {**models, **{key: _row(key, row) for key, row in own.items()}} if own else models
+def joined(
+    models: Mapping[str, Model], own: Mapping[str, Mapping[str, Any]], declared: str = ""
+) -> Mapping[str, Model]:
+    """These models and those of an inventory. The last with a GPU's PCI ID is the GPU's: the declared one, or an own one."""
+    if not own:
+        return models
+    rows = {**models, **{key: _row(key, row) for key, row in own.items()}}
+    last = {declared: rows.pop(declared)} if declared in rows else {}
+    return {**rows, **last}

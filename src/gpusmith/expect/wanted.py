@@ -36,7 +36,7 @@ def _of_file() -> Mapping[str, Model]:
 
 def all_models(host: NodeWanted | None = None) -> Mapping[str, Model]:
     """Those of data/gpus.yml, read once, and those that the inventory adds for a host."""
-    return gpu_models.joined(_of_file(), host.gpu_models if host else {})
+    return gpu_models.joined(_of_file(), host.gpu_models, host.gpu_model) if host else _of_file()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -57,7 +57,7 @@ class Tables:
 
     def rows(self, node: NodeWanted) -> Mapping[str, Model]:
         """All models that may be in a machine: the inventory has its own."""
-        return joined(self.models, node.gpu_models)
+        return joined(self.models, node.gpu_models, node.gpu_model)
 
 
 def models_of(facts: Facts, wanted: Wanted, tables: Tables) -> list[Model]:

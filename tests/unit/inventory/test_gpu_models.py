@@ -62,6 +62,26 @@ def test_the_suite_reads_it(page: dict[str, Any], facts: Facts, record: Record) 
 
 
 @pytest.mark.parametrize(
+    ("declared", "memory_mib"), [("h100-sxm", 81559), ("my-h100", 70000), ("our-h100", 60000), (None, 60000)]
+)
+def test_of_rows_with_one_pci_id_the_declared_one_is_the_gpus(
+    declared: str | None, memory_mib: int, facts: Facts, record: Record
+) -> None:
+    row = {"name": "NVIDIA H100 80GB HBM3", "pci_device_id": "10de:2330", "architecture": "hopper"}
+    rows = {"my-h100": {**row, "memory_mib": 70000}, "our-h100": {**row, "memory_mib": 60000}}
+    given = {"gpusmith_gpu_model": declared, "gpusmith_gpu_models": rows}
+    tree = preflight.facts()
+    tree["record"]["pci"]["nvswitches"] = []
+    assert [row for row in preflight.refused(tree, **given) if "GPU model" in row.message] == []
+    for gpu in record["nvml"]["gpus"]:
+        gpu.update(memory_mib=memory_mib)
+    assert gpus.gpu_model(facts(record, **given)) == []
+    record["nvml"]["gpus"][1].update(memory_mib=24000)
+    (problem,) = gpus.gpu_model(facts(record, **given))
+    assert f"model '{declared or 'our-h100'}' has {memory_mib}" in problem.cause
+
+
+@pytest.mark.parametrize(
     ("architecture", "row", "kind"),
     [
         ("ampere", {}, "open"),
