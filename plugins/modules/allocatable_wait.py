@@ -7,7 +7,10 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: allocatable_wait
 short_description: Wait until nodes offer their GPUs to the scheduler
-description: Lists the cluster's nodes until each is Ready and its allocatable resources are what the inventory wants it to offer.
+description:
+  - Lists the cluster's nodes until each is Ready and its allocatable resources are what the inventory wants it to offer.
+  - Does not wait for a node with more of them, if the last look at it (C(node_record_now)) shows GPUs that the inventory leaves out and the device
+    plugin offers. What to do then is in key C(next_step) of the node.
 author: gpusmith contributors
 options:
   kubeconfig: {type: path, required: true, description: Path of a kubeconfig on the controller.}

@@ -201,7 +201,7 @@ def _elsewhere(facts: ClusterFacts, view: NodeView) -> str:
 def _spare(facts: ClusterFacts, count: int | str | None) -> str:
     """What to do about more GPUs than the inventory counts, if it leaves out some that operands see; else empty."""
     more = int(count or 0) > facts.host.gpu_count
-    return gpus.seen_by_operands(facts.machine.record) if more and facts.machine else ""
+    return gpus.seen_by_operands(facts.machine.record.pci) if more and facts.machine else ""
 
 
 def _kept_off(view: NodeView) -> str:

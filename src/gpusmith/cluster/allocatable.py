@@ -25,27 +25,33 @@ class Offered:
         allocatable: GPUs that pods can get.
         reached: it is Ready, offers what it is to and carries the labels.
         seen: the same in words.
+        next_step: what to do if it offers more than it is to, which no waiting changes; empty if there is hope.
     """
 
     ready: bool
     allocatable: int
     reached: bool
     seen: str
+    next_step: str = ""
 
 
-def compare(node: Mapping[str, Any] | None, offers: Offers, labels: Sequence[str] = ()) -> Offered:
+def compare(
+    node: Mapping[str, Any] | None, offers: Offers, labels: Sequence[str] = (), spare: str = ""
+) -> Offered:
     """Compare a Node object with what is expected of it.
 
     Args:
         node: None if the cluster has none.
         offers: that it is to make.
         labels: names of labels that must be there too.
+        spare: what to do if it offers more.
     """
     state = readiness(node)
     if node is None:
         return Offered(False, 0, False, state.seen)
     counts = offered(node)
     missing = [label for label in labels if label not in (node["metadata"].get("labels") or {})]
+    more = any(counts.get(offer.resource, 0) > offer.count for offer in offers)
     complete = all(counts.get(offer.resource, 0) == offer.count for offer in offers)
     words = ", ".join(f"{counts.get(row.resource, 0)} of {row.count} {row.resource}" for row in offers)
     return Offered(
@@ -54,6 +60,7 @@ def compare(node: Mapping[str, Any] | None, offers: Offers, labels: Sequence[str
         state.ready and complete and not missing,
         f"{'Ready' if state.ready else 'not Ready'} with {words}"
         + (f", without {', '.join(missing)}" if missing else ""),
+        spare if state.ready and more else "",
     )
 
 
@@ -62,6 +69,7 @@ def wait_for(
     expected: Mapping[str, Offers],
     labels: Sequence[str],
     timeout_s: float,
+    spare: Mapping[str, str],
     sleep: Callable[[float], None] = time.sleep,
 ) -> dict[str, Offered]:
     """What was seen last, by name of the node; one list call per look answers for all.
@@ -71,6 +79,7 @@ def wait_for(
         expected: what nodes are to offer, by name.
         labels: names of labels that must be there too.
         timeout_s: 0 for one look.
+        spare: by name, what to do about GPUs of the node that it is not to offer and that its device plugin sees.
         sleep: replaced in tests.
     """
     found: dict[str, Offered] = {}
@@ -78,8 +87,8 @@ def wait_for(
     def look() -> Done[None] | NotYet:
         nodes = {row["metadata"]["name"]: row for row in cluster.items(NODES)}
         for name, offers in expected.items():
-            found[name] = compare(nodes.get(name), offers, labels)
-        late = [f"{name}: {row.seen}" for name, row in found.items() if not row.reached]
+            found[name] = compare(nodes.get(name), offers, labels, spare.get(name, ""))
+        late = [f"{name}: {row.seen}" for name, row in found.items() if not (row.reached or row.next_step)]
         return NotYet("; ".join(late)) if late else Done(None)
 
     # What was seen is returned: the caller names the node that is late.

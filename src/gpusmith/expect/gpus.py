@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from gpusmith.data import compatibility
 from gpusmith.data.models import Model
-from gpusmith.probe.pci import PciDevice
+from gpusmith.probe.pci import Pci, PciDevice
 from gpusmith.probe.record import Record
 
 NO_ROW = "no row of data/gpus.yml: no baseline"
@@ -62,12 +62,12 @@ def left_out(record: Record) -> list[str]:
     ]
 
 
-def seen_by_operands(record: Record) -> str:
+def seen_by_operands(pci: Pci) -> str:
     """What to do about GPUs that are left out and offered all the same; empty if there are none.
 
     Device plugin and feature discovery leave out products called 'DGX Display' alone (NVIDIA/go-nvlib, pkg/nvlib/device/api.go).
     """
-    at = [gpu.address for gpu in record.pci.left_out if gpu.driver == "nvidia"]
+    at = [gpu.address for gpu in pci.left_out if gpu.driver == "nvidia"]
     if not at:
         return ""
     return (

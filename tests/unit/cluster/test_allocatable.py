@@ -51,14 +51,34 @@ def test_nodes_are_waited_for_until_they_offer_all() -> None:
     def comes_up(_: float) -> None:
         memory.objects["/api/v1/nodes/a"] = node("True", "4")
 
-    offers = wait_for(memory.cluster, {"a": whole(4)}, [], 60.0, comes_up)
+    offers = wait_for(memory.cluster, {"a": whole(4)}, [], 60.0, {}, comes_up)
     assert offers["a"].reached
 
 
 def test_one_that_is_late_is_no_failure_but_said() -> None:
-    offers = wait_for(Memory({}).cluster, {"a": whole(4)}, [], 0.0)
+    offers = wait_for(Memory({}).cluster, {"a": whole(4)}, [], 0.0, {})
     assert not offers["a"].reached
     assert offers["a"].seen == "the cluster has no such node"
+
+
+@pytest.mark.parametrize(
+    ("seen", "waits"),
+    [
+        (node("True", "5"), False),
+        (node("True", "3"), True),
+        (node("Unknown", "5"), True),
+    ],
+)
+def test_no_time_takes_away_gpus_that_are_left_out_and_offered(seen: dict[str, Any], waits: bool) -> None:
+    memory, slept = Memory({"/api/v1/nodes/a": seen}), []
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        memory.objects["/api/v1/nodes/a"] = node("True", "4")
+
+    found = wait_for(memory.cluster, {"a": whole(4)}, [], 60.0, {"a": "Bind it."}, sleep)["a"]
+    assert (found.reached, bool(slept)) == (waits, waits)
+    assert found.next_step == ("" if waits else "Bind it.")
 
 
 def test_every_resource_that_a_node_is_to_offer_is_waited_for() -> None:
