@@ -29,6 +29,7 @@ PROGRAMS = Path(__file__).parent / "workloads" / "programs"
 SUITE = pytest.StashKey[Suite]()
 FOLDER = pytest.StashKey[Path]()
 DONE = pytest.StashKey[bool]()
+UNWRITTEN = pytest.StashKey[str]()
 
 Verify = Callable[[str, str], None]
 
@@ -302,7 +303,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     try:
         files.write(suite.results(), session.config.stash[FOLDER])
     except GpusmithError as error:
-        suite.say(f"{error}")
+        session.config.stash[UNWRITTEN] = str(error)
         code = int(ExitCode.BROKEN)
     session.exitstatus = code
 
@@ -322,13 +323,15 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     suite = config.stash.get(SUITE, None)
     if suite is None or config.getoption("collectonly"):
         return
+    unwritten = config.stash.get(UNWRITTEN, "")
+    terminalreporter.ensure_newline()
     if not suite.findings:
-        terminalreporter.ensure_newline()
         terminalreporter.write_line(
             "No check was made. -k takes ids of checks, such as 'nodes.xid', or parts of them; --collect-only lists all."
         )
+        if unwritten:
+            terminalreporter.write_line(unwritten)
         return
     writer = terminalreporter._tw  # noqa: SLF001 - the only way to the terminal that pytest writes to
     console = Console(file=writer._file, force_terminal=writer.hasmarkup, width=max(writer.fullwidth, 100))  # noqa: SLF001
-    terminalreporter.ensure_newline()
-    terminal(suite.results(), config.stash[FOLDER], console)
+    terminal(suite.results(), config.stash[FOLDER], console, unwritten)

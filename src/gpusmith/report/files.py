@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
 from collections.abc import Callable, Mapping
@@ -33,12 +34,13 @@ def clear(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         for name in MAKERS:
             (folder / name).unlink(missing_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
+        # With something in it: a full disk takes empty files.
+        with tempfile.TemporaryFile(dir=folder) as some:
+            some.write(b"some")
     except OSError as error:
         raise ToolError(
             f"Report folder '{folder}' cannot be used: {error.strerror}.",
-            "Give --report-dir a folder that you can write to.",
+            "Give --report-dir a folder that you can write to, on a disk with room.",
         ) from error
 
 
@@ -48,12 +50,16 @@ def write(results: Results, folder: Path) -> None:
     Raises:
         ToolError: the folder cannot be written to.
     """
-    try:
-        for name, make in MAKERS.items():
-            beside = folder / f".{name}.{os.getpid()}"
-            beside.write_bytes(make(results))
+    for name, make in MAKERS.items():
+        content, beside = make(results), folder / f".{name}.{os.getpid()}"
+        try:
+            beside.write_bytes(content)
             beside.replace(folder / name)
-    except OSError as error:
-        raise ToolError(
-            f"Reports cannot be written to '{folder}': {error.strerror}.", "Is the disk full?"
-        ) from error
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                beside.unlink()
+            raise ToolError(
+                f"Report '{folder / name}' cannot be written: {error.strerror}.",
+                "Make room there, or name another folder: --report-dir, of playbooks 'gpusmith_report_dir' or"
+                " 'gpu_upgrade_report_dir'.",
+            ) from error

@@ -14,7 +14,7 @@ from gpusmith.checks.findings import Finding, Outcome
 from gpusmith.checks.register import CLUSTER
 from gpusmith.report import document
 from gpusmith.report.causes import alike, named_targets
-from gpusmith.report.results import Results
+from gpusmith.report.results import ExitCode, Results
 
 COLOURS = {
     Outcome.PASSED: "green",
@@ -26,11 +26,19 @@ WIDEST = 6
 """Nodes that fit beside each other."""
 MOST_CHECKS = 8
 """Checks that are named where they share a cause; the reports have all."""
+UNWRITTEN = "ERROR: the reports could not be written, so this run proves nothing"
 REACHABLE = "nodes.reachable"
 
 
-def terminal(results: Results, folder: Path, console: Console) -> None:
-    """Verdict last, where a person looks first."""
+def terminal(results: Results, folder: Path, console: Console, unwritten: str = "") -> None:
+    """Verdict last, where a person looks first.
+
+    Args:
+        results: of the run.
+        folder: of its reports.
+        console: the terminal.
+        unwritten: why there are no reports; empty if there are.
+    """
     silent = _silent(results)
     table = _table(results, silent)
     if table.row_count:
@@ -58,11 +66,15 @@ def terminal(results: Results, folder: Path, console: Console) -> None:
         line(f"[yellow]skipped[/] {checks} on {escape(targets)}: {escape(cause)}")
     for text in _coverage(results):
         line(text)
-    line(f"Reports: {escape(str(folder))}/ with report.html, results.json, junit.xml, metrics.prom")
-    colour = "green" if results.exit_code == 0 else "red"
     line(
-        f"[bold {colour}]{escape(results.verdict)}[/] (exit code {int(results.exit_code)}, {results.info.duration_s:.0f} s)"
+        escape(unwritten)
+        or f"Reports: {escape(str(folder))}/ with report.html, results.json, junit.xml, metrics.prom"
     )
+    verdict, code = (
+        (UNWRITTEN, ExitCode.BROKEN) if unwritten else (escape(results.verdict), results.exit_code)
+    )
+    colour = "green" if code is ExitCode.PASSED else "red"
+    line(f"[bold {colour}]{verdict}[/] (exit code {int(code)}, {results.info.duration_s:.0f} s)")
 
 
 def _table(results: Results, silent: Sequence[str]) -> Table:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -47,3 +49,21 @@ def test_folder_that_cannot_be_used_is_refused(tmp_path: Path) -> None:
         files.clear(tmp_path / "file" / "below")
     with pytest.raises(ToolError, match="cannot be written"):
         files.write(results(), tmp_path / "file")
+
+
+FULL = Path("/dev/full")
+"""What is written there finds no space left."""
+
+
+def test_a_full_disk_is_told_before_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "TemporaryFile", lambda **_: FULL.open("wb"))
+    with pytest.raises(ToolError, match="cannot be used: No space left on device"):
+        files.clear(tmp_path)
+
+
+def test_a_disk_that_runs_full_is_told_with_the_file_and_nothing_half_is_left(tmp_path: Path) -> None:
+    (tmp_path / f".report.html.{os.getpid()}").symlink_to(FULL)
+    with pytest.raises(ToolError, match=r"Report '.*/report.html' cannot be written: No space left") as error:
+        files.write(results(), tmp_path)
+    assert "--report-dir" in error.value.hint
+    assert [path.name for path in tmp_path.iterdir()] == ["junit.xml"]

@@ -1,18 +1,24 @@
-"""The exit code of a run, from pytest's own status and the checks' outcomes."""
+"""The end of a run: its exit code, from pytest's own status and the checks' outcomes, and what the last lines say of it."""
 
 from __future__ import annotations
 
 import importlib.util
+import io
+import os
+from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from gpusmith.checks.findings import Finding
 from gpusmith.paths import repo_root
+from tests.unit.report.samples import FAILED, all_passed, results
 
 
-def exit_code(status: int, of_the_checks: int) -> int:
-    """What the suite's hook makes of it."""
+@pytest.fixture
+def hooks() -> Any:
+    """The suite's own."""
     spec = importlib.util.spec_from_file_location(
         "suite_conftest", repo_root() / "validation" / "conftest.py"
     )
@@ -20,16 +26,56 @@ def exit_code(status: int, of_the_checks: int) -> int:
     assert spec.loader is not None
     module: Any = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    suite = SimpleNamespace(results=lambda: SimpleNamespace(exit_code=of_the_checks))
-    return int(module.exit_code_of(suite, status))
+    return module
 
 
 @pytest.mark.parametrize(
-    ("status", "of_the_checks", "expected"), [(0, 0, 0), (1, 1, 1), (0, 1, 1), (1, 3, 3), (5, 0, 4)]
+    ("status", "of_the_checks", "expected"),
+    [
+        (0, 0, 0),
+        (1, 1, 1),
+        (0, 1, 1),
+        (1, 3, 3),
+        (5, 0, 4),
+        # A failure that no check recorded is no pass.
+        (1, 0, 3),
+    ],
 )
-def test_checks_decide(status: int, of_the_checks: int, expected: int) -> None:
-    assert exit_code(status, of_the_checks) == expected
+def test_checks_decide(status: int, of_the_checks: int, expected: int, hooks: Any) -> None:
+    suite = SimpleNamespace(results=lambda: SimpleNamespace(exit_code=of_the_checks))
+    assert int(hooks.exit_code_of(suite, status)) == expected
 
 
-def test_a_failure_that_no_check_recorded_is_no_pass() -> None:
-    assert exit_code(1, 0) == 3
+@pytest.mark.parametrize(
+    ("found", "full", "code", "says"),
+    [
+        (all_passed(), False, 0, "PASSED"),
+        (all_passed(), True, 3, "ERROR: the reports could not be written"),
+        ((FAILED,), True, 3, "ERROR: the reports could not be written"),
+        ((), True, 3, "No check was made."),
+    ],
+)
+def test_the_last_lines_say_how_it_ends(
+    found: tuple[Finding, ...], full: bool, code: int, says: str, hooks: Any, tmp_path: Path
+) -> None:
+    if full:
+        (tmp_path / f".report.html.{os.getpid()}").symlink_to("/dev/full")
+    out = io.StringIO()
+    config = SimpleNamespace(stash=pytest.Stash(), getoption=lambda _: False)
+    config.stash[hooks.SUITE] = SimpleNamespace(results=lambda: results(*found), findings=found)
+    config.stash[hooks.FOLDER] = tmp_path
+    session = cast(Any, SimpleNamespace(config=config, items=[], testsfailed=0, exitstatus=None))
+    reporter = SimpleNamespace(
+        ensure_newline=lambda: None,
+        write_line=lambda text: print(text, file=out),
+        _tw=SimpleNamespace(_file=out, hasmarkup=False, fullwidth=100),
+    )
+    hooks.pytest_sessionfinish(session, 1 if FAILED in found else 0)
+    hooks.pytest_terminal_summary(reporter, config)
+    said = out.getvalue()
+    assert session.exitstatus == code
+    assert says in said
+    assert (f"'{tmp_path}/report.html' cannot be written: No space left on device" in said) is full
+    assert (f"Reports: {tmp_path}" in said) is not full
+    if found:
+        assert f"(exit code {code}, " in said.splitlines()[-1]
