@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpusmith.errors import InputError
+from gpusmith.errors import InputError, ToolError
 from gpusmith.paths import root_of
 from gpusmith.suite.maintenance import ID, NONE, VERSION, Maintenance
 from gpusmith.wait import Deadline
@@ -77,6 +77,7 @@ def run(
 
     Raises:
         InputError: there is no such suite.
+        ToolError: log or folders cannot be written.
     """
     folder = Path(suite).resolve()
     here = root_of(folder.parent)
@@ -86,16 +87,21 @@ def run(
             f"The validation suite '{folder}' does not exist.",
             "Install package 'gpusmith' again, or run from a checkout.",
         )
-    for made in (log_file.parent, reports):
-        made.mkdir(parents=True, exist_ok=True)
     words = [sys.executable, "-m", "pytest", *words_of(folder), "--inventory", inventory]
     words += ["--limit", ",".join(limit), "--report-dir", str(reports)]
     options = {ID: maintenance.id, VERSION: maintenance.driver_version, "--tier": ",".join(tiers)}
     words += [word for option, value in options.items() if value for word in (option, value)]
     started = time.time()
-    with log_file.open("w", encoding="utf-8") as out:
-        out.write("$ " + " ".join(words) + "\n")
-        out.flush()
+    try:
+        for made in (log_file.parent, reports):
+            made.mkdir(parents=True, exist_ok=True)
+        log_file.write_text("$ " + " ".join(words) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise ToolError(
+            f"The validation suite cannot write '{error.filename or log_file}': {error.strerror}.",
+            "Make room there, or name another folder with 'gpusmith_report_dir', of an upgrade 'gpu_upgrade_report_dir'.",
+        ) from error
+    with log_file.open("a", encoding="utf-8") as out:
         # The suite finds its configuration by its own path; the folder only decides how relative paths are read.
         status = _to_the_end(
             subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, cwd=here),

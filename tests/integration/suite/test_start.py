@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gpusmith.errors import InputError
+from gpusmith.errors import InputError, ToolError
 from gpusmith.owner import process
 from gpusmith.suite import start
 from gpusmith.suite.maintenance import Maintenance
@@ -72,6 +72,23 @@ def test_a_suite_that_could_not_work_is_named_with_the_end_of_its_log(checkout: 
         in done.trouble
     )
     assert "broken" in done.trouble
+
+
+@pytest.mark.parametrize(
+    ("log", "says"),
+    [
+        ("full.log", "cannot write '.*/full.log': No space left on device"),
+        ("file/x.log", "cannot write '.*/file': File exists"),
+    ],
+)
+def test_a_log_that_cannot_be_written_is_named_and_no_suite_starts(
+    log: str, says: str, checkout: Path
+) -> None:
+    (checkout / "full.log").symlink_to("/dev/full")
+    (checkout / "file").touch()
+    with pytest.raises(ToolError, match=says) as error:
+        start.run(str(checkout / "suite"), "inv", ["a"], "out", log, 60.0)
+    assert "'gpusmith_report_dir'" in error.value.hint
 
 
 def test_a_suite_that_does_not_end_is_ended(checkout: Path) -> None:
