@@ -50,6 +50,7 @@ def whole(ready_lab: Lab, few_rights: Path) -> Validation:
         "list resourceslices.resource.k8s.io",
         "create namespaces",
         "create jobs.batch",
+        "create services",
         "delete jobs.batch",
         "get pods --subresource=log",
     ],
@@ -145,7 +146,9 @@ def test_nothing_is_left_out(whole: Validation) -> None:
     assert (count(coverage["gpus"]["expected"]), count(coverage["gpus"]["tested"])) == (8, 8)
 
 
-@pytest.mark.parametrize("workload", ["nvidia-smi", "cuda", "pytorch", "tensorflow"])
+@pytest.mark.parametrize(
+    "workload", ["nvidia-smi", "cuda", "pytorch", "tensorflow", "pytorch-nodes", "tensorflow-nodes"]
+)
 @pytest.mark.parametrize("node", ["gpu-1", "gpu-2"])
 def test_each_workload_passed_on_each_node_and_says_simulated(
     whole: Validation, workload: str, node: str

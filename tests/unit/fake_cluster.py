@@ -88,7 +88,7 @@ class FakeCluster:
         """What a program says when all is well on simulated GPUs."""
         return {
             "ok": True, "simulated": True, "not_executed": ["the kernel"], "uuid": uuids[0] if uuids else None,
-            "devices": [{"uuid": uuid} for uuid in uuids],
+            "uuids": uuids, "devices": [{"uuid": uuid} for uuid in uuids],
             "slowdowns": {uuid: {"reasons": 4, "looks": 1} for uuid in uuids},
         }  # fmt: skip
 

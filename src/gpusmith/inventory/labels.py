@@ -9,6 +9,7 @@ from typing import Any
 from kubernetes.utils.quantity import parse_quantity
 
 from gpusmith.errors import Refusal
+from gpusmith.wanted.offers import is_gpu
 
 HINT = "Correct it in the inventory."
 TAINT_KEYS = {"key", "value", "effect"}
@@ -103,10 +104,17 @@ def texts(name: str, value: Any) -> Iterator[Refusal]:
             yield must_be(f"{name}.{key}", "a text, in quotes", text)
 
 
+def _is_limit(key: Any) -> bool:
+    return key in ("cpu", "memory") or (is_key(key) and "/" in key and not is_gpu(key))
+
+
 def limits(name: str, value: Any) -> Iterator[Refusal]:
-    """Limits of CPU and memory, as pods have them."""
-    if not isinstance(value, Mapping) or not value.keys() <= {"cpu", "memory"}:
-        yield must_be(name, "a mapping with the keys 'cpu' and 'memory'", value)
+    """Limits of CPU, memory and devices other than GPUs, as pods have them."""
+    if not isinstance(value, Mapping) or not all(map(_is_limit, value)):
+        words = (
+            "a mapping with the keys 'cpu' and 'memory', and resources such as 'rdma/hca' that are no GPUs"
+        )
+        yield must_be(name, words, value)
         return
     for key, amount in value.items():
         try:

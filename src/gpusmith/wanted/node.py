@@ -177,6 +177,7 @@ class Validation:
     ecc_required: bool = True
     pcie_width: int = 0
     network: bool = True
+    transport: str = "any"
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     pod_limits: Mapping[str, str] = field(default_factory=dict)

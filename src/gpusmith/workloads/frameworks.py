@@ -1,46 +1,56 @@
-"""A training step on one GPU, with PyTorch and with TensorFlow."""
+"""Training steps on all free GPUs of a node, and on those of several nodes together, with PyTorch and with TensorFlow."""
 
 from __future__ import annotations
 
 from functools import partial
 
 from gpusmith.workloads import jobs
-from gpusmith.workloads.judge import Expected, Judged, program_on_gpus
+from gpusmith.workloads.judge import Expected, Judged, Result, program_on_gpus, together
 from gpusmith.workloads.pods import Pods
-from gpusmith.workloads.register import workload
+from gpusmith.workloads.register import ALL, workload
+
+NAMES = {"pytorch": "PyTorch", "tensorflow": "TensorFlow"}
 
 
 def run(pods: Pods, name: str) -> Judged:
-    """A Job with one GPU.
+    """A Job with all free GPUs.
 
     Args:
         pods: of the workload.
         name: of the framework.
     """
-    task = pods.task(name, jobs.program(f"run_{name}.py"))
-    return judge(pods.node.expected, name, pods.run_job(task))
+    logs = pods.run_with_all(pods.task(name, jobs.program(f"run_{name}.py")))
+    return together([judge(pods.node.expected, name, log, pods.gpus // len(logs)) for log in logs])
 
 
-for _place, _name, _title in ((40, "pytorch", "PyTorch"), (50, "tensorflow", "TensorFlow")):
+for _place, (_name, _title) in zip((40, 50), NAMES.items(), strict=True):
     workload(
         f"workloads.{_name}",
         place=_place,
-        proves=f"a {_title} training step works: the loss falls and the weights match the closed form",
-        fails_when=f"the loss does not fall, the weights differ, or {_title} gets no GPU or one that the host does not know",
+        proves=f"{_title} trains on all free GPUs of the node together: each has a share of the data, all end with the same"
+        " weights, and these match the closed form",
+        fails_when=f"the loss does not fall, weights differ, numbers that GPUs add up are wrong, or {_title} gets no GPU or one"
+        " that the host does not know",
         do="compare the image's CUDA version with the driver's; then run the program by hand in a pod",
-        title=_title,
-        gpus=1,
+        title=f"{_title} on {{gpus}} GPUs",
+        gpus=ALL,
         image=_name,
         after=["workloads.cuda"],
     )(partial(run, name=_name))
 
 
-def judge(expected: Expected, name: str, log: str) -> Judged:
-    """The program ran on a GPU of the host.
+def judge(expected: Expected, name: str, log: str, wanted: int) -> Judged:
+    """The program ran on so many GPUs of the host.
 
     Args:
         expected: of the node.
         name: of the framework.
         log: what the program printed.
+        wanted: how many GPUs it was given.
     """
-    return program_on_gpus(expected, f"the {name} program", log, 1, lambda result: [str(result.get("uuid"))])
+    return program_on_gpus(expected, f"the {name} program", log, wanted, uuids)
+
+
+def uuids(result: Result) -> list[str]:
+    """UUIDs of the GPUs that a program says it used."""
+    return [str(uuid) for uuid in result.get("uuids") or []]

@@ -75,6 +75,8 @@ class PodTask:
         tolerated: keys of taints.
         cordoned: it goes to the node although that is cordoned.
         runtime_class: empty for the cluster's default.
+        job: name of the Service by which pods of several nodes find each other; empty for a pod that is alone.
+        hostname: under which they find it, also where it is made once more under another name.
         env: further variables.
         limits: of CPU and memory, for clusters that ask for them; requests are never higher.
         timeout_s: how long it may run.
@@ -91,6 +93,8 @@ class PodTask:
     tolerated: Sequence[str] = ()
     cordoned: bool = False
     runtime_class: str = ""
+    job: str = ""
+    hostname: str = ""
     env: Mapping[str, str] = field(default_factory=dict)
     limits: Mapping[str, str] = field(default_factory=dict)
     timeout_s: float = 300.0
@@ -165,8 +169,12 @@ def _pod_spec(run: Run, task: PodTask) -> Manifest:
         "volumes": [
             {"name": "programs", "configMap": {"name": PROGRAMS}},
             {"name": "scratch", "emptyDir": {"sizeLimit": "256Mi"}},
+            # Frameworks exchange data of several GPUs there; the runtime's own has 64 MB.
+            {"name": "shared-memory", "emptyDir": {"medium": "Memory", "sizeLimit": "1Gi"}},
         ],
     }
+    if task.job:
+        spec |= {"hostname": task.hostname, "subdomain": task.job}
     if run.pull_secrets:
         spec["imagePullSecrets"] = [{"name": name} for name in run.pull_secrets]
     if task.runtime_class:
@@ -215,6 +223,7 @@ def _container(task: PodTask) -> Manifest:
         "volumeMounts": [
             {"name": "programs", "mountPath": PROGRAMS_PATH, "readOnly": True},
             {"name": "scratch", "mountPath": "/tmp"},  # noqa: S108 - of the container
+            {"name": "shared-memory", "mountPath": "/dev/shm"},  # noqa: S108 - likewise
         ],
     }
 
@@ -254,4 +263,14 @@ def pod(run: Run, task: PodTask) -> Manifest:
         "kind": "Pod",
         "metadata": _metadata(run, task),
         "spec": _pod_spec(run, task),
+    }
+
+
+def service(run: Run, name: str) -> Manifest:
+    """Gives each pod of a job over several nodes a name in DNS, also before it is ready."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name, "namespace": run.namespace, "labels": labels(run)},
+        "spec": {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": {RUN_LABEL: run.id}},
     }

@@ -16,10 +16,10 @@ NO_NETWORK = "The inventory says that pods of new namespaces reach no Service: '
 PATIENCE = {"RES_OPTIONS": "timeout:2 attempts:2"}
 
 
-def left_out(host: NodeWanted) -> Finding:
+def left_out(host: NodeWanted, check: str = "workloads.network") -> Finding:
     """What is recorded where the inventory says that there is no such network."""
     return Finding(
-        "workloads.network",
+        check,
         host.name,
         Outcome.SKIPPED,
         NO_NETWORK,

@@ -33,6 +33,7 @@ class Workload:
         run: does it.
         gpus: how many free GPUs it needs on each of its nodes, or ALL; before work with GPUs a node is looked at again.
         nodes: how many nodes it needs at the same time.
+        up_to: how many nodes it may get, if some would be left over.
         image: of its pods, by its key in the inventory's 'validation_images'.
         after: ids of the checks whose workloads come before it.
         start: makes pods without GPUs before the first workload; their results are read when its turn comes, whatever became
@@ -47,6 +48,7 @@ class Workload:
     run: Work
     gpus: int | Literal["all"]
     nodes: int = 1
+    up_to: int = 0
     image: str = "cuda"
     after: Sequence[str] = ()
     start: Callable[[Pods], None] | None = None

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from gpusmith.checks.findings import Finding
 from gpusmith.cluster.api import Cluster
-from gpusmith.workloads import cleanup, namespace
+from gpusmith.workloads import cleanup, groups, namespace
 from gpusmith.workloads.board import Board
 from gpusmith.workloads.jobs import Run
 from gpusmith.workloads.keepalive import KeepAlive
 from gpusmith.workloads.node import NodeUnderTest, Say
-from gpusmith.workloads.outcome import NodeOutcome, not_tested, too_few_nodes
+from gpusmith.workloads.outcome import NodeOutcome, not_tested
 from gpusmith.workloads.register import Step, Workload, in_order
 from gpusmith.workloads.targets import Look, Target, looker, why_not
 from gpusmith.workloads.turn import Turn, is_ready, pods_of
@@ -74,7 +74,7 @@ def _on_nodes(
         try:
             list(pool.map(partial(_on_node, alone), nodes))
             for workload in together:
-                _on_groups(pool, workload, nodes, of_run)
+                groups.run(pool, workload, nodes, of_run)
         except BaseException:
             # Interrupted: the other nodes' threads must not wait on, so that what was made is removed at once.
             board.stop()
@@ -116,28 +116,3 @@ def _take(node: NodeUnderTest, early: dict[str, Turn], workload: Workload, *, fi
         turn.take()
     if workload.covers:
         node.outcome.view = node.target.view
-
-
-# --- several nodes together ------------------------------------------------------------------------------------
-
-
-def _on_groups(
-    pool: ThreadPoolExecutor, workload: Workload, nodes: Sequence[NodeUnderTest], of_run: int
-) -> None:
-    """A workload of several nodes, once for each group of nodes that are free; groups have no node in common."""
-    tested = [node for node in nodes if not node.outcome.reason]
-    free, size = [node for node in tested if is_ready(workload, node)], workload.nodes
-    groups = [free[n : n + size] for n in range(0, len(free) - size + 1, size)]
-    rest = free[len(groups) * size :]
-    for node in rest:
-        names = [row.host.name for row in rest]
-        node.record(too_few_nodes(workload.check, node.host, size, names, of_run))
-    list(pool.map(partial(_on_group, workload), groups))
-
-
-def _on_group(workload: Workload, group: Sequence[NodeUnderTest]) -> None:
-    try:
-        Turn(workload, [pods_of(workload, node) for node in group]).take()
-    finally:
-        for node in group:
-            node.release()

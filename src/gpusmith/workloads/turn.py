@@ -113,7 +113,7 @@ class Turn:
         spent = time.monotonic() - begin
         for pods in self.pods:
             if isinstance(found, Finding):
-                _record(self.workload, pods.node, found)
+                _record(self.workload, pods.node, replace(found, target=pods.node.host.name))
                 continue
             finding = found[pods.node.host.name]
             seen = {"made_again": pods.made_again, "notes": pods.notes}

@@ -114,6 +114,18 @@ def _answer(program: str, **changes: Any) -> Callable[[World], object]:
     return change
 
 
+def _in_jobs(program: str, **changes: Any) -> Callable[[World], object]:
+    """A program in the second pod of a job over nodes answers otherwise."""
+
+    def change(world: World) -> None:
+        good = world.cluster.good
+        world.cluster.answers[program] = lambda env, uuids: {
+            **good(env, uuids), **(changes if env.get("GPUSMITH_PLACE") == "1" else {}),
+        }  # fmt: skip
+
+    return change
+
+
 def _nothing_listed(world: World) -> None:
     """nvidia-smi in a pod lists GPUs that the host does not know."""
     run = world.cluster.run
@@ -357,7 +369,14 @@ MUTATIONS: Mapping[str, tuple[Mutation, ...]] = {
     ),
     "workloads.pytorch": (Mutation(_answer("run_pytorch.py", **WRONG), "it is wrong", kind="frameworks"),),
     "workloads.tensorflow": (
-        Mutation(_answer("run_tensorflow.py", uuid="GPU-5"), "does not know", kind="frameworks"),
+        Mutation(_answer("run_tensorflow.py", uuids=["GPU-5"]), "does not know", kind="frameworks"),
+    ),
+    "workloads.pytorch-nodes": (
+        Mutation(_in_jobs("run_pytorch.py", **WRONG), "it is wrong", kind="distributed"),
+        Mutation(_in_jobs("run_pytorch.py", weights=[1.0]), "ended with other weights", kind="distributed"),
+    ),
+    "workloads.tensorflow-nodes": (
+        Mutation(_in_jobs("run_tensorflow.py", uuids=[]), "saw 0 GPUs", kind="distributed"),
     ),
     "workloads.allocation": (
         Mutation(_answer("hold_gpu.py", uuid="GPU-5"), "more than once", kind="allocation"),

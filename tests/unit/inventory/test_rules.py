@@ -170,6 +170,8 @@ def test_there_are_rules_for_declared_variables_only() -> None:
         {"validation_pod_limits": {"memory": "lots"}},
         {"validation_pod_limits": {"memory": "0"}},
         {"validation_pod_limits": {"nvidia.com/gpu": "1"}},
+        {"validation_pod_limits": {"gpus": "1"}},
+        {"validation_pod_limits": {"rdma/a b": "1"}},
         {"gpusmith_image_pull_secrets": ["team/registry"]},
         {"gpusmith_image_pull_secrets": ["a" * 254]},
         {"gpu_operands_labels": {"team": "a b"}},
@@ -178,5 +180,7 @@ def test_there_are_rules_for_declared_variables_only() -> None:
 def test_what_no_pod_of_the_suite_could_have_is_refused(values: dict[str, Any]) -> None:
     assert len(find(values)) == 1
     assert find({"validation_labels": {"a": "b"}, "validation_annotations": {"x.io/a": "any text"}}) == []
-    assert find({"validation_pod_limits": {"cpu": 4, "memory": "4Gi"}}) == []
+    assert (
+        find({"validation_pod_limits": {"cpu": 4, "memory": "4Gi", "rdma/hca_shared_devices_a": "1"}}) == []
+    )
     assert find({"gpusmith_image_pull_secrets": ["registry.example", "a" * 253]}) == []

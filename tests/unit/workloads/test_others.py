@@ -12,11 +12,10 @@ from gpusmith.checks.findings import Finding, Outcome, Skip
 from gpusmith.cluster.holders import Holder
 from gpusmith.cluster.views import NodeView
 from gpusmith.workloads import waiting
-from gpusmith.workloads.outcome import per_node
 from gpusmith.workloads.targets import Target, by_others, looker
 from tests.unit.hosts import make_host
 from tests.unit.objects import gpus
-from tests.unit.workloads.answers import READY, before_each_creation, ends_as, outcomes
+from tests.unit.workloads.answers import READY, all_passed, before_each_creation, ends_as, outcomes
 
 TRAINS = Holder("team", "train", gpus(1))
 
@@ -113,7 +112,7 @@ def left_out(finding: Finding, says: str) -> None:
 def test_free_gpus_are_read_when_the_node_has_its_turn(run: Any, node: Node, said: list[str]) -> None:
     node.taken(3)
     found = run(look=node)[0]["gpu-1"]
-    assert outcomes(found) == dict.fromkeys(per_node(), "passed"), found.findings
+    assert outcomes(found) == all_passed(), found.findings
     assert len(found.tested) == 1
     assert "gpu-1: CUDA on 1 GPUs: passed" in "".join(said)
     assert found.view == node.view, "coverage names who holds the others"
@@ -125,7 +124,7 @@ def test_a_node_that_is_free_again_at_its_turn_is_tested(run: Any) -> None:
         gpu_1=busy(Holder("team", "train", gpus(4))),
         look=lambda row: replace(READY, name=row.host.name),
     )
-    assert set(outcomes(found[0]["gpu-1"]).values()) == {"passed"}
+    assert set(outcomes(found[0]["gpu-1"]).values()) == {"passed"}, found[0]["gpu-1"].findings
 
 
 def test_a_node_that_is_kept_back_at_its_turn_is_left_out(run: Any, fake_cluster: Any) -> None:
@@ -149,7 +148,7 @@ def test_gpus_that_are_taken_between_two_steps_are_left_alone(
     fake_cluster.answers["run_cuda.py"] = taken_after_cuda
     found = run(look=node)[0]["gpu-1"]
     if count == 1:
-        assert set(outcomes(found).values()) == {"passed"}, found.findings
+        assert outcomes(found) == all_passed(), found.findings
         return
     rows = found.findings
     assert {rows[f"workloads.{name}"].outcome for name in ("nvidia-smi", "cuda", "isolation")} == {
@@ -327,7 +326,7 @@ def test_gpus_that_the_kubelet_gives_no_pod_together_are_tested_in_a_pod_each(
 
     fake_cluster.run = admit
     found = run()[0]["gpu-1"]
-    assert outcomes(found) == dict.fromkeys(per_node(), "passed"), found.findings
+    assert outcomes(found) == all_passed(), found.findings
     assert sorted(found.tested) == sorted(gpus)
     for name in ("nvidia-smi", "cuda"):
         (note,) = found.findings[f"workloads.{name}"].evidence["notes"]

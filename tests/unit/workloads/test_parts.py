@@ -15,10 +15,9 @@ from gpusmith.cluster.holders import Holder
 from gpusmith.wanted import node
 from gpusmith.wanted.node import NodeWanted
 from gpusmith.wanted.offers import Device, Offer
-from gpusmith.workloads.outcome import per_node
 from tests.unit.hosts import UUIDS
 from tests.unit.workloads import conftest
-from tests.unit.workloads.answers import READY, outcomes
+from tests.unit.workloads.answers import READY, all_passed, outcomes
 
 HALVES = Offer("nvidia.com/mig-3g.40gb", 8, 4)
 PARTS = {f"MIG-{place}{uuid[5:]}": uuid for uuid in UUIDS for place in (0, 1)}
@@ -38,7 +37,7 @@ def halves(monkeypatch: pytest.MonkeyPatch, fake_cluster: Any) -> None:
 
 def test_all_parts_are_used_and_their_gpus_count_as_tested(run: Callable[..., Any]) -> None:
     found, _ = run(gpu_1=OF_PARTS)
-    assert outcomes(found["gpu-1"]) == dict.fromkeys(per_node(), "passed"), found["gpu-1"].findings
+    assert outcomes(found["gpu-1"]) == all_passed(), found["gpu-1"].findings
     assert sorted(found["gpu-1"].tested) == sorted(UUIDS)
     assert len(found["gpu-1"].findings["workloads.allocation"].evidence["held"]) == 8
 
@@ -54,7 +53,7 @@ def test_the_cluster_tier_passes_such_a_node(host: Callable[..., NodeWanted]) ->
 def test_parts_that_others_hold_are_left_alone(run: Callable[..., Any], fake_cluster: Any) -> None:
     fake_cluster.foreign = {"gpu-1": set(list(PARTS)[:3])}
     found, _ = run(gpu_1=replace(OF_PARTS, holders=(Holder("team", "train", {HALVES.resource: 3}),)))
-    assert set(outcomes(found["gpu-1"]).values()) == {"passed"}
+    assert outcomes(found["gpu-1"]) == all_passed()
     assert len(found["gpu-1"].findings["workloads.allocation"].evidence["held"]) == 5
     assert sorted(found["gpu-1"].tested) == sorted(UUIDS[1:]), "the second GPU has one free half"
 

@@ -14,11 +14,10 @@ from gpusmith.wanted.node import NodeWanted
 from gpusmith.workloads import jobs
 from gpusmith.workloads.jobs import Run
 from gpusmith.workloads.node import NodeUnderTest
-from gpusmith.workloads.outcome import per_node
 from gpusmith.workloads.pods import Pods
 from gpusmith.workloads.targets import Target
 from gpusmith.workloads.waiting import PodProblem, PullTrouble
-from tests.unit.workloads.answers import READY, never_starts, outcomes
+from tests.unit.workloads.answers import READY, all_passed, never_starts, outcomes
 
 
 @pytest.mark.parametrize(
@@ -34,7 +33,7 @@ def test_a_pod_whose_runtime_lost_the_race_is_made_once_more(
     of_job = check not in ("allocation", "oversubscription")
     never_starts(fake_cluster, "runc create failed: unable to freeze", pod + ("-x" if of_job else ""))
     found = run()[0]["gpu-1"]
-    assert outcomes(found) == dict.fromkeys(per_node(), "passed"), found.findings
+    assert outcomes(found) == all_passed(), found.findings
     said = {
         name: row.evidence["made_again"]
         for name, row in found.findings.items()

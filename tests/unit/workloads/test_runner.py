@@ -13,7 +13,15 @@ from gpusmith.checks.findings import Outcome, Skip
 from gpusmith.cluster.holders import Holder
 from gpusmith.workloads.outcome import per_node
 from tests.unit.objects import gpus
-from tests.unit.workloads.answers import READY, answer, before_each_creation, ends_as, never_starts, outcomes
+from tests.unit.workloads.answers import (
+    READY,
+    all_passed,
+    answer,
+    before_each_creation,
+    ends_as,
+    never_starts,
+    outcomes,
+)
 
 
 def test_two_healthy_nodes(run: Any, fake_cluster: Any) -> None:
@@ -30,7 +38,7 @@ def test_busy_gpus_are_not_taken(run: Any, fake_cluster: Any) -> None:
     taken = fake_cluster.gpus["gpu-1"][:1]
     fake_cluster.foreign["gpu-1"] = set(taken)
     found, _cleanup = run(gpu_1=replace(READY, holders=(Holder("team", "train", gpus(1)),)))
-    assert outcomes(found["gpu-1"]) == dict.fromkeys(per_node(), "passed")
+    assert outcomes(found["gpu-1"]) == all_passed()
     assert set(found["gpu-1"].tested) == set(fake_cluster.gpus["gpu-1"]) - set(taken)
 
 
@@ -50,7 +58,7 @@ def test_busy_gpus_are_not_taken(run: Any, fake_cluster: Any) -> None:
             "ran on real GPUs, the inventory says they are simulated",
         ),
         ("run_cuda.py", answer(devices=[{"uuid": "GPU-strange"}] * 4), "cuda", "GPU-strange"),
-        ("run_pytorch.py", answer(uuid="GPU-strange"), "pytorch", "NVML on the host does not know"),
+        ("run_pytorch.py", answer(uuids=["GPU-strange"] * 4), "pytorch", "NVML on the host does not know"),
         (
             "run_tensorflow.py",
             answer(ok=False, error="the loss does not fall"),
@@ -76,7 +84,7 @@ def test_broken_answer_fails_its_check(
     assert finding.outcome is Outcome.FAILED
     assert cause in finding.cause
     assert "gpu-1" in finding.cause
-    wrong = {name for name, outcome in outcomes(found["gpu-1"]).items() if outcome != "passed"}
+    wrong = {name for name, outcome in outcomes(found["gpu-1"]).items() if outcome != all_passed()[name]}
     also = {"workloads.oversubscription"} if check == "allocation" else set()
     assert wrong == {f"workloads.{check}"} | also
 
@@ -119,12 +127,11 @@ def test_order_on_a_node(run: Any, fake_cluster: Any, said: list[str]) -> None:
     assert made[0] == "gpusmith-validation", "without the class, a pod could preempt others"
     made.pop(0)
     assert made[2:8] == [*early, "nvidia-smi", "cuda"]
-    assert set(made[8:10]) == {"pytorch", "tensorflow"}
-    assert made[10:] == ["hold-0", "hold-1", "hold-2", "hold-3", "one-more"]
+    assert made[8:] == ["pytorch", "tensorflow", "hold-0", "hold-1", "hold-2", "hold-3", "one-more"]
     checks = [line.split(": ")[1] for line in said]
-    assert set(checks[2:4]) == {"PyTorch", "TensorFlow"}
-    assert [*checks[:2], *checks[4:]] == [
-        "nvidia-smi", "CUDA on 4 GPUs", "network", "isolation", "4 pods with one GPU each", "one pod more than GPUs",
+    assert checks == [
+        "nvidia-smi", "CUDA on 4 GPUs", "PyTorch on 4 GPUs", "TensorFlow on 4 GPUs", "network", "isolation",
+        "4 pods with one GPU each", "one pod more than GPUs",
     ]  # fmt: skip
 
 
@@ -148,7 +155,7 @@ def test_a_first_workload_that_lists_too_few_does_not(run: Any, fake_cluster: An
     one = "GPU 0: H100 (UUID: GPU-00000000-1111-2222-3333-444444444440)"
     ends_as(fake_cluster, ("n0-nvidia-smi-x",), one)
     found = outcomes(run()[0]["gpu-1"])
-    assert {name for name, outcome in found.items() if outcome != "passed"} == {"workloads.nvidia-smi"}
+    assert {name for name, outcome in found.items() if outcome == "failed"} == {"workloads.nvidia-smi"}
 
 
 def test_without_the_hosts_record_uuids_of_pods_prove_nothing(run: Any, fake_cluster: Any) -> None:

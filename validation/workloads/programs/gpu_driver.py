@@ -58,7 +58,16 @@ DONE:
 
 
 class ProgramError(Exception):
-    """What this program proves does not hold."""
+    """What this program proves does not hold.
+
+    Args:
+        message: what is wrong.
+        facts: of the result beside it.
+    """
+
+    def __init__(self, message: str, **facts: Any) -> None:
+        super().__init__(message)
+        self.facts = facts
 
 
 def marker(library: Any) -> bool:
@@ -308,7 +317,7 @@ def run(program: str, work: Callable[[], dict[str, Any]]) -> None:
     try:
         result = work()
     except ProgramError as error:
-        report({"program": program, "ok": False, "error": str(error)})
+        report({"program": program, "ok": False, "error": str(error), **error.facts})
         sys.exit(1)
     except Exception as error:  # noqa: BLE001 - the reason must reach the result, whatever it is
         traceback.print_exc()
