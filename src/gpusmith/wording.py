@@ -8,7 +8,13 @@ from itertools import groupby
 
 ADDRESS = re.compile(r"(?<=connect to host )\S+|(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?![\w.])")
 """An address of a machine, where a sentence is told of several."""
-UUID = re.compile(r"\b(?:GPU|MIG)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
+OWN = re.compile(
+    rf"(?P<ADDRESS>{ADDRESS.pattern})|(?P<UUID>\b(?:GPU|MIG)-[0-9a-f]{{8}}(?:-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}}\b)"
+    r"|(?P<PCI>\b[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]\b)|(?P<N>(?<=\bGPU )\d+\b|\b\d+(?= uncorrectable\b))"
+)
+"""What machines or GPUs with one fault do not share, by the word that stands for it."""
+SENTENCE = re.compile(r"(?<=\.) (?=Node ')")
+"""Between what is said of one GPU and of the next."""
 NUMBERED = re.compile(r"(?P<before>.*?)(?P<number>\d+)(?P<after>\D*)")
 LEAST_IN_RANGE = 3
 
@@ -25,14 +31,28 @@ def shorten(names: Sequence[str], most: int = 5) -> str:
 
 
 def without_own(text: str) -> str:
-    """A sentence without what no two machines share: addresses, and UUIDs of GPUs."""
-    return ADDRESS.sub("ADDRESS", UUID.sub("UUID", text))
+    """What is said, once, without what no two machines or GPUs share."""
+    said = (OWN.sub(lambda found: str(found.lastgroup), part) for part in SENTENCE.split(text))
+    return " ".join(dict.fromkeys(said))
 
 
 def of_many(texts: Iterable[str]) -> str:
-    """What several sentences have in common, which are the same but for what no two machines share; a single one as it is."""
+    """What several texts have in common, which are the same but for what no two machines or GPUs share; a single one as it is."""
     found = list(dict.fromkeys(texts))
-    return found[0] if len(found) == 1 else without_own(found[0])
+    if len(found) == 1:
+        return found[0]
+    alike: dict[str, list[str]] = {}
+    for text in found:
+        for part in SENTENCE.split(text):
+            alike.setdefault(without_own(part), []).append(part)
+    return " ".join(_in_common(parts) for parts in alike.values())
+
+
+def _in_common(sentences: Sequence[str]) -> str:
+    """One sentence of several, with words for what differs in them."""
+    values = zip(*([found[0] for found in OWN.finditer(text)] for text in sentences), strict=False)
+    differ = iter([len(set(column)) > 1 for column in values])
+    return OWN.sub(lambda found: str(found.lastgroup) if next(differ, True) else found[0], sentences[0])
 
 
 def in_ranges(names: Sequence[str]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ import yaml
 from tests.unit.records import healthy_record
 
 GPUS = 8
-DRIVER = "580.178.04"
+DRIVER, OLD_DRIVER = "580.178.04", "570.211.01"
+IN_A_RACK = 20
 BOOT, MACHINE = "boot-", "machine-"
 SLOTS = ("18", "2a", "3a", "5d", "9a", "ab", "ba", "db")
 SSH = """#!/bin/sh
@@ -46,12 +48,57 @@ def name_of(index: int) -> str:
     return f"gpu-{index:05d}"
 
 
-def make(nodes: int, folder: Path) -> Path:
+def _old_driver(record: dict[str, Any]) -> None:
+    """All of it is of another branch; the devices' specifications were written before."""
+    record["module"] |= {"installed_version": OLD_DRIVER, "loaded_version": OLD_DRIVER}
+    record["library"] |= {"nvml_version": OLD_DRIVER, "cuda_version": OLD_DRIVER}
+    record["nvml"]["driver_version"] = OLD_DRIVER
+    for name, package in record["packages"].items():
+        if name.startswith(("nvidia-driver", "libcuda", "libnvidia-ml", "nvidia-persistenced")):
+            package["version"] = f"{OLD_DRIVER}-1"
+
+
+def _not_joined(record: dict[str, Any]) -> None:
+    for gpu in record["nvml"]["gpus"]:
+        gpu |= {"fabric_state": "in_progress", "fabric_status": None}
+
+
+def _bad_memory(record: dict[str, Any]) -> None:
+    number = int(record["kubernetes"]["node_name"].removeprefix("gpu-"))
+    record["nvml"]["gpus"][number % GPUS]["ecc_uncorrected"] = number // 100
+
+
+def _lost_gpu(record: dict[str, Any]) -> None:
+    record["nvml"]["gpus"][5] |= {
+        "error": "GPU is lost",
+        "uuid": None,
+        "name": None,
+        "minor": None,
+        "pci": None,
+    }
+
+
+FAULTS: list[tuple[range, Callable[[dict[str, Any]], None]]] = [
+    (range(100, 118), _old_driver),
+    (range(140, 157), _not_joined),
+    (range(203, 283, 37), _bad_memory),
+    (range(299, 300), _lost_gpu),
+]
+"""What is wrong with which nodes of a broken site: 39 of them, for four reasons."""
+
+
+def make(nodes: int, folder: Path, broken: bool = False) -> Path:
     """Write it; the inventory's folder. `folder/bin` is for the beginning of PATH."""
     inventory = folder / "inventory"
     for made in (inventory / "group_vars", folder / "records", folder / "bin"):
         made.mkdir(parents=True, exist_ok=True)
-    hosts: dict[str, Any] = {"gpu_nodes": {"hosts": {name_of(index): {} for index in range(nodes)}}}
+    racks: dict[str, Any] = {
+        f"rack_{first // IN_A_RACK:02d}": {
+            "hosts": {name_of(index): {} for index in range(first, min(first + IN_A_RACK, nodes))}
+        }
+        for first in range(0, nodes, IN_A_RACK)
+    }
+    hosts: dict[str, Any] = {"gpu_nodes": {"children": racks}}
     (inventory / "hosts.yml").write_text(yaml.safe_dump(hosts))
     values = {**ALL, "site_folder": str(folder)}
     (inventory / "group_vars" / "all.yml").write_text(yaml.safe_dump(values))
@@ -61,7 +108,11 @@ def make(nodes: int, folder: Path) -> Path:
     ssh.chmod(0o755)
     base = _base()
     for index in range(nodes):
-        (folder / "records" / f"{name_of(index)}.json").write_text(json.dumps(_record(base, index)))
+        record = _record(base, index)
+        for where, spoil in FAULTS if broken else ():
+            if index in where:
+                spoil(record)
+        (folder / "records" / f"{name_of(index)}.json").write_text(json.dumps(record))
     return inventory
 
 

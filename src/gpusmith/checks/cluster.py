@@ -90,6 +90,7 @@ def _placement(facts: ClusterFacts) -> dict[str, Any]:
     fails_when="the cluster has no such Node, it is not Ready, or a condition names pressure or something broken",
     do="read 'journalctl -u kubelet' on the node; if the node is missing, join it with site.yml",
     evidence=_placement,
+    explained_by=("nodes.reachable", "nodes.identity", "nodes.services"),
 )
 def node_ready(facts: ClusterFacts) -> list[Problem]:
     """It exists, and is Ready."""
@@ -121,6 +122,7 @@ def node_ready(facts: ClusterFacts) -> list[Problem]:
     fails_when="the Node has another machine ID, or is Ready with another boot ID than the machine's",
     do="correct 'ansible_host' before any change to the node, or find the copy of its disk",
     evidence=lambda facts: {"node": asdict(facts.view.told)} if facts.view else {},
+    explained_by=("nodes.identity",),
 )
 def node_identity(facts: ClusterFacts) -> list[Problem]:
     """Machine ID and boot ID of the machine are those of the Node, which the playbooks ask for as well."""
@@ -150,6 +152,7 @@ def node_identity(facts: ClusterFacts) -> list[Problem]:
         if facts.view
         else {}
     ),
+    explained_by=("nodes.gpu-count",),
 )
 def gpu_capacity(facts: ClusterFacts) -> list[Problem]:
     """Capacity = allocatable = inventory, and no GPU is offered under another name as well."""
@@ -267,6 +270,7 @@ def _offered(view: NodeView, offer: Offer, restart: str) -> list[Problem]:
     proves="the Node has the labels by which schedulers and operands select it",
     fails_when="a label of gpusmith or of the inventory has another value, or feature discovery described the node differently",
     do="run site.yml; read the logs of GPU feature discovery and node feature discovery",
+    explained_by=("nodes.gpu-count",),
 )
 def labels(facts: ClusterFacts) -> list[Problem]:
     """Our labels, the inventory's, and the one that feature discovery writes."""
@@ -362,6 +366,7 @@ def taints(facts: ClusterFacts) -> list[Problem]:
         " gpusmith's objects"
     ),
     do="read the pod's log; agree with its owner which device plugin stays; run site.yml, which restores gpusmith's fields",
+    explained_by=("nodes.nvml",),
 )
 def operands(facts: ClusterFacts) -> list[Problem]:
     """Pods of the operands' namespace on the node are ready; operands of ours have one there, and are as site.yml made them."""
@@ -370,18 +375,15 @@ def operands(facts: ClusterFacts) -> list[Problem]:
         raise NotApplicable(
             f"The cluster's own operands serve node '{view.name}'; see cluster.gpu-capacity for what they do."
         )
-    problems = []
-    for pod in view.system_pods:
-        wrong = of_pod.problem(pod)
-        name = pod["metadata"]["name"]
-        if wrong:
-            problems.append(
-                Problem(
-                    f"Node '{view.name}': operand '{host.operands.namespace}/{name}': {wrong}.",
-                    of_pod.next_step(pod),
-                    {"pod": name},
-                )
-            )
+    problems = [
+        Problem(
+            f"Node '{view.name}': operand '{host.operands.namespace}/{pod['metadata']['name']}': {wrong}.",
+            of_pod.next_step(pod),
+            {"pod": pod["metadata"]["name"]},
+        )
+        for pod in view.system_pods
+        if (wrong := of_pod.problem(pod))
+    ]
     if DEVICE_PLUGIN in host.operands.ours:
         problems += [
             Problem(

@@ -20,6 +20,7 @@ from gpusmith.problems import Problem
     ),
     do="upgrade the driver, or install a toolkit that fits ('cuda_toolkit_versions'), and remove the one that does not",
     evidence=lambda facts: node_versions.cuda_evidence(facts.record),
+    explained_by=("nodes.driver-versions",),
 )
 def cuda_toolkits(facts: NodeFacts) -> list[Problem]:
     """What lies in /usr/local, whoever installed it: who builds with it learns only at a program's start that it does not fit."""

@@ -33,6 +33,7 @@ from gpusmith.wording import quoted
     do="correct 'gpusmith_simulated', find out who installed the library, or install the driver with site.yml",
     critical=True,
     evidence=witnesses_evidence,
+    explained_by=("nodes.driver-versions",),
 )
 def simulation_witnesses(facts: NodeFacts) -> list[Problem]:
     """The inventory and the loaded library, two independent witnesses, must agree."""
@@ -189,6 +190,7 @@ def modules_that_use_it(facts: NodeFacts) -> list[Problem]:
     fails_when="NVML does not start, or a GPU does not answer or does not identify itself",
     do="run 'nvidia-smi' on the node; drain it, then reset the GPU or reboot; if it comes back, replace the board",
     critical=True,
+    explained_by=("nodes.driver-versions",),
 )
 def nvml(facts: NodeFacts) -> list[Problem]:
     """NVML starts, and every GPU answers."""
@@ -204,6 +206,7 @@ def nvml(facts: NodeFacts) -> list[Problem]:
         " inventory's version"
     ),
     do="run site.yml, or hold the packages that are named",
+    explained_by=("nodes.container-toolkit",),
 )
 def holds(facts: NodeFacts) -> list[Problem]:
     """Nobody's routine upgrade may change these."""

@@ -104,6 +104,7 @@ def _identity_problems(facts: NodeFacts) -> list[Problem]:
     do="look at 'lspci -d 10de:' and the kernel's log; a board that PCI does not show is a matter for the vendor",
     critical=True,
     evidence=count_evidence,
+    explained_by=("nodes.nvml",),
 )
 def gpu_count(facts: NodeFacts) -> list[Problem]:
     """PCI = NVML = /dev = inventory, by number and one by one."""
@@ -295,6 +296,7 @@ def _seen(facts: NodeFacts, aspect: Aspect, wanted: object) -> Counter[object]:
         " wants the same"
     ),
     do="bring the nodes to one state with site.yml, or put them into groups of their own",
+    explained_by=("nodes.driver-versions", "nodes.gpu-model", "nodes.pcie-width", "nodes.containerd-version"),
 )
 def uniformity(facts: NodeFacts) -> list[Problem]:
     """Most nodes of a model set the norm; one that differs is named, unless the inventory wants it so (a canary)."""

@@ -11,6 +11,7 @@ HEAD = """# Checks
 
 {count} checks in three tiers, in the order in which they are made. [validation.md](validation.md) describes how to run them and
 how to read their findings. A finding names node, GPU and cause, and its next step is more exact than the text here.
+Where one of the checks that explain a failure failed on the same node, reports show the failure under that one.
 """
 TIER = {
     "nodes": "One probe over ssh, with host key checking, asks each node once, all nodes at the same time. It changes nothing.",
@@ -30,6 +31,8 @@ def _section(row: Check) -> str:
         f"- Fails when: {row.fails_when}.",
         f"- What to do: {row.do}.",
     ]
+    if row.explained_by:
+        lines.append(f"- Explained by: {', '.join(f'`{name}`' for name in row.explained_by)}.")
     return "\n".join([*lines, *([f"- {marks}"] if marks else [])])
 
 

@@ -58,6 +58,7 @@ class Check:
         critical: a node that fails it is not expected to run workloads.
         reads: what its function is given.
         evidence: what it saw, from the same facts, so that a pass can be read again later.
+        explained_by: ids of checks whose failure lets this one fail on the same node; reports then show it under that one.
     """
 
     id: str
@@ -70,6 +71,7 @@ class Check:
     critical: bool
     reads: Reads
     evidence: Evidence = _no_evidence
+    explained_by: tuple[str, ...] = ()
 
     @property
     def tier(self) -> str:
@@ -92,6 +94,7 @@ def check(
     critical: bool = False,
     reads: Reads | None = None,
     evidence: Evidence = _no_evidence,
+    explained_by: tuple[str, ...] = (),
 ) -> Callable[[F], F]:
     """Register the decorated function as a check.
 
@@ -105,6 +108,7 @@ def check(
         critical: as of Check.
         reads: as of Check; by default what the checks of the tier read.
         evidence: as of Check.
+        explained_by: as of Check.
 
     Raises:
         InputError: the name has no tier, or is taken.
@@ -124,7 +128,17 @@ def check(
             "workloads": Reads.RUN,
         }
         _CHECKS[name] = Check(
-            name, place, proves, fails_when, do, judge, per_node, critical, reads or of_tier[tier], evidence
+            name,
+            place,
+            proves,
+            fails_when,
+            do,
+            judge,
+            per_node,
+            critical,
+            reads or of_tier[tier],
+            evidence,
+            explained_by,
         )
         _in_order.cache_clear()
         return judge
@@ -151,6 +165,15 @@ def catalog() -> Mapping[str, Check]:
     """All checks that are registered so far by id, in the order of tiers and places; plugins of pytest add more."""
     _read()
     return _in_order()
+
+
+def explanations(name: str) -> tuple[str, ...]:
+    """Checks that explain a failure of this one on the same node, by id; for workloads these are the critical ones, too."""
+    row = catalog().get(name)
+    if row is None:
+        return ()
+    critical = (other.id for other in catalog().values() if other.critical)
+    return (*critical, *row.explained_by) if row.tier == "workloads" else row.explained_by
 
 
 def of_tier(tier: str) -> tuple[Check, ...]:

@@ -52,6 +52,7 @@ def services(facts: NodeFacts) -> list[Problem]:
     ),
     do="read 'journalctl -u nvidia-fabricmanager'; drain, then reset all GPUs and switches or reboot",
     critical=True,
+    explained_by=("nodes.driver-versions",),
 )
 def fabric(facts: NodeFacts) -> list[Problem]:
     """Where there are NVSwitches, CUDA works only after fabric manager has joined every GPU."""

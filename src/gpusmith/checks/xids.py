@@ -112,6 +112,7 @@ def _cut_log(facts: NodeFacts) -> list[Problem]:
     ),
     do="the finding says what the code requires: how to find the application, or drain, reset, reboot, replace",
     evidence=xid_evidence,
+    explained_by=("nodes.simulation-witnesses",),
 )
 def xid(facts: NodeFacts) -> list[Problem]:
     """No Xid in the kernel's log since the module was loaded, but for codes that the inventory accepts."""

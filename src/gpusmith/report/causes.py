@@ -1,12 +1,14 @@
-"""What findings say, each cause once, however many nodes have it."""
+"""What findings say, each cause once, however many nodes have it, with what follows from it and what its nodes have in common."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from gpusmith.checks.findings import Finding, Outcome
-from gpusmith.checks.register import CLUSTER
+from gpusmith.checks.register import CLUSTER, explanations
 from gpusmith.report.results import Results
 from gpusmith.wording import in_ranges, of_many, without_own
 
@@ -14,27 +16,103 @@ MOST_NAMED = 20
 """Nodes, or ranges of them, that are named where they share a cause; the reports have all."""
 FEW = 6
 """So many nodes are named one by one."""
+MOST_TRAITS = 3
 NODE = "NODE"
 """Stands for the name of each of several nodes."""
 IN_ANSIBLE = re.compile(rf"(?<!')\b{NODE}\b(?!')")
 
 
-def alike(results: Results, *outcomes: Outcome) -> Iterator[tuple[Outcome, str, str, list[Finding]]]:
+@dataclass(frozen=True)
+class Cause:
+    """What findings say alike.
+
+    Attributes:
+        outcome: of these findings.
+        text: what they say, once.
+        next_step: of all.
+        findings: that say it.
+        follow_ups: failures on the same nodes that these explain.
+        common: what its nodes have in common, and few others have; may be empty.
+    """
+
+    outcome: Outcome
+    text: str
+    next_step: str
+    findings: tuple[Finding, ...]
+    follow_ups: tuple[Finding, ...] = ()
+    common: str = ""
+
+    @property
+    def checks(self) -> list[str]:
+        """Ids, each once."""
+        return list(dict.fromkeys(row.check for row in self.findings))
+
+    @property
+    def targets(self) -> list[str]:
+        """Names, each once."""
+        return list(dict.fromkeys(row.target for row in self.findings))
+
+    @property
+    def also(self) -> str:
+        """The follow-ups in a few words."""
+        counts = Counter(row.check for row in self.follow_ups)
+        return ", ".join(f"{check} ({count})" for check, count in counts.items())
+
+
+def causes(results: Results) -> list[Cause]:
+    """What is wrong: what failed, without what another failure on the same node explains, which is counted there."""
+    bad = [row for row in results.findings if row.outcome in (Outcome.FAILED, Outcome.ERROR)]
+    by_place = {(row.target, row.check): row for row in bad}
+    explain = {name: explanations(name) for name in {row.check for row in bad}}
+
+    def root(row: Finding) -> Finding:
+        found, seen = row, {row.check}
+        while by := [name for name in explain[found.check] if (row.target, name) in by_place]:
+            if by[0] in seen:
+                return row  # checks of a site's own that explain each other: none is left out
+            seen.add(by[0])
+            found = by_place[row.target, by[0]]
+        return found
+
+    follow_ups: dict[tuple[str, str], list[Finding]] = {}
+    roots = []
+    for row in bad:
+        found = root(row)
+        if found is row:
+            roots.append(row)
+        else:
+            follow_ups.setdefault((found.target, found.check), []).append(row)
+    return [
+        Cause(
+            cause.outcome,
+            cause.text,
+            cause.next_step,
+            cause.findings,
+            tuple(each for row in cause.findings for each in follow_ups.get((row.target, row.check), ())),
+            in_common(results, cause.targets),
+        )
+        for cause in alike(roots)
+    ]
+
+
+def alike(findings: Iterable[Finding]) -> list[Cause]:
     """Findings by what they say, each said once: what is the same of many nodes differs by what no two of them share."""
     found: dict[tuple[Outcome, str, str], list[Finding]] = {}
-    for row in results.findings:
-        if row.outcome in outcomes:
-            cause, step = (without_own(_without_name(text, row)) for text in (row.cause, row.next_step))
-            found.setdefault((row.outcome, cause, step), []).append(row)
-    for (outcome, _, _), rows in found.items():
-        targets = list(dict.fromkeys(row.target for row in rows))
-        # One node is named as it was.
-        cause, step = (
-            texts[0] if len(targets) == 1 else of_many(map(_without_name, texts, rows))
-            for texts in ([row.cause for row in rows], [row.next_step for row in rows])
-        )
-        names = ",".join(targets) if len(targets) <= MOST_NAMED else NODE
-        yield outcome, cause, IN_ANSIBLE.sub(names, step), rows
+    for row in findings:
+        cause, step = (without_own(_without_name(text, row)) for text in (row.cause, row.next_step))
+        found.setdefault((row.outcome, cause, step), []).append(row)
+    return [_of(outcome, rows) for (outcome, _, _), rows in found.items()]
+
+
+def _of(outcome: Outcome, rows: Sequence[Finding]) -> Cause:
+    targets = list(dict.fromkeys(row.target for row in rows))
+    # One node is named as it was.
+    cause, step = (
+        texts[0] if len(targets) == 1 else of_many(map(_without_name, texts, rows))
+        for texts in ([row.cause for row in rows], [row.next_step for row in rows])
+    )
+    names = ",".join(targets) if len(targets) <= MOST_NAMED else NODE
+    return Cause(outcome, cause, IN_ANSIBLE.sub(names, step), tuple(rows))
 
 
 def _without_name(text: str, row: Finding) -> str:
@@ -45,6 +123,29 @@ def _without_name(text: str, row: Finding) -> str:
     return re.sub(
         rf"(ansible(?:-playbook)? [^';]*?)(?<![\w.-]){re.escape(row.target)}(?![\w.-])", rf"\1{NODE}", quoted
     )
+
+
+def in_common(results: Results, targets: Sequence[str]) -> str:
+    """What several nodes have in common that at most a fourth as many others have: where to look first."""
+    if len(targets) < 2 or len(targets) >= len(results.info.nodes):
+        return ""
+    shared = [
+        trait
+        for trait in results.traits.get(targets[0], ())
+        if all(trait in results.traits.get(name, ()) for name in targets)
+    ]
+    own = set(targets)
+    others = Counter(
+        trait
+        for name, traits in results.traits.items()
+        if name not in own
+        for trait in set(traits) & set(shared)
+    )
+    fewest = min((others[trait] for trait in shared), default=len(targets))
+    if fewest > len(targets) // 4:
+        return ""
+    named = ", ".join([trait for trait in shared if others[trait] == fewest][:MOST_TRAITS])
+    return f"{named} ({f'so have {fewest}' if fewest else 'so has none'} of the other nodes)"
 
 
 def named_targets(targets: Sequence[str]) -> str:

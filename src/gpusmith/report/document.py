@@ -64,6 +64,7 @@ def _run(results: Results) -> Document:
         "maintenance_id": info.maintenance_id,
         "driver_version": info.driver_version,
         "facts": {name: dict(facts) for name, facts in results.facts.items()},
+        "traits": {name: list(traits) for name, traits in results.traits.items()},
         "verdict": results.verdict,
         "exit_code": int(results.exit_code),
     }

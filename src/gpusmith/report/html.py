@@ -9,7 +9,7 @@ import jinja2
 from gpusmith.checks.findings import Outcome
 from gpusmith.checks.register import catalog
 from gpusmith.report import document
-from gpusmith.report.causes import alike, named_targets
+from gpusmith.report.causes import causes, named_targets
 from gpusmith.report.results import Results
 
 TEMPLATE = "report.html.j2"
@@ -30,20 +30,10 @@ def html(results: Results) -> bytes:
     if len(results.info.nodes) > NODES_BY_NAME:
         shown = tuple(row for row in shown if row.outcome is not Outcome.PASSED)
         folded.update(row.check for row in results.findings if row.outcome is Outcome.PASSED)
-    causes = [
-        {
-            "outcome": outcome.value,
-            "checks": list(dict.fromkeys(row.check for row in rows)),
-            "targets": list(dict.fromkeys(row.target for row in rows)),
-            "cause": cause,
-            "next_step": step,
-        }
-        for outcome, cause, step, rows in alike(results, Outcome.FAILED, Outcome.ERROR)
-    ]
     page = document.plain(results, shown)
     environment.filters["named"] = named_targets
     return (
         environment.get_template(TEMPLATE)
-        .render(**page, proves=proves, folded=folded, causes=causes)
+        .render(**page, proves=proves, folded=folded, causes=causes(results))
         .encode()
     )

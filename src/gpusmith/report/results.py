@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
@@ -79,6 +79,7 @@ class Results:
         coverage: GPUs per node.
         node_reasons: why a node was not tested at all, per node.
         facts: per node what a stamp depends on.
+        traits: per node what others may have as well: GPU model, driver, kernel, groups of the inventory, labels.
         min_coverage: percentage of all nodes and GPUs that must be tested; None for all that nobody uses or keeps back.
         ended: how the run ended, where that is worse than what its checks say: interrupted, broken, nothing selected.
     """
@@ -90,6 +91,7 @@ class Results:
     facts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     ended: ExitCode | None = None
     min_coverage: float | None = None
+    traits: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def count(self, outcome: Outcome) -> int:
         """Findings of an outcome."""

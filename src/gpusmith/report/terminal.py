@@ -13,7 +13,7 @@ from rich.table import Table
 from gpusmith.checks.findings import Finding, Outcome
 from gpusmith.checks.register import CLUSTER
 from gpusmith.report import document
-from gpusmith.report.causes import alike, named_targets
+from gpusmith.report.causes import Cause, alike, causes, named_targets
 from gpusmith.report.results import ExitCode, Results
 
 COLOURS = {
@@ -45,25 +45,26 @@ def terminal(results: Results, folder: Path, console: Console, unwritten: str = 
         console.print(table)
 
     def line(text: str) -> None:
-        console.print(text, soft_wrap=True)
+        console.print(text, soft_wrap=True, emoji=False)
 
     if silent and table.row_count:
         line(f"Not in the table, since they do not answer: {escape(named_targets(silent))}")
-    for outcome, cause, step, rows in alike(results, Outcome.FAILED, Outcome.ERROR):
-        checks, targets = _named(rows)
-        line(f"[bold {COLOURS[outcome]}]{outcome.value.upper()} {checks}[/] on {escape(targets)}")
-        line(f"  cause: {escape(cause)}")
-        if step:
-            line(f"  next:  {escape(step)}")
+    for cause in causes(results):
+        line(
+            f"[bold {COLOURS[cause.outcome]}]{cause.outcome.value.upper()} {_checks(cause)}[/] on {_targets(cause)}"
+        )
+        told = {"cause": cause.text, "next": cause.next_step, "common": cause.common, "also": cause.also}
+        for word, text in told.items():
+            if text:
+                line(f"  {word + ':':6} {escape(text)}")
     notes: dict[tuple[str, str], list[str]] = {}
     for row in results.findings:
         for note in row.evidence.get("notes", ()):
             notes.setdefault((row.check, note), []).append(row.target)
     for (check, note), names in notes.items():
         line(f"[yellow]noted[/] {check} on {escape(named_targets(names))}: {escape(note)}")
-    for _, cause, _, rows in alike(results, Outcome.SKIPPED):
-        checks, targets = _named(rows)
-        line(f"[yellow]skipped[/] {checks} on {escape(targets)}: {escape(cause)}")
+    for cause in alike(row for row in results.findings if row.outcome is Outcome.SKIPPED):
+        line(f"[yellow]skipped[/] {_checks(cause)} on {_targets(cause)}: {escape(cause.text)}")
     for text in _coverage(results):
         line(text)
     line(
@@ -115,13 +116,14 @@ def _silent(results: Results) -> list[str]:
     ]
 
 
-def _named(rows: list[Finding]) -> tuple[str, str]:
-    """Checks and targets, each once; of very many the first ones, or how many."""
-    checks, targets = (
-        list(dict.fromkeys(names)) for names in ((row.check for row in rows), (row.target for row in rows))
-    )
-    named = ", ".join(checks) if len(checks) <= MOST_CHECKS else f"{len(checks)} checks"
-    return named, named_targets(targets)
+def _checks(cause: Cause) -> str:
+    """Checks, or how many."""
+    names = cause.checks
+    return ", ".join(names) if len(names) <= MOST_CHECKS else f"{len(names)} checks"
+
+
+def _targets(cause: Cause) -> str:
+    return escape(named_targets(cause.targets))
 
 
 def _coverage(results: Results) -> Iterator[str]:

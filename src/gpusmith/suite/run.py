@@ -188,6 +188,7 @@ class Suite:
             summary.facts(self.sources),
             self._ended,
             self.min_coverage,
+            summary.traits(self.sources),
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -58,6 +59,36 @@ def user_lands(sources: Sources) -> dict[str, str]:
         for name, row in sources.probed_so_far.items()
         if row.record and row.record.host.user_land
     }
+
+
+PLACES = re.compile(r"topology\.|node\.kubernetes\.io/instance-type$|nvidia\.com/gpu\.clique$")
+"""Labels of Nodes that tell where a machine is, or what kind of machine."""
+
+
+def traits(sources: Sources) -> dict[str, list[str]]:
+    """Per node what it may share with others, as a person says it; asks nobody."""
+    return {name: _traits(sources, name) for name in sources.inventory.hosts}
+
+
+def _traits(sources: Sources, name: str) -> list[str]:
+    host, probed, view = (
+        sources.inventory.hosts[name],
+        sources.probed_so_far.get(name),
+        sources.view_so_far(name),
+    )
+    record = probed.record if probed else None
+    seen = {
+        "model": host.gpu_model
+        or ", ".join(sorted({gpu.name for gpu in record.nvml.gpus if gpu.name} if record else ())),
+        "driver": record.module.loaded_version if record else None,
+        "kernel": record.host.kernel if record else None,
+    }
+    labels = {key: value for key, value in (view.labels if view else {}).items() if PLACES.match(key)}
+    return [
+        *(f"{kind} {value}" for kind, value in seen.items() if value),
+        *(f"group {group}" for group in sources.inventory.groups_of(name)),
+        *(f"label {key}={value}" for key, value in {**labels, **host.kubernetes.labels}.items()),
+    ]
 
 
 def facts(sources: Sources) -> dict[str, Mapping[str, Any]]:

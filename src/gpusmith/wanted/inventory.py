@@ -6,6 +6,7 @@ import json
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,17 @@ class Inventory:
                 "Validate the nodes of one cluster at a time with --limit.",
             )
         return named[0]
+
+    @cached_property
+    def groups(self) -> Mapping[str, frozenset[str]]:
+        """GPU nodes of each group that has some of them, and not all."""
+        names = self.hosts.keys()
+        found = {group: names & set(members(self.connection, group)) for group in self.connection}
+        return {group: frozenset(there) for group, there in found.items() if there and there != names}
+
+    def groups_of(self, host: str) -> list[str]:
+        """The groups that tell a GPU node from others."""
+        return [group for group, there in self.groups.items() if host in there]
 
     def variables(self, host: str) -> Mapping[str, Any]:
         """Everything that Ansible knows of a host, for the connection to it."""

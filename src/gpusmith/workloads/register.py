@@ -92,7 +92,8 @@ def workload(
         def found(outcome: NodeOutcome) -> Finding:
             return outcome.findings[name]
 
-        check(name, place=place, proves=proves, fails_when=fails_when, do=do)(found)
+        by = ("cluster.node-ready", "cluster.gpu-capacity")
+        check(name, place=place, proves=proves, fails_when=fails_when, do=do, explained_by=by)(found)
         _WORKLOADS[name] = Workload(name, title, run, gpus, **needs)
         return run
 

@@ -65,6 +65,26 @@ def test_every_list_is_read_once_in_pages(root: Path, folder: Path) -> None:
     assert len(done.stdout.splitlines()) < 150, done.stdout
 
 
+def test_of_a_broken_site_four_causes_are_told(root: Path, tmp_path: Path) -> None:
+    """39 nodes with 111 failures."""
+    site.make(NODES, tmp_path, broken=True)
+    done, _asked = suite(root, tmp_path, "nodes")
+    assert done.returncode == 1, done.stdout[-3000:]
+    told = [line.split() for line in done.stdout.splitlines() if line.startswith("FAILED nodes.")]
+    assert [(row[1], " ".join(row[3:])) for row in told] == [
+        ("nodes.driver-versions", "gpu-[00100:00117]"),
+        ("nodes.nvml", "gpu-00299"),
+        ("nodes.fabric", "gpu-[00140:00156]"),
+        ("nodes.ecc", "gpu-00203, gpu-00240, gpu-00277"),
+    ]
+    also = "nodes.cuda-toolkits (18), nodes.fabric (18), nodes.cdi (18), nodes.uniformity (18)"
+    assert f"  also:  {also}" in done.stdout
+    assert f"  common: driver {site.OLD_DRIVER} (so has none of the other nodes)" in done.stdout
+    assert "  common: group rack_07 (so have 3 of the other nodes)" in done.stdout
+    results = json.loads((tmp_path / "reports" / "results.json").read_text())
+    assert results["summary"]["failed"] == 111, "what is folded is in the results"
+
+
 def test_the_cluster_is_judged_without_a_way_to_its_machines(root: Path, folder: Path) -> None:
     (folder / "bin" / "ssh").write_text("#!/bin/sh\nexit 255\n")
     done, _asked = suite(root, folder, "cluster")

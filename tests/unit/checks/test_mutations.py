@@ -14,7 +14,7 @@ from gpusmith.checks.register import CLUSTER, Check, catalog, of_tier
 from gpusmith.suite.evaluation import evaluate
 from gpusmith.workloads import board, node, oversubscription
 from tests.unit.checks.mutations import MUTATIONS, Mutation
-from tests.unit.checks.world import World
+from tests.unit.checks.world import PODS, World
 
 EACH = [(name, place) for name, rows in MUTATIONS.items() for place in range(len(rows))]
 
@@ -102,6 +102,48 @@ def test_workloads_of_a_healthy_lab_pass() -> None:
     for row in of_tier("workloads"):
         found = evaluate(row, "gpu-1" if row.per_node else CLUSTER, sources)
         assert found.outcome is Outcome.PASSED, found.cause
+
+
+def _kubelet_stops(world: World) -> None:
+    world.seen["services"]["kubelet"].update(active="inactive")
+    world.node["status"].update(conditions=[{"type": "Ready", "status": "Unknown"}])
+
+
+def _machine_is_off(world: World) -> None:
+    world.record = None
+    world.node["status"].update(conditions=[{"type": "Ready", "status": "Unknown"}])
+
+
+def _driver_is_not_loaded(world: World) -> None:
+    """Of any version; the device plugin cannot start."""
+    world.seen["module"].update(loaded_version=None)
+    world.seen["library"].update(simulated=None)
+    world.seen["nvml"].update(init_code=9, error="Driver Not Loaded", gpus=[])
+    world.lists[PODS][0]["status"]["containerStatuses"][0].update(
+        ready=False, state={"waiting": {"reason": "CrashLoopBackOff"}}
+    )
+
+
+def _gpu_is_off_the_bus(world: World) -> None:
+    for part in ("pci", "nvml"):
+        world.seen[part]["gpus"].pop(1)
+
+
+FAULTS = (_kubelet_stops, _machine_is_off, _driver_is_not_loaded, _gpu_is_off_the_bus)
+EXPLAINED = [(by, row.id) for row in catalog().values() if row.tier != "workloads" for by in row.explained_by]
+
+
+def fails_with(fault: Callable[[World], object], *names: str) -> bool:
+    """Whether one fault lets all these checks fail on its node."""
+    world = World()
+    fault(world)
+    sources = world.sources()
+    return all(evaluate(catalog()[name], "gpu-1", sources).outcome is Outcome.FAILED for name in names)
+
+
+@pytest.mark.parametrize(("by", "name"), EXPLAINED)
+def test_a_check_explains_what_one_fault_lets_fail_with_it(by: str, name: str) -> None:
+    assert any(fails_with(fault, by, name) for fault in (*(row.change for row in MUTATIONS[by]), *FAULTS))
 
 
 # --- the gate itself -----------------------------------------------------------------------------------------

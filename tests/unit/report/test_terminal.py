@@ -32,6 +32,29 @@ def test_terminal_names_cause_and_next_step() -> None:
     assert text.rstrip().endswith("FAILED (exit code 1, 2 s)")
 
 
+def test_addresses_are_no_pictures() -> None:
+    """Rich has a picture for ':ab:'."""
+    assert "at 0000:ab:00.0" in shown(results(replace(FAILED, cause="A GPU at 0000:ab:00.0")))
+
+
+def test_follow_ups_and_what_nodes_have_in_common_stand_under_their_cause() -> None:
+    names = ("gpu-1", "gpu-2")
+    rows = [
+        replace(FAILED, check=name, target=node, cause=f"{name}.")
+        for name in ("nodes.driver-versions", "nodes.cdi", "nodes.fabric")
+        for node in names
+    ]
+    found = replace(
+        results(*rows),
+        info=replace(INFO, nodes=(*names, "gpu-3")),
+        traits=dict.fromkeys(names, ("kernel 6",)),
+    )
+    text = shown(found)
+    assert text.count("FAILED nodes.") == 1
+    assert "  also:  nodes.cdi (2), nodes.fabric (2)\n" in text
+    assert "  common: kernel 6 (so has none of the other nodes)\n" in text
+
+
 def test_what_a_passed_check_accepts_is_shown() -> None:
     passed = replace(PASSED, check="nodes.xid", evidence={"notes": ["GPU 0 [x] reported Xid 31"]})
     assert "noted nodes.xid on gpu-1: GPU 0 [x] reported Xid 31" in shown(results(passed))
