@@ -99,30 +99,61 @@ def alike(findings: Iterable[Finding]) -> list[Cause]:
     """Findings by what they say, each said once: what is the same of many nodes differs by what no two of them share."""
     found: dict[tuple[Outcome, str, str], list[Finding]] = {}
     for row in findings:
-        cause, step = (without_own(_without_name(text, row)) for text in (row.cause, row.next_step))
+        cause, step = (without_own(_without_name(text, row.target)) for text in (row.cause, row.next_step))
         found.setdefault((row.outcome, cause, step), []).append(row)
     return [_of(outcome, rows) for (outcome, _, _), rows in found.items()]
 
 
 def _of(outcome: Outcome, rows: Sequence[Finding]) -> Cause:
     targets = list(dict.fromkeys(row.target for row in rows))
-    # One node is named as it was.
     cause, step = (
-        texts[0] if len(targets) == 1 else of_many(map(_without_name, texts, rows))
+        _told([(row.target, text) for row, text in zip(rows, texts, strict=True)])
         for texts in ([row.cause for row in rows], [row.next_step for row in rows])
     )
     names = ",".join(targets) if len(targets) <= MOST_NAMED else NODE
     return Cause(outcome, cause, IN_ANSIBLE.sub(names, step), tuple(rows))
 
 
-def _without_name(text: str, row: Finding) -> str:
+def said_alike(rows: Sequence[tuple[str, str]]) -> list[tuple[str, list[str], list[int]]]:
+    """What is said of targets, each once: the text, its targets, and their places in the rows."""
+    found: dict[str, list[int]] = {}
+    for place, (target, text) in enumerate(rows):
+        found.setdefault(without_own(_without_name(text, target)), []).append(place)
+    return [
+        (
+            _told([rows[place] for place in places]),
+            list(dict.fromkeys(rows[place][0] for place in places)),
+            places,
+        )
+        for places in found.values()
+    ]
+
+
+def _told(rows: Sequence[tuple[str, str]]) -> str:
+    """What is said alike of targets; one is named as it was."""
+    if len({target for target, _ in rows}) == 1:
+        return rows[0][1]
+    return of_many(_without_name(text, target) for target, text in rows)
+
+
+def _without_name(text: str, target: str) -> str:
     """A text that says of a node what it would say of another; Ansible takes the names of several in one command."""
-    if row.target == CLUSTER:
+    if target == CLUSTER:
         return text
-    quoted = text.replace(f"'{row.target}'", f"'{NODE}'")
+    quoted = text.replace(f"'{target}'", f"'{NODE}'")
     return re.sub(
-        rf"(ansible(?:-playbook)? [^';]*?)(?<![\w.-]){re.escape(row.target)}(?![\w.-])", rf"\1{NODE}", quoted
+        rf"(ansible(?:-playbook)? [^';]*?)(?<![\w.-]){re.escape(target)}(?![\w.-])", rf"\1{NODE}", quoted
     )
+
+
+def headline(results: Results, found: Sequence[Cause]) -> str:
+    """Causes, nodes and findings in one line."""
+    rows = [row for cause in found for row in (*cause.findings, *cause.follow_ups)]
+    bad = {row.target for row in rows} - {CLUSTER}
+    counts = ", ".join(f"{results.count(outcome)} {outcome.value}" for outcome in Outcome)
+    many = "1 cause" if len(found) == 1 else f"{len(found)} causes"
+    where = f" on {len(bad)} of {len(results.info.nodes)} nodes" if bad else ""
+    return f"{f'{many}{where}' if found else 'nothing is wrong'}; checks: {counts}"
 
 
 def in_common(results: Results, targets: Sequence[str]) -> str:
@@ -145,7 +176,8 @@ def in_common(results: Results, targets: Sequence[str]) -> str:
     if fewest > len(targets) // 4:
         return ""
     named = ", ".join([trait for trait in shared if others[trait] == fewest][:MOST_TRAITS])
-    return f"{named} ({f'so have {fewest}' if fewest else 'so has none'} of the other nodes)"
+    more = f"{fewest} other nodes have" if fewest > 1 else f"{'one' if fewest else 'no'} other node has"
+    return f"{named}; {more} that"
 
 
 def named_targets(targets: Sequence[str]) -> str:

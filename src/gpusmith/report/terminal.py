@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -12,8 +11,8 @@ from rich.table import Table
 
 from gpusmith.checks.findings import Finding, Outcome
 from gpusmith.checks.register import CLUSTER
-from gpusmith.report import document
-from gpusmith.report.causes import Cause, alike, causes, named_targets
+from gpusmith.report.causes import Cause, alike, causes, headline, named_targets
+from gpusmith.report.denominators import denominators
 from gpusmith.report.results import ExitCode, Results
 
 COLOURS = {
@@ -49,7 +48,8 @@ def terminal(results: Results, folder: Path, console: Console, unwritten: str = 
 
     if silent and table.row_count:
         line(f"Not in the table, since they do not answer: {escape(named_targets(silent))}")
-    for cause in causes(results):
+    found = causes(results)
+    for cause in found:
         line(
             f"[bold {COLOURS[cause.outcome]}]{cause.outcome.value.upper()} {_checks(cause)}[/] on {_targets(cause)}"
         )
@@ -65,6 +65,7 @@ def terminal(results: Results, folder: Path, console: Console, unwritten: str = 
         line(f"[yellow]noted[/] {check} on {escape(named_targets(names))}: {escape(note)}")
     for cause in alike(row for row in results.findings if row.outcome is Outcome.SKIPPED):
         line(f"[yellow]skipped[/] {_checks(cause)} on {_targets(cause)}: {escape(cause.text)}")
+    line(escape(headline(results, found)))
     for text in _coverage(results):
         line(text)
     line(
@@ -128,19 +129,11 @@ def _targets(cause: Cause) -> str:
 
 def _coverage(results: Results) -> Iterator[str]:
     """The denominators, and who is not in the numerators and why."""
-    data = document.to_json(results)["coverage"]
-    for kind in ("nodes", "GPUs"):
-        part = data[kind.lower()]
-        busy, excluded = _sum(part["busy"]), _sum(part["excluded"])
-        yield f"{kind}: {part['expected']} expected, {part['tested']} tested, {busy} busy, {excluded} excluded"
-    for row in data["gpus"]["busy"]:
-        yield f"  busy: {row['gpus']} on {escape(row['node'])}, held by {escape(row['holder'])}"
-    by_reason: dict[str, dict[str, int]] = {}
-    for row in data["gpus"]["excluded"]:
-        by_reason.setdefault(row["reason"], {})[row["node"]] = row["gpus"]
-    for reason, there in by_reason.items():
-        nodes = named_targets(list(there))
-        yield f"  excluded: {sum(there.values())} on {escape(nodes)}: {escape(reason)}"
+    nodes, gpus = denominators(results)
+    yield str(nodes)
+    yield str(gpus)
+    for reason in gpus.reasons:
+        yield f"  {escape(str(reason))}"
     missed = results.demand.missed
     if missed:
         yield f"[red]Only {missed} were tested; {escape(results.demand.rule)} must be (--min-coverage).[/]"
@@ -159,7 +152,3 @@ def _coverage(results: Results) -> Iterator[str]:
 def _upgrade(results: Results) -> str:
     run = results.info.maintenance_id
     return f" in maintenance {escape(run)}, with the nodes that it cordoned," if run else ""
-
-
-def _sum(rows: list[Any]) -> int:
-    return sum(row["gpus"] if isinstance(row, dict) and "gpus" in row else 1 for row in rows)

@@ -79,8 +79,8 @@ def test_of_a_broken_site_four_causes_are_told(root: Path, tmp_path: Path) -> No
     ]
     also = "nodes.cuda-toolkits (18), nodes.fabric (18), nodes.cdi (18), nodes.uniformity (18)"
     assert f"  also:  {also}" in done.stdout
-    assert f"  common: driver {site.OLD_DRIVER} (so has none of the other nodes)" in done.stdout
-    assert "  common: group rack_07 (so have 3 of the other nodes)" in done.stdout
+    assert f"  common: driver {site.OLD_DRIVER}; no other node has that" in done.stdout
+    assert "  common: group rack_07; 3 other nodes have that" in done.stdout
     results = json.loads((tmp_path / "reports" / "results.json").read_text())
     assert results["summary"]["failed"] == 111, "what is folded is in the results"
 

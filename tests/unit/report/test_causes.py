@@ -84,9 +84,10 @@ NODES = tuple(f"gpu-{n:02d}" for n in range(40))
 @pytest.mark.parametrize(
     ("traits", "said"),
     [
-        ({name: ["model h100", "group r_1"] for name in NODES[:8]}, "model h100, group r_1 (so has none of the other nodes)"),
+        ({name: ["model h100", "group r_1"] for name in NODES[:8]}, "model h100, group r_1; no other node has that"),
         # Two others are a fourth of eight; three are too many.
-        ({name: ["group rack_1"] for name in NODES[:10]}, "group rack_1 (so have 2 of the other nodes)"),
+        ({name: ["group rack_1"] for name in NODES[:10]}, "group rack_1; 2 other nodes have that"),
+        ({name: ["group rack_1"] for name in NODES[:9]}, "group rack_1; one other node has that"),
         ({name: ["group rack_1"] for name in NODES[:11]}, ""),
         ({name: ["group rack_1"] for name in NODES[:7]}, ""),
         ({name: ["model h100"] for name in NODES}, ""),

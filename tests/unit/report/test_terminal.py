@@ -52,7 +52,7 @@ def test_follow_ups_and_what_nodes_have_in_common_stand_under_their_cause() -> N
     text = shown(found)
     assert text.count("FAILED nodes.") == 1
     assert "  also:  nodes.cdi (2), nodes.fabric (2)\n" in text
-    assert "  common: kernel 6 (so has none of the other nodes)\n" in text
+    assert "  common: kernel 6; no other node has that\n" in text
 
 
 def test_what_a_passed_check_accepts_is_shown() -> None:
