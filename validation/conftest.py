@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Callable, Generator
@@ -16,18 +17,19 @@ from gpusmith.checks.register import CLUSTER, TIERS, catalog
 from gpusmith.cluster import kubeconfig as kubeconfigs
 from gpusmith.errors import GpusmithError, InputError, ToolError
 from gpusmith.paths import working_root
-from gpusmith.report import files
+from gpusmith.report import files, github
 from gpusmith.report.coverage import percent_of
-from gpusmith.report.results import ExitCode
+from gpusmith.report.results import EVERY_NODE, ExitCode
 from gpusmith.report.terminal import terminal
 from gpusmith.suite import maintenance
-from gpusmith.suite.run import EVERY_NODE, Suite, tiers_of
+from gpusmith.suite.run import Suite, tiers_of
 from gpusmith.wanted.inventory import read
 from gpusmith.workloads.register import in_order
 
 PROGRAMS = Path(__file__).parent / "workloads" / "programs"
 SUITE = pytest.StashKey[Suite]()
 FOLDER = pytest.StashKey[Path]()
+SUMMARY = pytest.StashKey[Path | None]()
 DONE = pytest.StashKey[bool]()
 UNWRITTEN = pytest.StashKey[str]()
 
@@ -43,6 +45,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--inventory", metavar="X", help="Ansible inventory (default: the one of ansible.cfg)")
     group.addoption("--limit", metavar="PATTERN", help="only these hosts or groups")
     group.addoption("--report-dir", metavar="DIR", help="folder for the reports (default: reports/latest)")
+    group.addoption("--summary-md", metavar="FILE", help="also write verdict and causes there, in Markdown")
     group.addoption(
         "--min-coverage",
         metavar="PERCENT",
@@ -82,9 +85,12 @@ def pytest_configure(config: pytest.Config) -> None:
                 "Option '-n' of pytest-xdist cannot be used: the suite asks all nodes at once by itself.",
                 "Run it without '-n'.",
             )
-        _refuse_empty(config, "--report-dir")
+        _refuse_empty(config, "--report-dir", "--summary-md")
+        summary = config.getoption("--summary-md", default=None)
+        config.stash[SUMMARY] = (here / Path(summary).expanduser()).resolve() if summary else None
         if not config.getoption("collectonly"):
             files.clear(reports_folder)
+            github.prepare(config.stash[SUMMARY])
         _refuse_empty(config, "--inventory", "--limit", maintenance.ID, maintenance.VERSION)
         # Plugins have registered checks of a person's own by now: what is wrong with them is said before nodes are asked.
         in_order()
@@ -301,7 +307,9 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     if code not in (ExitCode.PASSED, ExitCode.FAILED) and code != suite.results().exit_code:
         suite.end(ExitCode(code), _not_made(session, suite))
     try:
-        files.write(suite.results(), session.config.stash[FOLDER])
+        results = suite.results()
+        files.write(results, session.config.stash[FOLDER])
+        github.write(results, session.config.stash[SUMMARY], os.environ)
     except GpusmithError as error:
         session.config.stash[UNWRITTEN] = str(error)
         code = int(ExitCode.BROKEN)
@@ -334,4 +342,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         return
     writer = terminalreporter._tw  # noqa: SLF001 - the only way to the terminal that pytest writes to
     console = Console(file=writer._file, force_terminal=writer.hasmarkup, width=max(writer.fullwidth, 100))  # noqa: SLF001
-    terminal(suite.results(), config.stash[FOLDER], console, unwritten)
+    results = suite.results()
+    terminal(results, config.stash[FOLDER], console, unwritten)
+    if github.inside(os.environ):
+        for line in github.commands(results):
+            terminalreporter.write_line(line)

@@ -11,6 +11,11 @@ from gpusmith.checks.findings import Finding, Outcome, Skip
 from gpusmith.checks.register import CLUSTER, catalog
 from gpusmith.report.coverage import Demand, GpuCoverage, demand
 
+NODES_BY_NAME = 64
+"""So many nodes have a test, a row and a case of their own for each check: a test costs pytest 2 ms and 7 KB."""
+EVERY_NODE = "every node"
+"""Target of a test, and of a case, of all nodes."""
+
 
 class ExitCode(IntEnum):
     """How ``pytest validation`` ends; documented in docs/validation.md."""

@@ -17,7 +17,7 @@ from gpusmith.errors import InputError, ToolError
 from gpusmith.inventory.places import path
 from gpusmith.node.connections import Node
 from gpusmith.owner import process
-from gpusmith.report.results import ExitCode, Results, RunInfo, in_catalog_order
+from gpusmith.report.results import EVERY_NODE, NODES_BY_NAME, ExitCode, Results, RunInfo, in_catalog_order
 from gpusmith.suite import summary
 from gpusmith.suite.evaluation import evaluate
 from gpusmith.suite.maintenance import NONE, Maintenance
@@ -51,12 +51,6 @@ def started(inventory: Inventory, folder: Path | None) -> Started:
     return Started(
         inventory.source if known else None, str(path(kubeconfig).absolute()) if kubeconfig else "", folder
     )
-
-
-NODES_BY_NAME = 64
-"""So many nodes have a test of their own for each check, which -k selects; each costs pytest 2 ms and 7 KB."""
-EVERY_NODE = "every node"
-"""Target of a test that asks a check of all nodes."""
 
 
 class Suite:

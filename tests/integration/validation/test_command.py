@@ -133,6 +133,24 @@ def test_node_and_cluster_that_do_not_answer(root: Path, dead: Path, tmp_path: P
     assert "FAILED nodes.reachable on gpu-1" in done.stdout
 
 
+def test_a_workflow_of_github_gets_a_summary_and_an_error_for_each_cause(
+    root: Path, dead: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step, asked = tmp_path / "step.md", tmp_path / "asked.md"
+    words = ["validation", f"--inventory={dead}", "--tier=nodes", f"--report-dir={tmp_path / 'r'}"]
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(step))
+    monkeypatch.setenv("GITHUB_ACTIONS", "false")
+    outside = start(root, dead, *words, f"--summary-md={asked}")
+    assert "::error" not in outside.stdout
+    assert not step.exists()
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    inside = start(root, dead, *words)
+    (told,) = [line for line in inside.stdout.splitlines() if line.startswith("::")]
+    assert told.startswith("::error title=nodes.reachable on gpu-1::Node 'gpu-1' does not answer over ssh")
+    assert "| gpu-1 (1) | nodes.reachable | " in step.read_text()
+    assert step.read_text() == asked.read_text()
+
+
 OWN = """
 import pytest
 import gpusmith.suite.run
@@ -199,6 +217,7 @@ def test_bad_input_is_refused(root: Path, dead: Path, tmp_path: Path) -> None:
         ([f"--inventory={dead}", "-k", "no_such_test"], "No check was made"),
         ([f"--inventory={dead}", "--limit", ""], "Option '--limit' is empty"),
         (["--inventory="], "Option '--inventory' is empty"),
+        ([f"--inventory={dead}", "--summary-md=no/such/file"], "no/such/file' cannot be written"),
         ([f"--inventory={dead}", "--min-coverage=most"], "'most' is no percentage"),
         (
             [f"--inventory={dead}", "--maintenance-id=", "--driver-version=580.1.1"],

@@ -5,8 +5,10 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 
+from gpusmith.checks.findings import Finding, Skip
 from gpusmith.report.junit import junit
-from tests.unit.report.samples import ERROR, FAILED, PASSED, SKIPPED, results
+from gpusmith.report.results import NODES_BY_NAME
+from tests.unit.report.samples import BLOCKED, ERROR, FAILED, INFO, PASSED, SKIPPED, results
 
 
 def test_one_suite_per_tier_counts_its_outcomes() -> None:
@@ -44,3 +46,46 @@ def test_a_case_says_cause_and_next_step_unless_it_passed() -> None:
     assert (failure.text or "").startswith('Next: Reset it.\n{\n "n": 1')
     assert [child.tag for child in passed] == ["properties"]
     assert [row.get("value") for row in root.iter("property")] == ["false", "true"]
+
+
+MANY = tuple(f"gpu-{n:03d}" for n in range(NODES_BY_NAME + 1))
+
+
+def test_of_many_nodes_a_check_is_one_case() -> None:
+    def rows(name: str, *first: Finding) -> list[Finding]:
+        more = [replace(PASSED, check=name, target=target) for target in MANY[len(first) :]]
+        return [replace(row, check=name, target=MANY[n]) for n, row in enumerate(first)] + more
+
+    left_out = replace(SKIPPED, skip=Skip.LEFT_OUT)
+    found = results(
+        *rows("nodes.ecc", FAILED, FAILED, replace(ERROR, cause="no answer")),
+        *rows("nodes.xid", BLOCKED),
+        *rows("nodes.nvml", left_out),
+        *rows("nodes.fabric", *([SKIPPED] * len(MANY))),
+        *rows("nodes.cdi"),
+        ERROR,
+    )
+    root = ET.fromstring(junit(replace(found, info=replace(INFO, nodes=MANY))))
+    cases = {str(case.get("name")): case for case in root.iter("testcase")}
+    kinds = {name: [child.tag for child in case if child.tag != "properties"] for name, case in cases.items()}
+    assert kinds == {
+        "nodes.ecc": ["failure"],
+        "nodes.xid": ["skipped"],
+        "nodes.nvml": [],
+        "nodes.fabric": ["skipped"],
+        "nodes.cdi": [],
+        "cluster.api[cluster]": ["error"],
+    }
+    assert (root.get("tests"), root.get("failures"), root.get("errors"), root.get("skipped")) == (
+        "6",
+        "1",
+        "1",
+        "2",
+    )
+    failure = cases["nodes.ecc"].find("failure")
+    assert failure is not None
+    assert failure.get("message") == "gpu-000, gpu-001: Node 'gpu-1': <b>GPU 1</b> ? & co\ngpu-002: no answer"
+    counts = {row.get("name"): row.get("value") for row in cases["nodes.ecc"].iter("property")}
+    assert counts == {"simulated": "false", "failed": "2", "error": "1", "passed": str(len(MANY) - 3)}
+    few = ET.fromstring(junit(replace(found, info=replace(INFO, nodes=MANY[1:]))))
+    assert few.get("tests") == str(5 * len(MANY) + 1)
