@@ -343,7 +343,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     writer = terminalreporter._tw  # noqa: SLF001 - the only way to the terminal that pytest writes to
     console = Console(file=writer._file, force_terminal=writer.hasmarkup, width=max(writer.fullwidth, 100))  # noqa: SLF001
     results = suite.results()
-    terminal(results, config.stash[FOLDER], console, unwritten)
     if github.inside(os.environ):
         for line in github.commands(results):
             terminalreporter.write_line(line)
+    terminal(results, config.stash[FOLDER], console, unwritten)
