@@ -50,14 +50,12 @@ class PyTorch:
             torch.backends.cuda.matmul.allow_tf32 = False
         if world > 1:
             self._form(group, rank, on_gpus)
-        try:
-            losses, weights = self._descend(rank, world, device)
-            done = Trained(losses, [weights])
-            if world > 1:
-                self._exchange(done, group, rank, device)
-        finally:
-            if world > 1:
-                torch.distributed.destroy_process_group()
+        losses, weights = self._descend(rank, world, device)
+        done = Trained(losses, [weights])
+        if world > 1:
+            self._exchange(done, group, rank, device)
+            # Only when all is well: it waits for ranks, also for those that died.
+            torch.distributed.destroy_process_group()
         return done
 
     def _form(self, group: Group, rank: int, on_gpus: bool) -> None:
