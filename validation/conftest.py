@@ -90,7 +90,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.stash[SUMMARY] = (here / Path(summary).expanduser()).resolve() if summary else None
         if not config.getoption("collectonly"):
             files.clear(reports_folder)
-            github.prepare(config.stash[SUMMARY])
+            github.prepare(config.stash.get(SUMMARY, None))
         _refuse_empty(config, "--inventory", "--limit", maintenance.ID, maintenance.VERSION)
         # Plugins have registered checks of a person's own by now: what is wrong with them is said before nodes are asked.
         in_order()
@@ -309,7 +309,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     try:
         results = suite.results()
         files.write(results, session.config.stash[FOLDER])
-        github.write(results, session.config.stash[SUMMARY], os.environ)
+        github.write(results, session.config.stash.get(SUMMARY, None), os.environ)
     except GpusmithError as error:
         session.config.stash[UNWRITTEN] = str(error)
         code = int(ExitCode.BROKEN)
