@@ -14,6 +14,7 @@ from gpusmith.cluster.holders import finished
 from gpusmith.cluster.views import NODES, PODS, NodeView, view_of
 from gpusmith.data.operands import DEVICE_PLUGIN, deployed
 from gpusmith.names import COUNT_LABEL, DRIVER_LABEL
+from gpusmith.plain import Shared
 from gpusmith.wait import Deadline, Done, NotYet, WaitTimeout, wait_until
 
 OPERANDS_WAIT_S = 60.0
@@ -63,17 +64,17 @@ def take(cluster: Cluster, operands_namespaces: Mapping[str, str]) -> Snapshot:
     Raises:
         ToolError: the API server does not answer or refuses.
     """
-    namespaces = set(operands_namespaces.values())
+    namespaces, shared = set(operands_namespaces.values()), Shared()
 
     def cut_node(node: Object) -> Object | None:
-        return _without_bulk(node) if node["metadata"]["name"] in operands_namespaces else None
+        return shared(_without_bulk(node)) if node["metadata"]["name"] in operands_namespaces else None
 
     def cut_pod(pod: Object) -> Object | None:
         here = (pod.get("spec") or {}).get("nodeName") in operands_namespaces
         system = pod["metadata"]["namespace"] in namespaces
         if finished(pod) or not (here or system):
             return None
-        return _without_bulk(pod) if system or operands.components(pod["spec"]) else _tenant(pod)
+        return shared(_without_bulk(pod) if system or operands.components(pod["spec"]) else _tenant(pod))
 
     nodes = {row["metadata"]["name"]: row for row in cluster.items(NODES, cut_node)}
     pods: dict[str, list[Object]] = {name: [] for name in nodes}

@@ -22,6 +22,7 @@ from gpusmith.node.bundle import BOOTSTRAP, bundle
 from gpusmith.node.hostkey import changed_key
 from gpusmith.node.left_out import without
 from gpusmith.node.records import parse
+from gpusmith.plain import Shared
 from gpusmith.probe.record import Record
 from gpusmith.wanted.inventory import Inventory
 
@@ -177,9 +178,9 @@ class Probed:
     duration_s: float
 
 
-def probe(node: Node, program: bytes, ignored: Sequence[str] = ()) -> Probed:
+def probe(node: Node, program: bytes, ignored: Sequence[str] = (), shared: Shared | None = None) -> Probed:
     """Ask one node, in one round trip; never raises for what is wrong with the node."""
-    begin = time.monotonic()
+    begin, shared = time.monotonic(), shared or Shared()
 
     def answer(record: Record | None, problem: str = "", hint: str = "") -> Probed:
         return Probed(record, problem, hint, time.monotonic() - begin)
@@ -198,7 +199,7 @@ def probe(node: Node, program: bytes, ignored: Sequence[str] = ()) -> Probed:
         # A shell that greets whoever comes puts lines of its own around the record.
         lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
         raw: Mapping[str, Any] = json.loads(lines[0] if lines else done.stdout)
-        return answer(parse(without(raw, ignored)))
+        return answer(shared(parse(without(raw, ignored))))
     except ValueError:
         said = " ".join((done.stderr or done.stdout).split())[-300:] or "nothing"
         return answer(
@@ -217,10 +218,11 @@ def probe_all(nodes: Mapping[str, Node], ignored: Mapping[str, Sequence[str]]) -
         nodes: by the host's name.
         ignored: GPUs that the inventory leaves out, by the host's name.
     """
-    program = bundle()
+    program, shared = bundle(), Shared()
     with ThreadPoolExecutor(max_workers=min(PROBES_AT_ONCE, len(nodes))) as pool:
         asked = {
-            name: pool.submit(probe, node, program, ignored.get(name, ())) for name, node in nodes.items()
+            name: pool.submit(probe, node, program, ignored.get(name, ()), shared)
+            for name, node in nodes.items()
         }
         try:
             return {name: future.result() for name, future in asked.items()}

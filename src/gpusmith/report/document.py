@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from gpusmith.checks.findings import Finding, Outcome
@@ -28,13 +28,13 @@ def to_json(results: Results, findings: Iterable[Finding] | None = None) -> Docu
     }
 
 
-def text(results: Results) -> str:
-    """The content as JSON; evidence that JSON has no form for becomes a string."""
-    # Finding by finding: of thousands of nodes there are many, and twice in memory is too often.
-    rows = [textwrap.indent(_dumped(_check(row)), " " * 4) for row in results.findings]
+def parts(results: Results) -> Iterator[bytes]:
+    """The file, part by part, since of thousands of nodes it is large; evidence that JSON has no form for is a string."""
     frame = _dumped(to_json(results, ()))
-    checks = ",\n".join(rows)
-    return f"{frame.removesuffix(NO_CHECKS)}[\n{checks}\n  ]\n}}" if rows else frame
+    yield (f"{frame.removesuffix(NO_CHECKS)}[" if results.findings else frame).encode()
+    for place, row in enumerate(results.findings):
+        yield f"{',' if place else ''}\n{textwrap.indent(_dumped(_check(row)), ' ' * 4)}".encode()
+    yield b"\n  ]\n}\n" if results.findings else b"\n"
 
 
 def _dumped(part: Document) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from gpusmith.errors import ToolError
@@ -15,13 +15,13 @@ from gpusmith.report.junit import junit
 from gpusmith.report.prometheus import prometheus
 from gpusmith.report.results import Results
 
-MAKERS: Mapping[str, Callable[[Results], bytes]] = {
-    "junit.xml": junit,
-    "report.html": html,
+MAKERS: Mapping[str, Callable[[Results], Iterable[bytes]]] = {
+    "junit.xml": lambda results: [junit(results)],
+    "report.html": lambda results: [html(results)],
     "metrics.prom": prometheus,
-    "results.json": lambda results: (document.text(results) + "\n").encode(),
+    "results.json": document.parts,
 }
-"""Per file what makes it, in the order in which they are written: results.json last, by which a run is known to be reported."""
+"""Per file what makes its parts, in the order of writing: results.json last, by which a run is known to be reported."""
 
 
 def clear(folder: Path) -> None:
@@ -51,9 +51,10 @@ def write(results: Results, folder: Path) -> None:
         ToolError: the folder cannot be written to.
     """
     for name, make in MAKERS.items():
-        content, beside = make(results), folder / f".{name}.{os.getpid()}"
+        beside = folder / f".{name}.{os.getpid()}"
         try:
-            beside.write_bytes(content)
+            with beside.open("wb") as file:
+                file.writelines(make(results))
             beside.replace(folder / name)
         except OSError as error:
             with contextlib.suppress(OSError):

@@ -2,23 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
-from gpusmith.checks.findings import Outcome
+from gpusmith.checks.findings import Finding, Outcome
 from gpusmith.report.results import Results
 
+NAME = "gpusmith_validation_{}"
 
-def prometheus(results: Results) -> bytes:
-    """The metrics of a run."""
+
+def prometheus(results: Results) -> Iterator[bytes]:
+    """The metrics of a run, check by check: there is one for each check and node."""
+    for place, (_, rows) in enumerate(groupby(results.findings, key=lambda row: row.check)):
+        text = _of_check(rows)
+        # Help and type are told once.
+        yield text if place == 0 else text.split(b"\n", 2)[2]
+    yield _of_run(results)
+
+
+def _of_check(rows: Iterable[Finding]) -> bytes:
+    registry = CollectorRegistry()
+    labels = ("check", "target", "outcome", "simulated")
+    checks = Gauge(NAME.format("check"), "1 if the check had this outcome", labels, registry=registry)
+    for row in rows:
+        checks.labels(row.check, row.target, row.outcome.value, str(row.simulated).lower()).set(1)
+    return bytes(generate_latest(registry))
+
+
+def _of_run(results: Results) -> bytes:
     registry = CollectorRegistry()
     simulated = str(results.info.simulated).lower()
 
     def gauge(name: str, text: str, labels: tuple[str, ...] = ()) -> Gauge:
-        return Gauge(f"gpusmith_validation_{name}", text, labels, registry=registry)
+        return Gauge(NAME.format(name), text, labels, registry=registry)
 
-    checks = gauge("check", "1 if the check had this outcome", ("check", "target", "outcome", "simulated"))
-    for row in results.findings:
-        checks.labels(row.check, row.target, row.outcome.value, str(row.simulated).lower()).set(1)
     summary = gauge("checks", "Number of checks by outcome", ("outcome", "simulated"))
     for outcome in Outcome:
         summary.labels(outcome.value, simulated).set(results.count(outcome))

@@ -17,6 +17,7 @@ from gpusmith.errors import InputError, ToolError
 from gpusmith.inventory.places import path
 from gpusmith.node.connections import Node
 from gpusmith.owner import process
+from gpusmith.plain import Shared
 from gpusmith.report.results import EVERY_NODE, NODES_BY_NAME, ExitCode, Results, RunInfo, in_catalog_order
 from gpusmith.suite import summary
 from gpusmith.suite.evaluation import evaluate
@@ -96,6 +97,7 @@ class Suite:
             inventory, programs, self.run, say, nodes, working_folder or Path.cwd(), maintenance.id
         )
         self.findings: list[Finding] = []
+        self._shared = Shared()
         self._started = dt.datetime.now(dt.UTC)
         self._begin = time.monotonic()
         self._ended: ExitCode | None = None
@@ -120,7 +122,7 @@ class Suite:
         """
         finding = evaluate(catalog()[check], target, self.sources)
         cause, step = self._advice.said(finding.cause), self._advice.said(finding.next_step)
-        finding = replace(finding, cause=cause, next_step=step)
+        finding = replace(finding, cause=cause, next_step=step, evidence=self._shared(finding.evidence))
         self.findings.append(finding)
         return finding
 

@@ -18,6 +18,7 @@ from gpusmith.inventory.same_cluster import check_kubeconfigs
 from gpusmith.inventory.target import GPU_GROUP, on_hosts
 from gpusmith.inventory.templates import has_open
 from gpusmith.inventory.variables import check_hosts
+from gpusmith.plain import Shared
 from gpusmith.wanted.node import NodeWanted
 from gpusmith.wanted.read import from_plain
 
@@ -117,7 +118,7 @@ def read(
     if done.returncode != 0:
         raise _unreadable(source, named, limit, done.stderr)
     try:
-        tree: dict[str, Any] = json.loads(done.stdout)
+        tree: dict[str, Any] = Shared()(json.loads(done.stdout))
     except ValueError as error:
         raise ToolError(
             "'ansible-inventory --list' printed no JSON.",
@@ -221,7 +222,8 @@ def _wanted(
                 wrong.setdefault(Refusal(message, hint), []).append(row["name"])
         if wrong:
             raise all_of([on_hosts(refusal, there) for refusal, there in wrong.items()])
-        return {str(row["name"]): from_plain(row) for row in rows}
+        shared = Shared()
+        return {str(row["name"]): shared(from_plain(row)) for row in rows}
     except (ValueError, KeyError, IndexError, AttributeError) as error:
         raise _unfilled(last_lines(done.stdout + done.stderr)) from error
 

@@ -24,7 +24,7 @@ def test_a_snapshot_keeps_operands_that_are_on_no_gpu_node() -> None:
     other["metadata"]["namespace"] = "team"
     lists = {
         "/api/v1/nodes": [node()],
-        "/api/v1/pods": [waiting, done, other],
+        "/api/v1/pods": [waiting, done, other, copy.deepcopy(waiting)],
         "/apis/node.k8s.io/v1/runtimeclasses": [],
         "/apis/apps/v1/daemonsets": [],
     }
@@ -38,7 +38,9 @@ def test_a_snapshot_keeps_operands_that_are_on_no_gpu_node() -> None:
             return [kept for row in rows if (kept := cut(row)) is not None] if cut else rows
 
     taken = take(cast("Cluster", Api()), {"gpu-1": "gpusmith-system"})
-    assert taken.system_pods == (waiting,)
+    one, same = taken.system_pods
+    assert one == waiting
+    assert one is same, "what pods have in common is in memory once"
     assert taken.nodes["gpu-1"].system_pods == ()
 
 

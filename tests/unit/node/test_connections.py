@@ -43,11 +43,13 @@ def test_all_nodes_are_asked_once(record: dict[str, Any]) -> None:
         "gpu-4": FakeNode("gpu-4", Result(124, "", "")),
         "gpu-5": FakeNode("gpu-5", Result(0, '{"schema": "other"}', "")),
         "gpu-6": FakeNode("gpu-6", Result(0, f"Welcome!\n{json.dumps(record)}\nbye\n", "")),
+        "gpu-7": FakeNode("gpu-7", good),
     }
     found = node.probe_all(nodes, {"gpu-1": ["0000:18:00.0"]})
-    assert [row.runs for row in nodes.values()] == [1] * 6
+    assert [row.runs for row in nodes.values()] == [1] * 7
     counts = [len(row.record.pci.gpus) for row in (found["gpu-1"], found["gpu-6"]) if row.record]
     assert counts == [3, 4]
+    assert found["gpu-6"].record is found["gpu-7"].record, "what nodes have in common is in memory once"
     assert all(found[name].record is None for name in list(nodes)[1:5])
     assert "refused" in found["gpu-2"].problem
     assert "python3: not found" in found["gpu-3"].problem

@@ -9,7 +9,7 @@ from pathlib import Path
 from gpusmith.cluster import stamps
 from gpusmith.report import document
 from gpusmith.report.coverage import GpuCoverage
-from tests.unit.report.samples import BLOCKED, FAILED, all_passed, results
+from tests.unit.report.samples import BLOCKED, FAILED, PASSED, all_passed, results
 
 
 def test_schema() -> None:
@@ -74,5 +74,7 @@ def test_who_was_not_tested_is_named() -> None:
     }  # fmt: skip
 
 
-def test_text_is_the_document() -> None:
-    assert json.loads(document.text(results(FAILED))) == document.plain(results(FAILED))
+def test_parts_are_the_document() -> None:
+    for found in (results(FAILED, PASSED), results()):
+        text = b"".join(document.parts(found)).decode()
+        assert text == json.dumps(document.plain(found), indent=2) + "\n"

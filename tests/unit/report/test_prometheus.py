@@ -14,7 +14,7 @@ def test_metrics() -> None:
         results(FAILED, PASSED),
         coverage={"gpu-1": GpuCoverage(8, ("a", "b"), {"team/x": 3}, {"cordoned": 3})},
     )
-    lines = prometheus(found).decode().splitlines()
+    lines = b"".join(prometheus(found)).decode().splitlines()
     for line in (
         'gpusmith_validation_check{check="nodes.ecc",outcome="failed",simulated="false",target="gpu-1"} 1.0',
         'gpusmith_validation_checks{outcome="failed",simulated="true"} 1.0',
