@@ -33,7 +33,11 @@ def ansible_environment(working_folder: Path) -> dict[str, str]:
 
 
 def run(
-    name: str, words: Sequence[str], folder: Path, environment: Mapping[str, str]
+    name: str,
+    words: Sequence[str],
+    folder: Path,
+    environment: Mapping[str, str],
+    timeout_s: float = READ_TIMEOUT_S,
 ) -> subprocess.CompletedProcess[str]:
     """Run one of the programs of this Python's Ansible: beside it, or, as after 'pip install --user', in another folder.
 
@@ -50,11 +54,11 @@ def run(
     try:
         return subprocess.run(
             [*command, *words], cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True,
-            text=True, timeout=READ_TIMEOUT_S, check=False,
+            text=True, timeout=timeout_s, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired as error:
         raise ToolError(
-            f"'{name}' did not end within {READ_TIMEOUT_S} s.", "Look at the inventory's own scripts."
+            f"'{name}' did not end within {timeout_s:.0f} s.", "Look at the inventory's own scripts."
         ) from error
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from gpusmith.errors import InputError, Refusal, ToolError, all_of
 from gpusmith.inventory import places, specs
 from gpusmith.inventory.needs import DRIVER, OF_THE_SUITE, PREFLIGHT, check_needs
-from gpusmith.inventory.programs import ansible_environment, last_lines, run
+from gpusmith.inventory.programs import READ_TIMEOUT_S, ansible_environment, last_lines, run
 from gpusmith.inventory.same_cluster import check_kubeconfigs
 from gpusmith.inventory.target import GPU_GROUP, on_hosts
 from gpusmith.inventory.templates import has_open
@@ -23,6 +23,8 @@ from gpusmith.wanted.node import NodeWanted
 from gpusmith.wanted.read import from_plain
 
 HOSTS = "__gpusmith_hosts"
+FILL_S = 0.05
+"""What the templates of a host may take, ten times of what they take on an idle controller."""
 
 
 @dataclass(frozen=True)
@@ -208,14 +210,16 @@ def _wanted(
         file.flush()
         message = f"msg={{{{ query('gpusmith.gpu.wanted', *{HOSTS}, refusals=true) }}}}"
         command = ["localhost", *words, "-e", f"@{file.name}", "-m", "ansible.builtin.debug", "-a", message]
-        done = run("ansible", command, folder, {**environment, **output})
+        done = run(
+            "ansible", command, folder, {**environment, **output}, READ_TIMEOUT_S + FILL_S * len(names)
+        )
     try:
         result, _end = json.JSONDecoder().raw_decode(
             done.stdout[done.stdout.index(BEFORE_RESULT) + len(BEFORE_RESULT) :]
         )
         if done.returncode != 0:
             raise _unfilled(str(result["msg"]))
-        rows: list[dict[str, Any]] = result["msg"]
+        rows: list[dict[str, Any]] = [json.loads(row) for row in result["msg"]]
         wrong: dict[Refusal, list[str]] = {}
         for row in rows:
             for message, hint in row.get("refusals", ()):

@@ -78,10 +78,10 @@ from gpusmith.wanted import inventory as read
 asked = {}
 
 
-def once(name, words, folder, environment):
+def once(name, words, folder, environment, *timeout):
     key = (name, *words, str(folder))
     if key not in asked:
-        asked[key] = programs.run(name, words, folder, environment)
+        asked[key] = programs.run(name, words, folder, environment, *timeout)
     return asked[key]
 
 
