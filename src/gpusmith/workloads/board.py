@@ -1,4 +1,4 @@
-"""Pods of a run, watched by one repeated list for all nodes."""
+"""Pods of a run that somebody waits for, watched by one repeated list for all nodes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gpusmith.cluster.api import Cluster, Object
 from gpusmith.errors import ToolError
 from gpusmith.names import WORKLOAD_LABEL
 from gpusmith.wait import Deadline, Done, NotYet, WaitTimeout
-from gpusmith.workloads.states import Warned, is_starting, latest_warnings
+from gpusmith.workloads.states import Warned, is_starting, latest_warnings, state_of
 
 T = TypeVar("T")
 
@@ -21,10 +21,14 @@ TROUBLE_S = 30.0
 SLOW_START_S = 15.0
 """From when on the events of placed pods that do not start are read; a status does not carry what a kubelet fails at."""
 EVENTS_EVERY_S = 5.0
+NAMES_AT_ONCE = 100
+"""Names that one list asks for: proxies take addresses of a few thousand characters."""
 
 
 class Board:
-    """The latest list of a namespace's pods, kept by one thread, read by many.
+    """A namespace's pods as they were seen last, kept by one thread, read by many.
+
+    Pods that have ended stay in the namespace, thousands of them with many nodes: they are not listed again.
 
     Args:
         cluster: the API.
@@ -38,6 +42,7 @@ class Board:
         self._pods: dict[str, Object] = {}
         self._warnings: dict[str, Warned] = {}
         self._asked_events = 0.0
+        self._followed: set[str] = set()
         self._expected: dict[str, float] = {}
         self._placed: dict[str, float] = {}
         self._trouble: ToolError | None = None
@@ -67,22 +72,36 @@ class Board:
         failing_since: float | None = None
         while not self._stop.is_set():
             try:
-                pods = {self._key(pod): pod for pod in self._cluster.items(f"{self._folder}/pods")}
-                self._read_events(pods)
+                self._look()
+                self._read_events(self._pods)
                 trouble, failing_since = None, None
             except ToolError as error:
                 failing_since = failing_since or time.monotonic()
-                pods, trouble = self._pods, error if time.monotonic() - failing_since > TROUBLE_S else None
+                trouble = error if time.monotonic() - failing_since > TROUBLE_S else None
             with self._news:
-                self._pods, self._trouble = pods, trouble
+                self._trouble = trouble
                 self._news.notify_all()
             self._stop.wait(TICK_S)
+
+    def _look(self) -> None:
+        """List the pods that are followed, and follow those no longer that have ended."""
+        with self._news:
+            names = sorted(self._followed)
+        found: dict[str, Object] = {}
+        for first in range(0, len(names), NAMES_AT_ONCE):
+            chosen = f"{WORKLOAD_LABEL} in ({','.join(names[first : first + NAMES_AT_ONCE])})"
+            rows = self._cluster.items(f"{self._folder}/pods", labelSelector=chosen)
+            found |= {self._key(pod): pod for pod in rows}
+        with self._news:
+            seen = {name: pod for name, pod in found.items() if name in self._followed}
+            self._pods = {**{name: pod for name, pod in self._pods.items() if name not in names}, **seen}
+            self._followed -= {name for name, pod in seen.items() if state_of(pod).over}
 
     def _read_events(self, pods: Mapping[str, Object]) -> None:
         """One list for all pods, and only while one of them is slow to start, or not there."""
         now = time.monotonic()
         for name in set(self._expected) & set(pods):
-            del self._expected[name]
+            self._expected.pop(name, None)
         starting = {key for key, pod in pods.items() if is_starting(pod)}
         self._placed = {key: self._placed.get(key, now) for key in starting}
         waiting = [*self._placed.values(), *list(self._expected.values())]
@@ -93,8 +112,18 @@ class Board:
             self._warnings = latest_warnings(events)
 
     def expect(self, workload: str) -> None:
-        """Note that a workload was created, so that events are read if its pod does not appear."""
-        self._expected[workload] = time.monotonic()
+        """Follow a workload that is created, and read events if its pod does not appear."""
+        with self._news:
+            self._followed.add(workload)
+            self._expected[workload] = time.monotonic()
+
+    def forget(self, workload: str) -> None:
+        """Nobody asks for its pod any more."""
+        with self._news:
+            self._followed.discard(workload)
+            self._expected.pop(workload, None)
+            # A new one: the thread may be going through the other.
+            self._pods = {name: pod for name, pod in self._pods.items() if name != workload}
 
     def job_warning(self, workload: str) -> Warned | None:
         """What was last warned of a Job whose pod does not come."""
@@ -128,6 +157,7 @@ class Board:
             ToolError: the API server no longer answers.
         """
         with self._news:
+            self._followed.add(workload)
             while True:
                 if self._trouble is not None:
                     raise self._trouble

@@ -133,6 +133,8 @@ class Pods:
                     self.node.cluster.delete(f"{folder}/jobs/{task.name}")
                 if there is not None or kind == "Pod":
                     self.delete(str(there["metadata"]["name"]) if there is not None else task.name)
+        for task in self.tasks:
+            board.forget(task.name)
 
     def delete(self, name: str) -> None:
         """Delete a bare pod."""

@@ -8,6 +8,7 @@ import pytest
 
 from gpusmith.cluster.api import Cluster
 from gpusmith.errors import ToolError
+from gpusmith.names import WORKLOAD_LABEL
 from gpusmith.wait import Deadline, Done, NotYet, WaitTimeout
 from gpusmith.workloads.board import Board
 from tests.unit.workloads.answers import sandbox_event
@@ -50,6 +51,59 @@ def test_events_are_listed_only_while_a_pod_is_slow_to_start(monkeypatch: pytest
     now[0] += 60.0
     board._read_events({"cuda": {**slow, "status": {"phase": "Running"}}})
     assert len(asked) == 2
+
+
+def its_pod(workload: str, **status: str) -> dict[str, Any]:
+    return {"metadata": {"name": f"{workload}-x", "labels": {WORKLOAD_LABEL: workload}}, "status": status}
+
+
+def test_pods_are_listed_while_somebody_waits_for_them_until_they_have_ended() -> None:
+    asked: list[str] = []
+    pods = {name: its_pod(name, phase="Running") for name in ("cuda", "hold")}
+
+    class Api:
+        def items(self, _path: str, *, labelSelector: str) -> list[dict[str, Any]]:  # noqa: N803 - of the API
+            asked.append(labelSelector)
+            names = labelSelector.partition("(")[2].rstrip(")").split(",")
+            return [pods[name] for name in names if name in pods]
+
+    board = Board(cast("Cluster", Api()), "ns")
+    board._look()
+    assert asked == [], "nobody waits"
+    for name in ("cuda", "hold", "late"):
+        board.expect(name)
+    board._look()
+    pods["cuda"] = its_pod("cuda", phase="Succeeded")
+    board._look()
+    board._look()
+    assert board.pod("cuda") == pods["cuda"], "it is known as it ended"
+    assert asked == [f"{WORKLOAD_LABEL} in ({names})" for names in ["cuda,hold,late"] * 2 + ["hold,late"]]
+    del pods["hold"]
+    board._look()
+    assert board.pod("hold") is None, "it was deleted"
+    before = board._pods
+    for name in ("cuda", "hold", "late"):
+        board.forget(name)
+    assert "cuda" in before, "the board's thread may be going through it"
+    assert board.pod("cuda") is None, "thousands of nodes have ten each"
+    board._look()
+    assert len(asked) == 4
+    assert not board._expected, "events are read for it no more"
+
+
+def test_a_list_asks_for_no_more_names_than_an_address_has_room_for() -> None:
+    asked: list[int] = []
+
+    class Api:
+        def items(self, _path: str, *, labelSelector: str) -> list[dict[str, Any]]:  # noqa: N803 - of the API
+            asked.append(labelSelector.count(",") + 1)
+            return []
+
+    board = Board(cast("Cluster", Api()), "ns")
+    for n in range(250):
+        board.expect(f"n{n}-hold")
+    board._look()
+    assert asked == [100, 100, 50]
 
 
 class Broken:
