@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -46,12 +46,15 @@ class Snapshot:
             if not operands.problem(pod)
         )
 
-    @property
-    def operand_pods(self) -> tuple[Object, ...]:
-        """Of the operands' namespaces, those that serve these nodes; on a dead node none is ready, nor will be."""
+    def serving(self, pods: Iterable[Object]) -> list[Object]:
+        """Those of the operands' pods that serve these nodes; on a dead node none is ready, nor will be."""
         once = {row.deployment for row in deployed() if row.deployment}
-        masters = tuple(pod for pod in self.system_pods if operands.name(pod) in once)
-        return (*(pod for view in self.nodes.values() if view.ready for pod in view.system_pods), *masters)
+        ready = {name for name, view in self.nodes.items() if view.ready}
+        return [
+            pod
+            for pod in pods
+            if (pod.get("spec") or {}).get("nodeName") in ready or operands.name(pod) in once
+        ]
 
 
 def take(cluster: Cluster, operands_namespaces: Mapping[str, str]) -> Snapshot:
@@ -163,26 +166,35 @@ def take_settled(
     Raises:
         ToolError: as take().
     """
-    taken: list[Snapshot] = []
+    taken, loaded = take(cluster, operands_namespaces), loaded or {}
+    labels = {name: view.labels for name, view in taken.nodes.items()}
+    late = [*operands.starting(taken.serving(taken.system_pods)), *_outdated(labels, loaded)]
+    if not late:
+        return taken
+    say(f"waiting for operands that start, {OPERANDS_WAIT_S:.0f} s at most: {', '.join(late)}")
 
     def look() -> Done[None] | NotYet:
-        taken.append(take(cluster, operands_namespaces))
-        late = [*operands.starting(taken[-1].operand_pods), *_outdated(taken[-1], loaded or {})]
-        if late and len(taken) == 1:
-            say(f"waiting for operands that start, {OPERANDS_WAIT_S:.0f} s at most: {', '.join(late)}")
+        # Not all nodes and pods, which in a large cluster take longer than the pause between two looks.
+        folders = [f"/api/v1/namespaces/{name}/pods" for name in sorted(set(operands_namespaces.values()))]
+        pods = [pod for folder in folders for pod in cluster.items(folder) if not finished(pod)]
+        nodes = [
+            row for name in loaded for row in cluster.items(NODES, fieldSelector=f"metadata.name={name}")
+        ]
+        labels = {row["metadata"]["name"]: row["metadata"].get("labels") or {} for row in nodes}
+        late = [*operands.starting(taken.serving(pods)), *_outdated(labels, loaded)]
         return NotYet(", ".join(late)) if late else Done(None)
 
     with suppress(WaitTimeout):
         wait_until("the operands to start", look, Deadline(OPERANDS_WAIT_S), OPERANDS_TICK_S, sleep)
-    return taken[-1]
+    return take(cluster, operands_namespaces)
 
 
-def _outdated(taken: Snapshot, loaded: Mapping[str, str]) -> list[str]:
+def _outdated(labels: Mapping[str, Mapping[str, str]], loaded: Mapping[str, str]) -> list[str]:
     """Nodes whose labels do not describe the driver that is loaded, in words."""
     late = []
     for name, version in loaded.items():
-        labels = taken.nodes[name].labels if name in taken.nodes else {DRIVER_LABEL: version}
-        told = labels.get(DRIVER_LABEL, version if COUNT_LABEL in labels else "nothing")
+        found = labels.get(name, {DRIVER_LABEL: version})
+        told = found.get(DRIVER_LABEL, version if COUNT_LABEL in found else "nothing")
         if told != version:
             late.append(f"labels of node '{name}', which tell driver '{told}'")
     return late

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -52,6 +53,7 @@ def placed(state: dict[str, Any], name: str = "nfd-worker") -> dict[str, Any]:
 
 
 PROBED = placed({"running": {"startedAt": "2026-01-01T00:00:00Z"}})
+OPERANDS = "/api/v1/namespaces/gpusmith-system/pods"
 SERVES = {**operand("nfd-worker"), "spec": PROBED["spec"]}
 
 
@@ -59,19 +61,21 @@ def asked(
     *answers: tuple[dict[str, Any], list[dict[str, Any]]], **loaded: str
 ) -> tuple[Snapshot, list[str], int]:
     """What the suite reads, is told and how often it asks while the cluster changes from look to look."""
-    looks = 0
+    looks, lists = 0, Counter[str]()
     said: list[str] = []
 
     class Changing:
         def serves(self, version: str) -> bool:
             return False
 
-        def items(self, path: str, _cut: Any = None, /, **_: str) -> list[dict[str, Any]]:
+        def items(self, path: str, _cut: Any = None, /, **query: str) -> list[dict[str, Any]]:
             nonlocal looks
-            if path == "/api/v1/nodes":
+            if path == OPERANDS or (path == "/api/v1/nodes" and not query and not looks):
                 looks += 1
+            if not query:
+                lists[path] += 1
             raw, pods = answers[min(looks, len(answers)) - 1]
-            return {"/api/v1/nodes": [raw], "/api/v1/pods": pods}.get(path, [])
+            return {"/api/v1/nodes": [raw], "/api/v1/pods": pods, OPERANDS: pods}.get(path, [])
 
     found = take_settled(
         cast(Cluster, Changing()),
@@ -80,6 +84,8 @@ def asked(
         lambda _: None,
         {name.replace("_", "-"): version for name, version in loaded.items()},
     )
+    # Those of the whole cluster: before, and once more after a wait.
+    assert lists["/api/v1/nodes"] == lists["/api/v1/pods"] == (2 if said else 1)
     return found, said, looks
 
 
@@ -109,7 +115,7 @@ def test_nothing_else_is_waited_for(raw: dict[str, Any], pod: dict[str, Any]) ->
 def test_a_probe_that_does_not_pass_is_named(host: MakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(snapshot, "OPERANDS_WAIT_S", 0.0)
     found, _, looks = asked((node(), [PROBED]))
-    assert looks == 1
+    assert looks == 2
     pods = [
         operand("nvidia-device-plugin"),
         operand("gpu-feature-discovery"),

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -76,9 +76,9 @@ def test_the_lists_are_read_again_while_an_operand_starts(
         "status": {"containerStatuses": [{"state": {"running": {}}, "ready": False}]},
     }
     (ready,) = suite.sources.cluster_state.snapshot.nodes.values()
-    answers = [Snapshot({"gpu-1": replace(ready, system_pods=pods)}, {}) for pods in ((starts,), ())]
+    answers = [Snapshot({"gpu-1": ready}, {}, pods) for pods in ((starts,), ())]
     taken = iter(answers)
-    monkeypatch.setattr(sources, "Cluster", lambda _: None)
+    monkeypatch.setattr(sources, "Cluster", lambda _: SimpleNamespace(items=lambda _: []))
     monkeypatch.setattr(Sources, "_remove_leftovers", lambda *_: None)
     monkeypatch.setattr(snapshot, "take", lambda *_: next(taken))
     monkeypatch.setattr(snapshot, "OPERANDS_TICK_S", 0.0)
