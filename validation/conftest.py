@@ -157,6 +157,14 @@ def _sayer(config: pytest.Config) -> Callable[[str], None]:
 # --- collection ------------------------------------------------------------------------------------------------
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Tests of tiers that were not asked for are not made: one for each check and node takes longer than many checks."""
+    suite = config.stash.get(SUITE, None)
+    if suite is None or collection_path.parent != Path(__file__).parent:
+        return None
+    return (collection_path.name in TIERS and collection_path.name not in suite.tiers) or None
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """One test per check of the tier and target; the test's marker says which tier."""
     suite = metafunc.config.stash.get(SUITE, None)

@@ -368,12 +368,15 @@ def test_selections(root: Path, dead: Path, tmp_path: Path) -> None:
     ]
     listing = [f"--inventory={dead}", "--collect-only", "-q", f"--report-dir={tmp_path / 'r'}"]
     commands = [[*folders, *listing], *(["validation", *listing, *words] for words, _ in by_tiers)]
+    commands.append(["validation/cluster/test_cluster.py", *folders[1:2], *listing, "--tier=nodes"])
     done = start_several(root, dead, *commands)
     assert [status for status, _ in done] == [0] * len(commands), done
     listed = re.findall(r"\[(.+)\]$", done[0][1], re.MULTILINE)
     assert listed == [f"{row.id}-gpu-1" if row.per_node else row.id for row in catalog().values()]
-    for (words, tiers), (_, output) in zip(by_tiers, done[1:], strict=True):
+    for (words, tiers), (_, output) in zip([*by_tiers, (["a file"], {"nodes"})], done[1:], strict=True):
         assert set(re.findall(r"\[([a-z]+)\.", output)) == tiers, words
+    assert "deselected" in done[2][1], "of -k"
+    assert "deselected" not in done[4][1], "tests of a tier that was not asked for are not even made"
     assert not (tmp_path / "r").exists()
 
 
