@@ -21,9 +21,9 @@ from gpusmith.report import files, github
 from gpusmith.report.coverage import percent_of
 from gpusmith.report.results import EVERY_NODE, ExitCode
 from gpusmith.report.terminal import terminal
-from gpusmith.suite import maintenance
+from gpusmith.suite import evidence, maintenance, replay
 from gpusmith.suite.run import Suite, tiers_of
-from gpusmith.wanted.inventory import read
+from gpusmith.wanted.inventory import Inventory, read
 from gpusmith.workloads.register import in_order
 
 PROGRAMS = Path(__file__).parent / "workloads" / "programs"
@@ -44,7 +44,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("gpusmith", "validation of GPU nodes")
     group.addoption("--inventory", metavar="X", help="Ansible inventory (default: the one of ansible.cfg)")
     group.addoption("--limit", metavar="PATTERN", help="only these hosts or groups")
-    group.addoption("--report-dir", metavar="DIR", help="folder for the reports (default: reports/latest)")
+    group.addoption(
+        replay.OPTION,
+        metavar="DIR",
+        help="judge the evidence in this report folder once more; asks neither inventory nor nodes nor cluster",
+    )
+    group.addoption(
+        "--report-dir",
+        metavar="DIR",
+        help="folder for the reports (default: reports/latest, for a replay reports/replay)",
+    )
     group.addoption("--summary-md", metavar="FILE", help="also write verdict and causes there, in Markdown")
     group.addoption(
         "--min-coverage",
@@ -74,37 +83,34 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("filterwarnings", "ignore::urllib3.exceptions.InsecureRequestWarning")
     if config.getoption("help") or config.getoption("version") or config.getoption("markers", default=False):
         return
-    folder = config.getoption("--report-dir", default=None)
+    folder, replayed = (config.getoption(name, default=None) for name in ("--report-dir", replay.OPTION))
     here = Path(config.invocation_params.dir)
-    reports_folder = (
-        (here / Path(folder).expanduser()).resolve() if folder else working_root() / "reports" / "latest"
-    )
+    default = working_root() / "reports" / ("replay" if replayed else "latest")
+    reports_folder = (here / Path(folder).expanduser()).resolve() if folder else default
     try:
         if config.getoption("numprocesses", default=None) or hasattr(config, "workerinput"):
             raise InputError(
                 "Option '-n' of pytest-xdist cannot be used: the suite asks all nodes at once by itself.",
                 "Run it without '-n'.",
             )
-        _refuse_empty(config, "--report-dir", "--summary-md")
+        _refuse_empty(config, "--report-dir", "--summary-md", replay.OPTION)
         summary = config.getoption("--summary-md", default=None)
         config.stash[SUMMARY] = (here / Path(summary).expanduser()).resolve() if summary else None
+        recorded = replay.read(replayed, here) if replayed else None
+        if recorded:
+            _refuse_beside_replay(config, recorded, reports_folder)
         if not config.getoption("collectonly"):
             files.clear(reports_folder)
+            evidence.clear(reports_folder)
             github.prepare(config.stash.get(SUMMARY, None))
         _refuse_empty(config, "--inventory", "--limit", maintenance.ID, maintenance.VERSION)
         # Plugins have registered checks of a person's own by now: what is wrong with them is said before nodes are asked.
         in_order()
-        tiers = tiers_of(config.getoption("--tier", default=None))
+        asked = config.getoption("--tier", default=None)
+        tiers = recorded.tiers if recorded and asked is None else tiers_of(asked)
         least = percent_of(config.getoption("--min-coverage", default=None))
-        source = config.getoption("--inventory", default=None)
-        upgrade = maintenance.asked(
-            config.getoption(maintenance.ID, default=None),
-            config.getoption(maintenance.VERSION, default=None),
-            tiers,
-        )
-        inventory = maintenance.applied(
-            upgrade,
-            read(source, config.getoption("--limit", default=None), here, cluster=tiers != ("nodes",)),
+        upgrade, inventory = (
+            (recorded.maintenance, recorded.inventory) if recorded else _asked(config, tiers, here)
         )
     except GpusmithError as error:
         said = f"{error.message}\n  Next: {error.hint}" if error.hint else error.message
@@ -121,10 +127,44 @@ def pytest_configure(config: pytest.Config) -> None:
         PROGRAMS,
         tiers,
         _sayer(config),
+        nodes=recorded.nodes if recorded else None,
         working_folder=here,
-        min_coverage=least,
+        min_coverage=recorded.min_coverage if recorded and least is None else least,
         maintenance=upgrade,
+        evidence=evidence.Evidence(
+            None if recorded or config.getoption("collectonly") else reports_folder / evidence.FOLDER
+        ),
+        recorded=recorded,
     )
+
+
+def _asked(
+    config: pytest.Config, tiers: tuple[str, ...], here: Path
+) -> tuple[maintenance.Maintenance, Inventory]:
+    """The upgrade that nodes are tested for, and the nodes."""
+    options = (
+        config.getoption(name, default=None)
+        for name in ("--inventory", "--limit", maintenance.ID, maintenance.VERSION)
+    )
+    source, limit, run, version = options
+    upgrade = maintenance.asked(run, version, tiers)
+    return upgrade, maintenance.applied(upgrade, read(source, limit, here, cluster=tiers != ("nodes",)))
+
+
+def _refuse_beside_replay(config: pytest.Config, recorded: replay.Recorded, reports_folder: Path) -> None:
+    """A replay takes what the run had; and its reports must not take the place of the run's."""
+    options = ("--inventory", "--limit", maintenance.ID, maintenance.VERSION)
+    given = [name for name in options if config.getoption(name, default=None) is not None]
+    if given:
+        raise InputError(
+            f"Option '{given[0]}' cannot be used with '{replay.OPTION}'.",
+            "Leave it out: a replay takes nodes and versions of the run. '-k' and '--tier' select checks.",
+        )
+    if reports_folder in (recorded.folder, recorded.folder.parent):
+        raise InputError(
+            f"Option '--report-dir' names the folder that is replayed: '{reports_folder}'.",
+            "Give it another folder.",
+        )
 
 
 def _refuse_empty(config: pytest.Config, *options: str) -> None:
@@ -195,6 +235,8 @@ def pytest_collection_modifyitems(
         return
     _sort_and_select(config, suite, items)
     yield
+    if not suite.asks:
+        return
     if any(catalog()[row[0]].tier != "nodes" for item in items if (row := _planned(item)) is not None):
         try:
             # Refused now, and not when the first check asks the cluster: nodes that do not answer would come first.
@@ -320,6 +362,9 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         github.write(results, session.config.stash.get(SUMMARY, None), os.environ)
     except GpusmithError as error:
         session.config.stash[UNWRITTEN] = str(error)
+        code = int(ExitCode.BROKEN)
+    if trouble := suite.sources.evidence.trouble:
+        suite.say(trouble)
         code = int(ExitCode.BROKEN)
     session.exitstatus = code
 

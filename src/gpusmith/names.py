@@ -64,6 +64,8 @@ PROGRAMS = "gpusmith-programs"
 
 RESULTS_SCHEMA = "gpusmith.results/1"
 """Schema of results.json, which the suite writes and stamps are made of."""
+EVIDENCE_SCHEMA = "gpusmith.evidence/1"
+"""Schema of the evidence beside it, by which a run can be judged again."""
 
 # --- who works on which nodes now ---
 RUNS_NAMESPACE = "kube-system"

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from gpusmith.cluster.api import FORBIDDEN, ApiRefused, Cluster, Object
+from gpusmith.cluster.api import FORBIDDEN, ApiRefused, Object
+from gpusmith.cluster.lists import Lists
 
 API = "/apis/resource.k8s.io/v1"
 CLAIMS = f"{API}/resourceclaims"
@@ -131,7 +132,7 @@ def claims_of(pod: Pod) -> list[str]:
     return [str(row["resourceClaimName"]) for row in rows if row.get("resourceClaimName")]
 
 
-def read(cluster: Cluster, pods: Iterable[Pod], node: str = "", offers: bool = False) -> Claims:
+def read(cluster: Lists, pods: Iterable[Pod], node: str = "", offers: bool = False) -> Claims:
     """Claims of pods; nothing is asked if none of them has any.
 
     Args:
@@ -149,7 +150,7 @@ def read(cluster: Cluster, pods: Iterable[Pod], node: str = "", offers: bool = F
     if not cluster.serves(API):
         return Claims(served=False)
     try:
-        claims = cluster.items(CLAIMS) if claiming else []
+        claims = cluster.items(CLAIMS, _without_settings) if claiming else []
         slices = cluster.items(SLICES, **({"fieldSelector": f"spec.nodeName={node}"} if node else {}))
     except ApiRefused as error:
         if error.status != FORBIDDEN:
@@ -161,6 +162,19 @@ def read(cluster: Cluster, pods: Iterable[Pod], node: str = "", offers: bool = F
             error.status,
         ) from error
     return parse(claims, slices)
+
+
+def _without_settings(claim: Object) -> Object:
+    """What is allocated to whom; settings of drivers in it may be long, and are nobody's business here."""
+    status = claim.get("status") or {}
+    results = ((status.get("allocation") or {}).get("devices") or {}).get("results")
+    return {
+        "metadata": {name: claim["metadata"][name] for name in ("name", "namespace")},
+        "status": {
+            "allocation": {"devices": {"results": results}} if results else {},
+            "reservedFor": status.get("reservedFor") or [],
+        },
+    }
 
 
 def parse(claims: Iterable[Object], slices: Iterable[Object]) -> Claims:

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from gpusmith.cluster import dra, managed_fields, operands
-from gpusmith.cluster.api import Cluster, Object
+from gpusmith.cluster.api import Object
 from gpusmith.cluster.holders import finished
+from gpusmith.cluster.lists import Lists
 from gpusmith.cluster.views import NODES, PODS, NodeView, view_of
 from gpusmith.data.operands import DEVICE_PLUGIN, deployed
 from gpusmith.names import COUNT_LABEL, DRIVER_LABEL
@@ -57,7 +58,7 @@ class Snapshot:
         ]
 
 
-def take(cluster: Cluster, operands_namespaces: Mapping[str, str]) -> Snapshot:
+def take(cluster: Lists, operands_namespaces: Mapping[str, str]) -> Snapshot:
     """Four lists, and two of Dynamic Resource Allocation where it is served, however many nodes there are.
 
     Args:
@@ -88,12 +89,12 @@ def take(cluster: Cluster, operands_namespaces: Mapping[str, str]) -> Snapshot:
         where = (pod.get("spec") or {}).get("nodeName")
         if where in pods:
             pods[where].append(pod)
-    classes = cluster.items("/apis/node.k8s.io/v1/runtimeclasses")
+    classes = cluster.items("/apis/node.k8s.io/v1/runtimeclasses", _fields)
     foreign_fields = {
         managed_fields.title(kind, row["metadata"]["name"], row["metadata"].get("namespace", "")): fields
         for kind, rows in (
             ("RuntimeClass", classes),
-            ("DaemonSet", cluster.items("/apis/apps/v1/daemonsets")),
+            ("DaemonSet", cluster.items("/apis/apps/v1/daemonsets", _fields)),
         )
         for row in rows
         if (fields := managed_fields.additions(row))
@@ -106,16 +107,28 @@ def take(cluster: Cluster, operands_namespaces: Mapping[str, str]) -> Snapshot:
     return Snapshot(views, handlers, tuple(system_pods), foreign_fields)
 
 
+def _fields(found: Object) -> Object:
+    """Who set which field of an object, and the handler of a RuntimeClass."""
+    metadata = {
+        name: found["metadata"][name]
+        for name in ("name", "namespace", "managedFields")
+        if name in found["metadata"]
+    }
+    return {"metadata": metadata, **({"handler": found["handler"]} if "handler" in found else {})}
+
+
 def _without_bulk(found: Object) -> Object:
     """A Node or pod without what no check reads, most of its size: a cluster of thousands has to fit into memory."""
     found["metadata"].pop("managedFields", None)
+    # It repeats the object, with settings that may be secret.
+    (found["metadata"].get("annotations") or {}).pop("kubectl.kubernetes.io/last-applied-configuration", None)
     for part, names in (("spec", ("tolerations", "affinity")), ("status", ("images", "addresses"))):
         for name in names:
             (found.get(part) or {}).pop(name, None)
     spec = found.get("spec") or {}
     # Only device plugins are judged by their settings.
     if DEVICE_PLUGIN not in operands.components(spec):
-        for container in spec.get("containers") or []:
+        for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
             container.pop("env", None)
             container.pop("volumeMounts", None)
     return found
@@ -148,7 +161,7 @@ def _tenant(pod: Object) -> Object:
 
 
 def take_settled(
-    cluster: Cluster,
+    cluster: Lists,
     operands_namespaces: Mapping[str, str],
     say: Callable[[str], None],
     sleep: Callable[[float], None] = time.sleep,

@@ -6,6 +6,7 @@ import types
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields, is_dataclass, replace
+from enum import Enum
 from functools import cache
 from typing import Any, NamedTuple, TypeVar
 
@@ -90,6 +91,8 @@ def _reader(kind: Any) -> Callable[[Any], Any]:
     if is_dataclass(kind) and isinstance(kind, type):
         _fields(kind)
         return lambda value: load(kind, value)
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return kind
     if origin is tuple:
         part = _reader(inner[0])
         return tuple if part is _as_it_is else lambda value: tuple(map(part, value))

@@ -63,6 +63,7 @@ def _run(results: Results) -> Document:
         "nodes": list(info.nodes),
         "maintenance_id": info.maintenance_id,
         "driver_version": info.driver_version,
+        "replay_of": info.replay_of,
         "facts": {name: dict(facts) for name, facts in results.facts.items()},
         "traits": {name: list(traits) for name, traits in results.traits.items()},
         "verdict": results.verdict,

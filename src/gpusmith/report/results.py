@@ -44,6 +44,7 @@ class RunInfo:
         maintenance_id: of the driver upgrade whose cordoned nodes are tested all the same; empty if there is none.
         driver_version: that those nodes must have, or all if there is no such ID; empty if the inventory's counts.
         user_lands: what the user land is, by node, where it is not the distribution's: nothing is proved about that one there.
+        replay_of: ID of the run whose evidence was judged again; empty if nodes and cluster were asked.
     """
 
     id: str
@@ -58,11 +59,13 @@ class RunInfo:
     maintenance_id: str = ""
     driver_version: str = ""
     user_lands: Mapping[str, str] = field(default_factory=dict)
+    replay_of: str = ""
 
     @property
     def reservations(self) -> tuple[str, ...]:
         """What a pass is not a pass on, in a few words each."""
-        found = ["simulated GPUs"] if self.simulated else []
+        found = [f"replay of run {self.replay_of}"] if self.replay_of else []
+        found += ["simulated GPUs"] if self.simulated else []
         return (*found, *(f"{', '.join(names)}: {text}" for text, names in self.by_user_land.items()))
 
     @property
@@ -124,7 +127,8 @@ class Results:
     @property
     def complete(self) -> bool:
         """Whether the run came to its end, with a finding of every check of the catalog for each of its targets."""
-        if self.ended is not None:
+        # A replay proves nothing of what the nodes are now.
+        if self.ended is not None or self.info.replay_of:
             return False
         there = {(finding.check, finding.target) for finding in self.findings}
         wanted = {

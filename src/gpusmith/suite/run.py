@@ -7,8 +7,10 @@ import secrets
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 from gpusmith.advice import Started
 from gpusmith.checks.findings import Finding, Outcome, Skip
@@ -21,7 +23,9 @@ from gpusmith.plain import Shared
 from gpusmith.report.results import EVERY_NODE, NODES_BY_NAME, ExitCode, Results, RunInfo, in_catalog_order
 from gpusmith.suite import summary
 from gpusmith.suite.evaluation import evaluate
+from gpusmith.suite.evidence import Evidence
 from gpusmith.suite.maintenance import NONE, Maintenance
+from gpusmith.suite.replay import Recorded, Replayed
 from gpusmith.suite.sources import Say, Sources
 from gpusmith.wanted.inventory import Inventory
 from gpusmith.workloads.jobs import Run
@@ -66,6 +70,8 @@ class Suite:
         working_folder: where the suite was started.
         min_coverage: percentage of nodes and GPUs that must be tested; None for all that nobody uses or keeps back.
         maintenance: the upgrade that nodes are tested for.
+        evidence: keeps what the run is told.
+        recorded: a run that is judged again; nobody is asked then.
     """
 
     def __init__(
@@ -78,10 +84,14 @@ class Suite:
         working_folder: Path | None = None,
         min_coverage: float | None = None,
         maintenance: Maintenance = NONE,
+        evidence: Evidence | None = None,
+        recorded: Recorded | None = None,
     ) -> None:
+        evidence = evidence or Evidence()
+        self._recorded = recorded
         self.min_coverage, self.maintenance = min_coverage, maintenance
         self.inventory, self.tiers, self.say = inventory, tiers, say
-        self._advice = started(inventory, working_folder)
+        self._advice = recorded.advice if recorded else started(inventory, working_folder)
         wanted = [host.validation for host in inventory.hosts.values()]
         self.run = Run(
             f"{dt.datetime.now(dt.UTC):%m%d%H%M%S}-{secrets.token_hex(3)}",
@@ -92,15 +102,45 @@ class Suite:
                 dict.fromkeys(name for host in inventory.hosts.values() for name in host.image_pull_secrets)
             ),
             next(iter(inventory.hosts.values())).operands.namespace,
+            evidence.pod,
         )
-        self.sources = Sources(
-            inventory, programs, self.run, say, nodes, working_folder or Path.cwd(), maintenance.id
+        make = partial(Replayed, recorded) if recorded else Sources
+        self.sources = make(
+            inventory, programs, self.run, say, nodes, working_folder or Path.cwd(), maintenance.id, evidence
         )
         self.findings: list[Finding] = []
         self._shared = Shared()
         self._started = dt.datetime.now(dt.UTC)
         self._begin = time.monotonic()
         self._ended: ExitCode | None = None
+        evidence.begin(self._about(), inventory.hosts.values())
+
+    def _about(self) -> dict[str, Any]:
+        """What a replay has to know beside the nodes."""
+        info, advice = self.results().info, self._advice
+        return {
+            "id": info.id,
+            "started": info.started,
+            "version": info.version,
+            "options": {
+                "inventory": info.inventory,
+                "limit": info.limit,
+                "tiers": list(info.tiers),
+                "min_coverage": self.min_coverage,
+                "maintenance_id": info.maintenance_id,
+                "driver_version": info.driver_version,
+            },
+            "advice": {
+                "inventory": advice.inventory,
+                "kubeconfig": advice.kubeconfig,
+                "folder": str(advice.folder or ""),
+            },
+        }
+
+    @property
+    def asks(self) -> bool:
+        """Whether nodes and cluster are asked; a replay asks nobody."""
+        return self._recorded is None
 
     def plan(self, tier: str) -> list[tuple[str, str]]:
         """Every check of a tier with each of its targets, in order; with many nodes, one test of a check is for all of them."""
@@ -175,6 +215,7 @@ class Suite:
             maintenance_id=self.maintenance.id,
             driver_version=self.maintenance.driver_version,
             user_lands=summary.user_lands(self.sources),
+            replay_of=self._recorded.id if self._recorded else "",
         )
         return Results(
             info,

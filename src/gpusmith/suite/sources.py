@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from gpusmith.errors import GpusmithError
 from gpusmith.node.connections import Node, Probed, connect, probe_all
 from gpusmith.node.facts import Fleet
 from gpusmith.probe.record import Record
+from gpusmith.suite.evidence import CLUSTER, WORKLOADS, Evidence
 from gpusmith.wanted.inventory import Inventory
 from gpusmith.wanted.node import NodeWanted
 from gpusmith.wanted.offers import devices
@@ -39,12 +40,12 @@ class ClusterState:
     """What the cluster tier reads.
 
     Attributes:
-        cluster: the connection.
+        cluster: the connection; None if the lists are of a run that is replayed.
         snapshot: the lists.
         removed: what earlier runs left, and what was done about it.
     """
 
-    cluster: Cluster
+    cluster: Cluster | None
     snapshot: Snapshot
     removed: Removed
 
@@ -60,6 +61,7 @@ class Sources:
         nodes: replaced in tests; by default the inventory's connections.
         working_folder: where the suite was started.
         maintenance: ID of the upgrade that nodes are tested for; empty if there is none.
+        evidence: keeps what it is told.
     """
 
     def __init__(
@@ -71,9 +73,10 @@ class Sources:
         nodes: Mapping[str, Node] | None,
         working_folder: Path,
         maintenance: str = "",
+        evidence: Evidence | None = None,
     ) -> None:
         self.inventory, self.programs, self.run, self.say = inventory, programs, run, say
-        self.maintenance = maintenance
+        self.maintenance, self.evidence = maintenance, evidence or Evidence()
         self.workloads_began = False
         self._nodes, self._folder = nodes, working_folder
         self._cluster_trouble: GpusmithError | None = None
@@ -91,7 +94,10 @@ class Sources:
         """Every node's record."""
         nodes = self._nodes if self._nodes is not None else connect(self.inventory, self._folder)
         self.say(f"probing {len(nodes)} GPU nodes")
-        found = probe_all(nodes, {name: host.gpus_ignored for name, host in self.inventory.hosts.items()})
+        found = probe_all(
+            self.evidence.nodes(nodes),
+            {name: host.gpus_ignored for name, host in self.inventory.hosts.items()},
+        )
         slowest = max(found.values(), key=lambda row: row.duration_s)
         self.say(
             f"{sum(row.record is not None for row in found.values())} of {len(found)} answered, within {slowest.duration_s:.1f} s"
@@ -140,7 +146,9 @@ class Sources:
         wanted = {
             self.node_name(name): host.operands.namespace for name, host in self.inventory.hosts.items()
         }
-        taken = snapshot.take_settled(cluster, wanted, self.say, loaded=self._loaded())
+        lists = self.evidence.lists(cluster)
+        taken = snapshot.take_settled(lists, wanted, self.say, loaded=self._loaded())
+        self.evidence.cluster([{"removed": asdict(removed)}])
         return ClusterState(cluster, taken, removed)
 
     def _loaded(self) -> dict[str, str]:
@@ -175,6 +183,7 @@ class Sources:
             return self.cluster_state
         except GpusmithError as error:
             self._cluster_trouble = error
+            self.evidence.could_not(CLUSTER, error)
             raise
 
     def view(self, host: str) -> NodeView | None:
@@ -203,7 +212,10 @@ class Sources:
             targets.append(Target(host, self.view(name), given, classes, self.maintenance))
         self.say(f"running workloads in namespace '{self.run.namespace}'")
         self.workloads_began = True
-        return runner.run_all(state.cluster, self.run, self.programs, targets, self.say)
+        assert state.cluster is not None
+        found = runner.run_all(state.cluster, self.run, self.programs, targets, self.say)
+        self.evidence.workloads(*found)
+        return found
 
     def workloads(self) -> tuple[dict[str, NodeOutcome], Finding]:
         """What came of them; trouble is an error once, then a reason to leave checks out.
@@ -219,6 +231,7 @@ class Sources:
             return self.workload_runs
         except GpusmithError as error:
             self._workload_trouble = error
+            self.evidence.could_not(WORKLOADS, error)
             raise
 
     @property

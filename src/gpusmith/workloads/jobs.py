@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,7 @@ class Run:
         annotations: likewise.
         pull_secrets: names of Secrets with which images are pulled.
         secrets_from: their namespace.
+        keep: told what a pod of the suite printed, by its host and name.
     """
 
     id: str
@@ -53,6 +54,7 @@ class Run:
     annotations: Mapping[str, str] = field(default_factory=dict)
     pull_secrets: tuple[str, ...] = ()
     secrets_from: str = OPERANDS_NAMESPACE
+    keep: Callable[[str, str], None] = field(default=lambda _name, _log: None, compare=False, repr=False)
 
     @property
     def namespace(self) -> str:

@@ -147,7 +147,10 @@ class Pods:
 
     def log(self, pod: Object) -> str:
         """What a pod printed."""
-        return self.node.cluster.log(self.node.run.namespace, pod["metadata"]["name"], jobs.CONTAINER)
+        name, run = pod["metadata"]["name"], self.node.run
+        found = self.node.cluster.log(run.namespace, name, jobs.CONTAINER)
+        run.keep(f"{self.node.host.name}.{name}", found)
+        return found
 
     def patiently(self, make: Maker, task: PodTask, wait: Callable[[PodTask], T]) -> T:
         """Wait for a Job or pod; one that never ran is made once more, which the check's evidence then says."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -13,6 +14,7 @@ from gpusmith.node.connections import Probed
 from gpusmith.node.records import parse
 from gpusmith.paths import repo_root
 from gpusmith.suite.sources import ClusterState, Sources
+from gpusmith.wanted.inventory import Inventory
 from gpusmith.workloads.jobs import Run
 from tests.unit.fake_cluster import FakeCluster
 from tests.unit.hosts import UUIDS, build, host_variables
@@ -28,6 +30,7 @@ NODES, PODS, CLASSES, SETS = (
     "/apis/node.k8s.io/v1/runtimeclasses",
     "/apis/apps/v1/daemonsets",
 )
+IN_PODS = repo_root() / "validation" / "workloads" / "programs"
 SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 
 
@@ -66,12 +69,14 @@ class _Api(FakeCluster):
     def serves(self, version: str) -> bool:
         return any(path.startswith(version) for path in self.lists)
 
-    def items(self, path: str, _cut: Any = None, /, **query: str) -> Any:
+    def items(self, path: str, cut: Any = None, /, **query: str) -> Any:
         if path not in self.lists:
             return super().items(path, **query)
         field_name, _, value = query.get("fieldSelector", "").partition("=")
         part, _, key = field_name.partition(".")
-        return [row for row in self.lists[path] if not key or row.get(part, {}).get(key) == value]
+        rows = [row for row in self.lists[path] if not key or row.get(part, {}).get(key) == value]
+        # As the client does it, which cuts what it has read, and not what the server has.
+        return [kept for row in copy.deepcopy(rows) if (kept := cut(row)) is not None] if cut else rows
 
 
 @dataclass
@@ -116,12 +121,16 @@ class World:
         """The Node object of gpu-1."""
         return self.lists[NODES][0]
 
+    @property
+    def inventory(self) -> Inventory:
+        """Of both nodes."""
+        variables = {"gpu-1": self.variables, "gpu-2": host_variables()}
+        return build({"gpu_nodes": {"hosts": list(NAMES)}}, variables, "inventory", "")
+
     def sources(self) -> Sources:
         """What checks are answered from."""
-        variables = {"gpu-1": self.variables, "gpu-2": host_variables()}
-        inventory = build({"gpu_nodes": {"hosts": list(NAMES)}}, variables, "inventory", "")
-        programs = repo_root() / "validation" / "workloads" / "programs"
-        made = Sources(inventory, programs, Run("a1", "o"), lambda _: None, {}, Path())
+        inventory = self.inventory
+        made = Sources(inventory, IN_PODS, Run("a1", "o"), lambda _: None, {}, Path())
         made.__dict__["probed"] = {
             "gpu-1": Probed(parse(self.record), "", "", 0.1)
             if self.record is not None

@@ -225,7 +225,7 @@ def test_missing_rights_are_an_error_that_names_the_rule(
 
 
 def _refused(status: int) -> Callable[..., Any]:
-    def items(path: str, **_: str) -> Any:
+    def items(path: str, *_: object, **__: str) -> Any:
         raise ApiRefused(f"The API server refused GET '{path}'.", "", status)
 
     return items

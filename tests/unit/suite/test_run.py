@@ -79,7 +79,7 @@ def test_the_lists_are_read_again_while_an_operand_starts(
     answers = [Snapshot({"gpu-1": ready}, {}, pods) for pods in ((starts,), ())]
     taken = iter(answers)
     monkeypatch.setattr(sources, "Cluster", lambda _: SimpleNamespace(items=lambda _: []))
-    monkeypatch.setattr(Sources, "_remove_leftovers", lambda *_: None)
+    monkeypatch.setattr(Sources, "_remove_leftovers", lambda *_: Removed())
     monkeypatch.setattr(snapshot, "take", lambda *_: next(taken))
     monkeypatch.setattr(snapshot, "OPERANDS_TICK_S", 0.0)
     del suite.sources.__dict__["cluster_state"]
@@ -100,8 +100,8 @@ def test_a_run_for_an_upgrade_tells_its_workloads_and_waits_for_its_labels(
         seen["maintenance"] = [target.maintenance for target in words[3]]
         return {}, None
 
-    monkeypatch.setattr(sources, "Cluster", lambda _: None)
-    monkeypatch.setattr(Sources, "_remove_leftovers", lambda *_: None)
+    monkeypatch.setattr(sources, "Cluster", lambda _: object())
+    monkeypatch.setattr(Sources, "_remove_leftovers", lambda *_: Removed())
     monkeypatch.setattr(snapshot, "take_settled", take)
     monkeypatch.setattr(runner, "run_all", run_all)
     record = parse(healthy_record())
