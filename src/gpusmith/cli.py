@@ -13,6 +13,7 @@ from typing import Any
 from gpusmith.errors import GpusmithError, InputError
 from gpusmith.names import RESULTS_SCHEMA
 from gpusmith.paths import repo_root, working_root
+from gpusmith.report.diff import compare
 from gpusmith.report.results import ExitCode
 from gpusmith.suite.start import words_of
 
@@ -30,19 +31,28 @@ def main(words: Sequence[str] | None = None) -> int:
         "validate", help="run the validation suite, with arguments of pytest ('gpusmith validate --help')"
     )
     report = commands.add_parser(
-        "report", help="say how the last run of the suite ended, with its exit status"
+        "report",
+        help="say how the last run of the suite ended, with its exit status, or compare two: report diff A B",
+        epilog="To compare two runs: 'gpusmith report diff --help'.",
     )
     report.add_argument("folder", nargs="?", type=Path, help="of the reports (default: reports/latest)")
     report.add_argument("--json", action="store_true", help="print the whole results.json")
     given = list(sys.argv[1:] if words is None else words)
     if given[:1] == ["validate"]:
         return validate(given[1:])
-    asked = parser.parse_args(given)
     try:
+        if given[:2] == ["report", "diff"]:
+            return _diff(given[2:])
+        asked = parser.parse_args(given)
         return _report(asked.folder or working_root() / "reports" / "latest", asked.json)
     except GpusmithError as error:
         print(error, file=sys.stderr)
-        return int(ExitCode.BAD_INPUT)
+    except (KeyError, TypeError) as error:
+        print(
+            f"A results.json lacks what its schema has: {error}. Run 'gpusmith validate' again.",
+            file=sys.stderr,
+        )
+    return int(ExitCode.BAD_INPUT)
 
 
 def validate(arguments: Sequence[str]) -> int:
@@ -52,24 +62,46 @@ def validate(arguments: Sequence[str]) -> int:
     return int(pytest.main([*words_of(repo_root() / "validation"), *arguments]))
 
 
-def _report(folder: Path, whole: bool) -> int:
-    path = folder / RESULTS
+def _diff(words: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="gpusmith report diff",
+        description="Says what run B found differently from run A. Exit status: 0 nothing is new, 1 something fails or cannot be"
+        " asked that did not before, 4 a report cannot be read.",
+    )
+    for name in ("A", "B"):
+        parser.add_argument(name, type=Path, help="folder of reports, or a results.json")
+    asked = parser.parse_args(words)
+    found = compare(*(read(path)[1] for path in (asked.A, asked.B)))
+    print("\n".join(found.lines))
+    return int(ExitCode.FAILED if found.new else ExitCode.PASSED)
+
+
+def read(path: Path) -> tuple[str, dict[str, Any]]:
+    """Text and content of a results.json, or of that in a folder.
+
+    Raises:
+        InputError: there is none, or of another schema.
+    """
+    path = path if path.is_file() else path / RESULTS
     try:
         text = path.read_text(encoding="utf-8")
-        found = json.loads(text)
+        found: dict[str, Any] = json.loads(text)
         if found["schema"] != RESULTS_SCHEMA:
             raise InputError(
                 f"'{path}' is of schema '{found['schema']}'.", "Read it with the release that wrote it."
             )
-        lines = [text.rstrip()] if whole else _lines(found, folder)
-        status = int(found["run"]["exit_code"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(
             f"'{path}' cannot be read: {error}.",
             "Run 'gpusmith validate', or name the folder.",
         ) from error
-    print("\n".join(lines))
-    return status
+    return text, found
+
+
+def _report(folder: Path, whole: bool) -> int:
+    text, found = read(folder)
+    print("\n".join([text.rstrip()] if whole else _lines(found, folder)))
+    return int(found["run"]["exit_code"])
 
 
 def _lines(found: Mapping[str, Any], folder: Path) -> list[str]:

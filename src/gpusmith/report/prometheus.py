@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
 from gpusmith.checks.findings import Finding, Outcome
 from gpusmith.report.results import Results
+from gpusmith.report.values import measured
 
 NAME = "gpusmith_validation_{}"
 
@@ -38,6 +39,14 @@ def _of_run(results: Results) -> bytes:
     def gauge(name: str, text: str, labels: tuple[str, ...] = ()) -> Gauge:
         return Gauge(NAME.format(name), text, labels, registry=registry)
 
+    values = gauge(
+        "measured",
+        "Value that a check has measured, of a GPU or a node",
+        ("check", "target", "gpu", "name", "simulated"),
+    )
+    for row in results.findings:
+        for uuid, name, value in measured(row.evidence):
+            values.labels(row.check, row.target, uuid, name, str(row.simulated).lower()).set(value)
     summary = gauge("checks", "Number of checks by outcome", ("outcome", "simulated"))
     for outcome in Outcome:
         summary.labels(outcome.value, simulated).set(results.count(outcome))

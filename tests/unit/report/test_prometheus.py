@@ -11,7 +11,10 @@ from tests.unit.report.samples import FAILED, PASSED, results
 
 def test_metrics() -> None:
     found = replace(
-        results(FAILED, PASSED),
+        results(
+            FAILED,
+            replace(PASSED, evidence={"devices": [{"uuid": "GPU-1", "memory_gb_s": 3000, "elements": 9}]}),
+        ),
         coverage={"gpu-1": GpuCoverage(8, ("a", "b"), {"team/x": 3}, {"cordoned": 3})},
     )
     lines = b"".join(prometheus(found)).decode().splitlines()
@@ -23,6 +26,7 @@ def test_metrics() -> None:
         'gpusmith_validation_gpus{node="gpu-1",simulated="true",state="tested"} 2.0',
         'gpusmith_validation_gpus{node="gpu-1",simulated="true",state="busy"} 3.0',
         'gpusmith_validation_gpus{node="gpu-1",simulated="true",state="excluded"} 3.0',
+        'gpusmith_validation_measured{check="nodes.ecc",gpu="GPU-1",name="memory_gb_s",simulated="false",target="gpu-1"} 3000.0',
         "gpusmith_validation_exit_code 1.0",
         "gpusmith_validation_duration_seconds 1.5",
     ):
