@@ -198,9 +198,9 @@ COMMANDS: Mapping[str, Command] = {
     "pytest validation": WALKED,
     # tests/unit/node/test_hostkey.py has ssh's own words for it.
     "ssh-keygen -f X -R X": ELSEWHERE,
-    # tests/long/test_installed.py runs them.
     # tests/unit/report/test_diff.py
     "gpusmith report diff --help": WALKED,
+    # tests/long/test_installed.py runs them.
     "gpusmith validate": WALKED,
     "gpusmith validate --help": WALKED,
     # tests/long/test_packages.py runs them.

@@ -21,9 +21,10 @@ from gpusmith.report import files, github
 from gpusmith.report.coverage import percent_of
 from gpusmith.report.results import EVERY_NODE, ExitCode
 from gpusmith.report.terminal import terminal
-from gpusmith.suite import evidence, maintenance, replay
+from gpusmith.suite import evidence, maintenance, own, replay
 from gpusmith.suite.run import Suite, tiers_of
 from gpusmith.wanted.inventory import Inventory, read
+from gpusmith.workloads import own as own_workloads
 from gpusmith.workloads.register import in_order
 
 PROGRAMS = Path(__file__).parent / "workloads" / "programs"
@@ -104,14 +105,16 @@ def pytest_configure(config: pytest.Config) -> None:
             evidence.clear(reports_folder)
             github.prepare(config.stash.get(SUMMARY, None))
         _refuse_empty(config, "--inventory", "--limit", maintenance.ID, maintenance.VERSION)
-        # Plugins have registered checks of a person's own by now: what is wrong with them is said before nodes are asked.
-        in_order()
         asked = config.getoption("--tier", default=None)
         tiers = recorded.tiers if recorded and asked is None else tiers_of(asked)
         least = percent_of(config.getoption("--min-coverage", default=None))
         upgrade, inventory = (
             (recorded.maintenance, recorded.inventory) if recorded else _asked(config, tiers, here)
         )
+        # What is wrong with a site's own checks, also of plugins of pytest, is said before nodes are asked.
+        own.load(inventory.folders)
+        own_workloads.register(inventory.hosts.values())
+        in_order()
     except GpusmithError as error:
         said = f"{error.message}\n  Next: {error.hint}" if error.hint else error.message
         if isinstance(error, ToolError):
@@ -364,7 +367,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         session.config.stash[UNWRITTEN] = str(error)
         code = int(ExitCode.BROKEN)
     if trouble := suite.sources.evidence.trouble:
-        suite.say(trouble)
+        session.config.stash.setdefault(UNWRITTEN, trouble)
         code = int(ExitCode.BROKEN)
     session.exitstatus = code
 

@@ -45,8 +45,15 @@ class LookupModule(LookupBase):
         known = specs.load()
         if self.get_option("refusals"):
             # Texts, since Ansible copies data value by value, three times; with thousands of hosts that is what takes long.
+            # Beside the variables, where they come from: a site's own checks are there.
             return [
-                json.dumps(_row(host, read.judged(host, values, known))) for host, values in hosts.items()
+                json.dumps(
+                    {
+                        **_row(host, read.judged(host, values, known)),
+                        "inventory_dir": values.written("inventory_dir"),
+                    }
+                )
+                for host, values in hosts.items()
             ]
         try:
             return [read.to_plain(read.read(host, values, known)) for host, values in hosts.items()]

@@ -9,7 +9,17 @@ from typing import Any
 
 from gpusmith.errors import Refusal
 from gpusmith.inventory import authorities, gpu_models, kubelet, proxy, registries
-from gpusmith.inventory.labels import label, labels, limits, must_be, object_name, object_names, taints, texts
+from gpusmith.inventory.labels import (
+    DNS_NAME,
+    label,
+    labels,
+    limits,
+    must_be,
+    object_name,
+    object_names,
+    taints,
+    texts,
+)
 from gpusmith.inventory.places import path
 from gpusmith.inventory.values import truth, whole
 
@@ -26,6 +36,7 @@ EXTRA_MODULES = ("nvidia_peermem", "gdrdrv", "nvidia_fs")
 GPU_PLACE = re.compile(r"10de:[0-9a-f]{4}|[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.IGNORECASE)
 SYSCTL_NAME = re.compile(r"[^\s=]+")
 # Sizes of huge pages of x86-64, and of arm64 by its page size (Documentation/arch/arm64/hugetlbpage.rst of Linux).
+LONGEST_WORKLOAD = 40
 HUGE_PAGES = ("64Ki", "2Mi", "32Mi", "512Mi", "1Gi", "16Gi")
 
 Rule = Callable[[str, Any], Iterator[Refusal]]
@@ -155,6 +166,24 @@ def flag(name: str, value: Any) -> Iterator[Refusal]:
         yield must_be(name, "true or false", value)
 
 
+def own_workloads(name: str, value: Any) -> Iterator[Refusal]:
+    """Workloads of the site's own: their names become those of pods."""
+    rows = [row for row in value if isinstance(row, Mapping)] if isinstance(value, list | tuple) else []
+    names = [row.get("name") for row in rows]
+    for index, row in enumerate(rows):
+        place, own = f"{name}[{index}]", row.get("name")
+        if isinstance(own, str) and not (
+            DNS_NAME.fullmatch(own) and len(own) <= LONGEST_WORKLOAD and "." not in own
+        ):
+            wants = f"at most {LONGEST_WORKLOAD} small letters, digits and '-'"
+            yield must_be(f"{place}.name", wants, own)
+        if names.index(own) < index:
+            yield must_be(f"{place}.name", "a name that no other workload has", own)
+        gpus = row.get("gpus", "1")
+        if isinstance(gpus, str) and gpus != "all" and not gpus.isdecimal():
+            yield must_be(f"{place}.gpus", "'all' or a whole number from 0, in quotes", gpus)
+
+
 def from_one(name: str, value: Any) -> Iterator[Refusal]:
     """A whole number of at least 1, or nothing."""
     found = whole(value)
@@ -233,6 +262,7 @@ RULES: Mapping[str, Rule] = {
     "validation_annotations": texts,
     "validation_pod_limits": limits,
     "kubernetes_node_taints": taints,
+    "validation_workloads": own_workloads,
     "host_baseline_sysctl": sysctl,
     kubelet.VARIABLE: kubelet.settings,
     authorities.VARIABLE: authorities.rules,

@@ -64,6 +64,7 @@ def _run(results: Results) -> Document:
         "maintenance_id": info.maintenance_id,
         "driver_version": info.driver_version,
         "replay_of": info.replay_of,
+        "not_replayed": list(info.not_replayed),
         "facts": {name: dict(facts) for name, facts in results.facts.items()},
         "traits": {name: list(traits) for name, traits in results.traits.items()},
         "verdict": results.verdict,

@@ -45,6 +45,7 @@ class RunInfo:
         driver_version: that those nodes must have, or all if there is no such ID; empty if the inventory's counts.
         user_lands: what the user land is, by node, where it is not the distribution's: nothing is proved about that one there.
         replay_of: ID of the run whose evidence was judged again; empty if nodes and cluster were asked.
+        not_replayed: checks of the site's own that the run had and a replay does not have.
     """
 
     id: str
@@ -60,11 +61,13 @@ class RunInfo:
     driver_version: str = ""
     user_lands: Mapping[str, str] = field(default_factory=dict)
     replay_of: str = ""
+    not_replayed: tuple[str, ...] = ()
 
     @property
     def reservations(self) -> tuple[str, ...]:
         """What a pass is not a pass on, in a few words each."""
-        found = [f"replay of run {self.replay_of}"] if self.replay_of else []
+        without = f" without {', '.join(self.not_replayed)}" if self.not_replayed else ""
+        found = [f"replay of run {self.replay_of}{without}"] if self.replay_of else []
         found += ["simulated GPUs"] if self.simulated else []
         return (*found, *(f"{', '.join(names)}: {text}" for text, names in self.by_user_land.items()))
 

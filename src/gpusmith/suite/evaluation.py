@@ -16,6 +16,7 @@ from gpusmith.expect import gpus
 from gpusmith.expect.wanted import all_models
 from gpusmith.node.connections import Probed
 from gpusmith.node.facts import NodeFacts, machine_of
+from gpusmith.suite import own
 from gpusmith.suite.owners import for_owner
 from gpusmith.suite.sources import Sources, kind_of
 from gpusmith.workloads.outcome import NodeOutcome
@@ -37,6 +38,11 @@ def evaluate(check: Check, target: str, sources: Sources) -> Finding:
         finding = Finding(check.id, target, Outcome.SKIPPED, str(why), skip=why.skip)
     except GpusmithError as error:
         finding = Finding(check.id, target, Outcome.ERROR, error.message, next_step=error.hint)
+    except Exception as error:
+        if not own.is_own(check):
+            raise
+        cause, step = own.broken(error)
+        finding = Finding(check.id, target, Outcome.ERROR, cause, next_step=step)
     spent = time.monotonic() - begin
     return replace(finding, simulated=finding.simulated or simulated, duration_s=finding.duration_s or spent)
 

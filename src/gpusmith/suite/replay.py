@@ -42,6 +42,7 @@ class Recorded:
         min_coverage: as it was given.
         maintenance: the upgrade that its nodes were tested for.
         advice: what commands in its findings name.
+        own_checks: ids of the site's own.
     """
 
     folder: Path
@@ -51,6 +52,7 @@ class Recorded:
     min_coverage: float | None
     maintenance: Maintenance
     advice: Started
+    own_checks: tuple[str, ...]
 
     @property
     def nodes(self) -> Mapping[str, Node]:
@@ -96,11 +98,11 @@ def read(given: str, here: Path) -> Recorded:
         if found["schema"] != EVIDENCE_SCHEMA:
             raise InputError(f"'{path}' is of schema '{found['schema']}', not '{EVIDENCE_SCHEMA}'.", INSTEAD)
         hosts = {str(row["name"]): from_plain(row) for row in found["wanted"]}
-        asked, advice = found["options"], found["advice"]
+        asked, advice, own = found["options"], found["advice"], found["own_checks"]
         return Recorded(
             folder,
             str(found["id"]),
-            Inventory(asked["inventory"], asked["limit"], hosts, {}),
+            Inventory(asked["inventory"], asked["limit"], hosts, {}, tuple(own["folders"])),
             tuple(asked["tiers"]),
             asked["min_coverage"],
             Maintenance(asked["maintenance_id"], asked["driver_version"]),
@@ -109,6 +111,7 @@ def read(given: str, here: Path) -> Recorded:
                 advice["kubeconfig"],
                 Path(advice["folder"]) if advice["folder"] else None,
             ),
+            tuple(own["ids"]),
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"'{path}' is no evidence of a run: {error!r}.", INSTEAD) from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -36,12 +36,14 @@ class Inventory:
         limit: the pattern, empty if none.
         hosts: GPU nodes by name, never empty.
         connection: the whole output of ansible-inventory, which the ssh adapter reads.
+        folders: that the hosts are described in.
     """
 
     source: str
     limit: str
     hosts: Mapping[str, NodeWanted]
     connection: Mapping[str, Any] = field(repr=False)
+    folders: tuple[str, ...] = ()
 
     @property
     def simulated(self) -> bool:
@@ -134,7 +136,11 @@ def read(
     rows = {name: listed.get(name, {}) for name in names}
     if found := check_hosts(rows, specs.load()) + _check_needs(rows):
         raise all_of(found + (_check_kubeconfigs(rows) if cluster else []))
-    return build(tree, _wanted(names, words, folder, environment), named, limit or "")
+    rows_wanted = _wanted(names, words, folder, environment)
+    shared = Shared()
+    wanted = {str(row["name"]): shared(from_plain(row)) for row in rows_wanted}
+    folders = {str(row["inventory_dir"]) for row in rows_wanted if row.get("inventory_dir")}
+    return replace(build(tree, wanted, named, limit or ""), folders=tuple(sorted(folders)))
 
 
 BEFORE_RESULT = " => "
@@ -193,7 +199,7 @@ def members(tree: Mapping[str, Any], group: str) -> list[str]:
 
 def _wanted(
     names: Sequence[str], words: Sequence[str], folder: Path, environment: Mapping[str, str]
-) -> dict[str, NodeWanted]:
+) -> list[dict[str, Any]]:
     """What the inventory wants of each node, by lookup 'gpusmith.gpu.wanted': only Ansible can fill templates in."""
     # The output of 'ansible' itself, whatever callbacks a user's ansible.cfg has: 'localhost | SUCCESS => {'.
     output = {
@@ -226,8 +232,7 @@ def _wanted(
                 wrong.setdefault(Refusal(message, hint), []).append(row["name"])
         if wrong:
             raise all_of([on_hosts(refusal, there) for refusal, there in wrong.items()])
-        shared = Shared()
-        return {str(row["name"]): shared(from_plain(row)) for row in rows}
+        return rows
     except (ValueError, KeyError, IndexError, AttributeError) as error:
         raise _unfilled(last_lines(done.stdout + done.stderr)) from error
 

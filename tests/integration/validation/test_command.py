@@ -129,6 +129,7 @@ def test_node_and_cluster_that_do_not_answer(root: Path, dead: Path, tmp_path: P
         "junit.xml",
         "report.html",
         "metrics.prom",
+        "evidence",
     }
     assert "FAILED nodes.reachable on gpu-1" in done.stdout
 

@@ -102,3 +102,9 @@ def test_results_that_cannot_be_read_are_no_difference(
         True,
         True,
     ]
+
+
+def test_help_says_how_it_ends(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["report", "diff", "--help"])
+    assert (ended.value.code, "Exit status" in capsys.readouterr().out) == (0, True)

@@ -152,6 +152,19 @@ def test_a_replay_finds_what_the_run_found(
     assert not repeated.results().complete, "a replay must stamp no node"
 
 
+def test_a_check_of_the_sites_own_that_is_not_there_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judged(first(World(), tmp_path, monkeypatch, TIERS[:1]))
+    path = tmp_path / "evidence" / "run.json"
+    run = json.loads(path.read_text())
+    run["own_checks"]["ids"] = ["nodes.rack", "nodes.xid"]
+    path.write_text(json.dumps(run))
+    info = again(tmp_path).results().info
+    assert info.not_replayed == ("nodes.rack",)
+    assert f"replay of run {run['id']} without nodes.rack" in info.reservations
+
+
 def test_evidence_is_its_owners_and_has_no_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     world = World()
     busy(world)
