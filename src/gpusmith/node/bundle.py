@@ -17,6 +17,7 @@ from pathlib import Path
 
 import gpusmith
 from gpusmith.errors import ToolError
+from gpusmith.probe.own import PACKAGE as PACKAGE_OF_OWN
 
 PACKAGE = Path(gpusmith.__file__).parent
 # Parts of PyYAML that make events of a text. Its __init__ would import the others; an empty one takes its place.
@@ -122,8 +123,16 @@ def without_comments(source: str) -> str:
     return "".join(lines)
 
 
-def _files() -> Iterator[tuple[str, str]]:
+Own = tuple[tuple[str, str], ...]
+"""Files of a site's own that gather facts: name and text."""
+
+
+def _files(own: Own) -> Iterator[tuple[str, str]]:
     """What the zip has, with its place there."""
+    if own:
+        yield f"{PACKAGE_OF_OWN}/__init__.py", ""
+    for name, text in own:
+        yield f"{PACKAGE_OF_OWN}/{name}.py", text
     ours = [PACKAGE / "__init__.py", *(PACKAGE / "probe").glob("*.py")]
     texts = {path: path.read_text(encoding="utf-8") for path in ours}
     for path, text in texts.items():
@@ -140,15 +149,18 @@ def _files() -> Iterator[tuple[str, str]]:
 
 
 @cache
-def bundle() -> bytes:
+def bundle(own: Own = ()) -> bytes:
     """The zip, made once per process.
+
+    Args:
+        own: as of `Own`; only the suite has any.
 
     Raises:
         ToolError: a module of it is not installed.
     """
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", compresslevel=9) as archive:
-        for place, text in sorted(_files()):
+        for place, text in sorted(_files(own)):
             row = zipfile.ZipInfo(place, EPOCH)
             row.compress_type = zipfile.ZIP_DEFLATED
             archive.writestr(row, without_comments(text))

@@ -18,7 +18,7 @@ from gpusmith.errors import GpusmithError, ToolError
 from gpusmith.inventory.programs import ansible_environment
 from gpusmith.inventory.values import truth
 from gpusmith.node import local
-from gpusmith.node.bundle import BOOTSTRAP, bundle
+from gpusmith.node.bundle import BOOTSTRAP, Own, bundle
 from gpusmith.node.hostkey import changed_key
 from gpusmith.node.left_out import without
 from gpusmith.node.records import parse
@@ -211,14 +211,17 @@ def probe(node: Node, program: bytes, ignored: Sequence[str] = (), shared: Share
         return answer(None, error.message, error.hint)
 
 
-def probe_all(nodes: Mapping[str, Node], ignored: Mapping[str, Sequence[str]]) -> dict[str, Probed]:
+def probe_all(
+    nodes: Mapping[str, Node], ignored: Mapping[str, Sequence[str]], own: Own = ()
+) -> dict[str, Probed]:
     """Ask all nodes at once.
 
     Args:
         nodes: by the host's name.
         ignored: GPUs that the inventory leaves out, by the host's name.
+        own: files of the site's own that gather facts.
     """
-    program, shared = bundle(), Shared()
+    program, shared = bundle(own), Shared()
     with ThreadPoolExecutor(max_workers=min(PROBES_AT_ONCE, len(nodes))) as pool:
         asked = {
             name: pool.submit(probe, node, program, ignored.get(name, ()), shared)

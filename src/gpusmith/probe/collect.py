@@ -29,6 +29,7 @@ from gpusmith.probe import (
     memory,
     module,
     nvml,
+    own,
     packages,
     pci,
     programs,
@@ -129,6 +130,7 @@ def collect(nvml_timeout_s: float = NVML_TIMEOUT_S) -> Record:
     said = safely("kernel log", lambda: log.gather(asked_log, version, simulated, errors))
     if said:
         found.update(log=said.log, xids=said.xids, sxids=said.sxids, xids_truncated=said.truncated)
+    found["own"] = own.gather(errors)
     found["module"] = replace(driver, loaded_unix=said.loaded_unix) if driver and said else driver
     return Record(schema=SCHEMA, **{"log": None, **found}, errors=tuple(errors))
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from gpusmith.probe.allocations import Allocations
 from gpusmith.probe.boot import Boot
@@ -57,6 +58,7 @@ class Record:
         taken: kernel modules that another node has built.
         allocations: which pods were given which devices; None if the kubelet has no notes of it.
         holders: processes that have a GPU open, and have run for a while; None if that could not be found out.
+        own: facts of the site's own, by the file that found them.
         errors: what could not be found out, with the reason.
     """
 
@@ -95,6 +97,7 @@ class Record:
     managed_files: Mapping[str, str] = field(default_factory=dict)
     marked_files: tuple[str, ...] = ()
     trust: Trust = field(default_factory=Trust)
+    own: Mapping[str, Any] = field(default_factory=dict)
     errors: tuple[str, ...] = ()
 
     @property

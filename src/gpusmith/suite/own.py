@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import sys
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -14,14 +15,18 @@ from typing import Any
 import gpusmith
 from gpusmith.checks.register import Check, catalog
 from gpusmith.errors import GpusmithError, InputError
+from gpusmith.node.bundle import Own, bundle
 
 FOLDER = "validation_plugins"
+FACTS = "facts"
+"""Folder in it, of files that gather facts on nodes, each by a function of that name."""
+MOST_FACTS = 8 * 1024
 GROUP = "gpusmith.checks"
 """Entry points by which an installed package brings checks: each names a module."""
 PACKAGE = str(Path(gpusmith.__file__).parent)
 
 
-def load(folders: Iterable[str]) -> None:
+def load(folders: Sequence[str]) -> None:
     """Register what files and packages bring.
 
     Args:
@@ -32,12 +37,45 @@ def load(folders: Iterable[str]) -> None:
     """
     # First, so that a name that both have is refused where the site has it.
     catalog()
+    facts(folders)
     for folder in folders:
         for path in sorted((Path(folder) / FOLDER).glob("*.py")):
             _guarded(partial(_import, path), f"Correct it, or take it out of '{FOLDER}'.")
     for found in entry_points(group=GROUP):
         who = found.dist.name if found.dist else "?"
         _guarded(found.load, f"Package '{who}' brings it (entry point '{found.name}'): correct or remove it.")
+
+
+def facts(folders: Iterable[str]) -> Own:
+    """The files that gather facts on nodes, which are read and not run here.
+
+    Args:
+        folders: of the inventory.
+
+    Raises:
+        InputError: one of them cannot run on nodes, or all together are too long.
+    """
+    found: dict[str, tuple[Path, str]] = {}
+    for path in [path for folder in folders for path in sorted((Path(folder) / FOLDER / FACTS).glob("*.py"))]:
+        _guarded(partial(_check_facts, path), "Correct it; it runs on nodes, with Python 3.8 and later.")
+        if path.stem in found:
+            raise InputError(
+                f"'{path}' and '{found[path.stem][0]}' have the same name.", "Give one of them another name."
+            )
+        found[path.stem] = path, path.read_text(encoding="utf-8")
+    made = tuple((name, text) for name, (_path, text) in found.items())
+    if made and len(bundle(made)) - len(bundle()) > MOST_FACTS:
+        raise InputError(
+            f"Files of '{FOLDER}/{FACTS}' have more than {MOST_FACTS // 1024} KiB, compressed.",
+            "Shorten them: they travel to each node in one command.",
+        )
+    return made
+
+
+def _check_facts(path: Path) -> None:
+    tree = ast.parse(path.read_text(encoding="utf-8"), str(path), feature_version=(3, 8))
+    if not any(isinstance(row, ast.FunctionDef) and row.name == FACTS for row in tree.body):
+        raise SyntaxError(f"there is no function '{FACTS}'", (str(path), 1, None, None))
 
 
 def _import(path: Path) -> None:

@@ -18,6 +18,7 @@ from gpusmith.errors import GpusmithError
 from gpusmith.node.connections import Node, Probed, connect, probe_all
 from gpusmith.node.facts import Fleet
 from gpusmith.probe.record import Record
+from gpusmith.suite import own
 from gpusmith.suite.evidence import CLUSTER, WORKLOADS, Evidence
 from gpusmith.wanted.inventory import Inventory
 from gpusmith.wanted.node import NodeWanted
@@ -97,6 +98,7 @@ class Sources:
         found = probe_all(
             self.evidence.nodes(nodes),
             {name: host.gpus_ignored for name, host in self.inventory.hosts.items()},
+            own.facts(self.inventory.folders),
         )
         slowest = max(found.values(), key=lambda row: row.duration_s)
         self.say(

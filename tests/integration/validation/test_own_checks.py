@@ -15,22 +15,21 @@ import yaml
 from tests.fleet import site
 
 
-def example(root: Path, language: str) -> str:
+def examples(root: Path, language: str) -> list[str]:
     text = (root / "docs" / "own_checks.md").read_text()
-    found = re.search(rf"```{language}\n(.*?)```", text, re.DOTALL)
-    assert found
-    return found[1]
+    return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
 
 
 @pytest.fixture
 def inventory(root: Path, tmp_path: Path) -> Path:
     """Of one node, with both examples."""
     folder = site.make(1, tmp_path)
-    (folder / "validation_plugins").mkdir()
-    (folder / "validation_plugins" / "site.py").write_text(example(root, "python"))
+    (folder / "validation_plugins" / "facts").mkdir(parents=True)
+    (folder / "validation_plugins" / "facts" / "rack.py").write_text(examples(root, "python")[1])
+    (folder / "validation_plugins" / "site.py").write_text(examples(root, "python")[0])
     values = folder / "group_vars" / "gpu_nodes.yml"
     values.write_text(
-        yaml.safe_dump(yaml.safe_load(values.read_text()) | yaml.safe_load(example(root, "yaml")))
+        yaml.safe_dump(yaml.safe_load(values.read_text()) | yaml.safe_load(examples(root, "yaml")[0]))
     )
     return folder
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import sys
 from collections.abc import Iterator
 from importlib.metadata import EntryPoint
@@ -80,6 +81,36 @@ def test_a_check_that_breaks_says_where_and_is_no_fault_of_gpusmith(tmp_path: Pa
     assert found.outcome is Outcome.ERROR
     assert found.cause.startswith(f"'{tmp_path}/validation_plugins/site.py', line 7: AttributeError")
     assert found.next_step == "Correct the check there."
+
+
+LONG = "".join(hashlib.sha256(bytes([n])).hexdigest() for n in range(256)) * 2
+FACTS = "def facts():\n    return 1\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "says"),
+    [
+        ({"a/rack.py": FACTS}, ""),
+        ({"a/rack.py": "x = 1\n"}, "rack.py', line 1: SyntaxError: there is no function 'facts'"),
+        ({"a/rack.py": FACTS + "match 1:\n    case 1: pass\n"}, "rack.py', line 4: SyntaxError"),
+        ({"a/rack.py": FACTS, "b/rack.py": FACTS}, "have the same name"),
+        ({"a/rack.py": f"{FACTS}X = {LONG!r}\n"}, "more than 8 KiB"),
+    ],
+    ids=["good", "without the function", "newer Python", "one name twice", "too long"],
+)
+def test_files_that_gather_facts_must_run_on_nodes(tmp_path: Path, files: dict[str, str], says: str) -> None:
+    for name, text in files.items():
+        folder, _, file = name.partition("/")
+        path = tmp_path / folder / "validation_plugins" / "facts" / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    folders = [str(tmp_path / name) for name in ("a", "b")]
+    if not says:
+        assert own.facts(folders) == (("rack", FACTS),)
+        return
+    with pytest.raises(InputError) as error:
+        own.load(folders)
+    assert says in error.value.message
 
 
 def test_a_package_that_is_broken_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
