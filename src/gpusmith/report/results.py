@@ -45,7 +45,7 @@ class RunInfo:
         driver_version: that those nodes must have, or all if there is no such ID; empty if the inventory's counts.
         user_lands: what the user land is, by node, where it is not the distribution's: nothing is proved about that one there.
         replay_of: ID of the run whose evidence was judged again; empty if nodes and cluster were asked.
-        not_replayed: checks of the site's own that the run had and a replay does not have.
+        not_replayed: checks that the run had and a replay does not have, such as the site's own.
     """
 
     id: str

@@ -100,6 +100,8 @@ class Evidence:
             about: the run and its options, as plain JSON data.
             hosts: as they were wanted.
         """
+        if self._folder is None:
+            return
         versions = {"gpusmith": about["version"], "python": platform.python_version()}
         document = {"schema": EVIDENCE_SCHEMA, **about, "versions": versions, "wanted": [*map(plain, hosts)]}
         self._keep(RUN, json.dumps(document, indent=1))

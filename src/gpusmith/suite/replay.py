@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gpusmith.advice import Started
-from gpusmith.checks.findings import CannotAsk, Finding
+from gpusmith.checks.findings import CannotAsk, Finding, Outcome, Skip
 from gpusmith.checks.whole_cluster import Removed
 from gpusmith.cluster import snapshot
 from gpusmith.cluster.api import Cut, Object
@@ -24,7 +24,7 @@ from gpusmith.suite.maintenance import Maintenance
 from gpusmith.suite.sources import ClusterState, Sources
 from gpusmith.wanted.inventory import Inventory
 from gpusmith.wanted.read import from_plain
-from gpusmith.workloads.outcome import NodeOutcome
+from gpusmith.workloads.outcome import NodeOutcome, per_node
 
 OPTION = "--replay"
 INSTEAD = "Name the report folder of a run of this release."
@@ -42,7 +42,7 @@ class Recorded:
         min_coverage: as it was given.
         maintenance: the upgrade that its nodes were tested for.
         advice: what commands in its findings name.
-        own_checks: ids of the site's own.
+        checks: ids of all that there were.
     """
 
     folder: Path
@@ -52,7 +52,7 @@ class Recorded:
     min_coverage: float | None
     maintenance: Maintenance
     advice: Started
-    own_checks: tuple[str, ...]
+    checks: tuple[str, ...]
 
     @property
     def nodes(self) -> Mapping[str, Node]:
@@ -98,11 +98,11 @@ def read(given: str, here: Path) -> Recorded:
         if found["schema"] != EVIDENCE_SCHEMA:
             raise InputError(f"'{path}' is of schema '{found['schema']}', not '{EVIDENCE_SCHEMA}'.", INSTEAD)
         hosts = {str(row["name"]): from_plain(row) for row in found["wanted"]}
-        asked, advice, own = found["options"], found["advice"], found["own_checks"]
+        asked, advice, folders = found["options"], found["advice"], found["own_checks"]
         return Recorded(
             folder,
             str(found["id"]),
-            Inventory(asked["inventory"], asked["limit"], hosts, {}, tuple(own["folders"])),
+            Inventory(asked["inventory"], asked["limit"], hosts, {}, tuple(folders)),
             tuple(asked["tiers"]),
             asked["min_coverage"],
             Maintenance(asked["maintenance_id"], asked["driver_version"]),
@@ -111,7 +111,7 @@ def read(given: str, here: Path) -> Recorded:
                 advice["kubeconfig"],
                 Path(advice["folder"]) if advice["folder"] else None,
             ),
-            tuple(own["ids"]),
+            tuple(found["checks"]),
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"'{path}' is no evidence of a run: {error!r}.", INSTEAD) from error
@@ -140,7 +140,13 @@ class Replayed(Sources):
         for row in self._recorded.rows(WORKLOADS):
             if "cleanup" in row:
                 return outcomes, load(Finding, row["cleanup"])
-            outcomes[row["node"]] = load(NodeOutcome, row["outcome"])
+            outcomes[row["node"]] = outcome = load(NodeOutcome, row["outcome"])
+            for check in set(per_node()) - set(outcome.findings):
+                # Of a later release than the run's.
+                cause = f"Not replayed: run '{self._recorded.id}' had no check '{check}'."
+                outcome.findings[check] = Finding(
+                    check, row["node"], Outcome.SKIPPED, cause, skip=Skip.BLOCKED
+                )
         raise CannotAsk(f"Not replayed: run '{self._recorded.id}' did not end its workloads.")
 
 

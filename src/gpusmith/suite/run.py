@@ -21,7 +21,7 @@ from gpusmith.node.connections import Node
 from gpusmith.owner import process
 from gpusmith.plain import Shared
 from gpusmith.report.results import EVERY_NODE, NODES_BY_NAME, ExitCode, Results, RunInfo, in_catalog_order
-from gpusmith.suite import own, summary
+from gpusmith.suite import summary
 from gpusmith.suite.evaluation import evaluate
 from gpusmith.suite.evidence import Evidence
 from gpusmith.suite.maintenance import NONE, Maintenance
@@ -130,10 +130,8 @@ class Suite:
                 "maintenance_id": info.maintenance_id,
                 "driver_version": info.driver_version,
             },
-            "own_checks": {
-                "folders": list(self.inventory.folders),
-                "ids": [check.id for check in catalog().values() if own.is_own(check)],
-            },
+            "own_checks": list(self.inventory.folders),
+            "checks": list(catalog()),
             "advice": {
                 "inventory": advice.inventory,
                 "kubeconfig": advice.kubeconfig,
@@ -220,7 +218,7 @@ class Suite:
             driver_version=self.maintenance.driver_version,
             user_lands=summary.user_lands(self.sources),
             replay_of=self._recorded.id if self._recorded else "",
-            not_replayed=tuple(name for name in self._recorded.own_checks if name not in catalog())
+            not_replayed=tuple(name for name in self._recorded.checks if name not in catalog())
             if self._recorded
             else (),
         )

@@ -158,7 +158,7 @@ def test_a_check_of_the_sites_own_that_is_not_there_is_named(
     judged(first(World(), tmp_path, monkeypatch, TIERS[:1]))
     path = tmp_path / "evidence" / "run.json"
     run = json.loads(path.read_text())
-    run["own_checks"]["ids"] = ["nodes.rack", "nodes.xid"]
+    run["checks"].append("nodes.rack")
     path.write_text(json.dumps(run))
     info = again(tmp_path).results().info
     assert info.not_replayed == ("nodes.rack",)
@@ -189,6 +189,18 @@ def test_what_the_run_did_not_ask_is_never_a_pass(tmp_path: Path, monkeypatch: p
     first(World(), tmp_path, monkeypatch)
     found = {(row.outcome, row.skip, row.cause.split(":")[0]) for row in judged(again(tmp_path))}
     assert found == {(Outcome.SKIPPED, Skip.BLOCKED, "Not replayed")}
+
+
+def test_a_workload_that_the_run_did_not_have_is_no_pass(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = first(World(), tmp_path, monkeypatch)
+    outcomes, cleanup = run.sources.workload_runs
+    del outcomes["gpu-1"].findings["workloads.cuda"]
+    run.sources.evidence.workloads(outcomes, cleanup)
+    found = again(tmp_path).evaluate("workloads.cuda", "gpu-1")
+    assert (found.outcome, found.skip) == (Outcome.SKIPPED, Skip.BLOCKED)
+    assert "had no check 'workloads.cuda'" in found.cause
 
 
 def test_files_that_are_cut_off_or_gone_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
