@@ -98,11 +98,12 @@ def read(given: str, here: Path) -> Recorded:
         if found["schema"] != EVIDENCE_SCHEMA:
             raise InputError(f"'{path}' is of schema '{found['schema']}', not '{EVIDENCE_SCHEMA}'.", INSTEAD)
         hosts = {str(row["name"]): from_plain(row) for row in found["wanted"]}
+        groups = {group: {"hosts": there} for group, there in found["groups"].items()}
         asked, advice, folders = found["options"], found["advice"], found["own_checks"]
         return Recorded(
             folder,
             str(found["id"]),
-            Inventory(asked["inventory"], asked["limit"], hosts, {}, tuple(folders)),
+            Inventory(asked["inventory"], asked["limit"], hosts, groups, tuple(folders)),
             tuple(asked["tiers"]),
             asked["min_coverage"],
             Maintenance(asked["maintenance_id"], asked["driver_version"]),

@@ -132,6 +132,7 @@ class Suite:
             },
             "own_checks": list(self.inventory.folders),
             "checks": list(catalog()),
+            "groups": {group: sorted(there) for group, there in self.inventory.groups.items()},
             "advice": {
                 "inventory": advice.inventory,
                 "kubeconfig": advice.kubeconfig,

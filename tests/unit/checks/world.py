@@ -125,7 +125,8 @@ class World:
     def inventory(self) -> Inventory:
         """Of both nodes."""
         variables = {"gpu-1": self.variables, "gpu-2": host_variables()}
-        return build({"gpu_nodes": {"hosts": list(NAMES)}}, variables, "inventory", "")
+        groups = {"gpu_nodes": {"hosts": list(NAMES)}, "rack1": {"hosts": ["gpu-1"]}}
+        return build(groups, variables, "inventory", "")
 
     def sources(self) -> Sources:
         """What checks are answered from."""

@@ -13,6 +13,7 @@ import pytest
 
 from gpusmith.checks.findings import Finding
 from gpusmith.paths import repo_root
+from gpusmith.suite.evidence import Evidence
 from tests.unit.report.samples import FAILED, all_passed, results
 
 
@@ -62,7 +63,9 @@ def test_the_last_lines_say_how_it_ends(
         (tmp_path / f".report.html.{os.getpid()}").symlink_to("/dev/full")
     out = io.StringIO()
     config = SimpleNamespace(stash=pytest.Stash(), getoption=lambda _: False)
-    config.stash[hooks.SUITE] = SimpleNamespace(results=lambda: results(*found), findings=found)
+    config.stash[hooks.SUITE] = SimpleNamespace(
+        results=lambda: results(*found), findings=found, sources=SimpleNamespace(evidence=Evidence())
+    )
     config.stash[hooks.FOLDER] = tmp_path
     session = cast(Any, SimpleNamespace(config=config, items=[], testsfailed=0, exitstatus=None))
     reporter = SimpleNamespace(
@@ -79,3 +82,16 @@ def test_the_last_lines_say_how_it_ends(
     assert (f"Reports: {tmp_path}" in said) is not full
     if found:
         assert f"(exit code {code}, " in said.splitlines()[-1]
+
+
+def test_evidence_that_is_not_whole_is_the_tools_trouble(hooks: Any, tmp_path: Path) -> None:
+    kept = Evidence()
+    kept.trouble = "Evidence 'x' cannot be written: No space left on device."
+    config = SimpleNamespace(stash=pytest.Stash(), getoption=lambda _: False)
+    config.stash[hooks.SUITE] = SimpleNamespace(
+        results=results, findings=all_passed(), sources=SimpleNamespace(evidence=kept)
+    )
+    config.stash[hooks.FOLDER] = tmp_path
+    session = cast(Any, SimpleNamespace(config=config, items=[], testsfailed=0, exitstatus=None))
+    hooks.pytest_sessionfinish(session, 0)
+    assert (session.exitstatus, config.stash[hooks.UNWRITTEN]) == (3, kept.trouble)
