@@ -28,6 +28,14 @@ KINDS = {
 }
 
 
+H100: dict[str, Any] = {
+    "name": "NVIDIA H100 80GB HBM3", "memory_gb_s": 2970.0, "gemm_tflops": 720.0, "h2d_gb_s": 54.8, "d2h_gb_s": 50.0,
+    "near": True, "pcie_gen": 5, "pcie_gen_max": 5, "pcie_width": 16, "power_limit_mw": 700000, "power_limit_default_mw": 700000,
+    "sm_clock_mhz": 1500, "reasons": 4,
+}  # fmt: skip
+"""Rates of a healthy one."""
+
+
 def discovery(version: str, definitions: Iterable[Any] = ()) -> dict[str, Any]:
     """What an API server answers to /api/v1 and to /apis/GROUP/VERSION.
 
@@ -85,10 +93,11 @@ class FakeCluster:
 
     @staticmethod
     def good(env: dict[str, str], uuids: list[str]) -> Any:
-        """What a program says when all is well on simulated GPUs."""
+        """What a program says when all is well, on simulated GPUs unless it is told otherwise."""
         return {
-            "ok": True, "simulated": True, "not_executed": ["the kernel"], "uuid": uuids[0] if uuids else None,
-            "uuids": uuids, "devices": [{"uuid": uuid} for uuid in uuids],
+            "ok": True, "simulated": env.get("GPUSMITH_SIMULATED") != "false", "uuid": uuids[0] if uuids else None,
+            "not_executed": [] if env.get("GPUSMITH_SIMULATED") == "false" else ["the kernel"],
+            "uuids": uuids, "devices": [{"uuid": uuid, **H100} for uuid in uuids],
             "slowdowns": {uuid: {"reasons": 4, "looks": 1} for uuid in uuids},
         }  # fmt: skip
 

@@ -37,6 +37,8 @@ class Reads(Enum):
     """The lists of the whole cluster: WholeCluster."""
     RUN = auto()
     """What the run of the workloads found: NodeOutcome of a node, the finding about what is left of the cluster."""
+    FLEET = auto()
+    """What it found of a node, with what it found of the others: OfRun."""
 
 
 def _no_evidence(_: object) -> Mapping[str, Any]:

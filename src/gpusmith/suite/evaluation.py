@@ -20,6 +20,7 @@ from gpusmith.suite import own
 from gpusmith.suite.owners import for_owner
 from gpusmith.suite.sources import Sources, kind_of
 from gpusmith.workloads.outcome import NodeOutcome
+from gpusmith.workloads.uniformity import OfRun
 
 
 def evaluate(check: Check, target: str, sources: Sources) -> Finding:
@@ -106,10 +107,16 @@ def _run(sources: Sources, target: str) -> NodeOutcome | Finding:
     return cleanup if target == CLUSTER else outcomes[target]
 
 
+def _among(sources: Sources, target: str) -> OfRun:
+    outcomes, _ = sources.workloads()
+    return OfRun(sources.inventory.hosts[target], outcomes)
+
+
 FACTS: Mapping[Reads, Callable[[Sources, str], Any]] = {
     Reads.ANSWER: _answer,
     Reads.RECORD: _record,
     Reads.NODE: _node,
     Reads.LISTS: _lists,
     Reads.RUN: _run,
+    Reads.FLEET: _among,
 }

@@ -178,6 +178,7 @@ class Validation:
     pcie_width: int = 0
     network: bool = True
     transport: str = "any"
+    performance: bool = True
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     pod_limits: Mapping[str, str] = field(default_factory=dict)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from gpusmith.checks.findings import Finding, Outcome, Skip
-from gpusmith.checks.register import of_tier
+from gpusmith.checks.register import Reads, of_tier
 from gpusmith.cluster.views import NodeView
 from gpusmith.wanted.node import NodeWanted
 from gpusmith.workloads.targets import NotTested, Target
@@ -33,7 +33,7 @@ class NodeOutcome:
 
 def per_node() -> tuple[str, ...]:
     """Ids of the checks that each node gets a finding of."""
-    return tuple(check.id for check in of_tier("workloads") if check.per_node)
+    return tuple(check.id for check in of_tier("workloads") if check.per_node and check.reads is Reads.RUN)
 
 
 def not_tested(target: Target, why: NotTested) -> NodeOutcome:

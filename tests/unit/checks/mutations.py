@@ -126,6 +126,23 @@ def _in_jobs(program: str, **changes: Any) -> Callable[[World], object]:
     return change
 
 
+def _real(**changes: Any) -> Callable[[World], object]:
+    """The GPUs of node gpu-1 are real, and the second one is otherwise."""
+
+    def change(world: World) -> None:
+        world.variables["gpusmith_simulated"] = False
+        good = world.cluster.good
+
+        def answer(env: dict[str, str], uuids: list[str]) -> Any:
+            said = good(env, uuids)
+            said["devices"][1].update(changes)
+            return said
+
+        world.cluster.answers["run_performance.py"] = answer
+
+    return change
+
+
 def _nothing_listed(world: World) -> None:
     """nvidia-smi in a pod lists GPUs that the host does not know."""
     run = world.cluster.run
@@ -366,6 +383,13 @@ MUTATIONS: Mapping[str, tuple[Mutation, ...]] = {
             "GPU-5 is throttled under load",
             kind="load",
         ),
+    ),
+    "workloads.performance": (
+        Mutation(_real(memory_gb_s=1500.0), "memory at 1500 GB/s, 45% of the peak", kind="performance"),
+        Mutation(_real(pcie_gen=3), "runs at generation 3 under load", kind="performance"),
+    ),
+    "workloads.uniformity": (
+        Mutation(_real(memory_gb_s=2700.0), "the median of 4 GPUs like it is 2970", kind="uniformity"),
     ),
     "workloads.pytorch": (Mutation(_answer("run_pytorch.py", **WRONG), "it is wrong", kind="frameworks"),),
     "workloads.tensorflow": (

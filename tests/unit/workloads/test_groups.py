@@ -13,13 +13,12 @@ from gpusmith.cluster.holders import Holder
 from gpusmith.wait import Deadline
 from gpusmith.workloads import holders, jobs
 from gpusmith.workloads.judge import Judged
-from gpusmith.workloads.outcome import per_node
 from gpusmith.workloads.pods import Pods
 from gpusmith.workloads.register import ALL, in_order, workload
 from gpusmith.workloads.waiting import PodProblem
 from tests.unit.hosts import UUIDS
 from tests.unit.objects import gpus
-from tests.unit.workloads.answers import READY, never_starts, outcomes
+from tests.unit.workloads.answers import READY, all_passed, never_starts, outcomes
 
 pytestmark = pytest.mark.usefixtures("register_open")
 PAIR = "workloads.pair"
@@ -74,7 +73,7 @@ def test_both_nodes_at_once_and_both_give_their_gpus_back(
     found, _ = run(("gpu-1", "gpu-2"))
     assert pairs == [["gpu-1", "gpu-2"]]
     for name in ("gpu-1", "gpu-2"):
-        assert outcomes(found[name]) == dict.fromkeys(per_node(), "passed"), found[name].findings
+        assert outcomes(found[name]) == all_passed(2), found[name].findings
         evidence = found[name].findings[PAIR].evidence
         assert evidence["gpus"] == [4, 4]
         assert set(evidence["held"]) <= {*UUIDS, *(uuid.replace("GPU-0", "GPU-9") for uuid in UUIDS)}
@@ -107,8 +106,8 @@ def test_with_fewer_free_nodes_than_needed_it_is_not_tested(
     left_out(found["gpu-1"].findings[PAIR], Skip.LEFT_OUT, "left without others: 'gpu-1'")
     left_out(found["gpu-2"].findings[PAIR], Skip.LEFT_OUT, "all 4 GPUs of node 'gpu-1' are busy")
     several = {row.check for row in in_order()[1]}
-    alone = [row for name, row in found["gpu-1"].findings.items() if name not in several]
-    assert {row.outcome for row in alone} == {Outcome.PASSED}
+    alone = {outcome for name, outcome in outcomes(found["gpu-1"]).items() if name not in several}
+    assert alone == {"passed"}
 
 
 def test_a_run_about_one_node_does_not_miss_it(run: Callable[..., Any], pairs: list[list[str]]) -> None:

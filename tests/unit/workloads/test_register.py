@@ -24,8 +24,8 @@ def declare(name: str, **needs: Any) -> None:
 def test_steps_follow_what_workloads_declare() -> None:
     steps, together = in_order()
     assert [[row.check.removeprefix("workloads.") for row in step] for step in steps] == [
-        ["nvidia-smi"], ["cuda"], ["throttle", "pytorch", "tensorflow"], ["network"], ["isolation"], ["allocation"],
-        ["oversubscription"],
+        ["nvidia-smi"], ["cuda"], ["throttle", "pytorch", "tensorflow"], ["network", "performance"], ["isolation"],
+        ["allocation"], ["oversubscription"],
     ]  # fmt: skip
     assert [row.check for row in together] == SEVERAL
 

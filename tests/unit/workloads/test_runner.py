@@ -11,7 +11,6 @@ import pytest
 
 from gpusmith.checks.findings import Outcome, Skip
 from gpusmith.cluster.holders import Holder
-from gpusmith.workloads.outcome import per_node
 from tests.unit.objects import gpus
 from tests.unit.workloads.answers import (
     READY,
@@ -27,7 +26,7 @@ from tests.unit.workloads.answers import (
 def test_two_healthy_nodes(run: Any, fake_cluster: Any) -> None:
     found, cleanup = run(("gpu-1", "gpu-2"))
     for name in ("gpu-1", "gpu-2"):
-        assert outcomes(found[name]) == dict.fromkeys(per_node(), "passed"), found[name].findings
+        assert outcomes(found[name]) == all_passed(2), found[name].findings
         assert set(found[name].tested) == set(fake_cluster.gpus[name])
         assert all(row.simulated for row in found[name].findings.values())
     assert cleanup.outcome is Outcome.PASSED
@@ -174,8 +173,8 @@ def test_without_the_hosts_record_a_failure_is_one(run: Any, fake_cluster: Any) 
 
 
 def test_a_node_is_looked_at_at_its_turn_and_before_each_further_work_with_gpus(run: Any) -> None:
-    views = [replace(READY, labels={"look": str(n)}) for n in range(5)]
+    views = [replace(READY, labels={"look": str(n)}) for n in range(6)]
     looks = iter(views)
     found = run(look=lambda _: next(looks))[0]["gpu-1"]
-    assert list(looks) == [], "before CUDA, PyTorch, TensorFlow and the pods that hold GPUs"
+    assert list(looks) == [], "before CUDA, PyTorch, TensorFlow, the measurement and the pods that hold GPUs"
     assert found.view == views[1], "coverage is of the moment when CUDA had its turn"

@@ -99,6 +99,15 @@ class Load:
         self.cuda.code("cuCtxDestroy_v2", self.context)
 
 
+def reasons_of(library: Any, handle: Any, out: Any) -> int:
+    """Code of asking NVML what slows a GPU down."""
+    try:
+        ask = library.nvmlDeviceGetCurrentClocksEventReasons
+    except AttributeError:  # its name in drivers before 535
+        ask = library.nvmlDeviceGetCurrentClocksThrottleReasons
+    return int(ask(handle, ctypes.byref(out)))
+
+
 class Slowdowns:
     """NVML's reasons for slow clocks, of all GPUs of this container."""
 
@@ -111,19 +120,12 @@ class Slowdowns:
         for handle, uuid in self.nvml.gpus():
             row = self.found.setdefault(uuid, {"reasons": 0, "looks": 0})
             reasons = ctypes.c_ulonglong()
-            code = self._reasons(handle, reasons)
+            code = reasons_of(self.nvml.library, handle, reasons)
             if code == gpu_driver.SUCCESS:
                 row["reasons"] |= reasons.value
                 row["looks"] += 1
             else:
                 row["code"] = code
-
-    def _reasons(self, handle: Any, out: Any) -> int:
-        try:
-            ask = self.nvml.library.nvmlDeviceGetCurrentClocksEventReasons
-        except AttributeError:  # its name in drivers before 535
-            ask = self.nvml.library.nvmlDeviceGetCurrentClocksThrottleReasons
-        return int(ask(handle, ctypes.byref(out)))
 
 
 def under_load(

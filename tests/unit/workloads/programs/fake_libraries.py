@@ -65,6 +65,12 @@ class FakeCuda:
     def do_cuDeviceGetName(self, buffer: Any, size: int, device: Any) -> None:
         buffer.value = b"fake"
 
+    def do_cuDeviceGetPCIBusId(self, buffer: Any, size: int, device: int) -> None:
+        buffer.value = f"0000:{device + 10:02X}:00.0".encode()
+
+    def do_cuDeviceGetAttribute(self, out: Any, attribute: int, device: int) -> None:
+        self.put(out, {36: 2619000, 37: 5120}[attribute])
+
     def do_cuDriverGetVersion(self, out: Any) -> None:
         self.put(out, 13000)
 
