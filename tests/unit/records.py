@@ -19,7 +19,7 @@ def _gpu(index: int) -> Record:
         "memory_mib": 81559, "ecc_mode": "enabled", "ecc_uncorrected": 0, "remap_pending": False, "remap_failed": False,
         "retired_pages": None, "retirement_pending": None,
         "throttle_reasons": [], "mig_mode": "disabled", "mig_mode_pending": "disabled", "processes": [],
-        "pcie_width": 16, "pcie_width_max": 16,
+        "pcie_width": 16, "pcie_width_max": 16, "nvlinks": [True] * 18, "nvlink_mbps": [26562] * 18,
         "fabric_state": "completed", "fabric_status": "success", "error": None,
         "vbios": "96.00.SIM.00.01", "persistence_mode": "enabled", "power_limit_mw": 700000,
         "unsupported": ["retired_pages"], "unreadable": {},

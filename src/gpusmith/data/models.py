@@ -36,6 +36,7 @@ class Model:
         open_module: whether NVIDIA's open kernel module drives it: supported, required or unsupported.
         min_driver_branch: first driver branch that supports it; 0 if it is not known.
         pcie_width: lanes that every GPU has; None where boards or machines differ.
+        nvlinks: NVLinks of every GPU; None where a machine may have bridges, or nothing is known.
         refused: why site.yml does not set machines with it up; empty if it does.
         memory_holds_ecc: its memory keeps the check bits of ECC, and is a fifteenth larger without.
     """
@@ -53,6 +54,7 @@ class Model:
     pcie_width: int | None = 16
     memory_holds_ecc: bool = False
     refused: str = ""
+    nvlinks: int | None = None
     nvlink_subnet_manager: bool = False
     also_named: tuple[str, ...] = ()
     listed: bool = True
@@ -80,6 +82,7 @@ def _row(key: str, row: Mapping[str, Any]) -> Model:
         min_driver_branch=int(row.get("min_driver_branch") or 0),
         pcie_width=row.get("pcie_width"),
         memory_holds_ecc=bool(row.get("memory_holds_ecc")),
+        nvlinks=row.get("nvlinks"),
         refused=str(row.get("refused") or ""),
         nvlink_subnet_manager=bool(row.get("nvlink_subnet_manager")),
         also_named=tuple(row.get("also_named") or ()),

@@ -18,7 +18,7 @@ DEVICE = re.compile(r"(0x|10de:)?[0-9a-f]{4}", re.IGNORECASE)
 NOT_READ = frozenset(
     {
         "pci_subsystem_id", "pci_class", "compute_capability", "power_limit_w", "multiprocessors", "pcie_gen", "mig",
-        "mig_instances", "nvlinks", "nvswitch_device_id", "sources",
+        "mig_instances", "nvswitch_device_id", "sources",
     }
 )  # fmt: skip
 """Fields of the file that only the lab's simulation and readers use. A row that is copied may keep them."""
@@ -52,7 +52,7 @@ FIELDS: Mapping[str, tuple[str, Fits]] = {
     ),
     "min_driver_branch": ("a whole number, such as 570", _number(0)),
     "pcie_width": ("a number of lanes", _number(1)),
-    "nvswitches": ("a whole number from 0", _number(0)),
+    **dict.fromkeys(("nvlinks", "nvswitches"), ("a whole number from 0", _number(0))),
     **dict.fromkeys(
         ("memory_holds_ecc", "fabric_manager", "nvlink_subnet_manager", "fabric_state_in_nvml"),
         ("true or false", _flag),

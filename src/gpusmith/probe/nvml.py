@@ -48,7 +48,7 @@ VALUES = {
         name: (name,)
         for name in (
             "uuid", "name", "minor", "pci", "memory_mib", "ecc_mode", "ecc_uncorrected", "throttle_reasons", "mig_mode",
-            "pcie_width", "pcie_width_max", "processes", "vbios", "persistence_mode",
+            "pcie_width", "pcie_width_max", "processes", "vbios", "persistence_mode", "nvlinks",
         )
     },
     "row_remap": ("remap_pending", "remap_failed"),
@@ -66,6 +66,8 @@ class Gpu:
         retired_pages: pages of memory that are no longer used, of GPUs that cannot remap rows.
         retirement_pending: more of them wait for the next load of the driver.
         power_limit_mw: that is set now.
+        nvlinks: of each NVLink, whether it is up.
+        nvlink_mbps: raw rate of each in MB/s, 0 for one that does not tell it; None if this GPU or library does not have it.
         error: NVML's own words when the GPU cannot be asked at all.
         unsupported: values that NVML says the GPU does not have.
         unreadable: values that could not be read, with NVML's words.
@@ -88,6 +90,8 @@ class Gpu:
     mig_mode_pending: str | None = None
     pcie_width: int | None = None
     pcie_width_max: int | None = None
+    nvlinks: tuple[bool, ...] | None = None
+    nvlink_mbps: tuple[int, ...] | None = None
     fabric_state: str | None = None
     fabric_status: str | None = None
     vbios: str | None = None
@@ -230,6 +234,30 @@ def _fabric(handle: Any) -> tuple[str, str | None]:
     return state, "success" if info.status == pynvml.NVML_SUCCESS else words(pynvml.NVMLError(info.status))
 
 
+def _links(handle: Any) -> tuple[bool, ...]:
+    import pynvml
+
+    found: list[bool] = []
+    for number in range(pynvml.NVML_NVLINK_MAX_LINKS):
+        try:
+            found.append(bool(pynvml.nvmlDeviceGetNvLinkState(handle, number)))
+        except (pynvml.NVMLError_InvalidArgument, pynvml.NVMLError_NotSupported):
+            break  # there is no such link
+    if not found:
+        raise pynvml.NVMLError_NotSupported
+    return tuple(found)
+
+
+def _link_rates(handle: Any, count: int) -> tuple[int, ...]:
+    import pynvml
+
+    asked = [(pynvml.NVML_FI_DEV_NVLINK_GET_SPEED, number) for number in range(count)]
+    rows = pynvml.nvmlDeviceGetFieldValues(handle, asked)
+    if all(row.nvmlReturn == pynvml.NVML_ERROR_NOT_SUPPORTED for row in rows):
+        raise pynvml.NVMLError_NotSupported
+    return tuple(row.value.uiVal if row.nvmlReturn == pynvml.NVML_SUCCESS else 0 for row in rows)
+
+
 def _retired(handle: Any) -> tuple[int, bool]:
     import pynvml
 
@@ -286,6 +314,7 @@ def _identity(questions: Questions) -> dict[str, Any]:
     ask = questions.ask
     memory = ask("memory_mib", pynvml.nvmlDeviceGetMemoryInfo)
     fabric = ask("fabric_state", _fabric)
+    links = ask("nvlinks", _links)
     return {
         "uuid": ask("uuid", pynvml.nvmlDeviceGetUUID),
         "name": ask("name", pynvml.nvmlDeviceGetName),
@@ -295,6 +324,8 @@ def _identity(questions: Questions) -> dict[str, Any]:
         "pcie_width": ask("pcie_width", pynvml.nvmlDeviceGetCurrPcieLinkWidth),
         "pcie_width_max": ask("pcie_width_max", pynvml.nvmlDeviceGetMaxPcieLinkWidth),
         "processes": ask("processes", _processes),
+        "nvlinks": links,
+        "nvlink_mbps": ask("nvlink_mbps", _link_rates, len(links)) if links else None,
         "fabric_state": fabric[0] if fabric else None,
         "fabric_status": fabric[1] if fabric else None,
     }

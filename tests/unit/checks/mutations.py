@@ -264,6 +264,10 @@ MUTATIONS: Mapping[str, tuple[Mutation, ...]] = {
         _gpu("runs on 8 PCIe lanes", pcie_width=8),
         _gpu("more than 8 its slot does not offer", pcie_width=8, pcie_width_max=8),
     ),
+    "nodes.nvlinks": (
+        _gpu("has 17 NVLinks up of 18 of its model; down: 5", nvlinks=[n != 5 for n in range(18)]),
+        _gpu("NVLinks 3 run at 12500 MB/s, 23750 must be", nvlink_mbps=[12500 if n == 3 else 26562 for n in range(18)]),
+    ),
     "nodes.processes": (
         _gpu("'python3' (PID 7)", processes=[{"pid": 7, "name": "python3", "pod": False}]),
         Mutation(

@@ -15,6 +15,7 @@ HEALTH = {
     "nodes.row-remap": ("row_remap", "remap_pending"),
     "nodes.throttle": ("throttle_reasons", "throttle_reasons"),
     "nodes.pcie-width": ("pcie_width_max", "pcie_width_max"),
+    "nodes.nvlinks": ("nvlinks", "nvlinks"),
     "nodes.processes": ("processes", "processes"),
 }
 

@@ -104,6 +104,33 @@ def test_whatever_function_an_old_library_lacks_only_its_value_is_unknown(
         assert found.error is None
 
 
+def test_nvlinks_are_read_one_by_one(gpu: Callable[..., nvml.Gpu], monkeypatch: pytest.MonkeyPatch) -> None:
+    def state(_: object, link: int) -> int:
+        if link >= 4:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_INVALID_ARGUMENT)
+        return int(link != 2)
+
+    def rates(_: object, fields: list[tuple[int, int]]) -> list[Any]:
+        assert {field for field, _link in fields} == {pynvml.NVML_FI_DEV_NVLINK_GET_SPEED}
+        rows = [pynvml.c_nvmlFieldValue_t() for _ in fields]
+        for row, (_field, link) in zip(rows, fields, strict=True):
+            row.nvmlReturn = code if link == 2 else 0
+            row.value.uiVal = 26562
+        return rows
+
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetNvLinkState", state)
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetFieldValues", rates)
+    code = 3
+    found = gpu()
+    assert (found.nvlinks, found.nvlink_mbps) == ((True, True, False, True), (26562, 26562, 0, 26562))
+    monkeypatch.undo()
+    for code in (pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_INVALID_ARGUMENT):
+        none = gpu(nvmlDeviceGetNvLinkState=code)
+        assert none.nvlinks is None
+        assert none.unsupported == {"nvlinks"}
+        assert none.unreadable == {}
+
+
 def test_a_gpu_that_cannot_tell_its_memory_is_lost(gpu: Callable[..., nvml.Gpu]) -> None:
     assert gpu(nvmlDeviceGetMemoryInfo=15).error == "GPU is lost"
     assert gpu(nvmlDeviceGetMemoryInfo=None).error is None
