@@ -17,7 +17,7 @@ from gpusmith.checks.register import CLUSTER, TIERS, catalog
 from gpusmith.cluster import kubeconfig as kubeconfigs
 from gpusmith.errors import GpusmithError, InputError, ToolError
 from gpusmith.paths import working_root
-from gpusmith.report import files, github
+from gpusmith.report import baseline, files, github
 from gpusmith.report.coverage import percent_of
 from gpusmith.report.results import EVERY_NODE, ExitCode
 from gpusmith.report.terminal import terminal
@@ -31,6 +31,7 @@ PROGRAMS = Path(__file__).parent / "workloads" / "programs"
 SUITE = pytest.StashKey[Suite]()
 FOLDER = pytest.StashKey[Path]()
 SUMMARY = pytest.StashKey[Path | None]()
+RECORD = pytest.StashKey[Path | None]()
 DONE = pytest.StashKey[bool]()
 UNWRITTEN = pytest.StashKey[str]()
 
@@ -60,6 +61,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--min-coverage",
         metavar="PERCENT",
         help="so many percent of all nodes and GPUs must be tested (default: all that nobody uses or keeps back)",
+    )
+    group.addoption(
+        "--record-baseline",
+        metavar="FILE",
+        help="write the medians of the GPUs' rates to a file, for the inventory ('validation_baselines')",
     )
     group.addoption("--tier", metavar="LIST", help=f"only these tiers, divided by commas: {','.join(TIERS)}")
     group.addoption(
@@ -104,7 +110,11 @@ def pytest_configure(config: pytest.Config) -> None:
             files.clear(reports_folder)
             evidence.clear(reports_folder)
             github.prepare(config.stash.get(SUMMARY, None))
-        _refuse_empty(config, "--inventory", "--limit", maintenance.ID, maintenance.VERSION)
+        _refuse_empty(
+            config, "--inventory", "--limit", "--record-baseline", maintenance.ID, maintenance.VERSION
+        )
+        record = config.getoption("--record-baseline", default=None)
+        config.stash[RECORD] = (here / Path(record).expanduser()).resolve() if record else None
         asked = config.getoption("--tier", default=None)
         tiers = recorded.tiers if recorded and asked is None else tiers_of(asked)
         least = percent_of(config.getoption("--min-coverage", default=None))
@@ -363,6 +373,9 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         results = suite.results()
         files.write(results, session.config.stash[FOLDER])
         github.write(results, session.config.stash.get(SUMMARY, None), os.environ)
+        record = session.config.stash.get(RECORD, None)
+        if record is not None:
+            suite.say(baseline.write(results, record))
     except GpusmithError as error:
         session.config.stash[UNWRITTEN] = str(error)
         code = int(ExitCode.BROKEN)

@@ -701,6 +701,11 @@ API ret_t nvmlDeviceGetFieldValues(void *h, int count, field_value *values) {
         case 4: v->type = 3; v->value.ull = (unsigned long long)G->ecc; break;      /* double bit, volatile */
         case 6: v->type = 3; v->value.ull = (unsigned long long)G->ecc_total; break;
         case 91: v->value.ui = (unsigned)S->nvlinks; break;                         /* NVLink links */
+        case 164:                                                                   /* raw rate of a link, MB/s */
+            if (!S->nvlinks) v->result = NOT_SUPPORTED;
+            else if (v->scope >= (unsigned)S->nvlinks) v->result = INVALID_ARGUMENT;
+            else v->value.ui = S->arch < 9 ? 25781 : S->arch == 9 ? 26562 : 53125;
+            break;
         default: v->result = NOT_SUPPORTED;
         }
     }

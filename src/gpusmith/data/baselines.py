@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from gpusmith.data import table
 
+VALUES = ("memory_gb_s", "gemm_tflops", "h2d_gb_s", "d2h_gb_s")
+"""Of a GPU: names in the program's result, in this table and in 'validation_baselines'."""
 LANES = 16
 """Of a PCIe link that the table names the rate of."""
 
@@ -32,12 +34,14 @@ class Limit:
     """What one value of a GPU is compared with; in the value's own unit.
 
     Attributes:
-        peak: what the hardware can do.
+        peak: what the hardware can do, or did at the site.
         band: parts of that.
+        what: the peak in words.
     """
 
     peak: float
     band: Band
+    what: str = "the peak of"
 
     @property
     def floor(self) -> float:
@@ -51,7 +55,7 @@ class Limit:
 
 
 @dataclass(frozen=True)
-class Baseline:
+class OfModel:
     """A model.
 
     Attributes:
@@ -73,17 +77,24 @@ class Baselines:
         models: by their keys in data/gpus.yml.
         pcie_x16: rate of a link with 16 lanes in one direction, by generation.
         copies: parts of that.
+        recorded: parts of what a site has recorded.
         nvlink_share: part of a link's share of all links' rate.
         alike: part of the median of its like that a GPU has at the least, by value.
         alike_least: with fewer GPUs of a model there is no median.
     """
 
-    models: Mapping[str, Baseline]
+    models: Mapping[str, OfModel]
     pcie_x16: Mapping[int, float]
     copies: Band
+    recorded: Band
     nvlink_share: float
     alike: Mapping[str, float]
     alike_least: int
+
+    def known(self, own: Mapping[str, float], row: OfModel | None) -> OfModel:
+        """A model's baseline with what a site has recorded of it, which takes the place of the table's peaks."""
+        limits = {name: Limit(value, self.recorded, "the recorded") for name, value in own.items()}
+        return replace(row or OfModel({}), limits={**(row.limits if row else {}), **limits})
 
     def link(self, generation: int | None, lanes: int | None) -> Limit | None:
         """Of copies between host and GPU over a PCIe link; None if the table does not have it."""
@@ -102,11 +113,11 @@ def implausible(limits: Mapping[str, Limit], measured: Mapping[str, float]) -> I
             yield f"{name}: {value:g} was measured, which is not 50 to 100 % of the peak {peak:g}"
 
 
-def _model(row: Mapping[str, Any], bands: Mapping[str, Any]) -> Baseline:
+def _model(row: Mapping[str, Any], bands: Mapping[str, Any]) -> OfModel:
     limits = {"memory_gb_s": Limit(row["memory_gb_s"], Band(**bands["memory"][row["memory"]]))}
     if "gemm" in row:
         limits["gemm_tflops"] = Limit(row["gemm_tflops"], Band(**bands["gemm"][row["gemm"]]))
-    return Baseline(limits, row.get("nvlink_gb_s"), row.get("measured") or {})
+    return OfModel(limits, row.get("nvlink_gb_s"), row.get("measured") or {})
 
 
 def _parse(content: dict[str, Any]) -> Baselines:
@@ -115,6 +126,7 @@ def _parse(content: dict[str, Any]) -> Baselines:
         {key: _model(row, bands) for key, row in content["models"].items()},
         content["pcie_x16"],
         Band(**bands["copies"]),
+        Band(**bands["recorded"]),
         content["nvlink_share"],
         alike["below"],
         alike["at_least"],

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from gpusmith.data.baselines import VALUES
 from gpusmith.errors import Refusal
 from gpusmith.inventory import authorities, gpu_models, kubelet, proxy, registries
 from gpusmith.inventory.labels import (
@@ -22,6 +23,7 @@ from gpusmith.inventory.labels import (
 )
 from gpusmith.inventory.places import path
 from gpusmith.inventory.values import truth, whole
+from gpusmith.wording import quoted
 
 # systemd.unit(5), without templates that no instance is named of.
 UNIT_NAME = re.compile(r"[A-Za-z0-9:_.\\@-]+")
@@ -55,6 +57,20 @@ def sysctl(name: str, value: Any) -> Iterator[Refusal]:
             yield must_be(name, "a mapping without huge pages, which 'host_baseline_huge_pages' sets", key)
         if isinstance(setting, bool) or not isinstance(setting, str | int | float) or "\n" in str(setting):
             yield must_be(f"{name}.{key}", "a string of one line or a number", setting)
+
+
+def rates(name: str, value: Any) -> Iterator[Refusal]:
+    """Rates of GPUs by their product names, as '--record-baseline' writes them."""
+    for key, row in value.items():
+        place = f"{name}.{key}"
+        if not isinstance(row, Mapping) or not row:
+            yield must_be(place, f"a mapping with some of {quoted(VALUES)}", row)
+            continue
+        for field, rate in row.items():
+            if field not in VALUES:
+                yield Refusal(f"'{place}' has no key '{field}'.", f"It has {quoted(VALUES)}.")
+            elif isinstance(rate, bool) or not isinstance(rate, int | float) or rate <= 0:
+                yield must_be(f"{place}.{field}", "a number above 0", rate)
 
 
 def module_parameters(name: str, value: Any) -> Iterator[Refusal]:
@@ -258,6 +274,7 @@ RULES: Mapping[str, Rule] = {
     "gpu_upgrade_evict": labels,
     "gpu_upgrade_stop_units": units,
     "kubernetes_node_labels": labels,
+    "validation_baselines": rates,
     "validation_labels": labels,
     "validation_annotations": texts,
     "validation_pod_limits": limits,

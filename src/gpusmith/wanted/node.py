@@ -179,6 +179,7 @@ class Validation:
     network: bool = True
     transport: str = "any"
     performance: bool = True
+    baselines: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     pod_limits: Mapping[str, str] = field(default_factory=dict)

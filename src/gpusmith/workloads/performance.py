@@ -8,7 +8,7 @@ from typing import Any
 
 from gpusmith.checks.findings import Finding, Outcome, Skip
 from gpusmith.data import baselines
-from gpusmith.data.baselines import Baseline, Limit
+from gpusmith.data.baselines import Limit, OfModel
 from gpusmith.expect.wanted import all_models
 from gpusmith.probe.nvml import THROTTLE_REASONS
 from gpusmith.problems import Problem
@@ -35,12 +35,12 @@ STEPS = {
     **dict.fromkeys(
         COPIES,
         "Look at nodes.pcie-width, at AER messages in 'journalctl -k', and at the BIOS's settings of IOMMU, NUMA and PCIe power."
-        " If these copies are not meant to be faster on such machines: 'validation_performance: false'.",
+        " If such machines are not meant to copy faster, record them: '--record-baseline'.",
     ),
 }
-NO_ROW = "data/baselines.yml has no row for it: no baseline"
+NO_ROW = "neither data/baselines.yml nor 'validation_baselines' has a row for it: no baseline"
 
-Rows = Mapping[str, Baseline]
+Rows = Mapping[str, OfModel]
 """By product name."""
 
 
@@ -92,14 +92,16 @@ def run(pods: Pods) -> Judged | Finding:
 
 
 def rows_of(host: NodeWanted) -> Rows:
-    """Baselines by the names that NVML and CUDA give the models."""
-    table = baselines.of_file().models
-    return {
-        name: table[key]
+    """Baselines by the names that NVML and CUDA give the models, with those of the inventory."""
+    table = baselines.of_file()
+    rows = {
+        name: table.models[key]
         for key, model in all_models(host).items()
-        if key in table
+        if key in table.models
         for name in (model.name, *model.also_named)
     }
+    recorded = host.validation.baselines
+    return {**rows, **{name: table.known(own, rows.get(name)) for name, own in recorded.items()}}
 
 
 def judge(expected: Expected, log: str, wanted: int, rows: Rows) -> Judged:
@@ -134,7 +136,7 @@ def limits_of(row: Result, rows: Rows) -> dict[str, Limit]:
     if baseline is None:
         return {}
     link = baselines.of_file().link(row.get("pcie_gen"), row.get("pcie_width"))
-    return {**baseline.limits, **(dict.fromkeys(COPIES, link) if link else {})}
+    return {**(dict.fromkeys(COPIES, link) if link else {}), **baseline.limits}
 
 
 def _shortfall(row: Result, name: str, limit: Limit) -> Iterator[tuple[str, bool]]:
@@ -144,7 +146,7 @@ def _shortfall(row: Result, name: str, limit: Limit) -> Iterator[tuple[str, bool
         return
     what, unit = WHAT[name]
     said = (
-        f"{row['uuid']}: {what} at {value:g} {unit}, {value / limit.peak:.0%} of the peak of {limit.peak:g}"
+        f"{row['uuid']}: {what} at {value:g} {unit}, {value / limit.peak:.0%} of {limit.what} {limit.peak:g}"
     )
     if value >= limit.floor:
         yield f"{said}; {limit.usual:.4g} and more are usual", False

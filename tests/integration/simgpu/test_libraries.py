@@ -472,3 +472,4 @@ print(as_json(Record(SCHEMA, nvml=answer.nvml)))
     for gpu in nvml.gpus:
         assert (gpu.unreadable, gpu.unsupported, gpu.error) == ({}, frozenset({"retired_pages"}), None)
         assert (gpu.fabric_state, gpu.memory_mib, gpu.processes) == ("not_started", 81559, ())
+        assert (gpu.nvlinks, gpu.nvlink_mbps) == ((True,) * 18, (26562,) * 18)

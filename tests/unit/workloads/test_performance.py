@@ -28,10 +28,10 @@ T4 = {
 REAL = {"gpusmith_simulated": False}
 
 
-def judged(**changes: Any) -> Judged:
+def judged(own: dict[str, Any] | None = None, **changes: Any) -> Judged:
     device = {"uuid": "GPU-a", **H100, **changes}
     said = {"schema": "gpusmith.workload/1", "ok": True, "simulated": False, "devices": [device]}
-    return judge(NODE, json.dumps(said), 1, rows_of(make_host()))
+    return judge(NODE, json.dumps(said), 1, rows_of(make_host(validation_baselines=own)))
 
 
 @pytest.mark.parametrize(
@@ -67,6 +67,29 @@ def test_what_is_slow_fails_or_is_noted(changes: dict[str, Any], notes: str, pro
     assert all(problem.next_step for problem in found.problems)
 
 
+OWN = {"NVIDIA H100 80GB HBM3": {"memory_gb_s": 3000, "d2h_gb_s": 6.3}, "NVIDIA X9": {"gemm_tflops": 100}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "notes", "problems"),
+    [
+        ({"d2h_gb_s": 6.2}, "", ""),
+        ({"d2h_gb_s": 5.6}, "", "5.6 GB/s, 89% of the recorded 6.3; 5.67 must be"),
+        ({"d2h_gb_s": 6.2, "memory_gb_s": 2800}, "2850 and more are usual", ""),
+        ({"d2h_gb_s": 6.2, "gemm_tflops": 500}, "", "of the peak of 989"),
+        ({"name": "NVIDIA X9", "gemm_tflops": 89, "memory_gb_s": 1, "pcie_gen": None}, "", "89% of the recorded 100"),
+    ],
+)  # fmt: skip
+def test_what_a_site_has_recorded_takes_the_place_of_the_table(
+    changes: dict[str, Any], notes: str, problems: str
+) -> None:
+    found = judged(OWN, **changes)
+    said = " ".join(found.evidence.get("notes", ()))
+    caused = " ".join(problem.cause for problem in found.problems)
+    assert (notes in said, bool(said)) == (True, bool(notes)), said
+    assert (problems in caused, bool(caused)) == (True, bool(problems)), caused
+
+
 def slow(fake_cluster: Any, **changes: Any) -> None:
     good = fake_cluster.good
 
@@ -85,7 +108,7 @@ def slow(fake_cluster: Any, **changes: Any) -> None:
         ({}, {}, Outcome.SKIPPED, "its GPUs are simulated, so that nothing was measured"),
         (REAL, {}, Outcome.PASSED, ""),
         (REAL, {"memory_gb_s": 1000.0}, Outcome.FAILED, "memory at 1000 GB/s"),
-        (REAL, {"name": "NVIDIA X9"}, Outcome.SKIPPED, "NVIDIA X9: data/baselines.yml has no row for it: no baseline"),
+        (REAL, {"name": "NVIDIA X9"}, Outcome.SKIPPED, "X9: neither data/baselines.yml nor"),
         ({**REAL, "validation_performance": False}, {}, Outcome.SKIPPED, "'validation_performance: false'"),
     ],
     ids=["simulated", "healthy", "slow", "no row", "switched off"],
