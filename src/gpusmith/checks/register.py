@@ -38,7 +38,7 @@ class Reads(Enum):
     RUN = auto()
     """What the run of the workloads found: NodeOutcome of a node, the finding about what is left of the cluster."""
     FLEET = auto()
-    """What it found of a node, with what it found of the others: OfRun."""
+    """The same of a node, with the rates of all: OfRun."""
 
 
 def _no_evidence(_: object) -> Mapping[str, Any]:

@@ -109,7 +109,7 @@ def _run(sources: Sources, target: str) -> NodeOutcome | Finding:
 
 def _among(sources: Sources, target: str) -> OfRun:
     outcomes, _ = sources.workloads()
-    return OfRun(sources.inventory.hosts[target], outcomes)
+    return OfRun(sources.inventory.hosts[target], outcomes[target], sources.alike)
 
 
 FACTS: Mapping[Reads, Callable[[Sources, str], Any]] = {

@@ -27,6 +27,7 @@ from gpusmith.workloads import namespace, runner
 from gpusmith.workloads.jobs import Run
 from gpusmith.workloads.outcome import NodeOutcome
 from gpusmith.workloads.targets import Target
+from gpusmith.workloads.uniformity import Like, alike
 
 Say = Callable[[str], None]
 
@@ -218,6 +219,11 @@ class Sources:
         found = runner.run_all(state.cluster, self.run, self.programs, targets, self.say)
         self.evidence.workloads(*found)
         return found
+
+    @cached_property
+    def alike(self) -> Mapping[str, Like]:
+        """GPUs of the run by name, with the medians of their rates."""
+        return alike(self.workload_runs[0].values())
 
     def workloads(self) -> tuple[dict[str, NodeOutcome], Finding]:
         """What came of them; trouble is an error once, then a reason to leave checks out.

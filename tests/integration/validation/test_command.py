@@ -189,8 +189,10 @@ def test_a_check_of_ones_own_with_a_taken_name_is_refused(root: Path, dead: Path
 
 def test_unreachable_cluster_alone_is_a_broken_tool(root: Path, dead: Path, tmp_path: Path) -> None:
     words = ["validation", f"--inventory={dead}", "--tier=cluster", f"--report-dir={tmp_path / 'reports'}"]
-    done = start(root, dead, *words)
+    own = tmp_path / "own.yml"
+    done = start(root, dead, *words, f"--record-baseline={own}")
     assert done.returncode == 3, done.stdout + done.stderr
+    assert f"'{own}' is not written: no GPU was measured" in done.stdout
 
 
 @pytest.mark.parametrize(

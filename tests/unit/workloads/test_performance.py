@@ -11,6 +11,7 @@ from gpusmith.checks.findings import Finding, NotApplicable, Outcome, Skip
 from gpusmith.wanted.offers import devices
 from gpusmith.workloads import uniformity
 from gpusmith.workloads.judge import Expected, Judged
+from gpusmith.workloads.outcome import NodeOutcome
 from gpusmith.workloads.performance import judge, rows_of
 from tests.unit.fake_cluster import H100
 from tests.unit.hosts import make_host
@@ -136,9 +137,18 @@ def test_a_note_of_a_passed_check_is_told(run: Any, fake_cluster: Any) -> None:
 # --- among their like ------------------------------------------------------------------------------------------
 
 
-def alike(*rates: float, name: str = "NVIDIA X9", own: int = 1) -> Finding:
-    rows = [{"uuid": f"GPU-{n}", **H100, "name": name, "memory_gb_s": rate} for n, rate in enumerate(rates)]
-    return uniformity.judge(make_host(gpusmith_simulated=False), rows[:own], rows)
+def alike(*rates: float, own: int = 1) -> Finding:
+    """A node with the first GPUs, in a run with all of them."""
+    rows = [
+        {"uuid": f"GPU-{n}", **H100, "name": "NVIDIA X9", "memory_gb_s": rate} for n, rate in enumerate(rates)
+    ]
+    found = [
+        Finding("workloads.performance", "x", Outcome.SKIPPED, evidence={"devices": part})
+        for part in (rows[:own], rows[own:])
+    ]
+    outcomes = [NodeOutcome({row.check: row}) for row in found]
+    host = make_host(gpusmith_simulated=False)
+    return uniformity.uniformity(uniformity.OfRun(host, outcomes[0], uniformity.alike(outcomes)))
 
 
 def test_one_that_is_slower_than_its_like_fails_without_a_row() -> None:
