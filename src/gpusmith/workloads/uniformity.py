@@ -73,7 +73,7 @@ def _measured(outcome: NodeOutcome) -> Rows:
 
 @check(
     CHECK,
-    place=57,
+    place=59,
     proves="no GPU of the node is slower than the others of its model in this run, whether or not a table knows the model",
     fails_when="a rate of workloads.performance is below its part of the median of GPUs of that name, at least four of them",
     do="compare the GPU with its like: memory errors, clocks, PCIe link, cooling, the slot",
