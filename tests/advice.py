@@ -133,6 +133,8 @@ COMMANDS: Mapping[str, Command] = {
     "systemctl restart containerd": WALKED,
     # --- in the cluster ----------------------------------------------------------------------------------------
     "kubectl --kubeconfig X get nodes": _kubectl("get nodes"),
+    "kubectl describe nodes": _kubectl("describe nodes"),
+    "kubectl -n X get jobs,pods -l X=X": _kubectl("-n kube-system get jobs,pods -l gpusmith.io/run=a1"),
     "kubectl -n X get daemonsets,pods -o wide": _kubectl("-n gpusmith-system get daemonsets,pods -o wide"),
     "kubectl -n X get deployments,pods -o wide": _kubectl("-n gpusmith-system get deployments,pods -o wide"),
     "kubectl -n X get pods -o wide": _kubectl("-n gpusmith-system get pods -o wide"),

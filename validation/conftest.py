@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 from types import FrameType
 
@@ -21,10 +21,11 @@ from gpusmith.report import baseline, files, github
 from gpusmith.report.coverage import percent_of
 from gpusmith.report.results import EVERY_NODE, ExitCode
 from gpusmith.report.terminal import terminal
-from gpusmith.suite import evidence, maintenance, own, replay
+from gpusmith.suite import evidence, forecast, from_cluster, maintenance, own, replay
 from gpusmith.suite.run import Suite, tiers_of
 from gpusmith.wanted.inventory import Inventory, read
 from gpusmith.workloads import own as own_workloads
+from gpusmith.workloads.budget import budget_of
 from gpusmith.workloads.register import in_order
 
 PROGRAMS = Path(__file__).parent / "workloads" / "programs"
@@ -32,6 +33,8 @@ SUITE = pytest.StashKey[Suite]()
 FOLDER = pytest.StashKey[Path]()
 SUMMARY = pytest.StashKey[Path | None]()
 RECORD = pytest.StashKey[Path | None]()
+PLANNED = pytest.StashKey[list[tuple[str, str]]]()
+FORECAST = pytest.StashKey[list[str]]()
 DONE = pytest.StashKey[bool]()
 UNWRITTEN = pytest.StashKey[str]()
 
@@ -52,6 +55,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="judge the evidence in this report folder once more; asks neither inventory nor nodes nor cluster",
     )
     group.addoption(
+        "--from-cluster",
+        action="store_true",
+        help="no inventory and no ssh: the GPU nodes of a cluster, as it tells of them (docs/any_cluster.md)",
+    )
+    for option, value, text in from_cluster.OPTIONS:
+        group.addoption(option, metavar=value, help=f"with --from-cluster: {text}")
+    group.addoption(
         "--report-dir",
         metavar="DIR",
         help="folder for the reports (default: reports/latest, for a replay reports/replay)",
@@ -66,6 +76,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--record-baseline",
         metavar="FILE",
         help="write the medians of the GPUs' rates to a file, for the inventory ('validation_baselines')",
+    )
+    group.addoption(
+        "--dry-run", action="store_true", help="only say what would run where, and what would be left out"
+    )
+    group.addoption(
+        "--gpu-budget",
+        metavar="N|%",
+        help="nodes with so many GPUs are tested at the same time (default: 16 nodes)",
+    )
+    group.addoption(
+        "--timeout", metavar="SECONDS", type=float, help="end the run then, as by Ctrl-C (default: never)"
     )
     group.addoption("--tier", metavar="LIST", help=f"only these tiers, divided by commas: {','.join(TIERS)}")
     group.addoption(
@@ -106,20 +127,24 @@ def pytest_configure(config: pytest.Config) -> None:
         recorded = replay.read(replayed, here) if replayed else None
         if recorded:
             _refuse_beside_replay(config, recorded, reports_folder)
-        if not config.getoption("collectonly"):
+        if not (config.getoption("collectonly") or config.getoption("--dry-run")):
             files.clear(reports_folder)
             evidence.clear(reports_folder)
             github.prepare(config.stash.get(SUMMARY, None))
-        _refuse_empty(
-            config, "--inventory", "--limit", "--record-baseline", maintenance.ID, maintenance.VERSION
-        )
+        given = {name: config.getoption(name, default=None) for name in from_cluster.ALL}
+        _refuse_empty(config, "--record-baseline", *given)
         record = config.getoption("--record-baseline", default=None)
         config.stash[RECORD] = (here / Path(record).expanduser()).resolve() if record else None
+        asked_budget = config.getoption("--gpu-budget", default=None)
+        budget_of(asked_budget, 1)
+        of_cluster = config.getoption("--from-cluster", default=False)
+        from_cluster.refuse(given, of_cluster)
+        possible = from_cluster.tiers(given) if of_cluster else TIERS
         asked = config.getoption("--tier", default=None)
-        tiers = recorded.tiers if recorded and asked is None else tiers_of(asked)
+        tiers = recorded.tiers if recorded and asked is None else tiers_of(asked, possible)
         least = percent_of(config.getoption("--min-coverage", default=None))
         upgrade, inventory = (
-            (recorded.maintenance, recorded.inventory) if recorded else _asked(config, tiers, here)
+            (recorded.maintenance, recorded.inventory) if recorded else _asked(given, of_cluster, tiers, here)
         )
         # What is wrong with a site's own checks, also of plugins of pytest, is said before nodes are asked.
         own.load(inventory.folders)
@@ -145,29 +170,33 @@ def pytest_configure(config: pytest.Config) -> None:
         min_coverage=recorded.min_coverage if recorded and least is None else least,
         maintenance=upgrade,
         evidence=evidence.Evidence(
-            None if recorded or config.getoption("collectonly") else reports_folder / evidence.FOLDER
+            None
+            if recorded or config.getoption("collectonly") or config.getoption("--dry-run")
+            else reports_folder / evidence.FOLDER
         ),
         recorded=recorded,
+        gpu_budget=budget_of(asked_budget, sum(host.gpu_count for host in inventory.hosts.values())),
     )
+    config.stash[SUITE].sources.only_looks = config.getoption("--dry-run")
 
 
 def _asked(
-    config: pytest.Config, tiers: tuple[str, ...], here: Path
+    given: Mapping[str, str | None], of_cluster: bool, tiers: tuple[str, ...], here: Path
 ) -> tuple[maintenance.Maintenance, Inventory]:
     """The upgrade that nodes are tested for, and the nodes."""
-    options = (
-        config.getoption(name, default=None)
-        for name in ("--inventory", "--limit", maintenance.ID, maintenance.VERSION)
+    upgrade = maintenance.asked(given[maintenance.ID], given[maintenance.VERSION], tiers)
+    inventory = (
+        from_cluster.asked(given, here)
+        if of_cluster
+        else read(given["--inventory"], given["--limit"], here, cluster=tiers != ("nodes",))
     )
-    source, limit, run, version = options
-    upgrade = maintenance.asked(run, version, tiers)
-    return upgrade, maintenance.applied(upgrade, read(source, limit, here, cluster=tiers != ("nodes",)))
+    return upgrade, maintenance.applied(upgrade, inventory)
 
 
 def _refuse_beside_replay(config: pytest.Config, recorded: replay.Recorded, reports_folder: Path) -> None:
     """A replay takes what the run had; and its reports must not take the place of the run's."""
-    options = ("--inventory", "--limit", maintenance.ID, maintenance.VERSION)
-    given = [name for name in options if config.getoption(name, default=None) is not None]
+    options = (*from_cluster.ALL, "--from-cluster", "--dry-run")
+    given = [name for name in options if config.getoption(name, default=None)]
     if given:
         raise InputError(
             f"Option '{given[0]}' cannot be used with '{replay.OPTION}'.",
@@ -253,9 +282,12 @@ def pytest_collection_modifyitems(
     if any(catalog()[row[0]].tier != "nodes" for item in items if (row := _planned(item)) is not None):
         try:
             # Refused now, and not when the first check asks the cluster: nodes that do not answer would come first.
-            kubeconfigs.load(suite.inventory.kubeconfig)
+            kubeconfigs.load(suite.inventory.access)
         except GpusmithError as error:
             raise pytest.UsageError(f"{error.message}\n  Next: {error.hint}") from error
+    if config.getoption("--dry-run"):
+        config.stash[PLANNED] = [row for item in items if (row := _planned(item)) is not None]
+        items.clear()
 
 
 def _sort_and_select(config: pytest.Config, suite: Suite, items: list[pytest.Item]) -> None:
@@ -322,12 +354,13 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         session.config.stash.get(SUITE, None) is not None
         and threading.current_thread() is threading.main_thread()
     ):
-        for number in (signal.SIGTERM, signal.SIGHUP):
+        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGALRM):
             signal.signal(number, _interrupt)
+        signal.setitimer(signal.ITIMER_REAL, session.config.getoption("--timeout") or 0.0)
 
 
 def _interrupt(number: int, _: FrameType | None) -> None:
-    raise KeyboardInterrupt(signal.Signals(number).name)
+    raise KeyboardInterrupt("--timeout" if number == signal.SIGALRM else signal.Signals(number).name)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -363,6 +396,10 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     suite = session.config.stash.get(SUITE, None)
     if suite is None or session.config.getoption("collectonly"):
         return
+    signal.setitimer(signal.ITIMER_REAL, 0.0)
+    if session.config.getoption("--dry-run"):
+        session.exitstatus = _forecast(session.config, suite)
+        return
     code = exit_code_of(suite, int(exitstatus))
     if code == pytest.ExitCode.INTERRUPTED and session.testsfailed and not suite.findings:
         # Test files that cannot be imported: pytest calls that an interruption.
@@ -376,6 +413,10 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         record = session.config.stash.get(RECORD, None)
         if record is not None:
             suite.say(baseline.write(results, record))
+        if of_cluster := session.config.getoption("--record"):
+            from_cluster.record(
+                suite, Path(session.config.invocation_params.dir) / Path(of_cluster).expanduser(), code
+            )
     except GpusmithError as error:
         session.config.stash[UNWRITTEN] = str(error)
         code = int(ExitCode.BROKEN)
@@ -383,6 +424,16 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         session.config.stash.setdefault(UNWRITTEN, trouble)
         code = int(ExitCode.BROKEN)
     session.exitstatus = code
+
+
+def _forecast(config: pytest.Config, suite: Suite) -> int:
+    planned, said = config.stash.get(PLANNED, []), config.stash.setdefault(FORECAST, [])
+    try:
+        said += forecast.lines(suite, planned)
+    except GpusmithError as error:
+        said.append(str(error))
+        return int(ExitCode.BROKEN)
+    return int(ExitCode.PASSED if planned else ExitCode.BAD_INPUT)
 
 
 def _not_made(session: pytest.Session, suite: Suite) -> list[tuple[str, str]]:
@@ -402,6 +453,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         return
     unwritten = config.stash.get(UNWRITTEN, "")
     terminalreporter.ensure_newline()
+    if config.getoption("--dry-run"):
+        for line in config.stash.get(FORECAST, []):
+            terminalreporter.write_line(line)
+        return
     if not suite.findings:
         terminalreporter.write_line(
             "No check was made. -k takes ids of checks, such as 'nodes.xid', or parts of them; --collect-only lists all."

@@ -38,18 +38,19 @@ class Started:
         inventory: as it is given with -i; None if the run has that of ansible.cfg or of the environment.
         kubeconfig: of an administrator.
         folder: where the person stands.
+        context: of the kubeconfig; empty for its current one.
     """
 
     inventory: str | None = ""
     kubeconfig: str = ""
     folder: Path | None = None
+    context: str = ""
 
     def said(self, text: str) -> str:
         """A text whose commands are this run's."""
         found = ANSIBLE.sub(self._ansible, text)
-        if not self.kubeconfig:
-            return found
-        option = f"--kubeconfig {self._path(self.kubeconfig)} "
+        option = f"--kubeconfig {self._path(self.kubeconfig)} " if self.kubeconfig else ""
+        option += f"--context {shlex.quote(self.context)} " if self.context else ""
         return KUBECTL.sub(lambda match: match.group() + option, found)
 
     def _ansible(self, match: re.Match[str]) -> str:

@@ -13,7 +13,7 @@ import sys
 import threading
 import urllib.parse
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -129,11 +129,15 @@ class Fleet:
 
     Args:
         nodes: how many.
+        made: the first ones, and one that all others are like; by default nodes that site.yml has set up.
+        pods: of each node.
     """
 
-    def __init__(self, nodes: int) -> None:
+    def __init__(self, nodes: int, made: Sequence[Object] = (), pods: Sequence[Object] = ()) -> None:
         self.nodes = nodes
-        self._node, self._pods = json.dumps(node()), [json.dumps(row) for row in PODS]
+        self._nodes = [json.dumps(row) for row in made or (node(),)]
+        self._pods = [json.dumps(row) for row in pods or PODS]
+        self.refused: set[str] = set()
         self.asked: Counter[str] = Counter()
         self.sent: Counter[str] = Counter()
 
@@ -142,11 +146,11 @@ class Fleet:
 
     def node(self, index: int) -> str:
         """The Node with a number."""
-        return self._filled(self._node, index)
+        return self._filled(self._nodes[min(index, len(self._nodes) - 1)], index)
 
     def pod(self, index: int) -> str:
         """The pod with a number; after all others comes the one that is there once."""
-        place, kind = divmod(index, len(PODS))
+        place, kind = divmod(index, len(self._pods))
         if place == self.nodes:
             return self._filled(
                 json.dumps(pod(OURS, "nfd-master", PODS[2]["spec"]["containers"][0]["image"])), 0
@@ -157,12 +161,12 @@ class Fleet:
         """Part of a list as text; None of a list that there is not."""
         lists: dict[str, tuple[int, Callable[[int], str]]] = {
             "/api/v1/nodes": (self.nodes, self.node),
-            "/api/v1/pods": (self.nodes * len(PODS) + 1, self.pod),
+            "/api/v1/pods": (self.nodes * len(self._pods) + 1, self.pod),
             "/apis/node.k8s.io/v1/runtimeclasses": (1, lambda _: RUNTIME_CLASS),
             "/apis/apps/v1/daemonsets": (0, str),
             "/api/v1/namespaces": (0, str),
         }
-        if path not in lists:
+        if path not in lists or path in self.refused:
             return None
         total, make = lists[path]
         end = min(total, start + (limit or total))
@@ -201,7 +205,9 @@ def handler(fleet: Fleet) -> type[BaseHTTPRequestHandler]:
                 self._send("ok")
                 return
             page = fleet.page(asked.path, int(query.get("limit", 0)), int(query.get("continue", 0)))
-            if page is None:
+            if asked.path in fleet.refused:
+                self._send('{"kind": "Status", "message": "User \\"u\\" cannot list it", "code": 403}', 403)
+            elif page is None:
                 self._send('{"kind": "Status", "message": "there is none", "code": 404}', 404)
             else:
                 self._send(page)
@@ -214,9 +220,9 @@ def handler(fleet: Fleet) -> type[BaseHTTPRequestHandler]:
     return Handler
 
 
-def served(nodes: int, folder: Path) -> Iterator[Fleet]:
+def served(nodes: int, folder: Path, fleet: Fleet | None = None) -> Iterator[Fleet]:
     """Serve until the caller is done; the kubeconfig is in the folder."""
-    fleet = Fleet(nodes)
+    fleet = fleet or Fleet(nodes)
     with ThreadingHTTPServer(("127.0.0.1", 0), handler(fleet)) as server:
         server.daemon_threads = True
         threading.Thread(target=server.serve_forever, daemon=True).start()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from gpusmith.checks.findings import CannotAsk, NotApplicable
@@ -17,16 +17,13 @@ from gpusmith.expect.identity import Machine
 from gpusmith.expect.versions import answers, upstream
 from gpusmith.names import (
     COUNT_LABEL,
-    DEPLOY_LABEL,
     DRIVER_LABEL,
-    GPU_RESOURCE,
     GPU_TYPE_LABEL,
     OPERANDS_LABEL,
     SIMULATED_LABEL,
 )
 from gpusmith.problems import Cure, Problem
 from gpusmith.wanted.node import NodeWanted
-from gpusmith.wanted.offers import Offer, strange
 
 SITE = "Run site.yml for the node."
 
@@ -138,130 +135,10 @@ def node_identity(facts: ClusterFacts) -> list[Problem]:
     return list(identity.judge(facts.machine, identity.Machines([]), nodes).problems)
 
 
-@check(
-    "cluster.gpu-capacity",
-    place=50,
-    proves="GPUs in capacity = allocatable = the inventory, and they are not offered under another name as well",
-    fails_when=(
-        "the numbers differ, GPUs are shared or partitioned, another resource offers them a second time, or a device plugin"
-        " of others that hands them out by CDI has no specification on the node"
-    ),
-    do="read the device plugin's log for the node, look for a second one and for 'sharing' in its configuration",
-    evidence=lambda facts: (
-        {"capacity": dict(facts.view.capacity), "allocatable": dict(facts.view.allocatable)}
-        if facts.view
-        else {}
-    ),
-    explained_by=("nodes.gpu-count",),
-)
-def gpu_capacity(facts: ClusterFacts) -> list[Problem]:
-    """Capacity = allocatable = inventory, and no GPU is offered under another name as well."""
-    view, offers = need_view(facts), facts.host.offers
-    others = strange(view.capacity, offers)
-    problems = [
-        Problem(
-            f"Node '{view.name}' also offers {count} of '{name}', which the inventory does not know:"
-            " GPUs can be given out twice.",
-            "Look for another device plugin, or restart kubelet if it is the rest of one: kubectl get pods -A -o wide",
-            {"others": others},
-        )
-        for name, count in others.items()
-    ]
-    short = [
-        replace(found, next_step=_elsewhere(facts, view) or found.next_step)
-        for offer in offers
-        for found in _offered(view, offer, _restart(facts.host))
-    ]
-    return [*problems, *_unwritten(facts, view), *short]
-
-
-def _unwritten(facts: ClusterFacts, view: NodeView) -> list[Problem]:
-    """A device plugin of others whose GPUs containerd cannot find: it writes their specification once, when it starts."""
-    if facts.machine is None or facts.machine.record.cdi.plugin_specs:
-        return []
-    if DEVICE_PLUGIN in facts.host.operands.ours or not any(view.allocatable.values()):
-        return []
-    pods = [name.split("/") for name in view.plugins_by_cdi]
-    return [
-        Problem(
-            f"Node '{view.name}': device plugin '{namespace}/{name}' hands out GPUs by CDI, and its specification is not on"
-            " the node, so no new pod gets a GPU.",
-            f"Have its owner restart it, which writes it anew: kubectl -n {namespace} delete pod {name}",
-            {"plugins": list(view.plugins_by_cdi)},
-        )
-        for namespace, name in pods
-    ]
-
-
-def _elsewhere(facts: ClusterFacts, view: NodeView) -> str:
-    """What to do where the plugin's log does not tell: nobody's runs there, or it offers what the inventory leaves out."""
-    # The capacity outlives a plugin by minutes.
-    if DEVICE_PLUGIN not in facts.host.operands.ours and not (view.plugins or any(view.allocatable.values())):
-        return _kept_off(view)
-    return _spare(facts, view.capacity.get(GPU_RESOURCE))
-
-
-def _spare(facts: ClusterFacts, count: int | str | None) -> str:
+def spare(facts: ClusterFacts, count: int | str | None) -> str:
     """What to do about more GPUs than the inventory counts, if it leaves out some that operands see; else empty."""
     more = int(count or 0) > facts.host.gpu_count
     return gpus.seen_by_operands(facts.machine.record.pci) if more and facts.machine else ""
-
-
-def _kept_off(view: NodeView) -> str:
-    """What to do where there is no plugin whose log could be read."""
-    value = view.labels.get(DEPLOY_LABEL, "true")
-    if value == "true":
-        return "No device plugin runs on the node: compare its labels and taints with the plugin's node selector and tolerations."
-    return (
-        f"No device plugin runs on the node: its label '{DEPLOY_LABEL}' is '{value}', by which the GPU Operator keeps the plugin"
-        " off. Finish the operator's driver upgrade on the node, or have its owner set the label to 'true'."
-    )
-
-
-def _restart(host: NodeWanted) -> str:
-    """How to restart the device plugin, or to have its owner restart it."""
-    if DEVICE_PLUGIN not in host.operands.ours:
-        return "have its owner restart it"
-    return f"restart it: {of_pod.restart_plugin(host.operands.namespace, host.node_name)}"
-
-
-def _offered(view: NodeView, offer: Offer, restart: str) -> list[Problem]:
-    """Why a node does not offer exactly what it is to."""
-    capacity, wanted = view.capacity.get(offer.resource), offer.count
-    allocatable = view.allocatable.get(offer.resource)
-    if capacity == allocatable == wanted:
-        return []
-    evidence = {"capacity": capacity, "allocatable": allocatable, "inventory": wanted}
-    if capacity is None:
-        cause = f"Node '{view.name}' offers no resource '{offer.resource}', the inventory says {wanted} GPUs"
-    elif allocatable != capacity:
-        cause = (
-            f"Node '{view.name}': {allocatable} of {capacity} GPUs are allocatable, the inventory says {wanted};"
-            " the device plugin holds the others to be unhealthy, or kubelet lost it"
-        )
-    elif capacity > wanted and capacity % wanted == 0:
-        cause = (
-            f"Node '{view.name}' offers {capacity} GPUs, {capacity // wanted} times the inventory's {wanted},"
-            " as with time slicing or MPS"
-        )
-        return [
-            Problem(
-                cause + ".",
-                "Look for 'sharing' in the device plugin's configuration, and for a second device plugin:"
-                " kubectl get pods -A -o wide",
-                evidence,
-            )
-        ]
-    else:
-        cause = f"Node '{view.name}' offers {capacity} GPUs, the inventory says {wanted}"
-    return [
-        Problem(
-            cause + ".",
-            "Read the device plugin's log for the node; see nodes.gpu-count and nodes.xid."
-            + ("" if allocatable else f" If those passed, {restart}"),
-            evidence,
-        )
-    ]
 
 
 @check(
@@ -271,6 +148,7 @@ def _offered(view: NodeView, offer: Offer, restart: str) -> list[Problem]:
     fails_when="a label of gpusmith or of the inventory has another value, or feature discovery described the node differently",
     do="run site.yml; read the logs of GPU feature discovery and node feature discovery",
     explained_by=("nodes.gpu-count",),
+    managed_only=True,
 )
 def labels(facts: ClusterFacts) -> list[Problem]:
     """Our labels, the inventory's, and the one that feature discovery writes."""
@@ -312,7 +190,7 @@ def labels(facts: ClusterFacts) -> list[Problem]:
         problems.append(
             Problem(
                 f"Node '{view.name}': GPU feature discovery counts {found} GPUs, the inventory says {host.gpu_count}.",
-                _spare(facts, found) or "See nodes.gpu-count.",
+                spare(facts, found) or "See nodes.gpu-count.",
                 {"labels": {COUNT_LABEL: found}},
             )
         )
@@ -336,6 +214,7 @@ def labels(facts: ClusterFacts) -> list[Problem]:
     fails_when="a taint of the inventory is missing; taints of others are only shown as evidence",
     do="run site.yml for the node",
     evidence=_placement,
+    managed_only=True,
 )
 def taints(facts: ClusterFacts) -> list[Problem]:
     """The inventory's taints are there."""
@@ -371,6 +250,8 @@ def taints(facts: ClusterFacts) -> list[Problem]:
 def operands(facts: ClusterFacts) -> list[Problem]:
     """Pods of the operands' namespace on the node are ready; operands of ours have one there, and are as site.yml made them."""
     view, host = need_view(facts), facts.host
+    if not host.managed:
+        return _plugins_of_others(view)
     if not host.operands.ours:
         raise NotApplicable(
             f"The cluster's own operands serve node '{view.name}'; see cluster.gpu-capacity for what they do."
@@ -424,6 +305,24 @@ def operands(facts: ClusterFacts) -> list[Problem]:
         if row.deployment and (host.operands.namespace, row.deployment) not in facts.ready_operands
     ]
     return problems + _foreign_fields(facts, view)
+
+
+def _plugins_of_others(view: NodeView) -> list[Problem]:
+    """Two device plugins on a node, whosever; pods of one DaemonSet that follow each other are one."""
+    owners = {
+        name.rpartition("-")[0]: owner for name, owner in zip(view.plugins, view.plugin_owners, strict=True)
+    }
+    if len(owners) < 2:
+        return []
+    named = " and ".join(f"'{name}' of {owner}" for name, owner in sorted(owners.items()))
+    return [
+        Problem(
+            f"Node '{view.name}' has several device plugins, {named}: the last one that starts takes the GPUs over, and none"
+            " has them when it ends.",
+            "Agree with their owners which one stays, and keep the other off the node by its own settings.",
+            {"plugins": list(view.plugins)},
+        )
+    ]
 
 
 def _ours(host: NodeWanted) -> list[Operand]:

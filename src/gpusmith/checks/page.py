@@ -19,11 +19,18 @@ TIER = {
     "workloads": "Pods run on each node. GPUs that others hold are left alone.",
 }
 CRITICAL = "**Critical**: a node that fails it is not expected to run workloads."
+MANAGED = "Judges only what gpusmith sets up: not applicable with `--from-cluster`."
 ONCE = "Made once, for the whole cluster."
 
 
 def _section(row: Check) -> str:
-    marks = " ".join([*([ONCE] if not row.per_node else []), *([CRITICAL] if row.critical else [])])
+    marks = " ".join(
+        [
+            *([ONCE] if not row.per_node else []),
+            *([CRITICAL] if row.critical else []),
+            *([MANAGED] if row.managed_only else []),
+        ]
+    )
     lines = [
         f"### `{row.id}`",
         "",

@@ -61,6 +61,7 @@ class Check:
         reads: what its function is given.
         evidence: what it saw, from the same facts, so that a pass can be read again later.
         explained_by: ids of checks whose failure lets this one fail on the same node; reports then show it under that one.
+        managed_only: it judges what gpusmith sets up and nothing else, so that it does not apply to what others did.
     """
 
     id: str
@@ -74,6 +75,7 @@ class Check:
     reads: Reads
     evidence: Evidence = _no_evidence
     explained_by: tuple[str, ...] = ()
+    managed_only: bool = False
 
     @property
     def tier(self) -> str:
@@ -97,6 +99,7 @@ def check(
     reads: Reads | None = None,
     evidence: Evidence = _no_evidence,
     explained_by: tuple[str, ...] = (),
+    managed_only: bool = False,
 ) -> Callable[[F], F]:
     """Register the decorated function as a check.
 
@@ -111,6 +114,7 @@ def check(
         reads: as of Check; by default what the checks of the tier read.
         evidence: as of Check.
         explained_by: as of Check.
+        managed_only: as of Check.
 
     Raises:
         InputError: the name has no tier, or is taken.
@@ -141,6 +145,7 @@ def check(
             reads or of_tier[tier],
             evidence,
             explained_by,
+            managed_only,
         )
         _in_order.cache_clear()
         return judge

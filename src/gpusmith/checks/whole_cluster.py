@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from gpusmith.checks.findings import NotApplicable
 from gpusmith.checks.register import Reads, check
 from gpusmith.cluster.snapshot import Snapshot
 from gpusmith.errors import GpusmithError
+from gpusmith.names import PURPOSE, PURPOSE_LABEL
 from gpusmith.problems import Cure, Problem
 from gpusmith.wanted.node import NodeWanted
 
@@ -33,11 +35,13 @@ class Removed:
         dead: of runs that no longer live; they were removed.
         alive: of other runs that go on now.
         stuck: those of the dead that cannot be removed, with the reason.
+        within: the namespace that stays, where these are ConfigMaps of runs in it; else empty.
     """
 
     dead: Sequence[str] = ()
     alive: Sequence[str] = ()
     stuck: Mapping[str, str] = field(default_factory=dict)
+    within: str = ""
 
 
 @dataclass(frozen=True)
@@ -47,12 +51,12 @@ class WholeCluster:
     Attributes:
         hosts: what the inventory says.
         snapshot: the lists.
-        removed: namespaces of earlier runs.
+        removed: namespaces of earlier runs; None if this run may make nothing, and so looked for none.
     """
 
     hosts: Sequence[NodeWanted]
     snapshot: Snapshot
-    removed: Removed
+    removed: Removed | None
 
 
 @check(
@@ -83,6 +87,7 @@ def api(answer: ClusterAnswer) -> list[Problem]:
     fails_when="the cluster has no RuntimeClass with the inventory's name, or class 'nvidia' has another handler",
     do="run site.yml; delete a class with another handler first, since a handler cannot be changed",
     per_node=False,
+    managed_only=True,
     evidence=lambda facts: {"runtime_classes": dict(facts.snapshot.runtime_classes)},
 )
 def runtime_class(facts: WholeCluster) -> list[Problem]:
@@ -120,10 +125,25 @@ def runtime_class(facts: WholeCluster) -> list[Problem]:
     fails_when="the namespace of a run that has ended cannot be removed",
     do="find out what blocks its removal: kubectl get namespace NAME -o yaml",
     per_node=False,
-    evidence=lambda facts: {"removed": list(facts.removed.dead), "other_runs": list(facts.removed.alive)},
+    evidence=lambda facts: (
+        {"removed": list(facts.removed.dead), "other_runs": list(facts.removed.alive)}
+        if facts.removed
+        else {}
+    ),
 )
 def leftovers(facts: WholeCluster) -> list[Problem]:
     """What an earlier run left could be removed."""
+    if facts.removed is None:
+        raise NotApplicable("Not applicable: the suite makes nothing in this cluster.")
+    within = facts.removed.within
+    if within:
+        return [
+            Problem(
+                f"What an earlier run made in namespace '{within}' cannot be removed: {why}",
+                f"Look at: kubectl -n {within} get jobs,pods -l {PURPOSE_LABEL}={PURPOSE}",
+            )
+            for why in facts.removed.stuck.values()
+        ]
     return [
         Problem(
             f"Namespace '{name}' of an earlier run cannot be removed: {why}.",

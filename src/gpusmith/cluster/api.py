@@ -15,6 +15,7 @@ from typing import Any
 from gpusmith.cluster import kubeconfig as kubeconfigs
 from gpusmith.cluster import retries
 from gpusmith.cluster.hints import hint_for
+from gpusmith.cluster.kubeconfig import Access
 from gpusmith.cluster.retries import Patience
 from gpusmith.errors import ToolError
 from gpusmith.wait import Deadline
@@ -101,7 +102,7 @@ class Cluster:
     """One cluster, by a kubeconfig.
 
     Args:
-        kubeconfig: path.
+        kubeconfig: path, or another way to the API server.
         patience: how long a call goes on trying.
         sleep: replaced in tests.
         clock: replaced in tests.
@@ -112,12 +113,12 @@ class Cluster:
 
     def __init__(
         self,
-        kubeconfig: str,
+        kubeconfig: str | Access,
         patience: Patience | None = None,
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        path, settings = kubeconfigs.load(kubeconfig)
+        self.kubeconfig, settings = kubeconfigs.load(kubeconfig)
         import urllib3
         from kubernetes import client
 
@@ -127,7 +128,6 @@ class Cluster:
             urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
         # The tries are ours to count.
         settings.retries = False
-        self.kubeconfig = str(path)
         self._client = client.ApiClient(settings)
         self._patience = patience or retries.PATIENT
         self._sleep, self._clock = sleep, clock

@@ -1,30 +1,95 @@
-"""Reading a kubeconfig, and what to say of one that cannot be used."""
+"""How the API server is reached: kubeconfigs, the service account of a pod, and what to say of those that cannot be used."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpusmith.cluster import memory_files
 from gpusmith.errors import InputError, ToolError
+from gpusmith.wording import quoted
 
 if TYPE_CHECKING:
     from kubernetes.client import Configuration
 
 
-def load(kubeconfig: str) -> tuple[Path, Configuration]:
-    """The file, and the client's settings from it.
+@dataclass(frozen=True)
+class Access:
+    """How the API server is reached.
+
+    Attributes:
+        kubeconfig: path, or several as in $KUBECONFIG; empty in a pod, which has its service account.
+        context: of the kubeconfig; empty for its current one.
+        in_pod: whether this is the pod's own.
+    """
+
+    kubeconfig: str
+    context: str = ""
+    in_pod: bool = False
+
+    @property
+    def words(self) -> str:
+        """What it is called in messages."""
+        return "of the pod's service account" if self.in_pod else self.kubeconfig
+
+
+def found(kubeconfig: str, context: str) -> Access:
+    """What kubectl would take: the file that is named, else $KUBECONFIG, ~/.kube/config, the pod's service account.
+
+    Raises:
+        InputError: there is none of them.
+    """
+    usual = Path("~/.kube/config").expanduser()
+    told = [path for path in os.environ.get("KUBECONFIG", "").split(os.pathsep) if path]
+    if kubeconfig or told:
+        return Access(kubeconfig or os.pathsep.join(told), context)
+    if usual.is_file():
+        return Access(str(usual), context)
+    from kubernetes.config import incluster_config
+
+    if os.environ.get(incluster_config.SERVICE_HOST_ENV_NAME):
+        if not Path(incluster_config.SERVICE_TOKEN_FILENAME).is_file():
+            raise InputError(
+                f"This pod has no token of a service account ('{incluster_config.SERVICE_TOKEN_FILENAME}').",
+                "Set 'serviceAccountName' and 'automountServiceAccountToken: true' in the pod, or give --kubeconfig.",
+            )
+        if context:
+            raise InputError(
+                "Option '--context' names a context of a kubeconfig, and there is none.", "Give --kubeconfig."
+            )
+        return Access("", in_pod=True)
+    raise InputError(
+        f"There is no kubeconfig: neither --kubeconfig nor $KUBECONFIG names one, '{usual}' does not exist, and this is no pod.",
+        "Give --kubeconfig one of the cluster.",
+    )
+
+
+def load(kubeconfig: str | Access) -> tuple[str, Configuration]:
+    """What it is called, and the client's settings from it.
 
     Raises:
         InputError: it is missing or unusable.
         ToolError: the client is not installed, or not one that is known.
     """
-    path = Path(kubeconfig).expanduser()
-    if not kubeconfig:
+    access, parts = (
+        (kubeconfig, kubeconfig.kubeconfig.split(os.pathsep))
+        if isinstance(kubeconfig, Access)
+        else (Access(str(Path(kubeconfig).expanduser()) if kubeconfig else ""), [kubeconfig])
+    )
+    if not (access.kubeconfig or access.in_pod):
         raise _missing("")
-    plugin = plugin_of(content(path))
+    files = [Path(part).expanduser() for part in parts if part]
+    # Of several, kubectl leaves out those that do not exist.
+    files = [path for path in files if path.exists()] or files[:1]
+    known = [content(path) for path in files]
+    # Of several current ones kubectl takes the first, the client the last.
+    current = [str(each["current-context"]) for each in known if each.get("current-context")]
+    context = access.context or next(iter(current), None)
+    plugin = plugin_of(known, context)
     try:
         from kubernetes import client, config
     except ImportError as error:
@@ -36,20 +101,32 @@ def load(kubeconfig: str) -> tuple[Path, Configuration]:
     said = _Errors()
     logging.getLogger().addFilter(said)
     try:
-        config.load_kube_config(config_file=str(path), client_configuration=settings)
+        if access.in_pod:
+            config.load_incluster_config(client_configuration=settings)
+        else:
+            config.load_kube_config(
+                config_file=os.pathsep.join(map(str, files)),
+                context=context,
+                client_configuration=settings,
+            )
     except Exception as error:  # of the client, yaml, base64 and files
+        contexts = [str(row.get("name")) for row in _rows(known, "contexts")]
+        wrong = access.context and access.context not in contexts
         raise InputError(
-            f"Kubeconfig '{path}' cannot be used: {error}", "Fetch it again from the cluster."
+            f"Kubeconfig '{access.words}' cannot be used: {error}",
+            f"Give --context one of its own: {quoted(contexts)}."
+            if wrong
+            else "Fetch it again from the cluster.",
         ) from error
     finally:
         logging.getLogger().removeFilter(said)
     if plugin and said.words:
         # The client goes on as nobody, and the API server's refusal would be all that a person sees.
         raise ToolError(
-            f"The credential plugin '{plugin}' of kubeconfig '{path}' failed: {'; '.join(said.words)[:400]}.",
+            f"The credential plugin '{plugin}' of kubeconfig '{access.words}' failed: {'; '.join(said.words)[:400]}.",
             f"Install '{plugin}', or log in anew with it; or give a kubeconfig that needs none.",
         )
-    return path, settings
+    return access.words, settings
 
 
 class _Errors(logging.Filter):
@@ -67,15 +144,19 @@ class _Errors(logging.Filter):
         return False
 
 
-def plugin_of(kubeconfig: Mapping[str, Any]) -> str:
-    """The program that gives the current user's credential; empty if none does."""
+def _rows(kubeconfigs: Sequence[Mapping[str, Any]], part: str) -> list[Mapping[str, Any]]:
+    """A list of all of them; the first one wins where several have a name."""
+    return [row for each in kubeconfigs for row in each.get(part) or () if isinstance(row, Mapping)]
 
-    def named(rows: Any, name: Any, kind: str) -> Mapping[str, Any]:
-        found = [row.get(kind) for row in rows or () if isinstance(row, Mapping) and row.get("name") == name]
-        return found[0] if found and isinstance(found[0], Mapping) else {}
 
-    context = named(kubeconfig["contexts"], kubeconfig.get("current-context"), "context")
-    user = named(kubeconfig.get("users"), context.get("user"), "user")
+def plugin_of(kubeconfigs: Sequence[Mapping[str, Any]], context: str | None) -> str:
+    """The program that gives the credential of a context's user; empty if none does."""
+
+    def named(part: str, name: Any, kind: str) -> Mapping[str, Any]:
+        rows = [row.get(kind) for row in _rows(kubeconfigs, part) if row.get("name") == name]
+        return rows[0] if rows and isinstance(rows[0], Mapping) else {}
+
+    user = named("users", named("contexts", context, "context").get("user"), "user")
     return str((user.get("exec") or {}).get("command") or "")
 
 

@@ -25,7 +25,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Leftovers:
-    """Namespaces of other runs.
+    """Namespaces of other runs, or their ConfigMaps in one that stays.
 
     Attributes:
         dead: to be removed.
@@ -57,8 +57,9 @@ def sort_out(namespaces: Sequence[Object]) -> Leftovers:
     return Leftovers(tuple(dead), tuple(alive), unknown)
 
 
-def _list(cluster: Cluster) -> Leftovers:
-    return sort_out(cluster.items("/api/v1/namespaces", labelSelector=f"{PURPOSE_LABEL}={PURPOSE}"))
+def _list(cluster: Cluster, within: str) -> Leftovers:
+    path = f"/api/v1/namespaces/{within}/configmaps" if within else "/api/v1/namespaces"
+    return sort_out(cluster.items(path, labelSelector=f"{PURPOSE_LABEL}={PURPOSE}"))
 
 
 def find(
@@ -66,6 +67,7 @@ def find(
     say: Say = lambda _: None,
     sleep: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
+    within: str = "",
 ) -> Leftovers:
     """One list; more while a run of another machine has not shown whether it lives.
 
@@ -76,8 +78,9 @@ def find(
         say: told about waiting.
         sleep: replaced in tests.
         clock: replaced in tests.
+        within: namespace that stays, in which runs are known by their ConfigMaps; empty for runs with one of their own.
     """
-    found = _list(cluster)
+    found = _list(cluster, within)
     first, alive, looks = dict(found.unknown), list(found.alive), 0
     dead = dict.fromkeys(found.dead)
     waiting = set(first)
@@ -91,7 +94,7 @@ def find(
             break
         sleep(LOOK_S)
         begin = clock()
-        now = _list(cluster)
+        now = _list(cluster, within)
         looks = looks + 1 if clock() - begin < SLOW_LOOK_S else 0
         for name in sorted(waiting):
             if now.unknown.get(name) == first[name]:

@@ -114,6 +114,19 @@ def name(pod: Pod) -> str:
     return str((pod["metadata"].get("labels") or {}).get("app.kubernetes.io/name") or "")
 
 
+def owner(pod: Pod) -> str:
+    """Who set a pod up, in words, as far as its labels and its namespace tell."""
+    metadata = pod["metadata"]
+    labels = metadata.get("labels") or {}
+    if labels.get(MANAGED_BY) == OPERATOR or str(labels.get("helm.sh/chart")).startswith(OPERATOR):
+        return "the GPU Operator"
+    if release := labels.get("app.kubernetes.io/instance"):
+        return f"Helm release '{release}'"
+    if metadata["namespace"] == "kube-system":
+        return "an add-on of the cluster"
+    return f"whoever runs namespace '{metadata['namespace']}'"
+
+
 def problem(pod: Pod) -> str:
     """Why a pod does not serve; empty if it does."""
     status = pod.get("status") or {}

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from gpusmith.cluster import dra, managed_fields, operands
-from gpusmith.cluster.api import Object
+from gpusmith.cluster.api import FORBIDDEN, ApiRefused, Object
 from gpusmith.cluster.holders import finished
 from gpusmith.cluster.lists import Lists
 from gpusmith.cluster.views import NODES, PODS, NodeView, view_of
@@ -18,6 +18,7 @@ from gpusmith.names import COUNT_LABEL, DRIVER_LABEL
 from gpusmith.plain import Shared
 from gpusmith.wait import Deadline, Done, NotYet, WaitTimeout, wait_until
 
+CLASSES = "/apis/node.k8s.io/v1/runtimeclasses"
 OPERANDS_WAIT_S = 60.0
 OPERANDS_TICK_S = 3.0
 
@@ -58,12 +59,13 @@ class Snapshot:
         ]
 
 
-def take(cluster: Lists, operands_namespaces: Mapping[str, str]) -> Snapshot:
+def take(cluster: Lists, operands_namespaces: Mapping[str, str], ours: bool = True) -> Snapshot:
     """Four lists, and two of Dynamic Resource Allocation where it is served, however many nodes there are.
 
     Args:
         cluster: the API.
         operands_namespaces: namespace of the operands per node; its keys are the nodes to look at.
+        ours: whether gpusmith set nodes of it up: if not, nobody set anything in its operands.
 
     Raises:
         ToolError: the API server does not answer or refuses.
@@ -89,12 +91,12 @@ def take(cluster: Lists, operands_namespaces: Mapping[str, str]) -> Snapshot:
         where = (pod.get("spec") or {}).get("nodeName")
         if where in pods:
             pods[where].append(pod)
-    classes = cluster.items("/apis/node.k8s.io/v1/runtimeclasses", _fields)
+    classes = cluster.items(CLASSES, _fields) if ours else _if_allowed(cluster, CLASSES)
     foreign_fields = {
         managed_fields.title(kind, row["metadata"]["name"], row["metadata"].get("namespace", "")): fields
         for kind, rows in (
             ("RuntimeClass", classes),
-            ("DaemonSet", cluster.items("/apis/apps/v1/daemonsets", _fields)),
+            ("DaemonSet", cluster.items("/apis/apps/v1/daemonsets", _fields) if ours else ()),
         )
         for row in rows
         if (fields := managed_fields.additions(row))
@@ -115,6 +117,16 @@ def _fields(found: Object) -> Object:
         if name in found["metadata"]
     }
     return {"metadata": metadata, **({"handler": found["handler"]} if "handler" in found else {})}
+
+
+def _if_allowed(cluster: Lists, path: str) -> list[Object]:
+    """A list that no check fails without."""
+    try:
+        return cluster.items(path, _fields)
+    except ApiRefused as error:
+        if error.status != FORBIDDEN:
+            raise
+        return []
 
 
 def _without_bulk(found: Object) -> Object:
@@ -166,6 +178,7 @@ def take_settled(
     say: Callable[[str], None],
     sleep: Callable[[float], None] = time.sleep,
     loaded: Mapping[str, str] | None = None,
+    ours: bool = True,
 ) -> Snapshot:
     """The lists, once no operand is about to become ready; one that is not by the deadline is for the checks to name.
 
@@ -175,11 +188,12 @@ def take_settled(
         say: told about waiting.
         sleep: replaced in tests.
         loaded: driver of nodes that got another one a moment ago: feature discovery needs a while to describe it.
+        ours: as of take().
 
     Raises:
         ToolError: as take().
     """
-    taken, loaded = take(cluster, operands_namespaces), loaded or {}
+    taken, loaded = take(cluster, operands_namespaces, ours), loaded or {}
     labels = {name: view.labels for name, view in taken.nodes.items()}
     late = [*operands.starting(taken.serving(taken.system_pods)), *_outdated(labels, loaded)]
     if not late:

@@ -16,7 +16,7 @@ from gpusmith.cluster.plugin_strategy import by_cdi
 from gpusmith.cluster.tenants import Tenant, tenant_of
 from gpusmith.data.operands import DEVICE_PLUGIN, FEATURE_DISCOVERY
 from gpusmith.expect.identity import Told
-from gpusmith.names import CONDITION
+from gpusmith.names import CONDITION, PRESENT_LABEL, REPLICAS_LABEL
 from gpusmith.wanted.offers import Offer, Offers, gpus_of, is_gpu, strange
 
 NODES = "/api/v1/nodes"
@@ -28,6 +28,11 @@ BAD_WHEN_TRUE = re.compile(
     r"|GPUMissing|NVLinkStatusInactive"
 )
 """Names of those that are not: the kubelet's, and those of node-problem-detector as its authors and clouds configure it."""
+
+PCI_LABEL = re.compile(
+    rf"{re.escape(PRESENT_LABEL)}|feature\.node\.kubernetes\.io/pci-(03\d\d_)?10de\.present"
+)
+"""Labels of nodes with GPUs: feature discovery's, and by PCI, with the class of display devices or without any."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +111,7 @@ class NodeView:
         tenants: all pods on the node that have not ended.
         system_pods: pods of the operands' namespace on the node.
         plugins: pods of NVIDIA's device plugin that are not of our DaemonSet, as namespace/name.
+        plugin_owners: who set each of these up, in words.
         plugins_by_cdi: those of them that say that they hand out GPUs by CDI, for which they write a specification.
         discovered: whether a pod of GPU feature discovery runs there, whosever.
         told: which machine it is of, as its kubelet told.
@@ -126,6 +132,7 @@ class NodeView:
     tenants: tuple[Tenant, ...] = field(default=(), repr=False)
     system_pods: tuple[Object, ...] = field(default=(), repr=False)
     plugins: tuple[str, ...] = ()
+    plugin_owners: tuple[str, ...] = ()
     plugins_by_cdi: tuple[str, ...] = ()
     discovered: bool = False
     told: Told = field(default_factory=Told)
@@ -144,6 +151,14 @@ class NodeView:
         """GPUs that pods hold of its offers, and by claims, by 'namespace/pod'."""
         counted = {holder.title: holder.gpus(offers) for holder in self.holders}
         return {title: gpus for title, gpus in counted.items() if gpus}
+
+    def divided(self, offers: Offers) -> str:
+        """How GPUs are handed out that are not handed out whole, in words; empty if they are."""
+        parts = strange(self.capacity, offers)
+        shares = self.labels.get(REPLICAS_LABEL, "1")
+        if parts:
+            return f"offers {', '.join(parts)}"
+        return "" if shares in ("0", "1") else f"divides each GPU into {shares} shares"
 
     def offered_twice(self, offers: Offers, gpus: int) -> int:
         """How many GPUs the device plugin and drivers of Dynamic Resource Allocation offer beyond those that the node has."""
@@ -172,6 +187,12 @@ def offered(node: Mapping[str, Any], part: str = "allocatable") -> dict[str, int
     rows = (node.get("status") or {}).get(part) or {}
     counts = {name: quantity(value) for name, value in rows.items() if is_gpu(name)}
     return {name: count for name, count in counts.items() if count is not None}
+
+
+def gpu_mark(labels: Mapping[str, str]) -> str:
+    """The label by which feature discovery says that a node has GPUs; empty if none does."""
+    marks = [key for key, value in labels.items() if value == "true" and PCI_LABEL.fullmatch(key)]
+    return next(iter(sorted(marks)), "")
 
 
 def _name(pod: Object) -> str:
@@ -232,6 +253,7 @@ def view_of(
         tenants=tuple(tenant_of(pod, operands_namespace) for pod in present),
         system_pods=tuple(pod for pod in present if pod["metadata"]["namespace"] == operands_namespace),
         plugins=tuple(map(_name, plugins)),
+        plugin_owners=tuple(map(operands.owner, plugins)),
         plugins_by_cdi=tuple(_name(pod) for pod in plugins if by_cdi(pod["spec"])),
         discovered=any(_runs(pod, FEATURE_DISCOVERY) for pod in present),
         told=told_of(node),

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from gpusmith.checks.cluster import ClusterFacts
-from gpusmith.checks.findings import CannotAsk, Finding, NotAsked, Outcome, merge
+from gpusmith.checks.findings import CannotAsk, Finding, NotApplicable, NotAsked, Outcome, merge
 from gpusmith.checks.register import CLUSTER, Check, Reads
 from gpusmith.checks.whole_cluster import ClusterAnswer, WholeCluster
 from gpusmith.errors import GpusmithError
@@ -17,7 +17,7 @@ from gpusmith.expect.wanted import all_models
 from gpusmith.node.connections import Probed
 from gpusmith.node.facts import NodeFacts, machine_of
 from gpusmith.suite import own
-from gpusmith.suite.owners import for_owner
+from gpusmith.suite.owners import for_others, for_owner
 from gpusmith.suite.sources import Sources, kind_of
 from gpusmith.workloads.outcome import NodeOutcome
 from gpusmith.workloads.uniformity import OfRun
@@ -49,12 +49,17 @@ def evaluate(check: Check, target: str, sources: Sources) -> Finding:
 
 
 def _found(check: Check, target: str, sources: Sources, simulated: bool) -> Finding:
+    host = sources.inventory.hosts.get(target)
+    if check.managed_only and not (host.managed if host else sources.inventory.managed):
+        raise NotApplicable("Not applicable: gpusmith did not set up this cluster.")
     facts = FACTS[check.reads](sources, target)
     found = check.judge(facts)
     if isinstance(found, Finding):
         return found
     if isinstance(facts, NodeFacts):
         found = [for_owner(check.id, facts.host, problem) for problem in found]
+    elif isinstance(facts, ClusterFacts):
+        found = [for_others(facts, problem) for problem in found]
     finding = merge(check.id, target, found, simulated, check.evidence(facts))
     # All nodes are asked at once when the first is: what one of them took is its own time.
     return replace(finding, duration_s=facts.duration_s) if isinstance(facts, Probed) else finding

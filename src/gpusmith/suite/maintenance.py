@@ -71,7 +71,7 @@ def applied(maintenance: Maintenance, inventory: Inventory) -> Inventory:
     """
     if not maintenance.id:
         return _with_driver(inventory, maintenance.driver_version, inventory.hosts)
-    nodes = Cluster(inventory.kubeconfig).items(NODES)
+    nodes = Cluster(inventory.access).items(NODES)
     return _with_driver(inventory, maintenance.driver_version, _hosts(inventory, maintenance.id, nodes))
 
 

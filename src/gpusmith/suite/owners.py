@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from gpusmith.checks.cluster import ClusterFacts
+from gpusmith.checks.gpu_capacity import READ_LOG
 from gpusmith.data.operands import EXISTING
 from gpusmith.problems import Cure, Problem
 from gpusmith.wanted.node import NodeWanted
@@ -39,7 +41,23 @@ UNITS = {
     "'nvidia-cdi-refresh'": TOOLKIT,
 }
 """By words of a cause of the check of services."""
+ASK = "Ask whoever runs the cluster where the node went: kubectl get nodes"
 OR_SITE = re.compile(r",? or (?:run )?site\.yml(?:, which [^.;]+)?(?=[.;,])")
+
+
+def for_others(facts: ClusterFacts, problem: Problem) -> Problem:
+    """A problem of a node that gpusmith did not set up, with a step of whoever did: a device plugin's owner is named."""
+    view = facts.view
+    if facts.host.managed or view is None:
+        return problem if facts.host.managed else replace(problem, next_step=ASK, cure=Cure.PERSON)
+    if "the device plugin's log" not in problem.next_step or not view.plugins:
+        return problem
+    namespace, name = view.plugins[0].split("/")
+    log = f"Read the log of the device plugin of {view.plugin_owners[0]}: kubectl -n {namespace} logs {name}"
+    # What else the step says.
+    more = problem.next_step.partition(READ_LOG)[2]
+    step = f"{log}.{more}" if more else log
+    return replace(problem, next_step=step)
 
 
 def for_owner(check: str, host: NodeWanted, problem: Problem) -> Problem:

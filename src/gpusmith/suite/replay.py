@@ -132,7 +132,7 @@ class Replayed(Sources):
         wanted = {
             self.node_name(name): host.operands.namespace for name, host in self.inventory.hosts.items()
         }
-        return ClusterState(None, snapshot.take(found, wanted), found.removed)
+        return ClusterState(None, snapshot.take(found, wanted, self.inventory.managed), found.removed)
 
     @cached_property
     def workload_runs(self) -> tuple[dict[str, NodeOutcome], Finding]:
@@ -180,7 +180,7 @@ class _RecordedLists:
     """The API, as a snapshot asks it."""
 
     def __init__(self, rows: Iterator[Mapping[str, Any]]) -> None:
-        self.removed = Removed()
+        self.removed: Removed | None = Removed()
         self._lists: dict[str, list[Object]] = {}
         self._serves: dict[str, bool] = {}
         for row in rows:
@@ -189,7 +189,7 @@ class _RecordedLists:
             elif "serves" in row:
                 self._serves[row["serves"]] = row["answer"]
             else:
-                self.removed = load(Removed, row["removed"])
+                self.removed = load(Removed, row["removed"]) if row["removed"] else None
 
     def items(self, path: str, cut: Cut | None = None, /, **_: str) -> list[Object]:
         """As they were, cut once more."""

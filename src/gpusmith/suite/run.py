@@ -31,16 +31,25 @@ from gpusmith.wanted.inventory import Inventory
 from gpusmith.workloads.jobs import Run
 
 
-def tiers_of(text: str | None) -> tuple[str, ...]:
+def tiers_of(text: str | None, possible: Sequence[str] = TIERS) -> tuple[str, ...]:
     """The value of --tier.
+
+    Args:
+        text: as it is given; None for all.
+        possible: those that can be had.
 
     Raises:
         InputError: a tier that there is not.
     """
     if text is None:
-        return TIERS
+        return tuple(possible)
     asked = [part.strip() for part in text.split(",") if part.strip()]
-    wrong = [part for part in asked if part not in TIERS]
+    wrong = [part for part in asked if part not in possible]
+    if wrong and wrong[0] in TIERS:
+        need = "--namespace" if wrong[0] == "workloads" else "an inventory, since it asks the machines"
+        raise InputError(
+            f"Tier '{wrong[0]}' needs {need}.", f"With the other options, tiers are: {', '.join(possible)}."
+        )
     if wrong or not asked:
         raise InputError(
             f"There is no tier '{wrong[0] if wrong else text}'.", f"Tiers are: {', '.join(TIERS)}."
@@ -54,7 +63,10 @@ def started(inventory: Inventory, folder: Path | None) -> Started:
     host = next(iter(inventory.hosts.values()))
     kubeconfig = host.kubeconfig or host.suite_kubeconfig
     return Started(
-        inventory.source if known else None, str(path(kubeconfig).absolute()) if kubeconfig else "", folder
+        inventory.source if known else None,
+        str(path(kubeconfig).absolute()) if kubeconfig else "",
+        folder,
+        inventory.chosen.context if inventory.chosen else "",
     )
 
 
@@ -72,6 +84,7 @@ class Suite:
         maintenance: the upgrade that nodes are tested for.
         evidence: keeps what the run is told.
         recorded: a run that is judged again; nobody is asked then.
+        gpu_budget: how many GPUs may be taken at the same time; 0 for no limit.
     """
 
     def __init__(
@@ -86,6 +99,7 @@ class Suite:
         maintenance: Maintenance = NONE,
         evidence: Evidence | None = None,
         recorded: Recorded | None = None,
+        gpu_budget: int = 0,
     ) -> None:
         evidence = evidence or Evidence()
         self._recorded = recorded
@@ -103,6 +117,8 @@ class Suite:
             ),
             next(iter(inventory.hosts.values())).operands.namespace,
             evidence.pod,
+            inventory.within,
+            gpu_budget,
         )
         make = partial(Replayed, recorded) if recorded else Sources
         self.sources = make(

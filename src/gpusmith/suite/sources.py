@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -23,8 +23,8 @@ from gpusmith.suite.evidence import CLUSTER, WORKLOADS, Evidence
 from gpusmith.wanted.inventory import Inventory
 from gpusmith.wanted.node import NodeWanted
 from gpusmith.wanted.offers import devices
-from gpusmith.workloads import namespace, runner
-from gpusmith.workloads.jobs import Run
+from gpusmith.workloads import namespace, priority, runner
+from gpusmith.workloads.jobs import Run, earlier
 from gpusmith.workloads.outcome import NodeOutcome
 from gpusmith.workloads.targets import Target
 from gpusmith.workloads.uniformity import Like, alike
@@ -44,12 +44,12 @@ class ClusterState:
     Attributes:
         cluster: the connection; None if the lists are of a run that is replayed.
         snapshot: the lists.
-        removed: what earlier runs left, and what was done about it.
+        removed: what earlier runs left, and what was done about it; None if nobody looked.
     """
 
     cluster: Cluster | None
     snapshot: Snapshot
-    removed: Removed
+    removed: Removed | None
 
 
 class Sources:
@@ -80,6 +80,8 @@ class Sources:
         self.inventory, self.programs, self.run, self.say = inventory, programs, run, say
         self.maintenance, self.evidence = maintenance, evidence or Evidence()
         self.workloads_began = False
+        self.only_looks = False
+        """Nothing is removed and nothing is made."""
         self._nodes, self._folder = nodes, working_folder
         self._cluster_trouble: GpusmithError | None = None
         self._workload_trouble: GpusmithError | None = None
@@ -144,14 +146,15 @@ class Sources:
             GpusmithError: the cluster cannot be asked.
         """
         self.say("asking the cluster")
-        cluster = Cluster(self.inventory.kubeconfig)
-        removed = self._remove_leftovers(cluster)
+        cluster, ours = Cluster(self.inventory.access), self.inventory.managed
+        removes = (ours or self.run.within) and not self.only_looks
+        removed = self._remove_leftovers(cluster) if removes else None
         wanted = {
             self.node_name(name): host.operands.namespace for name, host in self.inventory.hosts.items()
         }
         lists = self.evidence.lists(cluster)
-        taken = snapshot.take_settled(lists, wanted, self.say, loaded=self._loaded())
-        self.evidence.cluster([{"removed": asdict(removed)}])
+        taken = snapshot.take_settled(lists, wanted, self.say, loaded=self._loaded(), ours=ours)
+        self.evidence.cluster([{"removed": asdict(removed) if removed else None}])
         return ClusterState(cluster, taken, removed)
 
     def _loaded(self) -> dict[str, str]:
@@ -164,14 +167,19 @@ class Sources:
         return {name: version for name, version in found.items() if version}
 
     def _remove_leftovers(self, cluster: Cluster) -> Removed:
-        found = leftovers.find(cluster, self.say)
+        within = self.run.within
+        found = leftovers.find(cluster, self.say, within=within)
         stuck = {}
         for name in found.dead:
-            self.say(f"removing namespace '{name}', which an earlier run left")
-            why = namespace.remove(cluster, name)
+            self.say(f"removing {'what' if within else 'namespace'} '{name}', which an earlier run left")
+            why = (
+                namespace.clear(cluster, earlier(self.run, name))
+                if within
+                else namespace.remove(cluster, name)
+            )
             if why:
                 stuck[name] = why
-        return Removed(found.dead, found.alive, stuck)
+        return Removed(found.dead, found.alive, stuck, within)
 
     def cluster(self) -> ClusterState:
         """The cluster's state; its trouble is an error once, then a reason to leave checks out.
@@ -206,19 +214,45 @@ class Sources:
         Raises:
             GpusmithError: nothing could be started.
         """
-        state = self.cluster_state
-        targets = []
-        for name, host in self.inventory.hosts.items():
-            record = self.record(name)
-            given = devices(gpu.uuid for gpu in record.nvml.gpus if gpu.uuid) if record else None
-            classes = frozenset(state.snapshot.runtime_classes)
-            targets.append(Target(host, self.view(name), given, classes, self.maintenance))
-        self.say(f"running workloads in namespace '{self.run.namespace}'")
+        run, targets = self.targets()
+        self.say(f"running workloads in namespace '{run.namespace}'")
         self.workloads_began = True
-        assert state.cluster is not None
-        found = runner.run_all(state.cluster, self.run, self.programs, targets, self.say)
+        cluster = self.cluster_state.cluster
+        assert cluster is not None
+        found = runner.run_all(cluster, run, self.programs, targets, self.say)
         self.evidence.workloads(*found)
         return found
+
+    def targets(self, recorded: bool = True) -> tuple[Run, list[Target]]:
+        """The run as it makes pods, and the nodes that it makes them for.
+
+        Args:
+            recorded: the machines are asked for their GPUs.
+
+        Raises:
+            GpusmithError: the cluster cannot be asked.
+        """
+        state, run = self.cluster_state, self.run
+        targets = []
+        if run.within:
+            assert state.cluster is not None
+            run = replace(run, priority=priority.there(state.cluster))
+        for name, host in self.inventory.hosts.items():
+            record = self.record(name) if recorded and host.managed else None
+            given = devices(gpu.uuid for gpu in record.nvml.gpus if gpu.uuid) if record else None
+            classes = frozenset(state.snapshot.runtime_classes)
+            targets.append(
+                Target(
+                    host,
+                    self.view(name),
+                    given,
+                    classes,
+                    self.maintenance,
+                    run.gpu_budget,
+                    yields=bool(run.priority),
+                )
+            )
+        return run, targets
 
     @cached_property
     def alike(self) -> Mapping[str, Like]:

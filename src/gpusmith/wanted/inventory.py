@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from gpusmith.cluster.kubeconfig import Access
 from gpusmith.errors import InputError, Refusal, ToolError, all_of
 from gpusmith.inventory import places, specs
 from gpusmith.inventory.needs import DRIVER, OF_THE_SUITE, PREFLIGHT, check_needs
@@ -37,6 +38,8 @@ class Inventory:
         hosts: GPU nodes by name, never empty.
         connection: the whole output of ansible-inventory, which the ssh adapter reads.
         folders: that the hosts are described in.
+        chosen: the way to the cluster, where no variable names it.
+        within: namespace that is there and stays, in which workloads run; empty for one of the run's own.
     """
 
     source: str
@@ -44,6 +47,18 @@ class Inventory:
     hosts: Mapping[str, NodeWanted]
     connection: Mapping[str, Any] = field(repr=False)
     folders: tuple[str, ...] = ()
+    chosen: Access | None = None
+    within: str = ""
+
+    @property
+    def managed(self) -> bool:
+        """Whether gpusmith sets any of them up."""
+        return any(host.managed for host in self.hosts.values())
+
+    @property
+    def access(self) -> Access:
+        """The way to the cluster; raises as `kubeconfig`."""
+        return self.chosen or Access(self.kubeconfig)
 
     @property
     def simulated(self) -> bool:

@@ -230,9 +230,15 @@ class NodeWanted:
         simulated: the first of the two witnesses of a simulation.
         image_pull_secrets: names of Secrets in the operands' namespace, for the images of suite and operands.
         connection: Ansible's variables for the way to it, by name, as far as they are given.
+        managed: whether gpusmith sets it up; else what the cluster tells of it takes the place of an inventory.
+        counted_by: who says how many GPUs it has, in words.
+        pinned: what it has to have by a file of --expect: 'capacity' and 'labels', by name; empty without such a file.
     """
 
     name: str
+    managed: bool = True
+    counted_by: str = "the inventory"
+    pinned: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     connection: Mapping[str, Any] = field(default_factory=dict, repr=False)
     gpu_model: str = ""
     gpu_count: int = 0

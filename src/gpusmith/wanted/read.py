@@ -22,7 +22,7 @@ from gpusmith.wanted.node import ROLES, NodeWanted, as_owned
 
 PREFIXES = {section: f"{role}_" for section, role in ROLES.items()}
 """What the variables of a section begin with."""
-OF_HOST = ("name", "connection")
+OF_HOST = ("name", "connection", "managed", "counted_by", "pinned")
 """Fields that are no variables of ours."""
 OWN = "gpusmith_"
 """What the project's own variables begin with."""

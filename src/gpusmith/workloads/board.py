@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from gpusmith.cluster.api import Cluster, Object
 from gpusmith.errors import ToolError
-from gpusmith.names import WORKLOAD_LABEL
+from gpusmith.names import RUN_LABEL, WORKLOAD_LABEL
 from gpusmith.wait import Deadline, Done, NotYet, WaitTimeout
 from gpusmith.workloads.states import Warned, is_starting, latest_warnings, state_of
 
@@ -33,10 +33,12 @@ class Board:
     Args:
         cluster: the API.
         namespace: of the run.
+        run: whose pods are watched, where others have theirs in the namespace; empty for all.
     """
 
-    def __init__(self, cluster: Cluster, namespace: str) -> None:
+    def __init__(self, cluster: Cluster, namespace: str, run: str = "") -> None:
         self._cluster = cluster
+        self._of_run = f"{RUN_LABEL}={run}," if run else ""
         self._folder = f"/api/v1/namespaces/{namespace}"
         self._news = threading.Condition()
         self._pods: dict[str, Object] = {}
@@ -89,7 +91,7 @@ class Board:
             names = sorted(self._followed)
         found: dict[str, Object] = {}
         for first in range(0, len(names), NAMES_AT_ONCE):
-            chosen = f"{WORKLOAD_LABEL} in ({','.join(names[first : first + NAMES_AT_ONCE])})"
+            chosen = f"{self._of_run}{WORKLOAD_LABEL} in ({','.join(names[first : first + NAMES_AT_ONCE])})"
             rows = self._cluster.items(f"{self._folder}/pods", labelSelector=chosen)
             found |= {self._key(pod): pod for pod in rows}
         with self._news:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 from gpusmith.checks.findings import Finding, Outcome
 from gpusmith.checks.register import CLUSTER, check
 from gpusmith.cluster.api import Cluster
+from gpusmith.names import RUN_LABEL
 from gpusmith.workloads import namespace
 from gpusmith.workloads.jobs import Run
 
@@ -27,10 +29,17 @@ def found(left: Finding) -> Finding:
 
 
 def run(cluster: Cluster, of: Run) -> Finding:
-    """Remove the run's namespace."""
+    """Remove the run's namespace; in one that stays, what the run made."""
     begin = time.monotonic()
-    left = namespace.remove(cluster, of.namespace)
-    return judge(of.namespace, left, time.monotonic() - begin)
+    left = namespace.clear(cluster, of) if of.within else namespace.remove(cluster, of.namespace)
+    found = judge(of.namespace, left, time.monotonic() - begin)
+    if not (left and of.within):
+        return found
+    return replace(
+        found,
+        cause=f"What this run made in namespace '{of.within}' is still there: {left}",
+        next_step=f"Find what holds it: kubectl -n {of.within} get jobs,pods -l {RUN_LABEL}={of.id}",
+    )
 
 
 def judge(name: str, left: str, duration_s: float) -> Finding:

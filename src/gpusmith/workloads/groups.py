@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 
 from gpusmith.checks.findings import Finding, Outcome
+from gpusmith.workloads.budget import Budget
 from gpusmith.workloads.node import NodeUnderTest
-from gpusmith.workloads.outcome import too_few_nodes
+from gpusmith.workloads.outcome import not_now, too_few_nodes
 from gpusmith.workloads.register import Workload
+from gpusmith.workloads.targets import over_budget
 from gpusmith.workloads.turn import Turn, is_ready, pods_of
 
 Group = Sequence[NodeUnderTest]
 
 
-def run(pool: ThreadPoolExecutor, workload: Workload, nodes: Group, of_run: int) -> None:
+def run(pool: Budget, workload: Workload, nodes: Group, of_run: int) -> None:
     """A workload of several nodes, once for each group of nodes that are free; groups have no node in common.
 
     Args:
-        pool: runs groups at the same time.
+        pool: runs groups at the same time, as many as the budget has room for.
         workload: of several nodes.
         nodes: all that were tested by themselves.
         of_run: how many nodes the run is about.
@@ -34,8 +35,19 @@ def run(pool: ThreadPoolExecutor, workload: Workload, nodes: Group, of_run: int)
     for node in rest:
         names = [row.host.name for row in rest]
         node.record(too_few_nodes(workload.check, node.host, workload.nodes, names, of_run))
+    groups = [group for group in groups if _is_within(workload, group)]
     list(pool.map(partial(_on_group, workload), groups))
     _blame(pool, workload, groups)
+
+
+def _is_within(workload: Workload, group: Group) -> bool:
+    """Whether the run may take so many GPUs at the same time; if not, the nodes' findings say so."""
+    gpus = sum(node.target.gpus for node in group)
+    why = over_budget("the nodes of a group have", gpus, group[0].run.gpu_budget)
+    for node in group if why else ():
+        assert why is not None
+        node.record(not_now(workload.check, node.host, why))
+    return why is None
 
 
 def grouped(free: Group, size: int, up_to: int = 0) -> tuple[list[list[NodeUnderTest]], list[NodeUnderTest]]:
@@ -65,7 +77,7 @@ def _on_group(workload: Workload, group: Group) -> None:
 # --- which node is to blame ------------------------------------------------------------------------------------
 
 
-def _blame(pool: ThreadPoolExecutor, workload: Workload, groups: Sequence[Group]) -> None:
+def _blame(pool: Budget, workload: Workload, groups: Sequence[Group]) -> None:
     """Each node of a group that failed once more, with a node of a group that passed."""
     failed = [group for group in groups if _outcome(workload, group[0]) is Outcome.FAILED]
     good = [node for group in groups if _outcome(workload, group[0]) is Outcome.PASSED for node in group]

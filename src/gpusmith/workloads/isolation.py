@@ -14,6 +14,16 @@ from gpusmith.workloads.register import workload
 
 EVERYTHING = {"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "all"}
 
+STEP = (
+    "Set 'accept-nvidia-visible-devices-envvar-when-unprivileged = false'"
+    " in /etc/nvidia-container-runtime/config.toml,"
+    " and run no workload with the nvidia runtime by default."
+)
+OF_OPERATOR = (
+    "With the GPU Operator, these are its values 'toolkit.env' (ACCEPT_NVIDIA_VISIBLE_DEVICES_ENVVAR_WHEN_UNPRIVILEGED) and"
+    " 'devicePlugin.env' (DEVICE_LIST_STRATEGY), or 'cdi.enabled' of its newer releases."
+)
+
 
 def start(pods: Pods) -> None:
     """Jobs without a request, started early so that they also bring the largest image to the node."""
@@ -49,8 +59,10 @@ def run(pods: Pods) -> Judged:
     node = pods.node
     logs = {probe.name: pods.log_of_job(probe) for probe in pods.tasks}
     name = node.host.operands.runtime_class
-    missing = [] if name in node.target.runtime_classes else [_without_class(node.host.name, name)]
-    judged = judge(node.expected, logs, f"{node.prefix}-")
+    there = name in node.target.runtime_classes or not node.host.managed
+    missing = [] if there else [_without_class(node.host.name, name)]
+    step = STEP if node.host.managed else f"{STEP} {OF_OPERATOR}"
+    judged = judge(node.expected, logs, f"{node.prefix}-", step)
     return replace(judged, problems=[*missing, *judged.problems])
 
 
@@ -61,19 +73,15 @@ def _without_class(node: str, name: str) -> Problem:
     )
 
 
-def judge(expected: Expected, logs: Mapping[str, str], prefix: str) -> Judged:
+def judge(expected: Expected, logs: Mapping[str, str], prefix: str, step: str = STEP) -> Judged:
     """None of them saw a GPU.
 
     Args:
         expected: of the node.
         logs: what each pod printed, by its name.
         prefix: that the names have on this node; evidence leaves it out.
+        step: what to do about one that did.
     """
-    step = (
-        "Set 'accept-nvidia-visible-devices-envvar-when-unprivileged = false'"
-        " in /etc/nvidia-container-runtime/config.toml,"
-        " and run no workload with the nvidia runtime by default."
-    )
     evidence: dict[str, Any] = {}
     problems: list[Problem] = []
     for name, log in logs.items():

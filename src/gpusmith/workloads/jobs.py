@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,9 @@ class Run:
         pull_secrets: names of Secrets with which images are pulled.
         secrets_from: their namespace.
         keep: told what a pod of the suite printed, by its host and name.
+        within: namespace that is there and stays, in which it works; empty for one of its own.
+        gpu_budget: how many GPUs it may take at the same time; 0 for no limit.
+        priority: PriorityClass of its pods; empty for the cluster's default, where ours is not there.
     """
 
     id: str
@@ -55,11 +58,36 @@ class Run:
     pull_secrets: tuple[str, ...] = ()
     secrets_from: str = OPERANDS_NAMESPACE
     keep: Callable[[str, str], None] = field(default=lambda _name, _log: None, compare=False, repr=False)
+    within: str = ""
+    gpu_budget: int = 0
+    priority: str = PRIORITY_CLASS
 
     @property
     def namespace(self) -> str:
-        """Name of the run's namespace."""
-        return RUN_NAMESPACE + self.id
+        """Name of the namespace that it works in."""
+        return self.within or RUN_NAMESPACE + self.id
+
+    @property
+    def prefix(self) -> str:
+        """Start of the names of its pods, where others have theirs beside them."""
+        # Names of jobs over several nodes have it three times, and room for 63 characters.
+        return f"{self.id.rpartition('-')[2]}-" if self.within else ""
+
+    @property
+    def programs(self) -> str:
+        """Name of its ConfigMap with the programs."""
+        return f"{PROGRAMS}-{self.id}" if self.within else PROGRAMS
+
+    @property
+    def home(self) -> str:
+        """Path of the object by which other runs know it: its namespace, or its programs in one that stays."""
+        place = f"/api/v1/namespaces/{self.namespace}"
+        return f"{place}/configmaps/{self.programs}" if self.within else place
+
+
+def earlier(run: Run, programs: str) -> Run:
+    """Another run in the same namespace, by the name of its ConfigMap."""
+    return replace(run, id=programs.removeprefix(f"{PROGRAMS}-"))
 
 
 @dataclass(frozen=True)
@@ -138,7 +166,12 @@ def programs(run: Run, folder: Path) -> Manifest:
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": {"name": PROGRAMS, "namespace": run.namespace, "labels": labels(run)},
+        "metadata": {
+            "name": run.programs,
+            "namespace": run.namespace,
+            "labels": labels(run),
+            "annotations": {**run.annotations, OWNER_ANNOTATION: run.owner},
+        },
         "data": found,
     }
 
@@ -158,7 +191,6 @@ def _pod_spec(run: Run, task: PodTask) -> Manifest:
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": 1,
         "activeDeadlineSeconds": task.ends_after_s,
-        "priorityClassName": PRIORITY_CLASS,
         "affinity": _only_on(task.node),
         "tolerations": tolerations,
         "securityContext": {
@@ -169,7 +201,7 @@ def _pod_spec(run: Run, task: PodTask) -> Manifest:
         },
         "containers": [_container(task)],
         "volumes": [
-            {"name": "programs", "configMap": {"name": PROGRAMS}},
+            {"name": "programs", "configMap": {"name": run.programs}},
             {"name": "scratch", "emptyDir": {"sizeLimit": "256Mi"}},
             # Frameworks exchange data of several GPUs there; the runtime's own has 64 MB.
             {"name": "shared-memory", "emptyDir": {"medium": "Memory", "sizeLimit": "1Gi"}},
@@ -177,6 +209,8 @@ def _pod_spec(run: Run, task: PodTask) -> Manifest:
     }
     if task.job:
         spec |= {"hostname": task.hostname, "subdomain": task.job}
+    if run.priority:
+        spec["priorityClassName"] = run.priority
     if run.pull_secrets:
         spec["imagePullSecrets"] = [{"name": name} for name in run.pull_secrets]
     if task.runtime_class:

@@ -24,11 +24,15 @@ class Expected:
         node: its name.
         simulated: the inventory's word.
         devices: what its pods are given, by the host's NVML; None if the node's record could not be read.
+        by: who knows them, in words.
+        told: who says whether GPUs are simulated, in words.
     """
 
     node: str
     simulated: bool
     devices: frozenset[Device] | None
+    by: str = "NVML on the host"
+    told: str = "the inventory"
 
     @property
     def uuids(self) -> frozenset[str] | None:
@@ -116,8 +120,9 @@ def program_result(expected: Expected, what: str, log: str) -> tuple[Result | No
         evidence["log"] = last_words(log)
     elif found.get("simulated") is not expected.simulated:
         said, ran = ("simulated", "real") if expected.simulated else ("real", "simulated")
-        cause = f"ran on {ran} GPUs, the inventory says they are {said}"
-        step = "Correct 'gpusmith_simulated' in the inventory, or find out why work fell back to the CPU."
+        cause = f"ran on {ran} GPUs, {expected.told} says they are {said}"
+        where = "'gpusmith_simulated' in the inventory" if expected.told == "the inventory" else expected.told
+        step = f"Correct {where}, or find out why work fell back to the CPU."
     elif found.get("not_executed") and not expected.simulated:
         cause, step = f"left out {found['not_executed']} on a real GPU", "Report this."
     else:
@@ -151,7 +156,7 @@ def uuids_known(expected: Expected, what: str, seen: Sequence[str], wanted: int)
         cause = f"{what} saw {len(seen)} GPUs, it was given {wanted}"
         wrong.append((cause, "Look at the CDI specification."))
     if strange:
-        cause = f"{what} saw {', '.join(strange)}, which NVML on the host does not know"
+        cause = f"{what} saw {', '.join(strange)}, which {expected.by} does not know"
         wrong.append((cause, "Restart the device plugin; its list of devices is stale."))
     return [Problem(f"Node '{expected.node}': {cause}.", step, evidence) for cause, step in wrong]
 

@@ -1,4 +1,4 @@
-"""Renews an annotation of the run's namespace, so that a run on another machine does not remove it as a leftover."""
+"""Renews an annotation of the run's home, so that a run on another machine does not remove it as a leftover."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class KeepAlive:
 
     Args:
         cluster: the API.
-        run: whose namespace is there.
+        run: whose home is there.
     """
 
     def __init__(self, cluster: Cluster, run: Run) -> None:
         self._cluster = cluster
-        self._path = f"/api/v1/namespaces/{run.namespace}"
+        self._path = run.home
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._keep, name="gpusmith-keepalive", daemon=True)
 

@@ -1,4 +1,4 @@
-"""The run's namespace: made before the first pod, removed with everything in it."""
+"""The run's namespace: made before the first pod, removed with everything in it; or what it makes in one that stays."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from pathlib import Path
 
 from gpusmith.cluster.api import Cluster
 from gpusmith.errors import GpusmithError, ToolError
+from gpusmith.names import RUN_LABEL
 from gpusmith.wait import Deadline, Done, NotYet, WaitTimeout, wait_until
+from gpusmith.wording import shorten
 from gpusmith.workloads import jobs, priority, pull_secrets
 from gpusmith.workloads.jobs import Run
 
@@ -17,13 +19,14 @@ GONE_TICK_S = 0.5
 
 
 def make(cluster: Cluster, run: Run, programs: Path) -> None:
-    """Make the run's namespace and put the programs into it.
+    """Make the run's namespace, if it has one of its own, and put the programs into it.
 
     Raises:
         ToolError: no pod can be made in it.
     """
-    priority.ensure(cluster)
-    cluster.create("/api/v1/namespaces", jobs.namespace(run))
+    if not run.within:
+        priority.ensure(cluster)
+        cluster.create("/api/v1/namespaces", jobs.namespace(run))
     cluster.create(f"/api/v1/namespaces/{run.namespace}/configmaps", jobs.programs(run, programs))
     pull_secrets.copy(cluster, run)
 
@@ -37,6 +40,30 @@ def make(cluster: Cluster, run: Run, programs: Path) -> None:
         wait_until(what, account, Deadline(ACCOUNT_WAIT_S), tick=ACCOUNT_TICK_S)
     except WaitTimeout as error:
         raise ToolError(error.message, "Is the cluster's controller manager running?") from error
+
+
+def clear(cluster: Cluster, run: Run) -> str:
+    """Delete what a run made in a namespace that stays, and wait until it is gone; why it is not, empty if it is."""
+    selector = f"{RUN_LABEL}={run.id}"
+
+    def gone() -> Done[None] | NotYet:
+        left = []
+        # Jobs before their pods, so that they make no other ones.
+        for folder, kind in (("/apis/batch/v1", "jobs"), ("/api/v1", "pods"), ("/api/v1", "services")):
+            path = f"{folder}/namespaces/{run.within}/{kind}"
+            for row in cluster.items(path, labelSelector=selector):
+                left.append(f"{kind} '{row['metadata']['name']}'")
+                if not row["metadata"].get("deletionTimestamp"):
+                    cluster.delete(f"{path}/{row['metadata']['name']}", grace_s=1)
+        return NotYet(shorten(left)) if left else Done(None)
+
+    try:
+        wait_until(f"what run '{run.id}' made to be gone", gone, Deadline(GONE_WAIT_S), tick=GONE_TICK_S)
+        # The last: by it the next run knows of this one.
+        cluster.delete(run.home)
+    except GpusmithError as error:
+        return error.message
+    return ""
 
 
 def remove(cluster: Cluster, name: str) -> str:

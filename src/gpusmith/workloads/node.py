@@ -9,9 +9,10 @@ from dataclasses import dataclass, field, replace
 from gpusmith.checks.findings import Finding
 from gpusmith.cluster.api import Cluster
 from gpusmith.cluster.views import NodeView
+from gpusmith.names import SIMULATED_LABEL
 from gpusmith.wait import Deadline
 from gpusmith.wanted.node import NodeWanted
-from gpusmith.wanted.offers import Offer
+from gpusmith.wanted.offers import Offer, devices
 from gpusmith.workloads.board import Board
 from gpusmith.workloads.jobs import Run
 from gpusmith.workloads.judge import Expected
@@ -22,6 +23,7 @@ Say = Callable[[str], None]
 OTHERS_WAIT_S = 10.0
 """How long a pod that takes the place of ours may take to be seen."""
 OTHERS_TICK_S = 1.0
+ALL_POD = "the pod that had all GPUs of the node"
 
 
 @dataclass(eq=False)
@@ -123,4 +125,10 @@ class NodeUnderTest:
     @property
     def expected(self) -> Expected:
         """What judges compare with."""
-        return Expected(self.host.name, self.host.simulated, self.target.devices)
+        known = {} if self.host.managed else {"by": ALL_POD, "told": f"label '{SIMULATED_LABEL}' of the Node"}
+        return Expected(self.host.name, self.host.simulated, self.target.devices, **known)
+
+    def learn(self, uuids: Sequence[str]) -> None:
+        """Of a node whose machine nobody asks: what a pod with all its GPUs was given is what the others are compared with."""
+        if not self.host.managed and len(uuids) == self.view.allocatable.get(self.offer.resource):
+            self.target = replace(self.target, devices=devices(uuids))

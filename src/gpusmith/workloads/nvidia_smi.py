@@ -34,7 +34,10 @@ def did_not_run(found: Finding) -> str:
 def run(pods: Pods) -> Judged:
     """A Job with all free GPUs: with one GPU too few it would not be seen."""
     logs = pods.run_with_all(pods.task("nvidia-smi", ["nvidia-smi", "-L"]))
-    return together([judge(pods.node.expected, log, pods.gpus // len(logs)) for log in logs])
+    judged = together([judge(pods.node.expected, log, pods.gpus // len(logs)) for log in logs])
+    if not judged.problems:
+        pods.node.learn(judged.evidence["uuids"])
+    return judged
 
 
 def judge(expected: Expected, log: str, wanted: int) -> Judged:

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
+from gpusmith.checks.findings import NotApplicable
 from gpusmith.cluster.api import Object
 from gpusmith.errors import GpusmithError, ToolError
 from gpusmith.wait import Deadline, WaitTimeout
@@ -76,6 +77,8 @@ class Pods:
         """
         host, image = self.node.host, image or self.image
         reference = host.validation.images.get(image)
+        if not reference and not host.managed:
+            raise NotApplicable(f"not applicable: option '--images' names no image '{image}'.")
         if not reference:
             raise ToolError(
                 f"Host '{host.name}' names no image for workload '{name}'.",

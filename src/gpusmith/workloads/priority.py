@@ -52,6 +52,17 @@ def ensure(cluster: Cluster) -> None:
         )
 
 
+def there(cluster: Cluster) -> str:
+    """Name of the class where an administrator has made it; empty where it is missing, unfit or may not be read."""
+    try:
+        found = cluster.get(f"{FOLDER}/{PRIORITY_CLASS}")
+    except ApiRefused as error:
+        if error.status != FORBIDDEN:
+            raise
+        return ""
+    return PRIORITY_CLASS if found and not harm(found) else ""
+
+
 def _create(cluster: Cluster) -> Object:
     try:
         return cluster.create(FOLDER, manifest())

@@ -11,6 +11,7 @@ from gpusmith.checks.findings import Finding
 from gpusmith.cluster.api import Cluster
 from gpusmith.workloads import cleanup, groups, namespace
 from gpusmith.workloads.board import Board
+from gpusmith.workloads.budget import Budget
 from gpusmith.workloads.jobs import Run
 from gpusmith.workloads.keepalive import KeepAlive
 from gpusmith.workloads.node import NodeUnderTest, Say
@@ -52,7 +53,7 @@ def run_all(
     try:
         namespace.make(cluster, run, programs)
         with KeepAlive(cluster, run):
-            look = look or looker(cluster, run.namespace)
+            look = look or looker(cluster, run)
             outcomes.update(_on_nodes(cluster, run, ready, say, look, len(targets)))
     finally:
         cleaned = cleanup.run(cluster, run)
@@ -64,17 +65,18 @@ def _on_nodes(
 ) -> dict[str, NodeOutcome]:
     alone, together = in_order()
     with (
-        Board(cluster, run.namespace) as board,
+        Board(cluster, run.namespace, run.id if run.within else "") as board,
         ThreadPoolExecutor(max_workers=min(NODES_AT_ONCE, len(ready))) as pool,
     ):
         nodes = [
-            NodeUnderTest(cluster, run, board, target, f"n{place}", say, look)
+            NodeUnderTest(cluster, run, board, target, f"{run.prefix}n{place}", say, look)
             for place, target in enumerate(ready)
         ]
+        budget = Budget(pool, run.gpu_budget, lambda: board.stopped)
         try:
-            list(pool.map(partial(_on_node, alone), nodes))
+            list(budget.map(partial(_on_node, alone), nodes))
             for workload in together:
-                groups.run(pool, workload, nodes, of_run)
+                groups.run(budget, workload, nodes, of_run)
         except BaseException:
             # Interrupted: the other nodes' threads must not wait on, so that what was made is removed at once.
             board.stop()

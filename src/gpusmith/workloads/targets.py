@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from gpusmith.cluster import dra
 from gpusmith.cluster.api import Cluster
 from gpusmith.cluster.views import NODES, PODS, NodeView, view_of
-from gpusmith.names import CORDON_TAINT, GPU_TAINT, READINESS_TAINTS, STARTUP_TAINT
+from gpusmith.names import CORDON_TAINT, GPU_TAINT, PRIORITY_CLASS, READINESS_TAINTS, RUN_LABEL, STARTUP_TAINT
 from gpusmith.upgrade import unfinished
 from gpusmith.wanted.node import NodeWanted
 from gpusmith.wanted.offers import Device, gpus_of
+from gpusmith.workloads.jobs import Run
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,8 @@ class Target:
         devices: what its pods are given, by the host's NVML; None if its record could not be read.
         runtime_classes: names that the cluster has.
         maintenance: ID of the upgrade that this run tests nodes for; empty if it tests for none.
+        budget: how many GPUs the run may take at the same time; 0 for no limit.
+        yields: whether the suite's pods have a priority with which they give way to everybody.
     """
 
     host: NodeWanted
@@ -33,6 +36,13 @@ class Target:
     devices: frozenset[Device] | None
     runtime_classes: frozenset[str] = frozenset()
     maintenance: str = ""
+    budget: int = 0
+    yields: bool = True
+
+    @property
+    def gpus(self) -> int:
+        """How many its Node hands out at the most."""
+        return gpus_of(self.view.allocatable, self.host.offers) if self.view else 0
 
     @property
     def tolerated(self) -> tuple[str, ...]:
@@ -77,12 +87,12 @@ Look = Callable[[Target], NodeView | None]
 """Reads a target's Node object anew."""
 
 
-def looker(cluster: Cluster, namespace: str) -> Look:
+def looker(cluster: Cluster, run: Run) -> Look:
     """Looks at a node by two lists, and two of Dynamic Resource Allocation where it is served.
 
     Args:
         cluster: the API.
-        namespace: of the run, whose own pods do not count as holders.
+        run: whose own pods do not count as holders.
     """
 
     def look(target: Target) -> NodeView | None:
@@ -91,11 +101,17 @@ def looker(cluster: Cluster, namespace: str) -> Look:
         if not nodes:
             return None
         pods = cluster.items(PODS, fieldSelector=f"spec.nodeName={name}")
-        others = [pod for pod in pods if pod["metadata"]["namespace"] != namespace]
+        others = [pod for pod in pods if not _is_of(pod, run)]
         claims = dra.read(cluster, others, name, offers=True)
         return view_of(nodes[0], others, target.host.operands.namespace, claims)
 
     return look
+
+
+def _is_of(pod: Mapping[str, Any], run: Run) -> bool:
+    metadata = pod["metadata"]
+    mine = not run.within or (metadata.get("labels") or {}).get(RUN_LABEL) == run.id
+    return mine and bool(metadata["namespace"] == run.namespace)
 
 
 def by_others(before: Target, now: NodeView | None) -> str:
@@ -128,7 +144,52 @@ def why_not(target: Target) -> NotTested | None:
         return _cordoned(view, host)
     if not view.ready:
         return NotTested(f"Not tested: node '{view.name}' is not Ready: {'; '.join(view.conditions)}.", True)
-    return _tainted(target, view) or _lent(view, host) or _without_free_gpus(view, host)
+    return (
+        _tainted(target, view)
+        or _lent(view, host)
+        or _without_free_gpus(view, host)
+        or _not_alone(target, view)
+        or _divided(view, host)
+        or over_budget(f"node '{view.name}' has", target.gpus, target.budget)
+    )
+
+
+def over_budget(has: str, gpus: int, budget: int) -> NotTested | None:
+    """What is larger than the run may be at any time.
+
+    Args:
+        has: what it is, in words, before the number.
+        gpus: that it has.
+        budget: of the run; 0 for no limit.
+    """
+    if not budget or gpus <= budget:
+        return None
+    return NotTested(
+        f"Not tested: {has} {gpus} GPUs, and --gpu-budget allows {budget}.",
+        False,
+        "Run the suite again with a larger budget.",
+    )
+
+
+def _divided(view: NodeView, host: NodeWanted) -> NotTested | None:
+    """What others divide has no whole GPUs to tell from each other."""
+    how = "" if host.managed else view.divided(host.offers)
+    if not how:
+        return None
+    return NotTested(f"Not tested: node '{view.name}' {how}.", False, "Test nodes that hand out whole GPUs.")
+
+
+def _not_alone(target: Target, view: NodeView) -> NotTested | None:
+    """Without its priority, a pod of the suite could take the place of one that waits for a GPU."""
+    held = view.busy(target.host.offers)
+    if target.yields or not held:
+        return None
+    return NotTested(
+        f"Not tested: pods hold GPUs of node '{view.name}', {', '.join(held)}, and without PriorityClass '{PRIORITY_CLASS}' the"
+        " suite's pods do not give way to others.",
+        False,
+        "Have an administrator make the class, once, as docs/any_cluster.md says; or run the suite again when the node is free.",
+    )
 
 
 def _marks(view: NodeView) -> dict[str, Any]:
@@ -160,6 +221,12 @@ def _tainted(target: Target, view: NodeView) -> NotTested | None:
         return None
     named = ", ".join(f"{row.get('key')}={row.get('value') or ''}:{row.get('effect')}" for row in foreign)
     removed = " ".join(f"{row.get('key')}:{row.get('effect')}-" for row in foreign)
+    if not target.host.managed:
+        return NotTested(
+            f"Not tested: node '{view.name}' has taint {named}, which not all GPU nodes have.",
+            False,
+            "If pods may run behind it, give its key with --tolerate; else run the suite again when its owner has taken it off.",
+        )
     return NotTested(
         f"Not tested: node '{view.name}' has taint {named}, which is not the inventory's.",
         False,

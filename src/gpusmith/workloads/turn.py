@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from gpusmith.checks.findings import Finding, Outcome, Skip, merge
+from gpusmith.checks.findings import Finding, NotApplicable, Outcome, Skip, merge
 from gpusmith.errors import GpusmithError
 from gpusmith.workloads.judge import Judged, last_words
-from gpusmith.workloads.node import NodeUnderTest
+from gpusmith.workloads.node import ALL_POD, NodeUnderTest
 from gpusmith.workloads.outcome import not_made, not_now
 from gpusmith.workloads.pods import Pods
 from gpusmith.workloads.register import ALL, Workload
@@ -131,6 +131,8 @@ class Turn:
             if isinstance(judged, Finding):
                 return judged
             return {node.host.name: self._judged(judged, node) for node in self.nodes}
+        except NotApplicable as why:
+            return self._each(Outcome.SKIPPED, str(why), "", skip=why.skip)
         except Contended as error:
             return self._contended(error)
         except PodProblem as error:
@@ -162,10 +164,13 @@ class Turn:
     def _judged(self, judged: Judged, node: NodeUnderTest) -> Finding:
         check, host = self.workload.check, node.host
         proved = not judged.of_host or all(row.target.devices is not None for row in self.nodes)
-        if judged.tested and node.target.devices is not None:
+        if judged.tested and (node.target.devices is not None or not host.managed):
             node.outcome.tested = tuple(judged.tested)
         if proved or judged.problems:
-            return merge(check, host.name, judged.problems, host.simulated, judged.evidence)
+            told = {"compared_with": ALL_POD} if judged.of_host and not host.managed else {}
+            return merge(check, host.name, judged.problems, host.simulated, {**judged.evidence, **told})
+        if not host.managed:
+            return self._not_compared(judged, node)
         # UUIDs from pods alone, which cannot be compared with the host's.
         cause = (
             f"Node '{host.name}': the GPUs that pods named cannot be compared with the host's, whose record could not be read;"
@@ -173,6 +178,23 @@ class Turn:
         )
         return Finding(
             check, host.name, Outcome.SKIPPED, cause, judged.evidence, "", host.simulated, skip=Skip.BLOCKED
+        )
+
+    def _not_compared(self, judged: Judged, node: NodeUnderTest) -> Finding:
+        """UUIDs of a node whose machine nobody asks, and of which no pod had all GPUs."""
+        host = node.host
+        cause = f"Node '{host.name}': the GPUs that pods named cannot be compared: no pod had all GPUs of the node."
+        skip = Skip.LEFT_OUT if node.view.busy(host.offers) else Skip.BLOCKED
+        step = "Run the suite again when nobody holds GPUs of the node."
+        return Finding(
+            self.workload.check,
+            host.name,
+            Outcome.SKIPPED,
+            cause,
+            judged.evidence,
+            step,
+            host.simulated,
+            skip=skip,
         )
 
     def _problem(self, error: PodProblem) -> dict[str, Finding]:

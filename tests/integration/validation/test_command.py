@@ -322,16 +322,19 @@ def test_a_check_is_selected_by_its_id(root: Path, dead: Path, tmp_path: Path) -
     assert [row["id"] for row in data["checks"]] == ["nodes.reachable"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGALRM])
 def test_an_interrupted_run_is_no_pass(
     root: Path, dead: Path, tmp_path: Path, number: signal.Signals
 ) -> None:
+    """SIGALRM: by its own --timeout."""
+    own = number is signal.SIGALRM
     reports = tmp_path / "reports"
     with socket.create_server(("127.0.0.1", 0)) as silent:
         kubeconfig = dead / "kubeconfig"
         address = f"http://127.0.0.1:{silent.getsockname()[1]}"
         kubeconfig.write_text(kubeconfig.read_text().replace("http://127.0.0.1:1", address))
         words = ["validation", f"--inventory={dead}", "--tier=cluster", f"--report-dir={reports}"]
+        words += ["--timeout=3"] if own else []
         environment = {**os.environ, "NO_COLOR": "1", "ANSIBLE_CONFIG": str(dead.parent / "ansible.cfg")}
         process = subprocess.Popen(
             # Who runs the tests in the background of a shell has interrupts ignored, and so have its children.
@@ -344,12 +347,14 @@ def test_an_interrupted_run_is_no_pass(
         )
         silent.settimeout(60)
         connection, _ = silent.accept()  # it waits for the cluster's answer now
-        process.send_signal(number)
+        if not own:
+            process.send_signal(number)
         output, _ = process.communicate(timeout=60)
         connection.close()
     assert process.returncode == 2, output
     assert "INTERRUPTED" in output
-    assert f"interrupted by {'Ctrl-C' if number is signal.SIGINT else 'SIGTERM'}" in output
+    by = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM", signal.SIGALRM: "--timeout"}
+    assert f"interrupted by {by[number]}" in output
     assert not re.search(r"\.py:\d+|Traceback|full-trace", output), output
     data = json.loads((reports / "results.json").read_text())
     assert data["run"]["exit_code"] == 2

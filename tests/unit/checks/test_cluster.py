@@ -9,8 +9,9 @@ from typing import Any, cast
 import pytest
 import yaml
 
-from gpusmith.checks.cluster import ClusterFacts, gpu_capacity
+from gpusmith.checks.cluster import ClusterFacts
 from gpusmith.checks.findings import Finding, Outcome
+from gpusmith.checks.gpu_capacity import gpu_capacity
 from gpusmith.checks.register import catalog
 from gpusmith.checks.whole_cluster import Removed
 from gpusmith.cluster.api import Cluster

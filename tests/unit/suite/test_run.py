@@ -92,7 +92,7 @@ def test_a_run_for_an_upgrade_tells_its_workloads_and_waits_for_its_labels(
     inventory = build({"gpu_nodes": {"hosts": ["gpu-1"]}}, {"gpu-1": variables()}, "inventory", "")
     seen: dict[str, Any] = {}
 
-    def take(*_: Any, loaded: dict[str, str]) -> Snapshot:
+    def take(*_: Any, loaded: dict[str, str], **__: Any) -> Snapshot:
         seen["loaded"] = loaded
         return Snapshot({}, {})
 

@@ -64,6 +64,7 @@ def run(
         recorded: the nodes' records could be read.
         look: how a node is at a later look; as in the beginning, if a test does not say.
         maintenance: ID of the upgrade that the nodes are tested for.
+        gpu_budget: how many GPUs the run may take at the same time.
     """
 
     def start(
@@ -73,6 +74,7 @@ def run(
         recorded: bool = True,
         look: Look = lambda target: target.view,
         maintenance: str = "",
+        gpu_budget: int = 0,
         **views: NodeView | None,
     ) -> tuple[dict[str, NodeOutcome], Finding]:
         targets = [
@@ -82,11 +84,17 @@ def run(
                 devices(fake_cluster.gpus[name]) if recorded else None,
                 frozenset(classes),
                 maintenance,
+                gpu_budget,
             )
             for name in names
         ]
         return runner.run_all(
-            cast(Cluster, fake_cluster), Run("a1", "o"), programs, targets, said.append, look
+            cast(Cluster, fake_cluster),
+            Run("a1", "o", gpu_budget=gpu_budget),
+            programs,
+            targets,
+            said.append,
+            look,
         )
 
     return start

@@ -12,6 +12,7 @@ from gpusmith.checks.findings import Finding, Outcome, Skip
 from gpusmith.cluster.holders import Holder
 from gpusmith.cluster.views import NodeView
 from gpusmith.workloads import waiting
+from gpusmith.workloads.jobs import Run
 from gpusmith.workloads.targets import Target, by_others, looker
 from tests.unit.hosts import make_host
 from tests.unit.objects import gpus
@@ -66,9 +67,9 @@ def test_a_look_leaves_our_own_pods_out() -> None:
         def items(self, path: str, **query: str) -> list[Any]:
             asked.append((path, query))
             node = {"metadata": {"name": "gpu-1"}, "status": {"allocatable": {"nvidia.com/gpu": "4"}}}
-            return [node] if path.endswith("/nodes") else [pod("ours"), pod("team")]
+            return [node] if path.endswith("/nodes") else [pod("gpusmith-validation-a1"), pod("team")]
 
-    view = looker(Api(), "ours")(Target(make_host(), READY, None))  # type: ignore[arg-type]
+    view = looker(Api(), Run("a1", "o"))(Target(make_host(), READY, None))  # type: ignore[arg-type]
     assert view is not None
     assert ([row.title for row in view.holders], view.free(make_host().offers[0])) == (["team/p"], 3)
     assert asked == [

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from gpusmith.checks.cluster import ClusterFacts, gpu_capacity
+from gpusmith.checks.cluster import ClusterFacts
 from gpusmith.checks.findings import Outcome
+from gpusmith.checks.gpu_capacity import gpu_capacity
 from gpusmith.checks.gpu_owners import gpu_owners
 from gpusmith.cluster.holders import Holder
 from gpusmith.wanted import node

@@ -1,0 +1,161 @@
+"""`pytest validation --from-cluster`: a cluster that the GPU Operator set up, without inventory, ssh and Ansible."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.fleet import api, operator
+
+NODES = 3
+ONLY_OURS = ["cluster.runtime-class", "cluster.labels", "cluster.taints"]
+
+
+def look(
+    root: Path, folder: Path, fleet: api.Fleet, *words: str, **environment: str
+) -> tuple[subprocess.CompletedProcess[str], list[dict[str, Any]]]:
+    """A run, and its findings. Neither Ansible nor ssh can be started."""
+    bare = folder / "bin"
+    bare.mkdir(exist_ok=True)
+    reports = folder / "reports"
+    options = ["--from-cluster", "--report-dir", str(reports), *words]
+    for _ in api.served(NODES, folder, fleet):
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", str(root / "validation"), *options],
+            cwd=folder,
+            env={"PATH": str(bare), "HOME": str(folder / "nobody"), "NO_COLOR": "1", **environment},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+    found = reports / "results.json"
+    return done, json.loads(found.read_text())["checks"] if found.exists() else []
+
+
+def allowed(root: Path) -> set[str]:
+    """Lists that the documented rights allow."""
+    documents = yaml.safe_load_all((root / "docs" / "rbac-any-cluster.yml").read_text())
+    (rules,) = [row["rules"] for row in documents if row["kind"] == "ClusterRole"]
+    return {
+        f"GET {f'/apis/{group}/v1' if group else '/api/v1'}/{name}"
+        for rule in rules
+        for group in rule["apiGroups"]
+        for name in rule["resources"]
+        if rule["verbs"] == ["list"]
+    }
+
+
+def test_a_healthy_cluster_of_the_gpu_operator_passes(root: Path, tmp_path: Path) -> None:
+    fleet = api.Fleet(NODES, [operator.node()], operator.PODS)
+    fleet.refused = {"/apis/apps/v1/daemonsets", "/apis/node.k8s.io/v1/runtimeclasses", "/api/v1/namespaces"}
+    done, found = look(root, tmp_path, fleet, "--kubeconfig", str(tmp_path / "kubeconfig"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    by_check: dict[str, set[str]] = {}
+    for row in found:
+        by_check.setdefault(row["id"], set()).add(row["outcome"])
+        assert row["id"] not in ONLY_OURS or "gpusmith did not set up this cluster" in row["cause"]
+    assert {name for name, outcomes in by_check.items() if outcomes == {"passed"}} == {
+        "cluster.api", "cluster.node-ready", "cluster.gpu-capacity", "cluster.gpu-owners", "cluster.operands",
+    }  # fmt: skip
+    assert "site.yml" not in done.stdout
+    # Discovery is open to everybody.
+    asked = {path for path in fleet.asked if path not in ("GET /apis/resource.k8s.io/v1", "GET /readyz")}
+    assert asked - {f"GET {path}" for path in fleet.refused} <= allowed(root)
+    assert f"nodes: {NODES} expected, {NODES} tested" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("broken", "says"),
+    [
+        (operator.node(None), "label 'feature.node.kubernetes.io/pci-10de.present' says, and offers none"),
+        (operator.node(7), "offers 7 GPUs, feature discovery says 8"),
+        (
+            operator.node(7, {"nvidia.com/gpu.count": None}),
+            "offers 7 GPUs, the majority of its kind says 8",
+        ),
+    ],
+    ids=["offers none", "fewer than its label", "fewer than most"],
+)
+def test_gpus_that_are_not_offered_fail(
+    root: Path, tmp_path: Path, broken: dict[str, Any], says: str
+) -> None:
+    fleet = api.Fleet(NODES, [broken, operator.node()], operator.PODS)
+    environment = {"KUBECONFIG": f"{tmp_path / 'none'}{os.pathsep}{tmp_path / 'kubeconfig'}"}
+    done, found = look(root, tmp_path, fleet, "--tier", "cluster", **environment)
+    assert done.returncode == 1, done.stdout + done.stderr
+    (bad,) = [row for row in found if row["outcome"] == "failed"]
+    assert (bad["id"], bad["target"]) == ("cluster.gpu-capacity", "gpu-00000")
+    assert says in bad["cause"]
+    owner = "Read the log of the device plugin of the GPU Operator: kubectl"
+    assert bad["next_step"].startswith(owner), bad["next_step"]
+    assert "-n gpu-operator logs nvidia-device-plugin-daemonset-" in bad["next_step"]
+
+
+def test_a_dry_run_says_what_would_run_and_makes_nothing(root: Path, tmp_path: Path) -> None:
+    cordoned = operator.node()
+    cordoned["spec"] = {"unschedulable": True}
+    fleet = api.Fleet(NODES, [cordoned, operator.node()], operator.PODS)
+    words = ["--dry-run", "--namespace", "team", "--images", "r/image:1", "--gpu-budget", "50%"]
+    done, found = look(root, tmp_path, fleet, *words, KUBECONFIG=str(tmp_path / "kubeconfig"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Tier cluster: 11 checks of cluster and gpu-00000, gpu-00001, gpu-00002" in done.stdout
+    assert "In namespace 'team', 12 GPUs at the same time at most: nvidia-smi, " in done.stdout
+    assert "  8 of 8 GPUs on gpu-00001, gpu-00002\n" in done.stdout
+    assert "  not on gpu-00000: node 'gpu-00000' is cordoned.\n" in done.stdout
+    assert {name.partition(" ")[0] for name in fleet.asked} == {"GET"}
+    assert not (tmp_path / "reports").exists()
+    assert found == []
+
+
+def test_what_was_measured_is_what_later_runs_compare_with(root: Path, tmp_path: Path) -> None:
+    environment = {"KUBECONFIG": str(tmp_path / "kubeconfig")}
+    healthy = api.Fleet(NODES, [operator.node()], operator.PODS)
+    words = ["--record", "pinned.yml", "--expect", "pinned.yml"]
+    done, _ = look(root, tmp_path, healthy, *words[:2], **environment)
+    assert done.returncode == 0, done.stdout
+    done, _ = look(root, tmp_path, healthy, *words[2:], **environment)
+    assert done.returncode == 0, done.stdout
+    # A GPU is gone, also for those who would count it, and so is a node.
+    seven = operator.node(7, {"nvidia.com/gpu.count": "7"})
+    broken = api.Fleet(NODES - 1, [seven, operator.node()], operator.PODS)
+    kept = (tmp_path / "pinned.yml").read_text()
+    done, found = look(root, tmp_path, broken, *words, **environment)
+    assert done.returncode == 1, done.stdout
+    assert (tmp_path / "pinned.yml").read_text() == kept
+    assert "nothing is recorded" in done.stdout
+    bad = {row["id"]: row["cause"] for row in found if row["outcome"] == "failed"}
+    assert bad == {
+        "cluster.gpu-capacity": "Node 'gpu-00000' offers 7 of 'nvidia.com/gpu', 'pinned.yml' says 8.",
+        "cluster.node-ready": "The cluster has no node 'gpu-00002' (host 'gpu-00002').",
+    }
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--inventory", "x"], "Option '--inventory' needs an inventory, and '--from-cluster' has none"),
+        (["--tier", "nodes"], "Tier 'nodes' needs an inventory, since it asks the machines"),
+        (["--expect", "none"], "of --expect cannot be read: No such file"),
+        (["--tier", "workloads"], "Tier 'workloads' needs --namespace"),
+        (["--namespace", "n"], "Workloads need '--images'"),
+        (["--namespace", "n", "--images", "jax=x"], "'jax' of option '--images' is none of cuda, pytorch"),
+        (["--selector", "a=b"], "has no GPU nodes with labels 'a=b'"),
+        (["--context", "other"], "Give --context one of its own: 'x'."),
+        (["--gpu-budget", "0"], "'0' of option '--gpu-budget' is no number of GPUs"),
+        (["--kubeconfig", ""], "Option '--kubeconfig' is empty"),
+        ([], "There is no kubeconfig: neither --kubeconfig nor $KUBECONFIG names one"),
+    ],
+)
+def test_what_cannot_work_is_refused(root: Path, tmp_path: Path, words: list[str], says: str) -> None:
+    environment = {"KUBECONFIG": str(tmp_path / "kubeconfig")} if words else {}
+    done, _ = look(root, tmp_path, api.Fleet(0), *words, **environment)
+    assert done.returncode == 4, done.stdout + done.stderr
+    assert says in done.stdout + done.stderr
