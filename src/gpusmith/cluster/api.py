@@ -119,6 +119,7 @@ class Cluster:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.kubeconfig, settings = kubeconfigs.load(kubeconfig)
+        self._way = (kubeconfig if isinstance(kubeconfig, Access) else Access(self.kubeconfig)).way
         import urllib3
         from kubernetes import client
 
@@ -251,7 +252,7 @@ class Cluster:
         how_often = f" ({tries} tries)" if tries > 1 else ""
         return ApiUnreachable(
             f"The API server '{self._client.configuration.host}' does not answer: {lost.reason}{how_often}.",
-            f"Check 'gpusmith_kubeconfig' and the way to the cluster: kubectl --kubeconfig {self.kubeconfig} get nodes",
+            self._way,
         )
 
     def _refused(self, method: str, path: str, answer: Answer, in_doubt: bool) -> ApiRefused:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from kubernetes.client import Configuration
 
 
+GIVE = "Give --kubeconfig one of the cluster."
+
+
 @dataclass(frozen=True)
 class Access:
     """How the API server is reached.
@@ -25,16 +28,26 @@ class Access:
         kubeconfig: path, or several as in $KUBECONFIG; empty in a pod, which has its service account.
         context: of the kubeconfig; empty for its current one.
         in_pod: whether this is the pod's own.
+        hint: what to do where it cannot be used; empty if a variable of the inventory names it.
     """
 
     kubeconfig: str
     context: str = ""
     in_pod: bool = False
+    hint: str = field(default="", compare=False)
 
     @property
     def words(self) -> str:
         """What it is called in messages."""
         return "of the pod's service account" if self.in_pod else self.kubeconfig
+
+    @property
+    def way(self) -> str:
+        """What to do where the API server does not answer."""
+        if self.in_pod:
+            return self.hint
+        named = "--kubeconfig" if self.hint else "gpusmith_kubeconfig"
+        return f"Check '{named}' and the way to the cluster: kubectl --kubeconfig {self.kubeconfig} get nodes"
 
 
 def found(kubeconfig: str, context: str) -> Access:
@@ -46,9 +59,9 @@ def found(kubeconfig: str, context: str) -> Access:
     usual = Path("~/.kube/config").expanduser()
     told = [path for path in os.environ.get("KUBECONFIG", "").split(os.pathsep) if path]
     if kubeconfig or told:
-        return Access(kubeconfig or os.pathsep.join(told), context)
+        return Access(kubeconfig or os.pathsep.join(told), context, hint=GIVE)
     if usual.is_file():
-        return Access(str(usual), context)
+        return Access(str(usual), context, hint=GIVE)
     from kubernetes.config import incluster_config
 
     if os.environ.get(incluster_config.SERVICE_HOST_ENV_NAME):
@@ -61,10 +74,14 @@ def found(kubeconfig: str, context: str) -> Access:
             raise InputError(
                 "Option '--context' names a context of a kubeconfig, and there is none.", "Give --kubeconfig."
             )
-        return Access("", in_pod=True)
+        return Access(
+            "",
+            in_pod=True,
+            hint="Look whether a NetworkPolicy keeps pods of this namespace from the API server.",
+        )
     raise InputError(
         f"There is no kubeconfig: neither --kubeconfig nor $KUBECONFIG names one, '{usual}' does not exist, and this is no pod.",
-        "Give --kubeconfig one of the cluster.",
+        GIVE,
     )
 
 
@@ -85,7 +102,10 @@ def load(kubeconfig: str | Access) -> tuple[str, Configuration]:
     files = [Path(part).expanduser() for part in parts if part]
     # Of several, kubectl leaves out those that do not exist.
     files = [path for path in files if path.exists()] or files[:1]
-    known = [content(path) for path in files]
+    try:
+        known = [content(path) for path in files]
+    except InputError as error:
+        raise InputError(error.message, access.hint or error.hint) from error
     # Of several current ones kubectl takes the first, the client the last.
     current = [str(each["current-context"]) for each in known if each.get("current-context")]
     context = access.context or next(iter(current), None)

@@ -150,6 +150,10 @@ def test_what_was_measured_is_what_later_runs_compare_with(root: Path, tmp_path:
         (["--selector", "a=b"], "has no GPU nodes with labels 'a=b'"),
         (["--context", "other"], "Give --context one of its own: 'x'."),
         (["--gpu-budget", "0"], "'0' of option '--gpu-budget' is no number of GPUs"),
+        (
+            ["--kubeconfig", "none"],
+            "Kubeconfig 'none' does not exist.\n  Next: Give --kubeconfig one of the cluster.",
+        ),
         (["--kubeconfig", ""], "Option '--kubeconfig' is empty"),
         ([], "There is no kubeconfig: neither --kubeconfig nor $KUBECONFIG names one"),
     ],

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from kubernetes.config import incluster_config
 
+from gpusmith.cluster.api import ApiUnreachable, Cluster
 from gpusmith.cluster.kubeconfig import Access, found, load
+from gpusmith.cluster.retries import ONE_TRY
 from gpusmith.errors import InputError
 
 ONE = """clusters: [{{name: c-{0}, cluster: {{server: 'https://{0}'}}}}]
@@ -51,6 +54,30 @@ def test_the_first_of_option_environment_home_and_pod(nobody: Path, monkeypatch:
     monkeypatch.setenv("KUBECONFIG", "/a")
     assert found("", "") == Access("/a")
     assert found("/b", "") == Access("/b")
+
+
+@pytest.mark.parametrize(
+    ("access", "says"),
+    [
+        (
+            Access("{}"),
+            "Check 'gpusmith_kubeconfig' and the way to the cluster: kubectl --kubeconfig {} get nodes",
+        ),
+        (
+            Access("{}", hint="h"),
+            "Check '--kubeconfig' and the way to the cluster: kubectl --kubeconfig {} get nodes",
+        ),
+    ],
+)
+def test_a_server_that_does_not_answer_is_told_by_the_way_to_it(
+    nobody: Path, access: Access, says: str
+) -> None:
+    path = nobody / "k"
+    path.write_text(ONE.format("127.0.0.1:1"))
+    cluster = Cluster(replace(access, kubeconfig=str(path)), ONE_TRY)
+    with pytest.raises(ApiUnreachable) as error:
+        cluster.get("/x")
+    assert error.value.hint == says.format(path)
 
 
 def test_several_files_are_one_as_for_kubectl(nobody: Path) -> None:
