@@ -36,12 +36,17 @@ class Limit:
     Attributes:
         peak: what the hardware can do, or did at the site.
         band: parts of that.
-        what: the peak in words.
+        recorded: it did so at the site.
     """
 
     peak: float
     band: Band
-    what: str = "the peak of"
+    recorded: bool = False
+
+    @property
+    def what(self) -> str:
+        """The peak in words."""
+        return "the recorded" if self.recorded else "the peak of"
 
     @property
     def floor(self) -> float:
@@ -93,7 +98,7 @@ class Baselines:
 
     def known(self, own: Mapping[str, float], row: OfModel | None) -> OfModel:
         """A model's baseline with what a site has recorded of it, which takes the place of the table's peaks."""
-        limits = {name: Limit(value, self.recorded, "the recorded") for name, value in own.items()}
+        limits = {name: Limit(value, self.recorded, recorded=True) for name, value in own.items()}
         return replace(row or OfModel({}), limits={**(row.limits if row else {}), **limits})
 
     def link(self, generation: int | None, lanes: int | None) -> Limit | None:

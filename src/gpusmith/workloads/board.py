@@ -38,7 +38,7 @@ class Board:
 
     def __init__(self, cluster: Cluster, namespace: str, run: str = "") -> None:
         self._cluster = cluster
-        self._of_run = f"{RUN_LABEL}={run}," if run else ""
+        self._of_run = f",{RUN_LABEL}={run}" if run else ""
         self._folder = f"/api/v1/namespaces/{namespace}"
         self._news = threading.Condition()
         self._pods: dict[str, Object] = {}
@@ -91,7 +91,7 @@ class Board:
             names = sorted(self._followed)
         found: dict[str, Object] = {}
         for first in range(0, len(names), NAMES_AT_ONCE):
-            chosen = f"{self._of_run}{WORKLOAD_LABEL} in ({','.join(names[first : first + NAMES_AT_ONCE])})"
+            chosen = f"{WORKLOAD_LABEL} in ({','.join(names[first : first + NAMES_AT_ONCE])}){self._of_run}"
             rows = self._cluster.items(f"{self._folder}/pods", labelSelector=chosen)
             found |= {self._key(pod): pod for pod in rows}
         with self._news:
