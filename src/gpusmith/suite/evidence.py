@@ -102,7 +102,7 @@ class Evidence:
         """
         if self._folder is None:
             return
-        versions = {"gpusmith": about["version"], "python": platform.python_version()}
+        versions = {"release": about["version"], "python": platform.python_version()}
         document = {"schema": EVIDENCE_SCHEMA, **about, "versions": versions, "wanted": [*map(plain, hosts)]}
         self._keep(RUN, json.dumps(document, indent=1))
 

@@ -69,7 +69,7 @@ class Api:
     def serves(self, version: str) -> bool:
         return True
 
-    def items(self, path: str, **query: str) -> list[dict[str, Any]]:
+    def items(self, path: str, _cut: Any = None, /, **query: str) -> list[dict[str, Any]]:
         if "resource.k8s.io" in path:
             return copy.deepcopy(self.claims if path.endswith("claims") else [])
         return copy.deepcopy(list(self.nodes.values()) if path.endswith("nodes") else self.pods)
