@@ -21,7 +21,7 @@ from gpusmith.report import baseline, files, github
 from gpusmith.report.coverage import percent_of
 from gpusmith.report.results import EVERY_NODE, ExitCode
 from gpusmith.report.terminal import terminal
-from gpusmith.suite import evidence, forecast, from_cluster, maintenance, own, replay
+from gpusmith.suite import evidence, forecast, from_cluster, maintenance, options, own, replay
 from gpusmith.suite.run import Suite, tiers_of
 from gpusmith.wanted.inventory import Inventory, read
 from gpusmith.workloads import own as own_workloads
@@ -46,59 +46,7 @@ Verify = Callable[[str, str], None]
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """The suite's own options."""
-    group = parser.getgroup("gpusmith", "validation of GPU nodes")
-    group.addoption("--inventory", metavar="X", help="Ansible inventory (default: the one of ansible.cfg)")
-    group.addoption("--limit", metavar="PATTERN", help="only these hosts or groups")
-    group.addoption(
-        replay.OPTION,
-        metavar="DIR",
-        help="judge the evidence in this report folder once more; asks neither inventory nor nodes nor cluster",
-    )
-    group.addoption(
-        "--from-cluster",
-        action="store_true",
-        help="no inventory and no ssh: the GPU nodes of a cluster, as it tells of them (docs/any_cluster.md)",
-    )
-    for option, value, text in from_cluster.OPTIONS:
-        group.addoption(option, metavar=value, help=f"with --from-cluster: {text}")
-    group.addoption(
-        "--report-dir",
-        metavar="DIR",
-        help="folder for the reports (default: reports/latest, for a replay reports/replay)",
-    )
-    group.addoption("--summary-md", metavar="FILE", help="also write verdict and causes there, in Markdown")
-    group.addoption(
-        "--min-coverage",
-        metavar="PERCENT",
-        help="so many percent of all nodes and GPUs must be tested (default: all that nobody uses or keeps back)",
-    )
-    group.addoption(
-        "--record-baseline",
-        metavar="FILE",
-        help="write the medians of the GPUs' rates to a file, for the inventory ('validation_baselines')",
-    )
-    group.addoption(
-        "--dry-run", action="store_true", help="only say what would run where, and what would be left out"
-    )
-    group.addoption(
-        "--gpu-budget",
-        metavar="N|%",
-        help="nodes with so many GPUs are tested at the same time (default: 16 nodes)",
-    )
-    group.addoption(
-        "--timeout", metavar="SECONDS", type=float, help="end the run then, as by Ctrl-C (default: never)"
-    )
-    group.addoption("--tier", metavar="LIST", help=f"only these tiers, divided by commas: {','.join(TIERS)}")
-    group.addoption(
-        maintenance.ID,
-        metavar="ID",
-        help="also test the nodes that this run of a driver upgrade has cordoned",
-    )
-    group.addoption(
-        maintenance.VERSION,
-        metavar="X",
-        help="the driver that these nodes must have, whatever the inventory says",
-    )
+    options.add(parser.getgroup("gpusmith", "validation of GPU nodes").addoption)
 
 
 def pytest_configure(config: pytest.Config) -> None:
