@@ -19,7 +19,8 @@ def run(pods: Pods, name: str) -> Judged:
         pods: of the workload.
         name: of the framework.
     """
-    logs = pods.run_with_all(pods.task(name, jobs.program(f"run_{name}.py")))
+    env = {"GPUSMITH_NODES": pods.node.host.name}
+    logs = pods.run_with_all(pods.task(name, jobs.program(f"run_{name}.py"), env=env))
     return together([judge(pods.node.expected, name, log, pods.gpus // len(logs)) for log in logs])
 
 

@@ -69,9 +69,8 @@ def group(environment: dict[str, str] | None = None) -> Group:
     env = dict(os.environ) if environment is None else environment
     gpus = int(env["GPUSMITH_GPUS"])
     members = tuple(filter(None, env.get("GPUSMITH_MEMBERS", "").split(",")))
-    if not members:
-        return Group(0, ("127.0.0.1",), ("this node",), gpus)
-    return Group(int(env["GPUSMITH_PLACE"]), members, tuple(env["GPUSMITH_NODES"].split(",")), gpus)
+    nodes = tuple(env.get("GPUSMITH_NODES", "this node").split(","))
+    return Group(int(env.get("GPUSMITH_PLACE", "0")), members or ("127.0.0.1",), nodes, gpus)
 
 
 # --- pods reach each other -------------------------------------------------------------------------------------

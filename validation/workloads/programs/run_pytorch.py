@@ -165,8 +165,8 @@ def work() -> dict[str, Any]:
     Raises:
         ProgramError: one failed, or this pod does not reach the others.
     """
-    group = ranks.group()
     gpu_driver.load("libcuda.so.1")
+    group = ranks.group()
     met = ranks.meet(group)
     # Imported once, before the processes are forked; that uses no CUDA.
     import torch  # noqa: F401

@@ -105,6 +105,8 @@ class TensorFlow:
         # Steps are where their variable is, since nothing is placed softly.
         for ordinal, copy in zip(ordinals, strategy.experimental_local_results(w)):
             training.computed_on(copy.device, f"{'GPU' if on_gpus else 'CPU'}:{ordinal}")
+        # What exchanges need beside their data has no kernel on GPUs for some types.
+        tf.config.set_soft_device_placement(True)
         done = Trained([float(rows[0].numpy()) for rows in own], [], world)
         summed, gathered, weights = (
             strategy.experimental_local_results(part)[0].numpy() for part in tf.function(exchange)()
@@ -122,8 +124,8 @@ def work() -> dict[str, Any]:
     Raises:
         ProgramError: it failed, or this pod does not reach the others.
     """
-    group = ranks.group()
     gpu_driver.load("libcuda.so.1")
+    group = ranks.group()
     met = ranks.meet(group)
     (found,) = ranks.in_processes(group, [range(group.gpus)], partial(training.work, TensorFlow, group))
     ways = {"transports": ranks.transports()} if found["world"] > 1 else {}
