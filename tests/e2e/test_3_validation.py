@@ -21,6 +21,28 @@ RBAC = "validation/rbac.yml"
 ACCOUNT = "gpusmith-validation"
 
 
+OWN = {
+    "validation_plugins/facts/rack.py": 'def facts():\n    return {"name": open("/etc/hostname").read().strip()}\n',
+    "validation_plugins/site.py": """
+from gpusmith.checks.register import check
+from gpusmith.problems import Problem
+
+
+@check("nodes.site-rack", place=500, proves="p", fails_when="f", do="d")
+def rack(facts):
+    name = facts.record.own["rack"]["name"]
+    return [] if name == facts.host.name else [Problem(f"'{name}' is another rack.", "Look.")]
+""",
+}
+OWN_WORKLOAD = {
+    "name": "site-hello",
+    "image": "{{ validation_images.cuda }}",
+    "command": ["python3", "-c", "print('all is well')"],
+    "gpus": "all",
+    "expect": "all is well",
+}
+
+
 @pytest.fixture(scope="module")
 def few_rights(ready_lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """An inventory whose suite has the rights of validation/rbac.yml and no others."""
@@ -30,6 +52,10 @@ def few_rights(ready_lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iter
     inventory = ready_lab.copy_inventory(folder / "inventory")
     with (inventory / "group_vars" / "all.yml").open("a") as out:
         out.write(f"validation_kubeconfig: {kubeconfig}\n")
+        out.write(f"validation_workloads: {json.dumps([OWN_WORKLOAD])}\n")
+    for name, text in OWN.items():
+        (inventory / name).parent.mkdir(parents=True, exist_ok=True)
+        (inventory / name).write_text(text)
     yield inventory
     ready_lab.kubectl("delete", "namespace", ACCOUNT, "--wait=true", timeout=180)
     policy = "validatingadmissionpolicy,validatingadmissionpolicybinding"
@@ -168,6 +194,19 @@ def test_eight_distinct_gpus(whole: Validation) -> None:
 
 def test_reports(whole: Validation) -> None:
     assert {"results.json", "junit.xml", "report.html"} <= {path.name for path in whole.reports.iterdir()}
+
+
+@pytest.mark.parametrize("check", ["nodes.site-rack", "workloads.site-hello"])
+def test_checks_and_workloads_of_the_sites_own_passed(whole: Validation, check: str) -> None:
+    outcomes = [row["outcome"] for row in whole.results["checks"] if row["id"] == check]
+    assert outcomes == ["passed", "passed"]
+
+
+def test_a_replay_finds_the_same(ready_lab: Lab, whole: Validation, tmp_path: Path) -> None:
+    words = ["validation", "--replay", str(whole.reports), "--report-dir", str(tmp_path / "again")]
+    ready_lab.ok(ready_lab.program("pytest"), *words)
+    compare = ["report", "diff", str(whole.reports), str(tmp_path / "again")]
+    assert "no difference" in ready_lab.ok(ready_lab.program("gpusmith"), *compare).output
 
 
 def test_nothing_is_left_behind(ready_lab: Lab, whole: Validation) -> None:
