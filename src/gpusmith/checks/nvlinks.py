@@ -95,7 +95,11 @@ def nvlinks(facts: NodeFacts) -> list[Problem]:
     values = gpu_values.sort(facts, ("nvlinks",), "NVLinks", missing)
     found = values.judged([problem for gpu in values.known for problem in _problems(facts, gpu, expected)])
     if not found and expected is None:
-        raise NotApplicable(
-            f"Node '{node}': not applicable: nothing says how many NVLinks its GPUs have; up are {_seen(values.known)}."
+        known = facts.model is not None and facts.model.nvlinks
+        why = (
+            "a virtual machine with a part of a board has the NVLinks that its host gives it"
+            if known
+            else "nothing says how many NVLinks its GPUs have"
         )
+        raise NotApplicable(f"Node '{node}': not applicable: {why}; up are {_seen(values.known)}.")
     return found
