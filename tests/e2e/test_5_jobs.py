@@ -73,7 +73,7 @@ def test_a_wrong_gradient_and_a_rank_that_dies_are_named(suite: Suite) -> None:
 
 @pytest.mark.usefixtures("cut")
 def test_nodes_whose_pods_do_not_reach_each_other_are_named(suite: Suite) -> None:
-    run = suite({"ranks.py": ("REACH_S = 45.0", "REACH_S = 15.0")})
+    run = suite({"ranks.py": ("REACH_S = 90.0", "REACH_S = 15.0")})
     assert failed(run) == {FIRST: set(CHECKS), SECOND: set(CHECKS)}, str(run.ended)
     assert "the pod on node 'gpu-1' does not reach the pod on node 'gpu-2'" in run.causes(FIRST)
     assert "Look at the pod network between these nodes" in run.ended.output

@@ -64,7 +64,7 @@ def read(access: Access, selector: str, expect: Path | None = None) -> Inventory
             " some.",
             "Look at: kubectl describe nodes" if not selector else "Give another --selector.",
         )
-    found = hosts(nodes, access.kubeconfig)
+    found = hosts(nodes, access.kubeconfig, chosen=bool(selector))
     if expect:
         found = as_pinned(found, wanted, expect.name)
     return Inventory(f"cluster {cluster.host}", selector, found, {}, chosen=access)
@@ -103,19 +103,20 @@ def has_gpus(node: Object) -> bool:
     return any(offered(node, "capacity").values()) or bool(gpu_mark(_labels(node)))
 
 
-def hosts(nodes: Sequence[Object], kubeconfig: str = "") -> dict[str, NodeWanted]:
+def hosts(nodes: Sequence[Object], kubeconfig: str = "", *, chosen: bool = False) -> dict[str, NodeWanted]:
     """What each of them should be: as its labels say, else as most of its kind are.
 
     Args:
         nodes: as the API has them.
         kubeconfig: for commands in advice.
+        chosen: somebody chose them: a taint that all of them have may set them aside.
     """
     kinds: dict[str, Counter[int]] = {}
     for node in nodes:
         kinds.setdefault(_kind(node), Counter())[offered(node, "capacity").get(GPU_RESOURCE, 0)] += 1
     usual = {kind: _usual(counts) for kind, counts in kinds.items()}
     found = {node["metadata"]["name"]: _host(node, usual[_kind(node)], kubeconfig) for node in nodes}
-    shared = _shared_taints(nodes)
+    shared = () if chosen else _shared_taints(nodes)
     return {
         name: replace(host, kubernetes=replace(host.kubernetes, taints=shared))
         for name, host in found.items()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from gpusmith.checks.findings import Finding
+from gpusmith.checks.findings import Finding, NotApplicable
 from gpusmith.problems import Problem
 from gpusmith.workloads import jobs, network
 from gpusmith.workloads.frameworks import NAMES, uuids
@@ -15,7 +15,7 @@ from gpusmith.workloads.jobs import PodTask
 from gpusmith.workloads.judge import Expected, Judged, program_on_gpus
 from gpusmith.workloads.pods import Pods
 from gpusmith.workloads.register import ALL, workload
-from gpusmith.workloads.waiting import PodProblem
+from gpusmith.workloads.waiting import NotLocal, PodProblem
 
 BETWEEN = {"ib": "NET/IB", "socket": "NET/Socket", "nvlink": "P2P"}
 """What NCCL's log calls the ways that 'validation_transport' names."""
@@ -52,6 +52,11 @@ def run(*nodes: Pods, name: str) -> Judged | Finding:
 def _log(pods: Pods, task: PodTask) -> str:
     try:
         return pods.log_of_job(task)
+    except NotLocal as error:
+        cause = (
+            f"not applicable: node '{pods.node.host.name}' gives no pod {task.gpus} GPUs: {error.message}."
+        )
+        raise NotApplicable(cause) from error
     except PodProblem as error:
         error.message = f"on node '{pods.node.host.name}': {error.message}"
         raise
@@ -170,7 +175,9 @@ def _way(expected: Sequence[Expected], each: Sequence[Judged], transport: str) -
         # Gloo, which stands in on simulated GPUs, and TensorFlow on CPUs write no log.
         if node.simulated or transport not in BETWEEN:
             continue
-        if not any(way.startswith(BETWEEN[transport]) for way in ways):
+        taken = any(way.startswith(BETWEEN[transport]) for way in ways)
+        # Within a node NVLink is P2P as well.
+        if not taken or (transport == "nvlink" and any(way.startswith("NET/") for way in ways)):
             cause = f"Node '{node.node}': NCCL's data takes {', '.join(ways) or 'no way that its log names'}, not '{transport}'."
             step = (
                 "Look whether its fabric's ports are up and whether pods are given the fabric's devices; correct"

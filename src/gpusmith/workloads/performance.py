@@ -151,11 +151,11 @@ def _shortfall(row: Result, name: str, limit: Limit) -> Iterator[tuple[str, bool
     if value >= limit.floor:
         yield f"{said}; {limit.usual:.4g} and more are usual", False
         return
-    excuse = _excuse(row, name, recorded=limit.recorded)
-    yield f"{said}; {limit.floor:.4g} must be{_clocks(row, name)}{excuse}", not excuse
+    why_not = excuse(row, name, recorded=limit.recorded)
+    yield f"{said}; {limit.floor:.4g} must be{_clocks(row, name)}{why_not}", not why_not
 
 
-def _excuse(row: Result, name: str, *, recorded: bool) -> str:
+def excuse(row: Result, name: str, *, recorded: bool) -> str:
     """Why a slow GPU is none of the hardware's fault; empty if nothing says so."""
     limit, default = row.get("power_limit_mw"), row.get("power_limit_default_mw")
     if name == "gemm_tflops" and limit and default and limit < default:

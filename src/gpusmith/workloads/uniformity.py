@@ -15,7 +15,7 @@ from gpusmith.problems import Problem
 from gpusmith.wanted.node import NodeWanted
 from gpusmith.workloads.outcome import NodeOutcome, not_made
 from gpusmith.workloads.performance import CHECK as MEASURED
-from gpusmith.workloads.performance import WHAT
+from gpusmith.workloads.performance import WHAT, excuse
 
 CHECK = "workloads.uniformity"
 STEP = "Compare the GPU with its like: memory errors, clocks, PCIe link, cooling, the slot."
@@ -118,7 +118,7 @@ def judge(host: NodeWanted, own: Rows, alike: Mapping[str, Like]) -> Finding:
 def _slow(node: str, row: Mapping[str, Any], like: Like) -> Iterator[Problem]:
     for name, part in baselines.of_file().alike.items():
         median = like.medians[name]
-        if row[name] < part * median:
+        if row[name] < part * median and not excuse(row, name, recorded=False):
             what, unit = WHAT[name]
             cause = (
                 f"Node '{node}': {row['uuid']}: {what} at {row[name]:g} {unit}, the median of {like.count} GPUs like it is"

@@ -85,6 +85,7 @@ def test_a_pod_that_is_not_reached_is_a_matter_of_the_network() -> None:
     ("ways", "wanted", "wrong"),
     [
         (["NET/Socket"], "ib", 1), (["NET/IB", "P2P/CUMEM"], "ib", 0), ([], "ib", 1), (["P2P/CUMEM"], "nvlink", 0),
+        (["NET/Socket", "P2P/CUMEM"], "nvlink", 1),
         (["NET/Socket"], "any", 0), (["NET/Socket"], "socket", 0),
     ],
 )  # fmt: skip
@@ -114,6 +115,24 @@ def test_each_pod_is_told_its_place_and_found_by_name(run: Any, fake_cluster: An
         assert env["GPUSMITH_MEMBERS"] == f"n0-{name}.{name},n1-{name}.{name}"
         assert (env["GPUSMITH_NODES"], env["GPUSMITH_PLACE"]) == ("gpu-1,gpu-2", str(place))
     assert fake_cluster.given == {}
+
+
+def test_nodes_that_give_no_pod_all_gpus_are_not_failed(run: Any, fake_cluster: Any) -> None:
+    """topologyManagerPolicy single-numa-node: the kubelet refuses it, and each GPU was tested by itself."""
+    start = fake_cluster.run
+
+    def refuse(name: str, pod: dict[str, Any], *rest: Any) -> None:
+        start(name, pod, *rest)
+        if "-pytorch-nodes-" in name:
+            message = "Pod was rejected: Resources cannot be allocated with Topology locality"
+            pod["status"] = {"phase": "Failed", "reason": "TopologyAffinityError", "message": message}
+            fake_cluster.logs.pop(name)
+
+    fake_cluster.run = refuse
+    found, _ = run(("gpu-1", "gpu-2"))
+    for node in found.values():
+        assert node.findings[CHECK].skip is Skip.NOT_APPLICABLE, node.findings[CHECK]
+        assert "gives no pod 4 GPUs" in node.findings[CHECK].cause
 
 
 def test_without_names_for_pods_it_does_not_apply(run: Any, fake_cluster: Any) -> None:

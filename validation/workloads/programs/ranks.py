@@ -23,7 +23,7 @@ from typing import Any, Callable
 from gpu_driver import ProgramError
 
 REACH_PORT, STORE_PORT = 29499, 29500
-REACH_S = 45.0
+REACH_S = 90.0
 """How long another pod may take until it answers: all of them are scheduled, and their images are there."""
 FORM_S = 45.0
 WORK_S = 180.0
@@ -80,6 +80,13 @@ class _Answers(socketserver.ThreadingTCPServer):
     """Says to who connects which member this is, to the end of the program."""
 
     allow_reuse_address, daemon_threads = True, True
+    # Clusters have IPv4, IPv6 or both.
+    address_family = socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET
+
+    def server_bind(self) -> None:
+        if self.address_family == socket.AF_INET6:
+            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        super().server_bind()
 
 
 def meet(found: Group, patience_s: float = REACH_S, port: int = REACH_PORT) -> dict[str, float]:
@@ -222,8 +229,16 @@ _VIA = re.compile(r"\bvia ((?:P2P|SHM|NET|COLLNET)(?:/[A-Za-z]+)?)")
 
 
 def nccl_environment() -> dict[str, str]:
-    """Variables that make NCCL write which way its data takes."""
-    return {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,GRAPH,NET", "NCCL_DEBUG_FILE": f"{NCCL_LOG}.%p"}
+    """Variables that make NCCL write which way its data takes, and use /dev/shm.
+
+    Without the last one, NCCL 2.24 to 2.26.4 need calls for NUMA that restricted pods may not make.
+    """
+    return {
+        "NCCL_DEBUG": "INFO",
+        "NCCL_DEBUG_SUBSYS": "INIT,GRAPH,NET",
+        "NCCL_DEBUG_FILE": f"{NCCL_LOG}.%p",
+        "NCCL_CUMEM_HOST_ENABLE": "0",
+    }
 
 
 def transports(folder: Path | None = None) -> list[str]:

@@ -64,6 +64,15 @@ def test_a_pod_that_is_not_reached_is_named_with_both_nodes(
     assert caught.value.facts == {"unreached": "gpu-2"}
 
 
+def test_a_pod_that_only_finds_itself_says_so(ranks: Any, peer: Callable[[str], int]) -> None:
+    """Its own answer comes by IPv4 and by IPv6."""
+    with pytest.raises(ranks.ProgramError, match="'0' answers there"):
+        ranks.meet(group(ranks), 0.5)
+    six = ranks.Group(0, (ONE, "::1"), ("gpu-1", "gpu-2"), 2)
+    with pytest.raises(ranks.ProgramError, match="'0' answers there"):
+        ranks._reach(six, 1, ranks.REACH_PORT, time.monotonic() + 0.5, 0.5)
+
+
 def test_a_pod_alone_meets_nobody(ranks: Any) -> None:
     assert ranks.meet(ranks.group({"GPUSMITH_GPUS": "4"})) == {}
 
