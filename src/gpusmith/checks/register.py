@@ -174,13 +174,20 @@ def catalog() -> Mapping[str, Check]:
     return _in_order()
 
 
-def explanations(name: str) -> tuple[str, ...]:
-    """Checks that explain a failure of this one on the same node, by id; for workloads these are the critical ones, too."""
+def explanations(name: str, ran: bool = False) -> tuple[str, ...]:
+    """Checks that explain a failure of this one on the same node, by id; for workloads these are the critical ones, too.
+
+    Args:
+        name: of the check.
+        ran: it is a workload that had GPUs, so that what others say of the Node does not explain what it found.
+    """
     row = catalog().get(name)
     if row is None:
         return ()
     critical = (other.id for other in catalog().values() if other.critical)
-    return (*critical, *row.explained_by) if row.tier == "workloads" else row.explained_by
+    if row.tier != "workloads":
+        return row.explained_by
+    return (*critical, *(() if ran else row.explained_by))
 
 
 def of_tier(tier: str) -> tuple[Check, ...]:

@@ -63,11 +63,14 @@ def causes(results: Results) -> list[Cause]:
     """What is wrong: what failed, without what another failure on the same node explains, which is counted there."""
     bad = [row for row in results.findings if row.outcome in (Outcome.FAILED, Outcome.ERROR)]
     by_place = {(row.target, row.check): row for row in bad}
-    explain = {name: explanations(name) for name in {row.check for row in bad}}
+    kinds = {(row.check, bool(row.evidence)) for row in bad}
+    explain = {kind: explanations(*kind) for kind in kinds}
 
     def root(row: Finding) -> Finding:
         found, seen = row, {row.check}
-        while by := [name for name in explain[found.check] if (row.target, name) in by_place]:
+        while by := [
+            name for name in explain[found.check, bool(found.evidence)] if (row.target, name) in by_place
+        ]:
             if by[0] in seen:
                 return row  # checks of a site's own that explain each other: none is left out
             seen.add(by[0])

@@ -17,8 +17,11 @@ DRIVER, CDI, ECC = "nodes.driver-versions", "nodes.cdi", "nodes.ecc"
 Found = list[tuple[str, list[str], list[str]]]
 
 
-def failed(name: str, target: str, cause: str = "", outcome: Outcome = Outcome.FAILED) -> Finding:
-    return replace(FAILED, check=name, target=target, cause=cause or f"{name} fails.", outcome=outcome)
+def failed(
+    name: str, target: str, cause: str = "", outcome: Outcome = Outcome.FAILED, **evidence: str
+) -> Finding:
+    said = cause or f"{name} fails."
+    return replace(FAILED, check=name, target=target, cause=said, outcome=outcome, evidence=evidence)
 
 
 def seen(found: Results) -> Found:
@@ -57,6 +60,19 @@ def test_what_another_failure_of_the_node_explains_is_shown_under_it(
     rows: Sequence[tuple[str, str]], expected: Found
 ) -> None:
     assert seen(results(*(failed(*row) for row in rows))) == expected
+
+
+def test_a_workload_that_had_gpus_and_found_something_is_a_cause_of_its_own() -> None:
+    """Seven of eight GPUs are offered: that is no reason for one of the seven to compute wrongly."""
+    gone, wrong = (
+        failed("cluster.gpu-capacity", "a"),
+        failed("workloads.pytorch", "a", "wrong weights", log="x"),
+    )
+    assert [row.text for row in causes(results(gone, wrong))] == [
+        "cluster.gpu-capacity fails.",
+        "wrong weights",
+    ]
+    assert len(causes(results(gone, replace(wrong, evidence={})))) == 1
 
 
 def test_an_error_is_a_follow_up_as_well_and_a_pass_explains_nothing() -> None:
