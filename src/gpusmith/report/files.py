@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from gpusmith.errors import ToolError
+from gpusmith.errors import InputError, ToolError
 from gpusmith.report import document
 from gpusmith.report.html import html
 from gpusmith.report.junit import junit
@@ -24,14 +25,20 @@ MAKERS: Mapping[str, Callable[[Results], Iterable[bytes]]] = {
 """Per file what makes its parts, in the order of writing: results.json last, by which a run is known to be reported."""
 
 
+_OURS: dict[Path, int] = {}
+"""Folders that this process keeps, until it ends."""
+
+
 def clear(folder: Path) -> None:
     """Make the folder and remove the reports of an earlier run, which must never be read as this one's.
 
     Raises:
+        InputError: a run that goes on reports there.
         ToolError: it cannot be written to.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        _keep(folder)
         for name in MAKERS:
             (folder / name).unlink(missing_ok=True)
         # With something in it: a full disk takes empty files.
@@ -42,6 +49,26 @@ def clear(folder: Path) -> None:
             f"Report folder '{folder}' cannot be used: {error.strerror}.",
             "Give --report-dir a folder that you can write to, on a disk with room.",
         ) from error
+
+
+def _keep(folder: Path) -> None:
+    """Refuse a folder that another process keeps: two runs would mix their evidence."""
+    if folder in _OURS:
+        return
+    found = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(found, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(found)
+        raise InputError(
+            f"Another run of the suite writes its reports to '{folder}'.",
+            "Wait for its end, or give --report-dir another folder.",
+        ) from error
+    except OSError:
+        # A file system that has no locks for folders.
+        os.close(found)
+        return
+    _OURS[folder] = found
 
 
 def write(results: Results, folder: Path) -> None:

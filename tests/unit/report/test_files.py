@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import tempfile
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gpusmith.errors import ToolError
+from gpusmith.errors import InputError, ToolError
 from gpusmith.report import files
 from tests.unit.report.samples import ERROR, FAILED, SKIPPED, all_passed, results
 
@@ -49,6 +50,19 @@ def test_folder_that_cannot_be_used_is_refused(tmp_path: Path) -> None:
         files.clear(tmp_path / "file" / "below")
     with pytest.raises(ToolError, match="cannot be written"):
         files.write(results(), tmp_path / "file")
+
+
+def test_a_folder_that_another_process_keeps_is_refused_and_stays_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "results.json").write_text("of the run that goes on")
+    another = os.open(tmp_path, os.O_RDONLY)
+    fcntl.flock(another, fcntl.LOCK_EX)
+    with pytest.raises(InputError, match="Another run of the suite writes its reports"):
+        files.clear(tmp_path)
+    assert (tmp_path / "results.json").exists()
+    os.close(another)
+    files.clear(tmp_path)
+    files.clear(tmp_path)
+    assert not (tmp_path / "results.json").exists()
 
 
 FULL = Path("/dev/full")
