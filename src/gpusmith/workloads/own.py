@@ -25,11 +25,17 @@ def register(hosts: Iterable[NodeWanted]) -> None:
     """Register each that a host has, with its check 'workloads.NAME'.
 
     Raises:
-        InputError: a name is taken, or hosts give one workload different numbers of GPUs.
+        InputError: a name is taken, a workload needs more GPUs than a host has, or hosts give it different numbers of them.
     """
     known: dict[str, tuple[str, Own]] = {}
     for host in hosts:
         for row in host.validation.workloads:
+            gpus = _gpus(row)
+            if isinstance(gpus, int) and gpus > host.gpu_count:
+                raise InputError(
+                    f"Host '{host.name}': '{VARIABLE}' gives workload '{row['name']}' {gpus} GPUs, of {host.gpu_count}.",
+                    "Give it fewer, or 'all'; where a host is to run without it, take it out of that host's list.",
+                )
             first, other = known.setdefault(row["name"], (host.name, row))
             if _gpus(other) != _gpus(row):
                 raise InputError(

@@ -79,8 +79,9 @@ def test_a_pod_that_fails_fails_the_check(register_open: None) -> None:
     [
         ([{**BURN, "name": "cuda"}], "check 'workloads.cuda' is there already"),
         ([BURN, {**BURN, "gpus": "1"}], "gives workload 'burn' all and 1 GPUs"),
+        ([{**BURN, "gpus": "99"}], "gives workload 'burn' 99 GPUs, of 4"),
     ],
-    ids=["a taken name", "two numbers of GPUs"],
+    ids=["a taken name", "two numbers of GPUs", "more than there are"],
 )
 def test_what_cannot_be_registered_is_refused(
     register_open: None, rows: list[dict[str, Any]], says: str
