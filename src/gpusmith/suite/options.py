@@ -54,7 +54,9 @@ def add(option: Callable[..., None]) -> None:
         metavar="N|%",
         help="nodes with so many GPUs are tested at the same time (default: 16 nodes)",
     )
-    option("--timeout", metavar="SECONDS", type=float, help="end the run then, as by Ctrl-C (default: never)")
+    option(
+        "--timeout", metavar="SECONDS", type=seconds, help="end the run then, as by Ctrl-C (default: never)"
+    )
     option("--tier", metavar="LIST", help=f"only these tiers, divided by commas: {','.join(TIERS)}")
     option(
         maintenance.ID,
@@ -66,3 +68,11 @@ def add(option: Callable[..., None]) -> None:
         metavar="X",
         help="the driver that these nodes must have, whatever the inventory says",
     )
+
+
+def seconds(text: str) -> float:
+    """A time that is one; argparse says the rest, with the name of this function."""
+    found = float(text)
+    if not 0 < found < float("inf"):
+        raise ValueError
+    return found

@@ -114,6 +114,8 @@ def read(given: str, here: Path) -> Recorded:
             ),
             tuple(found["checks"]),
         )
+    except FileNotFoundError as error:
+        raise InputError(f"There is no evidence of a run: '{path}' does not exist.", INSTEAD) from error
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"'{path}' is no evidence of a run: {error!r}.", INSTEAD) from error
 

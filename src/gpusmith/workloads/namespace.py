@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gpusmith.cluster.api import Cluster
+from gpusmith.cluster.api import MISSING, ApiRefused, Cluster
 from gpusmith.errors import GpusmithError, ToolError
 from gpusmith.names import RUN_LABEL
 from gpusmith.wait import Deadline, Done, NotYet, WaitTimeout, wait_until
@@ -27,7 +27,15 @@ def make(cluster: Cluster, run: Run, programs: Path) -> None:
     if not run.within:
         priority.ensure(cluster)
         cluster.create("/api/v1/namespaces", jobs.namespace(run))
-    cluster.create(f"/api/v1/namespaces/{run.namespace}/configmaps", jobs.programs(run, programs))
+    try:
+        cluster.create(f"/api/v1/namespaces/{run.namespace}/configmaps", jobs.programs(run, programs))
+    except ApiRefused as error:
+        if not run.within or error.status != MISSING:
+            raise
+        raise ToolError(
+            f"Namespace '{run.within}' does not exist.",
+            f"Make it, with the rights of docs/rbac-any-cluster.yml: kubectl create namespace {run.within}",
+        ) from error
     pull_secrets.copy(cluster, run)
 
     def account() -> Done[None] | NotYet:

@@ -149,6 +149,7 @@ def test_what_was_measured_is_what_later_runs_compare_with(root: Path, tmp_path:
         (["--namespace", "n", "--images", "jax=x"], "'jax' of option '--images' is none of cuda, pytorch"),
         (["--selector", "a=b"], "has no GPU nodes with labels 'a=b'"),
         (["--context", "other"], "Give --context one of its own: 'x'."),
+        (["--timeout", "-1"], "argument --timeout: invalid seconds value: '-1'"),
         (["--gpu-budget", "0"], "'0' of option '--gpu-budget' is no number of GPUs"),
         (
             ["--kubeconfig", "none"],

@@ -76,7 +76,7 @@ def test_checks_of_a_replay_are_selected_and_what_was_not_asked_is_no_pass(root:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--replay", "nowhere"), "is no evidence of a run"),
+        (("--replay", "nowhere"), "There is no evidence of a run: "),
         (("--replay", "first", "--report-dir", "first"), "names the folder that is replayed"),
         (("--replay", "first", "--inventory", "x"), "Option '--inventory' cannot be used with '--replay'"),
     ],

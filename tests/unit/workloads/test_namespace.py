@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from gpusmith.cluster.api import Cluster
+from gpusmith.cluster.api import MISSING, ApiRefused, Cluster
 from gpusmith.errors import InputError, ToolError
 from gpusmith.workloads import namespace, priority, pull_secrets
 from gpusmith.workloads.jobs import Run
@@ -57,6 +57,16 @@ def test_pods_may_come_when_their_account_is_there(programs: Path) -> None:
     assert api.done == [
         "create /api/v1/namespaces", f"create {folder}/configmaps", *[f"get {folder}/serviceaccounts/default"] * 3,
     ]  # fmt: skip
+
+
+def test_a_namespace_that_is_to_be_there_and_is_not_is_told_with_how_to_make_it(programs: Path) -> None:
+    class Without(Api):
+        def create(self, path: str, body: dict[str, Any]) -> None:
+            raise ApiRefused('namespaces "team" not found', "", MISSING)
+
+    with pytest.raises(ToolError, match="Namespace 'team' does not exist") as caught:
+        namespace.make(cast(Cluster, Without()), replace(RUN, within="team"), programs)
+    assert caught.value.hint.endswith("kubectl create namespace team")
 
 
 def test_an_account_that_does_not_come_is_the_clusters_trouble(impatient: None, programs: Path) -> None:
