@@ -15,6 +15,7 @@ from gpusmith.report.html import html
 from gpusmith.report.junit import junit
 from gpusmith.report.prometheus import prometheus
 from gpusmith.report.results import Results
+from gpusmith.wait import Deadline, Done, NotYet, WaitTimeout, wait_until
 
 MAKERS: Mapping[str, Callable[[Results], Iterable[bytes]]] = {
     "junit.xml": lambda results: [junit(results)],
@@ -55,20 +56,45 @@ def _keep(folder: Path) -> None:
     """Refuse a folder that another process keeps: two runs would mix their evidence."""
     if folder in _OURS:
         return
-    found = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(found, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        os.close(found)
+    found = _lock(folder)
+    if found is None:
         raise InputError(
             f"Another run of the suite writes its reports to '{folder}'.",
             "Wait for its end, or give --report-dir another folder.",
-        ) from error
-    except OSError:
-        # A file system that has no locks for folders.
-        os.close(found)
-        return
+        )
     _OURS[folder] = found
+
+
+def wait_until_free(folder: Path, deadline: Deadline) -> None:
+    """Wait for a run that reports to a folder, which may be one that was killed and removes its pods.
+
+    Args:
+        folder: it is there.
+        deadline: when to go on all the same; the suite then refuses.
+    """
+
+    def look() -> Done[None] | NotYet:
+        found = _lock(folder)
+        if found is None:
+            return NotYet("another run reports there")
+        os.close(found)
+        return Done(None)
+
+    with contextlib.suppress(WaitTimeout):
+        wait_until(f"report folder '{folder}' to be free", look, deadline)
+
+
+def _lock(folder: Path) -> int | None:
+    """An open folder that nobody else has locked; None if somebody has. Some file systems have no locks for folders."""
+    found = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(found, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(found)
+        return None
+    except OSError:
+        pass
+    return found
 
 
 def write(results: Results, folder: Path) -> None:

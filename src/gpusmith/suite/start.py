@@ -13,6 +13,7 @@ from pathlib import Path
 
 from gpusmith.errors import InputError, ToolError
 from gpusmith.paths import root_of
+from gpusmith.report import files
 from gpusmith.suite.maintenance import ID, NONE, VERSION, Maintenance
 from gpusmith.wait import Deadline
 
@@ -91,16 +92,18 @@ def run(
     words += ["--limit", ",".join(limit), "--report-dir", str(reports)]
     options = {ID: maintenance.id, VERSION: maintenance.driver_version, "--tier": ",".join(tiers)}
     words += [word for option, value in options.items() if value for word in (option, value)]
-    started = time.time()
     try:
         for made in (log_file.parent, reports):
             made.mkdir(parents=True, exist_ok=True)
+        # Results and log are then those of this run, also beside one for other hosts.
+        files.wait_until_free(reports, Deadline(timeout_s))
         log_file.write_text("$ " + " ".join(words) + "\n", encoding="utf-8")
     except OSError as error:
         raise ToolError(
             f"The validation suite cannot write '{error.filename or log_file}': {error.strerror}.",
             "Make room there, or name another folder with 'gpusmith_report_dir', of an upgrade 'gpu_upgrade_report_dir'.",
         ) from error
+    started = time.time()
     with log_file.open("a", encoding="utf-8") as out:
         # The suite finds its configuration by its own path; the folder only decides how relative paths are read.
         status = _to_the_end(

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -117,6 +121,25 @@ def test_the_suite_of_a_run_that_was_killed_is_ended(checkout: Path) -> None:
     leader.kill()
     leader.wait()
     wait_until("its end", lambda: NotYet("it runs") if suite.lives else Done(0), Deadline(60), 0.1)
+
+
+def test_it_begins_when_a_run_that_reports_to_the_same_folder_has_ended(checkout: Path) -> None:
+    reports = checkout / "out/reports"
+    reports.mkdir(parents=True)
+    another = os.open(reports, os.O_RDONLY)
+    fcntl.flock(another, fcntl.LOCK_EX)
+    ended: list[float] = []
+
+    def end() -> None:
+        ended.append(time.time())
+        os.close(another)
+
+    timer = threading.Timer(0.5, end)
+    timer.start()
+    done = begin(checkout, "pass")
+    timer.join()
+    assert (done.status, done.trouble) == (0, "")
+    assert done.started >= ended[0], "its results are younger than those of the other"
 
 
 def test_a_missing_suite_is_named(tmp_path: Path) -> None:
