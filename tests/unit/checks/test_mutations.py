@@ -12,20 +12,16 @@ import pytest
 from gpusmith.checks.findings import Finding, Outcome, Skip
 from gpusmith.checks.register import CLUSTER, Check, catalog, of_tier
 from gpusmith.suite.evaluation import evaluate
-from gpusmith.workloads import board, node, oversubscription
 from tests.unit.checks.mutations import MUTATIONS, Mutation
 from tests.unit.checks.world import PODS, World
+from tests.unit.workloads.answers import short_waits
 
 EACH = [(name, place) for name, rows in MUTATIONS.items() for place in range(len(rows))]
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(board, "TICK_S", 0.01)
-    monkeypatch.setattr(oversubscription, "STAYS_PENDING_S", 0.02)
-    monkeypatch.setattr(oversubscription, "PENDING_WAIT_S", 0.5)
-    monkeypatch.setattr(node, "OTHERS_WAIT_S", 0.1)
-    monkeypatch.setattr(node, "OTHERS_TICK_S", 0.02)
+    short_waits(monkeypatch)
 
 
 def ask(row: Check, change: Callable[[World], object] = lambda _: None) -> Finding:

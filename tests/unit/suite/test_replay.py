@@ -22,11 +22,11 @@ from gpusmith.suite import evidence, replay, sources
 from gpusmith.suite.evidence import Evidence
 from gpusmith.suite.run import Suite
 from gpusmith.suite.sources import Sources
-from gpusmith.workloads import board, node, oversubscription
 from tests.unit.checks.mutations import MUTATIONS
 from tests.unit.checks.world import IN_PODS, NAMES, PODS, World
 from tests.unit.hosts import UUIDS
 from tests.unit.objects import operand
+from tests.unit.workloads.answers import short_waits
 
 SECRET = "hunter2"
 
@@ -81,11 +81,7 @@ class Answers:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(board, "TICK_S", 0.01)
-    monkeypatch.setattr(oversubscription, "STAYS_PENDING_S", 0.02)
-    monkeypatch.setattr(oversubscription, "PENDING_WAIT_S", 0.5)
-    monkeypatch.setattr(node, "OTHERS_WAIT_S", 0.1)
-    monkeypatch.setattr(node, "OTHERS_TICK_S", 0.02)
+    short_waits(monkeypatch)
     monkeypatch.setattr(snapshot, "OPERANDS_WAIT_S", 0.0)
 
 

@@ -5,12 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from gpusmith.checks.findings import Skip
 from gpusmith.cluster.views import NodeView
+from gpusmith.workloads import board, node, oversubscription
 from gpusmith.workloads.outcome import NodeOutcome, per_node
 from tests.unit.objects import gpus
 
 READY = NodeView("gpu-1", True, (), False, gpus(4), gpus(4), {}, {}, ())
+
+
+def short_waits(patch: pytest.MonkeyPatch) -> None:
+    """A run of the workloads that waits for a cluster in memory."""
+    patch.setattr(board, "TICK_S", 0.01)
+    patch.setattr(oversubscription, "STAYS_PENDING_S", 0.05)
+    patch.setattr(oversubscription, "PENDING_WAIT_S", 0.5)
+    patch.setattr(node, "OTHERS_WAIT_S", 0.1)
+    patch.setattr(node, "OTHERS_TICK_S", 0.02)
 
 
 def answer(**changes: Any) -> Callable[[dict[str, str], list[str]], Any]:

@@ -16,21 +16,17 @@ from gpusmith.cluster.api import Cluster
 from gpusmith.cluster.views import NodeView
 from gpusmith.wanted.node import NodeWanted
 from gpusmith.wanted.offers import devices
-from gpusmith.workloads import board, node, oversubscription, register, runner
+from gpusmith.workloads import register, runner
 from gpusmith.workloads.jobs import Run
 from gpusmith.workloads.outcome import NodeOutcome
 from gpusmith.workloads.targets import Look, Target
 from tests.unit.fake_cluster import FakeCluster
-from tests.unit.workloads.answers import READY
+from tests.unit.workloads.answers import READY, short_waits
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(board, "TICK_S", 0.02)
-    monkeypatch.setattr(oversubscription, "STAYS_PENDING_S", 0.05)
-    monkeypatch.setattr(oversubscription, "PENDING_WAIT_S", 0.5)
-    monkeypatch.setattr(node, "OTHERS_WAIT_S", 0.1)
-    monkeypatch.setattr(node, "OTHERS_TICK_S", 0.02)
+    short_waits(monkeypatch)
 
 
 @pytest.fixture
