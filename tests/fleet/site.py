@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import copy
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -164,3 +167,17 @@ def _record(base: dict[str, Any], index: int) -> dict[str, Any]:
         for n, uuid in enumerate(uuids)
     ]
     return made
+
+
+def suite(root: Path, cwd: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """A run of the suite, started in a folder in or below which make() wrote the programs that stand in."""
+    programs = os.pathsep.join(map(str, (cwd / "bin", cwd / "site" / "bin")))
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", str(root / "validation"), *words],
+        cwd=cwd,
+        env={**os.environ, "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )

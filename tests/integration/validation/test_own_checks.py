@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -34,26 +31,14 @@ def inventory(root: Path, tmp_path: Path) -> Path:
     return folder
 
 
-def suite(root: Path, cwd: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", str(root / "validation"), *words],
-        cwd=cwd,
-        env={**os.environ, "PATH": f"{cwd / 'bin'}{os.pathsep}{os.environ['PATH']}"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-
-
 def test_the_examples_are_made_reported_and_replayed(root: Path, inventory: Path, tmp_path: Path) -> None:
     words = ["--inventory", str(inventory)]
-    listed = suite(root, tmp_path, *words, "--collect-only", "-q").stdout
+    listed = site.suite(root, tmp_path, *words, "--collect-only", "-q").stdout
     assert "[nodes.site-kernel-gpu-00000]" in listed
     assert "[workloads.burn-gpu-00000]" in listed
     for more in (words, ["--replay", "reports"]):
         reports = "reports" if more is words else "again"
-        done = suite(root, tmp_path, *more, "--report-dir", reports, "-k", "nodes.site-kernel")
+        done = site.suite(root, tmp_path, *more, "--report-dir", reports, "-k", "nodes.site-kernel")
         assert done.returncode == 1, done.stdout + done.stderr
         (found,) = json.loads((tmp_path / reports / "results.json").read_text())["checks"]
         assert (found["id"], found["cause"]) == ("nodes.site-kernel", "Node 'gpu-00000': kernel 6.1.0 runs.")
@@ -63,7 +48,7 @@ def test_what_is_broken_ends_with_file_and_line_before_a_node_is_asked(
     root: Path, inventory: Path, tmp_path: Path
 ) -> None:
     (inventory / "validation_plugins" / "site.py").write_text("import no_such_module\n")
-    done = suite(root, tmp_path, "--inventory", str(inventory / "hosts.yml"))
+    done = site.suite(root, tmp_path, "--inventory", str(inventory / "hosts.yml"))
     assert done.returncode == 4
     said = done.stdout + done.stderr
     assert f"'{inventory}/validation_plugins/site.py', line 1: ModuleNotFoundError" in said

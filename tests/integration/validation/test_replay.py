@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +11,6 @@ import pytest
 from tests.fleet import api, site
 
 NODES = 2
-
-
-def suite(root: Path, cwd: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", str(root / "validation"), *words],
-        cwd=cwd,
-        env={**os.environ, "PATH": f"{cwd / 'site' / 'bin'}{os.pathsep}{os.environ['PATH']}"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
 
 
 def found(folder: Path) -> list[dict[str, Any]]:
@@ -46,7 +31,7 @@ def reports(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "records" / f"{site.name_of(NODES)}.json").unlink()
     for _fleet in api.served(NODES + 1, folder):
         words = ["--inventory", str(inventory), "--tier", "nodes,cluster", "--report-dir", "first"]
-        done = suite(root, cwd, *words)
+        done = site.suite(root, cwd, *words)
     assert done.returncode == 1, done.stdout[-3000:]
     folder.rename(cwd / "gone")
     return cwd / "first"
@@ -54,7 +39,7 @@ def reports(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_run_is_judged_again_without_inventory_nodes_and_cluster(root: Path, reports: Path) -> None:
     again = reports.parent / "again"
-    done = suite(root, reports.parent, "--replay", "first", "--report-dir", "again")
+    done = site.suite(root, reports.parent, "--replay", "first", "--report-dir", "again")
     assert done.returncode == 1, done.stdout[-3000:]
     assert found(again) == found(reports)
     assert {row["outcome"] for row in found(again)} == {"passed", "failed", "skipped"}
@@ -69,7 +54,7 @@ def test_checks_of_a_replay_are_selected_and_what_was_not_asked_is_no_pass(root:
         (("-k", "nodes.nvml and gpu-00001"), 0, "replay of run"),
         (("--tier", "workloads"), 1, "Not replayed"),
     ):
-        done = suite(root, reports.parent, *words, *selected)
+        done = site.suite(root, reports.parent, *words, *selected)
         assert (done.returncode, said in done.stdout) == (status, True), done.stdout
 
 
@@ -86,7 +71,7 @@ def test_a_replay_of_nothing_or_over_itself_is_refused(
     root: Path, reports: Path, words: tuple[str, ...], said: str
 ) -> None:
     before = (reports / "results.json").read_bytes()
-    done = suite(root, reports.parent, *words)
+    done = site.suite(root, reports.parent, *words)
     assert done.returncode == 4
     assert said in done.stdout + done.stderr
     assert (reports / "results.json").read_bytes() == before
