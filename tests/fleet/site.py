@@ -172,8 +172,9 @@ def _record(base: dict[str, Any], index: int) -> dict[str, Any]:
 def suite(root: Path, cwd: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """A run of the suite, started in a folder in or below which make() wrote the programs that stand in."""
     programs = os.pathsep.join(map(str, (cwd / "bin", cwd / "site" / "bin")))
+    options = ["-p", "no:cacheprovider", "--report-dir", str(cwd / "reports")]
     return subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", str(root / "validation"), *words],
+        [sys.executable, "-m", "pytest", *options, str(root / "validation"), *words],
         cwd=cwd,
         env={**os.environ, "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"},
         capture_output=True,

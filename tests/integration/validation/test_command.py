@@ -63,7 +63,9 @@ def of_a_person(folder: Path) -> dict[str, str]:
 
 def start(root: Path, folder: Path, *words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     environment = of_a_person(folder)
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "impatient", *words]
+    # A folder of its own: tests that run side by side would refuse each other's; the last of two options counts.
+    options = ["-p", "no:cacheprovider", "-p", "impatient", f"--report-dir={folder.parent / 'reports'}"]
+    command = [sys.executable, "-m", "pytest", *options, *words]
     return subprocess.run(
         command, cwd=cwd or root, env=environment, capture_output=True, text=True, check=False, timeout=120
     )
@@ -255,7 +257,7 @@ def test_a_run_without_an_inventory_says_so(root: Path, tmp_path: Path) -> None:
     (tmp_path / "hosts").touch()
     settings = {"ANSIBLE_CONFIG": str(tmp_path / "ansible.cfg"), "ANSIBLE_INVENTORY": str(tmp_path / "hosts")}
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", str(root / "validation")],
+        [sys.executable, "-m", "pytest", str(root / "validation"), f"--report-dir={tmp_path / 'reports'}"],
         cwd=tmp_path,
         env={**os.environ, **settings},
         capture_output=True,
