@@ -9,6 +9,7 @@
 
 typedef struct { char legacy[16]; unsigned domain, bus, device, id, subsystem; char bus_id[32]; } pci_info;
 typedef struct { unsigned long long total, free, used; } memory_info;
+typedef struct { unsigned pid; unsigned long long used; unsigned gi, ci; } process_info;
 typedef struct { unsigned char cluster[16]; int status; unsigned clique; unsigned char state; } fabric_info;
 
 static void *library;
@@ -226,7 +227,7 @@ static int details(int only) {
         {"PCIe Generation Current", "pcie.link.gen.current"}, {"PCIe Generation Max", "pcie.link.gen.max"},
         {"PCIe Link Width Current", "pcie.link.width.current"}, {"PCIe Link Width Max", "pcie.link.width.max"},
         {"Fabric State", "fabric.state"}, {"Fabric Status", "fabric.status"}, {"FB Memory Total", "memory.total"},
-        {"FB Memory Used", "memory.used"}, {"Clocks Event Reasons Active", "clocks_event_reasons.active"},
+        {"FB Memory Used", "memory.used"}, {"GPU Utilization", "utilization.gpu"}, {"Clocks Event Reasons Active", "clocks_event_reasons.active"},
         {"ECC Uncorrectable Volatile", "ecc.errors.uncorrected.volatile.total"}, {"Remapped Rows Pending", "remapped_rows.pending"},
         {"Remapped Rows Uncorrectable", "remapped_rows.uncorrectable"}, {"GPU Current Temp", "temperature.gpu"}, {"Power Draw", "power.draw"}};
     for (unsigned i = 0; i < count; i++) {
@@ -289,6 +290,25 @@ static int change(int what, int value, int only) {
     return 0;
 }
 
+/* Lines of the table, one for each process on each GPU. */
+static void processes(unsigned count) {
+    int any = 0;
+    for (unsigned i = 0; i < count; i++) {
+        void *gpu = NULL;
+        process_info rows[64];
+        unsigned found = sizeof rows / sizeof *rows;
+        if (CALL("nvmlDeviceGetHandleByIndex_v2", i, &gpu) || CALL("nvmlDeviceGetComputeRunningProcesses_v3", gpu, &found, rows)) continue;
+        if (found && !any++) printf("| %-87s |\n", " GPU   GI   CI              PID   Type   Process name                       GPU Memory");
+        for (unsigned k = 0; k < found; k++) {
+            char name[256] = "[Not Found]", row[512];
+            CALL("nvmlSystemGetProcessName", rows[k].pid, name, 256u);
+            snprintf(row, sizeof row, "%4u   N/A  N/A %16u      C   %-32.32s %9lluMiB", i, rows[k].pid, name, rows[k].used >> 20);
+            printf("| %-87.87s |\n", row);
+        }
+    }
+    if (!any) printf("| %-87s |\n", " No running processes found");
+}
+
 static int table(void) {
     unsigned count = 0;
     int result = 0;
@@ -307,20 +327,22 @@ static int table(void) {
     puts(line);
     for (unsigned i = 0; i < count; i++) {
         void *gpu = NULL;
-        char name[256], bus[256], used[256], total[256], temp[256], power[256], limit[256], persistence[256], row[512];
+        char name[256], bus[256], used[256], total[256], temp[256], power[256], limit[256], persistence[256], busy[256], row[512];
         int code = CALL("nvmlDeviceGetHandleByIndex_v2", i, &gpu);
         if (code) { result = lost(i, code); continue; }
         value_of(gpu, "name", name); value_of(gpu, "pci.bus_id", bus); value_of(gpu, "memory.used", used);
         value_of(gpu, "memory.total", total); value_of(gpu, "temperature.gpu", temp); value_of(gpu, "power.draw", power);
         value_of(gpu, "power.limit", limit); value_of(gpu, "persistence_mode", persistence);
+        value_of(gpu, "utilization.gpu", busy);
         snprintf(row, sizeof row, "%3u  %-28.28s %-3s  %-16.16s  %sC  %s / %s", i, name, *persistence == 'E' ? "On" : "Off", bus, temp, power, limit);
         printf("| %-87.87s |\n", row);
-        snprintf(row, sizeof row, "     %s / %s   0%%   Default", used, total);
+        snprintf(row, sizeof row, "     %s / %s   %s   Default", used, total, busy);
         printf("| %-87.87s |\n", row);
     }
     puts(line);
     puts("\n+-----------------------------------------------------------------------------------------+");
-    printf("| %-87s |\n| %-87s |\n", "Processes:", "  No running processes found");
+    printf("| %-87s |\n", "Processes:");
+    processes(count);
     puts(line);
     return result;
 }

@@ -361,16 +361,17 @@ typedef struct { unsigned version; unsigned long long total, reserved, free, use
 API ret_t nvmlDeviceGetMemoryInfo(void *h, memory_info *out) {
     DEVICE(h); NEED(out);
     out->total = (unsigned long long)S->memory_mib << 20;
-    out->used = 0;
-    out->free = out->total;
+    out->used = (unsigned long long)G->used_mib << 20;
+    out->free = out->total - out->used;
     return OK;
 }
 API ret_t nvmlDeviceGetMemoryInfo_v2(void *h, memory_info_v2 *out) {
     DEVICE(h); NEED(out);
     if (out->version != (2u << 24 | sizeof *out)) return ARGUMENT_VERSION_MISMATCH;
     out->total = (unsigned long long)S->memory_mib << 20;
-    out->reserved = out->used = 0;
-    out->free = out->total;
+    out->reserved = 0;
+    out->used = (unsigned long long)G->used_mib << 20;
+    out->free = out->total - out->used;
     return OK;
 }
 API ret_t nvmlDeviceGetBAR1MemoryInfo(void *h, memory_info *out) {
@@ -433,8 +434,8 @@ API ret_t nvmlDeviceGetRetiredPagesPendingStatus(void *h, int *out) {
     *out = G->pending > 0;
     return OK;
 }
-NUMBER(nvmlDeviceGetCurrentClocksEventReasons, unsigned long long, G->throttle ? G->throttle : 1)
-NUMBER(nvmlDeviceGetCurrentClocksThrottleReasons, unsigned long long, G->throttle ? G->throttle : 1)
+NUMBER(nvmlDeviceGetCurrentClocksEventReasons, unsigned long long, G->throttle ? G->throttle : !G->util) /* 1: idle */
+NUMBER(nvmlDeviceGetCurrentClocksThrottleReasons, unsigned long long, G->throttle ? G->throttle : !G->util) /* 1: idle */
 NUMBER(nvmlDeviceGetSupportedClocksEventReasons, unsigned long long, 0x1ff)
 NUMBER(nvmlDeviceGetSupportedClocksThrottleReasons, unsigned long long, 0x1ff)
 API ret_t nvmlDeviceGetTemperature(void *h, int sensor, unsigned *out) {
@@ -457,6 +458,13 @@ API ret_t nvmlDeviceGetTemperatureThreshold(void *h, int kind, unsigned *out) {
     return OK;
 }
 NUMBER(nvmlDeviceGetPowerUsage, unsigned, G->power_mw)
+/* The kernel counts at each of its looks; since the last one the power is the same. */
+static long energy_of(const sg_gpu *gpu) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return gpu->energy_mj + (now.tv_sec * 1000 + now.tv_nsec / 1000000 - gpu->energy_at_ms) * gpu->power_mw / 1000;
+}
+NUMBER(nvmlDeviceGetTotalEnergyConsumption, unsigned long long, energy_of(G))
 NUMBER(nvmlDeviceGetPowerManagementMode, int, 1)
 static unsigned limit_of(const sg_state *s, const sg_gpu *gpu) { return gpu->limit_mw ? (unsigned)gpu->limit_mw : (unsigned)s->power_w * 1000; }
 NUMBER(nvmlDeviceGetPowerManagementLimit, unsigned, limit_of(S, G))
@@ -478,7 +486,7 @@ static unsigned clock_of(int kind) { return kind == 2 ? 2619 : 1980; }
 API ret_t nvmlDeviceGetClockInfo(void *h, int kind, unsigned *out) {
     DEVICE(h); NEED(out);
     if (kind < 0 || kind > 3) return INVALID_ARGUMENT;
-    *out = kind == 2 ? clock_of(kind) : 345; /* idle */
+    *out = kind == 2 || G->util ? clock_of(kind) : 345; /* idle */
     return OK;
 }
 API ret_t nvmlDeviceGetMaxClockInfo(void *h, int kind, unsigned *out) {
@@ -487,14 +495,37 @@ API ret_t nvmlDeviceGetMaxClockInfo(void *h, int kind, unsigned *out) {
     *out = clock_of(kind);
     return OK;
 }
-API ret_t nvmlDeviceGetUtilizationRates(void *h, unsigned out[2]) { DEVICE(h); NEED(out); out[0] = out[1] = 0; return OK; }
+/* GPU and memory: there is one number for both. */
+API ret_t nvmlDeviceGetUtilizationRates(void *h, unsigned out[2]) { DEVICE(h); NEED(out); out[0] = out[1] = (unsigned)G->util; return OK; }
 
-/* Launching is refused by the simulated CUDA, so there is never a compute process. */
+typedef struct { unsigned pid; unsigned long long used; } process_v1;
+typedef struct { unsigned pid; unsigned long long used; unsigned gi, ci; } process_v3;
+
+/* As the driver: whoever is in another PID namespace, as containers are, is told no processes. */
+static int sees_processes(const sg_state *s) {
+    char own[32] = ""; /* pid:[NUMBER]; stat has a new name since glibc 2.33 */
+    return readlink("/proc/self/ns/pid", own, sizeof own - 1) > 5 && sg_number(own + 5) == s->pid_namespace;
+}
+static ret_t list_processes(void *h, unsigned *count, process_v1 *old, process_v3 *rows) {
+    DEVICE(h); NEED(count);
+    unsigned room = *count, found = sees_processes(S) ? (unsigned)G->processes : 0;
+    *count = found;
+    if (found > room) return INSUFFICIENT_SIZE;
+    if (found && !old && !rows) return INVALID_ARGUMENT;
+    for (unsigned i = 0; i < found; i++) {
+        unsigned pid = (unsigned)G->process[i].pid;
+        unsigned long long used = (unsigned long long)G->process[i].used_mib << 20;
+        if (old) old[i] = (process_v1){pid, used};
+        else rows[i] = (process_v3){pid, used, 0xffffffff, 0xffffffff};
+    }
+    return OK;
+}
+API ret_t nvmlDeviceGetComputeRunningProcesses(void *h, unsigned *count, process_v1 *rows) { return list_processes(h, count, rows, NULL); }
+API ret_t nvmlDeviceGetComputeRunningProcesses_v2(void *h, unsigned *count, process_v3 *rows) { return list_processes(h, count, NULL, rows); }
+API ret_t nvmlDeviceGetComputeRunningProcesses_v3(void *h, unsigned *count, process_v3 *rows) { return list_processes(h, count, NULL, rows); }
+
 #define NO_PROCESSES(function) \
     API ret_t function(void *h, unsigned *count, void *rows) { (void)rows; DEVICE(h); NEED(count); *count = 0; return OK; }
-NO_PROCESSES(nvmlDeviceGetComputeRunningProcesses)
-NO_PROCESSES(nvmlDeviceGetComputeRunningProcesses_v2)
-NO_PROCESSES(nvmlDeviceGetComputeRunningProcesses_v3)
 NO_PROCESSES(nvmlDeviceGetGraphicsRunningProcesses)
 NO_PROCESSES(nvmlDeviceGetGraphicsRunningProcesses_v2)
 NO_PROCESSES(nvmlDeviceGetGraphicsRunningProcesses_v3)
@@ -727,7 +758,7 @@ REFUSE(nvmlDeviceGetApplicationsClock) REFUSE(nvmlDeviceGetDefaultApplicationsCl
 REFUSE(nvmlDeviceGetSupportedMemoryClocks) REFUSE(nvmlDeviceGetSupportedGraphicsClocks) REFUSE(nvmlDeviceGetFanSpeed)
 REFUSE(nvmlDeviceGetFanSpeed_v2) REFUSE(nvmlDeviceGetNumFans) REFUSE(nvmlDeviceGetEncoderUtilization)
 REFUSE(nvmlDeviceGetDecoderUtilization) REFUSE(nvmlDeviceGetEncoderStats) REFUSE(nvmlDeviceGetEncoderSessions)
-REFUSE(nvmlDeviceGetFBCStats) REFUSE(nvmlDeviceGetPcieThroughput) REFUSE(nvmlDeviceGetTotalEnergyConsumption)
+REFUSE(nvmlDeviceGetFBCStats) REFUSE(nvmlDeviceGetPcieThroughput)
 REFUSE(nvmlDeviceGetInforomImageVersion) REFUSE(nvmlDeviceGetInforomVersion) REFUSE(nvmlDeviceGetInforomConfigurationChecksum)
 REFUSE(nvmlDeviceGetDriverModel) REFUSE(nvmlDeviceGetDriverModel_v2) REFUSE(nvmlDeviceGetAccountingMode) REFUSE(nvmlDeviceGetAccountingPids)
 REFUSE(nvmlDeviceGetProcessUtilization) REFUSE(nvmlDeviceGetSamples) REFUSE(nvmlDeviceGetViolationStatus)

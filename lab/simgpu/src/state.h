@@ -35,6 +35,7 @@
 #define SG_MAX_GPUS 16
 #define SG_MAX_XIDS 64
 #define SG_MAX_SWITCHES 8
+#define SG_MAX_PROCESSES 32 /* of a GPU */
 
 /* Bytes of the live file whose shared locks are reference counts. */
 enum { SG_NVIDIA = 0, SG_UVM = 1, SG_MODESET = 2, SG_DRM = 3, SG_PERSISTENCED = 8, SG_FABRICMANAGER = 9 };
@@ -42,6 +43,9 @@ enum { SG_NVIDIA = 0, SG_UVM = 1, SG_MODESET = 2, SG_DRM = 3, SG_PERSISTENCED = 
 typedef struct {
     char pci[20], uuid[48], serial[32];
     int minor, numa, lost, ecc, ecc_total, remapped, pending, throttle, temp, power_mw, limit_mw, persistence;
+    int util, used_mib, processes;
+    long energy_mj, energy_at_ms;
+    struct { int pid, used_mib; } process[SG_MAX_PROCESSES];
 } sg_gpu;
 
 typedef struct {
@@ -55,7 +59,7 @@ typedef struct {
     int loaded, uvm, modeset;
     int arch, cc_major, cc_minor, memory_mib, power_w, sms, pcie_gen, pcie_width, pci_device, pci_subsystem;
     int mig, mig_instances, nvlinks, switches, fabric_needed, fabric_nvml, fabric, fabric_delay_ms, fabric_broken, switch_managers;
-    long event_seq;
+    long event_seq, pid_namespace;
     int gpus, xids;
     sg_gpu gpu[SG_MAX_GPUS];
     sg_xid xid[SG_MAX_XIDS];
@@ -100,6 +104,16 @@ static __attribute__((unused)) void sg_copy(char *to, size_t size, const char *f
     to[length] = 0;
 }
 
+/* PID:MiB,... */
+static void sg_parse_processes(sg_gpu *gpu, char *text) {
+    char *save = NULL;
+    for (char *item = strtok_r(text, ",", &save); item && gpu->processes < SG_MAX_PROCESSES; item = strtok_r(NULL, ",", &save)) {
+        const char *used = strchr(item, ':');
+        gpu->process[gpu->processes].pid = (int)sg_number(item);
+        gpu->process[gpu->processes++].used_mib = used ? (int)sg_number(used + 1) : 0;
+    }
+}
+
 static void sg_parse_gpu(sg_gpu *gpu, char *text) {
     char *save = NULL;
     memset(gpu, 0, sizeof *gpu);
@@ -110,9 +124,11 @@ static void sg_parse_gpu(sg_gpu *gpu, char *text) {
         if (!strcmp(item, "pci")) sg_copy(gpu->pci, sizeof gpu->pci, value);
         else if (!strcmp(item, "uuid")) sg_copy(gpu->uuid, sizeof gpu->uuid, value);
         else if (!strcmp(item, "serial")) sg_copy(gpu->serial, sizeof gpu->serial, value);
-#define FIELD(f) else if (!strcmp(item, #f)) gpu->f = (int)sg_number(value);
+        else if (!strcmp(item, "processes")) sg_parse_processes(gpu, value);
+#define FIELD(f) else if (!strcmp(item, #f)) gpu->f = (__typeof__(gpu->f))sg_number(value);
         FIELD(minor) FIELD(numa) FIELD(lost) FIELD(ecc) FIELD(ecc_total) FIELD(remapped) FIELD(pending)
         FIELD(throttle) FIELD(temp) FIELD(power_mw) FIELD(limit_mw) FIELD(persistence)
+        FIELD(util) FIELD(used_mib) FIELD(energy_mj) FIELD(energy_at_ms)
 #undef FIELD
     }
 }
@@ -162,8 +178,8 @@ static void sg_parse(sg_state *state, char *text) {
         else if (!strcmp(line, "flavour")) sg_copy(state->flavour, sizeof state->flavour, value);
         else if (!strcmp(line, "model")) sg_copy(state->model, sizeof state->model, value);
         else if (!strcmp(line, "name")) sg_copy(state->name, sizeof state->name, value);
-        else if (!strcmp(line, "event_seq")) state->event_seq = sg_number(value);
-#define FIELD(f) else if (!strcmp(line, #f)) state->f = (int)sg_number(value);
+#define FIELD(f) else if (!strcmp(line, #f)) state->f = (__typeof__(state->f))sg_number(value);
+        FIELD(event_seq) FIELD(pid_namespace)
         FIELD(arch) FIELD(cc_major) FIELD(cc_minor) FIELD(memory_mib) FIELD(power_w) FIELD(sms) FIELD(pcie_gen)
         FIELD(pcie_width) FIELD(pci_device) FIELD(pci_subsystem) FIELD(mig) FIELD(mig_instances) FIELD(nvlinks)
         FIELD(switches) FIELD(fabric_needed) FIELD(fabric_nvml) FIELD(fabric) FIELD(fabric_delay_ms)

@@ -82,7 +82,7 @@ def device_nodes(name: str) -> None:
 
 
 def everything(system: System) -> dict[str, Any]:
-    """All that a fault may change, but for the number of events, which only ever grows."""
+    """All that a fault may change, but for the number of events and the time of the driver's load, which only ever grow."""
     state = State.load()
     root = paths.HARDWARE.parent
     files = {}
@@ -95,7 +95,7 @@ def everything(system: System) -> dict[str, Any]:
     return {
         **{name: text for name, text in files.items() if path_counts(name)},
         "values": {**state.values, "event_seq": ""},
-        "gpus": state.gpus,
+        "gpus": [{**row, "energy_at_ms": ""} for row in state.gpus],
         "xids": state.xids,
         "packages": (dict(system.packages), set(system.held)),
     }

@@ -1,7 +1,7 @@
 """The program simgpu.
 
 simgpu boot                      before init: boot_id, /dev/kmsg, module lists, PCI and /proc trees
-simgpu kthread                   keeps module reference counts in /sys and /proc current
+simgpu kthread                   keeps module reference counts in /sys and /proc current, and what GPUs do
 simgpu coldplug                  loads drivers by the modalias of the PCI devices, as udev does at boot
 simgpu load FILE [OPTION=V ...]  insert a simulated kernel module (what insmod does)
 simgpu unload NAME [--force]     remove one (EBUSY if it is used)

@@ -24,6 +24,7 @@ from simgpu.state import FABRIC, State
 ARCHITECTURES = {"volta": 5, "turing": 6, "ampere": 7, "ada": 8, "hopper": 9, "blackwell": 10}
 FIRMWARE = Path("/lib/firmware/nvidia")
 COOL_C = "31"
+IDLE_MW = 69000
 DEFECT = "simgpu_defect"
 """Field of a module's file in a version that is broken on purpose (repository cuda-broken)."""
 DAEMONS = ("nvidia-persistenced.service", "nvidia-fabricmanager.service")
@@ -96,8 +97,13 @@ def gpu_row(gpu: Gpu, minor: int) -> dict[str, str]:
         "pending": "0",
         "throttle": "0",
         "temp": COOL_C,
-        "power_mw": "69000",
+        "power_mw": str(IDLE_MW),
         "limit_mw": "0",  # the model's own
+        "util": "0",
+        "used_mib": "0",
+        "processes": "",  # PID:MiB,...
+        "energy_mj": "0",  # until the moment that follows; since then the power that is above
+        "energy_at_ms": str(time.monotonic_ns() // 1_000_000),
         "persistence": "0",
     }
 
