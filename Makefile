@@ -40,7 +40,7 @@ format: setup ## Format the Python code
 	@.venv/bin/ruff format .
 	@.venv/bin/ruff check --quiet --fix-only .
 
-docs: setup ## Write the generated parts of the documentation: variables and checks
+docs: setup ## Write the generated parts of the documentation: variables, checks and alerts
 	@scripts/generate-docs
 
 dist: setup ## Build what is installed elsewhere, the Python package and the collection, into dist/

@@ -153,6 +153,7 @@ COMMANDS: Mapping[str, Command] = {
     "kubectl -n X delete pod X": _kubectl("-n kube-system delete pod etcd-cp-1 --dry-run=server"),
     "kubectl annotate node X X-": _kubectl("annotate node gpu-1 gpusmith.io/driver-upgrade-"),
     "kubectl -n X describe pod X": _kubectl("-n kube-system describe pod etcd-cp-1"),
+    "kubectl -n X describe resourcequota": _kubectl("-n kube-system describe resourcequota"),
     "kubectl describe node X": _kubectl("describe node gpu-1"),
     "kubectl delete node X": _kubectl("delete node gpu-1 --dry-run=server"),
     "kubectl delete namespace X": _kubectl("delete namespace gpusmith-system --dry-run=server"),

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
 from gpulab.artifacts import debian, golang
 from gpulab.artifacts.components import component
 from gpulab.progress import run_logged
-from gpusmith.errors import ToolError
+from gpusmith.errors import GpusmithError, ToolError
 from gpusmith.paths import cache_dir
 
 
@@ -46,6 +47,7 @@ def package_file(package: str, path: str, target: Path, suite: str = "bookworm")
     """
     log = cache_dir() / "logs" / f"package-{package}.log"
     log.unlink(missing_ok=True)
+    target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         root = Path(folder)
         for name in ("lists/partial", "archives/partial", "etc"):
@@ -69,3 +71,14 @@ def package_file(package: str, path: str, target: Path, suite: str = "bookworm")
         run_logged(["dpkg-deb", "--extract", archive, root / "out"], log)
         target.write_bytes((root / "out" / path).read_bytes())
         target.chmod(0o755)
+
+
+def main() -> int:
+    """`package_file` for a script: PACKAGE PATH TARGET SUITE."""
+    package, path, target, suite = sys.argv[1:]
+    try:
+        package_file(package, path, Path(target), suite)
+    except GpusmithError as error:
+        print(f"ERROR: {error}", file=sys.stderr)
+        return 3
+    return 0

@@ -77,6 +77,7 @@ def texts() -> dict[str, str]:
         root / "data/other_names.yml",
         *sorted((root / "roles").glob("*/tasks/*.yml")),
         *sorted((root / "roles").glob("*/vars/*.yml")),
+        *sorted((root / "roles").glob("*/files/rules/*.yml")),
         *sorted((root / "playbooks").rglob("*.yml")),
     ]
     found = {text: str(path.relative_to(root)) for path in code for text in of_code(path)}

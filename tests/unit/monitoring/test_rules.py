@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+from functools import cache
+from pathlib import Path
 
 import pytest
+import yaml
 
 from gpusmith.data import xids
 from gpusmith.inventory.specs import load as specs
@@ -26,6 +29,8 @@ OF_KUBE_STATE_METRICS = frozenset(
 )
 """What the role has kube-state-metrics tell."""
 METRIC = re.compile(r"\b(?:DCGM_|kube_|gpusmith:)\w+")
+FILLED_IN = re.compile(r"\$labels\.(\w+)")
+PAIR = re.compile(r'(\w+)="([^"]*)"')
 
 each_alert = pytest.mark.parametrize(
     "rule",
@@ -76,6 +81,28 @@ def test_an_alert_tells_a_person_what_to_do(rule: Rule) -> None:
     )
     assert len(rule.annotations["summary"]) < 140
     assert rule.annotations["description"].endswith((".", "{{ end }}"))
+
+
+@cache
+def fired(root: Path) -> list[dict[str, str]]:
+    """Labels of the alerts that promtool's tests expect to fire."""
+    return [
+        dict(PAIR.findall(sample["labels"]))
+        for path in (root / "tests/monitoring").glob("*.test.yml")
+        for test in yaml.safe_load(path.read_text())["tests"]
+        for row in test["promql_expr_test"]
+        for sample in row["exp_samples"]
+        if sample["labels"].startswith("ALERTS")
+    ]
+
+
+@each_alert
+def test_what_is_filled_in_is_a_label_of_the_alert(root: Path, rule: Rule) -> None:
+    has = [
+        set(each) for each in fired(root) if each.items() >= {"alertname": rule.alert, **rule.labels}.items()
+    ]
+    assert has, "no test of promtool has it fire"
+    assert set(FILLED_IN.findall(" ".join(rule.annotations.values()))) <= has[0]
 
 
 def test_only_what_harms_work_is_critical() -> None:
