@@ -15,10 +15,15 @@ from gpusmith.cluster.api import Cluster
 from gpusmith.errors import GpusmithError
 from gpusmith.inventory import specs
 from gpusmith.wanted import cluster as cluster_wide
+from gpusmith.wording import quoted
 
 FORMER_CLASS = (
     "RuntimeClass '{name}' is gpusmith's, and the inventory has another one. It stays, since pods may name it."
     " If none does: kubectl delete runtimeclass {name}"
+)
+DATA = (
+    "Namespace '{space}' stays with the data in its PersistentVolumeClaim {claims}. If nobody needs them:"
+    " kubectl delete namespace {space}"
 )
 
 
@@ -30,8 +35,19 @@ class ActionModule(ControllerAction):
         cluster = Cluster(asked["kubeconfig"])
         objects = [apply.of_site(row, asked["labels"], asked["pull_secrets"]) for row in asked["objects"]]
         if asked["state"] == "absent":
+            held = apply.claims(cluster, objects)
+            objects = [
+                row for row in objects if row["kind"] != "Namespace" or row["metadata"]["name"] not in held
+            ]
             gone = apply.remove(cluster, objects, asked["timeout"], check)
-            return {"changed": bool(gone), "objects": gone, "foreign": {}, "left_out": []}
+            kept = [DATA.format(space=space, claims=quoted(names)) for space, names in held.items()]
+            return {
+                "changed": bool(gone),
+                "objects": gone,
+                "foreign": {},
+                "left_out": [],
+                **({"warnings": kept} if kept else {}),
+            }
         # First: two device plugins on one node would fight over its GPUs.
         gone = apply.remove(cluster, apply.ours(cluster, asked["gone"]), asked["timeout"], check)
         done = apply.apply(cluster, objects, check)

@@ -15,7 +15,7 @@ options:
   needs_limit: {type: str, default: "", description: "If nodes must be named with C(-l), what the playbook does to them, as the beginning of a sentence."}
   tags: {type: list, elements: str, default: [], description: Tags of the playbook.}
   join_tag: {type: str, default: "", description: Tag of the tasks that join nodes to the cluster.}
-  cluster_tag: {type: str, default: "", description: Tag of the tasks that change objects of the whole cluster.}
+  cluster_tags: {type: list, elements: str, default: [], description: Tags of the tasks that change objects of the whole cluster.}
   inventory_only: {type: list, elements: str, default: [], description: Roles whose variables cannot be given with C(-e).}
   required: {type: list, elements: str, default: [], description: Variables without which the playbook has nothing to do.}
 """

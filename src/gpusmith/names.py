@@ -9,6 +9,8 @@ OPERANDS_LABEL = DOMAIN + "operands"
 """Label: 'enabled' on nodes that get our operands."""
 SIMULATED_LABEL = DOMAIN + "simulated"
 """Label: 'true' on nodes whose GPUs are simulated."""
+GPUS_LABEL = DOMAIN + "gpus"
+"""Label: the number of GPUs by the inventory; alerts go by it."""
 STAMP = DOMAIN + "validated"
 """Annotation: what a complete validation has proved."""
 CONDITION = DOMAIN + "Validated"
@@ -44,6 +46,8 @@ STAMP_MANAGER = "gpusmith-validation"
 # --- the operands ---
 OPERANDS_NAMESPACE = "gpusmith-system"
 """Their namespace, if the inventory does not say otherwise."""
+MONITORING_NAMESPACE = "gpusmith-monitoring"
+"""That of Prometheus and what belongs to it, likewise."""
 
 # --- what a run of the suite makes ---
 MANAGED_BY = "app.kubernetes.io/managed-by"

@@ -19,6 +19,7 @@ from gpusmith.names import (
     COUNT_LABEL,
     DRIVER_LABEL,
     GPU_TYPE_LABEL,
+    GPUS_LABEL,
     OPERANDS_LABEL,
     SIMULATED_LABEL,
 )
@@ -156,6 +157,7 @@ def labels(facts: ClusterFacts) -> list[Problem]:
     wanted = {
         **host.kubernetes.labels,
         **({GPU_TYPE_LABEL: host.gpu_model} if host.gpu_model else {}),
+        **({GPUS_LABEL: str(host.gpu_count)} if host.gpu_count else {}),
         **({OPERANDS_LABEL: "enabled"} if host.operands.ours else {}),
         **({SIMULATED_LABEL: "true"} if host.simulated else {}),
     }

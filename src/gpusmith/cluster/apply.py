@@ -15,7 +15,7 @@ from gpusmith.errors import GpusmithError, ToolError
 from gpusmith.names import MANAGED_BY, MANAGER
 from gpusmith.wait import Deadline, Done, NotYet, WaitTimeout, wait_until
 
-SHARED = frozenset({"Namespace", "ServiceAccount", "CustomResourceDefinition"})
+SHARED = frozenset({"Namespace", "ServiceAccount", "CustomResourceDefinition", "PersistentVolumeClaim"})
 """Kinds in which controllers write by design; in objects of every other kind nobody else has a field."""
 FIRST = ("Namespace", "CustomResourceDefinition")
 """Kinds that others need: made first and deleted last."""
@@ -206,6 +206,13 @@ def ours(cluster: Cluster, objects: Iterable[Object]) -> list[Object]:
 
 def _is_ours(found: Object | None) -> bool:
     return bool(found) and ((found or {})["metadata"].get("labels") or {}).get(MANAGED_BY) == MANAGER
+
+
+def claims(cluster: Cluster, objects: Iterable[Object]) -> dict[str, list[str]]:
+    """By name of a namespace among them, its PersistentVolumeClaims: what is in them would go with it."""
+    spaces = [row["metadata"]["name"] for row in objects if row["kind"] == "Namespace"]
+    found = {name: cluster.items(f"/api/v1/namespaces/{name}/persistentvolumeclaims") for name in spaces}
+    return {name: sorted(row["metadata"]["name"] for row in rows) for name, rows in found.items() if rows}
 
 
 def former_classes(cluster: Cluster, objects: Iterable[Object]) -> list[str]:

@@ -47,7 +47,7 @@ def refusals(
     needs_limit: str = "",
     tags: Sequence[str] = (),
     join_tag: str = "",
-    cluster_tag: str = "",
+    cluster_tags: Sequence[str] = (),
     inventory_only: Sequence[str] = (),
     required: Sequence[str] = (),
 ) -> list[Refusal]:
@@ -61,7 +61,7 @@ def refusals(
         needs_limit: what the playbook does to nodes that must be named for it; empty if they need not.
         tags: those of the playbook.
         join_tag: tag of what joins nodes to the cluster; empty if the playbook joins none.
-        cluster_tag: tag of what changes objects of the whole cluster; empty if the playbook changes none.
+        cluster_tags: tags of what changes objects of the whole cluster.
         inventory_only: roles whose variables cannot be given with -e.
         required: variables without which the playbook has nothing to do.
     """
@@ -75,7 +75,7 @@ def refusals(
     found += check_hosts(values, specs)
     found += [on_hosts(refusal, there) for refusal, there in broken.items()]
     rows = {node: {**row, **run.extra} for node, row in values.items()}
-    if nodes and cluster_tag and run.includes(cluster_tag):
+    if nodes and any(map(run.includes, cluster_tags)):
         found += cluster_wide.refusals(run, hosts, specs)
     found += check_signing(rows)
     found += check_required(rows, required)

@@ -35,6 +35,7 @@ class Spec:
         options: of a mapping, its keys; empty for any.
         description: sentences, in Ansible's markup.
         owner: the role, or `PROJECT`.
+        secret: whether no message shows its value.
     """
 
     type: str
@@ -45,6 +46,7 @@ class Spec:
     options: Mapping[str, Spec] = field(default_factory=dict)
     description: tuple[str, ...] = ()
     owner: str = PROJECT
+    secret: bool = False
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,7 @@ def parse(option: Mapping[str, Any], owner: str = PROJECT) -> Spec:
         options=inner if kind == "dict" else {},
         description=(told,) if isinstance(told, str) else tuple(told),
         owner=owner,
+        secret=bool(option.get("no_log")),
     )
 
 

@@ -15,7 +15,7 @@ from gpusmith.inventory.templates import UnfilledError, has_open, is_plain
 from gpusmith.inventory.values import convert, fits
 from gpusmith.wording import quoted, shorten
 
-ROLES = ("gpu_operands",)
+ROLES = ("gpu_operands", "gpu_monitoring")
 """Roles that make objects of the cluster, for all its nodes at once: every variable of theirs is cluster-wide."""
 OF_A_RUN = "_timeout_s"
 """End of names that are not: how long a run waits is no state of the cluster."""
@@ -79,7 +79,9 @@ def disagreements(
         by_value: dict[str, list[str]] = {}
         for host, row in hosts.items():
             by_value.setdefault(repr(_value(spec, name, row)), []).append(host)
-        if len(by_value) > 1:
+        if len(by_value) > 1 and spec.secret:
+            yield name, f"{shorten(list(hosts))} have {len(by_value)} values"
+        elif len(by_value) > 1:
             yield name, "; ".join(f"{value} for {shorten(there)}" for value, there in by_value.items())
 
 

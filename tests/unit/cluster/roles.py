@@ -1,4 +1,4 @@
-"""Variables of role gpu_operands."""
+"""Variables of roles that work in the cluster."""
 
 from __future__ import annotations
 
@@ -12,10 +12,16 @@ from gpusmith.paths import repo_root
 
 
 def filled_in(template: str, **given: Any) -> Any:
-    """What a template is with the role's variables and those that are given."""
-    role = repo_root() / "roles/gpu_operands"
+    """What a template is with the variables of role gpu_operands and those that are given."""
+    return of_role("gpu_operands", template, given)
+
+
+def of_role(name: str, template: str, given: dict[str, Any], texts: dict[str, Any] | None = None) -> Any:
+    """What a template is with a role's variables and those that are given; braces in texts are no templates."""
+    role = repo_root() / "roles" / name
     files = [yaml.safe_load((role / name).read_text()) for name in ("defaults/main.yml", "vars/main.yml")]
-    variables = _trusted({**files[0], **files[1], **given})
+    place = {"role_path": str(role), "ansible_search_path": [str(role)]}
+    variables = _trusted({**files[0], **files[1], **place, **given}) | (texts or {})
     return Templar(DataLoader(), variables=variables).template(trust_as_template(template))
 
 

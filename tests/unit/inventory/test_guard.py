@@ -201,16 +201,21 @@ def test_the_cluster_is_asked_for_kubelets_where_nodes_join(
 
 
 @pytest.mark.parametrize(
-    ("tag", "tags", "says"),
-    [("gpu_operands", ("all",), 1), ("gpu_operands", ("containerd",), 0), ("", ("all",), 0)],
+    ("changing", "tags", "says"),
+    [
+        (("gpu_operands",), ("all",), 1),
+        (("gpu_monitoring", "gpu_operands"), ("gpu_operands",), 1),
+        (("gpu_operands",), ("containerd",), 0),
+        ((), ("all",), 0),
+    ],
 )
 def test_hosts_that_disagree_about_the_cluster_are_refused_where_it_would_be_changed(
-    tag: str, tags: tuple[str, ...], says: int
+    changing: tuple[str, ...], tags: tuple[str, ...], says: int
 ) -> None:
     rows: dict[str, dict[str, Any]] = {"a": {}, "b": {"gpu_operands_device_plugin": "existing"}}
     run = Run("gpu_nodes", list(rows), ["a"], "a", tags=tags)
     known = ["gpu_operands", "containerd"]
-    found = guard.refusals(run, Hosts(rows), specs.load(), cluster=False, tags=known, cluster_tag=tag)
+    found = guard.refusals(run, Hosts(rows), specs.load(), cluster=False, tags=known, cluster_tags=changing)
     assert len([each for each in found if "disagree" in each.message]) == says
 
 

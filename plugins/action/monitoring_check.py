@@ -1,0 +1,36 @@
+"""Action plugin: refuse monitoring that could not work in this cluster, before anything is changed."""
+
+# Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import ControllerAction
+
+from gpusmith.cluster import monitoring, pull_secrets
+from gpusmith.cluster.api import Cluster
+from gpusmith.data import alerts
+from gpusmith.errors import all_of
+
+
+class ActionModule(ControllerAction):
+    """Refuses a second exporter, addresses that do not answer, rules that cannot be read; says whether Prometheus Operator is there."""
+
+    def act(self, asked: dict[str, Any], check: bool) -> dict[str, Any]:  # noqa: ARG002 - changes nothing
+        cluster = Cluster(asked["kubeconfig"])
+        alerts.rule_files(disabled=asked["disabled_alerts"])
+        for namespace in asked["namespaces"]:
+            pull_secrets.read(cluster, namespace, asked["pull_secrets"])
+        operator = monitoring.has_operator(cluster)
+        found = monitoring.refuse_impossible(asked, operator)
+        if asked["dcgm_exporter"] == "managed":
+            workloads = [
+                row
+                for kind in ("daemonsets", "deployments")
+                for row in cluster.items(f"/apis/apps/v1/{kind}")
+            ]
+            found += monitoring.second_exporters(workloads, asked["exporter_namespace"])
+        if found:
+            raise all_of(found)
+        return {"changed": False, "operator": operator}

@@ -1,0 +1,199 @@
+"""Prometheus in a cluster: whether the parts of role gpu_monitoring can work there, and whether values arrive."""
+
+from __future__ import annotations
+
+import json
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import closing
+from typing import Any
+
+from gpusmith.cluster import operands, retries
+from gpusmith.cluster.api import ApiRefused, Cluster, Object
+from gpusmith.cluster.apply import path_of
+from gpusmith.errors import Refusal, ToolError
+from gpusmith.names import MANAGED_BY, MANAGER
+from gpusmith.wait import Deadline, Done, NotYet, WaitTimeout, wait_until
+
+EXPORTER = "dcgm-exporter"
+OPERATOR = "monitoring.coreos.com/v1"
+"""Group and version of Prometheus Operator's kinds."""
+OPERATOR_KINDS = ("PodMonitor", "PrometheusRule")
+ANSWER_S = 10
+TICK_S = 2.0
+
+
+def second_exporters(workloads: Iterable[Mapping[str, Any]], namespace: str) -> list[Refusal]:
+    """Exporters of GPU metrics that are not ours: two of them count each GPU twice, and only one may profile it.
+
+    Args:
+        workloads: DaemonSets and Deployments of the cluster.
+        namespace: of ours.
+    """
+    found = []
+    for row in workloads:
+        metadata = row["metadata"]
+        if EXPORTER not in operands.components(row["spec"]["template"]["spec"]):
+            continue
+        name = f"'{metadata['namespace']}/{metadata['name']}'"
+        if (metadata.get("labels") or {}).get(MANAGED_BY) != MANAGER:
+            found.append(
+                Refusal(
+                    f"{name} is a dcgm-exporter of somebody else.",
+                    "Let it stay with 'gpu_monitoring_dcgm_exporter: existing', or have its owner remove it.",
+                )
+            )
+        elif metadata["namespace"] != namespace:
+            found.append(
+                Refusal(
+                    f"{name} is a dcgm-exporter that gpusmith made under another 'gpu_operands_namespace'.",
+                    f"Set that again, or remove the old one: kubectl delete namespace {metadata['namespace']}",
+                )
+            )
+    return found
+
+
+def has_operator(cluster: Cluster) -> bool:
+    """Whether the cluster knows the kinds of Prometheus Operator."""
+    return set(OPERATOR_KINDS) <= set(cluster.kinds(OPERATOR))
+
+
+def refuse_silent(url: str, variable: str) -> list[Refusal]:
+    """Whether a Prometheus, or what speaks as it, answers queries at an address; each way to ask is tried once."""
+    said = "an answer that is not Prometheus'"
+    try:
+        asked = f"{url.rstrip('/')}/api/v1/query?{urllib.parse.urlencode({'query': 'vector(1)'})}"
+        # Given by the inventory; other schemes than those of the web have no host.
+        if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
+            raise ValueError("it begins with neither http:// nor https://")
+        with closing(urllib.request.urlopen(asked, timeout=ANSWER_S)) as answer:  # noqa: S310 - see above
+            if json.load(answer).get("status") == "success":
+                return []
+    except urllib.error.HTTPError as error:
+        said = f"HTTP status {error.code}"
+    except (OSError, ValueError, AttributeError) as error:
+        said = str(getattr(error, "reason", error))
+    return [
+        Refusal(
+            f"'{variable}' is '{url}', where no Prometheus answers: {said}.",
+            "Correct it to the address by which this machine reaches Prometheus.",
+        )
+    ]
+
+
+def ask(cluster: Cluster, namespace: str, query: str) -> list[dict[str, Any]]:
+    """The vector that our Prometheus answers, through the API server's proxy for Services: no port is opened for it.
+
+    Raises:
+        ApiRefused: there is none, it is not ready, or the query is wrong.
+    """
+    path = f"/api/v1/namespaces/{namespace}/services/http:prometheus:9090/proxy/api/v1/query"
+    answer = json.loads(cluster.call("GET", path, query={"query": query}, patience=retries.ONE_TRY))
+    found: list[dict[str, Any]] = answer["data"]["result"]
+    return found
+
+
+def wait_for(
+    cluster: Cluster,
+    objects: Sequence[Object],
+    namespace: str,
+    jobs: Collection[str],
+    nodes: Collection[str],
+    timeout_s: float,
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """Until all parts run, and Prometheus gets values from what it is to ask.
+
+    Args:
+        cluster: the API.
+        objects: what was applied; those with pods count.
+        namespace: of our Prometheus; empty if it is somebody else's.
+        jobs: of which at least one target is to answer.
+        nodes: whose exporters are to answer.
+        timeout_s: for all of it.
+        sleep: replaced in tests.
+
+    Raises:
+        ToolError: something is missing at the end.
+    """
+    running = [row for row in objects if row["kind"] in ("Deployment", "StatefulSet", "DaemonSet")]
+
+    def look() -> Done[None] | NotYet:
+        late = [said for row in running if (said := _late(cluster, row, nodes))]
+        if not late and namespace:
+            late = _unseen(cluster, namespace, jobs, nodes)
+        return NotYet("; ".join(late)) if late else Done(None)
+
+    try:
+        wait_until("the monitoring", look, Deadline(timeout_s), TICK_S, sleep)
+    except WaitTimeout as error:
+        spaces = list(dict.fromkeys(str(row["metadata"]["namespace"]) for row in running))
+        told = [said for space in spaces for said in operands.troubles(cluster, space)]
+        look_at = " and ".join(f"'kubectl -n {space} get pods -o wide'" for space in spaces)
+        raise ToolError(
+            " ".join([error.message, *told]), f"Look at {look_at}, and at the pods' logs."
+        ) from error
+
+
+def _late(cluster: Cluster, wanted: Object, nodes: Collection[str]) -> str:
+    """What a workload lacks; empty if its pods are ready. Of a DaemonSet those of these nodes: others may be down."""
+    path = path_of(cluster, wanted)
+    found = (cluster.get(path) if path else None) or {}
+    called, namespace = wanted["metadata"]["name"], wanted["metadata"]["namespace"]
+    name = f"{wanted['kind']} '{namespace}/{called}'"
+    status = found.get("status") or {}
+    if status.get("observedGeneration", 0) < (found.get("metadata") or {}).get("generation", 1):
+        return f"{name} is not there yet"
+    if wanted["kind"] == "DaemonSet":
+        pods = cluster.items(
+            f"/api/v1/namespaces/{namespace}/pods", labelSelector=f"app.kubernetes.io/name={called}"
+        )
+        ready = {pod["spec"].get("nodeName") for pod in pods if not operands.problem(pod)}
+        late = [node for node in nodes if node not in ready]
+        return f"{name} has no ready pod on {', '.join(late)}" if late else ""
+    ready_now = min(int(status.get(key) or 0) for key in ("updatedReplicas", "readyReplicas"))
+    return "" if ready_now else f"{name} has no ready pod"
+
+
+def _unseen(cluster: Cluster, namespace: str, jobs: Collection[str], nodes: Collection[str]) -> list[str]:
+    """Targets that do not answer Prometheus, in words."""
+    try:
+        found = ask(cluster, namespace, "up")
+    except (ApiRefused, KeyError, ValueError) as error:
+        return [f"Prometheus does not answer: {error}"]
+    up = [row["metric"] for row in found if row["value"][1] == "1"]
+    seen = {row.get("node") for row in up if row.get("job") == EXPORTER}
+    lost = [
+        f"Prometheus has no target of job '{job}'" for job in jobs if job not in {row["job"] for row in up}
+    ]
+    unseen = [node for node in nodes if node not in seen]
+    return lost + ([f"Prometheus gets no values from the exporters of {', '.join(unseen)}"] if unseen else [])
+
+
+def refuse_impossible(asked: Mapping[str, Any], operator: bool) -> list[Refusal]:
+    """Parts that would have nobody to read or to tell; arguments are those of the module."""
+    found = []
+    if asked["prometheus"] == "existing" and not asked["prometheus_url"] and not operator:
+        found.append(
+            Refusal(
+                "'gpu_monitoring_prometheus' is 'existing', and the cluster has no Prometheus Operator.",
+                "Set 'gpu_monitoring_prometheus_url' to the address of the Prometheus that reads gpusmith's metrics.",
+            )
+        )
+    if asked["prometheus"] == "existing" and asked["prometheus_url"]:
+        found += refuse_silent(asked["prometheus_url"], "gpu_monitoring_prometheus_url")
+    if (
+        asked["prometheus"] == "managed"
+        and asked["alertmanager"] == "existing"
+        and not asked["alertmanager_url"]
+    ):
+        found.append(
+            Refusal(
+                "'gpu_monitoring_alertmanager' is 'existing', and 'gpu_monitoring_alertmanager_url' is empty.",
+                "Set it to the address by which pods reach Alertmanager.",
+            )
+        )
+    return found

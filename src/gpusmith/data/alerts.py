@@ -1,0 +1,95 @@
+"""The rules for Prometheus that role gpu_monitoring ships, as files with groups of records and alerts."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from gpusmith.errors import InputError
+from gpusmith.paths import repo_root
+from gpusmith.wording import quoted
+
+FOLDER = Path("roles/gpu_monitoring/files/rules")
+DISABLED = "gpu_monitoring_disabled_alerts"
+ACCEPTED = re.compile(r'xid!~"[\d|]*"')
+"""Where expressions leave accepted Xids out."""
+
+
+def rule_files(accepted: Sequence[Iterable[int]] = (), disabled: Collection[str] = ()) -> dict[str, str]:
+    """The files by name, as a site gets them.
+
+    Args:
+        accepted: lists of Xids. One is accepted that is in all of them. Without a list, those of the files.
+        disabled: names of alerts that are left out.
+
+    Raises:
+        InputError: a file cannot be read, or there is no such alert.
+    """
+    found = {path.name: _groups(path) for path in sorted((repo_root() / FOLDER).glob("*.yml"))}
+    _refuse_unknown(disabled, found)
+    codes = set.intersection(*map(set, accepted)) if accepted else None
+    return {name: _text(groups, codes, disabled) for name, groups in found.items()}
+
+
+def names() -> list[str]:
+    """All alerts, in the order of the files."""
+    return [
+        str(rule["alert"])
+        for path in sorted((repo_root() / FOLDER).glob("*.yml"))
+        for group in _groups(path)
+        for rule in group["rules"]
+        if "alert" in rule
+    ]
+
+
+def _groups(path: Path) -> list[dict[str, Any]]:
+    try:
+        groups: list[dict[str, Any]] = yaml.safe_load(path.read_text(encoding="utf-8"))["groups"]
+        [rule["expr"] for group in groups for rule in group["rules"]]
+    except (KeyError, TypeError, ValueError, yaml.YAMLError) as error:
+        raise InputError(
+            f"'{FOLDER / path.name}' has no rules that Prometheus could read: {' '.join(str(error).split())}.",
+            f"Correct it, or take the file as it was: promtool check rules {FOLDER / path.name}",
+        ) from error
+    return groups
+
+
+def _refuse_unknown(disabled: Collection[str], found: Mapping[str, list[dict[str, Any]]]) -> None:
+    known = [
+        str(rule["alert"])
+        for groups in found.values()
+        for group in groups
+        for rule in group["rules"]
+        if "alert" in rule
+    ]
+    for name in disabled:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=3) or known
+            raise InputError(
+                f"'{DISABLED}' names alert '{name}', which there is not.", f"Alerts are {quoted(near)}."
+            )
+
+
+def _text(groups: list[dict[str, Any]], codes: set[int] | None, disabled: Collection[str]) -> str:
+    kept = [
+        {
+            **group,
+            "rules": [_filled(rule, codes) for rule in group["rules"] if rule.get("alert") not in disabled],
+        }
+        for group in groups
+    ]
+    return yaml.safe_dump(
+        {"groups": [group for group in kept if group["rules"]]}, sort_keys=False, width=1000
+    )
+
+
+def _filled(rule: dict[str, Any], codes: set[int] | None) -> dict[str, Any]:
+    if codes is None:
+        return rule
+    given = "|".join(map(str, sorted(codes)))
+    return {**rule, "expr": ACCEPTED.sub(f'xid!~"{given}"', str(rule["expr"]))}

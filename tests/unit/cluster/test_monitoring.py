@@ -1,0 +1,184 @@
+"""Monitoring in a cluster: what is refused before any change, and what is waited for."""
+
+from __future__ import annotations
+
+import io
+import json
+import urllib.error
+import urllib.request
+from typing import Any
+
+import pytest
+
+from gpusmith.cluster import monitoring
+from gpusmith.cluster.api import ApiRefused
+from gpusmith.errors import ToolError
+from tests.unit.cluster.conftest import Memory
+
+OURS = {"app.kubernetes.io/managed-by": "gpusmith"}
+SPACE = "/apis/apps/v1/namespaces/m"
+
+
+def exporter(
+    namespace: str, image: str = "nvcr.io/nvidia/k8s/dcgm-exporter:4.2.3", **labels: str
+) -> dict[str, Any]:
+    spec = {"containers": [{"name": "c", "image": image}]}
+    return {
+        "metadata": {"name": "e", "namespace": namespace, "labels": labels},
+        "spec": {"template": {"spec": spec}},
+    }
+
+
+@pytest.mark.parametrize(
+    ("there", "says"),
+    [
+        ([], []),
+        ([exporter("ours", **OURS), exporter("x", "registry.example.com/other:1")], []),
+        ([exporter("gpu-operator")], ["'gpu-operator/e' is a dcgm-exporter of somebody else."]),
+        ([exporter("ours")], ["'ours/e' is a dcgm-exporter of somebody else."]),
+        ([exporter("former", **OURS)], ["'former/e' is a dcgm-exporter that gpusmith made under another"]),
+    ],
+)  # fmt: skip
+def test_a_second_exporter_is_named(there: list[dict[str, Any]], says: list[str]) -> None:
+    found = [refusal.message for refusal in monitoring.second_exporters(there, "ours")]
+    assert [message[: len(said)] for message, said in zip(found, says, strict=True)] == says
+
+
+ASKED = {
+    "prometheus": "existing", "prometheus_url": "", "alertmanager": "none", "alertmanager_url": "",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("given", "operator", "says"),
+    [
+        ({}, False, "the cluster has no Prometheus Operator"),
+        ({}, True, ""),
+        ({"prometheus": "managed", "alertmanager": "existing"}, False, "'gpu_monitoring_alertmanager_url' is empty"),
+        ({"prometheus": "managed", "alertmanager": "existing", "alertmanager_url": "http://am"}, False, ""),
+        ({"alertmanager": "existing"}, True, ""),
+        ({"prometheus": "none"}, False, ""),
+    ],
+)  # fmt: skip
+def test_parts_that_nobody_would_read_are_refused(given: dict[str, str], operator: bool, says: str) -> None:
+    found = monitoring.refuse_impossible({**ASKED, **given}, operator)
+    assert bool(found) is bool(says)
+    assert says in " ".join(map(str, found))
+
+
+@pytest.mark.parametrize(
+    ("url", "answer", "says"),
+    [
+        ("http://p:9090/", b'{"status": "success"}', ""),
+        ("http://p:9090", b"<html>", "where no Prometheus answers"),
+        ("http://p:9090", b"[]", "where no Prometheus answers"),
+        ("http://p:9090", OSError("refused"), "refused"),
+        ("http://p:9090", urllib.error.HTTPError("http://p", 401, "no", None, None), "HTTP status 401"),  # type: ignore[arg-type]
+        ("p:9090", b"", "it begins with neither http:// nor https://"),
+    ],
+)  # fmt: skip
+def test_an_address_where_no_prometheus_answers_is_refused(
+    url: str, answer: bytes | Exception, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def opened(address: str, timeout: float) -> io.BytesIO:
+        asked.append((address, timeout))
+        if isinstance(answer, Exception):
+            raise answer
+        return io.BytesIO(answer)
+
+    monkeypatch.setattr(urllib.request, "urlopen", opened)
+    found = monitoring.refuse_impossible({**ASKED, "prometheus_url": url}, operator=False)
+    assert says in " ".join(map(str, found))
+    assert bool(found) is bool(says)
+    assert [address for address, _ in asked] == (
+        ["http://p:9090/api/v1/query?query=vector%281%29"] if ":/" in url else []
+    )
+
+
+def workload(kind: str, name: str) -> dict[str, Any]:
+    return {"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": name, "namespace": "m"}}
+
+
+def pod(node: str, ready: bool = True) -> dict[str, Any]:
+    state = {"type": "Ready", "status": str(ready)}
+    return {
+        "metadata": {"name": node, "namespace": "m"},
+        "spec": {"nodeName": node},
+        "status": {"conditions": [state], "phase": "Running"},
+    }
+
+
+class Site(Memory):
+    """A cluster with workloads and a Prometheus."""
+
+    def __init__(self, ready: int = 1, generation: int = 1, pods: tuple[dict[str, Any], ...] = ()) -> None:
+        status = {"observedGeneration": 1, "updatedReplicas": ready, "readyReplicas": ready}
+        super().__init__(
+            {
+                f"{SPACE}/statefulsets/prometheus": {
+                    "metadata": {"generation": generation},
+                    "status": status,
+                },
+                f"{SPACE}/daemonsets/dcgm-exporter": {
+                    "metadata": {"generation": 1},
+                    "status": {"observedGeneration": 1},
+                },
+                **{f"/api/v1/namespaces/m/pods/{row['metadata']['name']}": row for row in pods},
+            }
+        )
+        self.up: list[tuple[str, str, str]] | ApiRefused = []
+
+    def call(self, method: str, path: str, query: dict[str, str], **_more: Any) -> str:
+        assert (method, query) == ("GET", {"query": "up"})
+        assert path == "/api/v1/namespaces/m/services/http:prometheus:9090/proxy/api/v1/query"
+        if isinstance(self.up, ApiRefused):
+            raise self.up
+        rows = [{"metric": {"job": job, "node": node}, "value": [0, value]} for job, node, value in self.up]
+        return json.dumps({"status": "success", "data": {"result": rows}})
+
+
+OBJECTS = [workload("StatefulSet", "prometheus"), workload("DaemonSet", "dcgm-exporter")]
+UP = [("prometheus", "", "1"), ("dcgm-exporter", "gpu-1", "1"), ("dcgm-exporter", "gpu-2", "1")]
+PODS = (pod("gpu-1"), pod("gpu-2"), pod("gpu-3", ready=False))
+
+
+def waited(site: Site, namespace: str = "m") -> str:
+    try:
+        monitoring.wait_for(
+            site.cluster,
+            OBJECTS,
+            namespace,
+            ["prometheus", "dcgm-exporter"],
+            ["gpu-1", "gpu-2"],
+            0.0,
+            lambda _: None,
+        )
+    except ToolError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("site", "up", "says"),
+    [
+        (Site(pods=PODS), UP, ""),
+        (Site(generation=2, pods=PODS), UP, "StatefulSet 'm/prometheus' is not there yet"),
+        (Site(ready=0, pods=PODS), UP, "StatefulSet 'm/prometheus' has no ready pod"),
+        (Site(pods=PODS[1:]), UP, "DaemonSet 'm/dcgm-exporter' has no ready pod on gpu-1"),
+        (Site(pods=(pod("gpu-1", ready=False), *PODS[1:])), UP, "no ready pod on gpu-1"),
+        (Site(pods=PODS), UP[1:], "Prometheus has no target of job 'prometheus'"),
+        (Site(pods=PODS), UP[:2], "no values from the exporters of gpu-2"),
+        (Site(pods=PODS), [*UP[:2], ("dcgm-exporter", "gpu-2", "0")], "no values from the exporters of gpu-2"),
+        (Site(pods=PODS), ApiRefused("no endpoints", "", 503), "Prometheus does not answer: no endpoints"),
+    ],
+)  # fmt: skip
+def test_the_run_waits_for_pods_and_then_for_values(site: Site, up: Any, says: str) -> None:
+    site.up = up
+    assert says in waited(site)
+    assert ("Look at 'kubectl -n m get pods -o wide'" in waited(site)) is bool(says)
+
+
+def test_a_prometheus_of_others_is_not_asked() -> None:
+    assert waited(Site(pods=PODS), namespace="") == ""

@@ -1,0 +1,72 @@
+"""The rules as a site gets them: accepted Xids in their place, disabled alerts left out, a file that cannot be read named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from gpusmith.data import alerts
+from gpusmith.errors import InputError
+from gpusmith.inventory import specs
+
+GROUPS = """groups:
+- name: gpus
+  rules:
+  - record: x
+    expr: count(up)
+  - alert: GpusmithXid
+    expr: xids{xid!="", xid!~"13|31"} > 0
+    annotations: {summary: "GPU {{ $labels.gpu }}"}
+- name: nodes
+  rules:
+  - alert: GpusmithDown
+    expr: up == 0
+"""
+
+
+@pytest.fixture
+def rules(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    path = tmp_path / alerts.FOLDER / "some.yml"
+    path.parent.mkdir(parents=True)
+    path.write_text(GROUPS)
+    monkeypatch.setattr(alerts, "repo_root", lambda: tmp_path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("accepted", "codes"),
+    [([], "13|31"), ([[79, 13]], "13|79"), ([[13, 31, 79], [79, 13, 5]], "13|79"), ([[]], "")],
+)
+@pytest.mark.usefixtures("rules")
+def test_an_xid_is_accepted_that_is_in_all_lists(accepted: list[list[int]], codes: str) -> None:
+    (text,) = alerts.rule_files(accepted).values()
+    assert f'xid!="", xid!~"{codes}"' in text
+    assert yaml.safe_load(text)["groups"][0]["rules"][1]["annotations"] == {
+        "summary": "GPU {{ $labels.gpu }}"
+    }
+
+
+@pytest.mark.usefixtures("rules")
+def test_a_disabled_alert_is_left_out_and_a_misspelt_one_named() -> None:
+    assert alerts.names() == ["GpusmithXid", "GpusmithDown"]
+    (text,) = alerts.rule_files(disabled=["GpusmithDown"]).values()
+    assert [group["name"] for group in yaml.safe_load(text)["groups"]] == ["gpus"]
+    with pytest.raises(
+        InputError, match=r"names alert 'GpusmithDonw', which there is not. Alerts are 'GpusmithDown'"
+    ):
+        alerts.rule_files(disabled=["GpusmithDonw"])
+
+
+@pytest.mark.parametrize("text", ["groups: [", "", "groups: [{name: x, rules: [{alert: y}]}]", "- a"])
+def test_a_file_that_prometheus_could_not_read_is_named(rules: Path, text: str) -> None:
+    rules.write_text(text)
+    with pytest.raises(InputError, match=r"files/rules/some.yml' has no rules that Prometheus could read"):
+        alerts.rule_files()
+
+
+def test_the_rules_come_with_the_xids_that_the_suite_accepts() -> None:
+    default = specs.load().variables["validation_accepted_xids"].default
+    assert alerts.rule_files() == alerts.rule_files([default])
+    assert alerts.rule_files() != alerts.rule_files([[79]])
