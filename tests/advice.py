@@ -143,6 +143,8 @@ COMMANDS: Mapping[str, Command] = {
         "-n gpusmith-system delete pod -l app.kubernetes.io/name=nvidia-device-plugin"
         " --field-selector spec.nodeName=gpu-1 --dry-run=server"
     ),
+    # It runs until somebody ends it.
+    "kubectl -n X port-forward service/prometheus 9090": ELSEWHERE,
     "kubectl create namespace X": _kubectl("create namespace some --dry-run=server"),
     "kubectl -n X create secret docker-registry X --docker-server=REGISTRY --docker-username=NAME"
     " --docker-password=PASSWORD": _kubectl(

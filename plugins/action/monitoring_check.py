@@ -10,8 +10,8 @@ from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import Con
 
 from gpusmith.cluster import monitoring, pull_secrets
 from gpusmith.cluster.api import Cluster
-from gpusmith.data import alerts
 from gpusmith.errors import all_of
+from gpusmith.monitoring import site_rules
 
 
 class ActionModule(ControllerAction):
@@ -19,7 +19,7 @@ class ActionModule(ControllerAction):
 
     def act(self, asked: dict[str, Any], check: bool) -> dict[str, Any]:  # noqa: ARG002 - changes nothing
         cluster = Cluster(asked["kubeconfig"])
-        alerts.rule_files(disabled=asked["disabled_alerts"])
+        site_rules.rule_files(disabled=asked["disabled_alerts"])
         for namespace in asked["namespaces"]:
             pull_secrets.read(cluster, namespace, asked["pull_secrets"])
         operator = monitoring.has_operator(cluster)

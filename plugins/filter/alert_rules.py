@@ -10,8 +10,8 @@ from ansible.errors import AnsibleFilterError
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.filter_files import filter_module
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.variables import plain
 
-from gpusmith.data import alerts
 from gpusmith.errors import GpusmithError
+from gpusmith.monitoring import site_rules
 
 DOCUMENTATION = r"""
 name: alert_rules
@@ -32,7 +32,7 @@ _value: {type: dict, description: Content of each file by its name.}
 def alert_rules(disabled: Sequence[str], accepted: Sequence[Sequence[int]] = ()) -> dict[str, str]:
     """See DOCUMENTATION."""
     try:
-        return alerts.rule_files(plain(accepted), plain(disabled))
+        return site_rules.rule_files(plain(accepted), plain(disabled))
     except GpusmithError as error:
         raise AnsibleFilterError(str(error)) from error
 

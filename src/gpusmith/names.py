@@ -46,8 +46,6 @@ STAMP_MANAGER = "gpusmith-validation"
 # --- the operands ---
 OPERANDS_NAMESPACE = "gpusmith-system"
 """Their namespace, if the inventory does not say otherwise."""
-MONITORING_NAMESPACE = "gpusmith-monitoring"
-"""That of Prometheus and what belongs to it, likewise."""
 
 # --- what a run of the suite makes ---
 MANAGED_BY = "app.kubernetes.io/managed-by"

@@ -44,6 +44,7 @@ def node() -> Object:
         "kubernetes.io/hostname": NAME,
         "gpu-type": "h100-sxm",
         "gpusmith.io/operands": "enabled",
+        "gpusmith.io/gpus": str(GPUS),
         "nvidia.com/gpu.count": str(GPUS),
         "nvidia.com/cuda.driver-version.full": DRIVER,
         **{f"feature.node.kubernetes.io/cpu-cpuid.FEATURE{n}": "true" for n in range(FEATURES)},

@@ -20,6 +20,7 @@ def node(**changes: Any) -> dict[str, Any]:
             "name": "gpu-1",
             "labels": {
                 "gpu-type": "h100-sxm", "gpusmith.io/operands": "enabled", "gpusmith.io/simulated": "true",
+                "gpusmith.io/gpus": "4",
                 "nvidia.com/gpu.count": "4", "nvidia.com/cuda.driver-version.full": VERSION,
             },
         },

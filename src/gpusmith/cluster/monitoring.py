@@ -43,7 +43,7 @@ def second_exporters(workloads: Iterable[Mapping[str, Any]], namespace: str) -> 
             found.append(
                 Refusal(
                     f"{name} is a dcgm-exporter of somebody else.",
-                    "Let it stay with 'gpu_monitoring_dcgm_exporter: existing', or have its owner remove it.",
+                    "Let it stay with 'gpu_monitoring_dcgm_exporter: existing'; which of the two serves is for its owner to say.",
                 )
             )
         elif metadata["namespace"] != namespace:

@@ -12,7 +12,7 @@ from typing import Any
 
 from gpusmith.data.operands import MANAGED, deployed
 from gpusmith.inventory import building
-from gpusmith.names import MONITORING_NAMESPACE, OPERANDS_NAMESPACE
+from gpusmith.names import OPERANDS_NAMESPACE
 from gpusmith.wanted.offers import Offers, whole
 
 Repository = Mapping[str, Any]
@@ -148,21 +148,6 @@ class Operands(_Owners):  # type: ignore[misc, valid-type]  # its fields are kno
 
 
 @dataclass(frozen=True, kw_only=True)
-class Monitoring:
-    """Role gpu_monitoring, as far as checks and upgrades go by it; the same on all GPU nodes of a cluster."""
-
-    dcgm_exporter: str = "none"
-    kube_state_metrics: str = "none"
-    prometheus: str = "none"
-    alertmanager: str = "none"
-    dashboards: str = "none"
-    namespace: str = MONITORING_NAMESPACE
-    interval_s: int = 30
-    prometheus_url: str = ""
-    disabled_alerts: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
 class Preflight:
     """Role preflight."""
 
@@ -210,7 +195,6 @@ ROLES = {
     "cuda": "cuda_toolkit",
     "kubernetes": "kubernetes_node",
     "operands": "gpu_operands",
-    "monitoring": "gpu_monitoring",
     "preflight": "preflight",
     "upgrade": "gpu_upgrade",
     "validation": "validation",
@@ -273,7 +257,6 @@ class NodeWanted:
     cuda: Cuda = field(default_factory=Cuda)
     kubernetes: Kubernetes = field(default_factory=Kubernetes)
     operands: Operands = field(default_factory=Operands)
-    monitoring: Monitoring = field(default_factory=Monitoring)
     preflight: Preflight = field(default_factory=Preflight)
     upgrade: Upgrade = field(default_factory=Upgrade)
     validation: Validation = field(default_factory=Validation)

@@ -170,5 +170,12 @@ def test_options_of_playbooks_are_declared() -> None:
 
 def test_nobody_is_told_to_remove_what_is_somebody_elses() -> None:
     for text, path in texts().items():
-        if path.startswith(("src/gpusmith/cluster", "src/gpusmith/checks/cluster", "roles/gpu_operands")):
+        if path.startswith(
+            (
+                "src/gpusmith/cluster",
+                "src/gpusmith/checks/cluster",
+                "roles/gpu_operands",
+                "roles/gpu_monitoring",
+            )
+        ):
             assert not re.search(r"\b[Rr]emove (it|a second|their|the other)\b", text), (text, path)

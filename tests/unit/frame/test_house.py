@@ -188,6 +188,10 @@ def test_the_index_of_the_documentation_lists_every_page() -> None:
 def test_every_entry_remove_is_run_by_a_test(role: Path) -> None:
     runs = [repo_root() / "molecule/default/cleanup.yml", repo_root() / "tests/e2e/test_7_removal.py"]
     text = "\n".join(path.read_text() for path in runs)
+    # And by the playbooks that they name.
+    text += "\n".join(
+        (repo_root() / name).read_text() for name in re.findall(r"playbooks/remove_\w+\.yml", text)
+    )
     tested = re.search(rf"gpusmith\.gpu\.{role.name}\b.{{0,40}}\btasks_from\W+remove", text, re.DOTALL)
     assert (role / "tasks/remove.yml").is_file() == bool(tested)
     promised = "`tasks_from: remove`" in (role / "README.md").read_text()

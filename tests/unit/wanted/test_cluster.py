@@ -50,8 +50,13 @@ def test_which_variables_are_cluster_wide_is_read_from_the_specs() -> None:
         "device_plugin", "feature_discovery", "node_feature_discovery", "device_plugin_image", "node_feature_discovery_image",
         "labels", "namespace", "runtime_class",
     ]  # fmt: skip
-    assert list(cluster.variables(KNOWN)) == [
+    names = list(cluster.variables(KNOWN))
+    of_monitoring = [name for name in names if name.startswith("gpu_monitoring_")]
+    assert {"gpu_monitoring_prometheus", "gpu_monitoring_alertmanager_config"} <= set(of_monitoring)
+    assert "gpu_monitoring_ready_timeout_s" not in of_monitoring
+    assert names == [
         *(f"gpu_operands_{name}" for name in of_role),
+        *of_monitoring,
         "gpusmith_image_registry",
         "gpusmith_image_pull_secrets",
     ]
@@ -65,6 +70,14 @@ def test_hosts_that_say_the_same_or_nothing_agree() -> None:
     assert wanted.values["gpusmith_image_registry"] == ""
     assert refused(rows) == []
     assert refused(rows, ("b",), {"gpu_operands_ready_timeout_s": 600}) == []
+
+
+def test_a_disagreement_about_a_secret_shows_no_value() -> None:
+    name = "gpu_monitoring_alertmanager_config"
+    rows: dict[str, dict[str, Any]] = {"a": {name: {"route": {"receiver": "geheim"}}}, "b": {}}
+    assert refused(rows) == [
+        f"'{name}' holds for the whole cluster, and its GPU hosts disagree: 'a', 'b' have 2 values."
+    ]
 
 
 @pytest.mark.parametrize("limit", [(), ("a",), ("c",)])

@@ -1,4 +1,4 @@
-"""The rules for Prometheus that role gpu_monitoring ships, as files with groups of records and alerts."""
+"""The rule files as a site gets them: its accepted Xids in their place, its disabled alerts left out."""
 
 from __future__ import annotations
 
@@ -34,17 +34,6 @@ def rule_files(accepted: Sequence[Iterable[int]] = (), disabled: Collection[str]
     _refuse_unknown(disabled, found)
     codes = set.intersection(*map(set, accepted)) if accepted else None
     return {name: _text(groups, codes, disabled) for name, groups in found.items()}
-
-
-def names() -> list[str]:
-    """All alerts, in the order of the files."""
-    return [
-        str(rule["alert"])
-        for path in sorted((repo_root() / FOLDER).glob("*.yml"))
-        for group in _groups(path)
-        for rule in group["rules"]
-        if "alert" in rule
-    ]
 
 
 def _groups(path: Path) -> list[dict[str, Any]]:

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gpusmith.data import alerts
 from gpusmith.errors import InputError
 from gpusmith.inventory import specs
+from gpusmith.monitoring import site_rules
 
 GROUPS = """groups:
 - name: gpus
@@ -28,10 +28,10 @@ GROUPS = """groups:
 
 @pytest.fixture
 def rules(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    path = tmp_path / alerts.FOLDER / "some.yml"
+    path = tmp_path / site_rules.FOLDER / "some.yml"
     path.parent.mkdir(parents=True)
     path.write_text(GROUPS)
-    monkeypatch.setattr(alerts, "repo_root", lambda: tmp_path)
+    monkeypatch.setattr(site_rules, "repo_root", lambda: tmp_path)
     return path
 
 
@@ -41,7 +41,7 @@ def rules(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 )
 @pytest.mark.usefixtures("rules")
 def test_an_xid_is_accepted_that_is_in_all_lists(accepted: list[list[int]], codes: str) -> None:
-    (text,) = alerts.rule_files(accepted).values()
+    (text,) = site_rules.rule_files(accepted).values()
     assert f'xid!="", xid!~"{codes}"' in text
     assert yaml.safe_load(text)["groups"][0]["rules"][1]["annotations"] == {
         "summary": "GPU {{ $labels.gpu }}"
@@ -50,23 +50,22 @@ def test_an_xid_is_accepted_that_is_in_all_lists(accepted: list[list[int]], code
 
 @pytest.mark.usefixtures("rules")
 def test_a_disabled_alert_is_left_out_and_a_misspelt_one_named() -> None:
-    assert alerts.names() == ["GpusmithXid", "GpusmithDown"]
-    (text,) = alerts.rule_files(disabled=["GpusmithDown"]).values()
+    (text,) = site_rules.rule_files(disabled=["GpusmithDown"]).values()
     assert [group["name"] for group in yaml.safe_load(text)["groups"]] == ["gpus"]
     with pytest.raises(
         InputError, match=r"names alert 'GpusmithDonw', which there is not. Alerts are 'GpusmithDown'"
     ):
-        alerts.rule_files(disabled=["GpusmithDonw"])
+        site_rules.rule_files(disabled=["GpusmithDonw"])
 
 
 @pytest.mark.parametrize("text", ["groups: [", "", "groups: [{name: x, rules: [{alert: y}]}]", "- a"])
 def test_a_file_that_prometheus_could_not_read_is_named(rules: Path, text: str) -> None:
     rules.write_text(text)
     with pytest.raises(InputError, match=r"files/rules/some.yml' has no rules that Prometheus could read"):
-        alerts.rule_files()
+        site_rules.rule_files()
 
 
 def test_the_rules_come_with_the_xids_that_the_suite_accepts() -> None:
     default = specs.load().variables["validation_accepted_xids"].default
-    assert alerts.rule_files() == alerts.rule_files([default])
-    assert alerts.rule_files() != alerts.rule_files([[79]])
+    assert site_rules.rule_files() == site_rules.rule_files([default])
+    assert site_rules.rule_files() != site_rules.rule_files([[79]])

@@ -1,0 +1,109 @@
+"""Action plugins of the monitoring: what is refused before any change, what removal leaves, and what is told at the end."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from ansible_collections.gpusmith.gpu.plugins.action import monitoring_check, monitoring_wait, operands
+
+from gpusmith.errors import GpusmithError
+from tests.unit.cluster.conftest import Memory
+
+OURS = {"app.kubernetes.io/managed-by": "gpusmith"}
+SPACE: dict[str, Any] = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "m", "labels": OURS}}
+CONFIG: dict[str, Any] = {
+    "apiVersion": "v1",
+    "kind": "ConfigMap",
+    "metadata": {"name": "c", "namespace": "m", "labels": OURS},
+}
+STORED = {"/api/v1/namespaces/m": SPACE, "/api/v1/namespaces/m/configmaps/c": CONFIG}
+CLAIM = {"/api/v1/namespaces/m/persistentvolumeclaims/prometheus": {"metadata": {"name": "prometheus"}}}
+THEIRS: dict[str, Any] = {
+    "/apis/apps/v1/namespaces/gpu-operator/daemonsets/nvidia-dcgm-exporter": {
+        "metadata": {"name": "nvidia-dcgm-exporter", "namespace": "gpu-operator"},
+        "spec": {"template": {"spec": {"containers": [{"image": "nvcr.io/nvidia/k8s/dcgm-exporter:4.2.3"}]}}},
+    }
+}
+ASKED: dict[str, Any] = {
+    "kubeconfig": "k", "dcgm_exporter": "managed", "prometheus": "managed", "prometheus_url": "", "alertmanager": "none",
+    "alertmanager_url": "", "exporter_namespace": "gpusmith-system", "namespaces": ["m"], "pull_secrets": [],
+    "disabled_alerts": [],
+}  # fmt: skip
+
+
+def acted(
+    module: Any, memory: Memory, monkeypatch: pytest.MonkeyPatch, check: bool = False, **asked: Any
+) -> dict[str, Any]:
+    monkeypatch.setattr(module, "Cluster", lambda _kubeconfig: memory.cluster)
+    action = object.__new__(module.ActionModule)
+    action.variables, action._loader = {}, None
+    action._templar = SimpleNamespace(template=lambda value: value)
+    found: dict[str, Any] = action.act({"kubeconfig": "k", **asked}, check)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("given", "there", "says"),
+    [
+        ({}, THEIRS, "'gpu-operator/nvidia-dcgm-exporter' is a dcgm-exporter of somebody else."),
+        ({"dcgm_exporter": "existing"}, THEIRS, ""),
+        ({"prometheus": "existing"}, {}, "the cluster has no Prometheus Operator"),
+        ({"disabled_alerts": ["GpusmithGpuXyd"]}, {}, "Alerts are 'GpusmithGpuXid'"),
+        ({"pull_secrets": ["registry"]}, {}, "Secret 'm/registry' of 'gpusmith_image_pull_secrets' does not exist."),
+    ],
+)  # fmt: skip
+def test_what_could_not_work_is_refused_before_any_change(
+    given: dict[str, Any], there: dict[str, Any], says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = Memory(there)
+    try:
+        assert acted(monitoring_check, memory, monkeypatch, **{**ASKED, **given}) == {
+            "changed": False,
+            "operator": False,
+        }
+        said = ""
+    except GpusmithError as error:
+        said = str(error)
+    assert says in said
+    assert bool(said) is bool(says)
+    assert memory.done == []
+
+
+def test_a_namespace_with_a_volume_stays_and_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: dict[str, Any] = {
+        "labels": {},
+        "pull_secrets": [],
+        "objects": [SPACE, CONFIG],
+        "gone": [],
+        "state": "absent",
+        "timeout": 0.0,
+    }
+    memory = Memory({**STORED, **CLAIM})
+    found = acted(operands, memory, monkeypatch, **asked)
+    assert set(memory.objects) == {"/api/v1/namespaces/m", *CLAIM}
+    assert found["objects"] == ["ConfigMap 'm/c'"]
+    assert found["warnings"][0].startswith(
+        "Namespace 'm' stays with the data in its PersistentVolumeClaim 'prometheus'."
+    )
+    memory = Memory(dict(STORED))
+    assert "warnings" not in acted(operands, memory, monkeypatch, **asked)
+    assert memory.objects == {}
+
+
+def test_in_check_mode_nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[Any] = []
+    monkeypatch.setattr(monitoring_wait.monitoring, "wait_for", lambda *words: waited.append(words))
+    asked: dict[str, Any] = {
+        "objects": [],
+        "namespace": "m",
+        "jobs": [],
+        "nodes": [],
+        "notes": ["n"],
+        "timeout": 1.0,
+    }
+    for check in (True, False):
+        found = acted(monitoring_wait, Memory({}), monkeypatch, check, **asked)
+        assert found == {"changed": False, "verdict": {"the cluster": {"notes": ["n"]}}}
+        assert bool(waited) is not check
