@@ -1,12 +1,13 @@
 """The upstream components that are compiled from their Go modules.
 
 Each has a folder lab/go/<name> with go.mod, go.sum (exact versions) and tools.go (the programs), or main.go where upstream
-wants its users to choose at compile time what a program has. What is here is only how to build them: link-time variables
-and cgo.
+wants its users to choose at compile time what a program has, or where the program is ours. What is here is only how to
+build them: link-time variables and cgo.
 
 Those that lab/go/go.work names share one version of each module, the newest that any of them asks for, so that packages
 which several of them import are compiled once. The others have reasons to stay apart: cgo programs share no packages with
-those that are none, and go-nvml's interface differs between NVIDIA's two projects.
+those that are none, go-nvml's interface differs between NVIDIA's two projects, and Prometheus and Alertmanager would give
+Kubernetes and etcd the versions of forty modules.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from gpulab.releases import USUAL, Releases
 from gpusmith.errors import ToolError
 
 WORKSPACE = GO / "go.work"
+# Where Prometheus's programs, and those that use its library, look their version up.
+PROMETHEUS_VERSION = "github.com/prometheus/common/version.Version"
 # NVIDIA's programs look driver functions up at run time (dlopen), so the linker must leave those symbols open.
 DLOPEN_LDFLAGS = "-Wl,--export-dynamic -Wl,--unresolved-symbols=ignore-in-object-files -Wl,-z,lazy"
 
@@ -31,12 +34,13 @@ class Component:
 
     Attributes:
         name: its folder below lab/go, and its artifact's name.
-        upstream: the module that tools.go imports from.
+        upstream: the module that tools.go imports from; of a program of ours, the one that it stands on.
         variables: link-time variables (-X); ``{version}`` is the version with its 'v', ``{number}`` without.
         cgo: link against the C library of the node image's distribution.
         cgo_ldflags: flags for the C linker.
         tags: build tags.
         names: package -> program, where the last part of the package's path is not it.
+        pages: files that upstream embeds, and makes with other tools than Go; the module lacks them, and here they are empty.
     """
 
     name: str
@@ -46,6 +50,7 @@ class Component:
     cgo_ldflags: str = ""
     tags: tuple[str, ...] = ()
     names: Mapping[str, str] = field(default_factory=dict)
+    pages: tuple[str, ...] = ()
 
     @property
     def folder(self) -> Path:
@@ -60,7 +65,8 @@ class Component:
     @property
     def sources(self) -> tuple[str, ...]:
         """Names of the files that decide what is built."""
-        return "go.mod", "go.sum", "main.go" if (self.folder / "main.go").exists() else "tools.go"
+        own = sorted(path.name for path in self.folder.glob("*.go"))
+        return "go.mod", "go.sum", *own
 
     @property
     def deciding_files(self) -> tuple[Path, ...]:
@@ -171,6 +177,26 @@ COMPONENTS: tuple[Component, ...] = (
             "sigs.k8s.io/node-feature-discovery/pkg/utils/hostpath.pathPrefix": "/host-",
         },
     ),
+    Component(
+        "kube-state-metrics",
+        "k8s.io/kube-state-metrics/v2",
+        variables={PROMETHEUS_VERSION: "{version}"},
+        names={"k8s.io/kube-state-metrics/v2": "kube-state-metrics"},
+    ),
+    Component(
+        "prometheus",
+        "github.com/prometheus/prometheus",
+        variables={PROMETHEUS_VERSION: "3.16.0"},  # its module counts in another way: v0.316.0
+        # Of all places where it could find targets, the cluster alone: the others bring the client libraries of the clouds.
+        tags=("remove_all_sd", "enable_kubernetes_sd"),
+    ),
+    Component(
+        "alertmanager",
+        "github.com/prometheus/alertmanager",
+        variables={PROMETHEUS_VERSION: "{number}"},
+        pages=("github.com/prometheus/alertmanager/ui/app/dist/index.html",),
+    ),
+    Component("dcgm-exporter", "github.com/NVIDIA/go-nvml", cgo=True, cgo_ldflags=DLOPEN_LDFLAGS),
 )
 
 OTHER_RELEASES: tuple[Component, ...] = (

@@ -7,8 +7,10 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
 from gpulab.artifacts.components import COMPONENTS, WORKSPACE, Component
@@ -33,6 +35,7 @@ def inputs(component: Component, sysroot_key: str) -> Inputs:
         "variables": component.link_variables(),
         "cgo": [component.cgo_ldflags, sysroot_key] if component.cgo else [],
         "tags": list(component.tags),
+        **({"pages": list(component.pages)} if component.pages else {}),
     }
 
 
@@ -58,7 +61,8 @@ def build(store: Store, component: Component, sysroot: Callable[[], Path], sysro
         log.unlink(missing_ok=True)
         # All programs at once: while one is linked, which takes one core, packages of the next are compiled.
         # What debuggers read is left out by the linker (-w); not to make it saves a sixth of the compiler's time.
-        options = ["-trimpath", "-mod=readonly", "-buildvcs=false", "-gcflags=all=-dwarf=false"]
+        modules = "-mod=vendor" if component.pages else "-mod=readonly"
+        options = ["-trimpath", modules, "-buildvcs=false", "-gcflags=all=-dwarf=false"]
         options += ["-tags", ",".join(component.tags)]
         command = [go, "build", "-v", *options, "-ldflags", f"-s -w {variables}", "-o", f"{folder}/"]
         begin = time.monotonic()
@@ -70,14 +74,15 @@ def build(store: Store, component: Component, sysroot: Callable[[], Path], sysro
             fetched, spent = len(lines) - done, time.monotonic() - begin
             return f"{component.name}: {done} packages compiled, {fetched} modules fetched, {spent:.0f} s"
 
-        run_logged(
-            [*command, *programs.values()],
-            log,
-            cwd=component.folder,
-            env=environment,
-            hint="Is the Go module proxy reachable?",
-            tell=tell,
-        )
+        with _sources(component, log) as source:
+            run_logged(
+                [*command, *programs.values()],
+                log,
+                cwd=source,
+                env=environment,
+                hint="Is the Go module proxy reachable?",
+                tell=tell,
+            )
         for program, package in programs.items():
             made = folder / (default_name(package) if package != "." else program)
             if made.name != program:
@@ -98,6 +103,8 @@ def fetch(store: Store, component: Component, sysroot_key: str) -> None:
     log = cache_dir() / "logs" / f"go-{component.name}-modules.log"
     log.unlink(missing_ok=True)
     command = [find_go(), "list", "-deps", "-mod=readonly", "-tags", ",".join(component.tags)]
+    if component.pages:
+        command.append("-e")  # without the pages it is not complete, which is no failure here
     run_logged(
         [*command, *component.programs.values()],
         log,
@@ -105,6 +112,25 @@ def fetch(store: Store, component: Component, sysroot_key: str) -> None:
         env={**_toolchain(component), "CGO_ENABLED": "1" if component.cgo else "0"},
         hint="Is the Go module proxy reachable?",
     )
+
+
+@contextmanager
+def _sources(component: Component, log: Path) -> Iterator[Path]:
+    """Where to compile. Nothing can be added to modules that Go fetched, so pages are added to a copy of them."""
+    if not component.pages:
+        yield component.folder
+        return
+    with tempfile.TemporaryDirectory() as made:
+        copy = Path(made)
+        for name in component.sources:
+            shutil.copy(component.folder / name, copy)
+        # -e: a page that a module embeds is missing until it is written.
+        run_logged([find_go(), "mod", "vendor", "-e"], log, cwd=copy, env=_toolchain(component))
+        for page in component.pages:
+            target = copy / "vendor" / page
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.touch()
+        yield copy
 
 
 def default_name(package: str) -> str:

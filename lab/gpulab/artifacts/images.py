@@ -50,6 +50,7 @@ class Image:
     environment: Mapping[str, str] = field(default_factory=dict)
     entrypoint: tuple[str, ...] = ()
     user: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def components(self) -> tuple[str, ...]:
@@ -58,7 +59,7 @@ class Image:
 
     def settings(self) -> oci.Settings:
         """How its containers start."""
-        return oci.Settings(self.environment, self.entrypoint, self.user)
+        return oci.Settings(self.environment, self.entrypoint, self.user, self.labels)
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,7 @@ def load(chosen: Releases = USUAL) -> list[Image]:
             environment=entry.get("environment", {}),
             entrypoint=tuple(entry.get("entrypoint", ())),
             user=entry.get("user", ""),
+            labels=entry.get("labels", {}),
         )
         for name, entry in document.items()
     ]
@@ -108,6 +110,7 @@ def inputs(image: Image, parts: Parts) -> Inputs:
         "environment": dict(image.environment),
         "entrypoint": list(image.entrypoint),
         "user": image.user,
+        **({"labels": dict(image.labels)} if image.labels else {}),
     }
 
 

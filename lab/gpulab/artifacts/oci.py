@@ -41,6 +41,7 @@ class Settings:
     environment: Mapping[str, str] = field(default_factory=dict)
     entrypoint: Sequence[str] = ()
     user: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 def pack(tar: Path, folder: Path) -> Packed:
@@ -91,6 +92,8 @@ class Registry:
             config["Entrypoint"] = list(settings.entrypoint)
         if settings.user:
             config["User"] = settings.user
+        if settings.labels:
+            config["Labels"] = dict(settings.labels)
         described = self._bytes(
             name,
             CONFIG,

@@ -19,7 +19,7 @@ def test_the_registry_links_lead_to_blobs_with_their_digests(tmp_path: Path) -> 
     packed = oci.pack(tmp_path / "layer.tar", tmp_path / "packed")
     assert oci.packed(tmp_path / "packed") == packed
     digest = oci.Registry(tmp_path / "registry").add(
-        "some/where", "v1", [packed], oci.Settings({"A": "b"}, ["/hello"], "1:1")
+        "some/where", "v1", [packed], oci.Settings({"A": "b"}, ["/hello"], "1:1", {"C": "d"})
     )
     base = tmp_path / "registry" / "docker" / "registry" / "v2"
     link = base / "repositories/some/where/_manifests/tags/v1/current/link"
@@ -35,6 +35,7 @@ def test_the_registry_links_lead_to_blobs_with_their_digests(tmp_path: Path) -> 
     config = json.loads(blob(manifest["config"]["digest"]))
     assert config["config"]["Entrypoint"] == ["/hello"]
     assert "A=b" in config["config"]["Env"]
+    assert config["config"]["Labels"] == {"C": "d"}
     assert config["rootfs"]["diff_ids"] == [packed.diff_id]
     for entry in [manifest["config"], *manifest["layers"]]:
         assert len(blob(entry["digest"])) == entry["size"]

@@ -9,6 +9,7 @@ from gpulab.artifacts import golang
 from gpulab.artifacts.components import (
     COMPONENTS,
     OTHER_RELEASES,
+    PROMETHEUS_VERSION,
     WORKSPACE,
     Component,
     component,
@@ -23,11 +24,10 @@ ALL = pytest.mark.parametrize("part", [*COMPONENTS, *OTHER_RELEASES], ids=lambda
 
 @ALL
 def test_each_names_an_exact_version_with_checksums_and_programs(part: Component) -> None:
-    assert re.fullmatch(r"v\d+\.\d+\.\d+", part.version)
+    assert re.fullmatch(r"v\d+\.\d+\.\d+(-\S+)?", part.version)
     assert f"{part.upstream} {part.version} " in (part.folder / "go.sum").read_text()
     assert part.programs
-    source = (part.folder / part.sources[-1]).read_text()
-    assert part.upstream in source
+    assert any(part.upstream in path.read_text() for path in part.folder.glob("*.go"))
     assert all(package == "." or package.startswith(part.upstream) for package in part.programs.values())
 
 
@@ -93,3 +93,16 @@ def test_a_machine_without_go_is_told_where_to_get_it(monkeypatch: pytest.Monkey
 )
 def test_names_of_programs_are_those_that_go_gives(package: str, name: str) -> None:
     assert golang.default_name(package) == name
+
+
+def test_the_stand_in_is_made_anew_with_any_of_its_files() -> None:
+    part = component("dcgm-exporter")
+    files = {path.name for path in part.deciding_files}
+    assert files == {path.name for path in part.folder.iterdir()}
+    assert part.programs == {"dcgm-exporter": "."}
+
+
+def test_prometheus_says_the_version_that_its_module_has_in_another_count() -> None:
+    part = component("prometheus")
+    major, rest = part.link_variables()[PROMETHEUS_VERSION].split(".", 1)
+    assert part.version == f"v0.{major}{rest}"

@@ -37,6 +37,15 @@ def test_upstream_names_and_tags() -> None:
     assert tags["registry.k8s.io/kube-apiserver"] == "v1.36.3"
     assert tags["nvcr.io/nvidia/k8s-device-plugin"] == "v0.19.0"
     assert tags["registry.k8s.io/nfd/node-feature-discovery"] == "v0.18.3"
+    assert tags["registry.k8s.io/kube-state-metrics/kube-state-metrics"] == "v2.20.0"
+    assert tags["quay.io/prometheus/alertmanager"] == "v0.35.0"
+    assert tags["quay.io/prometheus/prometheus"] == "v3.16.0"
+    assert tags["nvcr.io/nvidia/k8s/dcgm-exporter"] == "4.6.0-4.8.3-distroless"
+
+
+def test_what_stands_in_for_an_image_of_others_says_so() -> None:
+    labels = LOADED["nvcr.io/nvidia/k8s/dcgm-exporter"].settings().labels
+    assert "Stand-in" in labels["org.opencontainers.image.title"]
 
 
 def test_tags_by_content_change_with_it_and_workloads_share_theirs() -> None:
