@@ -22,7 +22,7 @@ from gpusmith.report.coverage import percent_of
 from gpusmith.report.results import EVERY_NODE, ExitCode
 from gpusmith.report.terminal import terminal
 from gpusmith.suite import evidence, forecast, from_cluster, maintenance, options, own, replay
-from gpusmith.suite.run import Suite, tiers_of
+from gpusmith.suite.run import Suite, tiers_of, usual
 from gpusmith.wanted.inventory import Inventory, read
 from gpusmith.workloads import own as own_workloads
 from gpusmith.workloads.budget import budget_of
@@ -94,6 +94,8 @@ def pytest_configure(config: pytest.Config) -> None:
         upgrade, inventory = (
             (recorded.maintenance, recorded.inventory) if recorded else _asked(given, of_cluster, tiers, here)
         )
+        if asked is None and not recorded:
+            tiers = usual(tiers, inventory, upgrade)
         # What is wrong with a site's own checks, also of plugins of pytest, is said before nodes are asked.
         own.load(inventory.folders)
         own_workloads.register(inventory.hosts.values())

@@ -13,6 +13,7 @@ from gpusmith.cluster import stamps
 from gpusmith.cluster.api import Cluster
 from gpusmith.expect.versions import is_open
 from gpusmith.probe.stamp import missing_facts
+from gpusmith.verdict.changes import TELLS
 
 
 class ActionModule(ControllerAction):
@@ -32,11 +33,13 @@ class ActionModule(ControllerAction):
         asked_for = stamps.driver_asked(results, asked["host"])
         facts = {**facts, "asked": asked_for} if is_open(asked_for) else facts
         done = stamps.put_outcome(Cluster(asked["kubeconfig"]), name, proof, facts, check, asked["condition"])
+        notes = stamps.unwatched(results, asked["host"])
         report = Path(asked["results"]).with_name("report.html")
         return {
             "changed": done.changed,
             "stamp": done.stamp,
             "untainted": done.untainted,
             **({"msg": f"{done.message} See '{report}'."} if done.message else {}),
+            **({TELLS: {asked["host"]: {"notes": notes}}} if notes else {}),
             **({} if done.proved else {"failed": True}),
         }

@@ -46,6 +46,10 @@ STAMP_MANAGER = "gpusmith-validation"
 # --- the operands ---
 OPERANDS_NAMESPACE = "gpusmith-system"
 """Their namespace, if the inventory does not say otherwise."""
+MONITORING_NAMESPACE = "gpusmith-monitoring"
+"""That of Prometheus and Alertmanager, likewise."""
+EXPORTER, STATE_METRICS = "dcgm-exporter", "kube-state-metrics"
+"""Their pods, and the jobs by which Prometheus asks them."""
 
 # --- what a run of the suite makes ---
 MANAGED_BY = "app.kubernetes.io/managed-by"
@@ -64,6 +68,8 @@ RUN_NAMESPACE = "gpusmith-validation-"
 PROGRAMS = "gpusmith-programs"
 """ConfigMap that holds the programs of a run."""
 
+MONITORING = "monitoring"
+"""Tier of the suite, and beginning of the ids of its checks: they judge what watches a node, so that no stamp depends on them."""
 RESULTS_SCHEMA = "gpusmith.results/1"
 """Schema of results.json, which the suite writes and stamps are made of."""
 EVIDENCE_SCHEMA = "gpusmith.evidence/1"

@@ -12,10 +12,11 @@ from typing import Any, TypeVar
 
 from gpusmith.checks.findings import Finding
 from gpusmith.errors import InputError
+from gpusmith.names import MONITORING
 from gpusmith.problems import Problem
 
 PACKAGES = ("gpusmith.checks", "gpusmith.workloads")
-TIERS = ("nodes", "cluster", "workloads")
+TIERS = ("nodes", "cluster", MONITORING, "workloads")
 CLUSTER = "cluster"
 """Target of checks that concern no single node."""
 
@@ -35,6 +36,8 @@ class Reads(Enum):
     """A node as the cluster has it: ClusterFacts."""
     LISTS = auto()
     """The lists of the whole cluster: WholeCluster."""
+    WATCHED = auto()
+    """What watches nodes, and what that knows of one: Watched, WatchedNode."""
     RUN = auto()
     """What the run of the workloads found: NodeOutcome of a node, the finding about what is left of the cluster."""
     FLEET = auto()
@@ -131,6 +134,7 @@ def check(
         of_tier = {
             "nodes": Reads.RECORD,
             "cluster": Reads.NODE if per_node else Reads.LISTS,
+            MONITORING: Reads.WATCHED,
             "workloads": Reads.RUN,
         }
         _CHECKS[name] = Check(

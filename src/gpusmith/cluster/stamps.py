@@ -14,13 +14,14 @@ from gpusmith.cluster import condition
 from gpusmith.cluster.api import CONFLICT, ApiRefused, Cluster
 from gpusmith.cluster.views import NODES, node_path
 from gpusmith.errors import GpusmithError, ToolError
-from gpusmith.names import CONDITION, RESULTS_SCHEMA, STAMP, STAMP_MANAGER, STARTUP_TAINT
+from gpusmith.names import CONDITION, MONITORING, RESULTS_SCHEMA, STAMP, STAMP_MANAGER, STARTUP_TAINT
 from gpusmith.problems import Problem
 
 TRIES = 5
 
 Node = Mapping[str, Any]
 CHANGED = "since it was validated"
+BAD = ("failed", "error")
 
 
 # --- which nodes ---------------------------------------------------------------------------------------------------
@@ -131,6 +132,22 @@ def _steps(checks: Iterable[Mapping[str, Any]]) -> str:
     return " ".join(f"{', '.join(dict.fromkeys(names))}: {step}" for step, names in steps.items())
 
 
+def _checks(results: Mapping[str, Any], host: str, watching: bool = False) -> list[Mapping[str, Any]]:
+    """Those that concern a host, of it or of what watches it: a stamp says nothing of that, and does not depend on it."""
+    others = set((results.get("run") or {}).get("nodes") or []) - {host}
+    return [
+        check
+        for check in results.get("checks") or []
+        if check.get("target") not in others and str(check.get("id")).startswith(f"{MONITORING}.") == watching
+    ]
+
+
+def unwatched(results: Mapping[str, Any], host: str) -> list[str]:
+    """What is wrong with what watches a host, in words."""
+    bad = [row for row in _checks(results, host, watching=True) if row.get("outcome") in BAD]
+    return [f"{_causes([row])}. {row.get('next_step') or ''}".strip() for row in bad]
+
+
 def judge(results: Mapping[str, Any], host: str) -> Proof:
     """Whether the results of one run of the suite prove a node.
 
@@ -145,9 +162,8 @@ def judge(results: Mapping[str, Any], host: str) -> Proof:
         return _none(
             "only a selection of the checks ran, which proves nothing", "Run the suite without a filter."
         )
-    others = set((results.get("run") or {}).get("nodes") or []) - {host}
-    checks = [check for check in results.get("checks") or [] if check.get("target") not in others]
-    bad = [check for check in checks if check.get("outcome") in ("failed", "error")]
+    checks = _checks(results, host)
+    bad = [check for check in checks if check.get("outcome") in BAD]
     if bad:
         return _none(_causes(bad), _steps(bad))
     uncovered = _coverage(results, host)

@@ -9,6 +9,7 @@ from typing import Any
 
 from gpusmith.checks.findings import Finding, Outcome, Skip
 from gpusmith.checks.register import CLUSTER, catalog
+from gpusmith.names import MONITORING
 from gpusmith.report.coverage import Demand, GpuCoverage, demand
 
 NODES_BY_NAME = 64
@@ -129,7 +130,7 @@ class Results:
 
     @property
     def complete(self) -> bool:
-        """Whether the run came to its end, with a finding of every check of the catalog for each of its targets."""
+        """Whether the run came to its end, with a finding of every check that stamps depend on for each of its targets."""
         # A replay proves nothing of what the nodes are now.
         if self.ended is not None or self.info.replay_of:
             return False
@@ -137,6 +138,7 @@ class Results:
         wanted = {
             (check.id, target)
             for check in catalog().values()
+            if check.tier != MONITORING
             for target in (self.info.nodes if check.per_node else (CLUSTER,))
         }
         return wanted <= there

@@ -10,6 +10,7 @@ from typing import Any
 from gpusmith.checks.cluster import ClusterFacts
 from gpusmith.checks.findings import CannotAsk, Finding, NotApplicable, NotAsked, Outcome, merge
 from gpusmith.checks.register import CLUSTER, Check, Reads
+from gpusmith.checks.watched import Watched, WatchedNode
 from gpusmith.checks.whole_cluster import ClusterAnswer, WholeCluster
 from gpusmith.errors import GpusmithError
 from gpusmith.expect import gpus
@@ -107,6 +108,15 @@ def _lists(sources: Sources, _: str) -> WholeCluster:
     return WholeCluster(tuple(sources.inventory.hosts.values()), state.snapshot, state.removed)
 
 
+def _watched(sources: Sources, target: str) -> Watched | WatchedNode:
+    answers = sources.watched()
+    if target == CLUSTER:
+        return Watched(sources.inventory.monitoring, answers)
+    host, probed = sources.inventory.hosts[target], sources.probed_so_far.get(target)
+    record = probed.record if probed else None
+    return WatchedNode(host, sources.node_name(target), sources.view(target), record, answers)
+
+
 def _run(sources: Sources, target: str) -> NodeOutcome | Finding:
     outcomes, cleanup = sources.workloads()
     return cleanup if target == CLUSTER else outcomes[target]
@@ -122,6 +132,7 @@ FACTS: Mapping[Reads, Callable[[Sources, str], Any]] = {
     Reads.RECORD: _record,
     Reads.NODE: _node,
     Reads.LISTS: _lists,
+    Reads.WATCHED: _watched,
     Reads.RUN: _run,
     Reads.FLEET: _among,
 }

@@ -17,6 +17,7 @@ from typing import Any
 from urllib.parse import quote
 
 from gpusmith.checks.findings import Finding
+from gpusmith.checks.watched import Answers
 from gpusmith.cluster.api import Cut, Object
 from gpusmith.cluster.lists import Lists
 from gpusmith.errors import GpusmithError, ToolError
@@ -28,7 +29,7 @@ from gpusmith.workloads.outcome import NodeOutcome
 
 FOLDER = "evidence"
 RUN, NODES, PODS = "run.json", "nodes", "pods"
-CLUSTER, WORKLOADS = "cluster.json.gz", "workloads.json.gz"
+CLUSTER, ANSWERS, WORKLOADS = "cluster.json.gz", "monitoring.json.gz", "workloads.json.gz"
 SECRETIVE = ("repository", "proxy")
 """Options of roles whose addresses may have a password; no check reads them."""
 MOST_SAID = 4000
@@ -50,6 +51,7 @@ def clear(folder: Path) -> None:
             *parts[0].glob("*.json"),
             *parts[1].glob("*.log"),
             there / CLUSTER,
+            there / ANSWERS,
             there / WORKLOADS,
             there / RUN,
         ):
@@ -134,8 +136,13 @@ class Evidence:
         self._add(WORKLOADS, rows, again=True)
         self._add(WORKLOADS, [{"cleanup": asdict(cleanup)}])
 
+    def answers(self, answers: Answers) -> None:
+        """What Prometheus and Alertmanager answered."""
+        if self._folder is not None:
+            self._add(ANSWERS, [asdict(answers)], again=True)
+
     def could_not(self, what: str, why: GpusmithError) -> None:
-        """Neither lists nor workloads, but the reason."""
+        """Neither lists nor answers nor workloads, but the reason."""
         self._add(what, [{"trouble": [why.message, why.hint]}], again=True)
 
     def _keep(self, name: str, text: str) -> None:

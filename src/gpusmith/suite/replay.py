@@ -12,6 +12,7 @@ from typing import Any
 
 from gpusmith.advice import Started
 from gpusmith.checks.findings import CannotAsk, Finding, Outcome, Skip
+from gpusmith.checks.watched import Answers
 from gpusmith.checks.whole_cluster import Removed
 from gpusmith.cluster import snapshot
 from gpusmith.cluster.api import Cut, Object
@@ -19,7 +20,7 @@ from gpusmith.errors import InputError, ToolError
 from gpusmith.names import EVIDENCE_SCHEMA
 from gpusmith.node.connections import Node, Result, Unreachable
 from gpusmith.node.records import load
-from gpusmith.suite.evidence import CLUSTER, FOLDER, NODES, RUN, WORKLOADS, file_of
+from gpusmith.suite.evidence import ANSWERS, CLUSTER, FOLDER, NODES, RUN, WORKLOADS, file_of
 from gpusmith.suite.maintenance import Maintenance
 from gpusmith.suite.sources import ClusterState, Sources
 from gpusmith.wanted.inventory import Inventory
@@ -73,7 +74,7 @@ class Recorded:
             with gzip.open(path, "rt", encoding="utf-8") as lines:
                 for line in lines:
                     row = json.loads(line)
-                    if "trouble" in row:
+                    if isinstance(row.get("trouble"), list):
                         raise ToolError(*row["trouble"])
                     yield row
         except (OSError, ValueError, EOFError) as error:
@@ -135,6 +136,11 @@ class Replayed(Sources):
             self.node_name(name): host.operands.namespace for name, host in self.inventory.hosts.items()
         }
         return ClusterState(None, snapshot.take(found, wanted, self.inventory.managed), found.removed)
+
+    @cached_property
+    def answers(self) -> Answers:
+        """Those of Prometheus and Alertmanager, judged anew."""
+        return load(Answers, next(self._recorded.rows(ANSWERS)))
 
     @cached_property
     def workload_runs(self) -> tuple[dict[str, NodeOutcome], Finding]:

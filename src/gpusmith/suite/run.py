@@ -15,8 +15,10 @@ from typing import Any
 from gpusmith.advice import Started
 from gpusmith.checks.findings import Finding, Outcome, Skip
 from gpusmith.checks.register import CLUSTER, TIERS, catalog, of_tier
+from gpusmith.data.monitoring import NONE as NO_PROMETHEUS
 from gpusmith.errors import InputError, ToolError
 from gpusmith.inventory.places import path
+from gpusmith.names import MONITORING
 from gpusmith.node.connections import Node
 from gpusmith.owner import process
 from gpusmith.plain import Shared
@@ -46,7 +48,8 @@ def tiers_of(text: str | None, possible: Sequence[str] = TIERS) -> tuple[str, ..
     asked = [part.strip() for part in text.split(",") if part.strip()]
     wrong = [part for part in asked if part not in possible]
     if wrong and wrong[0] in TIERS:
-        need = "--namespace" if wrong[0] == "workloads" else "an inventory, since it asks the machines"
+        needs = {"workloads": "--namespace", MONITORING: "an inventory, which says what watches the nodes"}
+        need = needs.get(wrong[0], "an inventory, since it asks the machines")
         raise InputError(
             f"Tier '{wrong[0]}' needs {need}.", f"With the other options, tiers are: {', '.join(possible)}."
         )
@@ -55,6 +58,12 @@ def tiers_of(text: str | None, possible: Sequence[str] = TIERS) -> tuple[str, ..
             f"There is no tier '{wrong[0] if wrong else text}'.", f"Tiers are: {', '.join(TIERS)}."
         )
     return tuple(tier for tier in TIERS if tier in asked)
+
+
+def usual(tiers: tuple[str, ...], inventory: Inventory, maintenance: Maintenance) -> tuple[str, ...]:
+    """Those that run unless --tier says otherwise: monitoring where Prometheus is, and not while an upgrade stops exporters."""
+    left_out = inventory.monitoring.prometheus == NO_PROMETHEUS or maintenance.id
+    return tuple(tier for tier in tiers if tier != MONITORING or not left_out)
 
 
 def started(inventory: Inventory, folder: Path | None) -> Started:

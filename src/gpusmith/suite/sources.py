@@ -6,20 +6,25 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import TypeVar
 
-from gpusmith.checks.findings import CannotAsk, Finding
+from gpusmith.checks.findings import CannotAsk, Finding, NotApplicable
+from gpusmith.checks.watched import Answers, held_on
 from gpusmith.checks.whole_cluster import Removed
 from gpusmith.cluster import leftovers, snapshot
 from gpusmith.cluster.api import Cluster
 from gpusmith.cluster.snapshot import Snapshot
 from gpusmith.cluster.views import NodeView
-from gpusmith.data.operands import FEATURE_DISCOVERY
+from gpusmith.cluster.web import ALERTMANAGER, PROMETHEUS, Addressed, Proxied, Web
+from gpusmith.data.monitoring import NONE
+from gpusmith.data.operands import FEATURE_DISCOVERY, MANAGED
 from gpusmith.errors import GpusmithError
+from gpusmith.names import OPERANDS_LABEL, OPERANDS_PAUSED
 from gpusmith.node.connections import Node, Probed, connect, probe_all
 from gpusmith.node.facts import Fleet
 from gpusmith.probe.record import Record
-from gpusmith.suite import own
-from gpusmith.suite.evidence import CLUSTER, WORKLOADS, Evidence
+from gpusmith.suite import monitoring, own
+from gpusmith.suite.evidence import ANSWERS, CLUSTER, WORKLOADS, Evidence
 from gpusmith.wanted.inventory import Inventory
 from gpusmith.wanted.node import NodeWanted
 from gpusmith.wanted.offers import devices
@@ -30,6 +35,7 @@ from gpusmith.workloads.targets import Target
 from gpusmith.workloads.uniformity import Like, alike
 
 Say = Callable[[str], None]
+T = TypeVar("T")
 
 
 def kind_of(host: NodeWanted, record: Record) -> str:
@@ -83,8 +89,7 @@ class Sources:
         self.only_looks = False
         """Nothing is removed and nothing is made."""
         self._nodes, self._folder = nodes, working_folder
-        self._cluster_trouble: GpusmithError | None = None
-        self._workload_trouble: GpusmithError | None = None
+        self._troubles: dict[str, GpusmithError] = {}
 
     def simulated(self, target: str) -> bool:
         """Whether the inventory says so of a node; of the cluster, whether it does of any node."""
@@ -188,13 +193,17 @@ class Sources:
             GpusmithError: the cluster cannot be asked.
             CannotAsk: a check has said so already.
         """
-        if self._cluster_trouble is not None:
-            raise CannotAsk(f"The cluster cannot be asked: {self._cluster_trouble.message}")
+        return self._asked_once(CLUSTER, "The cluster cannot be asked", lambda: self.cluster_state)
+
+    def _asked_once(self, what: str, words: str, ask: Callable[[], T]) -> T:
+        """An answer, or the trouble with it: an error once, then the reason why other checks cannot be asked."""
+        if what in self._troubles:
+            raise CannotAsk(f"{words}: {self._troubles[what].message}")
         try:
-            return self.cluster_state
+            return ask()
         except GpusmithError as error:
-            self._cluster_trouble = error
-            self.evidence.could_not(CLUSTER, error)
+            self._troubles[what] = error
+            self.evidence.could_not(what, error)
             raise
 
     def view(self, host: str) -> NodeView | None:
@@ -204,6 +213,68 @@ class Sources:
     def view_so_far(self, host: str) -> NodeView | None:
         """The same; None as well if no check has asked the cluster yet."""
         return self.view(host) if "cluster_state" in self.__dict__ else None
+
+    # --- what watches it ---------------------------------------------------------------------------------
+
+    @cached_property
+    def answers(self) -> Answers:
+        """What Prometheus and Alertmanager answered.
+
+        Raises:
+            GpusmithError: the way to them is broken.
+        """
+        wanted, state, hosts = self.inventory.monitoring, self.cluster_state, self.inventory.hosts
+        cluster = state.cluster
+        assert cluster is not None
+        self.say("asking Prometheus")
+        names = {self.node_name(name): host for name, host in hosts.items()}
+
+        def held(nodes: Mapping[str, NodeView]) -> dict[str, dict[str, int]]:
+            return {name: held_on(view, names[name].offers) for name, view in nodes.items()}
+
+        def held_again() -> dict[str, dict[str, int]]:
+            spaces = {name: host.operands.namespace for name, host in names.items()}
+            return held(snapshot.take(cluster, spaces).nodes)
+
+        def service(owner: str, name: str) -> Web | None:
+            return Proxied(cluster, wanted.namespace, name) if owner == MANAGED else None
+
+        served = {
+            name
+            for name, view in state.snapshot.nodes.items()
+            if view.ready and view.labels.get(OPERANDS_LABEL) != OPERANDS_PAUSED
+        }
+        found = monitoring.ask(
+            monitoring.Asked(
+                wanted,
+                service(wanted.prometheus, PROMETHEUS) or Addressed(wanted.prometheus_url),
+                service(wanted.alertmanager, ALERTMANAGER),
+                frozenset(served if wanted.dcgm_exporter != NONE else ()),
+                held(state.snapshot.nodes),
+                held_again,
+                self.say,
+            )
+        )
+        self.evidence.answers(found)
+        return found
+
+    def watched(self) -> Answers:
+        """The same; trouble is an error once, then a reason to leave checks out.
+
+        Raises:
+            GpusmithError: the cluster cannot be asked, or not for them.
+            NotApplicable: there is no Prometheus, or no way to it; nobody is asked then.
+            CannotAsk: a check has said so already.
+        """
+        wanted = self.inventory.monitoring
+        if wanted.prometheus == NONE:
+            raise NotApplicable("Not applicable: 'gpu_monitoring_prometheus' is 'none'.")
+        if wanted.prometheus != MANAGED and not wanted.prometheus_url:
+            raise NotApplicable(
+                "Not applicable: 'gpu_monitoring_prometheus_url' does not name the cluster's Prometheus."
+            )
+        self.cluster()
+        return self._asked_once(ANSWERS, "Prometheus cannot be asked", lambda: self.answers)
 
     # --- workloads ---------------------------------------------------------------------------------------
 
@@ -267,14 +338,7 @@ class Sources:
             CannotAsk: a check has said so already.
         """
         self.cluster()
-        if self._workload_trouble is not None:
-            raise CannotAsk(f"No workload could be started: {self._workload_trouble.message}")
-        try:
-            return self.workload_runs
-        except GpusmithError as error:
-            self._workload_trouble = error
-            self.evidence.could_not(WORKLOADS, error)
-            raise
+        return self._asked_once(WORKLOADS, "No workload could be started", lambda: self.workload_runs)
 
     @property
     def outcomes_so_far(self) -> Mapping[str, NodeOutcome]:

@@ -20,7 +20,7 @@ from gpusmith.inventory.target import GPU_GROUP, on_hosts
 from gpusmith.inventory.templates import has_open
 from gpusmith.inventory.variables import check_hosts
 from gpusmith.plain import Shared
-from gpusmith.wanted.node import NodeWanted
+from gpusmith.wanted.node import Monitoring, NodeWanted
 from gpusmith.wanted.read import from_plain
 
 HOSTS = "__gpusmith_hosts"
@@ -64,6 +64,11 @@ class Inventory:
     def simulated(self) -> bool:
         """Whether any node is said to be simulated."""
         return any(host.simulated for host in self.hosts.values())
+
+    @property
+    def monitoring(self) -> Monitoring:
+        """What watches the cluster, which is the same for all of its nodes."""
+        return next(iter(self.hosts.values())).monitoring
 
     @property
     def kubeconfig(self) -> str:

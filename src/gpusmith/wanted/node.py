@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, make_dataclass, replace
 from typing import Any
 
+from gpusmith.data.monitoring import NONE
 from gpusmith.data.operands import MANAGED, deployed
 from gpusmith.inventory import building
-from gpusmith.names import OPERANDS_NAMESPACE
+from gpusmith.names import MONITORING_NAMESPACE, OPERANDS_NAMESPACE
 from gpusmith.wanted.offers import Offers, whole
 
 Repository = Mapping[str, Any]
@@ -148,6 +149,20 @@ class Operands(_Owners):  # type: ignore[misc, valid-type]  # its fields are kno
 
 
 @dataclass(frozen=True, kw_only=True)
+class Monitoring:
+    """Role gpu_monitoring: what is the same on all GPU nodes of a cluster."""
+
+    dcgm_exporter: str = NONE
+    kube_state_metrics: str = NONE
+    prometheus: str = NONE
+    alertmanager: str = NONE
+    namespace: str = MONITORING_NAMESPACE
+    interval_s: int = 30
+    disabled_alerts: frozenset[str] = frozenset()
+    prometheus_url: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Preflight:
     """Role preflight."""
 
@@ -195,6 +210,7 @@ ROLES = {
     "cuda": "cuda_toolkit",
     "kubernetes": "kubernetes_node",
     "operands": "gpu_operands",
+    "monitoring": "gpu_monitoring",
     "preflight": "preflight",
     "upgrade": "gpu_upgrade",
     "validation": "validation",
@@ -257,6 +273,7 @@ class NodeWanted:
     cuda: Cuda = field(default_factory=Cuda)
     kubernetes: Kubernetes = field(default_factory=Kubernetes)
     operands: Operands = field(default_factory=Operands)
+    monitoring: Monitoring = field(default_factory=Monitoring)
     preflight: Preflight = field(default_factory=Preflight)
     upgrade: Upgrade = field(default_factory=Upgrade)
     validation: Validation = field(default_factory=Validation)

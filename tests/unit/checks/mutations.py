@@ -10,8 +10,10 @@ from typing import IO, Any
 
 from gpusmith.checks.findings import Outcome
 from gpusmith.checks.whole_cluster import Removed
+from gpusmith.data.monitoring import counters
 from gpusmith.errors import ToolError
 from tests.authorities import authority
+from tests.fleet.prometheus import FakePrometheus, firing
 from tests.unit.checks.world import CLASSES, PODS, SETS, SLICES, World
 from tests.unit.hosts import UUIDS
 from tests.unit.objects import gpu_slice, privileged, set_by_others
@@ -86,6 +88,27 @@ def _privileged_pod_with_a_gpu(world: World) -> None:
     world.lists[PODS].append(privileged("debug", uid))
     row = {"pid": 7, "user": "root", "command": "python3", "devices": ["/dev/nvidia0"], "started_unix": 1.0}
     world.seen["holders"].append({**row, "pod_uid": uid})
+
+
+def with_gpu(world: World, told: str = "", uid: str = "") -> None:
+    """A pod of a tenant has a GPU; the metrics name it for another one, or for none.
+
+    Args:
+        world: that it is in.
+        told: the GPU of the metrics.
+        uid: of the pod.
+    """
+    pod = privileged("training", uid)
+    pod["spec"]["containers"] = [{"resources": {"limits": {"nvidia.com/gpu": "1"}}}]
+    world.lists[PODS].append(pod)
+    for gpu in world.prometheus.gpus:
+        if gpu.uuid == told:
+            gpu.pod = "team/training"
+
+
+def _watched(change: Callable[[FakePrometheus], object], says: str) -> Mutation:
+    """A change of what watches the nodes."""
+    return Mutation(lambda world: change(world.prometheus), says)
 
 
 def _silent(world: World) -> None:
@@ -373,6 +396,49 @@ MUTATIONS: Mapping[str, tuple[Mutation, ...]] = {
             lambda world: world.lists[SETS].append(set_by_others("nvidia-device-plugin", "gpusmith-system", "x")),
             "somebody else than site.yml set spec.x",
         ),
+    ),
+    "monitoring.prometheus": (
+        _watched(lambda it: setattr(it, "silent", True), "Prometheus does not answer: "),
+        _watched(lambda it: setattr(it, "reloaded", False), "could not load its last configuration"),
+        _watched(lambda it: it.rules.pop("GpusmithGpuXid"), "has not loaded 1 of gpusmith's rules: 'GpusmithGpuXid'"),
+        _watched(
+            lambda it: it.rules["GpusmithGpuXid"].update(health="err", lastError="many-to-many"),
+            "Rule 'GpusmithGpuXid' cannot be evaluated: many-to-many",
+        ),
+        _watched(lambda it: setattr(it, "state_metrics", 0), "no values of kube-state-metrics"),
+    ),
+    "monitoring.targets": (
+        _watched(lambda it: it.up.update({"gpu-1": 0}), "of node 'gpu-1' does not answer"),
+        _watched(lambda it: it.up.pop("gpu-1"), "knows no exporter (job 'dcgm-exporter') of node 'gpu-1'"),
+        _watched(lambda it: it.ages.update({"gpu-1": 91}), "are 91 s old, more than 90 s"),
+        _watched(lambda it: it.ages.pop("gpu-1"), "are unknown old"),
+    ),
+    "monitoring.gpus": (
+        _watched(lambda it: it.gpus.pop(1), f"the metrics lack 1 of 4 GPUs: '{UUIDS[1]}'"),
+        _watched(
+            lambda it: it.gpus[1].counters.discard("DCGM_FI_DEV_GPU_UTIL"),
+            f"GPU '{UUIDS[1]}' lacks 1 of {len(counters())} counters",
+        ),
+        Mutation(lambda world: world.seen["nvml"]["gpus"].pop(1), f"have GPUs that it does not show: '{UUIDS[1]}'"),
+    ),
+    "monitoring.attribution": (
+        Mutation(with_gpu, "pod 'team/training' holds 1 GPUs, the metrics say 0"),
+        _watched(lambda it: setattr(it.gpus[0], "pod", "team/old"), "pod 'team/old' holds 0 GPUs, the metrics say 1"),
+        Mutation(
+            lambda world: with_gpu(world, UUIDS[1], "1b4e28ba-2fa1-11d2-883f-0016d3cca427"),
+            f"the kubelet gave pod 'team/training' '{UUIDS[0]}', the metrics say '{UUIDS[1]}'",
+        ),
+    ),
+    "monitoring.alerts": (
+        _watched(
+            lambda it: it.alerts.append(firing("GpusmithGpuXid", "critical", node="gpu-1")),
+            "alert 'GpusmithGpuXid' fires: GPU 1 reported Xid 79",
+        ),
+    ),
+    "monitoring.delivery": (
+        _watched(lambda it: it.alertmanagers.clear(), "knows no Alertmanager"),
+        _watched(lambda it: it.arrived.clear(), "has not arrived at Alertmanager"),
+        _watched(lambda it: setattr(it, "config", None), "Alertmanager does not answer"),
     ),
     "workloads.nvidia-smi": (Mutation(_nothing_listed, "does not know", kind="nvidia_smi"),),
     "workloads.network": (Mutation(_answer("reach_service.py", **WRONG), "it is wrong", kind="network"),),

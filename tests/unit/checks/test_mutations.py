@@ -12,6 +12,7 @@ import pytest
 from gpusmith.checks.findings import Finding, Outcome, Skip
 from gpusmith.checks.register import CLUSTER, Check, catalog, of_tier
 from gpusmith.suite.evaluation import evaluate
+from tests.fleet.prometheus import firing
 from tests.unit.checks.mutations import MUTATIONS, Mutation
 from tests.unit.checks.world import PODS, World
 from tests.unit.workloads.answers import short_waits
@@ -87,7 +88,9 @@ def test_what_pods_answer_is_found_by_the_judge_of_its_kind(
     assert ask(catalog()[name], mutation.change).outcome is Outcome.PASSED
 
 
-@pytest.mark.parametrize("name", [row.id for tier in ("nodes", "cluster") for row in of_tier(tier)])
+@pytest.mark.parametrize(
+    "name", [row.id for tier in ("nodes", "cluster", "monitoring") for row in of_tier(tier)]
+)
 def test_a_healthy_lab_passes(name: str) -> None:
     found = ask(catalog()[name])
     assert found.outcome is Outcome.PASSED, found.cause
@@ -115,6 +118,7 @@ def _kubelet_stops(world: World) -> None:
 def _machine_is_off(world: World) -> None:
     world.record = None
     world.node["status"].update(conditions=[{"type": "Ready", "status": "Unknown"}])
+    world.prometheus.up["gpu-1"] = 0
 
 
 def _driver_is_not_loaded(world: World) -> None:
@@ -132,7 +136,25 @@ def _gpu_is_off_the_bus(world: World) -> None:
         world.seen[part]["gpus"].pop(1)
 
 
-FAULTS = (_kubelet_stops, _machine_is_off, _driver_is_not_loaded, _gpu_is_off_the_bus)
+def _alerting(name: str, alert: str) -> Callable[[World], object]:
+    """What a check finds, and the alert of the same fault."""
+
+    def fault(world: World) -> None:
+        MUTATIONS[name][0].change(world)
+        world.prometheus.alerts.append(firing(alert, "critical", node="gpu-1"))
+
+    return fault
+
+
+FAULTS = (
+    _alerting("nodes.xid", "GpusmithGpuXid"),
+    _alerting("nodes.ecc", "GpusmithGpuXid"),
+    _alerting("cluster.gpu-capacity", "GpusmithGpuXid"),
+    _kubelet_stops,
+    _machine_is_off,
+    _driver_is_not_loaded,
+    _gpu_is_off_the_bus,
+)
 EXPLAINED = [(by, row.id) for row in catalog().values() if row.tier != "workloads" for by in row.explained_by]
 
 

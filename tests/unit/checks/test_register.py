@@ -24,6 +24,7 @@ def test_what_explains_other_failures_comes_first() -> None:
     assert [of_tier(tier)[0].id for tier in TIERS] == [
         "nodes.reachable",
         "cluster.api",
+        "monitoring.prometheus",
         "workloads.nvidia-smi",
     ]
     assert list(catalog())[-1] == "workloads.cleanup"

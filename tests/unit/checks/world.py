@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from gpusmith.checks.whole_cluster import Removed
-from gpusmith.cluster.api import Cluster
+from gpusmith.cluster.api import ApiRefused, Cluster
 from gpusmith.cluster.snapshot import take
 from gpusmith.node.connections import Probed
 from gpusmith.node.records import parse
@@ -16,6 +16,7 @@ from gpusmith.paths import repo_root
 from gpusmith.suite.sources import ClusterState, Sources
 from gpusmith.wanted.inventory import Inventory
 from gpusmith.workloads.jobs import Run
+from tests.fleet.prometheus import MANAGED, FakePrometheus
 from tests.unit.fake_cluster import FakeCluster
 from tests.unit.hosts import UUIDS, build, host_variables
 from tests.unit.objects import ON_NODE, node, operand
@@ -64,7 +65,14 @@ class _Api(FakeCluster):
 
     def __init__(self, lists: dict[str, list[Json]]) -> None:
         super().__init__({"gpu-1": list(UUIDS), "gpu-2": [uuid.replace("GPU-0", "GPU-9") for uuid in UUIDS]})
-        self.lists = lists
+        self.lists, self.prometheus = lists, FakePrometheus(self.gpus)
+
+    def call(self, method: str, path: str, query: dict[str, str], **_: Any) -> str:
+        assert method == "GET"
+        answer = self.prometheus.answer(path, query)
+        if answer is None:
+            raise ApiRefused(f"The API server refused GET '{path}': 503.", "Look at it.", 503)
+        return answer
 
     def serves(self, version: str) -> bool:
         return any(path.startswith(version) for path in self.lists)
@@ -95,11 +103,11 @@ class World:
 
     record: Json | None = field(default_factory=healthy_record)
     other: Json = field(default_factory=other_record)
-    variables: Json = field(default_factory=host_variables)
+    variables: Json = field(default_factory=lambda: host_variables(**MANAGED))
     lists: dict[str, list[Json]] = field(default_factory=_lists)
     removed: Removed = field(default_factory=Removed)
     answers: bool = True
-    cluster: FakeCluster = field(init=False)
+    cluster: _Api = field(init=False)
 
     def __post_init__(self) -> None:
         self.cluster = _Api(self.lists)
@@ -117,6 +125,11 @@ class World:
         return found
 
     @property
+    def prometheus(self) -> FakePrometheus:
+        """What watches both nodes."""
+        return self.cluster.prometheus
+
+    @property
     def node(self) -> Json:
         """The Node object of gpu-1."""
         return self.lists[NODES][0]
@@ -124,7 +137,7 @@ class World:
     @property
     def inventory(self) -> Inventory:
         """Of both nodes."""
-        variables = {"gpu-1": self.variables, "gpu-2": host_variables()}
+        variables = {"gpu-1": self.variables, "gpu-2": host_variables(**MANAGED)}
         groups = {"gpu_nodes": {"hosts": list(NAMES)}, "rack1": {"hosts": ["gpu-1"]}}
         return build(groups, variables, "inventory", "")
 

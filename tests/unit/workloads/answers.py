@@ -9,6 +9,7 @@ import pytest
 
 from gpusmith.checks.findings import Skip
 from gpusmith.cluster.views import NodeView
+from gpusmith.suite import monitoring
 from gpusmith.workloads import board, node, oversubscription
 from gpusmith.workloads.outcome import NodeOutcome, per_node
 from tests.unit.objects import gpus
@@ -17,7 +18,8 @@ READY = NodeView("gpu-1", True, (), False, gpus(4), gpus(4), {}, {}, ())
 
 
 def short_waits(patch: pytest.MonkeyPatch) -> None:
-    """A run of the workloads that waits for a cluster in memory."""
+    """A run that waits for a cluster in memory."""
+    patch.setattr(monitoring, "INTERVALS", 0)
     patch.setattr(board, "TICK_S", 0.01)
     patch.setattr(oversubscription, "STAYS_PENDING_S", 0.05)
     patch.setattr(oversubscription, "PENDING_WAIT_S", 0.5)

@@ -1,0 +1,175 @@
+"""What Prometheus and Alertmanager are asked: one query for each fact of the whole cluster, however many nodes it has."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+import yaml
+
+from gpusmith.checks.watched import Answers, Delivery, Held, Series, differing, fewer
+from gpusmith.cluster.web import Prometheus, Silent, Web
+from gpusmith.data import monitoring
+from gpusmith.data.monitoring import WATCHDOG
+from gpusmith.names import EXPORTER, STATE_METRICS
+from gpusmith.wait import Deadline, Done, NotYet, WaitTimeout, wait_until
+from gpusmith.wanted.node import Monitoring
+
+OF_POD = "node, UUID, modelName, namespace, pod"
+UP = f'up{{job=~"{EXPORTER}|{STATE_METRICS}"}}'
+AGES = f'time() - timestamp(up{{job="{EXPORTER}"}})'
+MOST_LACKING = 20
+"""GPUs that are asked for what they lack."""
+INTERVALS = 2
+"""After so many, no value is from before: one that the exporter takes to read its values, one until the next scrape."""
+TICK_S = 5.0
+
+
+def _counters(uuids: str = ".+") -> str:
+    return f'{{__name__=~"{"|".join(monitoring.counters())}", node!="", UUID=~"{uuids}"}}'
+
+
+def gpus() -> str:
+    """The query for GPUs, the pods that have them, and how many counters each has."""
+    return f"count by ({OF_POD}) (group by (__name__, {OF_POD}) ({_counters()}))"
+
+
+def models() -> str:
+    """The query for the counters that GPUs of a model have."""
+    return f"count by (__name__, modelName) (group by (__name__, modelName, UUID) ({_counters()}))"
+
+
+def lacking(uuids: Iterable[str]) -> str:
+    """The query for the counters that some GPUs have."""
+    return f"group by (__name__, UUID) ({_counters('|'.join(uuids))})"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Who is asked, and about what.
+
+    Attributes:
+        wanted: of the inventory.
+        prometheus: the way to it.
+        alertmanager: the way to it; None if there is none.
+        nodes: that are Ready and have an exporter.
+        held: GPUs that pods hold.
+        held_again: looks once more.
+        say: told about long steps.
+    """
+
+    wanted: Monitoring
+    prometheus: Web
+    alertmanager: Web | None
+    nodes: frozenset[str]
+    held: Held
+    held_again: Callable[[], Held]
+    say: Callable[[str], None]
+
+
+def ask(asked: Asked, sleep: Callable[[float], None] = time.sleep) -> Answers:
+    """All answers.
+
+    Raises:
+        ToolError: the way to Prometheus is broken.
+    """
+    api = Prometheus(asked.prometheus)
+    try:
+        found = Answers(
+            reloaded=bool(api.get("status/runtimeinfo").get("reloadConfigSuccess", True)),
+            rules=_rules(api.get("rules", exclude_alerts="true")["groups"]),
+            alerts=_alerts(api.get("alerts")["alerts"]),
+            alertmanagers=tuple(row["url"] for row in api.get("alertmanagers")["activeAlertmanagers"]),
+            up=_up(asked, api, sleep),
+            ages=tuple(api.query(AGES)),
+            gpus=tuple(api.query(gpus())),
+            models=tuple(api.query(models())),
+        )
+        few = [row["metric"]["UUID"] for row in fewer(found, found.gpus)]
+        if few:
+            found = replace(found, lacking=tuple(api.query(lacking(few[:MOST_LACKING]))))
+        found = _settled(asked, api, found, sleep)
+    except Silent as error:
+        return Answers(trouble=error.message)
+    except (KeyError, TypeError, AttributeError) as error:
+        return Answers(trouble=f"it answers as no Prometheus does: {error!r}.")
+    return replace(found, delivery=_delivery(asked.alertmanager) if asked.alertmanager else None)
+
+
+def _rules(groups: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Those of gpusmith, with what is wrong with each; a name may stand in several places."""
+    found: dict[str, str] = {}
+    for row in (rule for group in groups for rule in group["rules"]):
+        if row["name"] in monitoring.rules():
+            bad = str(row.get("lastError") or "no reason given") if row.get("health") == "err" else ""
+            found[row["name"]] = found.get(row["name"]) or bad
+    return found
+
+
+def _alerts(rows: Iterable[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
+    return tuple(
+        {"labels": row["labels"], "annotations": row.get("annotations") or {}}
+        for row in rows
+        if row["state"] == "firing" and row["labels"]["alertname"] in monitoring.rules()
+    )
+
+
+def _up(asked: Asked, api: Prometheus, sleep: Callable[[float], None]) -> tuple[Mapping[str, Any], ...]:
+    """Of all exporters, once Prometheus knows them: a pod that started a moment ago has not been scraped yet."""
+    rows: list[dict[str, Any]] = []
+
+    def look() -> Done[None] | NotYet:
+        rows[:] = api.query(UP)
+        late = sorted(asked.nodes - {row["metric"].get("node") for row in rows})
+        if not late:
+            return Done(None)
+        asked.say(f"waiting for Prometheus to know the exporters of {len(late)} nodes")
+        return NotYet(", ".join(late))
+
+    with suppress(WaitTimeout):
+        wait_until("the exporters", look, Deadline(INTERVALS * asked.wanted.interval_s), TICK_S, sleep)
+    return tuple(rows)
+
+
+def _doubtful(nodes: Iterable[str], held: Held, found: Mapping[str, Sequence[Series]]) -> list[str]:
+    """Nodes of which API and metrics say different things."""
+    return [node for node in sorted(nodes) if differing(held.get(node, {}), found.get(node, ()))]
+
+
+def _settled(asked: Asked, api: Prometheus, found: Answers, sleep: Callable[[float], None]) -> Answers:
+    """With a later look, where API and metrics differ: a pod that came or went a moment ago is in one of both only."""
+    if not _doubtful(asked.nodes, asked.held, found.by_node):
+        return found
+    later, pause = found, asked.wanted.interval_s
+
+    def look() -> Done[None] | NotYet:
+        nonlocal later
+        later = replace(found, held_later=asked.held_again(), gpus_later=tuple(api.query(gpus())))
+        bad = _doubtful(asked.nodes, later.held_later, later.later_by_node)
+        return NotYet(", ".join(bad)) if bad else Done(None)
+
+    asked.say(f"waiting for metrics to name the pods that hold GPUs, {INTERVALS * pause} s at most")
+    with suppress(WaitTimeout):
+        wait_until("the metrics", look, Deadline(INTERVALS * pause), pause, sleep)
+    return later
+
+
+def _delivery(web: Web) -> Delivery:
+    try:
+        rows = web.get("/api/v2/alerts", filter=f'alertname="{WATCHDOG}"')
+        config = yaml.safe_load(web.get("/api/v2/status")["config"]["original"]) or {}
+        return Delivery(
+            watchdog=sorted({each["name"] for row in rows for each in row["receivers"]}) if rows else None,
+            # Where messages go may be secret.
+            receivers={
+                row["name"]: sorted(kind for kind, value in row.items() if kind != "name" and value)
+                for row in config.get("receivers") or []
+            },
+        )
+    except Silent as error:
+        return Delivery(trouble=error.message)
+    except (KeyError, TypeError, AttributeError, yaml.YAMLError) as error:
+        return Delivery(trouble=f"it answers as no Alertmanager does: {error!r}.")
