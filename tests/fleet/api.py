@@ -18,6 +18,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+from tests.fleet.prometheus import PROXY, FakePrometheus
 from tests.fleet.site import BOOT, DRIVER, GPUS, MACHINE, name_of
 
 Object = dict[str, Any]
@@ -132,10 +133,17 @@ class Fleet:
         nodes: how many.
         made: the first ones, and one that all others are like; by default nodes that site.yml has set up.
         pods: of each node.
+        prometheus: what watches them.
     """
 
-    def __init__(self, nodes: int, made: Sequence[Object] = (), pods: Sequence[Object] = ()) -> None:
-        self.nodes = nodes
+    def __init__(
+        self,
+        nodes: int,
+        made: Sequence[Object] = (),
+        pods: Sequence[Object] = (),
+        prometheus: FakePrometheus | None = None,
+    ) -> None:
+        self.nodes, self.prometheus = nodes, prometheus
         self._nodes = [json.dumps(row) for row in made or (node(),)]
         self._pods = [json.dumps(row) for row in pods or PODS]
         self.refused: set[str] = set()
@@ -204,6 +212,11 @@ def handler(fleet: Fleet) -> type[BaseHTTPRequestHandler]:
             query = dict(urllib.parse.parse_qsl(asked.query))
             if asked.path == "/readyz":
                 self._send("ok")
+                return
+            path = urllib.parse.unquote(asked.path)
+            if fleet.prometheus and path.startswith(PROXY.partition("{")[0]):
+                answer = fleet.prometheus.answer(path, query)
+                self._send(answer or "no endpoints available", 200 if answer else 503)
                 return
             page = fleet.page(asked.path, int(query.get("limit", 0)), int(query.get("continue", 0)))
             if asked.path in fleet.refused:

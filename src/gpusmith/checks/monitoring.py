@@ -237,9 +237,9 @@ def attribution(facts: WatchedNode) -> list[Problem]:
     rows = facts.answers.by_node.get(node, ())
     found = differing(held_on(view, facts.host.offers), rows)
     if found:
-        # A pod that came or went a moment ago is in one of both only; what differs in both looks is wrong.
+        # A pod that came or went a moment ago is in one of both only; what differs alike in both looks is wrong.
         later = differing(facts.answers.held_later.get(node, {}), facts.answers.later_by_node.get(node, ()))
-        found = {title: both for title, both in later.items() if title in found}
+        found = {title: both for title, both in later.items() if found.get(title) == both}
     step = "Read the log of the exporter on the node."
     problems = [
         Problem(f"Node '{node}': pod '{title}' holds {held} GPUs, the metrics say {told}.", step)

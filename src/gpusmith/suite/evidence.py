@@ -75,6 +75,9 @@ def plain(host: NodeWanted) -> dict[str, Any]:
     """What the inventory wants of a host, without what may be secret and without the way to it."""
     found = to_plain(host)
     found["connection"] = {"ansible_host": host.address}
+    if host.monitoring.prometheus_url:
+        # It may have a password, too; only whether there is one matters to a replay.
+        found["monitoring"]["prometheus_url"] = "not kept"
     return {
         name: {key: row for key, row in value.items() if key not in SECRETIVE}
         if isinstance(value, dict)

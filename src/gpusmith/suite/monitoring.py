@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -70,7 +69,7 @@ class Asked:
     say: Callable[[str], None]
 
 
-def ask(asked: Asked, sleep: Callable[[float], None] = time.sleep) -> Answers:
+def ask(asked: Asked) -> Answers:
     """All answers.
 
     Raises:
@@ -83,7 +82,7 @@ def ask(asked: Asked, sleep: Callable[[float], None] = time.sleep) -> Answers:
             rules=_rules(api.get("rules", exclude_alerts="true")["groups"]),
             alerts=_alerts(api.get("alerts")["alerts"]),
             alertmanagers=tuple(row["url"] for row in api.get("alertmanagers")["activeAlertmanagers"]),
-            up=_up(asked, api, sleep),
+            up=_up(asked, api),
             ages=tuple(api.query(AGES)),
             gpus=tuple(api.query(gpus())),
             models=tuple(api.query(models())),
@@ -91,7 +90,7 @@ def ask(asked: Asked, sleep: Callable[[float], None] = time.sleep) -> Answers:
         few = [row["metric"]["UUID"] for row in fewer(found, found.gpus)]
         if few:
             found = replace(found, lacking=tuple(api.query(lacking(few[:MOST_LACKING]))))
-        found = _settled(asked, api, found, sleep)
+        found = _settled(asked, api, found)
     except Silent as error:
         return Answers(trouble=error.message)
     except (KeyError, TypeError, AttributeError) as error:
@@ -117,20 +116,22 @@ def _alerts(rows: Iterable[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
     )
 
 
-def _up(asked: Asked, api: Prometheus, sleep: Callable[[float], None]) -> tuple[Mapping[str, Any], ...]:
+def _up(asked: Asked, api: Prometheus) -> tuple[Mapping[str, Any], ...]:
     """Of all exporters, once Prometheus knows them: a pod that started a moment ago has not been scraped yet."""
-    rows: list[dict[str, Any]] = []
+    rows = api.query(UP)
+
+    def late() -> list[str]:
+        return sorted(asked.nodes - {row["metric"].get("node") for row in rows})
 
     def look() -> Done[None] | NotYet:
         rows[:] = api.query(UP)
-        late = sorted(asked.nodes - {row["metric"].get("node") for row in rows})
-        if not late:
-            return Done(None)
-        asked.say(f"waiting for Prometheus to know the exporters of {len(late)} nodes")
-        return NotYet(", ".join(late))
+        return NotYet(", ".join(late())) if late() else Done(None)
 
-    with suppress(WaitTimeout):
-        wait_until("the exporters", look, Deadline(INTERVALS * asked.wanted.interval_s), TICK_S, sleep)
+    if late():
+        pause = INTERVALS * asked.wanted.interval_s
+        asked.say(f"waiting for Prometheus to know the exporters of {len(late())} nodes, {pause} s at most")
+        with suppress(WaitTimeout):
+            wait_until("the exporters", look, Deadline(pause), TICK_S)
     return tuple(rows)
 
 
@@ -139,7 +140,7 @@ def _doubtful(nodes: Iterable[str], held: Held, found: Mapping[str, Sequence[Ser
     return [node for node in sorted(nodes) if differing(held.get(node, {}), found.get(node, ()))]
 
 
-def _settled(asked: Asked, api: Prometheus, found: Answers, sleep: Callable[[float], None]) -> Answers:
+def _settled(asked: Asked, api: Prometheus, found: Answers) -> Answers:
     """With a later look, where API and metrics differ: a pod that came or went a moment ago is in one of both only."""
     if not _doubtful(asked.nodes, asked.held, found.by_node):
         return found
@@ -153,7 +154,7 @@ def _settled(asked: Asked, api: Prometheus, found: Answers, sleep: Callable[[flo
 
     asked.say(f"waiting for metrics to name the pods that hold GPUs, {INTERVALS * pause} s at most")
     with suppress(WaitTimeout):
-        wait_until("the metrics", look, Deadline(INTERVALS * pause), pause, sleep)
+        wait_until("the metrics", look, Deadline(INTERVALS * pause), pause)
     return later
 
 

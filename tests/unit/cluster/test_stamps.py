@@ -151,6 +151,24 @@ def test_nothing_less_than_a_complete_pass_proves_a_node(given: dict[str, Any]) 
     assert not proof.busy
 
 
+def test_what_watches_a_node_proves_nothing_of_it_and_is_told_apart() -> None:
+    bad = {"outcome": "failed", "cause": "It is down.", "next_step": "Look."}
+    rows = [
+        {**check("gpu-1"), **bad, "id": "monitoring.targets"},
+        {**check("cluster"), **bad, "id": "monitoring.prometheus"},
+        {**check("gpu-2"), **bad, "id": "monitoring.gpus"},
+        {**check("gpu-1", "skipped", skip="blocked"), "id": "monitoring.alerts"},
+    ]
+    given = results(check("gpu-1"), *rows)
+    assert stamps.judge(given, "gpu-1").problem is None
+    assert stamps.unwatched(given, "gpu-1") == [
+        "monitoring.targets: It is down. Look.",
+        "monitoring.prometheus: It is down. Look.",
+    ]
+    # Of nothing but what watches it, no node is proved.
+    assert stamps.judge(results({**check("gpu-1"), "id": "monitoring.alerts"}), "gpu-1").problem is not None
+
+
 def test_what_a_node_does_not_have_it_need_not_prove() -> None:
     given = results(check("gpu-1"), check("gpu-1", "skipped", skip="not_applicable", cause="no NVSwitches"))
     assert stamps.judge(given, "gpu-1").problem is None

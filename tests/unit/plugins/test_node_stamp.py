@@ -28,7 +28,10 @@ def test_a_node_of_another_name_than_its_host(
     memory = Memory({path: {"metadata": {"name": "worker-7.example", "resourceVersion": "1"}}})
     monkeypatch.setattr(node_stamp, "Cluster", lambda _: memory.cluster)
     found = results(
-        check("gpu-1"), check("gpu-2", "failed", cause="It is lost.", next_step="Reset it."), check("cluster")
+        {**check("cluster", "failed", cause="It is down."), "id": "monitoring.prometheus"},
+        check("gpu-1"),
+        check("gpu-2", "failed", cause="It is lost.", next_step="Reset it."),
+        check("cluster"),
     )
     written = tmp_path / "results.json"
     written.write_text(json.dumps(found))
@@ -47,6 +50,7 @@ def test_a_node_of_another_name_than_its_host(
     assert answer.get("msg", "").endswith(said) is not proved
     assert (STAMP in memory.objects[path]["metadata"].get("annotations", {})) is proved
     assert stamps.judge(found, "worker-7.example").problem is not None
+    assert answer[TELLS] == {host: {"notes": ["monitoring.prometheus: It is down."]}}
 
 
 def test_the_role_says_which_host_it_is() -> None:
