@@ -138,6 +138,9 @@ COMMANDS: Mapping[str, Command] = {
     "kubectl -n X get daemonsets,pods -o wide": _kubectl("-n gpusmith-system get daemonsets,pods -o wide"),
     "kubectl -n X get deployments,pods -o wide": _kubectl("-n gpusmith-system get deployments,pods -o wide"),
     "kubectl -n X get pods -o wide": _kubectl("-n gpusmith-system get pods -o wide"),
+    "kubectl -n X logs statefulset/prometheus": _kubectl(
+        "-n gpusmith-monitoring logs statefulset/prometheus --tail=1", 1
+    ),
     "kubectl -n X logs X": _kubectl("-n gpusmith-system logs ds/nvidia-device-plugin --tail=1"),
     "kubectl -n X delete pod -l app.kubernetes.io/name=X --field-selector spec.nodeName=X": _kubectl(
         "-n gpusmith-system delete pod -l app.kubernetes.io/name=nvidia-device-plugin"
@@ -179,6 +182,7 @@ COMMANDS: Mapping[str, Command] = {
     "kubectl taint node X X": _kubectl("taint node gpu-1 gpusmith.io/unvalidated-", 1),
     # The tests of the suite's rights apply it.
     "kubectl apply -f validation/rbac.yml": WALKED,
+    "kubectl apply -f validation/rbac-monitoring.yml": WALKED,
     "kubectl delete priorityclass X": _kubectl(
         "delete priorityclass gpusmith-validation --dry-run=server", 1
     ),

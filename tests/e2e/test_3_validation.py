@@ -11,13 +11,13 @@ import pytest
 import yaml
 
 from gpusmith.cluster.api import ApiRefused, Cluster
-from gpusmith.names import GPU_RESOURCE
+from gpusmith.names import GPU_RESOURCE, MONITORING_NAMESPACE
 from gpusmith.wait import Deadline, Done, NotYet, wait_until
 from gpusmith.workloads import jobs
 from gpusmith.workloads.jobs import PodTask, Run
 from tests.e2e.harness import Lab, Validation
 
-RBAC = "validation/rbac.yml"
+RBAC, WATCHED_RBAC = "validation/rbac.yml", "validation/rbac-monitoring.yml"
 ACCOUNT = "gpusmith-validation"
 
 
@@ -47,6 +47,9 @@ OWN_WORKLOAD = {
 def few_rights(ready_lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """An inventory whose suite has the rights of validation/rbac.yml and no others."""
     ready_lab.apply(*yaml.safe_load_all((ready_lab.root / RBAC).read_text()))
+    watched = ready_lab.kubectl("get", "namespace", MONITORING_NAMESPACE, "--ignore-not-found")
+    if watched:
+        ready_lab.apply(*yaml.safe_load_all((ready_lab.root / WATCHED_RBAC).read_text()))
     folder = tmp_path_factory.mktemp("few-rights")
     kubeconfig = ready_lab.kubeconfig_of(ACCOUNT, folder)
     inventory = ready_lab.copy_inventory(folder / "inventory")
@@ -57,6 +60,8 @@ def few_rights(ready_lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iter
         (inventory / name).parent.mkdir(parents=True, exist_ok=True)
         (inventory / name).write_text(text)
     yield inventory
+    if watched:
+        ready_lab.kubectl("-n", MONITORING_NAMESPACE, "delete", "role,rolebinding", ACCOUNT)
     ready_lab.kubectl("delete", "namespace", ACCOUNT, "--wait=true", timeout=180)
     policy = "validatingadmissionpolicy,validatingadmissionpolicybinding"
     ready_lab.kubectl("delete", f"clusterrole,clusterrolebinding,{policy}", ACCOUNT)

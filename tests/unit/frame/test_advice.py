@@ -26,7 +26,7 @@ SETTING = re.compile(r"([a-z]+_[a-z0-9_]+): (\S+)")
 FILE = re.compile(
     r"(?<![\w/.-])((?:playbooks|data|docs|validation|meta|inventory/example)/[\w/.-]*\w|site\.yml)"
 )
-CHECK = re.compile(r"(?<![\w/-])((?:nodes|cluster|workloads)\.[a-z]+(?:-[a-z]+)*)\b(?!\.\w)")
+CHECK = re.compile(r"(?<![\w/-])((?:nodes|cluster|monitoring|workloads)\.[a-z]+(?:-[a-z]+)*)\b(?!\.\w)")
 
 
 def _text(node: ast.AST) -> str:
