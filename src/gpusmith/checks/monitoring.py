@@ -271,27 +271,35 @@ def _alerts(facts: WatchedNode) -> list[Mapping[str, Any]]:
     return [row for row in facts.answers.alerts if row["labels"].get("node") == facts.node_name]
 
 
+def _said(row: Mapping[str, Any]) -> str:
+    labels = row["labels"]
+    return f"alert '{labels['alertname']}' fires: {row['annotations'].get('summary') or dict(labels)}"
+
+
+def _fired(facts: WatchedNode) -> dict[str, Any]:
+    rows = _alerts(facts)
+    kept = [f"{_said(row)} (its cause is gone, its rule keeps it)" for row in rows if row["kept"]]
+    return {"alerts": [dict(row["labels"]) for row in rows], **({"notes": kept} if kept else {})}
+
+
 @check(
     "monitoring.alerts",
     place=50,
     proves="no critical alert of gpusmith fires for the node",
-    fails_when="one does; alerts of other severities are evidence",
+    fails_when="one does; other alerts are evidence, also those whose cause is gone, and which their rules keep for a while",
     do="see the alert's runbook",
     explained_by=("nodes.xid", "nodes.ecc", "cluster.gpu-capacity"),
-    evidence=lambda facts: {"alerts": [dict(row["labels"]) for row in _alerts(facts)]},
+    evidence=_fired,
 )
 def alerts(facts: WatchedNode) -> list[Problem]:
-    """None that is critical."""
+    """None that is critical, and whose cause is there."""
     need_answers(facts.answers)
     problems = []
     for row in _alerts(facts):
-        labels, notes = row["labels"], row.get("annotations") or {}
-        if labels.get("severity") == "critical":
-            said = notes.get("summary") or f"labels {dict(labels)}"
-            step = f"See {notes['runbook_url']}." if "runbook_url" in notes else "Look at the node."
-            problems.append(
-                Problem(f"Node '{facts.node_name}': alert '{labels['alertname']}' fires: {said}.", step)
-            )
+        if row["labels"].get("severity") == "critical" and not row["kept"]:
+            runbook = row["annotations"].get("runbook_url")
+            step = f"See {runbook}." if runbook else "Look at the node."
+            problems.append(Problem(f"Node '{facts.node_name}': {_said(row)}.", step))
     return problems
 
 

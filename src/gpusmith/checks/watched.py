@@ -42,7 +42,7 @@ class Answers:
         trouble: why it did not; empty if it did.
         reloaded: whether its last configuration could be loaded.
         rules: those of gpusmith that are loaded, with what is wrong with each; empty if nothing is.
-        alerts: those of gpusmith that fire.
+        alerts: those of gpusmith that fire, 'kept' where only their rule's keep_firing_for lets them.
         up: whether the last scrape of each exporter, and of kube-state-metrics, worked.
         ages: seconds since the last scrape of each exporter.
         gpus: number of counters by GPU, and by the pod that has it.

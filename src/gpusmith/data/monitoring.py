@@ -14,8 +14,8 @@ NONE = "none"
 """What the variable of a part says of one that there is not."""
 WATCHDOG = "GpusmithWatchdog"
 """Alert that always fires, to show that alerts arrive."""
-RARE = frozenset({"DCGM_FI_DEV_XID_ERRORS"})
-"""Counters that the exporter has no value of before the first event, so that healthy GPUs lack them."""
+RARE = frozenset({"DCGM_FI_DEV_XID_ERRORS", "DCGM_EXP_CLOCK_EVENTS_COUNT"})
+"""Counters that the exporter may have no value of while there is no event, so that healthy GPUs lack them."""
 
 
 @functools.cache

@@ -110,7 +110,11 @@ def _rules(groups: Iterable[Mapping[str, Any]]) -> dict[str, str]:
 
 def _alerts(rows: Iterable[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
     return tuple(
-        {"labels": row["labels"], "annotations": row.get("annotations") or {}}
+        {
+            "labels": row["labels"],
+            "annotations": row.get("annotations") or {},
+            "kept": "keepFiringSince" in row,
+        }
         for row in rows
         if row["state"] == "firing" and row["labels"]["alertname"] in monitoring.rules()
     )

@@ -19,7 +19,7 @@ from gpusmith.suite.evidence import Evidence
 from gpusmith.suite.maintenance import Maintenance
 from gpusmith.suite.run import Suite, tiers_of, usual
 from gpusmith.wait import Done, NotYet, WaitTimeout
-from tests.fleet.prometheus import MANAGED
+from tests.fleet.prometheus import MANAGED, firing
 from tests.unit.checks.mutations import with_gpu
 from tests.unit.checks.world import IN_PODS, PODS, World
 
@@ -226,6 +226,19 @@ def test_alerts_that_nobody_is_told_of_are_noted(config: str, notes: list[str]) 
     assert found.outcome is Outcome.PASSED
     assert [note.partition(":")[0] for note in found.evidence.get("notes", [])] == notes
     assert "channel" not in json.dumps(dict(found.evidence)), "where messages go is nobody's business"
+
+
+def test_an_alert_that_its_rule_keeps_is_noted() -> None:
+    world = World()
+    kept = firing("GpusmithGpuXid", "critical", node="gpu-1")
+    world.prometheus.alerts.append({**kept, "keepFiringSince": "2026-01-01T00:00:00Z"})
+    world.prometheus.alerts.append(firing("GpusmithGpuXid", "critical", "pending", node="gpu-1"))
+    found = findings(world)["monitoring.alerts"]
+    assert found.outcome is Outcome.PASSED
+    assert [row["severity"] for row in found.evidence["alerts"]] == ["critical"]
+    assert found.evidence["notes"] == [
+        "alert 'GpusmithGpuXid' fires: GPU 1 reported Xid 79 (its cause is gone, its rule keeps it)"
+    ]
 
 
 def test_the_tier_runs_by_itself_only_where_something_watches_and_no_upgrade_is_going_on() -> None:
