@@ -30,7 +30,7 @@ A node is left out by GpusmithGpuNotAllocatable, GpusmithGpusUnseen and Gpusmith
 operands off (states `quiet` to `validating`, and `rolling_back`, of [upgrade.md](upgrade.md)), and until it is validated. Nobody
 has to silence anything for that: GpusmithUpgradeNeedsHelp and GpusmithNodeUnvalidated tell if it lasts.
 
-How many GPUs a node should have is in its label `gpusmith.io/gpus`, which site.yml sets from `gpusmith_gpu_count`."""
+How many GPUs a node should have says a label, which site.yml sets from `gpusmith_gpu_count`."""
 XIDS = """## Xids
 
 What the codes of GpusmithGpuXid mean, by `data/xid.yml`, which names its sources. A code of class `application` is a warning; any
