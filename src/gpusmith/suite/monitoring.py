@@ -55,7 +55,7 @@ class Asked:
         prometheus: the way to it.
         alertmanager: the way to it; None if there is none.
         nodes: that are Ready and have an exporter.
-        held: GPUs that pods hold.
+        held: GPUs that pods hold, of nodes that hand out whole ones.
         held_again: looks once more.
         say: told about long steps.
     """
@@ -146,14 +146,15 @@ def _doubtful(nodes: Iterable[str], held: Held, found: Mapping[str, Sequence[Ser
 
 def _settled(asked: Asked, api: Prometheus, found: Answers) -> Answers:
     """With a later look, where API and metrics differ: a pod that came or went a moment ago is in one of both only."""
-    if not _doubtful(asked.nodes, asked.held, found.by_node):
+    nodes = [node for node in asked.held if found.scraped.get(node)]
+    if not _doubtful(nodes, asked.held, found.by_node):
         return found
     later, pause = found, asked.wanted.interval_s
 
     def look() -> Done[None] | NotYet:
         nonlocal later
         later = replace(found, held_later=asked.held_again(), gpus_later=tuple(api.query(gpus())))
-        bad = _doubtful(asked.nodes, later.held_later, later.later_by_node)
+        bad = _doubtful(nodes, later.held_later, later.later_by_node)
         return NotYet(", ".join(bad)) if bad else Done(None)
 
     asked.say(f"waiting for metrics to name the pods that hold GPUs, {INTERVALS * pause} s at most")

@@ -115,8 +115,18 @@ def test_a_node_that_has_nothing_to_judge_now(
     world.prometheus.up.pop("gpu-1")
     if name == "monitoring.attribution":
         world.prometheus.up["gpu-1"] = 1
+    with_gpu(world)
     found = findings(world)[name]
     assert (found.skip, says in found.cause) == (Skip.NOT_APPLICABLE, True), found.cause
+    assert len(world.prometheus.asked) == 10, "nobody waits for what nobody judges"
+
+
+def test_nobody_waits_for_pods_of_a_node_whose_exporter_is_down() -> None:
+    world = World()
+    with_gpu(world)
+    world.prometheus.up["gpu-1"] = 0
+    findings(world)
+    assert len(world.prometheus.asked) == 10
 
 
 def test_a_prometheus_that_does_not_answer_fails_once_and_leaves_the_rest_open() -> None:
