@@ -156,6 +156,7 @@ def next_boot(facts: NodeFacts) -> list[Problem]:
     proves="the loaded module runs with the parameters of 'nvidia_driver_module_parameters'",
     fails_when="one of them has another value, or the module does not show it",
     do="drain and reboot the node, or upgrade its driver; correct the name, if 'modinfo -p nvidia' does not have it",
+    managed_only=True,
 )
 def module_parameters(facts: NodeFacts) -> list[Problem]:
     """The module was loaded with what the inventory sets."""
@@ -175,6 +176,7 @@ def module_parameters(facts: NodeFacts) -> list[Problem]:
     proves="the modules of 'nvidia_driver_extra_modules' are loaded now and at every boot",
     fails_when="one is not loaded, is not loaded at boot, or a file keeps it from being loaded at boot",
     do="run site.yml; install the package that has the module, such as that of GDRCopy or GPUDirect Storage",
+    managed_only=True,
 )
 def modules_that_use_it(facts: NodeFacts) -> list[Problem]:
     """What RDMA and direct storage need besides."""
@@ -207,6 +209,7 @@ def nvml(facts: NodeFacts) -> list[Problem]:
     ),
     do="run site.yml, or hold the packages that are named",
     explained_by=("nodes.container-toolkit",),
+    managed_only=True,
 )
 def holds(facts: NodeFacts) -> list[Problem]:
     """Nobody's routine upgrade may change these."""

@@ -19,6 +19,7 @@ from gpusmith.problems import Problem
     fails_when="the machine has another node name, another host leads to it or has a copy of its disk, or kubelet.conf is gone",
     do="correct 'ansible_host' of the named hosts before any change to these nodes",
     critical=True,
+    managed_only=True,
 )
 def identity(facts: NodeFacts) -> list[Problem]:
     """The machine that answers is the one whose Node the inventory means, else a wrong one is drained and judged."""
@@ -43,6 +44,7 @@ def identity(facts: NodeFacts) -> list[Problem]:
     ),
     fails_when="swap is on or comes back, a module or a parameter is missing, now or after a boot, or the huge pages differ",
     do="run site.yml; if it names a file of somebody else, correct that file first; huge pages may need a reboot",
+    managed_only=True,
 )
 def host_baseline(facts: NodeFacts) -> list[Problem]:
     """What kubelet and the pod network need of the kernel, and what else the inventory sets, now and at the next boot."""
