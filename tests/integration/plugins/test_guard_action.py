@@ -202,6 +202,7 @@ def test_a_tag_runs_its_role_with_guard_and_preflight() -> None:
     assert {name.partition(" : ")[0] for name in work} == {
         "preflight",
         "gpu_operands",  # of which preflight refuses a second owner
+        "gpu_monitoring",  # likewise
     }
     # The role's own tasks include others, which Ansible lists without the role's name.
     assert [name for name in tasks if name.startswith("Make ")] == [
