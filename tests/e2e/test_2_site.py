@@ -131,7 +131,7 @@ def test_nodes_are_labelled_stamped_and_open(bare_lab: Lab) -> None:
         assert labels["gpu-type"] == "h100-sxm"
         assert labels["gpusmith.io/operands"] == "enabled"
         assert labels["gpusmith.io/simulated"] == "true"
-        assert labels["nvidia.com/gpu.count"] == "4"
+        assert labels["nvidia.com/gpu.count"] == labels["gpusmith.io/gpus"] == "4"
         stamp = json.loads(node["metadata"]["annotations"]["gpusmith.io/validated"])
         assert stamp["driver"] == "580.178.04"
         assert stamp["simulated"] is True

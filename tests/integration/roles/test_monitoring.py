@@ -121,7 +121,9 @@ def test_it_is_applied_once_and_leaves_nothing(tmp_path: Path, api: Api) -> None
         in output
     )
     assert "Its values are in an emptyDir" in output
-    secret = api.objects["/api/v1/namespaces/gpusmith-monitoring/secrets/alertmanager"]["data"]["alertmanager.yml"]
+    secret = api.objects["/api/v1/namespaces/gpusmith-monitoring/secrets/alertmanager"]["data"][
+        "alertmanager.yml"
+    ]
     assert [text for text in ("geheim", secret) if text in output] == [], "passwords of receivers"
     rules = "/api/v1/namespaces/gpusmith-monitoring/configmaps/prometheus-rules"
     text = "".join(api.objects[rules]["data"].values())

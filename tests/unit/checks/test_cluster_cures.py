@@ -50,6 +50,7 @@ def labels(host: NodeWanted) -> dict[str, str]:
     expression = role["__kubernetes_node_all_labels"].replace(" | gpusmith.gpu.truth", "")
     variables = {
         "kubernetes_node_labels": dict(host.kubernetes.labels),
+        "gpusmith_gpu_count": host.gpu_count,
         "gpusmith_simulated": host.simulated,
         "gpusmith_gpu_model": host.gpu_model,
     }
