@@ -57,10 +57,13 @@ def test_a_look_passes_and_is_what_later_ones_compare_with(ready_lab: Lab, kubec
     assert "site.yml" not in ended.output
 
 
+def images(lab: Lab) -> str:
+    values = yaml.safe_load((lab.inventory / "group_vars" / "gpu_nodes.yml").read_text())
+    return ",".join(f"{name}={image}" for name, image in values["validation_images"].items())
+
+
 def test_workloads_pass_in_one_namespace_and_leave_nothing(ready_lab: Lab, kubeconfig: Path) -> None:
-    values = yaml.safe_load((ready_lab.inventory / "group_vars" / "gpu_nodes.yml").read_text())
-    images = ",".join(f"{name}={image}" for name, image in values["validation_images"].items())
-    words = ["--namespace", ACCOUNT, "--images", images]
+    words = ["--namespace", ACCOUNT, "--images", images(ready_lab)]
     ended, _ = look(ready_lab, kubeconfig, *words, "--dry-run")
     assert ended.status == 0, str(ended)
     assert "4 of 4 GPUs on gpu-1, gpu-2" in ended.output
@@ -74,4 +77,34 @@ def test_workloads_pass_in_one_namespace_and_leave_nothing(ready_lab: Lab, kubec
         if row["id"] == "workloads.allocation"
     }
     assert told == dict.fromkeys(NODES, "the pod that had all GPUs of the node")
+    assert ready_lab.kubectl("get", MADE, "--namespace", ACCOUNT, "--output=name") == before
+
+
+def test_privileged_pods_ask_the_machines_where_they_are_allowed(ready_lab: Lab, kubeconfig: Path) -> None:
+    words = ["--namespace", ACCOUNT, "--images", images(ready_lab), "--facts", "privileged"]
+    enforce = "pod-security.kubernetes.io/enforce"
+    before = ready_lab.kubectl("get", MADE, "--namespace", ACCOUNT, "--output=name")
+    ready_lab.kubectl("label", "namespace", ACCOUNT, f"{enforce}=baseline")
+    try:
+        ended, _ = look(ready_lab, kubeconfig, *words, "--tier", "nodes")
+        assert ended.status == 3, str(ended)
+        assert f"label namespace {ACCOUNT} {enforce}=privileged" in ended.output
+        ready_lab.kubectl("label", "--overwrite", "namespace", ACCOUNT, f"{enforce}=privileged")
+        ended, results = look(ready_lab, kubeconfig, *words)
+    finally:
+        ready_lab.kubectl("label", "namespace", ACCOUNT, f"{enforce}-")
+    assert ended.status == 0, str(ended)
+    rows = {(row["id"], row["target"]): row for row in results["checks"]}
+    for node in NODES:
+        for check in (
+            "nodes.reachable",
+            "nodes.driver-versions",
+            "nodes.gpu-count",
+            "nodes.services",
+            "nodes.ecc",
+        ):
+            assert rows[check, node]["outcome"] == "passed", rows[check, node]
+        # The host's own NVML says which GPUs there are.
+        assert "compared_with" not in rows["workloads.allocation", node]["evidence"]
+    assert "site.yml" not in ended.output
     assert ready_lab.kubectl("get", MADE, "--namespace", ACCOUNT, "--output=name") == before

@@ -149,6 +149,7 @@ class Fleet:
         self.refused: set[str] = set()
         self.asked: Counter[str] = Counter()
         self.sent: Counter[str] = Counter()
+        self.interrupt: Callable[[], None] = lambda: None
 
     def _filled(self, text: str, index: int) -> str:
         return text.replace(NAME, name_of(index)).replace(INDEX, f"{index:012d}")
@@ -165,6 +166,21 @@ class Fleet:
                 json.dumps(pod(OURS, "nfd-master", PODS[2]["spec"]["containers"][0]["image"])), 0
             )
         return self._filled(self._pods[kind], place)
+
+    def of_pods(self, method: str, path: str, query: dict[str, str], body: Object) -> tuple[int, str] | None:
+        """What is answered about pods of a run; None where there are none, and nothing can be made."""
+
+    def beside_lists(
+        self, method: str, path: str, query: dict[str, str], body: Object
+    ) -> tuple[int, str] | None:
+        """Status and answer of what is no list of the cluster; None of others."""
+        if path == "/readyz":
+            return 200, "ok"
+        whole = urllib.parse.unquote(path)
+        if self.prometheus and whole.startswith(PROXY.partition("{")[0]):
+            answer = self.prometheus.answer(whole, query)
+            return (200, answer) if answer else (503, "no endpoints available")
+        return self.of_pods(method, path, query, body)
 
     def page(self, path: str, limit: int, start: int) -> str | None:
         """Part of a list as text; None of a list that there is not."""
@@ -207,16 +223,19 @@ def handler(fleet: Fleet) -> type[BaseHTTPRequestHandler]:
             self.end_headers()
             self.wfile.write(data)
 
+        def _beside_lists(self) -> bool:
+            asked = urllib.parse.urlsplit(self.path)
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            query = dict(urllib.parse.parse_qsl(asked.query))
+            found = fleet.beside_lists(self.command, asked.path, query, json.loads(body or "{}"))
+            if found is not None:
+                self._send(found[1], found[0])
+            return found is not None
+
         def do_GET(self) -> None:
             asked = urllib.parse.urlsplit(self.path)
             query = dict(urllib.parse.parse_qsl(asked.query))
-            if asked.path == "/readyz":
-                self._send("ok")
-                return
-            path = urllib.parse.unquote(asked.path)
-            if fleet.prometheus and path.startswith(PROXY.partition("{")[0]):
-                answer = fleet.prometheus.answer(path, query)
-                self._send(answer or "no endpoints available", 200 if answer else 503)
+            if self._beside_lists():
                 return
             page = fleet.page(asked.path, int(query.get("limit", 0)), int(query.get("continue", 0)))
             if asked.path in fleet.refused:
@@ -227,6 +246,8 @@ def handler(fleet: Fleet) -> type[BaseHTTPRequestHandler]:
                 self._send(page)
 
         def do_POST(self) -> None:
+            if self._beside_lists():
+                return
             self._send('{"kind": "Status", "message": "it is to be read only", "code": 403}', 403)
 
         do_PATCH = do_DELETE = do_PUT = do_POST  # noqa: N815 - names of the base class

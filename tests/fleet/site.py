@@ -109,17 +109,17 @@ def make(nodes: int, folder: Path, broken: bool = False) -> Path:
     ssh = folder / "bin" / "ssh"
     ssh.write_text(SSH.format(folder=folder))
     ssh.chmod(0o755)
-    base = _base()
+    base = healthy()
     for index in range(nodes):
-        record = _record(base, index)
+        made_record = record(base, index)
         for where, spoil in FAULTS if broken else ():
             if index in where:
-                spoil(record)
-        (folder / "records" / f"{name_of(index)}.json").write_text(json.dumps(record))
+                spoil(made_record)
+        (folder / "records" / f"{name_of(index)}.json").write_text(json.dumps(made_record))
     return inventory
 
 
-def _base() -> dict[str, Any]:
+def healthy() -> dict[str, Any]:
     """The unit tests' healthy node, with eight real GPUs."""
     base = healthy_record()
     base["packages"].pop("nvidia-imex", None)
@@ -155,7 +155,8 @@ def _base() -> dict[str, Any]:
     return base
 
 
-def _record(base: dict[str, Any], index: int) -> dict[str, Any]:
+def record(base: dict[str, Any], index: int) -> dict[str, Any]:
+    """What the probe says of a healthy node with a number."""
     made, name = copy.deepcopy(base), name_of(index)
     uuids = [f"GPU-{index:08x}-1111-2222-3333-{n:012x}" for n in range(GPUS)]
     made["host"] |= {"hostname": name, "boot_id": BOOT + name, "machine_id": MACHINE + name}

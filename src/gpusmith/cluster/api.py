@@ -30,6 +30,7 @@ MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
+DRY = {"dryRun": "All"}
 UNKNOWN = 401
 FORBIDDEN = 403
 CONFLICT = 409
@@ -324,14 +325,14 @@ class Cluster:
 
     # --- writing -----------------------------------------------------------------------------------------
 
-    def create(self, path: str, body: Object) -> Object:
-        """Create an object.
+    def create(self, path: str, body: Object, query: Mapping[str, str] | None = None) -> Object:
+        """Create an object; with query DRY, have the API server try that out only.
 
         One whose answer got lost is sent again if it has a name and marks, by which what an earlier try made is known.
         """
         ours = bool(body["metadata"].get("name") and _marks(body))
         try:
-            made: Object = json.loads(self.call("POST", path, body, repeatable=ours))
+            made: Object = json.loads(self.call("POST", path, body, query, repeatable=ours))
         except ApiRefused as error:
             there = self._made_before(path, body) if error.status == CONFLICT and error.in_doubt else None
             if there is None:
@@ -364,13 +365,13 @@ class Cluster:
             kind: of the body.
             dry_run: have the API server try it out only.
         """
-        query = {"fieldManager": manager, **({"dryRun": "All"} if dry_run else {})}
+        query = {"fieldManager": manager, **(DRY if dry_run else {})}
         found: Object = json.loads(self.call("PATCH", path, body, query, kind))
         return found
 
     def apply(self, path: str, body: Object, manager: str, dry_run: bool = False) -> Object:
         """Server-side apply; fields of others give way."""
-        query = {"fieldManager": manager, "force": "true", **({"dryRun": "All"} if dry_run else {})}
+        query = {"fieldManager": manager, "force": "true", **(DRY if dry_run else {})}
         found: Object = json.loads(self.call("PATCH", path, body, query, APPLY_PATCH))
         return found
 

@@ -7,7 +7,7 @@ import configparser
 import json
 import shlex
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -28,6 +28,8 @@ from gpusmith.wanted.inventory import Inventory
 
 PROBES_AT_ONCE = 32
 PROBE_TIMEOUT_S = 90
+NOT_ASKED = 69
+"""Status of a machine whose Python, where it has any, cannot run the probe; only pods say so (programs/ask_machine.py)."""
 CONNECT_TIMEOUT_S = 10
 SSH_SLACK_S = 20.0
 """What connecting and logging in may take beside the program on the node, which has a deadline there."""
@@ -170,12 +172,14 @@ class Probed:
         problem: one sentence; empty if there is a record.
         hint: what to do next.
         duration_s: seconds of the round trip.
+        not_asked: the machine cannot be asked at all, which is nobody's fault.
     """
 
     record: Record | None
     problem: str
     hint: str
     duration_s: float
+    not_asked: bool = False
 
 
 def probe(node: Node, program: bytes, ignored: Sequence[str] = (), shared: Shared | None = None) -> Probed:
@@ -189,6 +193,14 @@ def probe(node: Node, program: bytes, ignored: Sequence[str] = (), shared: Share
         done = node.run(["python3", "-c", BOOTSTRAP], program, PROBE_TIMEOUT_S)
     except Unreachable as error:
         return answer(None, error.message, error.hint)
+    if done.status == NOT_ASKED:
+        return Probed(
+            None,
+            f"The machine of node '{node.name}' is not asked: {done.stderr}.",
+            "",
+            time.monotonic() - begin,
+            not_asked=True,
+        )
     if done.status == 124:
         return answer(
             None,
@@ -212,7 +224,10 @@ def probe(node: Node, program: bytes, ignored: Sequence[str] = (), shared: Share
 
 
 def probe_all(
-    nodes: Mapping[str, Node], ignored: Mapping[str, Sequence[str]], own: Own = ()
+    nodes: Mapping[str, Node],
+    ignored: Mapping[str, Sequence[str]],
+    own: Own = (),
+    end: Callable[[], None] = local.end_all,
 ) -> dict[str, Probed]:
     """Ask all nodes at once.
 
@@ -220,6 +235,7 @@ def probe_all(
         nodes: by the host's name.
         ignored: GPUs that the inventory leaves out, by the host's name.
         own: files of the site's own that gather facts.
+        end: ends the work on all nodes, if the run is interrupted.
     """
     program, shared = bundle(own), Shared()
     with ThreadPoolExecutor(max_workers=min(PROBES_AT_ONCE, len(nodes))) as pool:
@@ -232,5 +248,5 @@ def probe_all(
         except BaseException:
             # Interrupted: end the ssh processes, since the pool waits for the threads that wait for them.
             pool.shutdown(wait=False, cancel_futures=True)
-            local.end_all()
+            end()
             raise

@@ -80,6 +80,8 @@ def _answer(sources: Sources, target: str) -> Probed | ClusterAnswer:
 
 def _record(sources: Sources, target: str) -> NodeFacts:
     record, host = sources.record(target), sources.inventory.hosts[target]
+    if record is None and sources.probed[target].not_asked:
+        raise NotApplicable(sources.probed[target].problem)
     if record is None:
         raise CannotAsk(f"There is no record of node '{target}'; see nodes.reachable.")
     fleet, rows = sources.fleets[kind_of(host, record)], all_models(host)

@@ -28,6 +28,8 @@ def lines(suite: Suite, planned: Sequence[tuple[str, str]]) -> Iterator[str]:
         if checks:
             what = f"{len(checks)} checks of {CLUSTER} and {named_targets(nodes)}"
             yield f"Tier {tier}: {what}"
+            if tier == "nodes" and suite.inventory.by_pods:
+                yield f"  by a privileged pod on each node, in namespace '{suite.inventory.within}'"
     if not any(catalog()[name].tier == "workloads" for name, _ in planned):
         return
     steps, together = in_order()

@@ -14,6 +14,8 @@ from gpusmith.suite.run import Suite
 from gpusmith.wanted import expect_file, from_cluster
 from gpusmith.wanted.inventory import Inventory
 
+PRIVILEGED = "privileged"
+FACTS = ("none", PRIVILEGED)
 OPTIONS = (
     ("--kubeconfig", "FILE", "default: $KUBECONFIG, ~/.kube/config, the pod's service account"),
     ("--context", "NAME", "of the kubeconfig"),
@@ -22,6 +24,11 @@ OPTIONS = (
     ("--expect", "FILE", "compare them with what --record wrote"),
     ("--namespace", "NAME", "run workloads, too, in this namespace, which is there and stays"),
     ("--images", "LIST", "of the workloads: cuda=REF,pytorch=REF,tensorflow=REF, or one for all"),
+    (
+        "--facts",
+        "KIND",
+        f"of the machines: {', '.join(FACTS)}, by a pod of that kind on each node (default: none)",
+    ),
     ("--tolerate", "KEYS", "of taints behind which workloads run, beside those that all GPU nodes have"),
 )
 """Each with its value and its help."""
@@ -36,7 +43,9 @@ Given = Mapping[str, str | None]
 
 def tiers(given: Given) -> tuple[str, ...]:
     """Those that can be had."""
-    return ("cluster", "workloads") if given["--namespace"] else ("cluster",)
+    if not given["--namespace"]:
+        return ("cluster",)
+    return ("nodes", "cluster", "workloads") if given["--facts"] == PRIVILEGED else ("cluster", "workloads")
 
 
 def refuse(given: Given, from_cluster: bool) -> None:
@@ -49,6 +58,14 @@ def refuse(given: Given, from_cluster: bool) -> None:
     Raises:
         InputError: they are given.
     """
+    kind = given["--facts"]
+    if kind not in (None, *FACTS):
+        raise InputError(f"'{kind}' of option '--facts' is none of {', '.join(FACTS)}.", "Give one of them.")
+    if kind == PRIVILEGED and from_cluster and not given["--namespace"]:
+        raise InputError(
+            "Option '--facts privileged' needs '--namespace', for its pods, and '--images'.",
+            "Name a namespace that is there, and in which nobody else works.",
+        )
     wrong = [option for option in (OF_INVENTORY if from_cluster else OWN) if given[option] is not None]
     if not wrong:
         return
@@ -89,6 +106,7 @@ def asked(given: Given, here: Path) -> Inventory:
     return replace(
         found,
         within=within,
+        by_pods=given["--facts"] == PRIVILEGED,
         hosts={
             name: replace(
                 host,

@@ -49,7 +49,7 @@ def tiers_of(text: str | None, possible: Sequence[str] = TIERS) -> tuple[str, ..
     wrong = [part for part in asked if part not in possible]
     if wrong and wrong[0] in TIERS:
         needs = {"workloads": "--namespace", MONITORING: "an inventory, which says what watches the nodes"}
-        need = needs.get(wrong[0], "an inventory, since it asks the machines")
+        need = needs.get(wrong[0], "--facts privileged, or an inventory, since it asks the machines")
         raise InputError(
             f"Tier '{wrong[0]}' needs {need}.", f"With the other options, tiers are: {', '.join(possible)}."
         )

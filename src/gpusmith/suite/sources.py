@@ -20,6 +20,8 @@ from gpusmith.data.monitoring import NONE
 from gpusmith.data.operands import FEATURE_DISCOVERY, MANAGED
 from gpusmith.errors import GpusmithError
 from gpusmith.names import OPERANDS_LABEL, OPERANDS_PAUSED
+from gpusmith.node import local
+from gpusmith.node.bundle import bundle
 from gpusmith.node.connections import Node, Probed, connect, probe_all
 from gpusmith.node.facts import Fleet
 from gpusmith.probe.record import Record
@@ -28,11 +30,14 @@ from gpusmith.suite.evidence import ANSWERS, CLUSTER, WORKLOADS, Evidence
 from gpusmith.wanted.inventory import Inventory
 from gpusmith.wanted.node import NodeWanted
 from gpusmith.wanted.offers import devices
-from gpusmith.workloads import namespace, priority, runner
+from gpusmith.workloads import machines, namespace, priority, runner
 from gpusmith.workloads.jobs import Run, earlier
 from gpusmith.workloads.outcome import NodeOutcome
 from gpusmith.workloads.targets import Target
 from gpusmith.workloads.uniformity import Like, alike
+
+MACHINES = "machines"
+"""That pods ask, beside the files of the evidence: what can be in trouble."""
 
 Say = Callable[[str], None]
 T = TypeVar("T")
@@ -101,12 +106,29 @@ class Sources:
     @cached_property
     def probed(self) -> dict[str, Probed]:
         """Every node's record."""
-        nodes = self._nodes if self._nodes is not None else connect(self.inventory, self._folder)
+        if self._nodes is None and self.inventory.by_pods:
+            return self._probed_by_pods()
+        return self._probe(self._nodes if self._nodes is not None else connect(self.inventory, self._folder))
+
+    def _probed_by_pods(self) -> dict[str, Probed]:
+        """The same of machines that pods look at; trouble is an error once, then a reason to leave checks out."""
+        cluster = self.cluster().cluster
+        assert cluster is not None
+
+        def look() -> dict[str, Probed]:
+            run, targets = self.targets(recorded=False)
+            with machines.reached(cluster, run, self.programs, targets, self.say, bundle()) as (nodes, end):
+                return self._probe(nodes, end)
+
+        return self._asked_once(MACHINES, "No machine can be asked", look)
+
+    def _probe(self, nodes: Mapping[str, Node], end: Callable[[], None] = local.end_all) -> dict[str, Probed]:
         self.say(f"probing {len(nodes)} GPU nodes")
         found = probe_all(
             self.evidence.nodes(nodes),
             {name: host.gpus_ignored for name, host in self.inventory.hosts.items()},
             own.facts(self.inventory.folders),
+            end,
         )
         slowest = max(found.values(), key=lambda row: row.duration_s)
         self.say(
@@ -203,7 +225,8 @@ class Sources:
             return ask()
         except GpusmithError as error:
             self._troubles[what] = error
-            self.evidence.could_not(what, error)
+            if what != MACHINES:  # Its evidence is what each of them said.
+                self.evidence.could_not(what, error)
             raise
 
     def view(self, host: str) -> NodeView | None:
@@ -310,7 +333,7 @@ class Sources:
             assert state.cluster is not None
             run = replace(run, priority=priority.there(state.cluster))
         for name, host in self.inventory.hosts.items():
-            record = self.record(name) if recorded and host.managed else None
+            record = self.record(name) if recorded and (host.managed or self.inventory.by_pods) else None
             given = devices(gpu.uuid for gpu in record.nvml.gpus if gpu.uuid) if record else None
             classes = frozenset(state.snapshot.runtime_classes)
             targets.append(
@@ -322,6 +345,7 @@ class Sources:
                     self.maintenance,
                     run.gpu_budget,
                     yields=bool(run.priority),
+                    recorded=record is not None,
                 )
             )
         return run, targets

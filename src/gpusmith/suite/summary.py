@@ -48,7 +48,11 @@ def node_reasons(sources: Sources) -> dict[str, str]:
     """Why nodes were not tested at all."""
     return {
         **{name: outcome.reason for name, outcome in sources.outcomes_so_far.items() if outcome.reason},
-        **{name: row.problem for name, row in sources.probed_so_far.items() if row.record is None},
+        **{
+            name: row.problem
+            for name, row in sources.probed_so_far.items()
+            if row.record is None and not row.not_asked
+        },
     }
 
 

@@ -40,6 +40,7 @@ class Inventory:
         folders: that the hosts are described in.
         chosen: the way to the cluster, where no variable names it.
         within: namespace that is there and stays, in which workloads run; empty for one of the run's own.
+        by_pods: whether the machines are asked by privileged pods, and not over ssh.
     """
 
     source: str
@@ -49,6 +50,7 @@ class Inventory:
     folders: tuple[str, ...] = ()
     chosen: Access | None = None
     within: str = ""
+    by_pods: bool = False
 
     @property
     def managed(self) -> bool:

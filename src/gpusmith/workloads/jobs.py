@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from kubernetes.utils.quantity import parse_quantity
@@ -30,6 +32,8 @@ Manifest = dict[str, Any]
 
 PROGRAMS_PATH = "/opt/gpusmith"
 NOBODY = 65534
+MACHINE = "/host"
+"""Where a pod that looks at the machine has its root."""
 CONTAINER = "workload"
 """Name of our container: others in the pod are somebody else's."""
 
@@ -108,6 +112,7 @@ class PodTask:
         job: name of the Service by which pods of several nodes find each other; empty for a pod that is alone.
         hostname: under which they find it, also where it is made once more under another name.
         env: further variables.
+        machine: it looks at the machine itself, as root, whatever taints its node has; only ever to read.
         limits: of CPU and memory, for clusters that ask for them; requests are never higher.
         timeout_s: how long it may run.
         pull_s: how long it may take until it runs; the pod is ended after both together.
@@ -126,6 +131,7 @@ class PodTask:
     job: str = ""
     hostname: str = ""
     env: Mapping[str, str] = field(default_factory=dict)
+    machine: bool = False
     limits: Mapping[str, str] = field(default_factory=dict)
     timeout_s: float = 300.0
     pull_s: float = 900.0
@@ -154,8 +160,16 @@ def namespace(run: Run) -> Manifest:
     }
 
 
-def programs(run: Run, folder: Path) -> Manifest:
+NO_DATA: Mapping[str, bytes] = MappingProxyType({})
+
+
+def programs(run: Run, folder: Path, data: Mapping[str, bytes] = NO_DATA) -> Manifest:
     """The programs as a ConfigMap.
+
+    Args:
+        run: whose they are.
+        folder: of the programs.
+        data: what lies beside them, by its name.
 
     Raises:
         ToolError: the folder has none.
@@ -173,6 +187,7 @@ def programs(run: Run, folder: Path) -> Manifest:
             "annotations": {**run.annotations, OWNER_ANNOTATION: run.owner},
         },
         "data": found,
+        **({"binaryData": {name: b64encode(each).decode() for name, each in data.items()}} if data else {}),
     }
 
 
@@ -207,6 +222,11 @@ def _pod_spec(run: Run, task: PodTask) -> Manifest:
             {"name": "shared-memory", "emptyDir": {"medium": "Memory", "sizeLimit": "1Gi"}},
         ],
     }
+    if task.machine:
+        # Its network as well: the machine's own name comes with it, and a broken pod network does not matter.
+        spec |= {"hostPID": True, "hostNetwork": True, "securityContext": {"runAsUser": 0, "runAsGroup": 0}}
+        spec["tolerations"] = [{"operator": "Exists"}]
+        spec["volumes"].append({"name": "machine", "hostPath": {"path": "/", "type": "Directory"}})
     if task.job:
         spec |= {"hostname": task.hostname, "subdomain": task.job}
     if run.priority:
@@ -244,7 +264,7 @@ def _container(task: PodTask) -> Manifest:
     limits = {**task.limits, **({task.resource: str(task.gpus)} if task.gpus else {})}
     if limits:
         resources["limits"] = limits
-    return {
+    made: Manifest = {
         "name": CONTAINER,
         "image": task.image,
         "imagePullPolicy": "IfNotPresent",
@@ -262,6 +282,10 @@ def _container(task: PodTask) -> Manifest:
             {"name": "shared-memory", "mountPath": "/dev/shm"},  # noqa: S108 - likewise
         ],
     }
+    if task.machine:
+        made["securityContext"] = {"privileged": True, "readOnlyRootFilesystem": True}
+        made["volumeMounts"].append({"name": "machine", "mountPath": MACHINE, "readOnly": True})
+    return made
 
 
 def _metadata(run: Run, task: PodTask) -> Manifest:

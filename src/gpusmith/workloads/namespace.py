@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from gpusmith.cluster.api import MISSING, ApiRefused, Cluster
@@ -18,8 +19,14 @@ ACCOUNT_TICK_S = 0.3
 GONE_TICK_S = 0.5
 
 
-def make(cluster: Cluster, run: Run, programs: Path) -> None:
+def make(cluster: Cluster, run: Run, programs: Path, data: Mapping[str, bytes] = jobs.NO_DATA) -> None:
     """Make the run's namespace, if it has one of its own, and put the programs into it.
+
+    Args:
+        cluster: the API.
+        run: whose namespace it is.
+        programs: folder of what runs inside pods.
+        data: what they need beside them, by its name.
 
     Raises:
         ToolError: no pod can be made in it.
@@ -28,14 +35,11 @@ def make(cluster: Cluster, run: Run, programs: Path) -> None:
         priority.ensure(cluster)
         cluster.create("/api/v1/namespaces", jobs.namespace(run))
     try:
-        cluster.create(f"/api/v1/namespaces/{run.namespace}/configmaps", jobs.programs(run, programs))
+        cluster.create(f"/api/v1/namespaces/{run.namespace}/configmaps", jobs.programs(run, programs, data))
     except ApiRefused as error:
         if not run.within or error.status != MISSING:
             raise
-        raise ToolError(
-            f"Namespace '{run.within}' does not exist.",
-            f"Make it, with the rights of docs/rbac-any-cluster.yml: kubectl create namespace {run.within}",
-        ) from error
+        raise missing(run) from error
     pull_secrets.copy(cluster, run)
 
     def account() -> Done[None] | NotYet:
@@ -48,6 +52,14 @@ def make(cluster: Cluster, run: Run, programs: Path) -> None:
         wait_until(what, account, Deadline(ACCOUNT_WAIT_S), tick=ACCOUNT_TICK_S)
     except WaitTimeout as error:
         raise ToolError(error.message, "Is the cluster's controller manager running?") from error
+
+
+def missing(run: Run) -> ToolError:
+    """The namespace that stays is not there."""
+    return ToolError(
+        f"Namespace '{run.within}' does not exist.",
+        f"Make it, with the rights of docs/rbac-any-cluster.yml: kubectl create namespace {run.within}",
+    )
 
 
 def clear(cluster: Cluster, run: Run) -> str:

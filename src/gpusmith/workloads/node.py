@@ -125,10 +125,11 @@ class NodeUnderTest:
     @property
     def expected(self) -> Expected:
         """What judges compare with."""
-        known = {} if self.host.managed else {"by": ALL_POD, "told": f"label '{SIMULATED_LABEL}' of the Node"}
+        known = {} if self.host.managed else {"told": f"label '{SIMULATED_LABEL}' of the Node"}
+        known |= {"by": ALL_POD} if self.target.by_pods else {}
         return Expected(self.host.name, self.host.simulated, self.target.devices, **known)
 
     def learn(self, uuids: Sequence[str]) -> None:
         """Of a node whose machine nobody asks: what a pod with all its GPUs was given is what the others are compared with."""
-        if not self.host.managed and len(uuids) == self.view.allocatable.get(self.offer.resource):
+        if self.target.by_pods and len(uuids) == self.view.allocatable.get(self.offer.resource):
             self.target = replace(self.target, devices=devices(uuids))

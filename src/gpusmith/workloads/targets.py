@@ -29,6 +29,7 @@ class Target:
         maintenance: ID of the upgrade that this run tests nodes for; empty if it tests for none.
         budget: how many GPUs the run may take at the same time; 0 for no limit.
         yields: whether the suite's pods have a priority with which they give way to everybody.
+        recorded: the machine of a node that others set up was asked, so that its NVML is what pods are compared with.
     """
 
     host: NodeWanted
@@ -38,6 +39,12 @@ class Target:
     maintenance: str = ""
     budget: int = 0
     yields: bool = True
+    recorded: bool = False
+
+    @property
+    def by_pods(self) -> bool:
+        """Whether its pods are compared with each other: nobody asks the machine."""
+        return not (self.host.managed or self.recorded)
 
     @property
     def gpus(self) -> int:

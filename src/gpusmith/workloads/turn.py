@@ -164,12 +164,12 @@ class Turn:
     def _judged(self, judged: Judged, node: NodeUnderTest) -> Finding:
         check, host = self.workload.check, node.host
         proved = not judged.of_host or all(row.target.devices is not None for row in self.nodes)
-        if judged.tested and (node.target.devices is not None or not host.managed):
+        if judged.tested and (node.target.devices is not None or node.target.by_pods):
             node.outcome.tested = tuple(judged.tested)
         if proved or judged.problems:
-            told = {"compared_with": ALL_POD} if judged.of_host and not host.managed else {}
+            told = {"compared_with": ALL_POD} if judged.of_host and node.target.by_pods else {}
             return merge(check, host.name, judged.problems, host.simulated, {**judged.evidence, **told})
-        if not host.managed:
+        if node.target.by_pods:
             return self._not_compared(judged, node)
         # UUIDs from pods alone, which cannot be compared with the host's.
         cause = (

@@ -6,13 +6,14 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from tests.fleet import api, operator
+from tests.fleet import api, machines, operator, site
 
 NODES = 3
 ONLY_OURS = ["cluster.runtime-class", "cluster.labels", "cluster.taints"]
@@ -27,15 +28,17 @@ def look(
     reports = folder / "reports"
     options = ["--from-cluster", "--report-dir", str(reports), *words]
     for _ in api.served(NODES, folder, fleet):
-        done = subprocess.run(
+        process = subprocess.Popen(
             [sys.executable, "-m", "pytest", str(root / "validation"), *options],
             cwd=folder,
             env={"PATH": str(bare), "HOME": str(folder / "nobody"), "NO_COLOR": "1", **environment},
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
-            check=False,
-            timeout=120,
         )
+        fleet.interrupt = process.terminate
+        out, err = process.communicate(timeout=120)
+        done = subprocess.CompletedProcess(process.args, process.returncode, out, err)
     found = reports / "results.json"
     return done, json.loads(found.read_text())["checks"] if found.exists() else []
 
@@ -138,11 +141,89 @@ def test_what_was_measured_is_what_later_runs_compare_with(root: Path, tmp_path:
     }
 
 
+PRIVILEGED = ["--facts", "privileged", "--namespace", "team", "--images", "r/image:1"]
+
+
+def looked_at(nodes: int = NODES, fault: Callable[[dict[str, Any]], None] = lambda _: None) -> machines.Fleet:
+    """Machines with records, the first of which has a fault, and a last one without Python."""
+    base = site.healthy()
+    records = {}
+    for index in range(nodes - 1):
+        record = site.record(base, index)
+        if not index:
+            fault(record)
+        records[site.name_of(index)] = json.dumps(record)
+    return machines.Fleet(nodes, [operator.node()], operator.PODS, records)
+
+
+def bad_memory(record: dict[str, Any]) -> None:
+    record["nvml"]["gpus"][3]["ecc_uncorrected"] = 7
+
+
+def test_machines_are_looked_at_by_privileged_pods(root: Path, tmp_path: Path) -> None:
+    fleet, environment = looked_at(fault=bad_memory), {"KUBECONFIG": str(tmp_path / "kubeconfig")}
+    done, found = look(root, tmp_path, fleet, *PRIVILEGED, "--tier", "nodes,cluster", **environment)
+    assert done.returncode == 1, done.stdout + done.stderr
+    bad = [(row["id"], row["target"]) for row in found if row["outcome"] not in ("passed", "skipped")]
+    assert bad == [("nodes.ecc", "gpu-00000")]
+    rows = {(row["id"], row["target"]): row for row in found}
+    assert rows["nodes.ecc", "gpu-00001"]["outcome"] == "passed"
+    for check in ("nodes.reachable", "nodes.ecc"):
+        assert "is not asked: it has no python3" in rows[check, "gpu-00002"]["cause"]
+    assert "gpusmith did not set up" in rows["nodes.host-baseline", "gpu-00001"]["cause"]
+    assert not {row["outcome"] for row in found if row["target"] == "gpu-00002"} - {"passed", "skipped"}
+    assert "site.yml" not in done.stdout
+    assert sum("/pods/" in path for path in fleet.ever) == NODES
+    assert fleet.there == {}
+    # What the pods said is what the run is judged by once more.
+    options = ["--replay", str(tmp_path / "reports"), "--report-dir", str(tmp_path / "again")]
+    again = subprocess.run(
+        [sys.executable, "-m", "pytest", str(root / "validation"), *options],
+        cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    replayed = json.loads((tmp_path / "again" / "results.json").read_text())["checks"]
+    assert again.returncode == 1, again.stdout + again.stderr
+    same = [{key: row[key] for key in ("id", "target", "outcome", "cause")} for row in found]
+    assert [{key: row[key] for key in ("id", "target", "outcome", "cause")} for row in replayed] == same
+
+
+def test_a_dry_run_tells_of_privileged_pods_and_makes_none(root: Path, tmp_path: Path) -> None:
+    fleet, environment = looked_at(), {"KUBECONFIG": str(tmp_path / "kubeconfig")}
+    done, _ = look(root, tmp_path, fleet, *PRIVILEGED, "--dry-run", **environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "  by a privileged pod on each node, in namespace 'team'" in done.stdout
+    assert fleet.ever == []
+    assert {name.partition(" ")[0] for name in fleet.asked} == {"GET"}
+
+
+def test_pods_that_are_refused_are_an_error_with_the_label_to_set(root: Path, tmp_path: Path) -> None:
+    fleet, environment = looked_at(), {"KUBECONFIG": str(tmp_path / "kubeconfig")}
+    fleet.refuses = 'pods "x" is forbidden: violates PodSecurity "restricted:latest": hostPID'
+    done, found = look(root, tmp_path, fleet, *PRIVILEGED, "--tier", "nodes", **environment)
+    assert done.returncode == 3, done.stdout + done.stderr
+    (error,) = [row for row in found if row["outcome"] == "error"]
+    assert "label namespace team pod-security.kubernetes.io/enforce=privileged" in error["next_step"]
+    assert fleet.ever == []
+
+
+def test_a_look_that_is_interrupted_leaves_nothing(root: Path, tmp_path: Path) -> None:
+    fleet, environment = looked_at(), {"KUBECONFIG": str(tmp_path / "kubeconfig")}
+    fleet.interrupt_at = NODES
+    done, _ = look(root, tmp_path, fleet, *PRIVILEGED, "--tier", "nodes", **environment)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "interrupted by SIGTERM" in done.stdout
+    assert sum("/pods/" in path for path in fleet.ever) == NODES
+    assert fleet.there == {}
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
         (["--inventory", "x"], "Option '--inventory' needs an inventory, and '--from-cluster' has none"),
-        (["--tier", "nodes"], "Tier 'nodes' needs an inventory, since it asks the machines"),
+        (["--tier", "nodes"], "Tier 'nodes' needs --facts privileged, or an inventory, since"),
+        (["--tier", "monitoring"], "Tier 'monitoring' needs an inventory, which says what"),
+        (["--facts", "all"], "'all' of option '--facts' is none of none, privileged."),
+        (["--facts", "privileged"], "Option '--facts privileged' needs '--namespace'"),
         (["--expect", "none"], "of --expect cannot be read: No such file"),
         (["--tier", "workloads"], "Tier 'workloads' needs --namespace"),
         (["--namespace", "n"], "Workloads need '--images'"),

@@ -30,10 +30,11 @@ def test_manifests_are_valid(make: Callable[[Run, PodTask], dict[str, Any]], pro
     for manifest in (
         make(RUN, workload()),
         make(RUN, workload(gpus=0, runtime_class="nvidia")),
+        make(RUN, workload(gpus=0, machine=True)),
         jobs.namespace(RUN),
     ):
         kubernetes_validate.validate(manifest, "1.36", strict=True)
-    kubernetes_validate.validate(jobs.programs(RUN, programs), "1.36", strict=True)
+    kubernetes_validate.validate(jobs.programs(RUN, programs, {"probe.zip": b"PK"}), "1.36", strict=True)
 
 
 def test_pod_asks_for_no_right_it_does_not_need() -> None:
@@ -48,6 +49,20 @@ def test_pod_asks_for_no_right_it_does_not_need() -> None:
         "capabilities": {"drop": ["ALL"]},
     }
     assert "runtimeClassName" not in spec
+
+
+def test_pod_that_looks_at_the_machine_sees_its_root_and_cannot_write_there() -> None:
+    spec = jobs.pod(RUN, workload(gpus=0, machine=True))["spec"]
+    container = spec["containers"][0]
+    assert (spec["hostPID"], spec["hostNetwork"], spec["tolerations"]) == (
+        True,
+        True,
+        [{"operator": "Exists"}],
+    )
+    assert container["securityContext"] == {"privileged": True, "readOnlyRootFilesystem": True}
+    assert container["volumeMounts"][-1] == {"name": "machine", "mountPath": "/host", "readOnly": True}
+    assert spec["volumes"][-1] == {"name": "machine", "hostPath": {"path": "/", "type": "Directory"}}
+    assert spec["securityContext"] == {"runAsUser": 0, "runAsGroup": 0}
 
 
 def test_pod_goes_through_the_scheduler_to_its_node() -> None:

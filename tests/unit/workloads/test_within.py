@@ -12,7 +12,7 @@ import yaml
 
 from gpusmith.checks.findings import Finding, Outcome, Skip
 from gpusmith.cluster import leftovers
-from gpusmith.cluster.api import Cluster
+from gpusmith.cluster.api import DRY, ApiRefused, Cluster
 from gpusmith.cluster.kubeconfig import Access
 from gpusmith.cluster.views import view_of
 from gpusmith.names import PRIORITY_CLASS
@@ -48,6 +48,8 @@ class Shared(FakeCluster):
         self.maps: dict[str, Json] = {}
         self.others = [TEAM]
         self.made: list[Json] = []
+        self.tried: list[Json] = []
+        self.refuses: ApiRefused | None = None
         self.asked: set[tuple[str, str]] = set()
         self.whole = False
 
@@ -58,8 +60,13 @@ class Shared(FakeCluster):
             (verb, parts[0] if "/namespaces/team/" in path else path.split("/v1/")[-1].split("/")[0])
         )
 
-    def create(self, path: str, body: Json) -> Json:
+    def create(self, path: str, body: Json, query: Any = None) -> Json:
         self.ask("create", path)
+        if query == DRY:
+            self.tried.append(body)
+            if self.refuses:
+                raise self.refuses
+            return body
         self.made.append(body)
         assert body["metadata"]["namespace"] == "team"
         if body["kind"] == "ConfigMap":
