@@ -18,7 +18,7 @@ from gpusmith.expect.wanted import all_models
 from gpusmith.node.connections import Probed
 from gpusmith.node.facts import NodeFacts, machine_of
 from gpusmith.suite import own
-from gpusmith.suite.owners import for_others, for_owner
+from gpusmith.suite.owners import for_others, for_owner, without_ours
 from gpusmith.suite.sources import Sources, kind_of
 from gpusmith.workloads.outcome import NodeOutcome
 from gpusmith.workloads.uniformity import OfRun
@@ -46,6 +46,9 @@ def evaluate(check: Check, target: str, sources: Sources) -> Finding:
         cause, step = own.broken(error)
         finding = Finding(check.id, target, Outcome.ERROR, cause, next_step=step)
     spent = time.monotonic() - begin
+    host = sources.inventory.hosts.get(target)
+    if not (host.managed if host else sources.inventory.managed):
+        finding = without_ours(finding)
     return replace(finding, simulated=finding.simulated or simulated, duration_s=finding.duration_s or spent)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from gpusmith.checks.cluster import ClusterFacts
+from gpusmith.checks.findings import Finding
 from gpusmith.checks.gpu_capacity import READ_LOG
 from gpusmith.data.operands import EXISTING
 from gpusmith.problems import Cure, Problem
@@ -43,6 +44,45 @@ UNITS = {
 """By words of a cause of the check of services."""
 ASK = "Ask whoever runs the cluster where the node went: kubectl get nodes"
 OR_SITE = re.compile(r",? or (?:run )?site\.yml(?:, which [^.;]+)?(?=[.;,])")
+
+
+MINE = re.compile(
+    r"site\.yml|playbooks/|\binventory\b|'(?:gpusmith|validation|nvidia_driver|nvidia_container_toolkit|containerd|kubernetes_node"
+    r"|gpu_operands|gpu_upgrade|host_baseline|cuda_toolkit)_\w+"
+)
+"""What there is only where gpusmith set nodes up."""
+INSTEAD = {
+    "in the inventory ('validation_images')": "in option '--images'",
+    "a Secret in 'gpusmith_image_pull_secrets'": "a Secret in 'imagePullSecrets' of service account 'default'",
+    "Where policies forbid it to new namespaces: 'validation_network: false'.": (
+        "Look for a NetworkPolicy of the namespace that forbids it."
+    ),
+    ", or 'validation_pod_limits'": "",
+    ", and at 'validation_pod_limits'": "",
+}
+OWNER = "Have whoever set up the node set that right."
+
+
+def without_ours(finding: Finding) -> Finding:
+    """A finding on what others set up: of its next step, what names no variable and no playbook."""
+    cause = finding.cause.replace("the inventory", "the cluster").replace("The inventory", "The cluster")
+    step = finding.next_step
+    for ours, theirs in INSTEAD.items():
+        step = step.replace(ours, theirs)
+    if MINE.search(step):
+        parts = [_alternatives(part) for part in re.split(r"(?<=[.;])\s+", step)]
+        kept = " ".join(part for part in parts if part).rstrip(";")
+        step = f"{kept[:1].upper()}{kept[1:]}" if kept else OWNER
+        step = step if step.endswith(".") or "kubectl" in step else f"{step}."
+    return replace(finding, cause=cause, next_step=step)
+
+
+def _alternatives(part: str) -> str:
+    """Of what a person could do instead of each other, what can be done."""
+    if not MINE.search(part):
+        return part
+    kept = ", or ".join(each for each in part.split(", or ") if not MINE.search(each))
+    return f"{kept[:1].upper()}{kept[1:]}"
 
 
 def for_others(facts: ClusterFacts, problem: Problem) -> Problem:

@@ -7,14 +7,17 @@ from typing import Any
 
 import pytest
 
-from gpusmith.checks.findings import NotAsked
+from gpusmith.checks.findings import Finding, NotAsked, Outcome
 from gpusmith.checks.register import catalog
+from gpusmith.cluster.hints import of_policy, of_registry
 from gpusmith.data import models
+from gpusmith.names import PURPOSE, PURPOSE_LABEL
 from gpusmith.node.facts import NodeFacts
 from gpusmith.node.records import parse
 from gpusmith.problems import Problem
-from gpusmith.suite.owners import PARTS, SERVICES, for_owner
+from gpusmith.suite.owners import OWNER, PARTS, SERVICES, for_owner, without_ours
 from gpusmith.wanted.node import NodeWanted
+from gpusmith.workloads.waiting import NotLocal, PullTrouble, out_of_memory, queued
 from tests.unit.records import healthy_record
 
 ROLES = ("nvidia_driver", "containerd", "nvidia_container_toolkit", "kubernetes_node")
@@ -67,3 +70,44 @@ def test_advice_for_parts_of_others_is_their_owners(host: Callable[..., Any]) ->
 def test_of_two_roles_one_that_is_ours_is_enough(host: Callable[..., Any], role: str) -> None:
     (row,) = told(host(**{f"{role}_owner": "existing"}))["nodes.containerd"]
     assert "site.yml" in row.next_step
+
+
+@pytest.mark.parametrize(
+    ("step", "left"),
+    [
+        (
+            PullTrouble("x").hint,
+            "Look at the image's name in option '--images', at the registry, and at the node's way to it.",
+        ),
+        (
+            of_registry("401 unauthorized"),
+            "A registry that asks for credentials gets them from a Secret in 'imagePullSecrets' of service account 'default'.",
+        ),
+        (NotLocal("x").hint, NotLocal("x").hint.replace(", and at 'validation_pod_limits'", "")),
+        (
+            out_of_memory("its pod", "1Gi").hint,
+            "A LimitRange or an admission policy of the cluster has set it: set that to more.",
+        ),
+        (
+            queued("a gate").hint,
+            f"Have whoever set that leave namespaces with label '{PURPOSE_LABEL}={PURPOSE}' alone.",
+        ),
+        (of_policy("denied the request"), "Have its owner make an exception."),
+        (
+            "Compare routes. Where policies forbid it to new namespaces: 'validation_network: false'.",
+            "Compare routes. Look for a NetworkPolicy of the namespace that forbids it.",
+        ),
+        ("Run site.yml for the node.", OWNER),
+        ("Run 'systemctl enable kubelet' on 'n' or site.yml.", OWNER),
+        (
+            "Correct 'gpusmith_gpu_model' in the inventory, or ask who changed the board.",
+            "Ask who changed the board.",
+        ),
+        ("Read the kernel's log: kubectl get nodes", "Read the kernel's log: kubectl get nodes"),
+    ],
+)
+def test_steps_on_what_others_set_up_name_nothing_of_ours(step: str, left: str) -> None:
+    finding = Finding("c", "n", Outcome.FAILED, "8 on PCI, 7 in the inventory.", next_step=step)
+    found = without_ours(finding)
+    assert found.next_step == left
+    assert found.cause == "8 on PCI, 7 in the cluster."

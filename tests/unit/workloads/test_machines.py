@@ -110,6 +110,13 @@ def test_what_gpusmith_would_set_up_is_not_judged(cluster: Shared, suite: Callab
     assert "gpusmith did not set up" in finding.cause
 
 
+def test_findings_name_nothing_of_an_inventory(cluster: Shared, suite: Callable[..., Suite]) -> None:
+    cluster.answers[PROGRAM] = told(record(pci={"gpus": []}))
+    finding = suite().evaluate("nodes.gpu-count", "gpu-1")
+    assert finding.outcome is Outcome.FAILED
+    assert "4 in the cluster" in finding.cause
+
+
 def test_a_machine_without_python_is_not_asked_and_does_not_fail(
     cluster: Shared, suite: Callable[..., Suite]
 ) -> None:
