@@ -12,6 +12,14 @@ from gpusmith.node.facts import NodeFacts
 from gpusmith.problems import Problem
 
 
+def _need_containerd(facts: NodeFacts) -> None:
+    """Raise of a node that runs its containers otherwise, as with CRI-O, or with the containerd of a distribution."""
+    if not facts.has_unit("containerd"):
+        raise NotApplicable(
+            f"Node '{facts.host.name}' has no service 'containerd': others run its containers."
+        )
+
+
 @check(
     "nodes.containerd",
     place=160,
@@ -28,6 +36,7 @@ from gpusmith.problems import Problem
 )
 def containerd(facts: NodeFacts) -> list[Problem]:
     """What containerd would really use, all its files merged."""
+    _need_containerd(facts)
     return expected.configuration(facts.record, runtime_of(facts.host))
 
 
@@ -41,6 +50,7 @@ def containerd(facts: NodeFacts) -> list[Problem]:
 )
 def cri(facts: NodeFacts) -> list[Problem]:
     """Containerd can run without the CRI plugin, which the kubelet needs."""
+    _need_containerd(facts)
     return expected.cri(facts.record, facts.host.name)
 
 
@@ -58,6 +68,7 @@ def cri(facts: NodeFacts) -> list[Problem]:
 def containerd_version(facts: NodeFacts) -> list[Problem]:
     """What preflight asks of the inventory's versions, of those that are there: others may have set the node up."""
     record, node = facts.record, facts.host.name
+    _need_containerd(facts)
     if not record.containerd.version:
         raise CannotAsk(f"Node '{node}': containerd does not tell its version; see nodes.services.")
     if not record.kubernetes.kubelet_version:
@@ -83,7 +94,7 @@ def container_toolkit(facts: NodeFacts) -> list[Problem]:
     """A release that was installed by somebody else, or before its error was known."""
     record, node = facts.record, facts.host.name
     if node_versions.container_toolkit_of(record) is None:
-        if not record.containerd.runtime_binary_found:
+        if not record.containerd.runtime_binary_found and facts.host.managed:
             raise CannotAsk(f"Node '{node}' has no container toolkit; see nodes.containerd.")
         raise NotApplicable(
             f"No package brought the container toolkit of '{node}', so that nothing tells its release."

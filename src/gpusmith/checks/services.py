@@ -27,8 +27,8 @@ def services(facts: NodeFacts) -> list[Problem]:
     """Runtime, kubelet and persistence daemon run and are enabled; what boots need is enabled."""
     record, node = facts.record, facts.host.name
     return [
-        *expected.containerd(record, node),
-        *kubelet.service(record, node),
+        *(expected.containerd(record, node) if facts.has_unit("containerd") else ()),
+        *(kubelet.service(record, node) if facts.has_unit("kubelet") else ()),
         *kubelet.expired(record, node),
         *expected.persistence(record, node),
         # With one part that is ours, units of ours are asked for; those of the others come with no role.

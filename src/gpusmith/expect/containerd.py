@@ -61,7 +61,7 @@ def configuration(record: Record, wanted: Runtime) -> list[Problem]:
         Problem(
             f"Node '{node}': containerd's effective configuration {what}.", step, evidence, Cure.CONTAINERD
         )
-        for key, what in {**(NVIDIA if wanted.nvidia else {}), **SETTINGS}.items()
+        for key, what in {**(NVIDIA if wanted.nvidia and not wanted.theirs else {}), **SETTINGS}.items()
         if not getattr(effective, key) and (wanted.cdi or key != "cdi")
     ]
     if effective.cri_disabled:
@@ -71,8 +71,10 @@ def configuration(record: Record, wanted: Runtime) -> list[Problem]:
         cause = f"Node '{node}': '{MERGED_NAME}' of containerd's configuration has not what the other files say now."
         again = "Run site.yml: containerd 1.x takes the settings of the CRI plugin from that file alone, newer ones need none."
         found.append(Problem(cause, again, evidence, Cure.CONTAINERD))
-    if wanted.nvidia:
-        found += _program(record, node, step, evidence) + _default_runtime(record, wanted, evidence)
+    if wanted.nvidia and (effective.runtime_nvidia or not wanted.theirs):
+        found += _program(record, node, step, evidence)
+    if wanted.nvidia and not wanted.theirs:
+        found += _default_runtime(record, wanted, evidence)
     return found + _running(record, node, evidence)
 
 

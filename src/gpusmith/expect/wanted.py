@@ -98,12 +98,14 @@ class Runtime:
         nvidia: whether it must have the runtime 'nvidia', which comes with the toolkit.
         default_nvidia: whether that is the runtime of every pod.
         cdi: whether it must take CDI; a plugin and a toolkit of others may do without.
+        theirs: others set the node up: whether pods get the runtime 'nvidia' by request, always or never is their matter.
     """
 
     node: str
     nvidia: bool = True
     default_nvidia: bool = False
     cdi: bool = True
+    theirs: bool = False
 
 
 @dataclass(frozen=True)
@@ -228,4 +230,4 @@ def cdi_of(host: NodeWanted) -> Cdi:
 def runtime_of(host: NodeWanted) -> Runtime:
     """What a host's inventory says of containerd."""
     cdi = host.manages("nvidia_container_toolkit") or DEVICE_PLUGIN in host.operands.ours
-    return Runtime(host.name, default_nvidia=host.toolkit.default_runtime, cdi=cdi)
+    return Runtime(host.name, default_nvidia=host.toolkit.default_runtime, cdi=cdi, theirs=not host.managed)

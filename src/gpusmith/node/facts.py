@@ -95,6 +95,11 @@ class NodeFacts:
         """What the host leads to."""
         return machine_of(self.host, self.record)
 
+    def has_unit(self, name: str) -> bool:
+        """Whether a service is to be there: others may run containers and kubelets otherwise."""
+        unit = self.record.services.get(name)
+        return self.host.managed or (unit is not None and unit.enabled != "not-found")
+
     @property
     def machines(self) -> Machines:
         """What the hosts of the run lead to."""

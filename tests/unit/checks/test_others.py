@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -10,12 +11,16 @@ import pytest
 from gpusmith.checks.cluster import ClusterFacts, operands
 from gpusmith.checks.findings import NotApplicable
 from gpusmith.checks.gpu_capacity import gpu_capacity
+from gpusmith.checks.register import Reads, of_tier
 from gpusmith.cluster.views import view_of
+from gpusmith.expect.wanted import all_models
+from gpusmith.node.facts import NodeFacts
+from gpusmith.node.records import parse
 from gpusmith.problems import Problem
 from gpusmith.suite.owners import for_others
 from gpusmith.wanted import expect_file
 from gpusmith.wanted.from_cluster import as_pinned, hosts
-from tests.fleet import operator
+from tests.fleet import operator, site
 from tests.fleet.api import INDEX, NAME
 
 Json = dict[str, Any]
@@ -106,3 +111,59 @@ def test_a_node_that_went_meanwhile_is_not_joined_by_us() -> None:
     (host,) = hosts([operator.node()]).values()
     gone = ClusterFacts(host, NAME, None)
     assert "site.yml" not in for_others(gone, Problem("c", "Run site.yml.")).next_step
+
+
+def machine(**changes: Json) -> NodeFacts:
+    """A healthy one of a cluster of others, but for sections of its record."""
+    raw = site.record(site.healthy(), 0)
+    for name, section in changes.items():
+        raw[name] |= section
+    node = json.loads(json.dumps(operator.node()).replace(NAME, site.name_of(0)))
+    (host,) = hosts([node]).values()
+    record = parse(raw)
+    model = all_models(host).get(host.gpu_model)
+    return NodeFacts(host, record, model, {host.name: record}, {host.name: host})
+
+
+EFFECTIVE = site.healthy()["containerd"]["effective"]
+WITHOUT = {"active": "inactive", "enabled": "not-found", "started_unix": None, "changed": False}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        # What the operator's toolkit sets by default.
+        {
+            "containerd": {
+                "effective": {
+                    **EFFECTIVE,
+                    "default_runtime": "nvidia",
+                    "default_binary": "nvidia-container-runtime",
+                }
+            }
+        },
+        {
+            "containerd": {
+                "runtime_binary_found": None,
+                "effective": {**EFFECTIVE, "runtime_nvidia": False, "runtime_binary": None},
+            }
+        },
+        # With CRI-O, or within another service.
+        {
+            "services": {"containerd": WITHOUT, "kubelet": WITHOUT},
+            "containerd": {"version": None, "effective": {**EFFECTIVE, "runtime_nvidia": None}},
+        },
+        # No kubeconfig where kubeadm has it.
+        {"kubernetes": {"joined": False, "node_name": None}},
+    ],
+    ids=["as of gpusmith", "runtime of all pods", "no runtime", "no containerd", "no kubeadm"],
+)
+def test_how_others_set_machines_up_is_no_failure(changes: dict[str, Json]) -> None:
+    facts = machine(**changes)
+    asked = [row for row in of_tier("nodes") if row.reads is Reads.RECORD and not row.managed_only]
+    for row in asked:
+        try:
+            assert row.judge(facts) == [], row.id
+        except NotApplicable:
+            continue
