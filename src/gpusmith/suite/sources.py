@@ -318,6 +318,19 @@ class Sources:
         self.evidence.workloads(*found)
         return found
 
+    @cached_property
+    def _priority(self) -> str:
+        """The class of pods in a namespace that stays; what they may do to others without it is told before one is made."""
+        cluster, host = self.cluster_state.cluster, next(iter(self.inventory.hosts.values()))
+        assert cluster is not None
+        found = priority.there(cluster)
+        if not found and not self.only_looks:
+            image = host.validation.images["cuda"]
+            said = priority.of_default(cluster, self.run, host.node_name, image)
+            if said:
+                self.say(said)
+        return found
+
     def targets(self, recorded: bool = True) -> tuple[Run, list[Target]]:
         """The run as it makes pods, and the nodes that it makes them for.
 
@@ -330,8 +343,7 @@ class Sources:
         state, run = self.cluster_state, self.run
         targets = []
         if run.within:
-            assert state.cluster is not None
-            run = replace(run, priority=priority.there(state.cluster))
+            run = replace(run, priority=self._priority)
         for name, host in self.inventory.hosts.items():
             record = self.record(name) if recorded and (host.managed or self.inventory.by_pods) else None
             given = devices(gpu.uuid for gpu in record.nvml.gpus if gpu.uuid) if record else None

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gpusmith.cluster.api import CONFLICT, ApiRefused, Cluster, Object
+from gpusmith.cluster.api import CONFLICT, DRY, ApiRefused, Cluster, Object
 from gpusmith.errors import ToolError
-from gpusmith.names import MANAGED_BY, MANAGER, PRIORITY_CLASS
+from gpusmith.names import GPU_RESOURCE, MANAGED_BY, MANAGER, PRIORITY_CLASS
+from gpusmith.workloads import jobs
+from gpusmith.workloads.jobs import PodTask, Run
 
 FOLDER = "/apis/scheduling.k8s.io/v1/priorityclasses"
 VALUE = -1_000_000_000
@@ -61,6 +63,27 @@ def there(cluster: Cluster) -> str:
             raise
         return ""
     return PRIORITY_CLASS if found and not harm(found) else ""
+
+
+def of_default(cluster: Cluster, run: Run, node: str, image: str) -> str:
+    """What pods without the class may do to others, as the API server admits one that is not made; empty if nothing.
+
+    Args:
+        cluster: the API.
+        run: in a namespace that stays.
+        node: to which it would go.
+        image: of the pod.
+    """
+    task = PodTask("priority", node, image, ["true"], 0, simulated=False, resource=GPU_RESOURCE)
+    try:
+        made = cluster.create(f"/api/v1/namespaces/{run.namespace}/pods", jobs.pod(run, task), DRY)
+    except ApiRefused:
+        return ""  # the pods that are made say why
+    value, policy = (made["spec"].get(key) for key in ("priority", "preemptionPolicy"))
+    if not value and policy == "Never":
+        return ""
+    harm = "they preempt nobody" if policy == "Never" else "they may preempt pods with less"
+    return f"without PriorityClass '{PRIORITY_CLASS}', pods of this run have priority {value or 0}, and {harm}: {RBAC}"
 
 
 def _create(cluster: Cluster) -> Object:

@@ -56,7 +56,14 @@ Node = Callable[[Json], None]
 
 
 @pytest.fixture
-def suite(cluster: Shared, programs: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Suite]:
+def progress() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def suite(
+    cluster: Shared, programs: Path, progress: list[str], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Suite]:
     """A run on node gpu-1, whose Node a test may change."""
 
     def make(change: Node = lambda _: None) -> Suite:
@@ -75,7 +82,7 @@ def suite(cluster: Shared, programs: Path, monkeypatch: pytest.MonkeyPatch) -> C
             for name, row in wanted.items()
         }
         inventory = Inventory("cluster", "", images, {}, chosen=Access("/k"), within="team", by_pods=True)
-        return Suite(inventory, programs)
+        return Suite(inventory, programs, say=progress.append)
 
     return make
 
@@ -85,12 +92,14 @@ def reachable(suite: Suite) -> Finding:
 
 
 def test_a_record_comes_by_a_pod_of_which_nothing_is_left(
-    cluster: Shared, suite: Callable[..., Suite]
+    cluster: Shared, suite: Callable[..., Suite], progress: list[str]
 ) -> None:
+    cluster.admits = {"priority": 5}
     cluster.answers[PROGRAM] = told(f"Welcome!\n{record()}\n")
     run = suite()
     assert reachable(run).outcome is Outcome.PASSED
     assert run.evaluate("nodes.ecc", "gpu-1").outcome is Outcome.PASSED
+    assert [line for line in progress if "have priority 5" in line] == progress[1:2], progress
     programs, pod = cluster.made
     assert base64.b64decode(programs["binaryData"]["probe.zip"]) == bundle()
     (container,) = pod["spec"]["containers"]
@@ -179,11 +188,10 @@ def test_who_refuses_such_pods_is_told_once_before_anything_is_made(
     assert found.outcome is Outcome.ERROR
     assert said in found.cause
     assert step in found.next_step
-    (tried,) = cluster.tried
-    assert tried["spec"]["hostPID"]
+    assert cluster.tried[-1]["spec"]["hostPID"]
     later = run.evaluate("nodes.ecc", "gpu-1")
     assert (later.outcome, later.skip) == (Outcome.SKIPPED, Skip.BLOCKED)
-    assert (cluster.made, len(cluster.tried)) == ([], 1)
+    assert (cluster.made, len(cluster.tried)) == ([], 2), "the first one asks for the priority"
 
 
 def test_an_interrupted_look_ends_at_once_and_leaves_nothing(

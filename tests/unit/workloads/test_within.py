@@ -50,6 +50,7 @@ class Shared(FakeCluster):
         self.made: list[Json] = []
         self.tried: list[Json] = []
         self.refuses: ApiRefused | None = None
+        self.admits: Json = {}
         self.asked: set[tuple[str, str]] = set()
         self.whole = False
 
@@ -66,7 +67,7 @@ class Shared(FakeCluster):
             self.tried.append(body)
             if self.refuses:
                 raise self.refuses
-            return body
+            return {**body, "spec": {**body["spec"], **self.admits}}
         self.made.append(body)
         assert body["metadata"]["namespace"] == "team"
         if body["kind"] == "ConfigMap":
@@ -239,6 +240,28 @@ def test_the_class_is_used_where_an_administrator_made_it(
     assert priority.there(cast(Cluster, cluster)) == name
 
 
+@pytest.mark.parametrize(
+    ("admits", "says"),
+    [
+        (
+            {"priority": 0, "preemptionPolicy": "PreemptLowerPriority"},
+            "have priority 0, and they may preempt pods with less",
+        ),
+        ({"priority": 9}, "have priority 9, and they may preempt pods with less"),
+        ({"priority": 9, "preemptionPolicy": "Never"}, "have priority 9, and they preempt nobody"),
+        ({"priority": 0, "preemptionPolicy": "Never"}, ""),
+    ],
+)
+def test_what_pods_without_the_class_may_do_is_asked_and_told(
+    cluster: Shared, admits: Json, says: str
+) -> None:
+    cluster.admits = admits
+    said = priority.of_default(cast(Cluster, cluster), RUN, "gpu-1", "r/image:1")
+    assert says in said
+    assert bool(said) == bool(says)
+    assert (len(cluster.tried), cluster.made) == (1, [])
+
+
 def test_a_workload_without_an_image_is_not_applicable(start: Start) -> None:
     found, _ = start(images={"cuda": "r/image:1"})
     for name in ("pytorch", "tensorflow"):
@@ -286,6 +309,7 @@ def test_a_run_asks_no_machine_and_looks_for_leftovers_in_its_namespace(
     assert (run.namespace, run.priority) == ("team", PRIORITY_CLASS)
     assert (target.devices, target.yields) == (None, True)
     assert cluster.maps == {}
+    assert cluster.tried == [], "it has the class"
     removed = suite.sources.cluster_state.removed
     assert removed is not None
     assert (removed.dead, removed.within) == (("gpusmith-programs-dead",), "team")
