@@ -40,11 +40,12 @@ from gpusmith.probe import (
     trust,
     usage,
 )  # fmt: skip
-from gpusmith.probe.child import Child
+from gpusmith.probe.child import Child, within
 from gpusmith.probe.record import SCHEMA, Record
 
 # Without persistence mode a real driver initialises every GPU at nvmlInit, about a second each.
 NVML_TIMEOUT_S = 30.0
+DEVICES_TIMEOUT_S = 10.0
 
 T = TypeVar("T")
 
@@ -73,10 +74,14 @@ def collect(nvml_timeout_s: float = NVML_TIMEOUT_S) -> Record:
     # Before NVML starts, which makes missing device nodes anew.
     devices = safely("dev", dev.gather)
     paths = safely("library", lambda: library.find(asked_libraries, errors)) or {"nvidia-ml": [], "cuda": []}
-    path = next(iter(paths["nvidia-ml"]), None)
+    inside = safely("driver's container", lambda: library.in_container(paths))
+    root, path = inside or (None, next(iter(paths["nvidia-ml"]), None))
+    if root:
+        # The device nodes are where the driver is.
+        devices, _problem = Child(lambda: within(str(root), dev.gather)).result(DEVICES_TIMEOUT_S)
     given = safely("allocations", lambda: allocations.read(errors))
     asked_holders = safely("holders", usage.ask)
-    child = safely("nvml", lambda: Child(lambda: nvml.ask_library(path))) if path else None
+    child = safely("nvml", lambda: Child(lambda: nvml.ask_library(str(path), root))) if path else None
 
     found: dict[str, Any] = {
         "host": safely("host", host.gather),
@@ -123,7 +128,7 @@ def collect(nvml_timeout_s: float = NVML_TIMEOUT_S) -> Record:
     found["allocations"] = safely("allocations", lambda: allocations.gather(given, errors))
     if asked_holders is not None:
         found["holders"] = safely("holders", lambda: usage.of_gpus(asked_holders, errors))
-    libraries = safely("library", lambda: library.gather(paths, answer.simulated))
+    libraries = safely("library", lambda: library.gather(paths, answer.simulated, root))
     found["library"] = libraries
     version = driver.loaded_version if driver else None
     simulated = libraries.simulated if libraries else None

@@ -15,6 +15,9 @@ from gpusmith.probe.commands import Command, find_program
 
 LIBRARY_FOLDERS = ("/usr/lib/%s-linux-gnu", "/usr/lib64", "/usr/lib", "/lib64", "/usr/local/nvidia/lib64")
 
+# Where operators mount the root of a container that has the driver; only pods that look at machines of others name it.
+CONTAINER = "GPUSMITH_DRIVER_ROOT"
+
 
 @dataclass(frozen=True)
 class LibraryFile:
@@ -38,6 +41,7 @@ class Library:
         files: by 'nvidia-ml' and 'cuda'; None if they could not be looked for.
         nvidia_smi: path of the program; None if there is none.
         simulated: whether the loaded library carries the simulation's marker; None if no library could be loaded.
+        container: root of the container that has the driver, where the machine has none and was asked for that.
     """
 
     nvml_version: str | None = None
@@ -45,6 +49,7 @@ class Library:
     files: Mapping[str, LibraryFile] | None = None
     nvidia_smi: str | None = None
     simulated: bool | None = None
+    container: str | None = None
 
 
 def find_libraries(soname: str, cache: str, machine: str) -> list[str]:
@@ -110,12 +115,28 @@ def find(asked: Command, errors: list[str]) -> dict[str, list[str]]:
     }
 
 
-def gather(paths: Mapping[str, Sequence[str]], simulated: bool | None) -> Library:
+def in_container(paths: Mapping[str, Sequence[str]]) -> tuple[str, str] | None:
+    """Root of the container that has the driver, and NVML's library below it; None if there is none, or no need of it."""
+    root = os.environ.get(CONTAINER)
+    if not root or paths["nvidia-ml"]:
+        return None
+    for folder in LIBRARY_FOLDERS:
+        path = os.path.join(folder % platform.machine() if "%" in folder else folder, "libnvidia-ml.so.1")
+        # A link that is whole only below that root.
+        if os.path.lexists(root + path):
+            return root, path
+    return None
+
+
+def gather(
+    paths: Mapping[str, Sequence[str]], simulated: bool | None, container: str | None = None
+) -> Library:
     """The driver's user libraries.
 
     Args:
         paths: from find().
         simulated: whether the loaded library is.
+        container: root of the container that has the driver.
     """
     files = {name: library_file(paths[name]) for name in ("nvidia-ml", "cuda")}
     return Library(
@@ -124,4 +145,5 @@ def gather(paths: Mapping[str, Sequence[str]], simulated: bool | None) -> Librar
         files=files,
         nvidia_smi=find_program("nvidia-smi"),
         simulated=simulated,
+        container=container,
     )

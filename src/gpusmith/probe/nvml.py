@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Callable
 
 from gpusmith.probe.allocations import pod_uid
+from gpusmith.probe.child import within
 from gpusmith.probe.files import read_text
 from gpusmith.probe.pci import normal_pci
 
@@ -361,16 +362,17 @@ def _lost(questions: Questions) -> str | None:
     return None if said == NO_FUNCTION else said
 
 
-def ask_library(path: str) -> Answer:
+def ask_library(path: str, root: str | None = None) -> Answer:
     """Everything that NVML says; for a process of its own, which the library may hang or crash.
 
     Args:
         path: of the library. pynvml would take what the loader finds by name, and not say which file that is.
+        root: below which it is, if not below the machine's.
     """
     import pynvml
 
     try:
-        library = ctypes.CDLL(path)
+        library = within(root, lambda: ctypes.CDLL(path)) if root else ctypes.CDLL(path)
     except OSError as error:
         return Answer(Nvml(error=str(error)))
     try:

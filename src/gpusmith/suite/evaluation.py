@@ -23,6 +23,12 @@ from gpusmith.suite.sources import Sources, kind_of
 from gpusmith.workloads.outcome import NodeOutcome
 from gpusmith.workloads.uniformity import OfRun
 
+OF_INSTALLED_DRIVERS = frozenset(
+    f"nodes.{name}"
+    for name in ("driver-versions", "foreign-driver", "kernels", "fabric", "cdi", "char-links")
+)
+"""Checks of what an installation on the machine itself has to have."""
+
 
 def evaluate(check: Check, target: str, sources: Sources) -> Finding:
     """What a check says of a target.
@@ -57,6 +63,8 @@ def _found(check: Check, target: str, sources: Sources, simulated: bool) -> Find
     if check.managed_only and not (host.managed if host else sources.inventory.managed):
         raise NotApplicable("Not applicable: gpusmith did not set up this cluster.")
     facts = FACTS[check.reads](sources, target)
+    if isinstance(facts, NodeFacts) and facts.record.library.container and check.id in OF_INSTALLED_DRIVERS:
+        raise NotApplicable(f"Not applicable: the driver of node '{target}' is in a container.")
     found = check.judge(facts)
     if isinstance(found, Finding):
         return found

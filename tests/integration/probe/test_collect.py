@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -46,6 +47,26 @@ def test_device_nodes_are_read_before_nvml_can_make_them_anew(monkeypatch: pytes
     monkeypatch.setattr(collect, "Child", Child)
     assert collect.collect().nvml.error == "no answer"
     assert order == ["dev", "nvml"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may change its root")
+def test_a_driver_in_a_container_is_asked_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "usr/lib64").mkdir(parents=True)
+    (tmp_path / "usr/lib64/libnvidia-ml.so.1").symlink_to("/usr/lib64/libnvidia-ml.so.580.1")
+    (tmp_path / "usr/lib64/libnvidia-ml.so.580.1").write_text("none")
+    (tmp_path / "dev").mkdir()
+    (tmp_path / "dev/nvidia5").touch()
+    monkeypatch.setattr(library, "find_libraries", lambda *_: [])
+    assert collect.collect().library.container is None, "nobody asked for it"
+    monkeypatch.setenv(library.CONTAINER, str(tmp_path))
+    record = collect.collect()
+    assert record.library.container == str(tmp_path)
+    assert record.dev.gpu_minors == (5,)
+    assert str(record.nvml.error).startswith("/usr/lib64/libnvidia-ml.so.1: "), record.nvml.error
+    assert "No such file" not in str(record.nvml.error)
+    # One that the machine has goes before.
+    monkeypatch.setattr(library, "find_libraries", lambda *_: ["/nowhere/libnvidia-ml.so.1"])
+    assert collect.collect().library.container is None
 
 
 def test_the_record_has_what_our_files_name(boot_file: Callable[[str, str], Path]) -> None:

@@ -119,6 +119,21 @@ def test_what_gpusmith_would_set_up_is_not_judged(cluster: Shared, suite: Callab
     assert "gpusmith did not set up" in finding.cause
 
 
+def test_of_a_driver_in_a_container_its_installation_is_not_judged(
+    cluster: Shared, suite: Callable[..., Suite]
+) -> None:
+    gone = {"files": None, "nvml_version": None, "cuda_version": None, "container": "/run/nvidia/driver"}
+    cluster.answers[PROGRAM] = told(
+        record(library=gone, module={"installed_version": None}, dev={"char_links": []})
+    )
+    run = suite()
+    for check in ("nodes.driver-versions", "nodes.kernels", "nodes.char-links"):
+        finding = run.evaluate(check, "gpu-1")
+        assert finding.cause == "Not applicable: the driver of node 'gpu-1' is in a container.", check
+    for check in ("nodes.simulation-witnesses", "nodes.nvml", "nodes.gpu-count", "nodes.ecc"):
+        assert run.evaluate(check, "gpu-1").outcome is Outcome.PASSED, check
+
+
 def test_findings_name_nothing_of_an_inventory(cluster: Shared, suite: Callable[..., Suite]) -> None:
     cluster.answers[PROGRAM] = told(record(pci={"gpus": []}))
     finding = suite().evaluate("nodes.gpu-count", "gpu-1")

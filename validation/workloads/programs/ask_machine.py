@@ -30,6 +30,8 @@ ENVIRONMENT = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     "HOME": "/root",
     "SYSTEMD_IGNORE_CHROOT": "1",
+    # Where NVIDIA's GPU Operator mounts the root of its container with the driver.
+    "GPUSMITH_DRIVER_ROOT": "/run/nvidia/driver",
 }
 
 
