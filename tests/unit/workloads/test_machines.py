@@ -26,7 +26,7 @@ from gpusmith.workloads import runner
 from gpusmith.workloads.targets import Target
 from tests.unit.records import healthy_record
 from tests.unit.workloads.answers import answer
-from tests.unit.workloads.test_within import IMAGES, Shared, made
+from tests.unit.workloads.test_within import IMAGES, Shared, made, rights
 
 PROGRAM = "ask_machine.py"
 Json = dict[str, Any]
@@ -92,7 +92,7 @@ def reachable(suite: Suite) -> Finding:
 
 
 def test_a_record_comes_by_a_pod_of_which_nothing_is_left(
-    cluster: Shared, suite: Callable[..., Suite], progress: list[str]
+    cluster: Shared, suite: Callable[..., Suite], progress: list[str], root: Path
 ) -> None:
     cluster.admits = {"priority": 5}
     cluster.answers[PROGRAM] = told(f"Welcome!\n{record()}\n")
@@ -109,6 +109,7 @@ def test_a_record_comes_by_a_pod_of_which_nothing_is_left(
     assert env["NVIDIA_VISIBLE_DEVICES"] == "void"
     assert "nvidia.com/gpu" not in container["resources"].get("limits", {})
     assert "runtimeClassName" not in pod["spec"]
+    assert cluster.asked <= rights(root), "of workloads"
     assert (cluster.maps, cluster.pods) == ({}, {})
 
 
