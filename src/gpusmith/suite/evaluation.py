@@ -112,7 +112,7 @@ def _node(sources: Sources, target: str) -> ClusterFacts:
         lists.ready_operands,
         lists.foreign_fields,
         machine_of(sources.inventory.hosts[target], record) if record else None,
-        was_asked=probed is not None,
+        was_asked=probed is not None and not probed.not_asked,
     )
 
 
