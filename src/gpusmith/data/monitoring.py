@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import csv
 import functools
+from pathlib import Path
+from typing import Any
 
 import yaml
 
+from gpusmith.errors import InputError
 from gpusmith.paths import repo_root
 
-ROLE = "gpu_monitoring"
+FILES = Path("roles/gpu_monitoring/files")
 NONE = "none"
 """What the variable of a part says of one that there is not."""
 WATCHDOG = "GpusmithWatchdog"
@@ -18,27 +21,52 @@ RARE = frozenset({"DCGM_FI_DEV_XID_ERRORS", "DCGM_EXP_CLOCK_EVENTS_COUNT"})
 """Counters that the exporter may have no value of while there is no event, so that healthy GPUs lack them."""
 
 
+def files() -> Path:
+    """The folder of the role with what it ships."""
+    return repo_root() / FILES
+
+
+def counter_rows() -> list[tuple[str, str, str]]:
+    """Field, type and help of each counter, as the exporter reads the file."""
+    lines = (files() / "counters.csv").read_text(encoding="utf-8").splitlines()
+    rows = csv.reader(line for line in lines if line.strip() and not line.startswith("#"))
+    return [(name.strip(), kind.strip(), words.strip()) for name, kind, words in rows]
+
+
 @functools.cache
 def counters() -> tuple[str, ...]:
     """Names of the counters that a healthy GPU has, as far as its model can."""
-    path = repo_root() / "roles" / ROLE / "files" / "counters.csv"
-    lines = [
-        line
-        for line in path.read_text(encoding="utf-8").splitlines()
-        if line.strip() and not line.startswith("#")
-    ]
-    rows = [[part.strip() for part in row] for row in csv.reader(lines)]
-    return tuple(name for name, kind, *_ in rows if kind != "label" and name not in RARE)
+    return tuple(name for name, kind, _ in counter_rows() if kind != "label" and name not in RARE)
+
+
+def groups() -> dict[str, list[dict[str, Any]]]:
+    """The groups of rules of each file, by its name.
+
+    Raises:
+        InputError: a file cannot be read.
+    """
+    return {path.name: _groups(path) for path in sorted((files() / "rules").glob("*.yml"))}
+
+
+def _groups(path: Path) -> list[dict[str, Any]]:
+    try:
+        found: list[dict[str, Any]] = yaml.safe_load(path.read_text(encoding="utf-8"))["groups"]
+        [rule["expr"] for group in found for rule in group["rules"]]
+    except (KeyError, TypeError, ValueError, yaml.YAMLError) as error:
+        name = FILES / "rules" / path.name
+        raise InputError(
+            f"'{name}' has no rules that Prometheus could read: {' '.join(str(error).split())}.",
+            f"Correct it, or take the file as it was: promtool check rules {name}",
+        ) from error
+    return found
 
 
 @functools.cache
 def rules() -> frozenset[str]:
     """Names of the alerts and records."""
-    folder = repo_root() / "roles" / ROLE / "files" / "rules"
-    files = [yaml.safe_load(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.yml"))]
     return frozenset(
         rule.get("alert") or rule["record"]
-        for file in files
-        for group in file["groups"]
+        for found in groups().values()
+        for group in found
         for rule in group["rules"]
     )

@@ -1,17 +1,13 @@
-"""The rules that role gpu_monitoring ships, as Prometheus reads them, and the counters that its exporter is given."""
+"""The rules that role gpu_monitoring ships, as Prometheus reads them."""
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
 from typing import Any
 
-import yaml
-
-from gpusmith.paths import repo_root
+from gpusmith.data import monitoring
 
 ACCEPTED_XIDS = "13|31|43|45|68|109"
 """What stands in the rules for 'validation_accepted_xids'; the role puts the inventory's codes in its place."""
@@ -47,11 +43,6 @@ class Rule:
         return self.labels.get("severity", "")
 
 
-def files() -> Path:
-    """The folder of the role with what it ships."""
-    return repo_root() / "roles/gpu_monitoring/files"
-
-
 def _rule(group: str, row: Mapping[str, Any]) -> Rule:
     return Rule(
         group,
@@ -70,8 +61,8 @@ def load() -> tuple[Rule, ...]:
     """All rules, by file and in its order."""
     return tuple(
         _rule(group["name"], row)
-        for path in sorted((files() / "rules").glob("*.yml"))
-        for group in yaml.safe_load(path.read_text())["groups"]
+        for groups in monitoring.groups().values()
+        for group in groups
         for row in group["rules"]
     )
 
@@ -83,10 +74,3 @@ def alerts() -> Mapping[str, tuple[Rule, ...]]:
         if rule.alert:
             found[rule.alert] = (*found.get(rule.alert, ()), rule)
     return found
-
-
-def counters() -> tuple[tuple[str, str, str], ...]:
-    """Field, type and help of each counter, as the exporter reads the file."""
-    lines = (files() / "counters.csv").read_text().splitlines()
-    rows = csv.reader(line for line in lines if line and not line.startswith("#"))
-    return tuple((name.strip(), kind.strip(), words.strip()) for name, kind, words in rows)

@@ -5,16 +5,14 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import yaml
 
+from gpusmith.data import monitoring
 from gpusmith.errors import InputError
-from gpusmith.paths import repo_root
 from gpusmith.wording import quoted
 
-FOLDER = Path("roles/gpu_monitoring/files/rules")
 DISABLED = "gpu_monitoring_disabled_alerts"
 ACCEPTED = re.compile(r'xid!~"[\d|]*"')
 """Where expressions leave accepted Xids out."""
@@ -30,22 +28,10 @@ def rule_files(accepted: Sequence[Iterable[int]] = (), disabled: Collection[str]
     Raises:
         InputError: a file cannot be read, or there is no such alert.
     """
-    found = {path.name: _groups(path) for path in sorted((repo_root() / FOLDER).glob("*.yml"))}
+    found = monitoring.groups()
     _refuse_unknown(disabled, found)
     codes = set.intersection(*map(set, accepted)) if accepted else None
     return {name: _text(groups, codes, disabled) for name, groups in found.items()}
-
-
-def _groups(path: Path) -> list[dict[str, Any]]:
-    try:
-        groups: list[dict[str, Any]] = yaml.safe_load(path.read_text(encoding="utf-8"))["groups"]
-        [rule["expr"] for group in groups for rule in group["rules"]]
-    except (KeyError, TypeError, ValueError, yaml.YAMLError) as error:
-        raise InputError(
-            f"'{FOLDER / path.name}' has no rules that Prometheus could read: {' '.join(str(error).split())}.",
-            f"Correct it, or take the file as it was: promtool check rules {FOLDER / path.name}",
-        ) from error
-    return groups
 
 
 def _refuse_unknown(disabled: Collection[str], found: Mapping[str, list[dict[str, Any]]]) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gpusmith.monitoring import rules
+from gpusmith.data.monitoring import files
 
 Alert = dict[str, Any]
 Key = tuple[str, frozenset[tuple[str, str]]]
@@ -31,7 +31,7 @@ def key(alert: Alert) -> Key:
 def all_alerts() -> list[Alert]:
     return [
         row
-        for path in sorted((rules.files() / "rules").glob("*.yml"))
+        for path in sorted((files() / "rules").glob("*.yml"))
         for group in yaml.safe_load(path.read_text())["groups"]
         for row in group["rules"]
         if "alert" in row
@@ -55,7 +55,7 @@ def changed(root: Path, folder: Path, change: Callable[[Alert], None] | None) ->
     shutil.copytree(root / "tests/monitoring", folder / "tests/monitoring")
     target = folder / "roles/gpu_monitoring/files/rules"
     target.mkdir(parents=True)
-    for path in (rules.files() / "rules").glob("*.yml"):
+    for path in (files() / "rules").glob("*.yml"):
         content = yaml.safe_load(path.read_text())
         for group in content["groups"]:
             for row in group["rules"]:

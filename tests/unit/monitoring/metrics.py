@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from gpusmith.data.monitoring import counter_rows
 from gpusmith.monitoring import rules
 
 OF_KUBE_STATE_METRICS = frozenset(
@@ -26,4 +27,4 @@ METRIC = re.compile(r"\b(?:DCGM_|kube_|gpusmith:)\w+")
 def known() -> set[str]:
     """Counters, records, and what kube-state-metrics tells."""
     records = {rule.record for rule in rules.load() if rule.record}
-    return {name for name, _, _ in rules.counters()} | records | OF_KUBE_STATE_METRICS
+    return {name for name, _, _ in counter_rows()} | records | OF_KUBE_STATE_METRICS

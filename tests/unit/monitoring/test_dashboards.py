@@ -13,10 +13,10 @@ import pytest
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
-from gpusmith.monitoring import rules
+from gpusmith.data.monitoring import files
 from tests.unit.monitoring.metrics import METRIC, known
 
-FILES = sorted((rules.files() / "dashboards").glob("*.json"))
+FILES = sorted((files() / "dashboards").glob("*.json"))
 OURS = frozenset({"ALERTS", "gpusmith_simulated"})
 """What Prometheus makes, and what the lab's exporter adds."""
 NAME = re.compile(f"{METRIC.pattern}|ALERTS|gpusmith_simulated")

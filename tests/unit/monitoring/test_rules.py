@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from gpusmith.data import xids
+from gpusmith.data.monitoring import counter_rows, files
 from gpusmith.inventory.specs import load as specs
 from gpusmith.monitoring import rules
 from gpusmith.monitoring.rules import Rule
@@ -34,16 +35,16 @@ def test_every_metric_is_there() -> None:
 
 def test_counters_are_what_the_exporter_can_read() -> None:
     """It ends at a line that has not three fields, at a field that it does not know and at another type."""
-    names = [name for name, _, _ in rules.counters()]
+    names = [name for name, _, _ in counter_rows()]
     assert len(names) == len(set(names))
-    assert {kind for _, kind, _ in rules.counters()} == {"gauge", "counter"}
+    assert {kind for _, kind, _ in counter_rows()} == {"gauge", "counter"}
     assert [name for name in names if not re.fullmatch(r"DCGM_(FI|EXP)_[A-Z_]+", name)] == []
 
 
 def test_xids_that_are_accepted_stand_at_one_place() -> None:
     default = specs().variables["validation_accepted_xids"].default
     assert "|".join(map(str, default)) == rules.ACCEPTED_XIDS
-    texts = [path.read_text() for path in (rules.files() / "rules").glob("*.yml")]
+    texts = [path.read_text() for path in (files() / "rules").glob("*.yml")]
     assert sum(text.count(f'xid!~"{rules.ACCEPTED_XIDS}"') for text in texts) == 1
 
 

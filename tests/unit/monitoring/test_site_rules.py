@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from gpusmith.data import monitoring
 from gpusmith.errors import InputError
 from gpusmith.inventory import specs
 from gpusmith.monitoring import site_rules
@@ -28,10 +29,10 @@ GROUPS = """groups:
 
 @pytest.fixture
 def rules(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    path = tmp_path / site_rules.FOLDER / "some.yml"
+    path = tmp_path / monitoring.FILES / "rules/some.yml"
     path.parent.mkdir(parents=True)
     path.write_text(GROUPS)
-    monkeypatch.setattr(site_rules, "repo_root", lambda: tmp_path)
+    monkeypatch.setattr(monitoring, "repo_root", lambda: tmp_path)
     return path
 
 
