@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import re
 
+import yaml
+
 from gpusmith.data.monitoring import counter_rows
 from gpusmith.monitoring import rules
+from gpusmith.paths import repo_root
 
 OF_KUBE_STATE_METRICS = frozenset(
-    {
-        "kube_node_annotations",
-        "kube_node_labels",
-        "kube_node_spec_taint",
-        "kube_node_status_allocatable",
-        "kube_node_status_capacity",
-        "kube_pod_container_resource_requests",
-        "kube_pod_status_phase",
-        "kube_pod_status_unschedulable",
-        "kube_resourcequota",
-    }
+    yaml.safe_load((repo_root() / "roles/gpu_monitoring/vars/main.yml").read_text())[
+        "__gpu_monitoring_state_metrics"
+    ]
 )
 """What the role has kube-state-metrics tell."""
 METRIC = re.compile(r"\b(?:DCGM_|kube_|gpusmith:)\w+")
