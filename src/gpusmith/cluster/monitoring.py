@@ -15,10 +15,9 @@ from gpusmith.cluster import operands, retries
 from gpusmith.cluster.api import ApiRefused, Cluster, Object
 from gpusmith.cluster.apply import path_of
 from gpusmith.errors import Refusal, ToolError
-from gpusmith.names import MANAGED_BY, MANAGER
+from gpusmith.names import EXPORTER, MANAGED_BY, MANAGER
 from gpusmith.wait import Deadline, Done, NotYet, WaitTimeout, wait_until
 
-EXPORTER = "dcgm-exporter"
 OPERATOR = "monitoring.coreos.com/v1"
 """Group and version of Prometheus Operator's kinds."""
 OPERATOR_KINDS = ("PodMonitor", "PrometheusRule")
