@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import time
-import urllib.error
-import urllib.parse
-import urllib.request
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import closing
 from typing import Any
 
 from gpusmith.cluster import operands, retries
-from gpusmith.cluster.api import ApiRefused, Cluster, Object
+from gpusmith.cluster.api import Cluster, Object
 from gpusmith.cluster.apply import path_of
+from gpusmith.cluster.web import PROMETHEUS, Addressed, Prometheus, Proxied, Silent
 from gpusmith.errors import Refusal, ToolError
 from gpusmith.names import EXPORTER, MANAGED_BY, MANAGER
 from gpusmith.wait import Deadline, Done, NotYet, WaitTimeout, wait_until
@@ -21,7 +17,6 @@ from gpusmith.wait import Deadline, Done, NotYet, WaitTimeout, wait_until
 OPERATOR = "monitoring.coreos.com/v1"
 """Group and version of Prometheus Operator's kinds."""
 OPERATOR_KINDS = ("PodMonitor", "PrometheusRule")
-ANSWER_S = 10
 TICK_S = 2.0
 
 
@@ -61,38 +56,21 @@ def has_operator(cluster: Cluster) -> bool:
 
 
 def refuse_silent(url: str, variable: str) -> list[Refusal]:
-    """Whether a Prometheus, or what speaks as it, answers queries at an address; each way to ask is tried once."""
-    said = "an answer that is not Prometheus'"
+    """Whether a Prometheus, or what speaks as it, answers queries at an address, as the suite asks it."""
     try:
-        asked = f"{url.rstrip('/')}/api/v1/query?{urllib.parse.urlencode({'query': 'vector(1)'})}"
-        # Given by the inventory; other schemes than those of the web have no host.
-        if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
-            raise ValueError("it begins with neither http:// nor https://")
-        with closing(urllib.request.urlopen(asked, timeout=ANSWER_S)) as answer:  # noqa: S310 - see above
-            if json.load(answer).get("status") == "success":
-                return []
-    except urllib.error.HTTPError as error:
-        said = f"HTTP status {error.code}"
-    except (OSError, ValueError, AttributeError) as error:
-        said = str(getattr(error, "reason", error))
+        Prometheus(Addressed(url)).query("vector(1)")
+    except Silent as error:
+        said = error.message
+    except (KeyError, TypeError):
+        said = "an answer that is not Prometheus'"
+    else:
+        return []
     return [
         Refusal(
-            f"'{variable}' is '{url}', where no Prometheus answers: {said}.",
+            f"'{variable}' is '{url}', where no Prometheus answers: {said.rstrip(' .:')}.",
             "Correct it to the address by which this machine reaches Prometheus.",
         )
     ]
-
-
-def ask(cluster: Cluster, namespace: str, query: str) -> list[dict[str, Any]]:
-    """The vector that our Prometheus answers, through the API server's proxy for Services: no port is opened for it.
-
-    Raises:
-        ApiRefused: there is none, it is not ready, or the query is wrong.
-    """
-    path = f"/api/v1/namespaces/{namespace}/services/http:prometheus:9090/proxy/api/v1/query"
-    answer = json.loads(cluster.call("GET", path, query={"query": query}, patience=retries.ONE_TRY))
-    found: list[dict[str, Any]] = answer["data"]["result"]
-    return found
 
 
 def wait_for(
@@ -160,9 +138,11 @@ def _late(cluster: Cluster, wanted: Object, nodes: Collection[str]) -> str:
 def _unseen(cluster: Cluster, namespace: str, jobs: Collection[str], nodes: Collection[str]) -> list[str]:
     """Targets that do not answer Prometheus, in words."""
     try:
-        found = ask(cluster, namespace, "up")
-    except (ApiRefused, KeyError, ValueError) as error:
-        return [f"Prometheus does not answer: {error}"]
+        found = Prometheus(Proxied(cluster, namespace, PROMETHEUS, retries.ONE_TRY)).query("up")
+    except Silent as error:
+        return [f"Prometheus does not answer: {error.message}"]
+    except (KeyError, TypeError):
+        return ["Prometheus does not answer as one does"]
     up = [row["metric"] for row in found if row["value"][1] == "1"]
     seen = {row.get("node") for row in up if row.get("job") == EXPORTER}
     lost = [

@@ -46,12 +46,13 @@ class Proxied:
     cluster: Cluster
     namespace: str
     service: str
+    patience: Patience = PATIENCE
 
     def get(self, path: str, /, **query: str) -> Any:
         """As of Web."""
         whole = f"/api/v1/namespaces/{self.namespace}/services/{self.service}/proxy{path}"
         try:
-            return _read(self.cluster.call("GET", whole, query=query, patience=PATIENCE))
+            return _read(self.cluster.call("GET", whole, query=query, patience=self.patience))
         except ApiRefused as error:
             if error.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
                 raise ToolError(error.message, RIGHTS) from error
@@ -69,6 +70,8 @@ class Addressed:
         import urllib3
 
         whole = self.url.rstrip("/") + path
+        if not whole.startswith(("http://", "https://")):
+            raise Silent(f"'{whole}' begins with neither http:// nor https://")
         try:
             answer = urllib3.request("GET", whole, fields=query, timeout=TIMEOUT_S, retries=False)
         except (urllib3.exceptions.HTTPError, ValueError) as error:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import json
-import urllib.error
-import urllib.request
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import urllib3
 
 from gpusmith.cluster import monitoring
 from gpusmith.cluster.api import ApiRefused
@@ -67,34 +66,32 @@ def test_parts_that_nobody_would_read_are_refused(given: dict[str, str], operato
 
 
 @pytest.mark.parametrize(
-    ("url", "answer", "says"),
+    ("url", "status", "answer", "says"),
     [
-        ("http://p:9090/", b'{"status": "success"}', ""),
-        ("http://p:9090", b"<html>", "where no Prometheus answers"),
-        ("http://p:9090", b"[]", "where no Prometheus answers"),
-        ("http://p:9090", OSError("refused"), "refused"),
-        ("http://p:9090", urllib.error.HTTPError("http://p", 401, "no", None, None), "HTTP status 401"),  # type: ignore[arg-type]
-        ("p:9090", b"", "it begins with neither http:// nor https://"),
+        ("http://p:9090/", 200, b'{"status": "success", "data": {"result": []}}', ""),
+        ("http://p:9090", 200, b"<html>", "where no Prometheus answers: It answers with something else than JSON: <html>."),
+        ("http://p:9090", 200, b"[]", "an answer that is not Prometheus'. Correct"),
+        ("http://p:9090", 0, b"refused", "does not answer: refused. Correct"),
+        ("http://p:9090", 401, b"", "answers with status 401. Correct"),
+        ("p:9090", 200, b"", "begins with neither http:// nor https://. Correct"),
     ],
 )  # fmt: skip
 def test_an_address_where_no_prometheus_answers_is_refused(
-    url: str, answer: bytes | Exception, says: str, monkeypatch: pytest.MonkeyPatch
+    url: str, status: int, answer: bytes, says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = []
 
-    def opened(address: str, timeout: float) -> io.BytesIO:
-        asked.append((address, timeout))
-        if isinstance(answer, Exception):
-            raise answer
-        return io.BytesIO(answer)
+    def opened(_method: str, address: str, fields: Any, **_more: Any) -> Any:
+        asked.append((address, fields))
+        if not status:
+            raise urllib3.exceptions.HTTPError(answer.decode())
+        return SimpleNamespace(status=status, data=answer)
 
-    monkeypatch.setattr(urllib.request, "urlopen", opened)
+    monkeypatch.setattr(urllib3, "request", opened)
     found = monitoring.refuse_impossible({**ASKED, "prometheus_url": url}, operator=False)
     assert says in " ".join(map(str, found))
     assert bool(found) is bool(says)
-    assert [address for address, _ in asked] == (
-        ["http://p:9090/api/v1/query?query=vector%281%29"] if ":/" in url else []
-    )
+    assert asked == ([("http://p:9090/api/v1/query", {"query": "vector(1)"})] if ":/" in url else [])
 
 
 def workload(kind: str, name: str) -> dict[str, Any]:
