@@ -18,10 +18,11 @@ name: alert_rules
 short_description: The rule files for Prometheus, as a site gets them
 description: Takes the rules of role C(gpu_monitoring) without some alerts, and with the Xids that the site accepts.
 author: gpusmith contributors
-positional: _input, accepted
+positional: _input, accepted, jobs
 options:
   _input: {type: list, elements: str, required: true, description: Names of alerts that are left out.}
   accepted: {type: list, default: [], description: "Lists of Xids, such as of several hosts. One is accepted that is in all of them."}
+  jobs: {type: list, elements: str, description: Exporters that there are. The alert that another one is down is left out. All by default.}
 """
 
 RETURN = r"""
@@ -29,10 +30,12 @@ _value: {type: dict, description: Content of each file by its name.}
 """
 
 
-def alert_rules(disabled: Sequence[str], accepted: Sequence[Sequence[int]] = ()) -> dict[str, str]:
+def alert_rules(
+    disabled: Sequence[str], accepted: Sequence[Sequence[int]] = (), jobs: Sequence[str] | None = None
+) -> dict[str, str]:
     """See DOCUMENTATION."""
     try:
-        return site_rules.rule_files(plain(accepted), plain(disabled))
+        return site_rules.rule_files(plain(accepted), plain(disabled), plain(jobs))
     except GpusmithError as error:
         raise AnsibleFilterError(str(error)) from error
 

@@ -80,7 +80,7 @@ def prometheus(facts: Watched) -> list[Problem]:
                 else "Read its log.",
             )
         )
-    missing = sorted(monitoring.rules() - wanted.disabled_alerts - answers.rules.keys())
+    missing = sorted(monitoring.rules(wanted.disabled_alerts, wanted.jobs) - answers.rules.keys())
     if missing:
         problems.append(
             Problem(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import functools
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -61,12 +62,25 @@ def _groups(path: Path) -> list[dict[str, Any]]:
     return found
 
 
+def left_out(rule: Mapping[str, Any], disabled: Collection[str], jobs: Collection[str] | None) -> bool:
+    """Whether a site does not get a rule.
+
+    Args:
+        rule: as it is in the file.
+        disabled: names of alerts that the site does not want.
+        jobs: exporters that there are; nobody is told that another one is down. None for all.
+    """
+    exporter = (rule.get("labels") or {}).get("exporter")
+    return rule.get("alert") in disabled or (bool(exporter) and jobs is not None and exporter not in jobs)
+
+
 @functools.cache
-def rules() -> frozenset[str]:
-    """Names of the alerts and records."""
+def rules(disabled: frozenset[str] = frozenset(), jobs: frozenset[str] | None = None) -> frozenset[str]:
+    """Names of the alerts and records that a site gets, see `left_out`."""
     return frozenset(
         rule.get("alert") or rule["record"]
         for found in groups().values()
         for group in found
         for rule in group["rules"]
+        if not left_out(rule, disabled, jobs)
     )

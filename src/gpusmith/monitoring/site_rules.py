@@ -1,4 +1,4 @@
-"""The rule files as a site gets them: its accepted Xids in their place, its disabled alerts left out."""
+"""The rule files as a site gets them: its accepted Xids in their place, alerts left out that are of no use to it."""
 
 from __future__ import annotations
 
@@ -18,12 +18,17 @@ ACCEPTED = re.compile(r'xid!~"[\d|]*"')
 """Where expressions leave accepted Xids out."""
 
 
-def rule_files(accepted: Sequence[Iterable[int]] = (), disabled: Collection[str] = ()) -> dict[str, str]:
+def rule_files(
+    accepted: Sequence[Iterable[int]] = (),
+    disabled: Collection[str] = (),
+    jobs: Collection[str] | None = None,
+) -> dict[str, str]:
     """The files by name, as a site gets them.
 
     Args:
         accepted: lists of Xids. One is accepted that is in all of them. Without a list, those of the files.
         disabled: names of alerts that are left out.
+        jobs: exporters that there are; nobody is told that another one is down. None for all.
 
     Raises:
         InputError: a file cannot be read, or there is no such alert.
@@ -31,7 +36,7 @@ def rule_files(accepted: Sequence[Iterable[int]] = (), disabled: Collection[str]
     found = monitoring.groups()
     _refuse_unknown(disabled, found)
     codes = set.intersection(*map(set, accepted)) if accepted else None
-    return {name: _text(groups, codes, disabled) for name, groups in found.items()}
+    return {name: _text(groups, codes, disabled, jobs) for name, groups in found.items()}
 
 
 def _refuse_unknown(disabled: Collection[str], found: Mapping[str, list[dict[str, Any]]]) -> None:
@@ -50,11 +55,20 @@ def _refuse_unknown(disabled: Collection[str], found: Mapping[str, list[dict[str
             )
 
 
-def _text(groups: list[dict[str, Any]], codes: set[int] | None, disabled: Collection[str]) -> str:
+def _text(
+    groups: list[dict[str, Any]],
+    codes: set[int] | None,
+    disabled: Collection[str],
+    jobs: Collection[str] | None,
+) -> str:
     kept = [
         {
             **group,
-            "rules": [_filled(rule, codes) for rule in group["rules"] if rule.get("alert") not in disabled],
+            "rules": [
+                _filled(rule, codes)
+                for rule in group["rules"]
+                if not monitoring.left_out(rule, disabled, jobs)
+            ],
         }
         for group in groups
     ]

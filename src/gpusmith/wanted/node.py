@@ -13,7 +13,7 @@ from typing import Any
 from gpusmith.data.monitoring import NONE
 from gpusmith.data.operands import MANAGED, deployed
 from gpusmith.inventory import building
-from gpusmith.names import MONITORING_NAMESPACE, OPERANDS_NAMESPACE
+from gpusmith.names import EXPORTER, MONITORING_NAMESPACE, OPERANDS_NAMESPACE, STATE_METRICS
 from gpusmith.wanted.offers import Offers, whole
 
 Repository = Mapping[str, Any]
@@ -160,6 +160,12 @@ class Monitoring:
     interval_s: int = 30
     disabled_alerts: frozenset[str] = frozenset()
     prometheus_url: str = ""
+
+    @property
+    def jobs(self) -> frozenset[str]:
+        """Exporters that there are, by the names of their jobs."""
+        owners = {EXPORTER: self.dcgm_exporter, STATE_METRICS: self.kube_state_metrics}
+        return frozenset(job for job, owner in owners.items() if owner != NONE)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -129,13 +129,16 @@ def test_it_is_applied_once_and_leaves_nothing(tmp_path: Path, api: Api) -> None
     text = "".join(api.objects[rules]["data"].values())
     assert "{{ $labels.node }}" in text, "what Prometheus fills in"
     assert 'xid!~"13|31|43|45|68|109"' in text
+    assert text.count("GpusmithExporterDown\n") == 2
 
     status, output = run(tmp_path, api, **ALL, gpu_monitoring_alertmanager_config=RECEIVERS)
     assert "Nothing to do on 1 host" in output, output
 
     # Without Alertmanager and the exporter, the others stay.
-    status, output = run(tmp_path, api, **{**ALL, "gpu_monitoring_alertmanager": "none"})
+    gone = {"gpu_monitoring_alertmanager": "none", "gpu_monitoring_dcgm_exporter": "none"}
+    status, output = run(tmp_path, api, **{**ALL, **gone})
     assert status == 0, output
+    assert "".join(api.objects[rules]["data"].values()).count("GpusmithExporterDown\n") == 1
     assert [path for path in api.objects if path.endswith("/alertmanager")] == []
     assert rules in api.objects
 

@@ -11,6 +11,7 @@ from gpusmith.data import monitoring
 from gpusmith.errors import InputError
 from gpusmith.inventory import specs
 from gpusmith.monitoring import site_rules
+from gpusmith.monitoring.rules import load
 
 GROUPS = """groups:
 - name: gpus
@@ -57,6 +58,28 @@ def test_a_disabled_alert_is_left_out_and_a_misspelt_one_named() -> None:
         InputError, match=r"names alert 'GpusmithDonw', which there is not. Alerts are 'GpusmithDown'"
     ):
         site_rules.rule_files(disabled=["GpusmithDonw"])
+
+
+@pytest.mark.parametrize(
+    ("jobs", "told"),
+    [
+        (None, ["dcgm-exporter", "kube-state-metrics"]),
+        (["dcgm-exporter", "kube-state-metrics", "prometheus"], ["dcgm-exporter", "kube-state-metrics"]),
+        (["kube-state-metrics", "prometheus"], ["kube-state-metrics"]),
+        (["dcgm-exporter", "prometheus"], ["dcgm-exporter"]),
+        (["prometheus"], []),
+    ],
+)
+def test_nobody_is_told_of_an_exporter_that_there_is_not(jobs: list[str] | None, told: list[str]) -> None:
+    found = [
+        rule
+        for text in site_rules.rule_files(jobs=jobs).values()
+        for group in yaml.safe_load(text)["groups"]
+        for rule in group["rules"]
+    ]
+    down = [rule["labels"]["exporter"] for rule in found if rule.get("alert") == "GpusmithExporterDown"]
+    assert down == told
+    assert len(found) == len(load()) - 2 + len(told)
 
 
 @pytest.mark.parametrize("text", ["groups: [", "", "groups: [{name: x, rules: [{alert: y}]}]", "- a"])

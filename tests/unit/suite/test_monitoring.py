@@ -211,6 +211,23 @@ def test_without_a_record_the_number_of_the_inventory_counts(
     assert found.outcome is (Outcome.FAILED if says else Outcome.PASSED)
 
 
+@pytest.mark.parametrize(
+    ("none", "outcome"),
+    [
+        ((), Outcome.FAILED),
+        (("dcgm_exporter",), Outcome.FAILED),
+        (("dcgm_exporter", "kube_state_metrics"), Outcome.PASSED),
+    ],
+)
+def test_an_alert_about_exporters_that_there_are_not_is_not_missed(
+    none: tuple[str, ...], outcome: Outcome
+) -> None:
+    world = World()
+    world.variables.update({f"gpu_monitoring_{part}": "none" for part in none})
+    del world.prometheus.rules["GpusmithExporterDown"]
+    assert outcomes(world)["monitoring.prometheus"] is outcome
+
+
 def test_what_no_gpu_has_is_evidence() -> None:
     world = World()
     for gpu in world.prometheus.gpus:
