@@ -30,6 +30,9 @@ A node is left out by GpusmithGpuNotAllocatable, GpusmithGpusUnseen and Gpusmith
 operands off (states `quiet` to `validating`, and `rolling_back`, of [upgrade.md](upgrade.md)), and until it is validated. Nobody
 has to silence anything for that: GpusmithUpgradeNeedsHelp and GpusmithNodeUnvalidated tell if it lasts.
 
+The variable `gpu_monitoring_disabled_alerts` leaves alerts out, such as `[GpusmithGpuIdle]`. GpusmithExporterDown does not tell
+of an exporter, or of kube-state-metrics, whose variable is `none`.
+
 How many GPUs a node should have says a label, which site.yml sets from `gpusmith_gpu_count`."""
 XIDS = """## Xids
 
