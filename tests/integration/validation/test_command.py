@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 import yaml
 
-from gpusmith.checks.register import catalog
-from gpusmith.names import UPGRADE
+from gpusmith.checks.register import Check, catalog
+from gpusmith.names import MONITORING, UPGRADE
 from tests.unit.cluster.conftest import Server
 from tests.unit.ledgers import ledger
 from tests.unit.objects import node
@@ -110,13 +110,18 @@ def start_several(cwd: Path, folder: Path, *commands: list[str]) -> list[tuple[i
     return [(status, said) for status, said in json.loads(done.stdout.splitlines()[-1])]
 
 
+def usual() -> list[Check]:
+    """What runs without --tier: nothing watches these nodes."""
+    return [row for row in catalog().values() if row.tier != MONITORING]
+
+
 def test_node_and_cluster_that_do_not_answer(root: Path, dead: Path, tmp_path: Path) -> None:
     reports = tmp_path / "reports"
     done = start(root, dead, "validation", "--inventory", str(dead), "--report-dir", str(reports))
     assert done.returncode == 1, done.stdout + done.stderr
     data = json.loads((reports / "results.json").read_text())
     by_id = {row["id"]: row for row in data["checks"]}
-    assert set(by_id) == set(catalog())
+    assert set(by_id) == {row.id for row in usual()}
     assert by_id["nodes.reachable"]["outcome"] == "failed"
     assert "'gpu-1' does not answer over ssh" in by_id["nodes.reachable"]["cause"]
     assert by_id["cluster.api"]["outcome"] == "error"
@@ -382,7 +387,7 @@ def test_selections(root: Path, dead: Path, tmp_path: Path) -> None:
     done = start_several(root, dead, *commands)
     assert [status for status, _ in done] == [0] * len(commands), done
     listed = re.findall(r"\[(.+)\]$", done[0][1], re.MULTILINE)
-    assert listed == [f"{row.id}-gpu-1" if row.per_node else row.id for row in catalog().values()]
+    assert listed == [f"{row.id}-gpu-1" if row.per_node else row.id for row in usual()]
     for (words, tiers), (_, output) in zip([*by_tiers, (["a file"], {"nodes"})], done[1:], strict=True):
         assert set(re.findall(r"\[([a-z]+)\.", output)) == tiers, words
     assert "deselected" in done[2][1], "of -k"
