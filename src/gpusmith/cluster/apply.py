@@ -216,8 +216,10 @@ def claims(cluster: Cluster, objects: Iterable[Object]) -> dict[str, list[str]]:
 
 
 def former_classes(cluster: Cluster, objects: Iterable[Object]) -> list[str]:
-    """RuntimeClasses of ours by names that we do not apply any more."""
+    """RuntimeClasses of ours by names that we do not apply any more; none if the objects are without one."""
     wanted = {row["metadata"]["name"] for row in objects if row["kind"] == "RuntimeClass"}
+    if not wanted:
+        return []
     found = cluster.items("/apis/node.k8s.io/v1/runtimeclasses", labelSelector=f"{MANAGED_BY}={MANAGER}")
     return sorted({str(row["metadata"]["name"]) for row in found} - wanted)
 

@@ -287,6 +287,8 @@ def test_a_class_under_a_former_name_is_told() -> None:
     memory = cluster()
     memory.objects[CLASS_PATH.replace("nvidia", "old")] = {**CLASS, "metadata": {"name": "old"}}
     assert apply.former_classes(memory.cluster, OBJECTS) == ["old"]
+    without = [row for row in OBJECTS if row["kind"] != "RuntimeClass"]
+    assert apply.former_classes(memory.cluster, without) == [], "what has no RuntimeClass replaces none"
 
 
 @pytest.mark.parametrize(
