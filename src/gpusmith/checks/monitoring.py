@@ -27,6 +27,8 @@ from gpusmith.wording import quoted, shorten
 
 OLD_AFTER = 3
 """Intervals after which a scrape is an old one."""
+OLD_AFTER_S = 90
+"""But not before: an interval that was made shorter is not in force at once."""
 
 
 def need_answers(answers: Answers) -> None:
@@ -118,7 +120,7 @@ def targets(facts: WatchedNode) -> list[Problem]:
     """Its last scrape worked, and is a recent one."""
     _need_exporter(facts)
     node, answers = facts.node_name, facts.answers
-    age, most = answers.age.get(node), OLD_AFTER * facts.host.monitoring.interval_s
+    age, most = answers.age.get(node), max(OLD_AFTER * facts.host.monitoring.interval_s, OLD_AFTER_S)
     if node not in answers.scraped:
         said = f"Prometheus knows no exporter (job '{EXPORTER}') of node '{node}'."
     elif not answers.scraped[node]:

@@ -13,6 +13,7 @@ from gpusmith.checks.watched import Answers, Delivery, Held, Series, differing, 
 from gpusmith.cluster.web import Prometheus, Silent, Web
 from gpusmith.data import monitoring
 from gpusmith.data.monitoring import WATCHDOG
+from gpusmith.data.operands import MANAGED
 from gpusmith.names import EXPORTER, STATE_METRICS
 from gpusmith.wait import Deadline, Done, NotYet, WaitTimeout, wait_until
 from gpusmith.wanted.node import Monitoring
@@ -25,6 +26,10 @@ MOST_LACKING = 20
 INTERVALS = 2
 """After so many, no value is from before: one that the exporter takes to read its values, one until the next scrape."""
 TICK_S = 5.0
+RELOAD_S = 120
+"""Until a kubelet has brought changed rules to its pod, and Prometheus has read them."""
+RESEND_S = 90
+"""Until an Alertmanager that started a moment ago has an alert that fires for long: Prometheus sends it once a minute."""
 
 
 def _counters(uuids: str = ".+") -> str:
@@ -79,7 +84,7 @@ def ask(asked: Asked) -> Answers:
     try:
         found = Answers(
             reloaded=bool(api.get("status/runtimeinfo").get("reloadConfigSuccess", True)),
-            rules=_rules(api.get("rules", exclude_alerts="true")["groups"]),
+            rules=_rules(asked, api),
             alerts=_alerts(api.get("alerts")["alerts"]),
             alertmanagers=tuple(row["url"] for row in api.get("alertmanagers")["activeAlertmanagers"]),
             up=_up(asked, api),
@@ -95,10 +100,33 @@ def ask(asked: Asked) -> Answers:
         return Answers(trouble=error.message)
     except (KeyError, TypeError, AttributeError) as error:
         return Answers(trouble=f"it answers as no Prometheus does: {error!r}.")
-    return replace(found, delivery=_delivery(asked.alertmanager) if asked.alertmanager else None)
+    return replace(found, delivery=_delivery(asked, asked.alertmanager) if asked.alertmanager else None)
 
 
-def _rules(groups: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+def _wait(asked: Asked, what: str, seconds: int, late: Callable[[], str]) -> None:
+    """While something is late, by its name, ask again, for so long at most: then the check says what is missing."""
+    if not late():
+        return
+    asked.say(f"waiting for {what}, {seconds} s at most")
+    with suppress(WaitTimeout):
+        wait_until(what, lambda: NotYet(said) if (said := late()) else Done(None), Deadline(seconds), TICK_S)
+
+
+def _rules(asked: Asked, api: Prometheus) -> dict[str, str]:
+    """Once those of the inventory are loaded, if that is for Prometheus to do: site.yml may have changed them a moment ago."""
+    found: dict[str, str] = {}
+
+    def late() -> str:
+        found.clear()
+        found.update(_loaded(api.get("rules", exclude_alerts="true")["groups"]))
+        missing = monitoring.rules() - asked.wanted.disabled_alerts - found.keys()
+        return ", ".join(sorted(missing)) if asked.wanted.prometheus == MANAGED else ""
+
+    _wait(asked, "Prometheus to load all rules", RELOAD_S, late)
+    return found
+
+
+def _loaded(groups: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """Those of gpusmith, with what is wrong with each; a name may stand in several places."""
     found: dict[str, str] = {}
     for row in (rule for group in groups for rule in group["rules"]):
@@ -122,20 +150,13 @@ def _alerts(rows: Iterable[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
 
 def _up(asked: Asked, api: Prometheus) -> tuple[Mapping[str, Any], ...]:
     """Of all exporters, once Prometheus knows them: a pod that started a moment ago has not been scraped yet."""
-    rows = api.query(UP)
+    rows: list[Series] = []
 
-    def late() -> list[str]:
-        return sorted(asked.nodes - {row["metric"].get("node") for row in rows})
-
-    def look() -> Done[None] | NotYet:
+    def late() -> str:
         rows[:] = api.query(UP)
-        return NotYet(", ".join(late())) if late() else Done(None)
+        return ", ".join(sorted(asked.nodes - {row["metric"].get("node") for row in rows}))
 
-    if late():
-        pause = INTERVALS * asked.wanted.interval_s
-        asked.say(f"waiting for Prometheus to know the exporters of {len(late())} nodes, {pause} s at most")
-        with suppress(WaitTimeout):
-            wait_until("the exporters", look, Deadline(pause), TICK_S)
+    _wait(asked, "Prometheus to know all exporters", INTERVALS * asked.wanted.interval_s, late)
     return tuple(rows)
 
 
@@ -163,9 +184,15 @@ def _settled(asked: Asked, api: Prometheus, found: Answers) -> Answers:
     return later
 
 
-def _delivery(web: Web) -> Delivery:
+def _delivery(asked: Asked, web: Web) -> Delivery:
+    rows: list[Any] = []
+
+    def late() -> str:
+        rows[:] = web.get("/api/v2/alerts", filter=f'alertname="{WATCHDOG}"')
+        return "" if rows or WATCHDOG in asked.wanted.disabled_alerts else WATCHDOG
+
     try:
-        rows = web.get("/api/v2/alerts", filter=f'alertname="{WATCHDOG}"')
+        _wait(asked, f"{WATCHDOG} to arrive at Alertmanager", RESEND_S, late)
         config = yaml.safe_load(web.get("/api/v2/status")["config"]["original"]) or {}
         return Delivery(
             watchdog=sorted({each["name"] for row in rows for each in row["receivers"]}) if rows else None,

@@ -161,6 +161,19 @@ def test_exporters_that_started_a_moment_ago_are_waited_for(sleeps: list[Callabl
     assert outcomes(world)["monitoring.targets"] is Outcome.FAILED
 
 
+def test_what_site_changed_a_moment_ago_is_waited_for(sleeps: list[Callable[[], object]]) -> None:
+    """Rules that Prometheus has not read yet, an Alertmanager that started, an interval that was longer before."""
+    world = World()
+    watch = world.prometheus
+    name, rule = watch.rules.popitem()
+    alert = watch.arrived.pop()
+    world.variables["gpu_monitoring_interval_s"] = 5
+    watch.ages["gpu-1"] = 45.0
+    sleeps += [lambda: watch.rules.update({name: rule}), lambda: watch.arrived.append(alert)]
+    assert set(outcomes(world).values()) == {Outcome.PASSED}
+    assert sleeps == []
+
+
 def named(world: World, pod: str) -> None:
     """The metrics say that a pod has a GPU."""
     world.prometheus.gpus[0].pod = pod

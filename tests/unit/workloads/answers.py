@@ -19,7 +19,8 @@ READY = NodeView("gpu-1", True, (), False, gpus(4), gpus(4), {}, {}, ())
 
 def short_waits(patch: pytest.MonkeyPatch) -> None:
     """A run that waits for a cluster in memory."""
-    patch.setattr(monitoring, "INTERVALS", 0)
+    for name in ("INTERVALS", "RELOAD_S", "RESEND_S"):
+        patch.setattr(monitoring, name, 0)
     patch.setattr(board, "TICK_S", 0.01)
     patch.setattr(oversubscription, "STAYS_PENDING_S", 0.05)
     patch.setattr(oversubscription, "PENDING_WAIT_S", 0.5)

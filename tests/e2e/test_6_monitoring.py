@@ -1,0 +1,245 @@
+"""From a fault to a message: monitoring is turned on, tells what it should and nothing else, and is turned off again."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+import yaml
+
+from gpusmith.wait import Deadline, Done, NotYet, wait_until
+from tests.e2e.harness import NAMESPACE, Lab
+from tests.e2e.upgrades import NEW, OLD, upgrade_words
+
+FIRST, SECOND = "gpu-1", "gpu-2"
+GPU = 2
+WHERE, HOOK = "gpusmith-monitoring", "hook"
+MESSAGE_S = 60.0
+RECEIVER = """
+import http.server, sys
+
+class Hook(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        print(self.rfile.read(int(self.headers["Content-Length"])).decode(), flush=True)
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *words):
+        pass
+
+http.server.HTTPServer(("", 9099), Hook).serve_forever()
+"""
+PARTS = ("dcgm_exporter", "kube_state_metrics", "prometheus", "alertmanager", "dashboards")
+Alert = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Monitored:
+    """A lab with monitoring, and the inventory that asks for it."""
+
+    lab: Lab
+    inventory: Path
+
+    def ask(self, path: str) -> Any:
+        """What Prometheus answers, asked through the API server."""
+        service = f"/api/v1/namespaces/{WHERE}/services/http:prometheus:9090/proxy/api/v1/{path}"
+        answer = json.loads(self.lab.kubectl("get", "--raw", service))
+        assert answer["status"] == "success", answer
+        return answer["data"]
+
+    def query(self, text: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.ask(f"query?query={quote(text)}")["result"]
+        return found
+
+    def alerts(self) -> list[Alert]:
+        """All that fire or are about to, but the one that always does."""
+        rows = self.ask("alerts")["alerts"]
+        return [row for row in rows if row["labels"]["alertname"] != "GpusmithWatchdog"]
+
+    def wait(self, what: str, holds: Callable[[list[Alert]], bool], seconds: float) -> list[Alert]:
+        def look() -> Done[list[Alert]] | NotYet:
+            now = self.alerts()
+            return Done(now) if holds(now) else NotYet(f"alerts: {shown(now)}")
+
+        return wait_until(what, look, Deadline(seconds), tick=2.0)
+
+    def messages(self) -> list[Alert]:
+        """Alerts that arrived at the receiver."""
+        log = self.lab.kubectl("logs", "--namespace", NAMESPACE, HOOK)
+        return [alert for line in log.splitlines() for alert in json.loads(line)["alerts"]]
+
+
+def shown(alerts: list[Alert]) -> str:
+    return str(sorted({(row["labels"]["alertname"], row["labels"].get("node", "")) for row in alerts}))
+
+
+def named(alerts: list[Alert], name: str, node: str) -> list[Alert]:
+    return [row for row in alerts if (row["labels"]["alertname"], row["labels"].get("node")) == (name, node)]
+
+
+@pytest.fixture(scope="module")
+def monitored(
+    ready_lab: Lab, namespace: str, workload_image: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Monitored]:
+    container = {
+        "name": "main",
+        "image": workload_image,
+        "command": ["python3", "-c", RECEIVER],
+        "ports": [{"containerPort": 9099}],
+    }
+    metadata = {"name": HOOK, "namespace": namespace, "labels": {"app": HOOK}}
+    tolerations = [{"operator": "Exists"}]
+    ready_lab.apply(
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": metadata,
+            "spec": {
+                "containers": [container],
+                "tolerations": tolerations,
+                "terminationGracePeriodSeconds": 0,
+            },
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": metadata,
+            "spec": {"selector": {"app": HOOK}, "ports": [{"port": 9099}]},
+        },
+    )
+    inventory = ready_lab.copy_inventory(tmp_path_factory.mktemp("monitoring") / "inventory")
+    every = inventory / "group_vars" / "all.yml"
+    route = {
+        "receiver": "hook",
+        "group_by": ["alertname", "node"],
+        "group_wait": "1s",
+        "group_interval": "5s",
+    }
+    hook = {"url": f"http://{HOOK}.{namespace}.svc:9099/", "send_resolved": True}
+    asked = {
+        **{f"gpu_monitoring_{part}": "managed" for part in PARTS},
+        "gpu_monitoring_interval_s": 5,
+        "gpu_monitoring_cluster_name": "lab",
+        "gpu_monitoring_alertmanager_config": {
+            "route": route,
+            "receivers": [{"name": "hook", "webhook_configs": [hook]}],
+        },
+    }
+    every.write_text(yaml.safe_dump({**yaml.safe_load(every.read_text()), **asked}))
+    ended = ready_lab.site(inventory=inventory)
+    assert ended.status == 0, str(ended)
+    yield Monitored(ready_lab, inventory)
+    ended = ready_lab.playbook("playbooks/remove_monitoring.yml", inventory=inventory)
+    assert ended.status == 0, str(ended)
+    left = ready_lab.get("namespaces")["items"]
+    assert WHERE not in [each["metadata"]["name"] for each in left]
+    pods = ready_lab.kubectl("get", "daemonsets", "--all-namespaces", "--output=name")
+    assert "dcgm-exporter" not in pods
+
+
+@pytest.fixture
+def healed(monitored: Monitored) -> Iterator[Monitored]:
+    yield monitored
+    for node in (FIRST, SECOND):
+        monitored.lab.gpulab("heal", node)
+
+
+def test_the_suite_proves_what_was_turned_on(monitored: Monitored) -> None:
+    monitored.lab.validate("--tier", "nodes,monitoring", inventory=monitored.inventory).assert_passed()
+
+
+def test_a_second_run_changes_nothing(monitored: Monitored) -> None:
+    ended = monitored.lab.site(inventory=monitored.inventory)
+    assert ended.status == 0, str(ended)
+    assert {host: row["changed"] for host, row in ended.recap().items() if row["changed"]} == {}, str(ended)
+
+
+def test_healthy_nodes_raise_nothing(monitored: Monitored) -> None:
+    monitored.wait("no alert", lambda now: not named_ours(now), 60)
+
+
+def named_ours(alerts: list[Alert]) -> list[Alert]:
+    """Those about GPUs and nodes, not about how they are used."""
+    return [row for row in alerts if row["labels"]["severity"] in ("critical", "warning")]
+
+
+def test_a_fault_is_a_message_within_a_minute(healed: Monitored) -> None:
+    uuids = re.findall(r"GPU-[0-9a-f-]{36}", healed.lab.on(FIRST, "nvidia-smi -L"))
+    begin = time.monotonic()
+    healed.lab.gpulab("fault", FIRST, "xid", "79", "--gpu", str(GPU))
+    healed.lab.gpulab("fault", SECOND, "xid", "31", "--gpu", str(GPU))
+
+    def look() -> Done[Alert] | NotYet:
+        come = named(healed.messages(), "GpusmithGpuXid", FIRST)
+        return Done(come[0]) if come else NotYet("no message")
+
+    message = wait_until("a message about the Xid", look, Deadline(MESSAGE_S), tick=1.0)
+    print(f"The message came after {time.monotonic() - begin:.0f} s.")
+    expected = {"gpu": str(GPU), "UUID": uuids[GPU], "xid": "79", "severity": "critical", "cluster": "lab"}
+    assert {key: message["labels"].get(key) for key in expected} == expected
+    # An Xid of an application, which the inventory accepts.
+    assert not named(healed.alerts(), "GpusmithGpuXid", SECOND)
+    assert not named(healed.messages(), "GpusmithGpuXid", SECOND)
+
+
+def test_faults_raise_their_alerts_and_heal(healed: Monitored) -> None:
+    for kind in ("ecc-uncorrectable", "throttle"):
+        healed.lab.gpulab("fault", FIRST, kind, "--gpu", str(GPU))
+    healed.lab.gpulab("fault", SECOND, "gpu-lost", "--gpu", str(GPU))
+    expected = {
+        ("GpusmithGpuUncorrectableEcc", FIRST),
+        ("GpusmithGpuThrottled", FIRST),
+        ("GpusmithGpuXid", SECOND),
+        ("GpusmithGpuNotAllocatable", SECOND),
+        ("GpusmithGpusUnseen", SECOND),
+    }
+    # Those that wait before they fire are pending: promtool's tests prove the rest.
+    healed.wait(
+        "the alerts of three faults",
+        lambda now: expected <= {(row["labels"]["alertname"], row["labels"].get("node")) for row in now},
+        120,
+    )
+    for node in (FIRST, SECOND):
+        healed.lab.gpulab("heal", node)
+    # An Xid is told for an hour, whatever is done about it; ECC for five minutes.
+    remain = {"GpusmithGpuXid", "GpusmithGpuUncorrectableEcc"}
+    now = healed.wait(
+        "the alerts to end",
+        lambda now: {row["labels"]["alertname"] for row in named_ours(now)} <= remain,
+        420,
+    )
+    assert all(row.get("keepFiringSince") for row in named_ours(now)), now
+
+
+def test_a_driver_that_is_gone_is_told(healed: Monitored) -> None:
+    healed.lab.gpulab("fault", FIRST, "driver-not-loaded")
+    healed.wait("an alert", lambda now: bool(named(now, "GpusmithExporterDown", FIRST)), 120)
+    healed.lab.gpulab("heal", FIRST)
+    healed.wait("the alert to end", lambda now: not named(now, "GpusmithExporterDown", FIRST), 120)
+
+
+def test_neither_a_reboot_nor_an_upgrade_is_an_alarm(monitored: Monitored) -> None:
+    begin = time.time()
+    before = {FIRST: monitored.lab.boots()[FIRST]}
+    monitored.lab.gpulab("reboot", FIRST)
+    monitored.lab.wait_allocatable({FIRST: 4}, 180, rebooted_since=before)
+    ended = monitored.lab.playbook(*upgrade_words(SECOND, NEW), inventory=monitored.inventory)
+    assert ended.status == 0, str(ended)
+    ended = monitored.lab.playbook(*upgrade_words(SECOND, OLD), inventory=monitored.inventory)
+    since = int(time.time() - begin) + 5
+    fired = monitored.query(
+        f'max_over_time(ALERTS{{alertstate="firing",severity=~"critical|warning",alertname!="GpusmithGpuXid"}}[{since}s])'
+    )
+    assert fired == []
+    # Not even about to: the upgrade says itself what it works on.
+    pending = monitored.query(
+        f'max_over_time(ALERTS{{alertname=~"GpusmithExporterDown|GpusmithGpu.*",node="{SECOND}",alertname!="GpusmithGpuXid"}}[{since}s])'
+    )
+    assert pending == []
