@@ -16,7 +16,7 @@ import yaml
 
 from gpusmith.wait import Deadline, Done, NotYet, wait_until
 from tests.e2e.harness import NAMESPACE, Lab
-from tests.e2e.upgrades import NEW, OLD, upgrade_words
+from tests.e2e.upgrades import NEW, ROLLBACK_PLAYBOOK, SHORT, upgrade_words
 
 FIRST, SECOND = "gpu-1", "gpu-2"
 GPU = 2
@@ -173,8 +173,8 @@ def test_neither_a_reboot_nor_an_upgrade_is_an_alarm(monitored: Monitored) -> No
     before = {FIRST: monitored.lab.boots()[FIRST]}
     monitored.lab.gpulab("reboot", FIRST)
     monitored.lab.wait_allocatable({FIRST: 4}, 180, rebooted_since=before)
-    for version in (NEW, OLD):
-        ended = monitored.lab.playbook(*upgrade_words(SECOND, version), inventory=monitored.inventory)
+    for words in (upgrade_words(SECOND, NEW), [ROLLBACK_PLAYBOOK, "-l", SECOND, *SHORT]):
+        ended = monitored.lab.playbook(*words, inventory=monitored.inventory)
         assert ended.status == 0, str(ended)
     since = int(time.time() - begin) + 5
     fired = monitored.query(
