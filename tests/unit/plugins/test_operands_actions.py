@@ -159,9 +159,12 @@ def test_what_the_inventory_leaves_to_others_goes_and_theirs_stays(
     assert found["objects"] == ["DaemonSet 'ours/plugin'"]
     assert (OUR_PATH in memory.objects) is check
     assert THEIR_PATH in memory.objects
-    assert "kubectl delete runtimeclass nvidia" in found["warnings"][0]
+    assert "warnings" not in found
     again = act("operands", memory, monkeypatch, check, **{**asked, "objects": [CLASS], "gone": gone[1:]})
     assert "warnings" not in again
+    other = {**CLASS, "metadata": {**CLASS["metadata"], "name": "other"}}
+    renamed = act("operands", memory, monkeypatch, check, **{**asked, "objects": [other], "gone": []})
+    assert "kubectl delete runtimeclass nvidia" in renamed["warnings"][0]
 
 
 def play_of(*hosts: str, **applied: str) -> dict[str, Any]:
