@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible._internal._datatag._tags import VaultedValue
 from ansible.plugins.loader import init_plugin_loader
 from ansible.utils.collection_loader import AnsibleCollectionConfig
 
@@ -227,6 +228,16 @@ def test_a_receivers_password_is_in_a_secret_only() -> None:
     assert "geheim" not in json.dumps(objects)
     of_pods = [one(each, "StatefulSet", "alertmanager")["spec"]["template"] for each in (objects, made())]
     assert of_pods[0]["metadata"]["annotations"] != of_pods[1]["metadata"]["annotations"]
+
+
+def test_a_value_that_is_encrypted_alone_arrives_open() -> None:
+    """As 'ansible-vault encrypt_string' has it: filters that write YAML would write the closed vault."""
+    url = VaultedValue(ciphertext="$ANSIBLE_VAULT;1.1;AES256\n62").tag("https://geheim")
+    given = {"receivers": [{"name": "us", "webhook_configs": [{"url": url}]}]}
+    texts = {"gpu_monitoring_alertmanager_config": given, "__gpu_monitoring_files": ["alertmanager.yml.j2"]}
+    objects = of_role("gpu_monitoring", "{{ __gpu_monitoring_objects }}", {}, texts)
+    held = base64.b64decode(one(objects, "Secret", "alertmanager")["data"]["alertmanager.yml"])
+    assert yaml.safe_load(held) == given
 
 
 def test_the_volume_is_kept_where_there_is_one() -> None:
