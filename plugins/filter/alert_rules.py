@@ -21,7 +21,7 @@ author: gpusmith contributors
 positional: _input, accepted, jobs
 options:
   _input: {type: list, elements: str, required: true, description: Names of alerts that are left out.}
-  accepted: {type: list, default: [], description: "Lists of Xids, such as of several hosts. One is accepted that is in all of them."}
+  accepted: {type: list, default: [], description: "Lists of Xids, such as of several hosts, false for the default. One is accepted that is in all of them."}
   jobs: {type: list, elements: str, description: Exporters that there are. The alert that another one is down is left out. All by default.}
 """
 
@@ -31,7 +31,7 @@ _value: {type: dict, description: Content of each file by its name.}
 
 
 def alert_rules(
-    disabled: Sequence[str], accepted: Sequence[Sequence[int]] = (), jobs: Sequence[str] | None = None
+    disabled: Sequence[str], accepted: Sequence[Sequence[int] | bool] = (), jobs: Sequence[str] | None = None
 ) -> dict[str, str]:
     """See DOCUMENTATION."""
     try:

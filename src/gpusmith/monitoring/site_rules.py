@@ -11,6 +11,7 @@ import yaml
 
 from gpusmith.data import monitoring
 from gpusmith.errors import InputError
+from gpusmith.monitoring.rules import ACCEPTED_XIDS
 from gpusmith.wording import quoted
 
 DISABLED = "gpu_monitoring_disabled_alerts"
@@ -19,14 +20,14 @@ ACCEPTED = re.compile(r'xid!~"[\d|]*"')
 
 
 def rule_files(
-    accepted: Sequence[Iterable[int]] = (),
+    accepted: Sequence[Iterable[int] | bool] = (),
     disabled: Collection[str] = (),
     jobs: Collection[str] | None = None,
 ) -> dict[str, str]:
     """The files by name, as a site gets them.
 
     Args:
-        accepted: lists of Xids. One is accepted that is in all of them. Without a list, those of the files.
+        accepted: lists of Xids, or false for the default. One is accepted that is in all of them. Without any, the default.
         disabled: names of alerts that are left out.
         jobs: exporters that there are; nobody is told that another one is down. None for all.
 
@@ -35,7 +36,9 @@ def rule_files(
     """
     found = monitoring.groups()
     _refuse_unknown(disabled, found)
-    codes = set.intersection(*map(set, accepted)) if accepted else None
+    default = {int(code) for code in ACCEPTED_XIDS.split("|")}
+    lists = [default if isinstance(row, bool) else set(row) for row in accepted]
+    codes = set.intersection(*lists) if lists else None
     return {name: _text(groups, codes, disabled, jobs) for name, groups in found.items()}
 
 

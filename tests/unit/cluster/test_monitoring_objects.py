@@ -351,8 +351,10 @@ def test_xids_count_that_all_hosts_accept() -> None:
         "c": {"validation_accepted_xids": [31, 79]},
     }
     task = {"gpusmith.x": {"lists": "{{ __gpu_monitoring_accepted }}"}}
-    assert filled_in(task, "lists", groups={"all": list(hosts)}, hostvars=hosts) == [[13, 79], [31, 79]]
-    assert filled_in(task, "lists", groups={"all": ["b"]}, hostvars=hosts) == []
-    assert filled_in(task, "lists", groups={"all": ["b"]}, hostvars=hosts, validation_accepted_xids=[8]) == [
-        [8]
-    ]
+    for here, given, lists in (
+        (["a", "b", "c"], {}, [[13, 79], False, [31, 79]]),
+        (["b"], {}, [False]),
+        (["b"], {"validation_accepted_xids": [8]}, [False, [8]]),
+    ):
+        play = {"groups": {"all": [*hosts, "other"], "gpu_nodes": here}, "hostvars": hosts}
+        assert filled_in(task, "lists", **play, **given) == lists

@@ -39,10 +39,13 @@ def rules(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize(
     ("accepted", "codes"),
-    [([], "13|31"), ([[79, 13]], "13|79"), ([[13, 31, 79], [79, 13, 5]], "13|79"), ([[]], "")],
-)
+    [
+        ([], "13|31"), ([[79, 13]], "13|79"), ([[13, 31, 79], [79, 13, 5]], "13|79"), ([[]], ""),
+        ([False, [79, 13]], "13"), ([False], "13|31|43|45|68|109"),
+    ],
+)  # fmt: skip
 @pytest.mark.usefixtures("rules")
-def test_an_xid_is_accepted_that_is_in_all_lists(accepted: list[list[int]], codes: str) -> None:
+def test_an_xid_is_accepted_that_is_in_all_lists(accepted: list[list[int] | bool], codes: str) -> None:
     (text,) = site_rules.rule_files(accepted).values()
     assert f'xid!="", xid!~"{codes}"' in text
     assert yaml.safe_load(text)["groups"][0]["rules"][1]["annotations"] == {
