@@ -24,6 +24,7 @@ class ActionModule(ControllerAction):
             pull_secrets.read(cluster, namespace, asked["pull_secrets"])
         operator = monitoring.has_operator(cluster)
         found = monitoring.refuse_impossible(asked, operator)
+        found += monitoring.refuse_shared(cluster, asked["namespace"], asked["exporter_namespace"])
         if asked["dcgm_exporter"] == "managed":
             workloads = [
                 row

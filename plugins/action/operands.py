@@ -15,7 +15,7 @@ from gpusmith.cluster.api import Cluster
 from gpusmith.errors import GpusmithError
 from gpusmith.inventory import specs
 from gpusmith.wanted import cluster as cluster_wide
-from gpusmith.wording import quoted
+from gpusmith.wording import quoted, shorten
 
 FORMER_CLASS = (
     "RuntimeClass '{name}' is gpusmith's, and the inventory has another one. It stays, since pods may name it."
@@ -25,6 +25,7 @@ DATA = (
     "Namespace '{space}' stays with the data in its PersistentVolumeClaim {claims}. If nobody needs them:"
     " kubectl delete namespace {space}"
 )
+OTHERS = "Namespace '{space}' stays with what somebody else runs in it: {names}."
 
 
 class ActionModule(ControllerAction):
@@ -35,12 +36,19 @@ class ActionModule(ControllerAction):
         cluster = Cluster(asked["kubeconfig"])
         objects = [apply.of_site(row, asked["labels"], asked["pull_secrets"]) for row in asked["objects"]]
         if asked["state"] == "absent":
+            spaces = [row["metadata"]["name"] for row in objects if row["kind"] == "Namespace"]
             held = apply.claims(cluster, objects)
+            others = {space: names for space in spaces if (names := apply.tenants(cluster, space))}
             objects = [
-                row for row in objects if row["kind"] != "Namespace" or row["metadata"]["name"] not in held
+                row
+                for row in objects
+                if row["kind"] != "Namespace" or row["metadata"]["name"] not in {*held, *others}
             ]
             gone = apply.remove(cluster, objects, asked["timeout"], check)
-            kept = [DATA.format(space=space, claims=quoted(names)) for space, names in held.items()]
+            kept = [
+                *(DATA.format(space=space, claims=quoted(names)) for space, names in held.items()),
+                *(OTHERS.format(space=space, names=shorten(names)) for space, names in others.items()),
+            ]
             return {
                 "changed": bool(gone),
                 "objects": gone,

@@ -8,7 +8,7 @@ DOCUMENTATION = r"""
 module: monitoring_check
 short_description: Refuse monitoring that could not work in a cluster
 description:
-  - Refuses a second dcgm-exporter, addresses of Prometheus that do not answer, rules that cannot be read, and Secrets that are not there.
+  - Refuses a second dcgm-exporter, addresses of Prometheus that do not answer, a namespace of others, rules that cannot be read, and Secrets that are not there.
   - Changes nothing.
 author: gpusmith contributors
 options:
@@ -18,6 +18,7 @@ options:
   prometheus_url: {type: str, default: "", description: Address of an existing Prometheus.}
   alertmanager: {type: str, required: true, choices: [managed, existing, none], description: Who runs Alertmanager.}
   alertmanager_url: {type: str, default: "", description: Address of an existing Alertmanager.}
+  namespace: {type: str, required: true, description: Namespace of all other parts.}
   exporter_namespace: {type: str, required: true, description: Namespace of gpusmith's dcgm-exporter.}
   namespaces: {type: list, elements: str, default: [], description: Namespaces in which pods pull images with these Secrets.}
   pull_secrets: {type: list, elements: str, default: [], description: Names of Secrets with which pods pull images.}

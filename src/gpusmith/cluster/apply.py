@@ -215,6 +215,16 @@ def claims(cluster: Cluster, objects: Iterable[Object]) -> dict[str, list[str]]:
     return {name: sorted(row["metadata"]["name"] for row in rows) for name, rows in found.items() if rows}
 
 
+def tenants(cluster: Cluster, space: str) -> list[str]:
+    """Names of what somebody else runs in a namespace: it would go with it."""
+    return [
+        str(row["metadata"]["name"])
+        for kind in ("daemonsets", "deployments", "statefulsets")
+        for row in cluster.items(f"/apis/apps/v1/namespaces/{space}/{kind}")
+        if not _is_ours(row)
+    ]
+
+
 def former_classes(cluster: Cluster, objects: Iterable[Object]) -> list[str]:
     """RuntimeClasses of ours by names that we do not apply any more; none if the objects are without one."""
     wanted = {row["metadata"]["name"] for row in objects if row["kind"] == "RuntimeClass"}

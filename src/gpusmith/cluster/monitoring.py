@@ -6,13 +6,15 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from gpusmith.cluster import operands, retries
+from gpusmith.cluster import apply, operands, retries
 from gpusmith.cluster.api import Cluster, Object
 from gpusmith.cluster.apply import path_of
 from gpusmith.cluster.web import PROMETHEUS, Addressed, Prometheus, Proxied, Silent
+from gpusmith.data.operands import DEVICE_PLUGIN
 from gpusmith.errors import Refusal, ToolError
-from gpusmith.names import EXPORTER, MANAGED_BY, MANAGER
+from gpusmith.names import EXPORTER, MANAGED_BY, MANAGER, MONITORING_NAMESPACE
 from gpusmith.wait import Deadline, Done, NotYet, WaitTimeout, wait_until
+from gpusmith.wording import shorten
 
 OPERATOR = "monitoring.coreos.com/v1"
 """Group and version of Prometheus Operator's kinds."""
@@ -48,6 +50,24 @@ def second_exporters(workloads: Iterable[Mapping[str, Any]], namespace: str) -> 
                 )
             )
     return found
+
+
+def refuse_shared(cluster: Cluster, namespace: str, exporters: str) -> list[Refusal]:
+    """A namespace that is not the monitoring's alone: its pods have to be restricted ones, and it goes with the monitoring."""
+    found = cluster.get(f"/api/v1/namespaces/{namespace}")
+    ours = not found or (found["metadata"].get("labels") or {}).get(MANAGED_BY) == MANAGER
+    others = [] if ours else apply.tenants(cluster, namespace)
+    if namespace == exporters:
+        others = [DEVICE_PLUGIN]
+    if not others:
+        return []
+    return [
+        Refusal(
+            f"'gpu_monitoring_namespace' is '{namespace}', where others run: {shorten(others)}. It becomes gpusmith's own, for"
+            " restricted pods only, and remove_monitoring.yml deletes it.",
+            f"Set it to a name that nobody uses, such as '{MONITORING_NAMESPACE}'.",
+        )
+    ]
 
 
 def has_operator(cluster: Cluster) -> bool:

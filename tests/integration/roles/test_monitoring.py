@@ -62,7 +62,8 @@ class Api(ThreadingHTTPServer):
         named = [row for there, row in self.objects.items() if there.split("/")[-2] == kind]
         return (
             {"items": named}
-            if kind in ("daemonsets", "deployments", "runtimeclasses", "persistentvolumeclaims")
+            if kind
+            in ("daemonsets", "deployments", "statefulsets", "runtimeclasses", "persistentvolumeclaims")
             else None
         )
 

@@ -26,9 +26,16 @@ THEIRS: dict[str, Any] = {
         "spec": {"template": {"spec": {"containers": [{"image": "nvcr.io/nvidia/k8s/dcgm-exporter:4.2.3"}]}}},
     }
 }
+GRAFANA: dict[str, Any] = {
+    "/apis/apps/v1/namespaces/m/deployments/grafana": {
+        "metadata": {"name": "grafana", "namespace": "m"},
+        "spec": {"template": {"spec": {"containers": []}}},
+    }
+}
+BARE = {"/api/v1/namespaces/m": {**SPACE, "metadata": {"name": "m"}}}
 ASKED: dict[str, Any] = {
     "kubeconfig": "k", "dcgm_exporter": "managed", "prometheus": "managed", "prometheus_url": "", "alertmanager": "none",
-    "alertmanager_url": "", "exporter_namespace": "gpusmith-system", "namespaces": ["m"], "pull_secrets": [],
+    "alertmanager_url": "", "exporter_namespace": "gpusmith-system", "namespace": "m", "namespaces": ["m"], "pull_secrets": [],
     "disabled_alerts": [],
 }  # fmt: skip
 
@@ -51,6 +58,10 @@ def acted(
         ({"dcgm_exporter": "existing"}, THEIRS, ""),
         ({"prometheus": "existing"}, {}, "the cluster has no Prometheus Operator"),
         ({"disabled_alerts": ["GpusmithGpuXyd"]}, {}, "Alerts are 'GpusmithGpuXid'"),
+        ({"namespace": "gpusmith-system"}, {}, "is 'gpusmith-system', where others run: 'nvidia-device-plugin'."),
+        ({}, {**BARE, **GRAFANA}, "'gpu_monitoring_namespace' is 'm', where others run: 'grafana'."),
+        ({}, BARE, ""),
+        ({}, {**STORED, **GRAFANA}, ""),
         ({"pull_secrets": ["registry"]}, {}, "Secret 'm/registry' of 'gpusmith_image_pull_secrets' does not exist."),
     ],
 )  # fmt: skip
@@ -71,7 +82,16 @@ def test_what_could_not_work_is_refused_before_any_change(
     assert memory.done == []
 
 
-def test_a_namespace_with_a_volume_stays_and_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("there", "says"),
+    [
+        (CLAIM, "Namespace 'm' stays with the data in its PersistentVolumeClaim 'prometheus'."),
+        (GRAFANA, "Namespace 'm' stays with what somebody else runs in it: 'grafana'."),
+    ],
+)
+def test_a_namespace_that_somebody_needs_stays_and_is_named(
+    there: dict[str, Any], says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: dict[str, Any] = {
         "labels": {},
         "pull_secrets": [],
@@ -80,13 +100,12 @@ def test_a_namespace_with_a_volume_stays_and_is_named(monkeypatch: pytest.Monkey
         "state": "absent",
         "timeout": 0.0,
     }
-    memory = Memory({**STORED, **CLAIM})
+    memory = Memory({**STORED, **there})
     found = acted(operands, memory, monkeypatch, **asked)
-    assert set(memory.objects) == {"/api/v1/namespaces/m", *CLAIM}
+    assert set(memory.objects) == {"/api/v1/namespaces/m", *there}
     assert found["objects"] == ["ConfigMap 'm/c'"]
-    assert found["warnings"][0].startswith(
-        "Namespace 'm' stays with the data in its PersistentVolumeClaim 'prometheus'."
-    )
+    (warning,) = found["warnings"]
+    assert warning.startswith(says)
     memory = Memory(dict(STORED))
     assert "warnings" not in acted(operands, memory, monkeypatch, **asked)
     assert memory.objects == {}
