@@ -77,7 +77,7 @@ def prometheus(facts: Watched) -> list[Problem]:
         problems.append(
             Problem(
                 "Prometheus could not load its last configuration, and goes on with the one before.",
-                f"Read its log: kubectl -n {wanted.namespace} logs statefulset/prometheus"
+                f"Read its log: kubectl -n {wanted.namespace} logs deployment/prometheus"
                 if ours
                 else "Read its log.",
             )
@@ -344,7 +344,7 @@ def delivery(facts: Watched) -> list[Problem]:
         return [
             Problem(
                 f"Alert '{WATCHDOG}', which always fires, has not arrived at Alertmanager: nor would any other one.",
-                f"Read the log of Prometheus: kubectl -n {wanted.namespace} logs statefulset/prometheus",
+                f"Read the log of Prometheus: kubectl -n {wanted.namespace} logs deployment/prometheus",
             )
         ]
     return []

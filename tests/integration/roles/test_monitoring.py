@@ -171,6 +171,6 @@ def test_what_could_not_work_is_refused_before_any_change(
 def test_check_mode_changes_nothing_and_names_what_it_would_make(tmp_path: Path, api: Api) -> None:
     status, output = run(tmp_path, api, "--check", **ALL)
     assert status == 0, output
-    assert "StatefulSet 'gpusmith-monitoring/prometheus'" in output
+    assert "Deployment 'gpusmith-monitoring/prometheus'" in output
     assert api.asked
     assert QUERY not in [path for _, path in api.asked]

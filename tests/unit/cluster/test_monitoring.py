@@ -114,7 +114,7 @@ class Site(Memory):
         status = {"observedGeneration": 1, "updatedReplicas": ready, "readyReplicas": ready}
         super().__init__(
             {
-                f"{SPACE}/statefulsets/prometheus": {
+                f"{SPACE}/deployments/prometheus": {
                     "metadata": {"generation": generation},
                     "status": status,
                 },
@@ -136,7 +136,7 @@ class Site(Memory):
         return json.dumps({"status": "success", "data": {"result": rows}})
 
 
-OBJECTS = [workload("StatefulSet", "prometheus"), workload("DaemonSet", "dcgm-exporter")]
+OBJECTS = [workload("Deployment", "prometheus"), workload("DaemonSet", "dcgm-exporter")]
 UP = [("prometheus", "", "1"), ("dcgm-exporter", "gpu-1", "1"), ("dcgm-exporter", "gpu-2", "1")]
 PODS = (pod("gpu-1"), pod("gpu-2"), pod("gpu-3", ready=False))
 
@@ -161,8 +161,8 @@ def waited(site: Site, namespace: str = "m") -> str:
     ("site", "up", "says"),
     [
         (Site(pods=PODS), UP, ""),
-        (Site(generation=2, pods=PODS), UP, "StatefulSet 'm/prometheus' is not there yet"),
-        (Site(ready=0, pods=PODS), UP, "StatefulSet 'm/prometheus' has no ready pod"),
+        (Site(generation=2, pods=PODS), UP, "Deployment 'm/prometheus' is not there yet"),
+        (Site(ready=0, pods=PODS), UP, "Deployment 'm/prometheus' has no ready pod"),
         (Site(pods=PODS[1:]), UP, "DaemonSet 'm/dcgm-exporter' has no ready pod on gpu-1"),
         (Site(pods=(pod("gpu-1", ready=False), *PODS[1:])), UP, "no ready pod on gpu-1"),
         (Site(pods=PODS), UP[1:], "Prometheus has no target of job 'prometheus'"),

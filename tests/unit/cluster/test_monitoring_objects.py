@@ -226,8 +226,17 @@ def test_a_receivers_password_is_in_a_secret_only() -> None:
     held = base64.b64decode(one(objects, "Secret", "alertmanager")["data"]["alertmanager.yml"])
     assert yaml.safe_load(held) == given
     assert "geheim" not in json.dumps(objects)
-    of_pods = [one(each, "StatefulSet", "alertmanager")["spec"]["template"] for each in (objects, made())]
+    of_pods = [one(each, "Deployment", "alertmanager")["spec"]["template"] for each in (objects, made())]
     assert of_pods[0]["metadata"]["annotations"] != of_pods[1]["metadata"]["annotations"]
+
+
+def test_a_pod_that_never_was_ready_is_replaced_by_the_next_run() -> None:
+    """That is not so with a StatefulSet: whose image's name was misspelt, would keep that pod."""
+    kinds = {row["metadata"]["name"]: row for row in made() if "template" in row.get("spec", {})}
+    assert {row["kind"] for row in kinds.values()} == {"Deployment", "DaemonSet"}
+    for name in ("prometheus", "alertmanager"):
+        # Never two at once, of which one would find the volume locked.
+        assert kinds[name]["spec"]["strategy"] == {"type": "Recreate"}
 
 
 def test_a_value_that_is_encrypted_alone_arrives_open() -> None:
@@ -244,7 +253,7 @@ def test_the_volume_is_kept_where_there_is_one() -> None:
     storage = {"size": "50Gi", "class": "fast"}
     for given, volume in (({}, "emptyDir"), ({"storage": storage}, "persistentVolumeClaim")):
         objects = made(**given)
-        volumes = one(objects, "StatefulSet", "prometheus")["spec"]["template"]["spec"]["volumes"]
+        volumes = one(objects, "Deployment", "prometheus")["spec"]["template"]["spec"]["volumes"]
         assert volume in volumes[-1]
         assert ("PersistentVolumeClaim prometheus" in titles(objects)) is bool(given)
         assert "PersistentVolumeClaim prometheus" not in titles(
@@ -292,7 +301,7 @@ def test_an_existing_prometheus_gets_exporter_and_rules(
     objects = filled_in(INSTALL, "objects", **{**site, **given})
     assert there <= titles(objects)
     assert not not_there & titles(objects)
-    assert not {"StatefulSet prometheus", "ConfigMap prometheus"} & titles(objects)
+    assert not {"Deployment prometheus", "ConfigMap prometheus"} & titles(objects)
     for row in objects:
         if row["apiVersion"].startswith("monitoring.coreos.com/"):
             assert row["metadata"]["labels"]["release"] == "stack"
