@@ -34,6 +34,7 @@ MODULE_PARAMETER = re.compile(r"NVreg_[A-Za-z0-9]+")
 MODULE_VALUE = re.compile(r"[^\s\"'\\#]+")
 COMPONENTS = ("auto", "nscq", "nvsdm")
 EXTRA_MODULES = ("nvidia_peermem", "gdrdrv", "nvidia_fs")
+DURATION = re.compile(r"(?=.)(\d+y)?(\d+w)?(\d+d)?(\d+h)?(\d+m)?(\d+s)?")
 # As sysfs and 'lspci -Dnn' write them.
 GPU_PLACE = re.compile(r"10de:[0-9a-f]{4}|[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.IGNORECASE)
 SYSCTL_NAME = re.compile(r"[^\s=]+")
@@ -214,6 +215,19 @@ def from_zero(name: str, value: Any) -> Iterator[Refusal]:
         yield must_be(name, "a whole number from 0", value)
 
 
+def interval(name: str, value: Any) -> Iterator[Refusal]:
+    """Seconds between two values: Prometheus forgets a value, and the exporter an Xid, after five minutes."""
+    found = whole(value)
+    if value is not None and (found is None or not 5 <= found <= 120):
+        yield must_be(name, "a whole number from 5 to 120", value)
+
+
+def duration(name: str, value: Any) -> Iterator[Refusal]:
+    """As Prometheus takes it; with another one it keeps its old configuration, and does not start again."""
+    if value is not None and not (isinstance(value, str) and DURATION.fullmatch(value)):
+        yield must_be(name, "a duration such as '15d' or '1y'", value)
+
+
 def units(name: str, value: Any) -> Iterator[Refusal]:
     """Units of systemd that may be stopped: without those that the node, or the way to it, needs."""
     for index, unit in enumerate(value if isinstance(value, list | tuple) else ()):
@@ -273,6 +287,10 @@ RULES: Mapping[str, Rule] = {
     "gpu_upgrade_requires_hours": from_zero,
     "gpu_upgrade_evict": labels,
     "gpu_upgrade_stop_units": units,
+    "gpu_monitoring_interval_s": interval,
+    "gpu_monitoring_namespace": object_name,
+    "gpu_monitoring_operator_labels": labels,
+    "gpu_monitoring_retention": duration,
     "kubernetes_node_labels": labels,
     "validation_baselines": rates,
     "validation_labels": labels,
