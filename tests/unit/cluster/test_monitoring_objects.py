@@ -138,6 +138,20 @@ def test_pods_are_restricted_but_for_the_exporter() -> None:
     assert space["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
 
 
+def test_prometheus_writes_beside_etcd_only_where_there_are_no_other_nodes_without_gpus() -> None:
+    def weight(spec: dict[str, Any], labels: set[str]) -> int:
+        rows = spec["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+        absent = [(row["weight"], row["preference"]["matchExpressions"]) for row in rows]
+        assert {each["operator"] for _, (each,) in absent} == {"DoesNotExist"}
+        return sum(points for points, (each,) in absent if each["key"] not in labels)
+
+    nodes = [set[str](), {"node-role.kubernetes.io/control-plane"}, {"gpusmith.io/operands"}]
+    for spec in (spec for name, spec in workloads() if name != "dcgm-exporter"):
+        points = [weight(spec, labels) for labels in nodes]
+        assert points == sorted(points, reverse=True)
+        assert len(set(points)) == len(nodes)
+
+
 @pytest.mark.parametrize("owner", ["managed", "existing"])
 def test_nobody_may_read_secrets_or_change_anything(owner: str) -> None:
     rules = [rule for row in made(dcgm_exporter=owner) for rule in row.get("rules", [])]
