@@ -23,6 +23,8 @@ BACKS_OFF = "CrashLoopBackOff"
 PULLS = ("ErrImagePull", "ImagePullBackOff")
 """Reasons of a waiting container whose image does not come."""
 MOST_TOLD = 3
+MOST_OF_SCHEDULER = 300
+"""Characters: of many kinds of nodes it says much."""
 
 POLICIES = "/apis/nvidia.com/v1/clusterpolicies"
 """Installed by the GPU Operator; without it the API has no such resource."""
@@ -134,8 +136,15 @@ def problem(pod: Pod) -> str:
         if not row.get("ready"):
             return f"container '{row.get('name')}' is not ready ({_why(row)})"
     if not _is_ready(pod):
-        return f"it is {status.get('phase')}"
+        return f"it is {status.get('phase')}{_unscheduled(status)}"
     return ""
+
+
+def _unscheduled(status: Mapping[str, Any]) -> str:
+    """What the scheduler says of a pod that has no node yet."""
+    rows = (row for row in status.get("conditions") or [] if row.get("type") == "PodScheduled")
+    said = " ".join(str(row.get("message") or "") for row in rows if row.get("status") == "False")
+    return f": {' '.join(said.split())[:MOST_OF_SCHEDULER].rstrip('.')}" if said.strip() else ""
 
 
 def next_step(pod: Pod) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpusmith.cluster.operands import component, components, next_step, troubles
+from gpusmith.cluster.operands import component, components, next_step, problem, troubles
 from tests.unit.objects import operand
 
 PLUGIN = "registry.example/nvidia/k8s-device-plugin:v0.19.0"
@@ -136,3 +136,19 @@ def test_why_operands_do_not_serve_is_told_in_the_clusters_words(
     assert len(found) == bool(says)
     assert [text for text in says if text not in "".join(found)] == []
     assert "'gpu_operands_labels'" not in "".join(found) or DENIED in found[0]
+
+
+@pytest.mark.parametrize(
+    ("rows", "says"),
+    [
+        ([], "it is Pending"),
+        ([{"type": "PodScheduled", "status": "True"}], "it is Pending"),
+        (
+            [{"type": "PodScheduled", "status": "False", "message": "0/9 nodes are available:\n9 Insufficient memory. "}],
+            "it is Pending: 0/9 nodes are available: 9 Insufficient memory",
+        ),
+        ([{"type": "PodScheduled", "status": "False", "message": "x" * 1000}], f"it is Pending: {'x' * 300}"),
+    ],
+)  # fmt: skip
+def test_a_pod_without_a_node_says_what_the_scheduler_says(rows: list[dict[str, str]], says: str) -> None:
+    assert problem({"status": {"phase": "Pending", "conditions": rows}}) == says
