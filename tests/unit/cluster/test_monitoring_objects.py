@@ -248,6 +248,8 @@ def test_a_pod_that_never_was_ready_is_replaced_by_the_next_run() -> None:
     """That is not so with a StatefulSet: whose image's name was misspelt, would keep that pod."""
     kinds = {row["metadata"]["name"]: row for row in made() if "template" in row.get("spec", {})}
     assert {row["kind"] for row in kinds.values()} == {"Deployment", "DaemonSet"}
+    # Nodes that are down count.
+    assert kinds["dcgm-exporter"]["spec"]["updateStrategy"]["rollingUpdate"] == {"maxUnavailable": "10%"}
     for name in ("prometheus", "alertmanager"):
         # Never two at once, of which one would find the volume locked.
         assert kinds[name]["spec"]["strategy"] == {"type": "Recreate"}
