@@ -18,8 +18,9 @@ class ActionModule(ControllerAction):
     """Waits; in check mode nothing may be there yet."""
 
     def act(self, asked: dict[str, Any], check: bool) -> dict[str, Any]:
+        late: dict[str, str] = {}
         if not check:
-            monitoring.wait_for(
+            late = monitoring.wait_for(
                 Cluster(asked["kubeconfig"]),
                 asked["objects"],
                 asked["namespace"],
@@ -27,4 +28,4 @@ class ActionModule(ControllerAction):
                 asked["nodes"],
                 asked["timeout"],
             )
-        return {"changed": False, TELLS: {CLUSTER: {"notes": asked["notes"]}}}
+        return {"changed": False, "late": late, TELLS: {CLUSTER: {"notes": asked["notes"]}}}

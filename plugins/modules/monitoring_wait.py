@@ -18,3 +18,7 @@ options:
   notes: {type: list, elements: str, default: [], description: What a person is to know at the end of the run.}
   timeout: {type: float, default: 300.0, description: Seconds for all of it.}
 """
+
+RETURN = r"""
+late: {type: dict, returned: success, description: "By node, what is still missing of it alone. What all nodes need fails the task."}
+"""

@@ -8,7 +8,7 @@ from typing import Any
 
 from gpusmith.cluster import apply, operands, retries
 from gpusmith.cluster.api import Cluster, Object
-from gpusmith.cluster.apply import path_of
+from gpusmith.cluster.apply import name_of, path_of
 from gpusmith.cluster.web import PROMETHEUS, Addressed, Prometheus, Proxied, Silent
 from gpusmith.data.operands import DEVICE_PLUGIN
 from gpusmith.errors import Refusal, ToolError
@@ -101,8 +101,8 @@ def wait_for(
     nodes: Collection[str],
     timeout_s: float,
     sleep: Callable[[float], None] = time.sleep,
-) -> None:
-    """Until all parts run, and Prometheus gets values from what it is to ask.
+) -> dict[str, str]:
+    """Until all parts run, and Prometheus gets values from what it is to ask; what is missing at the end of some nodes only.
 
     Args:
         cluster: the API.
@@ -114,62 +114,84 @@ def wait_for(
         sleep: replaced in tests.
 
     Raises:
-        ToolError: something is missing at the end.
+        ToolError: something is missing at the end that is not a single node's.
     """
-    running = [row for row in objects if row["kind"] in ("Deployment", "StatefulSet", "DaemonSet")]
+    running = [row for row in objects if row["kind"] in ("Deployment", "DaemonSet")]
+    late: list[str] = []
+    of_nodes: dict[str, str] = {}
 
     def look() -> Done[None] | NotYet:
-        late = [said for row in running if (said := _late(cluster, row, nodes))]
+        of_nodes.clear()
+        late[:] = [said for row in running if (said := _late(cluster, row))]
+        for row in running:
+            of_nodes.update(_without_pod(cluster, row, nodes) if row["kind"] == "DaemonSet" else {})
         if not late and namespace:
-            late = _unseen(cluster, namespace, jobs, nodes)
-        return NotYet("; ".join(late)) if late else Done(None)
+            lost, unseen = _unseen(cluster, namespace, jobs, nodes)
+            late[:] = lost
+            of_nodes.update({node: said for node, said in unseen.items() if node not in of_nodes})
+        waits = [*late, *of_nodes.values()]
+        return NotYet("; ".join(waits)) if waits else Done(None)
 
     try:
         wait_until("the monitoring", look, Deadline(timeout_s), TICK_S, sleep)
     except WaitTimeout as error:
+        if not late:
+            # The other nodes are as they should be.
+            return of_nodes
         spaces = list(dict.fromkeys(str(row["metadata"]["namespace"]) for row in running))
         told = [said for space in spaces for said in operands.troubles(cluster, space)]
         look_at = " and ".join(f"'kubectl -n {space} get pods -o wide'" for space in spaces)
         raise ToolError(
             " ".join([error.message, *told]), f"Look at {look_at}, and at the pods' logs."
         ) from error
+    return {}
 
 
-def _late(cluster: Cluster, wanted: Object, nodes: Collection[str]) -> str:
-    """What a workload lacks; empty if its pods are ready. Of a DaemonSet those of these nodes: others may be down."""
+def _late(cluster: Cluster, wanted: Object) -> str:
+    """What a workload lacks, of a DaemonSet without its pods; empty if nothing."""
     path = path_of(cluster, wanted)
     found = (cluster.get(path) if path else None) or {}
-    called, namespace = wanted["metadata"]["name"], wanted["metadata"]["namespace"]
-    name = f"{wanted['kind']} '{namespace}/{called}'"
+    name = name_of(wanted)
     status = found.get("status") or {}
     if status.get("observedGeneration", 0) < (found.get("metadata") or {}).get("generation", 1):
         return f"{name} is not there yet"
     if wanted["kind"] == "DaemonSet":
-        pods = cluster.items(
-            f"/api/v1/namespaces/{namespace}/pods", labelSelector=f"app.kubernetes.io/name={called}"
-        )
-        ready = {pod["spec"].get("nodeName") for pod in pods if not operands.problem(pod)}
-        late = [node for node in nodes if node not in ready]
-        return f"{name} has no ready pod on {', '.join(late)}" if late else ""
+        return ""
     ready_now = min(int(status.get(key) or 0) for key in ("updatedReplicas", "readyReplicas"))
     return "" if ready_now else f"{name} has no ready pod"
 
 
-def _unseen(cluster: Cluster, namespace: str, jobs: Collection[str], nodes: Collection[str]) -> list[str]:
-    """Targets that do not answer Prometheus, in words."""
+def _without_pod(cluster: Cluster, wanted: Object, nodes: Collection[str]) -> dict[str, str]:
+    """Those of these nodes on which a DaemonSet has no ready pod: others may be down."""
+    called, namespace = wanted["metadata"]["name"], wanted["metadata"]["namespace"]
+    pods = cluster.items(
+        f"/api/v1/namespaces/{namespace}/pods", labelSelector=f"app.kubernetes.io/name={called}"
+    )
+    wrong = {str(pod["spec"].get("nodeName")): operands.problem(pod) for pod in pods}
+    return {
+        node: f"{name_of(wanted)} has no ready pod on {node}{': ' + said if (said := wrong.get(node)) else ''}"
+        for node in nodes
+        if wrong.get(node, "none") != ""
+    }
+
+
+def _unseen(
+    cluster: Cluster, namespace: str, jobs: Collection[str], nodes: Collection[str]
+) -> tuple[list[str], dict[str, str]]:
+    """What does not answer Prometheus, in words: of all, and of nodes."""
     try:
         found = Prometheus(Proxied(cluster, namespace, PROMETHEUS, retries.ONE_TRY)).query("up")
     except Silent as error:
-        return [f"Prometheus does not answer: {error.message}"]
+        return [f"Prometheus does not answer: {error.message}"], {}
     except (KeyError, TypeError):
-        return ["Prometheus does not answer as one does"]
+        return ["Prometheus does not answer as one does"], {}
     up = [row["metric"] for row in found if row["value"][1] == "1"]
     seen = {row.get("node") for row in up if row.get("job") == EXPORTER}
     lost = [
         f"Prometheus has no target of job '{job}'" for job in jobs if job not in {row["job"] for row in up}
     ]
     unseen = [node for node in nodes if node not in seen]
-    return lost + ([f"Prometheus gets no values from the exporters of {', '.join(unseen)}"] if unseen else [])
+    return lost, {node: f"Prometheus gets no values from the exporter of {node}" for node in unseen}
 
 
 def refuse_impossible(asked: Mapping[str, Any], operator: bool) -> list[Refusal]:

@@ -141,9 +141,9 @@ UP = [("prometheus", "", "1"), ("dcgm-exporter", "gpu-1", "1"), ("dcgm-exporter"
 PODS = (pod("gpu-1"), pod("gpu-2"), pod("gpu-3", ready=False))
 
 
-def waited(site: Site, namespace: str = "m") -> str:
+def waited(site: Site, namespace: str = "m") -> tuple[str, dict[str, str]]:
     try:
-        monitoring.wait_for(
+        found = monitoring.wait_for(
             site.cluster,
             OBJECTS,
             namespace,
@@ -153,8 +153,8 @@ def waited(site: Site, namespace: str = "m") -> str:
             lambda _: None,
         )
     except ToolError as error:
-        return str(error)
-    return ""
+        return str(error), {}
+    return "", found
 
 
 @pytest.mark.parametrize(
@@ -163,19 +163,36 @@ def waited(site: Site, namespace: str = "m") -> str:
         (Site(pods=PODS), UP, ""),
         (Site(generation=2, pods=PODS), UP, "Deployment 'm/prometheus' is not there yet"),
         (Site(ready=0, pods=PODS), UP, "Deployment 'm/prometheus' has no ready pod"),
-        (Site(pods=PODS[1:]), UP, "DaemonSet 'm/dcgm-exporter' has no ready pod on gpu-1"),
-        (Site(pods=(pod("gpu-1", ready=False), *PODS[1:])), UP, "no ready pod on gpu-1"),
         (Site(pods=PODS), UP[1:], "Prometheus has no target of job 'prometheus'"),
-        (Site(pods=PODS), UP[:2], "no values from the exporters of gpu-2"),
-        (Site(pods=PODS), [*UP[:2], ("dcgm-exporter", "gpu-2", "0")], "no values from the exporters of gpu-2"),
         (Site(pods=PODS), ApiRefused("no endpoints", "", 503), "Prometheus does not answer: no endpoints"),
     ],
 )  # fmt: skip
 def test_the_run_waits_for_pods_and_then_for_values(site: Site, up: Any, says: str) -> None:
     site.up = up
-    assert says in waited(site)
-    assert ("Look at 'kubectl -n m get pods -o wide'" in waited(site)) is bool(says)
+    said, of_nodes = waited(site)
+    assert says in said
+    assert ("Look at 'kubectl -n m get pods -o wide'" in said) is bool(says)
+    assert of_nodes == {}
+
+
+@pytest.mark.parametrize(
+    ("pods", "up", "node", "says"),
+    [
+        (PODS[1:], UP, "gpu-1", "DaemonSet 'm/dcgm-exporter' has no ready pod on gpu-1"),
+        ((pod("gpu-1", ready=False), *PODS[1:]), UP, "gpu-1", "has no ready pod on gpu-1: it is Running"),
+        (PODS, UP[:2], "gpu-2", "Prometheus gets no values from the exporter of gpu-2"),
+        (PODS, [*UP[:2], ("dcgm-exporter", "gpu-2", "0")], "gpu-2", "gets no values from the exporter of gpu-2"),
+    ],
+)  # fmt: skip
+def test_a_node_that_is_not_measured_is_no_matter_of_the_others(
+    pods: tuple[dict[str, Any], ...], up: Any, node: str, says: str
+) -> None:
+    site = Site(pods=pods)
+    site.up = up
+    said, of_nodes = waited(site)
+    assert (said, list(of_nodes)) == ("", [node])
+    assert says in of_nodes[node]
 
 
 def test_a_prometheus_of_others_is_not_asked() -> None:
-    assert waited(Site(pods=PODS), namespace="") == ""
+    assert waited(Site(pods=PODS), namespace="") == ("", {})

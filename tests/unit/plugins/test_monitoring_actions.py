@@ -111,9 +111,17 @@ def test_a_namespace_that_somebody_needs_stays_and_is_named(
     assert memory.objects == {}
 
 
+LATE = {"gpu-2": "said"}
+
+
 def test_in_check_mode_nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     waited: list[Any] = []
-    monkeypatch.setattr(monitoring_wait.monitoring, "wait_for", lambda *words: waited.append(words))
+
+    def wait_for(*words: Any) -> dict[str, str]:
+        waited.append(words)
+        return LATE
+
+    monkeypatch.setattr(monitoring_wait.monitoring, "wait_for", wait_for)
     asked: dict[str, Any] = {
         "objects": [],
         "namespace": "m",
@@ -124,5 +132,9 @@ def test_in_check_mode_nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     }
     for check in (True, False):
         found = acted(monitoring_wait, Memory({}), monkeypatch, check, **asked)
-        assert found == {"changed": False, "verdict": {"the cluster": {"notes": ["n"]}}}
+        assert found == {
+            "changed": False,
+            "late": {} if check else LATE,
+            "verdict": {"the cluster": {"notes": ["n"]}},
+        }
         assert bool(waited) is not check
