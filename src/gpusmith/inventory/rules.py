@@ -228,6 +228,32 @@ def duration(name: str, value: Any) -> Iterator[Refusal]:
         yield must_be(name, "a duration such as '15d' or '1y'", value)
 
 
+def alertmanager(name: str, value: Any) -> Iterator[Refusal]:
+    """Alertmanager's configuration, as far as it is often wrong: it does not start then, and the one before is gone."""
+    if not value or not isinstance(value, Mapping):
+        return
+    step = "docs/monitoring.md has an example."
+    route, rows = value.get("route"), value.get("receivers")
+    if not isinstance(route, Mapping) or not route.get("receiver") or not isinstance(rows, list | tuple):
+        yield Refusal(f"'{name}' must be a mapping with 'receivers' and a 'route' with a 'receiver'.", step)
+        return
+    there = [str(row.get("name")) for row in rows if isinstance(row, Mapping)]
+    for used in dict.fromkeys(map(str, _receivers(route))):
+        if used not in there and "{{" not in used:
+            yield Refusal(
+                f"'{name}' must be a mapping whose 'receivers' have '{used}', which a route names.", step
+            )
+
+
+def _receivers(route: Mapping[str, Any]) -> Iterator[Any]:
+    """Of a route, and of those below it that have their own."""
+    if route.get("receiver"):
+        yield route["receiver"]
+    for row in route.get("routes") or []:
+        if isinstance(row, Mapping):
+            yield from _receivers(row)
+
+
 def units(name: str, value: Any) -> Iterator[Refusal]:
     """Units of systemd that may be stopped: without those that the node, or the way to it, needs."""
     for index, unit in enumerate(value if isinstance(value, list | tuple) else ()):
@@ -287,6 +313,7 @@ RULES: Mapping[str, Rule] = {
     "gpu_upgrade_requires_hours": from_zero,
     "gpu_upgrade_evict": labels,
     "gpu_upgrade_stop_units": units,
+    "gpu_monitoring_alertmanager_config": alertmanager,
     "gpu_monitoring_interval_s": interval,
     "gpu_monitoring_namespace": object_name,
     "gpu_monitoring_operator_labels": labels,

@@ -47,6 +47,33 @@ def taint(**changes: Any) -> list[dict[str, Any]]:
         ("gpu_operands_namespace", "gpu_operands", "gpu_operands_namespace", "63 small letters"),
         ("gpu_operands_namespace", "", "gpu_operands_namespace", "63 small letters"),
         ("gpu_operands_runtime_class", "NVIDIA", "gpu_operands_runtime_class", "63 small letters"),
+        (
+            "gpu_monitoring_alertmanager_config",
+            {"receivers": [{"name": "us"}]},
+            "gpu_monitoring_alertmanager_config",
+            "a 'route' with a 'receiver'",
+        ),
+        (
+            "gpu_monitoring_alertmanager_config",
+            {"route": {"receiver": "us"}},
+            "gpu_monitoring_alertmanager_config",
+            "a mapping with 'receivers' and",
+        ),
+        (
+            "gpu_monitoring_alertmanager_config",
+            {"route": {"receiver": "us"}, "receivers": [{"name": "US"}]},
+            "gpu_monitoring_alertmanager_config",
+            "whose 'receivers' have 'us', which a route names",
+        ),
+        (
+            "gpu_monitoring_alertmanager_config",
+            {
+                "route": {"receiver": "us", "routes": [{"match": {}}, {"receiver": "night"}]},
+                "receivers": [{"name": "us"}],
+            },
+            "gpu_monitoring_alertmanager_config",
+            "whose 'receivers' have 'night', which a route names",
+        ),
         ("gpu_monitoring_interval_s", 300, "gpu_monitoring_interval_s", "a whole number from 5 to 120"),
         ("gpu_monitoring_interval_s", 0, "gpu_monitoring_interval_s", "a whole number from 5 to 120"),
         ("gpu_monitoring_retention", "15 days", "gpu_monitoring_retention", "a duration such as '15d'"),
