@@ -18,9 +18,9 @@ class ActionModule(ControllerAction):
     """Waits; in check mode nothing may be there yet."""
 
     def act(self, asked: dict[str, Any], check: bool) -> dict[str, Any]:
-        late: dict[str, str] = {}
+        missing = monitoring.Missing()
         if not check:
-            late = monitoring.wait_for(
+            missing = monitoring.wait_for(
                 Cluster(asked["kubeconfig"]),
                 asked["objects"],
                 asked["namespace"],
@@ -28,4 +28,9 @@ class ActionModule(ControllerAction):
                 asked["nodes"],
                 asked["timeout"],
             )
-        return {"changed": False, "late": late, TELLS: {CLUSTER: {"notes": asked["notes"]}}}
+        return {
+            "changed": False,
+            "missing": missing.of_all,
+            "late": dict(missing.of_nodes),
+            TELLS: {CLUSTER: {"notes": asked["notes"]}},
+        }

@@ -20,5 +20,6 @@ options:
 """
 
 RETURN = r"""
-late: {type: dict, returned: success, description: "By node, what is still missing of it alone. What all nodes need fails the task."}
+missing: {type: str, returned: success, description: "What all nodes need and is still missing; empty if nothing is."}
+late: {type: dict, returned: success, description: "By node, what is still missing of it alone."}
 """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from gpusmith.cluster import apply, operands, retries
@@ -11,7 +12,7 @@ from gpusmith.cluster.api import Cluster, Object
 from gpusmith.cluster.apply import name_of, path_of
 from gpusmith.cluster.web import PROMETHEUS, Addressed, Prometheus, Proxied, Silent
 from gpusmith.data.operands import DEVICE_PLUGIN
-from gpusmith.errors import Refusal, ToolError
+from gpusmith.errors import Refusal
 from gpusmith.names import EXPORTER, MANAGED_BY, MANAGER, MONITORING_NAMESPACE
 from gpusmith.wait import Deadline, Done, NotYet, WaitTimeout, wait_until
 from gpusmith.wording import shorten
@@ -93,6 +94,19 @@ def refuse_silent(url: str, variable: str) -> list[Refusal]:
     ]
 
 
+@dataclass(frozen=True)
+class Missing:
+    """What monitoring lacks at the end of a wait.
+
+    Attributes:
+        of_all: what all nodes need, with where to look; empty if nothing.
+        of_nodes: by node, what is missing of it alone.
+    """
+
+    of_all: str = ""
+    of_nodes: Mapping[str, str] = field(default_factory=dict)
+
+
 def wait_for(
     cluster: Cluster,
     objects: Sequence[Object],
@@ -101,8 +115,8 @@ def wait_for(
     nodes: Collection[str],
     timeout_s: float,
     sleep: Callable[[float], None] = time.sleep,
-) -> dict[str, str]:
-    """Until all parts run, and Prometheus gets values from what it is to ask; what is missing at the end of some nodes only.
+) -> Missing:
+    """Until all parts run, and Prometheus gets values from what it is to ask; then what is missing all the same.
 
     Args:
         cluster: the API.
@@ -112,9 +126,6 @@ def wait_for(
         nodes: whose exporters are to answer.
         timeout_s: for all of it.
         sleep: replaced in tests.
-
-    Raises:
-        ToolError: something is missing at the end that is not a single node's.
     """
     running = [row for row in objects if row["kind"] in ("Deployment", "DaemonSet")]
     late: list[str] = []
@@ -137,14 +148,12 @@ def wait_for(
     except WaitTimeout as error:
         if not late:
             # The other nodes are as they should be.
-            return of_nodes
+            return Missing(of_nodes=of_nodes)
         spaces = list(dict.fromkeys(str(row["metadata"]["namespace"]) for row in running))
         told = [said for space in spaces for said in operands.troubles(cluster, space)]
         look_at = " and ".join(f"'kubectl -n {space} get pods -o wide'" for space in spaces)
-        raise ToolError(
-            " ".join([error.message, *told]), f"Look at {look_at}, and at the pods' logs."
-        ) from error
-    return {}
+        return Missing(" ".join([error.message, *told, f"Look at {look_at}, and at the pods' logs."]))
+    return Missing()
 
 
 def _late(cluster: Cluster, wanted: Object) -> str:

@@ -32,6 +32,7 @@ class Api(ThreadingHTTPServer):
     Attributes:
         objects: that are there.
         asked: method and path of every request.
+        up: targets that answer Prometheus.
     """
 
     daemon_threads = True
@@ -40,11 +41,12 @@ class Api(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.objects: dict[str, dict[str, Any]] = {}
         self.asked: list[tuple[str, str]] = []
+        self.up = UP
 
     def answer(self, method: str, path: str, sent: bytes) -> dict[str, Any] | None:
         self.asked.append((method, path))
         if path == QUERY:
-            return {"data": {"result": [{"metric": metric, "value": [0, "1"]} for metric in UP]}}
+            return {"data": {"result": [{"metric": metric, "value": [0, "1"]} for metric in self.up]}}
         if method == "DELETE":
             return self.objects.pop(path, None)
         if method == "PATCH":
@@ -63,7 +65,14 @@ class Api(ThreadingHTTPServer):
         return (
             {"items": named}
             if kind
-            in ("daemonsets", "deployments", "statefulsets", "runtimeclasses", "persistentvolumeclaims")
+            in (
+                "daemonsets",
+                "deployments",
+                "statefulsets",
+                "runtimeclasses",
+                "persistentvolumeclaims",
+                "events",
+            )
             else None
         )
 
@@ -111,6 +120,20 @@ def test_without_any_part_the_cluster_is_not_asked(tmp_path: Path, api: Api) -> 
     assert status == 0, output
     assert "Nothing to do on 1 host" in output
     assert api.asked == []
+
+
+def test_what_is_missing_fails_after_a_playbook_could_validate(tmp_path: Path, api: Api) -> None:
+    """On a small cluster Prometheus waits for the new node, which is free when it is validated."""
+    api.up = [metric for metric in UP if metric["job"] != "prometheus"]
+    status, output = run(tmp_path, api, tasks_from="deploy", **ALL)
+    assert status == 0, output
+    status, output = run(tmp_path, api, **ALL)
+    assert status == 2
+    assert "Prometheus has no target of job 'prometheus'" in output
+    tasks = yaml.safe_load(Path("playbooks/provision_nodes.yml").read_text())[-1]["tasks"]
+    roles = [row.get("ansible.builtin.import_role", {}) for row in tasks]
+    order = [(role["name"].rpartition(".")[2], role.get("tasks_from")) for role in roles if role]
+    assert order.index(("node_stamp", None)) < order.index(("gpu_monitoring", "verdict"))
 
 
 def test_it_is_applied_once_and_leaves_nothing(tmp_path: Path, api: Api) -> None:

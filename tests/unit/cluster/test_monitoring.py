@@ -11,7 +11,6 @@ import urllib3
 
 from gpusmith.cluster import monitoring
 from gpusmith.cluster.api import ApiRefused
-from gpusmith.errors import ToolError
 from tests.unit.cluster.conftest import Memory
 
 OURS = {"app.kubernetes.io/managed-by": "gpusmith"}
@@ -142,19 +141,16 @@ PODS = (pod("gpu-1"), pod("gpu-2"), pod("gpu-3", ready=False))
 
 
 def waited(site: Site, namespace: str = "m") -> tuple[str, dict[str, str]]:
-    try:
-        found = monitoring.wait_for(
-            site.cluster,
-            OBJECTS,
-            namespace,
-            ["prometheus", "dcgm-exporter"],
-            ["gpu-1", "gpu-2"],
-            0.0,
-            lambda _: None,
-        )
-    except ToolError as error:
-        return str(error), {}
-    return "", found
+    found = monitoring.wait_for(
+        site.cluster,
+        OBJECTS,
+        namespace,
+        ["prometheus", "dcgm-exporter"],
+        ["gpu-1", "gpu-2"],
+        0.0,
+        lambda _: None,
+    )
+    return found.of_all, dict(found.of_nodes)
 
 
 @pytest.mark.parametrize(

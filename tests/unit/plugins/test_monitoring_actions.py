@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from ansible_collections.gpusmith.gpu.plugins.action import monitoring_check, monitoring_wait, operands
 
+from gpusmith.cluster.monitoring import Missing
 from gpusmith.errors import GpusmithError
 from tests.unit.cluster.conftest import Memory
 
@@ -111,15 +112,15 @@ def test_a_namespace_that_somebody_needs_stays_and_is_named(
     assert memory.objects == {}
 
 
-LATE = {"gpu-2": "said"}
+MISSING = Missing("no pod", {"gpu-2": "said"})
 
 
 def test_in_check_mode_nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     waited: list[Any] = []
 
-    def wait_for(*words: Any) -> dict[str, str]:
+    def wait_for(*words: Any) -> Missing:
         waited.append(words)
-        return LATE
+        return MISSING
 
     monkeypatch.setattr(monitoring_wait.monitoring, "wait_for", wait_for)
     asked: dict[str, Any] = {
@@ -134,7 +135,8 @@ def test_in_check_mode_nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
         found = acted(monitoring_wait, Memory({}), monkeypatch, check, **asked)
         assert found == {
             "changed": False,
-            "late": {} if check else LATE,
+            "missing": "" if check else "no pod",
+            "late": {} if check else {"gpu-2": "said"},
             "verdict": {"the cluster": {"notes": ["n"]}},
         }
         assert bool(waited) is not check
