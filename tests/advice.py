@@ -138,8 +138,8 @@ COMMANDS: Mapping[str, Command] = {
     "kubectl -n X get daemonsets,pods -o wide": _kubectl("-n gpusmith-system get daemonsets,pods -o wide"),
     "kubectl -n X get deployments,pods -o wide": _kubectl("-n gpusmith-system get deployments,pods -o wide"),
     "kubectl -n X get pods -o wide": _kubectl("-n gpusmith-system get pods -o wide"),
-    "kubectl -n X logs statefulset/prometheus": _kubectl(
-        "-n gpusmith-monitoring logs statefulset/prometheus --tail=1", 1
+    "kubectl -n X logs deployment/prometheus": _kubectl(
+        "-n gpusmith-monitoring logs deployment/prometheus --tail=1", 1
     ),
     "kubectl -n X logs X": _kubectl("-n gpusmith-system logs ds/nvidia-device-plugin --tail=1"),
     "kubectl -n X delete pod -l app.kubernetes.io/name=X --field-selector spec.nodeName=X": _kubectl(

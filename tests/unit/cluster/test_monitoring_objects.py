@@ -357,7 +357,7 @@ def test_what_is_waited_for_and_told(
 
 @pytest.mark.parametrize("owner", ["none", "existing", "managed"])
 def test_without_any_part_no_task_runs(owner: str) -> None:
-    for name in ("install", "verify", "validate"):
+    for name in ("install", "verify", "verdict", "validate"):
         for task in yaml.safe_load((ROLE / f"tasks/{name}.yml").read_text()):
             assert task["when"] == "__gpu_monitoring_wanted"
     wanted = [
@@ -381,5 +381,6 @@ def test_xids_count_that_all_hosts_accept() -> None:
         (["b"], {}, [False]),
         (["b"], {"validation_accepted_xids": [8]}, [False, [8]]),
     ):
-        play = {"groups": {"all": [*hosts, "other"], "gpu_nodes": here}, "hostvars": hosts}
+        with_gpus = {name: {**hosts[name], "gpusmith_gpu_model": "h100-sxm"} for name in here}
+        play = {"groups": {"all": [*hosts, "other"]}, "hostvars": {**hosts, "other": {}, **with_gpus}}
         assert filled_in(task, "lists", **play, **given) == lists
