@@ -133,8 +133,10 @@ def monitored(
     ended = ready_lab.site(inventory=inventory)
     assert ended.status == 0, str(ended)
     yield Monitored(ready_lab, inventory)
-    ended = ready_lab.playbook("playbooks/remove_monitoring.yml", inventory=inventory)
-    assert ended.status == 0, str(ended)
+    for changed in (True, False):
+        ended = ready_lab.playbook("playbooks/remove_monitoring.yml", inventory=inventory)
+        assert ended.status == 0, str(ended)
+        assert bool(ended.recap()["gpu-1"]["changed"]) is changed, str(ended)
     left = ready_lab.get("namespaces")["items"]
     assert WHERE not in [each["metadata"]["name"] for each in left]
     pods = ready_lab.kubectl("get", "daemonsets", "--all-namespaces", "--output=name")

@@ -77,14 +77,6 @@ def test_a_free_node_leaves_and_its_machine_is_clean(ready_lab: Lab) -> None:
     assert not again.recap()[NODE]["changed"], str(again)
 
 
-def test_the_monitoring_leaves_when_it_is_asked_to(ready_lab: Lab) -> None:
-    first, again = (ready_lab.playbook("playbooks/remove_monitoring.yml") for _ in range(2))
-    assert (first.status, again.status) == (0, 0), str(first) + str(again)
-    assert not again.recap()["gpu-1"]["changed"], str(again)
-    left = [each["metadata"]["name"] for each in ready_lab.get("namespaces")["items"]]
-    assert "gpusmith-monitoring" not in left
-
-
 def test_the_operands_leave_when_they_are_asked_to(ready_lab: Lab, tmp_path: Path) -> None:
     playbook = tmp_path / "remove_operands.yml"
     role = {"name": "gpusmith.gpu.gpu_operands", "tasks_from": "remove"}
