@@ -35,7 +35,7 @@ ELSEWHERE = {
         "alternative": "tests/unit/cluster/test_monitoring_objects.py::test_an_existing_prometheus_gets_exporter_and_rules",
         "changed": "tests/unit/cluster/test_monitoring_objects.py::test_a_part_that_is_no_longer_ours_goes_and_the_others_stay",
         "wrong": "tests/unit/cluster/test_monitoring.py::test_parts_that_nobody_would_read_are_refused",
-        "removed": "tests/e2e/test_7_removal.py::test_the_monitoring_leaves_when_it_is_asked_to",
+        "removed": "tests/e2e/test_6_monitoring.py::test_it_leaves_when_it_is_asked_to",
         "check": "tests/unit/plugins/test_monitoring_actions.py::test_in_check_mode_nobody_waits",
     },
     "gpu_upgrade": {
