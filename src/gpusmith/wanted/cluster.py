@@ -12,7 +12,7 @@ from gpusmith.inventory.places import path
 from gpusmith.inventory.specs import Spec, Specs
 from gpusmith.inventory.target import GPU_GROUP, Run
 from gpusmith.inventory.templates import UnfilledError, has_open, is_plain
-from gpusmith.inventory.values import convert, fits
+from gpusmith.inventory.values import check, convert
 from gpusmith.wording import quoted, shorten
 
 ROLES = ("gpu_operands", "gpu_monitoring")
@@ -188,9 +188,9 @@ def _filled(hosts: Hosts, host: str, name: str, value: Any) -> Any:
 
 
 def _value(spec: Spec, name: str, row: Mapping[str, Any]) -> Any:
-    """What holds for a host, typed; a value of another type is for the guard to refuse."""
+    """What holds for a host, typed; what is no value of it is for the guard to refuse."""
     value = row.get(name, spec.default)
-    return convert(spec, value) if fits(spec.type, value) else value
+    return value if check(name, spec, value) else convert(spec, value)
 
 
 def _kubeconfig(row: Mapping[str, Any]) -> str:

@@ -72,6 +72,11 @@ def test_hosts_that_say_the_same_or_nothing_agree() -> None:
     assert refused(rows, ("b",), {"gpu_operands_ready_timeout_s": 600}) == []
 
 
+def test_what_is_no_value_of_a_variable_is_for_the_guard_to_refuse() -> None:
+    rows = {"a": {"gpu_monitoring_storage": {"storageClass": "fast"}}, "b": {}}
+    assert "gpu_monitoring_storage" in " ".join(map(str, refused(rows)))
+
+
 def test_a_disagreement_about_a_secret_shows_no_value() -> None:
     name = "gpu_monitoring_alertmanager_config"
     rows: dict[str, dict[str, Any]] = {"a": {name: {"route": {"receiver": "geheim"}}}, "b": {}}
