@@ -43,13 +43,8 @@ def rule_files(
 
 
 def _refuse_unknown(disabled: Collection[str], found: Mapping[str, list[dict[str, Any]]]) -> None:
-    known = [
-        str(rule["alert"])
-        for groups in found.values()
-        for group in groups
-        for rule in group["rules"]
-        if "alert" in rule
-    ]
+    rules = (rule for groups in found.values() for group in groups for rule in group["rules"])
+    known = list(dict.fromkeys(str(rule["alert"]) for rule in rules if "alert" in rule))
     for name in disabled:
         if name not in known:
             near = difflib.get_close_matches(name, known, n=3) or known
