@@ -117,12 +117,16 @@ def limits(name: str, value: Any) -> Iterator[Refusal]:
         yield must_be(name, words, value)
         return
     for key, amount in value.items():
-        try:
-            good = not isinstance(amount, bool) and parse_quantity(str(amount)) > 0
-        except ValueError:
-            good = False
-        if not good:
+        if not is_amount(amount):
             yield must_be(f"{name}.{key}", "an amount such as '4' or '4Gi'", amount)
+
+
+def is_amount(value: Any) -> bool:
+    """Whether Kubernetes takes it as a quantity, of more than nothing."""
+    try:
+        return not isinstance(value, bool) and parse_quantity(str(value)) > 0
+    except ValueError:
+        return False
 
 
 def taints(name: str, value: Any) -> Iterator[Refusal]:

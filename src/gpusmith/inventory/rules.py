@@ -12,6 +12,7 @@ from gpusmith.errors import Refusal
 from gpusmith.inventory import authorities, gpu_models, kubelet, proxy, registries
 from gpusmith.inventory.labels import (
     DNS_NAME,
+    is_amount,
     label,
     labels,
     limits,
@@ -228,6 +229,16 @@ def duration(name: str, value: Any) -> Iterator[Refusal]:
         yield must_be(name, "a duration such as '15d' or '1y'", value)
 
 
+def volume(name: str, value: Any) -> Iterator[Refusal]:
+    """A size that Kubernetes takes, without which there is no volume."""
+    if not value or not isinstance(value, Mapping):
+        return
+    if value.get("size") is None:
+        yield must_be(name, "a mapping with 'size'", value)
+    elif not is_amount(value["size"]):
+        yield must_be(f"{name}.size", "an amount such as '50Gi'", value["size"])
+
+
 def alertmanager(name: str, value: Any) -> Iterator[Refusal]:
     """Alertmanager's configuration, as far as it is often wrong: it does not start then, and the one before is gone."""
     if not value or not isinstance(value, Mapping):
@@ -318,6 +329,7 @@ RULES: Mapping[str, Rule] = {
     "gpu_monitoring_namespace": object_name,
     "gpu_monitoring_operator_labels": labels,
     "gpu_monitoring_retention": duration,
+    "gpu_monitoring_storage": volume,
     "kubernetes_node_labels": labels,
     "validation_baselines": rates,
     "validation_labels": labels,

@@ -78,6 +78,13 @@ def taint(**changes: Any) -> list[dict[str, Any]]:
         ("gpu_monitoring_interval_s", 0, "gpu_monitoring_interval_s", "a whole number from 5 to 120"),
         ("gpu_monitoring_retention", "15 days", "gpu_monitoring_retention", "a duration such as '15d'"),
         ("gpu_monitoring_retention", "30", "gpu_monitoring_retention", "a duration such as '15d'"),
+        (
+            "gpu_monitoring_storage",
+            {"size": "ten"},
+            "gpu_monitoring_storage.size",
+            "an amount such as '50Gi'",
+        ),
+        ("gpu_monitoring_storage", {"class": "fast"}, "gpu_monitoring_storage", "a mapping with 'size'"),
         ("gpu_monitoring_retention", "", "gpu_monitoring_retention", "a duration such as '15d'"),
         ("gpu_monitoring_namespace", "GPU", "gpu_monitoring_namespace", "63 small letters"),
         ("gpu_upgrade_canary", -1, "gpu_upgrade_canary", "a whole number from 0"),
