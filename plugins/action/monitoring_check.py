@@ -25,6 +25,8 @@ class ActionModule(ControllerAction):
         operator = monitoring.has_operator(cluster)
         found = monitoring.refuse_impossible(asked, operator)
         found += monitoring.refuse_shared(cluster, asked["namespace"], asked["exporter_namespace"])
+        if asked["prometheus"] == "managed":
+            found += monitoring.refuse_unbound(cluster, asked["namespace"], asked["storage"])
         if asked["dcgm_exporter"] == "managed":
             workloads = [
                 row

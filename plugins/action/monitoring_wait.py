@@ -32,5 +32,6 @@ class ActionModule(ControllerAction):
             "changed": False,
             "missing": missing.of_all,
             "late": dict(missing.of_nodes),
-            TELLS: {CLUSTER: {"notes": asked["notes"]}},
+            # How to open what does not run is no help.
+            TELLS: {CLUSTER: {"notes": [] if missing.of_all else asked["notes"]}},
         }

@@ -18,6 +18,7 @@ options:
   prometheus_url: {type: str, default: "", description: Address of an existing Prometheus.}
   alertmanager: {type: str, required: true, choices: [managed, existing, none], description: Who runs Alertmanager.}
   alertmanager_url: {type: str, default: "", description: Address of an existing Alertmanager.}
+  storage: {type: dict, default: {}, description: "Size and StorageClass of a managed Prometheus; empty for none."}
   namespace: {type: str, required: true, description: Namespace of all other parts.}
   exporter_namespace: {type: str, required: true, description: Namespace of gpusmith's dcgm-exporter.}
   namespaces: {type: list, elements: str, default: [], description: Namespaces in which pods pull images with these Secrets.}

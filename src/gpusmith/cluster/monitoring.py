@@ -19,6 +19,7 @@ from gpusmith.wording import shorten
 
 OPERATOR = "monitoring.coreos.com/v1"
 """Group and version of Prometheus Operator's kinds."""
+DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 OPERATOR_KINDS = ("PodMonitor", "PrometheusRule")
 TICK_S = 2.0
 
@@ -68,6 +69,26 @@ def refuse_shared(cluster: Cluster, namespace: str, exporters: str) -> list[Refu
             " restricted pods only, and remove_monitoring.yml deletes it.",
             f"Set it to a name that nobody uses, such as '{MONITORING_NAMESPACE}'.",
         )
+    ]
+
+
+def refuse_unbound(cluster: Cluster, namespace: str, storage: Mapping[str, Any]) -> list[Refusal]:
+    """A volume that nobody would make: Prometheus would wait for it, after the one before has gone."""
+    if not storage or cluster.get(f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/prometheus"):
+        return []
+    classes = [row["metadata"] for row in cluster.items("/apis/storage.k8s.io/v1/storageclasses")]
+    names = {str(row["name"]) for row in classes}
+    wanted = storage.get("class")
+    if not wanted and any((row.get("annotations") or {}).get(DEFAULT_CLASS) == "true" for row in classes):
+        return []
+    # Volumes that are there may have a class that is only a word.
+    volumes = cluster.items("/api/v1/persistentvolumes")
+    if (wanted or "") in {*names, *(str(row["spec"].get("storageClassName") or "") for row in volumes)}:
+        return []
+    what = f"names StorageClass '{wanted}', which there is not" if wanted else "needs a default StorageClass"
+    known = f"The cluster has {shorten(sorted(names))}." if names else "The cluster has no StorageClass."
+    return [
+        Refusal(f"'gpu_monitoring_storage' {what}.", f"{known} Without the variable, values go with the pod.")
     ]
 
 
@@ -166,8 +187,13 @@ def _late(cluster: Cluster, wanted: Object) -> str:
         return f"{name} is not there yet"
     if wanted["kind"] == "DaemonSet":
         return ""
-    ready_now = min(int(status.get(key) or 0) for key in ("updatedReplicas", "readyReplicas"))
-    return "" if ready_now else f"{name} has no ready pod"
+    there, new, ready = (
+        int(status.get(key) or 0) for key in ("replicas", "updatedReplicas", "readyReplicas")
+    )
+    if there == new == ready > 0:
+        return ""
+    # One of before may serve as long as the new one does not.
+    return f"{name} has no ready pod{' of what it is now' if there > new or ready > new else ''}"
 
 
 def _without_pod(cluster: Cluster, wanted: Object, nodes: Collection[str]) -> dict[str, str]:

@@ -50,7 +50,7 @@ class Api(ThreadingHTTPServer):
         if method == "DELETE":
             return self.objects.pop(path, None)
         if method == "PATCH":
-            status = {"updatedReplicas": 1, "readyReplicas": 1, "observedGeneration": 1}
+            status = {"replicas": 1, "updatedReplicas": 1, "readyReplicas": 1, "observedGeneration": 1}
             self.objects[path] = {**yaml.safe_load(sent), "status": status}
         if path in self.objects:
             return self.objects[path]

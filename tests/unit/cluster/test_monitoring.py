@@ -109,8 +109,11 @@ def pod(node: str, ready: bool = True) -> dict[str, Any]:
 class Site(Memory):
     """A cluster with workloads and a Prometheus."""
 
-    def __init__(self, ready: int = 1, generation: int = 1, pods: tuple[dict[str, Any], ...] = ()) -> None:
-        status = {"observedGeneration": 1, "updatedReplicas": ready, "readyReplicas": ready}
+    def __init__(
+        self, ready: int = 1, generation: int = 1, pods: tuple[dict[str, Any], ...] = (), old: int = 0
+    ) -> None:
+        numbers = {"replicas": 1 + old, "updatedReplicas": 1, "readyReplicas": ready}
+        status = {"observedGeneration": 1, **numbers}
         super().__init__(
             {
                 f"{SPACE}/deployments/prometheus": {
@@ -159,6 +162,7 @@ def waited(site: Site, namespace: str = "m") -> tuple[str, dict[str, str]]:
         (Site(pods=PODS), UP, ""),
         (Site(generation=2, pods=PODS), UP, "Deployment 'm/prometheus' is not there yet"),
         (Site(ready=0, pods=PODS), UP, "Deployment 'm/prometheus' has no ready pod"),
+        (Site(old=1, pods=PODS), UP, "Deployment 'm/prometheus' has no ready pod of what it is now"),
         (Site(pods=PODS), UP[1:], "Prometheus has no target of job 'prometheus'"),
         (Site(pods=PODS), ApiRefused("no endpoints", "", 503), "Prometheus does not answer: no endpoints"),
     ],

@@ -250,9 +250,10 @@ def test_a_pod_that_never_was_ready_is_replaced_by_the_next_run() -> None:
     assert {row["kind"] for row in kinds.values()} == {"Deployment", "DaemonSet"}
     # Nodes that are down count.
     assert kinds["dcgm-exporter"]["spec"]["updateStrategy"]["rollingUpdate"] == {"maxUnavailable": "10%"}
-    for name in ("prometheus", "alertmanager"):
-        # Never two at once, of which one would find the volume locked.
-        assert kinds[name]["spec"]["strategy"] == {"type": "Recreate"}
+    # Never two at once, of which one would find the volume locked.
+    assert kinds["prometheus"]["spec"]["strategy"] == {"type": "Recreate"}
+    # With a wrong configuration, the one before goes on.
+    assert kinds["alertmanager"]["spec"]["strategy"]["rollingUpdate"]["maxUnavailable"] == 0
 
 
 def test_a_value_that_is_encrypted_alone_arrives_open() -> None:

@@ -34,10 +34,19 @@ GRAFANA: dict[str, Any] = {
     }
 }
 BARE = {"/api/v1/namespaces/m": {**SPACE, "metadata": {"name": "m"}}}
+CLASSES: dict[str, Any] = {"/apis/storage.k8s.io/v1/storageclasses/slow": {"metadata": {"name": "slow"}}}
+DEFAULT: dict[str, Any] = {
+    "/apis/storage.k8s.io/v1/storageclasses/slow": {
+        "metadata": {"name": "slow", "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}}
+    }
+}
+VOLUMES: dict[str, Any] = {
+    "/api/v1/persistentvolumes/v": {"metadata": {"name": "v"}, "spec": {"storageClassName": "word"}}
+}
 ASKED: dict[str, Any] = {
     "kubeconfig": "k", "dcgm_exporter": "managed", "prometheus": "managed", "prometheus_url": "", "alertmanager": "none",
     "alertmanager_url": "", "exporter_namespace": "gpusmith-system", "namespace": "m", "namespaces": ["m"], "pull_secrets": [],
-    "disabled_alerts": [],
+    "disabled_alerts": [], "storage": {},
 }  # fmt: skip
 
 
@@ -59,6 +68,11 @@ def acted(
         ({"dcgm_exporter": "existing"}, THEIRS, ""),
         ({"prometheus": "existing"}, {}, "the cluster has no Prometheus Operator"),
         ({"disabled_alerts": ["GpusmithGpuXyd"]}, {}, "Alerts are 'GpusmithGpuXid'"),
+        ({"prometheus": "managed", "storage": {"size": "1Gi", "class": "fast"}}, CLASSES, "The cluster has 'slow'."),
+        ({"prometheus": "managed", "storage": {"size": "1Gi", "class": "slow"}}, CLASSES, ""),
+        ({"prometheus": "managed", "storage": {"size": "1Gi"}}, CLASSES, "needs a default StorageClass"),
+        ({"prometheus": "managed", "storage": {"size": "1Gi"}}, DEFAULT, ""),
+        ({"prometheus": "managed", "storage": {"size": "1Gi", "class": "word"}}, VOLUMES, ""),
         ({"namespace": "gpusmith-system"}, {}, "is 'gpusmith-system', where others run: 'nvidia-device-plugin'."),
         ({}, {**BARE, **GRAFANA}, "'gpu_monitoring_namespace' is 'm', where others run: 'grafana'."),
         ({}, BARE, ""),
@@ -137,6 +151,6 @@ def test_in_check_mode_nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
             "changed": False,
             "missing": "" if check else "no pod",
             "late": {} if check else {"gpu-2": "said"},
-            "verdict": {"the cluster": {"notes": ["n"]}},
+            "verdict": {"the cluster": {"notes": ["n"] if check else []}},
         }
         assert bool(waited) is not check
