@@ -74,7 +74,8 @@ def refuse_shared(cluster: Cluster, namespace: str, exporters: str) -> list[Refu
 
 def refuse_unbound(cluster: Cluster, namespace: str, storage: Mapping[str, Any]) -> list[Refusal]:
     """A volume that nobody would make: Prometheus would wait for it, after the one before has gone."""
-    if not storage or cluster.get(f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/prometheus"):
+    claim = cluster.get(f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/prometheus") or {}
+    if not storage or (claim.get("status") or {}).get("phase") == "Bound":
         return []
     classes = [row["metadata"] for row in cluster.items("/apis/storage.k8s.io/v1/storageclasses")]
     names = {str(row["name"]) for row in classes}

@@ -43,6 +43,13 @@ DEFAULT: dict[str, Any] = {
 VOLUMES: dict[str, Any] = {
     "/api/v1/persistentvolumes/v": {"metadata": {"name": "v"}, "spec": {"storageClassName": "word"}}
 }
+
+
+def bound(phase: str) -> dict[str, Any]:
+    """A claim that an earlier run has made."""
+    return {path: {**claim, "status": {"phase": phase}} for path, claim in CLAIM.items()}
+
+
 ASKED: dict[str, Any] = {
     "kubeconfig": "k", "dcgm_exporter": "managed", "prometheus": "managed", "prometheus_url": "", "alertmanager": "none",
     "alertmanager_url": "", "exporter_namespace": "gpusmith-system", "namespace": "m", "namespaces": ["m"], "pull_secrets": [],
@@ -72,6 +79,8 @@ def acted(
         ({"prometheus": "managed", "storage": {"size": "1Gi", "class": "slow"}}, CLASSES, ""),
         ({"prometheus": "managed", "storage": {"size": "1Gi"}}, CLASSES, "needs a default StorageClass"),
         ({"prometheus": "managed", "storage": {"size": "1Gi"}}, DEFAULT, ""),
+        ({"prometheus": "managed", "storage": {"size": "1Gi", "class": "gone"}}, bound("Bound"), ""),
+        ({"prometheus": "managed", "storage": {"size": "1Gi", "class": "gone"}}, bound("Pending"), "names StorageClass 'gone'"),
         ({"prometheus": "managed", "storage": {"size": "1Gi", "class": "word"}}, VOLUMES, ""),
         ({"namespace": "gpusmith-system"}, {}, "is 'gpusmith-system', where others run: 'nvidia-device-plugin'."),
         ({}, {**BARE, **GRAFANA}, "'gpu_monitoring_namespace' is 'm', where others run: 'grafana'."),
