@@ -385,3 +385,9 @@ def test_xids_count_that_all_hosts_accept() -> None:
         with_gpus = {name: {**hosts[name], "gpusmith_gpu_model": "h100-sxm"} for name in here}
         play = {"groups": {"all": [*hosts, "other"]}, "hostvars": {**hosts, "other": {}, **with_gpus}}
         assert filled_in(task, "lists", **play, **given) == lists
+
+
+def test_a_number_of_the_command_line_is_one() -> None:
+    """What -e KEY=VALUE gives is a text."""
+    assert made(interval_s="20") == made(interval_s=20)
+    assert made(interval_s=20) != made()
