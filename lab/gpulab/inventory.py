@@ -28,7 +28,14 @@ REPOSITORIES = {
 """Role -> name of its repository on the depot."""
 
 GROUP_OF_ROLE = {"control-plane": "kube_control_plane", "gpu": "gpu_nodes", "cpu": "cpu_nodes"}
+PARTS = ("dcgm_exporter", "kube_state_metrics", "prometheus", "alertmanager", "dashboards")
+MONITORING = {
+    **{f"gpu_monitoring_{part}": "managed" for part in PARTS},
+    "gpu_monitoring_cluster_name": "lab",
+    "gpu_monitoring_interval_s": 10,
+}
 REASONS = {
+    "gpu_monitoring_interval_s": "Nobody waits 30 s for a value here.",
     "host_baseline_swap": "The swap that a machine sees is its host's; turning it off would reach beyond the lab.",
     "host_baseline_time_synchronised": "The clock is the host's as well.",
     "preflight_free_space_mib": "The disk is the host's; simulated drivers and lab images are small.",
@@ -145,6 +152,7 @@ def all_vars(contents: Contents, places: Places) -> dict[str, Any]:
         "kubernetes_node_token_host": "cp-1",
         "kubernetes_node_ignored_preflight_errors": contents.host.ignored_preflight_errors(),
         "kubernetes_node_kubelet_config": contents.host.kubelet_config(),
+        **MONITORING,
     }
     sockets = socket_folder(places)
     if sockets is not None:
