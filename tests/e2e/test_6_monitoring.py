@@ -5,22 +5,20 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-from urllib.parse import quote
 
 import pytest
 import yaml
 
 from gpusmith.wait import Deadline, Done, NotYet, wait_until
+from tests.e2e.alerts import WHERE, Alert, Prometheus, loud, named
 from tests.e2e.harness import NAMESPACE, Lab
-from tests.e2e.upgrades import NEW, ROLLBACK_PLAYBOOK, SHORT, upgrade_words
 
 FIRST, SECOND = "gpu-1", "gpu-2"
 GPU = 2
-WHERE, HOOK = "gpusmith-monitoring", "hook"
+HOOK = "hook"
 MESSAGE_S = 60.0
 REMOVE = "playbooks/remove_monitoring.yml"
 RECEIVER = """
@@ -37,51 +35,18 @@ class Hook(http.server.BaseHTTPRequestHandler):
 
 http.server.HTTPServer(("", 9099), Hook).serve_forever()
 """
-Alert = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Monitored:
-    """A lab with monitoring, and the inventory that asks for it."""
+class Monitored(Prometheus):
+    """A lab whose alerts go to a receiver, and the inventory that asks for it."""
 
-    lab: Lab
     inventory: Path
-
-    def ask(self, path: str) -> Any:
-        """What Prometheus answers, asked through the API server."""
-        service = f"/api/v1/namespaces/{WHERE}/services/http:prometheus:9090/proxy/api/v1/{path}"
-        answer = json.loads(self.lab.kubectl("get", "--raw", service))
-        assert answer["status"] == "success", answer
-        return answer["data"]
-
-    def query(self, text: str) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self.ask(f"query?query={quote(text)}")["result"]
-        return found
-
-    def alerts(self) -> list[Alert]:
-        """All that fire or are about to, but the one that always does."""
-        rows = self.ask("alerts")["alerts"]
-        return [row for row in rows if row["labels"]["alertname"] != "GpusmithWatchdog"]
-
-    def wait(self, what: str, holds: Callable[[list[Alert]], bool], seconds: float) -> list[Alert]:
-        def look() -> Done[list[Alert]] | NotYet:
-            now = self.alerts()
-            return Done(now) if holds(now) else NotYet(f"alerts: {shown(now)}")
-
-        return wait_until(what, look, Deadline(seconds), tick=2.0)
 
     def messages(self) -> list[Alert]:
         """Alerts that arrived at the receiver."""
         log = self.lab.kubectl("logs", "--namespace", NAMESPACE, HOOK)
         return [alert for line in filter(None, log.splitlines()) for alert in json.loads(line)["alerts"]]
-
-
-def shown(alerts: list[Alert]) -> str:
-    return str(sorted({(row["labels"]["alertname"], row["labels"].get("node", "")) for row in alerts}))
-
-
-def named(alerts: list[Alert], name: str, node: str) -> list[Alert]:
-    return [row for row in alerts if (row["labels"]["alertname"], row["labels"].get("node")) == (name, node)]
 
 
 @pytest.fixture(scope="module")
@@ -155,33 +120,7 @@ def test_a_second_run_changes_nothing(monitored: Monitored) -> None:
 
 
 def test_healthy_nodes_raise_nothing(monitored: Monitored) -> None:
-    monitored.wait("no alert", lambda now: not named_ours(now), 60)
-
-
-def named_ours(alerts: list[Alert]) -> list[Alert]:
-    """Those about GPUs and nodes, not about how they are used."""
-    return [row for row in alerts if row["labels"]["severity"] in ("critical", "warning")]
-
-
-def test_neither_a_reboot_nor_an_upgrade_is_an_alarm(monitored: Monitored) -> None:
-    """Before any fault: some alerts stay for a while when their cause is gone."""
-    begin = time.time()
-    before = {FIRST: monitored.lab.boots()[FIRST]}
-    monitored.lab.gpulab("reboot", FIRST)
-    monitored.lab.wait_allocatable({FIRST: 4}, 180, rebooted_since=before)
-    for words in (upgrade_words(SECOND, NEW), [ROLLBACK_PLAYBOOK, "-l", SECOND, *SHORT]):
-        ended = monitored.lab.playbook(*words, inventory=monitored.inventory)
-        assert ended.status == 0, str(ended)
-    since = int(time.time() - begin) + 5
-    fired = monitored.query(
-        f'max_over_time(ALERTS{{alertstate="firing",severity=~"critical|warning"}}[{since}s])'
-    )
-    assert fired == []
-    # Not even about to: the upgrade says itself what it works on.
-    pending = monitored.query(
-        f'max_over_time(ALERTS{{alertname=~"GpusmithExporterDown|GpusmithGpu.*",node="{SECOND}"}}[{since}s])'
-    )
-    assert pending == []
+    monitored.wait("no alert", lambda now: not loud(now), 60)
 
 
 def test_a_fault_is_a_message_within_a_minute(healed: Monitored) -> None:
@@ -226,10 +165,10 @@ def test_faults_raise_their_alerts_and_heal(healed: Monitored) -> None:
     remain = {"GpusmithGpuXid", "GpusmithGpuUncorrectableEcc"}
     now = healed.wait(
         "the alerts to end",
-        lambda now: {row["labels"]["alertname"] for row in named_ours(now)} <= remain,
+        lambda now: {row["labels"]["alertname"] for row in loud(now)} <= remain,
         420,
     )
-    assert all(row.get("keepFiringSince") for row in named_ours(now)), now
+    assert all(row.get("keepFiringSince") for row in loud(now)), now
 
 
 def test_a_driver_that_is_gone_is_told(healed: Monitored) -> None:

@@ -15,6 +15,7 @@ import yaml
 from gpusmith.change import ledger
 from gpusmith.change.ledger import State
 from gpusmith.names import OPERANDS_LABEL, OPERANDS_ON, PREVIOUS_DRIVER, RUNS, RUNS_NAMESPACE
+from tests.e2e.alerts import Prometheus
 from tests.e2e.claims import SAYS, claimed_gpu
 from tests.e2e.conftest import STAMP
 from tests.e2e.harness import NAMESPACE, Lab, PodSpec
@@ -272,7 +273,7 @@ def test_a_group_is_upgraded_under_load(
     boots = grown.boots()
     words = upgrade_words(group, NEW, *evict(SERVICE), *where)
     watch = Watch(eyes, GPUS, 4, NAMESPACE, frozenset({load, LONELY}), SERVICE, untouched=frozenset({THIRD}))
-    with watch.on():
+    with watch.on(), Prometheus(grown).no_alarm(FIRST, SECOND):
         run = start(grown, inventory, *words)
         wait_state(eyes, run, FIRST, ["draining"])
         # While it waits for the Job: others are refused, by name.
@@ -319,7 +320,8 @@ def test_a_bad_driver_stops_at_the_canary_and_goes_back_without_repositories(
     grown: Lab, eyes: Eyes, inventory: Path, depot: Callable[[], None]
 ) -> None:
     before = {name: on_machine(grown, name)[0] for name in (FIRST, SECOND)}
-    with Watch(eyes, GPUS, 4, untouched=frozenset({SECOND, THIRD})).on() as watch:
+    watch = Watch(eyes, GPUS, 4, untouched=frozenset({SECOND, THIRD}))
+    with watch.on(), Prometheus(grown).no_alarm(FIRST):
         run = start(grown, inventory, *upgrade_words(f"{FIRST},{SECOND}", BROKEN["cuda"]))
         wait_state(eyes, run, FIRST, ["draining", "quiet", "changing"])
         depot()

@@ -1,0 +1,80 @@
+"""What the lab's Prometheus says: values, and alerts that are due or must not be."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from gpusmith.wait import Deadline, Done, NotYet, wait_until
+from tests.e2e.harness import Lab
+
+WHERE = "gpusmith-monitoring"
+LOUD = ("critical", "warning")
+"""Severities of alerts about GPUs and nodes, not about how they are used."""
+Alert = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Prometheus:
+    """The lab's own, asked through the API server."""
+
+    lab: Lab
+
+    def ask(self, path: str) -> Any:
+        """What it answers to a path of its API."""
+        service = f"/api/v1/namespaces/{WHERE}/services/http:prometheus:9090/proxy/api/v1/{path}"
+        answer = json.loads(self.lab.kubectl("get", "--raw", service))
+        assert answer["status"] == "success", answer
+        return answer["data"]
+
+    def query(self, text: str) -> list[dict[str, Any]]:
+        """Samples of now."""
+        found: list[dict[str, Any]] = self.ask(f"query?query={quote(text)}")["result"]
+        return found
+
+    def alerts(self) -> list[Alert]:
+        """All that fire or are about to, but the one that always does."""
+        rows = self.ask("alerts")["alerts"]
+        return [row for row in rows if row["labels"]["alertname"] != "GpusmithWatchdog"]
+
+    def wait(self, what: str, holds: Callable[[list[Alert]], bool], seconds: float) -> list[Alert]:
+        """The alerts, as soon as they are as they should be."""
+
+        def look() -> Done[list[Alert]] | NotYet:
+            now = self.alerts()
+            return Done(now) if holds(now) else NotYet(f"alerts: {shown(now)}")
+
+        return wait_until(what, look, Deadline(seconds), tick=2.0)
+
+    @contextmanager
+    def no_alarm(self, *upgraded: str) -> Iterator[None]:
+        """Nothing begins to fire meanwhile; of nodes whose driver is changed nothing is even about to."""
+        begin = time.time()
+        yield
+        over = f"[{int(time.time() - begin) + 5}s]"
+        due = f'alertstate="firing",severity=~"{"|".join(LOUD)}"'
+        about_to = f'alertname=~"GpusmithExporterDown|GpusmithGpu.*",node=~"{"|".join(upgraded)}"'
+        for labels in (due, about_to):
+            # An alert of before may stay for as long as its rule says.
+            before = f"unless ignoring(alertstate) ALERTS{{{labels}}} @ {begin:.0f}"
+            assert self.query(f"max_over_time(ALERTS{{{labels}}}{over}) {before}") == []
+
+
+def shown(alerts: list[Alert]) -> str:
+    """Names and nodes."""
+    return str(sorted({(row["labels"]["alertname"], row["labels"].get("node", "")) for row in alerts}))
+
+
+def named(alerts: list[Alert], name: str, node: str) -> list[Alert]:
+    """Those of one rule about one node."""
+    return [row for row in alerts if (row["labels"]["alertname"], row["labels"].get("node")) == (name, node)]
+
+
+def loud(alerts: list[Alert]) -> list[Alert]:
+    """Those about GPUs and nodes."""
+    return [row for row in alerts if row["labels"]["severity"] in LOUD]
