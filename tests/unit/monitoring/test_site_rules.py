@@ -37,6 +37,12 @@ def rules(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return path
 
 
+def test_a_name_that_is_like_an_alert_in_two_rules_is_told_once() -> None:
+    with pytest.raises(InputError) as refused:
+        site_rules.rule_files(disabled=["GpusmithGpuXyd"])
+    assert str(refused.value.hint).count("'GpusmithGpuXid'") == 1
+
+
 @pytest.mark.parametrize(
     ("accepted", "codes"),
     [
@@ -44,12 +50,6 @@ def rules(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
         ([False, [79, 13]], "13"), ([False], "13|31|43|45|68|109"),
     ],
 )  # fmt: skip
-def test_a_name_that_is_like_an_alert_in_two_rules_is_told_once() -> None:
-    with pytest.raises(InputError) as refused:
-        site_rules.rule_files(disabled=["GpusmithGpuXyd"])
-    assert str(refused.value.hint).count("'GpusmithGpuXid'") == 1
-
-
 @pytest.mark.usefixtures("rules")
 def test_an_xid_is_accepted_that_is_in_all_lists(accepted: list[list[int] | bool], codes: str) -> None:
     (text,) = site_rules.rule_files(accepted).values()
