@@ -20,7 +20,7 @@ FIRST, SECOND = "gpu-1", "gpu-2"
 GPU = 2
 HOOK = "hook"
 MESSAGE_S = 60.0
-REMOVE = "playbooks/remove_monitoring.yml"
+REMOVE, HOURS = "playbooks/remove_monitoring.yml", "playbooks/report_gpu_hours.yml"
 RECEIVER = """
 import http.server, sys
 
@@ -121,6 +121,16 @@ def test_a_second_run_changes_nothing(monitored: Monitored) -> None:
 
 def test_healthy_nodes_raise_nothing(monitored: Monitored) -> None:
     monitored.wait("no alert", lambda now: not loud(now), 60)
+
+
+def test_gpu_hours_are_counted(monitored: Monitored, tmp_path: Path) -> None:
+    ended = monitored.lab.playbook(
+        HOURS, "-e", f"gpusmith_report_dir={tmp_path}", inventory=monitored.inventory
+    )
+    assert ended.status == 0, str(ended)
+    (measured,) = re.findall(r"has values of ([0-9.]+) GPU hours", ended.output)
+    assert float(measured) > 0
+    assert (tmp_path / "gpu_hours.csv").read_text().startswith("namespace,gpu_hours,")
 
 
 def test_a_fault_is_a_message_within_a_minute(healed: Monitored) -> None:

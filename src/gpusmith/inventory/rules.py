@@ -328,6 +328,7 @@ RULES: Mapping[str, Rule] = {
     "gpu_monitoring_interval_s": interval,
     "gpu_monitoring_namespace": object_name,
     "gpu_monitoring_operator_labels": labels,
+    "gpu_monitoring_report_days": from_one,
     "gpu_monitoring_retention": duration,
     "gpu_monitoring_storage": volume,
     "kubernetes_node_labels": labels,

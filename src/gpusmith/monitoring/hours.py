@@ -1,0 +1,98 @@
+"""GPU hours by namespace, from the values that Prometheus keeps: how long pods had GPUs, and how busy those were."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gpusmith.data import monitoring
+
+BUSY = "gpusmith:gpu_busy"
+"""Record: 0 to 1 for each GPU, with the namespace of the pod that has it."""
+EXPECTED = "gpusmith:node_gpus_expected"
+WINDOW_H = 12
+"""Of one query. Prometheus refuses those that read more than 50 million samples: so many are enough for 34,000 GPUs."""
+NOBODY = ""
+COLUMNS = ("namespace", "gpu_hours", "busy_gpu_hours")
+
+Query = Callable[[str], Sequence[Mapping[str, Any]]]
+
+
+@dataclass(frozen=True)
+class Hours:
+    """Of a number of days.
+
+    Attributes:
+        held: GPU hours in which pods of a namespace had GPUs.
+        busy: the part of them in which the GPUs worked.
+        free: GPU hours in which nobody had the GPU.
+        expected: GPU hours that the GPUs of today's inventory make.
+    """
+
+    held: Mapping[str, float]
+    busy: Mapping[str, float]
+    free: float
+    expected: float
+
+    @property
+    def measured(self) -> float:
+        """GPU hours of which there are values."""
+        return self.free + sum(self.held.values())
+
+    def lines(self, days: int) -> Iterator[str]:
+        """For people, who held most first."""
+        for name in self._order():
+            share = self.busy.get(name, 0.0) / self.held[name]
+            yield f"{name} held GPUs for {self.held[name]:.1f} GPU hours, {share:.0%} of them busy"
+        yield f"Nobody held GPUs for {self.free:.1f} GPU hours."
+        whole = f"{self.expected:.1f} that the GPUs of today make in {24 * days} hours"
+        yield f"Prometheus has values of {self.measured:.1f} GPU hours, of {whole}."
+
+    def table(self) -> str:
+        """For programs: CSV."""
+        file = io.StringIO()
+        rows = csv.writer(file, lineterminator="\n")
+        rows.writerow(COLUMNS)
+        rows.writerows(
+            (name, f"{self.held[name]:.2f}", f"{self.busy.get(name, 0.0):.2f}") for name in self._order()
+        )
+        return file.getvalue()
+
+    def _order(self) -> list[str]:
+        return sorted(self.held, key=lambda name: (-self.held[name], name))
+
+
+def ask(query: Query, days: int, now: float) -> Hours:
+    """Add up the last days.
+
+    Args:
+        query: asks Prometheus for the series of an instant.
+        days: to look back.
+        now: seconds since 1970.
+    """
+    step = _interval_s() / 3600
+    held: dict[str, float] = {}
+    busy: dict[str, float] = {}
+    for ago in range(0, days * 24, WINDOW_H):
+        window = f"{BUSY}[{WINDOW_H}h] @ {now:.0f} offset {ago}h"
+        for function, sums in (("count_over_time", held), ("sum_over_time", busy)):
+            for row in query(f"sum by (namespace) ({function}({window}))"):
+                name = row["metric"].get("namespace", NOBODY)
+                sums[name] = sums.get(name, 0.0) + float(row["value"][1]) * step
+    expected = sum(float(row["value"][1]) for row in query(f"sum({EXPECTED})"))
+    free = held.pop(NOBODY, 0.0)
+    return Hours(held, busy, free, expected * 24 * days)
+
+
+def _interval_s() -> int:
+    """Seconds between two values of the record, as its file says."""
+    (found,) = (
+        group["interval"]
+        for groups in monitoring.groups().values()
+        for group in groups
+        if any(rule.get("record") == BUSY for rule in group["rules"])
+    )
+    return int(str(found).removesuffix("s"))
