@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -25,21 +24,14 @@ class Prometheus:
 
     lab: Lab
 
-    def ask(self, path: str) -> Any:
-        """What it answers to a path of its API."""
-        service = f"/api/v1/namespaces/{WHERE}/services/http:prometheus:9090/proxy/api/v1/{path}"
-        answer = json.loads(self.lab.kubectl("get", "--raw", service))
-        assert answer["status"] == "success", answer
-        return answer["data"]
-
     def query(self, text: str) -> list[dict[str, Any]]:
         """Samples of now."""
-        found: list[dict[str, Any]] = self.ask(f"query?query={quote(text)}")["result"]
+        found: list[dict[str, Any]] = self.lab.prometheus(f"query?query={quote(text)}")["result"]
         return found
 
     def alerts(self) -> list[Alert]:
         """All that fire or are about to, but the one that always does."""
-        rows = self.ask("alerts")["alerts"]
+        rows = self.lab.prometheus("alerts")["alerts"]
         return [row for row in rows if row["labels"]["alertname"] != "GpusmithWatchdog"]
 
     def wait(self, what: str, holds: Callable[[list[Alert]], bool], seconds: float) -> list[Alert]:

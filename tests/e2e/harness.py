@@ -246,6 +246,13 @@ class Lab:
         """Objects from the API."""
         return json.loads(self.kubectl("get", *words, "--output=json"))
 
+    def prometheus(self, path: str) -> Any:
+        """What the Prometheus of role gpu_monitoring answers, asked through the API server."""
+        service = "/api/v1/namespaces/gpusmith-monitoring/services/http:prometheus:9090/proxy/api/v1"
+        answer = json.loads(self.kubectl("get", "--raw", f"{service}/{path}"))
+        assert answer["status"] == "success", answer
+        return answer["data"]
+
     def apply(self, *manifests: Mapping[str, Any]) -> None:
         """Create objects through standard input, as the command's help says."""
         words = [self.program("gpulab"), "kubectl", "apply", "-f", "-"]

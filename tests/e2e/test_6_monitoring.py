@@ -13,8 +13,9 @@ import pytest
 import yaml
 
 from gpusmith.wait import Deadline, Done, NotYet, wait_until
+from tests import dashboards
 from tests.e2e.alerts import WHERE, Alert, Prometheus, loud, named
-from tests.e2e.harness import NAMESPACE, Lab
+from tests.e2e.harness import NAMESPACE, Lab, PodSpec, PodStarter
 
 FIRST, SECOND = "gpu-1", "gpu-2"
 GPU = 2
@@ -133,6 +134,30 @@ def test_a_second_run_changes_nothing(monitored: Monitored) -> None:
 
 def test_healthy_nodes_raise_nothing(monitored: Monitored) -> None:
     monitored.wait("no alert", lambda now: not loud(now), 60)
+
+
+def test_every_panel_of_every_dashboard_has_an_answer(
+    monitored: Monitored, start_pods: PodStarter, workload_image: str
+) -> None:
+    """While a pod holds a GPU, another one waits for more than there are, and their namespace has a quota."""
+    lab = monitored.lab
+    metadata = {"name": "gpus", "namespace": NAMESPACE}
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": metadata}
+    lab.apply({**quota, "spec": {"hard": {"requests.nvidia.com/gpu": 32}}})
+    lab.apply(PodSpec("waits", FIRST, gpus=16).manifest(workload_image))
+    start_pods(PodSpec("holds", FIRST, gpus=1))
+    boards = [dashboards.load(path) for path in dashboards.FILES]
+
+    def look() -> Done[None] | NotYet:
+        now = time.time()
+        rest = [each for board in boards for each in dashboards.unanswered(board, lab.prometheus, now, 300)]
+        return NotYet("\n".join(rest)) if rest else Done(None)
+
+    try:
+        wait_until("answers for all panels", look, Deadline(180), tick=5.0)
+    finally:
+        words = ["pod/holds", "pod/waits", "resourcequota/gpus"]
+        lab.kubectl("delete", f"--namespace={NAMESPACE}", *words)
 
 
 def test_gpu_hours_are_counted(monitored: Monitored, tmp_path: Path) -> None:

@@ -13,32 +13,14 @@ import pytest
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
-from gpusmith.data.monitoring import files
+from tests.dashboards import FILES, MAY_BE_EMPTY, load, questions
 from tests.unit.monitoring.metrics import METRIC, known
 
-FILES = sorted((files() / "dashboards").glob("*.json"))
 OURS = frozenset({"ALERTS", "gpusmith_simulated"})
 """What Prometheus makes, and what the lab's exporter adds."""
 NAME = re.compile(f"{METRIC.pattern}|ALERTS|gpusmith_simulated")
-VALUES = re.compile(r"label_values\((.+), (\w+)\)")
 
 each = pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-
-
-def load(path: Path) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads(path.read_text())
-    return content
-
-
-def queries(board: dict[str, Any]) -> Iterator[str]:
-    for panel in board["panels"]:
-        for target in panel["targets"]:
-            yield target["expr"]
-    for variable in board["templating"]["list"]:
-        if variable["type"] == "query":
-            found = VALUES.fullmatch(variable["query"]["query"])
-            assert found, variable["query"]
-            yield found[1]
 
 
 def lost(ours: Any, theirs: Any, place: str = "") -> Iterator[str]:
@@ -72,7 +54,7 @@ def test_a_field_that_grafana_does_not_know_is_found(field: str) -> None:
 
 @each
 def test_every_query_can_be_read_and_every_metric_is_there(path: Path) -> None:
-    for query in queries(load(path)):
+    for query in (each.text for each in questions(load(path))):
         promql_parser.parse(query)
         assert set(NAME.findall(query)) - (known() | OURS) == set(), query
         assert NAME.search(query), query
@@ -92,3 +74,12 @@ def test_boards_differ_in_title_and_uid() -> None:
     boards = [load(path) for path in FILES]
     assert [board["uid"] for board in boards] == [path.stem for path in FILES]
     assert len({board["title"] for board in boards}) == len(FILES) == 3
+
+
+def test_a_panel_that_may_be_empty_says_so() -> None:
+    said = {
+        (board["uid"], panel["title"]): panel["fieldConfig"]["defaults"].get("noValue")
+        for board in map(load, FILES)
+        for panel in board["panels"]
+    }
+    assert [where for where in MAY_BE_EMPTY if said[where] != "none"] == []
