@@ -200,6 +200,8 @@ COMMANDS: Mapping[str, Command] = {
     # tests/e2e/test_7_upgrade.py runs both.
     "ansible-playbook -i INVENTORY playbooks/rollback_driver.yml -l X": WALKED,
     "ansible-playbook -i INVENTORY playbooks/upgrade_driver.yml -l X -e gpu_upgrade_version=X": WALKED,
+    # tests/integration/roles/test_monitoring.py goes this way.
+    "ansible-playbook -i INVENTORY playbooks/remove_monitoring.yml -e gpu_monitoring_namespace=X": WALKED,
     # tests/long/test_serving_driver.py goes this way.
     "ansible-playbook -i INVENTORY playbooks/remove_nodes.yml -l X": WALKED,
     "ansible-playbook -i INVENTORY site.yml -l X": WALKED,

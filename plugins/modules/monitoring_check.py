@@ -8,7 +8,9 @@ DOCUMENTATION = r"""
 module: monitoring_check
 short_description: Refuse monitoring that could not work in a cluster
 description:
-  - Refuses a second dcgm-exporter, addresses of Prometheus that do not answer, a namespace of others, rules that cannot be read, and Secrets that are not there.
+  - >-
+    Refuses a second dcgm-exporter, addresses of Prometheus and Alertmanager that do not answer, a namespace of others, parts that an earlier run made
+    in another namespace, rules that cannot be read, Secrets that are not there, and parts of others that are not there.
   - Changes nothing.
 author: gpusmith contributors
 options:
@@ -18,6 +20,7 @@ options:
   prometheus_url: {type: str, default: "", description: Address of an existing Prometheus.}
   alertmanager: {type: str, required: true, choices: [managed, existing, none], description: Who runs Alertmanager.}
   alertmanager_url: {type: str, default: "", description: Address of an existing Alertmanager.}
+  read: {type: dict, default: {}, description: "Parts of others that a managed Prometheus reads, with names of their pods."}
   storage: {type: dict, default: {}, description: "Size and StorageClass of a managed Prometheus; empty for none."}
   namespace: {type: str, required: true, description: Namespace of all other parts.}
   exporter_namespace: {type: str, required: true, description: Namespace of gpusmith's dcgm-exporter.}
@@ -28,4 +31,5 @@ options:
 
 RETURN = r"""
 operator: {type: bool, returned: success, description: Whether the cluster has the kinds of Prometheus Operator.}
+spaces: {type: dict, returned: success, description: "Namespaces of workloads of C(read), by part."}
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import urllib.parse
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,18 +11,26 @@ from typing import Any
 from gpusmith.cluster import apply, operands, retries
 from gpusmith.cluster.api import Cluster, Object
 from gpusmith.cluster.apply import name_of, path_of
-from gpusmith.cluster.web import PROMETHEUS, Addressed, Prometheus, Proxied, Silent
+from gpusmith.cluster.web import PROMETHEUS, Addressed, Prometheus, Proxied, Silent, Web
 from gpusmith.data.operands import DEVICE_PLUGIN
-from gpusmith.errors import Refusal
-from gpusmith.names import EXPORTER, MANAGED_BY, MANAGER, MONITORING_NAMESPACE
+from gpusmith.errors import Refusal, ToolError
+from gpusmith.names import EXPORTER, MANAGED_BY, MANAGER, MONITORING_NAMESPACE, STATE_METRICS
 from gpusmith.wait import Deadline, Done, NotYet, WaitTimeout, wait_until
-from gpusmith.wording import shorten
+from gpusmith.wording import quoted, shorten
 
 OPERATOR = "monitoring.coreos.com/v1"
 """Group and version of Prometheus Operator's kinds."""
 DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 OPERATOR_KINDS = ("PodMonitor", "PrometheusRule")
+NAME_LABELS = ("app.kubernetes.io/name", "app")
+"""Labels of pods with their name, as templates/prometheus.conf.j2 reads them."""
+PARTS = frozenset({"prometheus", "alertmanager", STATE_METRICS, "gpusmith"})
+"""Names of what role gpu_monitoring runs in its namespace, and of its PrometheusRule."""
 TICK_S = 2.0
+
+
+def _is_ours(row: Mapping[str, Any]) -> bool:
+    return bool((row["metadata"].get("labels") or {}).get(MANAGED_BY) == MANAGER)
 
 
 def second_exporters(workloads: Iterable[Mapping[str, Any]], namespace: str) -> list[Refusal]:
@@ -37,7 +46,7 @@ def second_exporters(workloads: Iterable[Mapping[str, Any]], namespace: str) -> 
         if EXPORTER not in operands.components(row["spec"]["template"]["spec"]):
             continue
         name = f"'{metadata['namespace']}/{metadata['name']}'"
-        if (metadata.get("labels") or {}).get(MANAGED_BY) != MANAGER:
+        if not _is_ours(row):
             found.append(
                 Refusal(
                     f"{name} is a dcgm-exporter of somebody else.",
@@ -57,7 +66,7 @@ def second_exporters(workloads: Iterable[Mapping[str, Any]], namespace: str) -> 
 def refuse_shared(cluster: Cluster, namespace: str, exporters: str) -> list[Refusal]:
     """A namespace that is not the monitoring's alone: its pods have to be restricted ones, and it goes with the monitoring."""
     found = cluster.get(f"/api/v1/namespaces/{namespace}")
-    ours = not found or (found["metadata"].get("labels") or {}).get(MANAGED_BY) == MANAGER
+    ours = not found or _is_ours(found)
     others = [] if ours else apply.tenants(cluster, namespace)
     if namespace == exporters:
         others = [DEVICE_PLUGIN]
@@ -93,26 +102,124 @@ def refuse_unbound(cluster: Cluster, namespace: str, storage: Mapping[str, Any])
     ]
 
 
+def former_rules(cluster: Cluster) -> list[Object]:
+    """PrometheusRules of gpusmith; there must be an operator."""
+    return cluster.items(f"/apis/{OPERATOR}/prometheusrules", labelSelector=f"{MANAGED_BY}={MANAGER}")
+
+
 def has_operator(cluster: Cluster) -> bool:
     """Whether the cluster knows the kinds of Prometheus Operator."""
     return set(OPERATOR_KINDS) <= set(cluster.kinds(OPERATOR))
 
 
-def refuse_silent(url: str, variable: str) -> list[Refusal]:
-    """Whether a Prometheus, or what speaks as it, answers queries at an address, as the suite asks it."""
+def _silence(who: str, ask: Callable[[], object]) -> str:
+    """Why nobody answers as who it should be; empty if somebody does."""
     try:
-        Prometheus(Addressed(url)).query("vector(1)")
+        ask()
     except Silent as error:
-        said = error.message
+        return error.message.rstrip(" .:")
+    except ValueError as error:
+        return str(error)
     except (KeyError, TypeError):
-        said = "an answer that is not Prometheus'"
-    else:
+        return f"an answer that no {who} gives"
+    return ""
+
+
+def refuse_silent(url: str) -> list[Refusal]:
+    """Whether a Prometheus, or what speaks as it, answers queries at an address, as the suite asks it."""
+    said = _silence("Prometheus", lambda: Prometheus(Addressed(url)).query("vector(1)"))
+    return (
+        [
+            Refusal(
+                f"'gpu_monitoring_prometheus_url' is '{url}', where no Prometheus answers: {said}.",
+                "Correct it to the address by which this machine reaches Prometheus.",
+            )
+        ]
+        if said
+        else []
+    )
+
+
+def refuse_deaf(cluster: Cluster, url: str, namespace: str) -> list[Refusal]:
+    """Whether an Alertmanager answers at an address, of which only a pod can tell: a Service is asked as the API server does.
+
+    Args:
+        cluster: the API.
+        url: as a pod reaches it.
+        namespace: of that pod, in which names of Services need no other one.
+    """
+    try:
+        said = _silence(
+            "Alertmanager", lambda: _from_a_pod(cluster, url, namespace).get("/api/v2/status")["config"]
+        )
+    except ToolError:
+        # Without the right to ask nothing is known.
         return []
+    return (
+        [
+            Refusal(
+                f"'gpu_monitoring_alertmanager_url' is '{url}', where no Alertmanager answers: {said}.",
+                "Correct it to the address by which pods reach Alertmanager. This machine asked, of a Service the API server.",
+            )
+        ]
+        if said
+        else []
+    )
+
+
+def _from_a_pod(cluster: Cluster, url: str, namespace: str) -> Web:
+    """The way to what a pod reaches by an address."""
+    parts = urllib.parse.urlsplit(url)
+    host = (parts.hostname or "").split(".")
+    space = host[1] if len(host) > 1 else namespace
+    if host[2:3] not in ([], ["svc"]) or not cluster.get(f"/api/v1/namespaces/{space}/services/{host[0]}"):
+        return Addressed(url)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    return Proxied(
+        cluster, space, f"{parts.scheme}:{host[0]}:{port}", retries.ONE_TRY, parts.path.rstrip("/")
+    )
+
+
+def homes(workloads: Iterable[Mapping[str, Any]], names: Collection[str]) -> list[str]:
+    """Namespaces of workloads of others whose pods have one of these names, by which a managed Prometheus finds them."""
+    found = set()
+    for row in workloads:
+        labels = (row["spec"]["template"].get("metadata") or {}).get("labels") or {}
+        # Ours goes with this run.
+        if not _is_ours(row) and not {labels.get(name) for name in NAME_LABELS}.isdisjoint(names):
+            found.add(str(row["metadata"]["namespace"]))
+    return sorted(found)
+
+
+def refuse_homeless(part: str, names: Collection[str], spaces: Collection[str]) -> list[Refusal]:
+    """A part of others that is nowhere: all namespaces would be read, also those of tenants."""
+    if spaces:
+        return []
+    variable = f"gpu_monitoring_{part.replace('-', '_')}"
     return [
         Refusal(
-            f"'{variable}' is '{url}', where no Prometheus answers: {said.rstrip(' .:')}.",
-            "Correct it to the address by which this machine reaches Prometheus.",
+            f"'{variable}' is 'existing', and no workload's pods have the label 'app.kubernetes.io/name' or 'app' with"
+            f" {quoted(names)}.",
+            f"Give these pods the label, or set '{variable}' to 'managed'.",
         )
+    ]
+
+
+def refuse_former(objects: Iterable[Mapping[str, Any]], namespace: str) -> list[Refusal]:
+    """What an earlier run made in another namespace: it would go on, and send each alert twice."""
+    found = {
+        str(row["metadata"]["namespace"]): str(row["metadata"]["name"])
+        for row in objects
+        if row["metadata"]["name"] in PARTS and _is_ours(row)
+    }
+    return [
+        Refusal(
+            f"'gpu_monitoring_namespace' is '{namespace}', and '{name}' of an earlier run is in '{space}'.",
+            "Take that away first: ansible-playbook -i INVENTORY playbooks/remove_monitoring.yml"
+            f" -e gpu_monitoring_namespace={space}",
+        )
+        for space, name in sorted(found.items())
+        if space != namespace
     ]
 
 
@@ -241,7 +348,7 @@ def refuse_impossible(asked: Mapping[str, Any], operator: bool) -> list[Refusal]
             )
         )
     if asked["prometheus"] == "existing" and asked["prometheus_url"]:
-        found += refuse_silent(asked["prometheus_url"], "gpu_monitoring_prometheus_url")
+        found += refuse_silent(asked["prometheus_url"])
     if (
         asked["prometheus"] == "managed"
         and asked["alertmanager"] == "existing"

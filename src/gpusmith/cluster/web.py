@@ -47,10 +47,11 @@ class Proxied:
     namespace: str
     service: str
     patience: Patience = PATIENCE
+    prefix: str = ""
 
     def get(self, path: str, /, **query: str) -> Any:
         """As of Web."""
-        whole = f"/api/v1/namespaces/{self.namespace}/services/{self.service}/proxy{path}"
+        whole = f"/api/v1/namespaces/{self.namespace}/services/{self.service}/proxy{self.prefix}{path}"
         try:
             return _read(self.cluster.call("GET", whole, query=query, patience=self.patience))
         except ApiRefused as error:

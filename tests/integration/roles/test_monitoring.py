@@ -179,6 +179,9 @@ def test_it_is_applied_once_and_leaves_nothing(tmp_path: Path, api: Api) -> None
         ({"gpu_monitoring_prometheus": "existing"}, "the cluster has no Prometheus Operator"),
         ({"gpu_monitoring_prometheus": "existing", "gpu_monitoring_prometheus_url": "http://127.0.0.1:1"},
          "'gpu_monitoring_prometheus_url' is 'http://127.0.0.1:1', where no Prometheus answers"),
+        ({"gpu_monitoring_alertmanager": "existing", "gpu_monitoring_alertmanager_url": "http://127.0.0.1:1"},
+         "'gpu_monitoring_alertmanager_url' is 'http://127.0.0.1:1', where no Alertmanager answers"),
+        ({"gpu_monitoring_dcgm_exporter": "existing"}, "'gpu_monitoring_dcgm_exporter' is 'existing', and no workload's pods"),
         ({"gpu_monitoring_dcgm_exporter": "maybe"}, "value of gpu_monitoring_dcgm_exporter must be one of"),
     ],
 )  # fmt: skip
@@ -189,6 +192,20 @@ def test_what_could_not_work_is_refused_before_any_change(
     assert status != 0
     assert says in output
     assert {method for method, _ in api.asked} <= {"GET"}
+
+
+def test_another_namespace_comes_after_the_former_one_is_gone(tmp_path: Path, api: Api) -> None:
+    status, output = run(tmp_path, api, **ALL, gpu_monitoring_namespace="old")
+    assert "kubectl -n old" in output
+    before = dict(api.objects)
+    status, output = run(tmp_path, api, **ALL)
+    assert status == 2
+    assert "playbooks/remove_monitoring.yml -e gpu_monitoring_namespace=old" in output
+    assert api.objects == before
+    status, output = run(tmp_path, api, "-e", "gpu_monitoring_namespace=old", tasks_from="remove", **ALL)
+    assert status == 0, output
+    status, output = run(tmp_path, api, **ALL)
+    assert status == 0, output
 
 
 def test_check_mode_changes_nothing_and_names_what_it_would_make(tmp_path: Path, api: Api) -> None:

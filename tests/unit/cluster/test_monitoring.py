@@ -69,7 +69,7 @@ def test_parts_that_nobody_would_read_are_refused(given: dict[str, str], operato
     [
         ("http://p:9090/", 200, b'{"status": "success", "data": {"result": []}}', ""),
         ("http://p:9090", 200, b"<html>", "where no Prometheus answers: It answers with something else than JSON: <html>."),
-        ("http://p:9090", 200, b"[]", "an answer that is not Prometheus'. Correct"),
+        ("http://p:9090", 200, b"[]", "an answer that no Prometheus gives. Correct"),
         ("http://p:9090", 0, b"refused", "does not answer: refused. Correct"),
         ("http://p:9090", 401, b"", "answers with status 401. Correct"),
         ("p:9090", 200, b"", "begins with neither http:// nor https://. Correct"),
@@ -91,6 +91,57 @@ def test_an_address_where_no_prometheus_answers_is_refused(
     assert says in " ".join(map(str, found))
     assert bool(found) is bool(says)
     assert asked == ([("http://p:9090/api/v1/query", {"query": "vector(1)"})] if ":/" in url else [])
+
+
+STATUS = '{"config": {"original": ""}, "versionInfo": {}}'
+
+
+class Services(Memory):
+    """A cluster whose API server asks Services, of which some answer."""
+
+    def __init__(self, answers: str | ApiRefused, *services: str) -> None:
+        super().__init__(
+            {f"/api/v1/namespaces/{name.replace('/', '/services/')}": {"spec": {}} for name in services}
+        )
+        self.answers = answers
+
+    def call(self, method: str, path: str, **_more: Any) -> str:
+        self.asked.append(path)
+        if isinstance(self.answers, ApiRefused):
+            raise self.answers
+        return self.answers
+
+
+DOWN = ApiRefused("no endpoints available", "", 503)
+PROXY = "/api/v1/namespaces/a/services/{}/proxy{}/api/v2/status"
+
+
+@pytest.mark.parametrize(
+    ("url", "site", "asked", "says"),
+    [
+        ("http://am.a:9093", Services(STATUS, "a/am"), PROXY.format("http:am:9093", ""), ""),
+        ("https://am.a.svc.cluster.local/x/", Services(STATUS, "a/am"), PROXY.format("https:am:443", "/x"), ""),
+        ("http://am", Services(STATUS, "m/am"), "/api/v1/namespaces/m/services/http:am:80/proxy/api/v2/status", ""),
+        ("http://am.a:9093", Services(DOWN, "a/am"), PROXY.format("http:am:9093", ""), "answers: no endpoints available."),
+        ("http://am.a:9093", Services("[]", "a/am"), PROXY.format("http:am:9093", ""), "an answer that no Alertmanager gives"),
+        ("http://am.a:9093", Services(ApiRefused("no", "", 403), "a/am"), PROXY.format("http:am:9093", ""), ""),
+        ("http://am.a:x", Services(STATUS, "a/am"), "/api/v1/namespaces/a/services/am", "Port could not be cast"),
+        ("http://am.a:9093", Services(STATUS), "http://am.a:9093/api/v2/status", "does not answer: refused. Correct"),
+        ("http://am.a.example.com", Services(STATUS, "a/am"), "http://am.a.example.com/api/v2/status", "not answer: refused"),
+    ],
+)  # fmt: skip
+def test_an_alertmanager_that_pods_would_not_reach_is_refused(
+    url: str, site: Services, asked: str, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def opened(_method: str, address: str, **_more: Any) -> Any:
+        site.asked.append(address)
+        raise urllib3.exceptions.HTTPError("refused")
+
+    monkeypatch.setattr(urllib3, "request", opened)
+    found = monitoring.refuse_deaf(site.cluster, url, "m")
+    assert says in " ".join(map(str, found))
+    assert bool(found) is bool(says)
+    assert site.asked[-1] == asked
 
 
 def workload(kind: str, name: str) -> dict[str, Any]:

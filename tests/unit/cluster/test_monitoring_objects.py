@@ -210,8 +210,12 @@ def test_values_carry_the_node_and_the_pod_that_holds_a_gpu() -> None:
     ],
 )  # fmt: skip
 def test_exporters_of_others_are_found_by_their_labels(labels: str, kept: bool) -> None:
-    job = config(dcgm_exporter="existing")["scrape_configs"][0]
-    assert job["kubernetes_sd_configs"] == [{"role": "pod"}]
+    there = {"spaces": {"dcgm-exporter": ["gpu-operator", "more"]}}
+    job = config(dcgm_exporter="existing", __gpu_monitoring_cluster=there)["scrape_configs"][0]
+    # Not of tenants, whose pods may have the label as well.
+    assert job["kubernetes_sd_configs"] == [
+        {"role": "pod", "namespaces": {"names": ["gpu-operator", "more"]}}
+    ]
     # Prometheus' expressions have to match all of a text.
     assert bool(re.fullmatch(job["relabel_configs"][0]["regex"], labels)) is kept
     assert "ClusterRole gpusmith-prometheus" in titles(made(dcgm_exporter="existing"))

@@ -24,7 +24,12 @@ CLAIM = {"/api/v1/namespaces/m/persistentvolumeclaims/prometheus": {"metadata": 
 THEIRS: dict[str, Any] = {
     "/apis/apps/v1/namespaces/gpu-operator/daemonsets/nvidia-dcgm-exporter": {
         "metadata": {"name": "nvidia-dcgm-exporter", "namespace": "gpu-operator"},
-        "spec": {"template": {"spec": {"containers": [{"image": "nvcr.io/nvidia/k8s/dcgm-exporter:4.2.3"}]}}},
+        "spec": {
+            "template": {
+                "metadata": {"labels": {"app": "nvidia-dcgm-exporter"}},
+                "spec": {"containers": [{"image": "nvcr.io/nvidia/k8s/dcgm-exporter:4.2.3"}]},
+            }
+        },
     }
 }
 GRAFANA: dict[str, Any] = {
@@ -45,6 +50,15 @@ VOLUMES: dict[str, Any] = {
 }
 
 
+FORMER: dict[str, Any] = {
+    f"/apis/apps/v1/namespaces/{space}/deployments/prometheus": {
+        "metadata": {"name": "prometheus", "namespace": space, "labels": OURS},
+        "spec": {"template": {"metadata": {"labels": {"app": "dcgm-exporter"}}, "spec": {"containers": []}}},
+    }
+    for space in ("old",)
+}
+
+
 def bound(phase: str) -> dict[str, Any]:
     """A claim that an earlier run has made."""
     return {path: {**claim, "status": {"phase": phase}} for path, claim in CLAIM.items()}
@@ -53,8 +67,12 @@ def bound(phase: str) -> dict[str, Any]:
 ASKED: dict[str, Any] = {
     "kubeconfig": "k", "dcgm_exporter": "managed", "prometheus": "managed", "prometheus_url": "", "alertmanager": "none",
     "alertmanager_url": "", "exporter_namespace": "gpusmith-system", "namespace": "m", "namespaces": ["m"], "pull_secrets": [],
-    "disabled_alerts": [], "storage": {},
+    "disabled_alerts": [], "storage": {}, "read": {},
 }  # fmt: skip
+READ: dict[str, Any] = {
+    "dcgm_exporter": "existing",
+    "read": {"dcgm-exporter": ["dcgm-exporter", "nvidia-dcgm-exporter"]},
+}
 
 
 def acted(
@@ -86,6 +104,10 @@ def acted(
         ({}, {**BARE, **GRAFANA}, "'gpu_monitoring_namespace' is 'm', where others run: 'grafana'."),
         ({}, BARE, ""),
         ({}, {**STORED, **GRAFANA}, ""),
+        (READ, THEIRS, ""),
+        (READ, {}, "'gpu_monitoring_dcgm_exporter' is 'existing', and no workload's pods have the label"),
+        ({**READ, "namespace": "old"}, FORMER, "no workload's pods have the label"),
+        ({}, FORMER, "'prometheus' of an earlier run is in 'old'. Take that away first: ansible-playbook"),
         ({"pull_secrets": ["registry"]}, {}, "Secret 'm/registry' of 'gpusmith_image_pull_secrets' does not exist."),
     ],
 )  # fmt: skip
@@ -97,6 +119,7 @@ def test_what_could_not_work_is_refused_before_any_change(
         assert acted(monitoring_check, memory, monkeypatch, **{**ASKED, **given}) == {
             "changed": False,
             "operator": False,
+            "spaces": {part: ["gpu-operator"] for part in given.get("read", ())},
         }
         said = ""
     except GpusmithError as error:
