@@ -232,6 +232,7 @@ def test_without_a_record_the_number_of_the_inventory_counts(
         (("dcgm_exporter", "kube_state_metrics"), Outcome.PASSED),
     ],
 )
+@pytest.mark.usefixtures("sleeps")
 def test_an_alert_about_exporters_that_there_are_not_is_not_missed(
     none: tuple[str, ...], outcome: Outcome
 ) -> None:
