@@ -20,11 +20,14 @@ from gpusmith.checks.watched import (
 from gpusmith.cluster.views import NodeView
 from gpusmith.data import monitoring
 from gpusmith.data.monitoring import NONE, WATCHDOG
-from gpusmith.data.operands import MANAGED
+from gpusmith.data.operands import EXISTING, MANAGED
 from gpusmith.names import EXPORTER, OPERANDS_LABEL, OPERANDS_PAUSED, STATE_METRICS
 from gpusmith.problems import Problem
 from gpusmith.wording import quoted, shorten
 
+ENGINE, UTIL = "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "DCGM_FI_DEV_GPU_UTIL"
+ECC, REMAPS = "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", "DCGM_FI_DEV_ROW_REMAP_FAILURE"
+"""Counters that not every GPU has: those of data centres, without MIG, with ECC, those that remap rows."""
 OLD_AFTER = 3
 """Intervals after which a scrape is an old one."""
 OLD_AFTER_S = 90
@@ -149,7 +152,8 @@ def _counters(facts: WatchedNode) -> dict[str, Any]:
     proves="the metrics have every GPU of the node, with every counter that its model has anywhere in the cluster",
     fails_when=(
         "a GPU of the node is not in the metrics or the other way round, or lacks a counter of"
-        " roles/gpu_monitoring/files/counters.csv that another GPU of its model has"
+        " roles/gpu_monitoring/files/counters.csv that another GPU of its model has, or an exporter of somebody else gives no"
+        " value of a counter that rules read and the GPU has"
     ),
     do="read the log of the exporter; restart its pod if GPUs came or went since it started",
     explained_by=("nodes.gpu-count",),
@@ -158,7 +162,7 @@ def _counters(facts: WatchedNode) -> dict[str, Any]:
 def gpus(facts: WatchedNode) -> list[Problem]:
     """All GPUs, with all values."""
     _need_values(facts)
-    return [*_missing_gpus(facts), *_missing_counters(facts)]
+    return [*_missing_gpus(facts), *_missing_counters(facts), *_unread(facts)]
 
 
 def _missing_gpus(facts: WatchedNode) -> list[Problem]:
@@ -211,6 +215,34 @@ def _missing_counters(facts: WatchedNode) -> list[Problem]:
             )
         )
     return problems
+
+
+def _unread(facts: WatchedNode) -> list[Problem]:
+    """Counters that rules read and an exporter of somebody else was not told to give."""
+    if facts.host.monitoring.dcgm_exporter != EXISTING:
+        return []
+    names = sorted(monitoring.needed() & {*_counters(facts)["counters_of_none"]} - _of_none(facts))
+    if not names:
+        return []
+    return [
+        Problem(
+            f"Node '{facts.node_name}': the exporter gives no value of {quoted(names)}, so alerts that read them never fire.",
+            "Give its owner roles/gpu_monitoring/files/counters.csv; docs/monitoring.md has the GPU Operator's values for it.",
+            {"missing": names},
+        )
+    ]
+
+
+def _of_none(facts: WatchedNode) -> set[str]:
+    """Of these counters, those that no GPU of the node has, as far as its record tells. They are evidence."""
+    gpus = facts.record.nvml.gpus if facts.record else ()
+    of_some = {
+        ENGINE: False,
+        UTIL: any(gpu.mig_mode != "enabled" for gpu in gpus),
+        ECC: any(gpu.ecc_uncorrected is not None for gpu in gpus),
+        REMAPS: any(gpu.remap_failed is not None for gpu in gpus),
+    }
+    return {name for name, there in of_some.items() if not there}
 
 
 @check(

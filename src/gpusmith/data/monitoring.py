@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import functools
+import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,13 @@ def _groups(path: Path) -> list[dict[str, Any]]:
             f"Correct it, or take the file as it was: promtool check rules {name}",
         ) from error
     return found
+
+
+@functools.cache
+def needed() -> frozenset[str]:
+    """Counters that rules read, and that a healthy GPU has."""
+    text = " ".join(rule["expr"] for found in groups().values() for group in found for rule in group["rules"])
+    return frozenset(counters()) & frozenset(re.findall(r"\w+", text))
 
 
 def left_out(rule: Mapping[str, Any], disabled: Collection[str], jobs: Collection[str] | None) -> bool:

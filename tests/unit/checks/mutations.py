@@ -83,6 +83,12 @@ def _signed_by_dkms(world: World) -> None:
     world.seen["kernels"][0].update(signer="DKMS module signing key", signing_key="490a04e2")
 
 
+def _exporter_of_others_without_xids(world: World) -> None:
+    world.variables["gpu_monitoring_dcgm_exporter"] = "existing"
+    for gpu in world.prometheus.gpus:
+        gpu.counters.discard("DCGM_EXP_XID_ERRORS_COUNT")
+
+
 def _privileged_pod_with_a_gpu(world: World) -> None:
     uid = "9b4e28ba-2fa1-11d2-883f-0016d3cca427"
     world.lists[PODS].append(privileged("debug", uid))
@@ -419,6 +425,7 @@ MUTATIONS: Mapping[str, tuple[Mutation, ...]] = {
             lambda it: it.gpus[1].counters.discard("DCGM_FI_DEV_GPU_UTIL"),
             f"GPU '{UUIDS[1]}' lacks 1 of {len(counters())} counters",
         ),
+        Mutation(_exporter_of_others_without_xids, "gives no value of 'DCGM_EXP_XID_ERRORS_COUNT'"),
         Mutation(lambda world: world.seen["nvml"]["gpus"].pop(1), f"have GPUs that it does not show: '{UUIDS[1]}'"),
     ),
     "monitoring.attribution": (

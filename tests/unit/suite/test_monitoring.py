@@ -253,6 +253,41 @@ def test_what_no_gpu_has_is_evidence() -> None:
     )
 
 
+XIDS, ECC = "DCGM_EXP_XID_ERRORS_COUNT", "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL"
+
+
+@pytest.mark.parametrize(
+    ("owner", "lacks", "gpu", "missing"),
+    [
+        ("managed", {XIDS}, {}, []),
+        ("existing", {XIDS, ECC}, {}, [XIDS, ECC]),
+        ("existing", {ECC}, {}, [ECC]),
+        # What these GPUs do not have, what no rule reads, and what the record does not tell, is named in the evidence.
+        ("existing", {ECC}, {"ecc_uncorrected": None, "unsupported": ["ecc_uncorrected"]}, []),
+        ("existing", {"DCGM_FI_DEV_GPU_UTIL"}, {"mig_mode": "enabled"}, []),
+        ("existing", {"DCGM_FI_DEV_FB_USED"}, {}, []),
+        ("existing", {ECC}, None, []),
+    ],
+)
+def test_an_exporter_of_others_gives_what_rules_read(
+    owner: str, lacks: set[str], gpu: dict[str, Any] | None, missing: list[str]
+) -> None:
+    world = World()
+    world.variables["gpu_monitoring_dcgm_exporter"] = owner
+    for each in world.prometheus.gpus:
+        each.counters -= lacks
+    for row in world.seen["nvml"]["gpus"]:
+        row.update(gpu or {})
+    sources = world.sources()
+    if gpu is None:
+        del sources.__dict__["probed"]
+    found = evaluate(catalog()["monitoring.gpus"], "gpu-1", sources)
+    assert found.outcome is (Outcome.FAILED if missing else Outcome.PASSED), found.cause
+    assert found.evidence["counters_of_none"] == sorted(lacks)
+    assert [name for name in lacks if name in found.cause] == [name for name in lacks if name in missing]
+    assert ("counters.csv" in found.next_step) is bool(missing)
+
+
 @pytest.mark.parametrize(
     ("config", "notes"),
     [
