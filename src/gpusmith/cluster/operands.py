@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from gpusmith.cluster import hints
-from gpusmith.cluster.api import Cluster
+from gpusmith.cluster.api import ApiRefused, Cluster
 from gpusmith.data.operands import DEVICE_PLUGIN, OPERATOR, deployed, rows
 from gpusmith.names import MANAGED_BY, MANAGER
 from gpusmith.wording import quoted
@@ -25,6 +26,10 @@ PULLS = ("ErrImagePull", "ImagePullBackOff")
 MOST_TOLD = 3
 MOST_OF_SCHEDULER = 300
 """Characters: of many kinds of nodes it says much."""
+
+MOST_OF_LOG, LAST_LINES = 500, 2
+QUOTED = re.compile(r'`[^`]*`|\\"[^"]*\\"')
+"""Values in a log line whose own texts are in quotes, as Alertmanager's of a wrong address with a token in it."""
 
 POLICIES = "/apis/nvidia.com/v1/clusterpolicies"
 """Installed by the GPU Operator; without it the API has no such resource."""
@@ -178,7 +183,22 @@ def troubles(cluster: Cluster, namespace: str) -> list[str]:
     for pod in pods:
         if wrong := problem(pod):
             found[wrong] = f"Pod '{pod['metadata']['name']}': {wrong}. {hints.of_registry(wrong)}"
-    return [row.rstrip() for row in found.values()][:MOST_TOLD]
+    told = [row.rstrip() for row in found.values()][:MOST_TOLD]
+    return [*told, *_last_words(cluster, pods)]
+
+
+def _last_words(cluster: Cluster, pods: Iterable[Pod]) -> list[str]:
+    """The end of the log of the first container that ends again and again; what it quotes may be a password."""
+    for pod in pods:
+        for row in (pod.get("status") or {}).get("containerStatuses") or []:
+            if ((row.get("state") or {}).get("waiting") or {}).get("reason") == BACKS_OFF:
+                where = pod["metadata"]["namespace"], pod["metadata"]["name"], row["name"]
+                with suppress(ApiRefused):
+                    lines = cluster.log(*where).strip().splitlines()[-LAST_LINES:]
+                    said = QUOTED.sub("...", " ".join(lines))[-MOST_OF_LOG:]
+                    return [f"Its log ends with: {said}"] if said else []
+                return []
+    return []
 
 
 def starting(pods: Iterable[Pod]) -> list[str]:

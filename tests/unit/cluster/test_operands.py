@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from gpusmith.cluster.api import ApiRefused
 from gpusmith.cluster.operands import component, components, next_step, problem, troubles
 from tests.unit.objects import operand
 
@@ -136,6 +137,42 @@ def test_why_operands_do_not_serve_is_told_in_the_clusters_words(
     assert len(found) == bool(says)
     assert [text for text in says if text not in "".join(found)] == []
     assert "'gpu_operands_labels'" not in "".join(found) or DENIED in found[0]
+
+
+# As Alertmanager 0.35 said them.
+FAILED = 'level=ERROR msg="alertmanager exited with error" err="error loading configuration file: {}"'
+
+
+@pytest.mark.parametrize(
+    ("reason", "log", "says"),
+    [
+        ("CrashLoopBackOff", f"start\nbuild\n{FAILED.format('yaml: line 2: cannot unmarshal')}\n",
+         ["Its log ends with: build level=ERROR", "yaml: line 2: cannot unmarshal"]),
+        ("CrashLoopBackOff", FAILED.format('parse \\"https://geheim/%zz\\": invalid URL'), ["parse ...: invalid URL"]),
+        ("CrashLoopBackOff", FAILED.format("cannot unmarshal !!str `geheim-` into int"), ["!!str ... into int"]),
+        ("CrashLoopBackOff", "", []),
+        ("CrashLoopBackOff", ApiRefused("no", "", 403), []),
+        ("ErrImagePull", "never asked", []),
+    ],
+)  # fmt: skip
+def test_the_log_of_what_ends_again_and_again_is_told_without_secrets(
+    reason: str, log: str | ApiRefused, says: list[str]
+) -> None:
+    states = [{"name": "c", "ready": False, "state": {"waiting": {"reason": reason}}}]
+    pod = {"metadata": {"name": "am-1", "namespace": "m"}, "status": {"containerStatuses": states}}
+
+    def read(*where: str) -> str:
+        assert where == ("m", "am-1", "c")
+        if isinstance(log, ApiRefused):
+            raise log
+        return log
+
+    api: Any = SimpleNamespace(items=lambda path, **_: [pod] if path.endswith("/pods") else [], log=read)
+    _, *ends = troubles(api, "m")
+    assert len(ends) == bool(says)
+    assert [text for text in says if text not in "".join(ends)] == []
+    assert "geheim" not in "".join(ends)
+    assert "never asked" not in "".join(ends)
 
 
 @pytest.mark.parametrize(
