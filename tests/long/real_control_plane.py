@@ -18,7 +18,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from gpulab.artifacts import golang
-from gpulab.artifacts.components import COMPONENTS
+from gpulab.artifacts.components import component
 from gpulab.artifacts.store import Store
 
 from gpusmith.paths import cache_dir, repo_root
@@ -164,19 +164,15 @@ users:
 """
 
 
-def programs() -> str:
-    """Folders of what the lab compiles for its machines."""
+def programs(*names: str) -> str:
+    """Folders of what is compiled of these components, none of which is a cgo program."""
 
     def none() -> Path:
         raise AssertionError("none of them is a cgo program")
 
     store = Store(cache_dir() / "artifacts")
     with store.lock():
-        found = [
-            golang.build(store, component, none, "")
-            for component in COMPONENTS
-            if component.name in ("containerd", "etcd", "kubernetes")
-        ]
+        found = [golang.build(store, component(name), none, "") for name in names]
     return ":".join(map(str, found))
 
 
@@ -248,7 +244,7 @@ def control_plane(cluster: Cluster) -> None:
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
     if os.geteuid() != 0:
         pytest.skip("namespaces with mounts of their own need root")
-    path = f"{programs()}:{os.environ['PATH']}"
+    path = f"{programs('containerd', 'etcd', 'kubernetes')}:{os.environ['PATH']}"
     command = [
         "unshare",
         "--mount",

@@ -204,8 +204,13 @@ OTHER_RELEASES: tuple[Component, ...] = (
     _kubernetes("kubernetes-1.35"),
     _containerd("containerd-1.7", "github.com/containerd/containerd", "{number}"),
     _containerd("containerd-2.0", "github.com/containerd/containerd/v2"),
+    Component(
+        "prometheus-operator",
+        "github.com/prometheus-operator/prometheus-operator",
+        variables={PROMETHEUS_VERSION: "{number}"},
+    ),
 )
-"""What is compiled only when a lab is to have it; not in the workspace, whose versions are too new for it."""
+"""What is compiled only when a lab or a long test is to have it; not in the workspace, whose versions are too new for it."""
 
 
 def component(name: str) -> Component:
