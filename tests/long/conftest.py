@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ import pytest
 
 from tests.e2e.harness import Lab
 from tests.long import record
+from tests.long.drawings import Browser
 
 HERE = Path(__file__).parent
 RANK = {"passed": 0, "skipped": 1, "failed": 2}
@@ -95,3 +97,17 @@ def no_lab(root: Path) -> Iterator[Lab]:
 def measured(record_property: Callable[[str, object], None]) -> Callable[[str, object], None]:
     """Keeps a number that a test found for the page."""
     return record_property
+
+
+@pytest.fixture
+def browser(tmp_path: Path) -> Browser:
+    """Chromium's answer: an address, and what to do with it."""
+    if not shutil.which("chromium"):
+        pytest.skip("apt-get install chromium")
+    always = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]
+
+    def run(url: str, *words: str) -> str:
+        command = ["chromium", *always, f"--user-data-dir={tmp_path / 'profile'}", *words, url]
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
+
+    return run

@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import json
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,9 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.long.drawings import Browser
+
 NODES, CAUSES = 1000, 4
 WIDTH, HEIGHT = 1280, 800
-pytestmark = pytest.mark.skipif(not shutil.which("chromium"), reason="apt-get install chromium")
+SIZE = f"--window-size={WIDTH},{HEIGHT}"
 
 MEASURE = """<script>
 const bottoms = [...document.querySelectorAll("#causes tbody tr")].map(row => row.getBoundingClientRect().bottom);
@@ -35,45 +36,19 @@ def page(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / str(NODES) / "reports" / "report.html"
 
 
-Browser = Callable[..., str]
-
-
-@pytest.fixture
-def browser(tmp_path: Path) -> Browser:
-    """Chromium's answer."""
-
-    def run(url: str, *words: str) -> str:
-        always = [
-            "--headless",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--hide-scrollbars",
-            f"--user-data-dir={tmp_path / 'profile'}",
-        ]
-        return subprocess.run(
-            ["chromium", *always, f"--window-size={WIDTH},{HEIGHT}", *words, url],
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=120,
-        ).stdout
-
-    return run
-
-
 def test_all_causes_are_on_the_first_screen(
     page: Path, browser: Browser, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
     copy = tmp_path / "measured.html"
     text = re.sub(r"<meta http-equiv[^>]+>", "", page.read_text())
     copy.write_text(text.replace("</body>", f"{MEASURE}</body>"))
-    seen = re.search(r'data-measured="([^"]+)"', browser(copy.as_uri(), "--dump-dom"))
+    seen = re.search(r'data-measured="([^"]+)"', browser(copy.as_uri(), SIZE, "--dump-dom"))
     assert seen is not None
     found = json.loads(html.unescape(seen[1]))
     assert len(found["bottoms"]) == CAUSES
     assert max(found["bottoms"]) <= HEIGHT
     assert not found["wide"]
-    browser(page.as_uri(), f"--screenshot={page.parent / 'first-screen.png'}")
+    browser(page.as_uri(), SIZE, f"--screenshot={page.parent / 'first-screen.png'}")
     assert (page.parent / "first-screen.png").stat().st_size > 10_000
     record_property(
         "page",
@@ -103,7 +78,7 @@ def test_the_link_of_a_node_shows_what_is_known_of_it(
     page: Path, browser: Browser, asked: str, rows: int, said: str
 ) -> None:
     """The policy lets the page's own script run."""
-    dom = browser(f"{page.as_uri()}#find={asked}", "--dump-dom")
+    dom = browser(f"{page.as_uri()}#find={asked}", SIZE, "--dump-dom")
     table = dom.partition('<table id="checks">')[2]
     assert len(re.findall(r'<tr data-outcome="\w+">', table)) == rows
     one = re.search(r'<p id="one" class="note"([^>]*)>(.*?)</p>', dom)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import tomllib
@@ -80,6 +81,14 @@ def test_lock_is_exact_and_hashed(python: str) -> None:
         if not re.match(r"\S+==\S+.*--hash=sha256:", entry, re.DOTALL)
     ]
     assert loose == []
+
+
+def test_the_lock_of_the_drawing_is_hashed_and_free() -> None:
+    packages = json.loads((repo_root() / "tests/long/drawing/package-lock.json").read_text())["packages"]
+    own = packages.pop("")
+    assert all(re.fullmatch(r"[\d.]+", version) for version in own["dependencies"].values())
+    assert [name for name, row in packages.items() if "resolved" in row or "integrity" not in row] == []
+    assert [name for name, row in packages.items() if "GPL" in row.get("license", "")] == []
 
 
 @pytest.mark.parametrize("python", LOCKS)
