@@ -182,6 +182,28 @@ def test_all_that_rules_and_dashboards_read_of_the_cluster_is_let_through() -> N
     assert args["resources"] == "namespaces,nodes,pods,resourcequotas"
 
 
+@pytest.mark.parametrize(
+    ("series", "kept"),
+    [
+        ({"__name__": "kube_node_labels", "node": "gpu-1"}, True),
+        ({"__name__": "kube_node_status_capacity", "resource": "nvidia_com_mig_1g_10gb"}, True),
+        ({"__name__": "kube_node_status_capacity", "resource": "memory"}, False),
+        ({"__name__": "kube_resourcequota", "resource": "requests.nvidia.com/gpu"}, True),
+        ({"__name__": "kube_pod_status_phase", "phase": "Unknown"}, True),
+        ({"__name__": "kube_pod_status_phase", "phase": "Succeeded"}, False),
+        ({"__name__": "kube_pod_info", "node": "gpu-1"}, False),
+    ],
+)  # fmt: skip
+def test_of_the_cluster_only_what_is_read_is_kept(series: dict[str, str], kept: bool) -> None:
+    rows = config()["scrape_configs"][1]["metric_relabel_configs"]
+    matches = [
+        bool(re.fullmatch(row["regex"], ";".join(series.get(name, "") for name in row["source_labels"])))
+        is (row["action"] == "keep")
+        for row in rows
+    ]
+    assert all(matches) is kept
+
+
 def test_values_carry_the_node_and_the_pod_that_holds_a_gpu() -> None:
     jobs = {job["job_name"]: job for job in config()["scrape_configs"]}
     assert list(jobs) == ["dcgm-exporter", "kube-state-metrics", "prometheus"]
