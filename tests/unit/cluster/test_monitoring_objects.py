@@ -8,6 +8,7 @@ import json
 import re
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from gpusmith.cluster import apply
 from gpusmith.monitoring import site_rules
 from gpusmith.names import MANAGED_BY, MANAGER
 from gpusmith.paths import repo_root
+from tests.fleet import watched
 from tests.unit.cluster.roles import of_role
 
 ROLE = repo_root() / "roles/gpu_monitoring"
@@ -224,6 +226,25 @@ def test_values_carry_the_node_and_the_pod_that_holds_a_gpu() -> None:
     assert "node" not in [row.get("target_label") for row in jobs["kube-state-metrics"]["relabel_configs"]]
 
 
+def test_what_is_measured_is_what_is_shipped_but_for_where_targets_are_found() -> None:
+    """scripts/bench-monitoring-scale."""
+
+    def but(found: dict[str, Any]) -> dict[str, Any]:
+        jobs = [
+            {
+                key: value
+                for key, value in job.items()
+                if not re.fullmatch(".*_sd_configs|static_configs", key)
+            }
+            for job in found["scrape_configs"]
+        ]
+        return {**found, "scrape_configs": jobs, "rule_files": []}
+
+    measured = watched.site(3).config(9400, 9090, Path("/rules"))
+    assert but(measured) == but(config(alertmanager="none"))
+    assert [len(job["static_configs"]) for job in measured["scrape_configs"]] == [3, 1, 1]
+
+
 @pytest.mark.parametrize(
     ("labels", "kept"),
     [
@@ -280,6 +301,19 @@ def test_a_pod_that_never_was_ready_is_replaced_by_the_next_run() -> None:
     assert kinds["prometheus"]["spec"]["strategy"] == {"type": "Recreate"}
     # With a wrong configuration, the one before goes on.
     assert kinds["alertmanager"]["spec"]["strategy"]["rollingUpdate"]["maxUnavailable"] == 0
+
+
+@pytest.mark.parametrize(
+    ("hosts", "memory"),
+    [(0, ["256Mi", "512Mi"]), (10, ["256Mi", "512Mi"]), (1000, ["2048Mi", "4096Mi"]), (1001, ["2048Mi", "4096Mi"]),
+     (5000, ["8192Mi", "16384Mi"])],
+)  # fmt: skip
+def test_the_memory_of_prometheus_follows_the_gpus_of_the_inventory(hosts: int, memory: list[str]) -> None:
+    """In steps, since another limit starts it anew."""
+    given = {f"gpu-{number}": {"gpusmith_gpu_count": "8"} for number in range(hosts)} | {"other": {}}
+    objects = made(groups={"all": list(given)}, hostvars=given)
+    (container,) = one(objects, "Deployment", "prometheus")["spec"]["template"]["spec"]["containers"]
+    assert [container["resources"][word]["memory"] for word in ("requests", "limits")] == memory
 
 
 def test_a_value_that_is_encrypted_alone_arrives_open() -> None:
