@@ -76,7 +76,7 @@ for _place, (_name, _title) in zip((56, 57), NAMES.items(), strict=True):
         nodes=2,
         up_to=3,
         image=_name,
-        after=[f"workloads.{_name}"],
+        after=[f"workloads.{_name}", "workloads.network"],
     )(partial(run, name=_name))
 
 

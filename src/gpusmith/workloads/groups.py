@@ -9,7 +9,7 @@ from functools import partial
 from gpusmith.checks.findings import Finding, Outcome
 from gpusmith.workloads.budget import Budget
 from gpusmith.workloads.node import NodeUnderTest
-from gpusmith.workloads.outcome import not_now, too_few_nodes
+from gpusmith.workloads.outcome import not_made, not_now, too_few_nodes
 from gpusmith.workloads.register import Workload
 from gpusmith.workloads.targets import over_budget
 from gpusmith.workloads.turn import Turn, is_ready, pods_of
@@ -28,7 +28,7 @@ def run(pool: Budget, workload: Workload, nodes: Group, of_run: int) -> None:
     """
     tested = [node for node in nodes if not node.outcome.reason]
     # With fewer nodes than a group has, none needs to be looked at again.
-    free = tested if of_run < workload.nodes else [node for node in tested if is_ready(workload, node)]
+    free = tested if of_run < workload.nodes else [node for node in tested if _may_join(workload, node)]
     # Like with like, so that a group says something about its fabric.
     alike = sorted(free, key=lambda node: node.host.gpu_model)
     groups, rest = grouped(alike, workload.nodes, workload.up_to)
@@ -38,6 +38,17 @@ def run(pool: Budget, workload: Workload, nodes: Group, of_run: int) -> None:
     groups = [group for group in groups if _is_within(workload, group)]
     list(pool.map(partial(_on_group, workload), groups))
     _blame(pool, workload, groups)
+
+
+def _may_join(workload: Workload, node: NodeUnderTest) -> bool:
+    """Whether a node is ready, and passed by itself: for one that fails, its group would wait, and be blamed."""
+    by_itself = (node.findings[name] for name in workload.after if name in node.findings)
+    # What blocks its followers is told when it is asked whether it is ready.
+    rows = (found for found in by_itself if found.check not in node.blocked)
+    failed = next((found for found in rows if found.outcome is Outcome.FAILED), None)
+    if failed is not None:
+        node.record(not_made(workload.check, node.host, f"it fails by itself; see {failed.check}.", failed))
+    return failed is None and is_ready(workload, node)
 
 
 def _is_within(workload: Workload, group: Group) -> bool:

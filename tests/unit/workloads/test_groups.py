@@ -127,6 +127,18 @@ def test_a_node_whose_first_workload_did_not_run_is_in_no_group(
     left_out(found["gpu-2"].findings[PAIR], Skip.LEFT_OUT, "left without others: 'gpu-2'")
 
 
+def test_a_node_that_fails_by_itself_takes_no_other_along(
+    run: Callable[..., Any], fake_cluster: Any, pairs: list[list[str]]
+) -> None:
+    fake_cluster.gpus["gpu-3"] = [f"GPU-gpu-3-{n}" for n in range(4)]
+    never_starts(fake_cluster, "no such device", "n0-cuda-x")
+    found, _ = run(("gpu-1", "gpu-2", "gpu-3"))
+    assert pairs == [["gpu-2", "gpu-3"]]
+    finding = found["gpu-1"].findings[PAIR]
+    assert finding.outcome is Outcome.FAILED
+    assert finding.cause == "Node 'gpu-1': not tested: it fails by itself; see workloads.cuda."
+
+
 def test_a_failure_is_one_of_each_node_of_the_group(
     run: Callable[..., Any], pairs: list[list[str]], monkeypatch: pytest.MonkeyPatch, deleted: list[str]
 ) -> None:
