@@ -14,7 +14,7 @@ from gpusmith.data.monitoring import files
 
 FILES = sorted((files() / "dashboards").glob("*.json"))
 VALUES = re.compile(r"label_values\((.+), (\w+)\)")
-POINTS = 240
+POINTS = 180
 """Of a line, at the most."""
 
 Board = dict[str, Any]
