@@ -24,8 +24,8 @@ DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 OPERATOR_KINDS = ("PodMonitor", "PrometheusRule")
 NAME_LABELS = ("app.kubernetes.io/name", "app")
 """Labels of pods with their name, as templates/prometheus.conf.j2 reads them."""
-PARTS = frozenset({"prometheus", "alertmanager", STATE_METRICS, "gpusmith"})
-"""Names of what role gpu_monitoring runs in its namespace, and of its PrometheusRule."""
+PARTS = frozenset({"prometheus", "alertmanager", STATE_METRICS, MANAGER})
+"""Names of what role gpu_monitoring runs in its namespace, and of its PrometheusRule, which is called as the manager."""
 TICK_S = 2.0
 
 
