@@ -1,6 +1,7 @@
 """A real Prometheus Operator, beside a real API server, reads what role gpu_monitoring makes for it.
 
-Its Prometheus, a managed one, and one with the scrape job of docs/monitoring.md get the same series of the same exporter.
+Its Prometheus, a managed one, and one with the scrape job of docs/monitoring.md get the same series of the same exporter; so does
+its Prometheus with a ServiceMonitor as the GPU Operator makes it of the values there.
 Needs root, and no lab. There is no kubelet: pods are objects with an address of this machine, where a program answers.
 """
 
@@ -31,7 +32,8 @@ cluster = real_control_plane.cluster
 
 ROLE = "gpusmith.gpu.gpu_monitoring"
 SITE, EXPORTERS, OURS = "site", "gpusmith-system", "gpusmith-monitoring"
-SELECTED = {"release": "stack"}
+GROUP = "monitoring.coreos.com/v1"
+SELECTED = {"release": "kube-prometheus-stack"}
 EXISTING = {
     "gpu_monitoring_dcgm_exporter": "managed",
     "gpu_monitoring_prometheus": "existing",
@@ -64,10 +66,22 @@ SERIES = {
     "node": "gpu-1",
     "instance": "gpu-1",
 }
-SAID = (
-    f'{METRIC}{{gpu="0",UUID="GPU-1",modelName="NVIDIA H100",Hostname="dcgm-exporter-x",'
-    'DCGM_FI_DRIVER_VERSION="580.1",container="train",namespace="team-a",pod="train-0"} 40\n'
+FREE = {key: value for key, value in SERIES.items() if key not in ("container", "namespace", "pod")} | {
+    "gpu": "1",
+    "UUID": "GPU-2",
+}
+"""Of a GPU that no pod holds."""
+NOT_KEPT = {"Hostname": "dcgm-exporter-x", "DCGM_FI_DRIVER_VERSION": "580.1"}
+SAID = "".join(
+    f"{METRIC}{{{','.join(f'{key}={json.dumps(text)}' for key, text in of.items())}}} 40\n"
+    for of in (
+        {key: text for key, text in row.items() if key not in ("__name__", "job", "node", "instance")}
+        | NOT_KEPT
+        for row in (SERIES, FREE)
+    )
 )
+ADDRESS = "10.200.0.1"
+"""Of all pods: an address of the loopback is refused for an endpoint."""
 EXPORTER = f"""
 import http.server
 class Exporter(http.server.BaseHTTPRequestHandler):
@@ -76,7 +90,7 @@ class Exporter(http.server.BaseHTTPRequestHandler):
         self.send_header("Content-Type", "text/plain; version=0.0.4")
         self.end_headers()
         self.wfile.write({SAID!r}.encode())
-http.server.ThreadingHTTPServer(("127.0.0.1", 9400), Exporter).serve_forever()
+http.server.ThreadingHTTPServer(("", 9400), Exporter).serve_forever()
 """
 ASK = """
 import json, sys
@@ -133,33 +147,91 @@ def runs(cluster: Cluster, space: str, name: str, node: str) -> None:
         {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec},
     )
     ready = [{"type": "Ready", "status": "True"}]
-    address = {"podIP": "127.0.0.1", "podIPs": [{"ip": "127.0.0.1"}]}
+    address = {"podIP": ADDRESS, "podIPs": [{"ip": ADDRESS}]}
     status = json.dumps({"status": {"phase": "Running", "conditions": ready, **address}})
     cluster.run(
         "kubectl", "-n", space, "patch", "pod", name, "--subresource=status", "--type=merge", "-p", status
     )
 
 
-def by_operator(cluster: Cluster) -> tuple[str, dict[str, str]]:
-    """The configuration that the operator has made, and the rules."""
+def by_operator(cluster: Cluster, kind: str) -> str:
+    """The configuration that the operator makes for a Prometheus that selects monitors of this kind."""
+    # As kube-prometheus-stack does: objects of every namespace, by the label of its release.
+    chosen = {
+        f"{what}{part}": value
+        for what in (kind, "rule")
+        for part, value in (("Selector", {"matchLabels": SELECTED}), ("NamespaceSelector", {}))
+    }
+    name = kind.lower()
+    metadata = {"name": name, "namespace": SITE}
+    make(
+        cluster,
+        {
+            "apiVersion": GROUP,
+            "kind": "Prometheus",
+            "metadata": metadata,
+            "spec": {"serviceAccountName": SITE, **chosen},
+        },
+    )
     look = ["kubectl", "-n", SITE, "get", "-o", "yaml"]
-    cluster.wait("the rules arrive", *look, "configmaps", says="GpusmithWatchdog")
-
-    def configuration() -> str:
-        text = held(cluster, SITE, "secret", "prometheus-p")["data"]["prometheus.yaml.gz"]
-        return gzip.decompress(b64decode(text)).decode()
-
-    cluster.wait("there is a configuration", *look, "secrets", says="prometheus.yaml.gz")
-    rules = held(cluster, SITE, "configmap", "prometheus-p-rulefiles-0")["data"]
+    cluster.wait(
+        "the rules arrive", *look, "configmap", f"prometheus-{name}-rulefiles-0", says="GpusmithWatchdog"
+    )
+    cluster.wait("there is a configuration", *look, "secret", f"prometheus-{name}", says="prometheus.yaml.gz")
+    text = held(cluster, SITE, "secret", f"prometheus-{name}")["data"]["prometheus.yaml.gz"]
     # What the pod's reloader fills in.
-    return configuration().replace("$(SHARD)", "0"), rules
+    return gzip.decompress(b64decode(text)).decode().replace("$(SHARD)", "0")
+
+
+def by_gpu_operator(cluster: Cluster) -> None:
+    """What the GPU Operator makes of the values in docs/monitoring.md, and what a cluster makes of that."""
+    given = yaml.safe_load(documented("dcgmExporter:"))["dcgmExporter"]["serviceMonitor"]
+    named = {"name": "nvidia-dcgm-exporter", "namespace": "gpu-operator"}
+    labels = {"app": "nvidia-dcgm-exporter"}
+    kept = {key: given[key] for key in ("honorLabels", "relabelings")}
+    pod = {"kind": "Pod", "name": "nvidia-dcgm-exporter-x", "namespace": "gpu-operator"}
+    port = {"name": "gpu-metrics", "port": 9400}
+    address = {"ip": ADDRESS, "nodeName": "gpu-1", "targetRef": pod}
+    monitor = {
+        "namespaceSelector": {"matchNames": ["gpu-operator"]},
+        "selector": {"matchLabels": labels},
+        "endpoints": [{"port": "gpu-metrics", "path": "/metrics", "interval": "5s", **kept}],
+    }
+    runs(cluster, "gpu-operator", pod["name"], "gpu-1")
+    make(
+        cluster,
+        {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {**named, "labels": labels},
+            "spec": {"ports": [port]},
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "Endpoints",
+            "metadata": {**named, "labels": labels},
+            "subsets": [{"addresses": [address], "ports": [port]}],
+        },
+        {
+            "apiVersion": GROUP,
+            "kind": "ServiceMonitor",
+            "metadata": {**named, "labels": given["additionalLabels"]},
+            "spec": monitor,
+        },
+    )
+
+
+def documented(begin: str) -> str:
+    """The block of YAML in docs/monitoring.md that begins so."""
+    text = (repo_root() / "docs/monitoring.md").read_text()
+    (found,) = re.findall(rf"^```yaml\n({begin}\n.*?)^```", text, re.MULTILINE | re.DOTALL)
+    return str(found)
 
 
 def by_docs() -> str:
     """The scrape job of docs/monitoring.md for a Prometheus without an operator."""
-    text = (repo_root() / "docs/monitoring.md").read_text()
-    (job,) = re.findall(r"^```yaml\n(- job_name: dcgm-exporter\n.*?)^```", text, re.MULTILINE | re.DOTALL)
-    return yaml.safe_dump({"global": {"scrape_interval": "5s"}, "scrape_configs": yaml.safe_load(job)})
+    jobs = yaml.safe_load(documented("- job_name: dcgm-exporter"))
+    return yaml.safe_dump({"global": {"scrape_interval": "5s"}, "scrape_configs": jobs})
 
 
 def ask(cluster: Cluster, port: int, *words: str) -> Any:
@@ -182,25 +254,28 @@ def series(cluster: Cluster, port: int, text: str, rules: Mapping[str, str]) -> 
     )
     query = (sys.executable, "-c", ASK, f"http://127.0.0.1:{port}", "query", f"query={METRIC}")
     cluster.wait("values arrive", *query, says="GPU-1")
-    # Of a pod of somebody else they would have come in the same interval.
-    return [
-        row["metric"] for row in ask(cluster, port, "query", f"query=last_over_time({METRIC}[1m])")["result"]
-    ]
+    # A tenant's pod with the label would be another one.
+    targets = ask(cluster, port, "targets", "state=active")["activeTargets"]
+    assert [row["labels"]["node"] for row in targets if row["labels"]["job"] == SERIES["job"]] == ["gpu-1"]
+    found = [row["metric"] for row in ask(cluster, port, "query", f"query={METRIC}")["result"]]
+    return sorted(found, key=lambda labels: str(labels["UUID"]))
 
 
-def test_its_prometheus_gets_what_a_managed_one_gets(cluster: Cluster) -> None:
-    programs = real_control_plane.programs("prometheus-operator", "prometheus")
-    cluster = replace(cluster, path=f"{programs}:{cluster.path}")
+def prepared(cluster: Cluster) -> None:
+    """A cluster with the operator, and the rights of its Prometheus, which the chart gives it."""
     cluster.run("kubectl", "apply", "--server-side", "-f", str(definitions()))
     cluster.run("kubectl", "wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
-    for space in (SITE, EXPORTERS, "tenant"):
+    for space in (SITE, EXPORTERS, "tenant", "gpu-operator"):
         cluster.run("kubectl", "create", "namespace", space)
-    make(
-        cluster,
-        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": SITE, "namespace": SITE}},
-        PROMETHEUS,
+    cluster.run("kubectl", "-n", SITE, "create", "serviceaccount", SITE)
+    cluster.run(
+        "kubectl",
+        "create",
+        "clusterrole",
+        SITE,
+        "--verb=get,list,watch",
+        "--resource=pods,services,endpoints",
     )
-    cluster.run("kubectl", "create", "clusterrole", SITE, "--verb=get,list,watch", "--resource=pods")
     cluster.run(
         "kubectl",
         "create",
@@ -209,34 +284,41 @@ def test_its_prometheus_gets_what_a_managed_one_gets(cluster: Cluster) -> None:
         f"--clusterrole={SITE}",
         f"--serviceaccount={SITE}:{SITE}",
     )
-    cluster.put(
-        {
-            "/run/secrets/kubernetes.io/serviceaccount/token": cluster.run(
-                "kubectl", "-n", SITE, "create", "token", SITE
-            ),
-            "/run/secrets/kubernetes.io/serviceaccount/ca.crt": cluster.place(
-                "/etc/kubernetes/pki/ca.crt"
-            ).read_text(),
-        }
-    )
+    secrets = "/run/secrets/kubernetes.io/serviceaccount"
+    authority = cluster.place("/etc/kubernetes/pki/ca.crt").read_text()
+    token = cluster.run("kubectl", "-n", SITE, "create", "token", SITE)
+    cluster.put({f"{secrets}/token": token, f"{secrets}/ca.crt": authority})
+    cluster.run("ip", "address", "add", f"{ADDRESS}/32", "dev", "lo")
+    cluster.start(sys.executable, "-c", EXPORTER)
+    cluster.start("operator", "--web.listen-address=127.0.0.1:8080")
 
+
+def test_its_prometheus_gets_what_a_managed_one_gets(cluster: Cluster) -> None:
+    programs = real_control_plane.programs("prometheus-operator", "prometheus")
+    cluster = replace(cluster, path=f"{programs}:{cluster.path}")
+    prepared(cluster)
     # The real definitions take all that the role makes, and a second run has nothing to do.
     for changed in (1, 0):
         assert f"changed={changed} " in (output := role(cluster, **EXISTING)), output
     runs(cluster, EXPORTERS, "dcgm-exporter-x", "gpu-1")
     runs(cluster, "tenant", "dcgm-exporter-y", "gpu-2")
-    cluster.start(sys.executable, "-c", EXPORTER)
-    cluster.start("operator", "--web.listen-address=127.0.0.1:8080")
-    theirs = series(cluster, 9091, *by_operator(cluster))
+    text = by_operator(cluster, "podMonitor")
+    rules = held(cluster, SITE, "configmap", "prometheus-podmonitor-rulefiles-0")["data"]
+    theirs = series(cluster, 9091, text, rules)
     groups = ask(cluster, 9091, "rules")["groups"]
     found = {rule["name"]: rule["health"] for group in groups for rule in group["rules"]}
     assert set(found) == monitoring.rules(jobs=frozenset({"dcgm-exporter"}))
     assert "err" not in found.values()
 
+    by_gpu_operator(cluster)
+    services = series(cluster, 9092, by_operator(cluster, "serviceMonitor"), {})
+
     # What is for the operator goes, when Prometheus is to be ours.
     role(cluster, **EXISTING | {"gpu_monitoring_prometheus": "managed"})
     assert cluster.run("kubectl", "-n", OURS, "get", "podmonitors,prometheusrules").startswith("No resources")
     files = [held(cluster, OURS, "configmap", name)["data"] for name in ("prometheus", "prometheus-rules")]
-    ours = series(cluster, 9092, files[0]["prometheus.yml"], files[1])
-    plain = series(cluster, 9093, by_docs(), {})
-    assert (theirs, ours, plain) == ([SERIES], [SERIES], [SERIES])
+    ours = series(cluster, 9093, files[0]["prometheus.yml"], files[1])
+    plain = series(cluster, 9094, by_docs(), {})
+    wanted = [SERIES, FREE]
+    # The GPU Operator's ServiceMonitor changes no labels of values.
+    assert (theirs, services, ours, plain) == (wanted, [row | NOT_KEPT for row in wanted], wanted, wanted)
