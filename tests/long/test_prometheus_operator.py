@@ -121,7 +121,7 @@ def held(cluster: Cluster, space: str, kind: str, name: str) -> Any:
     return json.loads(cluster.run("kubectl", "-n", space, "get", kind, name, "-o", "json"))
 
 
-def role(cluster: Cluster, **given: Any) -> str:
+def role(cluster: Cluster, given: Mapping[str, Any], refused: bool = False) -> str:
     """What a play says that has the role refuse and apply; there are no pods to wait for."""
     host = {"gpusmith_kubeconfig": "/etc/kubernetes/admin.conf", "ansible_connection": "local", **given}
     tasks = [
@@ -132,7 +132,8 @@ def role(cluster: Cluster, **given: Any) -> str:
     for name, content in (("hosts", {"gpu_nodes": {"hosts": {"gpu-1": host}}}), ("play", play)):
         (cluster.folder / f"{name}.json").write_text(json.dumps(content))
     program = str(Path(sys.executable).parent / "ansible-playbook")
-    return cluster.run(program, "-i", str(cluster.folder / "hosts.json"), str(cluster.folder / "play.json"))
+    words = (program, "-i", str(cluster.folder / "hosts.json"), str(cluster.folder / "play.json"))
+    return cluster.run(*words, check=not refused)
 
 
 def runs(cluster: Cluster, space: str, name: str, node: str) -> None:
@@ -183,42 +184,33 @@ def by_operator(cluster: Cluster, kind: str) -> str:
     return gzip.decompress(b64decode(text)).decode().replace("$(SHARD)", "0")
 
 
-def by_gpu_operator(cluster: Cluster) -> None:
-    """What the GPU Operator makes of the values in docs/monitoring.md, and what a cluster makes of that."""
-    given = yaml.safe_load(documented("dcgmExporter:"))["dcgmExporter"]["serviceMonitor"]
-    named = {"name": "nvidia-dcgm-exporter", "namespace": "gpu-operator"}
-    labels = {"app": "nvidia-dcgm-exporter"}
-    kept = {key: given[key] for key in ("honorLabels", "relabelings")}
-    pod = {"kind": "Pod", "name": "nvidia-dcgm-exporter-x", "namespace": "gpu-operator"}
-    port = {"name": "gpu-metrics", "port": 9400}
-    address = {"ip": ADDRESS, "nodeName": "gpu-1", "targetRef": pod}
-    monitor = {
-        "namespaceSelector": {"matchNames": ["gpu-operator"]},
-        "selector": {"matchLabels": labels},
-        "endpoints": [{"port": "gpu-metrics", "path": "/metrics", "interval": "5s", **kept}],
-    }
-    runs(cluster, "gpu-operator", pod["name"], "gpu-1")
+def serves(cluster: Cluster, space: str, name: str, port: Mapping[str, Any]) -> None:
+    """A Service with a pod on node gpu-1."""
+    runs(cluster, space, f"{name}-x", "gpu-1")
+    pod = {"kind": "Pod", "name": f"{name}-x", "namespace": space}
+    metadata = {"name": name, "namespace": space, "labels": {"app": name}}
+    subset = {"addresses": [{"ip": ADDRESS, "nodeName": "gpu-1", "targetRef": pod}], "ports": [port]}
+    spec = {"ports": [port], "selector": {"app": name}}
     make(
         cluster,
-        {
-            "apiVersion": "v1",
-            "kind": "Service",
-            "metadata": {**named, "labels": labels},
-            "spec": {"ports": [port]},
-        },
-        {
-            "apiVersion": "v1",
-            "kind": "Endpoints",
-            "metadata": {**named, "labels": labels},
-            "subsets": [{"addresses": [address], "ports": [port]}],
-        },
-        {
-            "apiVersion": GROUP,
-            "kind": "ServiceMonitor",
-            "metadata": {**named, "labels": given["additionalLabels"]},
-            "spec": monitor,
-        },
+        {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec},
+        {"apiVersion": "v1", "kind": "Endpoints", "metadata": metadata, "subsets": [subset]},
     )
+
+
+def by_gpu_operator(cluster: Cluster) -> None:
+    """What the GPU Operator makes of the values in docs/monitoring.md."""
+    given = yaml.safe_load(documented("dcgmExporter:"))["dcgmExporter"]["serviceMonitor"]
+    name, space = "nvidia-dcgm-exporter", "gpu-operator"
+    kept = {key: given[key] for key in ("honorLabels", "relabelings")}
+    monitor = {
+        "namespaceSelector": {"matchNames": [space]},
+        "selector": {"matchLabels": {"app": name}},
+        "endpoints": [{"port": "gpu-metrics", "path": "/metrics", "interval": "5s", **kept}],
+    }
+    metadata = {"name": name, "namespace": space, "labels": given["additionalLabels"]}
+    serves(cluster, space, name, {"name": "gpu-metrics", "port": 9400})
+    make(cluster, {"apiVersion": GROUP, "kind": "ServiceMonitor", "metadata": metadata, "spec": monitor})
 
 
 def documented(begin: str) -> str:
@@ -294,12 +286,12 @@ def prepared(cluster: Cluster) -> None:
 
 
 def test_its_prometheus_gets_what_a_managed_one_gets(cluster: Cluster) -> None:
-    programs = real_control_plane.programs("prometheus-operator", "prometheus")
+    programs = real_control_plane.programs("prometheus-operator", "prometheus", "alertmanager")
     cluster = replace(cluster, path=f"{programs}:{cluster.path}")
     prepared(cluster)
     # The real definitions take all that the role makes, and a second run has nothing to do.
     for changed in (1, 0):
-        assert f"changed={changed} " in (output := role(cluster, **EXISTING)), output
+        assert f"changed={changed} " in (output := role(cluster, EXISTING)), output
     runs(cluster, EXPORTERS, "dcgm-exporter-x", "gpu-1")
     runs(cluster, "tenant", "dcgm-exporter-y", "gpu-2")
     text = by_operator(cluster, "podMonitor")
@@ -314,10 +306,26 @@ def test_its_prometheus_gets_what_a_managed_one_gets(cluster: Cluster) -> None:
     services = series(cluster, 9092, by_operator(cluster, "serviceMonitor"), {})
 
     # What is for the operator goes, when Prometheus is to be ours.
-    role(cluster, **EXISTING | {"gpu_monitoring_prometheus": "managed"})
+    managed = EXISTING | {
+        "gpu_monitoring_prometheus": "managed",
+        "gpu_monitoring_alertmanager": "existing",
+        "gpu_monitoring_alertmanager_url": f"http://alertmanager.{SITE}.svc:9093/alerts",
+    }
+    serves(cluster, SITE, "alertmanager", {"name": "web", "port": 9093})
+    assert "where no Alertmanager answers: " in (output := role(cluster, managed, refused=True)), output
+    held(cluster, OURS, "podmonitor", "gpusmith-dcgm-exporter")
+    (cluster.folder / "alertmanager.yml").write_text("route: {receiver: us}\nreceivers: [{name: us}]\n")
+    words = (
+        "--web.external-url=http://here/alerts",
+        "--cluster.listen-address=",
+        f"--storage.path={cluster.folder}/am",
+    )
+    cluster.start("alertmanager", f"--config.file={cluster.folder}/alertmanager.yml", *words)
+    cluster.wait("Alertmanager listens", "ss", "-ltn", says=":9093")
+    role(cluster, managed)
     assert cluster.run("kubectl", "-n", OURS, "get", "podmonitors,prometheusrules").startswith("No resources")
     files = [held(cluster, OURS, "configmap", name)["data"] for name in ("prometheus", "prometheus-rules")]
-    ours = series(cluster, 9093, files[0]["prometheus.yml"], files[1])
+    ours = series(cluster, 9095, files[0]["prometheus.yml"], files[1])
     plain = series(cluster, 9094, by_docs(), {})
     wanted = [SERIES, FREE]
     # The GPU Operator's ServiceMonitor changes no labels of values.

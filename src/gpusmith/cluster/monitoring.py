@@ -148,10 +148,13 @@ def refuse_deaf(cluster: Cluster, url: str, namespace: str) -> list[Refusal]:
         url: as a pod reaches it.
         namespace: of that pod, in which names of Services need no other one.
     """
+
+    def ask() -> None:
+        if (web := _from_a_pod(cluster, url, namespace)) is not None:
+            web.get("/api/v2/status")["config"]
+
     try:
-        said = _silence(
-            "Alertmanager", lambda: _from_a_pod(cluster, url, namespace).get("/api/v2/status")["config"]
-        )
+        said = _silence("Alertmanager", ask)
     except ToolError:
         # Without the right to ask nothing is known.
         return []
@@ -167,13 +170,18 @@ def refuse_deaf(cluster: Cluster, url: str, namespace: str) -> list[Refusal]:
     )
 
 
-def _from_a_pod(cluster: Cluster, url: str, namespace: str) -> Web:
-    """The way to what a pod reaches by an address."""
+def _from_a_pod(cluster: Cluster, url: str, namespace: str) -> Web | None:
+    """The way to what a pod reaches by an address; None if there is none."""
     parts = urllib.parse.urlsplit(url)
     host = (parts.hostname or "").split(".")
     space = host[1] if len(host) > 1 else namespace
-    if host[2:3] not in ([], ["svc"]) or not cluster.get(f"/api/v1/namespaces/{space}/services/{host[0]}"):
+    path = f"/api/v1/namespaces/{space}/services/{host[0]}"
+    service = cluster.get(path) if host[2:3] in ([], ["svc"]) else None
+    if service is None:
         return Addressed(url)
+    if not service["spec"].get("selector"):
+        # Of what is no pod the API server knows no way.
+        return None
     port = parts.port or (443 if parts.scheme == "https" else 80)
     return Proxied(
         cluster, space, f"{parts.scheme}:{host[0]}:{port}", retries.ONE_TRY, parts.path.rstrip("/")

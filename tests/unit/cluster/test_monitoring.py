@@ -99,9 +99,14 @@ STATUS = '{"config": {"original": ""}, "versionInfo": {}}'
 class Services(Memory):
     """A cluster whose API server asks Services, of which some answer."""
 
-    def __init__(self, answers: str | ApiRefused, *services: str) -> None:
+    def __init__(self, answers: str | ApiRefused, *services: str, pods: bool = True) -> None:
         super().__init__(
-            {f"/api/v1/namespaces/{name.replace('/', '/services/')}": {"spec": {}} for name in services}
+            {
+                f"/api/v1/namespaces/{name.replace('/', '/services/')}": {
+                    "spec": {"selector": {"app": "am"} if pods else {}}
+                }
+                for name in services
+            }
         )
         self.answers = answers
 
@@ -125,6 +130,8 @@ PROXY = "/api/v1/namespaces/a/services/{}/proxy{}/api/v2/status"
         ("http://am.a:9093", Services(DOWN, "a/am"), PROXY.format("http:am:9093", ""), "answers: no endpoints available."),
         ("http://am.a:9093", Services("[]", "a/am"), PROXY.format("http:am:9093", ""), "an answer that no Alertmanager gives"),
         ("http://am.a:9093", Services(ApiRefused("no", "", 403), "a/am"), PROXY.format("http:am:9093", ""), ""),
+        # What is outside of the cluster has a Service at most.
+        ("http://am.a:9093", Services(DOWN, "a/am", pods=False), "/api/v1/namespaces/a/services/am", ""),
         ("http://am.a:x", Services(STATUS, "a/am"), "/api/v1/namespaces/a/services/am", "Port could not be cast"),
         ("http://am.a:9093", Services(STATUS), "http://am.a:9093/api/v2/status", "does not answer: refused. Correct"),
         ("http://am.a.example.com", Services(STATUS, "a/am"), "http://am.a.example.com/api/v2/status", "not answer: refused"),
