@@ -321,7 +321,7 @@ def test_a_bad_driver_stops_at_the_canary_and_goes_back_without_repositories(
 ) -> None:
     before = {name: on_machine(grown, name)[0] for name in (FIRST, SECOND)}
     watch = Watch(eyes, GPUS, 4, untouched=frozenset({SECOND, THIRD}))
-    with watch.on(), Prometheus(grown).no_alarm(FIRST):
+    with watch.on(), Prometheus(grown).no_alarm():
         run = start(grown, inventory, *upgrade_words(f"{FIRST},{SECOND}", BROKEN["cuda"]))
         wait_state(eyes, run, FIRST, ["draining", "quiet", "changing"])
         depot()
