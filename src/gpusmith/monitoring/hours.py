@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpusmith.data import monitoring
+from gpusmith.names import RUN_NAMESPACE
 
 BUSY = "gpusmith:gpu_busy"
 """Record: 0 to 1 for each GPU, with the namespace of the pod that has it."""
@@ -80,11 +81,16 @@ def ask(query: Query, days: int, now: float) -> Hours:
         window = f"{BUSY}[{WINDOW_H}h] @ {now:.0f} offset {ago}h"
         for function, sums in (("count_over_time", held), ("sum_over_time", busy)):
             for row in query(f"sum by (namespace) ({function}({window}))"):
-                name = row["metric"].get("namespace", NOBODY)
+                name = _who(row["metric"].get("namespace", NOBODY))
                 sums[name] = sums.get(name, 0.0) + float(row["value"][1]) * step
     expected = sum(float(row["value"][1]) for row in query(f"sum({EXPECTED})"))
     free = held.pop(NOBODY, 0.0)
     return Hours(held, busy, free, expected * 24 * days)
+
+
+def _who(namespace: str) -> str:
+    """The namespace; all runs of the suite together, which have a new one each."""
+    return RUN_NAMESPACE.rstrip("-") if namespace.startswith(RUN_NAMESPACE) else namespace
 
 
 def _interval_s() -> int:

@@ -39,6 +39,12 @@ def test_windows_cover_the_days_once_and_add_up() -> None:
     assert windows == [["0"], ["12"], ["24"], ["36"]]
 
 
+def test_runs_of_the_suite_are_one_row() -> None:
+    runs = {f"gpusmith-validation-1127{n}-ab": 120.0 for n in range(3)}
+    found = hours.ask(lambda text: series({"": 4.0} if hours.EXPECTED in text else runs), 1, NOW)
+    assert found.held == {"gpusmith-validation": 6.0}
+
+
 def test_who_held_most_is_said_first() -> None:
     found = Hours({"team-b": 2.0, "team-a": 40.0}, {"team-a": 30.0}, 6.0, 96.0)
     assert list(found.lines(1)) == [
