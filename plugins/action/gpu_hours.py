@@ -11,8 +11,9 @@ from typing import Any
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import ControllerAction
 
 from gpusmith.cluster.api import Cluster
-from gpusmith.cluster.web import PROMETHEUS, Addressed, Prometheus, Proxied, Silent
-from gpusmith.errors import InputError, ToolError
+from gpusmith.cluster.monitoring import refuse_silent
+from gpusmith.cluster.web import PROMETHEUS, Addressed, Prometheus, Proxied, Silent, Web
+from gpusmith.errors import InputError, ToolError, all_of
 from gpusmith.monitoring import hours
 from gpusmith.verdict.changes import TELLS
 from gpusmith.verdict.run import CLUSTER
@@ -28,19 +29,17 @@ class ActionModule(ControllerAction):
                 "There is no Prometheus to ask for GPU hours.",
                 "Set 'gpu_monitoring_prometheus: managed' and run site.yml, or 'existing' with 'gpu_monitoring_prometheus_url'.",
             )
-        web = (
-            Proxied(Cluster(asked["kubeconfig"]), asked["namespace"], PROMETHEUS)
-            if managed
-            else Addressed(url)
-        )
+        if not managed and (silent := refuse_silent(url)):
+            raise all_of(silent)
+        web: Web = Addressed(url)
+        if managed:
+            web = Proxied(Cluster(asked["kubeconfig"]), asked["namespace"], PROMETHEUS)
         try:
             found = hours.ask(Prometheus(web).query, asked["days"], time.time())
         except Silent as error:
             raise ToolError(
-                f"Prometheus does not answer: {error.message}",
-                f"Look at it: kubectl -n {asked['namespace']} get pods -o wide"
-                if managed
-                else f"Look at '{url}'.",
+                f"Prometheus does not answer: {error.message.rstrip('.')}.",
+                f"Look at it: kubectl -n {asked['namespace']} get pods -o wide",
             ) from error
         if not found.measured:
             raise ToolError(

@@ -9,7 +9,7 @@ import pytest
 from ansible_collections.gpusmith.gpu.plugins.action import gpu_hours
 
 from gpusmith.cluster.web import Silent
-from gpusmith.errors import GpusmithError
+from gpusmith.errors import GpusmithError, Refusal
 from gpusmith.monitoring.hours import Hours
 
 SOME = Hours({"team-a": 40.0}, {"team-a": 30.0}, 8.0, 96.0)
@@ -27,6 +27,10 @@ def acted(
         return found
 
     monkeypatch.setattr(gpu_hours.hours, "ask", ask)
+    monkeypatch.setattr(gpu_hours, "Cluster", lambda kubeconfig: kubeconfig)
+    monkeypatch.setattr(
+        gpu_hours, "refuse_silent", lambda url: [Refusal("no Prometheus")] if "other" in url else []
+    )
     result: dict[str, Any] = object.__new__(gpu_hours.ActionModule).act(
         {**ASKED, "dest": str(dest), **asked}, check
     )
@@ -50,10 +54,15 @@ def test_the_table_is_written_unless_it_is_a_look(
     [
         (SOME, {"prometheus": "none", "prometheus_url": ""}, "There is no Prometheus to ask"),
         (SOME, {"prometheus_url": ""}, "'gpu_monitoring_prometheus_url'"),
-        (Silent("refused"), {}, "Prometheus does not answer: refused Look at 'http://prometheus:9090'."),
+        (SOME, {"prometheus_url": "http://other"}, "no Prometheus"),
+        (
+            Silent("refused"),
+            {"prometheus": "managed"},
+            "Prometheus does not answer: refused",
+        ),
         (Hours({}, {}, 0.0, 96.0), {}, "no values of 'gpusmith:gpu_busy' in 24 hours"),
     ],
-    ids=["none", "existing-without-address", "silent", "no-values"],
+    ids=["none", "existing-without-address", "another-server", "silent", "no-values"],
 )
 def test_why_there_is_none(
     monkeypatch: pytest.MonkeyPatch,
