@@ -35,6 +35,7 @@ MODULE_PARAMETER = re.compile(r"NVreg_[A-Za-z0-9]+")
 MODULE_VALUE = re.compile(r"[^\s\"'\\#]+")
 COMPONENTS = ("auto", "nscq", "nvsdm")
 EXTRA_MODULES = ("nvidia_peermem", "gdrdrv", "nvidia_fs")
+MOST_DAYS = 366
 DURATION = re.compile(r"(?=.)(\d+y)?(\d+w)?(\d+d)?(\d+h)?(\d+m)?(\d+s)?")
 # As sysfs and 'lspci -Dnn' write them.
 GPU_PLACE = re.compile(r"10de:[0-9a-f]{4}|[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.IGNORECASE)
@@ -223,6 +224,13 @@ def interval(name: str, value: Any) -> Iterator[Refusal]:
         yield must_be(name, "a whole number from 5 to 120", value)
 
 
+def days(name: str, value: Any) -> Iterator[Refusal]:
+    """Two queries for each half day; nobody keeps values for years."""
+    found = whole(value)
+    if value is not None and (found is None or not 1 <= found <= MOST_DAYS):
+        yield must_be(name, f"a whole number from 1 to {MOST_DAYS}", value)
+
+
 def duration(name: str, value: Any) -> Iterator[Refusal]:
     """As Prometheus takes it; with another one it keeps its old configuration, and does not start again."""
     if value is not None and not (isinstance(value, str) and DURATION.fullmatch(value)):
@@ -328,7 +336,7 @@ RULES: Mapping[str, Rule] = {
     "gpu_monitoring_interval_s": interval,
     "gpu_monitoring_namespace": object_name,
     "gpu_monitoring_operator_labels": labels,
-    "gpu_monitoring_report_days": from_one,
+    "gpu_monitoring_report_days": days,
     "gpu_monitoring_retention": duration,
     "gpu_monitoring_storage": volume,
     "kubernetes_node_labels": labels,

@@ -76,6 +76,7 @@ def taint(**changes: Any) -> list[dict[str, Any]]:
         ),
         ("gpu_monitoring_interval_s", 300, "gpu_monitoring_interval_s", "a whole number from 5 to 120"),
         ("gpu_monitoring_interval_s", 0, "gpu_monitoring_interval_s", "a whole number from 5 to 120"),
+        ("gpu_monitoring_report_days", 36500, "gpu_monitoring_report_days", "a whole number from 1 to 366"),
         ("gpu_monitoring_retention", "15 days", "gpu_monitoring_retention", "a duration such as '15d'"),
         ("gpu_monitoring_retention", "30", "gpu_monitoring_retention", "a duration such as '15d'"),
         (
