@@ -273,7 +273,7 @@ def test_a_group_is_upgraded_under_load(
     boots = grown.boots()
     words = upgrade_words(group, NEW, *evict(SERVICE), *where)
     watch = Watch(eyes, GPUS, 4, NAMESPACE, frozenset({load, LONELY}), SERVICE, untouched=frozenset({THIRD}))
-    with watch.on(), Prometheus(grown).no_alarm(FIRST, SECOND):
+    with watch.on(), Prometheus(grown).no_alarm():
         run = start(grown, inventory, *words)
         wait_state(eyes, run, FIRST, ["draining"])
         # While it waits for the Job: others are refused, by name.
