@@ -33,7 +33,7 @@ class ActionModule(ControllerAction):
         cluster = Cluster(asked["kubeconfig"])
         found = allocatable.wait_for(
             cluster,
-            {node.node_name: node.offers for node in wanted.values()},
+            {node.node_name: node.gpu_count for node in wanted.values()},
             asked["labels"],
             0.0 if check else asked["timeout"],
             {node.node_name: _spare(of.written(host)) for host, node in wanted.items()},

@@ -40,7 +40,6 @@ from gpusmith.paths import repo_root
 from gpusmith.upgrade.hosts import STAMPED
 from gpusmith.upgrade.on_machine import Machine
 from gpusmith.upgrade.proof import Validation
-from gpusmith.wanted import offers
 
 AWAY = retries.Patience(total_s=300.0, contact_s=60.0)
 """How long an API server is waited for, as one that is upgraded: a node in the middle of its change waits for it."""
@@ -88,7 +87,7 @@ class ActionModule(BuildingAction, EgressAction):
                 rollback=bool(row.get("rollback")),
             ),
             order["queue"],
-            {member: offers.from_plain(rows) for member, rows in order["members"].items()},
+            {member: int(gpus) for member, gpus in order["members"].items()},
             STAMPED,
             folder,
             order["evict"] or {},

@@ -7,7 +7,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,6 @@ from gpusmith.upgrade import previous, table
 from gpusmith.upgrade.hosts import STAMPED, Asked, Look, Staging
 from gpusmith.upgrade.plan import Plan, Row
 from gpusmith.verdict.changes import TELLS
-from gpusmith.wanted.offers import Offers
 
 BUDGETS = "/apis/policy/v1/poddisruptionbudgets"
 WHOLE = "driver upgrades"
@@ -60,11 +59,11 @@ class Found:
         nodes: Node objects by name.
         pods: by name of their Node.
         claims: of these pods.
-        members: Nodes of the inventory, each with what it is to hand out.
+        members: Nodes of the inventory, each with the number of its GPUs.
     """
 
     nodes: Mapping[str, Object]
-    members: Mapping[str, Offers]
+    members: Mapping[str, int]
     pods: Mapping[str, list[Object]] = field(default_factory=dict)
     claims: Claims = NO_CLAIMS
 
@@ -128,7 +127,7 @@ class ActionModule(ControllerAction):
         members = {}
         for host in self.variables.get("groups", {}).get(GPU_GROUP, []):
             wanted = of.wanted(host)
-            members[wanted.node_name] = wanted.offers
+            members[wanted.node_name] = wanted.gpu_count
         pods: dict[str, list[Object]] = {}
         for pod in cluster.items(PODS):
             pods.setdefault(str((pod.get("spec") or {}).get("nodeName") or ""), []).append(pod)
@@ -251,7 +250,7 @@ def _answer(plan: Plan, machines: Mapping[str, Machine], found: Found, back: boo
     return {
         "changed": False,
         "hosts": rows,
-        "members": {name: [asdict(offer) for offer in offers] for name, offers in found.members.items()},
+        "members": found.members,
         "queue": list(plan.queue),
         "queued_hosts": [row.name for row in plan.rows if row.goes],
     }

@@ -19,8 +19,9 @@ from gpusmith.cluster.stamps import has_taint, read_stamp
 from gpusmith.cluster.views import is_cordoned, offered, readiness
 from gpusmith.errors import GpusmithError, Refusal
 from gpusmith.expect.versions import is_version, upstream
-from gpusmith.names import COUNT_LABEL, GPU_TYPE_LABEL, PRODUCT_LABEL
-from gpusmith.wanted.offers import Offers, gpus_of, physical
+from gpusmith.names import COUNT_LABEL, GPU_TYPE_LABEL, PRODUCT_LABEL, SHARED
+from gpusmith.wanted import layouts
+from gpusmith.wanted.offers import gpus_of
 
 UNKNOWN = "unknown"
 MOST_NAMED = 5
@@ -71,20 +72,20 @@ class Fleet:
     members: Mapping[str, Member]
 
     @classmethod
-    def of(cls, nodes: Iterable[Object], names: Mapping[str, Offers], stamped: str) -> Fleet:
+    def of(cls, nodes: Iterable[Object], names: Mapping[str, int], stamped: str) -> Fleet:
         """From one list of Nodes.
 
         Args:
             nodes: all of the cluster.
-            names: Nodes of the inventory, each with what it is to hand out.
+            names: Nodes of the inventory, each with the number of its GPUs; 0 if nothing tells.
             stamped: under which name a stamp has the version of what is changed.
         """
         mine = [row for row in nodes if row["metadata"]["name"] in names]
         kinds = {
-            kind: _label(row, PRODUCT_LABEL)
+            kind: _product(row)
             for row in mine
             # Nodes without a kind are of many models.
-            if (kind := _label(row, GPU_TYPE_LABEL)) and _label(row, PRODUCT_LABEL)
+            if (kind := _label(row, GPU_TYPE_LABEL)) and _product(row)
         }
         found = [_member(row, names[row["metadata"]["name"]], kinds, stamped) for row in mine]
         return cls({member.name: member for member in found})
@@ -113,7 +114,8 @@ def _label(node: Object, key: str) -> str:
     return str((node["metadata"].get("labels") or {}).get(key) or "")
 
 
-def _member(node: Object, offers: Offers, kinds: Mapping[str, str], stamped: str) -> Member:
+def _member(node: Object, gpus: int, kinds: Mapping[str, str], stamped: str) -> Member:
+    offers = layouts.of_node(node).offers(gpus)
     try:
         entry, why = ledgers.read(node), ""
     except Unreadable:
@@ -125,23 +127,27 @@ def _member(node: Object, offers: Offers, kinds: Mapping[str, str], stamped: str
         gpus_of(offered(node, "capacity"), offers),
         quantity(_label(node, COUNT_LABEL)),
         entry.gpus if entry else 0,
-        physical(offers),
+        gpus,
     )
     size, kind = max(count or 0 for count in told), _label(node, GPU_TYPE_LABEL)
-    product = _label(node, PRODUCT_LABEL) or (entry.model if entry else "") or kinds.get(kind, "")
+    product = _product(node) or (entry.model if entry else "") or kinds.get(kind, "")
     return Member(
         name=node["metadata"]["name"],
         model=product or kind or UNKNOWN,
         gpus=size,
-        out=why or _out(node, size, offers),
+        out=why or _out(node, size, gpus_of(offered(node), offers)),
         ledger=entry,
         version=str((read_stamp(node) or {}).get(stamped) or ""),
         offers=0 if why or _closed(node) else gpus_of(offered(node), offers),
     )
 
 
-def _out(node: Object, size: int, offers: Offers) -> str:
-    gpus = gpus_of(offered(node), offers)
+def _product(node: Object) -> str:
+    """Of shared GPUs feature discovery says so in the name, unless their resource has a name of its own."""
+    return _label(node, PRODUCT_LABEL).removesuffix(SHARED)
+
+
+def _out(node: Object, size: int, gpus: int) -> str:
     enough = bool(size) and gpus >= size
     return _closed(node) or ("" if enough else f"{gpus} of {size or '?'} GPUs offered")
 

@@ -30,7 +30,8 @@ from gpusmith.names import (
     RUN_NAMESPACE,
 )
 from gpusmith.problems import Problem
-from gpusmith.wanted.offers import Offers, gpus_of
+from gpusmith.wanted import layouts
+from gpusmith.wanted.offers import gpus_of
 from gpusmith.wording import quoted, shorten
 from gpusmith.workloads import namespace
 
@@ -44,7 +45,7 @@ class NodeObject:
         name: of the Node.
         rules: of the run.
         queue: nodes of the plan, in its order.
-        members: Nodes of the inventory, each with what it is to hand out.
+        members: Nodes of the inventory, each with the number of its GPUs.
         stamped: see `Fleet.of`.
         folder: of the run on the controller, where its workers agree on who is admitted.
         evict: pods that hold GPUs and match these labels are evicted; empty for none.
@@ -56,7 +57,7 @@ class NodeObject:
     name: str
     rules: Rules
     queue: Sequence[str]
-    members: Mapping[str, Offers]
+    members: Mapping[str, int]
     stamped: str
     folder: Path
     evict: Mapping[str, str] = field(default_factory=dict)
@@ -236,7 +237,8 @@ class NodeObject:
 
     def allocatable(self) -> int:
         """GPUs that it offers to the scheduler."""
-        return gpus_of(offered(self.node()), self.members[self.name])
+        node = self.node()
+        return gpus_of(offered(node), layouts.of_node(node).offers(self.members[self.name]))
 
 
 def _title(pod: Object) -> str:

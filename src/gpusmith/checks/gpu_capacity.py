@@ -37,9 +37,10 @@ READ_LOG = "Read the device plugin's log for the node."
 )
 def gpu_capacity(facts: ClusterFacts) -> list[Problem]:
     """Capacity = allocatable = inventory, and no GPU is offered under another name as well."""
-    view, offers = need_view(facts), facts.host.offers
+    view = need_view(facts)
     if not facts.host.managed:
         return _others_capacity(facts, view)
+    offers = view.offers(facts.host.gpu_count)
     others = strange(view.capacity, offers)
     problems = [
         Problem(
@@ -70,9 +71,10 @@ def _others_capacity(facts: ClusterFacts, view: NodeView) -> list[Problem]:
         for name, count in view.capacity.items()
         if view.allocatable.get(name, 0) != count
     }
-    how = view.divided(facts.host.offers)
+    offers = view.offers(facts.host.gpu_count)
+    how = view.divided(offers)
     if not (how or facts.host.pinned):
-        (offer,) = facts.host.offers
+        (offer,) = offers
         return _offered(view, offer, _restart(facts.host), facts.host.counted_by)
     drift = _drift(facts.host, view)
     if not (unhealthy or facts.host.pinned):

@@ -24,14 +24,15 @@ from gpusmith.wording import quoted, shorten
 def gpu_owners(facts: ClusterFacts) -> list[Problem]:
     """Device plugin and DRA drivers know nothing of each other: each gives out all that it offers."""
     view, gpus = need_view(facts), facts.host.gpu_count
-    if not view.offered_twice(facts.host.offers, gpus):
+    offers = view.offers(gpus)
+    if not view.offered_twice(offers, gpus):
         return []
     drivers = quoted(sorted({device.driver for device in view.claimable}))
     named = shorten([device.uuid or device.name for device in view.claimable])
     held = ", ".join(holder.words for holder in view.claimants)
     return [
         Problem(
-            f"Node '{view.name}' has {gpus} GPUs; the device plugin offers {gpus_of(view.capacity, facts.host.offers)} and"
+            f"Node '{view.name}' has {gpus} GPUs; the device plugin offers {gpus_of(view.capacity, offers)} and"
             f" DRA driver {drivers} offers {len(view.claimable)}, {named}: a GPU can be given to two pods at once."
             + (f" By claims they are held by {held}." if held else ""),
             "Let one of the two go: keep the DaemonSet of the DRA driver off the node by its node selector, or the device plugin."

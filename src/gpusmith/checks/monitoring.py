@@ -264,12 +264,12 @@ def attribution(facts: WatchedNode) -> list[Problem]:
     node, view = facts.node_name, facts.view
     if view is None:
         raise CannotAsk(f"The cluster has no node '{node}'; see cluster.node-ready.")
-    if divided := view.divided(facts.host.offers):
+    if divided := view.divided(view.offers(facts.host.gpu_count)):
         raise NotApplicable(
             f"Node '{node}' {divided}: of a GPU that pods share, NVML does not say which of them uses it."
         )
     rows = facts.answers.by_node.get(node, ())
-    found = differing(held_on(view, facts.host.offers), rows)
+    found = differing(held_on(view, view.offers(facts.host.gpu_count)), rows)
     if found:
         # A pod that came or went a moment ago is in one of both only; what differs alike in both looks is wrong.
         later = differing(facts.answers.held_later.get(node, {}), facts.answers.later_by_node.get(node, ()))

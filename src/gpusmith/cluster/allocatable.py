@@ -11,7 +11,8 @@ from typing import Any
 from gpusmith.cluster.api import Cluster
 from gpusmith.cluster.views import NODES, offered, readiness
 from gpusmith.wait import Deadline, Done, NotYet, WaitTimeout, wait_until
-from gpusmith.wanted.offers import Offers, gpus_of
+from gpusmith.wanted import layouts
+from gpusmith.wanted.offers import gpus_of
 
 TICK_S = 1.0
 
@@ -36,20 +37,20 @@ class Offered:
 
 
 def compare(
-    node: Mapping[str, Any] | None, offers: Offers, labels: Sequence[str] = (), spare: str = ""
+    node: Mapping[str, Any] | None, gpus: int, labels: Sequence[str] = (), spare: str = ""
 ) -> Offered:
     """Compare a Node object with what is expected of it.
 
     Args:
         node: None if the cluster has none.
-        offers: that it is to make.
+        gpus: that it has; what it is to offer of them goes by its layout.
         labels: names of labels that must be there too.
         spare: what to do if it offers more.
     """
     state = readiness(node)
     if node is None:
         return Offered(False, 0, False, state.seen)
-    counts = offered(node)
+    counts, offers = offered(node), layouts.of_node(node).offers(gpus)
     missing = [label for label in labels if label not in (node["metadata"].get("labels") or {})]
     more = any(counts.get(offer.resource, 0) > offer.count for offer in offers)
     complete = all(counts.get(offer.resource, 0) == offer.count for offer in offers)
@@ -66,7 +67,7 @@ def compare(
 
 def wait_for(
     cluster: Cluster,
-    expected: Mapping[str, Offers],
+    expected: Mapping[str, int],
     labels: Sequence[str],
     timeout_s: float,
     spare: Mapping[str, str],
@@ -76,7 +77,7 @@ def wait_for(
 
     Args:
         cluster: the API.
-        expected: what nodes are to offer, by name.
+        expected: GPUs of nodes, by name.
         labels: names of labels that must be there too.
         timeout_s: 0 for one look.
         spare: by name, what to do about GPUs of the node that it is not to offer and that its device plugin sees.
@@ -86,8 +87,8 @@ def wait_for(
 
     def look() -> Done[None] | NotYet:
         nodes = {row["metadata"]["name"]: row for row in cluster.items(NODES)}
-        for name, offers in expected.items():
-            found[name] = compare(nodes.get(name), offers, labels, spare.get(name, ""))
+        for name, gpus in expected.items():
+            found[name] = compare(nodes.get(name), gpus, labels, spare.get(name, ""))
         late = [f"{name}: {row.seen}" for name, row in found.items() if not (row.reached or row.next_step)]
         return NotYet("; ".join(late)) if late else Done(None)
 

@@ -73,16 +73,13 @@ def read_log(namespace: str) -> str:
 
 
 def _pods(cluster: Cluster, namespace: str, node: str) -> list[Object]:
-    """Those of our DaemonSet: another pod of that name is nobody's to delete."""
+    """Those of our DaemonSets: another pod of that name is nobody's to delete."""
     found = cluster.items(f"/api/v1/namespaces/{namespace}/pods", fieldSelector=f"spec.nodeName={node}")
     return [pod for pod in found if _is_ours(pod) and not finished(pod)]
 
 
 def _is_ours(pod: Object) -> bool:
-    return any(
-        (owner.get("kind"), owner.get("name")) == ("DaemonSet", DEVICE_PLUGIN)
-        for owner in pod["metadata"].get("ownerReferences") or []
-    )
+    return operands.is_served(pod, DEVICE_PLUGIN)
 
 
 def _is_newer(pod: Object, seen_unix: float) -> bool:

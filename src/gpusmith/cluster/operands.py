@@ -11,6 +11,7 @@ from gpusmith.cluster import hints
 from gpusmith.cluster.api import ApiRefused, Cluster
 from gpusmith.data.operands import DEVICE_PLUGIN, OPERATOR, deployed, rows
 from gpusmith.names import MANAGED_BY, MANAGER
+from gpusmith.wanted import layouts
 from gpusmith.wording import quoted
 
 Pod = Mapping[str, Any]
@@ -119,6 +120,14 @@ def _program(container: Mapping[str, Any], possible: Sequence[str]) -> str:
 def name(pod: Pod) -> str:
     """Which operand a pod is of; empty if it does not say."""
     return str((pod["metadata"].get("labels") or {}).get("app.kubernetes.io/name") or "")
+
+
+def is_served(pod: Pod, component: str) -> bool:
+    """Whether it is a pod of a DaemonSet that is called as one of ours which runs a component."""
+    return any(
+        row.get("kind") == "DaemonSet" and layouts.serves(str(row.get("name")), component)
+        for row in pod["metadata"].get("ownerReferences") or []
+    )
 
 
 def owner(pod: Pod) -> str:

@@ -16,7 +16,9 @@ from gpusmith.cluster.plugin_strategy import by_cdi
 from gpusmith.cluster.tenants import Tenant, tenant_of
 from gpusmith.data.operands import DEVICE_PLUGIN, FEATURE_DISCOVERY
 from gpusmith.expect.identity import Told
-from gpusmith.names import CONDITION, PRESENT_LABEL, REPLICAS_LABEL
+from gpusmith.names import CONDITION, PRESENT_LABEL
+from gpusmith.wanted import layouts
+from gpusmith.wanted.layouts import Layout
 from gpusmith.wanted.offers import Offer, Offers, gpus_of, is_gpu, strange
 
 NODES = "/api/v1/nodes"
@@ -138,6 +140,15 @@ class NodeView:
     told: Told = field(default_factory=Told)
 
     @property
+    def layout(self) -> Layout:
+        """How its GPUs are handed out, as far as that is gpusmith's doing."""
+        return layouts.of_labels(self.labels)
+
+    def offers(self, gpus: int) -> Offers:
+        """What it hands out of so many GPUs."""
+        return self.layout.offers(gpus)
+
+    @property
     def claimants(self) -> tuple[Holder, ...]:
         """Those of its holders that hold something by ResourceClaims."""
         return tuple(holder for holder in self.holders if holder.devices)
@@ -153,12 +164,12 @@ class NodeView:
         return {title: gpus for title, gpus in counted.items() if gpus}
 
     def divided(self, offers: Offers) -> str:
-        """How GPUs are handed out that are not handed out whole, in words; empty if they are."""
+        """How GPUs are handed out in another way than these offers say, in words; empty if they are not."""
         parts = strange(self.capacity, offers)
-        shares = self.labels.get(REPLICAS_LABEL, "1")
+        shares = layouts.told(self.labels)
         if parts:
             return f"offers {', '.join(parts)}"
-        return "" if shares in ("0", "1") else f"divides each GPU into {shares} shares"
+        return f"divides each GPU into {shares} shares" if shares not in (1, self.layout.shares) else ""
 
     def offered_twice(self, offers: Offers, gpus: int) -> int:
         """How many GPUs the device plugin and drivers of Dynamic Resource Allocation offer beyond those that the node has."""
@@ -204,10 +215,9 @@ def _runs(pod: Object, component: str) -> bool:
 
 
 def _is_ours(pod: Object, operands_namespace: str) -> bool:
-    """Whether it is of the DaemonSet of our device plugin; in our namespace there may be one of somebody else."""
+    """Whether it is of a DaemonSet of our device plugin; in our namespace there may be one of somebody else."""
     metadata = pod["metadata"]
-    owners = [(row.get("kind"), row.get("name")) for row in metadata.get("ownerReferences") or []]
-    return metadata["namespace"] == operands_namespace and ("DaemonSet", DEVICE_PLUGIN) in owners
+    return metadata["namespace"] == operands_namespace and operands.is_served(pod, DEVICE_PLUGIN)
 
 
 def _claimable(claims: Claims, node: str, found: Iterable[Holder]) -> tuple[DraDevice, ...]:

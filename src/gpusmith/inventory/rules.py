@@ -24,6 +24,7 @@ from gpusmith.inventory.labels import (
 )
 from gpusmith.inventory.places import path
 from gpusmith.inventory.values import truth, whole
+from gpusmith.wanted import layouts
 from gpusmith.wording import quoted
 
 # systemd.unit(5), without templates that no instance is named of.
@@ -210,6 +211,13 @@ def from_one(name: str, value: Any) -> Iterator[Refusal]:
         yield must_be(name, "a whole number from 1", value)
 
 
+def shares(name: str, value: Any) -> Iterator[Refusal]:
+    """How many pods get one GPU at the same time, or nothing."""
+    found = whole(value)
+    if value is not None and (found is None or not layouts.FEWEST <= found <= layouts.MOST):
+        yield must_be(name, f"a whole number from {layouts.FEWEST} to {layouts.MOST}", value)
+
+
 def from_zero(name: str, value: Any) -> Iterator[Refusal]:
     """A whole number that is not negative, or nothing."""
     found = whole(value)
@@ -310,6 +318,7 @@ RULES: Mapping[str, Rule] = {
     "validation_kubeconfig": kubeconfig,
     "gpusmith_gpu_count": from_one,
     "gpusmith_gpu_model": label,
+    "gpusmith_gpu_shares": shares,
     "gpusmith_gpus_ignored": gpu_places,
     gpu_models.VARIABLE: gpu_models.rules,
     "gpusmith_reboot_timeout_s": from_one,

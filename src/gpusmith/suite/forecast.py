@@ -44,7 +44,7 @@ def lines(suite: Suite, planned: Sequence[tuple[str, str]]) -> Iterator[str]:
             said = f"not on NODES: {why.reason.removeprefix('Not tested: ').replace(repr(target.host.name), 'NODE')}"
         else:
             assert target.view is not None
-            free = sum(map(target.view.free, target.host.offers))
+            free = sum(map(target.view.free, target.offers))
             said = f"{free} of {target.host.gpu_count} GPUs on NODES"
         found.setdefault(said, []).append(target.host.name)
     for said, names in found.items():

@@ -253,7 +253,7 @@ class Sources:
         names = {self.node_name(name): host for name, host in hosts.items()}
 
         def held(nodes: Mapping[str, NodeView]) -> dict[str, dict[str, int]]:
-            rows = ((name, view, names[name].offers) for name, view in nodes.items())
+            rows = ((name, view, view.offers(names[name].gpu_count)) for name, view in nodes.items())
             return {name: held_on(view, offers) for name, view, offers in rows if not view.divided(offers)}
 
         def held_again() -> dict[str, dict[str, int]]:

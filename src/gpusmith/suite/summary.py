@@ -18,7 +18,7 @@ def coverage(sources: Sources) -> dict[str, GpuCoverage]:
         outcome, view = sources.outcomes_so_far.get(name), sources.view_so_far(name)
         # As of the moment when its GPUs were counted: other users took and freed some after the first lists.
         view = outcome.view if outcome and outcome.view else view
-        busy = view.busy(host.offers) if view else {}
+        busy = view.busy(view.offers(host.gpu_count)) if view else {}
         found[name] = gpu_coverage(
             host.gpu_count,
             outcome.tested if outcome else (),

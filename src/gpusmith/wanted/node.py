@@ -13,8 +13,9 @@ from typing import Any
 from gpusmith.data.monitoring import NONE
 from gpusmith.data.operands import MANAGED, deployed
 from gpusmith.inventory import building
-from gpusmith.names import EXPORTER, MONITORING_NAMESPACE, OPERANDS_NAMESPACE, STATE_METRICS
-from gpusmith.wanted.offers import Offers, whole
+from gpusmith.names import EXPORTER, MONITORING_NAMESPACE, OPERANDS_NAMESPACE, SHARE_RESOURCE, STATE_METRICS
+from gpusmith.wanted import layouts
+from gpusmith.wanted.layouts import Layout
 
 Repository = Mapping[str, Any]
 """Where packages come from, as the roles' specs describe it."""
@@ -249,6 +250,9 @@ class NodeWanted:
         gpu_count: GPUs that the machine should have, without those that are left out.
         gpus_ignored: those: PCI device ids and PCI addresses.
         gpu_models: rows that data/gpus.yml does not have, by key.
+        gpu_sharing: how several pods get one GPU, 'none' if they do not.
+        gpu_shares: how many; counts only where GPUs are shared, as the next.
+        gpu_share_resource: what pods ask for.
         simulated: the first of the two witnesses of a simulation.
         image_pull_secrets: names of Secrets in the operands' namespace, for the images of suite and operands.
         connection: Ansible's variables for the way to it, by name, as far as they are given.
@@ -266,6 +270,9 @@ class NodeWanted:
     gpu_count: int = 0
     gpus_ignored: tuple[str, ...] = ()
     gpu_models: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    gpu_sharing: str = layouts.NONE
+    gpu_shares: int = layouts.FEWEST
+    gpu_share_resource: str = SHARE_RESOURCE
     simulated: bool = False
     kubeconfig: str = ""
     image_pull_secrets: tuple[str, ...] = ()
@@ -314,9 +321,9 @@ class NodeWanted:
         return replace(self, driver=replace(self.driver, version=version))
 
     @property
-    def offers(self) -> Offers:
-        """What its Node is to hand out."""
-        return whole(self.gpu_count)
+    def layout(self) -> Layout:
+        """How its GPUs are to be handed out. What its Node hands out goes by the Node's label, which may not follow yet."""
+        return layouts.asked(self.gpu_sharing, self.gpu_shares, self.gpu_share_resource)
 
     @property
     def address(self) -> str:

@@ -1,11 +1,10 @@
-"""What a node is to hand out: resources, how many of each, and the GPUs behind them. Today that is one row: whole GPUs."""
+"""What a node is to hand out: resources, how many of each, and the GPUs behind them. Layouts make the rows."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from gpusmith.names import GPU_RESOURCE
 
@@ -51,25 +50,6 @@ class Device:
     def gpu(self) -> str:
         """UUID of its GPU."""
         return self.parent or self.uuid
-
-
-def whole(gpus: int) -> tuple[Offer, ...]:
-    """The offers of a node that hands out its GPUs undivided.
-
-    Args:
-        gpus: how many it has; 0 if nothing tells.
-    """
-    return (Offer(GPU_RESOURCE, gpus, gpus),)
-
-
-def from_plain(rows: Iterable[Mapping[str, Any]]) -> tuple[Offer, ...]:
-    """Offers from what `dataclasses.asdict` made of each."""
-    return tuple(Offer(str(row["resource"]), int(row["count"]), int(row["physical"])) for row in rows)
-
-
-def physical(offers: Offers) -> int:
-    """GPUs behind all offers of a node; several of them are made of the same ones."""
-    return max((offer.physical for offer in offers), default=0)
 
 
 def devices(uuids: Iterable[str]) -> frozenset[Device]:

@@ -75,7 +75,8 @@ class NodeUnderTest:
     @property
     def offer(self) -> Offer:
         """What pods ask for."""
-        return self.host.offers[0]
+        (offer,) = self.target.offers
+        return offer
 
     @property
     def findings(self) -> dict[str, Finding]:

@@ -13,7 +13,7 @@ from gpusmith.cluster.views import NODES, PODS, NodeView, view_of
 from gpusmith.names import CORDON_TAINT, GPU_TAINT, PRIORITY_CLASS, READINESS_TAINTS, RUN_LABEL, STARTUP_TAINT
 from gpusmith.upgrade import unfinished
 from gpusmith.wanted.node import NodeWanted
-from gpusmith.wanted.offers import Device, gpus_of
+from gpusmith.wanted.offers import Device, Offers, gpus_of
 from gpusmith.workloads.jobs import Run
 
 
@@ -49,7 +49,12 @@ class Target:
     @property
     def gpus(self) -> int:
         """How many its Node hands out at the most."""
-        return gpus_of(self.view.allocatable, self.host.offers) if self.view else 0
+        return gpus_of(self.view.allocatable, self.offers) if self.view else 0
+
+    @property
+    def offers(self) -> Offers:
+        """What its Node hands out; nothing without one."""
+        return self.view.offers(self.host.gpu_count) if self.view else ()
 
     @property
     def tolerated(self) -> tuple[str, ...]:
@@ -133,7 +138,7 @@ def by_others(before: Target, now: NodeView | None) -> str:
         return "" if why.is_failure else why.reason.removeprefix("Not tested: ").rstrip(".")
     assert before.view is not None
     assert now is not None
-    had, has = (Counter(view.busy(before.host.offers)) for view in (before.view, now))
+    had, has = (Counter(view.busy(view.offers(before.host.gpu_count))) for view in (before.view, now))
     said = [
         f"{what} by {', '.join(f'{title} ({count})' for title, count in sorted(rows.items()))}"
         for what, rows in (("taken", has - had), ("freed", had - has))
@@ -180,7 +185,7 @@ def over_budget(has: str, gpus: int, budget: int) -> NotTested | None:
 
 def _divided(view: NodeView, host: NodeWanted) -> NotTested | None:
     """What others divide has no whole GPUs to tell from each other."""
-    how = "" if host.managed else view.divided(host.offers)
+    how = "" if host.managed else view.divided(view.offers(host.gpu_count))
     if not how:
         return None
     return NotTested(f"Not tested: node '{view.name}' {how}.", False, "Test nodes that hand out whole GPUs.")
@@ -188,7 +193,7 @@ def _divided(view: NodeView, host: NodeWanted) -> NotTested | None:
 
 def _not_alone(target: Target, view: NodeView) -> NotTested | None:
     """Without its priority, a pod of the suite could take the place of one that waits for a GPU."""
-    held = view.busy(target.host.offers)
+    held = view.busy(target.offers)
     if target.yields or not held:
         return None
     return NotTested(
@@ -244,7 +249,7 @@ def _tainted(target: Target, view: NodeView) -> NotTested | None:
 
 def _lent(view: NodeView, host: NodeWanted) -> NotTested | None:
     """The device plugin gives out any of its GPUs, also one that a pod holds by a claim or by another resource."""
-    lent = view.lent_twice(host.offers, host.gpu_count)
+    lent = view.lent_twice(view.offers(host.gpu_count), host.gpu_count)
     if not lent:
         return None
     return NotTested(
@@ -257,11 +262,12 @@ def _lent(view: NodeView, host: NodeWanted) -> NotTested | None:
 
 
 def _without_free_gpus(view: NodeView, host: NodeWanted) -> NotTested | None:
-    if not any(view.allocatable.get(offer.resource) for offer in host.offers):
+    offers = view.offers(host.gpu_count)
+    if not any(view.allocatable.get(offer.resource) for offer in offers):
         return NotTested(f"Not tested: node '{view.name}' has no allocatable GPU.", True)
-    if not any(map(view.free, host.offers)):
-        held = ", ".join(f"{title} ({gpus})" for title, gpus in view.busy(host.offers).items())
-        gpus = gpus_of(view.allocatable, host.offers)
+    if not any(map(view.free, offers)):
+        held = ", ".join(f"{title} ({gpus})" for title, gpus in view.busy(offers).items())
+        gpus = gpus_of(view.allocatable, offers)
         return NotTested(
             f"Not tested: all {gpus} GPUs of node '{view.name}' are busy, held by {held}.", False
         )

@@ -184,7 +184,7 @@ class Turn:
         """UUIDs of a node whose machine nobody asks, and of which no pod had all GPUs."""
         host = node.host
         cause = f"Node '{host.name}': the GPUs that pods named cannot be compared: no pod had all GPUs of the node."
-        skip = Skip.LEFT_OUT if node.view.busy(host.offers) else Skip.BLOCKED
+        skip = Skip.LEFT_OUT if node.view.busy(node.target.offers) else Skip.BLOCKED
         step = "Run the suite again when nobody holds GPUs of the node."
         return Finding(
             self.workload.check,

@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from gpusmith.change.budget import Admission, Answer, Fleet, Rules, admissible, admission, limit, limits
 from gpusmith.change.ledger import FAILED, UNTOUCHED, State
 from gpusmith.errors import GpusmithError, Refusal
-from gpusmith.names import UPGRADE
+from gpusmith.names import LAYOUT_LABEL, PRODUCT_LABEL, SHARE_RESOURCE, UPGRADE
 from gpusmith.upgrade.hosts import STAMPED
-from gpusmith.wanted.offers import Offer, whole
 from tests.unit.upgrade.nodes import H100, NEW, NOW, OLD, entry, node
 
 RULES = Rules(run="r1", target=NEW)
@@ -26,7 +25,7 @@ UNFINISHED = sorted(set(State) - {State.DONE, State.ROLLED_BACK, State.RELEASED}
 
 def fleet(*nodes: dict[str, Any], **sizes: int) -> Fleet:
     names = {row["metadata"]["name"]: 0 for row in nodes} | sizes
-    return Fleet.of(nodes, {name: whole(gpus) for name, gpus in names.items()}, STAMPED)
+    return Fleet.of(nodes, names, STAMPED)
 
 
 # --- who is out ----------------------------------------------------------------------------------------------------
@@ -69,18 +68,16 @@ def test_a_node_without_the_resource_is_out() -> None:
 
 def test_nodes_of_others_do_not_count() -> None:
     assert list(
-        Fleet.of(
-            [node("gpu-1"), node("theirs")], dict.fromkeys(("gpu-1", "not-there"), whole(0)), STAMPED
-        ).members
+        Fleet.of([node("gpu-1"), node("theirs")], dict.fromkeys(("gpu-1", "not-there"), 0), STAMPED).members
     ) == ["gpu-1"]
 
 
 def test_a_node_that_hands_out_shares_counts_its_gpus() -> None:
-    row = node("gpu-1", labels={})
-    shares = Offer("nvidia.com/gpu.shared", 16, 4)
-    row["status"] |= {key: {shares.resource: "16"} for key in ("capacity", "allocatable")}
-    found = Fleet.of([row], {"gpu-1": (shares,)}, STAMPED)["gpu-1"]
+    row = node("gpu-1", labels={LAYOUT_LABEL: "time-slicing-4", PRODUCT_LABEL: "H100-SHARED"})
+    row["status"] |= {key: {SHARE_RESOURCE: "16"} for key in ("capacity", "allocatable")}
+    found = Fleet.of([row], {"gpu-1": 4}, STAMPED)["gpu-1"]
     assert (found.gpus, found.offers, found.out) == (4, 4, "")
+    assert found.model == "H100", "shared or not, one budget is of one model"
 
 
 # --- size and model -------------------------------------------------------------------------------------------------

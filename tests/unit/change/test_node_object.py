@@ -29,7 +29,6 @@ from gpusmith.names import (
     SENTINEL_LABEL,
 )
 from gpusmith.upgrade.hosts import STAMPED
-from gpusmith.wanted.offers import whole
 from gpusmith.workloads import namespace
 from tests.unit import objects
 from tests.unit.cluster.conftest import Memory
@@ -104,7 +103,7 @@ class Fixed:
 
 def made(api: Api, tmp_path: Path, name: str = "gpu-1", **other: Any) -> NodeObject:
     rules = Rules("run-1", NEW, canaries=0, soak_s=0)
-    members = dict.fromkeys(api.nodes, whole(4))
+    members = dict.fromkeys(api.nodes, 4)
     return NodeObject(api, name, rules, list(api.nodes), members, STAMPED, tmp_path, **other)  # type: ignore[arg-type]
 
 

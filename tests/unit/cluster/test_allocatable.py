@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from gpusmith.cluster.allocatable import compare, wait_for
-from gpusmith.names import GPU_RESOURCE
-from gpusmith.wanted.offers import Offer, whole
+from gpusmith.names import GPU_RESOURCE, LAYOUT_LABEL, SHARE_RESOURCE
 from tests.unit.cluster.conftest import Memory
 
 
@@ -20,7 +19,7 @@ def node(ready: str, gpus: str | None) -> dict[str, Any]:
 
 
 def test_ready_node_with_all_gpus_is_reached() -> None:
-    assert compare(node("True", "4"), whole(4)).reached
+    assert compare(node("True", "4"), 4).reached
 
 
 @pytest.mark.parametrize(
@@ -34,13 +33,13 @@ def test_ready_node_with_all_gpus_is_reached() -> None:
     ],
 )
 def test_anything_else_is_not(seen: dict[str, Any] | None, words: str) -> None:
-    offer = compare(seen, whole(4))
+    offer = compare(seen, 4)
     assert not offer.reached
     assert words in offer.seen
 
 
 def test_missing_label_is_named() -> None:
-    offer = compare(node("True", "4"), whole(4), ["nvidia.com/gpu.count"])
+    offer = compare(node("True", "4"), 4, ["nvidia.com/gpu.count"])
     assert not offer.reached
     assert offer.seen.endswith("without nvidia.com/gpu.count")
 
@@ -51,12 +50,12 @@ def test_nodes_are_waited_for_until_they_offer_all() -> None:
     def comes_up(_: float) -> None:
         memory.objects["/api/v1/nodes/a"] = node("True", "4")
 
-    offers = wait_for(memory.cluster, {"a": whole(4)}, [], 60.0, {}, comes_up)
+    offers = wait_for(memory.cluster, {"a": 4}, [], 60.0, {}, comes_up)
     assert offers["a"].reached
 
 
 def test_one_that_is_late_is_no_failure_but_said() -> None:
-    offers = wait_for(Memory({}).cluster, {"a": whole(4)}, [], 0.0, {})
+    offers = wait_for(Memory({}).cluster, {"a": 4}, [], 0.0, {})
     assert not offers["a"].reached
     assert offers["a"].seen == "the cluster has no such node"
 
@@ -76,15 +75,26 @@ def test_no_time_takes_away_gpus_that_are_left_out_and_offered(seen: dict[str, A
         slept.append(seconds)
         memory.objects["/api/v1/nodes/a"] = node("True", "4")
 
-    found = wait_for(memory.cluster, {"a": whole(4)}, [], 60.0, {"a": "Bind it."}, sleep)["a"]
+    found = wait_for(memory.cluster, {"a": 4}, [], 60.0, {"a": "Bind it."}, sleep)["a"]
     assert (found.reached, bool(slept)) == (waits, waits)
     assert found.next_step == ("" if waits else "Bind it.")
 
 
-def test_every_resource_that_a_node_is_to_offer_is_waited_for() -> None:
-    offers = (Offer("nvidia.com/mig-1g.10gb", 8, 4), Offer("nvidia.com/mig-3g.40gb", 4, 4))
-    seen = node("True", None)
-    seen["status"]["allocatable"] |= {"nvidia.com/mig-1g.10gb": "8", "nvidia.com/mig-3g.40gb": "3"}
-    found = compare(seen, offers)
-    assert (found.reached, found.allocatable) == (False, 4)
-    assert found.seen == "Ready with 8 of 8 nvidia.com/mig-1g.10gb, 3 of 4 nvidia.com/mig-3g.40gb"
+@pytest.mark.parametrize(
+    ("label", "offered", "reached", "seen"),
+    [
+        ("time-slicing-4", {SHARE_RESOURCE: "16"}, True, "16 of 16 nvidia.com/gpu.shared"),
+        ("time-slicing-4", {GPU_RESOURCE: "4"}, False, "0 of 16 nvidia.com/gpu.shared"),
+        ("time-slicing-4-as-gpu", {GPU_RESOURCE: "16"}, True, "16 of 16 nvidia.com/gpu"),
+        ("no-layout-of-ours", {GPU_RESOURCE: "4"}, True, "4 of 4 nvidia.com/gpu"),
+    ],
+)
+def test_what_is_waited_for_goes_by_the_layout_that_the_node_has(
+    label: str, offered: dict[str, str], reached: bool, seen: str
+) -> None:
+    row = node("True", None)
+    row["metadata"].setdefault("labels", {})[LAYOUT_LABEL] = label
+    row["status"]["allocatable"] = offered
+    found = compare(row, 4)
+    assert (found.reached, found.seen) == (reached, f"Ready with {seen}")
+    assert found.allocatable == (4 if reached else 0)

@@ -12,7 +12,7 @@ from gpusmith.cluster.api import ApiRefused, Cluster
 from gpusmith.cluster.dra import CLAIMS, SLICES, Claims, Kind
 from gpusmith.cluster.holders import Holder, holders
 from gpusmith.cluster.views import view_of
-from gpusmith.wanted.offers import whole
+from gpusmith.wanted.layouts import WHOLE
 from tests.unit.cluster.conftest import Memory, Server
 from tests.unit.hosts import UUIDS
 from tests.unit.objects import gpu_slice, node, resource_claim, resource_slice
@@ -43,7 +43,7 @@ def held(pods: list[dict[str, Any]], *claims: dict[str, Any], slices: Any = (SLI
 
 def test_a_claimed_gpu_is_held_and_named_with_pod_claim_and_device() -> None:
     (found,) = held([pod()], resource_claim("one", "gpu-0"))
-    assert (found.title, found.gpus(whole(4)), found.claimed) == ("team/train", 1, 1)
+    assert (found.title, found.gpus(WHOLE.offers(4)), found.claimed) == ("team/train", 1, 1)
     assert found.words == (
         f"'team/train' (by ResourceClaim 'one', device 'gpu-0' of driver 'gpu.nvidia.com' (a GPU, {UUIDS[0]}))"
     )
@@ -61,7 +61,7 @@ def test_a_claim_that_was_made_from_a_template(status: dict[str, Any]) -> None:
     made = pod(status={"phase": "Running", **status})
     made["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": "gpus"}]
     (found,) = held([made], resource_claim("one", "gpu-0", "gpu-1", uid="uid-train"))
-    assert found.gpus(whole(4)) == 2
+    assert found.gpus(WHOLE.offers(4)) == 2
 
 
 def test_what_is_not_allocated_or_only_looked_at_or_of_an_ended_pod_is_not_held() -> None:
@@ -73,7 +73,7 @@ def test_what_is_not_allocated_or_only_looked_at_or_of_an_ended_pod_is_not_held(
 
 def test_a_gpu_that_two_pods_share_is_one_gpu_with_two_holders() -> None:
     first, second = held([pod(), pod("infer")], resource_claim("one", "gpu-0"))
-    assert (first.gpus(whole(4)), second.gpus(whole(4)), second.title) == (1, 0, "team/infer")
+    assert (first.gpus(WHOLE.offers(4)), second.gpus(WHOLE.offers(4)), second.title) == (1, 0, "team/infer")
     assert len(second.devices) == 1
 
 
@@ -93,12 +93,12 @@ def extended(request: str = "nvidia.com/gpu") -> dict[str, Any]:
 @pytest.mark.parametrize("request_", ["nvidia.com/gpu", "example.com/gpu"])
 def test_a_limit_that_the_scheduler_turned_into_a_claim_counts_once(request_: str) -> None:
     (found,) = held([extended(request_)], resource_claim("made", "gpu-0"))
-    assert (found.gpus(whole(4)), found.claimed) == (1, 1)
+    assert (found.gpus(WHOLE.offers(4)), found.claimed) == (1, 1)
 
 
 def test_such_a_limit_counts_if_the_claim_cannot_be_seen() -> None:
     (found,) = held([extended()])
-    assert (found.gpus(whole(4)), found.claimed) == (1, 0)
+    assert (found.gpus(WHOLE.offers(4)), found.claimed) == (1, 0)
 
 
 # --- what a device is ------------------------------------------------------------------------------------------------
@@ -125,7 +125,7 @@ def test_what_a_slice_says_of_a_device(driver: str, attributes: dict[str, Any], 
         [pod()], resource_claim("one", "d", driver=driver), slices=[resource_slice("gpu-1", [device], driver)]
     )
     assert [row.kind for holder in found for row in holder.devices] == ([] if kind is Kind.OTHER else [kind])
-    assert [holder.gpus(whole(4)) for holder in found] == (
+    assert [holder.gpus(WHOLE.offers(4)) for holder in found] == (
         [] if kind is Kind.OTHER else [int(kind is Kind.GPU)]
     )
 
@@ -136,7 +136,8 @@ def test_what_a_slice_says_of_a_device(driver: str, attributes: dict[str, Any], 
 def test_a_device_without_a_slice_is_not_free(driver: str, gpus: list[int]) -> None:
     """A driver that starts anew has none for a while; of an unknown one nobody knows what it gave out."""
     assert [
-        row.gpus(whole(4)) for row in held([pod()], resource_claim("one", "d", driver=driver), slices=[])
+        row.gpus(WHOLE.offers(4))
+        for row in held([pod()], resource_claim("one", "d", driver=driver), slices=[])
     ] == gpus
 
 
@@ -152,9 +153,9 @@ def test_old_slices_of_a_pool_do_not_count() -> None:
 def test_a_claimed_gpu_is_busy_and_none_of_the_device_plugins() -> None:
     claims = dra.parse([resource_claim("one", "gpu-3")], [gpu_slice("gpu-1", UUIDS)])
     view = view_of(node(status__capacity={"nvidia.com/gpu": "3"}), [pod()], "x", claims)
-    assert view.busy(whole(4)) == {"team/train": 1}
-    assert (view.free(whole(4)[0]), len(view.claimable)) == (4, 4)
-    assert [view.offered_twice(whole(4), gpus) for gpus in (7, 4)] == [0, 3]
+    assert view.busy(WHOLE.offers(4)) == {"team/train": 1}
+    assert (view.free(WHOLE.offers(4)[0]), len(view.claimable)) == (4, 4)
+    assert [view.offered_twice(WHOLE.offers(4), gpus) for gpus in (7, 4)] == [0, 3]
 
 
 def test_a_gpu_by_two_names_is_one() -> None:
@@ -172,7 +173,7 @@ def test_a_gpu_by_two_names_is_one() -> None:
 def test_parts_and_what_may_be_a_gpu_are_claimed_and_not_counted_as_gpus() -> None:
     claims = dra.parse([resource_claim("one", "d", driver="site.example")], [])
     view = view_of(node(), [pod()], "x", claims)
-    assert (view.busy(whole(4)), [row.title for row in view.claimants]) == ({}, ["team/train"])
+    assert (view.busy(WHOLE.offers(4)), [row.title for row in view.claimants]) == ({}, ["team/train"])
 
 
 # --- what is asked of the API ----------------------------------------------------------------------------------------
@@ -210,7 +211,7 @@ def test_an_api_group_that_is_not_served_is_asked_for_once(server: Server, clien
 
 def test_claims_of_another_version_of_the_api_are_not_taken_for_nothing() -> None:
     (found,) = holders([pod()], Claims(served=False))
-    assert (found.gpus(whole(4)), found.words) == (0, "'team/train' (by ResourceClaim 'gpu')")
+    assert (found.gpus(WHOLE.offers(4)), found.words) == (0, "'team/train' (by ResourceClaim 'gpu')")
 
 
 def test_missing_rights_are_an_error_that_names_the_rule(

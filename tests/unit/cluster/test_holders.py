@@ -8,7 +8,7 @@ import pytest
 
 from gpusmith.cluster.dra import NO_CLAIMS
 from gpusmith.cluster.holders import Holder, holders
-from gpusmith.wanted.offers import whole
+from gpusmith.wanted.layouts import WHOLE
 
 
 def asks(gpus: int, resource: str = "nvidia.com/gpu", **more: Any) -> dict[str, Any]:
@@ -41,7 +41,7 @@ def test_containers_init_containers_and_sidecars(
     containers: list[dict[str, Any]], first: list[dict[str, Any]], expected: int
 ) -> None:
     found = pod("p", *containers, initContainers=first)
-    assert [holder.gpus(whole(8)) for holder in holders([found], NO_CLAIMS)] == (
+    assert [holder.gpus(WHOLE.offers(8)) for holder in holders([found], NO_CLAIMS)] == (
         [expected] if expected else []
     )
 

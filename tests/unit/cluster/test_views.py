@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gpusmith.cluster.views import Readiness, readiness, view_of
-from gpusmith.wanted.offers import whole
+from gpusmith.wanted.layouts import WHOLE
 from tests.unit.objects import holder, node, operand
 
 
@@ -38,8 +38,8 @@ def test_busy_gpus_are_counted_with_their_holders() -> None:
         [holder("train", "2", "Running"), holder("done", "1", "Succeeded"), holder("soon", "1", "Pending")],
         "x",
     )
-    assert view.busy(whole(4)) == {"team/train": 2, "team/soon": 1}
-    assert view.free(whole(4)[0]) == 1
+    assert view.busy(WHOLE.offers(4)) == {"team/train": 2, "team/soon": 1}
+    assert view.free(WHOLE.offers(4)[0]) == 1
 
 
 def test_a_second_device_plugin_is_found_in_our_own_namespace_too() -> None:

@@ -13,7 +13,6 @@ from ansible_collections.gpusmith.gpu.plugins.action import allocatable_wait
 
 from gpusmith.cluster.allocatable import Offered
 from gpusmith.paths import repo_root
-from gpusmith.wanted.offers import whole
 from tests.unit.cluster.roles import filled_in
 from tests.unit.records import healthy_record
 
@@ -63,7 +62,7 @@ def test_it_waits_for_the_offers_of_each_hosts_node_and_says_what_keeps_them(
     }
     asked = {"kubeconfig": "k", "hosts": ["GPU-1"], "labels": [], "namespace": namespace, "timeout": 1.0}
     found = action.act(asked, check)
-    assert waited == {"gpu-1": whole(8)}, "names of Nodes are in lower case"
+    assert waited == {"gpu-1": 8}, "names of Nodes are in lower case"
     assert found["nodes"]["GPU-1"]["reached"] is reached
     assert found["operands"] == operands
     assert ("vfio-pci" in told["gpu-1"]) is looked

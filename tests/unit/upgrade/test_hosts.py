@@ -16,7 +16,6 @@ from gpusmith.names import HOLD, STAMP, UPGRADE
 from gpusmith.preflight.words import Tables
 from gpusmith.upgrade.hosts import STAMPED, Action, Asked, Look, Staging, Verdict, judge, origin
 from gpusmith.wanted.node import Driver, NodeWanted, Operands
-from gpusmith.wanted.offers import whole
 from tests.unit.records import healthy_record
 from tests.unit.upgrade.nodes import NEW, NOW, OLD, entry, node
 from tests.unit.upgrade.test_disruption import daemon
@@ -34,7 +33,7 @@ def look(row: dict[str, Any] | None = None, target: str = NEW, **more: Any) -> L
 
 
 def verdict(of: Look, asked: Asked = ASKED) -> Verdict:
-    return judge(of, Fleet.of([of.node] if of.node else [], {of.node_name: whole(0)}, STAMPED), asked, TABLES)
+    return judge(of, Fleet.of([of.node] if of.node else [], {of.node_name: 0}, STAMPED), asked, TABLES)
 
 
 def with_driver(version: str) -> dict[str, Any]:

@@ -17,7 +17,6 @@ from gpusmith.upgrade.hosts import STAMPED, Action, Look
 from gpusmith.upgrade.plan import SCHEMA, Plan, make, to_json
 from gpusmith.upgrade.table import lines
 from gpusmith.wanted.node import Driver, NodeWanted
-from gpusmith.wanted.offers import whole
 from tests.unit.records import healthy_record
 from tests.unit.upgrade.nodes import H100, NEW, OLD, entry, node
 from tests.unit.upgrade.test_disruption import budget, pod
@@ -39,7 +38,7 @@ def plan(
 ) -> Plan:
     """Of hosts, with other nodes of the inventory besides."""
     nodes = [each.node for each in looks if each.node] + list(others)
-    fleet = Fleet.of(nodes, {row["metadata"]["name"]: whole(0) for row in nodes}, STAMPED)
+    fleet = Fleet.of(nodes, {row["metadata"]["name"]: 0 for row in nodes}, STAMPED)
     return make(looks, fleet, replace(RULES, **rules), replace(ASKED, reboots=True), budgets, TABLES)
 
 

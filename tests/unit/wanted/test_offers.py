@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict
-
 import pytest
 
-from gpusmith.wanted.offers import Device, Offer, from_plain, gpus_of, is_gpu, strange, whole
+from gpusmith.wanted.offers import Device, Offer, gpus_of, is_gpu, strange
 
 SHARES = Offer("nvidia.com/gpu.shared", 16, 4)
 SMALL, LARGE = Offer("nvidia.com/mig-1g.10gb", 16, 4), Offer("nvidia.com/mig-3g.40gb", 4, 4)
-
-
-def test_a_whole_gpu_is_one_of_the_resource() -> None:
-    assert whole(4) == (Offer("nvidia.com/gpu", 4, 4),)
-    assert [whole(4)[0].gpus(count) for count in (0, 1, 4)] == [0, 1, 4]
-    assert whole(0)[0].gpus(3) == 3, "nothing tells how many it has"
 
 
 @pytest.mark.parametrize(("count", "gpus"), [(0, 0), (1, 1), (4, 1), (5, 2), (16, 4)])
@@ -29,10 +20,6 @@ def test_parts_of_several_sizes_are_of_the_same_gpus() -> None:
     assert gpus_of(counts, (SMALL, LARGE)) == 4
     assert strange(counts, (SMALL,)) == {LARGE.resource: 4}
     assert strange({LARGE.resource: 0}, (SMALL,)) == {}, "there is none of it"
-
-
-def test_offers_travel_as_plain_data() -> None:
-    assert from_plain(json.loads(json.dumps([asdict(row) for row in (SMALL, LARGE)]))) == (SMALL, LARGE)
 
 
 @pytest.mark.parametrize(

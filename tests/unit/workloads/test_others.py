@@ -11,6 +11,7 @@ import pytest
 from gpusmith.checks.findings import Finding, Outcome, Skip
 from gpusmith.cluster.holders import Holder
 from gpusmith.cluster.views import NodeView
+from gpusmith.wanted.layouts import WHOLE
 from gpusmith.workloads import waiting
 from gpusmith.workloads.jobs import Run
 from gpusmith.workloads.targets import Target, by_others, looker
@@ -71,7 +72,7 @@ def test_a_look_leaves_our_own_pods_out() -> None:
 
     view = looker(Api(), Run("a1", "o"))(Target(make_host(), READY, None))  # type: ignore[arg-type]
     assert view is not None
-    assert ([row.title for row in view.holders], view.free(make_host().offers[0])) == (["team/p"], 3)
+    assert ([row.title for row in view.holders], view.free(WHOLE.offers(4)[0])) == (["team/p"], 3)
     assert asked == [
         ("/api/v1/nodes", {"fieldSelector": "metadata.name=gpu-1"}),
         ("/api/v1/pods", {"fieldSelector": "spec.nodeName=gpu-1"}),
