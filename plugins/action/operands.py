@@ -10,7 +10,7 @@ from typing import Any
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import ControllerAction
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.variables import Variables, plain, run_of
 
-from gpusmith.cluster import apply
+from gpusmith.cluster import apply, layouts
 from gpusmith.cluster.api import Cluster
 from gpusmith.errors import GpusmithError
 from gpusmith.inventory import specs
@@ -57,7 +57,8 @@ class ActionModule(ControllerAction):
                 **({"warnings": kept} if kept else {}),
             }
         # First: two device plugins on one node would fight over its GPUs.
-        gone = apply.remove(cluster, apply.ours(cluster, asked["gone"]), asked["timeout"], check)
+        left = [*apply.ours(cluster, asked["gone"]), *layouts.left(cluster, objects)]
+        gone = apply.remove(cluster, left, asked["timeout"], check)
         done = apply.apply(cluster, objects, check)
         classes = apply.former_classes(cluster, objects)
         lines = [f"{name}: {', '.join(fields)}" for name, fields in done.foreign.items()]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -11,6 +12,8 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from ansible.plugins.loader import init_plugin_loader
+from ansible.utils.collection_loader import AnsibleCollectionConfig
 
 from gpusmith.cluster.api import (
     CONFLICT,
@@ -189,6 +192,13 @@ class Memory:
         node = query.get("fieldSelector", "").removeprefix("spec.nodeName=")
         kind = path.rpartition("/")[2]
         found = [row for key, row in self.objects.items() if key.split("/")[-2] == kind]
+        asked = [row.partition("=") for row in query.get("labelSelector", "").split(",") if row]
+        found = [
+            row
+            for row in found
+            for labels in [row["metadata"].get("labels") or {}]
+            if all(key in labels and (not equals or labels[key] == value) for key, equals, value in asked)
+        ]
         return copy.deepcopy([row for row in found if not node or row["spec"].get("nodeName") == node])
 
     def patch(
@@ -282,3 +292,15 @@ def _merge(there: dict[str, Any], change: dict[str, Any]) -> None:
 @pytest.fixture
 def memory() -> type[Memory]:
     return Memory
+
+
+@pytest.fixture(scope="module")
+def lookups() -> Iterator[None]:
+    """Ansible's own lookups, which only its loader finds. Other tests import the collection without it."""
+    before = {name: module for name, module in sys.modules.items() if name.startswith("ansible_collections")}
+    init_plugin_loader([])
+    yield
+    AnsibleCollectionConfig.collection_finder._remove()
+    for name in [name for name in sys.modules if name.startswith("ansible_collections")]:
+        del sys.modules[name]
+    sys.modules.update(before)

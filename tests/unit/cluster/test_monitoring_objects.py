@@ -6,7 +6,6 @@ import base64
 import functools
 import json
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,8 +13,6 @@ from typing import Any
 import pytest
 import yaml
 from ansible._internal._datatag._tags import VaultedValue
-from ansible.plugins.loader import init_plugin_loader
-from ansible.utils.collection_loader import AnsibleCollectionConfig
 
 from gpusmith.cluster import apply
 from gpusmith.monitoring import site_rules
@@ -30,18 +27,7 @@ INSTALL, VERIFY, REMOVE = (
     yaml.safe_load((ROLE / f"tasks/{name}.yml").read_text())[0] for name in ("install", "verify", "remove")
 )
 OPERATOR = {"__gpu_monitoring_cluster": {"operator": True}}
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _lookups() -> Iterator[None]:
-    """Ansible's own lookups, which only its loader finds. Other tests import the collection without it."""
-    before = {name: module for name, module in sys.modules.items() if name.startswith("ansible_collections")}
-    init_plugin_loader([])
-    yield
-    AnsibleCollectionConfig.collection_finder._remove()
-    for name in [name for name in sys.modules if name.startswith("ansible_collections")]:
-        del sys.modules[name]
-    sys.modules.update(before)
+pytestmark = pytest.mark.usefixtures("lookups")
 
 
 def filled_in(task: dict[str, Any], argument: str, **given: Any) -> Any:

@@ -1,0 +1,133 @@
+"""Operands of layouts: what is deployed for each, and what is taken away again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+from gpusmith.cluster.layouts import left
+from gpusmith.data.operands import DEVICE_PLUGIN, FEATURE_DISCOVERY
+from gpusmith.names import GPU_RESOURCE, LAYOUT_LABEL, MANAGED_BY, OPERANDS_LABEL, SHARE_RESOURCE
+from gpusmith.wanted.layouts import Layout, serves
+from tests.unit.cluster.conftest import Memory
+from tests.unit.cluster.roles import filled_in
+
+SHARED, AS_GPU = Layout(4, SHARE_RESOURCE), Layout(2, GPU_RESOURCE)
+pytestmark = pytest.mark.usefixtures("lookups")
+FILES = ["device-plugin.yml.j2", "gpu-feature-discovery.yml.j2"]
+
+
+def objects(*layouts: Layout) -> list[dict[str, Any]]:
+    """What the role describes where nodes have these layouts."""
+    rows = [{"label": row.label, "shares": row.shares, "resource": row.resource} for row in layouts]
+    found: list[dict[str, Any]] = filled_in(
+        "{{ __gpu_operands_objects }}",
+        __gpu_operands_files=FILES,
+        __gpu_operands_layouts=[{"label": ""}, *rows],
+    )
+    return found
+
+
+def of_kind(kind: str, rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {row["metadata"]["name"]: row for row in rows if row["kind"] == kind}
+
+
+def test_each_layout_has_operands_of_its_own_on_nodes_of_its_own() -> None:
+    found = of_kind("DaemonSet", objects(SHARED, AS_GPU))
+    names = [
+        f"{base}{end}"
+        for base in (DEVICE_PLUGIN, FEATURE_DISCOVERY)
+        for end in ("", "-time-slicing-4", "-time-slicing-2-as-gpu")
+    ]
+    assert list(found) == names
+    for name, row in found.items():
+        spec = row["spec"]["template"]["spec"]
+        component = next(base for base in (DEVICE_PLUGIN, FEATURE_DISCOVERY) if name.startswith(base))
+        assert serves(name, component)
+        label = name.removeprefix(component).removeprefix("-")
+        chosen = spec["nodeSelector"]
+        assert chosen == {OPERANDS_LABEL: "enabled", **({LAYOUT_LABEL: label} if label else {})}
+        terms = (
+            spec.get("affinity", {})
+            .get("nodeAffinity", {})
+            .get("requiredDuringSchedulingIgnoredDuringExecution")
+        )
+        rest = {"key": LAYOUT_LABEL, "operator": "DoesNotExist"}
+        assert terms == (None if label else {"nodeSelectorTerms": [{"matchExpressions": [rest]}]})
+        mine = {"app.kubernetes.io/name": component, **({LAYOUT_LABEL: label} if label else {})}
+        assert row["spec"]["selector"]["matchLabels"] == row["spec"]["template"]["metadata"]["labels"] == mine
+        env = {item["name"]: item.get("value") for item in spec["containers"][0]["env"]}
+        assert ("CONFIG_FILE" in env) is bool(label)
+        maps = [volume["configMap"]["name"] for volume in spec["volumes"] if "configMap" in volume]
+        assert maps == ([f"gpu-layout-{label}"] if label else [])
+        mounted = [m["mountPath"] for m in spec["containers"][0]["volumeMounts"] if m["name"] == "layout"]
+        assert mounted == (["/etc/gpu-layout"] if label else [])
+
+
+@pytest.mark.parametrize(("layout", "renamed"), [(SHARED, True), (AS_GPU, False)])
+def test_the_plugin_is_told_how_to_divide(layout: Layout, renamed: bool) -> None:
+    (row,) = of_kind("ConfigMap", objects(layout)).values()
+    assert row["metadata"]["labels"] == {MANAGED_BY: "gpusmith", LAYOUT_LABEL: layout.label}
+    told = yaml.safe_load(row["data"]["config.yaml"])
+    assert told["version"] == "v1"
+    assert told["sharing"]["timeSlicing"] == {
+        "renameByDefault": renamed,
+        "failRequestsGreaterThanOne": True,
+        "resources": [{"name": GPU_RESOURCE, "replicas": layout.shares}],
+    }
+
+
+def test_whole_gpus_need_no_more_than_before() -> None:
+    assert list(of_kind("DaemonSet", objects())) == [DEVICE_PLUGIN, FEATURE_DISCOVERY]
+    assert not of_kind("ConfigMap", objects())
+
+
+# --- what nobody has any more -----------------------------------------------------------------------------------------
+
+
+def cluster(label: str, rows: list[dict[str, Any]]) -> Memory:
+    """A cluster with these objects, and a node with a layout."""
+    paths = {
+        "DaemonSet": "/apis/apps/v1/namespaces/{}/daemonsets/{}",
+        "ConfigMap": "/api/v1/namespaces/{}/configmaps/{}",
+    }
+    there = {
+        paths[row["kind"]].format(row["metadata"]["namespace"], row["metadata"]["name"]): row
+        for row in rows
+        if row["kind"] in paths
+    }
+    return Memory({**there, "/api/v1/nodes/a": {"metadata": {"name": "a", "labels": {LAYOUT_LABEL: label}}}})
+
+
+@pytest.mark.parametrize(
+    ("label", "wanted", "goes"),
+    [
+        ("", (), True),
+        ("time-slicing-4", (), False),  # a node has it still
+        ("", (SHARED,), False),
+        ("time-slicing-2-as-gpu", (), True),
+    ],
+)
+def test_a_layout_goes_when_nobody_asks_for_it_and_no_node_has_it(
+    label: str, wanted: tuple[Layout, ...], goes: bool
+) -> None:
+    found = left(cluster(label, objects(SHARED)).cluster, objects(*wanted))
+    names = [
+        f"{DEVICE_PLUGIN}-time-slicing-4",
+        f"{FEATURE_DISCOVERY}-time-slicing-4",
+        "gpu-layout-time-slicing-4",
+    ]
+    assert [row["metadata"]["name"] for row in found] == (names if goes else [])
+
+
+def test_objects_of_others_stay() -> None:
+    rows = objects(SHARED)
+    for row in rows:
+        row["metadata"]["labels"].pop(MANAGED_BY)
+    assert left(cluster("", rows).cluster, objects()) == []
+
+
+def test_who_deploys_no_device_plugin_asks_for_nothing() -> None:
+    assert left(None, [{"kind": "ConfigMap", "metadata": {"name": "x", "namespace": "y"}}]) == []  # type: ignore[arg-type]
