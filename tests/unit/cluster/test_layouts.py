@@ -125,7 +125,7 @@ def test_a_layout_goes_when_nobody_asks_for_it_and_no_node_has_it(
 def test_objects_of_others_stay() -> None:
     rows = objects(SHARED)
     for row in rows:
-        row["metadata"]["labels"].pop(MANAGED_BY)
+        row["metadata"]["labels"][MANAGED_BY] = "somebody"
     assert left(cluster("", rows).cluster, objects()) == []
 
 

@@ -86,8 +86,14 @@ def test_the_wanted_state_says_whose_it_is() -> None:
 def test_daemon_sets_go_to_nodes_on_which_other_controllers_wait_for_them() -> None:
     """Behind taints of every key and effect: no toleration matches the beginning of a key alone."""
     files = sorted((repo_root() / "roles/gpu_operands/templates").glob("*.j2"))
-    made = [row for path in files for row in yaml.safe_load_all(filled_in(path.read_text())) if row]
+    layouts = [{"label": ""}, {"label": "time-slicing-4", "shares": 4, "resource": "nvidia.com/gpu.shared"}]
+    made = [
+        row
+        for path in files
+        for row in yaml.safe_load_all(filled_in(path.read_text(), __gpu_operands_layouts=layouts))
+        if row
+    ]
     tolerations = [
         row["spec"]["template"]["spec"]["tolerations"] for row in made if row["kind"] == "DaemonSet"
     ]
-    assert tolerations == [[{"operator": "Exists"}]] * 3
+    assert tolerations == [[{"operator": "Exists"}]] * 5
