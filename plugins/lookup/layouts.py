@@ -28,7 +28,6 @@ options:
 RETURN = r"""
 _raw: {type: list, elements: dict, description: "For each layout its C(label), the number of C(shares) of a GPU, and the C(resource) that pods ask for."}
 """
-SHARING = "gpusmith_gpu_sharing"
 
 
 class LookupModule(LookupBase):
@@ -38,10 +37,8 @@ class LookupModule(LookupBase):
         """Called by Ansible."""
         self.set_options(var_options=variables, direct=kwargs)
         of = Variables(variables["hostvars"], self._loader)
-        # Most hosts say nothing, and to fill in all that the inventory wants of a host takes milliseconds.
-        hosts = [host for host in variables["groups"].get(GPU_GROUP, []) if of.written(host).get(SHARING)]
         try:
-            found = in_use(of.wanted(host).layout for host in hosts)
+            found = in_use(map(of.layout, variables["groups"].get(GPU_GROUP, [])))
         except InputError as error:
             raise AnsibleError(str(error)) from error
         return [{"label": row.label, "shares": row.shares, "resource": row.resource} for row in found]

@@ -18,8 +18,11 @@ from gpusmith.inventory import specs
 from gpusmith.inventory.target import GPU_GROUP, Run
 from gpusmith.inventory.templates import UnfilledError
 from gpusmith.inventory.variables import check_values
+from gpusmith.wanted.layouts import WHOLE, Layout
 from gpusmith.wanted.node import NodeWanted
 from gpusmith.wanted.read import read
+
+SHARING = "gpusmith_gpu_sharing"
 
 
 def run_of(task_vars: Mapping[str, Any], loader: Any, group: str = GPU_GROUP) -> Run:
@@ -78,6 +81,15 @@ class Variables:
             variables = OfHost.named(host, {"hostvars": self._hostvars}, self._loader)
             self._wanted[host] = read(host, variables, known)
         return self._wanted[host]
+
+    def layout(self, host: str) -> Layout:
+        """How the GPUs of a host are to be handed out.
+
+        Raises:
+            InputError: as of `wanted`.
+        """
+        # Most hosts say nothing, and to fill in all that the inventory wants of a host takes milliseconds.
+        return self.wanted(host).layout if self.written(host).get(SHARING) else WHOLE
 
 
 def of_task(task_vars: Mapping[str, Any], templar: Templar) -> NodeWanted:

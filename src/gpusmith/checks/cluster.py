@@ -24,6 +24,7 @@ from gpusmith.names import (
     SIMULATED_LABEL,
 )
 from gpusmith.problems import Cure, Problem
+from gpusmith.wanted import layouts
 from gpusmith.wanted.node import NodeWanted
 
 SITE = "Run site.yml for the node."
@@ -334,7 +335,8 @@ def _ours(host: NodeWanted) -> list[Operand]:
 def _foreign_fields(facts: ClusterFacts, view: NodeView) -> list[Problem]:
     """What others set in the operands that are ours: a device plugin with other settings is not what the inventory means."""
     host = facts.host
-    ours = [title("DaemonSet", row.daemon_set, host.operands.namespace) for row in _ours(host)]
+    names = [layouts.daemon_set(row.daemon_set, view.layout) for row in _ours(host)]
+    ours = [title("DaemonSet", name, host.operands.namespace) for name in names]
     found = {
         name: list(facts.foreign_fields[name])
         for name in (*ours, title("RuntimeClass", host.operands.runtime_class))

@@ -1,15 +1,52 @@
-"""Operands of layouts: each layout has its own, which stay for as long as a node has it."""
+"""Layouts in the cluster: which one a node gets, and operands of each, which stay for as long as a node has it.
+
+A device plugin that divides GPUs does not ask who holds them: a pod that has a whole GPU gets company. So a node's layout changes
+only while no pod can hold one of its GPUs.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gpusmith.cluster import dra
 from gpusmith.cluster.api import Cluster, Object
-from gpusmith.cluster.views import NODES
+from gpusmith.cluster.holders import holders
+from gpusmith.cluster.views import NODES, PODS
 from gpusmith.data.operands import DEVICE_PLUGIN
-from gpusmith.names import LAYOUT_LABEL, MANAGED_BY, MANAGER
+from gpusmith.names import LAYOUT_LABEL, MANAGED_BY, MANAGER, STARTUP_TAINT
+from gpusmith.wanted.layouts import Layout, of_label
 
+KEPT = (
+    "hands out {now}, and the inventory asks for {wanted}. site.yml changes that only on a new node, whose GPUs no pod can hold."
+    " Set the inventory back; or, when no pod holds its GPUs, remove the node with playbooks/remove_nodes.yml and run site.yml."
+)
 KINDS = {"daemonsets": ("apps/v1", "DaemonSet"), "configmaps": ("v1", "ConfigMap")}
+
+
+def of_now(cluster: Cluster, node: Object, wanted: Layout, startup: str) -> tuple[str, str]:
+    """The label that a node is to have for its layout now, and what a person should know if that is not the wanted one.
+
+    Args:
+        cluster: the API.
+        node: as it is.
+        wanted: by the inventory.
+        startup: key of the taint of a new node that it gets with the label; empty if it gets none.
+    """
+    now = str((node["metadata"].get("labels") or {}).get(LAYOUT_LABEL) or "")
+    if now == wanted.label or _is_nobodys(cluster, node, startup):
+        return wanted.label, ""
+    has = of_label(now)
+    words = has.words if has else f"GPUs by label '{LAYOUT_LABEL}={now}', which nothing serves"
+    return now, KEPT.format(now=words, wanted=wanted.words)
+
+
+def _is_nobodys(cluster: Cluster, node: Object, startup: str) -> bool:
+    """Whether no pod holds a GPU of a node, and none can get one."""
+    taints = {row.get("key") for row in (node.get("spec") or {}).get("taints") or []}
+    if not (startup or STARTUP_TAINT in taints):
+        return False
+    pods = cluster.items(PODS, fieldSelector=f"spec.nodeName={node['metadata']['name']}")
+    return not holders(pods, dra.read(cluster, pods))
 
 
 def left(cluster: Cluster, objects: Sequence[Object]) -> list[Object]:

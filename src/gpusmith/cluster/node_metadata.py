@@ -4,17 +4,27 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gpusmith.change.ledger import given_back
-from gpusmith.cluster import condition
+from gpusmith.cluster import condition, layouts
 from gpusmith.cluster.api import CONFLICT, ApiRefused, Cluster, Object
 from gpusmith.cluster.views import NODES, node_path, readiness
 from gpusmith.errors import GpusmithError
-from gpusmith.names import CONDITION, CORDON_TAINT, MANAGER, OWNED_TAINTS, PREVIOUS_DRIVER, STAMP, UPGRADE
+from gpusmith.names import (
+    CONDITION,
+    CORDON_TAINT,
+    LAYOUT_LABEL,
+    MANAGER,
+    OWNED_TAINTS,
+    PREVIOUS_DRIVER,
+    STAMP,
+    UPGRADE,
+)
 from gpusmith.upgrade import unfinished
 from gpusmith.wait import Deadline, Done, NotYet, WaitTimeout, wait_until
+from gpusmith.wanted.layouts import WHOLE, Layout
 
 TICK_S = 1.0
 TRIES = 5
@@ -32,19 +42,25 @@ class Wanted:
         startup_taint: key of a taint that the node of a machine made anew has to carry, even if its Node object is an old one;
             that also drops the old one's stamp, and the driver upgrade that it was in.
         adopted: somebody else has joined the node, so that taints which it has already are not ours to take away.
+        layout: how its GPUs are to be handed out, which becomes a label where no pod can hold one of them.
     """
 
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: Sequence[Taint] = ()
     startup_taint: str = ""
     adopted: bool = False
+    layout: Layout = WHOLE
 
     @staticmethod
-    def read(given: Mapping[str, Any]) -> Wanted:
+    def read(given: Mapping[str, Any], layout: Layout = WHOLE) -> Wanted:
         """From an entry of the inventory's data, in which numbers may be labels."""
         labels = {str(key): str(value) for key, value in (given.get("labels") or {}).items()}
         startup, adopted = str(given.get("startup_taint") or ""), bool(given.get("adopted"))
-        return Wanted(labels, tuple(given.get("taints") or ()), startup, adopted)
+        return Wanted(labels, tuple(given.get("taints") or ()), startup, adopted, layout)
+
+    def with_layout(self, label: str) -> Wanted:
+        """The same with the label of a layout, of whole GPUs with none."""
+        return replace(self, labels={**self.labels, **({LAYOUT_LABEL: label} if label else {})})
 
 
 @dataclass
@@ -58,6 +74,7 @@ class State:
         seen: what it said of itself last.
         problem: what went wrong; empty if nothing did.
         changes: of labels and taints, by kind and in words.
+        notes: what a person should know.
     """
 
     present: bool
@@ -66,6 +83,7 @@ class State:
     patched: list[str] = field(default_factory=list)
     problem: str = ""
     changes: dict[str, list[str]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
 
 
 def owned_labels(node: Object) -> set[str]:
@@ -216,14 +234,16 @@ def make(
         for state in states.values():
             if not state.ready:
                 state.problem = f"not Ready after {timeout_s:.0f} s, last seen: {state.seen.rstrip('.')}"
-    for name in wanted:
+    for name, row in wanted.items():
         if check and name not in found:
-            states[name].changes = changes(None, wanted[name])
+            states[name].changes = changes(None, row.with_layout(row.layout.label))
     for name, node in found.items():
         # The taint of a machine made anew cannot wait: the next run finds the machine joined and does not ask for it.
         if check or states[name].ready or wanted[name].startup_taint:
             try:
-                _patch(cluster, node, wanted[name], states[name], check)
+                layout, note = layouts.of_now(cluster, node, wanted[name].layout, wanted[name].startup_taint)
+                states[name].notes += [note] if note else []
+                _patch(cluster, node, wanted[name].with_layout(layout), states[name], check)
             except ApiRefused as error:
                 problems = (states[name].problem, str(error).rstrip("."))
                 states[name].problem = "; ".join(filter(None, problems))

@@ -41,6 +41,7 @@ OTHER_VENDORS = frozenset(
 """Parts of names of images that offer devices of others, and of their vendors' repositories: 'rocm/k8s-device-plugin'."""
 PLUGIN_FOLDER = "/var/lib/kubelet/device-plugins"
 """The kubelet's registration folder for device plugins. A pod that does not mount it is not a device plugin."""
+DAEMON_SET = "DaemonSet"
 SHELLS = ("sh", "bash", "ash", "dash")
 
 
@@ -125,9 +126,13 @@ def name(pod: Pod) -> str:
 def is_served(pod: Pod, component: str) -> bool:
     """Whether it is a pod of a DaemonSet that is called as one of ours which runs a component."""
     return any(
-        row.get("kind") == "DaemonSet" and layouts.serves(str(row.get("name")), component)
-        for row in pod["metadata"].get("ownerReferences") or []
+        row.get("kind") == DAEMON_SET and layouts.serves(str(row.get("name")), component)
+        for row in _owners(pod)
     )
+
+
+def _owners(pod: Pod) -> Sequence[Mapping[str, Any]]:
+    return pod["metadata"].get("ownerReferences") or ()
 
 
 def owner(pod: Pod) -> str:
@@ -183,11 +188,13 @@ def troubles(cluster: Cluster, namespace: str) -> list[str]:
     folder = f"/api/v1/namespaces/{namespace}"
     pods = cluster.items(f"{folder}/pods")
     made = [f"{name(pod)}-" for pod in pods]
+    owners = {(row.get("kind"), row.get("name")) for pod in pods for row in _owners(pod)}
     found: dict[str, str] = {}
     for event in cluster.items(f"{folder}/events", fieldSelector="reason=FailedCreate"):
         owner, said = event["involvedObject"], " ".join(str(event.get("message")).split())
-        # Events stay for an hour: what has a pod now got over it.
-        if not f"{owner['name']}-".startswith(tuple(made)):
+        # Events stay for an hour: what has a pod now got over it. A ReplicaSet may have given way to the next one.
+        has_pod = (owner["kind"], owner["name"]) in owners
+        if not has_pod and (owner["kind"] == DAEMON_SET or not f"{owner['name']}-".startswith(tuple(made))):
             found[said] = f"{owner['kind']} '{owner['name']}' gets no pod: {said}. {hints.of_policy(said)}"
     for pod in pods:
         if wrong := problem(pod):

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from gpusmith.data.operands import DEVICE_PLUGIN, FEATURE_DISCOVERY
 from gpusmith.names import GPU_RESOURCE, LAYOUT_LABEL, REPLICAS_LABEL, SHARE_RESOURCE
 from gpusmith.wanted.offers import Offer
 
@@ -19,6 +20,7 @@ FEWEST, MOST = 2, 48
 """Shares of a GPU. The plugin has no bound; more pods than that on one GPU do no work."""
 RESOURCES = (GPU_RESOURCE, SHARE_RESOURCE)
 """What layouts hand out, each by one of them."""
+OF_LAYOUTS = (DEVICE_PLUGIN, FEATURE_DISCOVERY)
 LABEL = re.compile(rf"{TIME_SLICING}-(\d+)(-as-gpu)?")
 
 
@@ -92,6 +94,11 @@ def told(labels: Mapping[str, str]) -> int:
     """Shares of a GPU by feature discovery, whoever made them; 1 if it tells of none."""
     shares = labels.get(REPLICAS_LABEL, "1")
     return max(1, int(shares)) if shares.isdecimal() else 1
+
+
+def daemon_set(name: str, layout: Layout) -> str:
+    """The DaemonSet that runs one of our operands on nodes of a layout; only what divides GPUs has one for each."""
+    return f"{name}-{layout.label}" if layout.shared and name in OF_LAYOUTS else name
 
 
 def serves(daemon_set: str, component: str) -> bool:

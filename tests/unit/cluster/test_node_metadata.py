@@ -11,7 +11,19 @@ from gpusmith.cluster import node_metadata
 from gpusmith.cluster.api import ApiUnreachable
 from gpusmith.cluster.node_metadata import State, Wanted, taint_patch
 from gpusmith.errors import GpusmithError
-from gpusmith.names import CONDITION, HOLD, OWNED_TAINTS, PREVIOUS_DRIVER, SENTINEL_LABEL, STAMP, UPGRADE
+from gpusmith.names import (
+    CONDITION,
+    GPU_RESOURCE,
+    HOLD,
+    LAYOUT_LABEL,
+    OWNED_TAINTS,
+    PREVIOUS_DRIVER,
+    SENTINEL_LABEL,
+    SHARE_RESOURCE,
+    STAMP,
+    UPGRADE,
+)
+from gpusmith.wanted.layouts import WHOLE, Layout
 from tests.unit.cluster.conftest import Memory
 from tests.unit.ledgers import ledger
 
@@ -279,6 +291,68 @@ def test_a_taint_that_an_adopted_node_had_stays_when_it_is_given_back() -> None:
     assert mine is not None
     assert mine["metadata"]["annotations"][OWNED_TAINTS] == "nvidia.com/gpu:NoSchedule"
     assert node_metadata.Wanted.read({"adopted": True}).adopted
+
+
+# --- layouts ----------------------------------------------------------------------------------------------------------
+
+SHARED = Layout(4, SHARE_RESOURCE)
+HOLDS = {
+    "/api/v1/namespaces/team/pods/job": {
+        "metadata": {"name": "job", "namespace": "team"},
+        "spec": {"nodeName": "gpu-1", "containers": [{"resources": {"limits": {GPU_RESOURCE: "1"}}}]},
+    }
+}
+
+
+@pytest.mark.parametrize("check", [False, True])
+@pytest.mark.parametrize(
+    ("now", "taints", "pods", "wanted", "label"),
+    [
+        ("", [STARTUP], {}, SHARED, "time-slicing-4"),
+        ("", [], {}, SHARED, ""),
+        ("", [STARTUP], HOLDS, SHARED, ""),
+        ("time-slicing-4", [], {}, WHOLE, "time-slicing-4"),
+        ("time-slicing-4", [STARTUP], {}, WHOLE, ""),
+        ("time-slicing-4", [], {}, SHARED, "time-slicing-4"),
+        ("by-hand", [STARTUP], {}, WHOLE, ""),
+        ("by-hand", [], {}, WHOLE, "by-hand"),
+    ],
+)
+def test_gpus_are_divided_only_where_no_pod_can_hold_one(
+    now: str, taints: list[Any], pods: dict[str, Any], wanted: Layout, label: str, check: bool
+) -> None:
+    there = node({LAYOUT_LABEL: now} if now else {}, [LAYOUT_LABEL] if now else [], taints)
+    there["status"] = {"conditions": [{"type": "Ready", "status": "True"}]}
+    memory = Memory({"/api/v1/nodes/gpu-1": there} | pods)
+    state = node_metadata.make(memory.cluster, {"gpu-1": Wanted(layout=wanted)}, 0, check)["gpu-1"]
+    assert not state.problem
+    if not check:
+        assert memory.objects["/api/v1/nodes/gpu-1"]["metadata"]["labels"].get(LAYOUT_LABEL, "") == label
+    told = {("", "time-slicing-4"): f"{LAYOUT_LABEL}=time-slicing-4"}.get(
+        (now, label), f"{LAYOUT_LABEL} is removed"
+    )
+    assert state.changes.get("labels", []) == ([told] if now != label else [])
+    kept = label != wanted.label
+    assert bool(state.notes) is kept
+    if kept:
+        assert wanted.words in state.notes[0]
+        assert "remove_nodes.yml" in state.notes[0]
+
+
+def test_a_machine_made_anew_gets_its_layout_with_the_startup_taint() -> None:
+    """The first run of it finds a Node object that is older, without the taint."""
+    there = node({}, [], [])
+    there["status"] = {"conditions": [{"type": "Ready", "status": "True"}]}
+    memory = Memory({"/api/v1/nodes/gpu-1": there})
+    wanted = Wanted(startup_taint="gpusmith.io/unvalidated", layout=SHARED)
+    state = node_metadata.make(memory.cluster, {"gpu-1": wanted}, 0)["gpu-1"]
+    assert (state.problem, state.notes) == ("", [])
+    assert memory.objects["/api/v1/nodes/gpu-1"]["metadata"]["labels"] == {LAYOUT_LABEL: "time-slicing-4"}
+
+
+def test_check_mode_tells_the_layout_of_a_node_that_is_to_come() -> None:
+    state = node_metadata.make(Memory({}).cluster, {"gpu-1": Wanted(layout=SHARED)}, 0, True)["gpu-1"]
+    assert state.changes == {"labels": [f"{LAYOUT_LABEL}=time-slicing-4"]}
 
 
 def test_a_node_in_an_upgrade_is_not_released() -> None:

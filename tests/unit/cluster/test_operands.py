@@ -114,8 +114,14 @@ def test_a_pod_whose_image_does_not_come_has_no_log_to_read() -> None:
 DENIED = 'Error creating: admission webhook "validation.gatekeeper.sh" denied the request: labels: {"owner"}'
 
 
-def refused(name: str, message: str = DENIED) -> dict[str, Any]:
-    return {"involvedObject": {"kind": "DaemonSet", "name": name}, "message": message}
+def refused(name: str, message: str = DENIED, kind: str = "DaemonSet") -> dict[str, Any]:
+    return {"involvedObject": {"kind": kind, "name": name}, "message": message}
+
+
+def of_daemon_set(name: str, owner: str) -> dict[str, Any]:
+    pod = operand(name)
+    pod["metadata"]["ownerReferences"] = [{"kind": "DaemonSet", "name": owner}]
+    return pod
 
 
 @pytest.mark.parametrize(
@@ -124,7 +130,11 @@ def refused(name: str, message: str = DENIED) -> dict[str, Any]:
         ([], [refused("plugin")], ["DaemonSet 'plugin' gets no pod: ", "gatekeeper", "'gpu_operands_labels'"]),
         ([], [refused("plugin", "Error creating: no such account")], ["no such account"]),
         # As on a first run, while there is no service account yet.
-        ([operand("nfd-master")], [refused("nfd-master-5d9"), refused("nfd-master")], []),
+        ([operand("nfd-master")], [refused("nfd-master-5d9", kind="ReplicaSet")], []),
+        ([of_daemon_set("nfd-worker", "nfd-worker")], [refused("nfd-worker")], []),
+        # Pods of all layouts are called alike.
+        ([of_daemon_set("nvidia-device-plugin", "nvidia-device-plugin")], [refused("nvidia-device-plugin-time-slicing-4")],
+         ["DaemonSet 'nvidia-device-plugin-time-slicing-4' gets no pod"]),
         ([pulls(UNAUTHORIZED), pulls(UNAUTHORIZED)], [], ["Pod 'nfd-worker-x': container 'p'", "'gpusmith_image_pull_secrets'"]),
     ],
 )  # fmt: skip

@@ -1,0 +1,42 @@
+"""Shares that nobody would make are refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpusmith.inventory.sharing import check_sharing
+
+SHARED = {"gpusmith_gpu_sharing": "time-slicing"}
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        ({**SHARED, "gpu_operands_device_plugin": "existing"}, "'gpu_operands_device_plugin' is 'existing'"),
+        ({"gpusmith_gpu_shares": 4}, "'gpusmith_gpu_sharing' is not"),
+        ({"gpusmith_gpu_share_resource": "nvidia.com/gpu"}, "'gpusmith_gpu_sharing' is not"),
+        ({"kubernetes_node_labels": {"gpusmith.io/gpu-layout": "time-slicing-4"}}, "which site.yml sets"),
+    ],
+)
+def test_refused(values: dict[str, Any], says: str) -> None:
+    (refusal,) = check_sharing({"gpu-1": values, "gpu-2": {}})
+    assert says in refusal.message
+    assert "gpu-1" in str(refusal)
+    assert "gpu-2" not in str(refusal)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {},
+        SHARED,
+        {**SHARED, "gpusmith_gpu_shares": 4},
+        {"gpusmith_gpu_sharing": "none", "gpusmith_gpu_shares": 4},  # a group that is let out
+        {"gpusmith_gpu_sharing": "none", "gpu_operands_device_plugin": "existing"},
+        {"kubernetes_node_labels": {"team": "a"}},
+    ],
+)
+def test_taken(values: dict[str, Any]) -> None:
+    assert check_sharing({"gpu-1": values}) == []
