@@ -134,7 +134,9 @@ def _asked(
     given: Mapping[str, str | None], of_cluster: bool, tiers: tuple[str, ...], here: Path
 ) -> tuple[maintenance.Maintenance, Inventory]:
     """The upgrade that nodes are tested for, and the nodes."""
-    upgrade = maintenance.asked(given[maintenance.ID], given[maintenance.VERSION], tiers)
+    upgrade = maintenance.asked(
+        given[maintenance.ID], given[maintenance.VERSION], given[maintenance.LAYOUT], tiers
+    )
     inventory = (
         from_cluster.asked(given, here)
         if of_cluster

@@ -41,8 +41,6 @@ from gpusmith.upgrade.hosts import STAMPED
 from gpusmith.upgrade.on_machine import Machine
 from gpusmith.upgrade.proof import Validation
 
-AWAY = retries.Patience(total_s=300.0, contact_s=60.0)
-"""How long an API server is waited for, as one that is upgraded: a node in the middle of its change waits for it."""
 BUNDLED = ("gpusmith.gpu.driver_state", "gpusmith.gpu.built_modules")
 """Modules that take the probe's code along."""
 
@@ -65,7 +63,7 @@ class ActionModule(BuildingAction, EgressAction):
     def _carry_out(self, asked: Mapping[str, Any], task_vars: dict[str, Any] | None) -> Outcome:
         order = asked["order"]
         row, run, name = order["row"], order["run"], order["row"]["node"]
-        cluster, folder, mine = Cluster(order["kubeconfig"], AWAY), Path(order["folder"]), leader()
+        cluster, folder, mine = Cluster(order["kubeconfig"], retries.AWAY), Path(order["folder"]), leader()
         journal = Journal(folder, name, Display().display)
 
         def fence() -> None:

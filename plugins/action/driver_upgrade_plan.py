@@ -5,42 +5,32 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 from ansible.utils.display import Display
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils import planning
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.claiming import claim, machine
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import ControllerAction
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.variables import Variables
 
 from gpusmith.change import ledger as ledgers
 from gpusmith.change.budget import Fleet, Rules
-from gpusmith.cluster import dra, keeper
+from gpusmith.cluster import keeper
 from gpusmith.cluster.api import Cluster, Object
-from gpusmith.cluster.dra import NO_CLAIMS, Claims
 from gpusmith.cluster.machines import nodes_for
-from gpusmith.cluster.views import PODS
 from gpusmith.data import compatibility, models
 from gpusmith.errors import Refusal
-from gpusmith.expect import identity
-from gpusmith.expect.identity import Machine, Nodes
-from gpusmith.inventory.target import GPU_GROUP
+from gpusmith.expect.identity import Machine
 from gpusmith.paths import working_root
 from gpusmith.preflight import table as preflight_table
 from gpusmith.preflight.words import Tables
 from gpusmith.upgrade import plan as plans
-from gpusmith.upgrade import previous, table
+from gpusmith.upgrade import previous
 from gpusmith.upgrade.hosts import STAMPED, Asked, Look, Staging
 from gpusmith.upgrade.plan import Plan, Row
 from gpusmith.verdict.changes import TELLS
-
-BUDGETS = "/apis/policy/v1/poddisruptionbudgets"
-WHOLE = "driver upgrades"
-"""Stands in a claim for the budget, which two upgrades at once would each use up."""
-FILE = "plan.json"
 
 
 @dataclass(frozen=True)
@@ -49,23 +39,6 @@ class User:
 
     words: str
     pod_uid: str | None = None
-
-
-@dataclass(frozen=True)
-class Found:
-    """What was read for the plan, once for all hosts.
-
-    Attributes:
-        nodes: Node objects by name.
-        pods: by name of their Node.
-        claims: of these pods.
-        members: Nodes of the inventory, each with the number of its GPUs.
-    """
-
-    nodes: Mapping[str, Object]
-    members: Mapping[str, int]
-    pods: Mapping[str, list[Object]] = field(default_factory=dict)
-    claims: Claims = NO_CLAIMS
 
 
 class ActionModule(ControllerAction):
@@ -77,9 +50,9 @@ class ActionModule(ControllerAction):
         cluster = Cluster(asked["kubeconfig"])
         machines = {host: found for host in hosts if (found := machine(host, of))}
         seen = nodes_for(cluster, machines.values())
-        found = self._found(cluster, seen.objects, of)
-        mine = claim({row.node: row.machine_id for row in machines.values()} | {WHOLE: ""})
-        wrong = _wrong_machines(list(machines.values()), seen.nodes)
+        found = planning.found(cluster, seen.objects, self.variables, of)
+        mine = claim({row.node: row.machine_id for row in machines.values()} | {planning.WHOLE: ""})
+        wrong = planning.wrong_machines(list(machines.values()), seen.nodes)
         looks = [self._look(host, of, found, asked, wrong.get(host, [])) for host in hosts]
         rules = Rules(
             run=mine.run,
@@ -101,11 +74,11 @@ class ActionModule(ControllerAction):
                 asked["reboot"] == "if_needed",
                 self._staging(asked, found, of),
             ),
-            cluster.items(BUDGETS),
+            cluster.items(planning.BUDGETS),
             Tables(models.load(), compatibility.load()),
         )
         folder = working_root() / asked["report_dir"] / mine.run
-        self._show(plan, folder)
+        planning.show(plan, folder)
         answer = {**_answer(plan, machines, found, asked["back"]), "run": mine.run, "folder": str(folder)}
         if plan.refused:
             return {
@@ -123,22 +96,11 @@ class ActionModule(ControllerAction):
 
     # --- what is read ----------------------------------------------------------------------------------------------
 
-    def _found(self, cluster: Cluster, nodes: Mapping[str, Object], of: Variables) -> Found:
-        members = {}
-        for host in self.variables.get("groups", {}).get(GPU_GROUP, []):
-            wanted = of.wanted(host)
-            members[wanted.node_name] = wanted.gpu_count
-        pods: dict[str, list[Object]] = {}
-        for pod in cluster.items(PODS):
-            pods.setdefault(str((pod.get("spec") or {}).get("nodeName") or ""), []).append(pod)
-        mine = [pod for name in members for pod in pods.get(name, [])]
-        return Found(nodes, members, pods, dra.read(cluster, mine))
-
     def _look(
         self,
         host: str,
         of: Variables,
-        found: Found,
+        found: planning.Found,
         asked: Mapping[str, Any],
         wrong: list[Refusal],
     ) -> Look:
@@ -161,7 +123,7 @@ class ActionModule(ControllerAction):
             strangers=wrong,
         )
 
-    def _staging(self, asked: Mapping[str, Any], found: Found, of: Variables) -> Staging:
+    def _staging(self, asked: Mapping[str, Any], found: planning.Found, of: Variables) -> Staging:
         group = asked["requires_group"]
         if not group:
             return Staging()
@@ -169,35 +131,12 @@ class ActionModule(ControllerAction):
         nodes = {host: found.nodes.get(of.wanted(host).node_name) for host in hosts}
         return Staging(group, nodes, asked["requires_hours"])
 
-    # --- what is told ----------------------------------------------------------------------------------------------
-
-    @staticmethod
-    def _show(plan: Plan, folder: Path) -> None:
-        display = Display()
-        for line in table.lines(plan):
-            display.display(line)
-        folder.mkdir(parents=True, exist_ok=True)
-        path = folder / FILE
-        path.write_text(json.dumps(plans.to_json(plan), indent=2, sort_keys=True) + "\n", encoding="utf-8")
-        display.display(f"Plan: {path}")
-
 
 def _users(used: Mapping[str, Any]) -> list[User]:
     """Processes that would keep the driver from being unloaded, each with its pod."""
     words = {str(text).split()[1]: str(text) for text in used.get("users") or []}
     pids = [(str(row["pid"]), row.get("pod_uid")) for row in used.get("holders") or []]
     return [User(words[pid], pod) for pid, pod in pids if pid in words]
-
-
-def _wrong_machines(machines: list[Machine], nodes: Nodes) -> dict[str, list[Refusal]]:
-    """By host, why its machine is not the one whose Node is meant."""
-    alike = identity.Machines(machines)
-    return {
-        row.host: [
-            Refusal(found.cause, found.next_step) for found in identity.judge(row, alike, nodes).problems
-        ]
-        for row in machines
-    }
 
 
 def _of_preflight(said: Mapping[str, Any], back: bool) -> list[Refusal]:
@@ -229,7 +168,7 @@ def _in_words(row: Row) -> str:
     return f"gets driver {row.target} instead of {row.origin} {when}"
 
 
-def _answer(plan: Plan, machines: Mapping[str, Machine], found: Found, back: bool) -> dict[str, Any]:
+def _answer(plan: Plan, machines: Mapping[str, Machine], found: planning.Found, back: bool) -> dict[str, Any]:
     rows = {}
     for row in plan.rows:
         member = plan.fleet.members.get(row.node)

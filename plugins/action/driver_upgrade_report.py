@@ -31,7 +31,7 @@ class ActionModule(ControllerAction):
         ):
             if line:
                 display.display(line)
-        return {"changed": False, "left": report.left(rows), "results_file": str(path)}
+        return {"changed": False, "left": report.left(rows, asked["way_back"]), "results_file": str(path)}
 
 
 def _asked(host: str, of: Variables) -> str:

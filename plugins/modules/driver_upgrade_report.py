@@ -13,5 +13,6 @@ options:
   run: {type: str, required: true, description: ID of the run.}
   folder: {type: path, required: true, description: Folder of the run on the controller.}
   hosts: {type: dict, required: true, description: The plan's row of each host.}
+  way_back: {type: str, default: playbooks/rollback_driver.yml, description: What brings a node back that is half done.}
   outcomes: {type: str, required: true, description: Name of the variable that has the result of M(gpusmith.gpu.driver_upgrade) on each host.}
 """

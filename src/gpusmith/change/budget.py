@@ -15,11 +15,11 @@ from gpusmith.change import ledger as ledgers
 from gpusmith.change.ledger import FAILED, UNTOUCHED, Ledger, State, Unreadable
 from gpusmith.cluster.api import Object
 from gpusmith.cluster.holders import quantity
-from gpusmith.cluster.stamps import has_taint, read_stamp
+from gpusmith.cluster.stamps import has_taint, proved, read_stamp
 from gpusmith.cluster.views import is_cordoned, offered, readiness
 from gpusmith.errors import GpusmithError, Refusal
 from gpusmith.expect.versions import is_version, upstream
-from gpusmith.names import COUNT_LABEL, GPU_TYPE_LABEL, PRODUCT_LABEL, SHARED
+from gpusmith.names import COUNT_LABEL, FIRST_CHANGE, GPU_TYPE_LABEL, PRODUCT_LABEL, SHARED
 from gpusmith.wanted import layouts
 from gpusmith.wanted.offers import gpus_of
 
@@ -57,7 +57,7 @@ class Member:
 
     def validated(self, target: str) -> bool:
         """Whether it was validated with a version."""
-        return is_version(self.version, upstream(target))
+        return self.version == target or is_version(self.version, upstream(target))
 
     def proves(self, target: str) -> bool:
         """Whether a change brought it to a version that serves on it."""
@@ -121,7 +121,7 @@ def _member(node: Object, gpus: int, kinds: Mapping[str, str], stamped: str) -> 
     except Unreadable:
         entry, why = None, ledgers.unfinished(node)
     if entry is not None and not entry.finished:
-        why = f"upgrade '{entry.state}'"
+        why = f"{'upgrade' if entry.change == FIRST_CHANGE else entry.change} '{entry.state}'"
     # A device plugin that left takes the capacity along after some minutes, and feature discovery its labels.
     told = (
         gpus_of(offered(node, "capacity"), offers),
@@ -137,7 +137,7 @@ def _member(node: Object, gpus: int, kinds: Mapping[str, str], stamped: str) -> 
         gpus=size,
         out=why or _out(node, size, gpus_of(offered(node), offers)),
         ledger=entry,
-        version=str((read_stamp(node) or {}).get(stamped) or ""),
+        version=proved(read_stamp(node), stamped),
         offers=0 if why or _closed(node) else gpus_of(offered(node), offers),
     )
 

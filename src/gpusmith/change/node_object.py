@@ -21,9 +21,11 @@ from gpusmith.cluster.api import CONFLICT, MISSING, ApiRefused, Cluster, Object
 from gpusmith.cluster.holders import Holder, holders
 from gpusmith.cluster.retries import PASSING
 from gpusmith.cluster.views import NODES, is_cordoned, node_path, offered
+from gpusmith.data.operands import DEVICE_PLUGIN
 from gpusmith.errors import GpusmithError
 from gpusmith.names import (
     HOLD,
+    MANAGED_BY,
     MANAGER,
     OPERANDS_LABEL,
     OPERANDS_ON,
@@ -31,6 +33,7 @@ from gpusmith.names import (
 )
 from gpusmith.problems import Problem
 from gpusmith.wanted import layouts
+from gpusmith.wanted.layouts import Layout
 from gpusmith.wanted.offers import gpus_of
 from gpusmith.wording import quoted, shorten
 from gpusmith.workloads import namespace
@@ -222,7 +225,15 @@ class NodeObject:
             condition.put(self.cluster, node, Problem(why, ""), dry_run=False)
 
     def operands(self, value: str) -> None:
-        """Set the label by which our operands come and go, as site.yml does, so that the next site.yml changes nothing."""
+        """Set the label by which our operands come and go."""
+        self.set_label(OPERANDS_LABEL, value)
+
+    def label(self, name: str) -> str:
+        """A label of the Node; empty without it."""
+        return str((self.node()["metadata"].get("labels") or {}).get(name) or "")
+
+    def set_label(self, name: str, value: str) -> None:
+        """Set a label of ours as site.yml does, so that the next site.yml changes nothing; an empty value takes it off."""
         node = dict(self.node())
         labels = node["metadata"].get("labels") or {}
         own = {name: labels[name] for name in node_metadata.owned_labels(node) if name in labels}
@@ -231,9 +242,20 @@ class NodeObject:
                 f"Label '{OPERANDS_LABEL}' of node '{self.name}' is not ours; ours are {shorten(sorted(own)) or 'none'}.",
                 "Run site.yml, which sets it.",
             )
-        body = node_metadata.label_patch(node, {**own, OPERANDS_LABEL: value})
+        wanted = {key: text for key, text in {**own, name: value}.items() if text}
+        body = node_metadata.label_patch(node, wanted)
         if body is not None:
             self.cluster.apply(node_path(self.name), body, MANAGER)
+
+    def must_have_operands(self, layout: Layout) -> None:
+        """Refuse a layout that no device plugin of ours serves."""
+        name = layouts.daemon_set(DEVICE_PLUGIN, layout)
+        found = self.cluster.items("/apis/apps/v1/daemonsets", fieldSelector=f"metadata.name={name}")
+        if not any((row["metadata"].get("labels") or {}).get(MANAGED_BY) == MANAGER for row in found):
+            raise GpusmithError(
+                f"The cluster has no DaemonSet '{name}', which serves {layout.words}.",
+                "Run site.yml, which applies it.",
+            )
 
     def allocatable(self) -> int:
         """GPUs that it offers to the scheduler."""

@@ -10,6 +10,7 @@ class Result(StrEnum):
     """What became of a node."""
 
     UPGRADED = "upgraded"
+    CHANGED = "changed"
     ROLLED_BACK = "rolled back"
     RELEASED = "released"
     STUCK = "left cordoned"

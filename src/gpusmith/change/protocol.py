@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from gpusmith.change.ledger import Ledger
+from gpusmith.change.outcome import Result
 from gpusmith.errors import GpusmithError
 
 Node = Mapping[str, Any]
@@ -30,7 +31,7 @@ class Halted(GpusmithError):  # noqa: N818
 
 @dataclass(frozen=True)
 class Words:
-    """How ledgers, journals and errors speak of a change; a version follows all but the first two and `stop`.
+    """How ledgers, journals and errors speak of a change; a version follows all but the first two, `stop` and `done`.
 
     Attributes:
         name: of the change.
@@ -40,6 +41,7 @@ class Words:
         apply: likewise.
         start: likewise.
         label: what `Change.stale` reads.
+        done: what became of a node that has the version.
     """
 
     name: str
@@ -49,6 +51,7 @@ class Words:
     apply: str
     start: str
     label: str
+    done: Result = Result.UPGRADED
 
 
 class Change(Protocol):

@@ -250,7 +250,7 @@ class NodeChange:
             return self._back(str(error))
         self._write(state=State.DONE, reason="", uncordon=True, others=self.change.remembered(self._now))
         return Outcome(
-            Result.UPGRADED,
+            self.change.words.done,
             "" if self._now.cordoned else "somebody else cordoned it before: it stays cordoned",
         )
 

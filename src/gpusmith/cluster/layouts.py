@@ -14,7 +14,8 @@ from gpusmith.cluster.holders import holders
 from gpusmith.cluster.views import NODES, PODS
 from gpusmith.data.operands import DEVICE_PLUGIN
 from gpusmith.names import LAYOUT_LABEL, MANAGED_BY, MANAGER, STARTUP_TAINT
-from gpusmith.wanted.layouts import Layout, of_label
+from gpusmith.upgrade import unfinished
+from gpusmith.wanted.layouts import Layout, of_label, of_node
 
 KEPT = (
     "hands out {now}, and the inventory asks for {wanted}. site.yml changes that only on a new node, whose GPUs no pod can hold."
@@ -74,5 +75,11 @@ def left(cluster: Cluster, objects: Sequence[Object]) -> list[Object]:
     ]
     if not found:
         return []
-    served = {(row["metadata"].get("labels") or {}).get(LAYOUT_LABEL) for row in cluster.items(NODES)}
+    served = {label for row in cluster.items(NODES) for label in _served(row)}
     return [row for row in found if row["metadata"]["labels"][LAYOUT_LABEL] not in served]
+
+
+def _served(node: Object) -> set[str]:
+    """Layouts that a node has, or may go to or back to, in a change that is not finished."""
+    change = unfinished.open_one(node)
+    return {of_node(node).label, *((change.origin, change.target) if change else ())}

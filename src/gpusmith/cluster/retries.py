@@ -31,6 +31,8 @@ class Patience:
 PATIENT = Patience()
 """Of who does not ask for another one."""
 ONE_TRY = Patience(0.0, 0.0)
+AWAY = Patience(total_s=300.0, contact_s=60.0)
+"""Of a change, as while the API server is upgraded: a node in the middle of it waits for it."""
 
 
 def may_pass(method: str, status: int) -> bool:

@@ -16,12 +16,15 @@ from gpusmith.cluster.views import NODES, node_path
 from gpusmith.errors import GpusmithError, ToolError
 from gpusmith.names import CONDITION, MONITORING, RESULTS_SCHEMA, STAMP, STAMP_MANAGER, STARTUP_TAINT
 from gpusmith.problems import Problem
+from gpusmith.wanted import layouts
 
 TRIES = 5
 
 Node = Mapping[str, Any]
 CHANGED = "since it was validated"
 BAD = ("failed", "error")
+LAYOUT = "layout"
+"""Fact of a stamp that the Node tells, and no machine."""
 
 
 # --- which nodes ---------------------------------------------------------------------------------------------------
@@ -35,6 +38,12 @@ def read_stamp(node: Node) -> dict[str, Any] | None:
     except ValueError:
         return None
     return stamp if isinstance(stamp, dict) else None
+
+
+def proved(stamp: Mapping[str, Any] | None, fact: str) -> str:
+    """A fact that a node was validated with; empty without a stamp. A stamp that names no layout is one of whole GPUs."""
+    usual = layouts.WHOLE.name if fact == LAYOUT else ""
+    return "" if stamp is None else str(stamp.get(fact) or usual)
 
 
 def has_taint(node: Node) -> bool:
@@ -68,6 +77,8 @@ def reason(node: Node | None, facts: Mapping[str, Any], policy: str) -> str:
     if stamp is None:
         return "it was never validated"
     changed = differing(stamp, facts)
+    if proved(stamp, LAYOUT) != layouts.of_node(node).name:
+        changed.append(LAYOUT)
     if changed or stamp.get("digest") != facts.get("digest"):
         return f"{CHANGED}, its {' and '.join(changed) or 'stamp'} changed"
     if has_taint(node):
@@ -199,7 +210,13 @@ def make_stamp(facts: Mapping[str, Any], time_text: str, node: Node | None = Non
     ]
     old = read_stamp(node or {}) or {}
     since = (old.get("since") or old.get("time")) if old.get("driver") == facts.get("driver") else None
-    stamp = {**{key: facts.get(key) for key in keys}, "time": time_text, "since": since or time_text}
+    layout = layouts.of_node(node) if node else layouts.WHOLE
+    stamp = {
+        **{key: facts.get(key) for key in keys},
+        **({LAYOUT: layout.name} if layout.shared else {}),
+        "time": time_text,
+        "since": since or time_text,
+    }
     return json.dumps(stamp, sort_keys=True)
 
 

@@ -50,6 +50,15 @@ def change_runtime(node: str) -> str:
     )
 
 
+def finish_layout(host: str, node: str) -> str:
+    """What is to be done about a node whose layout change is not finished; arguments as of `finish_upgrade`."""
+    return (
+        f"Go on with 'ansible-playbook -i INVENTORY playbooks/change_layout.yml -l {host}'. To take the node out of the cluster,"
+        f" or to repair it by hand: 'kubectl annotate node {node} {UPGRADE}-' gives the change up, and changes nothing else:"
+        " the node stays cordoned."
+    )
+
+
 def finish_upgrade(host: str, node: str, target: str, rollback: bool = False) -> str:
     """What is to be done about a node whose driver upgrade is not finished.
 

@@ -63,6 +63,7 @@ def _run(results: Results) -> Document:
         "nodes": list(info.nodes),
         "maintenance_id": info.maintenance_id,
         "driver_version": info.driver_version,
+        "gpu_layout": info.gpu_layout,
         "replay_of": info.replay_of,
         "not_replayed": list(info.not_replayed),
         "facts": {name: dict(facts) for name, facts in results.facts.items()},

@@ -54,6 +54,7 @@ def html(results: Results) -> bytes:
             causes=found,
             headline=headline(results, found),
             denominators=denominators(results),
+            given=results.info.given,
             matrix=matrix(results),
             few=FEW,
             data=_data(results),

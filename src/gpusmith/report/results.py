@@ -42,8 +42,9 @@ class RunInfo:
         tiers: that were asked for.
         simulated: any node is simulated.
         nodes: names of all GPU nodes of the run.
-        maintenance_id: of the driver upgrade whose cordoned nodes are tested all the same; empty if there is none.
+        maintenance_id: of the upgrade or layout change whose cordoned nodes are tested all the same; empty if there is none.
         driver_version: that those nodes must have, or all if there is no such ID; empty if the inventory's counts.
+        gpu_layout: that those nodes must have, likewise.
         user_lands: what the user land is, by node, where it is not the distribution's: nothing is proved about that one there.
         replay_of: ID of the run whose evidence was judged again; empty if nodes and cluster were asked.
         not_replayed: checks that the run had and a replay does not have, such as the site's own.
@@ -60,9 +61,17 @@ class RunInfo:
     nodes: tuple[str, ...]
     maintenance_id: str = ""
     driver_version: str = ""
+    gpu_layout: str = ""
     user_lands: Mapping[str, str] = field(default_factory=dict)
     replay_of: str = ""
     not_replayed: tuple[str, ...] = ()
+
+    @property
+    def given(self) -> str:
+        """What nodes had to have whatever the inventory says, in words; empty if nothing."""
+        driver = f"driver {self.driver_version}" if self.driver_version else ""
+        layout = f"GPU layout '{self.gpu_layout}'" if self.gpu_layout else ""
+        return " and ".join(filter(None, (driver, layout)))
 
     @property
     def reservations(self) -> tuple[str, ...]:

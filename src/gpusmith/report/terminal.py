@@ -137,8 +137,8 @@ def _coverage(results: Results) -> Iterator[str]:
     missed = results.demand.missed
     if missed:
         yield f"[red]Only {missed} were tested; {escape(results.demand.rule)} must be (--min-coverage).[/]"
-    if results.info.driver_version:
-        yield f"Tested{_upgrade(results)} for driver {escape(results.info.driver_version)}, whatever the inventory says."
+    if given := results.info.given:
+        yield f"Tested{_upgrade(results)} for {escape(given)}, whatever the inventory says."
     if results.info.simulated:
         yield "[yellow]Simulated GPUs: nothing is proved about CUDA, bandwidth or a driver on silicon.[/]"
     for text, names in results.info.by_user_land.items():

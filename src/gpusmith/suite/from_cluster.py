@@ -33,7 +33,7 @@ OPTIONS = (
 )
 """Each with its value and its help."""
 OWN = tuple(option for option, _, _ in OPTIONS)
-OF_INVENTORY = ("--inventory", "--limit", maintenance.ID, maintenance.VERSION)
+OF_INVENTORY = ("--inventory", "--limit", maintenance.ID, maintenance.VERSION, maintenance.LAYOUT)
 ALL = (*OWN, *OF_INVENTORY)
 
 IMAGES = ("cuda", "pytorch", "tensorflow")

@@ -61,12 +61,17 @@ def add(option: Callable[..., None]) -> None:
     option(
         maintenance.ID,
         metavar="ID",
-        help="also test the nodes that this run of a driver upgrade has cordoned",
+        help="also test the nodes that this run of an upgrade or a layout change has cordoned",
     )
     option(
         maintenance.VERSION,
         metavar="X",
         help="the driver that these nodes must have, whatever the inventory says",
+    )
+    option(
+        maintenance.LAYOUT,
+        metavar="NAME",
+        help="how these nodes must hand out GPUs, whatever the inventory says: 'whole', or as label gpusmith.io/gpu-layout says",
     )
 
 

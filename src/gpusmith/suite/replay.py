@@ -107,7 +107,7 @@ def read(given: str, here: Path) -> Recorded:
             Inventory(asked["inventory"], asked["limit"], hosts, groups, tuple(folders)),
             tuple(asked["tiers"]),
             asked["min_coverage"],
-            Maintenance(asked["maintenance_id"], asked["driver_version"]),
+            Maintenance(asked["maintenance_id"], asked["driver_version"], asked.get("gpu_layout", "")),
             Started(
                 advice["inventory"],
                 advice["kubeconfig"],

@@ -154,6 +154,7 @@ class Suite:
                 "min_coverage": self.min_coverage,
                 "maintenance_id": info.maintenance_id,
                 "driver_version": info.driver_version,
+                "gpu_layout": info.gpu_layout,
             },
             "own_checks": list(self.inventory.folders),
             "checks": list(catalog()),
@@ -242,6 +243,7 @@ class Suite:
             nodes=tuple(self.inventory.hosts),
             maintenance_id=self.maintenance.id,
             driver_version=self.maintenance.driver_version,
+            gpu_layout=self.maintenance.layout,
             user_lands=summary.user_lands(self.sources),
             replay_of=self._recorded.id if self._recorded else "",
             not_replayed=tuple(name for name in self._recorded.checks if name not in catalog())

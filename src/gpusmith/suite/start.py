@@ -14,7 +14,7 @@ from pathlib import Path
 from gpusmith.errors import InputError, ToolError
 from gpusmith.paths import root_of
 from gpusmith.report import files
-from gpusmith.suite.maintenance import ID, NONE, VERSION, Maintenance
+from gpusmith.suite.maintenance import ID, LAYOUT, NONE, VERSION, Maintenance
 from gpusmith.wait import Deadline
 
 TAIL_LINES = 12
@@ -90,7 +90,12 @@ def run(
         )
     words = [sys.executable, "-m", "pytest", *words_of(folder), "--inventory", inventory]
     words += ["--limit", ",".join(limit), "--report-dir", str(reports)]
-    options = {ID: maintenance.id, VERSION: maintenance.driver_version, "--tier": ",".join(tiers)}
+    options = {
+        ID: maintenance.id,
+        VERSION: maintenance.driver_version,
+        LAYOUT: maintenance.layout,
+        "--tier": ",".join(tiers),
+    }
     words += [word for option, value in options.items() if value for word in (option, value)]
     try:
         for made in (log_file.parent, reports):

@@ -157,6 +157,7 @@ class Action(StrEnum):
     """What becomes of a host."""
 
     UPGRADE = "upgrade"
+    CHANGE = "change"
     RESUME = "resume"
     SKIP = "skip"
     NONE = "none"

@@ -16,6 +16,7 @@ from gpusmith.upgrade.disruption import Claimant, claimants
 from gpusmith.upgrade.hosts import Action, Asked, Look, judge, origin, refuse
 
 SCHEMA = "gpusmith.upgrade-plan/1"
+GOES = (Action.UPGRADE, Action.CHANGE, Action.RESUME)
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class Row:
     @property
     def goes(self) -> bool:
         """Whether it is changed."""
-        return self.action in (Action.UPGRADE, Action.RESUME)
+        return self.action in GOES
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,7 @@ def make(
         timing: for the estimate.
     """
     verdicts = {look.name: judge(look, fleet, asked, tables) for look in looks}
-    going = [look for look in looks if verdicts[look.name].action in (Action.UPGRADE, Action.RESUME)]
+    going = [look for look in looks if verdicts[look.name].action in GOES]
     too_small = limits(rules.max_unavailable, fleet, [look.node_name for look in going])
     verdicts |= {
         look.name: refuse(too_small[look.node_name]) for look in going if look.node_name in too_small

@@ -13,15 +13,15 @@ from gpusmith.expect.versions import answers
 
 SCHEMA = "gpusmith.upgrade/1"
 FILE = "upgrade.json"
-GOOD = frozenset({Result.UPGRADED})
+GOOD = frozenset({Result.UPGRADED, Result.CHANGED})
 CALLED_BACK = frozenset({Result.ROLLED_BACK, Result.RELEASED})
 """What is good of a node whose unfinished upgrade was to be taken back."""
 NEXT = {
     Result.ROLLED_BACK: "It serves with the version before. Look at its journal and reports.",
     Result.RELEASED: "It serves as before. Run the same command again when it is free.",
-    Result.STUCK: "It is cordoned. Repair its driver, then run the same command again, or playbooks/rollback_driver.yml.",
+    Result.STUCK: "It is cordoned. Repair what is wrong, then run the same command again; or {way_back}.",
     Result.UNFINISHED: "It is left cordoned: look whether it is. Run the same command again: it goes on from there."
-    " Or playbooks/rollback_driver.yml.",
+    " Or {way_back}.",
     Result.UNTOUCHED: "",
 }
 """What a person does about a node that is not where it should be."""
@@ -89,10 +89,16 @@ def table(found: Iterable[Row]) -> list[str]:
     return [row.line for row in found]
 
 
-def left(found: Iterable[Row]) -> dict[str, str]:
-    """By host, why it is not where it should be and what to do; nothing for the others."""
+def left(found: Iterable[Row], way_back: str) -> dict[str, str]:
+    """By host, why it is not where it should be and what to do; nothing for the others.
+
+    Args:
+        found: what became of the hosts.
+        way_back: what brings a node back that is half done.
+    """
+    steps = {result: words.format(way_back=way_back) for result, words in NEXT.items()}
     return {
-        row.host: f"Node '{row.node}' is {row.result}: {row.reason} {NEXT.get(Result(row.result), '')}".strip()
+        row.host: f"Node '{row.node}' is {row.result}: {row.reason} {steps.get(Result(row.result), '')}".strip()
         for row in found
         if not row.good
     }

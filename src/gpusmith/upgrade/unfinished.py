@@ -1,4 +1,4 @@
-"""What everybody else does about a node whose driver upgrade is not finished: the suite tests it, playbooks leave it alone."""
+"""What everybody else does about a node whose change is not finished: the suite tests it, playbooks leave it alone."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from gpusmith.change import ledger
 from gpusmith.change.ledger import Ledger, Unreadable
 from gpusmith.errors import Refusal
 from gpusmith.expect import steps
+from gpusmith.names import LAYOUT_CHANGE
 
 Node = Mapping[str, Any]
 
@@ -44,7 +45,10 @@ def refusal(host: str, node: Node) -> Refusal | None:
     if not why:
         return None
     found = open_one(node)
-    step = steps.finish_upgrade(
-        host, name, found.target if found else "", found is not None and found.rollback
-    )
+    if found is not None and found.change == LAYOUT_CHANGE:
+        step = steps.finish_layout(host, name)
+    else:
+        step = steps.finish_upgrade(
+            host, name, found.target if found else "", found is not None and found.rollback
+        )
     return Refusal(f"Node '{name}': {why.rstrip('.')}.", step)

@@ -20,6 +20,7 @@ FEWEST, MOST = 2, 48
 """Shares of a GPU. The plugin has no bound; more pods than that on one GPU do no work."""
 RESOURCES = (GPU_RESOURCE, SHARE_RESOURCE)
 """What layouts hand out, each by one of them."""
+WHOLE_NAME = "whole"
 OF_LAYOUTS = (DEVICE_PLUGIN, FEATURE_DISCOVERY)
 LABEL = re.compile(rf"{TIME_SLICING}-(\d+)(-as-gpu)?")
 
@@ -47,6 +48,11 @@ class Layout:
         if not self.shared:
             return ""
         return f"{TIME_SLICING}-{self.shares}{'-as-gpu' if self.resource == GPU_RESOURCE else ''}"
+
+    @property
+    def name(self) -> str:
+        """The same where an empty one says nothing: in ledgers, stamps and options."""
+        return self.label or WHOLE_NAME
 
     @property
     def words(self) -> str:
@@ -78,6 +84,11 @@ def of_label(value: str) -> Layout | None:
     if matched is None or not FEWEST <= int(matched[1]) <= MOST:
         return None
     return Layout(int(matched[1]), GPU_RESOURCE if matched[2] else SHARE_RESOURCE)
+
+
+def named(name: str) -> Layout | None:
+    """A layout by its name; None if it is none of ours."""
+    return WHOLE if name == WHOLE_NAME else of_label(name) if name else None
 
 
 def of_labels(labels: Mapping[str, str]) -> Layout:

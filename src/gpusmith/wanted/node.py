@@ -320,6 +320,13 @@ class NodeWanted:
         """The same with another version of the driver."""
         return replace(self, driver=replace(self.driver, version=version))
 
+    def with_layout(self, layout: Layout) -> NodeWanted:
+        """The same with another layout."""
+        sharing = layouts.TIME_SLICING if layout.shared else layouts.NONE
+        return replace(
+            self, gpu_sharing=sharing, gpu_shares=layout.shares, gpu_share_resource=layout.resource
+        )
+
     @property
     def layout(self) -> Layout:
         """How its GPUs are to be handed out. What its Node hands out goes by the Node's label, which may not follow yet."""

@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 import yaml
 
+from gpusmith.change.ledger import State
 from gpusmith.cluster.layouts import left
 from gpusmith.data.operands import DEVICE_PLUGIN, FEATURE_DISCOVERY
-from gpusmith.names import GPU_RESOURCE, LAYOUT_LABEL, MANAGED_BY, OPERANDS_LABEL, SHARE_RESOURCE
+from gpusmith.names import GPU_RESOURCE, LAYOUT_LABEL, MANAGED_BY, OPERANDS_LABEL, SHARE_RESOURCE, UPGRADE
 from gpusmith.wanted.layouts import Layout, serves
 from tests.unit.cluster.conftest import Memory
 from tests.unit.cluster.roles import filled_in
+from tests.unit.ledgers import ledger
 
 SHARED, AS_GPU = Layout(4, SHARE_RESOURCE), Layout(2, GPU_RESOURCE)
 pytestmark = pytest.mark.usefixtures("lookups")
@@ -120,6 +122,14 @@ def test_a_layout_goes_when_nobody_asks_for_it_and_no_node_has_it(
         "gpu-layout-time-slicing-4",
     ]
     assert [row["metadata"]["name"] for row in found] == (names if goes else [])
+
+
+@pytest.mark.parametrize(("state", "goes"), [(State.CHANGING, False), (State.DONE, True)])
+def test_the_way_back_of_a_change_stays_until_it_is_finished(state: State, goes: bool) -> None:
+    memory = cluster("", objects(SHARED))
+    entry = ledger(change="layout change", origin="time-slicing-4", target="whole", state=state)
+    memory.objects["/api/v1/nodes/a"]["metadata"]["annotations"] = {UPGRADE: entry}
+    assert bool(left(memory.cluster, objects())) is goes
 
 
 def test_objects_of_others_stay() -> None:

@@ -82,6 +82,20 @@ def test_a_changed_fact_makes_the_stamp_stale_and_is_named() -> None:
     assert "driver" in text
 
 
+def test_a_stamp_is_of_the_layout_that_the_node_had() -> None:
+    shared = {"gpusmith.io/gpu-layout": "time-slicing-4"}
+    there = node(STAMP)
+    assert stamps.proved(stamps.read_stamp(there), "layout") == "whole"
+    assert stamps.proved(None, "layout") == ""
+    there["metadata"]["labels"] = shared
+    assert "its layout changed" in stamps.reason(there, FACTS, "if_needed")
+    there["metadata"]["annotations"][ANNOTATION] = stamps.make_stamp(FACTS, "2026-11-21T10:00:00Z", there)
+    assert stamps.reason(there, FACTS, "if_needed") == ""
+    assert stamps.proved(stamps.read_stamp(there), "layout") == "time-slicing-4"
+    there["metadata"]["labels"] = {}
+    assert "its layout changed" in stamps.reason(there, FACTS, "if_needed")
+
+
 @pytest.mark.parametrize("check", [False, True])
 def test_check_mode_does_not_promise_what_the_run_may_spare(check: bool) -> None:
     """It sees the drift that the run takes away before it looks at the stamp."""

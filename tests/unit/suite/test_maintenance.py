@@ -25,6 +25,8 @@ ALL = ("nodes", "cluster", "workloads")
     ("given", "tiers", "says"),
     [
         (("u1", None), ALL, "Option '--maintenance-id' needs '--driver-version'"),
+        ((None, None, "time-slicing-1"), ALL, "'time-slicing-1' of option '--gpu-layout' is no layout"),
+        ((None, None, ""), ALL, "'' of option '--gpu-layout' is no layout"),
         ((None, WANTED), ALL, "Option '--driver-version' needs '--maintenance-id'"),
         ((None, WANTED), ("nodes", "workloads"), "Option '--driver-version' needs '--maintenance-id'"),
         (("u1", "580"), ALL, "'580' of option '--driver-version' is no driver version"),
@@ -32,17 +34,18 @@ ALL = ("nodes", "cluster", "workloads")
     ],
 )
 def test_options_that_do_not_go_together(
-    given: tuple[str | None, str | None], tiers: tuple[str, ...], says: str
+    given: tuple[str | None, ...], tiers: tuple[str, ...], says: str
 ) -> None:
     with pytest.raises(InputError, match=says):
-        maintenance.asked(*given, tiers)
+        maintenance.asked(given[0], given[1], given[2] if len(given) > 2 else None, tiers)
 
 
 def test_options_that_do() -> None:
-    assert maintenance.asked(None, None, ALL) == NONE
-    assert maintenance.asked("u1", WANTED, ALL) == Maintenance("u1", WANTED)
+    assert maintenance.asked(None, None, None, ALL) == NONE
+    assert maintenance.asked("u1", WANTED, None, ALL) == Maintenance("u1", WANTED)
+    assert maintenance.asked("u1", None, "whole", ALL) == Maintenance("u1", layout="whole")
     # Nothing is allocated, so nodes that serve can be looked at.
-    assert maintenance.asked(None, WANTED, ("nodes",)) == Maintenance("", WANTED)
+    assert maintenance.asked(None, WANTED, None, ("nodes",)) == Maintenance("", WANTED)
 
 
 @pytest.fixture
@@ -90,10 +93,23 @@ def test_an_upgrade_that_works_on_none_of_the_nodes_is_refused(
     inventory: Inventory, monkeypatch: pytest.MonkeyPatch, entry: str | None
 ) -> None:
     listed(monkeypatch, gpu_1=entry, somebody_elses=ledger())
-    with pytest.raises(InputError, match=r"No node of this run is in a driver upgrade of run 'u1'"):
+    with pytest.raises(InputError, match=r"No node of this run is in a change of run 'u1'"):
         maintenance.applied(Maintenance("u1", WANTED), inventory)
 
 
 def test_a_version_alone_is_that_of_all_nodes_and_asks_nobody(inventory: Inventory) -> None:
     assert set(versions(maintenance.applied(Maintenance("", WANTED), inventory)).values()) == {WANTED}
     assert maintenance.applied(NONE, inventory) == inventory
+
+
+def test_only_nodes_of_the_change_get_its_layout(
+    inventory: Inventory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed(monkeypatch, gpu_1=ledger(change="layout change"), gpu_2=None)
+    found = maintenance.applied(Maintenance("u1", layout="time-slicing-4"), inventory)
+    assert {name: host.layout.name for name, host in found.hosts.items()} == {
+        "gpu-1": "time-slicing-4",
+        "gpu-2": "whole",
+        "gpu-3": "whole",
+    }
+    assert versions(found) == versions(inventory)

@@ -1,0 +1,1 @@
+"""Changing how the GPUs of nodes that serve are handed out."""
