@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from gpusmith.names import STAMP, STARTUP_TAINT
 from tests.e2e.claims import POD, SAYS, claimed_gpu
 from tests.e2e.harness import NAMESPACE, Lab
 
 NODE = "gpu-2"
+SHARES = 2
 REMOVE = "playbooks/remove_nodes.yml"
 
 
@@ -101,12 +103,19 @@ def test_it_joins_again_at_once_and_its_pods_have_a_network(ready_lab: Lab) -> N
         "find /sys/module -maxdepth 1 -name 'nvidia*'"
     )
     assert ready_lab.on(NODE, script) == ""
-    # Its validation has pods find a Service by name.
-    parameters = json.dumps({"nvidia_driver_module_parameters": {"NVreg_EnableStreamMemOPs": 1}})
-    ready_lab.site_ok("-l", NODE, "-e", parameters)
+    # Its validation has pods find a Service by name. It gets shares as a new node does, for the tests of sharing.
+    new = {
+        "nvidia_driver_module_parameters": {"NVreg_EnableStreamMemOPs": 1},
+        "gpusmith_gpu_sharing": "time-slicing",
+        "gpusmith_gpu_shares": SHARES,
+    }
+    ready_lab.site_ok("-l", NODE, "-e", json.dumps(new))
     assert ready_lab.on(NODE, "grep StreamMemOPs /proc/driver/nvidia/params") == "EnableStreamMemOPs: 1"
-    ready_lab.site_ok("-l", NODE)
-    ready_lab.wait_allocatable({"gpu-1": 4, NODE: 4}, 60)
+    ready_lab.wait_allocatable({"gpu-1": 4, NODE: 0}, 60)
+    node = ready_lab.get("node", NODE)
+    assert node["status"]["allocatable"]["nvidia.com/gpu.shared"] == str(4 * SHARES)
+    assert '"layout": "time-slicing-2"' in node["metadata"]["annotations"][STAMP]
+    assert not [taint for taint in node["spec"]["taints"] if taint["key"] == STARTUP_TAINT]
 
 
 def test_packages_that_cannot_work_are_refused_before_the_driver_changes(ready_lab: Lab) -> None:

@@ -19,7 +19,7 @@ from gpusmith.wanted.layouts import Layout, of_label, of_node
 
 KEPT = (
     "hands out {now}, and the inventory asks for {wanted}. site.yml changes that only on a new node, whose GPUs no pod can hold."
-    " Set the inventory back; or, when no pod holds its GPUs, remove the node with playbooks/remove_nodes.yml and run site.yml."
+    " Run playbooks/change_layout.yml for it, which waits for the pods that hold its GPUs; or set the inventory back."
 )
 KINDS = {"daemonsets": ("apps/v1", "DaemonSet"), "configmaps": ("v1", "ConfigMap")}
 

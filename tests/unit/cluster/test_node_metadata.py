@@ -336,7 +336,7 @@ def test_gpus_are_divided_only_where_no_pod_can_hold_one(
     assert bool(state.notes) is kept
     if kept:
         assert wanted.words in state.notes[0]
-        assert "remove_nodes.yml" in state.notes[0]
+        assert "change_layout.yml" in state.notes[0]
 
 
 def test_a_machine_made_anew_gets_its_layout_with_the_startup_taint() -> None:

@@ -1,0 +1,129 @@
+"""A node that hands its GPUs out in shares, as test_7_removal leaves it, and back to whole GPUs under a pod that has a share."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from gpusmith.change.ledger import State
+from gpusmith.names import GPU_RESOURCE, LAYOUT_LABEL, OPERANDS_NAMESPACE, SHARE_RESOURCE
+from gpusmith.wait import Deadline, Done, NotYet, wait_until
+from tests.e2e.harness import NAMESPACE, Lab, PodSpec
+from tests.e2e.test_7_removal import NODE, SHARES
+from tests.e2e.upgrades import SHORT, Eyes, stamp_of, start, state_of, wait_gone, wait_state
+
+WORDS = ["playbooks/change_layout.yml", "-l", NODE, *SHORT]
+
+
+@pytest.fixture(scope="module")
+def eyes(ready_lab: Lab) -> Eyes:
+    return Eyes(ready_lab.inventory / "kubeconfig")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _shared(ready_lab: Lab, eyes: Eyes) -> None:
+    """By itself this file has no node with shares: one that serves is changed."""
+    if LAYOUT_LABEL not in eyes.nodes()[NODE]["metadata"]["labels"]:
+        sharing = {"gpusmith_gpu_sharing": "time-slicing", "gpusmith_gpu_shares": SHARES}
+        ended = ready_lab.playbook(*WORDS, "-e", json.dumps(sharing))
+        assert ended.status == 0, str(ended)
+
+
+def asks_for(count: int, name: str, image: str) -> dict[str, Any]:
+    """A pod on the node that holds shares until it is deleted."""
+    pod = PodSpec(name, NODE, gpus=1).manifest(image)
+    (container,) = pod["spec"]["containers"]
+    container["resources"] = {"limits": {SHARE_RESOURCE: str(count)}}
+    return pod
+
+
+def phases(eyes: Eyes) -> dict[str, tuple[str, str]]:
+    """Phase and reason of pods by name."""
+    pods = eyes.pods(NAMESPACE)
+    return {
+        pod["metadata"]["name"]: (pod["status"]["phase"], pod["status"].get("reason", "")) for pod in pods
+    }
+
+
+@pytest.fixture(scope="module")
+def holder(ready_lab: Lab, eyes: Eyes, workload_image: str, namespace: str) -> Iterator[str]:
+    """A pod with a share, beside one that asks for two and gets none."""
+    ready_lab.apply(asks_for(1, "one", workload_image), asks_for(2, "two", workload_image))
+
+    def look() -> Done[None] | NotYet:
+        now = phases(eyes)
+        there = {"one": ("Running", ""), "two": ("Failed", "UnexpectedAdmissionError")}
+        return Done(None) if now == there else NotYet(str(now))
+
+    wait_until("a pod with a share", look, Deadline(120), tick=1.0)
+    yield "one"
+    ready_lab.kubectl("delete", "pod", "one", "--namespace", namespace, "--ignore-not-found")
+
+
+def layouts(lab: Lab) -> list[str]:
+    """Objects of layouts in the operands' namespace."""
+    found = lab.get("daemonsets,configmaps", "-n", OPERANDS_NAMESPACE, "-l", LAYOUT_LABEL)["items"]
+    return sorted(row["metadata"]["name"] for row in found)
+
+
+def test_site_says_that_it_keeps_what_serves(ready_lab: Lab, eyes: Eyes, holder: str) -> None:
+    ended = ready_lab.site_ok("-l", NODE)
+    assert f"hands out {SHARES} shares of each GPU" in " ".join(ended.output.split()), str(ended)
+    assert eyes.nodes()[NODE]["metadata"]["labels"][LAYOUT_LABEL] == f"time-slicing-{SHARES}"
+    assert phases(eyes)[holder] == ("Running", "")
+    assert len(layouts(ready_lab)) == 3
+
+
+def test_check_mode_shows_the_plan_and_changes_nothing(ready_lab: Lab, eyes: Eyes, holder: str) -> None:
+    before = eyes.nodes()[NODE]
+    ended = ready_lab.playbook(*WORDS, "--check")
+    assert ended.status == 0, str(ended)
+    assert re.search(rf"1 +{NODE} +change +time-slicing-{SHARES} +whole +4", ended.output), str(ended)
+    assert f"'{NAMESPACE}/{holder}'" in ended.output, str(ended)
+    after = eyes.nodes()[NODE]
+    assert (after["spec"], after["metadata"]["labels"]) == (before["spec"], before["metadata"]["labels"])
+
+
+def test_a_layout_waits_for_pods_and_a_killed_run_goes_on(ready_lab: Lab, eyes: Eyes, holder: str) -> None:
+    services, others = ready_lab.service_starts("gpu-1"), plugin_pods(ready_lab, "gpu-1")
+    run = start(ready_lab, ready_lab.inventory, *WORDS)
+    wait_state(eyes, run, NODE, ["draining"])
+    site = ready_lab.site("-l", NODE)
+    assert site.status != 0, str(site)
+    assert phases(eyes)[holder] == ("Running", "")
+    assert SHARE_RESOURCE in eyes.nodes()[NODE]["status"]["allocatable"]
+    workers = run.kill()
+    refused = ready_lab.site("-l", NODE)
+    assert "playbooks/change_layout.yml" in refused.output, str(refused)
+    run = start(ready_lab, ready_lab.inventory, *WORDS)
+    wait_state(eyes, run, NODE, ["draining"])
+    ready_lab.kubectl("delete", "pod", holder, "--namespace", NAMESPACE)
+    wait_state(eyes, run, NODE, [State.VALIDATING])
+    workers |= run.kill()
+    ended = start(ready_lab, ready_lab.inventory, *WORDS).ended()
+    wait_gone(workers)
+    assert ended.status == 0, str(ended)
+    node = eyes.nodes()[NODE]
+    assert state_of(node) == "done"
+    assert not node["spec"].get("unschedulable")
+    assert LAYOUT_LABEL not in node["metadata"]["labels"]
+    assert node["status"]["allocatable"][GPU_RESOURCE] == "4"
+    assert node["status"]["allocatable"].get(SHARE_RESOURCE, "0") == "0"
+    assert "layout" not in stamp_of(node)
+    assert layouts(ready_lab) == [], "no node has that layout any more"
+    assert (ready_lab.service_starts("gpu-1"), plugin_pods(ready_lab, "gpu-1")) == (services, others)
+    again = ready_lab.playbook(*WORDS)
+    assert again.status == 0, str(again)
+    assert not any(row["changed"] for row in again.recap().values()), str(again)
+    site = ready_lab.site_ok("-l", NODE)
+    assert not site.recap()[NODE]["changed"], str(site)
+
+
+def plugin_pods(lab: Lab, node: str) -> list[str]:
+    """Device plugins of a node."""
+    chosen = ("-l", "app.kubernetes.io/name=nvidia-device-plugin", f"--field-selector=spec.nodeName={node}")
+    return [pod["metadata"]["name"] for pod in lab.get("pods", "-n", OPERANDS_NAMESPACE, *chosen)["items"]]
