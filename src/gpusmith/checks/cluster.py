@@ -137,9 +137,9 @@ def node_identity(facts: ClusterFacts) -> list[Problem]:
     return list(identity.judge(facts.machine, identity.Machines([]), nodes).problems)
 
 
-def spare(facts: ClusterFacts, count: int | str | None) -> str:
+def spare(facts: ClusterFacts, count: int | str) -> str:
     """What to do about more GPUs than the inventory counts, if it leaves out some that operands see; else empty."""
-    more = int(count or 0) > facts.host.gpu_count
+    more = int(count) > facts.host.gpu_count
     return gpus.seen_by_operands(facts.machine.record.pci) if more and facts.machine else ""
 
 

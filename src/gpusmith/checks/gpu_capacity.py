@@ -10,11 +10,11 @@ from gpusmith.checks.register import check
 from gpusmith.cluster import operands as of_pod
 from gpusmith.cluster.views import NodeView, gpu_mark
 from gpusmith.data.operands import DEVICE_PLUGIN
-from gpusmith.names import DEPLOY_LABEL, GPU_RESOURCE
+from gpusmith.names import DEPLOY_LABEL
 from gpusmith.problems import Problem
-from gpusmith.wanted import expect_file
+from gpusmith.wanted import expect_file, layouts
 from gpusmith.wanted.node import NodeWanted
-from gpusmith.wanted.offers import Offer, strange
+from gpusmith.wanted.offers import Offer, Offers, gpus_of, strange
 
 READ_LOG = "Read the device plugin's log for the node."
 
@@ -22,10 +22,12 @@ READ_LOG = "Read the device plugin's log for the node."
 @check(
     "cluster.gpu-capacity",
     place=50,
-    proves="GPUs in capacity = allocatable = the inventory, and they are not offered under another name as well",
+    proves=(
+        "GPUs, or their shares, in capacity = allocatable = the inventory, and they are not offered under another name as well"
+    ),
     fails_when=(
-        "the numbers differ, GPUs are shared or partitioned, another resource offers them a second time, or a device plugin"
-        " of others that hands them out by CDI has no specification on the node"
+        "the numbers differ, GPUs are shared or partitioned in another way than the node's layout, another resource offers them"
+        " a second time, or a device plugin of others that hands them out by CDI has no specification on the node"
     ),
     do="read the device plugin's log for the node, look for a second one and for 'sharing' in its configuration",
     evidence=lambda facts: (
@@ -33,7 +35,7 @@ READ_LOG = "Read the device plugin's log for the node."
         if facts.view
         else {}
     ),
-    explained_by=("nodes.gpu-count",),
+    explained_by=("nodes.gpu-count", "cluster.gpu-layout"),
 )
 def gpu_capacity(facts: ClusterFacts) -> list[Problem]:
     """Capacity = allocatable = inventory, and no GPU is offered under another name as well."""
@@ -41,7 +43,7 @@ def gpu_capacity(facts: ClusterFacts) -> list[Problem]:
     if not facts.host.managed:
         return _others_capacity(facts, view)
     offers = view.offers(facts.host.gpu_count)
-    others = strange(view.capacity, offers)
+    others = _others(view, offers)
     problems = [
         Problem(
             f"Node '{view.name}' also offers {count} of '{name}', which the inventory does not know:"
@@ -57,6 +59,15 @@ def gpu_capacity(facts: ClusterFacts) -> list[Problem]:
         for found in _offered(view, offer, _restart(facts.host), facts.host.counted_by)
     ]
     return [*problems, *_unwritten(facts, view), *short]
+
+
+def _others(view: NodeView, offers: Offers) -> dict[str, int]:
+    """What is offered besides; not the rest of a former layout: kubelet names that for five minutes after its plugin has left.
+
+    See endpointStopGracePeriod in pkg/kubelet/cm/devicemanager of Kubernetes 1.36.3.
+    """
+    rest = {name for name in layouts.RESOURCES if not view.allocatable.get(name)}
+    return {name: count for name, count in strange(view.capacity, offers).items() if name not in rest}
 
 
 def _others_capacity(facts: ClusterFacts, view: NodeView) -> list[Problem]:
@@ -132,7 +143,7 @@ def _elsewhere(facts: ClusterFacts, view: NodeView) -> str:
     # The capacity outlives a plugin by minutes.
     if DEVICE_PLUGIN not in facts.host.operands.ours and not (view.plugins or any(view.allocatable.values())):
         return _kept_off(view)
-    return spare(facts, view.capacity.get(GPU_RESOURCE))
+    return spare(facts, gpus_of(view.capacity, view.offers(facts.host.gpu_count)))
 
 
 def _kept_off(view: NodeView) -> str:
@@ -160,14 +171,21 @@ def _offered(view: NodeView, offer: Offer, restart: str, by: str) -> list[Proble
     if capacity == allocatable == wanted:
         return []
     evidence = {"capacity": capacity, "allocatable": allocatable, "inventory": wanted}
+    whole = offer.count == offer.physical
+    thing = "GPUs" if whole else offer.resource
+    says = (
+        f"{by} says {wanted}"
+        if whole
+        else f"{wanted} are to be ({offer.physical} GPUs with {wanted // offer.physical} shares each)"
+    )
     if capacity is None:
-        cause = f"Node '{view.name}' offers no resource '{offer.resource}', {by} says {wanted} GPUs"
+        cause = f"Node '{view.name}' offers no resource '{offer.resource}', {says}{' GPUs' if whole else ''}"
     elif allocatable != capacity:
         cause = (
-            f"Node '{view.name}': {allocatable} of {capacity} GPUs are allocatable, {by} says {wanted};"
+            f"Node '{view.name}': {allocatable} of {capacity} {thing} are allocatable, {says};"
             " the device plugin holds the others to be unhealthy, or kubelet lost it"
         )
-    elif capacity > wanted and capacity % wanted == 0:
+    elif whole and capacity > wanted and capacity % wanted == 0:
         cause = (
             f"Node '{view.name}' offers {capacity} GPUs, {capacity // wanted} times {by}'s {wanted},"
             " as with time slicing or MPS"
@@ -181,7 +199,7 @@ def _offered(view: NodeView, offer: Offer, restart: str, by: str) -> list[Proble
             )
         ]
     else:
-        cause = f"Node '{view.name}' offers {capacity} GPUs, {by} says {wanted}"
+        cause = f"Node '{view.name}' offers {capacity} {thing}, {says}"
     return [
         Problem(
             cause + ".",

@@ -12,6 +12,7 @@ from gpusmith.checks.findings import Outcome
 from gpusmith.checks.whole_cluster import Removed
 from gpusmith.data.monitoring import counters
 from gpusmith.errors import ToolError
+from gpusmith.names import LAYOUT_LABEL, REPLICAS_LABEL
 from tests.authorities import authority
 from tests.fleet.prometheus import FakePrometheus, firing
 from tests.unit.checks.world import CLASSES, PODS, SETS, SLICES, World
@@ -202,6 +203,11 @@ def _namespace_stays(world: World) -> None:
     )
 
 
+def _second_plugin(world: World) -> None:
+    for part in ("capacity", "allocatable"):
+        world.node["status"][part].update({"nvidia.com/gpu.shared": "8"})
+
+
 def _pod_is_not_ready(world: World) -> None:
     status = world.lists[PODS][0]["status"]
     status["containerStatuses"][0].update(ready=False, state={"waiting": {"reason": "CrashLoopBackOff"}})
@@ -384,7 +390,16 @@ MUTATIONS: Mapping[str, tuple[Mutation, ...]] = {
         Mutation(
             lambda world: world.node["status"]["allocatable"].update({"nvidia.com/gpu": "3"}), "3 of 4 GPUs are allocatable"
         ),
-        Mutation(lambda world: world.node["status"]["capacity"].update({"nvidia.com/gpu.shared": "8"}), "also offers 8"),
+        Mutation(_second_plugin, "also offers 8"),
+    ),
+    "cluster.gpu-layout": (
+        Mutation(
+            lambda world: world.node["metadata"]["labels"].update({LAYOUT_LABEL: "time-slicing-4"}),
+            "hands out 4 shares of each GPU as 'nvidia.com/gpu.shared', the inventory asks for whole GPUs",
+        ),
+        Mutation(
+            lambda world: world.node["metadata"]["labels"].update({REPLICAS_LABEL: "2"}), "feature discovery counts other shares"
+        ),
     ),
     "cluster.gpu-owners": (
         Mutation(

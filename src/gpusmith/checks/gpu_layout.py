@@ -1,0 +1,75 @@
+"""Whether a node hands its GPUs out as the inventory asks: whole, or each in shares."""
+
+from __future__ import annotations
+
+from gpusmith.checks.cluster import ClusterFacts, need_view
+from gpusmith.checks.findings import NotApplicable
+from gpusmith.checks.register import check
+from gpusmith.cluster.views import NodeView
+from gpusmith.data.operands import DEVICE_PLUGIN, FEATURE_DISCOVERY
+from gpusmith.expect import steps
+from gpusmith.names import LAYOUT_LABEL, REPLICAS_LABEL
+from gpusmith.problems import Problem
+from gpusmith.wanted import layouts
+
+
+@check(
+    "cluster.gpu-layout",
+    place=52,
+    proves="the node hands its GPUs out as the inventory asks, whole or in shares, and feature discovery says the same",
+    fails_when=(
+        f"label '{LAYOUT_LABEL}' is not that of the inventory's 'gpusmith_gpu_sharing', or no layout at all, or label"
+        f" '{REPLICAS_LABEL}' counts other shares"
+    ),
+    do="set the inventory back, or take the node out of the cluster and bring it back when no pod holds its GPUs",
+    evidence=lambda facts: (
+        {name: facts.view.labels.get(name) for name in (LAYOUT_LABEL, REPLICAS_LABEL)} if facts.view else {}
+    ),
+    managed_only=True,
+)
+def gpu_layout(facts: ClusterFacts) -> list[Problem]:
+    """The layout that the Node has is the one that it is to have."""
+    view, host = need_view(facts), facts.host
+    label = view.labels.get(LAYOUT_LABEL)
+    if DEVICE_PLUGIN not in host.operands.ours and label is None and not host.layout.shared:
+        raise NotApplicable(
+            f"The cluster's own device plugin serves node '{view.name}'; see cluster.gpu-capacity for what it offers."
+        )
+    # An empty one keeps the device plugin of whole GPUs off as well.
+    if label is not None and not (label and layouts.of_label(label)):
+        change = (
+            f"{LAYOUT_LABEL}={host.layout.label} --overwrite" if host.layout.shared else f"{LAYOUT_LABEL}-"
+        )
+        return [
+            Problem(
+                f"Node '{view.name}': label '{LAYOUT_LABEL}' is '{label}', which is no layout of gpusmith: no device plugin"
+                " serves the node.",
+                f"When no pod holds its GPUs, set the label right: kubectl label node {view.name} {change}",
+            )
+        ]
+    drift = [
+        Problem(
+            f"Node '{view.name}' hands out {view.layout.words}, the inventory asks for {host.layout.words}.",
+            "A node that serves keeps its layout. Set the inventory back, or, when no pod holds its GPUs,"
+            f" {steps.rejoin(host.name)}.",
+        )
+    ]
+    return [*(drift if view.layout != host.layout else ()), *_told(facts, view)]
+
+
+def _told(facts: ClusterFacts, view: NodeView) -> list[Problem]:
+    """What our feature discovery says; that it says nothing at all is for cluster.labels to find."""
+    said, shares = view.labels.get(REPLICAS_LABEL), view.layout.shares
+    if (
+        FEATURE_DISCOVERY not in facts.host.operands.ours
+        or said is None
+        or layouts.told(view.labels) == shares
+    ):
+        return []
+    return [
+        Problem(
+            f"Node '{view.name}' hands out {view.layout.words}, GPU feature discovery counts other shares: label"
+            f" '{REPLICAS_LABEL}' is '{said}'.",
+            "Read the log of GPU feature discovery on the node; see cluster.operands.",
+        )
+    ]
