@@ -12,7 +12,7 @@ from gpusmith.cluster.web import Silent
 from gpusmith.errors import GpusmithError, Refusal
 from gpusmith.monitoring.hours import Hours
 
-SOME = Hours({"team-a": 40.0}, {"team-a": 30.0}, 8.0, 96.0)
+SOME = Hours({"team-a": 40.0}, {"team-a": 30.0}, {}, 8.0, 96.0)
 ASKED: dict[str, Any] = {
     "kubeconfig": "k", "prometheus": "existing", "prometheus_url": "http://prometheus:9090", "namespace": "m", "days": 1,
 }  # fmt: skip
@@ -60,7 +60,7 @@ def test_the_table_is_written_unless_it_is_a_look(
             {"prometheus": "managed"},
             "Prometheus does not answer: refused",
         ),
-        (Hours({}, {}, 0.0, 96.0), {}, "no values of 'gpusmith:gpu_busy' in 24 hours"),
+        (Hours({}, {}, {}, 0.0, 96.0), {}, "no values of 'gpusmith:gpu_busy' in 24 hours"),
     ],
     ids=["none", "existing-without-address", "another-server", "silent", "no-values"],
 )
