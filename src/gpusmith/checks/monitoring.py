@@ -16,6 +16,7 @@ from gpusmith.checks.watched import (
     fewer,
     held_on,
     number,
+    shared_out,
 )
 from gpusmith.cluster.views import NodeView
 from gpusmith.data import monitoring
@@ -264,9 +265,9 @@ def attribution(facts: WatchedNode) -> list[Problem]:
     node, view = facts.node_name, facts.view
     if view is None:
         raise CannotAsk(f"The cluster has no node '{node}'; see cluster.node-ready.")
-    if divided := view.divided(view.offers(facts.host.gpu_count)):
+    if how := shared_out(view, facts.host.gpu_count):
         raise NotApplicable(
-            f"Node '{node}' {divided}: of a GPU that pods share, NVML does not say which of them uses it."
+            f"Node '{node}' {how}: of a GPU that pods share, NVML does not say which of them uses it."
         )
     rows = facts.answers.by_node.get(node, ())
     found = differing(held_on(view, view.offers(facts.host.gpu_count)), rows)

@@ -152,6 +152,11 @@ def _by_node(rows: Iterable[Series]) -> dict[str, list[Series]]:
     return found
 
 
+def shared_out(view: NodeView, gpus: int) -> str:
+    """How a node has pods share GPUs, in words: then metrics do not tell who uses one. Empty if it does not."""
+    return f"hands out {view.layout.words}" if view.layout.shared else view.divided(view.offers(gpus))
+
+
 def held_on(view: NodeView, offers: Offers) -> dict[str, int]:
     """GPUs of the device plugin that pods hold; of claims the exporter knows nothing."""
     counted = {holder.title: gpus_of(holder.counts, offers) for holder in view.holders}

@@ -19,6 +19,7 @@ class GpuCoverage:
         busy: holders 'namespace/pod' with their number of GPUs.
         excluded: reasons with their number of GPUs.
         kept_back: those that are excluded are so because somebody uses the node or keeps it back, as by a cordon.
+        shares: pods that one of them serves; 1 where they are handed out whole.
     """
 
     expected: int
@@ -26,6 +27,7 @@ class GpuCoverage:
     busy: Mapping[str, int] = field(default_factory=dict)
     excluded: Mapping[str, int] = field(default_factory=dict)
     kept_back: bool = False
+    shares: int = 1
 
     @property
     def wanted(self) -> int:
@@ -35,7 +37,12 @@ class GpuCoverage:
 
 
 def gpu_coverage(
-    expected: int, tested: Sequence[str], busy: Mapping[str, int], reason: str, kept_back: bool = False
+    expected: int,
+    tested: Sequence[str],
+    busy: Mapping[str, int],
+    reason: str,
+    kept_back: bool = False,
+    shares: int = 1,
 ) -> GpuCoverage:
     """The honest denominator: who is neither tested nor busy is excluded, for a reason.
 
@@ -45,10 +52,11 @@ def gpu_coverage(
         busy: GPUs per holder.
         reason: why the rest was not tested.
         kept_back: as of GpuCoverage.
+        shares: as of GpuCoverage.
     """
     rest = expected - len(tested) - sum(busy.values())
     excluded = {reason: rest} if rest > 0 else {}
-    return GpuCoverage(expected, tuple(tested), dict(busy), excluded, kept_back and rest > 0)
+    return GpuCoverage(expected, tuple(tested), dict(busy), excluded, kept_back and rest > 0, shares)
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gpusmith.report.causes import named_targets, said_alike
+from gpusmith.report.coverage import GpuCoverage
 from gpusmith.report.results import Results
 
 
@@ -40,6 +41,7 @@ class Denominator:
         tested: of these.
         busy: number of those that others use.
         reasons: why some were not tested.
+        shared: which of them are handed out in shares, in words; empty if none is.
     """
 
     kind: str
@@ -48,9 +50,13 @@ class Denominator:
     busy: int
     excluded: int
     reasons: tuple[Reason, ...]
+    shared: str = ""
 
     def __str__(self) -> str:
-        return f"{self.kind}: {self.expected} expected, {self.tested} tested, {self.busy} busy, {self.excluded} excluded"
+        counted = (
+            f"{self.expected} expected, {self.tested} tested, {self.busy} busy, {self.excluded} excluded"
+        )
+        return f"{self.kind}: {counted}{self.shared and f'; {self.shared}'}"
 
 
 def denominators(results: Results) -> tuple[Denominator, Denominator]:
@@ -75,8 +81,17 @@ def denominators(results: Results) -> tuple[Denominator, Denominator]:
         sum(count for _, count, _ in used),
         sum(count for _, count, _ in out),
         (*_busy(used), *_excluded(out)),
+        _shared(rows.values()),
     )
     return nodes, gpus
+
+
+def _shared(rows: Iterable[GpuCoverage]) -> str:
+    shared = [row for row in rows if row.shares > 1]
+    shares = sum(row.expected * row.shares for row in shared)
+    return (
+        f"{sum(row.expected for row in shared)} of them are handed out in {shares} shares" if shared else ""
+    )
 
 
 def _excluded(rows: Iterable[tuple[str, int, str]]) -> list[Reason]:

@@ -99,6 +99,11 @@ def _gpus(results: Results) -> Document:
             for reason, count in row.excluded.items()
         ],
         "uuids": tested,
+        "shared": [
+            {"node": name, "gpus": row.expected, "shares": row.shares}
+            for name, row in rows.items()
+            if row.shares > 1
+        ],
     }
 
 

@@ -44,8 +44,10 @@ def lines(suite: Suite, planned: Sequence[tuple[str, str]]) -> Iterator[str]:
             said = f"not on NODES: {why.reason.removeprefix('Not tested: ').replace(repr(target.host.name), 'NODE')}"
         else:
             assert target.view is not None
-            free = sum(map(target.view.free, target.offers))
-            said = f"{free} of {target.host.gpu_count} GPUs on NODES"
+            free, gpus = sum(map(target.view.free, target.offers)), target.host.gpu_count
+            layout = target.view.layout
+            of = f"{gpus * layout.shares} shares of {gpus} GPUs" if layout.shared else f"{gpus} GPUs"
+            said = f"{free} of {of} on NODES"
         found.setdefault(said, []).append(target.host.name)
     for said, names in found.items():
         text = said.replace("NODES", named_targets(names))

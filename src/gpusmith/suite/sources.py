@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from gpusmith.checks.findings import CannotAsk, Finding, NotApplicable
-from gpusmith.checks.watched import Answers, held_on
+from gpusmith.checks.watched import Answers, held_on, shared_out
 from gpusmith.checks.whole_cluster import Removed
 from gpusmith.cluster import leftovers, snapshot
 from gpusmith.cluster.api import Cluster
@@ -253,8 +253,12 @@ class Sources:
         names = {self.node_name(name): host for name, host in hosts.items()}
 
         def held(nodes: Mapping[str, NodeView]) -> dict[str, dict[str, int]]:
-            rows = ((name, view, view.offers(names[name].gpu_count)) for name, view in nodes.items())
-            return {name: held_on(view, offers) for name, view, offers in rows if not view.divided(offers)}
+            rows = ((name, view, names[name].gpu_count) for name, view in nodes.items())
+            return {
+                name: held_on(view, view.offers(gpus))
+                for name, view, gpus in rows
+                if not shared_out(view, gpus)
+            }
 
         def held_again() -> dict[str, dict[str, int]]:
             spaces = {name: host.operands.namespace for name, host in names.items()}

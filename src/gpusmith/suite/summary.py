@@ -7,8 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpusmith.checks.findings import Outcome
+from gpusmith.cluster.views import NodeView
+from gpusmith.names import LAYOUT_LABEL
 from gpusmith.report.coverage import GpuCoverage, gpu_coverage
 from gpusmith.suite.sources import Sources
+from gpusmith.wording import shorten
 
 
 def coverage(sources: Sources) -> dict[str, GpuCoverage]:
@@ -18,15 +21,27 @@ def coverage(sources: Sources) -> dict[str, GpuCoverage]:
         outcome, view = sources.outcomes_so_far.get(name), sources.view_so_far(name)
         # As of the moment when its GPUs were counted: other users took and freed some after the first lists.
         view = outcome.view if outcome and outcome.view else view
-        busy = view.busy(view.offers(host.gpu_count)) if view else {}
+        tested = outcome.tested if outcome else ()
         found[name] = gpu_coverage(
             host.gpu_count,
-            outcome.tested if outcome else (),
-            busy,
+            tested,
+            _busy(view, host.gpu_count, len(tested)) if view else {},
             _why_not(sources, name),
             outcome.kept_back if outcome else False,
+            view.layout.shares if view else 1,
         )
     return found
+
+
+def _busy(view: NodeView, gpus: int, tested: int) -> Mapping[str, int]:
+    """GPUs per holder. Which GPU a share is of, the API does not tell: all shares of so many may be held, but of those tested."""
+    offers, shares = view.offers(gpus), view.layout.shares
+    if shares == 1:
+        return view.busy(offers)
+    held = sum(holder.counts.get(offer.resource, 0) for holder in view.holders for offer in offers)
+    full = min(gpus - tested, held // shares)
+    spaces = shorten(sorted({holder.namespace for holder in view.holders}))
+    return {f"pods with shares, of namespace {spaces}": full} if full > 0 else {}
 
 
 def _why_not(sources: Sources, host: str) -> str:
@@ -65,8 +80,10 @@ def user_lands(sources: Sources) -> dict[str, str]:
     }
 
 
-PLACES = re.compile(r"topology\.|node\.kubernetes\.io/instance-type$|nvidia\.com/gpu\.clique$")
-"""Labels of Nodes that tell where a machine is, or what kind of machine."""
+PLACES = re.compile(
+    rf"topology\.|node\.kubernetes\.io/instance-type$|nvidia\.com/gpu\.clique$|{re.escape(LAYOUT_LABEL)}$"
+)
+"""Labels of Nodes that tell where a machine is, what kind of machine, or how it hands its GPUs out."""
 
 
 def traits(sources: Sources) -> dict[str, list[str]]:

@@ -40,8 +40,18 @@ NODES = tuple(f"gpu-{n:03d}" for n in range(100))
                 "excluded: 3 on gpu-050: cordoned",
             ],
         ),
+        # GPUs are counted, and not what pods get of them.
+        (
+            {
+                NODES[0]: GpuCoverage(4, tuple("abcd")),
+                NODES[1]: GpuCoverage(4, ("u",), {"pods with shares, of namespace 'team'": 3}, shares=4),
+                NODES[2]: GpuCoverage(2, ("u", "v"), shares=8),
+            },
+            "GPUs: 10 expected, 7 tested, 3 busy, 0 excluded; 6 of them are handed out in 32 shares",
+            ["busy: 3 on gpu-001, held by pods with shares, of namespace 'team'"],
+        ),
     ],
-    ids=["tier", "name", "busy"],
+    ids=["tier", "name", "busy", "shares"],
 )
 def test_each_reason_is_said_once(coverage: Mapping[str, GpuCoverage], line: str, reasons: list[str]) -> None:
     _nodes, gpus = denominators(replace(results(PASSED), coverage=coverage))

@@ -58,7 +58,10 @@ def test_a_finding_is_written_whole() -> None:
 def test_who_was_not_tested_is_named() -> None:
     found = replace(
         results(FAILED),
-        coverage={"gpu-1": GpuCoverage(4, ("a",), {"team/x": 1}, {"cordoned": 2}), "gpu-2": GpuCoverage(4, (), {"team/y": 4})},
+        coverage={
+            "gpu-1": GpuCoverage(4, ("a",), {"team/x": 1}, {"cordoned": 2}),
+            "gpu-2": GpuCoverage(4, (), {"team/y": 4}, shares=2),
+        },
         node_reasons={"gpu-2": "in use"},
     )  # fmt: skip
     coverage = document.plain(found)["coverage"]
@@ -71,6 +74,7 @@ def test_who_was_not_tested_is_named() -> None:
         "expected": 8, "tested": 1, "uuids": [{"node": "gpu-1", "uuid": "a"}],
         "busy": [{"node": "gpu-1", "gpus": 1, "holder": "team/x"}, {"node": "gpu-2", "gpus": 4, "holder": "team/y"}],
         "excluded": [{"node": "gpu-1", "gpus": 2, "reason": "cordoned"}],
+        "shared": [{"node": "gpu-2", "gpus": 4, "shares": 2}],
     }  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from gpusmith.checks.findings import Finding, Outcome, Skip
 from gpusmith.checks.register import CLUSTER, TIERS, catalog, of_tier
 from gpusmith.cluster.api import ApiRefused
 from gpusmith.errors import InputError
+from gpusmith.names import LAYOUT_LABEL
 from gpusmith.suite import evidence, monitoring
 from gpusmith.suite.evaluation import evaluate
 from gpusmith.suite.evidence import Evidence
@@ -104,8 +105,13 @@ def test_what_is_not_there_is_not_judged(changes: dict[str, Any], applies: tuple
             "monitoring.attribution",
             "divides each GPU into 2 shares",
         ),
+        (
+            lambda world: world.node["metadata"]["labels"].update({LAYOUT_LABEL: "time-slicing-4-as-gpu"}),
+            "monitoring.attribution",
+            "hands out 4 shares of each GPU as 'nvidia.com/gpu': of a GPU that pods share",
+        ),
     ],
-    ids=["paused", "shared"],
+    ids=["paused", "shared", "shared by us"],
 )
 def test_a_node_that_has_nothing_to_judge_now(
     change: Callable[[World], object], name: str, says: str

@@ -10,14 +10,17 @@ import pytest
 
 from gpusmith.checks.whole_cluster import Removed
 from gpusmith.cluster.api import Cluster
+from gpusmith.cluster.holders import Holder
 from gpusmith.cluster.snapshot import Snapshot
 from gpusmith.cluster.views import NodeView
+from gpusmith.names import LAYOUT_LABEL, SHARE_RESOURCE
 from gpusmith.node.connections import Probed
 from gpusmith.node.records import parse
-from gpusmith.suite import summary
+from gpusmith.suite import forecast, summary
 from gpusmith.suite.run import Suite
 from gpusmith.suite.sources import ClusterState
-from tests.unit.hosts import VERSION, build
+from gpusmith.workloads.outcome import NodeOutcome
+from tests.unit.hosts import UUIDS, VERSION, build
 from tests.unit.records import healthy_record, other_record
 
 
@@ -72,6 +75,64 @@ def test_what_nodes_share_is_known_of_those_that_do_not_answer_as_well(
             "group rack_2",
         ],
     }
+
+
+TEAM = tuple(Holder("team", f"notebook-{n}", {SHARE_RESOURCE: 1}) for n in range(14))
+
+
+@pytest.mark.parametrize(
+    ("holders", "tested", "busy", "excluded"),
+    [
+        ((), 4, 0, 0),
+        # A GPU is tested beside pods that have shares of it.
+        (TEAM[:9], 4, 0, 0),
+        (TEAM, 2, 2, 0),
+        # More than they can fill is not tested for another reason.
+        (TEAM[:5], 2, 1, 1),
+        (TEAM[:3], 0, 0, 4),
+    ],
+)
+def test_a_gpu_in_shares_is_one_gpu(
+    variables: Callable[..., dict[str, Any]],
+    programs: Path,
+    holders: tuple[Holder, ...],
+    tested: int,
+    busy: int,
+    excluded: int,
+) -> None:
+    suite = Suite(
+        build({"gpu_nodes": {"hosts": ["gpu-1"]}}, {"gpu-1": variables()}, "inventory", ""),
+        programs,
+        nodes={},
+    )
+    counts, labels = {SHARE_RESOURCE: 16}, {LAYOUT_LABEL: "time-slicing-4"}
+    view = NodeView("gpu-1", True, (), False, counts, counts, labels, {}, (), holders)
+    suite.sources.__dict__["cluster_state"] = ClusterState(
+        cast("Cluster", None), Snapshot({"gpu-1": view}, {}), Removed()
+    )
+    outcome = NodeOutcome(tested=tuple(UUIDS[:tested]), view=view)
+    suite.sources.__dict__["workload_runs"] = ({"gpu-1": outcome}, None)
+    found = summary.coverage(suite.sources)["gpu-1"]
+    assert (found.expected, found.shares) == (4, 4)
+    assert found.busy == ({"pods with shares, of namespace 'team'": busy} if busy else {})
+    assert sum(found.excluded.values()) == excluded
+    assert summary.traits(suite.sources)["gpu-1"][1:] == [f"label {LAYOUT_LABEL}=time-slicing-4"]
+
+
+def test_a_look_ahead_counts_shares_and_their_gpus(
+    variables: Callable[..., dict[str, Any]], programs: Path
+) -> None:
+    given = variables(kubernetes_node_taints=[])
+    suite = Suite(
+        build({"gpu_nodes": {"hosts": ["gpu-1"]}}, {"gpu-1": given}, "inventory", ""), programs, nodes={}
+    )
+    counts, labels = {SHARE_RESOURCE: 16}, {LAYOUT_LABEL: "time-slicing-4"}
+    view = NodeView("gpu-1", True, (), False, counts, counts, labels, {}, (), TEAM[:3])
+    suite.sources.__dict__["cluster_state"] = ClusterState(
+        cast("Cluster", None), Snapshot({"gpu-1": view}, {"nvidia": "nvidia"}), Removed()
+    )
+    said = list(forecast.lines(suite, [("workloads.cuda", "gpu-1")]))
+    assert said[-1] == "  13 of 16 shares of 4 GPUs on gpu-1"
 
 
 def test_a_host_that_does_not_answer_is_its_node_whatever_its_letters(
