@@ -179,6 +179,9 @@ COMMANDS: Mapping[str, Command] = {
     "kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations,validatingadmissionpolicies": _kubectl(
         "get validatingwebhookconfigurations,mutatingwebhookconfigurations,validatingadmissionpolicies"
     ),
+    "kubectl label node X X": _kubectl(
+        "label node gpu-1 gpusmith.io/gpu-layout=time-slicing-4 --overwrite --dry-run=server"
+    ),
     "kubectl taint node X X": _kubectl("taint node gpu-1 gpusmith.io/unvalidated-", 1),
     # The tests of the suite's rights apply it.
     "kubectl apply -f validation/rbac.yml": WALKED,
