@@ -7,7 +7,6 @@ from gpusmith.checks.findings import NotApplicable
 from gpusmith.checks.register import check
 from gpusmith.cluster.views import NodeView
 from gpusmith.data.operands import DEVICE_PLUGIN, FEATURE_DISCOVERY
-from gpusmith.expect import steps
 from gpusmith.names import LAYOUT_LABEL, REPLICAS_LABEL
 from gpusmith.problems import Problem
 from gpusmith.wanted import layouts
@@ -21,7 +20,7 @@ from gpusmith.wanted import layouts
         f"label '{LAYOUT_LABEL}' is not that of the inventory's 'gpusmith_gpu_sharing', or no layout at all, or label"
         f" '{REPLICAS_LABEL}' counts other shares"
     ),
-    do="set the inventory back, or take the node out of the cluster and bring it back when no pod holds its GPUs",
+    do="run playbooks/change_layout.yml for the node, or set the inventory back",
     evidence=lambda facts: (
         {name: facts.view.labels.get(name) for name in (LAYOUT_LABEL, REPLICAS_LABEL)} if facts.view else {}
     ),
@@ -50,8 +49,8 @@ def gpu_layout(facts: ClusterFacts) -> list[Problem]:
     drift = [
         Problem(
             f"Node '{view.name}' hands out {view.layout.words}, the inventory asks for {host.layout.words}.",
-            "A node that serves keeps its layout. Set the inventory back, or, when no pod holds its GPUs,"
-            f" {steps.rejoin(host.name)}.",
+            "Change it, which waits for the pods that hold its GPUs: 'ansible-playbook -i INVENTORY playbooks/change_layout.yml"
+            f" -l {host.name}'; or set the inventory back.",
         )
     ]
     return [*(drift if view.layout != host.layout else ()), *_told(facts, view)]
