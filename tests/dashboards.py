@@ -22,7 +22,7 @@ Ask = Callable[[str], Any]
 """From a path below /api/v1/ to the data of the answer, which is a success."""
 
 MAY_BE_EMPTY: Mapping[tuple[str, str], str] = {
-    ("gpusmith-fleet", "Driver upgrades under way"): "none runs",
+    ("gpusmith-fleet", "Changes under way"): "none runs",
     ("gpusmith-fleet", "Alerts that fire"): "nothing is broken",
     ("gpusmith-gpus", "Reasons for lower clocks"): "no GPU is slowed down",
     ("gpusmith-gpus", "Xids of the last five minutes"): "no GPU has an error",

@@ -20,7 +20,7 @@ from gpusmith.wanted import layouts
         f"label '{LAYOUT_LABEL}' is not that of the inventory's 'gpusmith_gpu_sharing', or no layout at all, or label"
         f" '{REPLICAS_LABEL}' counts other shares"
     ),
-    do="run playbooks/change_layout.yml for the node, or set the inventory back",
+    do="change the node's layout with playbooks/change_layout.yml, or set the inventory back",
     evidence=lambda facts: (
         {name: facts.view.labels.get(name) for name in (LAYOUT_LABEL, REPLICAS_LABEL)} if facts.view else {}
     ),
@@ -49,8 +49,8 @@ def gpu_layout(facts: ClusterFacts) -> list[Problem]:
     drift = [
         Problem(
             f"Node '{view.name}' hands out {view.layout.words}, the inventory asks for {host.layout.words}.",
-            "Change it, which waits for the pods that hold its GPUs: 'ansible-playbook -i INVENTORY playbooks/change_layout.yml"
-            f" -l {host.name}'; or set the inventory back.",
+            "Change it, which waits for pods that hold its GPUs:"
+            f" 'ansible-playbook -i INVENTORY playbooks/change_layout.yml -l {host.name}'. Or set the inventory back.",
         )
     ]
     return [*(drift if view.layout != host.layout else ()), *_told(facts, view)]

@@ -26,9 +26,9 @@ filled in by the alert.
 | info | Nothing is broken. It is for those who share the GPUs out. |
 | none | It always fires, and shows that messages arrive. |
 
-A node is left out by GpusmithGpuNotAllocatable, GpusmithGpusUnseen and GpusmithExporterDown while its driver upgrade has the
-operands off (states `quiet` to `validating`, and `rolling_back`, of [upgrade.md](upgrade.md)), and until it is validated. Nobody
-has to silence anything for that: GpusmithUpgradeNeedsHelp and GpusmithNodeUnvalidated tell if it lasts.
+A node is left out by GpusmithGpuNotAllocatable, GpusmithGpusUnseen and GpusmithExporterDown while its driver upgrade or layout
+change has the operands off (states `quiet` to `validating`, and `rolling_back`, of [upgrade.md](upgrade.md)), and until it is
+validated. Nobody has to silence anything for that: GpusmithUpgradeNeedsHelp and GpusmithNodeUnvalidated tell if it lasts.
 
 The variable `gpu_monitoring_disabled_alerts` leaves alerts out, such as `[GpusmithGpuIdle]`. GpusmithExporterDown does not tell
 of an exporter, or of kube-state-metrics, whose variable is `none`.

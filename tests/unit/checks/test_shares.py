@@ -83,7 +83,7 @@ def test_another_layout_than_the_inventory_asks_for_is_named(
 
 def test_the_way_to_another_layout_takes_nobodys_gpu(host: MakeHost) -> None:
     said = step("cluster.gpu-layout", host(**SHARED), offering(None, "1", gpus="4"))
-    assert said.startswith("Change it, which waits for the pods that hold its GPUs")
+    assert said.startswith("Change it, which waits for pods that hold its GPUs")
     assert "playbooks/change_layout.yml -l gpu-1'" in said
     for variables, change in ((SHARED, "=time-slicing-4 --overwrite"), ({}, "-")):
         said = step("cluster.gpu-layout", host(**variables), offering("halves", "1", gpus="4"))
