@@ -62,12 +62,12 @@ def test_all_causes_are_on_the_first_screen(
         (
             "gpu-00100",
             5,
-            "gpu-00100: 33 checks passed, model h100-sxm, driver 570.211.01, kernel 6.1.0, group rack_05",
+            "gpu-00100: 35 checks passed, model h100-sxm, driver 570.211.01, kernel 6.1.0, group rack_05",
         ),
         (
             "gpu-00000",
             0,
-            "gpu-00000: 38 checks passed, model h100-sxm, driver 580.178.04, kernel 6.1.0, group rack_00",
+            "gpu-00000: 40 checks passed, model h100-sxm, driver 580.178.04, kernel 6.1.0, group rack_00",
         ),
         ("nodes.fabric", 37, ""),
         ("no%20such%20words", 0, ""),
