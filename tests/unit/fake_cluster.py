@@ -5,8 +5,8 @@ from __future__ import annotations
 import copy
 import json
 import threading
-from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +69,7 @@ class FakeCluster:
     """A cluster in memory that schedules pods to GPUs at once and answers for the programs.
 
     Attributes:
-        gpus: UUIDs per node.
+        gpus: UUIDs per node; one of a GPU that is shared is there for each of its shares.
         resource: name of what the nodes hand out, one for each UUID.
         answers: per program a function from environment and UUIDs to a result; replaced by tests.
         namespaces: those that are there.
@@ -84,7 +84,7 @@ class FakeCluster:
         self.pods: dict[str, Any] = {}
         self.given: dict[str, list[str]] = {}
         self.logs: dict[str, str] = {}
-        self.foreign: dict[str, set[str]] = {}
+        self.foreign: dict[str, Collection[str]] = {}
         self.answers: dict[str, Callable[[dict[str, str], list[str]], Any]] = defaultdict(lambda: self.good)
         self.lock = threading.RLock()
         self.events: list[Any] = []
@@ -135,8 +135,9 @@ class FakeCluster:
             node = terms[0]["matchFields"][0]["values"][0]
             container = spec["containers"][0]
             wanted = int(container["resources"].get("limits", {}).get(self.resource, 0))
-            taken = {uuid for uuids in self.given.values() for uuid in uuids} | self.foreign.get(node, set())
-            free = [uuid for uuid in self.gpus[node] if uuid not in taken]
+            taken = Counter(uuid for uuids in self.given.values() for uuid in uuids)
+            taken.update(self.foreign.get(node, ()))
+            free = list((Counter(self.gpus[node]) - taken).elements())
             if wanted > len(free):
                 message = f"0/3 nodes are available: 1 Insufficient {self.resource}, 2 node(s) didn't match Pod's node affinity."
                 conditions = [
@@ -162,7 +163,7 @@ class FakeCluster:
         program = Path(command[-1]).name
         answer = self.answers[program](env, uuids)
         self.logs[name] = json.dumps({"schema": "gpusmith.workload/1", "program": program, **answer})
-        if program == "hold_gpu.py":
+        if program == "hold_gpu.py" or (answer["ok"] and "GPUSMITH_HOLD_S" in env):
             self.given[name] = uuids
             pod["status"] = {"phase": "Running"}
         else:

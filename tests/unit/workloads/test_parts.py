@@ -13,7 +13,7 @@ from gpusmith.checks.findings import Outcome
 from gpusmith.checks.gpu_capacity import gpu_capacity
 from gpusmith.checks.gpu_owners import gpu_owners
 from gpusmith.cluster.holders import Holder
-from gpusmith.wanted import node
+from gpusmith.wanted.layouts import Layout
 from gpusmith.wanted.node import NodeWanted
 from gpusmith.wanted.offers import Device, Offer
 from tests.unit.hosts import UUIDS
@@ -29,7 +29,7 @@ OF_PARTS = replace(READY, capacity=COUNTS, allocatable=COUNTS)
 @pytest.fixture(autouse=True)
 def halves(monkeypatch: pytest.MonkeyPatch, fake_cluster: Any) -> None:
     """Every node hands out two halves of each of four GPUs."""
-    monkeypatch.setattr(node, "whole", lambda _: (HALVES,))
+    monkeypatch.setattr(Layout, "offers", lambda *_: (HALVES,))
     fake_cluster.resource = HALVES.resource
     fake_cluster.gpus = {"gpu-1": list(PARTS)}
     devices = frozenset(Device(uuid, gpu) for uuid, gpu in PARTS.items())
