@@ -117,6 +117,7 @@ class NodeView:
         plugins_by_cdi: those of them that say that they hand out GPUs by CDI, for which they write a specification.
         discovered: whether a pod of GPU feature discovery runs there, whosever.
         told: which machine it is of, as its kubelet told.
+        most_pods: that its kubelet takes; None if it does not say.
     """
 
     name: str
@@ -138,6 +139,7 @@ class NodeView:
     plugins_by_cdi: tuple[str, ...] = ()
     discovered: bool = False
     told: Told = field(default_factory=Told)
+    most_pods: int | None = None
 
     @property
     def layout(self) -> Layout:
@@ -159,9 +161,17 @@ class NodeView:
         return max(0, self.allocatable.get(offer.resource, 0) - held)
 
     def busy(self, offers: Offers) -> dict[str, int]:
-        """GPUs that pods hold of its offers, and by claims, by 'namespace/pod'."""
-        counted = {holder.title: holder.gpus(offers) for holder in self.holders}
-        return {title: gpus for title, gpus in counted.items() if gpus}
+        """GPUs that pods hold of its offers, and by claims, by 'namespace/pod'; where these are shares, so many shares."""
+        if self.layout.shared:
+            # Pods with one share each may be on one GPU, or on as many: nothing here tells.
+            counted = {
+                row.title: sum(row.counts.get(offer.resource, 0) for offer in offers)
+                + row.claimed * self.layout.shares
+                for row in self.holders
+            }
+        else:
+            counted = {holder.title: holder.gpus(offers) for holder in self.holders}
+        return {title: count for title, count in counted.items() if count}
 
     def divided(self, offers: Offers) -> str:
         """How GPUs are handed out in another way than these offers say, in words; empty if they are not."""
@@ -267,4 +277,5 @@ def view_of(
         plugins_by_cdi=tuple(_name(pod) for pod in plugins if by_cdi(pod["spec"])),
         discovered=any(_runs(pod, FEATURE_DISCOVERY) for pod in present),
         told=told_of(node),
+        most_pods=quantity((status.get("allocatable") or {}).get("pods")),
     )

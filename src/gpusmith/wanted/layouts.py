@@ -55,6 +55,11 @@ class Layout:
         return self.label or WHOLE_NAME
 
     @property
+    def things(self) -> str:
+        """What pods are given, in words."""
+        return "shares of GPUs" if self.shared else "GPUs"
+
+    @property
     def words(self) -> str:
         """For sentences."""
         return f"{self.shares} shares of each GPU as '{self.resource}'" if self.shared else "whole GPUs"

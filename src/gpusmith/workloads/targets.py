@@ -12,6 +12,7 @@ from gpusmith.cluster.api import Cluster
 from gpusmith.cluster.views import NODES, PODS, NodeView, view_of
 from gpusmith.names import CORDON_TAINT, GPU_TAINT, PRIORITY_CLASS, READINESS_TAINTS, RUN_LABEL, STARTUP_TAINT
 from gpusmith.upgrade import unfinished
+from gpusmith.wanted.layouts import WHOLE, Layout
 from gpusmith.wanted.node import NodeWanted
 from gpusmith.wanted.offers import Device, Offers, gpus_of
 from gpusmith.workloads.jobs import Run
@@ -50,6 +51,11 @@ class Target:
     def gpus(self) -> int:
         """How many its Node hands out at the most."""
         return gpus_of(self.view.allocatable, self.offers) if self.view else 0
+
+    @property
+    def layout(self) -> Layout:
+        """How its Node hands them out."""
+        return self.view.layout if self.view else WHOLE
 
     @property
     def offers(self) -> Offers:
@@ -144,7 +150,7 @@ def by_others(before: Target, now: NodeView | None) -> str:
         for what, rows in (("taken", has - had), ("freed", had - has))
         if rows
     ]
-    return f"GPUs of node '{now.name}' were {' and '.join(said)} meanwhile" if said else ""
+    return f"{now.layout.things} of node '{now.name}' were {' and '.join(said)} meanwhile" if said else ""
 
 
 def why_not(target: Target) -> NotTested | None:
@@ -266,9 +272,10 @@ def _without_free_gpus(view: NodeView, host: NodeWanted) -> NotTested | None:
     if not any(view.allocatable.get(offer.resource) for offer in offers):
         return NotTested(f"Not tested: node '{view.name}' has no allocatable GPU.", True)
     if not any(map(view.free, offers)):
-        held = ", ".join(f"{title} ({gpus})" for title, gpus in view.busy(offers).items())
-        gpus = gpus_of(view.allocatable, offers)
+        held = ", ".join(f"{title} ({count})" for title, count in view.busy(offers).items())
+        count = gpus_of(view.allocatable, offers) * view.layout.shares
         return NotTested(
-            f"Not tested: all {gpus} GPUs of node '{view.name}' are busy, held by {held}.", False
+            f"Not tested: all {count} {view.layout.things} of node '{view.name}' are busy, held by {held}.",
+            False,
         )
     return None

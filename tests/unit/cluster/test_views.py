@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from gpusmith.cluster.views import Readiness, readiness, view_of
+from gpusmith.names import LAYOUT_LABEL
 from gpusmith.wanted.layouts import WHOLE
 from tests.unit.objects import holder, node, operand
 
@@ -40,6 +41,17 @@ def test_busy_gpus_are_counted_with_their_holders() -> None:
     )
     assert view.busy(WHOLE.offers(4)) == {"team/train": 2, "team/soon": 1}
     assert view.free(WHOLE.offers(4)[0]) == 1
+
+
+def test_shares_that_pods_hold_are_counted_as_shares() -> None:
+    """Two pods with one share each may be on one GPU, or on two."""
+    raw = node()
+    raw["metadata"]["labels"][LAYOUT_LABEL] = "time-slicing-4-as-gpu"
+    raw["status"]["allocatable"] |= {"nvidia.com/gpu": "16", "pods": "110"}
+    view = view_of(raw, [holder("train", "1", "Running"), holder("sidecar", "2", "Running")], "x")
+    assert view.busy(view.offers(4)) == {"team/train": 1, "team/sidecar": 2}
+    assert view.free(view.offers(4)[0]) == 13
+    assert (view.most_pods, view_of(node(), [], "x").most_pods) == (110, None)
 
 
 def test_a_second_device_plugin_is_found_in_our_own_namespace_too() -> None:
