@@ -41,7 +41,8 @@ def pod_processes(facts: NodeFacts) -> list[Problem]:
 
 
 def _has(devices: tuple[str, ...], gpu: Gpu) -> bool:
-    # Shares have '::NUMBER' behind their GPU. On which GPU a MIG device is, is not known here.
+    # Shares have '::NUMBER' behind their GPU (k8s-device-plugin 0.19.0, AnnotatedID in internal/rm/devices.go). On which GPU a
+    # MIG device is, is not known here.
     return any(name.partition("::")[0] == gpu.uuid or name.startswith("MIG-") for name in devices)
 
 

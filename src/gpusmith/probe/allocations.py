@@ -27,7 +27,7 @@ class Allocations:
     """Allocated devices.
 
     Attributes:
-        devices: ids of NVIDIA's devices, such as UUIDs of GPUs, by the UID of the pod.
+        devices: ids of NVIDIA's devices, such as UUIDs of GPUs, with '::NUMBER' behind them for a share, by the UID of the pod.
         claimants: UIDs of pods with claims, whose devices are not known here.
     """
 
