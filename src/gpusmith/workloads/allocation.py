@@ -1,18 +1,17 @@
-"""One pod per free GPU, all at the same time: each gets a GPU of its own."""
+"""One pod per free GPU, or share of one, all at the same time: each gets a GPU of its own, or a share that nobody else has."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 
 from gpusmith.checks.findings import Finding, Outcome
-from gpusmith.wait import Deadline
-from gpusmith.workloads import holders, jobs
-from gpusmith.workloads.judge import Expected, Judged, uuids_known
+from gpusmith.problems import Problem
+from gpusmith.wanted.layouts import WHOLE, Layout
+from gpusmith.workloads import holders
+from gpusmith.workloads.judge import SECOND_PLUGIN, Expected, Judged, uuids_known
 from gpusmith.workloads.pods import Pods
 from gpusmith.workloads.register import ALL, workload
-
-HOLD_SLACK_S = 120
-"""On top of the time in which these pods start and one of them is followed by another: they end by themselves after a kill."""
 
 
 def holds_nothing(found: Finding) -> str:
@@ -24,37 +23,49 @@ def holds_nothing(found: Finding) -> str:
 @workload(
     "workloads.allocation",
     place=60,
-    proves="one pod per free GPU runs at the same time, and all UUIDs are distinct and known to the host",
-    fails_when="a pod gets no GPU, two pods hold the same one, or a pod holds one that the host does not know",
+    proves="one pod per free GPU runs at the same time, and all UUIDs are distinct and known to the host; where GPUs are handed"
+    " out in shares, one pod per free share, and no GPU serves more pods than it has shares",
+    fails_when="a pod gets no GPU, two pods hold the same one (of shared GPUs: more than it has shares), or a pod holds one that"
+    " the host does not know",
     do="look for a second device plugin or for time slicing; restart the device plugin",
     title="{gpus} pods with one GPU each",
     gpus=ALL,
     after=["workloads.isolation"],
     blocks=holds_nothing,
     keeps=True,
+    every_share=True,
 )
 def run(pods: Pods) -> Judged:
     """Pods that hold their GPUs until the run ends; the evidence says which pod holds which."""
-    host = pods.node.host
-    hold_s = 2 * host.validation.timeout_pod_s + HOLD_SLACK_S
-    env = {"GPUSMITH_HOLD_S": str(int(hold_s))}
-    waiting = [
-        pods.task(f"hold-{n}", holders.PROGRAM, 1, timeout_s=hold_s, env=env) for n in range(pods.gpus)
-    ]
-    for holder in waiting:
-        pods.create(jobs.pod, holder)
-    deadline = Deadline(host.validation.timeout_pod_s)
-    held = dict(holders.held(pods, holder, deadline) for holder in waiting)
-    return judge(pods.node.expected, held, pods.gpus)
+    node = pods.node
+    held = holders.at_once(pods, "hold", holders.PROGRAM, holders.judge_holder)
+    return judge(node.expected, held, pods.gpus, node.layout, node.offer.physical)
 
 
-def judge(expected: Expected, held: Mapping[str, str], wanted: int) -> Judged:
-    """As many GPUs as pods, all distinct, all of the host.
+def judge(
+    expected: Expected, held: Mapping[str, str], wanted: int, layout: Layout = WHOLE, gpus: int = 0
+) -> Judged:
+    """As many GPUs as pods, all distinct, all of the host; of shares, each GPU as often as it has some.
 
     Args:
         expected: of the node.
         held: UUIDs by the pods that hold them.
         wanted: how many pods there are.
+        layout: how the node hands its GPUs out.
+        gpus: how many it has; with fewer pods than shares of all of them, others hold the rest.
     """
-    problems = uuids_known(expected, f"{wanted} pods at the same time", list(held.values()), wanted)
-    return Judged({"held": dict(held)}, problems, of_host=True)
+    what = f"{wanted} pods at the same time"
+    evidence = {"held": dict(held)}
+    if not layout.shared:
+        return Judged(evidence, uuids_known(expected, what, list(held.values()), wanted), of_host=True)
+    given = Counter(held.values())
+    problems = uuids_known(expected, what, sorted(given), len(given))
+    least = layout.shares if wanted == gpus * layout.shares else 0
+    counts = {uuid: given[uuid] for uuid in sorted({*(expected.uuids or ()), *given})}
+    wrong = {uuid: count for uuid, count in counts.items() if not least <= count <= layout.shares}
+    if wrong:
+        said = ", ".join(f"{uuid} serves {count} of them" for uuid, count in wrong.items())
+        cause = f"Node '{expected.node}': {what}: {said}, and each GPU has {layout.shares} shares."
+        problems.append(Problem(cause, SECOND_PLUGIN))
+    shares = {"of_each_gpu": layout.shares, "gpus": gpus, "pods": counts}
+    return Judged({**evidence, "shares": shares}, problems, of_host=True)

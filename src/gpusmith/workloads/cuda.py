@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
-from gpusmith.workloads import jobs
+from gpusmith.workloads import holders, jobs
 from gpusmith.workloads.judge import Expected, Judged, Result, program_on_gpus, together
 from gpusmith.workloads.pods import Pods
 from gpusmith.workloads.register import ALL, workload
@@ -19,18 +20,29 @@ from gpusmith.workloads.register import ALL, workload
     title="CUDA on {gpus} GPUs",
     gpus=ALL,
     after=["workloads.nvidia-smi"],
+    every_share=True,
     covers=True,
 )
 def run(pods: Pods) -> Judged:
-    """A Job with all free GPUs."""
+    """A Job with all free GPUs; a pod for each free share, where a pod gets no more than one."""
     host = pods.node.host
-    env, timeout_s = (
-        {"GPUSMITH_LOAD_S": f"{host.validation.load_s:g}"},
-        host.validation.timeout_pod_s + host.validation.load_s,
-    )
-    task = pods.task("cuda", jobs.program("run_cuda.py"), env=env, timeout_s=timeout_s)
+    load_s = host.validation.load_s
+    env, program = {"GPUSMITH_LOAD_S": f"{load_s:g}"}, jobs.program("run_cuda.py")
+    if pods.node.layout.shared:
+        said = holders.at_once(pods, "cuda", program, holders.log_of_holder, env, load_s)
+        return of_shares([judge(pods.node.expected, log, 1) for log in said.values()])
+    task = pods.task("cuda", program, env=env, timeout_s=host.validation.timeout_pod_s + load_s)
     logs = pods.run_with_all(task)
     return together([judge(pods.node.expected, log, pods.gpus // len(logs)) for log in logs])
+
+
+def of_shares(parts: Sequence[Judged]) -> Judged:
+    """What pods proved that had shares of the same GPUs: what slowed a GPU down in one of them stays."""
+    judged, slowdowns = together(parts), dict[str, dict[str, int]]()
+    for uuid, row in [item for part in parts for item in (part.evidence.get("slowdowns") or {}).items()]:
+        found = slowdowns.setdefault(uuid, {**row, "reasons": 0, "looks": 0})
+        found.update(reasons=found["reasons"] | row["reasons"], looks=found["looks"] + row["looks"])
+    return replace(judged, evidence={**judged.evidence, "slowdowns": slowdowns})
 
 
 def judge(expected: Expected, log: str, wanted: int) -> Judged:

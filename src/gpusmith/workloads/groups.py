@@ -12,7 +12,7 @@ from gpusmith.workloads.node import NodeUnderTest
 from gpusmith.workloads.outcome import not_made, not_now, too_few_nodes
 from gpusmith.workloads.register import Workload
 from gpusmith.workloads.targets import over_budget
-from gpusmith.workloads.turn import Turn, is_ready, pods_of
+from gpusmith.workloads.turn import Turn, applies, is_ready, pods_of, unfit
 
 Group = Sequence[NodeUnderTest]
 
@@ -26,7 +26,9 @@ def run(pool: Budget, workload: Workload, nodes: Group, of_run: int) -> None:
         nodes: all that were tested by themselves.
         of_run: how many nodes the run is about.
     """
-    tested = [node for node in nodes if not node.outcome.reason]
+    tested = [node for node in nodes if not node.outcome.reason and applies(workload, node)]
+    # Nobody waits for nodes that it is nothing for.
+    of_run -= sum(bool(unfit(workload, node)) for node in nodes)
     # With fewer nodes than a group has, none needs to be looked at again.
     free = tested if of_run < workload.nodes else [node for node in tested if _may_join(workload, node)]
     # Like with like, so that a group says something about its fabric.

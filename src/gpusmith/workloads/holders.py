@@ -1,8 +1,10 @@
-"""Pods that hold one GPU each, and name it."""
+"""Pods that hold one GPU each, or a share of one, and say what they found there."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 
 from gpusmith.wait import Deadline, Done, NotYet, WaitTimeout, wait_until
 from gpusmith.workloads import jobs, judge
@@ -13,6 +15,44 @@ from gpusmith.workloads.waiting import Contended, NeverRan, PodProblem, Starts, 
 
 PROGRAM = jobs.program("hold_gpu.py")
 TICK_S = 0.5
+HOLD_SLACK_S = 120
+"""On top of the time in which these pods start and one of them is followed by another: they end by themselves after a kill."""
+
+Read = Callable[[judge.Expected, str, PodState, str], Done[str] | NotYet]
+"""What is read of a holder: gets its node, its name, its state, and what it printed before."""
+
+
+def at_once(
+    pods: Pods,
+    name: str,
+    command: Sequence[str],
+    read: Read,
+    env: Mapping[str, str] = MappingProxyType({}),
+    work_s: float = 0.0,
+) -> dict[str, str]:
+    """What a pod for each GPU, or share, that the workload gets says, by its name. None ends before all have said it.
+
+    One that ended early would leave its GPU to the next one, and another GPU to nobody.
+
+    Args:
+        pods: of the workload.
+        name: of the pods, before their numbers.
+        command: program and arguments.
+        read: what is read of each.
+        env: further variables.
+        work_s: how long the program works.
+
+    Raises:
+        PodProblem: one does not say it.
+    """
+    patience_s = pods.node.host.validation.timeout_pod_s + work_s
+    hold_s = 2 * patience_s + HOLD_SLACK_S
+    env = {**env, "GPUSMITH_HOLD_S": str(int(hold_s))}
+    waiting = [pods.task(f"{name}-{n}", command, 1, timeout_s=hold_s, env=env) for n in range(pods.gpus)]
+    for holder in waiting:
+        pods.create(jobs.pod, holder)
+    deadline = Deadline(patience_s)
+    return dict(_read(pods, holder, deadline, read) for holder in waiting)
 
 
 def held(pods: Pods, holder: PodTask, deadline: Deadline) -> tuple[str, str]:
@@ -26,26 +66,36 @@ def held(pods: Pods, holder: PodTask, deadline: Deadline) -> tuple[str, str]:
     Raises:
         PodProblem: it does not hold one.
     """
-    return pods.patiently(jobs.pod, holder, partial(_named, pods, deadline))
+    return _read(pods, holder, deadline, judge_holder)
 
 
-def _named(pods: Pods, deadline: Deadline, holder: PodTask) -> tuple[str, str]:
+def _read(pods: Pods, holder: PodTask, deadline: Deadline, read: Read) -> tuple[str, str]:
+    return pods.patiently(jobs.pod, holder, partial(_said, pods, deadline, read))
+
+
+def _said(pods: Pods, deadline: Deadline, read: Read, holder: PodTask) -> tuple[str, str]:
     board, name = pods.node.board, holder.name
     try:
         pods.started(holder, Starts(pods.age(holder), board.warning), f"pod '{name}'")
-        uuid = wait_until(f"pod '{name}' to name its GPU", partial(_look, pods, name), deadline, tick=TICK_S)
+        look = partial(_look, pods, name, read)
+        found = wait_until(f"pod '{name}' to name its GPU", look, deadline, tick=TICK_S)
     except WaitTimeout as error:
         raise PodProblem(error.message, "Look at the pod's events and log.") from error
-    return name, uuid
+    return name, found
 
 
-def _look(pods: Pods, name: str) -> Done[str] | NotYet:
+def _look(pods: Pods, name: str, read: Read) -> Done[str] | NotYet:
     pod = pods.node.board.pod(name)
     if pod is None:
         raise deleted(f"pod '{name}'")
     # After the state: the log of a pod that has ended is whole.
     state = state_of(pod)
-    return judge_holder(pods.node.expected, name, state, pods.log(pod))
+    return read(pods.node.expected, name, state, pods.log(pod))
+
+
+def log_of_holder(expected: judge.Expected, name: str, state: PodState, log: str) -> Done[str] | NotYet:
+    """All that a holder printed, once its result is there, whatever that says; otherwise as `judge_holder`."""
+    return Done(log) if judge.result_of(log) is not None else judge_holder(expected, name, state, log)
 
 
 def judge_holder(expected: judge.Expected, name: str, state: PodState, log: str) -> Done[str] | NotYet:

@@ -114,6 +114,7 @@ class PodTask:
         env: further variables.
         machine: it looks at the machine itself, as root, whatever taints its node has; only ever to read.
         limits: of CPU and memory, for clusters that ask for them; requests are never higher.
+        shares: of each GPU of its node: as many pods ask for as much CPU as one with the whole GPU.
         timeout_s: how long it may run.
         pull_s: how long it may take until it runs; the pod is ended after both together.
     """
@@ -133,6 +134,7 @@ class PodTask:
     env: Mapping[str, str] = field(default_factory=dict)
     machine: bool = False
     limits: Mapping[str, str] = field(default_factory=dict)
+    shares: int = 1
     timeout_s: float = 300.0
     pull_s: float = 900.0
 
@@ -255,7 +257,7 @@ def _container(task: PodTask) -> Manifest:
         **task.env,
     }
     # Its weight too: on cgroup v1 a starved container is not frozen in time, which its runtime takes for a failed start.
-    requests = {"cpu": "100m", "memory": "64Mi"}
+    requests = {"cpu": f"{100 // task.shares if task.gpus else 100}m", "memory": "64Mi"}
     requests |= {
         name: min(requests[name], task.limits[name], key=parse_quantity)
         for name in requests.keys() & task.limits

@@ -15,6 +15,8 @@ WORKLOAD_SCHEMA = "gpusmith.workload/1"
 
 Result = Mapping[str, Any]
 
+SECOND_PLUGIN = "Look for a second device plugin: kubectl get pods -A | grep device-plugin"
+
 
 @dataclass(frozen=True)
 class Expected:

@@ -11,6 +11,7 @@ from gpusmith.cluster.api import Cluster
 from gpusmith.cluster.views import NodeView
 from gpusmith.names import SIMULATED_LABEL
 from gpusmith.wait import Deadline
+from gpusmith.wanted.layouts import Layout
 from gpusmith.wanted.node import NodeWanted
 from gpusmith.wanted.offers import Offer, devices
 from gpusmith.workloads.board import Board
@@ -23,6 +24,8 @@ Say = Callable[[str], None]
 OTHERS_WAIT_S = 10.0
 """How long a pod that takes the place of ours may take to be seen."""
 OTHERS_TICK_S = 1.0
+SPARE_PODS = 8
+"""Room that is left on a node beside pods with shares: for our own without any, and for others."""
 ALL_POD = "the pod that had all GPUs of the node"
 
 
@@ -71,6 +74,19 @@ class NodeUnderTest:
     def free(self) -> int:
         """How many of its offer nobody held at the last look."""
         return self.target.view.free(self.offer) if self.target.view else 0
+
+    @property
+    def layout(self) -> Layout:
+        """How its GPUs are handed out."""
+        return self.target.layout
+
+    @property
+    def pods_at_once(self) -> int:
+        """How many pods with one share each it takes: a kubelet may have more shares than it takes pods."""
+        most = self.view.most_pods
+        return (
+            self.free if most is None else max(1, min(self.free, most - len(self.view.tenants) - SPARE_PODS))
+        )
 
     @property
     def offer(self) -> Offer:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from gpusmith.checks.findings import Finding, Outcome, Skip
 from gpusmith.checks.register import Reads, of_tier
@@ -47,6 +48,24 @@ def not_now(check: str, host: NodeWanted, why: NotTested) -> Finding:
     outcome, skip = (Outcome.FAILED, None) if why.is_failure else (Outcome.SKIPPED, Skip.LEFT_OUT)
     step = "See the checks of the nodes and cluster tiers." if why.is_failure else why.step
     return Finding(check, host.name, outcome, why.reason, {}, step, host.simulated, skip=skip)
+
+
+def not_applicable(
+    check: str, host: NodeWanted, cause: str, evidence: Mapping[str, Any] | None = None
+) -> Finding:
+    """Of a check that can prove nothing on such a node.
+
+    Args:
+        check: its id.
+        host: what the inventory says of the node.
+        cause: why it cannot.
+        evidence: what was seen all the same.
+    """
+    said = f"Node '{host.name}': not applicable: {cause}."
+    skip = Skip.NOT_APPLICABLE
+    return Finding(
+        check, host.name, Outcome.SKIPPED, said, evidence or {}, simulated=host.simulated, skip=skip
+    )
 
 
 def too_few_nodes(check: str, host: NodeWanted, needed: int, left: Sequence[str], of_run: int) -> Finding:

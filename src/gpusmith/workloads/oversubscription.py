@@ -6,12 +6,14 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from gpusmith.checks.findings import NotApplicable
 from gpusmith.cluster.api import Object
 from gpusmith.problems import Problem
 from gpusmith.wait import Deadline, Done, NotYet, WaitTimeout
+from gpusmith.wanted.layouts import WHOLE, Layout
 from gpusmith.workloads import holders, jobs
 from gpusmith.workloads.jobs import PodTask
-from gpusmith.workloads.judge import Expected, Judged
+from gpusmith.workloads.judge import SECOND_PLUGIN, Expected, Judged
 from gpusmith.workloads.pods import Pods
 from gpusmith.workloads.register import workload
 from gpusmith.workloads.states import state_of
@@ -35,6 +37,10 @@ def run(pods: Pods) -> Judged:
     """Make the pod, see it wait, free a GPU, see which one it gets."""
     node = pods.node
     held: Mapping[str, str] = node.findings["workloads.allocation"].evidence["held"]
+    if node.layout.shared and len(held) < node.free:
+        raise NotApplicable(
+            f"not applicable: {len(held)} pods hold a share each, of {node.free}: the node takes no more pods."
+        )
     extra = pods.task("one-more", holders.PROGRAM, 1)
     pods.create(jobs.pod, extra)
     pending = _stays_pending(pods, extra, len(held))
@@ -45,10 +51,12 @@ def run(pods: Pods) -> Judged:
     _, got = holders.held(pods, extra, Deadline(node.host.validation.timeout_pod_s))
     if got != freed and (by_others := node.by_others([extra.name])):
         raise Contended(f"the waiting pod got {got} instead of {freed}: {by_others}")
-    return judge(node.expected, held, freed, got, pending)
+    return judge(node.expected, held, freed, got, pending, node.layout)
 
 
-def judge(expected: Expected, held: Mapping[str, str], freed: str, got: str, pending: str) -> Judged:
+def judge(
+    expected: Expected, held: Mapping[str, str], freed: str, got: str, pending: str, layout: Layout = WHOLE
+) -> Judged:
     """The waiting pod got the GPU that was freed.
 
     Args:
@@ -57,17 +65,18 @@ def judge(expected: Expected, held: Mapping[str, str], freed: str, got: str, pen
         freed: UUID that was given back.
         got: UUID that the waiting pod names.
         pending: the scheduler's words while it waited.
+        layout: how the node hands its GPUs out; of shares, others of that GPU are held still.
     """
     evidence = {"pending": pending, "freed": freed, "got": got, "held": dict(held)}
     if got == freed:
         return Judged(evidence)
-    also = " which another pod holds" if got in held.values() else ""
-    problem = Problem(
-        f"Node '{expected.node}': {freed} was freed, but the waiting pod got {got}{also}.",
-        "Look for a second device plugin or for time slicing.",
-        evidence,
-    )
-    return Judged(evidence, [problem])
+    if layout.shared:
+        cause, step = f"a share of {freed} was freed, but the waiting pod got one of {got}", SECOND_PLUGIN
+    else:
+        also = " which another pod holds" if got in held.values() else ""
+        cause = f"{freed} was freed, but the waiting pod got {got}{also}"
+        step = "Look for a second device plugin or for time slicing."
+    return Judged(evidence, [Problem(f"Node '{expected.node}': {cause}.", step, evidence)])
 
 
 def insufficient(message: str, resource: str) -> bool:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any
 
-from gpusmith.checks.findings import Finding, Outcome, Skip
+from gpusmith.checks.findings import Finding
 from gpusmith.data import baselines
 from gpusmith.data.baselines import Limit, OfModel
 from gpusmith.expect.wanted import all_models
@@ -17,6 +16,7 @@ from gpusmith.workloads import jobs
 from gpusmith.workloads.cuda import devices
 from gpusmith.workloads.judge import Expected, Judged, Result, program_on_gpus, together
 from gpusmith.workloads.load import STEP as UNDER_LOAD
+from gpusmith.workloads.outcome import not_applicable
 from gpusmith.workloads.pods import Pods
 from gpusmith.workloads.register import ALL, workload
 
@@ -44,19 +44,6 @@ Rows = Mapping[str, OfModel]
 """By product name."""
 
 
-def _not_made(host: NodeWanted, cause: str, evidence: Mapping[str, Any] | None = None) -> Finding:
-    said = f"Node '{host.name}': not applicable: {cause}."
-    return Finding(
-        CHECK,
-        host.name,
-        Outcome.SKIPPED,
-        said,
-        evidence or {},
-        simulated=host.simulated,
-        skip=Skip.NOT_APPLICABLE,
-    )
-
-
 @workload(
     CHECK,
     place=55,
@@ -76,9 +63,11 @@ def run(pods: Pods) -> Judged | Finding:
     """A Job with all free GPUs, which it measures one after another."""
     host = pods.node.host
     if not host.validation.performance:
-        return _not_made(host, "the inventory says 'validation_performance: false'")
+        return not_applicable(CHECK, host, "the inventory says 'validation_performance: false'")
     if host.simulated:
-        return _not_made(host, "its GPUs are simulated, so that nothing was measured")
+        return not_applicable(CHECK, host, "its GPUs are simulated, so that nothing was measured")
+    if pods.node.layout.shared:
+        return not_applicable(CHECK, host, "pods share its GPUs, so that no rate is a GPU's")
     logs = pods.run_with_all(pods.task("performance", jobs.program("run_performance.py")))
     rows = rows_of(host)
     judged = together([judge(pods.node.expected, log, pods.gpus // len(logs), rows) for log in logs])
@@ -87,7 +76,7 @@ def run(pods: Pods) -> Judged | Finding:
         {str(row["name"]) for row in judged.evidence.get("devices", ()) if row["name"] not in rows}
     )
     if unknown and not judged.problems:
-        return _not_made(host, f"{', '.join(unknown)}: {NO_ROW}", judged.evidence)
+        return not_applicable(CHECK, host, f"{', '.join(unknown)}: {NO_ROW}", judged.evidence)
     return judged
 
 

@@ -45,7 +45,7 @@ class Pods:
     Attributes:
         node: where they are made.
         image: as of the workload.
-        gpus: how many the workload gets on this node.
+        gpus: how many the workload gets on this node: GPUs, or shares of GPUs.
         made_again: names of pods that never ran and were made once more, with the reason.
         made: kind and task of each.
         notes: what a person should know of how the work was done.
@@ -96,6 +96,7 @@ class Pods:
             cordoned=self.node.target.in_maintenance,
             runtime_class=host.validation.runtime_class,
             limits=host.validation.pod_limits,
+            shares=self.node.layout.shares,
             timeout_s=host.validation.timeout_pod_s,
             pull_s=host.validation.timeout_pull_s,
         )

@@ -11,11 +11,32 @@ from gpusmith.checks.findings import Finding, NotApplicable, Outcome, Skip, merg
 from gpusmith.errors import GpusmithError
 from gpusmith.workloads.judge import Judged, last_words
 from gpusmith.workloads.node import ALL_POD, NodeUnderTest
-from gpusmith.workloads.outcome import not_made, not_now
+from gpusmith.workloads.outcome import not_applicable, not_made, not_now
 from gpusmith.workloads.pods import Pods
 from gpusmith.workloads.register import ALL, Workload
 from gpusmith.workloads.targets import NotTested
 from gpusmith.workloads.waiting import Contended, PodProblem
+
+ONE_SHARE = "in one pod with one share of one GPU: a pod gets no more of this node"
+
+
+def applies(workload: Workload, node: NodeUnderTest) -> bool:
+    """Whether the work suits how a node hands its GPUs out; if not, the node's finding says why."""
+    why = unfit(workload, node)
+    if why:
+        node.record(not_applicable(workload.check, node.host, why))
+    return not why
+
+
+def unfit(workload: Workload, node: NodeUnderTest) -> str:
+    """What work needs that no share of a GPU gives; empty if nothing."""
+    if not (workload.gpus and node.layout.shared):
+        return ""
+    if workload.nodes > 1:
+        return "its GPUs are handed out in shares, which promise no part of a GPU's time or memory to a job over several nodes"
+    if isinstance(workload.gpus, int) and workload.gpus > 1:
+        return f"its GPUs are handed out in shares: a pod gets one share of one GPU, and {workload.gpus} GPUs are needed"
+    return ""
 
 
 def is_ready(workload: Workload, node: NodeUnderTest, *, just_seen: bool = False) -> bool:
@@ -34,6 +55,8 @@ def is_ready(workload: Workload, node: NodeUnderTest, *, just_seen: bool = False
             return False
     if not workload.gpus:
         return True
+    if not applies(workload, node):
+        return False
     why = (None if just_seen else node.refresh()) or _too_few(workload, node)
     if why is None:
         return True
@@ -59,7 +82,13 @@ def _record(workload: Workload, node: NodeUnderTest, finding: Finding) -> None:
 
 def pods_of(workload: Workload, node: NodeUnderTest) -> Pods:
     """The pods of a workload on a node, none of them made yet."""
-    return Pods(node, workload.image, node.free if workload.gpus == ALL else workload.gpus)
+    if not (workload.gpus and node.layout.shared):
+        return Pods(node, workload.image, node.free if workload.gpus == ALL else workload.gpus)
+    if not workload.every_share:
+        return Pods(node, workload.image, 1, notes=[ONE_SHARE])
+    count = node.pods_at_once
+    few = f"the node takes {count} pods more, and has {node.free} free shares"
+    return Pods(node, workload.image, count, notes=[few] if count < node.free else [])
 
 
 @dataclass
@@ -83,8 +112,9 @@ class Turn:
 
     @property
     def title(self) -> str:
-        """The work in words."""
-        return self.workload.title.format(gpus=self.pods[0].gpus)
+        """The work in words, which count what pods get."""
+        pods, title = self.pods[0], self.workload.title
+        return (title.replace("GPU", "share") if pods.node.layout.shared else title).format(gpus=pods.gpus)
 
     @property
     def _about(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import time
 from typing import Any
 
 import gpu_driver
@@ -39,3 +40,5 @@ def work(library: Any = None, nvml: Any = None) -> dict[str, Any]:
 
 if __name__ == "__main__":
     gpu_driver.run("cuda", work)
+    # Where pods have shares of GPUs, one that ended would leave its share to the next of them.
+    time.sleep(float(os.environ.get("GPUSMITH_HOLD_S", "0")))

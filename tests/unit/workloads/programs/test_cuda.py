@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import runpy
+import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -109,3 +112,21 @@ def test_other_number_of_gpus_than_given_fails(
 def test_holder_must_see_exactly_one(load: Any, uuids: list[str]) -> None:
     with pytest.raises(load("gpu_driver").ProgramError, match="a pod with one GPU sees"):
         load("hold_gpu").work(FakeCuda(simulated=True), FakeNvml(uuids))
+
+
+@pytest.mark.parametrize(("told", "stays"), [(None, 0.0), ("9", 9.0)])
+def test_the_program_keeps_its_share_as_long_as_it_is_told(
+    load: Any,
+    uuids: list[str],
+    programs: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    told: str | None,
+    stays: float,
+) -> None:
+    slept: list[float] = []
+    if told:
+        monkeypatch.setenv("GPUSMITH_HOLD_S", told)
+    monkeypatch.setattr(load("gpu_driver"), "run", lambda *_: slept.append(-1))
+    monkeypatch.setattr(time, "sleep", slept.append)
+    runpy.run_path(str(programs / "run_cuda.py"), run_name="__main__")
+    assert slept == [-1, stays], "after its result is told"
