@@ -46,7 +46,8 @@ def test_all_parts_are_used_and_their_gpus_count_as_tested(run: Callable[..., An
 def test_the_cluster_tier_passes_such_a_node(host: Callable[..., NodeWanted]) -> None:
     facts = ClusterFacts(host("gpu-1"), "gpu-1", OF_PARTS)
     assert [*gpu_capacity(facts), *gpu_owners(facts)] == []
-    also_whole = replace(OF_PARTS, capacity={**COUNTS, "nvidia.com/gpu": 4})
+    both = {**COUNTS, "nvidia.com/gpu": 4}
+    also_whole = replace(OF_PARTS, capacity=both, allocatable=both)
     (problem,) = gpu_capacity(replace(facts, view=also_whole))
     assert "also offers 4 of 'nvidia.com/gpu'" in problem.cause
 
