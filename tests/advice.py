@@ -179,6 +179,8 @@ COMMANDS: Mapping[str, Command] = {
     "kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations,validatingadmissionpolicies": _kubectl(
         "get validatingwebhookconfigurations,mutatingwebhookconfigurations,validatingadmissionpolicies"
     ),
+    # On a node that has no such label.
+    "kubectl label node X X-": _kubectl("label node gpu-1 gpusmith.io/gpu-layout- --dry-run=server"),
     "kubectl label node X X": _kubectl(
         "label node gpu-1 gpusmith.io/gpu-layout=time-slicing-4 --overwrite --dry-run=server"
     ),
@@ -202,6 +204,7 @@ COMMANDS: Mapping[str, Command] = {
     "ansible-inventory --list": Command(Where.CONTROLLER, "ansible-inventory -i INVENTORY --list"),
     # tests/e2e/test_7_upgrade.py runs both.
     "ansible-playbook -i INVENTORY playbooks/rollback_driver.yml -l X": WALKED,
+    "ansible-playbook -i INVENTORY playbooks/change_layout.yml -l X": WALKED,
     "ansible-playbook -i INVENTORY playbooks/upgrade_driver.yml -l X -e gpu_upgrade_version=X": WALKED,
     # tests/integration/roles/test_monitoring.py goes this way.
     "ansible-playbook -i INVENTORY playbooks/remove_monitoring.yml -e gpu_monitoring_namespace=X": WALKED,

@@ -71,7 +71,7 @@ def add(option: Callable[..., None]) -> None:
     option(
         maintenance.LAYOUT,
         metavar="NAME",
-        help="how these nodes must hand out GPUs, whatever the inventory says: 'whole', or as label gpusmith.io/gpu-layout says",
+        help="how these nodes must hand out GPUs, whatever the inventory says: 'whole', or one such as 'time-slicing-4'",
     )
 
 

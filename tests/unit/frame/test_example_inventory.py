@@ -66,8 +66,8 @@ def test_choices_of_the_example_are_those_of_the_spec(file: str, name: str, spec
     text = (EXAMPLE / "group_vars" / file).read_text()
     # The comment above the variable's block, and the one behind its value.
     block = next(part for part in text.split("\n\n") if re.search(rf"^# {name}:", part, re.MULTILINE))
-    behind = re.search(rf"^# {name}:.*# one of ([^.:;\n]*)", block, re.MULTILINE)
-    told = [behind[1]] if behind else re.findall(r"one of ([^.:]*)", block)
+    behind = re.search(rf"^# {name}:.*# one of ((?:[^.:;\n]|\.(?=\w))*)", block, re.MULTILINE)
+    told = [behind[1]] if behind else re.findall(r"one of ((?:[^.:]|\.(?=\w))*)", block)
     if spec.choices:
         assert told, f"'{name}' does not say 'one of …'"
         words = re.sub(r"\([^)]*\)?|\n#", "", told[0]).split(",")
