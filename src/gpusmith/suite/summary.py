@@ -35,11 +35,10 @@ def coverage(sources: Sources) -> dict[str, GpuCoverage]:
 
 def _busy(view: NodeView, gpus: int, tested: int) -> Mapping[str, int]:
     """GPUs per holder. Which GPU a share is of, the API does not tell: all shares of so many may be held, but of those tested."""
-    offers, shares = view.offers(gpus), view.layout.shares
+    held, shares = view.busy(view.offers(gpus)), view.layout.shares
     if shares == 1:
-        return view.busy(offers)
-    held = sum(holder.counts.get(offer.resource, 0) for holder in view.holders for offer in offers)
-    full = min(gpus - tested, held // shares)
+        return held
+    full = min(gpus - tested, sum(held.values()) // shares)
     spaces = shorten(sorted({holder.namespace for holder in view.holders}))
     return {f"pods with shares, of namespace {spaces}": full} if full > 0 else {}
 
