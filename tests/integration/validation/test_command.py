@@ -407,7 +407,7 @@ def test_a_run_for_an_upgrade_asks_which_nodes_it_is_about(
     server.will(*[(200, {}, {"items": [there]})] * 2, *[(403, {}, {"message": "no"})] * 9)
     commands = [[*words, f"--maintenance-id={run}"] for run in ("another", "u1", "u1")]
     (refused, said), (tested, shown), (broken, why) = start_several(tmp_path, dead, *commands)
-    assert (refused, "in a driver upgrade of run 'another'" in said) == (4, True), said
+    assert (refused, "in a change of run 'another'" in said) == (4, True), said
     # The third could not ask the cluster: nobody's input is wrong.
     assert (broken, "Traceback" in why, "no" in why) == (3, False, True), why
     assert tested == 1, shown
