@@ -39,6 +39,7 @@ class Model:
         nvlinks: NVLinks of every GPU; None where a machine may have bridges, or nothing is known.
         refused: why site.yml does not set machines with it up; empty if it does.
         memory_holds_ecc: its memory keeps the check bits of ECC, and is a fifteenth larger without.
+        mig_table: how MIG divides it, a table of data/mig.yml; empty if it does not, or nothing is known.
     """
 
     key: str
@@ -57,6 +58,7 @@ class Model:
     nvlinks: int | None = None
     nvlink_subnet_manager: bool = False
     also_named: tuple[str, ...] = ()
+    mig_table: str = ""
     listed: bool = True
 
     @property
@@ -86,6 +88,7 @@ def _row(key: str, row: Mapping[str, Any]) -> Model:
         refused=str(row.get("refused") or ""),
         nvlink_subnet_manager=bool(row.get("nvlink_subnet_manager")),
         also_named=tuple(row.get("also_named") or ()),
+        mig_table=str(row.get("mig_table") or ""),
     )
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from gpusmith.data import compatibility, models
+from gpusmith.data import compatibility, mig, models
 from gpusmith.errors import Refusal
 from gpusmith.inventory.labels import NAME_WORDS, is_value, must_be
 from gpusmith.inventory.templates import has_open
@@ -57,6 +57,7 @@ FIELDS: Mapping[str, tuple[str, Fits]] = {
         ("memory_holds_ecc", "fabric_manager", "nvlink_subnet_manager", "fabric_state_in_nvml"),
         ("true or false", _flag),
     ),
+    "mig_table": ("a table of data/mig.yml", lambda value: value in tuple(mig.load())),
     "refused": ("a string", lambda value: isinstance(value, str)),
     "also_named": ("a list of names", lambda value: isinstance(value, list) and all(map(_text, value))),
 }

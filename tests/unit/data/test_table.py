@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gpusmith.data import baselines, compatibility, kubelet, models, other_names, xids
+from gpusmith.data import baselines, compatibility, kubelet, mig, models, other_names, xids
 from gpusmith.errors import ToolError
 from gpusmith.expect import compatible
 
@@ -21,7 +21,8 @@ def test_every_architecture_of_a_model_has_a_row() -> None:
 
 
 @pytest.mark.parametrize(
-    "load", [models.load, xids.load, compatibility.load, kubelet.load, other_names.load, baselines.load]
+    "load",
+    [models.load, xids.load, compatibility.load, kubelet.load, other_names.load, baselines.load, mig.load],
 )
 @pytest.mark.parametrize(
     "text", [None, "schema: other/9\n", "models: 1\n", "[", "schema: gpusmith.compatibility/1\n"]

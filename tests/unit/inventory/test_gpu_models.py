@@ -109,6 +109,7 @@ def test_roles_and_upgrades_choose_the_kernel_module_by_it(
         ({"architecture": "amper"}, "must be one of 'kepler'"),
         ({"memory_mb": 1}, "has no key 'memory_mb'"),
         ({"fabric_manager": "no"}, "must be true or false"),
+        ({"mig_table": "a40"}, "must be a table of data/mig.yml"),
     ],
 )
 def test_a_row_that_cannot_be_read_is_named(
