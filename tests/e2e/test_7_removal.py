@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from gpusmith.names import STAMP, STARTUP_TAINT
 from tests.e2e.claims import POD, SAYS, claimed_gpu
@@ -12,6 +13,15 @@ from tests.e2e.harness import NAMESPACE, Lab
 NODE = "gpu-2"
 SHARES = 2
 REMOVE = "playbooks/remove_nodes.yml"
+
+
+def sharing(lab: Lab, folder: Path, **more: Any) -> Path:
+    """The lab's inventory, in which the node is to hand its GPUs out in shares."""
+    inventory = lab.copy_inventory(folder)
+    (inventory / "host_vars").mkdir()
+    new = {"gpusmith_gpu_sharing": "time-slicing", "gpusmith_gpu_shares": SHARES, **more}
+    (inventory / "host_vars" / f"{NODE}.yml").write_text(json.dumps(new))
+    return inventory
 
 
 def test_nothing_is_removed_by_accident(ready_lab: Lab) -> None:
@@ -92,7 +102,7 @@ def test_the_operands_leave_when_they_are_asked_to(ready_lab: Lab, tmp_path: Pat
     assert "nvidia" not in [each["metadata"]["name"] for each in kept]
 
 
-def test_it_joins_again_at_once_and_its_pods_have_a_network(ready_lab: Lab) -> None:
+def test_it_joins_again_at_once_and_its_pods_have_a_network(ready_lab: Lab, tmp_path: Path) -> None:
     # Even its driver goes, and comes back.
     for changed in (True, False):
         ended = ready_lab.site_ok("-l", NODE, "-e", "nvidia_driver_state=absent")
@@ -104,12 +114,10 @@ def test_it_joins_again_at_once_and_its_pods_have_a_network(ready_lab: Lab) -> N
     )
     assert ready_lab.on(NODE, script) == ""
     # Its validation has pods find a Service by name. It gets shares as a new node does, for the tests of sharing.
-    new = {
-        "nvidia_driver_module_parameters": {"NVreg_EnableStreamMemOPs": 1},
-        "gpusmith_gpu_sharing": "time-slicing",
-        "gpusmith_gpu_shares": SHARES,
-    }
-    ready_lab.site_ok("-l", NODE, "-e", json.dumps(new))
+    parameters = {"nvidia_driver_module_parameters": {"NVreg_EnableStreamMemOPs": 1}}
+    inventory = sharing(ready_lab, tmp_path / "inventory", **parameters)
+    ended = ready_lab.site("-l", NODE, inventory=inventory)
+    assert ended.status == 0, str(ended)
     assert ready_lab.on(NODE, "grep StreamMemOPs /proc/driver/nvidia/params") == "EnableStreamMemOPs: 1"
     ready_lab.wait_allocatable({"gpu-1": 4, NODE: 0}, 60)
     node = ready_lab.get("node", NODE)

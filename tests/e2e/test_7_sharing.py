@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -13,7 +12,7 @@ from gpusmith.change.ledger import State
 from gpusmith.names import GPU_RESOURCE, LAYOUT_LABEL, OPERANDS_NAMESPACE, SHARE_RESOURCE
 from gpusmith.wait import Deadline, Done, NotYet, wait_until
 from tests.e2e.harness import NAMESPACE, Lab, PodSpec
-from tests.e2e.test_7_removal import NODE, SHARES
+from tests.e2e.test_7_removal import NODE, SHARES, sharing
 from tests.e2e.upgrades import SHORT, Eyes, stamp_of, start, state_of, wait_gone, wait_state
 
 WORDS = ["playbooks/change_layout.yml", "-l", NODE, *SHORT]
@@ -25,11 +24,11 @@ def eyes(ready_lab: Lab) -> Eyes:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _shared(ready_lab: Lab, eyes: Eyes) -> None:
+def _shared(ready_lab: Lab, eyes: Eyes, tmp_path_factory: pytest.TempPathFactory) -> None:
     """By itself this file has no node with shares: one that serves is changed."""
     if LAYOUT_LABEL not in eyes.nodes()[NODE]["metadata"]["labels"]:
-        sharing = {"gpusmith_gpu_sharing": "time-slicing", "gpusmith_gpu_shares": SHARES}
-        ended = ready_lab.playbook(*WORDS, "-e", json.dumps(sharing))
+        inventory = sharing(ready_lab, tmp_path_factory.mktemp("sharing"))
+        ended = ready_lab.playbook(*WORDS, inventory=inventory)
         assert ended.status == 0, str(ended)
 
 

@@ -78,7 +78,7 @@ def refusals(
     rows = {node: {**row, **run.extra} for node, row in values.items()}
     if nodes and any(map(run.includes, cluster_tags)):
         found += cluster_wide.refusals(run, hosts, specs)
-    found += check_signing(rows) + check_sharing(rows)
+    found += check_signing(rows) + check_sharing(rows, run.extra)
     found += check_required(rows, required)
     of_upgrade = [f"gpu_upgrade_{name}" for name in OF_AN_UPGRADE] if inventory_only else []
     found += check_alike(rows, specs, (*required, *OF_A_RUN, *of_upgrade))

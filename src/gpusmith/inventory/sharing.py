@@ -10,6 +10,7 @@ from gpusmith.errors import Refusal
 from gpusmith.inventory.target import on_hosts
 from gpusmith.names import LAYOUT_LABEL
 from gpusmith.wanted.layouts import NONE
+from gpusmith.wording import quoted
 
 SHARING, SHARES, RESOURCE = "gpusmith_gpu_sharing", "gpusmith_gpu_shares", "gpusmith_gpu_share_resource"
 PLUGIN, LABELS = "gpu_operands_device_plugin", "kubernetes_node_labels"
@@ -17,12 +18,17 @@ PLUGIN, LABELS = "gpu_operands_device_plugin", "kubernetes_node_labels"
 Values = Mapping[str, Any]
 
 
-def check_sharing(nodes: Mapping[str, Values]) -> list[Refusal]:
-    """Refuse shares that nobody would make.
+def check_sharing(nodes: Mapping[str, Values], extra: Values) -> list[Refusal]:
+    """Refuse shares that nobody would make, or that the next run would find wrong.
 
     Args:
         nodes: variables by name, by node of the run.
+        extra: those of -e.
     """
+    given = [name for name in (SHARING, SHARES, RESOURCE) if name in extra]
+    if given:
+        lasting = "How GPUs are handed out must outlast the run: the validation, and the next run, ask the inventory."
+        return [Refusal(f"{quoted(given)} cannot be given with -e. {lasting}", "Put it into the inventory.")]
     found = (
         (refusal, [node for node, values in nodes.items() if is_so(values)]) for refusal, is_so in REFUSALS
     )

@@ -21,7 +21,7 @@ SHARED = {"gpusmith_gpu_sharing": "time-slicing"}
     ],
 )
 def test_refused(values: dict[str, Any], says: str) -> None:
-    (refusal,) = check_sharing({"gpu-1": values, "gpu-2": {}})
+    (refusal,) = check_sharing({"gpu-1": values, "gpu-2": {}}, {})
     assert says in refusal.message
     assert "gpu-1" in str(refusal)
     assert "gpu-2" not in str(refusal)
@@ -39,4 +39,9 @@ def test_refused(values: dict[str, Any], says: str) -> None:
     ],
 )
 def test_taken(values: dict[str, Any]) -> None:
-    assert check_sharing({"gpu-1": values}) == []
+    assert check_sharing({"gpu-1": values}, {}) == []
+
+
+def test_what_must_last_is_not_given_for_one_run() -> None:
+    (refusal,) = check_sharing({"gpu-1": SHARED}, {**SHARED, "gpusmith_gpu_shares": 4, "x": 1})
+    assert "'gpusmith_gpu_sharing', 'gpusmith_gpu_shares' cannot be given with -e" in refusal.message
