@@ -6,40 +6,30 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import asdict
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from ansible.plugins.action import ActionBase
-from ansible.utils.display import Display
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.arguments import arguments
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.built_node import (
     BuildingAction,
     Provider,
     refuse_unsigned,
 )
-from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import leader
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.changing import Order, result_of
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.egress import EgressAction
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.patience import Patience
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.variables import of_task, plain
 
 from gpusmith.built import signing
 from gpusmith.change import ledger as ledgers
-from gpusmith.change.budget import Rules
 from gpusmith.change.journal import Journal
 from gpusmith.change.node_object import NodeObject
-from gpusmith.change.outcome import Outcome, Result, Times
-from gpusmith.change.protocol import Fenced
-from gpusmith.change.steps import NodeChange
-from gpusmith.cluster import claims, retries
-from gpusmith.cluster.api import Cluster
+from gpusmith.change.outcome import Outcome, Result
 from gpusmith.errors import GpusmithError, ToolError
 from gpusmith.node.records import parse
-from gpusmith.paths import repo_root
 from gpusmith.upgrade.hosts import STAMPED
 from gpusmith.upgrade.on_machine import Machine
-from gpusmith.upgrade.proof import Validation
 
 BUNDLED = ("gpusmith.gpu.driver_state", "gpusmith.gpu.built_modules")
 """Modules that take the probe's code along."""
@@ -53,94 +43,41 @@ class ActionModule(BuildingAction, EgressAction):
         result: dict[str, Any] = ActionBase.run(self, tmp, task_vars)
         self.way_out(task_vars)
         asked = arguments(self)
-        try:
-            outcome = self._carry_out(asked, task_vars)
-        except GpusmithError as error:
-            outcome = Outcome(Result.UNFINISHED, str(error))
-        changed = outcome.result not in (Result.UNTOUCHED, Result.RELEASED)
-        return {**result, "changed": changed, **asdict(outcome)}
+        return {**result, **result_of(lambda: self._carry_out(asked, task_vars))}
 
     def _carry_out(self, asked: Mapping[str, Any], task_vars: dict[str, Any] | None) -> Outcome:
-        order = asked["order"]
-        row, run, name = order["row"], order["run"], order["row"]["node"]
-        cluster, folder, mine = Cluster(order["kubeconfig"], retries.AWAY), Path(order["folder"]), leader()
-        journal = Journal(folder, name, Display().display)
-
-        def fence() -> None:
-            try:
-                claims.must_hold(cluster, name, mine)
-            except claims.Lost as error:
-                raise Fenced(error.message, error.hint) from error
-
-        node = NodeObject(
-            cluster,
-            name,
-            Rules(
-                run,
-                row["target"],
-                order["max_unavailable"],
-                int(order["canary"]),
-                float(order["soak"]),
-                int(order["max_failures"]),
-                rollback=bool(row.get("rollback")),
-            ),
-            order["queue"],
-            {member: int(gpus) for member, gpus in order["members"].items()},
-            STAMPED,
-            folder,
-            order["evict"] or {},
-        )
-        patience, reboot_s = Patience(fence), float(order["reboot_timeout"])
+        given = asked["order"]
+        order = Order(given, STAMPED, given["evict"] or {})
+        row, journal = order.row, order.journal
+        patience, reboot_s = Patience(order.fence), float(given["reboot_timeout"])
         try:
             modules = self._modules(asked["build"], task_vars or {}, patience) if asked["build"] else None
         except GpusmithError as error:
-            return _not_begun(node, journal, error)
+            return _not_begun(order.node, journal, error)
         machine = Machine(
             host=str((task_vars or {}).get("inventory_hostname")),
-            node=name,
-            run=run,
+            node=order.name,
+            run=order.run,
             ask=patience.with_call(partial(self._ask, task_vars)),
             look=patience.with_call(partial(self._record, asked["nvml_timeout"], task_vars)),
-            cluster=cluster,
+            cluster=order.cluster,
             packages={**asked["packages"], "repository": asked["packages"].get("repository") or None},
             wanted=of_task(task_vars or {}, self._templar),
             own=asked["own"],
-            validation=Validation(
-                str(repo_root() / "validation"),
-                order["inventory"],
-                folder / name,
-                float(order["validation_timeout"]),
-            ),
+            validation=order.validation,
             reboot=(lambda: self._reboot(reboot_s, task_vars, patience))
-            if order["reboot"] == "if_needed"
+            if given["reboot"] == "if_needed"
             else None,
             ready_s=asked["ready_timeout"],
             modules=modules,
         )
-        upgrade = NodeChange(
-            name=name,
-            run=run,
-            target=row["target"],
-            origin=row["origin"],
-            change=machine,
-            cluster=node,
-            fence=fence,
-            say=journal.say,
-            back=bool(row.get("back")),
+        outcome: Outcome = order.carry_out(
+            machine,
             rollback=bool(row.get("rollback")),
-            units=tuple(order["units"] or ()),
-            evicts=bool(order["evict"]),
-            gpus=int(row["gpus"]),
-            model=row["model"],
+            units=tuple(given["units"] or ()),
+            evicts=bool(order.evict),
             flavour=row.get("flavour") or "",
-            times=Times(drain_s=float(order["drain_timeout"])),
         )
-        try:
-            outcome = upgrade.carry_out()
-        finally:
-            node.end()
-        if outcome.result is Result.UNTOUCHED:
-            node.leave_out()
         if outcome.result is Result.UPGRADED:
             try:
                 machine.forget([row["target"], row["origin"]])

@@ -9,28 +9,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ansible.utils.display import Display
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils import planning
-from ansible_collections.gpusmith.gpu.plugins.plugin_utils.claiming import claim, machine
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import ControllerAction
-from ansible_collections.gpusmith.gpu.plugins.plugin_utils.variables import Variables
 
 from gpusmith.change import ledger as ledgers
-from gpusmith.change.budget import Fleet, Rules
-from gpusmith.cluster import keeper
-from gpusmith.cluster.api import Cluster, Object
-from gpusmith.cluster.machines import nodes_for
+from gpusmith.change.budget import Rules
+from gpusmith.cluster.api import Object
 from gpusmith.data import compatibility, models
 from gpusmith.errors import Refusal
 from gpusmith.expect.identity import Machine
-from gpusmith.paths import working_root
 from gpusmith.preflight import table as preflight_table
 from gpusmith.preflight.words import Tables
 from gpusmith.upgrade import plan as plans
 from gpusmith.upgrade import previous
 from gpusmith.upgrade.hosts import STAMPED, Asked, Look, Staging
 from gpusmith.upgrade.plan import Plan, Row
-from gpusmith.verdict.changes import TELLS
 
 
 @dataclass(frozen=True)
@@ -45,17 +38,10 @@ class ActionModule(ControllerAction):
     """Judges all hosts of the play at once."""
 
     def act(self, asked: dict[str, Any], check: bool) -> dict[str, Any]:
-        hosts = list(self.variables.get("ansible_play_hosts_all", []))
-        of = Variables(self.variables.get("hostvars"), self._loader)
-        cluster = Cluster(asked["kubeconfig"])
-        machines = {host: found for host in hosts if (found := machine(host, of))}
-        seen = nodes_for(cluster, machines.values())
-        found = planning.found(cluster, seen.objects, self.variables, of)
-        mine = claim({row.node: row.machine_id for row in machines.values()} | {planning.WHOLE: ""})
-        wrong = planning.wrong_machines(list(machines.values()), seen.nodes)
-        looks = [self._look(host, of, found, asked, wrong.get(host, [])) for host in hosts]
+        seen = planning.see(self.variables, self._loader, asked["kubeconfig"])
+        looks = [self._look(host, seen, asked) for host in seen.hosts]
         rules = Rules(
-            run=mine.run,
+            run=seen.claim.run,
             target=next((look.target for look in looks if look.target), ""),
             max_unavailable=asked["max_unavailable"],
             canaries=asked["canary"],
@@ -65,47 +51,28 @@ class ActionModule(ControllerAction):
         )
         plan = plans.make(
             looks,
-            Fleet.of(found.nodes.values(), found.members, STAMPED),
+            seen.fleet(STAMPED),
             rules,
             Asked(
                 dt.datetime.now(dt.UTC),
-                of.wanted(hosts[0]).operands.namespace,
+                seen.of.wanted(seen.hosts[0]).operands.namespace,
                 asked["back"],
                 asked["reboot"] == "if_needed",
-                self._staging(asked, found, of),
+                self._staging(asked, seen),
             ),
-            cluster.items(planning.BUDGETS),
+            seen.cluster.items(planning.BUDGETS),
             Tables(models.load(), compatibility.load()),
         )
-        folder = working_root() / asked["report_dir"] / mine.run
-        planning.show(plan, folder)
-        answer = {**_answer(plan, machines, found, asked["back"]), "run": mine.run, "folder": str(folder)}
-        if plan.refused:
-            return {
-                **answer,
-                "failed": True,
-                "msg": "Nothing was changed: what is refused stands in the table above.",
-            }
-        if check:
-            answer[TELLS] = {
-                row.name: {"changes": {"more": [_in_words(row)]}} for row in plan.rows if row.goes
-            }
-        elif plan.queue:
-            keeper.start(lambda: Cluster(asked["kubeconfig"]), mine, Display().display)
+        more = {row.name: _more(plan, row, seen.machines.get(row.name), asked["back"]) for row in plan.rows}
+        words = "driver {target} instead of {origin}"
+        answer: dict[str, Any] = planning.conclude(plan, seen, asked["report_dir"], check, more, words)
         return answer
 
     # --- what is read ----------------------------------------------------------------------------------------------
 
-    def _look(
-        self,
-        host: str,
-        of: Variables,
-        found: planning.Found,
-        asked: Mapping[str, Any],
-        wrong: list[Refusal],
-    ) -> Look:
-        said, wanted = of.written(host), of.wanted(host)
-        node = found.nodes.get(wanted.node_name)
+    def _look(self, host: str, seen: planning.Seen, asked: Mapping[str, Any]) -> Look:
+        said, wanted = seen.of.written(host), seen.of.wanted(host)
+        node = seen.nodes.get(wanted.node_name)
         used = said.get("__gpu_upgrade_used") or {}
         answered = (said.get("node_record_now") or {}).get("record")
         target = _before(node) if asked["back"] else _chosen(host, said) or asked["version"]
@@ -115,20 +82,20 @@ class ActionModule(ControllerAction):
             target=target,
             raw=answered,
             wanted=wanted,
-            pods=found.pods.get(wanted.node_name, []),
-            claims=found.claims,
+            pods=seen.pods.get(wanted.node_name, []),
+            claims=seen.claims,
             users=_users(used),
             kept=[str(name) for name in used.get("kept") or []],
             refusals=_of_preflight(said, asked["back"]),
-            strangers=wrong,
+            strangers=seen.wrong.get(host, []),
         )
 
-    def _staging(self, asked: Mapping[str, Any], found: planning.Found, of: Variables) -> Staging:
+    def _staging(self, asked: Mapping[str, Any], seen: planning.Seen) -> Staging:
         group = asked["requires_group"]
         if not group:
             return Staging()
         hosts = self.variables.get("groups", {}).get(group, [])
-        nodes = {host: found.nodes.get(of.wanted(host).node_name) for host in hosts}
+        nodes = {host: seen.nodes.get(seen.of.wanted(host).node_name) for host in hosts}
         return Staging(group, nodes, asked["requires_hours"])
 
 
@@ -163,33 +130,13 @@ def _before(node: Object | None) -> str:
     return str(previous.read(node or {}).get("version") or "")
 
 
-def _in_words(row: Row) -> str:
-    when = f"in wave {row.wave}" if row.wave else "when there is room"
-    return f"gets driver {row.target} instead of {row.origin} {when}"
-
-
-def _answer(plan: Plan, machines: Mapping[str, Machine], found: planning.Found, back: bool) -> dict[str, Any]:
-    rows = {}
-    for row in plan.rows:
-        member = plan.fleet.members.get(row.node)
-        upgrade = member is not None and member.begun and not (member.ledger and member.ledger.rollback)
-        rows[row.name] = {
-            "node": row.node,
-            "target": row.target,
-            "origin": row.origin,
-            "flavour": (machines[row.name].record.module.flavour or "") if row.name in machines else "",
-            "gpus": row.gpus,
-            "model": row.model,
-            "action": str(row.action),
-            "reason": row.reason,
-            # An unfinished rollback goes on; an unfinished upgrade is taken back.
-            "back": back and upgrade,
-            "rollback": back and not upgrade,
-        }
+def _more(plan: Plan, row: Row, machine: Machine | None, back: bool) -> dict[str, Any]:
+    """What the steps of a driver's change need besides."""
+    member = plan.fleet.members.get(row.node)
+    upgrade = member is not None and member.begun and not (member.ledger and member.ledger.rollback)
     return {
-        "changed": False,
-        "hosts": rows,
-        "members": found.members,
-        "queue": list(plan.queue),
-        "queued_hosts": [row.name for row in plan.rows if row.goes],
+        "flavour": (machine.record.module.flavour or "") if machine else "",
+        # An unfinished rollback goes on; an unfinished upgrade is taken back.
+        "back": back and upgrade,
+        "rollback": back and not upgrade,
     }

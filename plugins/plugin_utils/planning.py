@@ -5,25 +5,31 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ansible.utils.display import Display
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.claiming import claim, machine
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.variables import Variables
 
-from gpusmith.cluster import dra
+from gpusmith.change.budget import Fleet
+from gpusmith.cluster import dra, keeper
 from gpusmith.cluster.api import Cluster, Object
-from gpusmith.cluster.dra import NO_CLAIMS, Claims
+from gpusmith.cluster.claims import Claim
+from gpusmith.cluster.dra import Claims
+from gpusmith.cluster.machines import nodes_for
 from gpusmith.cluster.views import PODS
 from gpusmith.errors import Refusal
 from gpusmith.expect import identity
 from gpusmith.expect.identity import Machine, Nodes
 from gpusmith.inventory.target import GPU_GROUP
+from gpusmith.paths import working_root
 from gpusmith.upgrade import plan as plans
 from gpusmith.upgrade import table
-from gpusmith.upgrade.plan import Plan
+from gpusmith.upgrade.plan import Plan, Row
+from gpusmith.verdict.changes import TELLS
 
 BUDGETS = "/apis/policy/v1/poddisruptionbudgets"
 WHOLE = "driver upgrades"
@@ -32,33 +38,46 @@ FILE = "plan.json"
 
 
 @dataclass(frozen=True)
-class Found:
-    """What was read for the plan, once for all hosts.
+class Seen:
+    """What was read for a plan, once for all hosts.
 
     Attributes:
+        hosts: of the play.
+        of: their variables.
+        kubeconfig: of the cluster.
+        cluster: the API.
+        machines: those of the hosts that answered, by host.
+        claim: of this run, on the nodes of these.
+        wrong: by host, why its machine is not the one whose Node is meant.
         nodes: Node objects by name.
+        members: Nodes of the inventory, each with the number of its GPUs.
         pods: by name of their Node.
         claims: of these pods.
-        members: Nodes of the inventory, each with the number of its GPUs.
     """
 
+    hosts: Sequence[str]
+    of: Variables
+    kubeconfig: str
+    cluster: Cluster
+    machines: Mapping[str, Machine]
+    claim: Claim
+    wrong: Mapping[str, list[Refusal]]
     nodes: Mapping[str, Object]
     members: Mapping[str, int]
-    pods: Mapping[str, list[Object]] = field(default_factory=dict)
-    claims: Claims = NO_CLAIMS
+    pods: Mapping[str, list[Object]]
+    claims: Claims
+
+    def fleet(self, stamped: str) -> Fleet:
+        """All nodes that the budget counts; the argument is that of `Fleet.of`."""
+        return Fleet.of(self.nodes.values(), self.members, stamped)
 
 
-def found(
-    cluster: Cluster, nodes: Mapping[str, Object], variables: Mapping[str, Any], of: Variables
-) -> Found:
-    """Read it.
-
-    Args:
-        cluster: the API.
-        nodes: Node objects by name.
-        variables: of the task.
-        of: those of all hosts.
-    """
+def see(variables: Mapping[str, Any], loader: Any, kubeconfig: str) -> Seen:
+    """Look at the cluster; arguments are the task's."""
+    hosts = list(variables.get("ansible_play_hosts_all", []))
+    of, cluster = Variables(variables.get("hostvars"), loader), Cluster(kubeconfig)
+    machines = {host: found for host in hosts if (found := machine(host, of))}
+    seen = nodes_for(cluster, machines.values())
     members = {}
     for host in variables.get("groups", {}).get(GPU_GROUP, []):
         wanted = of.wanted(host)
@@ -66,11 +85,22 @@ def found(
     pods: dict[str, list[Object]] = {}
     for pod in cluster.items(PODS):
         pods.setdefault(str((pod.get("spec") or {}).get("nodeName") or ""), []).append(pod)
-    mine = [pod for name in members for pod in pods.get(name, [])]
-    return Found(nodes, members, pods, dra.read(cluster, mine))
+    return Seen(
+        hosts,
+        of,
+        kubeconfig,
+        cluster,
+        machines,
+        claim({row.node: row.machine_id for row in machines.values()} | {WHOLE: ""}),
+        _wrong(list(machines.values()), seen.nodes),
+        seen.objects,
+        members,
+        pods,
+        dra.read(cluster, [pod for name in members for pod in pods.get(name, [])]),
+    )
 
 
-def wrong_machines(machines: list[Machine], nodes: Nodes) -> dict[str, list[Refusal]]:
+def _wrong(machines: list[Machine], nodes: Nodes) -> dict[str, list[Refusal]]:
     """By host, why its machine is not the one whose Node is meant."""
     alike = identity.Machines(machines)
     return {
@@ -81,7 +111,54 @@ def wrong_machines(machines: list[Machine], nodes: Nodes) -> dict[str, list[Refu
     }
 
 
-def show(plan: Plan, folder: Path) -> None:
+def conclude(
+    plan: Plan, seen: Seen, report_dir: str, check: bool, more: Mapping[str, Mapping[str, Any]], words: str
+) -> dict[str, Any]:
+    """Show a plan, and claim its nodes unless it is refused or only looked at; the task's result.
+
+    Args:
+        plan: of the run.
+        seen: what it rests on.
+        report_dir: the run gets a folder in it.
+        check: nothing may be changed.
+        more: what a node's steps need besides, by host.
+        words: what a node gets, with {target} and {origin}.
+    """
+    folder = working_root() / report_dir / seen.claim.run
+    _show(plan, folder)
+    answer: dict[str, Any] = {
+        "changed": False,
+        "hosts": {row.name: {**_plain(row), **more[row.name]} for row in plan.rows},
+        "members": seen.members,
+        "queue": list(plan.queue),
+        "queued_hosts": [row.name for row in plan.rows if row.goes],
+        "run": seen.claim.run,
+        "folder": str(folder),
+    }
+    if plan.refused:
+        said = "Nothing was changed: what is refused stands in the table above."
+        return {**answer, "failed": True, "msg": said}
+    if check:
+        answer[TELLS] = {
+            row.name: {"changes": {"more": [f"gets {words.format(**_plain(row))} {_when(row)}"]}}
+            for row in plan.rows
+            if row.goes
+        }
+    elif plan.queue:
+        keeper.start(lambda: Cluster(seen.kubeconfig), seen.claim, Display().display)
+    return answer
+
+
+def _plain(row: Row) -> dict[str, Any]:
+    names = ("node", "target", "origin", "gpus", "model", "reason")
+    return {**{name: getattr(row, name) for name in names}, "action": str(row.action)}
+
+
+def _when(row: Row) -> str:
+    return f"in wave {row.wave}" if row.wave else "when there is room"
+
+
+def _show(plan: Plan, folder: Path) -> None:
     """Print the table, and keep the plan for programs."""
     display = Display()
     for line in table.lines(plan):

@@ -11,6 +11,7 @@ from unittest.mock import MagicMock
 import pytest
 import yaml
 from ansible_collections.gpusmith.gpu.plugins.action.driver_upgrade import ActionModule
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.changing import Order
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.patience import BACK_S, Patience
 
 from gpusmith.change.outcome import Outcome, Result
@@ -72,9 +73,9 @@ class Left:
 
 def carried_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, node: Left) -> Outcome:
     """What becomes of a node whose modules nobody can sign."""
-    for name in ("Cluster", "Journal", "Rules", "Display", "Machine", "NodeChange"):
-        monkeypatch.setattr(f"{ActionModule.__module__}.{name}", MagicMock())
-    monkeypatch.setattr(f"{ActionModule.__module__}.NodeObject", lambda *_: node)
+    for name in ("Cluster", "Journal", "Rules", "Display", "NodeChange"):
+        monkeypatch.setattr(f"{Order.__module__}.{name}", MagicMock())
+    monkeypatch.setattr(f"{Order.__module__}.NodeObject", lambda *_: node)
     action = MagicMock()
     action._modules.side_effect = InputError("the key 'modules.key' is not there")
     order = MagicMock()
