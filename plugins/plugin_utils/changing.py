@@ -30,7 +30,8 @@ def result_of(work: Callable[[], Outcome]) -> dict[str, Any]:
     """What becomes of a node as a task's result, which never fails: the report tells it for all nodes."""
     try:
         outcome = work()
-    except GpusmithError as error:
+    except (GpusmithError, OSError) as error:
+        # A controller without room for journals: what was begun is in the node's ledger.
         outcome = Outcome(Result.UNFINISHED, str(error))
     changed = outcome.result not in (Result.UNTOUCHED, Result.RELEASED)
     return {"changed": changed, **asdict(outcome)}

@@ -21,7 +21,7 @@ from gpusmith.cluster.claims import Claim
 from gpusmith.cluster.dra import Claims
 from gpusmith.cluster.machines import nodes_for
 from gpusmith.cluster.views import PODS
-from gpusmith.errors import Refusal
+from gpusmith.errors import Refusal, ToolError
 from gpusmith.expect import identity
 from gpusmith.expect.identity import Machine, Nodes
 from gpusmith.inventory.target import GPU_GROUP
@@ -159,11 +159,21 @@ def _when(row: Row) -> str:
 
 
 def _show(plan: Plan, folder: Path) -> None:
-    """Print the table, and keep the plan for programs."""
+    """Print the table, and keep the plan for programs.
+
+    Raises:
+        ToolError: the folder cannot be written.
+    """
     display = Display()
     for line in table.lines(plan):
         display.display(line)
-    folder.mkdir(parents=True, exist_ok=True)
     path = folder / FILE
-    path.write_text(json.dumps(plans.to_json(plan), indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(plans.to_json(plan), indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise ToolError(
+            f"The plan cannot be written to '{error.filename or path}': {error.strerror}.",
+            "Make room there, or name another folder with 'gpu_upgrade_report_dir'.",
+        ) from error
     display.display(f"Plan: {path}")
