@@ -71,6 +71,7 @@ def test_a_wrong_gradient_and_a_rank_that_dies_are_named(suite: Suite) -> None:
         assert "of node 'gpu-2' ended without a word, with signal SIGKILL" in causes
 
 
+@pytest.mark.rare
 @pytest.mark.usefixtures("cut")
 def test_nodes_whose_pods_do_not_reach_each_other_are_named(suite: Suite) -> None:
     run = suite({"ranks.py": ("REACH_S = 90.0", "REACH_S = 15.0")})

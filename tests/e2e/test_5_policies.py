@@ -49,6 +49,7 @@ def policy(ready_lab: Lab) -> Iterator[str]:
 
 
 # Before the policy is there.
+@pytest.mark.rare
 def test_a_controller_that_waits_for_the_proof_gets_it(ready_lab: Lab, spoilt: Path) -> None:
     """With the taint that it sets until then, behind which everything of ours has to run."""
     values = spoilt / "group_vars" / "gpu_nodes.yml"

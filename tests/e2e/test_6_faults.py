@@ -138,6 +138,7 @@ def test_a_missing_gpu_and_a_slow_machine(healed: Lab) -> None:
     healed.validate_nodes().assert_passed()
 
 
+@pytest.mark.rare
 def test_everything_passes_after_heals_in_a_row(healed: Lab) -> None:
     # The device plugin ends at each of these; kubelet must not be waiting for its back-off when the suite comes.
     for kind in ("gpu-lost", "ecc-uncorrectable", "gpu-lost"):

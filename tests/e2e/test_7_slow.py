@@ -22,6 +22,7 @@ def slow_lab(ready_lab: Lab) -> Iterator[Lab]:
     ready_lab.site_ok()
 
 
+@pytest.mark.rare
 def test_a_missed_deadline_says_what_was_waited_for(slow_lab: Lab, spoilt: Path) -> None:
     values = spoilt / "group_vars" / "gpu_nodes.yml"
     values.write_text(re.sub(r"(nvidia_driver_ready_timeout_s): \d+", r"\1: 10", values.read_text()))

@@ -10,6 +10,7 @@ import yaml
 
 from tests.e2e.harness import Lab
 
+pytestmark = pytest.mark.rare
 NODE = "gpu-1"
 DRIVER = "550.163.01"
 

@@ -56,14 +56,14 @@ ELSEWHERE = {
     },
     "node_stamp": {
         "default": "tests/e2e/test_2_site.py::test_nodes_are_labelled_stamped_and_open",
-        "alternative": "tests/e2e/test_2_site.py::test_first_node_alone",
+        "alternative": "tests/e2e/test_2_site.py::test_bare_machines_become_nodes",
         "changed": "tests/e2e/test_2_site.py::test_second_run_changes_nothing",
         "wrong": "tests/unit/plugins/test_node_stamp.py::test_a_node_of_another_name_than_its_host",
         "removed": "tests/e2e/test_7_removal.py::test_a_free_node_leaves_and_its_machine_is_clean",
         "check": "tests/e2e/test_2_site.py::test_check_mode_on_bare_machines",
     },
     "preflight": {
-        "default": "tests/e2e/test_2_site.py::test_first_node_alone",
+        "default": "tests/e2e/test_2_site.py::test_bare_machines_become_nodes",
         "alternative": "tests/e2e/test_8_families.py::test_both_families_are_brought_in_and_left_alone",
         "changed": "it changes nothing on a machine",
         "wrong": "tests/e2e/test_4_refusals.py::test_site_refuses",
